@@ -1,14 +1,13 @@
-//! How two calls in a function stand to each other: is it either the one or the
-//! other, or one after the other?
+//! How two calls in a function relate: does the function make either the one or the other, or one
+//! after the other?
 //!
-//! A barrier that is made of a condition variable tests, with the mutex held,
-//! whether all have come, and then either wakes or waits. Seen from the machine
-//! code: there is an instruction from which both calls can be reached with next to
-//! no other call between, and neither of them from the other. What gives way to
-//! the next in turn instead waits and then wakes; queues, locks, pools and clocks
-//! have their waits and wakes on separate ways. Of a barrier that also keeps threads out
-//! until all have left, the wake that lets them in comes behind such a pair of calls, and the
-//! wait for it before.
+//! A barrier that is made of a condition variable tests, with the mutex held, whether all threads
+//! have arrived, and then either wakes the others or waits. In machine code: from some instruction
+//! both calls can be reached with at most one other call between, and neither call can be reached
+//! from the other. Code that hands turns from thread to thread waits first and wakes then; queues,
+//! locks, pools and clocks have their waits and wakes on separate paths. Some barriers also keep
+//! threads out until all threads of the last round have left: there the wake that lets threads in
+//! comes after such a pair of calls, and the wait at the entrance comes before the pair.
 //!
 //! The code may be anything. Work is bounded by [`MAX_FUNCTION`].
 
@@ -29,30 +28,32 @@ mod graphs;
 
 pub(super) use graphs::Graphs;
 
-/// Of longer functions not all is read, bytes.
+/// Bytes that are read of a function; the rest of a longer function is ignored.
 const MAX_FUNCTION: u64 = 1 << 16;
 
-/// Of so many functions that are called from one it is asked what they are.
+/// Distinct call targets in one function whose names are looked up; further ones count as
+/// [`Known::Nothing`].
 const MAX_TARGETS: usize = 1024;
 
-/// Other calls there may be on both ways together: the mutex is released before
-/// others are woken, or the time is read before a timed wait.
+/// The most other calls on both paths together: a barrier releases the mutex before it wakes
+/// others, or reads the time before a timed wait.
 const MAX_BETWEEN: u8 = 1;
 
-/// Of more pairs of waits and wakes in one function they are not compared one by one.
+/// The most pairs of waits and wakes in one function that are compared one by one.
 const MAX_PAIRS: usize = 64;
 
-/// The first argument of a call is looked for in so many instructions before it.
+/// Instructions before a call that are searched for its first argument.
 const MAX_ARGUMENTS_BEFORE: usize = 32;
 
-/// A constant below is a number: the first page of a program's memory is never used.
+/// Constants below this are numbers and not addresses: a program never uses the first page of its
+/// memory.
 const NO_ADDRESS: u64 = 4096;
 
-/// More calls between than are of interest.
+/// Stands for "more calls between than [`MAX_BETWEEN`], or no path".
 const FAR: u8 = u8::MAX;
 
-/// Functions that do not return: the code behind a call of one has nothing to do
-/// with it.
+/// Functions that do not return: the code behind a call of such a function does not follow from the
+/// call.
 const NEVER_RETURN: [&str; 9] = [
     "abort",
     "exit",
@@ -65,12 +66,12 @@ const NEVER_RETURN: [&str; 9] = [
     "_Unwind_Resume",
 ];
 
-/// Functions that take a mutex, of C and in what compilers make of C++'s: between what has
-/// happened before and what happens behind, others may have had it.
+/// Functions that take a mutex, in C and as compilers call them for C++. Other threads may have
+/// held the mutex between the code before and the code behind such a call.
 const LOCKING: [&str; 2] = ["pthread_mutex_lock", "__pthread_mutex_lock"];
 
-/// Functions that give a mutex back, or take it if it is there: who spins for a while before it
-/// waits calls them between.
+/// Functions that release a mutex, or take it only if it is free. A thread that spins for a while
+/// before it waits calls them between.
 const YIELDING: [&str; 4] = [
     "pthread_mutex_unlock",
     "__pthread_mutex_unlock",
@@ -78,20 +79,20 @@ const YIELDING: [&str; 4] = [
     "__pthread_mutex_trylock",
 ];
 
-/// Functions that are barriers by their names, whatever they are made of.
+/// Functions that are barriers by name, however they are implemented.
 const NAMED: [&str; 2] = ["pthread_barrier_wait", "__pthread_barrier_wait"];
 
 /// Functions that wake the waiters of a condition variable.
 const WAKING: [&str; 2] = ["pthread_cond_broadcast", "pthread_cond_signal"];
 
-/// What a call calls, as far as it can be compared.
+/// The target of a call, as far as two targets can be compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Callee {
     /// A function or stub at an address.
     At(u64),
-    /// What the word at an address points to.
+    /// The function that the pointer at an address points to.
     Through(u64),
-    /// Something that only that call knows.
+    /// A target that is known at run time only; equal to no other target.
     Unknown,
 }
 
@@ -111,7 +112,7 @@ impl Callee {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Flow {
     Next,
-    /// To an address, perhaps one outside of the function.
+    /// A jump to an address, which may lie outside of the function.
     Jump(u64),
     Branch(u64),
     Call(Callee),
@@ -123,28 +124,28 @@ struct Node {
     at: u64,
     next: u64,
     flow: Flow,
-    /// It may take a lock by itself, as the mutex of Rust, which is inlined.
+    /// Whether the instruction may take a lock itself, as Rust's mutex does, whose code is inlined.
     locks: bool,
 }
 
-/// A function's instructions.
+/// The instructions of a function, with the edges between them.
 #[derive(Debug)]
 struct Graph {
     nodes: Vec<Node>,
-    /// What the nodes are.
+    /// The decoded instruction of each node.
     instructions: Vec<Instruction>,
-    /// Which may come right before each, and after.
+    /// The nodes that may run right before each node, and right after.
     before: Vec<Vec<usize>>,
     following: Vec<Vec<usize>>,
-    /// Those that take a mutex, rising.
+    /// Nodes that take a mutex, in ascending order.
     locks: Vec<usize>,
-    /// Those that give one back, or try to take it, rising.
+    /// Nodes that release a mutex or try to take it, in ascending order.
     yields: Vec<usize>,
-    /// See [`Graph::with_yields_free`].
+    /// Cache of [`Graph::with_yields_free`].
     yields_free: OnceCell<Box<Graph>>,
 }
 
-/// What is known of what is called.
+/// What is known of a called function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Known {
     NeverReturns,
@@ -155,7 +156,7 @@ enum Known {
 
 impl Known {
     fn of(name: &str) -> Self {
-        // `std::mutex::lock`, and what constructs a lock from a mutex and nothing else.
+        // `std::mutex::lock`, and constructors of a lock that take a mutex and nothing else.
         let of_cpp = |name: &str| {
             let name = name
                 .strip_prefix("_ZNSt3__1")
@@ -165,7 +166,7 @@ impl Known {
                     name.starts_with("11unique_lockI") || name.starts_with("10lock_guardI");
                 let constructs = ["C1E", "C2E", "C1B", "C2B"]
                     .iter()
-                    .any(|it| name.contains(it));
+                    .any(|part| name.contains(part));
                 name == "5mutex4lockEv"
                     || is_lock
                         && (constructs && name.contains("ERS") && !name.ends_with("lock_t")
@@ -189,16 +190,16 @@ pub(super) struct Code<'a> {
     pub(super) image: &'a [u8],
     pub(super) segments: &'a [Segment],
     pub(super) imports: &'a Imports,
-    /// What of it has been decoded.
+    /// The functions of the file that have been decoded.
     pub(super) graphs: &'a Graphs,
-    /// Which function an address is in.
+    /// The function that contains an address.
     pub(super) function: &'a dyn Fn(u64) -> Option<Symbol>,
-    /// The same where it has a name.
+    /// The function that contains an address, if the function has a name.
     pub(super) named: &'a dyn Fn(u64) -> Option<Symbol>,
 }
 
 impl Code<'_> {
-    /// The function around a call, by its return address.
+    /// The function around a call, by the call's return address.
     fn around(&self, returns: u64) -> Option<Symbol> {
         (self.function)(returns.wrapping_sub(1))
     }
@@ -207,7 +208,7 @@ impl Code<'_> {
         self.imports.at(self.image, self.segments, address)
     }
 
-    /// A function's instructions, decoded once for all that is asked of it.
+    /// The graph of a function, decoded once for all questions about it.
     fn graph(&self, symbol: &Symbol) -> Option<Rc<Graph>> {
         self.graphs.get(symbol.start, || {
             let size = symbol.size.min(MAX_FUNCTION);
@@ -223,8 +224,9 @@ impl Code<'_> {
     }
 }
 
-/// Where the function begins around a call of a wait or a wake, by its return address, if it is
-/// one of which [`relation`] may say that threads are kept out there, or let in.
+/// The start of the function around a call of a wait or a wake, by the call's return address.
+/// `None` if the function has more such calls than [`relation`] compares to find out whether they
+/// keep threads out or let threads in.
 pub(super) fn with_phases(code: &Code<'_>, returns: u64) -> Option<u64> {
     let symbol = code.around(returns)?;
     let graph = code.graph(&symbol)?;
@@ -232,9 +234,9 @@ pub(super) fn with_phases(code: &Code<'_>, returns: u64) -> Option<u64> {
     (graph.calls_of(graph.nodes[call].flow).len() <= MAX_PAIRS).then_some(symbol.start)
 }
 
-/// How a call of a function that wakes stands to one of a function that waits, by
-/// the addresses to which they return in the numbering of the file. `until`: the function
-/// waits until its condition is true, however often it is woken.
+/// How a call that wakes relates to a call that waits. `wait` and `wake` are the calls' return
+/// addresses in the numbering of the file. `until`: the wait returns only when its condition is
+/// true, however often the thread is woken.
 pub(super) fn relation(code: &Code<'_>, wait: u64, wake: u64, until: bool) -> Relation {
     let (Some(waits), Some(wakes)) = (&code.around(wait), &code.around(wake)) else {
         return Relation::Unknown;
@@ -261,19 +263,19 @@ pub(super) fn relation(code: &Code<'_>, wait: u64, wake: u64, until: bool) -> Re
     else {
         return Relation::Unknown;
     };
-    // The function that waits may wake by a jump in its own place: then the wake
-    // seems to come from where it was called.
+    // The waiting function may wake by a tail call (a jump in its own place): then the wake seems
+    // to come from where the waiting function was called.
     match around_wake.nodes[wake].flow {
         Flow::Call(Callee::At(to)) if to == waits.start => {
             return around_wait.decided(&[wait], &around_wait.jumps_out(|_| true), until);
         }
-        // Through a pointer anything may have been called.
+        // A call through a pointer may have called anything.
         Flow::Call(Callee::Through(_) | Callee::Unknown) => {
             let mut wakes = around_wait.jumps_out(|to| {
                 code.imported_at(to)
                     .is_some_and(|name| WAKING.contains(&name.as_str()))
             });
-            // Or the same system call as the wait makes.
+            // Another candidate is a jump that makes the same system call as the wait.
             if let Some(number) = around_wait.small_argument(wait) {
                 let jumps = around_wait.jumps_out(|_| true).into_iter();
                 wakes.extend(jumps.filter(|jump| {
@@ -287,8 +289,8 @@ pub(super) fn relation(code: &Code<'_>, wait: u64, wake: u64, until: bool) -> Re
         }
         _ => {}
     }
-    // Another copy of the same source, at which nobody waited yet. Of one function that makes all
-    // system calls, other ones are no copies.
+    // The waker may hold another copy of the same source, at which no thread has waited yet. If one
+    // function makes all system calls, calls with another number are not copies.
     let mut others = around_wake.calls_of(around_wait.nodes[wait].flow);
     if let Some(number) = around_wait.small_argument(wait) {
         others.retain(|other| around_wake.small_argument(*other) == Some(number));
@@ -301,7 +303,8 @@ pub(super) fn relation(code: &Code<'_>, wait: u64, wake: u64, until: bool) -> Re
 }
 
 impl Graph {
-    /// `known`: what is known of functions at addresses, which rise.
+    /// `known` tells what is known of the functions at some addresses, which are in ascending
+    /// order.
     fn new(code: &[u8], vaddr: u64, known: impl Fn(&[u64]) -> HashMap<u64, Known>) -> Self {
         let mut nodes = Vec::new();
         let mut instructions = Vec::new();
@@ -389,7 +392,7 @@ impl Graph {
             .filter(|index| matches!(self.nodes[*index].flow, Flow::Call(_)))
     }
 
-    /// The calls of what another calls.
+    /// All calls with the same target as `flow`.
     fn calls_of(&self, flow: Flow) -> Vec<usize> {
         if flow == Flow::Call(Callee::Unknown) {
             return Vec::new();
@@ -399,7 +402,7 @@ impl Graph {
             .collect()
     }
 
-    /// The jumps to other functions, of which some are wanted.
+    /// The jumps to other functions that `is_wanted` accepts.
     fn jumps_out(&self, is_wanted: impl Fn(u64) -> bool) -> Vec<usize> {
         let is = |flow| matches!(flow, Flow::Jump(to) if self.find(to).is_none() && is_wanted(to));
         (0..self.nodes.len())
@@ -416,7 +419,7 @@ impl Graph {
     }
 
     /// The first argument of a call, or of a jump in place of a call, if a constant was put into
-    /// the register right before and is no address: the number of a system call, say.
+    /// the register right before and is not an address: the number of a system call, for example.
     fn small_argument(&self, index: usize) -> Option<u64> {
         let mut at = index;
         for _ in 0..MAX_ARGUMENTS_BEFORE {
@@ -445,9 +448,9 @@ impl Graph {
         matches!(self.nodes[index].flow, Flow::Call(_))
     }
 
-    /// From each instruction, how many calls there are at least on the way to the
-    /// next of `goals`, not through any of `past`; with `walls`, nor through one that takes a
-    /// mutex.
+    /// For each instruction, the fewest calls on a path to the next of `goals` that passes none of
+    /// `past`; [`FAR`] if there are more than [`MAX_BETWEEN`]. With `walls`, paths through an
+    /// instruction that takes a mutex do not count either.
     fn calls_between(&self, goals: &[usize], past: &[usize], walls: bool) -> Vec<u8> {
         let mut calls = vec![FAR; self.nodes.len()];
         let mut queue: VecDeque<usize> = goals.iter().copied().collect();
@@ -478,7 +481,7 @@ impl Graph {
         calls
     }
 
-    /// Calls between the return of any of `from` and what `calls` counts to.
+    /// The fewest calls from the return of any of `from` to the goals that `calls` counts to.
     fn after(&self, from: &[usize], calls: &[u8]) -> u8 {
         from.iter()
             .filter_map(|index| calls.get(self.find(self.nodes[*index].next)?))
@@ -486,7 +489,7 @@ impl Graph {
             .map_or(FAR, |calls| *calls)
     }
 
-    /// Of two calls of this function.
+    /// How a wait and a wake of this function relate.
     fn relation(&self, wait: usize, wake: usize, until: bool) -> Relation {
         let plain = self.compare(&[wait], &[wake], until);
         let found = match plain {
@@ -496,7 +499,7 @@ impl Graph {
         if let Some(found) = found {
             return found;
         }
-        // Where a mutex is taken by trying alone nothing tells the rounds apart.
+        // Where mutexes are taken by trying alone, nothing tells the rounds apart.
         if self.yields.is_empty() || self.locks.is_empty() {
             return plain;
         }
@@ -509,8 +512,8 @@ impl Graph {
         found.unwrap_or(plain)
     }
 
-    /// Of a wait and a wake that come one after the other: which part of a barrier they are,
-    /// if they are.
+    /// For a wait and a wake that come one after the other: which part of a barrier they are;
+    /// `None` if they are not part of one.
     fn phase(&self, wait: usize, wake: usize, until: bool) -> Option<Relation> {
         let waits = self.calls_of(self.nodes[wait].flow);
         let wakes = self.calls_of(self.nodes[wake].flow);
@@ -520,8 +523,8 @@ impl Graph {
         let leads = |from: usize, to: usize, past: &[usize]| {
             from == to || self.after(&[from], &self.calls_between(&[to], past, true)) <= MAX_BETWEEN
         };
-        // Each pair of calls that a barrier may decide between, this wait not behind it and
-        // this wake not before it.
+        // Tries each pair of calls between which a barrier may decide, if this wait leads to the
+        // pair's wait and the pair's wake leads to this wake.
         for decides in waits.iter().filter(|to| leads(wait, **to, &wakes)) {
             for completes in wakes.iter().filter(|from| leads(**from, wake, &waits)) {
                 if self.compare(&[*decides], &[*completes], until) == Relation::Alternatives {
@@ -536,7 +539,7 @@ impl Graph {
         None
     }
 
-    /// The same function, of which calls that yield a mutex do not count.
+    /// The same function, in which calls that yield a mutex do not count as calls.
     fn with_yields_free(&self) -> &Self {
         self.yields_free.get_or_init(|| {
             let mut nodes = self.nodes.clone();
@@ -555,12 +558,13 @@ impl Graph {
         })
     }
 
-    /// The same of several, and of those that a test decides between whether it counts.
+    /// How several waits and wakes relate, checked by [`Self::checked`].
     fn decided(&self, waits: &[usize], wakes: &[usize], until: bool) -> Relation {
         self.checked(self.compare(waits, wakes, until), waits, wakes, until)
     }
 
-    /// What a relation is, whatever the test between the two asks.
+    /// Turns a relation into [`Relation::Either`] if the test between the two calls does not ask
+    /// how many threads have arrived.
     fn checked(
         &self,
         relation: Relation,
@@ -580,9 +584,10 @@ impl Graph {
         }
     }
 
-    /// Whether a test that decides between waiting and waking asks how many have come: from
-    /// there the one way leads only to the one and the other only to the other, and who has
-    /// woken others does not go on in the same way as who need not.
+    /// Whether a test that decides between waiting and waking asks how many threads have arrived.
+    /// From such a test one path leads only to the wait and the other only to the wake, and a
+    /// thread that has woken others does not go on to a wait as nearby as the one that the test
+    /// leads to.
     fn is_counted(&self, waits: &[usize], wakes: &[usize], until: bool) -> bool {
         let (to_wait, to_wake) = self.ways(waits, wakes, until);
         let after_wake = self.after(wakes, &to_wait);
@@ -613,18 +618,18 @@ impl Graph {
         })
     }
 
-    /// From each instruction, how many calls there are on the way to a wait, and to a wake.
+    /// For each instruction, the calls on the way to a wait, and to a wake.
     fn ways(&self, waits: &[usize], wakes: &[usize], until: bool) -> (Vec<u8>, Vec<u8>) {
-        // Who waits until something is true, and then takes the mutex, has come to its next
-        // round: what it does there does not follow from the waiting. Who takes it to look
-        // once more, and waits by that, has not.
+        // After a wait that returns only when its condition is true, a thread that takes the mutex
+        // is in its next round: what it does there does not follow from the wait. A thread that
+        // takes the mutex only to test once more, and then waits again, is still in the same round.
         let again = self.calls_between(waits, wakes, true);
         let walls = until || self.after(waits, &again) <= MAX_BETWEEN;
         let to_wake = self.calls_between(wakes, waits, walls);
         (self.calls_between(waits, wakes, walls), to_wake)
     }
 
-    /// `until`: see [`relation`].
+    /// How waits and wakes relate, whatever the test between them asks. `until`: see [`relation`].
     fn compare(&self, waits: &[usize], wakes: &[usize], until: bool) -> Relation {
         let (to_wait, to_wake) = self.ways(waits, wakes, until);
         if self.after(waits, &to_wake) <= MAX_BETWEEN || self.after(wakes, &to_wait) == 0 {

@@ -1,10 +1,10 @@
 use super::*;
 
-/// Assembles a function from one letter an instruction, each padded to eight bytes: `w`
-/// waits, `b` wakes, `l` takes a mutex, `a` does so by itself, `y` yields it, `c` calls
-/// something else, `x` something that does not return, `r` returns, `.` does nothing; `n` adds to
-/// what all threads have, `t` tests a register, `m` tests what all threads have; a digit
-/// jumps to the place of that digit in brackets if a test says so, a digit after `!` always.
+/// Assembles a function from a text with one letter for each instruction, padded to eight bytes.
+/// `w` waits, `b` wakes. `l` takes a mutex by a call, `a` takes one itself, `y` yields it. `c`
+/// calls another function, `x` calls a function that does not return, `r` returns, `.` does
+/// nothing. `n` adds to shared memory, `t` tests a register, `m` tests shared memory. A digit is a
+/// conditional jump to the place of that digit in brackets, a digit after `!` an unconditional one.
 fn compare(source: &str) -> Relation {
     let graph = graph(source);
     let of = |to| graph.calls_of(Flow::Call(Callee::At(to)));
@@ -86,7 +86,7 @@ fn of_code(code: &[u8]) -> Graph {
     Graph::new(code, 0, known)
 }
 
-/// The same as [`compare`], with a look at what the test asks.
+/// Like [`compare`], but also looks at what the test asks.
 fn decided(source: &str) -> Relation {
     decided_by(&graph(source))
 }
@@ -102,19 +102,19 @@ fn the_test_of_a_barrier_counts_who_has_come() {
     // Add one; if last goto 1; do wait while not 2; return; 1: wake; return
     assert_eq!(decided("n1(2)w2r(1)br"), Alternatives);
     assert_eq!(decided("n.1(2)w2r(1)br"), Alternatives);
-    // Whose part the thread plays; what others have left there.
+    // The test asks for the thread's role; or for what other threads have left in memory.
     assert_eq!(decided("t1(2)w2r(1)br"), Either);
     assert_eq!(decided("m1(2)w2r(1)br"), Either);
     assert_eq!(decided("nt1(2)w2r(1)br"), Either);
-    // What is counted and then looked at; in a function that is called between it is not known.
+    // A count that is then tested; behind a called function the origin of the value is unknown.
     assert_eq!(decided("nm1(2)w2r(1)br"), Alternatives);
     assert_eq!(decided("nc1(2)w2r(1)br"), Either);
-    // One part wakes others if they sleep, which it counts; what it does next is the same then.
+    // One role wakes others if they sleep, which it counts; afterwards both go on in the same way.
     assert_eq!(decided("(0)t1ccn2b(2)c!0(1)wcc!0"), Either);
     assert_eq!(decided("(0)t1ccn2b(2)!0(1)wcc!0"), InTurn);
 }
 
-/// A function with such a test: `je` to the wake, else a wait.
+/// A function that begins with `test`: `je` to the wake, else a wait.
 fn with_test(test: &[u8]) -> Relation {
     let mut code = test.to_vec();
     code.extend_from_slice(&[0x74, 6]);
@@ -136,7 +136,7 @@ fn to_read_add_and_write_is_to_count() {
     // mov eax, [rdi]; lea edx, [rax+1]; mov [rdi], edx; cmp edx, esi
     let counts = [0x8b, 0x07, 0x8d, 0x50, 0x01, 0x89, 0x17, 0x39, 0xf2];
     assert_eq!(with_test(&counts), Alternatives);
-    // To another place: mov [rdi+8], edx
+    // The write goes to another place: mov [rdi+8], edx
     let elsewhere = [0x8b, 0x07, 0x8d, 0x50, 0x01, 0x89, 0x57, 0x08, 0x39, 0xf2];
     assert_eq!(with_test(&elsewhere), Either);
     // mov eax, 1; lock xadd [rdi], eax; add eax, 1; cmp eax, esi
@@ -144,16 +144,16 @@ fn to_read_add_and_write_is_to_count() {
         0xb8, 1, 0, 0, 0, 0xf0, 0x0f, 0xc1, 0x07, 0x83, 0xc0, 0x01, 0x39, 0xf0,
     ];
     assert_eq!(with_test(&adds), Alternatives);
-    // Without optimisation, each through a pointer on the stack: mov rax, [rbp-8]; mov eax,
-    // [rax]; lea edx, [rax+1]; mov rax, [rbp-8]; mov [rax], edx; mov rax, [rbp-8]; mov edx,
-    // [rax]; cmp edx, esi
+    // Without optimisation, each access through a pointer on the stack: mov rax, [rbp-8]; mov eax,
+    // [rax]; lea edx, [rax+1]; mov rax, [rbp-8]; mov [rax], edx; mov rax, [rbp-8]; mov edx, [rax];
+    // cmp edx, esi
     let plain = [
         0x48, 0x8b, 0x45, 0xf8, 0x8b, 0x00, 0x8d, 0x50, 0x01, 0x48, 0x8b, 0x45, 0xf8, 0x89, 0x10,
         0x48, 0x8b, 0x45, 0xf8, 0x8b, 0x10, 0x39, 0xf2,
     ];
     assert_eq!(with_test(&plain), Alternatives);
-    // What is read is written on both ways, or on one; or who waits leaves something else there,
-    // as who comes first to meet a partner.
+    // The word that was read is written on both ways, or on one way only; or the way to the wait
+    // writes another value, as the first of two partners that meet does.
     let reads = [0x8b, 0x07];
     let [adds, nothing] = [[0x8d, 0x50, 0x01], [0x90; 3]];
     let writes = [0x89, 0x17, 0x90, 0x90];
@@ -175,15 +175,15 @@ fn to_read_add_and_write_is_to_count() {
         }
         assert_eq!(decided_by(&of_code(&code)), expected, "{between:?} {on:?}");
     }
-    // A variable of the thread's own: push rbp; mov rbp, rsp; add dword ptr [rbp-4], 1
+    // A variable on the thread's own stack: push rbp; mov rbp, rsp; add dword ptr [rbp-4], 1
     let own = [0x55, 0x48, 0x89, 0xe5, 0x83, 0x45, 0xfc, 0x01];
     assert_eq!(with_test(&own), Either);
-    // One of the thread alone: lock add dword ptr fs:[0x10], 1
+    // A thread-local variable: lock add dword ptr fs:[0x10], 1
     let of_thread = [0xf0, 0x64, 0x83, 0x04, 0x25, 0x10, 0, 0, 0, 0x01];
     assert_eq!(with_test(&of_thread), Either);
 }
 
-/// Each wait with each wake, in their order.
+/// The relation of each wait with each wake, in their order.
 fn relations(source: &str) -> Vec<Vec<Relation>> {
     let graph = graph(source);
     let of = |to| graph.calls_of(Flow::Call(Callee::At(to)));
@@ -203,13 +203,13 @@ fn relations(source: &str) -> Vec<Vec<Relation>> {
 fn a_barrier_either_waits_or_wakes() {
     // lock; if last goto 1; do wait while not 2; 3: unlock; return; 1: wake; goto 3
     assert_eq!(compare("c1(2)w2(3)cr(1)b!3"), Relation::Alternatives);
-    // The same in a loop around it all, with work between.
+    // The same in a loop around all of it, with work between.
     assert_eq!(compare("(0)cc1(2)w2(3)c!0(1)b!3"), Relation::Alternatives);
-    // A lock that is released only if it is held, and nothing else called between rounds.
+    // A lock that is released only if it is held, and no other call between rounds.
     let source = "(0)l1(2)w2(3)4c(4)!0(1)b!3";
     assert_eq!(compare(source), Relation::Alternatives);
     assert_eq!(compare(&source.replace('l', "c")), Relation::InTurn);
-    // Woken after the mutex is released.
+    // The wake comes after the mutex is released.
     assert_eq!(compare("c1(2)w2cr(1)cbr"), Relation::Alternatives);
     // Cancellation is switched off around the wait, as in SPLASH-2.
     assert_eq!(compare("c1c(2)w2c(3)cr(1)b!3"), Relation::Alternatives);
@@ -230,10 +230,10 @@ fn a_barrier_may_keep_out_who_comes_before_all_have_left() {
         relations(parsec),
         [[Leaves, Enters], [Leaves, Alternatives]]
     );
-    // In a loop around it all, with work between.
+    // In a loop around all of it, with work between.
     let looped = format!("(9)cc{}", parsec.replace('r', "!9"));
     assert_eq!(relations(&looped), relations(parsec));
-    // Without the one that decides, each is a monitor.
+    // Without the deciding pair, each wait and wake is a monitor.
     assert_eq!(relations("l(0)1w!0(1)bcr"), [[InTurn]]);
     // Two monitors, one after the other.
     let two = "l(0)1w!0(1)bl(2)3w!2(3)bcr";
@@ -241,11 +241,11 @@ fn a_barrier_may_keep_out_who_comes_before_all_have_left() {
         relations(two)
             .concat()
             .iter()
-            .all(|it| !matches!(it, Leaves | Enters | Alternatives)),
+            .all(|relation| !matches!(relation, Leaves | Enters | Alternatives)),
         "{:?}",
         relations(two)
     );
-    // Who makes and who takes, at one condition variable in one function.
+    // A producer and a consumer, at one condition variable in one function.
     let queue = "(9)l5(0)1w!0(1)bc!9(5)2w!5(2)bc!9";
     assert!(
         !relations(queue).concat().contains(&Leaves),
@@ -262,10 +262,10 @@ fn who_is_to_wait_may_spin_first() {
     let spins = "l1y(4).4(5)y5(2)w2(3)cr(1)b!3";
     assert_eq!(relations(spins), [[Lacking]]);
     assert_eq!(relations(&spins.replace('y', "c")), [[Apart]]);
-    // With a look for those who have not left yet.
+    // With a wait for threads that have not left the last round yet.
     let parsec = "l7y(0).0(6)y6(8)w8(7)2y(1).1(5)y5(9)w9(3)4b(4)yr(2)b!3";
     assert_eq!(relations(parsec), [[Leaves, Enters], [Leaves, Lacking]]);
-    // Two in one function are two, whoever takes the mutex.
+    // Two barriers in one function are told apart, whichever way the mutex is taken.
     let one = "1(2)w2(3)cr(1)b!3";
     for locks in ['l', 'a'] {
         let second = one.replace('1', "4").replace('2', "5").replace('3', "6");
@@ -275,13 +275,16 @@ fn who_is_to_wait_may_spin_first() {
         assert_eq!(found[1][1], Alternatives, "{locks}: {found:?}");
         assert_eq!(found[0][1], Apart, "{locks}: {found:?}");
     }
-    // Who makes and who takes, at one condition variable.
+    // A producer and a consumer, at one condition variable.
     let queue = "1a(2)w2b!3(1)a(4)w4b(3)r";
     let found = relations(queue).concat();
-    assert!(!found.iter().any(|it| it.is_of_barrier()), "{found:?}");
-    // Tried until it is taken, and never taken otherwise.
+    assert!(
+        !found.iter().any(|relation| relation.is_of_barrier()),
+        "{found:?}"
+    );
+    // The mutex is taken only by trying until that succeeds.
     assert_eq!(relations(&spins.replace('l', "(9)y9")), [[Apart]]);
-    // Nothing is free where nothing needs to be.
+    // Yields do not count as calls only where that is necessary.
     assert_eq!(relations("l1(2)w2(3)yr(1)b!3"), [[Alternatives]]);
 }
 
@@ -289,11 +292,11 @@ fn who_is_to_wait_may_spin_first() {
 fn a_monitor_waits_and_then_wakes() {
     // lock; while not mine wait; …; wake; unlock
     assert_eq!(compare("c1(2)w2(1)bcr"), Relation::InTurn);
-    // Who is not in turn waits once, and takes the mutex to look again.
+    // A thread that is not in turn waits once, and takes the mutex to test again.
     assert_eq!(compare("(0)l1w(3)4c(4)!0(1)b!3"), Relation::InTurn);
-    // Woken after the mutex is released.
+    // The wake comes after the mutex is released.
     assert_eq!(compare("c1(2)w2(1)cbr"), Relation::InTurn);
-    // The turn is given away, and then waited for.
+    // The thread gives the turn away, and then waits for it.
     assert_eq!(compare("(0)cb(2)w2c!0"), Relation::InTurn);
 }
 
@@ -301,7 +304,7 @@ fn a_monitor_waits_and_then_wakes() {
 fn what_lies_on_separate_ways_has_nothing_to_do_with_each_other() {
     // One role: lock; wait; unlock; work. The other: lock; wake; unlock; sleep.
     assert_eq!(compare("1(0)c2(3)w3(2)cc!0(1)cbc!1"), Relation::Apart);
-    // A lock of one's own: taken here, released there.
+    // Each thread has a lock of its own, which is taken here and released there.
     assert_eq!(compare("(0)c1(2)w2(1)cccbc!0"), Relation::Apart);
 }
 
@@ -362,13 +365,13 @@ fn the_number_of_a_system_call_tells_calls_of_one_function_apart() {
         vec![0xbf, 202, 0, 0, 0],
         vec![0x48, 0x89, 0xde],
         call(18),
-        // mov edi, 0x404000: an address
+        // mov edi, 0x404000: an address is not a small argument
         vec![0xbf, 0, 0x40, 0x40, 0],
         call(28),
-        // mov rdi, rbx: anything
+        // mov rdi, rbx: any value
         vec![0x48, 0x89, 0xdf],
         call(36),
-        // Nothing is known behind a call.
+        // Behind a call nothing is known.
         call(41),
         // mov edi, 202; add rsp, 8; jmp
         vec![0xbf, 202, 0, 0, 0],

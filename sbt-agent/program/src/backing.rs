@@ -1,19 +1,19 @@
 //! What kind of memory an address lies in.
 
-/// Memory that processes can share, and where in it: device and inode of what
-/// is mapped, and the offset there, bytes.
+/// A place in memory that processes can share: device and inode of the mapped file, and the offset
+/// in it, bytes.
 pub type Shared = (u64, u64, u64);
 
-/// What lies at an address of a process.
+/// What kind of memory lies at an address of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Memory {
-    /// Memory that others may map too.
+    /// Memory that other processes may map, too.
     Shared(Shared),
-    /// Its own.
+    /// Private memory of the process.
     Own,
-    /// The process is gone.
+    /// Unknown, because the process is gone.
     Unknown,
 }
 
-/// Tells what lies at an address of a process.
+/// Looks up what kind of memory lies at an address of a process.
 pub type Lookup = fn(process: u32, address: u64) -> Memory;

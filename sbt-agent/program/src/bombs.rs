@@ -1,4 +1,4 @@
-//! Files that were made to cost more time or memory than there is.
+//! Files that are made to cost sbt more time or memory than there is.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -21,7 +21,7 @@ use super::{
     },
 };
 
-/// Links `main` with whatever the assembler makes of this, with DWARF in it or not.
+/// Links `main` with the result of assembling `assembly`.
 fn link(folder: &Path, assembly: &str, options: &[&str]) -> Mmap {
     let text = format!(
         ".globl main\n.text\n.type main, @function\nmain: ret\n.zero 15\n.size main, . - main\n\
@@ -41,7 +41,8 @@ fn link(folder: &Path, assembly: &str, options: &[&str]) -> Mmap {
     elf::map(&File::open(program).unwrap()).unwrap()
 }
 
-/// What `main` is called where DWARF, if it is read, has another name for it.
+/// The name that [`DebugInfo`] finds for `main`. The DWARF of the tests calls it `other`, so `main`
+/// means that the DWARF was not read.
 fn name_of_main(assembly: &str, options: &[&str]) -> String {
     let folder = TempDir::new().unwrap();
     let image = link(folder.path(), assembly, options);
@@ -51,8 +52,8 @@ fn name_of_main(assembly: &str, options: &[&str]) -> String {
     frames.last().unwrap().function.clone().unwrap()
 }
 
-/// A unit of DWARF 4 that holds `main`, with these entries in it. Its first abbreviation
-/// is the unit's own, with these attributes more.
+/// A unit of DWARF 4 that holds `main`, with these entries in it. The first abbreviation is the
+/// unit's own, with these additional attributes.
 fn unit(attributes: &str, values: &str, abbreviations: &str, entries: &str) -> String {
     format!(
         ".section .debug_abbrev, \"\", @progbits
@@ -80,7 +81,7 @@ const FUNCTION: (&str, &str) = (
 
 #[test]
 fn sections_that_expand_to_gigabytes() {
-    // A thousandth of it is in the file.
+    // The compressed section takes a thousandth of its size in the file.
     let (abbreviation, entry) = FUNCTION;
     let with = |zeros: usize| {
         let bomb = format!(
@@ -224,7 +225,7 @@ fn segments_that_claim_more_than_there_is() {
     for segment in elf::load_segments(&image).unwrap() {
         assert!(segment.offset + segment.filesz <= length, "{segment:?}");
     }
-    // What looks the same elsewhere is looked for in what there is.
+    // The search for similar code elsewhere stays within the bytes that exist.
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("a");
     fs::write(&path, &image).unwrap();
@@ -238,10 +239,10 @@ fn segments_that_claim_more_than_there_is() {
 fn billions_of_sections() {
     let mut image = program();
     let shoff = word(&image, 40);
-    // The number is in the first section if it is too big for the header.
+    // A number of sections that is too big for the header stands in the first section.
     image[60..62].copy_from_slice(&[0, 0]);
     image[shoff + 32..shoff + 40].copy_from_slice(&0xffff_ffff_u64.to_le_bytes());
-    // They are not there: what is in sections is unknown.
+    // The sections are not in the file: their content is unknown.
     assert_eq!(elf::load_segments(&image).unwrap().len(), 4);
     assert!(elf::points(&image).is_err());
     let many = 20_000_u64;
@@ -313,7 +314,7 @@ fn a_name_of_a_megabyte() {
 #[test]
 fn tables_for_unwinding_with_nothing_but_common_entries() {
     let folder = TempDir::new().unwrap();
-    // Each as short as can be, and one that never ends.
+    // Each common entry is as short as possible, and one never ends.
     let common = ".rept 20000\n.long 12, 0\n.byte 1, 0, 1, 0x78, 16, 0, 0, 0\n.endr\n";
     let endless = ".long 0x7ffffff0, 0\n.byte 1\n.fill 100000, 1, 97\n";
     let image = link(
@@ -326,7 +327,7 @@ fn tables_for_unwinding_with_nothing_but_common_entries() {
         ],
     );
     let unwind = Unwind::of(image).unwrap();
-    // From the symbols.
+    // The function is known from the symbols.
     assert_eq!(unwind.functions().len(), 1);
     assert_eq!(unwind.rule(unwind.functions()[0].end), None);
 }

@@ -1,5 +1,6 @@
-//! The condition variables of C11. A C library makes them of those of POSIX, by calls that never
-//! leave the library: the caller of such a call is the library, and the program comes next.
+//! The condition variables of C11. A C library builds them from the condition variables of POSIX,
+//! by calls that never leave the library: the direct caller of the POSIX function is then the
+//! library, and the program is the caller above.
 
 use std::collections::HashSet;
 
@@ -11,18 +12,18 @@ use super::{
     unwind::Unwind,
 };
 
-/// Its functions, without underscores before.
+/// C11's functions on condition variables, without leading underscores.
 const NAMES: [&str; 4] = ["cnd_wait", "cnd_timedwait", "cnd_signal", "cnd_broadcast"];
 
-/// How much of each function is read, bytes: they are a few lines long.
+/// Bytes that are read of each function: these functions are a few lines long.
 const LONGEST: u64 = 512;
 
-/// Whether a function is one of them.
+/// Whether a function is one of C11's functions on condition variables.
 pub(super) fn is_condition(function: &str) -> bool {
     NAMES.contains(&function.trim_start_matches('_'))
 }
 
-/// The names by which programs call them.
+/// The names by which programs call these functions.
 pub(super) fn condition_names() -> HashSet<String> {
     NAMES.map(str::to_owned).into()
 }

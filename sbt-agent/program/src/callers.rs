@@ -1,9 +1,9 @@
-//! Of which functions the callers must be known, too.
+//! For which functions the callers must be known, too.
 //!
-//! A barrier that is called by one function that many call is many barriers to
-//! whoever reads the report. So from such a function the way is followed to its
-//! caller. To follow it costs at every arrival: what has only one caller is left
-//! alone, unless that leads to one with several.
+//! A barrier that is called by one function with many callers is many barriers to the reader of the
+//! report. So sbt walks the stack from such a function to its caller. Each walk costs time at every
+//! arrival: a function with only one caller is not walked from, unless that caller leads to a
+//! function with several callers.
 
 use std::{
     cell::{Cell, OnceCell, RefCell},
@@ -21,19 +21,19 @@ use super::{
     files::ProbedFile,
 };
 
-/// How many calls are looked at to find them.
+/// The most calls that one search looks at.
 const MAX_VISITED: usize = 1 << 16;
 
-/// How many jumps in a row are followed from function to function.
+/// The most jumps in a row that are followed from function to function.
 const MAX_JUMPS: usize = 8;
 
-/// A function: its file's number, and its first address there.
+/// A function or an address: the number of its file, and the virtual address in it.
 pub(super) type At = (usize, u64);
 
-/// A file whose calls are read when they are first asked for: most libraries of a program with
-/// many call neither a barrier nor what calls one.
+/// A file whose calls are read on first use: most libraries of a program that has many call neither
+/// a barrier nor a caller of one.
 struct Entry {
-    /// `None`: what it calls is not known without its calls.
+    /// `None` if the names that the file may call are known only after its calls are read.
     file: Option<Arc<ProbedFile>>,
     read: Box<dyn Fn() -> Option<Read>>,
     known: OnceCell<Option<Read>>,
@@ -42,10 +42,10 @@ struct Entry {
 /// What was read of a file.
 #[derive(Clone)]
 pub(super) struct Read {
-    /// Its calls.
+    /// The calls in the file.
     pub(super) calls: Rc<Calls>,
-    /// Functions of a language's library that were compiled into it: from them the way is
-    /// followed whoever calls them.
+    /// Functions of a language's library that were compiled into the file: sbt walks from them to
+    /// their caller, however many callers they have.
     pub(super) of_libraries: HashSet<u64>,
 }
 
@@ -60,19 +60,17 @@ impl Entry {
     }
 }
 
-/// The program's own files and those of its libraries that the user may have
-/// written, by number.
+/// The program's own files and the libraries that the user may have written, by number.
 #[derive(Default)]
 pub(super) struct Callers {
     files: BTreeMap<usize, Entry>,
-    /// Functions that were seen to be called by a runtime: they begin threads
-    /// or parallel regions.
+    /// Functions that a runtime has called: they begin threads or parallel regions.
     begun: HashSet<At>,
-    /// The numbers of names of which it was asked who calls them.
+    /// The hashes of the names whose callers were asked for.
     asked: RefCell<FxHashSet<u64>>,
-    /// Whether it was asked of all files what they call through pointers.
+    /// Whether the calls through pointers of all files were asked for.
     asked_pointers: Cell<bool>,
-    /// Whether the last search has found as much as there is room for.
+    /// Whether the last search has reached its limit.
     is_full: Cell<bool>,
 }
 
@@ -91,7 +89,7 @@ impl Callers {
         self.files.insert(number, entry);
     }
 
-    /// Adds a file that is read when it is asked for, if it is not there.
+    /// Adds a file that is read on first use, if the file is not known yet.
     pub(super) fn expect(
         &mut self,
         number: usize,
@@ -105,12 +103,12 @@ impl Callers {
         });
     }
 
-    /// A file that was added, read now if it was not before.
+    /// The calls of a file that was added; reads the file if necessary.
     pub(super) fn file(&self, number: usize) -> Option<&Rc<Calls>> {
         Some(&self.files.get(&number)?.read()?.calls)
     }
 
-    /// Whether a search may find more now that there is this file, too. `names`: see
+    /// Whether a search may find more now that this file is known, too. `names`: see
     /// [`Self::walked`].
     pub(super) fn concerns(&self, file: &ProbedFile, names: &HashSet<String>) -> bool {
         let known = file.dynamic_names();
@@ -123,22 +121,22 @@ impl Callers {
             && (self.asked_pointers.get() || known.numbers().any(|number| asked.contains(&number)))
     }
 
-    /// Takes note that a runtime has called a function; whether that makes it one
-    /// from which nobody walks any more. One with several callers is not: it may
-    /// have been jumped to by what the runtime has called.
+    /// Records that a runtime has called a function. Returns whether sbt now stops walking from
+    /// this function. A function with several callers is not recorded: the function that the
+    /// runtime has called may have jumped to it.
     pub(super) fn is_begun(&mut self, function: At) -> bool {
         self.calls_of(function).take(2).count() < 2 && self.begun.insert(function)
     }
 
-    /// The calls of a function, other than by itself; each with its file. Those of its own
-    /// file come first: others are read only if they are asked for.
+    /// The calls of a function except for those by itself, each with its file. Calls from the
+    /// function's own file come first: other files are read only if the iterator gets there.
     fn calls_of(&self, function: At) -> impl Iterator<Item = (usize, Call)> {
         let (number, start) = function;
         let own = self.file(number);
         let direct = own.map_or_else(Vec::new, |own| own.direct(start));
         let names = own.map_or(&[][..], |own| own.names(start));
         let others = names.iter().flat_map(|name| self.imported(name));
-        // A function that jumps from several places to another is gone each time.
+        // A function that jumps to another from several places counts once.
         let mut jumped = HashSet::new();
         let direct = direct.into_iter().map(move |call| (number, call));
         direct.chain(others).filter(move |(number, call)| {
@@ -160,7 +158,7 @@ impl Callers {
         })
     }
 
-    /// The function with a return address, which is in it or just behind it.
+    /// The function that contains a return address; the address may lie just behind the function.
     pub(super) fn function_of(&self, file: usize, address: u64) -> Option<At> {
         self.function(file, address.checked_sub(1)?)
     }
@@ -174,7 +172,7 @@ impl Callers {
         self.file(file).is_some_and(|file| file.is_listed(start))
     }
 
-    /// Calls that may be of any function whose address stands in data.
+    /// Calls through pointers, which may call any function whose address stands in data.
     fn indirect(&self) -> impl Iterator<Item = (usize, Call)> {
         self.asked_pointers.set(true);
         self.files.iter().flat_map(|(number, entry)| {
@@ -184,8 +182,8 @@ impl Callers {
         })
     }
 
-    /// Whether to go on from a function to its callers, when at most so many
-    /// frames more can be seen: whether among these is one with several.
+    /// Whether to walk on from a function to its callers, when at most `frames` more frames can be
+    /// seen: whether one of these frames has several callers.
     pub(super) fn leads_on(&self, function: At, frames: usize) -> bool {
         self.leads_on_by(function, frames, MAX_JUMPS)
     }
@@ -198,27 +196,27 @@ impl Callers {
         if frames == 0 || self.begun.contains(&function) {
             return false;
         }
-        // Two are as good as many.
+        // Two calls tell as much as many.
         let calls: Vec<_> = self.calls_of(function).take(2).collect();
         if own.of_libraries.contains(&start) && !calls.is_empty() {
             return true;
         }
         match calls[..] {
-            // By a pointer that was handed to somebody: who does that begins a
-            // thread with it, and may call it himself besides.
+            // The function's address is taken: whoever gets the pointer begins a thread with it,
+            // even if there is one direct call besides.
             [] | [_] if own.calls.is_taken(start) => false,
             [(file, call)] if !own.calls.is_listed(start) => match self.function(file, call.from) {
                 Some(caller) if call.returns => self.leads_on_by(caller, frames - 1, jumps),
                 Some(caller) if jumps > 0 => self.leads_on_by(caller, frames, jumps - 1),
                 _ => false,
             },
-            // By several, by a table of methods, or by who knows whom.
+            // Called from several places, through a table of methods, or by unknown callers.
             _ => true,
         }
     }
 
-    /// The return addresses from which to walk, each with its file, when what
-    /// is called is one of these functions or has one of these names; at most `limit`.
+    /// The return addresses from which to walk, each with its file, for calls of any of these
+    /// functions or names; at most `limit`.
     pub(super) fn walked(
         &self,
         functions: &[At],
@@ -247,37 +245,37 @@ impl Callers {
     }
 }
 
-/// What is called.
+/// The target of a call.
 #[derive(Clone, Copy, Debug)]
 enum Called<'a> {
     Function(At),
-    /// By whoever asks the dynamic linker for that name.
+    /// A function that is called by its name through the dynamic linker.
     Name(&'a str),
-    /// Whatever a pointer points to.
+    /// Any function that a pointer may point to.
     Pointers,
 }
 
-/// Goes from what is called to its callers, the nearest first: where there are more than there
-/// is room for, those far away say least. Files that lie further are not even read then.
+/// Searches from the called functions to their callers, the nearest first: if the limit is reached,
+/// distant callers are missing, which say least. Files of distant callers are not even read then.
 struct Search<'a> {
     callers: &'a Callers,
-    /// What is to be visited; that the return addresses of its calls are frames of this number,
-    /// from 1; and how many jumps in a row may still be followed from there.
+    /// Targets to visit, each with the number (from 1) of the frame that the return addresses of
+    /// its calls are, and with how many jumps in a row may still be followed.
     queue: VecDeque<(Called<'a>, usize, usize)>,
-    /// With which frames and jumps functions have been visited.
+    /// The frame and the number of jumps with which functions have been visited.
     seen: HashMap<At, (usize, usize)>,
-    /// What was found, and the fewest frames that led to it.
+    /// The return addresses that were found, with the fewest frames that led there.
     frames: HashMap<At, usize>,
-    /// How much of that is wanted.
+    /// The most return addresses that are wanted.
     limit: usize,
     /// How many calls may still be looked at.
     left: usize,
-    /// So many frames come at least before a call through a pointer.
+    /// The fewest frames before a call through a pointer.
     through_pointers: usize,
 }
 
 impl Search<'_> {
-    /// Nothing more can be found.
+    /// Whether the search has reached a limit.
     fn is_full(&self) -> bool {
         self.left == 0 || self.frames.len() >= self.limit
     }
@@ -303,7 +301,8 @@ impl Search<'_> {
         }
     }
 
-    /// Takes calls whose return address is frame number `frames`. `None`: it is over.
+    /// Takes calls whose return address is frame number `frames`. Returns `None` when the search
+    /// has reached a limit.
     fn take(
         &mut self,
         calls: impl Iterator<Item = (usize, Call)>,
@@ -319,7 +318,7 @@ impl Search<'_> {
                 continue;
             };
             if !call.returns {
-                // It returns to whoever has called the function.
+                // A call by a jump returns to the caller of the function.
                 if let Some(jumps) = jumps.checked_sub(1) {
                     self.queue
                         .push_front((Called::Function(function), frames, jumps));
@@ -343,8 +342,8 @@ impl Search<'_> {
         Some(())
     }
 
-    /// Calls through pointers, any of which may have led to what was found. There
-    /// may be more than there is room for: so they come last.
+    /// Visits calls through pointers, any of which may have led to the functions that were found.
+    /// These calls may be more than the limit: so they come last.
     fn visit_pointers(&mut self) {
         let mut looked_at = MAX_CALLERS;
         while self.through_pointers < looked_at && !self.is_full() {

@@ -6,7 +6,7 @@ use super::super::unwind::Unwind;
 use super::super::unwind::tests::{map, symbol};
 use super::*;
 
-/// Of so many calls at most the return addresses are asked for.
+/// The most return addresses that are asked for.
 const LIMIT: usize = 1024;
 
 const HEAD: &str = "
@@ -17,7 +17,7 @@ const HEAD: &str = "
     volatile long cell;
     ";
 
-/// From where is walked in a program, and its calls.
+/// The return addresses from which sbt walks in a program, and the program's calls.
 fn search(source: &str) -> (Vec<At>, Rc<Calls>) {
     let options = ["-O2", "-pthread", "-fno-optimize-sibling-calls"];
     let calls = Calls::of(Rc::new(Unwind::of(map(&options, source)).unwrap())).unwrap();
@@ -28,7 +28,7 @@ fn search(source: &str) -> (Vec<At>, Rc<Calls>) {
     (callers.walked(&[], &names, LIMIT), calls)
 }
 
-/// The functions from which is walked, by name, each as often as it is.
+/// The functions from which sbt walks, by name, each as often as there are return addresses in it.
 fn walked(body: &str) -> Vec<String> {
     let source = format!("{HEAD}{body}");
     let options = ["-O2", "-pthread", "-fno-optimize-sibling-calls"];
@@ -165,7 +165,7 @@ fn calls_through_pointers_take_no_room_from_direct_ones() {
     assert!(found.len() <= LIMIT);
 }
 
-/// A library of a source, whose calls are read when they are asked for: how often is counted.
+/// A library made of `source`; counts how often its calls are read.
 fn library(
     source: &str,
 ) -> (
@@ -200,7 +200,7 @@ fn library(
 #[test]
 fn files_that_have_nothing_to_do_with_barriers_are_not_read_and_others_once() {
     let sources = [
-        // Calls a barrier, and is called from two places of the next.
+        // `outer` calls a barrier, and is called from two places of the next library.
         "#include <pthread.h>
          extern pthread_barrier_t b; extern volatile long cell;
          void outer(void) { pthread_barrier_wait(&b); cell++; }",
@@ -222,12 +222,12 @@ fn files_that_have_nothing_to_do_with_barriers_are_not_read_and_others_once() {
         times.push(read_times);
         assert_eq!(lazy.concerns(&file, &names), number == 0 || number == 1);
         lazy.expect(number, &file, read);
-        // As after each library that is loaded.
+        // The same search as after each library that is loaded.
         let _found = lazy.walked(&[], &names, LIMIT);
     }
     let found = lazy.walked(&[], &names, LIMIT);
     assert_eq!(found, eager.walked(&[], &names, LIMIT));
-    // The barrier's call, and those of the two that anybody may call.
+    // The call of the barrier, and the calls in two functions that other files may call.
     assert_eq!(found.len(), 3);
     let times: Vec<usize> = times.iter().map(|times| times.get()).collect();
     assert_eq!(times, [1, 1, 0, 0]);

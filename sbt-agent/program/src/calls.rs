@@ -1,4 +1,5 @@
-//! Who calls what in a file: found by decoding the functions that may do so, each once.
+//! Which functions of a file call which: found by decoding the functions that may contain such a
+//! call, each once.
 
 mod suspects;
 
@@ -18,84 +19,86 @@ use super::elf::{self, Segment, code_at, names};
 use super::unwind::{Function, Unwind};
 use suspects::{Suspects, Wanted};
 
-/// Of a file with more code nothing is known: to decode it takes too long.
+/// The most bytes of code: files with more code are not analysed, because decoding takes too long.
 const MAX_CODE: u64 = 64 << 20;
 
-/// The same of data, in which pointers are looked for.
+/// The most bytes of data in which pointers are looked for.
 const MAX_DATA: u64 = 64 << 20;
 
-/// How much of symbols' names is kept, bytes: of more, calls of other files are unknown.
+/// The most bytes of symbol names that are kept. Beyond that, calls of functions in other files are
+/// unknown.
 const MAX_NAMES: usize = 1 << 26;
 
-/// So many tables of stubs are told from functions; linkers make three.
+/// The most tables of stubs that are told from functions; linkers make three.
 const MAX_STUBS: usize = 16;
 
-/// How many calls of one function are looked at: callers that several have are walked
+/// The most calls of one function that are looked at: a function with several callers is walked
 /// from, however many they are.
 const MAX_CALLS: usize = 1 << 10;
 
-/// The same of calls through pointers.
+/// The most calls through pointers that are looked at.
 const MAX_INDIRECT: usize = 1 << 16;
 
-/// By so many names one function is known.
+/// The most names that are kept for one function.
 const MAX_ALIASES: usize = 64;
 
-/// A symbol is not looked at beyond so many relocations.
+/// The most relocations that are read.
 const MAX_RELOCATIONS: usize = 1 << 22;
 
 /// A call, or a jump from one function to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Call {
-    /// Where it goes; 0 for a function of another file.
+    /// The address of the called function; 0 for a function of another file.
     target: u64,
-    /// Its own address.
+    /// The address of the instruction.
     pub(super) from: u64,
-    /// That of the next instruction: where a call returns to.
+    /// The address of the next instruction: where a call returns to.
     pub(super) next: u64,
-    /// Whether it returns, and is not a jump.
+    /// True for a call, false for a jump.
     pub(super) returns: bool,
 }
 
-/// The calls in a file. Its functions are decoded when it is asked for what they may refer to,
-/// each once.
+/// The calls in a file. A function is decoded, once, when a question concerns an address to which
+/// it may refer.
 #[derive(Debug)]
 pub(super) struct Calls {
     unwind: Rc<Unwind>,
     links: Links,
     suspects: Suspects,
-    /// Whether the file can only lie where it says.
+    /// Whether the file can only be loaded at the addresses that it names.
     is_fixed: bool,
     /// Functions whose address stands in data, such as a table of methods.
     listed: HashSet<u64>,
     found: RefCell<Found>,
 }
 
-/// What the functions that have been decoded refer to.
+/// The references in the functions that have been decoded.
 #[derive(Debug, Default)]
 struct Found {
-    /// The numbers of these functions.
+    /// The indices of the decoded functions.
     decoded: HashSet<usize>,
-    /// Calls by their targets.
+    /// Calls of functions of this file, by target.
     direct: HashMap<u64, Vec<Call>>,
-    /// Jumps into the middle of functions, by the beginnings of those.
+    /// Jumps into the middle of functions, by the start of the function.
     inside: HashMap<u64, Vec<Call>>,
-    /// By the symbol that the dynamic linker looks up.
+    /// Calls by the symbol that the dynamic linker looks up.
     imported: HashMap<String, Vec<Call>>,
-    /// Of whatever a pointer points to, by the number of the function that they are in.
+    /// Calls through pointers, by the index of the calling function.
     indirect: HashMap<usize, Vec<Call>>,
-    /// Functions whose address some code takes, for whatever.
+    /// Functions whose address is taken in code, for any purpose.
     taken: HashSet<u64>,
-    /// Functions whose address some code reads from a word of the dynamic linker's.
+    /// Functions whose address code reads from a word that the dynamic linker fills in.
     listed: HashSet<u64>,
-    /// The symbols behind addresses that are no function's beginning, if they are stubs.
+    /// For addresses that are not the start of a function: the symbol behind the stub there; `None`
+    /// if there is no stub.
     stubs: HashMap<u64, Option<String>>,
-    /// Functions and symbols of which all that refers to them has been decoded.
+    /// Functions and symbols for which all code that refers to them has been decoded.
     settled: HashSet<u64>,
     settled_names: HashSet<String>,
 }
 
 impl Calls {
-    /// `None` if there is too much code.
+    /// `None` if the file has more than [`MAX_CODE`] bytes of code.
     pub(super) fn of(unwind: Rc<Unwind>) -> Option<Self> {
         let code = unwind.segments().iter();
         let code = code.filter(|segment| segment.executable);
@@ -137,7 +140,7 @@ impl Calls {
         Some(this)
     }
 
-    /// Decodes all that may refer to a function.
+    /// Decodes all functions that may refer to a function.
     fn settle(&self, start: u64) {
         if !self.found.borrow_mut().settled.insert(start) {
             return;
@@ -153,7 +156,7 @@ impl Calls {
         self.decode(suspects::near(self.unwind.functions(), function));
     }
 
-    /// Decodes all that may refer to a symbol.
+    /// Decodes all functions that may refer to a symbol.
     fn settle_name(&self, name: &str) {
         let mut found = self.found.borrow_mut();
         if !found.settled_names.contains(name) {
@@ -251,7 +254,8 @@ impl Calls {
                 FlowControl::Next => {
                     let address = if instruction.is_ip_rel_memory_operand() {
                         let address = instruction.ip_rel_memory_address();
-                        // To be called from a register, as likely as not: by whom, who knows.
+                        // The address is probably loaded to be called from a register, by unknown
+                        // callers.
                         if let Some(function) = links.own_slots.get(&address) {
                             found.listed.insert(*function);
                             continue;
@@ -276,8 +280,8 @@ impl Calls {
         }
     }
 
-    /// Pointers to functions stand at aligned addresses, if they are not made
-    /// by relocations.
+    /// Finds pointers to functions in data. Pointers that are not made by relocations stand at
+    /// aligned addresses.
     fn read_data(&mut self) {
         let functions = self.unwind.functions();
         let (Some(first), Some(last)) = (functions.first(), functions.last()) else {
@@ -305,13 +309,13 @@ impl Calls {
         }
     }
 
-    /// The function that an address is in, by its first.
+    /// The start of the function that contains an address.
     pub(super) fn function(&self, vaddr: u64) -> Option<u64> {
         self.unwind.function(vaddr).map(|function| function.start)
     }
 
-    /// Calls in this file of a function in it. Jumps into the middle of a function count if the
-    /// function is entered in no other way: it belongs to another one, and lies apart.
+    /// Calls, in this file, of a function of this file. Jumps into the middle of the function count
+    /// if it is entered in no other way: such a function is a part of another one that lies apart.
     pub(super) fn direct(&self, start: u64) -> Vec<Call> {
         self.settle(start);
         let found = self.found.borrow();
@@ -325,8 +329,8 @@ impl Calls {
         first([calls, inside.map_or(&[][..], Vec::as_slice)].concat())
     }
 
-    /// Calls in this file of a function in another, or in it by way of the
-    /// dynamic linker.
+    /// Calls, in this file, of a function by its name through the dynamic linker; the function may
+    /// be of another file or of this one.
     pub(super) fn imported(&self, name: &str) -> Vec<Call> {
         self.settle_name(name);
         first(
@@ -339,7 +343,7 @@ impl Calls {
         )
     }
 
-    /// Calls of what a pointer points to.
+    /// Calls through pointers.
     pub(super) fn indirect(&self) -> impl Iterator<Item = Call> {
         let all = (0..self.unwind.functions().len()).flat_map(|number| {
             self.decode([number].into_iter());
@@ -349,13 +353,13 @@ impl Calls {
         all.take(MAX_INDIRECT)
     }
 
-    /// The names by which a function may be called from elsewhere.
+    /// The names by which other files may call a function.
     pub(super) fn names(&self, start: u64) -> &[String] {
         self.links.exported.get(&start).map_or(&[], Vec::as_slice)
     }
 
-    /// Whether the function's address is taken, but only to be used at once:
-    /// to start a thread with it, mostly.
+    /// Whether the function's address is taken in code, but does not stand in data: mostly to start
+    /// a thread with it.
     pub(super) fn is_taken(&self, start: u64) -> bool {
         self.settle(start);
         self.found.borrow().taken.contains(&start) && !self.is_listed(start)
@@ -380,7 +384,7 @@ impl Found {
     }
 }
 
-/// The first calls by their addresses, as many as are looked at.
+/// The first [`MAX_CALLS`] calls, in the order of their targets and addresses.
 fn first(mut calls: Vec<Call>) -> Vec<Call> {
     calls.sort_unstable();
     calls.truncate(MAX_CALLS);
@@ -390,25 +394,26 @@ fn first(mut calls: Vec<Call>) -> Vec<Call> {
 /// What the dynamic linker knows of a file.
 #[derive(Debug, Default)]
 struct Links {
-    /// Words that it fills with the address of the function of that name.
+    /// Words that the dynamic linker fills with the address of the function of this name.
     slots: HashMap<u64, String>,
-    /// The same of functions of this file that need no name: by what is called through such a
-    /// word it is as if it had been called itself, and Rust does so from crate to crate.
+    /// Words that the dynamic linker fills with the address of a function of this file, without a
+    /// name. A call through such a word counts as a direct call of the function; Rust calls so from
+    /// crate to crate.
     own_slots: HashMap<u64, u64>,
-    /// Functions of this file by their names.
+    /// Functions of this file by name.
     defined: HashMap<String, u64>,
     exported: HashMap<u64, Vec<String>>,
-    /// Functions to which it writes pointers.
+    /// Functions to which the dynamic linker writes pointers.
     listed: HashSet<u64>,
-    /// Where the stubs are by which functions of other files are called.
+    /// Start and end of the tables of stubs by which functions of other files are called.
     stubs: Vec<(u64, u64)>,
-    /// Sections in which the program itself may keep pointers: where they begin
-    /// in the file, and their lengths.
+    /// Sections in which the program itself may keep pointers: offset in the file and length,
+    /// bytes.
     data: Vec<(u64, u64)>,
-    /// The words through which a function of this file is called, by its beginning.
+    /// The words through which a function of this file is called, by the start of the function.
     words_of: HashMap<u64, Vec<u64>>,
-    /// The words that are filled with the address of a function of that name, and the stubs by
-    /// which it is called.
+    /// The words that are filled with the address of the function of a name, and the stubs by which
+    /// that function is called.
     words_of_name: HashMap<String, Vec<u64>>,
     stubs_of: HashMap<String, Vec<u64>>,
 }
@@ -482,7 +487,7 @@ impl Links {
         this
     }
 
-    /// Which words there are of each function and symbol.
+    /// Fills in the words of each function and of each symbol.
     fn turn_round(&mut self) {
         for (word, function) in &self.own_slots {
             self.words_of.entry(*function).or_default().push(*word);
@@ -496,15 +501,14 @@ impl Links {
         }
     }
 
-    /// Where the words lie through which functions are called.
+    /// The range of the words through which functions are called.
     fn words(&self) -> Range<u64> {
         let words = || self.slots.keys().chain(self.own_slots.keys());
         let last = words().max().map_or(0, |last| last.saturating_add(1));
         words().min().map_or(0, |first| *first)..last
     }
 
-    /// The function of this file to which the dynamic linker will write a
-    /// pointer there.
+    /// The function of this file to which the dynamic linker will write a pointer at `address`.
     fn own(&self, address: u64) -> Option<u64> {
         self.defined.get(self.slots.get(&address)?).copied()
     }
@@ -515,7 +519,7 @@ impl Links {
             .any(|(start, end)| (*start..*end).contains(&address))
     }
 
-    /// The function that a stub calls.
+    /// The name of the function that a stub calls.
     fn through(&self, image: &[u8], segments: &[Segment], vaddr: u64) -> Option<String> {
         let word = elf::jumps_through(image, segments, vaddr)?;
         self.slots.get(&word).cloned()

@@ -54,7 +54,7 @@ impl Built {
         symbol(&self.image, name)
     }
 
-    /// The functions that call one, and whether they do so by a call.
+    /// The functions that call a function, and whether they do so by a call (not by a jump).
     fn callers(&self, name: &str) -> Vec<(u64, bool)> {
         self.of(&self.calls.direct(self.at(name)))
     }
@@ -137,7 +137,7 @@ fn what_is_called_through_a_word_of_the_linkers_is_called_directly() {
             kept = f;
             return cell;
         }";
-    // Else the linker makes other instructions of them, as it does of most.
+    // Without --no-relax the linker replaces these instructions, as it does in most programs.
     let options = ["-pthread", "-pie", "-fPIE", "-Wl,--no-relax", "-O1"];
     let image = || map(&options, source);
     let built = Built {
@@ -147,7 +147,7 @@ fn what_is_called_through_a_word_of_the_linkers_is_called_directly() {
     assert_eq!(built.callers("called"), [(built.at("main"), true)]);
     assert!(!built.calls.is_listed(built.at("called")));
     assert!(!built.calls.is_taken(built.at("called")));
-    // It may be called from that register, and more than once.
+    // The function may be called from that register, more than once.
     assert!(built.calls.is_listed(built.at("taken")));
 }
 
@@ -175,7 +175,8 @@ fn what_a_call_calls_is_told_without_decoding_the_file() {
     }
 }
 
-/// What each query says of a file, when the functions that matter are decoded and when all are.
+/// Checks that each query gives the same for a file when only the relevant functions are decoded
+/// and when all are.
 fn compare(image: impl Fn() -> Mmap) {
     let of = || Calls::of(Rc::new(Unwind::of(image()).unwrap())).unwrap();
     let (some, all) = (of(), of());
@@ -186,7 +187,7 @@ fn compare(image: impl Fn() -> Mmap) {
         assert_eq!(some.imported(name), all.imported(name), "{name}");
     }
     for function in functions.iter().step_by(functions.len() / 1000 + 1) {
-        // Nothing that was decoded for another.
+        // Forgets what was decoded for another function.
         some.found.take();
         let start = function.start;
         let told = |calls: &Calls| {
@@ -204,7 +205,7 @@ fn nothing_is_missed_by_decoding_only_what_may_refer_to_a_function() {
     for options in OPTIONS {
         compare(|| map(&[options, &["-pthread"]].concat(), SOURCE));
     }
-    // Much code by others: C with short jumps and stubs, and C++ with parts that lie apart.
+    // Much foreign code: C with short jumps and stubs, and C++ with parts that lie apart.
     let open = |path| elf::map(&std::fs::File::open(path).unwrap()).unwrap();
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
     let libc = maps.lines().find(|line| line.ends_with("/libc.so.6"));
@@ -225,7 +226,7 @@ fn only_what_may_refer_to_a_function_is_decoded() {
     for function in 0..200 {
         let text = "__attribute__((noinline)) void";
         writeln!(source, "{text} f{function}(void) {{").unwrap();
-        // So long that none lies near to one but the next.
+        // Each function is so long that only its neighbours are within a short jump.
         writeln!(source, "{} other();", "cell++; ".repeat(40)).unwrap();
         if function > 0 {
             writeln!(source, "f{}();", function - 1).unwrap();
@@ -242,7 +243,7 @@ fn only_what_may_refer_to_a_function_is_decoded() {
     assert!(!calls.is_taken(start) && !calls.is_listed(start));
     let first = decoded();
     assert!((1..=8).contains(&first), "{first} of 200");
-    // Asked again, it is known.
+    // A second question decodes nothing.
     calls.direct(start);
     assert_eq!(decoded(), first);
     assert_eq!(calls.imported("other").len(), 200);

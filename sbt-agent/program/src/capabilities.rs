@@ -1,4 +1,4 @@
-//! What processes may do beyond what everybody may, and what files let them do.
+//! The capabilities of processes and of files.
 
 use std::path::Path;
 
@@ -6,11 +6,11 @@ use nix::sys::statvfs::{FsFlags, statvfs};
 
 use super::process;
 
-/// Where a file's capabilities are kept.
+/// The extended attribute that holds a file's capabilities.
 const ATTRIBUTE: &str = "security.capability";
 
-/// The capabilities that each thread of a process is permitted, as bits (linux/capability.h);
-/// none if it is gone.
+/// The permitted capabilities of each thread of a process, as bits (linux/capability.h); empty if
+/// the process is gone.
 pub fn of(pid: u32) -> Vec<u64> {
     let threads = process::thread_ids(pid);
     let statuses =
@@ -26,21 +26,21 @@ fn permitted_in(status: &str) -> Option<u64> {
     u64::from_str_radix(hex.trim(), 16).ok()
 }
 
-/// Those that a file permits who executes it, and whether they are in effect from the start;
-/// `None` if it has none.
+/// The capabilities that executing a file permits, as bits, and whether they are in effect from the
+/// start; `None` if the file has none.
 pub fn of_file(path: &Path) -> Option<(u64, bool)> {
     let mut bytes = [0; 64];
     let length = rustix::fs::getxattr(path, ATTRIBUTE, &mut bytes).ok()?;
     decode(bytes.get(..length)?)
 }
 
-/// Whether a file lies where it gives nobody anything.
+/// Whether a file lies on a file system (`nosuid`) that ignores the capabilities of files.
 pub fn is_nosuid(path: &Path) -> bool {
-    statvfs(path).is_ok_and(|it| it.flags().contains(FsFlags::ST_NOSUID))
+    statvfs(path).is_ok_and(|filesystem| filesystem.flags().contains(FsFlags::ST_NOSUID))
 }
 
-/// `struct vfs_cap_data` of linux/capability.h: a word with the flag for "in effect", then
-/// for each half of the numbers those permitted and those inheritable.
+/// Decodes `struct vfs_cap_data` of linux/capability.h: a word with the flag for "in effect", then
+/// for each half of the bits the permitted and the inheritable ones.
 fn decode(bytes: &[u8]) -> Option<(u64, bool)> {
     let (words, _) = bytes.as_chunks::<4>();
     let word = |index: usize| words.get(index).map(|word| u32::from_le_bytes(*word));

@@ -5,7 +5,7 @@ use std::{fs, sync::OnceLock};
 use nix::time::{ClockId, clock_gettime};
 
 fn read(clock: ClockId) -> u64 {
-    // Cannot fail for these clocks on any kernel that sbt runs on.
+    // Reading these clocks cannot fail on any kernel that sbt runs on.
     clock_gettime(clock).map_or(0, |time| {
         let seconds = u64::try_from(time.tv_sec()).unwrap_or(0);
         let nanos = u64::try_from(time.tv_nsec()).unwrap_or(0);
@@ -15,13 +15,13 @@ fn read(clock: ClockId) -> u64 {
 
 /// `CLOCK_MONOTONIC`, ns: the clock of the events.
 ///
-/// Events are stamped by the kernel, which knows no time namespaces (`time_namespaces(7)`):
-/// in one of them this process is told another time, and it is told back here.
+/// The kernel stamps events without regard to time namespaces (`time_namespaces(7)`). In such a
+/// namespace this process reads a shifted clock; this function takes the shift back.
 pub fn now_ns() -> u64 {
     static OFFSET_NS: OnceLock<i64> = OnceLock::new();
     let offset_ns = *OFFSET_NS.get_or_init(|| {
         let text = fs::read_to_string("/proc/self/timens_offsets");
-        // Without the file there are no such namespaces.
+        // Kernels without the file have no time namespaces.
         text.ok()
             .and_then(|text| monotonic_offset_ns(&text))
             .unwrap_or(0)
@@ -29,12 +29,12 @@ pub fn now_ns() -> u64 {
     read(ClockId::CLOCK_MONOTONIC).saturating_add_signed(offset_ns.saturating_neg())
 }
 
-/// What a time namespace adds to the kernel's `CLOCK_MONOTONIC`, ns: of the lines of
-/// `/proc/PID/timens_offsets`, which have a clock, seconds and nanoseconds.
+/// The offset that a time namespace adds to the kernel's `CLOCK_MONOTONIC`, ns. `text` is
+/// `/proc/PID/timens_offsets`: each line has a clock, seconds and nanoseconds.
 fn monotonic_offset_ns(text: &str) -> Option<i64> {
     let mut words = text.lines().map(str::split_whitespace);
     let mut words = words.find_map(|mut words| {
-        // Linux before 5.7 had numbers for names.
+        // Linux before 5.7 writes numbers instead of names.
         (["monotonic", "1"].contains(&words.next()?)).then_some(words)
     })?;
     let seconds: i64 = words.next()?.parse().ok()?;
@@ -42,12 +42,12 @@ fn monotonic_offset_ns(text: &str) -> Option<i64> {
     seconds.checked_mul(1_000_000_000)?.checked_add(nanos)
 }
 
-/// What the calling thread has used of the CPUs, ns.
+/// CPU time that the calling thread has used, ns.
 pub fn thread_cpu_ns() -> u64 {
     read(ClockId::CLOCK_THREAD_CPUTIME_ID)
 }
 
-/// What this process has used of the CPUs, ns.
+/// CPU time that this process has used, ns.
 pub fn process_cpu_ns() -> u64 {
     read(ClockId::CLOCK_PROCESS_CPUTIME_ID)
 }

@@ -1,10 +1,10 @@
-//! What a process's memory says of a communicator of Open MPI.
+//! Communicators of Open MPI, as they are found in a process's memory.
 //!
-//! The library has no debug information where it is installed, but its structure
-//! shows itself (ompi/communicator/communicator.h of Open MPI 4): a communicator has
-//! its name in it, 64 bytes that the library fills in; right behind it stand the
-//! number that its ranks have agreed on, and which of them this process is; and soon
-//! after that a pointer to the group of its ranks, which says the latter again.
+//! Open MPI is usually installed without debug information, but its structure can be recognised
+//! (ompi/communicator/communicator.h of Open MPI 4). A communicator contains its name, 64 bytes
+//! that the library fills in. Right behind the name stand the number that the communicator's ranks
+//! have agreed on, and the rank of this process. Soon after that stands a pointer to the group of
+//! the ranks, which holds the rank of this process again.
 
 use std::{fs::File, os::unix::fs::FileExt as _};
 
@@ -13,41 +13,41 @@ use sbt_common::{
     mpi::{GROUP_RANKS, MOST_RANKS, PROCESS_NAME},
 };
 
-/// How much of a communicator is looked at, bytes.
+/// Bytes of a communicator that are looked at.
 const SIZE: usize = 640;
 
-/// Length of its name, bytes: `MPI_MAX_OBJECT_NAME`.
+/// Length of a communicator's name, bytes: `MPI_MAX_OBJECT_NAME`.
 const NAME: usize = 64;
 
-/// How the library's own names begin.
+/// How the names that the library gives to communicators begin.
 const NAMES: [&[u8]; 2] = [b"MPI_COMM_", b"MPI COMMUNICATOR "];
 
-/// How far behind its name the pointer to its group lies at most, bytes.
+/// The longest distance from the end of the name to the pointer to the group, bytes.
 const GROUP: usize = 64;
 
-/// What tells communicators apart in all processes: the number that the ranks have
-/// agreed on, and the first of them. Those into which one is split have the same
-/// number.
+/// Identifies a communicator in all processes: by the number that its ranks have agreed on and by
+/// its first rank. The parts of a split communicator have the same number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Communicator {
-    /// That number.
+    /// The number that the ranks have agreed on.
     pub number: u32,
-    /// That rank, as the world numbers it.
+    /// The first rank, as `MPI_COMM_WORLD` numbers it.
     pub first: u32,
 }
 
 /// What lies at an address of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
-    /// A communicator, how many ranks it has, and where that stands.
+    /// A communicator, its number of ranks, and the offsets of its fields.
     Communicator(Communicator, u32, Mpi),
-    /// None of Open MPI 4.
+    /// Not a communicator of Open MPI 4.
     Other,
     /// The process has ended, or its memory cannot be read.
     Unread,
 }
 
-/// Reads what should be a communicator. `known`: what was found of another one.
+/// Reads what should be a communicator. `known`: the offsets that were found in another
+/// communicator.
 pub fn at(pid: u32, address: u64, known: Option<Mpi>) -> Found {
     let Ok(memory) = File::open(format!("/proc/{pid}/mem")) else {
         return Found::Unread;
@@ -61,8 +61,9 @@ pub fn at(pid: u32, address: u64, known: Option<Mpi>) -> Found {
     })
 }
 
-/// What a communicator is, how many ranks it has, and where that stands: `known` of another
-/// one, which holds also for those to which the program has given another name.
+/// The communicator at `address`, its number of ranks, and the offsets of its fields. `known`: the
+/// offsets that were found in another communicator; they also serve for communicators that the
+/// program has renamed.
 pub fn read_as(
     address: u64,
     known: Option<Mpi>,
@@ -72,7 +73,7 @@ pub fn read_as(
     by_place.or_else(|| find(address, read))
 }
 
-/// Reads memory into a buffer, all of it or nothing.
+/// Reads memory into a buffer: all of the buffer or nothing.
 pub type Read<'a> = &'a dyn Fn(u64, &mut [u8]) -> Option<()>;
 
 fn describe(address: u64, at: Mpi, read: Read<'_>) -> Option<(Communicator, u32)> {
@@ -84,7 +85,7 @@ fn describe(address: u64, at: Mpi, read: Read<'_>) -> Option<(Communicator, u32)
     Some((Communicator { number, first }, ranks))
 }
 
-/// By the name that the library has given it.
+/// Finds a communicator's fields by the name that the library has given it.
 fn find(address: u64, read: Read<'_>) -> Option<((Communicator, u32), Mpi)> {
     let mut bytes = [0; SIZE];
     read(address, &mut bytes)?;
@@ -102,12 +103,12 @@ fn find(address: u64, read: Read<'_>) -> Option<((Communicator, u32), Mpi)> {
     })
 }
 
-/// The number of ranks of a group, and the first of them in the world; `None` if it
-/// is none in which this process has that rank.
+/// The number of ranks of a group, and the group's first rank in `MPI_COMM_WORLD`; `None` if this
+/// process does not have the rank `rank` in the group.
 fn group(address: u64, rank: u32, read: Read<'_>) -> Option<(u32, u32)> {
     let mut bytes = [0; 24];
-    // Behind what all of the library's objects begin with: how many ranks, which of
-    // them this is, a number for Fortran, and pointers to the ranks' processes.
+    // Fields behind the header that all objects of the library have: the number of ranks, the rank
+    // of this process, a number for Fortran, and the pointer to the ranks' processes.
     read(address.checked_add(GROUP_RANKS)?, &mut bytes)?;
     let (size, mine) = (word(&bytes, 0)?, word(&bytes, 4)?);
     if mine != rank || rank >= size || size > MOST_RANKS {
@@ -116,8 +117,8 @@ fn group(address: u64, rank: u32, read: Read<'_>) -> Option<(u32, u32)> {
     let mut first = [0; 8];
     read(pointer(&bytes, 16)?, &mut first)?;
     let first = u64::from_ne_bytes(first);
-    // Of a process that nobody has spoken to there is only the name, and the lowest
-    // bit says so.
+    // For a process that nobody has communicated with, only the name stands there, with the lowest
+    // bit set.
     let first = if first & 1 == 1 {
         u32::try_from(first >> 1 & u64::from(u32::MAX)).ok()?
     } else {
@@ -144,8 +145,8 @@ mod tests {
 
     const AT: u64 = 0x1000;
 
-    /// A process's memory with one communicator in it, of ranks that begin with the
-    /// third of the world. `known`: whether this process has spoken to that one.
+    /// The memory of a process with one communicator, whose first rank is number 3 in
+    /// `MPI_COMM_WORLD`. `known`: whether this process has communicated with that rank.
     fn memory(name: &[u8], known: bool) -> Vec<u8> {
         let mut memory = vec![0; 0x3000];
         let mut put = |at: u64, bytes: &[u8]| {
@@ -156,7 +157,7 @@ mod tests {
         put(AT + 0x190, &7_u32.to_ne_bytes());
         put(AT + 0x194, &1_u32.to_ne_bytes());
         put(AT + 0x1b0, &0x2000_u64.to_ne_bytes());
-        // The group: four ranks, of which this is the second.
+        // The group: four ranks; this process has rank 1.
         put(0x2000 + 16, &4_u32.to_ne_bytes());
         put(0x2000 + 20, &1_u32.to_ne_bytes());
         put(0x2000 + 32, &0x2100_u64.to_ne_bytes());
@@ -166,7 +167,7 @@ mod tests {
         memory
     }
 
-    /// Reads it.
+    /// Reads from `memory`.
     fn reading(memory: &[u8]) -> impl Fn(u64, &mut [u8]) -> Option<()> {
         |at, bytes| {
             let at = usize::try_from(at.checked_sub(AT)?).ok()?;
@@ -206,7 +207,7 @@ mod tests {
     #[test]
     fn what_does_not_fit_is_none() {
         assert_eq!(found(&memory(b"MPI_WIN_NULL", true)), None);
-        // The group says that this is another rank of it.
+        // The group says that this process has another rank.
         let mut other = memory(b"MPI_COMM_WORLD", true);
         other[0x1000 + 20] = 2;
         assert_eq!(found(&other), None);

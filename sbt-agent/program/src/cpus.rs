@@ -7,17 +7,17 @@ use nix::{
 
 use super::process;
 
-/// Threads that are asked, at most: of more, the others are hardly elsewhere.
+/// The most threads that are asked: further threads hardly run elsewhere.
 const MOST_THREADS: usize = 64;
 
-/// CPUs that the threads of a process may run on, all together: each may be bound
-/// to some of its own. `None` if it is gone, or the machine has more than the 1024
-/// that the C library's set has room for.
+/// The number of CPUs that the threads of a process may run on, all together: each thread may be
+/// bound to CPUs of its own. `None` if the process is gone, or if the machine has more than the
+/// 1024 CPUs that the C library's set has room for.
 pub fn allowed(pid: u32) -> Option<u32> {
     allowed_to(pid).1
 }
 
-/// The same, and how many threads were asked.
+/// How many threads were asked, and the number of CPUs that they may run on.
 fn allowed_to(pid: u32) -> (usize, Option<u32>) {
     let threads = process::thread_ids(pid).take(MOST_THREADS);
     let sets: Vec<CpuSet> = threads
@@ -29,20 +29,20 @@ fn allowed_to(pid: u32) -> (usize, Option<u32>) {
     (sets.len(), number)
 }
 
-/// How many CPUs a process may use while it has all its threads: of those that are bound
-/// to one each, the last to go would be told to have but one.
+/// How many CPUs a process may use while it has all its threads. If each thread is bound to one
+/// CPU, asking when only the last thread is left would give one CPU.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Cpus {
-    /// How many were there when it was told.
+    /// How many threads were asked when `number` was found.
     threads: usize,
-    /// How many were there last.
+    /// How many threads were asked last.
     last: usize,
-    /// `None` if that is not known.
+    /// The number of CPUs; `None` if unknown.
     pub number: Option<u32>,
 }
 
 impl Cpus {
-    /// Asks, and keeps the answer unless more threads were asked before.
+    /// Asks again, and keeps the answer unless more threads were asked before.
     pub fn look(&mut self, pid: u32) {
         self.take(allowed_to(pid));
     }
@@ -51,14 +51,14 @@ impl Cpus {
         if number.is_none() {
             return;
         }
-        // Where others have come since some have gone, those count that are there now.
+        // If new threads have come since others have gone, the threads of now count.
         if threads >= self.threads || threads > self.last {
             (self.threads, self.number) = (threads, number);
         }
         self.last = threads;
     }
 
-    /// It executes another program: whoever is there counts from now on.
+    /// Forgets earlier threads, because the process executes another program.
     pub const fn begin_anew(&mut self) {
         self.threads = 0;
     }
@@ -75,13 +75,13 @@ mod tests {
         let mut cpus = Cpus::default();
         for (told, number) in [
             ((1, Some(8)), Some(8)),
-            // Bound when there were more of them.
+            // More threads, which are bound to fewer CPUs.
             ((4, Some(4)), Some(4)),
             ((1, Some(1)), Some(4)),
             ((4, Some(2)), Some(2)),
             ((0, None), Some(2)),
             ((1, Some(1)), Some(2)),
-            // Others than those, and fewer.
+            // New threads, and fewer.
             ((3, Some(6)), Some(6)),
             ((3, Some(3)), Some(3)),
             ((2, Some(2)), Some(3)),
@@ -100,7 +100,7 @@ mod tests {
         let all = allowed(std::process::id()).unwrap();
         let this = std::thread::available_parallelism().unwrap();
         assert!(usize::try_from(all).unwrap() >= this.get());
-        // A thread that is bound takes nothing from the others.
+        // A bound thread takes no CPU from the others.
         std::thread::spawn(move || {
             let mine = sched_getaffinity(Pid::from_raw(0)).unwrap();
             let first = (0..CpuSet::count()).find(|cpu| mine.is_set(*cpu).unwrap());

@@ -1,10 +1,9 @@
 //! Function names and source lines of one ELF file.
 //!
-//! The file and what it refers to belong to the target and may be anything.
-//! Whatever is missing or damaged makes the answer shorter: never an error,
-//! and no other file is read than those that debuggers look for, so split
-//! DWARF (`.dwo` files at paths that the file names) gives lines but not inlined
-//! functions.
+//! The file and what it refers to belong to the target and may be anything. Whatever is missing or
+//! damaged makes the answer shorter: there is no error. sbt reads only the additional files that
+//! debuggers look for, so split DWARF (`.dwo` files at paths that the file names) gives lines but
+//! not inlined functions.
 
 mod copies;
 mod inlined;
@@ -36,7 +35,7 @@ pub use self::symbols::{Symbol, TooMany};
 use crate::access::target::open_as_sbt;
 use crate::elf::{ElfError, load_segments, map};
 
-/// Deeper inlining than this is not shown.
+/// The most frames at one address; deeper inlining is not shown.
 const MAX_FRAMES: usize = 64;
 
 /// Why a file has no names and lines at all.
@@ -50,7 +49,7 @@ pub enum OpenError {
     NotElf(#[from] ElfError),
 }
 
-/// A function at an address, one of several where functions are inlined.
+/// A function at an address; where functions are inlined, an address has several frames.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Frame {
     /// The function's name, demangled, without parameters.
@@ -59,31 +58,31 @@ pub struct Frame {
     pub file: Option<String>,
     /// The line in `file`, from 1.
     pub line: Option<u32>,
-    /// Whether the function was inlined into the next frame's.
+    /// Whether the function was inlined into the function of the next frame.
     pub inlined: bool,
 }
 
-/// The symbols and lines of one file, read when they are first asked for.
+/// The symbols and lines of one file, read on first use.
 pub struct DebugInfo {
-    // Both borrow from the files below, and so have to be dropped before them.
+    // `lines` and `located` borrow from the files below, and so have to be dropped before them.
     lines: OnceCell<Option<Lines>>,
-    /// The same with the locations of variables.
+    /// Like `lines`, with the locations of variables.
     located: OnceCell<Option<Lines>>,
     /// The functions of the symbol tables.
     functions: OnceCell<ByAddress>,
     file: Mmap,
     /// The separate debug file.
     separate: Option<Mmap>,
-    /// What dwz has moved out of either of them.
+    /// The file to which dwz has moved common parts of the DWARF.
     supplementary: Option<Mmap>,
 }
 
 impl DebugInfo {
-    /// Opens a file, and what separate debug files there are for it.
+    /// Opens a file, and the separate debug files that exist for it.
     ///
-    /// `path` opens the file with the rights of sbt: a link of the kernel, as
-    /// `/proc/self/fd/N` is, to what was opened before; `logical` is its path as the target sees it, beside
-    /// which debug files lie; `root` is where the target's `/` is, for example
+    /// `path` opens the file with the rights of sbt: a link of the kernel to a file that was opened
+    /// before, such as `/proc/self/fd/N`. `logical` is the file's path as the target sees it; debug
+    /// files lie beside that path. `root` is where sbt finds the target's `/`, for example
     /// `/proc/PID/root`.
     ///
     /// # Errors
@@ -112,14 +111,13 @@ impl DebugInfo {
         Ok(info)
     }
 
-    /// What is at an address, innermost function first; the last one is not
+    /// The functions and lines at an address, innermost function first; the last frame is not
     /// inlined. Empty if nothing is known.
     ///
-    /// `vaddr` is in the file's own numbering, without load bias. For a caller
-    /// give its return address - 1: the return address itself may already
-    /// belong to the next line or function.
+    /// `vaddr` is in the file's own numbering, without load bias. For a caller give its return
+    /// address - 1: the return address itself may already belong to the next line or function.
     pub fn frames(&self, vaddr: u64) -> Vec<Frame> {
-        // addr2line adds one to it.
+        // addr2line adds 1 to the address.
         if vaddr == u64::MAX {
             return Vec::new();
         }
@@ -138,8 +136,8 @@ impl DebugInfo {
         frames
     }
 
-    /// The function that spans the address by the symbol tables: without a line, and whatever
-    /// is inlined into it.
+    /// The function that spans the address by the symbol tables; the frame has no line, and inlined
+    /// functions are ignored.
     pub fn function(&self, vaddr: u64) -> Option<Frame> {
         let (_, name) = self.symbol_at(vaddr)?;
         Some(Frame {
@@ -148,17 +146,17 @@ impl DebugInfo {
         })
     }
 
-    /// Where the function begins that spans the address, by the symbol tables.
+    /// The start of the function that spans the address by the symbol tables.
     pub fn function_start(&self, vaddr: u64) -> Option<u64> {
         self.by_address().start(vaddr)
     }
 
-    /// By the symbol tables: where the function begins that spans the address, and its name.
+    /// Start and name of the function that spans the address by the symbol tables.
     fn symbol_at(&self, vaddr: u64) -> Option<(u64, String)> {
         self.symbols().at(vaddr, self.by_address())
     }
 
-    /// Where the functions of the symbol tables are: the tables are read for it once.
+    /// The functions of the symbol tables by address; the tables are read once.
     fn by_address(&self) -> &ByAddress {
         self.functions.get_or_init(|| self.symbols().by_address())
     }
@@ -172,21 +170,20 @@ impl DebugInfo {
         self.lines.get_or_init(|| self.load(false)).as_ref()
     }
 
-    /// What also knows where variables are.
+    /// Like [`Self::lines`], with the locations of variables.
     fn located(&self) -> Option<&Lines> {
         self.located.get_or_init(|| self.load(true)).as_ref()
     }
 
     fn load(&self, locations: bool) -> Option<Lines> {
         let supplementary = self.supplementary.as_deref();
-        // SAFETY: `file`, `separate` and `supplementary` are set when the value
-        // is made and never changed; moving a mapping's handle does not move
-        // its bytes; and what is loaded is kept in fields that are dropped
-        // before them.
+        // SAFETY: `file`, `separate` and `supplementary` are set when the value is made and never
+        // changed; moving a mapping's handle does not move its bytes; and the loaded lines are kept
+        // in fields that are dropped before the mappings.
         unsafe { Lines::load(self.lines_file(), supplementary, locations) }
     }
 
-    /// The symbol tables of both files.
+    /// The symbol tables of the debug file and of the file itself.
     fn symbols(&self) -> Symbols<'_> {
         let images = self.separate.iter().chain([&self.file]);
         Symbols::of(images.map(|image| &image[..]))

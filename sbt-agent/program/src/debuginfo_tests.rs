@@ -1,4 +1,4 @@
-//! Programs compiled with and without debug information, here and there.
+//! Programs compiled with and without debug information, in various places.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -14,7 +14,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::elf::build_id;
 
-/// The call at line 5 is inlined into `work`, and this into nothing.
+/// The call at line 5 is inlined into `work`, and `work` is not inlined.
 const SOURCE: &str = "\
 #include <stdlib.h>
 extern void wait_here(int *);
@@ -124,7 +124,7 @@ fn inlined_functions_of_the_file_itself() {
         let built = Built::new(options);
         let info = built.open();
         check_inlined(&info.frames(built.call()), &built);
-        // Again, from what is loaded now, and on from another thread.
+        // Once more, with the loaded debug information moved to another thread.
         let call = built.call();
         let frames = std::thread::spawn(move || info.frames(call))
             .join()
@@ -174,7 +174,7 @@ fn lines_without_functions() {
 
 #[test]
 fn debug_links() {
-    // Without build ids the checksum decides, with them these.
+    // Without build ids the checksum decides, otherwise the ids.
     for id in ["-Wl,--build-id=none", "-Wl,--build-id=sha1"] {
         for folder in ["bin", "bin/.debug", "usr/lib/debug/bin"] {
             let built = Built::new(&["-g", id]);
@@ -182,7 +182,7 @@ fn debug_links() {
             let debug = format!("{folder}/a.debug");
             built.split(&debug, true);
             check_inlined(&built.open().frames(call), &built);
-            // Some other program's debug information is worse than none.
+            // Debug information of another program must not be used.
             let other = Built::new(&["-g", id, "-DOTHER", "-O1"]);
             fs::copy(&other.program, built.path(&debug)).unwrap();
             assert_eq!(built.open().frames(call), []);
@@ -224,7 +224,7 @@ fn a_file_known_by_its_descriptor_only() {
     check_inlined(&info.unwrap().frames(call), &built);
 }
 
-/// dwz itself need not be here: only where its file lies is tested.
+/// The test does not need dwz: it checks only where dwz's file is looked for.
 #[test]
 fn supplementary_files() {
     let built = Built::new(&["-g", "-Wl,--build-id=0xabcdef"]);
@@ -302,8 +302,8 @@ fn ask(image: &[u8], addresses: &[u64]) {
     }
 }
 
-/// Functions inlined into each other, a byte each: addr2line follows them by
-/// recursion, and so must not see them.
+/// Functions inlined into each other, one byte each: addr2line would follow them by recursion, and
+/// so must not see them.
 #[test]
 fn inlining_too_deep_for_the_stack() {
     for depth in [100, 490, 1_000_000] {

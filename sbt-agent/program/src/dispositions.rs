@@ -1,10 +1,10 @@
-//! What signals meant when sbt was started: what is ignored stays so through exec, and the
-//! program is to find it as its caller left it.
+//! The dispositions of signals when sbt was started. An ignored signal stays ignored through exec,
+//! and the program must find the dispositions as its caller left them.
 //!
-//! Rust's runtime ignores SIGPIPE before `main`. SIGXFSZ, which ends whoever writes beyond a limit
-//! for files, is ignored here: the write fails then, as on a full disk. Who is started by one that ignores SIGCHLD, as
-//! some daemons and batch systems do, would have no children to wait for: the kernel keeps
-//! nothing of those that end.
+//! Rust's runtime ignores SIGPIPE before `main`. SIGXFSZ, which ends a process that writes beyond a
+//! limit for files, is ignored here: the write then fails, as on a full disk. Some daemons and
+//! batch systems ignore SIGCHLD. A process that inherits this has no children to wait for, because
+//! the kernel keeps nothing of children that end; so SIGCHLD is set to its default here.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -14,7 +14,7 @@ static PIPE_IGNORED: AtomicBool = AtomicBool::new(false);
 static CHILD_IGNORED: AtomicBool = AtomicBool::new(false);
 static SIZE_IGNORED: AtomicBool = AtomicBool::new(false);
 
-/// Run by the dynamic linker, before the runtime.
+/// Run by the dynamic linker, before Rust's runtime.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static LOOK: extern "C" fn() = {
@@ -32,8 +32,8 @@ static LOOK: extern "C" fn() = {
 };
 
 fn is_ignored(signal: i32) -> bool {
-    // SAFETY: a structure of integers and a pointer, which the call fills; the call
-    // only reads a disposition.
+    // SAFETY: a structure of integers and a pointer, which the call fills; the call only reads a
+    // disposition.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         libc::sigaction(signal, std::ptr::null(), &raw mut action) == 0
@@ -42,12 +42,12 @@ fn is_ignored(signal: i32) -> bool {
 }
 
 fn set(signal: i32, to: libc::sighandler_t) {
-    // SAFETY: no function of ours is called by it.
+    // SAFETY: the disposition is SIG_DFL or SIG_IGN, so that no function of sbt is called.
     unsafe { libc::signal(signal, to) };
 }
 
-/// Puts them back, in a child that is about to execute its program. Nothing but system calls,
-/// as is fit for a child of a process with threads.
+/// Restores the dispositions, in a child that is about to execute its program. Makes nothing but
+/// system calls, as required in a child of a process with threads.
 pub fn restore() {
     if !PIPE_IGNORED.load(Ordering::Relaxed) {
         set(SIGPIPE, SIG_DFL);

@@ -1,8 +1,7 @@
 //! Finds the functions to probe in the image of an ELF file.
 //!
-//! The file belongs to the target and may be anything: every number in it is
-//! checked, work and memory are bounded by its size, and what is not a 64-bit
-//! x86 program is an [`ElfError`].
+//! The file belongs to the target and may be anything: every number in it is checked, work and
+//! memory are bounded by its size, and a file that is not a 64-bit x86 program is an [`ElfError`].
 
 mod code;
 mod condvars;
@@ -36,32 +35,33 @@ pub(super) use dynamic::Dynamic;
 pub(super) use imports::{Imports, jumps_through};
 pub(super) use offered::DynamicNames;
 
-/// More points than any C library has; a hostile file may claim millions.
+/// The most points of a file, more than any C library has; a hostile file may claim millions.
 const MAX_POINTS: usize = 64;
 
-/// Code given to the prologue decoder, bytes: enough to see the jumps back.
+/// The most bytes of code given to the prologue decoder: enough to see the jumps back.
 const MAX_CODE: u64 = 4096;
 
-/// The same for a symbol that does not tell its size.
+/// Bytes of code given to the prologue decoder for a symbol without a size.
 const UNSIZED_CODE: u64 = 64;
 
-/// The kernel executes no file with more program headers than this: 64 KiB of them.
+/// The most program headers: the kernel executes no file with more than 64 KiB of them.
 const MAX_SEGMENTS: usize = (64 << 10) / size_of::<ProgramHeader64<LittleEndian>>();
 
-/// Linked files have some forty sections; more than this would make each search for one
-/// a search of the whole file.
+/// The most sections. Linked files have some forty; with many more, each search for a section would
+/// be a search of the whole file.
 const MAX_SECTIONS: usize = 1 << 12;
 
-/// Bigger files there may be, but only of holes, bytes.
+/// The most bytes of a file; bigger files consist of holes.
 const MAX_FILE: usize = 8 << 30;
 
-/// Longer names of sections there are none, bytes.
+/// The longest name of a section, bytes.
 const MAX_SECTION_NAME: usize = 256;
 
-/// Build ids are 8 to 32 bytes; longer ones cannot be file names anyway.
+/// The most bytes of a build id. Real ones have 8 to 32 bytes, and longer ones cannot be file names
+/// anyway.
 const MAX_BUILD_ID: usize = 64;
 
-/// Little-endian is all that x86 has.
+/// x86 has little-endian files only.
 pub(super) const LE: LittleEndian = LittleEndian;
 
 /// What a probed function is.
@@ -71,33 +71,34 @@ pub enum Function {
     BarrierWait,
     /// `pthread_barrier_init(barrier, attributes, count)`
     BarrierInit,
-    /// `pthread_cond_wait(condvar, mutex)` and those with a time limit.
+    /// `pthread_cond_wait(condvar, mutex)`, or one of its variants with a time limit.
     CondWait,
     /// `pthread_cond_broadcast(condvar)`, or `pthread_cond_signal(condvar)`.
     CondWake {
-        /// How many waiters it wakes at most, 0 for all.
+        /// The most waiters that the call wakes; 0 for all.
         most: u8,
     },
-    /// `_dl_debug_state()`: the dynamic linker calls it, for debuggers, when it
-    /// has mapped or unmapped libraries.
+    /// `_dl_debug_state()`: the dynamic linker calls it, for debuggers, when it has mapped or
+    /// unmapped libraries.
     LinkerMapped,
-    /// What the user has given this number: a function, or a place inside one.
+    /// A mark with this number that the user has set: a function, or a place inside a function.
     Mark(u8),
-    /// A function that is a barrier to the user.
+    /// A function that the user declares to be a barrier.
     Call {
-        /// Which argument points to the barrier object, 1 to 6; 0 if none does. Of
-        /// functions of MPI up to 15.
+        /// The number of the argument that points to the barrier object, 1 to 6; 0 if none does. Up
+        /// to 15 for functions of MPI.
         object: u8,
-        /// Which is the number of participants, likewise.
+        /// The number of the argument that is the number of participants, 1 to 6; 0 if none is. Up
+        /// to 15 for functions of MPI.
         count: u8,
     },
-    /// An instruction by which such a function ends.
+    /// An instruction by which a [`Self::Call`] function ends.
     CallExit,
-    /// A place where a thread comes to a barrier of its team.
+    /// A place where a thread arrives at a barrier of its team.
     Team(Team),
-    /// The same in LLVM's OpenMP.
+    /// A place where a thread arrives at a barrier in LLVM's OpenMP.
     Kmp(Kmp),
-    /// What it leaves last: a function.
+    /// The function that a thread leaves last when it leaves such a barrier.
     TeamEnd,
     /// A function that begins a parallel region of OpenMP.
     Region,
@@ -115,14 +116,14 @@ impl Function {
             | Self::Kmp(_)
             | Self::TeamEnd
             | Self::Region => 0,
-            // Those beyond the sixth are on the stack.
+            // Arguments beyond the sixth are on the stack.
             Self::Call { object, count } => object.max(count).min(6).into(),
         }
     }
 }
 
-/// The names to look for, the preferred one of each function first. Static
-/// programs may have only the names with underscores.
+/// The names to look for, the preferred name of each function first. Static programs may have only
+/// the names with underscores.
 const NAMES: [(&str, Function); 15] = [
     ("pthread_barrier_wait", Function::BarrierWait),
     ("__pthread_barrier_wait", Function::BarrierWait),
@@ -147,9 +148,9 @@ const WAKES_ONE: Function = Function::CondWake { most: 1 };
 /// A function found in a file, and where its probes go.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Point {
-    /// What it is.
+    /// What the function is.
     pub function: Function,
-    /// The name it was found by, without version.
+    /// The name by which the function was found, without version.
     pub symbol: String,
     /// Where a probe of the call goes: offset in the file, bytes.
     pub entry_offset: u64,
@@ -159,13 +160,13 @@ pub struct Point {
     pub return_offset: u64,
     /// Whether the kernel emulates the instruction at `entry_offset`.
     pub entry_emulated: bool,
-    /// One of [`sbt_common::layout`]: of the barrier objects of this file's C
-    /// library, or opaque where the file does not prove it.
+    /// One of [`sbt_common::layout`]: the layout of this C library's barrier objects, or opaque if
+    /// the file does not prove its layout.
     pub layout: u8,
 }
 
 impl Point {
-    /// Whether it is a barrier of a language's own library.
+    /// Whether the point is a barrier of a language's own library.
     pub fn is_of_language(&self) -> bool {
         matches!(
             self.layout,
@@ -183,9 +184,9 @@ pub struct Segment {
     pub offset: u64,
     /// Bytes that come from the file.
     pub filesz: u64,
-    /// Bytes in memory, the rest zero.
+    /// Bytes in memory; those beyond `filesz` are zero.
     pub memsz: u64,
-    /// Whether it is mapped executable.
+    /// Whether the segment is mapped executable.
     pub executable: bool,
 }
 
@@ -196,7 +197,7 @@ impl Segment {
         (within < self.filesz).then(|| self.offset.checked_add(within))?
     }
 
-    /// The inverse of it.
+    /// The address of a file offset, if the segment contains it.
     pub(super) fn address(&self, offset: u64) -> Option<u64> {
         let within = offset.checked_sub(self.offset)?;
         (within < self.filesz).then(|| self.vaddr.checked_add(within))?
@@ -206,35 +207,35 @@ impl Segment {
 /// Why no functions can be looked for in a file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ElfError {
-    /// It does not begin like an ELF file.
+    /// The file does not begin like an ELF file.
     #[error("not an ELF file")]
     NotElf,
-    /// It is for another processor, or 32-bit.
+    /// The file is for another processor, or 32-bit.
     #[error("not a 64-bit x86 ELF file (class {class}, machine {machine})")]
     NotX86_64 {
         /// `EI_CLASS`: 1 is 32-bit, 2 is 64-bit.
         class: u8,
-        /// `e_machine`: 62 is x86.
+        /// `e_machine`: 62 is x86-64.
         machine: u16,
     },
-    /// Its tables point outside of it or make no sense.
+    /// The file's tables point outside of the file or make no sense.
     #[error("damaged ELF file: {0}")]
     Malformed(#[from] object::Error),
-    /// It would take a time or memory out of all proportion to read it.
+    /// Reading the file would take disproportionate time or memory.
     #[error("damaged ELF file: {0}")]
     Excessive(&'static str),
 }
 
-/// Maps the whole of a file, to be given to the other functions as an image.
+/// Maps a whole file, to be given to the other functions as an image.
 ///
 /// # Errors
 /// The file is empty, or the kernel does not map it.
 pub fn map(file: &File) -> io::Result<Mmap> {
-    // SAFETY: the mapping is private and only read. Whoever may write to the
-    // file could change the bytes below us, which the readers, made for any
-    // bytes, hold out; or truncate it, which ends us with SIGBUS. Loaded
-    // programs and libraries cannot be written to while they execute, and
-    // replacing a file by another one, as installers do, does no harm.
+    // SAFETY: the mapping is private and only read. A process that may write to the file could
+    // change the mapped bytes, which the readers, made for any bytes, tolerate; or it could
+    // truncate the file, which ends sbt with SIGBUS. Loaded programs and libraries cannot be
+    // written to while they execute, and replacing a file by another one, as installers do, does no
+    // harm.
     unsafe { Mmap::map(file) }
 }
 
@@ -245,8 +246,8 @@ pub fn is_elf(image: &[u8]) -> bool {
 
 /// The functions to probe that the file defines, in the order of their offsets.
 ///
-/// Several names or versions at one address give one point. A file without
-/// section headers or with all symbols stripped gives none.
+/// Several names or versions at one address give one point. A file without section headers or with
+/// all symbols stripped gives no points.
 ///
 /// # Errors
 /// The file is not a sound 64-bit x86 ELF file.
@@ -254,11 +255,11 @@ pub fn points(image: &[u8]) -> Result<Vec<Point>, ElfError> {
     Ok(points_and_unfit(image)?.0)
 }
 
-/// The same, and the names of those functions of the C library that begin with instructions on
-/// which no probe may stand.
+/// The functions to probe as from [`points`], and the names of the C library's functions that begin
+/// with instructions on which no probe may stand.
 ///
 /// # Errors
-/// As above.
+/// The file is not a sound 64-bit x86 ELF file.
 pub fn points_and_unfit(image: &[u8]) -> Result<(Vec<Point>, Vec<&'static str>), ElfError> {
     let segments = load_segments(image)?;
     let file = ElfFile64::<LittleEndian>::parse(image)?;
@@ -289,8 +290,8 @@ pub fn points_and_unfit(image: &[u8]) -> Result<(Vec<Point>, Vec<&'static str>),
     Ok((points, unfit))
 }
 
-/// The program interpreter that the file asks for; `None` in static programs,
-/// in most libraries and in what is not an ELF file.
+/// The program interpreter that the file asks for; `None` for static programs, most libraries and
+/// files that are not ELF.
 pub fn interpreter(image: &[u8]) -> Option<PathBuf> {
     program_headers(image)
         .ok()?
@@ -300,20 +301,20 @@ pub fn interpreter(image: &[u8]) -> Option<PathBuf> {
         .map(|path| PathBuf::from(OsStr::from_bytes(path)))
 }
 
-/// Whether the image is a program that asks for a dynamic linker. Some libraries ask for one too,
-/// so that they can say their version when they are executed: the C library of glibc does.
+/// Whether the image is a program that asks for a dynamic linker. Some libraries ask for a dynamic
+/// linker too, so that they can print their version when they are executed: glibc's C library does.
 pub fn is_program(image: &[u8]) -> bool {
     interpreter(image).is_some() && !is_named_library(image)
 }
 
-/// Whether what is in the image cannot be moved to other addresses (`ET_EXEC`).
+/// Whether the image can only be loaded at its own addresses (`ET_EXEC`).
 pub fn is_fixed(image: &[u8]) -> bool {
     ElfFile64::<LittleEndian>::parse(image)
         .is_ok_and(|file| file.kind() == object::ObjectKind::Executable)
 }
 
-/// Whether the image is a program that is linked statically: it uses no functions but its own.
-/// One that may lie anywhere (`-static-pie`) says of itself that it is none of the libraries.
+/// Whether the image is a statically linked program: it uses no functions but its own. A static
+/// program that may be loaded anywhere (`-static-pie`) is recognised by the flag `DF_1_PIE`.
 pub fn is_static(image: &[u8]) -> bool {
     if interpreter(image).is_some() {
         return false;
@@ -332,17 +333,17 @@ pub fn is_static(image: &[u8]) -> bool {
     })
 }
 
-/// Whether the image is a dynamic linker and no more: musl's is the C library too.
+/// Whether the image is a dynamic linker and nothing else: musl's linker is its C library, too.
 pub fn is_linker(image: &[u8]) -> bool {
     has_soname(image, b"ld-")
 }
 
-/// Whether the image has a name for programs that want it as a library.
+/// Whether the image has a name (`DT_SONAME`) by which programs ask for it as a library.
 pub fn is_named_library(image: &[u8]) -> bool {
     has_soname(image, b"")
 }
 
-/// Whether it has one that begins so.
+/// Whether the image has a `DT_SONAME` that begins with `prefix`.
 fn has_soname(image: &[u8], prefix: &[u8]) -> bool {
     ElfFile64::<LittleEndian>::parse(image)
         .and_then(|file| file.elf_dynamic_table())
@@ -377,7 +378,7 @@ pub fn imports_any<S: BuildHasher>(image: &[u8], wanted: &HashSet<String, S>) ->
     })
 }
 
-/// The build id, which a separate debug file shares; `None` if there is none.
+/// The build id, which a separate debug file shares; `None` if the file has no usable one.
 pub fn build_id(image: &[u8]) -> Option<Vec<u8>> {
     check(image).ok()?;
     let file = ElfFile64::<LittleEndian>::parse(image).ok()?;
@@ -397,7 +398,7 @@ pub fn load_segments(image: &[u8]) -> Result<Vec<Segment>, ElfError> {
         .map(|header| Segment {
             vaddr: header.p_vaddr(LE),
             offset: header.p_offset(LE),
-            // The file cannot give more than it has, whatever it says.
+            // The file cannot give more bytes than it has, whatever the header says.
             filesz: header
                 .p_filesz(LE)
                 .min(length.saturating_sub(header.p_offset(LE))),
@@ -407,20 +408,20 @@ pub fn load_segments(image: &[u8]) -> Result<Vec<Segment>, ElfError> {
     Ok(loaded.collect())
 }
 
-/// The address of the first executable part, in the file's own numbering: what
-/// a process's `start_code` minus the load bias is, up to the page.
+/// The address of the first executable part, in the file's own numbering: a process's `start_code`
+/// minus the load bias, up to the page.
 pub fn first_executable_vaddr(image: &[u8]) -> Option<u64> {
     let segments = load_segments(image).ok()?;
     let executable = segments.iter().filter(|segment| segment.executable);
     executable.map(|segment| segment.vaddr).min()
 }
 
-/// Told apart first, so that the error says what the file is.
+/// Checks kind, class and machine before anything else, so that the error says what the file is.
 fn check(image: &[u8]) -> Result<(), ElfError> {
     if !is_elf(image) {
         return Err(ElfError::NotElf);
     }
-    // Too short for these fields is too short for the header, found below.
+    // A file too short for these fields is too short for the header, which is found below.
     let class = image.get(4).copied().unwrap_or_default();
     let machine = match image.get(18..20) {
         Some(&[low, high]) => u16::from_le_bytes([low, high]),
@@ -436,15 +437,15 @@ fn check(image: &[u8]) -> Result<(), ElfError> {
 fn program_headers(image: &[u8]) -> Result<&[ProgramHeader64<LittleEndian>], ElfError> {
     check(image)?;
     let header = FileHeader64::<LittleEndian>::parse(image)?;
-    // An error if the file says that it is big-endian.
+    // Fails if the file says that it is big-endian.
     header.endian()?;
     let headers = header.program_headers(LE, image)?;
     is_in_proportion(header, headers, image)?;
     Ok(headers)
 }
 
-/// Whether reading takes a time that goes with the file's length: in a file that was made
-/// to be read slowly, many tables may claim the same bytes.
+/// Whether reading takes time proportional to the file's length: in a file that was made to be read
+/// slowly, many tables may claim the same bytes.
 fn is_in_proportion(
     header: &FileHeader64<LittleEndian>,
     headers: &[ProgramHeader64<LittleEndian>],
@@ -457,14 +458,17 @@ fn is_in_proportion(
         return Err(ElfError::Excessive("more segments than any program has"));
     }
     let Ok(sections) = header.sections(LE, image) else {
-        // Whoever looks for one finds none.
+        // A search for a section then finds nothing.
         return Ok(());
     };
     if sections.len() > MAX_SECTIONS {
         return Err(ElfError::Excessive("more sections than any program has"));
     }
     let mut notes: u64 = 0;
-    for header in headers.iter().filter(|it| it.p_type(LE) == elf::PT_NOTE) {
+    for header in headers
+        .iter()
+        .filter(|header| header.p_type(LE) == elf::PT_NOTE)
+    {
         notes = notes.saturating_add(header.p_filesz(LE));
     }
     for section in sections.iter() {
@@ -476,7 +480,7 @@ fn is_in_proportion(
             notes = notes.saturating_add(section.sh_size(LE));
         }
     }
-    // Each is in a segment and in a section.
+    // Each note is in a segment and in a section.
     if notes > 4 * image.len() as u64 {
         return Err(ElfError::Excessive("more notes than the file holds"));
     }
@@ -493,7 +497,7 @@ struct Found {
 }
 
 impl Found {
-    /// Its code; `None` if the symbol lies outside of the file's executable parts.
+    /// The function's code; `None` if the symbol lies outside of the file's executable parts.
     fn code<'a>(&self, image: &'a [u8], segments: &[Segment]) -> Option<Code<'a>> {
         let size = match self.size {
             0 => UNSIZED_CODE,
@@ -537,7 +541,7 @@ fn search(file: &ElfFile64<'_, LittleEndian>, table: &Table<'_>, found: &mut Vec
     }
 }
 
-/// The bytes of a string section, empty if there is none.
+/// The bytes of a string section; empty if there is no such section.
 pub(super) fn strings<'a>(
     file: &ElfFile64<'a, LittleEndian>,
     section: object::SectionIndex,
@@ -548,8 +552,8 @@ pub(super) fn strings<'a>(
         .unwrap_or_default()
 }
 
-/// A string section from an offset on. Not cut at the zero: searching for it
-/// in every symbol of a hostile file would take time in the square of its size.
+/// A string section from an offset on. The text is not cut at the terminating zero: searching for
+/// the zero in every symbol of a hostile file would take time in the square of the file's size.
 pub(super) fn text_at(strings: &[u8], offset: u32) -> &[u8] {
     strings.get(offset as usize..).unwrap_or_default()
 }

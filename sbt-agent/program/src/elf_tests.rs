@@ -1,4 +1,4 @@
-//! Files that compilers made, and damaged ones.
+//! Files that compilers made, and damaged files.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -20,7 +20,8 @@ const BARRIER: &str = "
         return pthread_barrier_wait(&barrier) > 0;
     }";
 
-/// On its own, so that it is found whatever this machine has installed.
+/// Defines the barrier's function itself, so that it does not depend on the libraries of this
+/// machine.
 const INTERPOSER: &str = "
     #include <pthread.h>
     #include <stdio.h>
@@ -31,7 +32,7 @@ fn run(command: &mut Command) {
     assert!(output.status.success(), "{command:?}: {output:?}");
 }
 
-/// Compiles and gives the file's bytes.
+/// Compiles a source, and returns the bytes of the file.
 pub(super) fn build(compiler: &str, options: &[&str], source: &str) -> Vec<u8> {
     let folder = TempDir::new().unwrap();
     let (input, output) = (folder.path().join("a.c"), folder.path().join("a"));
@@ -65,8 +66,8 @@ fn functions(points: &[Point]) -> Vec<Function> {
     functions
 }
 
-/// Every function at its right place: what objdump says of the same bytes is
-/// covered by the prologue's tests, so only bounds and sense are checked here.
+/// Checks that each function is within the file and makes sense. The prologue's tests compare the
+/// same bytes with objdump's output.
 fn check_points(image: &[u8], points: &[Point]) {
     for point in points {
         let at = usize::try_from(point.entry_offset).unwrap();
@@ -78,7 +79,7 @@ fn check_points(image: &[u8], points: &[Point]) {
     }
 }
 
-/// As glibc has them; `pthread_cond_timedwait` and `clockwait` wait as well.
+/// The points of glibc; `pthread_cond_timedwait` and `clockwait` wait as well.
 const OF_GLIBC: [Function; 7] = [
     Function::BarrierWait,
     Function::BarrierInit,
@@ -129,7 +130,7 @@ fn static_glibc() {
     }
 }
 
-/// Debian's libc.a keeps only the alias when the other is localised.
+/// Debian's libc.a keeps only the alias if the other name is localised.
 #[test]
 fn only_the_alias_is_left() {
     let image = build("gcc", &["-static"], BARRIER);
@@ -155,7 +156,7 @@ fn musl() {
     let program = build("musl-gcc", &[], BARRIER);
     let shared = fs::read(interpreter(&program).unwrap()).unwrap();
     let points = super::points(&shared).unwrap();
-    // musl waits in one function, which the other goes on to.
+    // musl waits in one function, to which the other goes on.
     assert_eq!(
         functions(&points),
         [
@@ -199,7 +200,7 @@ fn offsets_are_of_the_file() {
     let wait = points
         .iter()
         .find(|point| point.function == Function::BarrierWait);
-    // No distribution moves the choice further into this function.
+    // The builds of all distributions choose an instruction near the beginning of this function.
     let distance = wait.unwrap().entry_offset - expected;
     assert!(distance < 16, "{distance}");
 }
@@ -260,7 +261,7 @@ fn truncated_anywhere() {
     }
 }
 
-/// Where the tables of an ELF file are, so that flips do not go to waste.
+/// The ranges of the tables of an ELF file, so that flipped bytes change something relevant.
 fn table_ranges(image: &[u8]) -> Vec<std::ops::Range<usize>> {
     use object::read::elf::SectionHeader;
     let file = ElfFile64::<LittleEndian>::parse(image).unwrap();
@@ -324,7 +325,9 @@ proptest! {
 #[test]
 fn a_library_that_can_be_executed_is_no_program() {
     let mapped = crate::process::mappings(std::process::id());
-    let libc = mapped.iter().find(|it| it.path.ends_with("libc.so.6"));
+    let libc = mapped
+        .iter()
+        .find(|mapping| mapping.path.ends_with("libc.so.6"));
     let libc = std::fs::read(&libc.unwrap().path).unwrap();
     assert!(interpreter(&libc).is_some() && !is_program(&libc));
     let own = std::fs::read("/proc/self/exe").unwrap();

@@ -1,6 +1,5 @@
-//! Whether a program will execute others, and which, as far as that can be told before: wrappers
-//! (`env`, `timeout`, a shell, `mpirun`) have them among their arguments, scripts in
-//! their text.
+//! Whether a program will execute other programs, and which, as far as files tell: wrappers (`env`,
+//! `timeout`, a shell, `mpirun`) have them among their arguments, scripts in their text.
 
 use std::{
     collections::HashSet,
@@ -14,17 +13,17 @@ use std::{
 
 use super::{elf, files::ProbedFile, libraries::find_program};
 
-/// More words than this are not taken for programs: each costs milliseconds.
+/// The most programs that are found: each costs milliseconds.
 const MAX_PROGRAMS: usize = 8;
 
-/// And no more are looked at: a program may be given thousands of files.
+/// The most words that are looked at: a program may be given thousands of files.
 const MAX_WORDS: usize = 256;
 
-/// How much of a script is read, bytes.
+/// The most bytes of a script that are read.
 const MAX_SCRIPT: u64 = 1 << 16;
 
-/// Whether a program is known to start processes: one of its files, not the C
-/// library itself, uses a function that does.
+/// Whether a program is known to start processes: one of its files, except for the C library
+/// itself, uses a function that does.
 pub fn start_processes(files: &[Arc<ProbedFile>]) -> bool {
     import_any(
         files,
@@ -43,9 +42,9 @@ pub fn start_processes(files: &[Arc<ProbedFile>]) -> bool {
     )
 }
 
-/// Whether a program is known to execute others, in its own process or in new ones. `files`:
-/// itself first. A dynamic linker loads what it is given into its process, which comes to the
-/// same.
+/// Whether a program is known to execute others, in its own process or in new ones. `files`: the
+/// program itself first. A dynamic linker loads its argument into its own process, which counts as
+/// execution, too.
 pub fn execute_others(files: &[Arc<ProbedFile>]) -> bool {
     if files.first().is_some_and(|file| file.is_loader()) {
         return true;
@@ -62,9 +61,10 @@ fn import_any(files: &[Arc<ProbedFile>], names: &[&str]) -> bool {
     files.any(|file| file.imports_any(&names))
 }
 
-/// Programs that are named by a script or by what it or a program is given; also by
-/// the words of an argument, which may be a shell's commands. `path`: where to look
-/// for names alone, which is not done for those in a script: it is full of tools.
+/// Programs that a script names, or that the arguments of a script or program name; the words of an
+/// argument count as well, because the argument may be a shell's commands. `path`: the value of
+/// `PATH`, in which names without a slash are looked for. Names without a slash in a script are
+/// ignored: scripts are full of tools.
 pub fn programs_named(
     program: &Path,
     arguments: &[OsString],
@@ -82,7 +82,7 @@ pub fn programs_named(
     found.programs
 }
 
-/// Names and numbers of a shell's commands, or of another language's.
+/// The words of a shell's commands, or of another language's.
 fn words(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     let is_end = |byte: &u8| byte.is_ascii_whitespace() || b";&|()[]{}<>,'\"`".contains(byte);
     text.split(is_end).filter(|word| !word.is_empty())
@@ -101,7 +101,7 @@ impl Found {
         self.programs.extend(program);
     }
 
-    /// What a file names, if it is a script.
+    /// Adds the programs that a file names, if it is a script.
     fn add_script(&mut self, file: &Path) {
         let Ok(mut file) = elf::open_regular(file) else {
             return;
@@ -150,7 +150,7 @@ mod tests {
         ];
         let arguments = arguments.map(OsString::from);
         let found = programs_named("/bin/env".as_ref(), &arguments, None);
-        // `echo` is found where programs are looked for without a PATH.
+        // `echo` is found because programs are looked for in a default path without `PATH`.
         assert_eq!(names(&found), ["true", "false", "echo"]);
         let none = programs_named("".as_ref(), &["--".into(), "".into()], None);
         assert_eq!(none, Vec::<PathBuf>::new());
@@ -164,7 +164,7 @@ mod tests {
             "#!/bin/sh\ncd /; ls | cat\nOMP_NUM_THREADS=2 \"/bin/true\" </dev/null >/tmp/out\n";
         fs::write(&script, text).unwrap();
         assert_eq!(names(&programs_named(&script, &[], None)), ["true"]);
-        // Executed by a shell that was given it.
+        // The script is executed by a shell.
         let found = programs_named("/bin/sh".as_ref(), &[script.clone().into()], None);
         assert_eq!(names(&found), ["true"]);
         fs::write(&script, &text[1..]).unwrap();
@@ -189,7 +189,7 @@ mod tests {
             let file = open(&program);
             let is_static = options[0].starts_with("-static");
             assert_eq!(file.is_static(), is_static, "{options:?}");
-            // What it uses is known only where it comes from others.
+            // A static program does not tell which functions it uses.
             assert_eq!(start_processes(&[Arc::clone(&file)]), !is_static);
             assert_eq!(execute_others(&[file]), !is_static);
         }

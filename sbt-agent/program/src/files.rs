@@ -1,5 +1,5 @@
-//! Files that the target maps, kept open: the same file by whatever name, also
-//! after it was replaced, deleted, or the target's namespace is gone.
+//! Files that the target maps, kept open: a file stays the same by whatever name, also after it was
+//! replaced or deleted, or after the target's namespace is gone.
 
 use std::{
     collections::HashSet,
@@ -20,7 +20,7 @@ use super::{
     wanted::{Binary, Offer, Wanted},
 };
 
-/// What makes a file the same: device and inode.
+/// Identifies a file: device and inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FileId {
     /// `st_dev`.
@@ -30,7 +30,7 @@ pub struct FileId {
 }
 
 impl FileId {
-    /// Of an open file.
+    /// The id of an open file.
     pub fn of(file: &File) -> io::Result<Self> {
         let meta = file.metadata()?;
         Ok(Self {
@@ -43,23 +43,24 @@ impl FileId {
 /// A file with what can be probed in it.
 #[derive(Debug)]
 pub struct ProbedFile {
-    /// Which file.
+    /// Identifies the file.
     pub id: FileId,
-    /// Its path as the target sees it.
+    /// The file's path as the target sees it.
     pub shown: PathBuf,
     /// Where to put probes; empty if there is nothing to watch.
     pub points: Vec<Point>,
     /// Functions of the C library in which no probe may stand.
     pub(super) unfit: Vec<&'static str>,
-    /// Whether it is a dynamic linker, whose functions the program does not call.
+    /// Whether the file is a dynamic linker, whose functions the program does not call.
     pub(super) is_linker: bool,
-    /// Whether programs link to it.
+    /// Whether programs link to the file.
     is_library: bool,
-    /// Whether it is a program that the C library is linked into.
+    /// Whether the file is a program that the C library is linked into.
     is_static: bool,
-    /// What it has for each of the user's wishes, in their order.
+    /// What the file has for each of the user's wishes, in their order.
     pub(super) offers: Vec<Offer>,
-    /// At how many of its places each of them is inlined, and not probed.
+    /// For each of the user's wishes, the number of places where the function is inlined and not
+    /// probed.
     pub(super) inlined: Vec<usize>,
     /// Where sbt finds the target's `/`.
     root: PathBuf,
@@ -69,8 +70,7 @@ pub struct ProbedFile {
 }
 
 impl ProbedFile {
-    /// Opens `path` and looks for barrier functions. `shown`: the path as the
-    /// target sees it.
+    /// Opens `path` and looks for barrier functions. `shown`: the path as the target sees it.
     pub fn open(path: &Path, shown: &Path) -> io::Result<Self> {
         Self::read(elf::open_regular(path)?, shown)
     }
@@ -81,7 +81,7 @@ impl ProbedFile {
         let image = elf::map(&file)?;
         let (points, unfit) = match elf::points_and_unfit(&image) {
             Ok(found) => found,
-            // Data, scripts, another machine's code: nothing to probe.
+            // Data, scripts, and programs for another machine have nothing to probe.
             Err(ElfError::NotElf) => (Vec::new(), Vec::new()),
             Err(error) => return Err(io::Error::other(error)),
         };
@@ -101,8 +101,8 @@ impl ProbedFile {
         })
     }
 
-    /// Adds the points that the user wants, if the file has them. `root`: where
-    /// sbt finds the target's `/`, below which separate debug files lie.
+    /// Adds the points that the user wants, if the file has them. `root`: where sbt finds the
+    /// target's `/`, below which separate debug files lie.
     pub fn look_for(&mut self, wanted: &Wanted, root: &Path) {
         root.clone_into(&mut self.root);
         self.look_for_collectives();
@@ -149,12 +149,12 @@ impl ProbedFile {
             .sort_by_key(|point| (point.entry_offset, point.function));
     }
 
-    /// One function is one barrier, whoever says so first; it may have marks
-    /// besides.
+    /// Adds a point, unless the function is a known barrier: one function is one barrier, whichever
+    /// source names it first. A barrier may have marks besides.
     fn add(&mut self, new: &Point) {
         let is_barrier = |point: &Point| match point.function {
             Function::BarrierWait | Function::Call { .. } => true,
-            // That of a language, and not where it is inlined into another function.
+            // A barrier of a language, unless it is inlined into another function.
             Function::Team(_) => point.is_of_language() && point.layout != layout::STD_INLINED,
             _ => false,
         };
@@ -170,28 +170,28 @@ impl ProbedFile {
         }
     }
 
-    /// Opens its names and lines.
+    /// Opens the file's names and lines.
     pub(super) fn debug_info(&self) -> Option<DebugInfo> {
         DebugInfo::open(&self.open_path(), &self.shown, &self.root).ok()
     }
 
-    /// Whether it has such a function.
+    /// Whether the file has a point of this function.
     pub fn has(&self, function: Function) -> bool {
         self.points.iter().any(|point| point.function == function)
     }
 
-    /// Whether it uses a function of another file that has one of these names.
+    /// Whether the file uses a function of another file that has one of these names.
     pub fn imports_any(&self, names: &HashSet<String>) -> bool {
         let known = self.dynamic_names();
         let mut numbers = names.iter().map(|name| DynamicNames::number(name));
-        // Another name may have the same number.
+        // Another name may have the same hash.
         numbers.any(|number| known.may_import(number))
             && self
                 .image()
                 .is_ok_and(|image| elf::imports_any(&image, names))
     }
 
-    /// The names of its symbols for the dynamic linker, read once.
+    /// The names of the file's symbols for the dynamic linker, read once.
     pub(super) fn dynamic_names(&self) -> &DynamicNames {
         self.dynamic_names.get_or_init(|| {
             let image = self.image();
@@ -202,29 +202,29 @@ impl ProbedFile {
         })
     }
 
-    /// Whether it is a library that has barriers of its own: a C library, or the
-    /// runtime of a language.
+    /// Whether the file is a library that has barriers of its own: a C library, or the runtime of a
+    /// language.
     pub fn is_runtime(&self) -> bool {
         let is_barrier = |point: &Point| match point.function {
             Function::BarrierWait | Function::Kmp(_) => true,
-            // That of C++ may be compiled into any library.
+            // C++'s barrier may be compiled into any library.
             Function::Team(_) => matches!(point.layout, layout::GOMP | layout::STD_POINTED),
             _ => false,
         };
         self.is_library && self.points.iter().any(is_barrier)
     }
 
-    /// Whether programs link to it.
+    /// Whether programs link to the file.
     pub fn is_library(&self) -> bool {
         self.is_library
     }
 
-    /// Whether it is the library of OpenMP.
+    /// Whether the file is the library of OpenMP.
     pub fn is_openmp(&self) -> bool {
         self.is_library && self.has_openmp()
     }
 
-    /// Whether barriers of OpenMP were found in it.
+    /// Whether barriers of OpenMP were found in the file.
     pub fn has_openmp(&self) -> bool {
         let is_barrier = |point: &Point| match point.function {
             Function::Kmp(_) => true,
@@ -234,20 +234,20 @@ impl ProbedFile {
         self.points.iter().any(is_barrier)
     }
 
-    /// Whether it is a program that uses no functions but its own.
+    /// Whether the file is a program that uses no functions but its own.
     pub const fn is_static(&self) -> bool {
         self.is_static
     }
 
-    /// Whether it loads what it is given, if it is executed itself.
+    /// Whether the file loads the program that it is given, if it is executed itself.
     pub(super) fn is_loader(&self) -> bool {
-        // musl's is its C library, and has no name of its own.
+        // musl's dynamic linker is its C library, and has no `DT_SONAME`.
         let name = self.shown.file_name().map(OsStr::as_encoded_bytes);
         self.is_linker || name.is_some_and(|name| name.starts_with(b"ld-musl"))
     }
 
-    /// Whether a function of it belongs to the runtime of a language that was
-    /// linked into the program. Its name is one that programs may not use.
+    /// Whether a function of the file belongs to the runtime of a language that was linked into the
+    /// program. Such functions have names that programs may not use.
     pub fn is_of_runtime(&self, function: &str) -> bool {
         let has = |kind: fn(&Point) -> bool| self.points.iter().any(kind);
         function.starts_with("__kmp") && has(|point| matches!(point.function, Function::Kmp(_)))

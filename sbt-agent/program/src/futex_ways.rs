@@ -1,10 +1,10 @@
-//! The ways inside of a C library from its functions for locks to the system call of futexes.
+//! The paths inside of a C library from its lock functions to the system call of futexes.
 //!
-//! A thread that waits for a mutex has come through one to three functions of the C library. To
-//! know which line of the program it waits at, the kernel side has to follow the return addresses
-//! in all of these functions. To learn them one after the other from chains of callers takes
-//! several passes over the rings: a lock that is in use for a short time, or while sbt hardly gets
-//! a CPU, would never be told.
+//! A thread that waits for a mutex has passed through one to three functions of the C library. To
+//! find the program's line at which the thread waits, the kernel side has to follow the return
+//! addresses in all of these functions. Learning these addresses one after the other from chains of
+//! callers would take several passes over the rings: a lock that is used for a short time, or while
+//! sbt hardly gets a CPU, would never be reported.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -16,20 +16,21 @@ use super::{
     unwind::Unwind,
 };
 
-/// How the functions begin that programs call to take or give a lock, without underscores before.
+/// Prefixes of the functions that programs call to take or release a lock, without leading
+/// underscores.
 const LOCKS: [&str; 4] = ["pthread_mutex_", "pthread_rwlock_", "sem_", "mtx_"];
 
-/// So many functions may be called one in the other on such a way.
+/// The most nested calls on a path.
 const MAX_DEPTH: usize = 4;
 
-/// How much of each function is read, bytes.
+/// The most bytes that are read of each function.
 const LONGEST: u64 = 1 << 14;
 
-/// So many functions are read.
+/// The most functions that are read.
 const MAX_FUNCTIONS: usize = 1 << 10;
 
-/// The return addresses on the ways from functions for locks to the system call of futexes, with
-/// that behind the system call itself: virtual addresses in ascending order.
+/// The return addresses on the paths from lock functions to the system call of futexes, including
+/// the address behind the system call itself: virtual addresses in ascending order.
 pub(super) fn returns(unwind: &Unwind) -> Vec<u64> {
     let Ok(file) = ElfFile64::<LittleEndian>::parse(unwind.image()) else {
         return Vec::new();
@@ -52,7 +53,7 @@ pub(super) fn returns(unwind: &Unwind) -> Vec<u64> {
 
 struct Search<'a> {
     unwind: &'a Unwind,
-    /// Whether functions, by their first addresses, lead to the system call.
+    /// Whether functions, by start address, lead to the system call.
     known: HashMap<u64, bool>,
     returns: BTreeSet<u64>,
 }
@@ -68,7 +69,7 @@ impl Search<'_> {
         if depth == 0 || self.known.len() >= MAX_FUNCTIONS {
             return false;
         }
-        // A function that calls itself.
+        // The answer while the function itself is being read, because it may call itself.
         self.known.insert(function.start, false);
         let (start, end) = (function.start, function.end);
         let length = (end - start).min(LONGEST);
@@ -77,7 +78,7 @@ impl Search<'_> {
         };
         let bytes = code.bytes;
         let mut leads = false;
-        // The number of the next system call, as far as it was put into the register just now.
+        // The number of the next system call, if it was put into the register just before.
         let mut number = None;
         for instruction in Decoder::with_ip(64, bytes, start, DecoderOptions::NONE) {
             let to = (instruction.op0_kind() == OpKind::NearBranch64)
@@ -109,7 +110,7 @@ impl Search<'_> {
     }
 }
 
-/// What an instruction puts into the register of system calls' numbers, if it is a constant.
+/// The constant that an instruction puts into the register for the number of a system call.
 fn number_put(instruction: &Instruction) -> Option<u64> {
     let is_put = instruction.mnemonic() == Mnemonic::Mov
         && instruction.op0_kind() == OpKind::Register
@@ -126,7 +127,7 @@ mod tests {
     use super::*;
 
     /// A C library as compilers make it: the system call is made two calls below the mutex, and
-    /// another one beside it.
+    /// another system call beside it.
     const SOURCE: &str = "
         static volatile int cell;
         __attribute__((noinline, noclone)) long futex(void) {
@@ -156,7 +157,8 @@ mod tests {
         let mut expected =
             ["futex", "wait", "__pthread_mutex_lock", "sem_wait"].map(|name| symbol(&image, name));
         expected.sort_unstable();
-        // One in each: neither the other system call, nor what is no lock's function.
+        // One return address in each function; none for the other system call, and none in a
+        // function that is not for locks.
         assert_eq!(found, expected);
     }
 }

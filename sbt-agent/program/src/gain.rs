@@ -1,5 +1,5 @@
-//! What privileges a file gives to whoever executes it, which the kernel does not give to a
-//! program that somebody traces who could not have them.
+//! Privileges that a file gives to a user who executes it. The kernel withholds them when a tracer
+//! without these privileges traces the program.
 
 use std::{
     fs::{self, Metadata},
@@ -14,32 +14,32 @@ use super::{capabilities, elf, process};
 use crate::rights;
 use sbt_engine::place::printable;
 
-/// What counts of a file.
+/// The facts about a file that decide.
 #[derive(Clone, Copy, Debug, Default)]
 struct Facts {
-    /// As `st_mode`.
+    /// The mode, as in `st_mode`.
     mode: u32,
-    /// Its owner,
+    /// Id of the owner.
     user: u32,
-    /// and group.
+    /// Id of the group.
     group: u32,
-    /// What its capabilities permit, as bits.
+    /// The permitted capabilities of the file, as bits.
     capabilities: u64,
-    /// Its file system gives nobody anything.
+    /// Whether the file system ignores set-user-id bits and capabilities (`nosuid`).
     nosuid: bool,
-    /// It is a text for another program, whose file counts.
+    /// Whether the file is a script: the privileges of its interpreter's file count then.
     is_script: bool,
 }
 
-/// Who executes it, or has.
+/// The credentials of the process that executes a file, or has executed it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Who {
-    /// User in effect.
+    /// Effective user id.
     pub user: u32,
-    /// Group in effect.
+    /// Effective group id.
     pub group: u32,
     permitted: u64,
-    /// What it can have at all.
+    /// The most capabilities that the process can have, as bits.
     bounding: u64,
     no_new_privs: bool,
 }
@@ -52,17 +52,17 @@ enum Gain {
     Capabilities,
 }
 
-/// `CAP_SETUID`.
+/// The bit of `CAP_SETUID`.
 const SETUID: u64 = 1 << 7;
 
-/// What is gained by executing a file, but not by who is traced (`bprm_fill_uid` and
-/// `cap_bprm_creds_from_file`, of the kernel).
+/// What an untraced process gains by executing a file, and a traced process does not
+/// (`bprm_fill_uid` and `cap_bprm_creds_from_file` of the kernel).
 fn gains(file: &Facts, who: &Who) -> Vec<Gain> {
     if file.nosuid || file.is_script || who.no_new_privs {
         return Vec::new();
     }
     let is_set = |bits| file.mode & bits == bits;
-    // Who may become anybody is not kept from it.
+    // A process that may become any user gets the ids even when it is traced.
     let ids = who.permitted & SETUID == 0;
     let user = ids && is_set(libc::S_ISUID) && file.user != who.user;
     let group = ids && is_set(libc::S_ISGID | libc::S_IXGRP) && file.group != who.group;
@@ -77,13 +77,14 @@ fn gains(file: &Facts, who: &Who) -> Vec<Gain> {
     .collect()
 }
 
-/// Whether the program of a file gains something, so that the kernel tells its dynamic linker to
-/// leave most of the environment out (`AT_SECURE`; `cap_bprm_creds_from_file`).
+/// Whether the program of a file gains privileges, so that the kernel tells its dynamic linker to
+/// ignore most of the environment (`AT_SECURE`; `cap_bprm_creds_from_file`).
 pub fn is_secure(path: &Path, who: &Who) -> bool {
     fs::metadata(path).is_ok_and(|meta| secures(&facts(path, &meta), who))
 }
 
-/// Also of who may become anybody, and has the privileges already.
+/// Whether the kernel sets `AT_SECURE`; it also does for a process that may become any user, or
+/// that has the privileges already.
 fn secures(file: &Facts, who: &Who) -> bool {
     if file.nosuid || file.is_script || who.no_new_privs {
         return false;
@@ -95,13 +96,13 @@ fn secures(file: &Facts, who: &Who) -> bool {
 }
 
 impl Who {
-    /// Whoever a process runs as.
+    /// The credentials of a process.
     pub fn of(pid: u32) -> Option<Self> {
         let status = process::text(format!("/proc/{pid}/status")).ok()?;
         Self::read(&status)
     }
 
-    /// `status`: that of /proc.
+    /// Reads the credentials from `status`, the text of `/proc/PID/status`.
     fn read(status: &str) -> Option<Self> {
         let field = |name: &str| {
             let mut lines = status.lines();
@@ -120,7 +121,7 @@ impl Who {
         })
     }
 
-    /// The same when it has become an ordinary user.
+    /// The same credentials after the process has become an ordinary user.
     #[must_use]
     pub fn become_user(self, (user, group): (u32, u32)) -> Self {
         Self {
@@ -132,10 +133,11 @@ impl Who {
     }
 }
 
-/// What a file gives to somebody who is not traced, in words; `None` if it is nothing. Also of
-/// a program that runs, by its link in /proc: what it has not been given.
+/// The privileges that a file gives to an untraced process, in words; `None` if it gives none. For
+/// a program that already runs under a tracer, by its link in /proc: the privileges that it did not
+/// get.
 pub fn of_file(path: &Path, who: &Who) -> Option<String> {
-    // The owners of files are others in there than they seem.
+    // In a user namespace the owners of files are not the users that they seem to be.
     if rights::in_user_namespace() {
         return None;
     }
@@ -222,7 +224,7 @@ mod tests {
                 NET_RAW,
                 &[user, group, Gain::Capabilities],
             ),
-            // Of a group that may not execute it the bit means something else.
+            // If the group may not execute the file, the set-group-id bit means something else.
             (0o102_745, 0, &[]),
         ] {
             assert_eq!(gains(&file(mode, capabilities), &ANN), expected, "{mode:o}");
@@ -298,7 +300,7 @@ mod tests {
             (file(SET_GROUP, 0), ANN, true),
             (file(0o100_755, NET_RAW), ANN, true),
             (of_ann, ANN, false),
-            // Root is another user then.
+            // Root is another user than the owner then.
             (of_ann, root, true),
             (file(SET_USER | SET_GROUP, NET_RAW), root, false),
             (file(SET_USER, NET_RAW), held, false),

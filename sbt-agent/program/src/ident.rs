@@ -1,8 +1,8 @@
-//! Where a call of LLVM's OpenMP says that it is.
+//! The place in the source that a call of LLVM's OpenMP names.
 //!
-//! The first argument of its functions is an `ident_t` (openmp/runtime/src/kmp.h): four
-//! numbers, then a text `;file;function;line;column;;`. Programs compiled with debug
-//! information have the lines there, and keep them if they are stripped.
+//! The first argument of LLVM's functions is an `ident_t` (openmp/runtime/src/kmp.h): four numbers,
+//! then a text `;file;function;line;column;;`. Programs compiled with debug information have the
+//! lines there, and keep them when they are stripped.
 
 use std::{collections::HashMap, ffi::CStr};
 
@@ -17,36 +17,36 @@ use super::{
     registers::KEPT,
 };
 
-/// Where the flags lie in an `ident_t`, and the address of its text, bytes.
+/// Offsets of the flags and of the address of the text in an `ident_t`, bytes.
 const FLAGS: u64 = 4;
 const TEXT: u64 = 16;
 
-/// `KMP_IDENT_KMPC`: it was made by a compiler for these functions.
+/// `KMP_IDENT_KMPC`: a compiler has made the `ident_t` for these functions.
 const BY_COMPILER: u32 = 2;
 
 /// The longest text that is read, bytes.
 const MAX_TEXT: usize = 4096;
 
-/// So much of a function is read, bytes.
+/// The most bytes of a function that are read.
 const MAX_FUNCTION: u64 = 1 << 20;
 
-/// What a call says.
+/// The place that a call names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Said {
     /// The source file, as the compiler was given it.
     pub(super) file: String,
     /// The function of the program.
     pub(super) function: String,
-    /// From 1.
+    /// The line, from 1.
     pub(super) line: u32,
 }
 
-/// What the call says that returns to `next`, in the function that begins at
-/// `function`; `None` if it says nothing.
+/// The place named by the call that returns to `next`, in the function that begins at `function`;
+/// `None` if the call names no place.
 pub(super) fn said(image: &[u8], segments: &[Segment], function: u64, next: u64) -> Option<Said> {
     let length = next
         .checked_sub(function)
-        .filter(|it| *it <= MAX_FUNCTION)?;
+        .filter(|length| *length <= MAX_FUNCTION)?;
     let code = code_at(image, segments, function, length)?;
     let ident = first_argument(code.bytes, function, next)?;
     let flags = data_at(image, segments, ident.checked_add(FLAGS)?)?.first_chunk()?;
@@ -63,9 +63,10 @@ pub(super) fn said(image: &[u8], segments: &[Segment], function: u64, next: u64)
     parse(CStr::from_bytes_until_nul(text).ok()?.to_str().ok()?)
 }
 
-/// The address in rdi at a call, as the instructions before it have put it there. What
-/// they compute is not followed, and of jumps only that none goes on after them: what
-/// this finds otherwise is no `ident_t`, or one of the same function.
+/// The address in rdi at a call, as the instructions before the call have put it there. Computed
+/// addresses are not followed. Jumps are not followed either: after an unconditional jump only the
+/// kept registers count. A wrong result is either no `ident_t`, or an `ident_t` of the same
+/// function.
 fn first_argument(code: &[u8], start: u64, next: u64) -> Option<u64> {
     let mut factory = InstructionInfoFactory::new();
     let mut held = HashMap::new();
@@ -87,7 +88,7 @@ fn first_argument(code: &[u8], start: u64, next: u64) -> Option<u64> {
             Mnemonic::Mov if instruction.op1_kind() == OpKind::Register => {
                 held.get(&instruction.op1_register()).copied()
             }
-            // They may be another's now.
+            // Other registers may have other values now.
             Mnemonic::Call | Mnemonic::Jmp | Mnemonic::Ret => {
                 held.retain(|register, _| KEPT.contains(register));
                 continue;
@@ -109,7 +110,7 @@ fn first_argument(code: &[u8], start: u64, next: u64) -> Option<u64> {
     None
 }
 
-/// What the linker will put at an address, less where the file is loaded.
+/// The value that the linker will put at an address, minus the load address of the file.
 fn relocated(image: &[u8], address: u64) -> Option<u64> {
     let file = ElfFile64::<LittleEndian>::parse(image).ok()?;
     let (_, relocation) = file
@@ -136,7 +137,8 @@ mod tests {
 
     #[test]
     fn texts_are_taken_apart() {
-        let said = parse(";a b.c;main;12;3;;").map(|it| (it.file, it.function, it.line));
+        let said =
+            parse(";a b.c;main;12;3;;").map(|place| (place.file, place.function, place.line));
         assert_eq!(said, Some(("a b.c".into(), "main".into(), 12)));
         assert_eq!(parse(";unknown;unknown;0;0;;"), None);
         assert_eq!(parse("main"), None);

@@ -1,12 +1,12 @@
-//! The keeper of a program's pseudo-terminal: a small process between us and
-//! the program that is to it what a shell would be.
+//! The keeper of a program's pseudo-terminal: a small process between sbt and the program, in the
+//! role of a shell.
 //!
-//! It leads the terminal's session, so that the program is an ordinary group
-//! in the foreground: Ctrl-Z works, and the program's end hangs up on none of
-//! its children. It holds the terminal open, so that our own end, even by
-//! SIGKILL, does not hang up on the program either: from then on it hands what
-//! the program writes to the real terminal, until nobody writes any more. If our screen
-//! was there, it gives the terminal back first.
+//! The keeper leads the terminal's session, so that the program is an ordinary group in the
+//! foreground: Ctrl-Z works, and the program's end hangs up on none of its children. The keeper
+//! holds the terminal open, so that the end of sbt, even by SIGKILL, does not hang up on the
+//! program either. After sbt's end the keeper passes the program's output to the real terminal,
+//! until no process writes any more. If sbt's screen was on the real terminal, the keeper restores
+//! the terminal first.
 
 use std::{
     io,
@@ -29,32 +29,31 @@ use nix::{
 use super::{launch::leave, pty::Pty};
 use crate::rights;
 
-/// Our ends of what connects us with it.
+/// sbt's ends of the pipes between sbt and the keeper.
 #[derive(Debug)]
 pub struct Keeper {
-    /// First the program's id or a negative error, then its exit status.
+    /// Delivers first the program's id or a negative error, then its exit status.
     news: OwnedFd,
-    /// The number of each signal that has stopped the program.
+    /// Delivers the number of each signal that has stopped the program.
     stops: Option<OwnedFd>,
-    /// That it is open says that we live; what is written to it, whether our screen is on
-    /// the real terminal, and that a program that has ended gets no more signals.
+    /// An open pipe tells the keeper that sbt lives. What sbt writes tells whether its screen is on
+    /// the real terminal, and that it sends no more signals to a program that has ended.
     life: OwnedFd,
 }
 
-/// What is said through [`Keeper::life`]: of the screen,
+/// Written to [`Keeper::life`]: whether sbt's screen is off or on.
 const SCREEN: [u8; 2] = *b"-+";
 
-/// and of the program.
+/// Written to [`Keeper::life`]: sbt sends no more signals to the program.
 const RELEASE: u8 = b'.';
 
-/// Forks a keeper, and from it a process on `pty` that does `child`,
-/// which hears whether it has got there. To be
-/// called while there is only one thread.
+/// Forks a keeper, and from it a process on `pty` that calls `child` with the result of moving to
+/// the terminal. To be called while there is only one thread.
 pub fn start(pty: &Pty, child: impl FnOnce(io::Result<()>)) -> anyhow::Result<(Pid, Keeper)> {
     let (life, our_life) = pipe2(OFlag::O_CLOEXEC)?;
     let (our_news, news) = pipe2(OFlag::O_CLOEXEC)?;
     let (our_stops, stops) = pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK)?;
-    // SAFETY: no other thread exists, so the child may use what it likes.
+    // SAFETY: no other thread exists, so that the child may call anything.
     match unsafe { fork() }.context("cannot fork")? {
         ForkResult::Child => {
             let inside = Inside {
@@ -83,25 +82,26 @@ pub fn start(pty: &Pty, child: impl FnOnce(io::Result<()>)) -> anyhow::Result<(P
 }
 
 impl Keeper {
-    /// The program's exit status, once it has ended.
+    /// Waits for the end of the program and returns its exit status.
     pub fn wait(&self) -> anyhow::Result<u8> {
         let status = self.hear()?;
         u8::try_from(status).context("waiting for the program")
     }
 
-    /// Where the number of each signal that stops the program can be read, one
-    /// byte each, without blocking; to be taken once.
+    /// The pipe with the number of each signal that stops the program, one byte each, to be read
+    /// without blocking. The pipe can be taken once.
     pub fn take_stops(&mut self) -> Option<OwnedFd> {
         self.stops.take()
     }
 
-    /// Says whether our screen is on the real terminal: before it comes, and after it has gone.
+    /// Tells the keeper whether sbt's screen is on the real terminal. To be called before the
+    /// screen comes, and after it has gone.
     pub fn has_screen(&self, on: bool) {
-        // There is room for what is said twice.
+        // The pipe has room for repeated messages.
         let _gone = write(&self.life, &[SCREEN[usize::from(on)]]);
     }
 
-    /// Says that a program whose exit status was told gets no more signals from us.
+    /// Tells the keeper that sbt sends no more signals to the program, whose exit status is known.
     pub fn release(&self) {
         let _gone = write(&self.life, &[RELEASE]);
     }
@@ -118,7 +118,7 @@ impl Keeper {
     }
 }
 
-/// What the keeper has.
+/// The keeper's ends of the pipes, and the terminal.
 struct Inside<'a> {
     pty: &'a Pty,
     life: OwnedFd,
@@ -127,7 +127,7 @@ struct Inside<'a> {
 }
 
 impl Inside<'_> {
-    /// Does not return, unless it fails.
+    /// Runs the keeper; returns only if starting fails.
     fn begin(&self, child: impl FnOnce(io::Result<()>)) -> Errno {
         match self.set_up() {
             Ok((Some(pid), signals)) => self.keep(pid, &signals),
@@ -140,15 +140,15 @@ impl Inside<'_> {
         }
     }
 
-    /// Becomes the leader of the terminal's session and forks the program,
-    /// which is `None` in that program's process.
+    /// Becomes the leader of the terminal's session and forks the program. Returns the program's
+    /// id, or `None` in the program's own process.
     fn set_up(&self) -> io::Result<(Option<Pid>, SignalFd)> {
         setsid()?;
         // SAFETY: a plain system call.
         if unsafe { libc::ioctl(self.pty.slave.as_raw_fd(), libc::TIOCSCTTY, 0) } < 0 {
             return Err(io::Error::last_os_error());
         }
-        // Nothing that is meant for others ends the keeper.
+        // Signals that are meant for other processes must not end the keeper.
         let mut before = SigSet::empty();
         sigprocmask(
             SigmaskHow::SIG_BLOCK,
@@ -158,7 +158,7 @@ impl Inside<'_> {
         let mut ends = SigSet::empty();
         ends.add(Signal::SIGCHLD);
         let signals = SignalFd::with_flags(&ends, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
-        // SAFETY: no other thread exists, so the child may use what it likes.
+        // SAFETY: no other thread exists, so that the child may call anything.
         match unsafe { fork() }? {
             ForkResult::Child => {
                 let _done_by_the_keeper = setpgid(Pid::from_raw(0), Pid::from_raw(0));
@@ -166,7 +166,7 @@ impl Inside<'_> {
                 Ok((None, signals))
             }
             ForkResult::Parent { child } => {
-                // Here as well, since the program may not have come to it yet.
+                // Done here as well, since the program may not have done it yet.
                 setpgid(child, child)?;
                 tcsetpgrp(&self.pty.slave, child)?;
                 Ok((Some(child), signals))
@@ -195,14 +195,14 @@ impl Inside<'_> {
             }
         }
         self.go_on_alone(&mut program, signals, has_screen);
-        // The terminal's session ends with its leader, and with it goes a
-        // SIGHUP to the group in front: that must not be the program's.
+        // The session ends with its leader, and the foreground group then gets a SIGHUP: that must
+        // not be the program's group.
         let _none = tcsetpgrp(&self.pty.master, getpid());
         leave(0)
     }
 
-    /// Lets go of all that is of no use here and would be missed elsewhere:
-    /// ends of pipes, files, a mounted folder.
+    /// Closes everything that the keeper does not need and that would be missed elsewhere: ends of
+    /// pipes, files, a mounted folder.
     fn detach(&self, signals: &SignalFd) {
         let mut kept = [
             self.pty.master.as_raw_fd(),
@@ -220,17 +220,17 @@ impl Inside<'_> {
         }
         close_range(from, RawFd::MAX);
         let _stays = nix::unistd::chdir("/");
-        // It outlives us, and does nothing but this.
+        // The keeper outlives sbt, and needs no privilege but to send signals.
         let _nothing_to_lose = rights::keep_signalling();
-        // Whoever ends all processes called sbt does not mean this one.
+        // A command that ends all processes called sbt does not mean the keeper.
         let _unnamed = nix::sys::prctl::set_name(c"terminal-keeper");
     }
 
-    /// After sbt's end: hands what is written to the real terminal, until the
-    /// program has ended and nobody has its terminal open any more.
+    /// After sbt's end: passes the program's output to the real terminal, until the program has
+    /// ended and no process has its terminal open any more.
     fn go_on_alone(&self, program: &mut Program, signals: &SignalFd, has_screen: bool) {
         if program.stopped {
-            // Nobody is left who could.
+            // No other process is left that could continue the program.
             let _gone = kill(Pid::from_raw(-program.pid.as_raw()), Signal::SIGCONT);
         }
         let codes = if has_screen { self.pty.give_back() } else { "" };
@@ -249,7 +249,7 @@ impl Inside<'_> {
                 }
                 Err(Errno::EINTR) => {}
                 _ if ended => return,
-                // Nobody has it open, but the program may open it again.
+                // No process has the terminal open, but the program may open it again.
                 _ => {
                     wait_for(&[signals.as_fd()], PollTimeout::from(250_u8));
                 }
@@ -262,12 +262,12 @@ impl Inside<'_> {
 struct Program {
     pid: Pid,
     stopped: bool,
-    /// Its exit status, once it has one.
+    /// The exit status, once the program has ended.
     status: Option<i32>,
 }
 
 impl Program {
-    /// It is no zombie any more, if it has ended.
+    /// Reaps the program, if it has ended.
     fn release(&self) {
         if self.status.is_some() {
             let end = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG;
@@ -275,7 +275,7 @@ impl Program {
         }
     }
 
-    /// Takes notice of what became of it, and tells sbt.
+    /// Checks what became of the program, and tells sbt.
     fn look(&mut self, signals: &SignalFd, sbt: Option<&Inside<'_>>) {
         while let Ok(Some(_)) = signals.read_signal() {}
         let changes = WaitPidFlag::WSTOPPED | WaitPidFlag::WCONTINUED | WaitPidFlag::WNOHANG;
@@ -293,15 +293,16 @@ impl Program {
         if self.status.is_some() {
             return;
         }
-        // It stays a zombie as long as sbt may send signals to its id.
+        // An ended program stays a zombie as long as sbt may send signals to its id.
         let end = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
-        // Not by a library that has names for signals: there are some that have none.
+        // By a direct call, because libraries that name the signals fail for signals without a
+        // name.
         // SAFETY: a structure of numbers, for which zeros are values.
         let mut news: libc::siginfo_t = unsafe { std::mem::zeroed() };
         let id = libc::id_t::try_from(self.pid.as_raw()).unwrap_or(0);
-        // SAFETY: the kernel writes into a structure of ours.
+        // SAFETY: the kernel writes into a structure of this function.
         let result = unsafe { libc::waitid(libc::P_PID, id, &raw mut news, end) };
-        // SAFETY: of a structure that is all zeros but for what the kernel wrote for a child.
+        // SAFETY: the structure is all zeros but for what the kernel wrote for a child.
         let (who, status) = unsafe { (news.si_pid(), news.si_status()) };
         if result != 0 || who == 0 {
             return;
@@ -316,20 +317,20 @@ impl Program {
     }
 }
 
-/// Waits until one is readable or hung up: which.
+/// Waits until a descriptor is readable or hung up; returns which ones are.
 fn wait_for<const N: usize>(fds: &[BorrowedFd<'_>; N], timeout: PollTimeout) -> [bool; N] {
     let mut polled = fds.map(|fd| PollFd::new(fd, PollFlags::POLLIN));
     let _interrupted = poll(&mut polled, timeout);
     polled.map(|fd| fd.any().unwrap_or(false))
 }
 
-/// Whether it could be written.
+/// Writes all bytes; returns whether that succeeded.
 fn write_all(fd: BorrowedFd<'_>, mut bytes: &[u8]) -> bool {
     while !bytes.is_empty() {
         match write(fd, bytes) {
             Ok(n) => bytes = &bytes[n..],
             Err(Errno::EINTR) => {}
-            // Somebody else has made it non-blocking.
+            // Another process has made the descriptor non-blocking.
             Err(Errno::EAGAIN) => {
                 let mut polled = [PollFd::new(fd, PollFlags::POLLOUT)];
                 let _interrupted = poll(&mut polled, PollTimeout::NONE);
@@ -344,8 +345,8 @@ fn close_range(from: RawFd, to: RawFd) {
     if from > to {
         return;
     }
-    // SAFETY: nothing in this process uses these any more: it ends without
-    // dropping what owned them.
+    // SAFETY: nothing in this process uses these descriptors any more: it ends without dropping
+    // their owners.
     unsafe {
         if libc::syscall(libc::SYS_close_range, from, to, 0) < 0 {
             for fd in from..=to.min(4096) {

@@ -1,5 +1,5 @@
-//! Starting the target: held before its first instruction until its probes
-//! are in place, and otherwise as a shell would start it.
+//! Starting the target: the program is held before its first instruction until its probes are in
+//! place, and is otherwise started as by a shell.
 
 use std::{
     ffi::{CString, OsStr, OsString},
@@ -31,7 +31,7 @@ use super::{
     pty::Pty,
 };
 
-/// The program could not be executed; said as a shell would say it.
+/// The program could not be executed; the message reads as a shell's would.
 #[derive(Debug, Error)]
 #[error("{}", if program.is_empty() {
     "the name of the program is empty".into()
@@ -41,7 +41,7 @@ use super::{
 pub struct ExecError {
     program: String,
     errno: Errno,
-    /// Who was to execute it, if that is not who executes sbt.
+    /// The user who was to execute the program, if that is not the user who runs sbt.
     user: Option<String>,
 }
 
@@ -56,7 +56,7 @@ impl ExecError {
         }
     }
 
-    /// The status a shell would give: 127 if there is no such program, else 126.
+    /// The status that a shell gives: 127 if there is no such program, else 126.
     pub fn exit_status(&self) -> u8 {
         match self.errno {
             Errno::ENOENT | Errno::ENOTDIR => 127,
@@ -65,9 +65,9 @@ impl ExecError {
     }
 }
 
-/// What is to be executed, as the system call wants it.
+/// A command, as the system call wants it.
 struct Execution {
-    /// At least one.
+    /// The arguments; the first is the name of the program.
     arguments: Vec<CString>,
     path: Option<CString>,
 }
@@ -88,9 +88,9 @@ impl Execution {
     }
 }
 
-/// Replaces sbt by the program, as `invoker` if there is one: as if sbt were
-/// not there. `path`: the program, if it was found. Returns only if that fails,
-/// with why. To be called while there is only one thread.
+/// Replaces sbt by the program, as `invoker` if there is one: as if sbt were not there. `path`: the
+/// program's file, if it was found. Returns only if that fails, with the reason. To be called while
+/// there is only one thread.
 pub fn become_program(
     command: &[OsString],
     path: Option<&Path>,
@@ -123,10 +123,9 @@ pub struct Held {
     keeper: Option<Keeper>,
 }
 
-/// Forks a child that waits to be let go. `path`: the program's file, if it was
-/// found; `pty`: the terminal it gets in the place of ours, if it is not to
-/// have that one. To be called before any thread is
-/// started: the child of a process with threads may do next to nothing.
+/// Forks a child that waits for [`Held::release`]. `path`: the program's file, if it was found;
+/// `pty`: the terminal for the child instead of sbt's own terminal. To be called before any thread
+/// is started: the child of a process with threads may do next to nothing.
 pub fn hold(
     command: &[OsString],
     path: Option<&Path>,
@@ -139,7 +138,7 @@ pub fn hold(
 
     let sbt = std::process::id();
     let child = |ready: io::Result<()>| {
-        // Only sbt is to hold these, so that its end is noticed.
+        // Only sbt holds these ends, so that its death is noticed.
         for fd in [&release, &failure] {
             // SAFETY: the owner is never dropped in this process.
             unsafe { libc::close(fd.as_raw_fd()) };
@@ -156,7 +155,7 @@ pub fn hold(
             let (pid, keeper) = keeper::start(pty, child)?;
             (pid, Some(keeper))
         }
-        // SAFETY: no other thread exists, so the child may use what it likes.
+        // SAFETY: no other thread exists, so that the child may call anything.
         None => match unsafe { fork() }.context("cannot fork")? {
             ForkResult::Child => {
                 child(Ok(()));
@@ -177,8 +176,7 @@ pub fn hold(
 
 /// Ends a forked copy of sbt.
 pub(super) fn leave(status: i32) -> ! {
-    // SAFETY: ends the process without running what the original has
-    // registered for its own end.
+    // SAFETY: ends the process without running what the original has registered for its own end.
     unsafe { libc::_exit(status) }
 }
 
@@ -189,25 +187,27 @@ fn run_child(
     wait: &OwnedFd,
     sbt: u32,
 ) -> io::Error {
-    // Where only a parent may trace its children (Yama), the process that traces is none:
-    // it is sbt's child, as this one.
+    // Yama may allow tracing only to a parent. The process that traces is not this child's parent
+    // but a child of sbt, too: so descendants of sbt are allowed to trace.
     // SAFETY: numbers only. Without Yama there is nothing to allow.
     unsafe { libc::prctl(libc::PR_SET_PTRACER, libc::c_ulong::from(sbt)) };
-    // Of a file with capabilities it is a copy that its own user may not look into; who has the
-    // same capabilities may then, and nobody with fewer.
-    // SAFETY: a number only. Nothing is lost if it is refused: it is traced, or not.
+    // If sbt's file has capabilities, this copy may not be inspected even by its own user. As a
+    // dumpable process it can be inspected by processes with the same capabilities, and by none
+    // with fewer.
+    // SAFETY: a number only. Nothing is lost if the kernel refuses: the child may just not be
+    // traceable.
     unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 1) };
     let mut byte = [0];
     match nix::unistd::read(wait, &mut byte) {
         Ok(1) => {}
-        // sbt has died before it let us go: then the program must not start.
+        // sbt has died before it released the program: then the program must not start.
         _ => leave(125),
     }
     execute_as(path, arguments, invoker)
 }
 
-/// Executes a program as another user, if one is given; in a process of one
-/// thread. Returns only if that fails.
+/// Executes a program as another user, if one is given; in a process of one thread. Returns only if
+/// that fails.
 fn execute_as(
     path: Option<&CString>,
     arguments: &[CString],
@@ -236,7 +236,7 @@ fn execute_as(
     execute(path, arguments).into()
 }
 
-/// Has a command find signals as sbt's own caller left them.
+/// Makes a command start with the signal dispositions that sbt's own caller left.
 pub fn as_called(command: &mut Command) {
     // SAFETY: nothing but system calls is done between fork and exec.
     unsafe {
@@ -247,11 +247,11 @@ pub fn as_called(command: &mut Command) {
     }
 }
 
-/// Executes a program as a shell would: a text without `#!` is a script for
-/// the shell, but what is no text is not, whatever execvp makes of it.
+/// Executes a program as a shell would: a text without `#!` is a script for the shell. Other files
+/// that the kernel refuses are not given to the shell, although execvp would do so.
 fn execute(path: Option<&CString>, arguments: &[CString]) -> Errno {
     let Some(path) = path else {
-        // Fails, and says why as only it can.
+        // This call fails, and gives the error that only the real call can give.
         return match nix::unistd::execvp(&arguments[0], arguments) {
             Err(errno) => errno,
             Ok(never) => match never {},
@@ -281,7 +281,8 @@ impl Held {
         self.pid.as_raw().cast_unsigned()
     }
 
-    /// Lets the program start. Returns once it has, or why it could not.
+    /// Lets the program start. Returns once the program is executed, or with the reason why it
+    /// could not be.
     pub fn release(self) -> anyhow::Result<Running> {
         nix::unistd::write(&self.release, &[1]).context("the child has died before its start")?;
         drop(self.release);
@@ -309,7 +310,7 @@ impl Held {
         Ok(running)
     }
 
-    /// Gives the start up.
+    /// Gives up the start.
     pub fn abandon(self) {
         drop(self.release);
         let running = Running {
@@ -328,16 +329,17 @@ pub struct Running {
 }
 
 impl Running {
-    /// Reaps the child, which must have ended or be about to: 0-255 as it
-    /// ended, 128+N if signal N ended it.
+    /// Waits for the child to end and reaps it: 0-255 is its exit status, 128+N means that signal N
+    /// ended it.
     pub fn wait(&self) -> anyhow::Result<u8> {
         if let Some(keeper) = &self.keeper {
             return keeper.wait();
         }
         loop {
             let mut status = 0;
-            // Not by a library that has names for signals: there are some that have none.
-            // SAFETY: the kernel writes into a number of ours.
+            // By a direct call, because libraries that name the signals fail for signals without a
+            // name.
+            // SAFETY: the kernel writes into a number of this function.
             let result = unsafe { libc::waitpid(self.pid.as_raw(), &raw mut status, 0) };
             match Errno::result(result) {
                 Ok(_) if libc::WIFEXITED(status) => {
@@ -353,35 +355,36 @@ impl Running {
         }
     }
 
-    /// Its process id.
+    /// The program's process id.
     pub fn pid(&self) -> Pid {
         self.pid
     }
 
-    /// Whether it is on a terminal of ours, so that nothing reaches it from
-    /// the real one but through us.
+    /// Whether the program is on a pseudo-terminal of sbt, so that input from the real terminal
+    /// reaches it only through sbt.
     pub fn is_on_pty(&self) -> bool {
         self.keeper.is_some()
     }
 
-    /// Says whether our screen is on the real terminal, for whoever gives that back should we be
-    /// killed: before it comes, and after it has gone.
+    /// Tells the keeper whether sbt's screen is on the real terminal, so that the keeper can
+    /// restore the terminal if sbt is killed. To be called before the screen comes, and after it
+    /// has gone.
     pub fn has_screen(&self, on: bool) {
         if let Some(keeper) = &self.keeper {
             keeper.has_screen(on);
         }
     }
 
-    /// Lets a program go that has ended: it is no zombie any more. To be called when
-    /// [`Self::wait`] has told, after which nobody may send the program a signal.
+    /// Lets the keeper reap a program that has ended. To be called after [`Self::wait`] has
+    /// returned; from then on sbt must not send a signal to the program.
     pub fn release(&self) {
         if let Some(keeper) = &self.keeper {
             keeper.release();
         }
     }
 
-    /// Where to read, without blocking, the number of each signal that stops
-    /// a program on a terminal of ours, one byte each; to be taken once.
+    /// The pipe with the number of each signal that stops a program on a pseudo-terminal of sbt,
+    /// one byte each, to be read without blocking. The pipe can be taken once.
     pub fn take_stops(&mut self) -> Option<OwnedFd> {
         self.keeper.as_mut().and_then(Keeper::take_stops)
     }
@@ -393,7 +396,7 @@ impl Running {
     }
 }
 
-/// Sends a signal to a process by its descriptor, so that it is this one and no other.
+/// Sends a signal to a process by its descriptor, so that no other process can get it.
 pub fn signal_pidfd(fd: &OwnedFd, number: i32) {
     // SAFETY: a plain system call; the descriptor is open.
     unsafe {
@@ -415,7 +418,7 @@ pub fn pidfd(pid: u32) -> io::Result<OwnedFd> {
         return Err(io::Error::last_os_error());
     }
     let fd = i32::try_from(fd).map_err(io::Error::other)?;
-    // SAFETY: the kernel has just given this descriptor to us alone.
+    // SAFETY: the kernel has just given this descriptor to this call alone.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 

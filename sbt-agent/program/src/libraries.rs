@@ -1,9 +1,9 @@
 //! Which files a program will map, before it runs.
 //!
-//! A probe on a file that is attached before the program maps it misses
-//! nothing. So sbt finds out what the dynamic linker will load ([`super::linker`]), and
-//! executes nothing for that. What the program loads later on its own, the
-//! linker's debugger hook tells ([`crate::elf::Function::LinkerMapped`]).
+//! A probe that is attached to a file before the program maps it misses nothing. So sbt finds out
+//! what the dynamic linker will load ([`super::linker`]), without executing anything. Libraries
+//! that the program loads later are reported by the linker's debugger hook
+//! ([`crate::elf::Function::LinkerMapped`]).
 
 use std::collections::HashSet;
 use std::env;
@@ -22,10 +22,10 @@ use super::{
     linker::{self, Environment},
 };
 
-/// How often one script's interpreter may be a script again, as the kernel has it.
+/// How often the interpreter of a script may be a script again; the kernel's limit.
 const MAX_SCRIPTS: usize = 4;
 
-/// How much of a script's first line the kernel reads, bytes.
+/// How many bytes of a script's first line the kernel reads.
 const MAX_SHEBANG: u64 = 256;
 
 /// C libraries and linkers by the names that distributions give them.
@@ -42,21 +42,19 @@ const WELL_KNOWN: [&str; 7] = [
 /// Where execvp looks if there is no `PATH`.
 const DEFAULT_PATH: &str = "/bin:/usr/bin";
 
-/// Files that a program maps. Each is there once, and all are readable 64-bit
-/// x86 ELF files.
+/// Files that a program maps. Each file is listed once, and all are readable 64-bit x86 ELF files.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct WillMap {
-    /// Itself, its interpreter and its libraries; whatever there is, if these
-    /// are not known.
+    /// The program, its interpreter and its libraries. If these are not known, also the system's C
+    /// libraries.
     pub certain: Vec<PathBuf>,
-    /// The system's C libraries besides: wrappers execute another program that
-    /// will use them.
+    /// The system's C libraries besides: wrappers execute another program that will use them.
     pub possible: Vec<PathBuf>,
 }
 
-/// The files that will be mapped when `program` is executed with this process's environment
-/// (which names libraries to preload and folders to search), as `user`, a pair of user and group
-/// id, if given: sbt may be running as root for somebody.
+/// The files that will be mapped when `program` is executed with this process's environment (which
+/// names libraries to preload and folders to search). `user`: the user id and group id that the
+/// program runs as, if sbt runs as root for another user.
 pub fn will_map(program: &Path, user: Option<(u32, u32)>) -> WillMap {
     will_map_in(&Environment::here(), program, user)
 }
@@ -99,11 +97,10 @@ pub fn well_known() -> Vec<PathBuf> {
     files.paths
 }
 
-/// Finds a program as execvp does: `name` itself if it has a slash, else in the
-/// folders of `path`, the value of `PATH`. `None` if there is no such file that
-/// somebody may execute.
+/// Finds a program as execvp does: `name` itself if it has a slash, else in the folders of `path`,
+/// the value of `PATH`. `None` if there is no such executable file.
 ///
-/// It is looked for with the rights of the user that will execute it.
+/// The search has the rights of the user that will execute the program.
 pub fn find_program(name: &OsStr, path: Option<&OsStr>) -> Option<PathBuf> {
     target::act(|| find_executable(name, path)).ok()?
 }
@@ -121,7 +118,7 @@ fn find_executable(name: &OsStr, path: Option<&OsStr>) -> Option<PathBuf> {
         return None;
     }
     env::split_paths(path.unwrap_or(OsStr::new(DEFAULT_PATH))).find_map(|folder| {
-        // An empty entry is the current folder; the result shall have a slash.
+        // An empty entry is the current folder; the result must have a slash.
         let folder = match folder.as_os_str() {
             empty if empty.is_empty() => Path::new("."),
             folder => Path::new(folder),
@@ -135,7 +132,7 @@ fn find_executable(name: &OsStr, path: Option<&OsStr>) -> Option<PathBuf> {
 #[derive(Default)]
 struct Files {
     paths: Vec<PathBuf>,
-    /// Device and inode of each: several names may lead to one file.
+    /// Device and inode of each file: several names may lead to one file.
     seen: HashSet<(u64, u64)>,
     any_dynamic: bool,
 }
@@ -149,8 +146,8 @@ impl Files {
         }
     }
 
-    /// Adds a file if it is a program or library of this machine and not there
-    /// yet, and gives its interpreter in either case.
+    /// Adds a file if it is a program or library of this machine and not known yet. Returns its
+    /// interpreter, whether it was known or not.
     fn add(&mut self, path: &Path) -> Option<PathBuf> {
         let file = elf::open_regular(path).ok()?;
         let metadata = file.metadata().ok()?;
@@ -165,8 +162,8 @@ impl Files {
     }
 }
 
-/// The program that is executed for `program`, and any that this one executes
-/// first: a script stands for its interpreter and what `env` is to find.
+/// The programs that are executed for `program`: the program itself, for a script also its
+/// interpreter, and the program that `env` is to find.
 fn executed(program: &Path) -> Vec<PathBuf> {
     let mut programs = vec![program.to_owned()];
     let mut newest = program.to_owned();
@@ -210,8 +207,8 @@ fn shebang(path: &Path) -> Option<(PathBuf, Option<OsString>)> {
     ))
 }
 
-/// The program in the arguments of `env`: the first that is neither an option
-/// nor an assignment. Quotes and options with a separate value are not looked at.
+/// The program in the arguments of `env`: the first that is neither an option nor an assignment.
+/// Quotes and options with a separate value are ignored.
 fn env_program(arguments: &OsStr) -> Option<&OsStr> {
     arguments
         .as_bytes()

@@ -42,7 +42,7 @@ fn has(paths: &[PathBuf], file: &Path) -> bool {
         .any(|path| fs::canonicalize(path).unwrap() == file)
 }
 
-/// Certain or not.
+/// All files, whether certain or possible.
 fn will_map(program: &Path, user: Option<(u32, u32)>) -> Vec<PathBuf> {
     let WillMap { certain, possible } = super::will_map(program, user);
     [certain, possible].concat()
@@ -111,7 +111,7 @@ fn scripts_without_end_and_things_that_are_none() {
     assert_eq!(executed(&script).len(), MAX_SCRIPTS + 1);
     for text in ["#!", "#! \n", "", "#!/does/not/exist", "\x7fELF"] {
         executable(&script, text);
-        // The program is unknown: at least the C library is not missed.
+        // The program is unknown: at least the C library must be found.
         assert!(names(&will_map(&script, None)).contains(&"libc.so.6"));
     }
     will_map(Path::new("/does/not/exist"), None);
@@ -119,7 +119,7 @@ fn scripts_without_end_and_things_that_are_none() {
     will_map(Path::new("/dev/zero"), None);
 }
 
-/// Whoever owns it, and whatever it is called.
+/// An interpreter is not executed, whoever owns it, and whatever it is called.
 #[test]
 fn no_interpreter_is_executed() {
     for (name, owner) in [
@@ -132,7 +132,7 @@ fn no_interpreter_is_executed() {
         let interpreter = folder.path().join(name);
         executable(&interpreter, "#!/bin/sh\n>\"$0.ran\"\n");
         if owner.is_some() && chown(&interpreter, owner, owner).is_err() {
-            // Only root gives files away.
+            // Only root may give files away.
             continue;
         }
         let option = format!("-Wl,--dynamic-linker={}", interpreter.display());
@@ -146,7 +146,8 @@ fn no_interpreter_is_executed() {
     }
 }
 
-/// The same where it is a real one, which would load a library that leaves a mark.
+/// A program with a real interpreter is not executed either: that would load a library that leaves
+/// a mark.
 #[test]
 fn what_a_program_loads_is_found_and_not_run() {
     let folder = TempDir::new().unwrap();
@@ -188,7 +189,7 @@ fn programs_are_found_as_execvp_finds_them() {
     let direct = path("c/program");
     assert_eq!(find(direct.to_str().unwrap()), Some(direct));
     assert!(find_program(OsStr::new("sh"), None).is_some());
-    // The current folder, which tests run in the crate's: no program in it.
+    // An empty entry is the current folder. Tests run in the crate's folder, which has no program.
     assert_eq!(
         find_program(OsStr::new("Cargo.toml"), Some(OsStr::new(""))),
         None

@@ -1,5 +1,5 @@
-//! Which libraries a program's dynamic linker would load, found out from files alone: nothing
-//! is executed. The rules are those of glibc and musl, in [`glibc`] and [`musl`].
+//! Which libraries a program's dynamic linker would load, found out from files alone: nothing is
+//! executed. The rules are those of glibc and musl, in [`glibc`] and [`musl`].
 //!
 //! All of these files may be hostile: each name and path in them only leads to files that are
 //! opened for reading, and the work has a bound.
@@ -35,19 +35,19 @@ use cache::Cache;
 use cpu::Cpu;
 use walk::{Files, Found, Object};
 
-/// Libraries that every program gets, whoever starts it.
+/// Lists libraries that are preloaded into every program, whatever the environment says.
 const PRELOADED: &str = "/etc/ld.so.preload";
 
-/// Where `ldconfig` writes its list, if the linker does not say.
+/// The list that `ldconfig` writes, if the linker does not name another.
 const CACHE: &str = "/etc/ld.so.cache";
 
-/// The folders of the system, if the linker does not say.
+/// The folders of the system, if the linker does not name others.
 const SYSTEM: [&str; 4] = ["/lib64/", "/usr/lib64/", "/lib/", "/usr/lib/"];
 
 /// The longest list of libraries or folders that is read from a file, bytes.
 const MAX_LIST: u64 = 1 << 16;
 
-/// The longest list of `ldconfig`, bytes: one of 100 000 libraries.
+/// The longest list of `ldconfig`, bytes: enough for 100 000 libraries.
 const MAX_CACHE: u64 = 16 << 20;
 
 /// What the environment tells a dynamic linker.
@@ -62,7 +62,7 @@ pub struct Environment {
 }
 
 impl Environment {
-    /// That of this process, which the programs that it starts get too.
+    /// The environment of this process, which the programs that it starts inherit.
     pub fn here() -> Self {
         let variable = |name| env::var_os(name).unwrap_or_default().into_vec();
         Self {
@@ -72,7 +72,7 @@ impl Environment {
         }
     }
 
-    /// What counts of it in a program that gains privileges.
+    /// The part of the environment that counts in a program that gains privileges.
     fn without_paths(&self) -> Self {
         Self {
             current: self.current.clone(),
@@ -81,11 +81,11 @@ impl Environment {
     }
 }
 
-/// The files that `interpreter`, the dynamic linker that `program` asks for, would load for it,
-/// itself among them. `is_secure`: the program gains privileges, so that most of the environment
-/// does not count.
+/// The files that `interpreter`, the dynamic linker that `program` asks for, would load for the
+/// program, the interpreter among them. `is_secure`: the program gains privileges, so that most of
+/// the environment does not count.
 ///
-/// `None` if the interpreter is not a dynamic linker of glibc or musl, or the program asks for
+/// `None` if the interpreter is not a dynamic linker of glibc or musl, or if the program asks for
 /// more than any program does that is not hostile.
 pub fn libraries(
     program: &Path,
@@ -103,7 +103,7 @@ pub fn libraries(
     let Found::Object(of_linker) = disk.open(interpreter) else {
         return None;
     };
-    // $ORIGIN is where the file lies, whatever links lead to it.
+    // $ORIGIN is the folder of the file itself, whatever links lead to the file.
     let program = target::act(|| fs::canonicalize(program)).ok()?.ok()?;
     let (program, linker) = ((&*program, of_program), (interpreter, of_linker));
     let image = elf::open_regular(interpreter).and_then(|file| elf::map(&file));
@@ -148,7 +148,7 @@ fn glibc_rules(
 }
 
 fn musl_rules(interpreter: &Path, is_secure: bool, environment: &Environment) -> musl::Rules {
-    // The list lies beside the folder of the linker: /etc for one in /lib.
+    // The list lies beside the folder of the linker: in /etc for a linker in /lib.
     let prefix = interpreter.parent().and_then(Path::parent);
     let list = prefix
         .unwrap_or_else(|| Path::new(""))
@@ -181,8 +181,9 @@ fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Where a linker of glibc finds the list of `ldconfig`: a text in it, since each glibc is
-/// built for one place. `None` if there is none: then it is no linker of glibc.
+/// Where a linker of glibc finds the list of `ldconfig`: the path is a text in the linker, since
+/// each glibc is built for one place. `None` if the image has no such text and so is not a linker
+/// of glibc.
 fn path_of_cache(image: &[u8]) -> Option<PathBuf> {
     const NAME: &[u8] = b"/ld.so.cache\0";
     let at = memmem::find(image, NAME)?;
@@ -194,7 +195,7 @@ fn path_of_cache(image: &[u8]) -> Option<PathBuf> {
 }
 
 /// The folders that a linker of glibc searches last, each with a slash at its end: the longest
-/// row of such texts in it.
+/// sequence of such texts in the linker.
 fn folders_of_system(image: &[u8]) -> Vec<Vec<u8>> {
     let mut best: Vec<&[u8]> = Vec::new();
     let mut row: Vec<&[u8]> = Vec::new();
@@ -225,9 +226,9 @@ fn has_library_name(folder: &[u8]) -> bool {
         .any(|part| part.starts_with(b"lib"))
 }
 
-/// The absolute path that a zero ends at an offset.
+/// The absolute path that ends at the terminating zero at an offset.
 fn path_that_ends_at(image: &[u8], end: usize) -> Option<&[u8]> {
-    /// Longer than any that a glibc is built for, bytes.
+    /// Bytes; longer than any path that a glibc is built for.
     const MAX_LENGTH: usize = 512;
     let before = &image[end.saturating_sub(MAX_LENGTH)..end];
     let is_of_path = |byte: &u8| byte.is_ascii_alphanumeric() || b"/._+-".contains(byte);
@@ -244,7 +245,7 @@ fn path_that_ends_at(image: &[u8], end: usize) -> Option<&[u8]> {
 struct Disk<'a> {
     /// The folder that relative paths start from.
     current: &'a Path,
-    /// Folders that there are not.
+    /// Folders that are known not to exist.
     absent: HashSet<PathBuf>,
 }
 

@@ -1,4 +1,4 @@
-//! What the machine's dynamic linkers say themselves, and what is found without them.
+//! Compares what this machine's dynamic linkers say with what sbt finds without them.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -23,22 +23,22 @@ fn id(path: &Path) -> Id {
     (meta.dev(), meta.ino())
 }
 
-/// The paths in the output of `ld.so --list`, of glibc and musl alike:
-/// `libc.so.6 => /lib/libc.so.6 (0x7f…)` or `/lib/ld.so (0x7f…)`.
+/// The paths in the output of `ld.so --list`, of glibc and musl alike: `libc.so.6 => /lib/libc.so.6
+/// (0x7f…)` or `/lib/ld.so (0x7f…)`.
 fn paths(text: &str) -> impl Iterator<Item = &str> {
     text.lines().filter_map(|line| {
         let (line, _) = line.trim_start().rsplit_once(" (0x")?;
         let path = line.split_once(" => ").map_or(line, |(_, path)| path);
-        // The vdso has none. Of a file in the current folder it is the name alone.
+        // The vDSO has no path. For a file in the current folder only the name is shown.
         (!path.starts_with("linux-vdso")).then_some(path)
     })
 }
 
-/// What a program's dynamic linker loads for it, as it says itself.
+/// The files that a program's dynamic linker loads for it, as the linker says itself.
 fn asked(program: &Path, environment: &Environment) -> BTreeSet<Id> {
     let image = fs::read(program).unwrap();
     let interpreter = elf::interpreter(&image).unwrap();
-    // That of glibc says nothing of programs that may gain privileges, but with --list.
+    // glibc's linker lists the files of programs that may gain privileges only with --list.
     let gains = fs::metadata(program).unwrap().mode() & (libc::S_ISUID | libc::S_ISGID) != 0;
     let is_musl = interpreter.to_str().unwrap().contains("ld-musl");
     let mut command = if is_musl || gains {
@@ -46,8 +46,8 @@ fn asked(program: &Path, environment: &Environment) -> BTreeSet<Id> {
         command.arg("--list").arg(program);
         command
     } else {
-        // As ldd does: the linker of glibc says it and ends, before the program begins. With
-        // --list it takes another folder for $ORIGIN, and may die of what is not there.
+        // As ldd does it: glibc's linker lists the files and ends, before the program begins. With
+        // --list the linker takes another folder for $ORIGIN, and may crash on missing files.
         let mut command = Command::new(program);
         command.env("LD_TRACE_LOADED_OBJECTS", "1");
         command
@@ -86,7 +86,7 @@ fn plain() -> Environment {
     }
 }
 
-/// Both say the same, and it is something.
+/// Checks that the linker and sbt find the same files, at least one.
 fn agree(program: &Path, environment: &Environment) -> BTreeSet<Id> {
     let asked = asked(program, environment);
     assert!(!asked.is_empty());
@@ -129,7 +129,7 @@ fn all_programs_of_this_machine_load_what_their_linkers_say() {
             else {
                 continue;
             };
-            // Hundreds need the same in the same place.
+            // Hundreds of programs need the same libraries in the same place.
             let path = fs::canonicalize(path).unwrap();
             let is_known = interpreter.starts_with("/lib64/ld-linux-x86-64.so.2");
             let place = path.parent().map(Path::to_owned);
@@ -162,14 +162,14 @@ fn folders_that_programs_and_libraries_name_are_searched_as_the_linker_does() {
         let program = build(folder, name, MAIN, &options);
         agree(&program, &plain())
     };
-    // DT_RPATH is for the libraries of libraries too, DT_RUNPATH is not.
+    // DT_RPATH also counts for the libraries of libraries, DT_RUNPATH does not.
     let both = "-Wl,-rpath,$ORIGIN/../lib:${ORIGIN}/../deep";
     let rpath = with("bin/rpath", &[both, other]);
     assert!(rpath.contains(&id(&deep)) && rpath.contains(&id(&top)));
     let runpath = with("bin/runpath", &[both, own]);
     assert!(!runpath.contains(&id(&deep)) && runpath.contains(&id(&top)));
     assert!(!with("bin/neither", &[]).contains(&id(&top)));
-    // What the words stand for: of a link, the folder of what it leads to.
+    // $ORIGIN of a program that is started through a link: the folder of the program itself.
     symlink(folder.join("bin/rpath"), folder.join("link")).unwrap();
     let linked = found(&folder.join("link"), &plain());
     assert_eq!(linked, rpath);
@@ -191,7 +191,7 @@ fn folders_that_programs_and_libraries_name_are_searched_as_the_linker_does() {
     );
     let all = with("bin/own", &["-Wl,-rpath,$ORIGIN/../lib", own]);
     assert!(all.contains(&id(&deep)) && all.contains(&id(&top)));
-    // And if it has them, its loader's DT_RPATH is not for it.
+    // If a library has its own folders, its loader's DT_RPATH does not count.
     library(
         folder,
         "lib/libtop.so",
@@ -258,13 +258,13 @@ fn the_environment_counts_as_for_the_linker() {
     let program = named("-Wl,--enable-new-dtags");
     let all = agree(&program, &preloaded);
     assert!(all.contains(&id(&extra)) && all.contains(&of("first")));
-    // A program that gains privileges does not see it.
+    // A program that gains privileges ignores the environment.
     let image = fs::read(&program).unwrap();
     let interpreter = elf::interpreter(&image).unwrap();
     let secure = libraries(&program, &interpreter, true, &preloaded).unwrap();
     let secure: BTreeSet<Id> = secure.iter().map(|path| id(path)).collect();
     assert!(!secure.contains(&id(&extra)) && !secure.contains(&of("first")));
-    // Nor does its own $ORIGIN count, outside of the system's folders.
+    // Its own $ORIGIN does not count either, outside of the system's folders.
     assert!(!secure.contains(&of("named")));
 }
 
@@ -275,7 +275,7 @@ fn one_file_is_loaded_once_and_names_are_known() {
     let one = library(folder, "lib/libone.so.1", &[]);
     symlink("libone.so.1", folder.join("lib/libone.so")).unwrap();
     symlink("libone.so.1", folder.join("lib/libother.so")).unwrap();
-    // Whoever preloads it by its path has loaded what others need by its name.
+    // A library that is preloaded by its path satisfies needs by its name.
     let options = ["-Wl,--no-as-needed", "-Llib", "-lone"];
     let program = build(folder, "program", MAIN, &options);
     let by_path = Environment {
@@ -284,7 +284,7 @@ fn one_file_is_loaded_once_and_names_are_known() {
     };
     assert!(agree(&program, &by_path).contains(&id(&one)));
     assert!(!agree(&program, &plain()).contains(&id(&one)));
-    // A file of another processor is passed over.
+    // A file of another processor is skipped.
     fs::create_dir(folder.join("foreign")).unwrap();
     let mut image = fs::read(&one).unwrap();
     image[18] = 183;
@@ -336,7 +336,7 @@ fn programs_of_musl_load_what_their_linker_says() {
         "-Wl,-rpath-link,deep",
     ];
     let program = musl("bin/plain", MAIN, &needs);
-    // It does not say what it cannot find.
+    // The linker does not list libraries that it cannot find.
     let nothing = found(&program, &plain());
     assert_eq!(nothing.len(), 1);
     let environment = Environment {
@@ -345,7 +345,7 @@ fn programs_of_musl_load_what_their_linker_says() {
         ..Environment::default()
     };
     assert_eq!(agree(&program, &environment).len(), 3);
-    // Its DT_RUNPATH is for the libraries of libraries too.
+    // musl's DT_RUNPATH also counts for the libraries of libraries.
     for kind in ["-Wl,--enable-new-dtags", "-Wl,--disable-new-dtags"] {
         let options = [
             &needs[..],
@@ -386,7 +386,7 @@ fn a_linker_tells_the_folders_it_was_built_for() {
         folders_of_system(b"/\0"),
         SYSTEM.map(|folder| folder.as_bytes().to_vec())
     );
-    // That of this machine.
+    // The linker of this machine.
     let image = fs::read("/lib64/ld-linux-x86-64.so.2").unwrap();
     assert!(folders_of_system(&image).len() >= 2);
     assert_eq!(path_of_cache(&image).as_deref(), Some(Path::new(CACHE)));
@@ -407,7 +407,7 @@ fn endless_lists_are_given_up() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
-    /// Damaged programs give fewer libraries, or none, and end.
+    /// Damaged programs give fewer libraries, or none, and the search ends.
     #[test]
     fn damaged_programs(at in 0_usize..4096, bytes in proptest::collection::vec(any::<u8>(), 1..64)) {
         let folder = TempDir::new().unwrap();

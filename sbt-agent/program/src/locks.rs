@@ -1,4 +1,4 @@
-//! What a wait on a futex is for, by the names of the functions on the way to it.
+//! What a wait on a futex is for, by the names of the functions that led to it.
 
 use sbt_engine::place::LockKind;
 
@@ -7,7 +7,7 @@ const NO_LOCKS: [&str; 9] = [
     "cond", "cnd_", "Cond", "arrier", "join", "once", "Once", "park", "exit",
 ];
 
-/// Parts of names of those that wait for one.
+/// Parts of names of functions that wait for a lock.
 const LOCKS: [(&str, LockKind); 8] = [
     ("rwlock", LockKind::RwLock),
     ("RwLock", LockKind::RwLock),
@@ -19,8 +19,9 @@ const LOCKS: [(&str, LockKind); 8] = [
     ("semaphore", LockKind::Semaphore),
 ];
 
-/// What it is for, by the function that was called for it, and whether that is one
-/// of the C library. `None` if it is no lock, as far as is known.
+/// The kind of lock that a thread waits for, by the name of the function that it has called, and
+/// whether that function is part of the C library. `None` if the wait is not known to be for a
+/// lock.
 pub fn of_function(name: &str, of_c_library: bool) -> Option<LockKind> {
     if NO_LOCKS.iter().any(|part| name.contains(part)) {
         return None;

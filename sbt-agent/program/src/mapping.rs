@@ -1,4 +1,4 @@
-//! A file that a process has mapped, opened from outside: the very one, whatever lies at its
+//! Opening a file that a process has mapped from outside: exactly that file, whatever lies at its
 //! path by now, and whichever root the process has.
 
 use std::{
@@ -22,30 +22,30 @@ use super::{
 pub struct Mapping {
     /// First address.
     pub start: u64,
-    /// One past the last.
+    /// One past the last address.
     pub end: u64,
     /// Offset in the file of the first address.
     pub offset: u64,
-    /// The file as the target sees it.
+    /// The path of the file as the target sees it.
     pub path: PathBuf,
-    /// Which file it is.
+    /// Identifies the file.
     pub(super) id: FileId,
 }
 
 /// Why a mapped file cannot be opened.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 pub enum Closed {
-    /// It is gone, or no file of its own.
+    /// The file is gone, or the mapping is not of a file.
     #[error("it is gone")]
     Gone,
-    /// It is there, and a capability would help.
+    /// The file is there, and this capability would help to open it.
     #[error("missing {0}")]
     Missing(&'static str),
 }
 
 impl Mapping {
-    /// Opens the mapped file: by the kernel's own link to it, which works for
-    /// deleted files and other namespaces but not for everyone, else by path.
+    /// Opens the mapped file by the kernel's own link to it, which works for deleted files and
+    /// other namespaces but not for every user; else by path.
     pub fn file(&self, pid: u32) -> Result<File, Closed> {
         if vdso::is(&self.path) {
             let file = vdso::path().and_then(|path| target::open_as_sbt(&path));
@@ -56,17 +56,19 @@ impl Mapping {
             let by_path = self.by_path(pid);
             by_path.map_err(|by_path| {
                 let root = fs::read_link(folder(pid).join("root"));
-                let may_look = !root.is_err_and(|it| it.kind() == ErrorKind::PermissionDenied);
+                let may_look =
+                    !root.is_err_and(|error| error.kind() == ErrorKind::PermissionDenied);
                 why(&self.path, may_look, by_link.kind(), by_path.kind())
             })
         })
     }
 
-    /// By its path below the target's root; of one that has changed its root, the kernel
-    /// tells the path below ours. What was put in the file's place since is another file.
+    /// Opens the file by its path below the target's root. For a target that has changed its root,
+    /// the kernel tells the path below sbt's own root, which is tried next. A file that has
+    /// replaced the mapped file since is not opened.
     ///
-    /// The very file is in the process's memory, so sbt's own rights are good enough to read it. With them nothing else
-    /// is opened that a path leads to.
+    /// The content of the file is in the process's memory, so sbt may read the file with its own
+    /// rights. With these rights sbt opens no other file to which a path leads.
     fn by_path(&self, pid: u32) -> io::Result<File> {
         let root = folder(pid).join("root");
         let is_it = |device, inode| FileId { device, inode } == self.id;
@@ -75,8 +77,8 @@ impl Mapping {
             .or_else(|_| target::open_below(&root, &self.path).and_then(|file| self.check(file)))
     }
 
-    /// Some file systems have a number of the device for mappings and another for files;
-    /// then that of the file has to do.
+    /// Accepts a file by its inode alone if mappings have another device number than files, as on
+    /// some file systems.
     fn check(&self, file: File) -> io::Result<File> {
         let id = FileId::of(&file)?;
         if id.inode == self.id.inode || id.device != self.id.device {
@@ -85,25 +87,25 @@ impl Mapping {
         Err(ErrorKind::NotFound.into())
     }
 
-    /// Whether it is a part of this file.
+    /// Whether the mapping is a part of this file.
     pub fn is_of(&self, file: FileId) -> bool {
         self.id == file
     }
 
-    /// Opens it, and looks for what can be probed in it.
+    /// Opens the mapped file, and looks for what can be probed in it.
     pub fn open(&self, pid: u32) -> io::Result<ProbedFile> {
         let file = self.file(pid).map_err(io::Error::other)?;
         ProbedFile::read(file, &self.path)
     }
 }
 
-/// What would have helped.
+/// Why the file could not be opened: names the capability that would have helped, if any.
 fn why(path: &Path, may_look: bool, by_link: ErrorKind, by_path: ErrorKind) -> Closed {
     if !may_look {
         return Closed::Missing("CAP_SYS_PTRACE");
     }
     let path = path.to_string_lossy();
-    // Memory that was made executable is called so as well.
+    // Memory without a file that was made executable has such names as well.
     let is_memory = ["/memfd:", "/SYSV", "/dev/"];
     let was_file = !is_memory.iter().any(|start| path.starts_with(start));
     match (by_link, by_path) {

@@ -1,22 +1,24 @@
-//! The memory of a process, read without its noticing.
+//! The memory of a process, read without the process noticing.
 
 use std::io;
 
-/// Pages are read one by one, so that those before one that is not there count.
+/// Size of a page, bytes. Memory is read page by page, so that the pages before a missing page are
+/// read all the same.
 const PAGE: u64 = 4096;
 
-/// So many bytes of a stack are read at once.
+/// How many bytes of a stack are read at once.
 pub const STACK: usize = 64 << 10;
 
-/// That of a process.
+/// The memory of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Memory {
-    /// One of its threads, which must be alive: the first may have ended.
+    /// The id of one of the process's threads, which must be alive: the first thread may have
+    /// ended.
     pub thread: u32,
 }
 
 impl Memory {
-    /// Reads so many bytes from an address on, or fewer if there are no more.
+    /// Reads `length` bytes from an address on, or fewer if memory ends before.
     pub fn read(self, address: u64, length: usize) -> Vec<u8> {
         let mut bytes = vec![0; length];
         let count = self.fill(address, &mut bytes).unwrap_or(0);
@@ -24,7 +26,8 @@ impl Memory {
         bytes
     }
 
-    /// The same with the kernel's error if nothing could be read.
+    /// Fills `bytes` from an address on, and returns how many bytes were read; returns the kernel's
+    /// error if nothing could be read.
     pub fn fill(self, address: u64, bytes: &mut [u8]) -> io::Result<usize> {
         let length = bytes.len() as u64;
         let end = address
@@ -44,8 +47,8 @@ impl Memory {
             iov_base: bytes.as_mut_ptr().cast(),
             iov_len: bytes.len(),
         };
-        // SAFETY: the kernel writes into `bytes`, no more than its length; the other
-        // addresses are those of another process, which it checks.
+        // SAFETY: the kernel writes into `bytes`, no more than its length; the other addresses
+        // belong to another process, and the kernel checks them.
         let count = unsafe {
             libc::process_vm_readv(
                 self.thread.cast_signed(),
@@ -59,13 +62,13 @@ impl Memory {
         usize::try_from(count).map_err(|_| io::Error::last_os_error())
     }
 
-    /// A number of bytes, all or none.
+    /// Reads `N` bytes; `None` if any of them cannot be read.
     pub fn bytes<const N: usize>(self, address: u64) -> Option<[u8; N]> {
         let mut bytes = [0; N];
         (self.fill(address, &mut bytes).ok()? == N).then_some(bytes)
     }
 
-    /// A word of 64 bits.
+    /// Reads a word of 64 bits.
     pub fn word(self, address: u64) -> Option<u64> {
         self.bytes(address).map(u64::from_ne_bytes)
     }
@@ -76,14 +79,14 @@ impl Memory {
 pub struct Stack {
     /// The address of the first byte: rsp.
     pub from: u64,
-    /// What was there.
+    /// The bytes from there on.
     pub bytes: Vec<u8>,
-    /// What is further away is read in the memory itself, of a thread that sleeps.
+    /// The memory of a sleeping thread, in which words beyond `bytes` are read.
     pub beyond: Option<Memory>,
 }
 
 impl Stack {
-    /// What a word holds.
+    /// The word at an address.
     pub fn word(&self, address: u64) -> Option<u64> {
         let here = || {
             let at = usize::try_from(address.checked_sub(self.from)?).ok()?;
@@ -93,7 +96,7 @@ impl Stack {
         here().or_else(|| self.beyond?.word(address))
     }
 
-    /// So many of its first words, or fewer if there are no more.
+    /// The first `words` words, or fewer if there are no more.
     pub fn top(&self, words: usize) -> Vec<u64> {
         let all = self.bytes.as_chunks::<8>().0.iter().take(words);
         all.map(|word| u64::from_ne_bytes(*word)).collect()

@@ -23,23 +23,23 @@ use crate::access;
 use crate::access::Invoker;
 use sbt_engine::{event::Kind, place::printable};
 
-/// Functions of a program that are looked through for its own barriers, at most.
+/// The most functions of a program that are searched for barriers.
 const MOST_LOOKED_AT: usize = 200_000;
 
-/// Names that are shown, at most.
+/// The most names that are shown.
 const MOST_SHOWN: usize = 20;
 
-/// The files of a program that may be executed, or of a process.
+/// The files of an executable program, or of a process.
 ///
 /// # Errors
-/// There is neither.
+/// `of` is neither a program nor a process that sbt may look at.
 pub fn files(of: &str) -> anyhow::Result<Vec<Arc<ProbedFile>>> {
     let path = std::env::var_os("PATH");
     let program = libraries::find_program(of.as_ref(), path.as_deref());
     match (program, of.parse()) {
         (Some(program), _) => {
             let invoker = Invoker::from_sudo();
-            let user = invoker.map(|it| (it.uid.as_raw(), it.gid.as_raw()));
+            let user = invoker.map(|invoker| (invoker.uid.as_raw(), invoker.gid.as_raw()));
             let paths = libraries::will_map(&program, user).certain;
             Ok(open_all(&paths, &Wanted::default()))
         }
@@ -75,10 +75,10 @@ fn of_process(pid: u32) -> anyhow::Result<Vec<Arc<ProbedFile>>> {
     Ok(files.into_iter().map(Arc::new).collect())
 }
 
-/// What the barriers of a kind are recognised by in one file.
+/// The symbols by which the barriers of a kind are recognised in one file.
 type Group = BTreeSet<String>;
 
-/// The kind of barrier that a point tells of; `None` if it is none.
+/// The kind of barrier to which a point belongs; `None` if the point is not of a barrier.
 fn kind(point: &Point) -> Option<Kind> {
     match point.function {
         Function::BarrierWait => Some(Kind::Pthread),
@@ -105,7 +105,7 @@ fn groups(file: &ProbedFile) -> BTreeMap<Kind, Group> {
     groups
 }
 
-/// As text; `of`: as the user has named it.
+/// The list as text; `of`: the program as the user has named it.
 pub fn text(of: &str, files: &[Arc<ProbedFile>]) -> String {
     let mut out = format!("Barriers that sbt finds by itself in {}:\n", printable(of));
     let mut any = false;
@@ -145,14 +145,14 @@ fn by_whom(kind: Kind, file: &ProbedFile, users: &[&Path]) -> String {
     format!("called from {}", listed(names.iter().map(AsRef::as_ref)))
 }
 
-/// The other files that use one of these functions, or what leads to them.
+/// The other files that use one of these functions, or a function that leads to them.
 fn users<'a>(
     file: &ProbedFile,
     kind: Kind,
     names: &Group,
     files: &'a [Arc<ProbedFile>],
 ) -> Vec<&'a Path> {
-    // What compilers call, of runtimes whose barriers are inside.
+    // The functions that compilers call, for runtimes whose barriers are internal.
     let ways: &[&str] = match kind {
         Kind::Gomp => &["GOMP_parallel", "GOMP_parallel_start", "GOMP_barrier"],
         Kind::Kmp => &["__kmpc_fork_call", "__kmpc_barrier"],
@@ -165,17 +165,21 @@ fn users<'a>(
     users.map(|other| other.shown.as_path()).collect()
 }
 
-/// The user's own functions that sound as if they were barriers.
+/// The user's own functions whose names contain "barrier".
 fn candidates(files: &[Arc<ProbedFile>]) -> String {
     let mut names = BTreeSet::new();
     for (index, file) in files.iter().enumerate() {
         if Owner::of(&file.shown, index == 0) != Owner::User {
             continue;
         }
-        let known: HashSet<&str> = file.points.iter().map(|it| it.symbol.as_str()).collect();
+        let known: HashSet<&str> = file
+            .points
+            .iter()
+            .map(|point| point.symbol.as_str())
+            .collect();
         let all = file
             .debug_info()
-            .map(|it| it.some_functions(MOST_LOOKED_AT));
+            .map(|debug| debug.some_functions(MOST_LOOKED_AT));
         names.extend(
             all.unwrap_or_default()
                 .into_iter()

@@ -20,8 +20,8 @@ use crate::backing::Memory;
 
 mod code;
 
-/// The folder in /proc that tells of a process: its own, or, when its first
-/// thread has ended before the others, that of a thread which lives.
+/// The folder in /proc about a process: the process's own or, when its first thread has ended
+/// before the others, that of a living thread.
 pub fn folder(pid: u32) -> PathBuf {
     let own = PathBuf::from(format!("/proc/{pid}"));
     if is_alive(&own) {
@@ -30,17 +30,17 @@ pub fn folder(pid: u32) -> PathBuf {
     tasks(pid).find(|task| is_alive(task)).unwrap_or(own)
 }
 
-/// What to say of /proc where it is not mounted.
+/// The message about /proc where it is not mounted.
 pub const NO_PROC: &str = "is not mounted, and sbt reads there what processes do; mount it: mount -t \
     proc proc /proc";
 
-/// Whether /proc is mounted, and tells of this process.
+/// Whether /proc is mounted, and knows this process.
 pub fn has_proc() -> bool {
     Path::new("/proc/self/stat").exists()
 }
 
-/// A file of /proc. The name of a thread in it may hold any bytes: the kernel cuts it after the
-/// 15th, which may be within a character.
+/// The text of a file of /proc. The name of a thread in it may hold any bytes, because the kernel
+/// cuts the name after 15 bytes, which may split a character.
 pub fn text(path: impl AsRef<Path>) -> io::Result<String> {
     fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
 }
@@ -52,15 +52,16 @@ fn tasks(pid: u32) -> impl Iterator<Item = PathBuf> {
         .filter_map(|task| Some(task.ok()?.path()))
 }
 
-/// The threads of a process by their ids; none if it is gone.
+/// The ids of the threads of a process; empty if the process is gone.
 pub fn thread_ids(pid: u32) -> impl Iterator<Item = u32> {
     tasks(pid).filter_map(|task| task.file_name()?.to_str()?.parse().ok())
 }
 
 fn is_alive(folder: &Path) -> bool {
     match text(folder.join("status")) {
-        Ok(status) => !field(&status, "State:").is_some_and(|it| it.starts_with(['Z', 'X'])),
-        // Nothing else is its end: there may be no file left to open.
+        Ok(status) => !field(&status, "State:").is_some_and(|state| state.starts_with(['Z', 'X'])),
+        // No other error means that the thread has ended: sbt may just have no file descriptor
+        // left.
         Err(error) => {
             error.kind() != io::ErrorKind::NotFound && error.raw_os_error() != Some(libc::ESRCH)
         }
@@ -76,11 +77,11 @@ fn field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
 
 /// How many threads a process has; 0 if it is gone.
 pub fn threads(pid: u32) -> u64 {
-    // Its tasks are folders, each of which counts as a link.
+    // The tasks are folders, each of which counts as a link.
     fs::metadata(format!("/proc/{pid}/task")).map_or(0, |task| task.nlink().saturating_sub(2))
 }
 
-/// The threads of a process by their ids, those first that run or could.
+/// The ids of the threads of a process, runnable threads first.
 pub fn busy_first(pid: u32) -> Vec<u32> {
     let state = |task: &Path| {
         let stat = text(task.join("stat")).ok()?;
@@ -98,26 +99,27 @@ pub fn busy_first(pid: u32) -> Vec<u32> {
     threads.into_iter().map(|(_, thread)| thread).collect()
 }
 
-/// The process that has started another one, or has taken it over since.
+/// The process that has started another process, or has adopted it since.
 pub fn parent(process: u32) -> Option<u32> {
     let status = text(format!("/proc/{process}/status")).ok()?;
     field(&status, "PPid:")?.parse().ok()
 }
 
-/// The process of a thread, if it is there.
+/// The process of a thread, if the thread exists.
 pub fn of_thread(thread: u32) -> Option<u32> {
     let status = text(format!("/proc/{thread}/status")).ok()?;
     field(&status, "Tgid:")?.parse().ok()
 }
 
-/// Whether a thread is in a pid namespace below that of who asks, where processes have other numbers.
+/// Whether a thread is in a pid namespace below that of the reader of /proc, where processes have
+/// other numbers.
 pub fn has_other_numbers(thread: u32) -> bool {
     let status = text(format!("/proc/{thread}/status")).unwrap_or_default();
     has_other_numbers_in(&status)
 }
 
 fn has_other_numbers_in(status: &str) -> bool {
-    // One for each namespace, the outermost first.
+    // The line has one number for each namespace, the outermost first.
     field(status, "NSpid:").is_none_or(|all| all.split_whitespace().count() != 1)
 }
 
@@ -131,11 +133,12 @@ pub fn first_thread_has_ended(pid: u32) -> bool {
     thread_has_ended(pid, pid)
 }
 
-/// Whether a process goes on without its first thread: that one has ended, and another is not
-/// known to. Where all end together, the first may be through with it before the others are.
+/// Whether a process goes on without its first thread: the first thread has ended, and at least one
+/// other thread is not known to be about to end. When all threads end together, the first may end
+/// before the others.
 pub fn goes_on_without_first(pid: u32) -> bool {
     let first = PathBuf::from(format!("/proc/{pid}/task/{pid}"));
-    // By a signal all end.
+    // A signal that kills the first thread ends all threads.
     !is_alive(&first)
         && !has_flags(&first, StatFlags::PF_SIGNALED)
         && tasks(pid).any(|task| is_alive(&task) && !ends(&task))
@@ -143,7 +146,8 @@ pub fn goes_on_without_first(pid: u32) -> bool {
 
 /// Whether a thread is known to be about to end.
 fn ends(task: &Path) -> bool {
-    // In this order: a signal is taken from those that wait when its thread begins to end.
+    // The order matters: the kernel removes a signal from the pending ones when the thread begins
+    // to end.
     let status = text(task.join("status")).unwrap_or_default();
     is_pending(&status, libc::SIGKILL)
         || has_flags(task, StatFlags::PF_SIGNALED | StatFlags::PF_EXITING)
@@ -158,13 +162,13 @@ fn has_flags(task: &Path, wanted: StatFlags) -> bool {
     flags.is_some_and(|flags| StatFlags::from_bits_retain(flags).intersects(wanted))
 }
 
-/// Whether a thread of a process has ended: a first thread stays as long as others do.
+/// Whether a thread of a process has ended. A first thread that has ended stays in /proc as long as
+/// others live.
 pub fn thread_has_ended(pid: u32, thread: u32) -> bool {
     !is_alive(Path::new(&format!("/proc/{pid}/task/{thread}")))
 }
 
-/// Whether a signal has stopped the process; not whether a debugger has. False for one of
-/// which the first thread has ended, whatever the others do.
+/// Whether a signal has stopped the process; false if a debugger has.
 pub fn is_stopped(pid: u32) -> bool {
     let stat = text(folder(pid).join("stat"));
     stat.is_ok_and(|stat| {
@@ -174,16 +178,16 @@ pub fn is_stopped(pid: u32) -> bool {
     })
 }
 
-/// The executable mappings of files of a process, and that of the kernel's own code
-/// for it; empty if it is gone.
+/// The executable mappings of files in a process, and the mapping of the kernel's own code for the
+/// process (vDSO); empty if the process is gone.
 pub fn mappings(pid: u32) -> Vec<Mapping> {
     readable_mappings(pid).unwrap_or_default()
 }
 
-/// The same.
+/// The mappings as from [`mappings`], or why they cannot be read.
 ///
 /// # Errors
-/// They cannot be read: of the kind `PermissionDenied` if they may not be.
+/// The mappings cannot be read; the kind is `PermissionDenied` if sbt lacks the permission.
 pub fn readable_mappings(pid: u32) -> io::Result<Vec<Mapping>> {
     let maps = Process::new_with_root(folder(pid)).and_then(|process| process.maps());
     let maps = maps.map_err(|error| match error {
@@ -213,24 +217,24 @@ pub fn readable_mappings(pid: u32) -> io::Result<Vec<Mapping>> {
     Ok(mapped.collect())
 }
 
-/// [`mappings`] of a process at which we have looked before. `known`: the path of a mapping that
-/// was seen then, given all but the path; the kernel is not asked for that one.
+/// The [`mappings`] of a process that was looked at before. `known`: the path of a mapping that was
+/// seen then, given all but the path; the kernel is not asked for the name of such a mapping.
 pub fn mappings_again(pid: u32, known: impl Fn(&Mapping) -> Option<PathBuf>) -> Vec<Mapping> {
     code::mappings(pid, known).unwrap_or_else(|_| mappings(pid))
 }
 
-/// Memory of a process in which something lies.
+/// A mapped range of a process's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Occupied {
     /// First address.
     pub start: u64,
-    /// One past the last.
+    /// One past the last address.
     pub end: u64,
-    /// It is a stack that the kernel makes longer, downwards.
+    /// Whether the range is a stack that the kernel extends downwards.
     pub grows_down: bool,
 }
 
-/// All of it, by address; empty if the process is gone.
+/// All mapped ranges, in the order of addresses; empty if the process is gone.
 pub fn occupied(pid: u32) -> Vec<Occupied> {
     let maps = Process::new_with_root(folder(pid)).and_then(|process| process.maps());
     maps.map_or_else(
@@ -246,7 +250,7 @@ pub fn occupied(pid: u32) -> Vec<Occupied> {
     )
 }
 
-/// What lies at an address of a process.
+/// What kind of memory lies at an address of a process.
 pub fn memory_at(pid: u32, address: u64) -> Memory {
     let maps = Process::new_with_root(folder(pid))
         .ok()
@@ -266,8 +270,8 @@ pub fn memory_at(pid: u32, address: u64) -> Memory {
     }
 }
 
-/// Whether an address is the one that the kernel puts in the place of where a function returns
-/// to, on whose return there is a probe (`kernel/events/uprobes.c`, `xol_add_vma`).
+/// Whether an address is the one by which the kernel replaces a return address while a probe stands
+/// on the return of the function (`kernel/events/uprobes.c`, `xol_add_vma`).
 pub fn is_of_return_probe(pid: u32, address: u64) -> bool {
     let maps = Process::new_with_root(folder(pid)).and_then(|process| process.maps());
     let is_of_probes =
@@ -280,15 +284,15 @@ pub fn is_of_return_probe(pid: u32, address: u64) -> bool {
     })
 }
 
-/// Which rank of a parallel program a process is, as what started it has put into
-/// its environment: Open MPI, MPICH and its kin, `PMIx`, Slurm.
+/// The rank of a process in a parallel program, from the environment that the program's launcher
+/// has set: Open MPI, MPICH and its kin, `PMIx`, Slurm.
 pub fn rank(pid: u32) -> Option<u32> {
     let environment = fs::read(folder(pid).join("environ")).ok()?;
     rank_of(&environment)
 }
 
-/// What tells the parallel program of which a process is a rank from others that
-/// run at the same time, likewise: `PMIx` (so Open MPI), Slurm.
+/// Identifies the parallel program of which a process is a rank, among programs that run at the
+/// same time; from the environment that `PMIx` (so Open MPI) or Slurm has set.
 pub fn job(pid: u32) -> Option<Box<[u8]>> {
     let environment = fs::read(folder(pid).join("environ")).ok()?;
     job_of(&environment)
@@ -321,7 +325,7 @@ fn rank_of(environment: &[u8]) -> Option<u32> {
     std::str::from_utf8(found).ok()?.parse().ok()
 }
 
-/// All processes that descend from one, as far as they can be found.
+/// All descendants of a process, as far as they can be found.
 pub fn descendants(pid: u32) -> Vec<u32> {
     let mut found = vec![pid];
     let mut next = 0;
@@ -333,7 +337,7 @@ pub fn descendants(pid: u32) -> Vec<u32> {
     found
 }
 
-/// The processes that a process has started, and those that it has taken over.
+/// The processes that a process has started or adopted.
 pub fn children(pid: u32) -> Vec<u32> {
     let mut found = Vec::new();
     for task in tasks(pid) {
@@ -347,9 +351,9 @@ pub fn children(pid: u32) -> Vec<u32> {
 /// A process found alive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
-    /// Its id; that of the first thread.
+    /// The process id, which is the id of the first thread.
     pub pid: u32,
-    /// Its command line, or its name in brackets where it has none.
+    /// The command line, or the name in brackets if the command line is empty.
     pub command: Vec<String>,
 }
 
@@ -383,8 +387,8 @@ pub fn find(pid: u32) -> anyhow::Result<Found> {
     Ok(Found { pid: tgid, command })
 }
 
-/// Whether a process, which may have ended but not been reaped, had children
-/// and waited for one: those have left their page faults with it.
+/// Whether a process, which may have ended but not been reaped, had children and waited for one:
+/// the page faults of those children are counted for the process.
 pub fn had_children(pid: u32) -> Option<bool> {
     let stat = text(format!("/proc/{pid}/stat")).ok()?;
     waited_for_any(&stat)
@@ -397,8 +401,8 @@ fn waited_for_any(stat: &str) -> Option<bool> {
     Some(faults > 0)
 }
 
-/// What each thread of a process has used so far: run time and run delay, ns,
-/// from /proc/PID/task/TID/schedstat.
+/// What each thread of a process has used so far: run time and run delay, ns, from
+/// /proc/PID/task/TID/schedstat.
 pub fn usage(pid: u32) -> HashMap<u32, (Option<u64>, Option<u64>)> {
     tasks(pid)
         .filter_map(|task| {
@@ -411,9 +415,9 @@ pub fn usage(pid: u32) -> HashMap<u32, (Option<u64>, Option<u64>)> {
         .collect()
 }
 
-/// What the kernel has counted of each thread of a process so far: minor and major
-/// faults, switches of its own will and others, migrations; from
-/// /proc/PID/task/TID/stat, status and sched, as far as they tell.
+/// What the kernel has counted of each thread of a process so far: minor and major faults,
+/// voluntary and involuntary switches, migrations; from /proc/PID/task/TID/stat, status and sched,
+/// as far as they tell.
 pub fn kept_counts(pid: u32) -> HashMap<u32, [Option<u64>; 5]> {
     tasks(pid)
         .filter_map(|task| {
@@ -423,8 +427,8 @@ pub fn kept_counts(pid: u32) -> HashMap<u32, [Option<u64>; 5]> {
         .collect()
 }
 
-/// Whether a process has forbidden to look into it (`PR_SET_DUMPABLE`): its files are root's then.
-/// `None` where that does not tell, as if its user is root.
+/// Whether a process has forbidden others to look into it (`PR_SET_DUMPABLE`): its files in /proc
+/// are root's then. `None` if the owner of the files does not tell, as for a process of root.
 pub fn is_closed(pid: u32) -> Option<bool> {
     let owner = fs::metadata(folder(pid).join("environ")).ok()?.uid();
     let status = text(folder(pid).join("status")).ok()?;
@@ -433,11 +437,12 @@ pub fn is_closed(pid: u32) -> Option<bool> {
     (user != 0).then_some(owner != user)
 }
 
-/// Whether the processor keeps the return addresses of a process a second time (`shstk`, Linux
-/// 6.6): the C library asks for that at the start of a program, after it has loaded libraries.
-/// Where that cannot be told, it may.
+/// Whether the processor keeps a second copy of the return addresses of a process (`shstk`, Linux
+/// 6.6): the C library asks for that at the start of a program, after it has loaded libraries. True
+/// if that cannot be found out.
 pub fn has_shadow_stack(pid: u32) -> bool {
-    /// `CET_SS`: leaf 7 of CPUID, in ecx. A hypervisor answers it, which takes its time.
+    /// `CET_SS`: leaf 7 of CPUID, in ecx. Under a hypervisor the instruction is slow, so that it is
+    /// executed once.
     static CAN: LazyLock<bool> =
         LazyLock::new(|| std::arch::x86_64::__cpuid_count(7, 0).ecx & 1 << 7 != 0);
     let status = || text(folder(pid).join("status"));
@@ -451,7 +456,7 @@ fn has_shadow_stack_in(status: &str) -> bool {
     })
 }
 
-/// Who traces a thread; `None` if nobody does, or it has ended.
+/// The process that traces a thread; `None` if none does, or if the thread has ended.
 pub fn tracer(pid: u32, tid: u32) -> Option<u32> {
     let status = text(format!("/proc/{pid}/task/{tid}/status")).ok()?;
     tracer_in(&status)
@@ -462,8 +467,8 @@ fn tracer_in(status: &str) -> Option<u32> {
     (tracer != 0).then_some(tracer)
 }
 
-/// Whether a thread has been sent a signal that it has not had yet; not one that any thread of
-/// its process may have.
+/// Whether a signal is pending for a thread itself. Signals that are pending for the whole process
+/// do not count.
 pub fn has_pending(tid: u32, signal: i32) -> bool {
     let status = text(folder(tid).join("status")).unwrap_or_default();
     is_pending(&status, signal)
@@ -472,15 +477,18 @@ pub fn has_pending(tid: u32, signal: i32) -> bool {
 fn is_pending(status: &str, signal: i32) -> bool {
     let pending = field(status, "SigPnd:");
     let pending = pending.and_then(|bits| u64::from_str_radix(bits, 16).ok());
-    let bit = u32::try_from(signal).ok().and_then(|it| it.checked_sub(1));
+    let bit = u32::try_from(signal)
+        .ok()
+        .and_then(|number| number.checked_sub(1));
     let bit = bit.and_then(|bit| 1_u64.checked_shl(bit));
     pending.zip(bit).is_some_and(|(bits, bit)| bits & bit != 0)
 }
 
 /// How many filters judge the system calls of a thread, each of which may have its own; before
-/// Linux 5.9, whether any does. `None` if that cannot be told.
+/// Linux 5.9, 2 if there are any. `u32::MAX` in strict mode. `None` if that cannot be found out.
 pub fn filters(thread: u32) -> Option<u32> {
-    // Not by `folder`: another thread of the process has others.
+    // The thread's own file, not that of `folder`: another thread of the process may have other
+    // filters.
     let status = text(format!("/proc/{thread}/status")).ok()?;
     Some(filters_in(&status))
 }
@@ -494,7 +502,7 @@ fn filters_in(status: &str) -> u32 {
     }
 }
 
-/// The same of one thread.
+/// What the kernel has counted of one thread so far: see [`kept_counts`].
 pub fn kept_counts_of(pid: u32, tid: u32) -> [Option<u64>; 5] {
     kept_in(Path::new(&format!("/proc/{pid}/task/{tid}")))
 }
@@ -505,7 +513,7 @@ fn kept_in(task: &Path) -> [Option<u64>; 5] {
 }
 
 fn kept_of(stat: &str, status: &str, sched: &str) -> [Option<u64>; 5] {
-    // The name may have anything in it but a parenthesis behind its end.
+    // The name may hold anything, and ends with the last parenthesis.
     let fields: Vec<&str> = stat
         .rsplit_once(')')
         .map_or_else(Vec::new, |(_, rest)| rest.split_whitespace().collect());

@@ -1,14 +1,13 @@
 //! Which instruction of a function to put a probe on.
 //!
-//! The kernel emulates a few instructions when a probe hits them and
-//! single-steps all others out of line, which costs 3 to 15 times as much. So
-//! the probe goes to the first emulated instruction of the straight line with
-//! which a function begins, as long as every call passes it exactly once, the
-//! arguments, and the caller's rbp, are still in their registers, and no other
-//! thread can have noticed the call: an arrival is stamped before the barrier
-//! counts it, or who comes last may be seen to come after others have left. A
-//! wrong choice would miss calls silently: whatever is in doubt ends the
-//! search, and byte 0 is always right.
+//! The kernel emulates a few instructions when a probe hits them and single-steps all others out of
+//! line, which costs 3 to 15 times as much. So the probe goes to the first emulated instruction of
+//! the straight line with which a function begins, as long as three conditions hold. Every call
+//! passes the instruction exactly once. The arguments, and the caller's rbp, are still in their
+//! registers. No other thread can have noticed the call: an arrival must be stamped before the
+//! barrier counts it, or the last thread to arrive may seem to arrive after others have left. A
+//! wrong choice would miss calls silently: so any doubt ends the search, and byte 0 is always
+//! right.
 
 mod inside;
 mod kernel;
@@ -29,8 +28,8 @@ use super::registers::ARGUMENTS;
 pub struct Place {
     /// Bytes from the function's first byte.
     pub offset: u32,
-    /// Bytes that rsp has moved down since the function was entered, before
-    /// this instruction executes: the return address lies that far above rsp.
+    /// Bytes that rsp has moved down since the function was entered, before this instruction
+    /// executes: the return address lies that far above rsp.
     pub stack_moved: u16,
     /// Whether the kernel emulates the instruction instead of stepping it.
     pub emulated: bool,
@@ -41,24 +40,24 @@ pub struct Place {
 pub struct Choice {
     /// For a probe of the call: the arguments are still in their registers.
     pub entry: Place,
-    /// For a uretprobe. The kernel takes the word at rsp as the return
-    /// address, so [`Place::stack_moved`] is 0 here. Equal to `entry` where
-    /// that allows it: then both share one breakpoint.
+    /// For a uretprobe. The kernel takes the word at rsp as the return address, so
+    /// [`Place::stack_moved`] is 0 here. Equal to `entry` if `stack_moved` is 0 there: then both
+    /// share one breakpoint.
     pub ret: Place,
 }
 
 /// Chooses for a function of up to six arguments, none of which may be lost.
 ///
-/// `code` is the function from its first byte, at most as long as its symbol.
-/// The more of it is given, the more branches back into the prologue are seen.
-/// Any bytes are fine: in doubt the choice is byte 0. `None` if no probe may stand there, nor
-/// on an instruction behind it that every call passes as well ([`stand`]).
+/// `code` is the function from its first byte, at most as long as its symbol. With more code, more
+/// branches back into the prologue are seen. Any bytes are fine: in doubt the choice is byte 0.
+/// `None` if no probe may stand on byte 0, nor on an instruction behind it that every call passes
+/// as well ([`stand`]).
 pub fn choose(code: &[u8]) -> Option<Choice> {
     choose_keeping(code, ARGUMENTS.len())
 }
 
-/// Like [`choose`], where only the first `arguments` (0 to 6) of the function
-/// are of interest: the other registers may have been overwritten.
+/// Like [`choose`], but keeps only the first `arguments` (0 to 6) of the function: the other
+/// registers may have been overwritten.
 pub fn choose_keeping(code: &[u8], arguments: usize) -> Option<Choice> {
     let kept = &ARGUMENTS[..arguments.min(ARGUMENTS.len())];
     let first = stand(code).ok().map(|stand| Place {
@@ -70,8 +69,8 @@ pub fn choose_keeping(code: &[u8], arguments: usize) -> Option<Choice> {
         .or_else(|| search(code, kept, |bytes, _| is_probeable(bytes)))
         .or(first)?;
     let unmoved = || search(code, kept, |bytes, moved| moved == 0 && is_probeable(bytes));
-    // An instruction of the entry's kind at which rsp had not moved would have
-    // been found as the entry already, because only a found one can come later.
+    // An instruction of the entry's kind at which rsp had not moved would have been found as the
+    // entry already: the search takes the first good instruction.
     let ret = match entry.stack_moved {
         0 => entry,
         _ => first.or_else(unmoved)?,
@@ -79,10 +78,10 @@ pub fn choose_keeping(code: &[u8], arguments: usize) -> Option<Choice> {
     Some(Choice { entry, ret })
 }
 
-/// The first good instruction of the straight line from byte 0. `is_good` is given its bytes,
-/// and how far rsp has moved there.
+/// The first good instruction of the straight line from byte 0. `is_good` is given the bytes of an
+/// instruction, and how far rsp has moved there.
 fn search(code: &[u8], kept: &[Register], is_good: impl Fn(&[u8], i64) -> bool) -> Option<Place> {
-    // Passing an instruction at or after a jump's target may happen twice.
+    // An instruction at or after a jump's target may be passed twice.
     let end = first_target(code).unwrap_or(u64::MAX);
     let mut info = InstructionInfoFactory::new();
     let mut stack = Stack { moved: 0 };
@@ -99,7 +98,7 @@ fn search(code: &[u8], kept: &[Register], is_good: impl Fn(&[u8], i64) -> bool) 
             });
         }
         let straight = instruction.flow_control() == FlowControl::Next;
-        // From rbp callers are reckoned.
+        // Callers are found from rbp, so that it must stay.
         let kept = [kept, &[Register::RBP]].concat();
         if !straight
             || writes_any(&mut info, &instruction, &kept)
@@ -112,13 +111,17 @@ fn search(code: &[u8], kept: &[Register], is_good: impl Fn(&[u8], i64) -> bool) 
     None
 }
 
-/// The place behind the first instruction of this code, where a breakpoint sees the same as on it:
-/// the instruction is passed once, changes no register but rsp, and nobody can notice it. How long it
-/// is, and how far rsp moves down, bytes.
+/// The place behind the first instruction of this code, if a breakpoint there sees the same as on
+/// the first instruction: that instruction is passed once, changes no register but rsp, and other
+/// threads cannot notice it. Returns the length of the instruction, and how far rsp moves down,
+/// both in bytes.
 ///
-/// The more code is given, the more branches back are seen.
+/// With more code, more branches back are seen.
 pub fn beyond(code: &[u8]) -> Option<(u64, u64)> {
-    let first = decoder(code).iter().next().filter(|it| !it.is_invalid())?;
+    let first = decoder(code)
+        .iter()
+        .next()
+        .filter(|instruction| !instruction.is_invalid())?;
     let behind = first.next_ip();
     let mut info = InstructionInfoFactory::new();
     let changes = info.info(&first).used_registers().iter().any(|used| {
@@ -130,7 +133,9 @@ pub fn beyond(code: &[u8]) -> Option<(u64, u64)> {
         return None;
     }
     let is_inside = |target: u64| target > 0 && target <= behind;
-    let mut targets = decoder(code).into_iter().filter_map(|it| jump_target(&it));
+    let mut targets = decoder(code)
+        .into_iter()
+        .filter_map(|instruction| jump_target(&instruction));
     let moved = Stack { moved: 0 }.after(&first, &mut info)?.moved;
     let moved = u64::try_from(moved).ok()?;
     (!targets.any(is_inside)).then_some((behind, moved))
@@ -143,7 +148,7 @@ struct Stack {
 }
 
 impl Stack {
-    /// `None` if the instruction moves rsp in a way that is not understood.
+    /// `None` if it is unclear how the instruction moves rsp.
     fn after(self, instruction: &Instruction, info: &mut InstructionInfoFactory) -> Option<Self> {
         let rsp_first = instruction.op0_kind() == OpKind::Register
             && instruction.op0_register() == Register::RSP;
@@ -195,8 +200,8 @@ fn writes_any(
         .any(|used| is_write(used.access()) && registers.contains(&used.register().full_register()))
 }
 
-/// Whether other threads may see that the instruction was executed: it writes to
-/// memory other than the thread's stack and its own variables (fs).
+/// Whether other threads may see that the instruction was executed: it writes to memory other than
+/// the thread's stack and its own variables (fs).
 fn is_noticed(info: &mut InstructionInfoFactory, instruction: &Instruction) -> bool {
     info.info(instruction).used_memory().iter().any(|used| {
         let is_own = used.base() == Register::RSP || used.segment() == Register::FS;
@@ -220,7 +225,7 @@ fn first_target(code: &[u8]) -> Option<u64> {
         .min()
 }
 
-/// Where a direct jump goes; a call enters a function anew and is none.
+/// The target of a direct jump. `None` for a call, which enters a function anew.
 fn jump_target(instruction: &Instruction) -> Option<u64> {
     let jumps = matches!(
         instruction.flow_control(),

@@ -1,4 +1,4 @@
-//! Real prologues, and bytes that are none.
+//! Real prologues, and bytes that are not prologues.
 
 use super::*;
 use proptest::prelude::*;
@@ -51,7 +51,7 @@ const CASES: &[Case] = &[
     ("glibc init", &GLIBC_INIT, 3, (8, 0, true), 8),
     ("musl wait", &MUSL_WAIT, 3, (0, 0, true), 0),
     ("musl init", &MUSL_INIT, 3, (2, 0, true), 2),
-    // It takes no arguments and overwrites rdi before its first branch.
+    // The function takes no arguments and overwrites rdi before its first branch.
     ("libgomp barrier", &GOMP_BARRIER, 0, (0x13, 0, true), 0x13),
     (
         "libgomp barrier, as if it had an argument",
@@ -68,7 +68,7 @@ const CASES: &[Case] = &[
         (0, 0, false),
         0,
     ),
-    // mov %rsi,-8(%rsp); mov %rsi,%fs:0; test %rdi,%rdi; je: nobody else's.
+    // mov %rsi,-8(%rsp); mov %rsi,%fs:0; test %rdi,%rdi; je: memory of the thread alone.
     (
         "stores of the thread's own before the first branch",
         &[
@@ -303,7 +303,7 @@ fn what_cannot_be_probed_has_no_place() {
         &[
             0xf0, 0x48, 0x83, 0x6f, 0x08, 0x01, 0x0f, 0x94, 0xc0, 0x84, 0xc0, 0x74, 0x09, 0xc3,
         ],
-        // nop; lock xadd; behind it others have noticed.
+        // nop; lock xadd: behind it other threads have noticed the call.
         &[0x0f, 0x1f, 0x44, 0, 0, 0xf0, 0x45, 0x0f, 0xc1, 0x08, 0x55],
     ] {
         assert_eq!(choose_keeping(code, 0), None, "{code:x?}");
@@ -332,7 +332,7 @@ fn what_becomes_a_call_is_passed_over() {
         assert_eq!(stand(nop), Err(Refusal::Nop), "{name}");
         assert!(!is_probeable(nop) && !is_emulated(nop), "{name}");
         let is_jump = nop[0] == 0xe9;
-        // ret, alone behind it: the next instruction counts as many calls.
+        // ret, alone behind the nop: each call passes the next instruction as well.
         let choice = choose(&[nop, &[0xc3]].concat());
         let ret = Place {
             offset: 5,
@@ -365,7 +365,7 @@ fn what_becomes_a_call_is_passed_over() {
         assert_eq!(body.choose(5, 15).map(|place| place.offset), Some(10));
         assert_eq!(body.refusal(5), (Refusal::Nop, Some(10)), "{name}");
     }
-    // Others of five bytes, and other nops.
+    // Other instructions of five bytes, and other nops.
     for (code, expected) in [
         (&[0xe8, 0, 0, 0, 0][..], Stand::Emulated),
         (&[0xe9, 1, 0, 0, 0], Stand::Emulated),
@@ -379,7 +379,7 @@ fn what_becomes_a_call_is_passed_over() {
         (&[0xeb, 0], Stand::Emulated),
     ] {
         assert_eq!(stand(code), Ok(expected), "{code:x?}");
-        // What follows does not matter.
+        // Bytes behind the instruction do not matter.
         assert_eq!(
             stand(&[code, &[0; 8][..]].concat()),
             Ok(expected),
@@ -457,7 +457,7 @@ fn inside_a_function() {
         Some((place.offset, place.emulated))
     };
     for (from, until, expected) in [
-        // The jump back to 2 is a way to what follows, but not by 0.
+        // The jump back to 2 reaches the later instructions without passing 0.
         (0, 9, Some((0, false))),
         (2, 9, Some((4, true))),
         (2, 5, Some((4, true))),
@@ -483,7 +483,7 @@ fn inside_a_function() {
     let locked = [0xf0, 0xff, 0x00, 0x2e, 0x90, 0x8b, 0x07, 0xc3];
     assert_eq!(choose(&locked, &[], 0, 8), Some((5, false)));
     assert_eq!(choose(&locked, &[], 0, 5), None);
-    // What follows after no instruction is none.
+    // Behind invalid bytes no instruction is known.
     let damaged = [0x55, 0x06, 0x55, 0x55];
     let body = Body::new(&damaged, &[]);
     assert!(body.is_boundary(0) && !body.is_boundary(2) && !body.is_boundary(3));
@@ -530,7 +530,7 @@ fn check(code: &[u8]) {
     }
 }
 
-/// Pieces of prologues, so that random code reaches further than its first byte.
+/// Pieces of prologues, so that random code is accepted beyond its first byte.
 fn piece() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![
         Just(ENDBR64.to_vec()),
@@ -587,7 +587,8 @@ fn behind_an_instruction_that_changes_nothing_the_same_is_seen() {
         (&[0xc3, 0x90], None),
         (&[0xf0, 0xff, 0x07, 0x90], None),
         (&[], None),
-        // push rbp, and behind it what is jumped back to: there, to it, and further on.
+        // push rbp, with a jump back behind it: to the place behind the push, to the push itself,
+        // and further on.
         (&[0x55, 0x90, 0x90, 0xeb, 0xfc], None),
         (&[0x55, 0x90, 0x90, 0xeb, 0xfb], Some((1, 8))),
         (&[0x55, 0x90, 0x90, 0xeb, 0xfd], Some((1, 8))),

@@ -1,5 +1,5 @@
-//! A terminal of ours that a program gets in the place of the real one, so
-//! that it behaves as usual while the real one shows something else.
+//! A pseudo-terminal of sbt that a program gets in place of the real terminal, so that the program
+//! behaves as usual while the real terminal shows something else.
 
 use std::{
     io::{self, IsTerminal},
@@ -18,26 +18,26 @@ use nix::{
 
 use crate::access::Invoker;
 
-/// What gives a terminal back that our screen was on: no clicks, no brackets around what is
-/// pasted, no word of who looks; the lines and the cursor that were there before.
+/// Escape codes that restore a terminal after sbt's screen: no reports of clicks and of focus, no
+/// brackets around pasted text, the former lines, and the cursor.
 pub const GIVE_BACK: &str = "\x1b[?1006l\x1b[?1000l\x1b[?2004l\x1b[?1004l\x1b[?1049l\x1b[?25h";
 
-/// Both ends of it.
+/// Both ends of the pseudo-terminal, and the real terminal.
 #[derive(Debug)]
 pub struct Pty {
     pub(super) master: OwnedFd,
     pub(super) slave: OwnedFd,
     pub(super) real: OwnedFd,
-    /// Those that the real one had, if it is the one that our screen is on.
+    /// The modes that the real terminal had, if sbt's screen may be on it.
     modes: Option<Termios>,
-    /// Which of the descriptors 0, 1 and 2 it replaces.
+    /// Which of the descriptors 0, 1 and 2 the pseudo-terminal replaces.
     replaced: [bool; 3],
 }
 
 impl Pty {
-    /// Opens one with the modes and the size of our own terminal, to replace
-    /// those of our descriptors 0, 1 and 2 that are terminals; `None` if none
-    /// is. It belongs to `invoker`, if there is one.
+    /// Opens a pseudo-terminal with the modes and the size of sbt's own terminal, to replace those
+    /// of the descriptors 0, 1 and 2 that are terminals; `None` if none is. The pseudo-terminal
+    /// belongs to `invoker`, if there is one.
     pub fn open(invoker: Option<&Invoker>) -> anyhow::Result<Option<Self>> {
         let Some(real) = real_terminal()? else {
             return Ok(None);
@@ -57,13 +57,13 @@ impl Pty {
         let master = posix_openpt(flags | OFlag::O_NONBLOCK)?;
         grantpt(&master)?;
         unlockpt(&master)?;
-        // Not by its name: that may mean another one in this mount namespace.
+        // Not opened by its name, which may mean another terminal in this mount namespace.
         // SAFETY: a plain system call; the flags are those of open.
         let slave = unsafe { libc::ioctl(master.as_raw_fd(), libc::TIOCGPTPEER, flags.bits()) };
         if slave < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the kernel has just given this descriptor to us alone.
+        // SAFETY: the kernel has just given this descriptor to this call alone.
         let slave = unsafe { OwnedFd::from_raw_fd(slave) };
         let modes = tcgetattr(&real).ok();
         if let Some(modes) = &modes {
@@ -74,10 +74,10 @@ impl Pty {
             set_size(&master, size)?;
         }
         if let Some(invoker) = invoker {
-            // So that the program may open it by its name.
+            // So that the program may open the terminal by its name.
             fchown(&slave, Some(invoker.uid.as_raw()), None)?;
         }
-        // Only of the terminal that controls a process is its session told.
+        // The kernel tells the session only of a process's controlling terminal.
         let modes = modes.filter(|_| tcgetsid(&real).is_ok());
         Ok(Self {
             master,
@@ -88,14 +88,14 @@ impl Pty {
         })
     }
 
-    /// Our end, once the program is held on the other: what is kept of that
-    /// other end here would hide that the program has closed its own.
+    /// sbt's end, once the program is held on the other end. sbt must not keep the other end: that
+    /// would hide that the program has closed its own.
     pub fn into_master(self) -> OwnedFd {
         self.master
     }
 
-    /// Gives the real one the modes back that it had before our screen, if nobody else has: what
-    /// is to be written to it, besides.
+    /// Gives the real terminal the modes back that it had before sbt's screen, unless another
+    /// process has changed them. Returns what is to be written to the terminal besides.
     pub(super) fn give_back(&self) -> &'static str {
         let Some(modes) = &self.modes else {
             return "";
@@ -104,17 +104,18 @@ impl Pty {
             let keys = LocalFlags::ICANON | LocalFlags::ECHO | LocalFlags::ISIG;
             !modes.local_flags.intersects(keys) && !modes.output_flags.contains(OutputFlags::OPOST)
         };
-        // A shell may have: then they are its own.
+        // A shell may have changed them: then the modes are its own.
         if tcgetattr(&self.real).is_ok_and(|now| raw(&now)) {
             let _gone = tcsetattr(&self.real, SetArg::TCSANOW, modes);
         }
         GIVE_BACK
     }
 
-    /// Puts it in the place of the real one. Between fork and exec only.
+    /// Puts the pseudo-terminal in place of the real terminal. To be called between fork and exec
+    /// only.
     pub(super) fn take_place(&self) -> io::Result<()> {
         for (fd, _) in (0..).zip(self.replaced).filter(|(_, replaced)| *replaced) {
-            // SAFETY: a plain system call; nobody owns these three.
+            // SAFETY: a plain system call; these three descriptors have no owner.
             if unsafe { libc::dup2(self.slave.as_raw_fd(), fd) } < 0 {
                 return Err(io::Error::last_os_error());
             }
@@ -123,8 +124,8 @@ impl Pty {
     }
 }
 
-/// A descriptor of the terminal that we were started on, if there is one: the
-/// one for output rather than the one for input.
+/// A descriptor of the terminal that sbt was started on, if there is one: preferably the one for
+/// output.
 pub fn real_terminal() -> io::Result<Option<OwnedFd>> {
     fn of(stream: &(impl AsFd + IsTerminal)) -> Option<io::Result<OwnedFd>> {
         let there = stream.is_terminal();
@@ -140,7 +141,7 @@ pub fn real_terminal() -> io::Result<Option<OwnedFd>> {
 pub fn size(terminal: &impl AsFd) -> io::Result<Winsize> {
     // SAFETY: a structure of integers, which the call fills.
     let mut size: Winsize = unsafe { std::mem::zeroed() };
-    // SAFETY: the structure is the one meant.
+    // SAFETY: the structure is the one that the call expects.
     let result = unsafe { libc::ioctl(raw(terminal), libc::TIOCGWINSZ, &raw mut size) };
     if result < 0 {
         return Err(io::Error::last_os_error());
@@ -148,9 +149,9 @@ pub fn size(terminal: &impl AsFd) -> io::Result<Winsize> {
     Ok(size)
 }
 
-/// Gives a terminal a size; its foreground group is told if that is new.
+/// Sets a terminal's size; the kernel tells the foreground group if the size is new.
 pub fn set_size(terminal: &impl AsFd, size: Winsize) -> io::Result<()> {
-    // SAFETY: the structure is the one meant, and only read.
+    // SAFETY: the structure is the one that the call expects, and only read.
     let result = unsafe { libc::ioctl(raw(terminal), libc::TIOCSWINSZ, &raw const size) };
     if result < 0 {
         return Err(io::Error::last_os_error());

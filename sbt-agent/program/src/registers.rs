@@ -1,9 +1,8 @@
-//! The registers of x86-64 by what calls use them for, and by the numbers that
-//! probes know them by.
+//! The registers of x86-64 by their role in calls, and by the numbers that probes use for them.
 
 use iced_x86::Register;
 
-/// Those of the first six integer arguments, System V ABI.
+/// The registers of the first six integer arguments, System V ABI.
 pub const ARGUMENTS: [Register; 6] = [
     Register::RDI,
     Register::RSI,
@@ -13,10 +12,10 @@ pub const ARGUMENTS: [Register; 6] = [
     Register::R9,
 ];
 
-/// Those of no argument that a called function may change as well.
+/// The registers for no argument that a called function may change as well.
 pub const OTHER_VOLATILE: [Register; 3] = [Register::RAX, Register::R10, Register::R11];
 
-/// Those that a called function leaves as they were.
+/// The registers that a called function must preserve.
 pub const KEPT: [Register; 6] = [
     Register::RBX,
     Register::RBP,
@@ -26,8 +25,8 @@ pub const KEPT: [Register; 6] = [
     Register::R15,
 ];
 
-/// Those that may hold an object beside [`ARGUMENTS`], behind which they are
-/// numbered.
+/// The registers besides [`ARGUMENTS`] that may hold an object; their numbers follow those of the
+/// arguments.
 const OTHERS: [Register; 9] = [
     Register::RAX,
     Register::RBX,
@@ -40,7 +39,7 @@ const OTHERS: [Register; 9] = [
     Register::R15,
 ];
 
-/// Its number in [`sbt_common::Cookie::object`], from 1; `None` if it has none.
+/// The register's number in [`sbt_common::Cookie::object`], from 1; `None` if it has none.
 pub fn number(register: Register) -> Option<u8> {
     let mut numbered = ARGUMENTS.iter().chain(&OTHERS);
     let index = numbered.position(|known| *known == register)?;
@@ -51,7 +50,7 @@ pub fn number(register: Register) -> Option<u8> {
 mod tests {
     use super::*;
 
-    /// As [`sbt_common::Cookie::object`] says, and as the programs read them.
+    /// The numbers are those of [`sbt_common::Cookie::object`], as the BPF programs read them.
     #[test]
     fn numbers() {
         for (register, expected) in [

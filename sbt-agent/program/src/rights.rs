@@ -1,7 +1,7 @@
 //! What sbt keeps of its privileges, and what it gives up for good.
 //!
-//! Capabilities belong to threads: they are given up while there is one, and those that it
-//! starts have no more. The program has been forked by then, and keeps what it has.
+//! Capabilities belong to threads: sbt gives them up while it has one thread, and the threads that
+//! it starts have no more. The program has been forked by then, and keeps its capabilities.
 
 use std::{fs, io, os::unix::fs::MetadataExt as _};
 
@@ -12,42 +12,43 @@ use rustix::thread::{
 
 use crate::access;
 
-/// To load programs, to put probes on and to open counters, also later: libraries come,
+/// To load programs, to put probes on and to open counters. Also needed later: libraries come, and
 /// probes that were off go on again.
 const WATCHING: Set = Set::BPF.union(Set::PERFMON);
 
 /// To look into processes, at any time.
 const LOOKING: Set = Set::SYS_PTRACE
-    // Their files, which may be for their user's eyes only.
+    // For files of processes that only their user may read.
     .union(Set::DAC_READ_SEARCH)
     // /proc/PID/map_files.
     .union(Set::CHECKPOINT_RESTORE)
     // The buffers of samples of many threads.
     .union(Set::IPC_LOCK);
 
-/// To hand signals on to a program that runs as another user.
+/// To pass signals on to a program that runs as another user.
 const SIGNALLING: Set = Set::KILL;
 
-/// To write files into folders of whoever has called sudo, and to give them to that user.
+/// To write files into folders of the user who has called sudo, and to give the files to that user.
 /// In effect only while a file is written: see [`Writing`].
 const WRITING: Set = OPENING.union(Set::CHOWN).union(Set::FOWNER);
 
-/// To open what belongs to another user, as the memory of a process of theirs does.
+/// To open files of another user, such as the memory of their process.
 const OPENING: Set = Set::DAC_OVERRIDE;
 
-/// What this thread lacks to look at processes of other users, by name. The second is for
-/// what /proc shows to the owner of a process alone.
+/// Names of the capabilities that this thread lacks to look at processes of other users. The second
+/// is for files in /proc that only the owner of a process may read.
 pub fn missing_to_look() -> Vec<&'static str> {
     missing_in(capabilities(None).map_or(Set::empty(), |have| have.effective))
 }
 
-/// What the first user namespace is called by the kernel (`PROC_USER_INIT_INO`).
+/// The inode of the first user namespace (`PROC_USER_INIT_INO`).
 const FIRST_USER_NAMESPACE: u64 = 0xefff_fffd;
 
-/// Whether this is a user namespace of its own, so that capabilities are not those of the
+/// Whether sbt runs in a user namespace of its own, where capabilities do not count for the whole
 /// machine.
 pub fn in_user_namespace() -> bool {
-    fs::metadata("/proc/self/ns/user").is_ok_and(|it| it.ino() != FIRST_USER_NAMESPACE)
+    fs::metadata("/proc/self/ns/user")
+        .is_ok_and(|namespace| namespace.ino() != FIRST_USER_NAMESPACE)
 }
 
 /// Whether this thread may look into every process.
@@ -69,17 +70,18 @@ fn missing_in(effective: Set) -> Vec<&'static str> {
     missing.map(|(_, name)| name).collect()
 }
 
-/// To open files as the user who has called sudo, or as whom the target runs. In effect only meanwhile: see
-/// [`access::Scope`].
+/// To open files as the user who has called sudo, or as the user that the target runs as. In effect
+/// only meanwhile: see [`access::Scope`].
 const BECOMING: Set = Set::SETUID.union(Set::SETGID);
 
 /// To open the program's files as the user who has called sudo, and to give up the rest afterwards.
 const SETTING_UP: Set = BECOMING.union(Set::SETPCAP);
 
-/// What stays for the sake of the processes that are looked into. The kernel lets nobody look
-/// into one with capabilities that they have not themselves, unless they have
-/// `CAP_SYS_PTRACE` (`cap_ptrace_access_check`): in effect for its files in /proc, permitted for
-/// the rest. `theirs`: what each of them has. For one that has more than we have nothing helps.
+/// The capabilities that sbt keeps in order to look into the processes of `theirs`, the permitted
+/// capabilities of each. To look into a process that has a capability, the kernel demands the same
+/// capability or `CAP_SYS_PTRACE` (`cap_ptrace_access_check`): in effect for the process's files in
+/// /proc, permitted for the rest. A process that has more capabilities than sbt is out of reach,
+/// and is ignored here.
 fn to_match(permitted: Set, theirs: &[Set]) -> Set {
     if permitted.contains(Set::SYS_PTRACE) {
         return Set::empty();
@@ -88,16 +90,18 @@ fn to_match(permitted: Set, theirs: &[Set]) -> Set {
     within.fold(Set::empty(), |all, set| all | *set)
 }
 
-/// Whether what is kept depends on what is looked into: see [`limit`].
+/// Whether the capabilities that sbt keeps depend on the processes that it looks into: see
+/// [`limit`].
 pub fn depend_on_others() -> bool {
     capabilities(None)
         .is_ok_and(|have| !have.permitted.is_empty() && !have.permitted.contains(Set::SYS_PTRACE))
 }
 
-/// What a process with these capabilities keeps, with what `more` there is a need for.
+/// The capabilities that a process with `permitted` keeps, including `more`.
 fn kept(permitted: Set, more: Set) -> CapabilitySets {
     let mut always = WATCHING | looking(permitted) | SIGNALLING | more;
-    // Where somebody has given that alone, as of old, it stands for them.
+    // If `CAP_SYS_ADMIN` was granted instead of `WATCHING`, as was usual in the past, it stands for
+    // them.
     if !permitted.contains(WATCHING) {
         always |= Set::SYS_ADMIN;
     }
@@ -108,14 +112,14 @@ fn kept(permitted: Set, more: Set) -> CapabilitySets {
     }
 }
 
-/// To look into processes, with what there is: root in a container may mostly read what is
-/// others' because it may write it too.
+/// The capabilities to look into processes, chosen from what is permitted: root in a container can
+/// mostly read other users' files only because it may also write them.
 fn looking(permitted: Set) -> Set {
     let reads = permitted.contains(Set::DAC_READ_SEARCH) || !permitted.contains(Set::SYS_PTRACE);
     LOOKING | if reads { Set::empty() } else { OPENING }
 }
 
-/// The same with what it takes to open files as another user. `permitted`: what there is.
+/// The sets, with the capabilities to open files as another user where `permitted` has them.
 fn able_to_become(sets: CapabilitySets, permitted: Set) -> CapabilitySets {
     CapabilitySets {
         permitted: sets.permitted | (permitted & BECOMING),
@@ -123,8 +127,8 @@ fn able_to_become(sets: CapabilitySets, permitted: Set) -> CapabilitySets {
     }
 }
 
-/// What the process keeps that traces: it loads no programs, writes no files but memory of the
-/// target, and opens counters only if some are asked for (`counts`).
+/// The capabilities that the tracing process keeps: it loads no programs, writes no files but the
+/// memory of the target, and opens counters only if `counts` is true.
 fn kept_to_trace(permitted: Set, theirs: &[Set], counts: bool) -> CapabilitySets {
     let counting = match (counts, permitted.contains(Set::PERFMON)) {
         (false, _) => Set::empty(),
@@ -145,20 +149,20 @@ fn for_probes(admin: bool) -> Set {
     if admin { Set::SYS_ADMIN } else { Set::empty() }
 }
 
-/// What each thread of some processes may do: a set of capabilities as bits.
+/// Capabilities of threads, converted from bits.
 fn sets(theirs: &[u64]) -> Vec<Set> {
     let sets = theirs.iter().map(|bits| Set::from_bits_retain(*bits));
     sets.collect()
 }
 
-/// Gives up all privileges that watching does not need, for this thread and those that it
-/// will start: for good, since nothing that they execute gets any more either. To be called
-/// while there is only one thread, and when the program has been forked. `admin`: whether
-/// the kernel asks for `CAP_SYS_ADMIN` to put probes on, as before 6.6; `theirs`: the
-/// capabilities that whoever is looked into is permitted, as bits.
+/// Gives up all privileges that watching does not need, for this thread and those that it will
+/// start. Final, since no program that they execute gets any more either. To be called while there
+/// is only one thread, and when the program has been forked. `admin`: whether the kernel asks for
+/// `CAP_SYS_ADMIN` to put probes on, as before 6.6; `theirs`: the permitted capabilities of the
+/// processes that sbt looks into, as bits.
 ///
 /// # Errors
-/// The kernel refuses; which it does nowhere.
+/// The kernel refuses, which no known kernel does.
 pub fn limit(admin: bool, theirs: &[u64]) -> io::Result<()> {
     empty_bounding_set()?;
     keep(|permitted| {
@@ -172,11 +176,11 @@ pub fn limit(admin: bool, theirs: &[u64]) -> io::Result<()> {
     })
 }
 
-/// The same as far as it can be done before a program is set up: what others have written is
-/// read to do so.
+/// Like [`limit`], as far as possible before a program is set up: setting up reads what others have
+/// written.
 ///
 /// # Errors
-/// As above.
+/// The kernel refuses, which no known kernel does.
 pub fn limit_to_set_up(admin: bool, theirs: &[u64]) -> io::Result<()> {
     keep(|permitted| {
         let more = for_probes(admin) | to_match(permitted, &sets(theirs));
@@ -184,19 +188,19 @@ pub fn limit_to_set_up(admin: bool, theirs: &[u64]) -> io::Result<()> {
     })
 }
 
-/// The same for the process that traces. `counts`: whether it opens counters.
+/// Like [`limit`], for the process that traces. `counts`: whether it opens counters.
 ///
 /// # Errors
-/// As above.
+/// The kernel refuses, which no known kernel does.
 pub fn limit_to_trace(theirs: &[u64], counts: bool) -> io::Result<()> {
     empty_bounding_set()?;
     keep(|permitted| kept_to_trace(permitted, &sets(theirs), counts))
 }
 
-/// The same, and keeps nothing but what signals to other users' processes need.
+/// Like [`limit`], but keeps only the capability to send signals to other users' processes.
 ///
 /// # Errors
-/// As above.
+/// The kernel refuses, which no known kernel does.
 pub fn keep_signalling() -> io::Result<()> {
     empty_bounding_set()?;
     keep(|permitted| CapabilitySets {
@@ -206,9 +210,10 @@ pub fn keep_signalling() -> io::Result<()> {
     })
 }
 
-/// What this thread executes from now on has what it has itself, also where an ordinary user
-/// has that from whoever has started us: an `exec` keeps only what is ambient, and nothing is
-/// any more as soon as something has been given up. For a thread that does nothing else.
+/// Lets programs that this thread executes keep its capabilities, even if an ordinary user has got
+/// them from the process that started sbt. An `exec` keeps only ambient capabilities, and none is
+/// ambient any more as soon as one has been given up. To be called on a thread that does nothing
+/// else.
 pub fn hand_on() {
     let Ok(have) = capabilities(None) else {
         return;
@@ -221,16 +226,16 @@ pub fn hand_on() {
         return;
     }
     for one in have.permitted.iter() {
-        // Whoever has forbidden it has it that way.
+        // Setting this fails if it is forbidden by securebits, which is then respected.
         let _forbidden = configure_capability_in_ambient_set(one, true);
     }
 }
 
-/// As root: what is executed gets none of them back.
+/// As root: empties the bounding set, so that executed programs get no capability back.
 fn empty_bounding_set() -> io::Result<()> {
     if capabilities(None)?.effective.contains(Set::SETPCAP) {
         for number in 0..u64::BITS {
-            // The kernel does not know so many.
+            // The kernel knows fewer capabilities than that.
             let _unknown = remove_capability_from_bounding_set(Set::from_bits_retain(1 << number));
         }
     }
@@ -240,21 +245,21 @@ fn empty_bounding_set() -> io::Result<()> {
 fn keep(which: impl FnOnce(Set) -> CapabilitySets) -> io::Result<()> {
     let have = capabilities(None)?;
     set_no_new_privs(true)?;
-    // What is not inheritable cannot be ambient either.
+    // A capability that is not inheritable cannot be ambient either.
     set_capabilities(None, which(have.permitted))?;
     Ok(())
 }
 
-/// As long as there is one, this thread may write where root may: a report under sudo goes
-/// to the folder of another user.
+/// While one exists, this thread may write where root may: a report under sudo goes to the folder
+/// of another user.
 #[derive(Debug)]
 pub struct Writing {
-    /// What it was before, if that is to come back.
+    /// The former sets, if they are to be restored.
     before: Option<CapabilitySets>,
 }
 
 impl Writing {
-    /// Begins. Who has no such privilege gets none.
+    /// Raises the thread's rights. A thread without these permitted capabilities gets none.
     pub fn begin() -> Self {
         let before = capabilities(None).ok().filter(|have| {
             let more = have.permitted & WRITING;
@@ -271,7 +276,7 @@ impl Writing {
 impl Drop for Writing {
     fn drop(&mut self) {
         if let Some(before) = self.before {
-            // Fewer are never refused.
+            // Lowering capabilities is never refused.
             let _lowered = set_capabilities(None, before);
         }
     }
@@ -321,7 +326,7 @@ mod tests {
 
     #[test]
     fn who_lacks_ptrace_keeps_what_the_target_has_and_nobody_else_does() {
-        // As docker gives it.
+        // The capabilities that docker gives.
         let docker = Set::CHOWN
             | WRITING
             | Set::FSETID
@@ -346,19 +351,20 @@ mod tests {
             ),
             (docker, &[none], none),
             (docker, &[], none),
-            // Into that one nobody looks, whatever they keep; into the other they do.
+            // Nobody can look into the first process, whatever is kept; the second can be looked
+            // into.
             (docker, &[all, Set::NET_RAW], Set::NET_RAW),
             (docker, &[docker | Set::BPF], none),
             (ambient, &[ambient], ambient),
             (none, &[none, docker], none),
-            // It stands for all of them.
+            // `CAP_SYS_PTRACE` stands for all of them.
             (all, &[all, docker], none),
             (Set::SYS_PTRACE | Set::NET_RAW, &[Set::NET_RAW], none),
         ] {
             assert_eq!(to_match(permitted, theirs), expected, "{theirs:?}");
             let traces = kept_to_trace(permitted, theirs, false);
             for sets in [kept(permitted, expected), traces] {
-                // What the kernel asks for.
+                // The sets that the kernel checks.
                 assert!(sets.effective.contains(expected), "{sets:?}");
                 assert!(sets.permitted.contains(expected), "{sets:?}");
             }
@@ -418,7 +424,7 @@ mod tests {
 
     #[test]
     fn what_is_given_up_stays_so_and_is_missed_only_where_it_should() {
-        // Of a thread of its own, since nothing of it comes back.
+        // On a thread of its own, since its capabilities do not come back.
         let result = std::thread::spawn(|| {
             let before = capabilities(None).unwrap();
             limit_to_set_up(false, &[]).unwrap();

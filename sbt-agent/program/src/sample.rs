@@ -1,20 +1,20 @@
-//! Where threads were when the kernel looked.
+//! Samples of what threads execute.
 
-/// Where a thread was.
+/// A sample of a thread.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sample {
-    /// Its process and it, as numbered in our process namespace.
+    /// Id of the process, as numbered in sbt's pid namespace.
     pub process: u32,
-    /// See there.
+    /// Id of the thread, as numbered in sbt's pid namespace.
     pub thread: u32,
-    /// When, `CLOCK_MONOTONIC`, ns.
+    /// Time of the sample, `CLOCK_MONOTONIC`, ns.
     pub time_ns: u64,
-    /// The instruction that its own code was at.
+    /// The address of the user-mode instruction.
     pub at: u64,
-    /// Its registers rsp and rbp.
+    /// The register rsp.
     pub sp: u64,
-    /// See there.
+    /// The register rbp.
     pub bp: u64,
-    /// What lies on its stack, from rsp on.
+    /// The bytes on the thread's stack, from rsp on.
     pub stack: Vec<u8>,
 }

@@ -1,5 +1,5 @@
-//! Return addresses → places in the source. Lazily, each chain once, and never
-//! on the way of the events.
+//! Return addresses → places in the source. Resolved lazily, each chain once, and never while
+//! events are being received.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -43,18 +43,18 @@ use sbt_engine::{
     place::{Call, Frame, Place, printable, short},
 };
 
-/// Files that may not be read and are told of, at most.
+/// The most unreadable files that are reported.
 const MAX_CLOSED: usize = 4;
 
 /// The function of the C library through which programs make system calls.
 pub(super) const SYSCALL: &str = "syscall";
 
-/// Resolves addresses of a process and of those that descend from it.
+/// Resolves addresses of a process and of its descendants.
 pub struct Resolver {
     target: u32,
-    /// Of the process that it was told of last.
+    /// The memory of the process that [`Self::turn_to`] has chosen last.
     space: Space,
-    /// Those of all others, by process.
+    /// The memory of all other processes, by process.
     others: HashMap<u32, Space>,
     /// How many programs have been executed in all.
     executions: u32,
@@ -65,14 +65,14 @@ pub struct Resolver {
     places: Vec<Rc<Place>>,
     by_key: HashMap<Place, PlaceId>,
     walks: Walks,
-    /// Files that may not be read, and what is missing.
+    /// Files that may not be read, each with the missing capability.
     closed: BTreeSet<(PathBuf, &'static str)>,
 }
 
 impl Resolver {
-    /// For a process, of which `program` is what it was started from, if we
-    /// know: for one that ends before we can ask the kernel. In the files that
-    /// it finds it looks for what is `wanted`.
+    /// A resolver for a process. `program` is the file that the process was started from, if known:
+    /// it serves for a process that ends before sbt can ask the kernel. Files that are found are
+    /// searched for `wanted`.
     pub fn new(pid: u32, program: Option<PathBuf>, wanted: Arc<Wanted>) -> Self {
         Self {
             target: pid,
@@ -99,7 +99,7 @@ impl Resolver {
         &self.places
     }
 
-    /// The files found since this was last asked: they may hold barriers.
+    /// The files found since the last call: they may hold barriers.
     pub fn new_files(&mut self) -> Vec<Arc<ProbedFile>> {
         let new = std::mem::take(&mut self.unprobed);
         new.into_iter()
@@ -107,9 +107,9 @@ impl Resolver {
             .collect()
     }
 
-    /// Takes the rules that have been learned since this was last asked, and
-    /// those that are to be forgotten. `None` if nothing has changed; with
-    /// nothing in it, addresses mean something else.
+    /// The rules for walking that have been learned since the last call, and those that must be
+    /// forgotten. `None` if nothing has changed; an empty list means that addresses have a new
+    /// meaning.
     pub fn new_rules(&mut self) -> Option<Vec<Change>> {
         let modules = self.modules.iter();
         let files: Vec<_> = modules.map(|module| (&module.file, module.owner)).collect();
@@ -126,7 +126,7 @@ impl Resolver {
             self.closed.insert((mapping.path.clone(), *capability));
         }
         let file = file.ok()?;
-        // One that is known is not read again: a process may not live for that long.
+        // A known file is not read again: a process may not live for that long.
         if let Some(index) = self.by_id.get(&FileId::of(&file).ok()?) {
             return Some(*index);
         }
@@ -148,8 +148,8 @@ impl Resolver {
         self.modules.len() - 1
     }
 
-    /// Takes over files that were found in another way, the program first, so
-    /// that they are neither searched again nor told of as new.
+    /// Takes over files that were found in another way, the program first. They are neither
+    /// searched again nor reported by [`Self::new_files`].
     pub fn know(&mut self, files: &[Arc<ProbedFile>]) {
         for file in files {
             if !self.by_id.contains_key(&file.id) {
@@ -158,7 +158,8 @@ impl Resolver {
         }
     }
 
-    /// What is wanted and can be had in part only, and what is not understood.
+    /// Messages about wishes that are met only in part, and about what sbt cannot read or
+    /// recognise.
     pub fn notes(&self) -> Vec<String> {
         let files: Vec<_> = self.modules.iter().map(|module| &*module.file).collect();
         let strange = files.iter().filter(|file| {
@@ -209,7 +210,7 @@ impl Resolver {
         })
     }
 
-    /// The place that a new chain of callers is.
+    /// The place of a new chain of callers.
     pub fn place(&mut self, addresses: &[u64]) -> PlaceId {
         let place = self.resolve(addresses);
         let key = place.key();
@@ -221,14 +222,14 @@ impl Resolver {
         id
     }
 
-    /// From now on chains of callers come that begin with a system call. The way
-    /// is followed from the C library's function to whoever has called it.
+    /// Announces that chains of callers will begin with a system call: sbt then walks from the C
+    /// library's function to its caller.
     pub fn follow_system_calls(&mut self) {
         self.walks.follow_system_calls();
     }
 
     fn resolve(&mut self, addresses: &[u64]) -> Place {
-        // The function for system calls is no place, if it is known who calls it.
+        // The function for system calls is not the place, if its caller is known.
         let addresses = match addresses {
             [first, others @ ..]
                 if !others.is_empty()
@@ -250,8 +251,8 @@ impl Resolver {
         };
         let mut links = Vec::new();
         for (depth, address) in addresses.iter().enumerate() {
-            // A return address is that of the next instruction, which may
-            // belong to another line: the call is before it.
+            // The return address is the address of the next instruction, which may belong to
+            // another line: the call is before it.
             let call = address.wrapping_sub(1);
             if self.find(call).is_none() {
                 self.refresh();
@@ -260,7 +261,7 @@ impl Resolver {
             else {
                 break;
             };
-            // Who is not just behind a call was found by mistake.
+            // A later address that does not follow a call was found by mistake.
             if depth > 0 && !self.modules[module].is_after_call(vaddr + 1) {
                 break;
             }
@@ -299,7 +300,7 @@ impl Resolver {
                 };
                 continue;
             }
-            // That a runtime has called the program tells nobody anything.
+            // The call of the program by a runtime is of no interest.
             let inner = &links[..depth];
             if owner == Owner::C && !is_all_c(inner)
                 || owner == Owner::System && inner.iter().any(|link| link.is_own)
@@ -324,7 +325,7 @@ impl Resolver {
         place
     }
 
-    /// Whether a call is made by a condition variable of C11: who has called that is meant.
+    /// Whether a call is made by a condition variable of C11: the place is then the caller above.
     fn is_in_condition_of_c(&mut self, address: u64) -> bool {
         let call = address.wrapping_sub(1);
         let found = self.find(call).filter(|found| {
@@ -335,8 +336,9 @@ impl Resolver {
         found.is_some_and(|(module, vaddr)| self.in_condition(module, vaddr).is_of_c)
     }
 
-    /// Of the C library the functions alone: its lines tell nobody anything, and to read the
-    /// debug information of a whole library takes longer than many a program runs.
+    /// The functions and lines at an address. For the C library only the function: its lines are of
+    /// no interest, and reading the debug information of a whole library takes longer than many a
+    /// program runs.
     fn frames(&self, module: usize, vaddr: u64) -> Vec<Frame> {
         let is_of_c = self.modules[module].owner == Owner::C;
         let frames = self.debug(module).map(|debug| {
@@ -357,8 +359,8 @@ impl Resolver {
             .collect()
     }
 
-    /// The same of a call; one of LLVM's OpenMP may say itself where it is, if the debug
-    /// information does not.
+    /// The functions and lines of a call. If the debug information has no line, a call of LLVM's
+    /// OpenMP may name its line itself.
     fn frames_of_call(&mut self, module: usize, vaddr: u64) -> Vec<Frame> {
         let mut frames = self.frames(module, vaddr);
         let has_line = frames.last().is_some_and(|frame| frame.line.is_some());
@@ -393,10 +395,10 @@ impl Resolver {
             .as_ref()
     }
 
-    /// Where the target's `/` is; ours if the target is gone.
+    /// Where sbt finds the target's `/`; sbt's own root if the target is gone.
     fn root(&self) -> PathBuf {
         let root = process::folder(self.space.pid).join("root");
-        // There, and for us to look into.
+        // The root exists, and sbt may look into it.
         if root.join(".").exists() {
             root
         } else {
@@ -405,8 +407,8 @@ impl Resolver {
     }
 }
 
-/// Opens what a program will map before it begins, and looks in it for what is
-/// wanted: see [`super::libraries::will_map`].
+/// Opens the files that a program will map, before it begins, and searches them for `wanted`: see
+/// [`super::libraries::will_map`].
 pub fn open_all(paths: &[PathBuf], wanted: &Wanted) -> Vec<Arc<ProbedFile>> {
     paths
         .iter()

@@ -1,18 +1,17 @@
-//! Where in a C library its function for system calls makes them, and the names of those
-//! in which threads sleep.
+//! Where the C library's function for system calls makes them, and the names of the system calls in
+//! which threads sleep.
 
 use object::{LittleEndian, read::elf::ElfFile64};
 
 use super::{elf::names, sites::SYSCALL, unwind::Unwind};
 
-/// The instruction.
+/// The instruction `syscall`.
 const INSTRUCTION: [u8; 2] = [0x0f, 0x05];
 
-/// How long the function is at most, bytes: C libraries write it in assembler, or
-/// in a few lines.
+/// The most bytes of the function: C libraries write it in assembler, or in a few lines.
 const LONGEST: u64 = 256;
 
-/// Those in which threads may sleep, by their numbers.
+/// The system calls in which threads may sleep, by number.
 const NAMES: [(i64, &str); 93] = [
     (libc::SYS_read, "read"),
     (libc::SYS_write, "write"),
@@ -112,14 +111,14 @@ const NAMES: [(i64, &str); 93] = [
 /// `futex_wait` of Linux 6.7.
 pub const FUTEX_WAIT: i64 = 455;
 
-/// As in its manual page; `None` if it is not known here.
+/// The name of a system call as in its manual page; `None` if it is not in the list.
 pub fn name(number: i64) -> Option<&'static str> {
     let mut known = NAMES.iter();
     known.find(|known| known.0 == number).map(|known| known.1)
 }
 
-/// Whether a function of a C library that was linked into a program is, by its name, one
-/// that only makes a system call.
+/// Whether a function of a C library that was linked into a program only makes a system call,
+/// judged by its name.
 pub(super) fn is_wrapper(function: &str) -> bool {
     let bare = function.trim_start_matches('_');
     let bare = bare.strip_prefix("libc_").unwrap_or(bare);
@@ -127,8 +126,8 @@ pub(super) fn is_wrapper(function: &str) -> bool {
     let bare = bare.strip_suffix("_nocancel").unwrap_or(bare);
     bare == "pselect" || bare == "waitpid" || NAMES.iter().any(|known| known.1 == bare)
 }
-/// The address behind the system call in the function of a file that is called so,
-/// if it has one.
+/// The address behind the system call in a file's function `syscall`, if the file has that
+/// function.
 pub(super) fn address(unwind: &Unwind) -> Option<u64> {
     let image = unwind.image();
     let file = ElfFile64::<LittleEndian>::parse(image).ok()?;

@@ -1,34 +1,34 @@
-//! What the kernel does for a debugger (ptrace(2)), as functions.
+//! The requests of ptrace(2), as functions.
 //!
-//! Each but [`seize`] is for the thread that has seized, and most of them for a thread of
-//! the target that stands still. Errors are the kernel's: `ESRCH` mostly means that it has
-//! ended meanwhile, or runs.
+//! Except for [`seize`], each is for the thread that has seized the target's thread, and most
+//! require that the target's thread stands still. Errors are the kernel's: `ESRCH` mostly means
+//! that the target's thread has ended meanwhile, or runs.
 
 use std::{ffi::CStr, io};
 
 use super::process;
 
-/// Tests end sbt behind any of these calls. What is released has no such thing.
+/// Lets tests kill sbt after any of these calls. Release builds do not contain this module.
 #[cfg(debug_assertions)]
 pub mod fault;
 
-/// What the process is called that serves breakpoints for an sbt. Not after sbt: who ends that by
-/// its name (`pkill -9 sbt`) would end this one with it, and so the target.
+/// The name of the process that serves breakpoints for an sbt. The name is not "sbt": `pkill -9
+/// sbt` would otherwise end the server as well, and with it the target.
 pub const SERVER: &CStr = c"breakpoints";
 
-/// Whether a process is called so.
+/// Whether a process has that name.
 pub fn is_server(process: u32) -> bool {
     let name = process::text(format!("/proc/{process}/comm"));
     name.is_ok_and(|name| name.trim_end().as_bytes() == SERVER.to_bytes())
 }
 
-/// A thread, as sbt's own pid namespace numbers it.
+/// The id of a thread, in sbt's own pid namespace.
 pub type Id = libc::pid_t;
 
 /// The general registers of x86-64.
 pub type Registers = libc::user_regs_struct;
 
-/// `PTRACE_EVENT_STOP`: the stop that was asked for, that of a thread which begins, or that
+/// `PTRACE_EVENT_STOP`: the stop after [`interrupt`], the first stop of a new thread, or the stop
 /// by a signal such as SIGSTOP.
 pub const EVENT_STOP: i32 = 128;
 
@@ -41,7 +41,7 @@ const EXTENDED: usize = 0x202;
 /// `PTRACE_GET_RSEQ_CONFIGURATION`, from Linux 5.13 on.
 const GET_RSEQ: Request = 0x420f;
 
-/// All signals, as a mask of the kernel's own.
+/// All signals, as a mask in the kernel's format.
 pub const ALL_SIGNALS: u64 = u64::MAX;
 
 /// Traces a thread from now on, without stopping it. `options`: some of `PTRACE_O_*`.
@@ -55,32 +55,33 @@ pub fn interrupt(id: Id) -> io::Result<()> {
     request(libc::PTRACE_INTERRUPT, id, 0, 0)
 }
 
-/// Lets one go on, with a signal or 0.
+/// Lets a thread go on, with a signal or 0.
 pub fn resume(id: Id, signal: i32) -> io::Result<()> {
     request(libc::PTRACE_CONT, id, 0, number(signal))
 }
 
-/// Lets one go on for one instruction, with a signal or 0.
+/// Lets a thread execute one instruction, with a signal or 0.
 pub fn step(id: Id, signal: i32) -> io::Result<()> {
     request(libc::PTRACE_SINGLESTEP, id, 0, number(signal))
 }
 
-/// Lets one go on until it calls the kernel or comes back from there, with a signal or 0.
+/// Lets a thread go on until it enters or leaves a system call, with a signal or 0.
 pub fn resume_to_call(id: Id, signal: i32) -> io::Result<()> {
     request(libc::PTRACE_SYSCALL, id, 0, number(signal))
 }
 
-/// Leaves one stopped that a signal such as SIGSTOP has stopped, until another lets it go on.
+/// Leaves a thread stopped that a signal such as SIGSTOP has stopped, until another process
+/// continues it.
 pub fn listen(id: Id) -> io::Result<()> {
     request(libc::PTRACE_LISTEN, id, 0, 0)
 }
 
-/// Traces one no longer, and lets it go on, with a signal or 0.
+/// Ends the tracing of a thread and lets it go on, with a signal or 0.
 pub fn detach(id: Id, signal: i32) -> io::Result<()> {
     request(libc::PTRACE_DETACH, id, 0, number(signal))
 }
 
-/// Has the process of a thread stopped, as by a user.
+/// Stops the process of a thread by SIGSTOP, as a user would.
 pub fn stop_process_of(id: Id) -> io::Result<()> {
     // SAFETY: numbers only.
     let result = unsafe { libc::syscall(libc::SYS_tkill, id, libc::SIGSTOP) };
@@ -90,15 +91,16 @@ pub fn stop_process_of(id: Id) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether one is a thread of a process. Needs no file.
+/// Whether a thread belongs to a process. Needs no file.
 pub fn is_thread_of(process: u32, id: Id) -> bool {
     // SAFETY: numbers only; no signal is sent.
     let result = unsafe { libc::syscall(libc::SYS_tgkill, process, id, 0) };
-    // Whether one may send it signals, as others' only with a privilege, is asked after that.
+    // The kernel checks the permission to send signals only after it has found the thread in the
+    // process.
     result == 0 || io::Error::last_os_error().kind() == io::ErrorKind::PermissionDenied
 }
 
-/// The registers of one that stands.
+/// The general registers of a thread that stands still.
 pub fn registers(id: Id) -> io::Result<Registers> {
     let mut registers = no_registers();
     let mut room = libc::iovec {
@@ -108,30 +110,31 @@ pub fn registers(id: Id) -> io::Result<Registers> {
     let address = (&raw mut room).expose_provenance();
     request(libc::PTRACE_GETREGSET, id, GENERAL, address)?;
     if room.iov_len != size_of::<Registers>() {
-        // That of a 32-bit program.
+        // The registers of a 32-bit program.
         return Err(io::ErrorKind::Unsupported.into());
     }
     Ok(registers)
 }
 
-/// Registers that hold nothing.
+/// Registers whose values are all 0.
 pub const fn no_registers() -> Registers {
     // SAFETY: a structure of numbers, for which zeros are values.
     unsafe { std::mem::zeroed() }
 }
 
-/// Them as words, to compare.
+/// The registers as words, for comparing.
 pub const fn words(registers: Registers) -> [u64; size_of::<Registers>() / 8] {
     // SAFETY: a structure of words alone.
     unsafe { std::mem::transmute(registers) }
 }
 
-/// A system call that has ended with `EINTR` only because its thread was asked to stop begins
-/// again, as most do by themselves (signal(7) names the others); whether it is one. If a
-/// signal has come as well, and the program handles it, the call ends as it would have. A time
-/// limit that is not a moment counts anew.
+/// Restarts a system call that has ended with `EINTR` only because its thread was asked to stop;
+/// most calls restart by themselves (signal(7) names the others). Returns whether the registers are
+/// those of such a call. If a signal has come as well, and the program handles it, the call ends as
+/// it would have without sbt. A relative time limit starts anew.
 pub fn begin_again(registers: &mut Registers) -> bool {
-    /// `ERESTARTNOHAND` (linux/errno.h): what the kernel does of itself with other calls.
+    /// `ERESTARTNOHAND` (linux/errno.h): the result with which the kernel restarts other calls by
+    /// itself.
     const UNLESS_HANDLED: i64 = 514;
     let is_in_call = registers.orig_rax.cast_signed() >= 0;
     let is_interrupted = registers.rax.cast_signed() == -i64::from(libc::EINTR);
@@ -141,7 +144,7 @@ pub fn begin_again(registers: &mut Registers) -> bool {
     is_in_call && is_interrupted
 }
 
-/// Changes them.
+/// Sets the general registers of a thread that stands still.
 pub fn set_registers(id: Id, registers: &Registers) -> io::Result<()> {
     let mut registers = *registers;
     let mut room = libc::iovec {
@@ -152,9 +155,9 @@ pub fn set_registers(id: Id, registers: &Registers) -> io::Result<()> {
     request(libc::PTRACE_SETREGSET, id, GENERAL, address)
 }
 
-/// The XSAVE area of one that stands: floating point, vectors, tiles.
+/// The XSAVE area of a thread that stands still: floating point, vectors, tiles.
 pub fn extended_registers(id: Id) -> io::Result<Vec<u8>> {
-    /// Larger than the area of any processor, bytes.
+    /// Bytes; larger than the area of any processor.
     const MOST: usize = 64 << 10;
     let mut area = vec![0_u8; MOST];
     let mut room = libc::iovec {
@@ -167,8 +170,8 @@ pub fn extended_registers(id: Id) -> io::Result<Vec<u8>> {
     Ok(area)
 }
 
-/// Where a thread that stands keeps its restartable sequences (rseq(2)); `None` if it has none,
-/// or the kernel does not tell.
+/// The address of a thread's restartable sequences (rseq(2)); the thread stands still. `None` if it
+/// has none, or if the kernel does not tell.
 pub fn restartable_sequences(id: Id) -> Option<u64> {
     // `struct ptrace_rseq_configuration` (linux/ptrace.h): the address comes first.
     let mut told = [0_u64; 3];
@@ -177,12 +180,12 @@ pub fn restartable_sequences(id: Id) -> Option<u64> {
     (told[0] != 0).then_some(told[0])
 }
 
-/// Eight bytes of the memory of one that stands.
+/// Reads eight bytes of the memory of a thread that stands still.
 pub fn peek(id: Id, address: u64) -> io::Result<u64> {
     let mut word = 0_u64;
     let from = usize::try_from(address).map_err(io::Error::other)?;
-    // Not by the C library, which gives the word in the place of an error.
-    // SAFETY: the kernel writes the word into a number of ours.
+    // By a direct call: the C library's function returns the word instead of the error.
+    // SAFETY: the kernel writes the word into a number of this function.
     let result = unsafe {
         libc::syscall(
             libc::SYS_ptrace,
@@ -201,15 +204,17 @@ pub fn peek(id: Id, address: u64) -> io::Result<u64> {
     Ok(word)
 }
 
-/// Changes them, also where the program may not.
+/// Writes eight bytes of the memory of a thread that stands still, even where the program may not
+/// write.
 pub fn poke(id: Id, address: u64, word: u64) -> io::Result<()> {
     let to = usize::try_from(address).map_err(io::Error::other)?;
     let word = usize::try_from(word).map_err(io::Error::other)?;
     request(libc::PTRACE_POKEDATA, id, to, word)
 }
 
-/// Who has ended, and by which signal, of whom a SIGCHLD tells at which one stands, by the number
-/// that the thread knows it by; `None` if none has.
+/// The process that has ended and the signal that has ended it, if a thread stands at a SIGCHLD
+/// that reports such an end; `None` otherwise. The process is numbered as in the thread's pid
+/// namespace.
 pub fn ended_by_signal(id: Id) -> Option<(Id, i32)> {
     // SAFETY: a structure of numbers, for which zeros are values.
     let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
@@ -217,11 +222,11 @@ pub fn ended_by_signal(id: Id) -> Option<(Id, i32)> {
     request(libc::PTRACE_GETSIGINFO, id, 0, address).ok()?;
     let tells = info.si_signo == libc::SIGCHLD
         && matches!(info.si_code, libc::CLD_KILLED | libc::CLD_DUMPED);
-    // SAFETY: they are fields of what the kernel tells with such a signal.
+    // SAFETY: the kernel fills these fields for such a signal.
     tells.then(|| unsafe { (info.si_pid(), info.si_status()) })
 }
 
-/// What belongs to the event at which one stands: mostly the number of another thread.
+/// The message of the event at which a thread stands: mostly the id of another thread.
 pub fn message(id: Id) -> io::Result<u64> {
     let mut message: libc::c_ulong = 0;
     let address = (&raw mut message).expose_provenance();
@@ -229,7 +234,7 @@ pub fn message(id: Id) -> io::Result<u64> {
     Ok(message)
 }
 
-/// Why the signal was sent at which one stands: `si_code`.
+/// The reason (`si_code`) of the signal at which a thread stands.
 pub fn signal_code(id: Id) -> io::Result<i32> {
     // SAFETY: a structure of numbers, for which zeros are values.
     let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
@@ -238,7 +243,7 @@ pub fn signal_code(id: Id) -> io::Result<i32> {
     Ok(info.si_code)
 }
 
-/// Which signals one that stands holds back.
+/// The mask of the signals that a thread that stands still blocks.
 pub fn mask(id: Id) -> io::Result<u64> {
     let mut mask = 0_u64;
     let address = (&raw mut mask).expose_provenance();
@@ -246,7 +251,7 @@ pub fn mask(id: Id) -> io::Result<u64> {
     Ok(mask)
 }
 
-/// Changes that.
+/// Sets the mask of the signals that a thread that stands still blocks.
 pub fn set_mask(id: Id, mask: u64) -> io::Result<()> {
     let address = (&raw const mask).expose_provenance();
     request(libc::PTRACE_SETSIGMASK, id, size_of::<u64>(), address)
@@ -256,16 +261,16 @@ fn number(signal: i32) -> usize {
     usize::try_from(signal).unwrap_or(0)
 }
 
-/// What a request is to the C library that is linked.
+/// The type of a request in the linked C library (musl).
 #[cfg(target_env = "musl")]
 type Request = libc::c_int;
-/// Likewise.
+/// The type of a request in the linked C library (glibc).
 #[cfg(not(target_env = "musl"))]
 type Request = libc::c_uint;
 
 fn request(what: Request, id: Id, address: usize, data: usize) -> io::Result<()> {
-    // SAFETY: requests that take numbers, or the address of room of ours that the kernel
-    // fills or reads.
+    // SAFETY: requests take numbers, or the address of a buffer of the caller that the kernel fills
+    // or reads.
     let result = unsafe { libc::ptrace(what, id, address, data) };
     let error = io::Error::last_os_error();
     #[cfg(debug_assertions)]
@@ -288,7 +293,7 @@ mod tests {
         assert!(is_thread_of(own, tid));
         assert!(is_thread_of(own, first));
         assert!(!is_thread_of(1, tid));
-        // For most users somebody else's.
+        // For most users a process of another user.
         assert!(is_thread_of(1, 1));
         // A number that no thread has.
         assert!(!is_thread_of(own, Id::MAX));

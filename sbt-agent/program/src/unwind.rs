@@ -1,11 +1,11 @@
-//! How to get from a function that is being executed to the one that called
-//! it, by what the file's `.eh_frame` section tells.
+//! How to get from a function that is being executed to its caller, by the file's `.eh_frame`
+//! section.
 //!
-//! Compilers write that section for exceptions and debuggers, also where they
-//! use no frame pointers and where all symbols are stripped. So it tells where
-//! functions begin and end, too. Functions without an entry, which are those of
-//! hand-written assembly and of some compiler options, come from the symbol
-//! tables, and can be left only if they keep a frame pointer.
+//! Compilers write that section for exceptions and debuggers, also where they use no frame pointers
+//! and where all symbols are stripped. So the section tells where functions begin and end, too.
+//! Functions without an entry, which are those of hand-written assembly and of some compiler
+//! options, come from the symbol tables. Their callers can be found only if the functions keep a
+//! frame pointer.
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -25,18 +25,18 @@ use sbt_common::{CODE_AROUND, Code, Rule, cfa, rbp};
 
 use super::elf::{self, Segment, code_at};
 
-/// More functions than this are not looked at.
+/// The most functions of a file that are looked at.
 const MAX_FUNCTIONS: usize = 1 << 20;
 
 const RBP: Register = Register(6);
 const RSP: Register = Register(7);
 const RETURN: Register = Register(16);
 
-/// `DW_OP_breg6`, the operation that names rbp and adds to it, and `DW_OP_deref`.
+/// `DW_OP_breg6`, the operation that takes rbp and adds to it, and `DW_OP_deref`.
 const BREG_RBP: u8 = 0x76;
 const DEREF: u8 = 0x06;
 
-/// What the kernel puts in the place of a probed instruction's first byte: `int3`.
+/// The byte by which the kernel replaces a probed instruction's first byte: `int3`.
 const BREAKPOINT: u8 = 0xcc;
 
 type Section<'a> = EhFrame<EndianSlice<'a, gimli::LittleEndian>>;
@@ -44,27 +44,27 @@ type Section<'a> = EhFrame<EndianSlice<'a, gimli::LittleEndian>>;
 /// Some code that is entered at its first byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Function {
-    /// Its first address.
+    /// The first address of the code.
     pub(super) start: u64,
-    /// One past its last.
+    /// One past the last address of the code.
     pub(super) end: u64,
-    /// Where in `.eh_frame` its entry is.
+    /// Offset of the function's entry in `.eh_frame`; `None` if it has no entry.
     entry: Option<usize>,
 }
 
-/// The functions of a file and how to leave them.
+/// The functions of a file, and how to get to their callers.
 #[derive(Debug)]
 pub(super) struct Unwind {
     image: Mmap,
     segments: Vec<Segment>,
-    /// Where `.eh_frame` is: in the image, its length, and its address.
+    /// Offset of `.eh_frame` in the image, its length, and its address.
     section: Option<(usize, usize, u64)>,
-    /// By their addresses, without overlap.
+    /// In the order of addresses, without overlap.
     functions: Vec<Function>,
 }
 
 impl Unwind {
-    /// Of the image of an ELF file; `None` if it is none.
+    /// Reads the image of an ELF file; `None` if it is not an ELF file.
     pub(super) fn of(image: Mmap) -> Option<Self> {
         let segments = elf::load_segments(&image).ok()?;
         let mut this = Self {
@@ -89,7 +89,7 @@ impl Unwind {
             Some((offset, length, section.address()))
         });
         let entries = section.map_or_else(Vec::new, |section| entries(image, section));
-        // A symbol counts where no entry is.
+        // A symbol counts only where there is no entry.
         let symbols = file
             .symbols()
             .chain(file.dynamic_symbols())
@@ -107,8 +107,8 @@ impl Unwind {
         let symbols: Vec<_> = symbols.collect();
         let mut functions = entries;
         functions.extend(symbols);
-        functions.sort_by_key(|it| (it.start, it.entry.is_none()));
-        functions.dedup_by_key(|it| it.start);
+        functions.sort_by_key(|function| (function.start, function.entry.is_none()));
+        functions.dedup_by_key(|function| function.start);
         for index in 1..functions.len() {
             let start = functions[index].start;
             let before = &mut functions[index - 1];
@@ -123,12 +123,12 @@ impl Unwind {
         &self.image
     }
 
-    /// Its parts that are mapped.
+    /// The parts of the file that are mapped.
     pub(super) fn segments(&self) -> &[Segment] {
         &self.segments
     }
 
-    /// The address of what is at an offset in the file.
+    /// The address of the byte at an offset in the file, if it is code.
     pub(super) fn address(&self, offset: u64) -> Option<u64> {
         self.segments
             .iter()
@@ -136,27 +136,26 @@ impl Unwind {
             .find_map(|segment| segment.address(offset))
     }
 
-    /// The functions, by their addresses.
+    /// The functions, in the order of addresses.
     pub(super) fn functions(&self) -> &[Function] {
         &self.functions
     }
 
-    /// The function that an address is in.
+    /// The function that contains an address.
     pub(super) fn function(&self, vaddr: u64) -> Option<&Function> {
         find(&self.functions, vaddr)
     }
 
-    /// The function that begins there.
+    /// Whether a function begins at an address.
     pub(super) fn begins(&self, vaddr: u64) -> bool {
         self.function(vaddr)
             .is_some_and(|function| function.start == vaddr)
     }
 
-    /// How to get to the caller of the function with this return address, from
-    /// the moment of the return to it. `None` if it cannot be told, or not in
-    /// the few words of a [`Rule`].
+    /// How to get to the caller of the function that contains this return address, once the call
+    /// has returned. `None` if that is unknown, or does not fit into a [`Rule`].
     pub(super) fn rule(&self, address: u64) -> Option<Rule> {
-        // The call is the last instruction before it, and may be a function's last.
+        // The call is the last instruction before the return address, and may be a function's last.
         let call = address.checked_sub(1)?;
         let function = self.function(call)?;
         match function.entry {
@@ -165,8 +164,8 @@ impl Unwind {
         }
     }
 
-    /// The same of any instruction of a function, which may be at its beginning or its
-    /// end.
+    /// How to get to the caller from any instruction of a function, also at its beginning or its
+    /// end. `None` if the function has no entry, or if the rule does not fit into a [`Rule`].
     pub(super) fn rule_at(&self, address: u64) -> Option<Rule> {
         let entry = self.function(address)?.entry?;
         self.told(entry, address)
@@ -174,15 +173,15 @@ impl Unwind {
 
     /// Whether the function around an address has no caller: a thread begins with it.
     pub(super) fn is_outermost(&self, address: u64) -> bool {
-        let Some(entry) = self.function(address).and_then(|it| it.entry) else {
+        let Some(entry) = self.function(address).and_then(|function| function.entry) else {
             return false;
         };
         self.returns_nowhere(entry, address).unwrap_or(false)
     }
 
-    /// Whether the code at an address is what signals' handlers return to.
+    /// Whether the handlers of signals return to the code at an address.
     pub(super) fn is_signal(&self, address: u64) -> bool {
-        let entry = self.function(address).and_then(|it| it.entry);
+        let entry = self.function(address).and_then(|function| function.entry);
         entry
             .and_then(|entry| self.entry_is_signal(entry))
             .unwrap_or(false)
@@ -208,9 +207,9 @@ impl Unwind {
         Some(row.register(RETURN) == Some(RegisterRule::Undefined))
     }
 
-    /// What the return address is known by, as the file has it and as it is
-    /// with probes on the instructions at the offsets `probed` of the file.
-    /// Nothing if the same is found elsewhere and is left by another rule.
+    /// The code by which a return address is recognised: as the file has it, and with probes on the
+    /// instructions at the file offsets `probed`. Empty if another return address with the same
+    /// code has another rule.
     pub(super) fn codes(&self, address: u64, probed: &[u64]) -> Vec<Code> {
         let length = 2 * CODE_AROUND;
         let found = address
@@ -267,7 +266,7 @@ impl Unwind {
                 *other != address
                     && around
                         .and_then(|start| self.image.get(start..)?.first_chunk())
-                        // As arrays: of slices the C library is asked each time.
+                        // Compared as arrays: comparing slices calls the C library each time.
                         .is_some_and(|found| found == bytes)
             })
         })
@@ -322,14 +321,14 @@ fn section(image: &[u8], place: (usize, usize, u64)) -> Option<(Section<'_>, Bas
     Some((section, BaseAddresses::default().set_eh_frame(address)))
 }
 
-/// The functions that have entries, by their addresses.
+/// The functions that have entries, in the order of addresses.
 fn entries(image: &[u8], place: (usize, usize, u64)) -> Vec<Function> {
     let mut functions = Vec::new();
     let Some((section, bases)) = section(image, place) else {
         return functions;
     };
     let mut entries = section.entries(&bases);
-    // Many functions have one of these, and its text may be of any length.
+    // Many functions share a common entry, whose text may be of any length.
     let mut common = HashMap::new();
     while let (true, Ok(Some(entry))) = (functions.len() < MAX_FUNCTIONS, entries.next()) {
         let CieOrFde::Fde(partial) = entry else {
@@ -375,8 +374,8 @@ fn find(functions: &[Function], vaddr: u64) -> Option<&Function> {
     functions.get(index)
 }
 
-/// The offset in an expression that is rbp plus an offset, and then `rest`:
-/// what compilers write for functions that align their stack.
+/// The offset in an expression that is rbp plus an offset, followed by `rest`: compilers write this
+/// for functions that align their stack.
 fn at_rbp(expression: UnwindExpression<usize>, section: &Section<'_>, rest: &[u8]) -> Option<i64> {
     let expression = expression.get(section).ok()?.0;
     let (first, number) = expression.slice().split_first()?;
@@ -385,20 +384,20 @@ fn at_rbp(expression: UnwindExpression<usize>, section: &Section<'_>, rest: &[u8
     (*first == BREG_RBP && number.slice() == rest).then_some(offset)
 }
 
-/// How far after the saving of rbp the compiler may have put the instruction
-/// that points it there.
+/// The most instructions between saving rbp and pointing rbp to the saved value.
 const BEFORE_FRAME: usize = 8;
 
-/// Of a function that begins by saving rbp and soon points it to where that is.
+/// The rule of a function that begins by saving rbp, and soon points rbp to the saved value.
 fn by_frame_pointer(image: &[u8], segments: &[Segment], function: &Function) -> Option<Rule> {
     let length = (function.end - function.start).min(64);
     let code = code_at(image, segments, function.start, length)?.bytes;
     let mut info = InstructionInfoFactory::new();
     let mut instructions = Decoder::new(64, code, DecoderOptions::NONE)
         .into_iter()
-        .skip_while(|it| it.mnemonic() == Mnemonic::Endbr64);
-    let is_saved = |it: Instruction| {
-        it.mnemonic() == Mnemonic::Push && it.op0_register() == iced_x86::Register::RBP
+        .skip_while(|instruction| instruction.mnemonic() == Mnemonic::Endbr64);
+    let is_saved = |instruction: Instruction| {
+        instruction.mnemonic() == Mnemonic::Push
+            && instruction.op0_register() == iced_x86::Register::RBP
     };
     if !instructions.next().is_some_and(is_saved) {
         return None;

@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 use super::*;
 
-/// What the functions below call, from each of them once.
+/// Functions that each call `called` once.
 const CALLED: &str = "
     #include <alloca.h>
     extern void use(void *);
@@ -63,7 +63,9 @@ fn returns_to(unwind: &Unwind, function: &str) -> u64 {
     let code = code_at(unwind.image(), unwind.segments(), start, size).unwrap();
     Decoder::with_ip(64, code.bytes, start, DecoderOptions::NONE)
         .into_iter()
-        .find(|it| it.flow_control() == FlowControl::Call && it.near_branch64() == called)
+        .find(|instruction| {
+            instruction.flow_control() == FlowControl::Call && instruction.near_branch64() == called
+        })
         .unwrap()
         .next_ip()
 }
@@ -86,7 +88,7 @@ fn with_frame_pointers_all_is_reckoned_from_them() {
         &["-O0"][..],
         &["-O2", "-fno-omit-frame-pointer"],
         &["-O2", "-fno-omit-frame-pointer", "-fcf-protection"],
-        // Nothing is told then but by the functions' first instructions.
+        // Here only the functions' first instructions tell the rule.
         &[
             "-O2",
             "-fno-omit-frame-pointer",
@@ -111,13 +113,14 @@ fn with_frame_pointers_all_is_reckoned_from_them() {
 
 #[test]
 fn without_frame_pointers_it_is_reckoned_from_the_stack() {
-    // Else gcc keeps the stack unaligned for what it knows to need no more.
+    // Without -fno-ipa-stack-alignment gcc leaves the stack unaligned where no called function
+    // needs it aligned.
     let options = ["-O2", "-fomit-frame-pointer", "-fno-ipa-stack-alignment"];
     let plain = rule(&options, "plain").unwrap();
     assert_eq!((plain.cfa, plain.rbp), (cfa::RSP, rbp::SAME));
     assert_eq!(plain.cfa_offset % 16, 0, "the stack is aligned at calls");
-    // Its arguments are kept in rbp, among others, where gcc does not look at
-    // which registers the called function needs.
+    // With -fno-ipa-ra gcc does not look at which registers the called function needs, so that the
+    // arguments are kept in rbp, among others.
     let options = ["-O2", "-fomit-frame-pointer", "-fno-ipa-ra"];
     let many = rule(&options, "many").unwrap();
     assert_eq!((many.cfa, many.rbp), (cfa::RSP, rbp::AT_CFA));
@@ -144,7 +147,7 @@ fn where_nothing_is_told_there_is_no_rule() {
         "-fno-asynchronous-unwind-tables",
     ];
     assert_eq!(rule(&options, "plain"), None);
-    // Whoever called the first function of all.
+    // The first function of all has no caller.
     let unwind = Unwind::of(map(&["-O2"], CALLED)).unwrap();
     let start = *unwind.function(symbol(unwind.image(), "_start")).unwrap();
     assert_eq!(unwind.rule(start.end - 1), None);
@@ -220,7 +223,7 @@ fn code_that_looks_alike_and_is_left_in_another_way_has_no_rule() {
         let assembly = twin("first", sizes[0]) + &twin("second", sizes[1]);
         let source = format!("__asm__({assembly:?}); int main(void) {{ return 0; }}");
         let unwind = Unwind::of(map(&["-O2"], &source)).unwrap();
-        // After the padding and the call.
+        // The return address: behind the padding and the call.
         let address = symbol(unwind.image(), "first") + 64 + 16 + 2;
         assert!(unwind.rule(address).is_some());
         unwind.codes(address, &[]).len()

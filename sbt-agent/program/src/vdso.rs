@@ -1,5 +1,6 @@
-//! The code that the kernel maps into every process, of which `clock_gettime` is part.
-//! It is in no file; that of our own process is that of all others of our kind.
+//! The code that the kernel maps into every process (vDSO), which includes `clock_gettime`. The
+//! code is in no file. sbt reads it from its own process, because all 64-bit processes have the
+//! same.
 
 use std::{
     fs::File,
@@ -12,13 +13,13 @@ use std::{
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use procfs::process::{MMapPath, Process};
 
-/// How it is shown in place of a path.
+/// How the vDSO is shown in place of a path.
 pub const NAME: &str = "[vdso]";
 
-/// More than the kernel has.
+/// Bytes; larger than any kernel's vDSO.
 const MOST_BYTES: u64 = 1 << 20;
 
-/// A path that opens a copy of it, the same file each time.
+/// A path that opens a copy of the vDSO, the same file each time.
 pub fn path() -> io::Result<PathBuf> {
     static COPY: OnceLock<Option<File>> = OnceLock::new();
     let file = COPY.get_or_init(|| copy().ok()).as_ref();
@@ -26,7 +27,7 @@ pub fn path() -> io::Result<PathBuf> {
     Ok(PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd())))
 }
 
-/// Whether a path that is shown is this.
+/// Whether a shown path stands for the vDSO.
 pub fn is(shown: &Path) -> bool {
     shown == Path::new(NAME)
 }

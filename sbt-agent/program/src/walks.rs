@@ -1,8 +1,7 @@
-//! From which return addresses the kernel side walks on, kept up to date.
+//! The return addresses from which the kernel side walks on to the caller, kept up to date.
 //!
-//! What the files tell is learned before the program runs. The rest is learned
-//! from the chains of callers that come: where they end, and where they should
-//! not have gone on.
+//! Rules that the files tell are learned before the program runs. The other rules are learned from
+//! the chains of callers that come: where they end, and where they should not have gone on.
 
 use std::{
     cell::RefCell,
@@ -28,26 +27,27 @@ use super::{
 };
 use sbt_engine::place::short;
 
-/// A rule for the code around a return address, or none any more.
+/// A new rule for the code around a return address; `None` takes the rule back.
 pub type Change = (Code, Option<Rule>);
 
-/// Whose a file is.
+/// To whom a file belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Owner {
-    /// The user's: a program, or a library that is not installed with the system.
+    /// The user: a program, or a library that is not installed with the system.
     User,
-    /// A library of the system or of a programming language.
+    /// The system or a programming language: a library.
     System,
-    /// The C library or the dynamic linker: whoever they call begins something.
+    /// The C library or the dynamic linker: a function that they call begins a thread or the
+    /// program.
     C,
 }
 
-/// Return addresses that are walked from, at most: two rules each.
+/// The most return addresses that are walked from: each takes two rules.
 const MAX_LEARNED: usize = sbt_common::MAX_RULES as usize / 2;
 
-/// So many of them are learned from files, at most. The rest of the room is left to chains of
-/// callers, which tell where the program really is; the libraries of a large program may have
-/// more callers than there is room for.
+/// The most return addresses that are learned from files. The rest is left to chains of callers,
+/// which tell where the program really is; the libraries of a large program may have more callers
+/// than there is room for.
 const MAX_SEEDED: usize = MAX_LEARNED / 2;
 
 /// Libraries of runtimes, wherever they are installed.
@@ -70,7 +70,7 @@ const C_LIBRARIES: [&str; 5] = ["libc.so", "libc-", "libpthread", "libc.musl", "
 
 const SYSTEM_FOLDERS: [&str; 4] = ["/lib/", "/lib64/", "/usr/lib/", "/usr/lib64/"];
 
-/// Functions of C libraries that call those of a program, in static programs.
+/// Functions of C libraries that call functions of a program, as static programs contain them.
 const C_STARTS: [&str; 9] = [
     "start_thread",
     "__libc_start_call_main",
@@ -84,7 +84,7 @@ const C_STARTS: [&str; 9] = [
 ];
 
 impl Owner {
-    /// Of a file at a path. `is_program`: see [`super::elf::is_program`].
+    /// The owner of the file at a path. `is_program`: see [`super::elf::is_program`].
     pub(super) fn of(path: &Path, is_program: bool) -> Self {
         let path = path.to_string_lossy();
         let begins = |names: &[&str]| names.iter().any(|name| short(&path).starts_with(name));
@@ -101,7 +101,7 @@ impl Owner {
         }
     }
 
-    /// Of code in such a file, by the function's name.
+    /// The owner of code in a file of this owner, by the function's name.
     pub(super) fn of_function(self, name: Option<&str>) -> Self {
         match name {
             Some(name) if C_STARTS.contains(&name) => Self::C,
@@ -113,21 +113,21 @@ impl Owner {
 /// One call of a chain.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Link {
-    /// The file's number.
+    /// The number of the file.
     pub(super) file: usize,
-    /// The return address there.
+    /// The return address in the file.
     pub(super) address: u64,
-    /// Whose code it is.
+    /// The owner of the code.
     pub(super) owner: Owner,
-    /// Whether any of its functions is neither the system's nor of a language's
+    /// Whether any of the functions there belongs neither to the system nor to a language's
     /// library.
     pub(super) is_own: bool,
 }
 
-/// The files of a process by their numbers, and whose each is.
+/// The files of a process by number, each with its owner.
 pub(super) type Files<'a> = [(&'a Arc<ProbedFile>, Owner)];
 
-/// How the functions of each file are left: read when it is first asked for.
+/// The functions of each file and how to get to their callers, read on first use.
 type Unwinds = Rc<RefCell<HashMap<usize, Option<Rc<Unwind>>>>>;
 
 /// The rules in force and their reasons.
@@ -137,34 +137,33 @@ pub(super) struct Walks {
     unwinds: Unwinds,
     /// The names of functions that are barriers, or may be part of one.
     names: HashSet<String>,
-    /// Whether the program's own files use any of them.
+    /// Whether the program's own files use any of these functions.
     is_concerned: bool,
-    /// Of each return address that is walked from, by what it is known.
+    /// For each return address that is walked from, the code by which it is recognised.
     learned: HashMap<At, Vec<Code>>,
-    /// The rule of each of these, or none where two places look alike and are
-    /// left by different rules.
+    /// The rule for each code; `None` if two places with this code have different rules.
     told: HashMap<Code, Option<Rule>>,
-    /// Those of them that are because nothing in the chain was the program's own.
+    /// Return addresses that are walked from because nothing in the chain was the program's own.
     of_libraries: HashSet<At>,
     changes: Vec<Change>,
     changed: bool,
     seeded: usize,
-    /// Whether chains begin with system calls, too, and of how many files it is
-    /// known from where.
+    /// Whether chains begin with system calls, too; if so, for how many files the functions for
+    /// system calls have been learned.
     system_calls: Option<usize>,
     /// Whether any file uses the condition variables of C11.
     uses_c11: bool,
 }
 
 impl Walks {
-    /// What has changed since this was last asked. Nothing may be in it: then
-    /// addresses mean something else.
+    /// The rules that have changed since the last call. An empty list means that addresses have a
+    /// new meaning.
     pub(super) fn take(&mut self) -> Option<Vec<Change>> {
         let changes = std::mem::take(&mut self.changes);
         std::mem::take(&mut self.changed).then_some(changes)
     }
 
-    /// What is remembered of return addresses may be wrong.
+    /// Declares that addresses have a new meaning, so that what is remembered of them may be wrong.
     pub(super) fn renew(&mut self) {
         self.changed = true;
     }
@@ -173,22 +172,22 @@ impl Walks {
         unwind_of(&self.unwinds, number, file)
     }
 
-    /// Goes on from system calls, too.
+    /// Walks on from system calls, too.
     pub(super) fn follow_system_calls(&mut self) {
         if self.system_calls.is_none() {
             self.system_calls = Some(0);
-            // What calls them is looked for anew.
+            // Searches all files again, for callers of the function for system calls.
             self.seeded = 0;
         }
     }
 
-    /// Whether it does.
+    /// Whether sbt walks on from system calls.
     pub(super) fn follows_system_calls(&self) -> bool {
         self.system_calls.is_some()
     }
 
-    /// Learns to go on from the functions for system calls, and through those for locks, before
-    /// any is called.
+    /// Learns to walk on from the functions for system calls, and through the functions for locks,
+    /// before any is called.
     fn seed_system_calls(&mut self, files: &Files<'_>) {
         let Some(seeded) = self.system_calls else {
             return;
@@ -204,7 +203,8 @@ impl Walks {
             {
                 self.learn(files, (number, address));
             }
-            // Only a C library has functions for locks, and it has those for conditions, too.
+            // Only a C library has functions for locks, and it has the functions for condition
+            // variables, too.
             if !file.has(Function::CondWait) {
                 continue;
             }
@@ -215,7 +215,7 @@ impl Walks {
         }
     }
 
-    /// Learns what the files tell, if there are more than the last time.
+    /// Learns the rules that the files tell, if there are more files than last time.
     pub(super) fn seed(&mut self, files: &Files<'_>) {
         self.seed_system_calls(files);
         let seeded = self.seeded;
@@ -247,7 +247,7 @@ impl Walks {
                 return;
             }
         }
-        // What a file that is new calls may be of no concern.
+        // The calls of a new file may be of no concern.
         let mut is_changed = seeded == 0 || has_new_names;
         for (number, (file, _)) in users() {
             if number >= seeded {
@@ -280,8 +280,8 @@ impl Walks {
         }
     }
 
-    /// Learns to go on from libraries of a language that call barriers for the program,
-    /// as those of MPI for Fortran do: who has called them is the place.
+    /// Learns to walk on from libraries of a language that call barriers for the program, as MPI's
+    /// libraries for Fortran do: the place is the caller of the library.
     fn seed_libraries(&mut self, files: &Files<'_>) {
         let whole = |point: &&Point| {
             matches!(
@@ -319,16 +319,16 @@ impl Walks {
         }
     }
 
-    /// Learns to go on from the condition variables of C11 to whoever uses them, before the
-    /// program runs: a fast program may be over when that is learned from chains of callers.
-    /// Files before `seeded` have been asked whether they use any.
+    /// Learns to walk on from the condition variables of C11 to their users, before the program
+    /// runs: a fast program may be over before chains of callers have told that. Files before
+    /// `seeded` have already been asked whether they use any.
     fn seed_conditions(&mut self, files: &Files<'_>, seeded: usize) {
         let names = c11::condition_names();
         self.uses_c11 |= files[seeded..]
             .iter()
             .any(|(file, owner)| *owner != Owner::C && file.imports_any(&names));
         for (number, (file, _)) in (0..).zip(files) {
-            // In a static program they stand beside what uses them.
+            // In a static program C11's functions stand beside their users.
             let has_any = file.has(Function::CondWait) && (self.uses_c11 || file.is_static());
             if !has_any {
                 continue;
@@ -342,8 +342,8 @@ impl Walks {
         }
     }
 
-    /// Learns to go on from barriers that are inlined into a function with
-    /// several callers: they are in it as if they had been called there.
+    /// Learns to walk on from barriers that are inlined into a function with several callers: such
+    /// a barrier counts as called there.
     fn learn_inlined(&mut self, files: &Files<'_>, number: usize, file: &ProbedFile) {
         for point in barriers(file).filter(|point| point.layout == layout::STD_INLINED) {
             let Some(address) = self
@@ -390,8 +390,8 @@ impl Walks {
         self.changed = true;
     }
 
-    /// Looks at a new chain, innermost first, in which all addresses are known:
-    /// whether it should have gone on, or not have gone so far.
+    /// Looks at a new chain, innermost first, in which all addresses are known: whether the walk
+    /// should have gone on, or should not have gone so far.
     pub(super) fn consider(&mut self, files: &Files<'_>, chain: &[Link]) {
         let Some((last, inner)) = chain.split_last() else {
             return;
@@ -414,12 +414,12 @@ impl Walks {
                 }
             }
             Owner::System if !has_own => self.learn_library(files, last),
-            // A lock, say: which function of it the program has called.
+            // A lock, for example: the caller tells which of its functions the program has called.
             Owner::C if self.follows_system_calls() && is_all_c(chain) => {
                 self.learn_library(files, last);
             }
             Owner::System | Owner::C => {
-                // Who calls it is none of the program's.
+                // The caller of the C library or of a runtime does not belong to the program.
                 let begun = inner.last().filter(|link| link.owner == Owner::User);
                 if let Some(begun) = begun
                     && let Some(function) = self.function(files, begun)
@@ -440,7 +440,7 @@ impl Walks {
         self.learn(files, at);
     }
 
-    /// The calls of a file, which is read if it was not before.
+    /// The calls of a file, which is read on first use.
     fn calls(&mut self, number: usize, file: &ProbedFile) -> Option<&Rc<Calls>> {
         if self.callers.file(number).is_none() {
             let calls = Calls::of(self.unwind(number, file)?)?;
@@ -455,8 +455,9 @@ impl Walks {
         self.callers.function_of(link.file, link.address)
     }
 
-    /// Takes back what leads from a function nowhere. What leads to it stays, even
-    /// if it tells nothing apart: a place must not change while the program runs.
+    /// Takes back the rules that lead from a function to callers of no interest. The rules that
+    /// lead to the function stay, even if they distinguish nothing: a place must not change while
+    /// the program runs.
     fn forget(&mut self, function: At) {
         let needless: Vec<At> = self
             .learned
@@ -475,9 +476,9 @@ impl Walks {
     }
 }
 
-/// What is learned of a program's file alone: from its barriers on, and then from each
-/// of its first functions, at most `limit`, as if every one had been seen in a chain of
-/// callers. With nothing else to ask, it is how foreign bytes are tried out.
+/// The rules that are learned from a program's file alone: from its barriers, and then from each of
+/// its first `limit` functions, as if each had been seen in a chain of callers. Used to try out
+/// foreign bytes.
 pub fn of_program(file: &Arc<ProbedFile>, limit: usize) -> Vec<Change> {
     let files = [(file, Owner::User)];
     let mut walks = Walks::default();
@@ -488,7 +489,7 @@ pub fn of_program(file: &Arc<ProbedFile>, limit: usize) -> Vec<Change> {
     };
     for function in unwind.functions().iter().take(limit) {
         for address in [function.start.saturating_add(1), function.end] {
-            // As where stacks are taken.
+            // Asks the questions that are asked when stacks are taken.
             let _ends = unwind.is_outermost(address) || unwind.is_signal(address);
             let _rule = unwind.rule_at(address);
             let link = Link {
@@ -528,20 +529,20 @@ fn read_file(unwinds: &Unwinds, number: usize, file: &ProbedFile) -> Option<Read
     })
 }
 
-/// Whether the way has not left the C library.
+/// Whether all calls of a chain are in the C library.
 pub(super) fn is_all_c(chain: &[Link]) -> bool {
     chain.iter().all(|link| link.owner == Owner::C)
 }
 
-/// What a barrier's function is called by: those of MPI have a second name each, for
-/// tools that have put their own in place of the first (MPI 3.1, section 14.2).
+/// The names of a barrier's function: the functions of MPI have a second name each, for tools that
+/// replace the first (MPI 3.1, section 14.2).
 fn names_of(point: &Point) -> impl Iterator<Item = String> + use<> {
     let second = (point.layout == layout::MPI).then(|| format!("P{}", point.symbol));
     [point.symbol.clone()].into_iter().chain(second)
 }
 
-/// Where a thread enters a barrier, or what may be part of one; not in a runtime's
-/// own code, where it has come a way that is always the same.
+/// Where a thread enters a barrier, or a function that may be part of one. Barriers in a runtime's
+/// own code are left out: the way to them is always the same.
 fn barriers(file: &ProbedFile) -> impl Iterator<Item = &Point> {
     file.points.iter().filter(|point| match point.function {
         Function::Team(_) => point.is_of_language(),

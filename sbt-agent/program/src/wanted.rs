@@ -1,4 +1,4 @@
-//! What a user asked to probe, and where it is in a file.
+//! The places that a user asked to probe, and where they are in a file.
 
 mod exits;
 mod find;
@@ -18,33 +18,33 @@ use super::files::ProbedFile;
 use sbt_engine::pattern::Pattern;
 use sbt_engine::place::{printable, short};
 
-/// What a user asked to probe.
+/// The purpose of a place that a user asked to probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Purpose {
-    /// A place to be told of when it is passed: the mark of this number.
+    /// A place whose passages are reported: the mark of this number.
     Mark(u8),
     /// A function that is a barrier.
     Barrier {
-        /// Which argument points to the barrier object, 1 to 6; 0 if none
-        /// does; `None` to find that out.
+        /// The number of the argument that points to the barrier object, 1 to 6; 0 if none does;
+        /// `None` to find that out.
         object: Option<u8>,
-        /// Which argument is the number of participants, 1 to 6.
+        /// The number of the argument that is the number of participants, 1 to 6.
         count: Option<u8>,
     },
 }
 
-/// A place and what it is to the user.
+/// A place, and its purpose.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Wish {
-    /// Where.
+    /// The place.
     pub at: Pattern,
-    /// What.
+    /// The purpose of the place.
     pub purpose: Purpose,
 }
 
 impl Wish {
-    /// Whether it may be in this file. The dynamic linker has copies of some
-    /// functions of the C library for itself, which nobody means.
+    /// Whether the place may be in this file. The dynamic linker has its own copies of some
+    /// functions of the C library, which no user means.
     fn concerns(&self, file: &ProbedFile) -> bool {
         match &self.at.binary {
             Some(binary) => short(binary) == short(&file.shown.to_string_lossy()),
@@ -53,16 +53,16 @@ impl Wish {
     }
 }
 
-/// All that a user asked to probe.
+/// All places that a user asked to probe.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Wanted(pub Vec<Wish>);
 
 /// What a file has to offer for a wish.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Offer {
-    /// Nothing of that name.
+    /// The file has nothing of that name.
     Nothing,
-    /// What is meant, but it cannot be probed; why.
+    /// The file has the place, but it cannot be probed; with the reason.
     Refused(String),
     /// At least one place.
     Points(Vec<Point>),
@@ -74,7 +74,7 @@ impl Wanted {
         self.0.is_empty()
     }
 
-    /// What a file has to offer for each wish, in their order.
+    /// What a file has to offer for each wish, in the order of the wishes.
     pub(super) fn offers(&self, file: &ProbedFile, binary: &Binary<'_>) -> Vec<Offer> {
         self.0
             .iter()
@@ -88,21 +88,21 @@ impl Wanted {
             .collect()
     }
 
-    /// At how many places of a file the function of each wish is inlined, of
-    /// which it has the `offers`.
+    /// For each wish, at how many places of a file the function is inlined. `offers`: the file's
+    /// offers for the wishes.
     pub(super) fn inlined(&self, binary: &Binary<'_>, offers: &[Offer]) -> Vec<usize> {
         binary.inlined(&self.0, offers)
     }
 
-    /// Whether a file may have anything of it.
+    /// Whether a file may have any of the places.
     pub(super) fn concerns(&self, file: &ProbedFile) -> bool {
         self.0.iter().any(|wish| wish.concerns(file))
     }
 
-    /// For each wish that none of the files can fulfil one line that says why,
-    /// and what may have been meant. `files` have been looked at for these very
-    /// wishes ([`ProbedFile::look_for`]), the program first. What is wanted of a
-    /// file that is not among them may come with it later, and is not missing.
+    /// For each wish that no file can fulfil one line, which says why, and what may have been
+    /// meant. `files` have been searched for these very wishes ([`ProbedFile::look_for`]), the
+    /// program first. A wish for a file that is not among them does not count as missing, because
+    /// the file may come later.
     pub fn missing(&self, files: &[Arc<ProbedFile>]) -> Vec<String> {
         self.0
             .iter()
@@ -114,8 +114,8 @@ impl Wanted {
 }
 
 impl Wanted {
-    /// A line for each wish that can be fulfilled in part only: where the
-    /// function is inlined, and in the files that refuse it, nothing is counted.
+    /// A line for each wish that can be fulfilled only in part: where the function is inlined, and
+    /// in files that refuse the wish, nothing is counted.
     pub fn notes(&self, files: &[&ProbedFile]) -> Vec<String> {
         let notes = self.0.iter().enumerate().filter_map(|(index, wish)| {
             let has_points =
@@ -154,7 +154,7 @@ impl Wanted {
 
 /// A file that is searched.
 pub(super) struct Binary<'a> {
-    /// Its path as the target sees it.
+    /// The file's path as the target sees it.
     shown: &'a Path,
     image: &'a [u8],
     segments: Vec<Segment>,
@@ -163,8 +163,8 @@ pub(super) struct Binary<'a> {
 }
 
 impl<'a> Binary<'a> {
-    /// `None` if it is not a 64-bit x86 ELF file. `shown`: its path as the
-    /// target sees it.
+    /// `None` if the image is not a 64-bit x86 ELF file. `shown`: the file's path as the target
+    /// sees it.
     pub(super) fn new(shown: &'a Path, image: &'a [u8], debug: &'a DebugInfo) -> Option<Self> {
         Some(Self {
             shown,
@@ -183,14 +183,13 @@ impl<'a> Binary<'a> {
         code_at(self.image, &self.segments, vaddr, size)
     }
 
-    /// The function of another library that the code at an address goes on to: see
-    /// [`Imports::at`].
+    /// The function of another library that the code at an address goes on to: see [`Imports::at`].
     fn imported_at(&self, vaddr: u64) -> Option<String> {
         let imports = self.imports.get_or_init(|| Imports::of(self.image));
         imports.at(self.image, &self.segments, vaddr)
     }
 
-    /// Of an instruction inside of a function.
+    /// The point of an instruction inside of a function.
     fn inside(function: Function, symbol: &str, offset: u64, emulated: bool) -> Point {
         Point {
             function,

@@ -1,8 +1,8 @@
-//! Whether a function does something before it makes a call, or is only the way to it.
+//! Whether a function does something before it makes a call, or is only the way to the call.
 //!
-//! What works has a loop that is not one of waiting, in itself or in what it calls. Functions
-//! of libraries are not looked into: locks, clocks and output belong to a wrapper as well.
-//! Neither are those that are called through pointers.
+//! A function works if it has a loop that is not a waiting loop, in itself or in a function that it
+//! calls. Functions of libraries are not looked into: locks, clocks and output belong to a wrapper
+//! as well. Functions that are called through pointers are not looked into either.
 
 use std::{cell::RefCell, collections::HashMap, ops::Range};
 
@@ -11,36 +11,36 @@ use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKi
 use super::elf::{Segment, code_at};
 use crate::spin::wait;
 
-/// Into so many calls, one out of the other, it is looked.
+/// The most nested calls that are looked into.
 const DEEPEST: u32 = 3;
 
-/// Farther from a function's beginning nothing is looked at, bytes.
+/// The longest distance from a function's beginning to which code is looked at, bytes.
 const LONGEST: u64 = 4096;
 
-/// So many instructions are decoded in all.
+/// The most instructions that are decoded in all.
 const MAX_INSTRUCTIONS: u32 = 1 << 14;
 
-/// An instruction is about so long, bytes.
+/// The usual length of an instruction, bytes.
 const USUAL: usize = 4;
 
-/// So many loops, and so many functions, of a file are remembered.
+/// The most loops, and the most functions, of a file that are remembered.
 const MAX_REMEMBERED: usize = 1 << 16;
 
-/// What was found of the loops and functions of a file: many places may lie behind the same.
+/// The results for the loops and functions of a file: many places may lie behind the same loop.
 #[derive(Debug, Default)]
 pub(super) struct Found {
-    /// Of loops, by the function's beginning, their own, and their end.
+    /// Whether a loop works, by the start of its function, its own start, and its end.
     loops: RefCell<HashMap<(u64, u64, u64), bool>>,
-    /// Of whole functions, by their beginning and into how many calls it was looked.
+    /// Whether a function works, by its start and by how many nested calls were looked into.
     functions: RefCell<HashMap<(u64, u32), bool>>,
 }
 
 /// What is known of the functions of a file.
 pub(super) trait Functions {
-    /// Whether one is the program's own, and not of a library in the same file.
+    /// Whether a function is the program's own, and not of a library in the same file.
     fn is_own(&self, start: u64) -> bool;
 
-    /// Where the function begins that an address is in, if that is known.
+    /// The start of the function that contains an address, if known.
     fn start_of(&self, address: u64) -> Option<u64>;
 }
 
@@ -69,13 +69,13 @@ struct Work<'a> {
     segments: &'a [Segment],
     functions: &'a dyn Functions,
     found: &'a Found,
-    /// How many more instructions are decoded.
+    /// How many more instructions may be decoded.
     left: u32,
 }
 
 impl Work<'_> {
-    /// `until`: behind the last instruction of interest, which itself is not looked at; else
-    /// all that is executed from `start` on.
+    /// Whether the code from `start` on works. `until`: the address behind the last instruction,
+    /// which itself is not looked at; `None` for all code that is executed from `start` on.
     fn is_done(&mut self, start: u64, until: Option<u64>, deepest: u32) -> bool {
         let all = start..until.unwrap_or(u64::MAX).min(start.saturating_add(LONGEST));
         let (mut back, mut called) = (Vec::new(), Vec::new());
@@ -100,7 +100,7 @@ impl Work<'_> {
                     .any(|target| self.left > 0 && self.is_done_by(target, deepest - 1))
     }
 
-    /// The same of a whole function of the program's own.
+    /// Whether a whole function works, if it is the program's own.
     fn is_done_by(&mut self, start: u64, deepest: u32) -> bool {
         let known = &self.found.functions;
         if let Some(known) = known.borrow().get(&(start, deepest)) {
@@ -111,7 +111,7 @@ impl Work<'_> {
         is_done
     }
 
-    /// Not what came of giving up.
+    /// Remembers a result, unless it comes from having given up.
     fn remember<K: Eq + std::hash::Hash>(
         &self,
         known: &RefCell<HashMap<K, bool>>,
@@ -124,7 +124,7 @@ impl Work<'_> {
         }
     }
 
-    /// Whether what a jump back to `head` closes is such a loop: see [`Self::closes_work`].
+    /// Whether the loop that a jump back to `head` closes is work: see [`Self::closes_work`].
     fn is_work(&mut self, start: u64, (head, end): (u64, u64)) -> bool {
         let known = &self.found.loops;
         if let Some(known) = known.borrow().get(&(start, head, end)) {
@@ -135,10 +135,10 @@ impl Work<'_> {
         is_work
     }
 
-    /// Whether what a jump back to `head` closes, in the function that begins at `start`, is a
-    /// loop that does something: it stores something, or carries it on from turn to turn.
-    /// `end`: behind the jump. What lies apart from a function's way jumps back as well, but is
-    /// not come to from there.
+    /// Whether a jump back to `head`, in the function that begins at `start`, closes a loop that
+    /// works: one that stores something, or carries a value on from turn to turn. `end`: the
+    /// address behind the jump. Code that lies apart jumps back to the function as well, but is not
+    /// reached from `head`.
     fn closes_work(&mut self, start: u64, (head, end): (u64, u64)) -> bool {
         let (mut closes, mut only_waits) = (false, false);
         self.follow(&(head..end), |instruction| {
@@ -150,18 +150,18 @@ impl Work<'_> {
             return false;
         }
         code_at(self.image, self.segments, start, end - start).is_some_and(|code| {
-            // Of every loop it is decoded once more.
+            // Decoding for the loop's graph counts once more.
             let about = u32::try_from(code.bytes.len() / USUAL).unwrap_or(u32::MAX);
             self.left = self.left.saturating_sub(about);
             wait::works(code.bytes, start, (head, end))
         })
     }
 
-    /// Gives each instruction within `all` that is come to from its beginning, once; those
-    /// behind one for which that is false are not.
+    /// Calls `give` once for each instruction within `all` that is reached from its beginning. Does
+    /// not go on behind an instruction for which `give` returns false.
     fn follow(&mut self, all: &Range<u64>, mut give: impl FnMut(&Instruction) -> bool) {
         let length = usize::try_from(all.end.saturating_sub(all.start)).unwrap_or(0);
-        // By the distance from the beginning.
+        // Indexed by the distance from the beginning.
         let mut reached = vec![false; length];
         let mut reach = |address: u64| {
             let distance = usize::try_from(address.wrapping_sub(all.start)).ok();
@@ -194,7 +194,7 @@ impl Work<'_> {
                         break;
                     }
                     FlowControl::ConditionalBranch => open.push(instruction.near_branch64()),
-                    // What does not return may be the last of its function.
+                    // A call that does not return may be the last instruction of its function.
                     FlowControl::Call | FlowControl::IndirectCall => {
                         let function = |address| self.functions.start_of(address);
                         if function(instruction.next_ip()) != function(instruction.ip()) {
@@ -208,7 +208,7 @@ impl Work<'_> {
     }
 }
 
-/// Whether it is what is done in order to wait.
+/// Whether an instruction is typical of waiting.
 fn waits(instruction: &Instruction) -> bool {
     let swaps = instruction.mnemonic() == Mnemonic::Xchg
         && instruction.op0_kind().max(instruction.op1_kind()) == OpKind::Memory;
@@ -221,7 +221,7 @@ fn waits(instruction: &Instruction) -> bool {
 mod tests {
     use super::*;
 
-    /// All is the program's, and nothing has a name.
+    /// All code is the program's, and nothing has a name.
     struct All;
 
     impl Functions for All {
@@ -234,7 +234,7 @@ mod tests {
         }
     }
 
-    /// At address 0; the call that counts is the last instruction.
+    /// The code lies at address 0; its last instruction is the call in question.
     fn works(code: &[u8]) -> bool {
         let segments = [Segment {
             vaddr: 0,
@@ -258,7 +258,7 @@ mod tests {
     fn who_comes_straight_to_it_does_not_work() {
         // push rbx; mov rdi, rbx
         assert!(!works(&[&[0x53, 0x48, 0x89, 0xdf], &CALL[..]].concat()));
-        // Into the middle of nowhere, or not at all.
+        // A call into nothing, and invalid code.
         assert!(!works(&[&CALL[..], &CALL].concat()));
         assert!(!works(&[0xff; 8]));
         assert!(!works_before(&[], &[], &All, &Found::default(), (0, 8)));
@@ -302,14 +302,14 @@ mod tests {
             0x8b, 0x07, 0x89, 0x45, 0xfc, 0x83, 0x7d, 0xfc, 0, 0x74, 0xf5,
         ];
         assert!(works(&[&keeps[..], &CALL].concat()));
-        // push rbp; mov rbp, rsp: it is its own.
+        // push rbp; mov rbp, rsp: with a frame, the word is the thread's own.
         let frame = [0x55, 0x48, 0x89, 0xe5];
         assert!(!works(&[&frame, &keeps[..], &CALL].concat()));
     }
 
     #[test]
     fn each_loop_is_looked_at_once_however_many_places_lie_behind_it() {
-        // mov eax, [rdi]; cmp eax, esi; je: one that waits before each of many calls.
+        // mov eax, [rdi]; cmp eax, esi; je: a waiting loop before each of many calls.
         let sees = [0x8b, 0x07, 0x39, 0xf0, 0x74, 0xfa];
         let code = [&sees[..], &CALL].concat().repeat(50);
         let length = code.len() as u64;
@@ -338,7 +338,7 @@ mod tests {
         // call 7; jmp to the last; dec ecx; jne; ret; the call
         let code = [0xe8, 2, 0, 0, 0, 0xeb, 5, 0xff, 0xc9, 0x75, 0xfc, 0xc3];
         assert!(works(&[&code[..], &CALL].concat()));
-        // It calls itself: an end is found.
+        // The function calls itself: the search ends.
         assert!(!works(
             &[&[0xe8, 0xfb, 0xff, 0xff, 0xff][..], &CALL].concat()
         ));

@@ -1,7 +1,9 @@
-//! Files that a file of settings names to be written: new ones below its own folder.
+//! New files that a settings file (`sbt.toml`) asks sbt to write; they must lie below the folder of
+//! that settings file.
 //!
-//! A cloned repository's `sbt.toml` belongs to the user, and so does one that a hostile program has left. With the user's
-//! rights alone either could still have `~/.bashrc` overwritten.
+//! A cloned repository's `sbt.toml` belongs to the user, and so does an `sbt.toml` that a hostile
+//! program has left behind. Without this rule either file could make sbt overwrite `~/.bashrc` with
+//! nothing but the user's own rights.
 
 use std::{
     env,
@@ -20,23 +22,24 @@ use rustix::{
 use super::as_caller;
 use sbt_engine::place::printable;
 
-/// A file that settings name to be written.
+/// A file that a settings file asks sbt to write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Below {
-    /// The folder of the settings, absolute.
+    /// The folder of the settings file, absolute.
     folder: PathBuf,
-    /// The file, from that folder.
+    /// The path of the file, relative to `folder`.
     inside: PathBuf,
-    /// As it is written.
+    /// The path as it is written in the settings.
     written: PathBuf,
-    /// Where that is: `sbt.toml:3`.
+    /// The line of the settings that names the file: `sbt.toml:3`.
     line: String,
-    /// What to type instead.
+    /// The command line option that the user can type instead.
     option: &'static str,
 }
 
 impl Below {
-    /// Of the path `written` on the line `line` of the file `settings`; relative paths begin at the working directory.
+    /// Checks the path `written`, which stands on the line `line` of the file `settings`. A
+    /// relative path is taken from the working directory.
     ///
     /// # Errors
     /// The path leads out of the folder of the settings.
@@ -65,10 +68,10 @@ impl Below {
         }
     }
 
-    /// Makes the file, with the rights of the caller.
+    /// Creates the file, with the rights of the caller.
     ///
     /// # Errors
-    /// It exists, a link lies on the way, or the caller may not make it.
+    /// The file exists, a symbolic link lies on the way, or the caller may not create the file.
     pub fn create(&self) -> anyhow::Result<File> {
         let made = as_caller(|| {
             let folder = self.open_folder()?;
@@ -88,12 +91,12 @@ impl Below {
         }
     }
 
-    /// The whole path.
+    /// The whole path of the file.
     pub fn path(&self) -> PathBuf {
         self.folder.join(&self.inside)
     }
 
-    /// Removes the file if nothing is in it.
+    /// Removes the file if it is empty.
     pub fn remove_if_empty(&self) {
         let removed = as_caller(|| {
             let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -107,7 +110,7 @@ impl Below {
             let name = self.inside.file_name().unwrap_or_default();
             remove_if_empty(&parent, name)
         });
-        // If that failed, an empty file stays.
+        // After a failure the empty file stays.
         drop(removed);
     }
 
@@ -135,7 +138,7 @@ fn shown(path: &Path) -> String {
     printable(&path.to_string_lossy())
 }
 
-/// Removes a file of a folder if it is a regular one with nothing in it.
+/// Removes a file of a folder if it is a regular file and empty.
 pub(super) fn remove_if_empty(folder: &OwnedFd, name: &OsStr) -> Result<(), Errno> {
     let stat = rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)?;
     let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
@@ -145,8 +148,9 @@ pub(super) fn remove_if_empty(folder: &OwnedFd, name: &OsStr) -> Result<(), Errn
     Ok(())
 }
 
-/// Where below `folder` a path leads that is written in settings there; `None` if it leads elsewhere, or to no file.
-/// `here`: the working directory, at which relative paths begin. Pure: links are for whoever opens it to refuse.
+/// The path relative to `folder` of a path that settings in `folder` name. `None` if the path leads
+/// out of the folder, or names no file. `here`: the working directory, at which relative paths
+/// begin. Pure: links are refused when the file is opened.
 fn inside(folder: &Path, here: &Path, written: &Path) -> Option<PathBuf> {
     if written.as_os_str().is_empty() || written.as_os_str().as_bytes().ends_with(b"/") {
         return None;
@@ -185,7 +189,7 @@ mod tests {
             ("/a/b", "/a/b/../b/x", Some("x")),
             ("/a/b", "...", Some("...")),
             ("/a/b", "..x", Some("..x")),
-            // Settings further up are found from folders below.
+            // sbt finds a settings file in a parent of the working directory, too.
             ("/a/b/c", "x", Some("c/x")),
             ("/a/b/c", "../x", Some("x")),
             ("/a/b/c", "../../x", None),
@@ -276,7 +280,7 @@ mod tests {
             file.remove_if_empty();
             assert!(!folder.join(inside).exists());
         }
-        // Nothing is removed behind a link, and nothing that has a content.
+        // Neither files behind a link nor files with content are removed.
         fs::write(outside.join("empty"), "").unwrap();
         below(&folder, "link/empty").remove_if_empty();
         below(&folder, "file").remove_if_empty();

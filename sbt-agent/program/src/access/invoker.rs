@@ -1,4 +1,4 @@
-//! Whoever has called sbt with the rights of root.
+//! The user who has started sbt through sudo, doas or pkexec.
 
 use std::{
     ffi::{CString, OsString},
@@ -7,19 +7,20 @@ use std::{
 
 use nix::unistd::{Gid, Uid, User};
 
-/// The user that a program is started as, under sudo.
+/// The user who has started sbt through sudo: programs are started as this user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Invoker {
     /// User id.
     pub uid: Uid,
-    /// Primary group.
+    /// Id of the primary group.
     pub gid: Gid,
     pub(crate) name: CString,
     pub(crate) home: Option<OsString>,
 }
 
 impl Invoker {
-    /// Who has called sudo, doas or pkexec, if we run under one of them as root.
+    /// The user who has called sudo, doas or pkexec; `None` if sbt does not run as root under one
+    /// of them.
     pub fn from_sudo() -> Option<Self> {
         if !Uid::effective().is_root() {
             return None;
@@ -32,7 +33,9 @@ impl Invoker {
             Who::Id(uid) => (None, by_id(uid)),
             Who::Name(name) => (None, by_name(&name)),
         };
-        let of_user = user.as_ref().map(|it| (it.uid.as_raw(), it.gid.as_raw()));
+        let of_user = user
+            .as_ref()
+            .map(|user| (user.uid.as_raw(), user.gid.as_raw()));
         let (uid, gid) = ids.or(of_user)?;
         if uid == 0 {
             return None;
@@ -48,7 +51,7 @@ impl Invoker {
         })
     }
 
-    /// The name, or the number of one without.
+    /// The user's name, or the user id if the user has no name.
     pub fn shown(&self) -> String {
         if self.name.is_empty() {
             return format!("user {}", self.uid);
@@ -56,7 +59,7 @@ impl Invoker {
         self.name.to_string_lossy().into_owned()
     }
 
-    /// All groups of this user.
+    /// Ids of all groups of this user.
     pub fn groups(&self) -> Vec<Gid> {
         let all = if self.name.is_empty() {
             None
@@ -66,9 +69,9 @@ impl Invoker {
         all.unwrap_or_else(|| vec![self.gid])
     }
 
-    /// Becomes this user for good. Between fork and exec only.
+    /// Becomes this user for good. To be called between fork and exec only.
     pub(crate) fn become_user(&self) -> io::Result<()> {
-        // Groups first: afterwards one may not.
+        // Groups come first: after `setuid` the process may no longer change them.
         if self.name.is_empty() {
             nix::unistd::setgroups(&[self.gid])?;
         } else {
@@ -80,8 +83,9 @@ impl Invoker {
     }
 }
 
-/// What sudo (and `run0`), doas and pkexec tell of who has called them. The program is not
-/// to find it: it runs as if that user had started it.
+/// Environment variables by which sudo (and `run0`), doas and pkexec name the user who has called
+/// them. They are removed from the program's environment: the program runs as if that user had
+/// started it.
 pub(crate) const TOLD: [&str; 6] = [
     "SUDO_UID",
     "SUDO_GID",
@@ -91,17 +95,18 @@ pub(crate) const TOLD: [&str; 6] = [
     "PKEXEC_UID",
 ];
 
-/// Who has called one of them.
+/// The user who has called sudo, doas or pkexec, as the environment names them.
 #[derive(Debug, PartialEq, Eq)]
 enum Who {
-    /// User and group.
+    /// User id and group id.
     Ids(u32, u32),
     Id(u32),
     Name(String),
 }
 
 impl Who {
-    /// `variable`: what the environment says. The group is never guessed by half.
+    /// `variable` reads an environment variable. A user id without its group id is not accepted for
+    /// sudo: the group is not guessed.
     fn of(variable: impl Fn(&str) -> Option<String>) -> Option<Self> {
         let id = |name| variable(name)?.parse().ok();
         match (id("SUDO_UID"), id("SUDO_GID"), id("PKEXEC_UID")) {

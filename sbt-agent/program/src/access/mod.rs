@@ -1,19 +1,20 @@
-//! Which files are opened with whose rights.
+//! Which files sbt opens with whose rights.
 //!
-//! sbt often has more rights than the user it works for: it is root under sudo, and its binary may have capabilities. A
-//! path may come from somebody with fewer rights: the watched program and its folders are the user's, and either may be
-//! hostile. So the origin of a path decides with whose rights sbt opens the file, and all such paths are opened here:
+//! sbt often has more rights than the user it works for: sbt is root under sudo, and its binary may
+//! have capabilities. A path may come from somebody with fewer rights: the watched program and its
+//! folders belong to the user, and either may be hostile. So the origin of a path decides with
+//! whose rights sbt opens the file, and all such paths are opened here:
 //!
 //! | the path comes from | opened with the rights of | in |
 //! |---|---|---|
 //! | the command line | the caller; under sudo root opens what the caller may not, along a way that only root can have laid | [`typed`] |
-//! | `sbt.toml` (what is written) | the caller; only a new file below the folder of `sbt.toml` | [`below`] |
-//! | `sbt.toml` (what is read), an environment variable, sbt's own search | the caller | [`as_caller`] |
+//! | `sbt.toml` (files to write) | the caller; only a new file below the folder of `sbt.toml` | [`below`] |
+//! | `sbt.toml` (files to read), an environment variable, sbt's own search | the caller | [`as_caller`] |
 //! | the target: its ELF files, debug links, scripts | the user that the target runs as | [`target`] |
 //! | the kernel: `/proc/PID/…` of the target, `/sys` | sbt itself | not here |
 //!
-//! The caller is the user who has called sudo, doas or pkexec, and otherwise the user who runs sbt, without the
-//! capabilities that pass over the permissions of files.
+//! The caller is the user who has called sudo, doas or pkexec; without these, the caller is the
+//! user who runs sbt, without the capabilities that override the permissions of files.
 
 use std::{
     io,
@@ -32,7 +33,7 @@ pub use user::{Scope, User, caller, changes_user, is_scoped};
 
 use below::Below;
 
-/// Does something with the rights of the caller.
+/// Calls `act` with the rights of the caller.
 ///
 /// # Errors
 /// This thread cannot take the caller's rights.
@@ -41,21 +42,21 @@ pub fn as_caller<T>(act: impl FnOnce() -> T) -> io::Result<T> {
     Ok(act())
 }
 
-/// A file, and whether the user has typed its path or a file of settings names it.
+/// The path of a file, and whether the user has typed the path or a settings file names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Named {
     /// The path as it is written.
     pub path: PathBuf,
-    /// The line of the settings that has it; `None` if it was typed.
+    /// The line of the settings that names the path; `None` if the user has typed the path.
     line: Option<Line>,
 }
 
-/// A line of a file of settings.
+/// A line of a settings file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Line {
-    /// The file, absolute or from the working directory.
+    /// The settings file; absolute, or relative to the working directory.
     file: PathBuf,
-    /// As messages name it: `sbt.toml:3`.
+    /// The line as messages name it: `sbt.toml:3`.
     shown: String,
 }
 
@@ -65,14 +66,15 @@ impl Named {
         Self { path, line: None }
     }
 
-    /// A path in the file of settings `file`, on the line that messages call `shown`.
+    /// A path from the settings file `file`, on the line that messages call `shown`.
     pub fn in_settings(path: PathBuf, file: &Path, shown: String) -> Self {
         let file = file.to_owned();
         let line = Some(Line { file, shown });
         Self { path, line }
     }
 
-    /// Reads what the path names, by `read`, with the rights that its origin has.
+    /// Reads the path by `read`, with the caller's rights if settings name the path. For a path
+    /// that the user has typed, `read` itself chooses the rights.
     ///
     /// # Errors
     /// Those of `read`, or this thread cannot take the caller's rights.
@@ -83,8 +85,8 @@ impl Named {
         }
     }
 
-    /// What a file of settings names to be written, and may have written; `None` if the path was typed. `option`: what
-    /// to type instead.
+    /// The checked file to write, for a path from a settings file; `None` if the user has typed the
+    /// path. `option`: the command line option to suggest instead.
     ///
     /// # Errors
     /// The path leads out of the folder of the settings.

@@ -14,13 +14,14 @@ use super::user::{Scope, User, caller};
 
 static USER: OnceLock<Option<User>> = OnceLock::new();
 
-/// Says that the target runs with all rights of sbt, as with `--as-root`. To be called once, before anything of the
-/// target is opened.
+/// Declares that the target runs with all rights of sbt, as with `--as-root`. Must be called once,
+/// before any file of the target is opened.
 pub fn runs_as_sbt() {
     let _known = USER.set(None);
 }
 
-/// Says that the target is a process that runs already. To be called once, before anything of it is opened.
+/// Declares that the target is a process that already runs: its files are opened as the user of
+/// that process. Must be called once, before any file of the target is opened.
 pub fn is_process(pid: u32) {
     let is_root = nix::unistd::Uid::effective().is_root();
     if is_root && caller().is_none() {
@@ -28,26 +29,26 @@ pub fn is_process(pid: u32) {
     }
 }
 
-/// The user with whose rights files are opened that the target names: the caller, unless the target was said to be
-/// another's. `None`: who runs sbt.
+/// The user with whose rights the target's files are opened: the caller, unless [`runs_as_sbt`] or
+/// [`is_process`] have said otherwise. `None`: the user who runs sbt.
 pub fn user() -> Option<&'static User> {
     USER.get().map_or_else(caller, Option::as_ref)
 }
 
-/// Does something with the rights of that user.
+/// Calls `act` with the rights of the target's user ([`user`]).
 ///
 /// # Errors
-/// This thread cannot take them.
+/// This thread cannot take these rights.
 pub fn act<T>(act: impl FnOnce() -> T) -> io::Result<T> {
     let _scope = Scope::begin(user())?;
     Ok(act())
 }
 
-/// Opens a regular file that the target names, for reading. What is something else is not opened at all: opening a
-/// device may set something off.
+/// Opens a regular file that the target names, for reading. Anything but a regular file is not
+/// opened at all: opening a device may have side effects.
 ///
 /// # Errors
-/// The target's user may neither read nor execute it, or it is no regular file.
+/// The target's user may neither read nor execute the file, or the file is not a regular file.
 pub fn open(path: &Path) -> io::Result<File> {
     readable(|| {
         let flags = OFlags::PATH | OFlags::CLOEXEC;
@@ -55,16 +56,18 @@ pub fn open(path: &Path) -> io::Result<File> {
     })
 }
 
-/// The same for a path below another root: links in it lead nowhere else.
+/// Opens a regular file that the target names, below another root directory: links in the path are
+/// resolved within that root.
 ///
 /// # Errors
-/// As above.
+/// The target's user may neither read nor execute the file, or the file is not a regular file.
 pub fn open_below(root: &Path, path: &Path) -> io::Result<File> {
-    // It is where the path leads anyway, and there are filters that know no `openat2`.
+    // Below `/` the path needs no `openat2`, which some seccomp filters do not know.
     if root == Path::new("/") {
         return open(path);
     }
-    // The kernel's link to the root of a process: that we may look into that is for it to say.
+    // `root` is the kernel's link to the root of a process; the kernel decides whether sbt may look
+    // into it.
     let root = rustix::fs::open(root, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
     readable(|| {
         let flags = OFlags::PATH | OFlags::CLOEXEC;
@@ -73,11 +76,11 @@ pub fn open_below(root: &Path, path: &Path) -> io::Result<File> {
     })
 }
 
-/// Opens a regular file with the rights of sbt, if it is the one that is meant: `is_it` is given its device and inode.
-/// What else the path leads to is not opened. `root`: where the path begins, if it is not sbt's own root.
+/// Opens a regular file with the rights of sbt, if `is_it` accepts its device and inode. Any other
+/// file at that path is not opened. `root`: where the path begins, if that is not sbt's own root.
 ///
 /// # Errors
-/// It cannot be opened, or is another.
+/// The file cannot be opened, or `is_it` rejects it.
 pub fn open_known(
     root: Option<&Path>,
     path: &Path,
@@ -109,7 +112,8 @@ fn readable(find: impl FnOnce() -> io::Result<OwnedFd>) -> io::Result<File> {
         only_regular(&found)?;
         match reopen(&found) {
             Err(error) if error.kind() == ErrorKind::PermissionDenied => {
-                // What the user may execute but not read is in the memory of the user's process, and known to it.
+                // The memory of the user's processes holds the content of an executable that the
+                // user may not read, so sbt gives nothing away by reading the file.
                 let path = of_descriptor(&found);
                 rustix::fs::accessat(CWD, &path, Access::EXEC_OK, AtFlags::EACCESS)
                     .map_err(|_| error)?;
@@ -121,7 +125,7 @@ fn readable(find: impl FnOnce() -> io::Result<OwnedFd>) -> io::Result<File> {
     reopen(&found)
 }
 
-/// Makes sure that a descriptor is of a regular file.
+/// Fails if a descriptor is not of a regular file.
 fn only_regular(found: &OwnedFd) -> io::Result<()> {
     let stat = rustix::fs::fstat(found)?;
     if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile {
@@ -137,17 +141,17 @@ fn of_descriptor(fd: &OwnedFd) -> String {
     format!("/proc/self/fd/{}", fd.as_raw_fd())
 }
 
-/// Opens for reading what a descriptor is a handle of.
+/// Opens the file of an `O_PATH` descriptor for reading.
 fn reopen(found: &OwnedFd) -> io::Result<File> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let file = rustix::fs::open(of_descriptor(found), flags, Mode::empty())?;
     Ok(File::from(file))
 }
 
-/// Opens a regular file by a link of the kernel, or one of our own, with the rights of sbt.
+/// Opens a regular file through a link of the kernel or of sbt itself, with the rights of sbt.
 ///
 /// # Errors
-/// It cannot be opened, or is no regular file.
+/// The file cannot be opened, or is not a regular file.
 pub fn open_as_sbt(path: &Path) -> io::Result<File> {
     let found = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
     only_regular(&found)?;
@@ -170,7 +174,7 @@ mod tests {
         let at = |name: &str| folder.path().join(name);
         nix::unistd::mkfifo(&at("pipe"), nix::sys::stat::Mode::from_bits_truncate(0o600)).unwrap();
         symlink("/dev/ptmx", at("device")).unwrap();
-        // Whoever opens the other end is not woken.
+        // Opening the pipe for writing fails because no reader was left by the calls below.
         let write = rustix::fs::open(at("pipe"), OFlags::WRONLY | OFlags::NONBLOCK, Mode::empty());
         assert!(write.is_err());
         for path in [at("pipe"), at("device"), folder.path().to_owned()] {

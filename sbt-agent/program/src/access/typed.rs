@@ -1,9 +1,10 @@
 //! Files that the user has typed on the command line.
 //!
-//! They are opened as the caller would open them. Under sudo, where the caller may not, they are opened as root: that is
-//! what sudo was typed for. But a program that the caller watches can put other things in the place of folders and
-//! files, to have root write elsewhere. So root's rights are used only along a way on which every link is root's own, and
-//! on no file that somebody else may have given one more name.
+//! They are opened with the caller's rights. Under sudo, files that the caller may not open are
+//! opened as root: that is what sudo was typed for. But a program that the caller watches can
+//! replace folders and files to make root write elsewhere. So root's rights are used only along a
+//! path on which every link is root's own, and never on a file to which somebody else may have
+//! given an additional name (hard link).
 
 use std::{
     collections::VecDeque,
@@ -29,37 +30,37 @@ use super::{
 };
 use crate::rights::Writing;
 
-/// Links that are followed, at most; as many as the kernel follows.
+/// The most links that are followed in a path; as many as the kernel follows.
 const MOST_LINKS: usize = 40;
 
-/// Permission bits of a folder.
+/// Permission bits of a folder: the sticky bit, and the right of group or others to write.
 const STICKY: u32 = 0o1000;
 const OF_OTHERS: u32 = 0o022;
 
-/// What to say of a link.
+/// Message for a link in the place of the file.
 const IS_LINK: &str = "it is a link, which is not followed under sudo: name the file itself";
 
-/// What to say of a link on the way.
+/// Message for a link on the way to the file.
 const LINK_ON_THE_WAY: &str = "a link on the way is not root's, and is not followed with root's \
     rights under sudo: name the file without the link";
 
-/// What to say of a file that is.
+/// Message for a file that another user has put into a folder for everybody.
 const IS_PLANTED: &str = "somebody else has put it there, in a folder for everybody";
 
-/// What to say of a file that has more than one name.
+/// Message for a file that has more than one name.
 const HAS_NAMES: &str = "it has another name as well, and is not opened with root's rights under \
     sudo: name another file";
 
-/// With whose rights something in a folder is done.
+/// With whose rights sbt works in a folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Rights {
-    /// The caller's.
+    /// The caller's rights.
     Callers,
-    /// Root's, of what the caller may not do.
+    /// Root's rights, where the caller's are not enough.
     Roots,
 }
 
-/// The rights in effect for this thread as long as there is one.
+/// Keeps rights in effect for this thread until it is dropped.
 struct Held {
     _callers: Option<Scope>,
     _roots: Option<Writing>,
@@ -87,7 +88,7 @@ impl Rights {
     }
 }
 
-/// A name in a folder that is open: whatever becomes of the way there, it stays this folder.
+/// A name in an open folder: the place stays in this folder even if the path to the folder changes.
 #[derive(Clone, Debug)]
 pub struct Place {
     folder: Arc<OwnedFd>,
@@ -106,10 +107,11 @@ impl PartialEq for Place {
 
 impl Eq for Place {}
 
-/// Does something at a path, with the caller's rights and, under sudo, with root's if those do not do.
+/// Calls `act` at a path with the caller's rights and, under sudo, again with root's rights if the
+/// caller's are not enough.
 ///
 /// # Errors
-/// Those of `act`; or the way there may not be gone.
+/// Those of `act`, or the path may not be followed.
 pub fn at<T>(path: &Path, act: impl Fn(&Place) -> io::Result<T>) -> io::Result<T> {
     let tried = with(Rights::Callers, path, &act);
     match tried {
@@ -120,7 +122,8 @@ pub fn at<T>(path: &Path, act: impl Fn(&Place) -> io::Result<T>) -> io::Result<T
     }
 }
 
-/// Whether root may do what was refused; `ELOOP` tells of a link that may be root's own, as /dev/stdout is.
+/// Whether a refused action may succeed as root. `ELOOP` means a link, which may be root's own as
+/// /dev/stdout is.
 fn may_be_for_root(error: &io::Error) -> bool {
     let number = error.raw_os_error();
     [Some(libc::EACCES), Some(libc::EPERM), Some(libc::ELOOP)].contains(&number)
@@ -145,12 +148,12 @@ impl Place {
         })
     }
 
-    /// What a place is called in its folder.
+    /// The name of the file in its folder.
     pub fn name(&self) -> &OsStr {
         &self.name
     }
 
-    /// Another name in the same folder, to be used with the same rights.
+    /// Another name in the same folder, used with the same rights.
     #[must_use]
     pub fn beside(&self, name: OsString) -> Self {
         Self {
@@ -159,7 +162,7 @@ impl Place {
         }
     }
 
-    /// Does something with the rights that this place is used with.
+    /// Calls `act` with the rights of this place.
     ///
     /// # Errors
     /// Those of `act`, or this thread cannot take these rights.
@@ -178,20 +181,20 @@ impl Place {
         Ok(File::from(file))
     }
 
-    /// Makes a new file.
+    /// Creates a new file.
     ///
     /// # Errors
-    /// There is something, or it may not be made.
+    /// The file exists, or it may not be created.
     pub fn create_new(&self) -> io::Result<File> {
         let file = self.open_as(OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL)?;
         self.give(&file)?;
         Ok(file)
     }
 
-    /// Makes a file without a name in the same folder.
+    /// Creates a nameless file (`O_TMPFILE`) in the same folder.
     ///
     /// # Errors
-    /// It may not be made, or the file system has none.
+    /// The file may not be created, or the file system has no nameless files.
     pub fn create_nameless(&self) -> io::Result<File> {
         let flags = OFlags::WRONLY | OFlags::TMPFILE | OFlags::CLOEXEC;
         let mode = Mode::from_raw_mode(0o666);
@@ -200,7 +203,7 @@ impl Place {
         Ok(file)
     }
 
-    /// What root makes under sudo belongs to the caller, as what the caller makes does.
+    /// Gives a file that root has created under sudo to the caller.
     fn give(&self, file: &File) -> io::Result<()> {
         match caller() {
             Some(user) if self.rights == Rights::Roots => {
@@ -210,10 +213,11 @@ impl Place {
         }
     }
 
-    /// Opens what is there for writing, or makes a new file. Under sudo a link is followed only if it is root's.
+    /// Opens an existing file for writing, or creates a new file. Under sudo a link is followed
+    /// only if root owns it.
     ///
     /// # Errors
-    /// It may not be written, or is not what the user can have meant.
+    /// The file may not be written, or is not what the user can have meant.
     pub fn write(&self) -> io::Result<File> {
         match self.create_new() {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => self.write_there(),
@@ -223,7 +227,7 @@ impl Place {
 
     fn write_there(&self) -> io::Result<File> {
         let Some(user) = caller() else {
-            // A link that leads nowhere yet makes what it points to.
+            // `CREATE`: a dangling link creates the file that it points to.
             return self.open_as(OFlags::WRONLY | OFlags::CREATE);
         };
         let file = self.open_there(OFlags::WRONLY)?;
@@ -231,7 +235,7 @@ impl Place {
         Ok(file)
     }
 
-    /// Under sudo: opens what is there, which is no link unless root has made it.
+    /// Opens an existing file under sudo; a link is followed only if root has made it.
     fn open_there(&self, flags: OFlags) -> io::Result<File> {
         match self.open_as(flags | OFlags::NOFOLLOW) {
             Err(error)
@@ -246,7 +250,7 @@ impl Place {
         }
     }
 
-    /// Opens what is there for reading, without waiting for the other end of a pipe.
+    /// Opens an existing file for reading, without waiting for the other end of a pipe.
     fn read(&self) -> io::Result<File> {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK;
         if self.rights == Rights::Callers {
@@ -257,7 +261,8 @@ impl Place {
         Ok(file)
     }
 
-    /// As the kernel has it of files that are opened to be made (`fs.protected_regular`).
+    /// Refuses a file that another user has put into a folder for everybody: the rule of the
+    /// kernel's `fs.protected_regular`.
     fn check_planted(&self, file: &Stat, user: &User) -> io::Result<()> {
         let folder = rustix::fs::fstat(&*self.folder)?;
         let is_for_all = folder.st_mode & STICKY != 0 && folder.st_mode & OF_OTHERS != 0;
@@ -269,7 +274,8 @@ impl Place {
         self.check_names(file)
     }
 
-    /// A file that the caller may not open and that has several names may have got this one from anybody.
+    /// Refuses a file that the caller may not open and that has several names: anybody may have
+    /// added this name.
     fn check_names(&self, file: &Stat) -> io::Result<()> {
         let is_file = FileType::from_raw_mode(file.st_mode) == FileType::RegularFile;
         if self.rights == Rights::Roots
@@ -282,10 +288,11 @@ impl Place {
         Ok(())
     }
 
-    /// Makes sure that what is there may be replaced under sudo, and opens it for writing; `None` if nothing is there.
+    /// Checks that an existing file may be replaced under sudo, and opens it for writing; `None` if
+    /// no file exists.
     ///
     /// # Errors
-    /// As of [`Self::write`].
+    /// The file may not be written, or is not what the user can have meant.
     pub fn existing(&self) -> io::Result<Option<File>> {
         let file = match caller() {
             Some(user) => self.open_there(OFlags::WRONLY).and_then(|file| {
@@ -300,25 +307,25 @@ impl Place {
         }
     }
 
-    /// What is there, which may be a link.
+    /// The status of the file, or of the link in its place.
     ///
     /// # Errors
-    /// Nothing is there, or it may not be looked at.
+    /// No file exists, or its status may not be read.
     pub fn stat(&self) -> io::Result<Stat> {
         let flags = AtFlags::SYMLINK_NOFOLLOW;
         Ok(rustix::fs::statat(&*self.folder, &*self.name, flags)?)
     }
 
-    /// Whether a link is there.
+    /// Whether the file is a symbolic link.
     pub fn is_link(&self) -> bool {
         let stat = self.stat();
         stat.is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Symlink)
     }
 
-    /// Gives a file without a name this one.
+    /// Gives this name to a nameless file.
     ///
     /// # Errors
-    /// There is something, or it may not be made.
+    /// The name exists, or it may not be created.
     pub fn link(&self, file: &File) -> io::Result<()> {
         let itself = format!("/proc/self/fd/{}", file.as_raw_fd());
         let flags = AtFlags::SYMLINK_FOLLOW;
@@ -326,28 +333,28 @@ impl Place {
         Ok(())
     }
 
-    /// Puts what is here in the place of `other`, of the same folder.
+    /// Renames this file to `other`, a name in the same folder, and replaces any file there.
     ///
     /// # Errors
-    /// It may not be.
+    /// The file may not be renamed.
     pub fn replace(&self, other: &Self) -> io::Result<()> {
         rustix::fs::renameat(&*self.folder, &*self.name, &*other.folder, &*other.name)?;
         Ok(())
     }
 
-    /// Removes what is here.
+    /// Removes this file.
     ///
     /// # Errors
-    /// It may not be.
+    /// The file may not be removed.
     pub fn remove(&self) -> io::Result<()> {
         rustix::fs::unlinkat(&*self.folder, &*self.name, AtFlags::empty())?;
         Ok(())
     }
 
-    /// The folder, open for reading.
+    /// The folder, opened for reading.
     ///
     /// # Errors
-    /// It may not be read.
+    /// The folder may not be read.
     pub fn folder(&self) -> io::Result<File> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let folder = rustix::fs::openat(&*self.folder, ".", flags, Mode::empty())?;
@@ -355,42 +362,42 @@ impl Place {
     }
 }
 
-/// Opens a file for writing, or makes a new one, and leaves what is in it.
+/// Opens a file for writing, or creates a new file; existing content stays.
 ///
 /// # Errors
-/// It may not be written; or, under sudo, is not what the user can have meant.
+/// The file may not be written or, under sudo, is not what the user can have meant.
 pub fn write(path: &Path) -> io::Result<File> {
     at(path, Place::write)
 }
 
-/// Makes a new file.
+/// Creates a new file.
 ///
 /// # Errors
-/// There is something, or it may not be made.
+/// The file exists, or it may not be created.
 pub fn create_new(path: &Path) -> io::Result<File> {
     at(path, Place::create_new)
 }
 
-/// Opens a file for reading, which may be anything: a pipe is not waited for.
+/// Opens a file of any kind for reading, without waiting for the other end of a pipe.
 ///
 /// # Errors
-/// It may not be read.
+/// The file may not be read.
 pub fn read(path: &Path) -> io::Result<File> {
     at(path, Place::read)
 }
 
-/// Removes a file if nothing is in it.
+/// Removes a file if it is empty.
 ///
 /// # Errors
-/// It may not be removed.
+/// The file may not be removed.
 pub fn remove_if_empty(path: &Path) -> io::Result<()> {
     at(path, |place| Ok(remove_empty(&place.folder, &place.name)?))
 }
 
-/// Makes a folder, and those on the way that are not there.
+/// Creates a folder and its missing parents.
 ///
 /// # Errors
-/// One may not be made.
+/// One of the folders may not be created.
 pub fn make_folders(path: &Path) -> io::Result<()> {
     if path.as_os_str().is_empty() || path.is_dir() {
         return Ok(());
@@ -407,7 +414,7 @@ pub fn make_folders(path: &Path) -> io::Result<()> {
     })
 }
 
-/// The folder of a path, and what the file is called in it.
+/// Splits a path into the folder and the name of the file.
 fn split(path: &Path) -> io::Result<(&Path, &OsStr)> {
     let ends_as_folder = [&b"/"[..], b"/."]
         .iter()
@@ -431,17 +438,17 @@ fn open_folder(at: impl AsFd, name: &OsStr) -> Result<OwnedFd, Errno> {
     rustix::fs::openat(at, name, flags, Mode::empty())
 }
 
-/// Whether nobody but root may change a folder.
+/// Whether only root may change a folder.
 fn is_roots(folder: &Stat) -> bool {
     folder.st_uid == 0 && folder.st_mode & OF_OTHERS == 0
 }
 
-/// Whether nobody but root can have made a link, or can change it.
+/// Whether only root can have made a link or can change it.
 fn is_roots_link(folder: &OwnedFd, link: &Stat) -> io::Result<bool> {
     Ok(link.st_uid == 0 && is_roots(&rustix::fs::fstat(folder)?))
 }
 
-/// Opens a folder along a way on which every link is root's.
+/// Opens a folder along a path on which every link is root's.
 fn roots_way(path: &Path) -> io::Result<OwnedFd> {
     let parts = |path: &Path| -> Vec<OsString> {
         let parts = path.components().filter(|part| *part != Component::RootDir);
@@ -457,7 +464,7 @@ fn roots_way(path: &Path) -> io::Result<OwnedFd> {
         let next = rustix::fs::openat(&folder, &*name, flags, Mode::empty())?;
         let stat = rustix::fs::fstat(&next)?;
         if FileType::from_raw_mode(stat.st_mode) != FileType::Symlink {
-            // What is no folder fails at the next step.
+            // If `next` is not a folder, the next step fails.
             folder = next;
             continue;
         }

@@ -13,7 +13,7 @@ use rustix::thread::{
 
 use crate::access::Invoker;
 
-/// Capabilities by which a thread passes over the permissions of files.
+/// Capabilities by which a thread overrides the permissions of files.
 const OVER_FILES: Set = Set::CHOWN
     .union(Set::DAC_OVERRIDE)
     .union(Set::DAC_READ_SEARCH)
@@ -24,18 +24,19 @@ const OVER_FILES: Set = Set::CHOWN
 /// Capabilities by which a thread takes the rights of another user.
 const BECOMING: Set = Set::SETUID.union(Set::SETGID);
 
-/// A user, by what decides which files may be opened.
+/// A user, as the ids that decide which files may be opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct User {
     /// User id.
     pub uid: u32,
-    /// Id of the first group.
+    /// Id of the primary group.
     pub gid: u32,
     /// Ids of all groups.
     groups: Vec<u32>,
 }
 
-/// Who has called sudo, doas or pkexec. `None` if nobody has: the caller is then who runs sbt.
+/// The user who has called sudo, doas or pkexec. `None` without these: the caller is then the user
+/// who runs sbt.
 pub fn caller() -> Option<&'static User> {
     static CALLER: OnceLock<Option<User>> = OnceLock::new();
     let caller = CALLER.get_or_init(|| {
@@ -55,13 +56,13 @@ pub fn changes_user() -> bool {
 }
 
 impl User {
-    /// The user that a process runs as; `None` if that is root, or not known.
+    /// The user that a process runs as; `None` if that is root, or unknown.
     pub fn of_process(pid: u32) -> Option<Self> {
         let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
         Self::read(&status).filter(|user| user.uid != 0)
     }
 
-    /// `status`: the text of `/proc/PID/status`.
+    /// Reads the user from `status`, the text of `/proc/PID/status`.
     fn read(status: &str) -> Option<Self> {
         let numbers = |name: &str| -> Option<Vec<u32>> {
             let line = status.lines().find_map(|line| line.strip_prefix(name))?;
@@ -69,7 +70,7 @@ impl User {
                 .map(|word| word.parse().ok())
                 .collect()
         };
-        // Real, effective, saved, and that for files.
+        // The four ids on a line: real, effective, saved, file system.
         Some(Self {
             uid: *numbers("Uid:")?.get(3)?,
             gid: *numbers("Gid:")?.get(3)?,
@@ -86,20 +87,21 @@ thread_local! {
     static IS_SCOPED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether this thread has given rights away for a while: nothing may give it more meanwhile.
+/// Whether a [`Scope`] is in effect on this thread. The thread must not raise its rights meanwhile.
 pub fn is_scoped() -> bool {
     IS_SCOPED.get()
 }
 
-/// As long as there is one, this thread opens files with the rights of a user and with no capability that passes over
-/// permissions. It keeps what is needed to look into processes.
+/// While a scope exists, its thread opens files with the rights of a user and without the
+/// capabilities that override permissions. The thread keeps the capabilities to look into
+/// processes.
 #[derive(Debug)]
 #[must_use]
 pub struct Scope {
     before: Option<Before>,
 }
 
-/// What a thread had before.
+/// The rights of a thread before a scope.
 #[derive(Debug)]
 struct Before {
     capabilities: CapabilitySets,
@@ -107,8 +109,8 @@ struct Before {
 }
 
 impl Scope {
-    /// Takes the rights of `user`, or without one only puts aside the capabilities of an ordinary user who runs sbt: root
-    /// keeps what root has. Within another scope nothing changes.
+    /// Takes the rights of `user`. Without a user, an ordinary user who runs sbt only puts the
+    /// capabilities aside, and root keeps all rights. Within another scope nothing changes.
     ///
     /// # Errors
     /// The kernel does not let this thread become that user.
@@ -144,7 +146,7 @@ impl Scope {
             ..have
         };
         set_capabilities(None, able)?;
-        // From here on all is as before when it goes away.
+        // From here on, dropping `scope` restores the former rights.
         let scope = Self::since(have, Some(before));
         set_thread_groups(&user.groups())?;
         file_group(Some(user.gid));
@@ -181,30 +183,30 @@ impl Drop for Scope {
             return;
         };
         if let Some(user) = user {
-            // The user first: it is the thread's own, for which no capability is asked.
+            // The user comes first: a thread may return to its own user without a capability.
             file_user(Some(user.uid));
             file_group(Some(user.gid));
-            // Fails only where taking other groups did.
+            // Fails only where taking the user's groups has failed.
             let _unchanged = set_thread_groups(&user.groups());
         }
-        // The kernel gives more than there was in effect when the user is root again.
+        // The kernel raises the effective capabilities when the user is root again.
         let _lowered = set_capabilities(None, capabilities);
         IS_SCOPED.set(false);
     }
 }
 
-/// What no user or group is called: the kernel answers with the present one.
+/// No user or group has this id: the kernel answers with the present id.
 const NONE: u32 = u32::MAX;
 
-/// Whose rights this thread has for files: takes those of `user`, if given, and says whose it had.
+/// Sets this thread's user id for files to `user`, if given, and returns the former id.
 fn file_user(user: Option<u32>) -> u32 {
-    // SAFETY: a number only. It is this thread's alone, and not that of the process.
+    // SAFETY: passes a number only. The call changes this thread alone, not the process.
     unsafe { libc::setfsuid(user.unwrap_or(NONE)) }.cast_unsigned()
 }
 
-/// The same of the group.
+/// Sets this thread's group id for files to `group`, if given, and returns the former id.
 fn file_group(group: Option<u32>) -> u32 {
-    // SAFETY: as above.
+    // SAFETY: passes a number only. The call changes this thread alone, not the process.
     unsafe { libc::setfsgid(group.unwrap_or(NONE)) }.cast_unsigned()
 }
 
@@ -272,7 +274,7 @@ mod tests {
         assert!(is_scoped());
         assert_eq!(open(&roots), Err(ErrorKind::PermissionDenied));
         assert_eq!(open(&everybodys), Ok(()));
-        // One within it does not end it.
+        // The end of an inner scope does not end the outer one.
         drop(Scope::begin(None).unwrap());
         assert_eq!(open(&roots), Err(ErrorKind::PermissionDenied));
         drop(scope);
@@ -286,7 +288,7 @@ mod tests {
         if !nix::unistd::Uid::effective().is_root() {
             return;
         }
-        // Of a thread of its own: what is dropped does not come back.
+        // On a thread of its own: dropped capabilities do not come back.
         std::thread::spawn(|| {
             let have = capabilities(None).unwrap();
             let without = CapabilitySets {

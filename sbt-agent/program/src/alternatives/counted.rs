@@ -1,48 +1,48 @@
-//! Whether a test asks how many have come.
+//! Whether a test asks how many threads have arrived.
 //!
-//! Whoever comes to a barrier is counted first, and the count tells whether it was the last. So
-//! the test that decides between waiting and waking depends on memory of all threads that the
-//! thread itself has changed just before: by one instruction (`lock xadd`), or by reading,
-//! adding and writing, which may come after the test. Other tests decide by whose part a thread plays, or by what others have
-//! left there: one thread then always waits and another one always wakes, as where one makes
-//! what the other takes.
+//! A barrier counts each thread that arrives, and the count tells whether the thread was the last
+//! to arrive. So the test that decides between waiting and waking depends on shared memory that the
+//! thread itself has changed just before: by one instruction (`lock xadd`), or by reading, adding
+//! and writing, where the write may come after the test. Other tests decide by the thread's role,
+//! or by what other threads have left in memory: then one thread always waits and another one
+//! always wakes, as with a producer and a consumer.
 //!
-//! From the test on the machine code is followed backwards, and with it what the test depends
-//! on. Calls of functions are not looked into.
+//! The machine code is followed backwards from the test, together with the values on which the test
+//! depends. Called functions are not looked into.
 
 use iced_x86::{InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register};
 
 use super::{Flow, Graph};
 
-/// Each instruction is come to by at most so many ways.
+/// The most paths on which one instruction is visited.
 const MAX_WAYS: u8 = 4;
 
-/// How far before a use of a register it is looked for what was put there.
+/// Instructions before the use of a register that are searched for its origin.
 const MAX_BASE: usize = 12;
 
-/// How far before a word is written it is looked for what it is made of.
+/// Instructions before a write that are searched for the read of the same word.
 const MAX_ADDING: usize = 64;
 
-/// In how many first instructions a function sets up its frame.
+/// Instructions at the start of a function that may set up its frame.
 const MAX_SETUP: usize = 12;
 
-/// More places that were written, or read, are not remembered.
+/// The most written, or read, places that are remembered.
 const MAX_PLACES: usize = 16;
 
 /// Where the address of a place in memory comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Base {
-    /// It is known.
+    /// A constant.
     Fixed,
     /// A register.
     In(Register),
-    /// A word so far from what a register says.
+    /// A pointer in memory, at this offset from the value of a register.
     Behind(Register, u64),
-    /// A word at an address.
+    /// A pointer in memory at a constant address.
     BehindFixed(u64),
 }
 
-/// A place in memory.
+/// A place in memory, as an instruction addresses it: base, index register and offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Place {
     base: Base,
@@ -50,35 +50,36 @@ struct Place {
     offset: u64,
 }
 
-/// What a test depends on, at an instruction before it.
+/// What a test depends on, as seen at an instruction before it.
 #[derive(Clone, Debug, Default)]
 struct Needed {
     flags: bool,
     registers: Vec<Register>,
     places: Vec<Place>,
-    /// What of all threads' memory the thread writes between there and the test.
+    /// Shared memory that the thread writes between that instruction and the test.
     written: Vec<Place>,
 }
 
-/// What an instruction says of the test.
+/// What an instruction tells about the test.
 enum Step {
     Counted,
-    /// What the test depends on comes from before.
+    /// The values that the test depends on come from earlier instructions.
     On,
-    /// It comes from somewhere else.
+    /// The values come from somewhere else, for example from a call.
     Lost,
 }
 
-/// A conditional jump that decides, and where its ways lead, by their numbers.
+/// A conditional jump that decides between waiting and waking; instructions are given by their
+/// index.
 pub(super) struct Decision<'a> {
     pub(super) test: usize,
-    /// Where the way to a wait begins, and to a wake.
+    /// The first instruction on the way to a wait, and on the way to a wake.
     pub(super) ways: [usize; 2],
     pub(super) waits: &'a [usize],
     pub(super) wakes: &'a [usize],
 }
 
-/// Whether a test asks how many have come.
+/// Whether a test asks how many threads have arrived.
 pub(super) fn is_counted(graph: &Graph, decision: &Decision<'_>) -> bool {
     let mut back = Back::new(graph);
     let mut ways = vec![0_u8; graph.nodes.len()];
@@ -103,8 +104,8 @@ pub(super) fn is_counted(graph: &Graph, decision: &Decision<'_>) -> bool {
             }
         }
     }
-    // What was read may be written only after the test, but then on both ways: what who waits
-    // writes is made of it.
+    // The word that was read may be written only after the test, but then on both ways; and the way
+    // to the wait writes a value that is made of the word itself.
     let read = std::mem::take(&mut back.read);
     read.iter().any(|place| {
         let [to_wait, to_wake] = decision.ways;
@@ -117,9 +118,9 @@ pub(super) fn is_counted(graph: &Graph, decision: &Decision<'_>) -> bool {
 struct Back<'a> {
     graph: &'a Graph,
     info: InstructionInfoFactory,
-    /// rbp says where the thread's own stack is.
+    /// Whether rbp points to the thread's own stack frame.
     has_frame: bool,
-    /// What of all threads' memory the test depends on.
+    /// Shared memory on which the test depends.
     read: Vec<Place>,
 }
 
@@ -139,8 +140,8 @@ impl<'a> Back<'a> {
         }
     }
 
-    /// The first instructions that write a place on the ways from one to any of `goals`; `None`
-    /// if there is a way without.
+    /// The first instructions that write a place on the paths from `from`; `None` if a path reaches
+    /// any of `goals` without such a write.
     fn written(&mut self, place: Place, from: usize, goals: &[usize]) -> Option<Vec<usize>> {
         let graph = self.graph;
         let mut seen = vec![false; graph.nodes.len()];
@@ -162,7 +163,7 @@ impl<'a> Back<'a> {
         Some(found)
     }
 
-    /// Whether what an instruction writes to a place is made of what was there.
+    /// Whether the value that an instruction writes to a place is made of the place's former value.
     fn adds_to(&mut self, place: Place, write: usize) -> bool {
         let graph = self.graph;
         let instruction = &graph.instructions[write];
@@ -174,7 +175,7 @@ impl<'a> Back<'a> {
             needed.registers = vec![instruction.op1_register().full_register()];
         }
         let mut at = write;
-        // Straight back, which is where it is added.
+        // Only straight-line code is followed, because the addition stands there.
         for _ in 0..MAX_ADDING {
             let [before] = graph.before[at][..] else {
                 return false;
@@ -191,7 +192,7 @@ impl<'a> Back<'a> {
         false
     }
 
-    /// What an instruction writes.
+    /// The place that an instruction writes, if any.
     fn writes(&mut self, index: usize) -> Option<Place> {
         let place = self.place(index)?;
         let info = self.info.info(&self.graph.instructions[index]);
@@ -270,7 +271,7 @@ impl<'a> Back<'a> {
         if is_open { Step::On } else { Step::Lost }
     }
 
-    /// Whether no other thread has this memory.
+    /// Whether a place lies on the thread's own stack.
     fn is_own(&self, place: &Place) -> bool {
         match place.base {
             Base::In(Register::RSP) => true,
@@ -279,7 +280,7 @@ impl<'a> Back<'a> {
         }
     }
 
-    /// What memory an instruction reads or writes: not that of a thread's own variables.
+    /// The memory that an instruction reads or writes; `None` for thread-local variables.
     fn place(&self, index: usize) -> Option<Place> {
         let instruction = &self.graph.instructions[index];
         let mut operands = 0..instruction.op_count();
@@ -292,7 +293,7 @@ impl<'a> Back<'a> {
         let (base, offset) = match instruction.memory_base() {
             Register::RIP | Register::None => (Base::Fixed, offset),
             register => match self.base(index, register.full_register()) {
-                // `lea` has put the address of a variable there.
+                // `lea` has put the address of a variable into the register.
                 (Base::Fixed, at) => (Base::Fixed, offset.wrapping_add(at)),
                 (base, _) => (base, offset),
             },
@@ -304,7 +305,8 @@ impl<'a> Back<'a> {
         })
     }
 
-    /// What a register holds where an instruction goes by it, and of an address which.
+    /// Where the value of a register comes from at an instruction. The number is the address if the
+    /// base is [`Base::Fixed`], and 0 otherwise.
     fn base(&self, index: usize, register: Register) -> (Base, u64) {
         let unknown = (Base::In(register), 0);
         for before in (index.saturating_sub(MAX_BASE)..index).rev() {

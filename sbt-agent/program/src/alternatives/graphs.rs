@@ -1,4 +1,4 @@
-//! The functions of a file that have been decoded: each once, however many pairs of its calls
+//! The decoded functions of a file: each function is decoded once, however many pairs of its calls
 //! are compared.
 
 use std::{
@@ -9,22 +9,22 @@ use std::{
 
 use super::Graph;
 
-/// So many instructions of a file are kept, some 100 bytes each: above that all are given up
-/// and decoded again when they are asked for.
+/// The most instructions that are kept for a file, at some 100 bytes each. Above that all functions
+/// are dropped, and decoded again on demand.
 const MAX_KEPT: usize = 1 << 17;
 
-/// Decoded functions, by where they begin.
+/// Decoded functions, by start address.
 #[derive(Debug, Default)]
 pub(crate) struct Graphs {
     known: RefCell<HashMap<u64, Option<Rc<Graph>>>>,
-    /// Instructions in all of them.
+    /// Instructions in all kept functions, plus one for each function.
     kept: Cell<usize>,
     /// How many functions have been decoded.
     decoded: Cell<u64>,
 }
 
 impl Graphs {
-    /// A function; `decode` is asked if it is not known.
+    /// The graph of the function at `start`; `decode` is called if the function is not kept.
     pub(super) fn get(
         &self,
         start: u64,
@@ -60,18 +60,18 @@ mod tests {
     use sbt_engine::recognise::Relation;
 
     const AT: u64 = 0x1000;
-    /// Bytes of a function.
+    /// Size of each function, bytes.
     const SIZE: u64 = 2048;
     const FUNCTIONS: u64 = 4;
 
-    /// Functions each of which waits and wakes at many places, now by a test and now in turn;
-    /// and the return addresses of these calls.
+    /// Functions that wait and wake at many places, some by a test and some in turn; with the
+    /// return addresses of the waits and of the wakes.
     fn program() -> (Vec<u8>, Vec<u64>, Vec<u64>) {
         let (mut code, mut waits, mut wakes) = (Vec::new(), Vec::new(), Vec::new());
         for function in 1..=FUNCTIONS {
             for place in 0..20 {
-                // sub dword ptr [rip + 0x10000], 1, which counts who has come; je over the wait
-                // and a jump over the wake
+                // sub dword ptr [rip + 0x10000], 1, which counts the thread that arrives; je over
+                // the wait and a jump over the wake
                 code.extend([0x83, 0x2d, 0, 0, 1, 0, 1]);
                 if place % 3 > 0 {
                     code.extend([0x74, 0x07]);

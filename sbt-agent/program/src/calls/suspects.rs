@@ -1,24 +1,26 @@
 //! Which functions of a file may refer to an address: found without decoding them.
 //!
-//! To decode the whole code of a large library takes longer than a program may wait. An
-//! instruction that refers to an address holds the distance to that address in four bytes, behind
-//! an opcode or a byte that says how the operand is addressed. Those are looked for at every byte.
-//! What is found may lie in the middle of another instruction, so it is decoded before it counts.
-//! What is missed are jumps with a distance of one byte: they reach only what lies near.
+//! Decoding all code of a large library takes longer than a program may wait. An instruction that
+//! refers to an address holds the distance to that address in four bytes, behind an opcode or
+//! behind a byte that says how the operand is addressed. The search looks for such bytes at every
+//! offset. A match may lie in the middle of another instruction, so the function is decoded before
+//! the match counts. The search misses jumps with a distance of one byte: these reach only nearby
+//! code, see [`near`].
 
 use std::ops::Range;
 
 use crate::elf::{Segment, code_at};
 use crate::unwind::Function;
 
-/// So far a jump with a distance of one byte reaches, with the instruction itself.
+/// How far a jump with a distance of one byte reaches, bytes, with the instruction itself.
 const NEAR: u64 = 130;
 
-/// So many bytes may follow the distance in an instruction that refers to memory.
+/// The most bytes that follow the distance in an instruction that refers to memory.
 const BEHIND: u64 = 4;
 
-/// What a byte may be before the four bytes of a distance: an opcode of a call or a jump, the
-/// first of two of a conditional jump, a `ModRM` byte that says so of memory, or nothing of these.
+/// What a byte may be before the four bytes of a distance: the opcode of a call or jump (`BRANCH`),
+/// the first of the two opcode bytes of a conditional jump (`JUMP`), a `ModRM` byte of an operand
+/// relative to the instruction (`MEMORY`), or nothing of these.
 const NOTHING: u8 = 0;
 const BRANCH: u8 = 1;
 const JUMP: u8 = 2;
@@ -37,13 +39,13 @@ const KINDS: [u8; 256] = {
     kinds
 };
 
-/// The functions of a file, by what they may refer to.
+/// The functions of a file, by the addresses to which they may refer.
 #[derive(Debug, Default)]
 pub(super) struct Suspects {
     /// The lowest address that is looked for.
     base: u64,
     /// In the upper half an address, or up to [`BEHIND`] bytes before it, as its distance from
-    /// `base`; in the lower half the number of a function. Sorted.
+    /// `base`; in the lower half the index of a function. Sorted.
     found: Vec<u64>,
 }
 
@@ -51,11 +53,12 @@ pub(super) struct Suspects {
 pub(super) struct Wanted<'a> {
     pub(super) image: &'a [u8],
     pub(super) segments: &'a [Segment],
-    /// By their addresses, without overlap.
+    /// All functions, in the order of their addresses, without overlap.
     pub(super) functions: &'a [Function],
-    /// Where the words lie through which functions are called.
+    /// The range of the words through which functions are called.
     pub(super) words: Range<u64>,
-    /// Whether the file can only lie where it says: then instructions hold addresses, too.
+    /// Whether the file can only be loaded at the addresses that it names: then instructions hold
+    /// addresses, too.
     pub(super) is_fixed: bool,
 }
 
@@ -116,7 +119,7 @@ impl Suspects {
         for (index, window) in bytes.windows(6).enumerate() {
             look(index, window);
         }
-        // The last instruction may be a call, which is shorter.
+        // The last instruction may be a call, which is shorter than the window.
         if let Some([a, b, c, d, e]) = bytes.last_chunk() {
             look(bytes.len() - 5, &[*a, *b, *c, *d, *e, 0]);
         }
@@ -129,8 +132,8 @@ impl Suspects {
         }
     }
 
-    /// The numbers of functions that may refer to one of some addresses, and not from near; some
-    /// more than once.
+    /// The indices of functions that may refer to one of `addresses`, except by short jumps; some
+    /// indices come more than once.
     pub(super) fn to(&self, addresses: Range<u64>) -> impl Iterator<Item = usize> {
         let from = addresses.start.saturating_sub(BEHIND);
         let first = self
@@ -155,13 +158,14 @@ impl Suspects {
     }
 }
 
-/// `None` if it lies farther away than an instruction reaches.
+/// Packs a target and the index of a function. `None` if the target lies farther from `base` than
+/// an instruction reaches.
 fn entry(base: u64, target: u64, number: u32) -> Option<u64> {
     let distance = u32::try_from(target.checked_sub(base)?).ok()?;
     Some(u64::from(distance) << 32 | u64::from(number))
 }
 
-/// The numbers of functions that lie so near to a function that a short jump reaches it.
+/// The indices of functions so near to `function` that a short jump reaches it.
 pub(super) fn near(functions: &[Function], function: &Function) -> Range<usize> {
     let from = function.start.saturating_sub(NEAR);
     let until = function.end.saturating_add(NEAR);

@@ -1,4 +1,4 @@
-//! The copies and parts that compilers make of functions, by their names.
+//! The copies and parts that compilers make of functions, recognised by their names.
 
 /// What compilers append to the name of a function's copy, between dots.
 const COPIES: [&[u8]; 8] = [
@@ -8,19 +8,18 @@ const COPIES: [&[u8]; 8] = [
     b"lto_priv",
     b"localalias",
     b"llvm",
-    // Of functions that there are for several processors.
+    // Functions with a version for each of several processors.
     b"default",
     b"clone",
 ];
 
-/// The same, where a processor's name follows.
+/// What compilers append to the name of a version, followed by the name of a processor.
 const VERSIONS: [&[u8]; 3] = [b"arch_", b"avx", b"sse"];
 
-/// What names of variants of a function go on with, for some processors each.
+/// How the names of a function's variants for some processors continue after the underscore.
 const PROCESSORS: [&[u8]; 5] = [b"avx", b"evex", b"fma", b"sse", b"ssse"];
 
-/// Whether a name is that of a variant of the function `of` as the C library
-/// calls its own: `__strlen_avx2`.
+/// Whether a name is a variant of the function `of` in the style of the C library: `__strlen_avx2`.
 pub(super) fn is_variant(name: &[u8], of: &[u8]) -> bool {
     without_underscores(name)
         .strip_prefix(without_underscores(of))
@@ -37,8 +36,9 @@ fn without_underscores(name: &[u8]) -> &[u8] {
     &name[start.unwrap_or(name.len())..]
 }
 
-/// The name of the function of which a symbol is all or a copy. `None` for what
-/// is no function of its own: its cold part, or what chooses among versions.
+/// The name of the function that a symbol is, or is a copy of. `None` for symbols that are not a
+/// function of their own: the cold part of a function, and the resolver that chooses among
+/// versions.
 pub(super) fn original(name: &[u8]) -> Option<&[u8]> {
     let mut end = name.len();
     let mut rest = name;
@@ -60,7 +60,7 @@ pub(super) fn original(name: &[u8]) -> Option<&[u8]> {
     Some(&name[..end])
 }
 
-/// Of a cold part the function that it belongs to.
+/// The function to which a cold part belongs; `None` if the name is not that of a cold part.
 pub(super) fn whole_of_cold(name: &[u8]) -> Option<&[u8]> {
     let name = name
         .iter()
@@ -70,15 +70,15 @@ pub(super) fn whole_of_cold(name: &[u8]) -> Option<&[u8]> {
     name.strip_suffix(b".cold")
 }
 
-/// Whether the parameters of a copy may be others than those of the function.
+/// Whether a copy may have other parameters than the function.
 pub(crate) fn has_other_parameters(name: &str) -> bool {
     ["constprop", "isra", "part"]
         .iter()
         .any(|suffix| name.split('.').skip(1).any(|part| part == *suffix))
 }
 
-/// Whether a copy is only what follows after a function's first test, which is
-/// repeated wherever the function is called.
+/// Whether a copy is only what follows a function's first test, which is repeated wherever the
+/// function is called.
 pub(crate) fn is_part(name: &str) -> bool {
     name.split('.').skip(1).any(|part| part == "part")
 }
@@ -132,7 +132,7 @@ mod tests {
             ("f.cold.3", None),
             ("f.constprop.0.cold", None),
             ("f.resolver", None),
-            // A parallel region, and a nested function, are others.
+            // A parallel region, and a nested function, are functions of their own.
             ("main._omp_fn.0", Some("main._omp_fn.0")),
             ("main._omp_fn.0.isra.0", Some("main._omp_fn.0")),
             ("f.17", Some("f.17")),

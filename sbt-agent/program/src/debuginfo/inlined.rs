@@ -1,4 +1,4 @@
-//! Functions of which inlining has left nothing but copies inside of others.
+//! Functions that exist only inlined into other functions.
 
 use gimli::DwInl;
 
@@ -6,12 +6,12 @@ use super::names;
 use super::units::{self, Entries, Entry, Found, Info, Value};
 use sbt_engine::pattern::is_function;
 
-/// How much is read for one question: names, bytes, and for each of them as much as
-/// the header of its unit's line table takes.
+/// The most work for one question: the bytes of the names that are read, and for each function the
+/// size of its unit's line table header.
 const MAX_READ: usize = 1 << 28;
 
-/// The line at which a function begins that has been inlined, if there is one
-/// of that name: 0 if DWARF does not tell.
+/// The line at which the inlined function of a name begins: 0 if DWARF does not tell, `None` if no
+/// such function exists.
 pub(super) fn line_of(dwarf: &Info, written: &str) -> Option<u64> {
     let mut left = MAX_READ;
     units::units(dwarf).find_map(|unit| {
@@ -44,14 +44,14 @@ fn is_inlined(entry: &Entry) -> bool {
     )
 }
 
-/// A method's name may be at its declaration in the class.
+/// A method's name may stand at its declaration in the class.
 fn is_named(function: &Found<'_>, written: &str, left: &mut usize) -> bool {
     let mut named = |found: &Found<'_>| {
         [gimli::DW_AT_linkage_name, gimli::DW_AT_name]
             .iter()
             .filter_map(|name| found.entry.bytes(found.unit(), *name))
             .any(|name| {
-                // Looking for its end has taken time, too.
+                // Finding the end of the name has taken time, too.
                 *left = left.saturating_sub(name.len());
                 is_function(&names::of_symbol(name.slice()), written)
             })

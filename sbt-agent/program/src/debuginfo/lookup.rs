@@ -9,58 +9,58 @@ use super::scopes::{self, Scope};
 use super::symbols::{Symbol, TooMany};
 use super::{DebugInfo, inlined, parameters, places, units};
 
-/// How many source files are named to somebody who has mistaken one.
+/// The most source files that are listed for a user who has mistyped one.
 const MAX_FILES: usize = 1 << 16;
 
 /// Some of the code of a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spot {
-    /// Its first address.
+    /// The first address of the code.
     pub start: u64,
-    /// One past the last of what follows without another line in between.
+    /// One past the last address of the code that follows without another line in between.
     pub end: u64,
-    /// Whether another file's line has all that begins there: then it is not
-    /// certain that this line belongs there.
+    /// Whether a line of another file claims all code that begins there: then it is not certain
+    /// that the code belongs to this line.
     pub is_hidden: bool,
-    /// What tells the function that it is in from others, inlined functions
-    /// and each copy of them included.
+    /// Identifies the function that contains the code, inlined functions and each copy of them
+    /// included.
     pub scope: Vec<(usize, usize)>,
-    /// First address of the function around it, which is not inlined, and one
-    /// past the last: of that part of it that DWARF has here.
+    /// First address of the surrounding function that is not inlined, and one past the last; only
+    /// the part of the function that contains this code.
     pub function: Option<(u64, u64)>,
 }
 
 /// What is known of a source line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Line {
-    /// Its code, by address.
+    /// The code of the line, in the order of addresses.
     pub spots: Vec<Spot>,
-    /// Whether there is any such file.
+    /// Whether the source file is known.
     pub has_file: bool,
-    /// The nearest lines before and after it that have code.
+    /// The nearest lines before and after the line that have code.
     pub nearest: (Option<u32>, Option<u32>),
 }
 
 impl DebugInfo {
-    /// The functions that a name may mean, demangled or not, and the copies
-    /// that a compiler has made of them, by their addresses.
+    /// The functions that a name may mean, demangled or not, with the copies that a compiler has
+    /// made of them, in the order of addresses.
     ///
     /// # Errors
-    /// There are more than are worth anything.
+    /// More functions have the name than can be probed.
     pub fn functions(&self, written: &str) -> Result<Vec<Symbol>, TooMany> {
         self.symbols().functions(written)
     }
 
-    /// Of a function that is chosen among variants when the program starts,
-    /// their names as far as they are known; `None` if it is no such function.
+    /// The names of the variants, as far as they are known, of a function that is chosen among
+    /// variants when the program starts; `None` if no such function has the name.
     pub fn variants(&self, written: &str) -> Option<Vec<String>> {
         self.symbols().variants(written)
     }
 
-    /// Those of exactly this name in a symbol table.
+    /// The functions of exactly this name in a symbol table.
     ///
     /// # Errors
-    /// As above.
+    /// More functions have the name than can be probed.
     pub fn functions_exactly(&self, written: &str) -> Result<Vec<Symbol>, TooMany> {
         self.symbols().exactly(written)
     }
@@ -70,22 +70,21 @@ impl DebugInfo {
         self.symbols().spanning(vaddr, self.by_address())
     }
 
-    /// The parts of the functions of these names, as in a symbol table, that
-    /// lie apart because they are seldom executed.
+    /// The cold parts of the functions of these names (as in a symbol table): code that lies apart
+    /// because it is seldom executed.
     pub fn cold_parts(&self, functions: &HashSet<&str>) -> Vec<Symbol> {
         self.symbols().cold_parts(functions)
     }
 
-    /// At most so many functions' names, demangled.
+    /// The names of at most `limit` functions, demangled.
     pub fn some_functions(&self, limit: usize) -> Vec<String> {
         self.symbols().some(limit)
     }
 
-    /// Where the code of a line is. `file` is a path, or the end of one, or
-    /// empty for any.
+    /// The code of a line. `file` is a path, or the end of a path, or empty for any file.
     ///
     /// # Errors
-    /// In more places than are worth anything.
+    /// The line has code in more places than can be probed.
     pub fn line(&self, file: &str, line: u32) -> Result<Line, TooMany> {
         let Some(lines) = self.lines() else {
             return Ok(Line::default());
@@ -101,7 +100,7 @@ impl DebugInfo {
             if search.runs.len() > rows::MAX_ROWS {
                 return Err(TooMany);
             }
-            // Several units may share a table, and one of them the functions.
+            // Several units may share a table, while only one of them describes the functions.
             let mut runs = std::mem::take(&mut search.runs);
             runs.sort_unstable_by_key(|run| run.start);
             let starts: Vec<u64> = runs.iter().map(|run| run.start).collect();
@@ -133,8 +132,7 @@ impl DebugInfo {
         })
     }
 
-    /// The source files' names, with as many folders before them as make
-    /// `depth` components; so that they can be shown to somebody.
+    /// The paths of the source files, cut to their last `depth` components, made safe to show.
     pub fn files(&self, depth: usize) -> BTreeSet<String> {
         let mut files = BTreeSet::new();
         if let Some(lines) = self.lines() {
@@ -146,30 +144,30 @@ impl DebugInfo {
         files
     }
 
-    /// Whether the first parameter of the function that begins at `vaddr` is a
-    /// pointer or a reference; `None` if DWARF does not have the function.
+    /// Whether the first parameter of the function that begins at `vaddr` is a pointer or a
+    /// reference; `None` if DWARF does not have the function.
     pub fn first_is_pointer(&self, vaddr: u64) -> Option<bool> {
         parameters::first_is_pointer(self.lines()?.dwarf(), vaddr)
     }
 
-    /// In which argument register, from 1, a compiler's copy of a function
-    /// gets what is the function's parameter of the given number, from 1.
-    /// `None` if in none, or DWARF does not tell.
+    /// The argument register, from 1, in which a compiler's copy of a function gets the function's
+    /// parameter `number`, from 1. `None` if the parameter is not passed in a register, or if DWARF
+    /// does not tell.
     pub fn register(&self, vaddr: u64, number: u8) -> Option<u8> {
         parameters::register(self.located()?.dwarf(), vaddr, number)
     }
 
-    /// The places where functions of these names were inlined: calls `found`
-    /// with the index of the name and the code of the place, by its addresses.
-    /// For none where there is too much to read.
+    /// Finds the places where functions of these names were inlined: calls `found` with the index
+    /// of the name and the address ranges of the code. Reports no place at all if there is too much
+    /// DWARF to read.
     pub fn inlined_places(&self, written: &[&str], found: impl FnMut(usize, &[Range])) {
         if let Some(lines) = self.lines() {
             places::of(lines.dwarf(), written, found);
         }
     }
 
-    /// The line where a function begins that was inlined; 0 if DWARF does not
-    /// tell it, `None` if there is no such function.
+    /// The line where an inlined function begins; 0 if DWARF does not tell the line, `None` if no
+    /// such function exists.
     pub fn inlined(&self, written: &str) -> Option<u64> {
         inlined::line_of(self.lines()?.dwarf(), written)
     }

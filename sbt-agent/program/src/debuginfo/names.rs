@@ -4,8 +4,8 @@ use std::fmt::{self, Write};
 
 use cpp_demangle::DemangleOptions;
 
-/// Longer names are cut, bytes. A mangled name of this length can stand for
-/// gigabytes, and demangling stops at it too.
+/// The most bytes of a name; longer names are cut. A mangled name of this length can stand for
+/// gigabytes, so demangling stops at this length too.
 const MAX_NAME: usize = 4096;
 
 /// The name in a symbol table, up to its end or its version.
@@ -15,20 +15,20 @@ pub(super) fn raw(text: &[u8]) -> &[u8] {
     &text[..end.unwrap_or(text.len())]
 }
 
-/// The same, demangled.
+/// The name in a symbol table, demangled and without its version.
 pub(super) fn of_symbol(text: &[u8]) -> String {
     of_function(&String::from_utf8_lossy(raw(text)))
 }
 
-/// Whether a symbol's name is one that is worth demangling.
+/// Whether a symbol's name can be demangled.
 pub(super) fn is_mangled(name: &[u8]) -> bool {
     name.starts_with(b"_Z") || name.starts_with(b"_R")
 }
 
-/// The identifier that ends a function's name, scopes, arguments and operators
-/// aside: it is in every mangled form of the name. `None` where it need not be.
+/// The identifier that ends a function's name, without scopes, arguments and operators: every
+/// mangled form of the name contains it. `None` where a mangled form may lack it.
 pub(super) fn identifier(name: &str) -> Option<&str> {
-    // Other letters may be encoded, and so are the numbers of closures.
+    // Other letters may be encoded, and so may the numbers of closures.
     if !name.is_ascii() || name.contains('#') {
         return None;
     }
@@ -41,7 +41,7 @@ pub(super) fn identifier(name: &str) -> Option<&str> {
     let last = bare.trim_end_matches(|letter| !is_part(letter));
     let start = last.rfind(|letter| !is_part(letter)).map_or(0, |at| at + 1);
     let last = &last[start..];
-    // Operators and the commonest classes have names of a letter or two.
+    // Operators and the most common classes have abbreviations of a letter or two.
     let short = [
         "operator",
         "allocator",
@@ -54,12 +54,12 @@ pub(super) fn identifier(name: &str) -> Option<&str> {
     (!last.is_empty() && !is_shortened).then_some(last)
 }
 
-/// A function's name, demangled if it is mangled by Rust or C++.
+/// A function's name, demangled if Rust or C++ has mangled it.
 pub(super) fn of_function(name: &str) -> String {
     clean(&demangle(name).unwrap_or_else(|| name.to_owned()))
 }
 
-/// Text for a terminal: short enough, without control characters.
+/// Text for a terminal: cut to [`MAX_NAME`] characters, control characters replaced.
 pub(super) fn clean(text: &str) -> String {
     let printable = |letter: char| match letter {
         letter if letter.is_control() => char::REPLACEMENT_CHARACTER,
@@ -73,7 +73,7 @@ fn demangle(name: &str) -> Option<String> {
         return None;
     }
     let mut text = Limited(String::new());
-    // Rust first: its older mangling is a valid one of C++ with a hash.
+    // Rust first: its older mangling is valid C++ mangling with a hash.
     if let Ok(rust) = rustc_demangle::try_demangle(name) {
         write!(text, "{rust:#}").ok()?;
     } else if name.starts_with("_Z") {
@@ -149,7 +149,7 @@ mod tests {
 
     #[test]
     fn names_that_explode() {
-        // Each level stands for two of the one before.
+        // Each level stands for two of the level before.
         let mut name = "_Z1fI1aIiiE".to_owned();
         for level in b'0'..=b'9' {
             let twice = format!("S{0}_S{0}_", char::from(level));

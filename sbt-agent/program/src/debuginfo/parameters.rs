@@ -1,10 +1,10 @@
-//! The parameters of functions: what they are, and where they are passed.
+//! The parameters of functions: their types, and where they are passed.
 
 use gimli::{Operation, UnitRef};
 
 use super::units::{self, Bytes, Entries, Entry, Found, Info, Value};
 
-/// How many typedefs, origins and the like are followed.
+/// The most typedefs, origins and the like that are followed in a row.
 const MAX_STEPS: usize = 16;
 
 /// DWARF's numbers of the registers of the first six arguments.
@@ -31,7 +31,7 @@ fn function(dwarf: &Info, vaddr: u64) -> Option<Found<'_>> {
     })
 }
 
-/// Whether a unit says that it holds the address, or does not say.
+/// Whether a unit claims the address, or does not tell its addresses.
 fn may_hold(unit: UnitRef<'_, Bytes>, vaddr: u64) -> bool {
     let root = Entries::new(unit, None, |_| true).and_then(|mut entries| entries.next());
     root.is_none_or(|root| {
@@ -43,8 +43,8 @@ fn may_hold(unit: UnitRef<'_, Bytes>, vaddr: u64) -> bool {
     })
 }
 
-/// The parameters of the function as it was written: a copy that a compiler
-/// has made lists its own in another order.
+/// The parameters of the function as it is written in the source: a copy that a compiler has made
+/// lists its own in another order.
 fn written(function: Found<'_>) -> Option<(Found<'_>, Vec<Entry>)> {
     let mut at = function;
     for _ in 0..MAX_STEPS {
@@ -57,11 +57,11 @@ fn written(function: Found<'_>) -> Option<(Found<'_>, Vec<Entry>)> {
     None
 }
 
-/// Whether the first parameter of the function at `vaddr` is a pointer or a
-/// reference; `None` if DWARF does not have the function.
+/// Whether the first parameter of the function at `vaddr` is a pointer or a reference; `None` if
+/// DWARF does not have the function.
 pub(super) fn first_is_pointer(dwarf: &Info, vaddr: u64) -> Option<bool> {
     let (mut function, mut parameters) = written(function(dwarf, vaddr)?)?;
-    // A method's declaration in its class may be all that has them.
+    // Sometimes only the declaration of a method in its class has the parameters.
     if parameters.is_empty()
         && let Some(declaration) = function.follow(gimli::DW_AT_specification)
     {
@@ -95,9 +95,9 @@ pub(super) fn first_is_pointer(dwarf: &Info, vaddr: u64) -> Option<bool> {
     Some(false)
 }
 
-/// In which argument register, from 1, the copy of a function that begins at
-/// `vaddr` is passed what is the function's parameter of the given number, from
-/// 1. `None` if it is not passed that, or DWARF does not tell.
+/// The argument register, from 1, in which the copy of a function that begins at `vaddr` gets the
+/// function's parameter `number`, from 1. `None` if the copy does not get that parameter in a
+/// register, or if DWARF does not tell.
 pub(super) fn register(dwarf: &Info, vaddr: u64, number: u8) -> Option<u8> {
     let copy = function(dwarf, vaddr)?;
     let own = copy.parameters();
@@ -117,7 +117,7 @@ pub(super) fn register(dwarf: &Info, vaddr: u64, number: u8) -> Option<u8> {
     u8::try_from(index + 1).ok()
 }
 
-/// The register that a parameter is in at an address.
+/// The register that holds a parameter at an address.
 fn location(unit: UnitRef<'_, Bytes>, parameter: &Entry, vaddr: u64) -> Option<u16> {
     const MOST: usize = 256;
     let expression = match parameter.attribute(gimli::DW_AT_location)? {

@@ -8,27 +8,27 @@ use super::names;
 use super::symbols::Asked;
 use super::units::{self, Bytes, Entries, Entry, Info, Value};
 
-/// More DWARF than this is not searched, bytes: some seconds.
+/// The most bytes of DWARF that are searched: some seconds.
 const MAX_SEARCHED: usize = 1 << 30;
 
-/// How much of names is compared, bytes times names asked for.
+/// The most comparing of names: bytes times names asked for.
 const MAX_COMPARED: usize = 1 << 32;
 
-/// How many functions may have the names.
+/// The most functions that may have the names.
 const MAX_MEANT: usize = 1 << 16;
 
-/// How many functions of one unit may have their names elsewhere.
+/// The most functions of one unit whose names stand elsewhere.
 const MAX_ELSEWHERE: usize = 1 << 20;
 
-/// How many pieces of code are looked at.
+/// The most pieces of code that are looked at.
 const MAX_PIECES: usize = 1 << 24;
 
-/// The functions that are meant: where each is in the section, and by which name.
+/// The functions that are meant: the offset of each in the section, and the index of its name.
 type Meant = BTreeSet<(usize, usize)>;
 
-/// Calls `found` for each place where a function of one of the names was inlined
-/// and has code, with the index of the name and this code. For none where there
-/// is too much to read: half of them would be a wrong count.
+/// Calls `found` for each place where a function of one of the names was inlined and has code, with
+/// the index of the name and the code. Reports no place if there is too much to read: half of the
+/// places would be a wrong count.
 pub(super) fn of(dwarf: &Info, written: &[&str], mut found: impl FnMut(usize, &[Range])) {
     if dwarf.debug_info.reader().len() > MAX_SEARCHED {
         return;
@@ -64,7 +64,7 @@ pub(super) fn of(dwarf: &Info, written: &[&str], mut found: impl FnMut(usize, &[
     }
 }
 
-/// `None` if there is too much to read.
+/// The functions of the names; `None` if there is too much to read.
 fn meant(dwarf: &Info, written: &[&str]) -> Option<Meant> {
     let mut asked: Vec<_> = written.iter().map(|name| Asked::new(name)).collect();
     let mut left = MAX_COMPARED;
@@ -82,7 +82,7 @@ fn meant(dwarf: &Info, written: &[&str]) -> Option<Meant> {
                 let Some(name) = entry.bytes(unit, name) else {
                     continue;
                 };
-                // Looking for its end has taken time, too.
+                // Finding the end of the name has taken time, too.
                 left = left.checked_sub(name.len().saturating_mul(asked.len()))?;
                 for (index, asked) in asked.iter_mut().enumerate() {
                     if asked.means(names::raw(name.slice())) {
@@ -90,7 +90,7 @@ fn meant(dwarf: &Info, written: &[&str]) -> Option<Meant> {
                     }
                 }
             }
-            // A method's name may be at its declaration in the class.
+            // A method's name may stand at its declaration in the class.
             if let Some(declaration) = target(unit, &entry, gimli::DW_AT_specification)
                 && elsewhere.len() < MAX_ELSEWHERE
             {
@@ -117,7 +117,7 @@ fn names_of(meant: &Meant, function: usize) -> impl Iterator<Item = usize> {
     all.map(|(_, name)| *name)
 }
 
-/// Where an attribute leads, in the section.
+/// The offset in the section to which an attribute refers.
 fn target(unit: UnitRef<'_, Bytes>, entry: &Entry, name: gimli::DwAt) -> Option<usize> {
     match entry.attribute(name)? {
         Value::UnitRef(offset) => in_section(unit, offset),

@@ -1,9 +1,9 @@
-//! Whether DWARF can be read in a time and memory that go with its length.
+//! Whether DWARF can be read in time and memory proportional to its length.
 //!
-//! Many of its parts refer to others by their offsets, and in a file that was made for
-//! it any number of them refers to the same megabytes: each function to all ranges, each
-//! unit to all source files, each source file to one endless name. What reads them keeps
-//! or reads them once for each reference.
+//! Many parts of DWARF refer to others by offset. In a file that was made to do harm, any number of
+//! parts refers to the same megabytes: each function to all ranges, each unit to all source files,
+//! each source file to one endless name. Code that reads such references reads or stores the
+//! megabytes once for each of them.
 
 use std::collections::BTreeSet;
 
@@ -11,20 +11,21 @@ use gimli::{Reader as _, Section as _, UnitRef};
 
 use super::units::{Bytes, Entry, Info, Value, units};
 
-/// What linkers make is far below these: all headers of line tables together, one line
-/// table, all ranges; bytes, and pieces.
+/// Linkers stay far below these limits. All headers of line tables together, bytes; one line table,
+/// bytes; all ranges, count.
 const MAX_HEADERS: usize = 64 << 20;
 const MAX_TABLE: usize = 32 << 20;
 const MAX_RANGES: usize = 1 << 23;
 
-/// Longer names are no paths, bytes.
+/// The most bytes of a path; a longer name is not a path.
 const MAX_PATH: usize = 8192;
 
-/// Of one line table's source files, if their names are among all others, bytes.
+/// The most bytes for the names of one line table's source files, if they stand among other names:
+/// their number times the longest name.
 const MAX_NAMES: usize = 1 << 28;
 
-/// How often a byte of tables may be referred to, on average: units that share a header
-/// are common, those that share all of a table are not.
+/// How often a byte of tables may be referred to, on average: units that share a header are common,
+/// units that share a whole table are not.
 const MAX_SHARED: usize = 4;
 
 /// Whether an index of the units can be made.
@@ -62,8 +63,8 @@ fn abbreviations(dwarf: &Info) -> bool {
     true
 }
 
-/// Goes to the end of a table (DWARF 5, section 7.5.3), or until no more than so many
-/// bytes are left.
+/// Advances to the end of a table (DWARF 5, section 7.5.3), or until at most `least` bytes are
+/// left.
 fn skip_abbreviations(table: &mut Bytes, least: usize) -> gimli::Result<()> {
     while table.read_uleb128()? != 0 && table.len() > least {
         let _tag = table.read_uleb128()?;
@@ -81,7 +82,7 @@ fn skip_abbreviations(table: &mut Bytes, least: usize) -> gimli::Result<()> {
     Ok(())
 }
 
-/// The longest text in a section of texts that end with a zero, bytes.
+/// The length of the longest text in a section of zero-terminated texts, bytes.
 fn longest(texts: &[u8]) -> usize {
     let mut start = 0;
     let mut longest = 0;
@@ -92,8 +93,9 @@ fn longest(texts: &[u8]) -> usize {
     longest.max(texts.len() - start)
 }
 
-/// Whether the line tables, once for each unit that has them, are not much longer than the
-/// section. They are not parsed for that: each unit that is opened reads a header.
+/// Whether the line tables, counted once for each unit that refers to them, are not much longer
+/// than the section. The tables are not parsed for this check, because opening a unit parses a
+/// header.
 fn headers(dwarf: &Info) -> bool {
     let all = *dwarf.debug_line.reader();
     let (mut in_headers, mut in_tables) = (0, 0);
@@ -106,7 +108,7 @@ fn headers(dwarf: &Info) -> bool {
             continue;
         };
         in_headers = usize::saturating_add(in_headers, header);
-        // Units that hold types, or what others have in common, have no code.
+        // Units that hold types, or shared parts of other units, have no code.
         in_tables = usize::saturating_add(in_tables, if is_whole { table } else { 0 });
         if table > MAX_TABLE || in_headers > MAX_HEADERS || in_tables > MAX_SHARED * all.len() {
             return false;
@@ -115,7 +117,7 @@ fn headers(dwarf: &Info) -> bool {
     true
 }
 
-/// Where a unit's line table is, and whether the unit may have code.
+/// The offset of a unit's line table, and whether the unit may have code.
 fn line_table(dwarf: &Info, header: &gimli::UnitHeader<Bytes>) -> Option<(usize, bool)> {
     let abbreviations = dwarf.abbreviations(header).ok()?;
     let mut entries = header.entries_raw(&abbreviations, None).ok()?;
@@ -134,21 +136,21 @@ fn line_table(dwarf: &Info, header: &gimli::UnitHeader<Bytes>) -> Option<(usize,
         })
 }
 
-/// The lengths of a line table's header and of all of it (DWARF 5, section 6.2.4), as far
-/// as the section goes.
+/// The lengths of a line table's header and of the whole table (DWARF 5, section 6.2.4), cut at the
+/// end of the section.
 fn lengths(mut table: Bytes, offset: usize) -> Option<(usize, usize)> {
     table.skip(offset).ok()?;
     let (length, format) = table.read_initial_length().ok()?;
     let length = length.min(table.len());
     if table.read_u16().ok()? >= 5 {
-        // Sizes of addresses and of segment selectors.
+        // Skips the sizes of addresses and of segment selectors.
         table.skip(2).ok()?;
     }
     let header = table.read_length(format).ok()?;
     Some((header.min(length), length))
 }
 
-/// Whether units' ranges, and the names of their source files, can be kept.
+/// Whether the units' ranges and the names of their source files fit into memory.
 fn each_unit(dwarf: &Info) -> bool {
     let longest = longest(dwarf.debug_str.reader().slice());
     let mut ranges = Ranges::default();
@@ -182,14 +184,14 @@ fn each_unit(dwarf: &Info) -> bool {
 pub(super) struct Ranges(usize);
 
 impl Ranges {
-    /// Whether there is room for those of an entry, too.
+    /// Whether the ranges of an entry fit into the limit, too.
     pub(super) fn has_room(&mut self, unit: UnitRef<'_, Bytes>, entry: &Entry) -> bool {
         let list = entry
             .attribute(gimli::DW_AT_ranges)
             .and_then(|value| unit.attr_ranges_offset(value).ok()?)
             .and_then(|offset| unit.raw_ranges(offset).ok());
         if let Some(mut list) = list {
-            // What is skipped in it takes time, too.
+            // Ranges that are skipped take time, too.
             while self.0 < MAX_RANGES && matches!(list.next(), Ok(Some(_))) {
                 self.0 += 1;
             }

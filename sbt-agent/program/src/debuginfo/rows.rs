@@ -1,4 +1,4 @@
-//! Where the code of a source line is: the line tables, read the other way.
+//! Where the code of a source line is: the line tables, read from line to address.
 
 use std::collections::BTreeSet;
 
@@ -7,41 +7,41 @@ use gimli::{LineProgramHeader, UnitRef};
 use super::units::Bytes;
 use sbt_engine::pattern::is_file;
 
-/// More rows of one line than this are not looked at.
+/// The most rows of one line that are looked at.
 pub(super) const MAX_ROWS: usize = 1 << 14;
 
-/// How many rows are read for one question, and bytes of paths: some seconds.
+/// The most rows and bytes of paths that are read for one question: some seconds.
 const MAX_READ: usize = 1 << 28;
 
-/// Longer paths are no paths, bytes.
+/// The most bytes of a part of a path.
 const MAX_PATH: usize = 4096;
 
 /// The beginning of code that belongs to a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Run {
-    /// Its first address.
+    /// The first address of the code.
     pub(super) start: u64,
-    /// One past the last of what follows without another line in between.
+    /// One past the last address of the code that follows without another line in between.
     pub(super) end: u64,
-    /// Whether another file's line has all that begins there: then it is not
-    /// certain that this line belongs there.
+    /// Whether a line of another file claims all code that begins there: then it is not certain
+    /// that the code belongs to this line.
     pub(super) hidden: bool,
 }
 
-/// What line tables tell of a line.
+/// What the line tables tell of a line.
 #[derive(Debug, Default)]
 pub(super) struct Search {
-    /// Where statements of it begin.
+    /// Where statements of the line begin.
     pub(super) runs: Vec<Run>,
-    /// Whether there is any such file.
+    /// Whether the source file is known.
     pub(super) has_file: bool,
-    /// The nearest lines before and after it that have code.
+    /// The nearest lines before and after the line that have code.
     pub(super) nearest: (Option<u32>, Option<u32>),
     read: usize,
 }
 
 impl Search {
-    /// Adds what a unit's table has. True if there is code of the line in it.
+    /// Adds the rows of a unit's table. True if the table has code of the line.
     pub(super) fn add(&mut self, unit: UnitRef<'_, Bytes>, file: &str, line: u32) -> bool {
         let Some(program) = unit.line_program.clone() else {
             return false;
@@ -54,7 +54,7 @@ impl Search {
         };
         let is_meant: Vec<bool> = (0..)
             .map_while(|index| match (program.header().file(index), index) {
-                // Before version 5 they are counted from 1.
+                // Before version 5 files are counted from 1.
                 (None, 0) => Some(false),
                 (None, _) => None,
                 (Some(_), _) => Some(file.is_empty() || is_named(index)),
@@ -74,7 +74,7 @@ impl Search {
             if self.read > MAX_READ || self.runs.len() > MAX_ROWS {
                 break;
             }
-            // What the linker has thrown away is left at address 0.
+            // Code that the linker has thrown away stays at address 0.
             is_nowhere = if is_first {
                 row.address() == 0
             } else {
@@ -124,8 +124,8 @@ impl Search {
     }
 }
 
-/// Adds the last components of the paths of a unit's source files, as many as
-/// `depth`, until there are `limit`.
+/// Adds the last `depth` components of the paths of a unit's source files, until `files` has
+/// `limit` paths.
 pub(super) fn add_files(
     unit: UnitRef<'_, Bytes>,
     depth: usize,

@@ -4,23 +4,23 @@ use gimli::{Range, UnitRef};
 
 use super::units::{Bytes, Entries, EntryId, id};
 
-/// How often an address may be found in a function, all in all.
+/// The most matches of an address and a function, all in all.
 const MAX_WORK: usize = 1 << 26;
 
-/// Deeper inlining than this is not told apart.
+/// The most nested functions in a chain; deeper inlining is not told apart.
 const MAX_CHAIN: usize = 64;
 
 /// Where an address lies.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Scope {
-    /// The entries of the functions, outermost first: which function, inlined
-    /// at which call in which other. Empty if DWARF does not tell.
+    /// The entries of the functions that contain the address, outermost first: they tell which
+    /// function is inlined at which call in which other function. Empty if DWARF does not tell.
     pub(super) chain: Vec<EntryId>,
-    /// The code around the address that belongs to the outermost.
+    /// The range of the outermost function's code that contains the address.
     pub(super) function: Option<Range>,
 }
 
-/// Finds the scopes of addresses, which must rise.
+/// Finds the scopes of addresses, which must be in ascending order.
 pub(super) fn of(unit: UnitRef<'_, Bytes>, addresses: &[u64]) -> Vec<Scope> {
     let mut scopes = vec![Scope::default(); addresses.len()];
     let is_function =

@@ -12,23 +12,22 @@ use super::proportion::{Ranges, is_in_proportion};
 use super::units::{self, Bytes, Entry, Info};
 use super::{Frame, names};
 
-/// How much bigger than its compressed form a section may say it is. Real ones
-/// stay below ten; this is what keeps a small file from filling the memory.
+/// The largest ratio of a section's uncompressed size to its compressed size. Real ratios stay
+/// below ten; the limit keeps a small file from filling the memory.
 const MAX_RATIO: u64 = 128;
 
-/// The uncompressed size of all sections of a file, bytes.
+/// The most uncompressed bytes of all sections of a file.
 const MAX_UNCOMPRESSED: u64 = 1 << 30;
 
-/// How deep entries may be nested. addr2line follows functions inlined into
-/// each other by recursion; compilers reach a few dozen levels.
+/// How deep entries may be nested. addr2line follows inlined functions by recursion; compilers
+/// reach a few dozen levels.
 const MAX_DEPTH: isize = 500;
 
-/// How much DWARF is checked for [`MAX_DEPTH`], bytes: some seconds. Of more, only
+/// The most bytes of DWARF that are checked for [`MAX_DEPTH`]: some seconds. Of larger DWARF only
 /// lines are read.
 const MAX_CHECKED: usize = 1 << 30;
 
-/// The sections that lead from an address to names and lines; others are not
-/// even decompressed.
+/// The sections that lead from an address to names and lines; others are not even decompressed.
 const NEEDED: [SectionId; 10] = [
     SectionId::DebugAbbrev,
     SectionId::DebugAddr,
@@ -42,23 +41,22 @@ const NEEDED: [SectionId; 10] = [
     SectionId::DebugStrOffsets,
 ];
 
-/// Those with the locations of variables, which are wanted seldom.
+/// The sections with the locations of variables, which are seldom needed.
 const LOCATIONS: [SectionId; 2] = [SectionId::DebugLoc, SectionId::DebugLocLists];
 
 /// The functions and lines that one file's DWARF describes.
 pub(super) struct Lines {
-    // Borrows from the next, and so has to be dropped before it.
+    // `context` borrows from `dwarf`, and so has to be dropped before it.
     context: Context<Bytes>,
     dwarf: Arc<Info>,
-    /// Whether functions can be looked up, and not lines only.
+    /// Whether functions can be looked up; otherwise only lines.
     functions: OnceCell<bool>,
     _decompressed: Vec<Vec<u8>>,
 }
 
 impl Lines {
-    /// Reads the index of a file's DWARF and of its supplementary file's.
-    /// `None` if there is no sound one. The locations of variables can be left
-    /// out.
+    /// Reads the index of a file's DWARF and of its supplementary file's. `None` if the DWARF is
+    /// damaged or out of proportion. `locations`: whether to read the locations of variables, too.
     ///
     /// # Safety
     /// Both images must stay where they are, unchanged, as long as the result lives.
@@ -77,9 +75,9 @@ impl Lines {
                 } else {
                     &[]
                 };
-                // SAFETY: the bytes are either the image's, which stays as the
-                // caller promises, or in `decompressed`, which the result keeps
-                // until after the last use; moving a vector does not move them.
+                // SAFETY: the bytes are either the image's, which stays as the caller promises, or
+                // in `decompressed`, which the result keeps until after the last use; moving a
+                // vector does not move its bytes.
                 let bytes = unsafe { std::slice::from_raw_parts(bytes.as_ptr(), bytes.len()) };
                 Ok::<_, gimli::Error>(EndianSlice::new(bytes, gimli::LittleEndian))
             };
@@ -103,17 +101,17 @@ impl Lines {
         })
     }
 
-    /// What all of it is read from.
+    /// The DWARF that functions and lines are read from.
     pub(super) fn dwarf(&self) -> &Info {
         &self.dwarf
     }
 
-    /// What is at an address, innermost first, at most `limit`.
+    /// The functions and lines at an address, innermost first, at most `limit`.
     pub(super) fn frames(&self, vaddr: u64, limit: usize) -> Vec<Frame> {
         if !*self.functions.get_or_init(|| is_shallow(&self.dwarf)) {
             return self.line(vaddr);
         }
-        // Loads are of split DWARF, from paths that the file names.
+        // Loads would be of split DWARF, from paths that the file names: they are skipped.
         let Ok(mut found) = self.context.find_frames(vaddr).skip_all_loads() else {
             return self.line(vaddr);
         };
@@ -137,7 +135,7 @@ impl Lines {
         frames
     }
 
-    /// The line alone, where the functions are damaged or not described.
+    /// The line alone, for places where the functions are damaged or not described.
     fn line(&self, vaddr: u64) -> Vec<Frame> {
         let location = self.context.find_location(vaddr).ok().flatten();
         location
@@ -159,14 +157,13 @@ fn located(location: Option<&addr2line::Location<'_>>) -> Frame {
     }
 }
 
-/// Whether all entries can be followed by recursion, and the ranges of all functions
-/// kept, as addr2line does.
+/// Whether addr2line can follow all entries by recursion and keep the ranges of all functions.
 fn is_shallow(dwarf: &Dwarf<Bytes>) -> bool {
     if dwarf.debug_info.reader().len() > MAX_CHECKED {
         return false;
     }
     let mut ranges = Ranges::default();
-    // What is damaged ends addr2line's reading at the same place.
+    // Damaged entries end the reading of addr2line at the same place.
     for unit in units::units(dwarf) {
         let unit = unit.unit_ref(dwarf);
         let Ok(mut entries) = unit.unit.entries_raw(None) else {
@@ -184,7 +181,9 @@ fn is_shallow(dwarf: &Dwarf<Bytes>) -> bool {
                 Err(_) => break,
             };
             let (tag, attributes) = (abbreviation.tag(), abbreviation.attributes());
-            let has_ranges = attributes.iter().any(|it| it.name() == gimli::DW_AT_ranges);
+            let has_ranges = attributes
+                .iter()
+                .any(|specification| specification.name() == gimli::DW_AT_ranges);
             let is_function =
                 tag == gimli::DW_TAG_subprogram || tag == gimli::DW_TAG_inlined_subroutine;
             if !(is_function && has_ranges) {
@@ -218,7 +217,7 @@ pub(super) fn has_lines(image: &[u8]) -> bool {
     })
 }
 
-/// The bytes of a section, empty if it is missing or damaged.
+/// The bytes of a section; empty if the section is missing or damaged.
 fn section<'a>(
     file: &ElfFile64<'a, LittleEndian>,
     id: SectionId,

@@ -1,5 +1,5 @@
-//! Where distributions put debug information: in files of their own, found by
-//! the same rules as gdb's.
+//! Where distributions put debug information: into separate files, found by the same rules as
+//! gdb's.
 
 use std::ffi::OsStr;
 use std::fmt::Write;
@@ -30,12 +30,12 @@ pub(super) struct Place<'a> {
 /// A debug file that was found.
 pub(super) struct Separate {
     pub(super) map: Mmap,
-    /// Its path in the target.
+    /// The path of the debug file in the target.
     pub(super) path: PathBuf,
 }
 
 impl Separate {
-    /// Maps a file below `root` if it is the wanted one and not the one that `stripped` is.
+    /// Maps a file below `root` if `wanted` accepts it and it is not the stripped file itself.
     fn open(
         root: &Path,
         path: PathBuf,
@@ -44,7 +44,7 @@ impl Separate {
     ) -> Option<Self> {
         let file = target::open_below(root, &path).ok()?;
         let metadata = file.metadata().ok()?;
-        // A debug link may lead to the very file that has it.
+        // A debug link may lead to the very file that contains the link.
         let itself = stripped.is_some_and(|stripped| {
             (stripped.dev(), stripped.ino()) == (metadata.dev(), metadata.ino())
         });
@@ -58,12 +58,12 @@ impl Separate {
 }
 
 impl Place<'_> {
-    /// Where the link at a path of the target's leads, as far as sbt sees it there.
+    /// Where the link at a path of the target leads, as sbt reads it.
     fn leads(&self, path: &Path) -> Option<PathBuf> {
         fs::read_link(self.in_root(path)).ok()
     }
 
-    /// A path of the target's, as sbt sees it. Links in it that are absolute lead into sbt's own root.
+    /// A path of the target, as sbt sees it. Absolute links in the path lead into sbt's own root.
     fn in_root(&self, path: &Path) -> PathBuf {
         let inside = path
             .components()
@@ -71,7 +71,7 @@ impl Place<'_> {
         self.root.join(inside.collect::<PathBuf>())
     }
 
-    /// The debug file of a stripped one.
+    /// The debug file of a stripped file: by build id, or else by debug link.
     pub(super) fn separate(&self, image: &[u8], stripped: &Metadata) -> Option<Separate> {
         let id = build_id(image);
         let by_id = id.as_deref().and_then(|id| {
@@ -82,12 +82,12 @@ impl Place<'_> {
         by_id.or_else(|| self.by_link(image, id.as_deref(), stripped))
     }
 
-    /// By the name and checksum in `.gnu_debuglink`.
+    /// The debug file by the name and checksum in `.gnu_debuglink`.
     fn by_link(&self, image: &[u8], id: Option<&[u8]>, stripped: &Metadata) -> Option<Separate> {
         let file = ElfFile64::<LittleEndian>::parse(image).ok()?;
         let (name, checksum) = file.gnu_debuglink().ok()??;
         let name = Path::new(OsStr::from_bytes(name));
-        // A name and not a path: it decides nothing about the folder.
+        // Only a name is accepted, not a path: the link must not choose the folder.
         if !matches!(name.components().next(), Some(Component::Normal(part)) if part == name) {
             return None;
         }
@@ -99,8 +99,8 @@ impl Place<'_> {
             .into_iter()
             .find_map(|folder| {
                 Separate::open(self.root, folder.join(name), Some(stripped), |found| {
-                    // The id says as much as the checksum and does not need all
-                    // of what may be gigabytes to be read.
+                    // The build id says as much as the checksum, and does not require reading the
+                    // whole file, which may be gigabytes.
                     match (id, build_id(found)) {
                         (Some(id), Some(found)) => id == found,
                         _ => crc32(found) == checksum,
@@ -109,19 +109,18 @@ impl Place<'_> {
             })
     }
 
-    /// The file that dwz moved a part of `image` to: `.gnu_debugaltlink`.
-    /// `path` is that of `image` in the target.
+    /// The file that dwz moved a part of `image` to: `.gnu_debugaltlink`. `path` is the path of
+    /// `image` in the target.
     pub(super) fn supplementary(&self, image: &[u8], path: &Path) -> Option<Mmap> {
         let file = ElfFile64::<LittleEndian>::parse(image).ok()?;
         let (name, id) = file.gnu_debugaltlink().ok()??;
         let name = Path::new(OsStr::from_bytes(name));
         let mut candidates = Vec::from_iter(by_build_id(id));
         let folder = path.parent()?;
-        // One that is absolute takes the place of the folder.
+        // An absolute name replaces the folder.
         candidates.push(folder.join(name));
         if name.is_relative() {
-            // The name is relative to the debug file, to which the path by
-            // build id is only a link.
+            // The name is relative to the debug file, to which the path by build id is only a link.
             let real = self.leads(path).map(|leads| folder.join(leads));
             candidates.extend(real.and_then(|real| Some(real.parent()?.join(name))));
         }

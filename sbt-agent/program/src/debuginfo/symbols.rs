@@ -1,7 +1,7 @@
 //! The functions that symbol tables name.
 //!
-//! For names tables are searched as they are: such questions are few, and an index of a
-//! big program's symbols is not small. For addresses there is one.
+//! Names are searched in the tables as they are: such questions are few, and an index of a big
+//! program's symbols is not small. For addresses there is an index.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -16,28 +16,28 @@ use super::names;
 use crate::elf::{LE, Table, strings, text_at};
 use sbt_engine::pattern::is_function;
 
-/// More functions of one name than this are not probed one by one.
+/// The most functions of one name that are probed one by one.
 pub(super) const MAX_FOUND: usize = 256;
 
-/// How much of a table's names is read for one question, bytes. In a hostile
-/// file each symbol may have the same long name.
+/// The most bytes of a table's names that are read for one question. In a hostile file each symbol
+/// may have the same long name.
 const MAX_READ: usize = 1 << 30;
 
-/// How much of them is demangled, bytes: some seconds at worst.
+/// The most bytes of names that are demangled: some seconds at worst.
 const MAX_DEMANGLED: usize = 1 << 24;
 
 /// A function in a symbol table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Symbol {
-    /// As the table has it, without a version.
+    /// The name as the table has it, without a version.
     pub name: String,
-    /// Its address in the file's own numbering.
+    /// The function's address in the file's own numbering.
     pub start: u64,
-    /// Bytes; 0 if the table does not tell.
+    /// Size of the function, bytes; 0 if the table does not tell.
     pub size: u64,
 }
 
-/// There are more than anybody could mean.
+/// The error that more functions or places were found than anybody can mean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooMany;
 
@@ -67,8 +67,7 @@ impl<'a> Symbols<'a> {
         full.chain(dynamic)
     }
 
-    /// Every function that can be called by its address, and the text that
-    /// begins with its name.
+    /// Every function that can be called by its address, and the text that begins with its name.
     fn each(&self) -> impl Iterator<Item = (&Sym64<LittleEndian>, &'a [u8])> {
         self.of_type(elf::STT_FUNC)
     }
@@ -86,14 +85,13 @@ impl<'a> Symbols<'a> {
         })
     }
 
-    /// The same with the names as they are, as far as they are read.
+    /// Every function with its name, up to [`MAX_READ`].
     fn named(&self) -> impl Iterator<Item = (&Sym64<LittleEndian>, &'a [u8])> {
         within_limit(self.each())
     }
 
-    /// Of a function that stands for whichever of its variants suits the
-    /// processor, the variants' names as far as they tell; `None` if there is
-    /// none of that name.
+    /// The names of the variants, as far as the tables tell, of a function that stands for the
+    /// variant that suits the processor; `None` if no such function has the name.
     pub(super) fn variants(&self, written: &str) -> Option<Vec<String>> {
         let mut asked = Asked::new(written);
         let mut chosen = within_limit(self.of_type(elf::STT_GNU_IFUNC));
@@ -108,8 +106,8 @@ impl<'a> Symbols<'a> {
         Some(variants.into_iter().collect())
     }
 
-    /// The functions that a user may mean by a name, and the copies that a
-    /// compiler has made of them, by their addresses.
+    /// The functions that a user may mean by a name, and the copies that a compiler has made of
+    /// them, in the order of addresses.
     pub(super) fn functions(&self, written: &str) -> Result<Vec<Symbol>, TooMany> {
         let mut found = BTreeMap::new();
         let mut asked = Asked::new(written);
@@ -124,7 +122,7 @@ impl<'a> Symbols<'a> {
         Ok(found.into_values().collect())
     }
 
-    /// Likewise those of exactly this name in the table.
+    /// The functions of exactly this name in the table, in the order of addresses.
     pub(super) fn exactly(&self, written: &str) -> Result<Vec<Symbol>, TooMany> {
         let mut found = BTreeMap::new();
         for (symbol, name) in self.named() {
@@ -138,8 +136,8 @@ impl<'a> Symbols<'a> {
         Ok(found.into_values().collect())
     }
 
-    /// The function that spans an address, by its name in the table: of several the innermost,
-    /// and of those that begin together the shortest.
+    /// The function that spans an address, by its name in the table: of several functions the
+    /// innermost, and of those that begin together the shortest.
     pub(super) fn spanning(&self, vaddr: u64, all: &ByAddress) -> Option<Symbol> {
         let order =
             |symbol: &Sym64<LittleEndian>| (symbol.st_value(LE), Reverse(symbol.st_size(LE)));
@@ -159,8 +157,8 @@ impl<'a> Symbols<'a> {
         found.map(|(symbol, text)| of(symbol, names::raw(text)))
     }
 
-    /// The parts of the functions of these names that compilers have put
-    /// elsewhere, because they are seldom executed.
+    /// The parts of the functions of these names that compilers have put elsewhere, because they
+    /// are seldom executed.
     pub(super) fn cold_parts(&self, functions: &HashSet<&str>) -> Vec<Symbol> {
         self.named()
             .filter(|(_, name)| {
@@ -173,8 +171,7 @@ impl<'a> Symbols<'a> {
             .collect()
     }
 
-    /// At most so many names of functions, demangled, those of copies as the
-    /// function's own.
+    /// The names of at most `limit` functions, demangled; a copy has the function's own name.
     pub(super) fn some(&self, limit: usize) -> Vec<String> {
         let mut left = MAX_DEMANGLED;
         self.named()
@@ -188,7 +185,7 @@ impl<'a> Symbols<'a> {
             .collect()
     }
 
-    /// Where the functions of each table are.
+    /// The functions of each table by address.
     pub(super) fn by_address(&self) -> ByAddress {
         ByAddress(
             self.tables()
@@ -197,8 +194,7 @@ impl<'a> Symbols<'a> {
         )
     }
 
-    /// The function that spans the address, by the name that it is known by,
-    /// and where it begins.
+    /// Start of the function that spans the address, and the name that it is known by.
     pub(super) fn at(&self, vaddr: u64, all: &ByAddress) -> Option<(u64, String)> {
         self.tables()
             .zip(&all.0)
@@ -206,27 +202,27 @@ impl<'a> Symbols<'a> {
     }
 }
 
-/// Where functions are, by address: for each table one list.
+/// The functions by address: one list for each table.
 pub(super) struct ByAddress(Vec<Vec<Span>>);
 
-/// A function.
+/// A function in a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Span {
     start: u64,
-    /// Bytes.
+    /// Size of the function, bytes.
     size: u64,
     /// The furthest end of all functions up to this one.
     reach: u64,
-    /// Of its symbol.
+    /// The index of the function's symbol.
     index: SymbolIndex,
-    /// It stands for whichever of its variants suits the processor.
+    /// Whether the function stands for the variant that suits the processor (`STT_GNU_IFUNC`).
     is_chosen: bool,
-    /// It has a name.
+    /// Whether the function has a name.
     is_named: bool,
 }
 
 impl ByAddress {
-    /// Where the function begins that spans the address: that of [`Symbols::at`].
+    /// The start of the function that spans the address: the function of [`Symbols::at`].
     pub(super) fn start(&self, vaddr: u64) -> Option<u64> {
         self.0.iter().find_map(|spans| {
             let mut closest = spanning(spans, vaddr).filter(|span| span.is_named);
@@ -255,7 +251,7 @@ fn spans(file: &ElfFile64<'_, LittleEndian>, table: &Table<'_>) -> Vec<Span> {
     spans
 }
 
-/// By their addresses, with how far they and those before them reach.
+/// Sorts functions by address, and fills in how far each function and those before it reach.
 fn put_in_order(spans: &mut [Span]) {
     spans.sort_by_key(|span| (span.start, span.index.0));
     let mut reach = 0;
@@ -265,15 +261,15 @@ fn put_in_order(spans: &mut [Span]) {
     }
 }
 
-/// The functions that span an address, those that begin last first. `spans` are in order.
+/// The functions that span an address, with the latest start first. `spans` are in order.
 fn spanning(spans: &[Span], vaddr: u64) -> impl Iterator<Item = &Span> {
     closest(spans, vaddr)
         .flatten()
         .filter(move |span| vaddr - span.start < span.size)
 }
 
-/// The functions that begin together, from the last that begin before an address on, as long as
-/// any may reach it.
+/// Groups of functions that begin together, from the last start at or before an address backwards,
+/// as long as any may reach the address.
 fn closest(spans: &[Span], vaddr: u64) -> impl Iterator<Item = &[Span]> {
     let before = &spans[..spans.partition_point(|span| span.start <= vaddr)];
     before
@@ -282,8 +278,8 @@ fn closest(spans: &[Span], vaddr: u64) -> impl Iterator<Item = &[Span]> {
         .take_while(move |alike| alike.last().is_some_and(|span| vaddr < span.reach))
 }
 
-/// Of the functions that span an address that which begins last, and of those that begin
-/// together the shortest, the first of its table.
+/// Of the functions that span an address, the one with the latest start; of those that begin
+/// together the shortest, and of equals the first of its table.
 fn innermost(spans: &[Span], vaddr: u64) -> Option<&Span> {
     closest(spans, vaddr).find_map(|alike| {
         alike
@@ -328,7 +324,7 @@ fn at(
 ) -> Option<(u64, String)> {
     let names = strings(file, table.string_section());
     let before = &spans[..spans.partition_point(|span| span.start <= vaddr)];
-    // The closest one.
+    // Groups of functions that begin together, the closest first.
     let closest = before
         .chunk_by(|one, next| one.start == next.start)
         .rev()
@@ -354,11 +350,11 @@ fn at(
     Some((symbol.st_value(LE), names::of_symbol(name)))
 }
 
-/// A name that is looked for among mangled ones.
+/// A name that is looked for among mangled names.
 pub(super) struct Asked<'a> {
     written: &'a str,
-    /// What every mangled name of it contains, if that is known: most symbols
-    /// need not be demangled.
+    /// A text that every mangled form of the name contains, if known: symbols without it need not
+    /// be demangled.
     part: Option<&'a str>,
     left: usize,
 }
@@ -435,7 +431,7 @@ mod tests {
         }
     }
 
-    /// What is found by looking at all symbols.
+    /// The result of looking at all symbols.
     fn naive(symbols: &Symbols<'_>, vaddr: u64) -> Option<(u64, String)> {
         symbols.tables().find_map(|(file, table)| {
             let names = strings(file, table.string_section());
@@ -464,7 +460,7 @@ mod tests {
 
     #[test]
     fn addresses_are_found_as_if_all_symbols_were_looked_at() {
-        // With aliases, functions inside of others and such of no size.
+        // These files have aliases, functions inside of others, and functions of size 0.
         for path in ["/proc/self/exe", "/lib/x86_64-linux-gnu/libc.so.6"] {
             let Ok(image) = std::fs::read(path) else {
                 continue;

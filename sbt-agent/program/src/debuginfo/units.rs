@@ -8,13 +8,13 @@ pub(super) type Bytes = EndianSlice<'static, gimli::LittleEndian>;
 pub(super) type Info = Dwarf<Bytes>;
 pub(super) type Value = AttributeValue<Bytes>;
 
-/// More pieces than this no function has.
+/// The most pieces of code of one function.
 const MAX_RANGES: usize = 4096;
 
-/// Where an entry lies: its unit's place in the section, and its own in that.
+/// Identifies an entry: the offset of its unit in the section, and its offset in the unit.
 pub(super) type EntryId = (usize, usize);
 
-/// The units that are sound, one after another; what is damaged ends them.
+/// The sound units, one after another; a damaged header ends the iteration.
 pub(super) fn units(dwarf: &Info) -> impl Iterator<Item = Unit<Bytes>> {
     let mut headers = dwarf.units();
     std::iter::from_fn(move || headers.next().ok().flatten())
@@ -26,11 +26,11 @@ pub(super) fn id(unit: UnitRef<'_, Bytes>, entry: UnitOffset) -> EntryId {
     (start.map_or(usize::MAX, |start| start.0), entry.0)
 }
 
-/// An entry with what it says of itself.
+/// An entry with its attributes.
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) offset: UnitOffset,
-    /// 0 for the first that was read; may go below it.
+    /// Nesting depth, relative to the first entry that was read; may be negative.
     pub(super) depth: isize,
     pub(super) tag: gimli::DwTag,
     attributes: Vec<Attribute<Bytes>>,
@@ -51,7 +51,7 @@ impl Entry {
         }
     }
 
-    /// Its memory, for another.
+    /// The entry's memory, to be used again for another entry.
     pub(super) fn into_attributes(self) -> Vec<Attribute<Bytes>> {
         self.attributes
     }
@@ -63,7 +63,7 @@ impl Entry {
             .map(Attribute::value)
     }
 
-    /// The addresses of its code, each at least one byte.
+    /// The address ranges of the entry's code; each has at least one byte.
     pub(super) fn ranges(&self, unit: UnitRef<'_, Bytes>) -> Vec<Range> {
         let list = self
             .attribute(gimli::DW_AT_ranges)
@@ -90,14 +90,14 @@ impl Entry {
         unit.attr_address(self.attribute(name)?).ok()?
     }
 
-    /// A name, in the words of the compiler.
+    /// The value of a text attribute, as the compiler wrote it.
     pub(super) fn bytes(&self, unit: UnitRef<'_, Bytes>, name: gimli::DwAt) -> Option<Bytes> {
         unit.attr_string(self.attribute(name)?).ok()
     }
 }
 
-/// Reads the entries of a unit whose tags are of interest, from one of them on
-/// or all. What is damaged ends them.
+/// Reads the entries of a unit whose tags are wanted: all of them, or from a given entry on.
+/// Damaged DWARF ends the reading.
 pub(super) struct Entries<'a> {
     raw: EntriesRaw<'a, Bytes>,
     wanted: fn(gimli::DwTag) -> bool,
@@ -117,7 +117,7 @@ impl<'a> Entries<'a> {
         })
     }
 
-    /// The next one of interest.
+    /// The next wanted entry.
     pub(super) fn next(&mut self) -> Option<Entry> {
         while !self.raw.is_empty() {
             let (offset, depth) = (self.raw.next_offset(), self.raw.next_depth());
@@ -138,13 +138,13 @@ impl<'a> Entries<'a> {
         None
     }
 
-    /// Takes an entry's memory back for the next one.
+    /// Takes an entry's memory back for the next entry.
     pub(super) fn done(&mut self, entry: Entry) {
         self.spare = entry.into_attributes();
     }
 }
 
-/// An entry somewhere, with its unit.
+/// An entry with its unit.
 pub(super) struct Found<'a> {
     pub(super) dwarf: &'a Info,
     pub(super) unit: Unit<Bytes>,
@@ -156,13 +156,13 @@ impl<'a> Found<'a> {
         self.unit.unit_ref(self.dwarf)
     }
 
-    /// Where it lies. In the supplementary file are no functions, so that both
-    /// files' entries are not mixed up.
+    /// Identifies the entry. The supplementary file has no functions, so that entries of the two
+    /// files are not confused.
     pub(super) fn id(&self) -> EntryId {
         id(self.unit(), self.entry.offset)
     }
 
-    /// Where an attribute leads.
+    /// The entry to which an attribute refers.
     pub(super) fn follow(&self, name: gimli::DwAt) -> Option<Found<'a>> {
         match self.entry.attribute(name)? {
             Value::UnitRef(offset) => {
@@ -175,7 +175,7 @@ impl<'a> Found<'a> {
         }
     }
 
-    /// Where an attribute leads to, as [`Found::id`] has it.
+    /// The id of the entry to which an attribute refers, as [`Found::id`] gives it.
     pub(super) fn target(&self, entry: &Entry, name: gimli::DwAt) -> Option<EntryId> {
         match entry.attribute(name)? {
             Value::UnitRef(offset) => Some(id(self.unit(), offset)),
@@ -188,17 +188,17 @@ impl<'a> Found<'a> {
         }
     }
 
-    /// The parameters, in order, at most as many as a function of interest has.
+    /// The parameters, in order, at most `MOST`.
     pub(super) fn parameters(&self) -> Vec<Entry> {
         const MOST: usize = 64;
-        /// Types and variables may stand between them.
+        /// The most children that are read; types and variables may stand between parameters.
         const CHILDREN: usize = 4096;
         let mut found = Vec::new();
         let unit = self.unit();
         let Some(mut entries) = Entries::new(unit, Some(self.entry.offset), |_| true) else {
             return found;
         };
-        // The function itself.
+        // Skips the function itself.
         let _itself = entries.next();
         for _ in 0..CHILDREN {
             match entries.next() {
@@ -219,7 +219,7 @@ impl<'a> Found<'a> {
     }
 }
 
-/// An entry of a unit.
+/// The entry of a unit at an offset.
 pub(super) fn at(dwarf: &Info, unit: Unit<Bytes>, offset: UnitOffset) -> Option<Found<'_>> {
     let entry = Entries::new(unit.unit_ref(dwarf), Some(offset), |_| true)?.next()?;
     (entry.offset == offset).then_some(Found { dwarf, unit, entry })

@@ -6,14 +6,14 @@ use crate::prologue;
 /// Some code, and where it lies.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Code<'a> {
-    /// Offset in the file of its first byte.
+    /// Offset in the file of the first byte.
     pub(crate) offset: u64,
-    /// At least one.
+    /// The code, at least one byte.
     pub(crate) bytes: &'a [u8],
 }
 
-/// The code from `vaddr` on, at most `size` bytes. `None` if it lies outside of
-/// the file's executable parts.
+/// The code from `vaddr` on, at most `size` bytes. `None` if `vaddr` lies outside of the file's
+/// executable parts.
 pub(crate) fn code_at<'a>(
     image: &'a [u8],
     segments: &[Segment],
@@ -26,7 +26,7 @@ pub(crate) fn code_at<'a>(
     (!bytes.is_empty()).then_some(Code { offset, bytes })
 }
 
-/// What the file puts into memory from `vaddr` on, to the end of its segment.
+/// The bytes that the file puts into memory from `vaddr` on, to the end of the segment.
 pub(crate) fn data_at<'a>(image: &'a [u8], segments: &[Segment], vaddr: u64) -> Option<&'a [u8]> {
     Some(bytes_in(image, segments.iter(), vaddr)?.1)
 }
@@ -45,8 +45,8 @@ fn bytes_in<'a, 's>(
     Some((offset, &bytes[..left]))
 }
 
-/// Whether the instruction before an address may be a call: `call rel32`, or one
-/// through a register or memory, `ff /2`, of whatever length.
+/// Whether the instruction before an address may be a call: `call rel32`, or a call through a
+/// register or memory, `ff /2`, of whatever length.
 pub(crate) fn is_after_call(image: &[u8], segments: &[Segment], vaddr: u64) -> bool {
     is_after_direct_call(image, segments, vaddr)
         || (2..=7).any(|length| {
@@ -66,8 +66,8 @@ fn before<'a>(image: &'a [u8], segments: &[Segment], vaddr: u64, length: u64) ->
 }
 
 impl Point {
-    /// Of a function whose code this is, from its first byte on. `None` if no probe may stand
-    /// where it begins.
+    /// The point of a function, by the function's code from its first byte on. `None` if no probe
+    /// may stand at the beginning of the function.
     pub(crate) fn of_function(
         function: Function,
         symbol: &str,

@@ -1,5 +1,5 @@
-//! Which of the functions of condition variables to probe: of those that go on
-//! to each other only one, or a call would count twice.
+//! Which functions of condition variables to probe: of functions that call each other only one is
+//! probed, or a call would count twice.
 
 use super::{Found, Function, MAX_CODE, NAMES, Segment, code_at};
 use crate::prologue;
@@ -17,9 +17,8 @@ impl Found {
     }
 }
 
-/// Takes those away that a library has without being the thread library, by what
-/// it exports: glibc's libc.so.6 before 2.34, which hands them on to
-/// libpthread.so.0.
+/// Removes the functions of condition variables from a library that is not the thread library, as
+/// its exports show: glibc's libc.so.6 before 2.34 passes these calls on to libpthread.so.0.
 pub(super) fn without_those_for_others(exported: &mut Vec<Found>) {
     let has_threads = exported
         .iter()
@@ -29,9 +28,9 @@ pub(super) fn without_those_for_others(exported: &mut Vec<Found>) {
     }
 }
 
-/// Takes those away that go on to another of their kind: glibc's first versions,
-/// which put a condition variable of the present kind in the place of an old
-/// one, and musl's wait, which is its timed wait without a limit.
+/// Removes functions that go on to another function of their kind: glibc's first versions, which
+/// replace an old condition variable by one of the present kind, and musl's wait, which is its
+/// timed wait without a limit.
 pub(super) fn without_repeated(found: &mut Vec<Found>, image: &[u8], segments: &[Segment]) {
     let condvars: Vec<Found> = found
         .iter()

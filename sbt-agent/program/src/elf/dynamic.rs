@@ -6,38 +6,39 @@ use object::read::elf::{Dyn as _, ProgramHeader as _};
 
 use super::{ElfError, LE, data_at, load_segments, program_headers};
 
-/// Entries of the table that are read; linked files have some thirty besides one for each
+/// The most entries of the table that are read; linked files have some thirty besides one for each
 /// library.
 const MAX_ENTRIES: usize = 1 << 12;
 
-/// The longest name of a file that the kernel opens, bytes.
+/// The longest file name that the kernel opens, bytes.
 const MAX_NAME: usize = 4096;
 
 /// The longest list of folders, bytes.
 const MAX_FOLDERS: usize = 1 << 16;
 
-/// All names of one file together, bytes: in a file that was made for it, each entry may name
+/// All names of one file together, bytes: in a file that was made to do harm, each entry may name
 /// the same long text.
 const MAX_NAMES: usize = 1 << 17;
 
 /// What a program or library asks of the dynamic linker.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Dynamic {
-    /// The libraries it needs (`DT_NEEDED`, and the filters `DT_AUXILIARY` and `DT_FILTER`),
-    /// as they are written in the file, in its order.
+    /// The libraries that the file needs (`DT_NEEDED`, and the filters `DT_AUXILIARY` and
+    /// `DT_FILTER`), as they are written in the file, in its order.
     pub needed: Vec<Vec<u8>>,
-    /// Folders to search for its libraries and for theirs (`DT_RPATH`), separated by colons.
+    /// Folders to search for the file's libraries and for their libraries (`DT_RPATH`), separated
+    /// by colons.
     pub rpath: Option<Vec<u8>>,
-    /// Folders to search for its own libraries (`DT_RUNPATH`), separated by colons.
+    /// Folders to search for the file's own libraries (`DT_RUNPATH`), separated by colons.
     pub runpath: Option<Vec<u8>>,
-    /// The name under which other files need it (`DT_SONAME`).
+    /// The name under which other files need this file (`DT_SONAME`).
     pub soname: Option<Vec<u8>>,
-    /// Whether the system's folders are left out (`DF_1_NODEFLIB`).
+    /// Whether the system's folders are not searched (`DF_1_NODEFLIB`).
     pub skips_system: bool,
 }
 
 impl Dynamic {
-    /// Reads the table of a file; an empty one if the file has none.
+    /// Reads the table of a file; returns an empty one if the file has no table.
     ///
     /// Names that are longer than any file's are left out.
     ///
@@ -86,7 +87,7 @@ impl Dynamic {
         Ok(found)
     }
 
-    /// How much there is to keep, bytes.
+    /// Size of all texts, bytes.
     pub fn bytes(&self) -> usize {
         let lists = [&self.rpath, &self.runpath, &self.soname];
         let texts = lists.into_iter().flatten().chain(&self.needed);

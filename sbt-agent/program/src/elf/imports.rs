@@ -1,4 +1,4 @@
-//! What the stubs are that call functions of other libraries.
+//! Which functions of other libraries the stubs call.
 
 use iced_x86::{Decoder, DecoderOptions, FlowControl};
 use object::read::elf::ElfFile64;
@@ -6,22 +6,22 @@ use object::{LittleEndian, Object, RelocationTarget, SymbolIndex};
 
 use super::{Segment, code_at, names};
 
-/// Instructions of a stub before its jump: a landing pad at most.
+/// The most instructions of a stub up to its jump: at most a landing pad comes before the jump.
 const BEFORE_JUMP: usize = 2;
 
-/// Of more relocations a file has no names here.
+/// The most relocations that are read; names in later relocations are unknown.
 const MAX_RELOCATIONS: usize = 1 << 22;
 
 /// The words of a file that the dynamic linker fills with the addresses of functions by their
-/// names. The relocations of a big library are hundreds of thousands: they are read once.
+/// names. A big library has hundreds of thousands of relocations: they are read once.
 #[derive(Debug, Default)]
 pub(crate) struct Imports {
-    /// Each word with the number of its symbol, by address, each word once.
+    /// Each word once, with the index of its symbol, in the order of addresses.
     words: Vec<(u64, SymbolIndex)>,
 }
 
 impl Imports {
-    /// Reads the relocations of a file. Nothing is known of one that is not ELF.
+    /// Reads the relocations of a file. A file that is not ELF gives no words.
     pub(crate) fn of(image: &[u8]) -> Self {
         let Ok(file) = ElfFile64::<LittleEndian>::parse(image) else {
             return Self::default();
@@ -38,7 +38,7 @@ impl Imports {
         Self::of_words(named.collect())
     }
 
-    /// `words` in the order of the file: of several for one word the first counts.
+    /// `words` come in the order of the file: of several entries for one word the first counts.
     fn of_words(mut words: Vec<(u64, SymbolIndex)>) -> Self {
         words.sort_by_key(|(word, _)| *word);
         words.dedup_by_key(|(word, _)| *word);
@@ -50,25 +50,24 @@ impl Imports {
         Some(self.words.get(index.ok()?)?.1)
     }
 
-    /// The name of the function that the dynamic linker puts into the word at an address.
-    /// `image` is the file's, as in [`Self::of`].
+    /// The name of the function that the dynamic linker puts into the word at an address. `image`
+    /// must be the file that was given to [`Self::of`].
     pub(crate) fn through(&self, image: &[u8], word: u64) -> Option<String> {
         let index = self.symbol(word)?;
         let file = ElfFile64::<LittleEndian>::parse(image).ok()?;
         names::dynamic_at(&file, index)?.text().map(str::to_owned)
     }
 
-    /// The name of the function of another library that the code at an address goes
-    /// on to, without doing anything else: by a jump through a word that the dynamic
-    /// linker fills (the procedure linkage table, x86-64 ABI 5.2). `None` if it is
-    /// no such code.
+    /// The name of the function of another library to which the code at an address goes on without
+    /// doing anything else: by a jump through a word that the dynamic linker fills (the procedure
+    /// linkage table, x86-64 ABI 5.2). `None` for other code.
     pub(crate) fn at(&self, image: &[u8], segments: &[Segment], vaddr: u64) -> Option<String> {
         self.through(image, jumps_through(image, segments, vaddr)?)
     }
 
-    /// The name of the function of another library, or of its own by way of the dynamic linker,
-    /// that is called by the call with a return address: `call rel32` of a stub, or
-    /// `call [rip+disp32]`.
+    /// The name of the function that the call with a return address calls: a function of another
+    /// library, or of the same file by way of the dynamic linker. The call is `call rel32` of a
+    /// stub, or `call [rip+disp32]`.
     pub(crate) fn called_before(
         &self,
         image: &[u8],
@@ -87,8 +86,7 @@ impl Imports {
     }
 }
 
-/// The address of the word through which the code at an address jumps, without
-/// doing anything else.
+/// The address of the word through which the code at an address jumps, without doing anything else.
 pub(crate) fn jumps_through(image: &[u8], segments: &[Segment], vaddr: u64) -> Option<u64> {
     let code = code_at(image, segments, vaddr, 32)?;
     let jump = Decoder::with_ip(64, code.bytes, vaddr, DecoderOptions::NONE)

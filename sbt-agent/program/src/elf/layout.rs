@@ -1,9 +1,8 @@
 //! Which C library's barrier functions a file defines.
 //!
-//! A wrong answer would read nonsense out of barrier objects, no answer only
-//! costs the participant count: so a file must prove it. In particular a
-//! program or tool that defines `pthread_barrier_wait` itself on top of a C
-//! library proves nothing about its own object.
+//! A wrong answer would read nonsense out of barrier objects, while no answer only costs the
+//! participant count: so a file must prove its C library. In particular a program or tool that
+//! defines `pthread_barrier_wait` itself on top of a C library proves nothing about its own object.
 
 use object::LittleEndian;
 use object::elf;
@@ -12,10 +11,10 @@ use sbt_common::layout;
 
 use super::{LE, Segment, Table, is_text, strings, text_at};
 
-/// Version entries looked at; a C library has some forty.
+/// The most version entries that are looked at; a C library has some forty.
 const MAX_VERSIONS: usize = 512;
 
-/// The layout of `struct pthread_barrier` is this old.
+/// The first glibc with the present layout of `struct pthread_barrier`.
 const FIRST_GLIBC: (u32, u32) = (2, 25);
 
 /// Symbols that are part of glibc's start-up or thread code and of nothing else.
@@ -28,7 +27,7 @@ const GLIBC_SYMBOLS: [&str; 6] = [
     "gnu_get_libc_version",
 ];
 
-/// The same for musl: static programs have the first three, libc.so the others.
+/// Symbols that only musl has: static programs have the first three, libc.so the others.
 const MUSL_SYMBOLS: [&str; 5] = ["__vm_lock", "__vm_wait", "__init_libc", "__dls2b", "__dls3"];
 
 /// The string that glibc keeps for `libthread_db`: its version number.
@@ -41,15 +40,15 @@ const VERSION_SYMBOL: &str = "nptl_version";
     reason = "independent observations, each of which may be made or not"
 )]
 pub(super) struct Evidence {
-    /// It defines symbol versions named `GLIBC_…`: it is a part of glibc.
+    /// The file defines symbol versions named `GLIBC_…`: it is a part of glibc.
     defines_glibc: bool,
-    /// It needs such versions: it uses glibc, and is not it.
+    /// The file needs symbol versions named `GLIBC_…`: it uses glibc, and is not a part of it.
     needs_glibc: bool,
-    /// It calls itself `libc.musl-…`.
+    /// The file calls itself `libc.musl-…`.
     musl_name: bool,
     glibc_symbol: bool,
     musl_symbol: bool,
-    /// glibc's version, where the file tells.
+    /// glibc's version, if the file tells.
     glibc_version: Option<(u32, u32)>,
 }
 
@@ -104,12 +103,12 @@ impl Evidence {
     }
 }
 
-/// A version like "2.36", ended by a zero.
+/// Parses a version like "2.36", ended by a zero.
 fn version(text: &[u8]) -> Option<(u32, u32)> {
     let text = &text[..text.len().min(16)];
     let end = text.iter().position(|&byte| byte == 0)?;
     let (major, minor) = std::str::from_utf8(&text[..end]).ok()?.split_once('.')?;
-    // Third numbers have been used ("2.12.2") and decide nothing.
+    // A third number ("2.12.2") decides nothing.
     let minor = minor.split('.').next()?;
     Some((major.parse().ok()?, minor.parse().ok()?))
 }

@@ -6,13 +6,13 @@ use object::{LittleEndian, SymbolIndex};
 
 use super::{LE, strings, text_at};
 
-/// Names are read no further than this, bytes: longer ones are cut.
+/// The most bytes of a name; longer names are cut.
 pub(crate) const MAX_NAME: usize = 4096;
 
 /// A symbol of a file, with its name.
 #[derive(Clone, Copy)]
 pub(crate) struct Named<'a> {
-    /// Without a version; cut at [`MAX_NAME`].
+    /// The name without a version; cut at [`MAX_NAME`].
     pub(crate) name: &'a [u8],
     symbol: &'a Sym64<LittleEndian>,
 }
@@ -28,34 +28,34 @@ impl<'a> Named<'a> {
         }
     }
 
-    /// The name, if it is text.
+    /// The name, if it is UTF-8.
     pub(crate) fn text(&self) -> Option<&'a str> {
         std::str::from_utf8(self.name).ok()
     }
 
-    /// Its address in the file's own numbering.
+    /// The symbol's address in the file's own numbering.
     pub(crate) fn address(&self) -> u64 {
         self.symbol.st_value(LE)
     }
 
-    /// Bytes; 0 if the table does not tell.
+    /// Size of the function or object, bytes; 0 if the table does not tell.
     pub(crate) fn size(&self) -> u64 {
         self.symbol.st_size(LE)
     }
 
-    /// Whether the file defines it, and does not only use it.
+    /// Whether the file defines the symbol, and does not only use it.
     pub(crate) fn is_definition(&self) -> bool {
         let section = self.symbol.st_shndx(LE);
         let is_here = !section.is_special() || section == SHN_XINDEX;
         is_here && [STT_FUNC, STT_OBJECT, STT_NOTYPE].contains(&self.symbol.st_type())
     }
 
-    /// Whether it is another file's.
+    /// Whether the symbol is defined in another file.
     pub(crate) fn is_undefined(&self) -> bool {
         self.symbol.is_undefined(LE)
     }
 
-    /// Whether it is code.
+    /// Whether the symbol is code.
     pub(crate) fn is_function(&self) -> bool {
         [STT_FUNC, STT_GNU_IFUNC].contains(&self.symbol.st_type())
     }
@@ -67,7 +67,7 @@ pub(crate) fn dynamic<'a>(
 ) -> impl Iterator<Item = Named<'a>> + use<'a> {
     let table = file.elf_dynamic_symbol_table();
     let strings = strings(file, table.string_section());
-    // The first is none.
+    // The first entry is a placeholder.
     let symbols = table.iter().skip(1);
     symbols.map(move |symbol| Named::new(strings, symbol))
 }
@@ -82,8 +82,8 @@ pub(crate) fn full<'a>(
     symbols.map(move |symbol| Named::new(strings, symbol))
 }
 
-/// Whether any name in the file may hold a part: to look through the text of all names at once takes
-/// a fraction of what it takes to go through the symbols.
+/// Whether any name in the file may contain `part`. Searching the text of all names at once takes a
+/// fraction of the time that going through the symbols takes.
 pub(crate) fn may_hold(file: &ElfFile64<'_, LittleEndian>, part: &[u8]) -> bool {
     let tables = [file.elf_dynamic_symbol_table(), file.elf_symbol_table()];
     tables.into_iter().any(|table| {
@@ -92,14 +92,14 @@ pub(crate) fn may_hold(file: &ElfFile64<'_, LittleEndian>, part: &[u8]) -> bool 
     })
 }
 
-/// What the file defines by whatever name, the symbols for the dynamic linker first.
+/// All symbols that the file defines, the symbols for the dynamic linker first.
 pub(crate) fn defined<'a>(
     file: &ElfFile64<'a, LittleEndian>,
 ) -> impl Iterator<Item = Named<'a>> + use<'a> {
     dynamic(file).chain(full(file)).filter(Named::is_definition)
 }
 
-/// A symbol for the dynamic linker by its number, as relocations give it.
+/// A symbol for the dynamic linker by its index, as relocations give it.
 pub(crate) fn dynamic_at<'a>(
     file: &ElfFile64<'a, LittleEndian>,
     index: SymbolIndex,

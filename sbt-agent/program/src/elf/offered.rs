@@ -8,23 +8,23 @@ use rustc_hash::FxBuildHasher;
 
 use super::names;
 
-/// The names that a file uses or defines, as numbers: whoever asks many files for a few names
-/// need not read their symbols each time. Two names may have one number.
+/// The names that a file uses or defines, as hashes: a search of many files for a few names need
+/// not read their symbols each time. Two names may have the same hash.
 #[derive(Debug, Default)]
 pub(crate) struct DynamicNames {
-    /// Those of other files' symbols, rising.
+    /// Hashes of the names that other files must define, in ascending order.
     undefined: Vec<u64>,
-    /// Those of its own, rising.
+    /// Hashes of the names that the file defines, in ascending order.
     defined: Vec<u64>,
 }
 
 impl DynamicNames {
-    /// The number of a name.
+    /// The hash of a name.
     pub(crate) fn number(name: &str) -> u64 {
         FxBuildHasher.hash_one(name)
     }
 
-    /// Of a file that is not ELF there are none.
+    /// Reads the names of a file; empty for a file that is not ELF.
     pub(crate) fn of(image: &[u8]) -> Self {
         let mut this = Self::default();
         let Ok(file) = ElfFile64::<LittleEndian>::parse(image) else {
@@ -47,17 +47,17 @@ impl DynamicNames {
         this
     }
 
-    /// Whether it may use another file's symbol of a name with this number.
+    /// Whether the file may use another file's symbol with this hash.
     pub(crate) fn may_import(&self, number: u64) -> bool {
         self.undefined.binary_search(&number).is_ok()
     }
 
-    /// The same also of its own.
+    /// Whether the file may use or define a symbol with this hash.
     pub(crate) fn may_have(&self, number: u64) -> bool {
         self.may_import(number) || self.defined.binary_search(&number).is_ok()
     }
 
-    /// All of them.
+    /// The hashes of all names.
     pub(crate) fn numbers(&self) -> impl Iterator<Item = u64> {
         self.undefined.iter().chain(&self.defined).copied()
     }

@@ -1,6 +1,6 @@
 //! The list of the system's libraries that `ldconfig` writes, `/etc/ld.so.cache`: names, and the
-//! files that glibc's dynamic linker takes for them. Written after sysdeps/generic/dl-cache.h
-//! and elf/dl-cache.c of glibc.
+//! files that glibc's dynamic linker loads for them. Written after sysdeps/generic/dl-cache.h and
+//! elf/dl-cache.c of glibc.
 
 use std::collections::HashMap;
 
@@ -8,10 +8,10 @@ use memchr::memchr;
 
 use super::cpu::Level;
 
-/// How a list begins that holds entries of the present form alone.
+/// How a list begins that holds only entries of the present form.
 const MAGIC: &[u8] = b"glibc-ld.so.cache1.1";
 
-/// How a list of the old form begins. The present form lies behind it.
+/// How a list of the old form begins. The list of the present form follows it.
 const OLD_MAGIC: &[u8] = b"ld.so-1.7.0";
 
 /// Bytes of the header of the old form, and of each of its entries.
@@ -22,28 +22,28 @@ const OLD_ENTRY: usize = 12;
 const HEADER: usize = 48;
 const ENTRY: usize = 24;
 
-/// What an entry's flags are for a 64-bit x86 library of glibc.
+/// The flags of an entry for a 64-bit x86 library of glibc.
 const X86_64: u32 = 0x0303;
 
-/// Set in an entry's `hwcap` if the rest of it is the number of a subdirectory's name.
+/// Set in an entry's `hwcap` if the lower half is the index of a subdirectory's name.
 const IS_NAMED: u64 = 1 << 62;
 
-/// How the list of sections begins that lie behind the strings.
+/// How the list of sections behind the strings begins.
 const EXTENSIONS: u32 = 0xeaa4_2174;
 
 /// The section with the names of the subdirectories of `glibc-hwcaps`.
 const NAMES_OF_LEVELS: u32 = 1;
 
-/// Sections and names in them that are looked at; `ldconfig` writes two sections.
+/// The most sections, and names in them, that are looked at; `ldconfig` writes two sections.
 const MAX_SECTIONS: u32 = 64;
 
-/// Names of libraries, each with the path of its file on a processor.
+/// Names of libraries, each with the path of the file that suits one processor.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Cache(HashMap<Vec<u8>, Vec<u8>>);
 
 impl Cache {
-    /// Reads the bytes of the list, for a processor of this level. Whatever is not
-    /// understood is left out: damaged bytes give an empty list, or one with fewer names.
+    /// Reads the bytes of the list, for a processor of this level. Anything unintelligible is left
+    /// out: damaged bytes give an empty list, or a list with fewer names.
     pub fn read(bytes: &[u8], level: Level) -> Self {
         Self::read_all(bytes, level).unwrap_or_default()
     }
@@ -66,7 +66,7 @@ impl Cache {
         }
         let count = usize::try_from(word(bytes, 20)?).ok()?;
         let levels = levels(bytes).unwrap_or_default();
-        // How well the file goes with the processor, and the file.
+        // For each name, the level that the file needs, and the file.
         let mut best: HashMap<&[u8], (Level, &[u8])> = HashMap::new();
         for entry in bytes.get(HEADER..)?.chunks_exact(ENTRY).take(count) {
             let Some((name, path, needs)) = read_entry(bytes, entry, &levels) else {
@@ -75,7 +75,7 @@ impl Cache {
             if needs > level {
                 continue;
             }
-            // Of two equal ones glibc takes the first.
+            // Of two equal entries glibc takes the first.
             let old = best.entry(name).or_insert((needs, path));
             if needs > old.0 {
                 *old = (needs, path);
@@ -86,8 +86,8 @@ impl Cache {
     }
 }
 
-/// Name, path and the least level of the processor. `None` for the libraries of other
-/// processors, and for those of the subdirectories that glibc had until 2.36.
+/// Name, path and the least level of the processor. `None` for libraries of other processors, and
+/// for libraries in the subdirectories that glibc had until 2.36.
 fn read_entry<'a>(
     bytes: &'a [u8],
     entry: &[u8],
@@ -112,7 +112,8 @@ fn read_entry<'a>(
     ))
 }
 
-/// The levels of the subdirectories that the list names, by their numbers.
+/// The levels of the subdirectories that the list names, by their indices; `None` for unknown
+/// subdirectories.
 fn levels(bytes: &[u8]) -> Option<Vec<Option<Level>>> {
     let start = usize::try_from(word(bytes, 32)?).ok()?;
     let section = |at: usize| word(bytes, start.checked_add(at)?);
@@ -142,7 +143,7 @@ fn word(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_le_bytes(bytes.try_into().ok()?))
 }
 
-/// The text at an offset, without the zero that ends it.
+/// The text at an offset, without the terminating zero.
 fn text(bytes: &[u8], offset: u32) -> Option<&[u8]> {
     /// The longest path that the kernel opens, bytes.
     const MAX_PATH: usize = 4096;

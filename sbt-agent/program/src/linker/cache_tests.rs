@@ -1,4 +1,4 @@
-//! Lists as `ldconfig` writes them, and damaged ones.
+//! Lists as `ldconfig` writes them, and damaged lists.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -11,7 +11,7 @@ use super::{super::cpu::Cpu, *};
 /// An entry: name, path, flags, hwcap.
 type Entry<'a> = (&'a str, &'a str, u32, u64);
 
-/// A list with these entries and these names of subdirectories.
+/// A list with these entries, and with these names of subdirectories.
 fn list(entries: &[Entry<'_>], folders: &[&str]) -> Vec<u8> {
     let strings_at = HEADER + ENTRY * entries.len();
     let mut strings = Vec::new();
@@ -62,10 +62,10 @@ fn the_best_file_for_the_processor_is_taken() {
         ("libb.so", "/lib/haswell/libb.so", X86_64, 1 << 52),
         ("libb.so", "/lib/libb.so", X86_64, 0),
         ("libb.so", "/opt/libb.so", X86_64, 0),
-        // Of another processor, of 32 bits, of glibc's own kinds.
+        // Entries of another processor, of 32 bits, and of glibc's other kinds.
         ("liba.so", "/lib32/liba.so", 0x0003, 0),
         ("liba.so", "/libx32/liba.so", 0x0803, 0),
-        // A name of a subdirectory that there is not.
+        // The name of a subdirectory that does not exist.
         ("libc.so", "/lib/none/libc.so", X86_64, IS_NAMED | 9),
     ];
     let bytes = list(&entries, &LEVELS);
@@ -84,7 +84,7 @@ fn the_best_file_for_the_processor_is_taken() {
         assert_eq!(cache.get(b"liba.so"), None);
         assert_eq!(cache.get(b"libc.so"), None);
     }
-    // The numbers are those of the list, whatever their order.
+    // The indices are those of the list, in whatever order the names come.
     let turned = list(&entries, &["x86-64-v4", "other", "x86-64-v2"]);
     let cache = Cache::read(&turned, level(LEVELS[0]));
     assert_eq!(cache.get(b"libb.so"), Some(&b"/lib/hwcaps/v4/libb.so"[..]));
@@ -129,7 +129,7 @@ proptest! {
         let _some = Cache::read(&behind, Level::ANY);
     }
 
-    /// Changed bytes never give what the list does not hold.
+    /// Changed bytes never give anything that the list does not hold.
     #[test]
     fn damaged_lists(at in 0_usize..300, byte in any::<u8>(), cut in 0_usize..300) {
         let entries = [

@@ -1,9 +1,9 @@
-//! What glibc's dynamic linker asks of the processor: for which level of the x86-64 ABI
-//! libraries may be made, and what it is called in paths.
+//! What glibc's dynamic linker asks of the processor: the levels of the x86-64 ABI that it
+//! supports, and its name in paths.
 
 use std::arch::is_x86_feature_detected as has;
 
-/// A level of the x86-64 ABI, whose libraries have a subdirectory of their own.
+/// A level of the x86-64 ABI. The libraries of each level have a subdirectory of their own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Level(u8);
 
@@ -11,7 +11,7 @@ pub struct Level(u8);
 const FOLDERS: [&[u8]; 3] = [b"x86-64-v2", b"x86-64-v3", b"x86-64-v4"];
 
 impl Level {
-    /// Every 64-bit x86 processor.
+    /// The level of every 64-bit x86 processor.
     pub const ANY: Self = Self(0);
 
     /// The level of a subdirectory of `glibc-hwcaps`.
@@ -20,8 +20,8 @@ impl Level {
         Some(Self(u8::try_from(index).ok()? + 1))
     }
 
-    /// The subdirectories of a folder that are searched before it, in the order of the
-    /// search, each with the slash behind it.
+    /// The subdirectories of a folder that are searched before the folder itself, in the order of
+    /// the search, each with a slash at its end.
     pub fn folders(self) -> impl Iterator<Item = Vec<u8>> {
         let known = FOLDERS.iter().take(self.0.into()).rev();
         known.map(|folder| [b"glibc-hwcaps/", *folder, b"/"].concat())
@@ -31,14 +31,14 @@ impl Level {
 /// The processor, as the dynamic linker sees it.
 #[derive(Clone, Copy, Debug)]
 pub struct Cpu {
-    /// The highest level of which it has everything.
+    /// The highest level that the processor supports completely.
     pub level: Level,
-    /// What `$PLATFORM` stands for.
+    /// The value of `$PLATFORM`.
     pub platform: &'static str,
 }
 
 impl Cpu {
-    /// The one that this runs on (sysdeps/x86_64/dl-hwcaps-subdirs.c and
+    /// The processor of this machine (sysdeps/x86_64/dl-hwcaps-subdirs.c and
     /// sysdeps/x86/cpu-features.c of glibc).
     pub fn here() -> Self {
         let v2 = has!("cmpxchg16b")

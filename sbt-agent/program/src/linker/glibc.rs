@@ -1,8 +1,9 @@
 //! How glibc's dynamic linker finds libraries: ld.so(8); elf/dl-load.c, elf/dl-deps.c and
 //! elf/rtld.c of glibc.
 //!
-//! The subdirectories that glibc searched until 2.36 besides `glibc-hwcaps` (`tls`, `haswell`
-//! and the like) are not: a library from one of them is found when the program has loaded it.
+//! The subdirectories that glibc searched until 2.36 besides `glibc-hwcaps` (`tls`, `haswell` and
+//! the like) are not searched here: a library from one of them is found when the program has loaded
+//! it.
 
 use std::{
     path::{Path, PathBuf},
@@ -22,19 +23,18 @@ pub struct Rules {
     pub library_path: Vec<u8>,
     /// The libraries of `LD_PRELOAD` and of `/etc/ld.so.preload`, in this order.
     pub preloaded: Vec<Vec<u8>>,
-    /// What `ldconfig` has found.
+    /// The list of `ldconfig`.
     pub cache: Cache,
     /// The system's folders, each with a slash at its end.
     pub system: Vec<Vec<u8>>,
-    /// The processor.
     pub cpu: Cpu,
     /// Whether the program gains privileges (`AT_SECURE`).
     pub is_secure: bool,
-    /// The folder that other paths start from.
+    /// The folder that relative paths start from.
     pub current: Vec<u8>,
 }
 
-/// The libraries that the linker loads for a program, and itself.
+/// The libraries that the linker loads for a program, and the linker itself.
 ///
 /// # Errors
 /// The program asks for more than any program does that is not hostile.
@@ -59,7 +59,8 @@ pub fn libraries(
     let mut search = Search { walk, rules };
     let mut order = vec![PROGRAM];
     for name in &rules.preloaded {
-        // Words count in paths only, here.
+        // In names of preloaded libraries, words such as `$ORIGIN` are replaced only if the name is
+        // a path.
         let path = search.expand(PROGRAM, name);
         let path = path.filter(|_| name.contains(&b'/'));
         search.need(PROGRAM, path.as_deref().unwrap_or(name), &mut order)?;
@@ -83,7 +84,8 @@ struct Search<'a, F> {
 }
 
 impl<F: Files> Search<'_, F> {
-    /// Loads what a file needs, and puts it behind those whose needs are still to be looked at.
+    /// Loads a library that the file `loader` needs, and appends it to `order`, the files whose
+    /// needs are still to be looked at.
     fn need(&mut self, loader: usize, name: &[u8], order: &mut Vec<usize>) -> Result<(), TooMuch> {
         self.walk.step()?;
         if self.walk.named(name).is_some() {
@@ -94,7 +96,7 @@ impl<F: Files> Search<'_, F> {
         } else {
             self.find(loader, name)?
         };
-        // What is not there keeps the program from its start: nothing is loaded for it.
+        // A missing library keeps the program from starting: nothing is loaded for it.
         let Some((path, object)) = found else {
             return Ok(());
         };
@@ -154,8 +156,8 @@ impl<F: Files> Search<'_, F> {
         Ok(None)
     }
 
-    /// Looks in the folders of a list that a file has, or the environment: an empty list is
-    /// none, but an empty entry in one is the current folder.
+    /// Looks in the folders of a list from a file or from the environment. An empty list has no
+    /// folders, but an empty entry in a list is the current folder.
     fn in_list(
         &mut self,
         owner: usize,
@@ -196,7 +198,7 @@ impl<F: Files> Search<'_, F> {
         Ok(None)
     }
 
-    /// What may be loaded at a path: files of other processors are passed over.
+    /// The library at a path; `None` if there is none, or only a file for another processor.
     fn object(&mut self, path: &[u8]) -> Result<Option<Object>, TooMuch> {
         Ok(match self.walk.open(path)? {
             Found::Object(object) => Some(object),
@@ -204,7 +206,7 @@ impl<F: Files> Search<'_, F> {
         })
     }
 
-    /// A path of a file, with its words replaced.
+    /// A path that the file `owner` names, with its words replaced.
     fn expand(&self, owner: usize, path: &[u8]) -> Option<Vec<u8>> {
         if !path.contains(&b'$') {
             return Some(path.to_vec());
@@ -223,8 +225,8 @@ impl<F: Files> Search<'_, F> {
     }
 }
 
-/// What `$LIB` stands for: the last part of the first of the system's folders, or all of
-/// that from `lib` on.
+/// The value of `$LIB`, from the first of the system's folders: all of the folder from `lib` on, or
+/// else its last part.
 fn lib(system: &[Vec<u8>]) -> &[u8] {
     let first = system.first().map_or(&b"/lib/"[..], Vec::as_slice);
     let first = first.strip_suffix(b"/").unwrap_or(first);

@@ -32,7 +32,7 @@ fn text(list: &str) -> Vec<u8> {
     list.as_bytes().to_vec()
 }
 
-/// What is loaded besides the linker, for a program that needs these.
+/// The files that are loaded besides the linker, for a program that needs these libraries.
 fn loaded(
     files: &mut Fake,
     rules: &Rules,
@@ -40,8 +40,8 @@ fn loaded(
     more: impl FnOnce(&mut Dynamic),
 ) -> Vec<String> {
     let program = files.add_with(PROGRAM_PATH, needed, more);
-    let linker = files.add_with(LINKER_PATH, &[], |it| {
-        it.soname = Some(text("ld-linux-x86-64.so.2"));
+    let linker = files.add_with(LINKER_PATH, &[], |dynamic| {
+        dynamic.soname = Some(text("ld-linux-x86-64.so.2"));
     });
     let program = (Path::new(PROGRAM_PATH), program);
     let found = libraries(files, rules, program, (Path::new(LINKER_PATH), linker)).unwrap();
@@ -66,9 +66,9 @@ fn places_are_searched_in_the_linker_s_order() {
         }
         let mut rules = rules();
         rules.library_path = b"/none:/environment".to_vec();
-        let found = loaded(&mut files, &rules, &["liba.so"], |it| {
-            it.runpath = (kept > 0).then(|| b"$ORIGIN/runpath".to_vec());
-            it.rpath = Some(text("/opt/app/rpath"));
+        let found = loaded(&mut files, &rules, &["liba.so"], |dynamic| {
+            dynamic.runpath = (kept > 0).then(|| b"$ORIGIN/runpath".to_vec());
+            dynamic.rpath = Some(text("/opt/app/rpath"));
         });
         assert_eq!(found, [format!("{}/liba.so", places[kept])]);
     }
@@ -77,24 +77,24 @@ fn places_are_searched_in_the_linker_s_order() {
 #[test]
 fn the_loaders_of_a_library_have_folders_for_it() {
     let mut files = Fake::default();
-    files.add_with("/r/libb.so", &["libc.so", "libd.so"], |it| {
-        it.rpath = Some(text("/b"));
+    files.add_with("/r/libb.so", &["libc.so", "libd.so"], |dynamic| {
+        dynamic.rpath = Some(text("/b"));
     });
     files.add("/b/libc.so", &[]);
     files.add("/r/libc.so", &[]);
     files.add("/r/libd.so", &["libb.so", "ld-linux-x86-64.so.2"]);
-    let found = loaded(&mut files, &rules(), &["libb.so"], |it| {
-        it.rpath = Some(text("/r"));
+    let found = loaded(&mut files, &rules(), &["libb.so"], |dynamic| {
+        dynamic.rpath = Some(text("/r"));
     });
-    // Its own come first, then those of whoever needed it, and none is loaded twice.
+    // The library's own folders come first, then those of its loader, and no file is loaded twice.
     assert_eq!(found, ["/r/libb.so", "/b/libc.so", "/r/libd.so"]);
 }
 
 #[test]
 fn names_of_files_and_of_the_files_themselves_are_known() {
     let mut files = Fake::default();
-    files.add_with("/lib/libone.so", &[], |it| {
-        it.soname = Some(text("libone.so.1"));
+    files.add_with("/lib/libone.so", &[], |dynamic| {
+        dynamic.soname = Some(text("libone.so.1"));
     });
     let found = loaded(&mut files, &rules(), &["libone.so", "libone.so.1"], |_| {});
     assert_eq!(found, ["/lib/libone.so"]);
@@ -116,9 +116,9 @@ fn whoever_skips_the_system_s_folders_does_so_for_its_own_libraries() {
     files.add("/lib/liba.so", &["libc.so"]);
     files.add("/lib/libc.so", &[]);
     files.add("/opt/libb.so", &["liba.so"]);
-    let found = loaded(&mut files, &rules(), &["liba.so", "libb.so"], |it| {
-        it.runpath = Some(text("/opt"));
-        it.skips_system = true;
+    let found = loaded(&mut files, &rules(), &["liba.so", "libb.so"], |dynamic| {
+        dynamic.runpath = Some(text("/opt"));
+        dynamic.skips_system = true;
     });
     assert_eq!(found, ["/opt/libb.so", "/lib/liba.so", "/lib/libc.so"]);
 }
@@ -164,8 +164,8 @@ fn name() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    /// Whatever files need of each other, the search ends, loads nothing twice and nothing
-    /// that there is not.
+    /// Whatever files need of each other, the search ends, loads nothing twice, and loads only
+    /// files that exist.
     #[test]
     fn any_needs(
         files in proptest::collection::vec(
@@ -178,14 +178,14 @@ proptest! {
         let mut fake = Fake::default();
         for (name, needed, soname) in &files {
             let needed: Vec<&str> = needed.iter().map(String::as_str).collect();
-            fake.add_with(&format!("/lib/{name}"), &needed, |it| {
-                it.soname = soname.as_ref().map(|it| it.as_bytes().to_vec());
-                it.rpath = Some(text(&lists[0]));
+            fake.add_with(&format!("/lib/{name}"), &needed, |dynamic| {
+                dynamic.soname = soname.as_ref().map(|name| name.as_bytes().to_vec());
+                dynamic.rpath = Some(text(&lists[0]));
             });
         }
         let rules = Rules { library_path: lists[1].as_bytes().to_vec(), is_secure, ..rules() };
         let needed: Vec<&str> = files.iter().map(|(name, ..)| name.as_str()).collect();
-        let found = loaded(&mut fake, &rules, &needed, |it| it.runpath = Some(text(&lists[2])));
+        let found = loaded(&mut fake, &rules, &needed, |dynamic| dynamic.runpath = Some(text(&lists[2])));
         let mut once = found.clone();
         once.sort();
         once.dedup();

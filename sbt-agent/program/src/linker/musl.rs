@@ -11,19 +11,19 @@ use super::{
     walk::{Files, Found, Object, PROGRAM, TooMuch, Walk},
 };
 
-/// Where libraries are looked for if there is no list of folders.
+/// Where libraries are looked for if the system has no list of folders.
 pub const FOLDERS: &[u8] = b"/lib:/usr/local/lib:/usr/lib";
 
-/// The libraries that are parts of the linker itself, behind `lib` and before a dot.
+/// The libraries that are parts of the linker itself: the name between `lib` and the first dot.
 const OWN: [&[u8]; 7] = [b"c", b"pthread", b"rt", b"m", b"dl", b"util", b"xnet"];
 
 /// The longest name of a library that is looked for, bytes.
 const MAX_NAME: usize = 255;
 
-/// The longest list of folders that comes of one, bytes.
+/// The longest list of folders after its words are replaced, bytes.
 const MAX_LIST: usize = 1 << 20;
 
-/// The linker's number.
+/// The linker's number among the loaded files.
 const LINKER: usize = PROGRAM + 1;
 
 /// What the linker goes by besides the files that it loads.
@@ -32,15 +32,15 @@ pub struct Rules {
     pub library_path: Vec<u8>,
     /// The libraries of `LD_PRELOAD`.
     pub preloaded: Vec<Vec<u8>>,
-    /// The folders of the system, separated by colons or the ends of lines.
+    /// The folders of the system, separated by colons or newlines.
     pub folders: Vec<u8>,
     /// Whether the program gains privileges (`AT_SECURE`).
     pub is_secure: bool,
-    /// The folder that other paths start from.
+    /// The folder that relative paths start from.
     pub current: Vec<u8>,
 }
 
-/// The libraries that the linker loads for a program, and itself.
+/// The libraries that the linker loads for a program, and the linker itself.
 ///
 /// # Errors
 /// The program asks for more than any program does that is not hostile.
@@ -100,7 +100,7 @@ impl<F: Files> Search<'_, F> {
         Ok(())
     }
 
-    /// The first file of a name where the linker looks for it, whatever it is.
+    /// The first file of a name where the linker looks for it, even if the file is not a library.
     fn find(&mut self, loader: usize, name: &[u8]) -> Result<Option<Vec<u8>>, TooMuch> {
         if name.len() > MAX_NAME {
             return Ok(None);
@@ -132,7 +132,7 @@ impl<F: Files> Search<'_, F> {
         Ok(None)
     }
 
-    /// The folders that a file names, of which `$ORIGIN` is the only word that counts.
+    /// The folders that a file names. `$ORIGIN` is the only word that musl replaces.
     fn run_path(&self, number: usize) -> Option<Vec<u8>> {
         let file = self.walk.at(number);
         let list = file
@@ -152,7 +152,7 @@ impl<F: Files> Search<'_, F> {
     }
 }
 
-/// Replaces `$ORIGIN` in a list of folders; `None` if there is another word in it.
+/// Replaces `$ORIGIN` in a list of folders; `None` if the list has another word.
 fn expand(list: &[u8], origin: &[u8]) -> Option<Vec<u8>> {
     let mut out = Vec::new();
     let mut rest = list;
@@ -171,7 +171,7 @@ fn expand(list: &[u8], origin: &[u8]) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// Whether a name is one of those that the linker has itself, as `libc.so` is.
+/// Whether a name is that of a library that is part of the linker itself, such as `libc.so`.
 fn is_own(name: &[u8]) -> bool {
     name.strip_prefix(b"lib").is_some_and(|rest| {
         let mut parts = OWN.iter().filter_map(|own| rest.strip_prefix(*own));

@@ -18,7 +18,7 @@ fn rules() -> Rules {
     }
 }
 
-/// What is loaded besides the linker, for a program that needs these.
+/// The files that are loaded besides the linker, for a program that needs these libraries.
 fn loaded(
     files: &mut Fake,
     rules: &Rules,
@@ -67,13 +67,13 @@ fn places_are_searched_in_the_linker_s_order() {
         for place in &places[kept..] {
             files.add(&format!("{place}/liba.so"), &[]);
         }
-        files.add_with("/usr/lib/libtop.so", &["liba.so"], |it| {
-            it.runpath = Some(b"/library".to_vec());
+        files.add_with("/usr/lib/libtop.so", &["liba.so"], |dynamic| {
+            dynamic.runpath = Some(b"/library".to_vec());
         });
         let mut rules = rules();
         rules.library_path = b"/none:/environment".to_vec();
-        let found = loaded(&mut files, &rules, &["libtop.so"], |it| {
-            it.rpath = Some(b"$ORIGIN/../r".to_vec());
+        let found = loaded(&mut files, &rules, &["libtop.so"], |dynamic| {
+            dynamic.rpath = Some(b"$ORIGIN/../r".to_vec());
         });
         let expected = format!("{}/liba.so", places[kept]);
         assert_eq!(found, ["/usr/lib/libtop.so", &expected]);
@@ -97,7 +97,7 @@ fn other_words_spoil_a_list_and_so_do_privileges() {
     assert_eq!(expand(b"$ORIGIN/$LIB", b"/x"), None);
     let mut files = Fake::default();
     files.add("/opt/app/bin/liba.so", &[]);
-    let origin = |it: &mut Dynamic| it.rpath = Some(b"$ORIGIN".to_vec());
+    let origin = |dynamic: &mut Dynamic| dynamic.rpath = Some(b"$ORIGIN".to_vec());
     let found = loaded(&mut files, &rules(), &["liba.so"], origin);
     assert_eq!(found, ["/opt/app/bin/liba.so"]);
     let mut rules = rules();

@@ -1,33 +1,33 @@
-//! Lists of folders, and the words in them that stand for something else: `$ORIGIN`, `$LIB`
-//! and `$PLATFORM`, also in braces (elf/dl-load.c of glibc).
+//! Lists of folders, and the words in them that stand for something else: `$ORIGIN`, `$LIB` and
+//! `$PLATFORM`, also in braces (elf/dl-load.c of glibc).
 
 /// The longest path that the kernel opens, bytes.
 pub const MAX_PATH: usize = 4096;
 
-/// What the words stand for in the paths of one file.
+/// The values of the words in the paths of one file.
 #[derive(Clone, Copy)]
 pub struct Tokens<'a> {
     /// The absolute folder that the file lies in.
     pub origin: &'a [u8],
-    /// `lib64`, or whatever the system has in its place.
+    /// `lib64`, or what the system has in its place.
     pub lib: &'a [u8],
     /// The name of the processor.
     pub platform: &'a [u8],
-    /// In a program that gains privileges: where `$ORIGIN` may lead.
+    /// The limits of `$ORIGIN` in a program that gains privileges; `None` for other programs.
     pub secure: Option<Secure<'a>>,
 }
 
 /// The limits of `$ORIGIN` in a program that gains privileges.
 #[derive(Clone, Copy)]
 pub struct Secure<'a> {
-    /// The system's folders, each with a slash at its end. The program's own paths must lead
-    /// below one of them; those of libraries may lead anywhere.
+    /// The system's folders, each with a slash at its end. The program's own paths must lead below
+    /// one of them. `None` for the paths of libraries, which may lead anywhere.
     pub system: Option<&'a [Vec<u8>]>,
 }
 
 impl Tokens<'_> {
-    /// A path with its words replaced. `None` if a word may not be used there, or the
-    /// result is longer than any path.
+    /// A path with its words replaced. `None` if a word may not be used there, or if the result is
+    /// longer than any path.
     pub fn expand(&self, path: &[u8]) -> Option<Vec<u8>> {
         let mut out = Vec::with_capacity(path.len());
         let mut rest = path;
@@ -63,7 +63,7 @@ impl Tokens<'_> {
     }
 }
 
-/// What is behind a word and its braces; `None` if another word is there.
+/// The text behind a word and its braces; `None` if another word is there.
 fn strip_word<'a>(text: &'a [u8], word: &[u8]) -> Option<&'a [u8]> {
     if let Some(inner) = text.strip_prefix(b"{") {
         return inner.strip_prefix(word)?.strip_prefix(b"}");
@@ -96,7 +96,7 @@ fn is_below(path: &[u8], folders: &[Vec<u8>]) -> bool {
     folders.iter().any(|folder| plain.starts_with(folder))
 }
 
-/// The absolute folder of a file. `current`: the folder that other paths start from.
+/// The absolute folder of a file. `current`: the folder that relative paths start from.
 pub fn folder_of(path: &[u8], current: &[u8]) -> Vec<u8> {
     let end = path.iter().rposition(|byte| *byte == b'/');
     match (end, path.starts_with(b"/")) {
@@ -107,7 +107,7 @@ pub fn folder_of(path: &[u8], current: &[u8]) -> Vec<u8> {
     }
 }
 
-/// A file in a folder.
+/// The path of a file in a subfolder of a folder; `subfolder` is empty or ends with a slash.
 pub fn join(folder: &[u8], subfolder: &[u8], name: &[u8]) -> Vec<u8> {
     let mut path = folder.to_vec();
     while path.len() > 1 && path.ends_with(b"/") {
@@ -167,7 +167,7 @@ mod tests {
             assert_eq!(expanded(&program, path), None, "{path}");
         }
         assert_eq!(of("/home/ann", Some(&system)).expand(b"$ORIGIN"), None);
-        // A folder that only begins like one.
+        // The name of the folder has a system folder's name only as its beginning.
         assert_eq!(of("/usr/library", Some(&system)).expand(b"$ORIGIN"), None);
         // Libraries are trusted once they are loaded.
         assert!(of("/home/ann", None).expand(b"$ORIGIN/x").is_some());

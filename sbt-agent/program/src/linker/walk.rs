@@ -1,5 +1,5 @@
-//! What both dynamic linkers have in common: the files that have been loaded, and how much
-//! work a hostile program may cause.
+//! What both dynamic linkers have in common: the files that have been loaded, and the limits for
+//! the work that a hostile program may cause.
 
 use std::{
     collections::HashMap,
@@ -12,23 +12,23 @@ use std::{
 use super::tokens::MAX_PATH;
 use crate::{elf::Dynamic, files::FileId};
 
-/// Paths that are tried and names that are asked for; programs with hundreds of libraries stay
-/// below a tenth of it.
+/// The most paths that are tried and names that are asked for; programs with hundreds of libraries
+/// stay below a tenth of it.
 const MAX_STEPS: u32 = 1 << 16;
 
-/// Bytes of names and paths that are kept of all files.
+/// The most bytes of names and paths that are kept of all files.
 const MAX_BYTES: usize = 8 << 20;
 
-/// Where a walk finds files: the disk, or what a test has in its place.
+/// Where a walk finds files: the disk, or a test's replacement.
 pub trait Files {
-    /// What is at a path.
+    /// The file at a path.
     fn open(&mut self, path: &Path) -> Found;
 }
 
 /// What is at a path.
 #[derive(Clone, Debug)]
 pub enum Found {
-    /// No file that may be read.
+    /// No readable file.
     Nothing,
     /// Something else than a 64-bit x86 ELF file.
     Foreign,
@@ -39,23 +39,23 @@ pub enum Found {
 /// A program or library.
 #[derive(Clone, Debug)]
 pub struct Object {
-    /// Several paths may lead to one file.
+    /// Identifies the file: several paths may lead to one file.
     pub id: FileId,
-    /// What it asks for.
+    /// What the file asks of the dynamic linker.
     pub dynamic: Rc<Dynamic>,
 }
 
 /// A file that the dynamic linker has loaded.
 pub struct Loaded {
-    /// By which path it was found.
+    /// The path by which the file was found.
     pub path: Vec<u8>,
-    /// What it asks for.
+    /// What the file asks of the dynamic linker.
     pub dynamic: Rc<Dynamic>,
-    /// The number of the file that needed it first; `None` for the program and its linker.
+    /// The number of the file that needed this file first; `None` for the program and its linker.
     pub loader: Option<usize>,
 }
 
-/// The files that have been loaded, in their order, and what may still be done.
+/// The files that have been loaded, in the order of loading, and how much work is still allowed.
 pub struct Walk<'a, F> {
     files: &'a mut F,
     loaded: Vec<Loaded>,
@@ -65,10 +65,10 @@ pub struct Walk<'a, F> {
     bytes: usize,
 }
 
-/// The program's number.
+/// The program's number among the loaded files.
 pub const PROGRAM: usize = 0;
 
-/// More was to be done than any program that is not hostile asks for.
+/// The error that the program asks for more than any program does that is not hostile.
 #[derive(Debug)]
 pub struct TooMuch;
 
@@ -100,19 +100,19 @@ impl<'a, F: Files> Walk<'a, F> {
         self.loaded.len()
     }
 
-    /// The loaded file that a name stands for.
+    /// The number of the loaded file that has a name.
     pub fn named(&self, name: &[u8]) -> Option<usize> {
         self.names.get(name).copied()
     }
 
-    /// Lets a name stand for a loaded file, if it stands for none yet.
+    /// Gives a name to a loaded file, unless another file has the name.
     pub fn name(&mut self, name: &[u8], number: usize) {
         if !self.names.contains_key(name) {
             self.names.insert(name.to_vec(), number);
         }
     }
 
-    /// What is at a path.
+    /// The file at a path; counts as one step.
     pub fn open(&mut self, path: &[u8]) -> Result<Found, TooMuch> {
         self.step()?;
         if path.is_empty() || path.len() >= MAX_PATH {
@@ -121,7 +121,7 @@ impl<'a, F: Files> Walk<'a, F> {
         Ok(self.files.open(Path::new(OsStr::from_bytes(path))))
     }
 
-    /// Loads a file unless it is loaded already; gives its number.
+    /// Loads a file unless it is loaded already; returns its number.
     pub fn load(
         &mut self,
         path: Vec<u8>,

@@ -1,4 +1,4 @@
-//! Files that tests have in the place of the disk's.
+//! Files of tests, in place of the files of the disk.
 
 use std::{
     collections::HashMap,
@@ -9,7 +9,7 @@ use std::{
 use super::walk::{Files, Found, Object};
 use crate::{elf::Dynamic, files::FileId};
 
-/// Files by their paths, and which paths were tried.
+/// Files by path, and the paths that were tried.
 #[derive(Default)]
 pub struct Fake {
     files: HashMap<PathBuf, Found>,
@@ -25,12 +25,12 @@ impl Files for Fake {
 }
 
 impl Fake {
-    /// Adds a file that needs these.
+    /// Adds a file that needs these libraries.
     pub fn add(&mut self, path: &str, needed: &[&str]) -> Object {
         self.add_with(path, needed, |_| {})
     }
 
-    /// The same with more to it.
+    /// Adds a file that needs these libraries, with changes to its dynamic table by `more`.
     pub fn add_with(
         &mut self,
         path: &str,
@@ -60,7 +60,7 @@ impl Fake {
         self.files.insert(PathBuf::from(path), Found::Foreign);
     }
 
-    /// How many files there are.
+    /// The number of files.
     pub fn len(&self) -> usize {
         self.files.len()
     }

@@ -1,7 +1,7 @@
-//! The executable mappings of a process, asked for one by one.
+//! The executable mappings of a process, queried one by one.
 //!
-//! To read `/proc/PID/maps` of a program with hundreds of libraries takes the kernel a millisecond,
-//! most of it for names, and each library that is loaded calls for another look. Since Linux 6.11
+//! Reading `/proc/PID/maps` of a program with hundreds of libraries takes the kernel a millisecond,
+//! most of it for names, and each library that is loaded requires another look. Since Linux 6.11
 //! the kernel can be asked for executable mappings only, and for names only where they are new.
 
 use std::{
@@ -44,15 +44,15 @@ const PROCMAP_QUERY: libc::c_ulong =
 /// `PROCMAP_QUERY_VMA_EXECUTABLE` and `PROCMAP_QUERY_COVERING_OR_NEXT_VMA`.
 const EXECUTABLE_FROM: u64 = 0x04 | 0x10;
 
-/// `PATH_MAX`: the kernel tells no longer names.
+/// `PATH_MAX`: the kernel returns no longer names.
 const MAX_NAME: usize = 4096;
 
-/// More mappings than the kernel allows a process by default are not asked for.
+/// The most mappings that are asked for: as many as the kernel allows a process by default.
 const MAX_MAPPINGS: usize = 1 << 16;
 
-/// The executable mappings of files in a process, as [`super::readable_mappings`] tells them.
-/// `known`: the path of a mapping that was seen before, given all but the path. An error where
-/// the kernel cannot be asked so.
+/// The executable mappings of files in a process, as from [`super::readable_mappings`]. `known`:
+/// the path of a mapping that was seen before, given all but the path. Fails where the kernel lacks
+/// the query.
 pub(super) fn mappings(
     pid: u32,
     known: impl Fn(&Mapping) -> Option<PathBuf>,
@@ -87,8 +87,8 @@ pub(super) fn mappings(
     Err(io::ErrorKind::FileTooLarge.into())
 }
 
-/// The name of a mapping of a file or of the kernel's own code. `None`: it has no such name, or
-/// another mapping has taken its place meanwhile.
+/// The name of a mapping of a file or of the kernel's own code. `None` if the mapping has no such
+/// name, or if another mapping has replaced it meanwhile.
 fn name(maps: &File, mapping: &Mapping) -> io::Result<Option<PathBuf>> {
     let mut name = vec![0; MAX_NAME];
     let Some(query) = ask(maps, mapping.start, &mut name)? else {
@@ -97,15 +97,15 @@ fn name(maps: &File, mapping: &Mapping) -> io::Result<Option<PathBuf>> {
     if (query.start, query.inode) != (mapping.start, mapping.id.inode) {
         return Ok(None);
     }
-    // With the 0 behind it.
+    // The size includes the terminating 0.
     name.truncate((query.name_size as usize).saturating_sub(1));
     let path = PathBuf::from(std::ffi::OsString::from_vec(name));
     let is_file = mapping.id.inode != 0 && path.is_absolute();
     Ok((is_file || path == Path::new(vdso::NAME)).then_some(path))
 }
 
-/// The executable mapping at an address, or the next one. Its name is put into `name`, unless
-/// that is empty. `None` if there is no such mapping.
+/// The executable mapping at an address, or the next one. The kernel puts the mapping's name into
+/// `name`, unless `name` is empty. `None` if there is no such mapping.
 fn ask(maps: &File, address: u64, name: &mut [u8]) -> io::Result<Option<Query>> {
     let mut query = Query {
         size: size_of::<Query>() as u64,
@@ -117,8 +117,8 @@ fn ask(maps: &File, address: u64, name: &mut [u8]) -> io::Result<Option<Query>> 
         query.name = name.as_mut_ptr() as u64;
         query.name_size = u32::try_from(name.len()).unwrap_or(u32::MAX);
     }
-    // SAFETY: the kernel writes to the structure, of which it is told the size, and at most
-    // `name_size` bytes to `name`; both outlive the call.
+    // SAFETY: the kernel writes to the structure, whose size it is told, and at most `name_size`
+    // bytes to `name`; both outlive the call.
     let result = unsafe { libc::ioctl(maps.as_raw_fd(), PROCMAP_QUERY, &raw mut query) };
     if result == 0 {
         return Ok(Some(query));
@@ -144,7 +144,7 @@ mod tests {
             // Before Linux 6.11.
             Err(error) => assert_eq!(error.raw_os_error(), Some(libc::ENOTTY)),
         }
-        // Either way.
+        // With the query or without.
         assert_eq!(super::super::mappings_again(pid, |_| None), listed);
     }
 

@@ -1,4 +1,4 @@
-//! What is read of /proc.
+//! What is read from /proc.
 
 use super::*;
 
@@ -50,7 +50,7 @@ fn the_status_tells_which_signals_wait() {
     for (signal, waits) in [(10, true), (64, true), (1, false), (9, false)] {
         assert_eq!(is_pending(status, signal), waits, "{signal}");
     }
-    // There are no such signals.
+    // These signals do not exist.
     for signal in [0, -1, 65, i32::MAX, i32::MIN] {
         assert!(!is_pending(status, signal), "{signal}");
     }

@@ -6,22 +6,21 @@ use super::{Place, Refusal, Stand, bytes_of, jump_target, stand};
 
 /// The instructions of a function, decoded from its beginning.
 ///
-/// The bytes may be anything. From the first that are no instruction on,
-/// nothing is known.
+/// The bytes may be anything. Decoding ends at the first bytes that are not an instruction.
 pub struct Body<'a> {
     code: &'a [u8],
-    /// Where instructions begin, rising.
+    /// Where instructions begin, in ascending order.
     starts: Vec<u32>,
-    /// Where jumps into the function go, rising.
+    /// Targets of jumps into the function, in ascending order.
     targets: Vec<u64>,
-    /// Whether there may be jumps of which it is not known where they go.
+    /// Whether there may be jumps with unknown targets.
     has_unknown: bool,
 }
 
 impl<'a> Body<'a> {
-    /// Of a function's bytes. `elsewhere`: code that belongs to it but lies
-    /// apart, such as what compilers take to be cold, each with its distance
-    /// from the function's first byte (modulo 2⁶⁴).
+    /// Decodes a function's bytes. `elsewhere`: code that belongs to the function but lies apart,
+    /// such as code that compilers consider cold, each piece with its distance from the function's
+    /// first byte (modulo 2⁶⁴).
     pub fn new(code: &'a [u8], elsewhere: &[(u64, &[u8])]) -> Self {
         let mut this = Self {
             code,
@@ -53,13 +52,13 @@ impl<'a> Body<'a> {
         }
     }
 
-    /// Whether an instruction begins so many bytes into the function.
+    /// Whether an instruction begins at this offset in the function, bytes.
     pub fn is_boundary(&self, offset: u64) -> bool {
         u32::try_from(offset).is_ok_and(|offset| self.starts.binary_search(&offset).is_ok())
     }
 
-    /// The beginnings of instructions before and after an offset, bytes from
-    /// the function's first.
+    /// The offsets of the nearest instructions before and after an offset, in bytes from the
+    /// function's first.
     pub fn neighbours(&self, offset: u64) -> (Option<u32>, Option<u32>) {
         let after = self
             .starts
@@ -73,10 +72,9 @@ impl<'a> Body<'a> {
         )
     }
 
-    /// Where to probe so that every passage of `from` counts, once: there, or
-    /// on the first emulated instruction between it and `until` to which there
-    /// is no other way. `None` if no instruction begins at `from`, or none of
-    /// them can be probed.
+    /// Where to probe so that every passage of `from` counts once: at `from`, or on the first
+    /// emulated instruction between `from` and `until` that can be reached only through `from`.
+    /// `None` if no instruction begins at `from`, or if none of them can be probed.
     pub fn choose(&self, from: u64, until: u64) -> Option<Place> {
         if !self.is_boundary(from) {
             return None;
@@ -112,10 +110,10 @@ impl<'a> Body<'a> {
 }
 
 impl Body<'_> {
-    /// Why no probe may stand on the instruction at an offset, and the offset of the next one
-    /// on which one may, if that is near.
+    /// Why no probe may stand on the instruction at an offset, and the offset of the next
+    /// instruction that can be probed, if that is near.
     pub fn refusal(&self, offset: u64) -> (Refusal, Option<u32>) {
-        /// More instructions than this nobody skips.
+        /// The most instructions that are searched for the next one.
         const NEAR: usize = 8;
         let stands = |at: u64| {
             let code = usize::try_from(at).ok().and_then(|at| self.code.get(at..));
@@ -133,8 +131,7 @@ impl Body<'_> {
     }
 }
 
-/// Where the direct jumps and calls in a piece of code go, which lies at
-/// `vaddr`.
+/// The targets of the direct jumps and calls in a piece of code that lies at `vaddr`.
 pub fn ways_out(code: &[u8], vaddr: u64) -> impl Iterator<Item = u64> {
     Decoder::with_ip(64, code, vaddr, DecoderOptions::NONE)
         .into_iter()

@@ -1,5 +1,5 @@
-//! Where functions begin and end, and how far the stack has moved inside of
-//! them, from the tables that exceptions are unwound by (`.eh_frame`).
+//! Where functions begin and end, and how far the stack has moved inside of them, from the tables
+//! for unwinding exceptions (`.eh_frame`).
 
 use gimli::{
     BaseAddresses, CfaRule, EhFrame, RegisterRule, RunTimeEndian, UnwindContext,
@@ -18,7 +18,7 @@ pub enum Caller {
     AboveFrame(u16),
 }
 
-/// Where a function has left its caller's rbp.
+/// Where a function keeps its caller's rbp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Saved {
     /// In the word below the return address.
@@ -27,11 +27,11 @@ pub enum Saved {
     Held,
 }
 
-/// Of one file.
+/// The functions of one file, and the rules to unwind them.
 pub struct Frames<'a> {
     table: EhFrame<Reader<'a>>,
     bases: BaseAddresses,
-    /// First address and end of each function, ascending.
+    /// First address and end of each function, in ascending order.
     functions: Vec<(u64, u64)>,
 }
 
@@ -63,15 +63,15 @@ impl<'a> Frames<'a> {
         })
     }
 
-    /// The function that holds an address: where it begins and ends.
+    /// Start and end of the function that contains an address.
     pub fn function(&self, vaddr: u64) -> Option<(u64, u64)> {
         let after = self.functions.partition_point(|(start, _)| *start <= vaddr);
         let function = *self.functions.get(after.checked_sub(1)?)?;
         (vaddr < function.1).then_some(function)
     }
 
-    /// How far below the return address rsp lies before the instruction there
-    /// is executed, bytes. `None` if that follows from another register.
+    /// How far rsp lies below the return address before the instruction at `vaddr` is executed,
+    /// bytes. `None` if the return address is found from another register.
     pub fn stack_moved(&self, vaddr: u64) -> Option<u16> {
         match self.caller(vaddr)? {
             Caller::AboveStack(moved) => Some(moved),
@@ -79,7 +79,7 @@ impl<'a> Frames<'a> {
         }
     }
 
-    /// Where the return address lies before the instruction there is executed.
+    /// Where the return address lies before the instruction at `vaddr` is executed.
     pub fn caller(&self, vaddr: u64) -> Option<Caller> {
         self.at(vaddr, |row| match row.cfa() {
             CfaRule::RegisterAndOffset { register, offset } => {
@@ -94,10 +94,10 @@ impl<'a> Frames<'a> {
         })
     }
 
-    /// Where the caller's rbp is then.
+    /// Where the caller's rbp is before the instruction at `vaddr` is executed.
     pub fn callers_frame(&self, vaddr: u64) -> Option<Saved> {
         self.at(vaddr, |row| match row.register(X86_64::RBP) {
-            // Below the return address, which is the first word below the frame.
+            // -16: below the return address, which is the first word below the frame.
             Some(RegisterRule::Offset(-16)) => Some(Saved::Below),
             None | Some(RegisterRule::Undefined | RegisterRule::SameValue) => Some(Saved::Held),
             _ => None,

@@ -1,17 +1,15 @@
-//! GNU OpenMP (libgomp): all its barriers of a team are one object, of type
-//! `gomp_barrier_t` (libgomp/config/linux/bar.h), which begins with the number
-//! of threads.
+//! GNU OpenMP (libgomp): all barriers of a team are one object, of type `gomp_barrier_t`
+//! (libgomp/config/linux/bar.h), which begins with the number of threads.
 //!
-//! The functions that wait there are not exported. What leads to them is
-//! `GOMP_barrier`, which ends by going to `gomp_team_barrier_wait`
-//! (libgomp/barrier.c), and that counts the thread and goes to
-//! `gomp_team_barrier_wait_end` (libgomp/config/linux/bar.c). Whoever goes there
-//! after counting is a barrier: `gomp_team_barrier_wait_final` too, which ends
-//! parallel regions. Whoever calls one of those has the object's address in the
-//! first argument's register, and a call is an instruction that the kernel
-//! emulates: that is where the probes go, before the thread is counted. What
-//! counts and waits by itself (`gomp_work_share_end`, libgomp/work.c: the end
-//! of loops and sections) gets its probe between the two loads.
+//! The functions that wait in it are not exported. They are found from `GOMP_barrier`, which ends
+//! by going to `gomp_team_barrier_wait` (libgomp/barrier.c); that function counts the thread and
+//! goes to `gomp_team_barrier_wait_end` (libgomp/config/linux/bar.c). Every function that goes to
+//! the latter after counting is a barrier: also `gomp_team_barrier_wait_final`, which ends parallel
+//! regions. A caller of such a barrier has the object's address in the first argument's register,
+//! and a call is an instruction that the kernel emulates: so the probes go to these calls, before
+//! the thread is counted. Code that counts and waits by itself (`gomp_work_share_end`,
+//! libgomp/work.c: the end of loops and sections) gets its probe between loading the object's
+//! address and counting.
 
 use iced_x86::{Instruction, Mnemonic, OpKind, Register};
 use object::{LittleEndian, read::elf::ElfFile64};
@@ -28,21 +26,20 @@ use crate::{
     registers::number,
 };
 
-/// `awaited`, from the beginning of `gomp_barrier_t`, bytes. The final barrier
-/// counts in the word after it.
+/// Offset of `awaited` in `gomp_barrier_t`, bytes. The final barrier counts in the word after it.
 const AWAITED: u64 = 64;
 const AWAITED_FINAL: u64 = AWAITED + 4;
 
-/// How many instructions a function that counts and goes on may have.
+/// The most instructions that are searched in a function that counts and goes on.
 const SHORT: usize = 64;
 
-/// From where the search starts: addresses of exported functions.
+/// Where the search starts: addresses of exported functions.
 pub struct Start {
     barriers: Vec<u64>,
 }
 
 impl Start {
-    /// `None` if the file does not define them.
+    /// `None` if the file does not define these functions.
     pub fn of(file: &ElfFile64<'_, LittleEndian>) -> Option<Self> {
         if !names::may_hold(file, b"GOMP_barrier") {
             return None;
@@ -55,7 +52,8 @@ impl Start {
     }
 }
 
-/// The address to which a function goes after it has counted the thread.
+/// Finds the function that counts the thread, on the path from `function`. Returns its start, and
+/// the address to which it goes after counting.
 fn waits_at(code: &Code<'_>, frames: &Frames<'_>, function: u64) -> Option<(u64, u64)> {
     let mut function = function;
     // GOMP_barrier, gomp_team_barrier_wait.
@@ -78,8 +76,8 @@ fn waits_at(code: &Code<'_>, frames: &Frames<'_>, function: u64) -> Option<(u64,
     None
 }
 
-/// Where an instruction counts: base register and displacement of the word that
-/// it changes, atomically.
+/// Base register and displacement of the word that an instruction counts in, atomically; `None` if
+/// the instruction does not count.
 fn counts(instruction: &Instruction) -> Option<(Register, u64)> {
     let locked = instruction.has_lock_prefix() || instruction.mnemonic() == Mnemonic::Xadd;
     let counting = matches!(
@@ -97,7 +95,7 @@ fn counts(instruction: &Instruction) -> Option<(Register, u64)> {
     })
 }
 
-/// The points of a runtime that this code is; empty if it is not understood.
+/// The points of the runtime in this code; empty if the code is not recognised.
 pub fn points(
     start: &Start,
     code: &Code<'_>,
@@ -114,7 +112,7 @@ pub fn points(
     ends.sort_unstable();
     ends.dedup();
     let mut points = Vec::new();
-    // Whoever goes to where threads wait.
+    // Finds the functions that go to where threads wait.
     for instruction in code.all() {
         let Some(go) = transfer(&instruction).filter(|go| ends.contains(&go.to)) else {
             continue;
@@ -123,7 +121,7 @@ pub fn points(
             continue;
         };
         match counted_in(code, function, go.at) {
-            // Its first argument is the barrier: those who call it are watched.
+            // The first argument is the barrier: the calls of this function are probed.
             Some(Counted::Argument { last }) => waits.push((function.0, last)),
             Some(Counted::Here { team, at }) => {
                 let moved = frames.stack_moved(at);
@@ -172,12 +170,12 @@ pub fn points(
     points
 }
 
-/// How a function that goes to where threads wait has counted its own.
+/// How a function has counted its thread before it goes to where threads wait.
 enum Counted {
-    /// In the object that is its first argument; `last`: that the thread has come to
-    /// the end of a region.
+    /// In the object that is the function's first argument; `last`: the thread has come to the end
+    /// of a region.
     Argument { last: bool },
-    /// In one whose address it has found; where to put the probe.
+    /// In an object whose address the function has loaded; `at`: where to put the probe.
     Here { team: Team, at: u64 },
 }
 
@@ -203,7 +201,7 @@ fn counted_in(code: &Code<'_>, (start, _): (u64, u64), until: u64) -> Option<Cou
         has_count: true,
         ends: false,
     };
-    // Before the thread is counted; or else right after.
+    // The probe stands before the thread is counted, or else right after.
     let stands = |instruction: &&Instruction| is_emulated(code.bytes_of(instruction));
     let before = instructions[written + 1..index].iter().find(stands);
     let mut kept = instructions[index + 1..]
@@ -222,7 +220,7 @@ mod tests {
         runtimes,
     };
 
-    /// The compiler that builds the test programs comes with one.
+    /// The library of the compiler that builds the test programs.
     #[test]
     fn the_barriers_of_this_machines_library_are_found() {
         let output = Command::new("gcc")
@@ -236,7 +234,7 @@ mod tests {
             .iter()
             .filter(|point| matches!(point.function, Function::Team(_)))
             .collect();
-        // GOMP_barrier, the two ends of a region, and that of loops.
+        // GOMP_barrier, the two ends of a region, and the end of loops.
         assert!(teams.len() >= 4, "{points:#?}");
         let is_argument = |function| matches!(function, Function::Team(team) if team.register == 1);
         assert!(teams.iter().any(|point| is_argument(point.function)));

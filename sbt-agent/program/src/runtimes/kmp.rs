@@ -1,16 +1,15 @@
 //! LLVM's OpenMP (libomp, also as libiomp5): a thread has a number, and
-//! `__kmp_threads[number]->th.th_team` is its team, which holds how many threads
-//! it has (`openmp/runtime/src/kmp.h`).
+//! `__kmp_threads[number]->th.th_team` is its team, which holds the number of its threads
+//! (`openmp/runtime/src/kmp.h`).
 //!
-//! `__kmpc_bound_num_threads` is exported and returns just that, so its last
-//! instructions tell where all of it lies. `__kmpc_barrier(loc, number)` calls
-//! `__kmp_barrier(bs_plain_barrier, number, FALSE, 0, NULL, NULL)`, in which all
-//! explicit barriers, reductions and the like wait: every call of that is an
-//! arrival (`kmp_barrier.cpp`). `__kmpc_fork_call`, which is a parallel region, ends
-//! with `__kmp_join_call(loc, number, fork_context_intel, FALSE)`: there the
-//! thread that began the region comes to its end. That calls, also through
-//! another function, `__kmp_join_barrier(number)`, and so do the other threads of
-//! the team in their loop, `__kmp_launch_thread`, after they have called the
+//! `__kmpc_bound_num_threads` is exported and returns just that number, so its last instructions
+//! tell the variable and the offsets. `__kmpc_barrier(loc, number)` calls
+//! `__kmp_barrier(bs_plain_barrier, number, FALSE, 0, NULL, NULL)`, in which all explicit barriers,
+//! reductions and the like wait: every call of that function is an arrival (`kmp_barrier.cpp`).
+//! `__kmpc_fork_call`, which is a parallel region, ends with `__kmp_join_call(loc, number,
+//! fork_context_intel, FALSE)`: there the thread that began the region comes to its end.
+//! `__kmp_join_call` calls, also through another function, `__kmp_join_barrier(number)`. The other
+//! threads of the team call that in their loop, `__kmp_launch_thread`, after they have called the
 //! region's code by a pointer (`kmp_runtime.cpp`).
 //!
 //! Such calls are instructions that the kernel emulates.
@@ -34,26 +33,26 @@ use super::{
 };
 use crate::elf::{Function, Point, Segment, names};
 
-/// In how many instructions of its beginning a function looks its thread up.
+/// The first instructions of a function in which it must look its thread up.
 const BEGINNING: usize = 64;
 
-/// More calls than any version has.
+/// The most points; more than any version has.
 const MAX_CALLS: usize = 96;
 
-/// The function in which whoever began a parallel region waits for its end.
+/// The function in which the thread that began a parallel region waits for its end.
 pub const JOIN: &str = "__kmp_join_call";
 
-/// From where the search starts: addresses of exported functions.
+/// Where the search starts: addresses of exported functions.
 pub struct Start {
     barrier: u64,
     fork: u64,
     count: u64,
-    /// `__kmp_fork_call`, which `__kmpc_fork_call` calls likewise, but first.
+    /// `__kmp_fork_call`, which `__kmpc_fork_call` calls with similar arguments, but first.
     begin: Option<u64>,
 }
 
 impl Start {
-    /// `None` if the file does not define them.
+    /// `None` if the file does not define these functions.
     pub fn of(file: &ElfFile64<'_, LittleEndian>) -> Option<Self> {
         if !names::may_hold(file, b"__kmpc_barrier") {
             return None;
@@ -72,7 +71,8 @@ impl Start {
     }
 }
 
-/// Where a thread's team is.
+/// Where a thread's team is: the address of `__kmp_threads`, and the offsets of the team and of its
+/// number of threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Way {
     threads: u64,
@@ -80,7 +80,7 @@ struct Way {
     count: u32,
 }
 
-/// The code, and where its functions are.
+/// The code of the library, and where its functions are.
 struct Library<'a> {
     code: &'a Code<'a>,
     frames: &'a Frames<'a>,
@@ -88,7 +88,7 @@ struct Library<'a> {
     way: Way,
 }
 
-/// The points of the runtime that this code is; `None` if it is not understood.
+/// The points of the runtime in this code; `None` if the code is not recognised.
 pub fn points(
     start: &Start,
     code: &Code<'_>,
@@ -119,7 +119,8 @@ pub fn points(
         points.extend(library.point("__kmp_barrier", at, number, (false, false), segments));
     }
     for at in library.calls_of(join) {
-        // It is the other way that a league of teams ends by, without a barrier.
+        // With this argument, the call is the other way in which a league of teams ends, without a
+        // barrier.
         if library.at(at)?.of(Register::RCX) != Some(Value::Number(1)) {
             points.extend(library.point(JOIN, at, number, (false, true), segments));
         }
@@ -134,7 +135,7 @@ pub fn points(
     Some(points)
 }
 
-/// What `__kmpc_bound_num_threads` returns.
+/// Finds the team's place from the code of `__kmpc_bound_num_threads`.
 fn way(code: &Code<'_>, frames: &Frames<'_>, function: u64) -> Option<Way> {
     let (start, end) = frames.function(function)?;
     let mut values = Values::at_entry();
@@ -174,8 +175,8 @@ impl Library<'_> {
         })
     }
 
-    /// `__kmp_join_call`, as `__kmpc_fork_call` calls it. Some versions have the
-    /// last argument, which is zero here, and some do not.
+    /// `__kmp_join_call`, as `__kmpc_fork_call` calls it. Only some versions have the last
+    /// argument, which is zero here.
     fn join(&self, start: &Start) -> Option<u64> {
         let also = |value| matches!(value, None | Some(Value::Number(0)));
         self.called(start.fork, Register::RSI, |to, values| {
@@ -185,8 +186,8 @@ impl Library<'_> {
         })
     }
 
-    /// The only function that is called so and takes the number of a thread in
-    /// that register.
+    /// The only function that `function` calls with values accepted by `so`, and that takes the
+    /// number of a thread in the register `number`.
     fn called(
         &self,
         function: u64,
@@ -209,8 +210,8 @@ impl Library<'_> {
         (found.len() == 1).then(|| found.first().copied())?
     }
 
-    /// Whether a function looks up the thread whose number this argument is, or
-    /// the one to which it goes.
+    /// Whether a function, or the function to which it jumps, looks up the thread whose number this
+    /// argument is.
     fn takes_number(&self, function: u64, number: Register) -> bool {
         let wanted = Value::Element {
             variable: self.way.threads,
@@ -239,8 +240,8 @@ impl Library<'_> {
         false
     }
 
-    /// Where `__kmp_launch_thread` calls `__kmp_join_barrier`, which is also
-    /// called on behalf of `__kmp_join_call`, and by nobody else.
+    /// Where `__kmp_launch_thread` calls `__kmp_join_barrier`, which otherwise is only called on
+    /// behalf of `__kmp_join_call`.
     fn workers_join(&self, join: u64) -> Option<u64> {
         let near = self.callees(join);
         let mut behind: BTreeSet<u64> = near.iter().copied().collect();
@@ -268,7 +269,7 @@ impl Library<'_> {
         (found.len() == 1).then(|| found.first().copied())?
     }
 
-    /// The functions that one calls.
+    /// The functions that a function calls.
     fn callees(&self, function: u64) -> BTreeSet<u64> {
         let Some((start, end)) = self.frames.function(function) else {
             return BTreeSet::new();
@@ -279,8 +280,8 @@ impl Library<'_> {
             .collect()
     }
 
-    /// Whether the function that holds this call of `__kmp_join_barrier(number)`
-    /// also calls `team->t.t_invoke(number)`.
+    /// Whether the function that holds this call of `__kmp_join_barrier(number)` also calls
+    /// `team->t.t_invoke(number)`.
     fn calls_region(&self, join: u64) -> bool {
         let Some((start, end)) = self.frames.function(join) else {
             return false;
@@ -291,21 +292,25 @@ impl Library<'_> {
                 && instruction.op0_kind() == OpKind::Memory
                 && instruction.memory_displacement64() != 0
         };
-        // What the last instruction before a call that writes to rdi puts there.
+        // What the last instruction before a call that writes to rdi puts into rdi.
         let number = |index: usize| {
             let recent = instructions[index.saturating_sub(3)..index].iter();
-            let last = recent.rev().find(|it| writes(it, Register::RDI))?;
+            let last = recent
+                .rev()
+                .find(|instruction| writes(instruction, Register::RDI))?;
             (last.mnemonic() == Mnemonic::Mov).then(|| {
                 let (base, displacement) = (last.memory_base(), last.memory_displacement64());
                 (last.op1_kind(), last.op1_register(), base, displacement)
             })
         };
-        let joins = instructions.iter().position(|it| it.ip() == join);
+        let joins = instructions
+            .iter()
+            .position(|instruction| instruction.ip() == join);
         let Some(joins) = joins.and_then(number) else {
             return false;
         };
         let mut all = instructions.iter().enumerate();
-        all.any(|(index, it)| by_pointer(it) && number(index) == Some(joins))
+        all.any(|(index, instruction)| by_pointer(instruction) && number(index) == Some(joins))
     }
 
     fn calls_of(&self, function: u64) -> Vec<u64> {
@@ -323,8 +328,8 @@ impl Library<'_> {
         Some(values)
     }
 
-    /// The calls, elsewhere in the library, of the function in which a probe is.
-    /// Those that go on to it by a jump have the program's address on the stack.
+    /// The calls, elsewhere in the library, of the function in which a probe is. Functions that go
+    /// on to it by a jump have the program's return address on the stack.
     fn outer(&self, at: u64) -> [Outer; MAX_OUTER] {
         let mut outer = [Outer::default(); MAX_OUTER];
         let Some((start, _)) = self.frames.function(at) else {
@@ -333,7 +338,7 @@ impl Library<'_> {
         let calls = self.transfers.iter().filter(|go| go.to == start);
         let known = calls.filter_map(|go| {
             let above = match self.frames.caller(go.at)? {
-                // Below it lies the other return address.
+                // Below the program's return address lies the other return address.
                 Caller::AboveStack(above) => u32::from(above) + 8,
                 Caller::AboveFrame(8) => match self.frames.callers_frame(at)? {
                     Saved::Below => SAVED,

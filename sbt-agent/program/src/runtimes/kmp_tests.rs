@@ -1,4 +1,4 @@
-//! With the libraries of this machine.
+//! Tests with the libraries of this machine.
 
 use std::{fs, path::PathBuf};
 
@@ -13,7 +13,7 @@ use crate::{
     },
 };
 
-/// Those of all versions that are installed.
+/// The libraries of all versions that are installed.
 fn libraries() -> Vec<PathBuf> {
     let versions = fs::read_dir("/usr/lib").into_iter().flatten().flatten();
     versions
@@ -37,12 +37,12 @@ fn the_barriers_of_this_machines_libraries_are_found() {
         let image = fs::read(&path).unwrap();
         let points = runtimes::points(&image, &load_segments(&image).unwrap());
         let named = |symbol| places(&points).filter(move |(point, _)| point.symbol == symbol);
-        // Barrier, reductions, copyprivate, and those for programs by gcc.
+        // Calls for barriers, reductions, copyprivate, and for programs built by gcc.
         assert!(named("__kmp_barrier").count() >= 8, "{points:#?}");
-        // Those of fork_call, fork_teams and GOMP_parallel_end.
+        // Calls in fork_call, fork_teams and GOMP_parallel_end.
         assert!(named("__kmp_join_call").count() >= 2, "{points:#?}");
         assert_eq!(named("__kmp_join_barrier").count(), 1, "{points:#?}");
-        // Only who began the region is seen to leave its end.
+        // Only the thread that began the region is seen to leave its end.
         for (point, kmp) in places(&points) {
             let worker = point.symbol == "__kmp_join_barrier";
             assert_eq!((kmp.passes, kmp.register == 1), (worker, worker));
@@ -54,7 +54,13 @@ fn the_barriers_of_this_machines_libraries_are_found() {
             );
         }
         // GOMP_barrier and __kmpc_cancel_barrier call __kmpc_barrier.
-        let calls = |kmp: &Kmp| kmp.way.outer.iter().filter(|it| it.returns != 0).count();
+        let calls = |kmp: &Kmp| {
+            kmp.way
+                .outer
+                .iter()
+                .filter(|outer| outer.returns != 0)
+                .count()
+        };
         assert!(
             places(&points).any(|(_, kmp)| calls(&kmp) >= 2),
             "{points:#?}"
@@ -66,7 +72,7 @@ fn the_barriers_of_this_machines_libraries_are_found() {
     }
 }
 
-/// `__kmpc_bound_num_threads` as it ends in a library and in a static program.
+/// The end of `__kmpc_bound_num_threads` in a library and in a static program.
 #[test]
 fn ways_are_read_from_code() {
     let rest = [
@@ -94,7 +100,7 @@ fn ways_are_read_from_code() {
     assert_eq!(result(&[&relative[..], &load, &rest].concat()), wanted);
     assert_eq!(result(&[&fixed[..], &load, &rest].concat()), wanted);
     assert_eq!(result(&[&direct[..], &rest].concat()), wanted);
-    // A call in between may change what is needed.
+    // A call in between may change the values.
     let call = [0xe8, 0, 0, 0, 0];
     assert_eq!(result(&[&relative[..], &load, &call, &rest].concat()), None);
     assert_eq!(result(&[&relative[..], &rest].concat()), None);

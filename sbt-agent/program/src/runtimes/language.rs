@@ -1,17 +1,16 @@
-//! The barriers of the languages' own libraries, which are made of atomics and
-//! futexes: `std::barrier` of C++20 and `std::sync::Barrier` of Rust.
+//! The barriers of the languages' own libraries, which are made of atomics and futexes:
+//! `std::barrier` of C++20 and `std::sync::Barrier` of Rust.
 //!
 //! - libc++ counts a thread in an exported function, `__arrive_barrier_algorithm_base`
-//!   (libcxx/src/barrier.cpp). Its argument points to an object that begins with
-//!   the address of the number of threads, the first word of the barrier.
-//! - Rust waits in `Barrier::wait` (library/std/src/sync/barrier.rs), compiled with
-//!   the library and never inlined. Where the number of threads lies in the
-//!   object is the compiler's choice: it is read off the comparison with it.
-//! - libstdc++ (include/std/barrier) is inlined into the program. A thread that
-//!   arrives first hashes its id to find its place in the tree, by a call with a
-//!   seed that is seen in the code; then it loads the barrier's phase, a byte,
-//!   and the number of threads, a word, of the object whose address is in one and
-//!   the same register. The probe goes on that call. Without optimisation
+//!   (libcxx/src/barrier.cpp). Its argument points to an object that begins with the address of the
+//!   number of threads, the first word of the barrier.
+//! - Rust waits in `Barrier::wait` (library/std/src/sync/barrier.rs), compiled with the library and
+//!   never inlined. Where the number of threads lies in the object is the compiler's choice: the
+//!   offset is read from the comparison with the number.
+//! - libstdc++ (include/std/barrier) is inlined into the program. An arriving thread first hashes
+//!   its id to find its place in the tree, by a call with a seed that stands in the code. Then it
+//!   loads the barrier's phase, a byte, and the number of threads, a word, of the object whose
+//!   address is in one and the same register. The probe goes on that call. Without optimisation
 //!   `__tree_barrier::arrive` is a function.
 
 use iced_x86::{
@@ -28,20 +27,20 @@ use crate::{
     registers::{KEPT, number},
 };
 
-/// `mov edx, 0xc70f6907`: the seed of `std::_Hash_impl::hash`
-/// (`include/bits/functional_hash.h` of libstdc++).
+/// `mov edx, 0xc70f6907`: the seed of `std::_Hash_impl::hash` (`include/bits/functional_hash.h` of
+/// libstdc++).
 const SEED: [u8; 5] = [0xba, 0x07, 0x69, 0x0f, 0xc7];
 
-/// From the seed to the call, and from the call to both loads, instructions.
+/// The most instructions from the seed to the call, and from the call to both loads.
 const NEAR: usize = 16;
 
-/// Functions of which the beginning is read, bytes.
+/// The most bytes that are read of a function's beginning.
 const BEGINNING: u64 = 512;
 
-/// More places than a program has.
+/// The most points of a file, more than a program has.
 const MAX_POINTS: usize = 256;
 
-/// Which function a symbol names.
+/// The function that a symbol names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Named {
     LibCxx,
@@ -49,8 +48,8 @@ enum Named {
     Rust,
 }
 
-/// By the mangled name (Itanium C++ ABI; Rust's legacy and v0 schemes, of which
-/// the hashes differ from compiler to compiler).
+/// Recognises a function by its mangled name (Itanium C++ ABI; Rust's legacy and v0 schemes, whose
+/// hashes differ from compiler to compiler).
 fn named(name: &[u8]) -> Option<Named> {
     let has = |part: &[u8]| memmem::find(name, part).is_some();
     if name.starts_with(b"_ZNSt") && has(b"31__arrive_barrier_algorithm_baseE") {
@@ -89,7 +88,7 @@ pub fn points(
     text: &Code<'_>,
 ) -> Vec<Point> {
     let mut points = inlined(text, segments);
-    // Part of each name that is looked for: see `named`.
+    // `barrier` is a part of each name that `named` accepts.
     if !names::may_hold(file, b"barrier") {
         return points;
     }
@@ -112,7 +111,7 @@ pub fn points(
         let offsets = segments.iter().find_map(|segment| {
             Some(segment.file_offset(start)?..=segment.file_offset(end.saturating_sub(1))?)
         });
-        // What is inlined into it is watched there.
+        // A barrier that is inlined into the function is watched there.
         if offsets.is_some_and(|offsets| {
             points
                 .iter()
@@ -155,12 +154,12 @@ fn of_function(
     let point = |function, symbol, layout| Point::of_function(function, symbol, &code, layout);
     match named {
         Named::LibCxx => {
-            // By this name programs import it.
+            // Programs import the function by its mangled name.
             point(team(0, true), name, layout::STD_POINTED)
                 .into_iter()
                 .collect()
         }
-        // The number of threads is its first word.
+        // The number of threads is the first word of the object.
         Named::LibStdCxx => point(team(0, true), "std::barrier::arrive", layout::STD)
             .into_iter()
             .collect(),
@@ -175,8 +174,8 @@ fn of_function(
     }
 }
 
-/// How far above the first argument the number lies with which a counter of the
-/// same object is compared right after it was raised by one.
+/// The offset of the number of threads from the first argument: of the number with which a counter
+/// of the same object is compared right after it was incremented.
 fn count_of_rust(code: &Code<'_>) -> Option<u16> {
     let field = |instruction: &Instruction, op: u32| {
         (instruction.op_kind(op) == OpKind::Memory
@@ -234,25 +233,25 @@ fn is_call(instruction: &Instruction) -> bool {
     )
 }
 
-/// From where an address is had.
+/// Where an address comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Origin {
-    /// It is fixed, relative to the code.
+    /// A constant, relative to the code.
     Code,
-    /// A register that calls keep holds it.
+    /// A register that calls preserve holds the address.
     Kept(Register),
-    /// The word so far above such a register, or above rsp, does.
+    /// The word at this offset from such a register, or from rsp, holds the address.
     Spilled(Register, i16),
 }
 
-/// The barrier whose phase and number of threads are loaded by these
-/// instructions, right after the call at `call`: so what they go by is the same
-/// before it.
+/// The barrier whose phase and number of threads these instructions load. They follow right after
+/// the call at `call`, and use only registers and words that are the same before the call.
 fn object_after(call: u64, instructions: impl Iterator<Item = Instruction>) -> Option<Team> {
     let mut info = InstructionInfoFactory::new();
     let mut written: Vec<Register> = Vec::new();
     let mut loaded: Vec<(Register, Origin)> = Vec::new();
-    // What each byte and each word is loaded from, and the word to where.
+    // The origin and offset of each loaded byte and word, and the register that the last word was
+    // loaded into.
     let (mut bytes, mut words) = (Vec::new(), Vec::new());
     let mut last_word = Register::None;
     for instruction in instructions {
@@ -288,7 +287,7 @@ fn object_after(call: u64, instructions: impl Iterator<Item = Instruction>) -> O
                 let at = i16::try_from(displacement).ok();
                 spilled = at.map(|at| (instruction.op0_register(), Origin::Spilled(base, at)));
             }
-            // The phase lies behind the number, and the two near each other.
+            // The phase lies behind the number, within 256 bytes.
             let number_of = |phase: &(Origin, i64)| {
                 let near = |word: &&(Origin, i64)| {
                     word.0 == phase.0 && (1..256).contains(&phase.1.wrapping_sub(word.1))
@@ -299,8 +298,8 @@ fn object_after(call: u64, instructions: impl Iterator<Item = Instruction>) -> O
                 return team(*origin, *displacement, call);
             }
         }
-        // A barrier at a fixed address may be had in two ways; then it tells that the
-        // tree has (n + 1) / 2 leaves.
+        // The address of a barrier at a fixed address may be made in two ways. Then the computation
+        // of the tree's (n + 1) / 2 leaves tells which word is the number.
         if instruction.mnemonic() == Mnemonic::Lea
             && base == last_word
             && displacement == 1

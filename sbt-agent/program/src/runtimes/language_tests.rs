@@ -37,7 +37,7 @@ fn whatever_the_compiler_makes_of_libstdcxx_is_found() {
     for level in ["-O0", "-O1", "-O2", "-O3", "-Os"] {
         for strip in [&[][..], &["-s"]] {
             if level == "-O0" && !strip.is_empty() {
-                // Functions without names.
+                // The function to be found has no name then.
                 continue;
             }
             let flags = [&["-std=c++20", "-pthread", level][..], strip].concat();
@@ -95,8 +95,7 @@ fn names() {
     }
 }
 
-/// The object that some code loads from, which is at 0x1005, after a call of five
-/// bytes.
+/// The object that code loads from. The code is at 0x1005, after a call of five bytes.
 fn object(code: &[u8]) -> Option<Team> {
     let code = Code::new(0x1005, code);
     object_after(0x1000, code.instructions(0x1005, u64::MAX))
@@ -138,12 +137,12 @@ fn where_the_object_is() {
         (team.register, team.spilled, team.displacement),
         (13, None, 0)
     );
-    // mov rbp, rax; movzx ebx, byte [rbp+0x19]; mov rdi, [rbp+0]: another one now.
+    // mov rbp, rax; movzx ebx, byte [rbp+0x19]; mov rdi, [rbp+0]: rbp has changed since the call.
     let code = [
         0x48, 0x89, 0xc5, 0x0f, 0xb6, 0x5d, 0x19, 0x48, 0x8b, 0x7d, 0x00,
     ];
     assert_eq!(object(&code), None);
-    // A byte before the word is no phase: movzx ebx, [rbp+0]; mov rdi, [rbp+0x19]
+    // A byte before the word is not the phase: movzx ebx, [rbp+0]; mov rdi, [rbp+0x19]
     assert_eq!(
         object(&[0x0f, 0xb6, 0x5d, 0x00, 0x48, 0x8b, 0x7d, 0x19]),
         None

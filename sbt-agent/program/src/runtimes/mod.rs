@@ -1,5 +1,5 @@
-//! Barriers of runtimes that no exported function leads to: found in the code of
-//! the runtime's library, in the file of a program or in a library.
+//! Barriers inside of runtimes that no exported function marks: they are found in the code of the
+//! runtime, in a program or in a library.
 
 mod frames;
 mod gomp;
@@ -29,21 +29,21 @@ pub use language::functions_of_libraries;
 /// A barrier of a thread team, as it is called somewhere in the runtime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Team {
-    /// Which register holds the address: see [`sbt_common::Cookie::object`].
+    /// The register that holds the address: see [`sbt_common::Cookie::object`].
     pub register: u8,
-    /// It is not the register that holds the address, but the word so many bytes
-    /// above it.
+    /// If set, the address is not in the register, but in the word at this offset from the
+    /// register, bytes.
     pub spilled: Option<i16>,
-    /// How many bytes above that address the barrier lies.
+    /// Distance from that address to the barrier, bytes.
     pub displacement: i32,
-    /// Whether the barrier, there, begins with the number of its threads.
+    /// Whether the barrier begins with the number of its threads.
     pub has_count: bool,
-    /// Whether a parallel region ends with it.
+    /// Whether a parallel region ends with the barrier.
     pub ends: bool,
 }
 
 impl Team {
-    /// A probe's cookie that says so, but for this as `cookie`.
+    /// The cookie of a probe for this barrier: `cookie` with the fields that describe the barrier.
     pub fn cookie(self, cookie: Cookie) -> Cookie {
         let [a, b, c, d] = self.displacement.to_le_bytes();
         let (low, high) = (u16::from_le_bytes([a, b]), u16::from_le_bytes([c, d]));
@@ -67,23 +67,23 @@ impl Team {
     }
 }
 
-/// A place where a thread of LLVM's OpenMP comes to a barrier of its team.
+/// A place where a thread of LLVM's OpenMP arrives at a barrier of its team.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Kmp {
-    /// Which register holds the thread's number: as for a [`Team`].
+    /// The register that holds the thread's number, numbered as in [`Team`].
     pub register: u8,
-    /// The return address is known from rbp, not from rsp.
+    /// Whether the return address is found from rbp; otherwise from rsp.
     pub from_frame: bool,
-    /// Nothing shows when the thread leaves.
+    /// Whether nothing shows when the thread leaves.
     pub passes: bool,
-    /// A parallel region ends there.
+    /// Whether a parallel region ends there.
     pub ends: bool,
-    /// How its team is found.
+    /// How the thread's team is found.
     pub way: sbt_common::Kmp,
 }
 
-/// Where to put probes for the barriers of the runtimes that a file holds.
-/// Nothing for a file that holds none, or one that is not understood.
+/// Where to put probes for the barriers of the runtimes in a file. Empty for a file without a
+/// runtime, or with a runtime that is not recognised.
 pub fn points(image: &[u8], segments: &[Segment]) -> Vec<Point> {
     let Ok(file) = ElfFile64::<LittleEndian>::parse(image) else {
         return Vec::new();
@@ -103,7 +103,7 @@ pub fn points(image: &[u8], segments: &[Segment]) -> Vec<Point> {
         return points;
     };
     let mut barriers = Vec::new();
-    // LLVM's has GNU's functions too, for programs built by gcc.
+    // LLVM's runtime also has GNU's functions, for programs built by gcc.
     if let Some(start) = kmp {
         let stubs = stubs::Stubs::of(&file);
         let found = kmp::points(&start, &text, &frames, &stubs, segments);
@@ -118,7 +118,7 @@ pub fn points(image: &[u8], segments: &[Segment]) -> Vec<Point> {
     points
 }
 
-/// Whether a file defines the functions of OpenMP from which its barriers are looked for.
+/// Whether a file defines the functions of OpenMP from which the search for its barriers starts.
 pub fn is_openmp(image: &[u8]) -> bool {
     const BARRIERS: [&[u8]; 2] = [b"GOMP_barrier", b"__kmpc_barrier"];
     ElfFile64::<LittleEndian>::parse(image).is_ok_and(|file| {
@@ -136,7 +136,7 @@ fn leaves(
     segments: &[Segment],
 ) -> Option<Point> {
     let (start, end) = frames.function(function)?;
-    // The first instruction that is emulated and at which rsp has not moved.
+    // The first instruction that is emulated; rsp must not have moved there.
     let at = code
         .instructions(start, end)
         .take(4)

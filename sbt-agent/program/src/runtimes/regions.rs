@@ -1,6 +1,6 @@
-//! Where parallel regions of OpenMP begin: exported functions, called by the thread
-//! that begins one. Between regions the other threads of a team are kept waiting in the
-//! runtime, which is neither work nor a barrier.
+//! Where parallel regions of OpenMP begin: exported functions, called by the thread that begins a
+//! region. Between regions the runtime keeps the other threads of a team waiting, which is neither
+//! work nor a barrier.
 
 use std::collections::BTreeMap;
 
@@ -9,10 +9,10 @@ use sbt_common::layout;
 
 use crate::elf::{Function, Point, Segment, code_at, names};
 
-/// As much of a function as its beginning needs, bytes.
+/// The most bytes of a function that are read.
 const CODE: u64 = 4096;
 
-/// Whether a function of this name begins a region: those of libgomp (libgomp.map), which
+/// Whether a function of this name begins a region: functions of libgomp (libgomp.map), which
 /// libomp has too, and of libomp (`kmp_csupport.cpp`).
 fn begins(name: &str) -> bool {
     match name {
@@ -21,7 +21,7 @@ fn begins(name: &str) -> bool {
     }
 }
 
-/// A point for each of them that a file defines.
+/// A point for each function of a file that begins a region.
 pub fn points(
     file: &ElfFile64<'_, LittleEndian>,
     image: &[u8],

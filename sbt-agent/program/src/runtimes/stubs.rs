@@ -1,4 +1,4 @@
-//! The procedure linkage table: through it a library calls what it exports.
+//! The procedure linkage table: a library calls its own exported functions through it.
 
 use std::collections::BTreeMap;
 
@@ -10,11 +10,12 @@ use object::{
 
 use super::sweep::Code;
 
-/// Where the entries of the table go, of those that lead to the file itself.
+/// For each entry of the table that leads to the file itself: the address of the entry and its
+/// target.
 pub struct Stubs(BTreeMap<u64, u64>);
 
 impl Stubs {
-    /// Of one file; x86-64 ABI 5.2.
+    /// Reads the tables of a file; x86-64 ABI 5.2.
     pub fn of(file: &ElfFile64<'_, LittleEndian>) -> Self {
         let words = words(file);
         let mut stubs = BTreeMap::new();
@@ -31,7 +32,8 @@ impl Stubs {
                     && let Some(to) = words.get(&instruction.ip_rel_memory_address())
                 {
                     stubs.insert(instruction.ip(), *to);
-                    let mark = before.filter(|it| it.mnemonic() == Mnemonic::Endbr64);
+                    let mark =
+                        before.filter(|instruction| instruction.mnemonic() == Mnemonic::Endbr64);
                     stubs.extend(mark.map(|mark| (mark.ip(), *to)));
                 }
                 before = Some(instruction);
@@ -40,14 +42,14 @@ impl Stubs {
         Self(stubs)
     }
 
-    /// Where whoever goes to an address comes.
+    /// The target of a stub at an address, or the address itself if there is no stub.
     pub fn behind(&self, vaddr: u64) -> u64 {
         self.0.get(&vaddr).copied().unwrap_or(vaddr)
     }
 }
 
-/// What the dynamic linker writes into words, as far as it lies in the file: if no
-/// other library comes first.
+/// The functions of the file whose addresses the dynamic linker writes into words, provided that no
+/// other library defines them first.
 fn words(file: &ElfFile64<'_, LittleEndian>) -> BTreeMap<u64, u64> {
     let relocations = file.dynamic_relocations().into_iter().flatten();
     let symbols = file.dynamic_symbol_table();

@@ -11,25 +11,25 @@ pub struct Code<'a> {
     bytes: &'a [u8],
 }
 
-/// A direct call, or a jump that is not conditional.
+/// A direct call, or an unconditional jump.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transfer {
-    /// Where it stands.
+    /// The address of the instruction.
     pub at: u64,
-    /// Where it goes.
+    /// The target.
     pub to: u64,
-    /// Where a call returns to.
+    /// The return address of a call; `None` for a jump.
     pub returns: Option<u64>,
 }
 
 impl<'a> Code<'a> {
-    /// All of a section.
+    /// All code of a section.
     pub const fn new(vaddr: u64, bytes: &'a [u8]) -> Self {
         Self { vaddr, bytes }
     }
 
-    /// The instructions of a part of it, in the order of their addresses, up to
-    /// the first that is none.
+    /// The instructions of a part of the code, in the order of their addresses, up to the first
+    /// invalid one.
     pub fn instructions(&self, from: u64, to: u64) -> impl Iterator<Item = Instruction> + use<'a> {
         let begin = from.saturating_sub(self.vaddr);
         let end = to.saturating_sub(self.vaddr);
@@ -41,25 +41,24 @@ impl<'a> Code<'a> {
             .take_while(|instruction| !instruction.is_invalid())
     }
 
-    /// The addresses at which some bytes stand, ascending.
+    /// The addresses at which some bytes stand, in ascending order.
     pub fn find(&self, bytes: &[u8]) -> impl Iterator<Item = u64> {
         memchr::memmem::find_iter(self.bytes, bytes)
             .filter_map(|at| self.vaddr.checked_add(u64::try_from(at).ok()?))
     }
 
-    /// All of them. What is no instruction, such as padding, is passed over.
+    /// All instructions; invalid ones, such as padding, may be among them.
     pub fn all(&self) -> impl Iterator<Item = Instruction> + use<'a> {
         Decoder::with_ip(64, self.bytes, self.vaddr, DecoderOptions::NONE).into_iter()
     }
 
-    /// The code from an address on; none if that lies outside of it.
+    /// The code from an address on; empty if the address lies outside of the code.
     pub fn from(&self, vaddr: u64) -> &'a [u8] {
         let at = vaddr.checked_sub(self.vaddr);
         let at = at.and_then(|at| usize::try_from(at).ok());
         at.and_then(|at| self.bytes.get(at..)).unwrap_or_default()
     }
 
-    /// The bytes of an instruction.
     pub fn bytes_of(&self, instruction: &Instruction) -> &'a [u8] {
         let at = usize::try_from(instruction.ip().saturating_sub(self.vaddr)).unwrap_or(usize::MAX);
         self.bytes
@@ -68,7 +67,7 @@ impl<'a> Code<'a> {
     }
 }
 
-/// Where a direct call goes, or a jump that is not conditional.
+/// The direct call or unconditional jump that an instruction is.
 pub fn transfer(instruction: &Instruction) -> Option<Transfer> {
     let goes = matches!(
         instruction.flow_control(),

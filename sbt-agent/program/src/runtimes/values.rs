@@ -1,5 +1,5 @@
-//! What registers hold after a stretch of code, as far as it matters for finding
-//! the team of a thread of LLVM's OpenMP.
+//! What registers hold after a stretch of code, as far as it matters for finding the team of a
+//! thread of LLVM's OpenMP.
 
 use iced_x86::{FlowControl, Instruction, Mnemonic, OpKind, Register};
 
@@ -11,51 +11,54 @@ use super::{
 /// What a register is known to hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Value {
-    /// A number.
     Number(u64),
     /// The argument that came in this register.
     Argument(Register),
     /// The address of a variable.
     Address(u64),
-    /// What the variable holds.
+    /// The value of the variable at this address.
     Variable(u64),
-    /// An element of the array of pointers to which it points.
+    /// An element of the array of pointers to which a variable points.
     Element {
-        /// The variable.
+        /// Address of the variable.
         variable: u64,
         /// The argument that is the element's number, if it is one.
         number: Option<Register>,
     },
-    /// The pointer at this offset in that to which the element points.
+    /// A pointer in the structure to which such an element points.
     Member {
-        /// The variable.
+        /// Address of the variable.
         variable: u64,
-        /// From the beginning of that.
+        /// Offset of the pointer in the structure, bytes.
         offset: u32,
     },
-    /// The 32-bit number at the last offset in that to which the pointer points.
+    /// A 32-bit number in the structure to which such a member points.
     Leaf {
-        /// The variable.
+        /// Address of the variable.
         variable: u64,
-        /// The pointer's.
+        /// Offset of the pointer in its structure, bytes.
         offset: u32,
-        /// From the beginning of that to which it points.
+        /// Offset of the number in the structure to which the pointer points, bytes.
         last: u32,
     },
 }
 
-/// What is known of the registers. Jumps are not followed: of a stretch of code
-/// that jumps it is what holds if none is taken.
+/// What is known of the registers. Jumps are not followed: after code with jumps, this holds if no
+/// jump was taken.
 pub struct Values(Vec<(Register, Value)>);
 
 impl Values {
-    /// At the beginning of a function.
+    /// The registers at the beginning of a function.
     pub fn at_entry() -> Self {
         let arguments = ARGUMENTS.iter();
-        Self(arguments.map(|it| (*it, Value::Argument(*it))).collect())
+        Self(
+            arguments
+                .map(|register| (*register, Value::Argument(*register)))
+                .collect(),
+        )
     }
 
-    /// What a register holds.
+    /// The value of a register, if known.
     pub fn of(&self, register: Register) -> Option<Value> {
         let register = register.full_register();
         let known = self.0.iter().find(|(known, _)| *known == register)?;
@@ -80,9 +83,9 @@ impl Values {
         }
     }
 
-    /// What it writes to its first operand, a register.
+    /// The value that an instruction writes to its first operand, a register.
     fn result(&self, instruction: &Instruction) -> Option<Value> {
-        // The number of a thread is extended in place.
+        // Extends the number of a thread in place; the result is not followed.
         if instruction.mnemonic() == Mnemonic::Cdqe {
             return None;
         }
@@ -147,7 +150,7 @@ impl Values {
     }
 }
 
-/// Whether the memory that it names lies at an address that is known.
+/// Whether the memory operand of an instruction has a constant address.
 fn is_absolute(instruction: &Instruction) -> bool {
     let base = instruction.memory_base();
     instruction.memory_index() == Register::None

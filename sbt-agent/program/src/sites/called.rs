@@ -19,24 +19,23 @@ const LONGEST_CALL: u64 = 7;
 /// A call that a thread is in.
 #[derive(Clone, Debug)]
 pub struct Called {
-    /// The functions, the innermost first, with those into which it was inlined. Empty if
-    /// nothing is known of them.
+    /// The functions, the innermost first, inlined ones included. Empty if no function is known.
     pub frames: Vec<Frame>,
-    /// The program or library, by its last component.
+    /// The program or library: the last component of its path.
     pub binary: String,
     /// Where the thread is, or will return to, in that file's own numbering.
     pub offset: u64,
-    /// It belongs to the C library.
+    /// Whether the code belongs to the C library.
     pub is_c: bool,
-    /// It belongs to a library of the system or of a language, or to the C library.
+    /// Whether the code belongs to a library of the system or of a language, or to the C library.
     pub is_system: bool,
-    /// The function of another file that it calls there, if the code says so.
+    /// The function of another file that is called there, if the code tells.
     pub calls: Option<String>,
-    /// What it is of a runtime's barriers.
+    /// The role of the code in a runtime's barriers, if it has one.
     pub runtime: Option<Runtime>,
 }
 
-/// What code is of the barriers of a runtime.
+/// The role of code in the barriers of a runtime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Runtime {
     /// The function of GNU's OpenMP in which the threads of a team wait.
@@ -45,14 +44,14 @@ pub enum Runtime {
     OfGomp,
     /// The call of a function of LLVM's OpenMP in which threads wait.
     Kmp {
-        /// How far above the address to which the call returns the variable lies that
-        /// points to the array of its threads, bytes.
+        /// Distance from the return address of the call to the variable that points to the array of
+        /// the runtime's threads, bytes.
         threads: i64,
         /// See [`sbt_common::Kmp::team`].
         team: u32,
         /// See [`sbt_common::Kmp::count`].
         count: u32,
-        /// A parallel region ends there.
+        /// Whether a parallel region ends there.
         ends: bool,
     },
     /// Another function of LLVM's OpenMP.
@@ -64,16 +63,16 @@ pub enum Runtime {
 /// The C library of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CLibrary {
-    /// GNU's, and its version if it says so.
+    /// GNU's, with its version if the file tells.
     Glibc(Option<(u32, u32)>),
     /// musl.
     Musl,
-    /// Another, or one that proves nothing.
+    /// Another C library, or one whose file proves nothing.
     Unknown,
 }
 
 impl Resolver {
-    /// That of the process that it was told of last.
+    /// The C library of the process that [`Self::turn_to`] has chosen last.
     pub fn c_library(&self) -> CLibrary {
         let mut layout = layout::OPAQUE;
         let mut version = None;
@@ -86,7 +85,9 @@ impl Resolver {
             if wait.is_none() && *owner != Owner::C {
                 continue;
             }
-            layout = wait.filter(|it| *it != layout::OPAQUE).unwrap_or(layout);
+            layout = wait
+                .filter(|known| *known != layout::OPAQUE)
+                .unwrap_or(layout);
             version = version.or_else(|| greeting(&file.image().ok()?));
         }
         match layout {
@@ -97,8 +98,8 @@ impl Resolver {
         }
     }
 
-    /// What is known of code that a thread is in: that of a call by the address before
-    /// the one to which it returns.
+    /// What is known of code that a thread is in. `is_call`: the code is a call, and `vaddr` is the
+    /// return address - 1.
     pub(super) fn called(&mut self, (module, vaddr): Code, is_call: bool) -> Called {
         let frames = if is_call {
             self.frames_of_call(module, vaddr)
@@ -112,9 +113,9 @@ impl Resolver {
             WAITING.iter().any(|begin| name.starts_with(begin)) || syscalls::is_wrapper(name)
         };
         let is_c = owner == Owner::C
-            || owner == Owner::User && name.is_some_and(|it| is_linked(it) && file.is_static());
+            || owner == Owner::User && name.is_some_and(|name| is_linked(name) && file.is_static());
         let is_of_runtime =
-            file.is_runtime() && !is_c || name.is_some_and(|it| file.is_of_runtime(it));
+            file.is_runtime() && !is_c || name.is_some_and(|name| file.is_of_runtime(name));
         let offset = vaddr + u64::from(is_call);
         let calls = is_call
             .then(|| self.modules[module].called_by(offset))
@@ -133,16 +134,18 @@ impl Resolver {
     fn runtime(&mut self, module: usize, vaddr: u64, offset: u64) -> Option<Runtime> {
         let file = Arc::clone(&self.modules[module].file);
         let unwind = self.walks.unwind(module, &file)?;
-        let function = unwind.function(vaddr).map(|it| it.start..it.end)?;
+        let function = unwind
+            .function(vaddr)
+            .map(|function| function.start..function.end)?;
         let place = |offset: u64| self.modules[module].vaddr(offset);
         let is_inside =
             |point: &&Point| place(point.entry_offset).is_some_and(|at| function.contains(&at));
         let waits = file
             .points
             .iter()
-            .find(|it| it.function == Function::TeamEnd && is_inside(it));
-        let of = |kind: fn(&Point) -> bool| file.points.iter().filter(move |it| kind(it));
-        let mut kmp = of(|it| matches!(it.function, Function::Kmp(_))).filter_map(|point| {
+            .find(|point| point.function == Function::TeamEnd && is_inside(point));
+        let of = |kind: fn(&Point) -> bool| file.points.iter().filter(move |point| kind(point));
+        let mut kmp = of(|point| matches!(point.function, Function::Kmp(_))).filter_map(|point| {
             let Function::Kmp(kmp) = point.function else {
                 return None;
             };
@@ -151,14 +154,15 @@ impl Resolver {
             Some((kmp, behind, threads))
         });
         let is_kmp = kmp.clone().next().is_some();
-        // The call's own probe stands on it. Its callers may be hidden by the one on its return.
+        // Each call of interest has a probe of its own. A probe on the return of the function may
+        // hide the callers, so that the function is looked at first.
         let found = match waits {
             Some(waits) => kmp
                 .next()
-                .map(|(it, _, threads)| (it, waits.symbol == KMP_JOIN, threads)),
+                .map(|(call, _, threads)| (call, waits.symbol == KMP_JOIN, threads)),
             None => kmp
                 .find(|(_, behind, _)| (1..=LONGEST_CALL.cast_signed()).contains(behind))
-                .map(|(it, _, threads)| (it, it.ends, threads)),
+                .map(|(call, _, threads)| (call, call.ends, threads)),
         };
         if let Some((kmp, ends, threads)) = found {
             return Some(Runtime::Kmp {
@@ -168,7 +172,7 @@ impl Resolver {
                 ends,
             });
         }
-        if of(|it| it.layout == layout::RUST).any(|it| is_inside(&it)) {
+        if of(|point| point.layout == layout::RUST).any(|point| is_inside(&point)) {
             return Some(Runtime::Rust);
         }
         if waits.is_some() {
@@ -186,7 +190,7 @@ impl Resolver {
     }
 }
 
-/// The version that a C library's own greeting tells: "… release version 2.36.".
+/// The version in a C library's own greeting: "… release version 2.36.".
 fn greeting(image: &[u8]) -> Option<(u32, u32)> {
     const GREETING: &[u8] = b"GNU C Library";
     const BEFORE: &[u8] = b"release version ";

@@ -10,7 +10,7 @@ use crate::{
     vdso,
 };
 
-/// How many mappings are remembered that are gone.
+/// The most unmapped mappings that are remembered.
 const MAX_UNMAPPED: usize = 64;
 
 #[derive(Clone)]
@@ -20,15 +20,15 @@ pub(super) struct Mapped {
     offset: u64,
     id: FileId,
     module: usize,
-    /// Whether anything was called from there.
+    /// Whether any code there has been called.
     used: bool,
 }
 
-/// More processes than this are not remembered if they have ended unseen.
+/// Above this number of processes, those that have ended unseen are forgotten.
 const MAX_ENDED: usize = sbt_common::MAX_FOLLOWED as usize;
 
-/// Of so many programs executed, chains of callers are remembered in the kernel
-/// and in what reads its records.
+/// After so many executed programs, addresses are declared to have a new meaning: the kernel side
+/// and the reader of its records tell apart the chains of callers of so many executions only.
 const EXECUTIONS_REMEMBERED: u32 = 256;
 
 /// What lies where in the memory of one process.
@@ -39,21 +39,21 @@ pub(super) struct Space {
     pub(super) code_start: Option<u64>,
     pub(super) executions: u32,
     pub(super) mapped: Vec<Mapped>,
-    /// What is mapped no more, nor anything in its place, the latest last.
+    /// Former mappings whose addresses are still free, the latest last.
     pub(super) unmapped: Vec<Mapped>,
-    /// When its mappings were last looked at, ns; 0 if never.
+    /// When the mappings were last read, `CLOCK_MONOTONIC`, ns; 0 if never.
     pub(super) looked_ns: u64,
 }
 
 impl Space {
-    /// The files that are mapped, some more than once.
+    /// The files that are mapped; a file may come more than once.
     pub(super) fn modules(&self) -> impl Iterator<Item = usize> {
         self.mapped.iter().map(|mapped| mapped.module)
     }
 }
 
 impl Resolver {
-    /// What is said from here on is of that process; 0 stands for the target.
+    /// Makes `process` the subject of the following calls; 0 stands for the target.
     pub fn turn_to(&mut self, process: u32) {
         let process = if process == 0 { self.target } else { process };
         if process == self.space.pid {
@@ -61,8 +61,8 @@ impl Resolver {
         }
         let new = self.others.remove(&process).unwrap_or_else(|| Space {
             pid: process,
-            // The program that the target was started from is known; whether this
-            // one has executed another since is not.
+            // Only the program that the target was started from is known; this process may have
+            // executed another one since.
             executions: 1,
             ..Space::default()
         });
@@ -70,7 +70,7 @@ impl Resolver {
         self.others.insert(old.pid, old);
     }
 
-    /// A process has started another, whose memory is as its own.
+    /// A process has started another, which has a copy of its memory.
     pub fn forked(&mut self, process: u32, child: u32) {
         self.turn_to(process);
         if self.others.len() >= MAX_ENDED {
@@ -86,13 +86,13 @@ impl Resolver {
         self.others.insert(child, space);
     }
 
-    /// Where the program's code begins, for when the mappings are gone.
+    /// Sets where the program's code begins, for the time when the mappings are gone.
     pub fn set_code_start(&mut self, address: Option<u64>) {
         self.space.code_start = address.or(self.space.code_start);
     }
 
-    /// The target has executed a program: the first time the one that it was
-    /// started from, later another.
+    /// The process has executed a program: the first time the program that it was started from,
+    /// later another one.
     pub fn executed(&mut self) {
         self.space.mapped.clear();
         self.space.unmapped.clear();
@@ -119,20 +119,19 @@ impl Resolver {
         self.others.remove(&process);
     }
 
-    /// Looks at the process's mappings again, unless what has happened at a time (ns) was seen by
-    /// a look that began later: to read the mappings of a program with many libraries takes a
-    /// millisecond, and the dynamic linker tells twice of each.
+    /// Reads the process's mappings again, unless a read that began after `time_ns` has seen the
+    /// change already. Reading the mappings of a program with many libraries takes a millisecond,
+    /// and the dynamic linker reports each library twice.
     pub fn refresh_since(&mut self, time_ns: u64) {
         if self.space.looked_ns <= time_ns {
             self.refresh();
         }
     }
 
-    /// Looks at the process's mappings again. A process that is gone leaves
-    /// things as they are.
+    /// Reads the process's mappings again. If the process is gone, nothing changes.
     pub fn refresh(&mut self) {
         let now_ns = clock::now_ns();
-        // No two begin at one address.
+        // No two mappings begin at one address.
         let old = self.space.mapped.iter();
         let by_start: HashMap<u64, &Mapped> = old.map(|old| (old.start, old)).collect();
         let mappings = process::mappings_again(self.space.pid, |mapping| {
@@ -179,7 +178,7 @@ impl Resolver {
         if old.iter().filter(is_gone).any(|old| old.used) {
             self.walks.renew();
         }
-        // What was called from there may come to be asked for later.
+        // Addresses of calls from former mappings may be looked up later.
         self.space.unmapped.extend(old);
         let is_free = |old: &Mapped| {
             let before = first_from(old.end).checked_sub(1);
@@ -191,10 +190,10 @@ impl Resolver {
         self.space.mapped = mapped;
     }
 
-    /// The code that the kernel puts into each process: nothing to put probes on.
+    /// The code that the kernel maps into each process (vDSO); no probes are put there.
     fn kernels_code(&mut self, mapping: &Mapping) -> Option<usize> {
         let mut known = self.modules.iter();
-        let known = known.position(|it| vdso::is(&it.file.shown));
+        let known = known.position(|module| vdso::is(&module.file.shown));
         known.or_else(|| Some(self.add_known(Arc::new(mapping.open(self.space.pid).ok()?))))
     }
 
@@ -207,8 +206,8 @@ impl Resolver {
         Some((mapped.module, self.modules[mapped.module].vaddr(offset)?))
     }
 
-    /// For a process that has ended unseen: the program's own code lies where
-    /// the kernel said it began.
+    /// For a process that has ended unseen: finds an address in the program's own code, which lies
+    /// where the kernel said it began.
     pub(super) fn find_in_program(&mut self, address: u64) -> Option<(usize, u64)> {
         let start = self.space.code_start?;
         let Some(program) = self.space.program.clone() else {
@@ -219,9 +218,9 @@ impl Resolver {
         Some((module, self.vaddr_in_program(module, start, address)?))
     }
 
-    /// For a child of which it is not known what it executed: where there is a call in one
-    /// of the programs that others have. Of two that may be meant none is taken: a wrong
-    /// name is worse than none.
+    /// For a child that has executed an unknown program: searches the known programs for one that
+    /// has a call at this address. If two different programs fit, neither is taken: a wrong name is
+    /// worse than none.
     fn find_in_any_program(&self, start: u64, address: u64) -> Option<(usize, u64)> {
         let mut found = (0..self.modules.len()).filter_map(|module| {
             if !self.modules[module].is_program_at(start) {
@@ -239,7 +238,7 @@ impl Resolver {
             .then_some(first)
     }
 
-    /// A program's own address, when its code begins at `start`.
+    /// The address in the program's own numbering, if its code begins at `start`.
     fn vaddr_in_program(&self, module: usize, start: u64, address: u64) -> Option<u64> {
         let mut segments = self.modules[module].segments.iter();
         let first = segments.find(|segment| segment.executable)?;
@@ -255,7 +254,8 @@ mod tests {
     use super::*;
     use crate::{elf, wanted::Wanted};
 
-    /// The resolver of a process that has ended unseen, and where a call may have come from.
+    /// The resolver of a process that has ended unseen, and an address from which a call may have
+    /// come.
     fn resolver(programs: &[&Path], start: u64) -> (Resolver, u64) {
         let mut resolver = Resolver::new(0, None, Arc::new(Wanted::default()));
         for program in programs {
@@ -303,7 +303,7 @@ mod tests {
         assert_eq!(found(&[&one, &copy], moved), Some(0));
         assert_eq!(found(&[&one, &other], moved), None);
         assert_eq!(found(&[&one, &copy, &other], moved), None);
-        // One that cannot be moved is not there.
+        // A program that cannot be moved is not at that address.
         assert_eq!(found(&[&one, &fixed], moved), Some(0));
         assert_eq!(found(&[&fixed], moved), None);
         assert_eq!(found(&[&fixed], 0x40_1000), Some(0));
@@ -321,7 +321,7 @@ mod tests {
         assert_eq!(resolver.space.looked_ns, looked_ns);
         resolver.refresh_since(clock::now_ns());
         assert!(resolver.space.looked_ns > looked_ns);
-        // A program that is executed, or a child, has mappings of its own.
+        // A process that executes a program, and a child, have mappings of their own.
         resolver.executed();
         assert_eq!(resolver.space.looked_ns, 0);
         resolver.refresh();

@@ -1,4 +1,4 @@
-//! A file that code lies in.
+//! A file that contains code.
 
 use std::{
     cell::{OnceCell, RefCell},
@@ -25,19 +25,19 @@ pub(super) struct Module {
     pub(super) owner: Owner,
     /// See [`elf::is_program`].
     pub(super) is_program: bool,
-    /// It lies where it says.
+    /// Whether the file can only be loaded at the addresses that it names.
     is_fixed: bool,
     pub(super) debug: OnceCell<Option<DebugInfo>>,
-    /// Its bytes, once they have been asked for.
+    /// The file's bytes, mapped on first use.
     image: OnceCell<Option<Mmap>>,
     imports: OnceCell<Imports>,
-    /// Functions that wait or wake, decoded.
+    /// The decoded functions that wait or wake.
     pub(super) graphs: Graphs,
-    /// How calls stand to each other: see [`super::relation`].
+    /// How pairs of calls relate: see [`super::relation`].
     pub(super) relations: RefCell<HashMap<(u64, u64, bool), Relation>>,
-    /// What calls are to a condition variable, by their addresses: see [`super::relation`].
+    /// The role of calls in a condition variable, by address: see [`super::relation`].
     pub(super) conditions: RefCell<HashMap<u64, InCondition>>,
-    /// What was found by [`Self::works_before`], by its arguments.
+    /// The results of [`Self::works_before`], by its arguments.
     works: RefCell<HashMap<(u64, u64), bool>>,
     found: work::Found,
 }
@@ -65,19 +65,19 @@ impl Module {
         }
     }
 
-    /// The file's bytes, which stay mapped; none if they cannot be.
+    /// The file's bytes, which stay mapped; empty if the file cannot be mapped.
     pub(super) fn image(&self) -> &[u8] {
         let image = self.image.get_or_init(|| self.file.image().ok());
         image.as_deref().unwrap_or_default()
     }
 
-    /// The functions of other files that it calls.
+    /// The functions of other files that the file calls.
     pub(super) fn imports(&self) -> &Imports {
         self.imports.get_or_init(|| Imports::of(self.image()))
     }
 
-    /// Whether it is a program whose code may have been mapped there: by whole pages wherever
-    /// it likes, or just where it says.
+    /// Whether the file is a program whose code may have been mapped at `start`: at any whole
+    /// number of pages from the named address, or exactly there for a program that cannot be moved.
     pub(super) fn is_program_at(&self, start: u64) -> bool {
         const PAGE: u64 = 4096;
         let code = self.segments.iter().find(|segment| segment.executable);
@@ -88,32 +88,32 @@ impl Module {
             })
     }
 
-    /// Whether another file says of itself that it is of the same build.
+    /// Whether another file has the same build id.
     pub(super) fn is_copy(&self, other: &Self) -> bool {
         let build = |module: &Self| elf::build_id(module.image());
         let own = build(self);
         own.is_some() && own == build(other)
     }
 
-    /// What function of another file is called by the call with a return address.
+    /// The function of another file that the call with a return address calls.
     pub(super) fn called_by(&self, returns: u64) -> Option<String> {
         let imports = self.imports();
         imports.called_before(self.image(), &self.segments, returns)
     }
 
-    /// Whether a call may end there.
+    /// Whether a call may end at an address.
     pub(super) fn is_after_call(&self, vaddr: u64) -> bool {
         elf::is_after_call(self.image(), &self.segments, vaddr)
     }
 
-    /// Whether a direct call may end there: of a function of the same file, as a rule, and not
-    /// of what somebody else has handed over.
+    /// Whether a direct call may end at an address. Such a call is usually of a function of the
+    /// same file, and not of a function that other code has passed in.
     pub(super) fn is_after_direct_call(&self, vaddr: u64) -> bool {
         elf::is_after_direct_call(self.image(), &self.segments, vaddr)
     }
 
-    /// Whether a function works before the call that returns to an address. Those of the C
-    /// library are the way to it.
+    /// Whether a function works before the call that returns to an address. Functions of the C
+    /// library never count as working, because they are only the way to the call.
     pub(super) fn works_before(&self, start: u64, returns: u64) -> bool {
         if self.owner == Owner::C {
             return false;
@@ -138,14 +138,15 @@ impl Module {
     }
 }
 
-/// What a call is to the condition variable of a library.
+/// The role of a call in the condition variable of a library.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct InCondition {
-    /// Some of what is inlined there belongs to one.
+    /// Whether any function at the call, inlined ones included, belongs to a condition variable.
     pub(super) is_of_it: bool,
-    /// The function around it does, or lies under one: whoever has called that is meant.
+    /// Whether the outermost function at the call belongs to a condition variable, or lies below
+    /// one: then its caller counts.
     pub(super) is_inside: bool,
-    /// The function around it is one of C11's.
+    /// Whether the outermost function at the call is one of C11's.
     pub(super) is_of_c: bool,
 }
 
@@ -167,7 +168,7 @@ impl Functions for Module {
     }
 }
 
-/// The function that an address lies in. Without its symbols it still has its entry for
+/// The function that contains an address. A function without symbols still has its entry for
 /// unwinding.
 pub(super) fn function_at(
     debug: Option<&DebugInfo>,

@@ -1,4 +1,4 @@
-//! How two calls of the target's code stand to each other.
+//! How two calls of the target's code relate.
 
 use std::collections::HashMap;
 
@@ -12,21 +12,21 @@ use sbt_engine::{
     recognise::Relation,
 };
 
-/// So many functions around a wait, and around a wake, may belong to a barrier.
+/// The most functions around a wait, and around a wake, that may belong to a barrier.
 const MAX_RELATED: usize = 3;
 
 /// A function in which threads wait for each other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Meeting {
-    /// What to give to `--barrier`.
+    /// The argument for `--barrier`.
     pub barrier: String,
-    /// Its name, and where it waits.
+    /// The function's name, and where it waits.
     pub place: String,
 }
 
 impl Resolver {
-    /// How two calls stand to each other, by their return addresses: one of a
-    /// function that waits and one of a function that wakes.
+    /// How a call that waits and a call that wakes relate, by the chains of their return addresses,
+    /// innermost first.
     pub fn relation(&mut self, wait: &[u64], wake: &[u64]) -> Relation {
         let (wait, wake) = behind_wrapper(wait, wake);
         let ([innermost_wait, ..], [innermost_wake, ..]) = (wait, wake) else {
@@ -36,14 +36,16 @@ impl Resolver {
         if relation != Relation::Apart {
             return relation;
         }
-        // A wait for a condition, or what wakes, may be a template of the library: who has called
-        // it is meant, and it waits until its condition is true.
+        // The code that waits for a condition, or wakes, may be a template of the library. Then its
+        // caller counts, and the wait returns only when its condition is true.
         let ([own_wait, ..], [own_wake, ..]) = (self.handed_to(wait), self.handed_to(wake)) else {
-            // It is not known yet by whom: how far callers can be followed is learned.
+            // The callers are not known yet: sbt learns step by step how far callers can be
+            // followed.
             return Relation::Unknown;
         };
         if (own_wait, own_wake) != (innermost_wait, innermost_wake) {
-            // That of C waits once, as what it is made of; and of what calls it all is seen.
+            // C11's wait waits once, like the POSIX wait in it; and the caller of C11's functions
+            // is always known.
             let of_c = self.is_in_condition_of_c(*innermost_wait);
             let until = own_wait != innermost_wait && !of_c;
             let relation = self.relation_of(*own_wait, *own_wake, until);
@@ -54,8 +56,8 @@ impl Resolver {
                 return relation;
             }
         }
-        // Functions that only wait, or only wake, for others. Whoever calls the one
-        // or the other may be a barrier, but also somebody who makes or takes.
+        // The functions only wait, or only wake, on behalf of their callers. The callers may be a
+        // barrier, but may also be a producer and a consumer.
         let near = |chain: &[u64]| chain.len().min(MAX_RELATED);
         let callers = wake[..near(wake)]
             .iter()
@@ -69,8 +71,9 @@ impl Resolver {
         Relation::Apart
     }
 
-    /// From the first call on that is not made in a library's condition variable itself: that
-    /// of C++, of C (`cnd_wait`) or of Rust, whose calls also pass through its futexes.
+    /// The part of a chain from the first call on that is not made inside of a library's condition
+    /// variable: that of C++, of C (`cnd_wait`) or of Rust, whose calls also pass through its
+    /// futexes.
     fn handed_to<'a>(&mut self, chain: &'a [u64]) -> &'a [u64] {
         let mut of_condition = false;
         let first = chain.iter().position(|address| {
@@ -88,15 +91,15 @@ impl Resolver {
         }
     }
 
-    /// What a call is to the condition variable of a library. Debug information is asked once
-    /// for each call, however many others it is compared with.
+    /// The role of a call in the condition variable of a library. Debug information is asked once
+    /// for each call, however many others the call is compared with.
     pub(super) fn in_condition(&self, module: usize, vaddr: u64) -> InCondition {
         let known = &self.modules[module].conditions;
         if let Some(known) = known.borrow().get(&vaddr) {
             return *known;
         }
         let frames = self.frames(module, vaddr);
-        // The function, whatever is inlined into it.
+        // The outermost function, into which the others are inlined.
         let function = frames.last();
         let found = InCondition {
             is_of_it: frames.iter().any(is_condition),
@@ -108,9 +111,9 @@ impl Resolver {
         found
     }
 
-    /// The function of the program's own from which both of two calls come, by their return
-    /// addresses, whatever of libraries is between; `None` if there is none that `--barrier`
-    /// can name.
+    /// The program's own function from which both of two calls come, by the chains of their return
+    /// addresses; library functions in between are skipped. `None` if there is no such function
+    /// that `--barrier` can name.
     pub fn meets_in(&mut self, wait: &[u64], wake: &[u64]) -> Option<Meeting> {
         let (wait, wake) = behind_wrapper(wait, wake);
         let (waits, wakes) = (self.own_call(wait)?, self.own_call(wake)?);
@@ -126,7 +129,7 @@ impl Resolver {
         let name = frame.function.clone()?;
         let found = debug.functions(&name).unwrap_or_default();
         if found.len() != 1 || found[0].start != start {
-            // Of several of that name `--barrier` would take all.
+            // `--barrier` would take all functions of that name.
             return None;
         }
         let barrier = if debug.first_is_pointer(start) == Some(true) {
@@ -141,8 +144,8 @@ impl Resolver {
         Some(Meeting { barrier, place })
     }
 
-    /// The function that makes both of two calls, by their return addresses, where it is not
-    /// known which functions have called it: how they stand to each other cannot be told.
+    /// The function that makes both of two calls, if the chains of return addresses are too short
+    /// to tell its callers apart: then the relation of the calls is unknown.
     pub fn wrapper_of(&mut self, wait: &[u64], wake: &[u64]) -> Option<String> {
         let (behind_wait, behind_wake) = behind_wrapper(wait, wake);
         let is_one = wait.first() == wake.first();
@@ -154,8 +157,8 @@ impl Resolver {
         self.frames(module, vaddr).pop()?.function
     }
 
-    /// The innermost call of a chain that is of the program's own code: its file, its address,
-    /// and what is there.
+    /// The innermost call of a chain in the program's own code: its file, its address and its
+    /// frame.
     fn own_call(&mut self, chain: &[u64]) -> Option<(usize, u64, Frame)> {
         chain.iter().find_map(|address| {
             let call = address.wrapping_sub(1);
@@ -169,7 +172,8 @@ impl Resolver {
         })
     }
 
-    /// `until`: what is called waits until its condition is true.
+    /// How two calls relate, by their return addresses. `until`: the wait returns only when its
+    /// condition is true.
     fn relation_of(&mut self, wait: u64, wake: u64, until: bool) -> Relation {
         let mut find = |address: u64| {
             let call = address.wrapping_sub(1);
@@ -197,9 +201,10 @@ impl Resolver {
         found
     }
 
-    /// Of a call by its return address, the function in whose code a barrier may keep threads
-    /// out until all have left: of two calls in different ones neither is such a barrier's.
-    /// `None` if its code has no such barrier.
+    /// For a chain of return addresses, the functions in whose code a barrier may keep threads out
+    /// until all have left: that of the innermost call, and that of the first call outside of a
+    /// library's condition variable. Two calls in different functions do not belong to one such
+    /// barrier. `None` if the code has no such barrier.
     pub fn phase_functions(&mut self, chain: &[u64]) -> [Option<(usize, u64)>; 2] {
         let Some(innermost) = chain.first().copied() else {
             return [None; 2];
@@ -233,7 +238,7 @@ impl Resolver {
     }
 }
 
-/// Of so many calls, or pairs of calls, of a file it is remembered what they are.
+/// The most calls, or pairs of calls, of a file whose results are remembered.
 const MAX_REMEMBERED: usize = 1 << 16;
 
 fn remember<K: Eq + std::hash::Hash, V>(known: &mut HashMap<K, V>, key: K, value: V) {
@@ -243,16 +248,16 @@ fn remember<K: Eq + std::hash::Hash, V>(known: &mut HashMap<K, V>, key: K, value
     known.insert(key, value);
 }
 
-/// Where the ways to a wait and to a wake part, innermost first. Where they are one call, in a
-/// function for both that others call, it says nothing of how they stand to each other: their
-/// callers do. Nothing is left of a way that is part of the other.
+/// The parts of two chains, innermost first, from where they differ. If the innermost calls are the
+/// same, the function serves for both waiting and waking, and says nothing about their relation:
+/// its callers do. A part is empty if its whole chain is common to both.
 fn behind_wrapper<'a>(wait: &'a [u64], wake: &'a [u64]) -> (&'a [u64], &'a [u64]) {
     let pairs = wait.iter().zip(wake);
     let same = pairs.take_while(|(wait, wake)| wait == wake).count();
     (&wait[same..], &wake[same..])
 }
 
-/// Whether code is that of a library's condition variable.
+/// Whether code belongs to a library's condition variable.
 fn is_condition(frame: &Frame) -> bool {
     let is_of_it = |text: &Option<String>| {
         let mut texts = text.iter();
@@ -265,13 +270,14 @@ fn is_condition(frame: &Frame) -> bool {
         || frame.file.as_deref().is_some_and(of_rust)
 }
 
-/// Whether code is that of C11's conditions, which the C library makes of those of POSIX.
+/// Whether code belongs to C11's condition variables, which the C library builds from those of
+/// POSIX.
 pub(super) fn is_condition_of_c(frame: &Frame) -> bool {
     let named = frame.function.as_deref().unwrap_or_default();
     c11::is_condition(named)
 }
 
-/// Whether code is that of Rust's library under its condition variables.
+/// Whether code belongs to Rust's library below its condition variables.
 fn is_under_conditions(frame: &Frame) -> bool {
     let mut files = frame.file.iter();
     files.any(|file| is_of_library(file) && file.contains("/std/src/sys/"))

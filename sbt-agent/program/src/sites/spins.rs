@@ -1,4 +1,4 @@
-//! Where threads are → the loops of the program's own in which they wait.
+//! Where threads are → the program's own loops in which they wait.
 
 use memchr::memchr2_iter;
 use sbt_common::Cookie;
@@ -12,10 +12,10 @@ use crate::{
 };
 use sbt_engine::place::{Frame, NoFunction, SpinPlace, printable, short};
 
-/// So much of a function is read, bytes.
+/// The most bytes of a function that are read.
 const MAX_FUNCTION: u64 = 1 << 20;
 
-/// Which waiting of a program: by file and function.
+/// Identifies a waiting loop's function: by file and start address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct WaitId {
     module: usize,
@@ -38,8 +38,8 @@ impl Resolver {
         found.is_some_and(|(module, _)| self.modules[module].owner == Owner::User)
     }
 
-    /// Whether the call in front of a return address has called the function that the
-    /// instruction at an address belongs to.
+    /// Whether the call before a return address has called the function that contains the
+    /// instruction at `address`.
     pub fn has_called(&mut self, returns_to: u64, address: u64) -> bool {
         let Some((module, vaddr)) = self.find(address) else {
             return false;
@@ -71,7 +71,7 @@ impl Resolver {
         next.wrapping_add_signed(i32::from_le_bytes(to).into()) == function
     }
 
-    /// Whether an address is in a function that is watched as a barrier already.
+    /// Whether an address is in a function that is already watched as a barrier.
     pub fn is_watched(&mut self, address: u64) -> bool {
         let Some((module, vaddr)) = self.find(address) else {
             return false;
@@ -99,7 +99,7 @@ impl Resolver {
             })
     }
 
-    /// The waiting that the instruction at an address belongs to.
+    /// The waiting loop that contains the instruction at an address.
     pub fn waits_at(&mut self, address: u64) -> Option<(WaitId, SpinPlace)> {
         let (module, vaddr) = self.find(address)?;
         let file = std::sync::Arc::clone(&self.modules[module].file);
@@ -155,7 +155,7 @@ impl Resolver {
         Some((id, place))
     }
 
-    /// `None` if a library of the language waits there.
+    /// The place of a waiting loop; `None` if the loop belongs to a library of the language.
     fn spin_place(
         &self,
         module: usize,
@@ -171,7 +171,7 @@ impl Resolver {
             None if frames.is_empty() => (&frames[..], None),
             None => return None,
         };
-        // A read of an atomic variable comes from a library too.
+        // Reading an atomic variable is inlined library code, too, and does not count.
         let mut inner = inner.iter().filter_map(names);
         if inner.any(|name| name.contains("wait")) {
             return None;
@@ -202,7 +202,7 @@ impl Resolver {
         })
     }
 
-    /// How a user would name the function to be its barrier.
+    /// The name by which a user would declare the function to be a barrier.
     fn written(
         &self,
         module: usize,
@@ -212,7 +212,7 @@ impl Resolver {
     ) -> Result<String, NoFunction> {
         let debug = self.debug(module).ok_or(NoFunction::NoSymbol)?;
         let means_it = |name: &&str| {
-            // Of several of that name `--barrier` would take all.
+            // `--barrier` would take all functions of that name.
             let found = debug.functions(name).unwrap_or_default();
             found.len() == 1 && found[0].start == symbol.start
         };
@@ -226,11 +226,11 @@ impl Resolver {
             let file = file.file.shown.to_string_lossy();
             format!("{}!{name}", printable(short(&file)))
         };
-        // The barrier is no argument then, whatever else is one.
+        // Then the barrier is not an argument, even if the function has some.
         if waiting.is_fixed {
             return Ok(format!("{name}:0"));
         }
-        // Where nothing says whether it gets a barrier, a pointer is taken for one.
+        // Without debug information, a pointer is taken for the barrier.
         let is_told = debug.first_is_pointer(symbol.start).is_some();
         if is_told || waiting.has_pointer {
             Ok(name)
@@ -239,8 +239,8 @@ impl Resolver {
         }
     }
 
-    /// Whether a call or a jump in the file leads to a function from outside of it, or
-    /// other files may call it.
+    /// Whether a call or a jump in the file leads to a function from outside of the function, or
+    /// whether other files may call it.
     fn is_called(&self, module: usize, symbol: &Symbol, image: &[u8]) -> bool {
         let module = &self.modules[module];
         if !module.is_program {

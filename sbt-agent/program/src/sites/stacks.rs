@@ -8,30 +8,30 @@ use super::{Resolver, called::Called};
 use crate::{clock, sample::Sample, walks::Owner};
 use sbt_engine::place::{NamedFunction, printable, short};
 
-/// Calls that are followed, at most.
+/// The most calls that are followed.
 const MAX_DEPTH: usize = 256;
 
-/// Addresses whose rules and functions are remembered, at most.
+/// The most addresses whose rules and functions are remembered.
 const MAX_KNOWN: usize = 1 << 17;
 
-/// A process's mappings are looked at again for an unknown address at most so often, ns.
+/// The shortest time between two reads of a process's mappings for unknown addresses, ns.
 const REFRESH_NS: u64 = 100_000_000;
 
-/// How to get on from an address.
+/// How to get from an address to its caller.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Rule(Rule),
     /// A thread begins there.
     Outermost,
-    /// A signal's handler returns there, to what it has interrupted.
+    /// A signal's handler returns there, to the interrupted code.
     Signal,
     Unknown,
 }
 
-/// What a signal's handler returns to finds the registers of what was interrupted so far
-/// above rsp: `uc_mcontext` of `ucontext_t`, bytes.
+/// Distance from rsp to the registers of the interrupted code, where a signal's handler returns:
+/// `uc_mcontext` of `ucontext_t`, bytes.
 const INTERRUPTED: u64 = 40;
-/// There, words: rbp, rsp and the instruction pointer.
+/// Indices of rbp, rsp and the instruction pointer in these registers, words.
 const INTERRUPTED_BP: u64 = 10;
 const INTERRUPTED_SP: u64 = 15;
 const INTERRUPTED_AT: u64 = 16;
@@ -39,33 +39,33 @@ const INTERRUPTED_AT: u64 = 16;
 /// Where a thread stands.
 #[derive(Clone, Copy, Debug)]
 pub struct Standing {
-    /// Its process; 0 stands for the target.
+    /// The thread's process; 0 stands for the target.
     pub process: u32,
-    /// The instruction that it is at.
+    /// The address of the instruction that the thread is at.
     pub at: u64,
-    /// Its register rsp.
+    /// The thread's register rsp.
     pub sp: u64,
-    /// Its register rbp, if known.
+    /// The thread's register rbp, if known.
     pub bp: Option<u64>,
 }
 
-/// How far its callers could be followed.
+/// How far the callers could be followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ends {
     /// To the beginning of the thread.
     Whole,
-    /// To one that can be left only by who knows rbp.
+    /// To a function whose caller can be found only from rbp, which is unknown.
     WantsBp,
-    /// To one that returns to an address at which there is no code of a file.
+    /// To a function that returns to this address, where no file's code lies.
     Nowhere(u64),
-    /// To one that cannot be left.
+    /// To a function whose caller cannot be found.
     Broken,
 }
 
-/// A file's number and an address there.
+/// The number of a file, and an address in it.
 pub(super) type Code = (usize, u64);
 
-/// The code of a call, and whether it is known by where it returns to.
+/// The code of a frame, and whether it is a call that is known by its return address.
 type Place = (Code, bool);
 
 /// A call that a thread is in.
@@ -75,32 +75,32 @@ pub struct CallAt {
     pub address: u64,
     /// What is known of the code there.
     pub called: Arc<Called>,
-    /// A signal's handler is among the calls further in.
+    /// Whether a signal's handler is among the inner calls.
     pub after_signal: bool,
 }
 
-/// The same by its code only.
+/// A call that a thread is in, before its code is looked up.
 struct Spot {
     address: u64,
     place: Place,
     after_signal: bool,
 }
 
-/// The way to the callers, and what is remembered of it.
+/// Follows threads to their callers, and remembers what is known of the code.
 #[derive(Default)]
 pub struct Stacks {
     steps: HashMap<(Code, bool), Step>,
-    /// Functions inlined into each other, the innermost first, and whether they are the
-    /// C library's, which begins programs and threads.
+    /// Functions inlined into each other, the innermost first, and whether they are the C
+    /// library's, which begins programs and threads.
     names: HashMap<Code, Arc<(Vec<NamedFunction>, bool)>>,
     called: HashMap<Place, Arc<Called>>,
-    /// By process: when its mappings were last looked at.
+    /// By process: when its mappings were last read, `CLOCK_MONOTONIC`, ns.
     refreshed: HashMap<u32, u64>,
 }
 
 impl Stacks {
-    /// The functions of a sample, the innermost first; whether they are known to the
-    /// beginning of the thread.
+    /// The functions of a sample, the innermost first, and whether they are known to the beginning
+    /// of the thread.
     pub fn functions(
         &mut self,
         sample: &Sample,
@@ -134,15 +134,15 @@ impl Stacks {
         let is_c = |names: &Arc<(Vec<NamedFunction>, bool)>| names.1;
         let is_start = |names: &Arc<(Vec<NamedFunction>, bool)>| {
             let outer = names.0.last();
-            outer.is_some_and(|it| it.function.starts_with(START))
+            outer.is_some_and(|function| function.function.starts_with(START))
         };
         drop_start(&mut all, is_whole, is_c, is_start);
         let named = all.iter().flat_map(|names| names.0.iter().cloned());
         (named.collect(), is_whole)
     }
 
-    /// The calls that a thread is in, the innermost first; how far they are known.
-    /// `word`: what the memory at an address holds.
+    /// The calls that a thread is in, the innermost first, and how far they are known. `word` reads
+    /// the word at an address of memory.
     pub fn calls(
         &mut self,
         standing: Standing,
@@ -167,20 +167,20 @@ impl Stacks {
                 }
             })
             .collect();
-        let is_c = |it: &CallAt| it.called.is_c;
-        let is_start = |it: &CallAt| {
-            let outer = it
+        let is_c = |call: &CallAt| call.called.is_c;
+        let is_start = |call: &CallAt| {
+            let outer = call
                 .called
                 .frames
                 .last()
-                .and_then(|it| it.function.as_deref());
-            outer.is_some_and(|it| it.starts_with(START))
+                .and_then(|frame| frame.function.as_deref());
+            outer.is_some_and(|function| function.starts_with(START))
         };
         drop_start(&mut all, ends == Ends::Whole, is_c, is_start);
         (all, ends)
     }
 
-    /// The code of each, the innermost first, and how it ends.
+    /// The frames of a thread, the innermost first, and how far they are known.
     fn follow(
         &mut self,
         standing: Standing,
@@ -194,8 +194,8 @@ impl Stacks {
             mut sp,
             mut bp,
         } = standing;
-        // A return address is that of the next instruction, which may belong to
-        // another function: the call is before it.
+        // A return address is the address of the next instruction, which may belong to another
+        // function: the call is before it.
         let mut is_call = false;
         let mut after_signal = false;
         for _ in 0..MAX_DEPTH {
@@ -204,7 +204,7 @@ impl Stacks {
             };
             let step = self.step(code, is_call, resolver);
             if is_call && step.is_none() {
-                // Not behind a call: found by mistake.
+                // The address does not follow a call: it was found by mistake.
                 return (codes, Ends::Broken);
             }
             if let Some(Step::Signal) = step {
@@ -262,7 +262,7 @@ impl Stacks {
         resolver.find(address)
     }
 
-    /// `None` if it is said to be a call and is none.
+    /// How to get on from code. `None` if `is_call` is true and no call is there.
     fn step(&mut self, code: Code, is_call: bool, resolver: &mut Resolver) -> Option<Step> {
         if let Some(known) = self.steps.get(&(code, is_call)) {
             return Some(*known);
@@ -270,7 +270,9 @@ impl Stacks {
         let (module, vaddr) = code;
         let file = Arc::clone(&resolver.modules[module].file);
         let unwind = resolver.walks.unwind(module, &file);
-        let is_signal = unwind.as_ref().is_some_and(|it| it.is_signal(vaddr));
+        let is_signal = unwind
+            .as_ref()
+            .is_some_and(|unwind| unwind.is_signal(vaddr));
         if is_call && !is_signal && !resolver.modules[module].is_after_call(vaddr + 1) {
             return None;
         }
@@ -295,12 +297,11 @@ impl Stacks {
     }
 }
 
-/// How the C library's function is called that calls a program's `main`.
+/// The function of the C library that calls a program's `main`.
 const START: &str = "__libc_start_main";
 
-/// Drops the outermost calls that tell nobody anything: that the C library has called
-/// the program, and what has called the C library at the very beginning, which a
-/// stripped program has no name for.
+/// Drops the outermost calls, which are of no interest: the C library's call of the program, and
+/// the very first code, which has called the C library and has no name in a stripped program.
 fn drop_start<T>(
     all: &mut Vec<T>,
     is_whole: bool,
@@ -340,8 +341,8 @@ fn go_on(
 }
 
 impl Resolver {
-    /// The functions at an address of a file, the innermost first, with those into which
-    /// it was inlined; whether they are the C library's.
+    /// The functions at an address of a file, the innermost first, inlined ones included; and
+    /// whether they are the C library's.
     fn functions_of(&mut self, (module, vaddr): Code) -> (Vec<NamedFunction>, bool) {
         let frames = self.frames(module, vaddr);
         let shown = self.modules[module].file.shown.to_string_lossy();

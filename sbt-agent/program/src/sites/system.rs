@@ -1,4 +1,4 @@
-//! Who makes a system call, and what for.
+//! Which code makes a system call, and what for.
 
 use super::{Module, Resolver, SYSCALL, relation::is_condition_of_c};
 use crate::{elf::Function, locks, walks::Owner};
@@ -7,20 +7,20 @@ use sbt_engine::{
     place::{Frame, LockKind},
 };
 
-/// Who makes a system call.
+/// The kind of code that makes a system call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SystemCaller {
     /// The program, or a library that is not one of the following.
     Program,
-    /// The C library's function for system calls: whoever has called it.
+    /// The C library's function for system calls: its caller counts.
     Syscall,
-    /// Another function of the C library, or of a runtime: a mutex, a condition
-    /// variable, a barrier that is known in another way.
+    /// Another function of the C library, or of a runtime: a mutex, a condition variable, or a
+    /// barrier that is known in another way.
     Library,
 }
 
-/// How the functions of the C library begin that wait on futexes, in a program
-/// that they are linked into.
+/// Prefixes of the C library's functions that wait on futexes, for programs that they are linked
+/// into.
 pub(super) const WAITING: [&str; 8] = [
     "pthread_",
     "__pthread_",
@@ -32,7 +32,7 @@ pub(super) const WAITING: [&str; 8] = [
     "__timedwait",
 ];
 
-/// The functions that wait for a condition, without underscores before and 64 behind.
+/// The functions that wait for a condition, without leading underscores and without a trailing 64.
 const WAITING_FOR_CONDITIONS: [&str; 4] = [
     "pthread_cond_wait",
     "pthread_cond_timedwait",
@@ -40,17 +40,17 @@ const WAITING_FOR_CONDITIONS: [&str; 4] = [
     "pthread_cond_wait_common",
 ];
 
-/// How their parts begin.
+/// The prefix of the functions that these functions are split into.
 const PARTS_OF_CONDITIONS: &str = "__condvar_";
 
 impl Resolver {
-    /// Whether the call that returns to an address is one of OpenMP's own.
+    /// Whether the call that returns to an address is made by the library of OpenMP.
     pub fn is_openmp(&mut self, address: u64) -> bool {
         let found = self.find(address.wrapping_sub(1));
         found.is_some_and(|(module, _)| self.modules[module].file.is_openmp())
     }
 
-    /// Who makes a system call, by the address behind it.
+    /// Which code makes a system call, by the address behind the call.
     pub fn system_caller(&mut self, address: u64) -> SystemCaller {
         if !self.walks.follows_system_calls() {
             return SystemCaller::Program;
@@ -75,10 +75,10 @@ impl Resolver {
         }
     }
 
-    /// Whether a wake of a condition variable, by the address it returns to, is made by the C
-    /// library itself: a thread that gives up waiting when it has just been woken hands that on
-    /// (glibc `nptl/pthread_cond_wait.c`, `__condvar_cancel_waiting`). It says nothing of the
-    /// program, which has called a wait.
+    /// Whether the C library itself makes a wake of a condition variable, by the wake's return
+    /// address. A thread that gives up waiting when it has just been woken passes the wake on
+    /// (glibc `nptl/pthread_cond_wait.c`, `__condvar_cancel_waiting`). Such a wake says nothing
+    /// about the program, which has called a wait.
     pub fn is_handed_on(&mut self, address: u64) -> bool {
         let Some((module, vaddr, function)) = self.function_of_call(address) else {
             return false;
@@ -88,19 +88,20 @@ impl Resolver {
             return false;
         }
         if module.owner != Owner::C {
-            // It is linked into a program, whose own calls are in there, too.
+            // The C library is linked into a program, so that the file also has the program's own
+            // calls.
             let name = function.and_then(|frame| frame.function);
             return name.is_some_and(|name| is_of_waiting(&name));
         }
-        // What the program has handed over to be called, by a thread or at an end, and which goes
-        // on to a wake as the last that it does, was not called directly. The functions of C11 are
-        // made of those of POSIX, in the same library.
+        // A callback of the program, run by a thread or at exit, may make the wake by a jump as its
+        // last action: then the return address lies in the C library, behind an indirect call.
+        // C11's functions call those of POSIX in the same library, and count as the program's.
         let is_of_c11 = function.as_ref().is_some_and(is_condition_of_c);
         module.is_after_direct_call(vaddr + 1) && !is_of_c11
     }
 
-    /// The file, the place in it and the function, whatever is inlined into it, of the call that
-    /// returns to an address.
+    /// The file, the address in it and the outermost function of the call that returns to an
+    /// address.
     fn function_of_call(&mut self, address: u64) -> Option<(usize, u64, Option<Frame>)> {
         let call = address.wrapping_sub(1);
         if self.find(call).is_none() {
@@ -111,8 +112,8 @@ impl Resolver {
         Some((module, vaddr, function))
     }
 
-    /// What a wait on a futex is for, if that is a lock, and the place in the program
-    /// from which the thread has come to it.
+    /// The kind of lock that a wait on a futex is for, if it is for one, and the place in the
+    /// program from which the thread has come to the wait.
     pub fn lock(&mut self, addresses: &[u64]) -> (Option<LockKind>, Option<PlaceId>) {
         // The function of a library that the program has called.
         let mut called: Option<String> = None;
@@ -134,10 +135,10 @@ impl Resolver {
                 }
                 continue;
             }
-            // A function that has left by a jump shows in the call of it only.
+            // A function that has left by a jump is known only from its call.
             let module = &self.modules[module];
             let by_call = of_c_library.then(|| module.called_by(vaddr + 1)).flatten();
-            // What the compiler has inlined of a library's lock.
+            // The inlined parts of a library's lock.
             let inlined = frames.iter().filter(|frame| frame.is_of_library());
             let names = by_call
                 .into_iter()
@@ -148,12 +149,12 @@ impl Resolver {
             return (kind, Some(self.place(&addresses[depth..])));
         }
         let kind = called.and_then(|name| locks::of_function(&name, of_c_library));
-        // Without the call nobody knows whether it is a lock of the library itself.
+        // Without the call it is unknown whether the lock belongs to the library itself.
         (kind.filter(|kind| *kind != LockKind::Library), None)
     }
 }
 
-/// Whether a function of the C library is one in which threads wait for conditions, or a part.
+/// Whether a function of the C library waits for conditions, or is a part of such a function.
 fn is_of_waiting(name: &str) -> bool {
     let plain = name.trim_start_matches('_').trim_end_matches("64");
     name.starts_with(PARTS_OF_CONDITIONS) || WAITING_FOR_CONDITIONS.contains(&plain)

@@ -4,17 +4,16 @@ use iced_x86::{
     Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register, UsedMemory,
 };
 
-/// A set of places that hold values: bits 0 to 15 are the registers, then come the
-/// flags, then words of the thread's own, on its stack or thread-local.
+/// A set of places that hold values, one bit each: bits 0 to 15 are the registers, bit 16 the
+/// flags; the rest are words of the thread's own, on its stack or thread-local.
 pub type Places = u64;
 
-/// The flags.
 pub const FLAGS: Places = 1 << 16;
 
-/// The first of the thread's own words.
+/// The bit of the first of the thread's own words.
 const FIRST_WORD: usize = 17;
 
-/// The registers, by their bits.
+/// The registers, in the order of their bits.
 const GENERAL: [Register; 16] = [
     Register::RAX,
     Register::RCX,
@@ -34,19 +33,19 @@ const GENERAL: [Register; 16] = [
     Register::R15,
 ];
 
-/// What a called function may change: rax, rcx, rdx, rsi, rdi, r8 to r11, and flags.
+/// The places that a called function may change: rax, rcx, rdx, rsi, rdi, r8 to r11, and flags.
 pub const CALLER_SAVED: Places = 0b1111_1100_0111 | FLAGS;
 
 /// Where an address comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Root {
-    /// It is one by itself.
+    /// The address is a constant.
     Fixed,
-    /// From a register as the function found it.
+    /// From the value that a register had when the function was entered.
     Given(Register),
     /// From one of the thread's own words.
     Word(Places),
-    /// From what an instruction computed, by its address.
+    /// From the result of the instruction at this address.
     Made(u64),
 }
 
@@ -59,7 +58,7 @@ pub struct Operand {
 }
 
 impl Operand {
-    /// Whether it is the same for every thread.
+    /// Whether the address is the same for every thread.
     pub fn is_fixed(self) -> bool {
         self.root == Root::Fixed && self.index == Register::None
     }
@@ -72,52 +71,51 @@ impl Operand {
     reason = "each says something else of an instruction"
 )]
 pub struct Effect {
-    /// Whose values it uses.
+    /// The places whose values the instruction uses.
     pub reads: Places,
-    /// What it overwrites.
+    /// The places that the instruction overwrites.
     pub writes: Places,
-    /// What it may overwrite.
+    /// The places that the instruction may overwrite.
     pub may_write: Places,
-    /// Where in memory that is not the thread's own it reads; if that is not known,
-    /// [`Effect::loads`] tells it.
+    /// The address in memory, other than the thread's own, that the instruction reads; `None` if it
+    /// reads none.
     pub load: Option<Operand>,
-    /// Whether it reads such memory.
+    /// Whether the instruction reads such memory.
     pub loads: bool,
-    /// What the address of that depends on.
+    /// The places that the read address depends on.
     pub address: Places,
-    /// Where it writes to such memory.
+    /// The address in such memory that the instruction writes.
     pub store: Option<Operand>,
-    /// Whether nobody else can come in between its reading and its writing.
+    /// Whether no other thread can come in between the instruction's read and its write.
     pub is_atomic: bool,
-    /// Whether it reads a clock.
+    /// Whether the instruction reads a clock.
     pub is_clock: bool,
-    /// Whether it moves the stack pointer.
+    /// Whether the instruction moves the stack pointer.
     pub moves_stack: bool,
     /// Whether no loop that only waits has such an instruction.
     pub is_work: bool,
 }
 
-/// What registers hold: where that comes from, and how far it is from there.
+/// The value of each register: its origin, and its distance from the origin.
 pub type Holds = [(Root, u64); 16];
 
-/// The thread's own words in a function.
+/// The thread's own words in a function, and the values of the registers.
 pub struct Words {
     /// Whether rbp points into the stack.
     has_frame: bool,
     known: Vec<(Register, u64)>,
-    /// What the registers hold, as far as it is known how the next instruction is
-    /// come to.
+    /// The values of the registers before the next instruction, as far as the path to it is known.
     holds: Holds,
     factory: InstructionInfoFactory,
 }
 
 impl Words {
-    /// Of a function that begins with these instructions.
+    /// For a function that begins with these instructions.
     pub fn of(mut beginning: impl Iterator<Item = Instruction>) -> Self {
-        let is_frame = |it: Instruction| {
-            it.mnemonic() == Mnemonic::Mov
-                && it.op0_register() == Register::RBP
-                && it.op1_register() == Register::RSP
+        let is_frame = |instruction: Instruction| {
+            instruction.mnemonic() == Mnemonic::Mov
+                && instruction.op0_register() == Register::RBP
+                && instruction.op1_register() == Register::RSP
         };
         Self {
             has_frame: beginning.any(is_frame),
@@ -127,7 +125,7 @@ impl Words {
         }
     }
 
-    /// What an address or a register's value comes from.
+    /// The origin of a register's value, and its distance from the origin.
     fn origin(&self, register: Register) -> (Root, u64) {
         if !register.is_gpr64() {
             return (Root::Fixed, 0);
@@ -135,17 +133,18 @@ impl Words {
         self.holds[register.number()]
     }
 
-    /// What the registers hold now.
+    /// The present values of the registers.
     pub const fn holds(&self) -> Holds {
         self.holds
     }
 
-    /// The next instruction is come to from elsewhere, where they held this.
+    /// Takes the values of the registers from another place, from which the next instruction is
+    /// reached.
     pub const fn come(&mut self, holds: &Holds) {
         self.holds = *holds;
     }
 
-    /// Notes what an instruction leaves in the registers.
+    /// Updates the values of the registers after an instruction.
     fn follow(&mut self, instruction: &Instruction, effect: &Effect) {
         let to = instruction.op0_register();
         let new = match (instruction.mnemonic(), instruction.op1_kind()) {
@@ -174,7 +173,7 @@ impl Words {
         }
     }
 
-    /// A call leaves nothing that is known in the registers that it may use.
+    /// Forgets the values of the registers that a called function may change.
     pub fn call(&mut self, at: u64) {
         for register in GENERAL {
             if CALLER_SAVED & 1 << register.number() != 0 {
@@ -183,7 +182,8 @@ impl Words {
         }
     }
 
-    /// The word's own bit, if there is one; `None` if others may write there.
+    /// The bit of one of the thread's own words, or no bit if its value is unknown; `None` if other
+    /// threads may write the memory.
     fn own(&mut self, memory: &UsedMemory) -> Option<Places> {
         let base = memory.base();
         let is_local = memory.segment() == Register::FS && base == Register::None;
@@ -191,7 +191,7 @@ impl Words {
         if !(is_local || is_stack) {
             return None;
         }
-        // An element of an array of its own: nothing is known of its value.
+        // An element of an array of the thread's own: its value is unknown.
         if memory.index() != Register::None {
             return Some(0);
         }
@@ -204,11 +204,11 @@ impl Words {
             self.known.push(key);
             self.known.len() - 1
         });
-        // Too many to tell apart: they share the last bit.
+        // If there are too many to tell apart, they share the last bit.
         Some(1 << (FIRST_WORD + number).min(63))
     }
 
-    /// What an instruction does that is no call.
+    /// The effect of an instruction other than a call.
     pub fn effect(&mut self, instruction: &Instruction) -> Effect {
         let mut effect = Effect {
             is_atomic: instruction.has_lock_prefix(),
@@ -252,7 +252,7 @@ impl Words {
                 effect.load = Some(operand);
                 effect.loads = true;
                 let registers = [memory.base(), memory.index()];
-                let bits = registers.map(|it| register(it.full_register()).unwrap_or(0));
+                let bits = registers.map(|part| register(part.full_register()).unwrap_or(0));
                 effect.address |= bits[0] | bits[1];
             }
             if writes {
@@ -302,12 +302,12 @@ fn access(how: OpAccess) -> (bool, bool) {
     }
 }
 
-/// A general register's own bit.
+/// The bit of a general register.
 fn register(full: Register) -> Option<Places> {
     full.is_gpr64().then(|| 1 << full.number())
 }
 
-/// Who multiplies, divides or asks the kernel does more than wait.
+/// Whether an instruction multiplies, divides or calls the kernel, which is more than waiting.
 fn is_work(instruction: &Instruction) -> bool {
     matches!(
         instruction.mnemonic(),
@@ -324,12 +324,12 @@ fn is_work(instruction: &Instruction) -> bool {
     )
 }
 
-/// Whether the first argument of a function, whose code this is, is used as a
-/// whole register is, as a pointer would be.
+/// Whether a function, given its instructions, uses its first argument as a whole register, as it
+/// would use a pointer.
 pub fn first_is_pointer(instructions: impl Iterator<Item = Instruction>) -> bool {
     let mut factory = InstructionInfoFactory::new();
     for instruction in instructions {
-        // What saves a register does not use it.
+        // Saving a register is not a use.
         let is_push = instruction.mnemonic() == Mnemonic::Push;
         if is_push && instruction.op0_kind() == OpKind::Register {
             continue;

@@ -10,26 +10,25 @@ use super::{
     wait::Target,
 };
 
-/// How many of the first instructions are looked at for a frame pointer.
+/// The first instructions of a function that are searched for setting up a frame pointer.
 const PROLOGUE: usize = 12;
 
-/// How far from where a thread is its function is looked at, bytes: to find the
-/// loops of much code takes long.
+/// The longest distance from a thread's position to which its function is looked at, bytes: finding
+/// the loops of much code takes long.
 const WINDOW: u64 = 8 << 10;
 
-/// An instruction.
 #[derive(Clone, Debug)]
 pub struct Node {
     pub at: u64,
     pub next_at: u64,
     pub effect: Effect,
-    /// What it calls.
+    /// The called function, if the instruction is a call.
     pub calls: Option<Target>,
-    /// Whether it goes the one way or the other.
+    /// Whether the instruction is a conditional branch.
     pub is_branch: bool,
-    /// Whether the function may be left by it.
+    /// Whether the function may be left by the instruction.
     pub leaves: bool,
-    /// What may come after it, in the function.
+    /// The instructions that may come next, in the function.
     pub after: Vec<usize>,
 }
 
@@ -38,33 +37,31 @@ pub struct Node {
 pub struct Graph {
     pub nodes: Vec<Node>,
     before: Vec<Vec<usize>>,
-    /// The loop of each jump back.
+    /// One loop for each jump back.
     ways_round: OnceCell<Vec<Loop>>,
 }
 
-/// A loop.
 #[derive(Clone, Debug)]
 pub struct Loop {
-    /// Where it goes back to.
+    /// The instruction to which the loop goes back.
     pub head: usize,
-    /// Its instructions.
+    /// The instructions of the loop.
     pub nodes: BTreeSet<usize>,
 }
 
 impl Graph {
-    /// Of a function's code, which lies at `start`, near `address`. The code may be
-    /// anything.
+    /// Decodes a function's code, which lies at `start`, near `address`. The code may be anything.
     pub fn new(code: &[u8], start: u64, address: u64) -> Self {
         let decode = || {
             let all = Decoder::with_ip(64, code, start, DecoderOptions::NONE).into_iter();
             all.take_while(|instruction| !instruction.is_invalid())
         };
         let mut words = Words::of(decode().take(PROLOGUE));
-        let near = |it: &Instruction| it.ip().abs_diff(address) <= WINDOW;
+        let near = |instruction: &Instruction| instruction.ip().abs_diff(address) <= WINDOW;
         let instructions: Vec<Instruction> = decode().filter(near).collect();
         let find = |at: u64| instructions.binary_search_by_key(&at, Instruction::ip).ok();
         let mut nodes: Vec<Node> = Vec::with_capacity(instructions.len());
-        // What registers hold where a jump ahead leads to.
+        // The values of the registers at targets of jumps ahead.
         let mut ahead: BTreeMap<u64, Holds> = BTreeMap::new();
         let mut latest = words.holds();
         let mut is_guess = false;
@@ -87,7 +84,7 @@ impl Graph {
                 next_at: instruction.next_ip(),
                 effect: if is_call {
                     words.call(instruction.ip());
-                    // Until somebody knows better.
+                    // The caller may replace this when it knows the called function.
                     Effect {
                         is_work: true,
                         ..Effect::default()
@@ -105,7 +102,7 @@ impl Graph {
                 latest = *ahead.entry(to).or_insert(words.holds());
             }
             if !goes_on {
-                // Most probably what was jumped to last.
+                // The next instruction is probably reached by the last jump.
                 words.come(&latest);
                 is_guess = true;
             }
@@ -123,14 +120,14 @@ impl Graph {
         }
     }
 
-    /// The instruction that an address is in.
+    /// The instruction that contains an address.
     pub fn find(&self, address: u64) -> Option<usize> {
         let after = self.nodes.partition_point(|node| node.at <= address);
         let index = after.checked_sub(1)?;
         (address < self.nodes[index].next_at).then_some(index)
     }
 
-    /// The loops that an instruction is in, the smallest first.
+    /// The loops that contain an instruction, the smallest first.
     pub fn loops_of(&self, inside: usize) -> Vec<Loop> {
         let ways = self.ways_round.get_or_init(|| {
             let all = 0..self.nodes.len();
@@ -140,7 +137,7 @@ impl Graph {
         for way in ways.iter().filter(|way| way.nodes.contains(&inside)) {
             add(&mut loops, way.head, &way.nodes);
         }
-        loops.sort_by_key(|it| it.nodes.len());
+        loops.sort_by_key(|found| found.nodes.len());
         loops
     }
 
@@ -154,7 +151,7 @@ impl Graph {
         loops.pop()
     }
 
-    /// The loops that are closed by jumps back of an instruction.
+    /// The loops that an instruction closes by jumping back.
     fn ways_from(&self, from: usize) -> impl Iterator<Item = Loop> {
         let heads = self.nodes[from].after.iter();
         let heads = heads.filter(move |head| **head <= from);
@@ -164,7 +161,7 @@ impl Graph {
         })
     }
 
-    /// All loops that lie inside of some instructions, these as a whole included.
+    /// All loops that lie inside of the instructions `all`; `all` itself may be one of them.
     pub fn loops_within(&self, all: &BTreeSet<usize>) -> Vec<Loop> {
         let mut loops: Vec<Loop> = Vec::new();
         for &from in all {
@@ -177,7 +174,7 @@ impl Graph {
     }
 
     /// The instructions between a loop's head and the jump back to it: those that can be reached
-    /// from the one and from which the other can be reached.
+    /// from the head, and from which the jump can be reached.
     fn way_round(&self, head: usize, from: usize) -> BTreeSet<usize> {
         let back = self.reached(from, Some(head), |index| &self.before[index]);
         let forth = self.reached(head, Some(from), |index| &self.nodes[index].after);
@@ -187,7 +184,7 @@ impl Graph {
             .collect()
     }
 
-    /// What may be executed after some instructions have been left.
+    /// The instructions that may be executed after the loop `nodes` has been left.
     pub fn after(&self, nodes: &BTreeSet<usize>) -> BTreeSet<usize> {
         let exits = nodes.iter().flat_map(|index| &self.nodes[*index].after);
         let exits = exits.filter(|index| !nodes.contains(index));
@@ -202,12 +199,12 @@ impl Graph {
         later
     }
 
-    /// From which instructions another can be reached.
+    /// For each instruction, whether `of` can be reached from it.
     pub fn before(&self, of: usize) -> Vec<bool> {
         self.reached(of, None, |index| &self.before[index])
     }
 
-    /// What can be reached from an instruction, without going on from `stop`.
+    /// For each instruction, whether it can be reached from `from`, without going on from `stop`.
     fn reached<'a>(
         &self,
         from: usize,
@@ -231,7 +228,7 @@ impl Graph {
     }
 }
 
-/// Ways round that begin at one place are one loop.
+/// Adds a loop; loops with the same head are merged.
 fn add(loops: &mut Vec<Loop>, head: usize, nodes: &BTreeSet<usize>) {
     match loops.iter_mut().find(|known| known.head == head) {
         Some(known) => known.nodes.extend(nodes),

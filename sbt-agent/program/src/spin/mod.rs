@@ -1,10 +1,9 @@
-//! Barriers that only spin: told by what the threads of a program do, and by the
-//! code in which they do it. All of it is pure; who takes the samples and who knows
-//! the target's files is told here what to make of them.
+//! Barriers that only spin: recognised by what the threads of a program do, and by the code in
+//! which they do it. This module is pure: callers take the samples and read the target's files.
 //!
-//! - A *waiting loop* ([`wait`]) goes round until memory that others write changes, and
-//!   does nothing else: what it computes in one turn is gone in the next.
-//! - It is *suspected* ([`tally`]) if several threads use their time in it.
+//! - A *waiting loop* ([`wait`]) goes round until memory that others write changes, and does
+//!   nothing else: the values that it computes in one turn are lost in the next.
+//! - A loop is *suspected* ([`tally`]) if several threads use their time in it.
 
 mod effect;
 mod graph;

@@ -1,17 +1,17 @@
-//! Who was where when samples were taken, and what that makes of the places.
+//! Where threads were when samples were taken, and which places are suspected.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A thread has to be seen so often in a loop.
+/// The least number of samples of a thread in a loop for the thread to count.
 const LEAST_OF_THREAD: u64 = 2;
 
-/// All threads together so often,
+/// The least number of samples of all threads together in a loop.
 const LEAST_OF_ALL: u64 = 8;
 
-/// and so much of their time.
+/// The least share of the threads' samples that are in the loop.
 const LEAST_SHARE: f64 = 0.02;
 
-/// How many threads make it a place where they meet.
+/// The least number of threads that make a loop a meeting place.
 const LEAST_THREADS: usize = 2;
 
 /// What is known of a place where threads wait.
@@ -19,9 +19,9 @@ const LEAST_THREADS: usize = 2;
 pub struct Suspect {
     /// The threads seen in it, by id.
     pub threads: BTreeSet<u32>,
-    /// Samples in it.
+    /// The number of samples in it.
     pub samples: u64,
-    /// All samples of these threads, while it was looked.
+    /// All samples of these threads, wherever they were.
     pub of: u64,
 }
 
@@ -55,7 +55,7 @@ impl<K: Ord + Clone> Tally<K> {
         }
     }
 
-    /// The places that several threads used their time in.
+    /// The places where several threads used their time.
     pub fn suspects(&self) -> Vec<(K, Suspect)> {
         let suspects = self.within.iter().filter_map(|(place, threads)| {
             let often = || threads.iter().filter(|(_, n)| **n >= LEAST_OF_THREAD);

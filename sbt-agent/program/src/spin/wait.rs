@@ -1,10 +1,10 @@
-//! Loops that only wait for memory to change, told by their instructions.
+//! Loops that only wait for memory to change, recognised by their instructions.
 //!
-//! Such a loop reads memory that others may write, always at the same address,
-//! and goes on by what it has read. It writes nothing that others could see, and
-//! what it computes in one turn is not used in the next: that tells it from a search
-//! and from every computation. It may count its turns, if it gives up or gives way
-//! by that count, and it may give way to other threads.
+//! Such a loop reads memory that others may write, always at the same address, and goes on
+//! depending on the value. It writes nothing that others could see, and the values that it computes
+//! in one turn are not used in the next: this tells it from a search and from every computation. It
+//! may count its turns, if it gives up or gives way by that count, and it may give way to other
+//! threads.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,17 +15,17 @@ use super::{
     graph::{Graph, Loop, Node},
 };
 
-/// Instructions of a loop that only waits, at most: giving way, counting turns and
-/// unoptimised code included.
+/// The most instructions of a loop that only waits: giving way, counting turns and unoptimised code
+/// included.
 const MAX_LOOP: usize = 64;
 
-/// Of a function that is called in such a loop, which does no more than read.
+/// The most instructions of a function that is called in such a loop and does no more than read.
 const MAX_CALLED: usize = 48;
 
-/// How deep such calls may be.
+/// How deep such calls may be nested.
 const MAX_DEPTH: usize = 3;
 
-/// From the end of the waiting to the attempt to have the lock, in instructions.
+/// The most instructions from the end of the waiting to the attempt to take the lock.
 const NEAR: usize = 12;
 
 /// Functions that give way to other threads.
@@ -45,14 +45,14 @@ pub fn gives_way(name: &str) -> bool {
     GIVE_WAY.contains(&name)
 }
 
-/// What a call calls.
+/// The target of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// What lies at an address.
+    /// The function at an address.
     At(u64),
-    /// What the word at an address points to.
+    /// The function that the pointer at an address points to.
     Through(u64),
-    /// What only the call knows.
+    /// A target that is known at run time only.
     Unknown,
 }
 
@@ -68,25 +68,25 @@ impl Target {
     }
 }
 
-/// What is known of a function that is called.
+/// What is known of a called function.
 #[derive(Clone, Debug)]
 pub enum Callee {
-    /// It gives way to other threads.
+    /// The function gives way to other threads.
     GivesWay,
-    /// Its code, and where that lies.
+    /// The address and the code of the function.
     Code(u64, Vec<u8>),
-    /// Nothing.
+    /// Nothing is known.
     Unknown,
 }
 
-/// What a loop seems to be there for.
+/// The apparent purpose of a waiting loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    /// One way through the function writes what the others wait for.
+    /// A barrier: one path through the function writes the memory that the others wait for.
     Barrier,
     /// The code does not tell: a barrier, a lock, a flag.
     Unclear,
-    /// Whoever sees the memory change tries to have it.
+    /// A lock: a thread that sees the memory change tries to take the lock.
     Lock,
 }
 
@@ -97,22 +97,22 @@ pub enum Purpose {
     reason = "each says something else of a loop"
 )]
 pub struct Waiting {
-    /// The address of its first instruction.
+    /// The address of the loop's first instruction.
     pub start: u64,
-    /// What it seems to be there for.
+    /// The apparent purpose of the loop.
     pub purpose: Purpose,
-    /// Whether it lies in a loop of the same function that does more than wait.
+    /// Whether the loop lies in a loop of the same function that does more than wait.
     pub is_nested: bool,
-    /// Whether that loop also calls functions which do more than wait.
+    /// Whether that outer loop also calls functions that do more than wait.
     pub works_between: bool,
     /// Whether the function seems to get a pointer as its first argument.
     pub has_pointer: bool,
-    /// Whether it waits for a variable of the program, which it was not given.
+    /// Whether the loop waits for a variable at a fixed address, which the function was not given.
     pub is_fixed: bool,
 }
 
-/// The loop that only waits, and that the instruction at `address` belongs to; in
-/// the function whose `code` lies at `start`. `callee` tells what is called.
+/// The loop that only waits and contains the instruction at `address`, in the function whose `code`
+/// lies at `start`. `callee` tells which function is called.
 pub fn recognise(
     code: &[u8],
     start: u64,
@@ -122,13 +122,15 @@ pub fn recognise(
     let mut graph = Graph::new(code, start, address);
     let inside = graph.find(address)?;
     let loops = graph.loops_of(inside);
-    // And of those that share instructions with them.
+    // Looks into the calls of these loops, and of loops that share instructions with them.
     for index in graph.near(&graph.near(&BTreeSet::from([inside]))) {
         if let Some(target) = graph.nodes[index].calls {
             graph.nodes[index].effect = called(target, callee, MAX_DEPTH);
         }
     }
-    let found = loops.into_iter().rfind(|it| graph.only_waits(it))?;
+    let found = loops
+        .into_iter()
+        .rfind(|candidate| graph.only_waits(candidate))?;
     let found = graph.with_others(found);
     let later = graph.after(&found.nodes);
     let first = found.nodes.iter().next()?;
@@ -143,9 +145,9 @@ pub fn recognise(
     })
 }
 
-/// Whether the loop that a jump right before `end` closes by going back to `head` stores
-/// something or computes what its next turn uses, whatever what it calls may do. `code`: of the
-/// function, which lies at `start`, up to `end`; it may be anything.
+/// Whether a loop stores something or computes values that its next turn uses, whatever the called
+/// functions do. A jump right before `end` closes the loop by going back to `head`. `code`: the
+/// function's code, which lies at `start`, up to `end`; it may be anything.
 pub fn works(code: &[u8], start: u64, (head, end): (u64, u64)) -> bool {
     let mut graph = Graph::new(code, start, end.saturating_sub(1));
     for node in graph.nodes.iter_mut().filter(|node| node.calls.is_some()) {
@@ -157,16 +159,16 @@ pub fn works(code: &[u8], start: u64, (head, end): (u64, u64)) -> bool {
     let Some(head) = graph.find(head) else {
         return false;
     };
-    graph.loop_from(head).is_some_and(|it| {
+    graph.loop_from(head).is_some_and(|found| {
         let does = |index: &usize| {
             let effect = &graph.nodes[*index].effect;
             effect.is_work || effect.store.is_some()
         };
-        it.nodes.iter().any(does) || graph.carried(&it) & !FLAGS != 0
+        found.nodes.iter().any(does) || graph.carried(&found) & !FLAGS != 0
     })
 }
 
-/// What a call does, if it does no more than read or give way.
+/// The effect of a call, if the called function does no more than read or give way.
 fn called(target: Target, callee: &dyn Fn(Target) -> Callee, depth: usize) -> Effect {
     let work = Effect {
         is_work: true,
@@ -203,7 +205,8 @@ fn called(target: Target, callee: &dyn Fn(Target) -> Callee, depth: usize) -> Ef
         if effect.is_work || effect.store.is_some() || effect.is_clock || goes_back || jumps_away {
             return work;
         }
-        // Only what it is given: its own words begin with nothing.
+        // Only the values that the function is given count, because its own words hold nothing at
+        // first.
         sum.reads |= effect.reads & !written & CALLER_SAVED & !FLAGS;
         written |= effect.writes;
         sum.loads |= effect.loads;
@@ -217,9 +220,9 @@ fn called(target: Target, callee: &dyn Fn(Target) -> Callee, depth: usize) -> Ef
 /// What is known of the values before an instruction.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 struct Values {
-    /// Those that come from memory that others may write.
+    /// The values that come from memory that others may write.
     read: Places,
-    /// Those that come from an earlier turn, or from a clock.
+    /// The values that come from an earlier turn, or from a clock.
     progress: Places,
 }
 
@@ -251,64 +254,72 @@ impl Values {
 }
 
 impl Graph {
-    /// Whether on a way from a loop back to it anything is called that does more than
-    /// wait. `later`: what comes after the loop.
+    /// Whether, on a path from a loop back to it, a function is called that does more than wait.
+    /// `later`: the instructions after the loop.
     fn works_between(
         &self,
-        it: &Loop,
+        this_loop: &Loop,
         later: &BTreeSet<usize>,
         callee: &dyn Fn(Target) -> Callee,
     ) -> bool {
-        let before = self.before(it.head);
+        let before = self.before(this_loop.head);
         let mut between = later
             .iter()
-            .filter(|index| !it.nodes.contains(index) && before[**index]);
+            .filter(|index| !this_loop.nodes.contains(index) && before[**index]);
         between.any(|index| {
             let target = self.nodes[*index].calls;
             target.is_some_and(|target| called(target, callee, MAX_DEPTH).is_work)
         })
     }
 
-    /// The instructions of all small loops that some are in.
+    /// The instructions of all small loops that contain any of `nodes`.
     fn near(&self, nodes: &BTreeSet<usize>) -> BTreeSet<usize> {
         let loops = nodes.iter().flat_map(|index| self.loops_of(*index));
-        let small = loops.filter(|it| it.nodes.len() <= MAX_LOOP);
-        small.flat_map(|it| it.nodes).collect()
+        let small = loops.filter(|other| other.nodes.len() <= MAX_LOOP);
+        small.flat_map(|other| other.nodes).collect()
     }
 
-    /// A loop with those of its neighbours with which it shares a way round, if all
-    /// of it only waits: a compiler may make several of one.
-    fn with_others(&self, it: Loop) -> Loop {
-        let loops = it.nodes.iter().flat_map(|index| self.loops_of(*index));
+    /// A loop together with the neighbouring loops that share a turn with it, if all of it only
+    /// waits: a compiler may make several loops of one.
+    fn with_others(&self, this_loop: Loop) -> Loop {
+        let loops = this_loop
+            .nodes
+            .iter()
+            .flat_map(|index| self.loops_of(*index));
         let nodes: BTreeSet<usize> = loops
             .filter(|other| self.only_waits(other))
             .flat_map(|other| other.nodes)
             .collect();
         let all = Loop {
-            head: it.head,
+            head: this_loop.head,
             nodes,
         };
-        if self.only_waits(&all) { all } else { it }
+        if self.only_waits(&all) {
+            all
+        } else {
+            this_loop
+        }
     }
 
-    fn only_waits(&self, it: &Loop) -> bool {
-        if it.nodes.len() > MAX_LOOP {
+    fn only_waits(&self, this_loop: &Loop) -> bool {
+        if this_loop.nodes.len() > MAX_LOOP {
             return false;
         }
-        let nodes = || it.nodes.iter().map(|index| &self.nodes[*index]);
+        let nodes = || this_loop.nodes.iter().map(|index| &self.nodes[*index]);
         let is_harmless =
             |effect: &Effect| !effect.is_work && !effect.moves_stack && effect.store.is_none();
-        if !nodes().all(|node| is_harmless(&node.effect)) || !nodes().any(|it| it.effect.loads) {
+        if !nodes().all(|node| is_harmless(&node.effect)) || !nodes().any(|node| node.effect.loads)
+        {
             return false;
         }
-        let within = self.loops_within(&it.nodes);
-        let carried: Vec<(usize, Places)> = std::iter::once(it)
+        let within = self.loops_within(&this_loop.nodes);
+        let carried: Vec<(usize, Places)> = std::iter::once(this_loop)
             .chain(&within)
-            .map(|it| (it.head, self.carried(it)))
+            .map(|inner| (inner.head, self.carried(inner)))
             .collect();
-        let values = self.values(it, &carried);
+        let values = self.values(this_loop, &carried);
         let of = |index: usize| (&self.nodes[index], values[&index]);
-        let all = || it.nodes.iter().map(|index| of(*index));
+        let all = || this_loop.nodes.iter().map(|index| of(*index));
         let follows = |(node, values): (&Node, Values)| {
             node.effect.loads && node.effect.address & values.progress != 0
         };
@@ -321,14 +332,19 @@ impl Graph {
                     && (values.progress & FLAGS != 0) == is_progress
             }
         };
-        let leaves =
-            |node: &Node| node.leaves || node.after.iter().any(|after| !it.nodes.contains(after));
-        // The way out is taken by what was read, and by nothing that goes on from turn
-        // to turn.
+        let leaves = |node: &Node| {
+            node.leaves
+                || node
+                    .after
+                    .iter()
+                    .any(|after| !this_loop.nodes.contains(after))
+        };
+        // The path out must depend on the value that was read, and on nothing that goes on from
+        // turn to turn.
         let waits = all()
             .any(|(node, values)| node.is_branch && leaves(node) && flags(true, false)(values));
-        // What is counted and never asked for is the program's work: each by itself,
-        // since a search may count its turns too.
+        // A value that is counted but never tested is the program's work. Each value is checked by
+        // itself, since a search may count its turns too.
         let counted = carried.iter().fold(0, |all, (_, places)| all | places) & !FLAGS;
         let mut counted = (0..Places::BITS).map(|bit| counted & (1 << bit));
         let is_asked = |place: Places| {
@@ -336,8 +352,8 @@ impl Graph {
                 .iter()
                 .map(|(head, all)| (*head, all & place))
                 .collect();
-            let values = self.values(it, &one);
-            let mut branches = it
+            let values = self.values(this_loop, &one);
+            let mut branches = this_loop
                 .nodes
                 .iter()
                 .filter(|index| self.nodes[**index].is_branch);
@@ -346,12 +362,13 @@ impl Graph {
         waits && counted.all(|place| place == 0 || is_asked(place))
     }
 
-    /// What is written in a loop and used in its next turn.
-    fn carried(&self, it: &Loop) -> Places {
-        let mut live: BTreeMap<usize, Places> = it.nodes.iter().map(|index| (*index, 0)).collect();
+    /// The values that are written in a loop and used in its next turn.
+    fn carried(&self, this_loop: &Loop) -> Places {
+        let mut live: BTreeMap<usize, Places> =
+            this_loop.nodes.iter().map(|index| (*index, 0)).collect();
         loop {
             let mut changed = false;
-            for &index in it.nodes.iter().rev() {
+            for &index in this_loop.nodes.iter().rev() {
                 let node = &self.nodes[index];
                 let after = node.after.iter().filter_map(|after| live.get(after));
                 let after = after.fold(0, |all, one| all | one);
@@ -362,17 +379,17 @@ impl Graph {
                 break;
             }
         }
-        let written = it.nodes.iter().fold(0, |all, index| {
+        let written = this_loop.nodes.iter().fold(0, |all, index| {
             let effect = &self.nodes[*index].effect;
             all | effect.writes | effect.may_write
         });
-        live.get(&it.head).copied().unwrap_or(0) & written
+        live.get(&this_loop.head).copied().unwrap_or(0) & written
     }
 
-    /// What is known of the values before each instruction of a loop.
-    /// `carried`: what goes on from turn to turn, at the heads of the loops in it.
-    fn values(&self, it: &Loop, carried: &[(usize, Places)]) -> BTreeMap<usize, Values> {
-        let mut values: BTreeMap<usize, Values> = it
+    /// What is known of the values before each instruction of a loop. `carried`: the values that go
+    /// on from turn to turn, at the heads of the loops in it.
+    fn values(&self, this_loop: &Loop, carried: &[(usize, Places)]) -> BTreeMap<usize, Values> {
+        let mut values: BTreeMap<usize, Values> = this_loop
             .nodes
             .iter()
             .map(|index| (*index, Values::default()))
@@ -382,10 +399,14 @@ impl Graph {
         }
         loop {
             let mut changed = false;
-            for &index in &it.nodes {
+            for &index in &this_loop.nodes {
                 let node = &self.nodes[index];
                 let out = values[&index].after(&node.effect);
-                for after in node.after.iter().filter(|after| it.nodes.contains(after)) {
+                for after in node
+                    .after
+                    .iter()
+                    .filter(|after| this_loop.nodes.contains(after))
+                {
                     let old = values[after];
                     let new = old.join(out);
                     if new != old {
@@ -400,23 +421,23 @@ impl Graph {
         }
     }
 
-    /// What is read in a loop of the memory of all.
-    fn awaited(&self, it: &Loop) -> impl Iterator<Item = Operand> {
-        let nodes = it.nodes.iter();
+    /// The shared memory that a loop reads.
+    fn awaited(&self, this_loop: &Loop) -> impl Iterator<Item = Operand> {
+        let nodes = this_loop.nodes.iter();
         nodes.filter_map(|index| self.nodes[*index].effect.load)
     }
 
-    fn purpose(&self, it: &Loop, later: &BTreeSet<usize>) -> Purpose {
-        let awaited: Vec<Operand> = self.awaited(it).collect();
+    fn purpose(&self, this_loop: &Loop, later: &BTreeSet<usize>) -> Purpose {
+        let awaited: Vec<Operand> = self.awaited(this_loop).collect();
         let writes_it = |index: usize| {
             let store = self.nodes[index].effect.store;
             store.is_some_and(|store| awaited.contains(&store))
         };
-        if self.tries_next(it, &writes_it) {
+        if self.tries_next(this_loop, &writes_it) {
             return Purpose::Lock;
         }
         let mut elsewhere = (0..self.nodes.len())
-            .filter(|index| !it.nodes.contains(index) && !later.contains(index));
+            .filter(|index| !this_loop.nodes.contains(index) && !later.contains(index));
         if elsewhere.any(writes_it) {
             Purpose::Barrier
         } else {
@@ -424,11 +445,15 @@ impl Graph {
         }
     }
 
-    /// Whether what comes right after the waiting is an atomic write to what was
-    /// waited for.
-    fn tries_next(&self, it: &Loop, writes_it: &dyn Fn(usize) -> bool) -> bool {
-        let exits = it.nodes.iter().flat_map(|index| &self.nodes[*index].after);
-        let mut exits = exits.filter(|index| !it.nodes.contains(index)).copied();
+    /// Whether an atomic write to the memory that was waited for comes right after the waiting.
+    fn tries_next(&self, this_loop: &Loop, writes_it: &dyn Fn(usize) -> bool) -> bool {
+        let exits = this_loop
+            .nodes
+            .iter()
+            .flat_map(|index| &self.nodes[*index].after);
+        let mut exits = exits
+            .filter(|index| !this_loop.nodes.contains(index))
+            .copied();
         exits.any(|exit| {
             let mut at = exit;
             for _ in 0..NEAR {

@@ -1,4 +1,4 @@
-//! Functions compiled for the purpose, by what their loops do.
+//! Functions compiled for these tests, each with a certain kind of loop.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -54,7 +54,7 @@ impl Built {
         self.text.get(from..from + usize::try_from(size).ok()?)
     }
 
-    /// What waits in a function, at any of its instructions.
+    /// The waiting loops that are recognised at any instruction of a function.
     fn waiting(&self, name: &str) -> Vec<Waiting> {
         let (start, size) = self.functions[name];
         let code = self.code(start, size).unwrap();
@@ -65,8 +65,7 @@ impl Built {
             let function = self.functions.values().find(|function| function.0 == to);
             match function.and_then(|function| self.code(to, function.1)) {
                 Some(code) => Callee::Code(to, code.to_vec()),
-                // All other code is stubs, which the barriers need for nothing but
-                // `sched_yield`.
+                // All other code is stubs, which the barriers need only for `sched_yield`.
                 None if name.ends_with("_wait") => Callee::GivesWay,
                 None => Callee::Unknown,
             }
@@ -152,11 +151,14 @@ fn a_wait_inside_of_the_programs_own_loop_is_nested() {
     for (how, built) in all() {
         let found = built.waiting("inlined_rounds");
         assert!(!found.is_empty(), "{how}");
-        let is_part = |it: &Waiting| it.is_nested && it.works_between;
+        let is_part = |waiting: &Waiting| waiting.is_nested && waiting.works_between;
         assert!(found.iter().all(is_part), "{how}: {found:x?}");
         let found = built.waiting("global_wait");
         assert!(!found.is_empty(), "{how}");
-        assert!(found.iter().all(|it| !it.has_pointer), "{how}: {found:x?}");
+        assert!(
+            found.iter().all(|waiting| !waiting.has_pointer),
+            "{how}: {found:x?}"
+        );
     }
 }
 

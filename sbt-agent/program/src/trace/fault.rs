@@ -1,20 +1,20 @@
-//! Deaths that tests ask for: sbt is killed right behind one certain call of ptrace(2).
+//! Deaths that tests ask for: sbt is killed right after a given call of ptrace(2).
 //!
-//! `SBT_TEST_KILL` says which call, counted from [`arm`] on, and which process: `sbt:7` ends the
-//! process that has started the caller, `self:7` ends the caller.
+//! `SBT_TEST_KILL` names the call, counted from [`crate::trace::fault::arm`] on, and the process:
+//! `sbt:7` kills the process that has started the caller, `self:7` kills the caller.
 
 use std::{
     env,
     sync::atomic::{AtomicU64, Ordering},
 };
 
-/// Calls until the end, and one more; 0 if no end is asked for.
+/// Calls until the kill, plus one; 0 if no kill is asked for.
 static LEFT: AtomicU64 = AtomicU64::new(0);
 
-/// The variable of the environment.
+/// The environment variable.
 const ASKED: &str = "SBT_TEST_KILL";
 
-/// What stands before the number if the caller is to end.
+/// The word before the number that selects the caller.
 const CALLER: &str = "self";
 
 fn asked() -> Option<(bool, u64)> {
@@ -23,16 +23,16 @@ fn asked() -> Option<(bool, u64)> {
     Some((process == CALLER, number.parse().ok()?))
 }
 
-/// Begins to count, if the environment asks for an end.
+/// Begins to count, if the environment asks for a kill.
 pub fn arm() {
     if let Some((_, number)) = asked() {
         LEFT.store(number.saturating_add(1), Ordering::Relaxed);
     }
 }
 
-/// A call has been made.
+/// Counts one call, and kills the process if it is the one asked for.
 pub(super) fn called() {
-    // Not armed, or over.
+    // Stays 0 if not armed, or if the kill is over.
     let lowered = |left: u64| left.checked_sub(1);
     let before = LEFT.fetch_update(Ordering::Relaxed, Ordering::Relaxed, lowered);
     if before != Ok(2) {

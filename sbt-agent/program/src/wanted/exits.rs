@@ -1,14 +1,13 @@
 //! The instructions by which a function ends.
 //!
-//! A return probe would tell the end of a call, but puts an address of the
-//! kernel's in the place of the caller's. Nobody who unwinds the stack gets past
-//! that: an exception ends the program, a cancelled thread leaves its destructors
-//! out. So probes stand on the function's `ret` instructions, which the kernel
-//! single-steps, and on its jumps to other functions in its own place (tail
-//! calls), which it emulates.
+//! A return probe would report the end of a call, but replaces the caller's return address by an
+//! address of the kernel's. Code that unwinds the stack does not get past that address: an
+//! exception ends the program, and a cancelled thread skips its destructors. So probes stand on the
+//! function's `ret` instructions, which the kernel single-steps, and on its jumps to other
+//! functions in its own place (tail calls), which the kernel emulates.
 //!
-//! A way out that is not found costs the time of that departure and nothing
-//! else: see `Slot::is_in_call` in sbt-ebpf.
+//! If a way out is not found, only the time of that departure is lost: see `Slot::is_in_call` in
+//! sbt-ebpf.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -20,13 +19,12 @@ use crate::debuginfo::Symbol;
 use crate::elf::Code;
 use crate::prologue::{Stand, stand};
 
-/// How many functions that end by jumping to the next are followed.
+/// The most functions that are followed when a function ends by jumping to another.
 const MAX_FOLLOWED: usize = 4;
 
-/// A function with more ways out is not probed at any further.
+/// The most ways out of a function that are probed.
 const MAX_EXITS: usize = 256;
 
-/// A piece of a function's code.
 struct Piece<'a> {
     start: u64,
     code: Code<'a>,
@@ -38,12 +36,12 @@ impl Piece<'_> {
     }
 }
 
-/// Ways out: offset in the file, and whether the kernel emulates them.
+/// Ways out: offset in the file, and whether the kernel emulates the instruction.
 type Exits = BTreeMap<u64, bool>;
 
 impl Binary<'_> {
-    /// The instructions by which a function ends, as far as they are found: their
-    /// offsets in the file, and whether the kernel emulates them.
+    /// The instructions by which a function ends, as far as they are found: their offsets in the
+    /// file, and whether the kernel emulates them.
     pub(super) fn exits(&self, symbol: &Symbol) -> Exits {
         let mut exits = Exits::new();
         let mut functions = vec![symbol.clone()];
@@ -65,8 +63,8 @@ impl Binary<'_> {
         exits
     }
 
-    /// Those of one function, and the functions that it ends by jumping to.
-    /// `None` if its instructions cannot all be told.
+    /// The ways out of one function, and the functions that it ends by jumping to. `None` if not
+    /// all of its instructions can be decoded.
     fn ends_of(&self, symbol: &Symbol) -> Option<(Exits, Vec<Symbol>)> {
         if symbol.size == 0 || symbol.size > MAX_FUNCTION {
             return None;
@@ -112,8 +110,8 @@ impl Binary<'_> {
         Some((exits, followed))
     }
 
-    /// Whether a jump to another function ends this one. If that is in this file
-    /// its own ends count, since it may be what does the waiting.
+    /// Whether a jump to another function ends this one. If the other function is in this file, its
+    /// own ends count instead, since it may do the waiting.
     fn ends_by_jump(&self, target: u64, followed: &mut Vec<Symbol>) -> bool {
         if let Some(name) = self.imported_at(target) {
             return !may_wait(&name);
@@ -126,7 +124,8 @@ impl Binary<'_> {
         false
     }
 
-    /// Jumps by a register are those of a `switch`, and stay inside.
+    /// Whether an indirect jump ends the function: a jump through an import does, while jumps by a
+    /// register belong to a `switch` and stay inside.
     fn ends_by_indirect_jump(&self, instruction: &Instruction) -> bool {
         instruction.op0_kind() == OpKind::Memory
             && self
@@ -135,8 +134,8 @@ impl Binary<'_> {
     }
 }
 
-/// Whether a function of another library, by its name, may be where a barrier
-/// waits: then a jump to it is not the end.
+/// Whether a barrier may wait in a function of another library, judged by its name: then a jump to
+/// the function is not the end.
 fn may_wait(name: &str) -> bool {
     const WORDS: [&str; 8] = [
         "wait", "barrier", "join", "sleep", "lock", "syscall", "sync", "poll",

@@ -1,4 +1,4 @@
-//! Functions by name, and instructions by their distance from one.
+//! Functions by name, and instructions by their distance from the function's beginning.
 
 use std::collections::BTreeMap;
 
@@ -10,14 +10,14 @@ use crate::elf::{Function, Point};
 use crate::prologue::{Body, Refusal};
 use sbt_engine::pattern::{Code, is_function};
 
-/// How much of a function is read, bytes.
+/// The most bytes of a function that are read.
 pub(super) const MAX_FUNCTION: u64 = 1 << 24;
 
-/// The same for one that does not tell its size.
+/// Bytes that are read of a function of unknown size.
 const UNSIZED_FUNCTION: u64 = 64;
 
 impl Binary<'_> {
-    /// What there is for a wish that concerns this file.
+    /// The offer for a wish that concerns this file.
     pub(super) fn offer(&self, wish: &Wish) -> Offer {
         match (&wish.at.code, wish.purpose) {
             (Code::Line { .. }, Purpose::Barrier { .. }) => {
@@ -61,9 +61,9 @@ impl Binary<'_> {
         Offer::Points(points)
     }
 
-    /// Why a function cannot be probed of which the dynamic linker decides what
-    /// it is; `None` if it is no such function. A probe of the code that makes
-    /// the choice would count nothing but that.
+    /// Why a function cannot be probed that the dynamic linker chooses among variants; `None` if it
+    /// is no such function. A probe of the code that makes the choice would count nothing but the
+    /// choice.
     fn chosen(&self, name: &str) -> Option<String> {
         let variants = self.debug.variants(name)?;
         let file = self.name();
@@ -95,8 +95,8 @@ impl Binary<'_> {
         self.points(symbol, function, layout, with_exits)
     }
 
-    /// A point where a function begins and, if they are wanted, those where it ends.
-    /// `None` if it cannot be probed.
+    /// A point where a function begins and, if wanted, points where it ends. `None` if the function
+    /// cannot be probed.
     pub(super) fn points(
         &self,
         symbol: &Symbol,
@@ -117,7 +117,7 @@ impl Binary<'_> {
         Some(std::iter::once(point).chain(exits).collect())
     }
 
-    /// Which register has the barrier object, as an argument's number; 0: none.
+    /// The register with the barrier object, as an argument's number; 0 for none.
     fn object(&self, symbol: &Symbol, object: Option<u8>) -> u8 {
         let number = object.unwrap_or_else(|| {
             let is_pointer = self.debug.first_is_pointer(symbol.start);
@@ -126,9 +126,9 @@ impl Binary<'_> {
         self.passed(symbol, number)
     }
 
-    /// Which register has an argument: compilers drop arguments of the copies
-    /// that they make, and the others move up. In doubt none: what is read from
-    /// the wrong register is worse.
+    /// The register with an argument, as an argument's number: compilers drop arguments of the
+    /// copies that they make, and the others move up. 0 in doubt, because a value from the wrong
+    /// register would be worse.
     fn passed(&self, symbol: &Symbol, number: u8) -> u8 {
         if number == 0 || !has_other_parameters(&symbol.name) {
             return number;
@@ -151,7 +151,7 @@ impl Binary<'_> {
             symbols = self.debug.functions(name).map_err(too_many)?;
         }
         match &symbols[..] {
-            // As reports print a call that is in no known function.
+            // Reports print a call in an unknown function so.
             [] if is_function(&self.name(), name) => self.bare_address(offset),
             [] => self.chosen(name).map_or(Ok(None), Err),
             [symbol] => match symbol.start.checked_add(offset) {
@@ -230,7 +230,7 @@ impl Binary<'_> {
     }
 }
 
-/// How much of a function is to be read, bytes.
+/// How many bytes of a function are to be read.
 fn size(symbol: &Symbol) -> u64 {
     match symbol.size {
         0 => UNSIZED_FUNCTION,

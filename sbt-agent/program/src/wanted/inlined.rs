@@ -1,4 +1,5 @@
-//! Where a function is inlined besides what can be probed: there it is not seen.
+//! Places where a function is inlined besides the places that can be probed: sbt does not see it
+//! there.
 
 use super::find::MAX_FUNCTION;
 use super::{Binary, Offer, Wish};
@@ -7,12 +8,12 @@ use crate::elf::Point;
 use crate::prologue::ways_out;
 use sbt_engine::pattern::Code;
 
-/// How much code is decoded to see where it leads, bytes.
+/// The most bytes of code that are decoded to see where the code leads.
 const MAX_DECODED: u64 = 1 << 26;
 
 impl Binary<'_> {
-    /// At how many places of the file the function of each wish is inlined, if
-    /// it is probed in this file at all.
+    /// For each wish, at how many places of the file the function is inlined, if it is probed in
+    /// this file at all.
     pub(super) fn inlined(&self, wishes: &[Wish], offers: &[Offer]) -> Vec<usize> {
         let (mut names, mut indices, mut parts) = (Vec::new(), Vec::new(), Vec::new());
         for (index, (wish, offer)) in wishes.iter().zip(offers).enumerate() {
@@ -34,8 +35,8 @@ impl Binary<'_> {
         counts
     }
 
-    /// The addresses of what was split off from a function, as far as that is
-    /// what is probed.
+    /// The addresses of the parts that were split off from a function, as far as these parts are
+    /// probed.
     fn parts(&self, points: &[Point]) -> Vec<u64> {
         points
             .iter()
@@ -46,8 +47,8 @@ impl Binary<'_> {
             .collect()
     }
 
-    /// Whether some code goes on to one of the parts. If so it is no more than
-    /// the function's first test, and what follows is seen.
+    /// Whether some code goes on to one of the parts. If so, the code is no more than the
+    /// function's first test, and the rest is seen.
     fn leads_to(&self, code: &[Range], parts: &[u64], left: &mut u64) -> bool {
         !parts.is_empty()
             && code.iter().any(|range| {

@@ -9,21 +9,20 @@ use crate::debuginfo::{Spot, Symbol};
 use crate::elf::{Function, Point};
 use crate::prologue::{Body, Refusal};
 
-/// A line that has been inlined into more places than this is not probed in
-/// each of them.
+/// The most places of a line that are probed; a line with more is refused.
 const MAX_PLACES: usize = 256;
 
-/// How much code is decoded for a line, bytes.
+/// The most bytes of code that are decoded for a line.
 const MAX_DECODED: usize = 1 << 26;
 
-/// Some code of the line, and the function that it can be decoded in.
+/// Some code of the line, and the function in which it can be decoded.
 struct Place<'a> {
     spot: &'a Spot,
     function: Symbol,
 }
 
 impl<'a> Place<'a> {
-    /// The functions that it is in, at most so many, outermost first.
+    /// The functions that contain the code, at most `depth`, outermost first.
     fn scope(&self, depth: usize) -> Scope<'a> {
         match &self.spot.scope[..] {
             [] => Scope::Symbol(self.function.start),
@@ -39,7 +38,7 @@ impl<'a> Place<'a> {
         !self.function.name.is_empty() && !self.is_cold()
     }
 
-    /// The lower the better.
+    /// The preference among places; the lowest is best.
     fn rank(&self) -> (bool, u64) {
         (self.is_cold(), self.spot.start)
     }
@@ -57,8 +56,8 @@ fn keep_first<'a>(first: &mut BTreeMap<Scope<'a>, Place<'a>>, scope: Scope<'a>, 
     }
 }
 
-/// What tells functions apart in which a line is: what DWARF knows of inlining,
-/// or the address of the function's first byte.
+/// Identifies the function that contains a line: by DWARF's chain of inlined functions, or else by
+/// the function's start address.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 enum Scope<'a> {
     Chain(&'a [(usize, usize)]),
@@ -66,7 +65,7 @@ enum Scope<'a> {
 }
 
 impl Binary<'_> {
-    /// The places of a line, one for each function that it is in.
+    /// The places of a line, one for each function that contains it.
     pub(super) fn line(&self, file: &str, line: u32, number: u8) -> Offer {
         let too_many = || {
             Offer::Refused(format!(
@@ -95,8 +94,7 @@ impl Binary<'_> {
         }
     }
 
-    /// Of each function the lowest, but rather not in the part of it that is
-    /// seldom executed.
+    /// The lowest place in each function, preferably outside of its seldom executed part.
     fn first_of_each_function<'a>(&self, spots: &'a [Spot]) -> Vec<Place<'a>> {
         let (hidden, clear): (Vec<_>, Vec<_>) = spots
             .iter()
@@ -108,8 +106,8 @@ impl Binary<'_> {
             functions.insert(place.scope(1));
             keep_first(&mut first, place.scope(usize::MAX), place);
         }
-        // Such a place may be inside of what a later line has inlined: it
-        // counts for the function around it all, and only if there is no more.
+        // A hidden place may be inside of code that a later line has inlined: it counts for the
+        // outermost function, and only if that function has no other place.
         for place in hidden {
             let scope = place.scope(1);
             if !functions.contains(&scope) {
@@ -119,7 +117,7 @@ impl Binary<'_> {
         first.into_values().collect()
     }
 
-    /// `None` if there is no telling where instructions begin around it.
+    /// `None` if it is unknown where instructions begin around the place.
     fn place<'a>(&self, spot: &'a Spot, symbol: Option<Symbol>) -> Option<Place<'a>> {
         let described = || {
             let (start, end) = spot.function?;
@@ -134,8 +132,8 @@ impl Binary<'_> {
         Some(Place { spot, function })
     }
 
-    /// The points of a line, and why there is none in a place that begins with a nop on which
-    /// no probe may stand.
+    /// The points of a line, and the reason for a place without a point that begins with a nop on
+    /// which no probe may stand.
     fn line_points(&self, places: &[Place<'_>], number: u8) -> (Vec<Point>, Option<String>) {
         let names: HashSet<&str> = places
             .iter()
@@ -162,8 +160,7 @@ impl Binary<'_> {
                 left = left.checked_sub(decoded.sum::<usize>() + code.bytes.len())?;
                 Some(Body::new(code.bytes, &elsewhere))
             });
-            // Into a part of a function that lies apart there are ways from the
-            // other parts.
+            // A part of a function that lies apart can be entered from the other parts.
             let until = if place.is_all_of_function() {
                 spot.end
             } else {

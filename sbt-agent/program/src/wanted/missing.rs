@@ -1,4 +1,4 @@
-//! What to tell of places that are in no file.
+//! What to say about places that are in no file.
 
 use std::sync::Arc;
 
@@ -8,14 +8,14 @@ use crate::files::ProbedFile;
 use sbt_engine::pattern::{Code, alike, nearest};
 use sbt_engine::place::short;
 
-/// How many functions of a file are compared with what was written.
+/// The most functions of a file that are compared with the user's name.
 const MAX_FUNCTIONS: usize = 100_000;
 
-/// Longer names are not compared, bytes.
+/// The longest names that are compared, bytes.
 const MAX_NAME: usize = 256;
 
-/// Why no file has what was wished for; `None` if one has it, or if it is to be
-/// in a file that is not there yet.
+/// Why no file has the place that was wished for; `None` if a file has it, or if it may be in a
+/// file that is not there yet.
 pub(super) fn explain(index: usize, wish: &Wish, files: &[Arc<ProbedFile>]) -> Option<String> {
     let concerned: Vec<_> = files.iter().filter(|file| wish.concerns(file)).collect();
     let offers = || concerned.iter().filter_map(|file| file.offers.get(index));
@@ -44,13 +44,13 @@ pub(super) fn explain(index: usize, wish: &Wish, files: &[Arc<ProbedFile>]) -> O
     })
 }
 
-/// The files that it could be in.
+/// The files that the place could be in.
 struct Searched {
-    /// How to say where was searched.
+    /// The description of where was searched.
     place: String,
-    /// The first of them, by its name.
+    /// The name of the first file.
     first: String,
-    /// Whether no file was named.
+    /// Whether the wish names no file.
     any: bool,
     debug: Vec<DebugInfo>,
 }
@@ -72,7 +72,8 @@ impl Searched {
         }
     }
 
-    /// A wrapper executes another program, and libraries may be loaded later.
+    /// A hint for wishes without a file: a wrapper executes another program, and libraries may be
+    /// loaded later.
     fn later(&self, what: &str) -> String {
         if self.any {
             format!(" (in a program or library that comes later it is FILE!{what})")
@@ -110,7 +111,7 @@ impl Searched {
             let known: Vec<_> = known
                 .iter()
                 .filter(|known| known.len() <= MAX_NAME)
-                // Compilers put more behind a name: `main._omp_fn.0`.
+                // Compilers append to a name: `main._omp_fn.0`.
                 .map(|known| known.split_once('.').map_or(&known[..], |(known, _)| known))
                 .flat_map(|known| alike(known, name))
                 .collect();

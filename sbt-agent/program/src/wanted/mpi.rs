@@ -1,13 +1,13 @@
-//! The collective operations of MPI that are barriers: each process leaves them
-//! with what all others have brought.
+//! The collective operations of MPI that are barriers: each process leaves them with data from all
+//! others.
 
 use sbt_common::layout;
 
 use super::Binary;
 use crate::elf::{Function, Point};
 
-/// Their names, and which argument is the communicator (MPI 3.1, chapter 5). Not
-/// among them are those whose data flow one way, from one rank or to one.
+/// Their names, and the number of the communicator's argument (MPI 3.1, chapter 5). Operations
+/// whose data flow one way, from one rank or to one, are not among them.
 const COLLECTIVES: [(&str, u8); 9] = [
     ("MPI_Barrier", 1),
     ("MPI_Allreduce", 6),
@@ -21,8 +21,8 @@ const COLLECTIVES: [(&str, u8); 9] = [
 ];
 
 impl Binary<'_> {
-    /// Where they begin and end, in the library of Open MPI. That of Fortran calls
-    /// these functions.
+    /// The points where these operations begin and end, in the library of Open MPI. The Fortran
+    /// library calls these functions.
     pub(crate) fn collectives(&self) -> Vec<Point> {
         let points = COLLECTIVES.iter().filter_map(|(name, object)| {
             let symbols = self.debug.functions(name).ok()?;

@@ -1,9 +1,8 @@
 //! Functions that a compiler has split in two.
 //!
-//! What follows after a function's first test may become a function of its own,
-//! `f.part.0`. The test is then repeated wherever `f` is called, and `f` itself,
-//! if it is still there, goes on to the part: with probes on both such a call
-//! would count twice.
+//! The code after a function's first test may become a function of its own, `f.part.0`. The test is
+//! then repeated wherever `f` is called, and `f` itself, if it still exists, goes on to the part:
+//! with probes on both such a call would count twice.
 
 use super::Binary;
 use crate::debuginfo::{Symbol, is_part};
@@ -11,11 +10,10 @@ use crate::prologue;
 
 use super::find::MAX_FUNCTION;
 
-/// How far a short jump goes, from its own beginning, bytes.
+/// How far a short jump reaches, from its own beginning, bytes.
 const SHORT: u64 = 130;
 
-/// Leaves out either the parts or the functions that go on to them, whichever
-/// sees fewer calls.
+/// Leaves out either the parts or the functions that go on to them, whichever sees fewer calls.
 pub(super) fn without_repeated(file: &Binary<'_>, symbols: Vec<Symbol>) -> Vec<Symbol> {
     let (parts, wholes): (Vec<_>, Vec<_>) = symbols
         .into_iter()
@@ -42,7 +40,7 @@ pub(super) fn without_repeated(file: &Binary<'_>, symbols: Vec<Symbol>) -> Vec<S
     kept
 }
 
-/// Whether a call or jump to the last of these functions is outside of them.
+/// Whether a call or jump to the last of these functions lies outside of them.
 fn is_reached_from_elsewhere(file: &Binary<'_>, functions: &[Symbol]) -> bool {
     let Some(part) = functions.last() else {
         return false;
@@ -61,8 +59,8 @@ fn is_reached_from_elsewhere(file: &Binary<'_>, functions: &[Symbol]) -> bool {
     is_far || is_reached_from_nearby(file, part.start, is_outside)
 }
 
-/// Whether there is one in the functions to which a short jump suffices: that
-/// is too short for its likeness to tell anything.
+/// Whether a short jump from a nearby function leads to the target. Nearby functions are decoded,
+/// because a short jump is too short to be recognised by its bytes alone.
 fn is_reached_from_nearby(
     file: &Binary<'_>,
     target: u64,
@@ -82,8 +80,8 @@ fn is_reached_from_nearby(
     })
 }
 
-/// Where bytes look like a call or jump to the address. Not decoded: a program
-/// is big, and a chance likeness one in billions.
+/// Addresses where bytes look like a call or jump to the target. The code is not decoded: a program
+/// is big, and the chance of a false match is one in billions.
 fn calls_to(vaddr: u64, code: &[u8], target: u64) -> impl Iterator<Item = u64> {
     code.windows(5).zip(vaddr..).filter_map(move |(bytes, at)| {
         let &[0xe8 | 0xe9 | 0x80..=0x8f, ref distance @ ..] = bytes else {

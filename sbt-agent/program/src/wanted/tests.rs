@@ -1,4 +1,4 @@
-//! Programs compiled for the purpose, and what is found in them.
+//! Programs compiled for these tests, and what is found in them.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -104,7 +104,7 @@ struct Built {
 }
 
 impl Built {
-    /// The program `bin/lu` from `lu.c` or such.
+    /// The program `bin/lu`, from `lu.c` or another source.
     fn new(name: &str, source: &str, options: &[&str]) -> Self {
         let folder = TempDir::new().unwrap();
         let path = folder.path().join(name);
@@ -115,7 +115,7 @@ impl Built {
     fn of(folder: TempDir, source: &Path, options: &[&str]) -> Self {
         fs::create_dir(folder.path().join("bin")).unwrap();
         let program = folder.path().join("bin/lu");
-        let is_cpp = source.extension().is_some_and(|it| it == "cpp");
+        let is_cpp = source.extension().is_some_and(|kind| kind == "cpp");
         let compiler = if is_cpp { "g++" } else { "gcc" };
         let arguments = ["-pthread", source.to_str().unwrap(), "-o"];
         let output = [program.to_str().unwrap()];
@@ -179,7 +179,7 @@ impl Built {
         }
     }
 
-    /// What is said of a wish that cannot be fulfilled.
+    /// The message about a wish that cannot be fulfilled.
     fn missing(&self, at: &str, purpose: Purpose) -> Option<String> {
         let wanted = wanted(&[at], purpose);
         let file = Arc::new(self.file(&wanted));
@@ -192,7 +192,7 @@ impl Built {
         DebugInfo::open(&self.program, Path::new("/bin/lu"), self.folder.path()).unwrap()
     }
 
-    /// The functions, not inlined, that the line was found in.
+    /// The outermost functions in which the line was found.
     fn functions_of_line(&self, at: &str) -> Vec<String> {
         let Code::Line { file, line } = wanted(&[at], MARK).0.remove(0).at.code else {
             panic!("{at}");
@@ -218,7 +218,8 @@ impl Built {
                             .as_ref()
                             .is_some_and(|path| path.ends_with(&file))
                 });
-                // Of a line without an instruction of its own the next has it.
+                // The code of a line without an instruction of its own is the next line's
+                // instruction.
                 assert!(
                     is_here || empty.contains(&address),
                     "{at}: {address:#x} {frames:?}"
@@ -244,7 +245,7 @@ impl Built {
         );
     }
 
-    /// Where instructions begin, by another disassembler.
+    /// Where instructions begin, according to objdump.
     fn instructions(&self) -> BTreeSet<u64> {
         let text = run(
             "objdump",

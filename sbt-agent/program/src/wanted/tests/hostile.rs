@@ -1,10 +1,10 @@
-//! Files that are damaged.
+//! Damaged files.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// Whatever a file claims, points lie in it, and on what can be probed.
+/// Whatever a file claims, points lie in the file, on instructions that can be probed.
 #[test]
 fn damaged_files() {
     use object::{Object as _, ObjectSection as _};
@@ -44,7 +44,7 @@ fn damaged_files() {
         }
         fs::write(&path, &image).unwrap();
         for wanted in [&marks, &barriers] {
-            // One line says why, of a file that would cost too much.
+            // A file that would cost too much is refused with one line.
             let Ok(mut file) = ProbedFile::open(&path, &path) else {
                 continue;
             };

@@ -1,4 +1,4 @@
-//! What is said of functions that are inlined elsewhere.
+//! Messages about functions that are inlined elsewhere.
 
 use super::*;
 
@@ -40,7 +40,7 @@ int main(int argc, char **) {
             "--mark once: once is also inlined at 1 place, where it is not counted",
         ];
         if options.contains(&"-flto") {
-            // Here it knows that nobody else calls it, and leaves no function.
+            // With -flto gcc knows that no other code calls the function, and drops it.
             expected.pop();
         }
         assert_eq!(notes(&built, &at, MARK), expected, "{options:?}");
@@ -56,7 +56,7 @@ int main(int argc, char **) {
     assert_eq!(notes(&built, &["step"], MARK), <[&str; 0]>::default());
 }
 
-/// Of `part` only the test is inlined: the rest is a function, and probed.
+/// Of `part` only the test is inlined: the rest is a function, which is probed.
 #[test]
 fn the_test_before_a_part_is_not_missed() {
     const SOURCE: &str = "\

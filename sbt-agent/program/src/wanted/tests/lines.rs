@@ -46,8 +46,8 @@ fn a_template_has_a_place_for_each_instance() {
     );
 }
 
-/// Of a line that another file's line at once takes the place of, only what is
-/// nowhere else.
+/// Code of a line whose place another file's line claims at once counts only if the line has no
+/// other code.
 #[test]
 fn lines_without_an_instruction_of_their_own() {
     let assembly = ".file 1 \"lu.c\"
@@ -81,7 +81,7 @@ fn lines_without_an_instruction_of_their_own() {
         ("lu.c:11", Some(1)),
         ("lu.c:10", Some(2)),
         ("lu.c:12", Some(3)),
-        // Of the same line the next instruction is cheaper.
+        // The next instruction of the same line is cheaper to probe.
         ("lu.c:13", Some(5)),
         ("lu.c:30", None),
         ("lu.c:20", Some(7)),

@@ -1,4 +1,4 @@
-//! What is said of wishes that cannot be fulfilled.
+//! Messages about wishes that cannot be fulfilled.
 
 use super::*;
 

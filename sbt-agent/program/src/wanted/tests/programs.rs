@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// All lines of the programs in `tests/programs`, as optimised as can be.
+/// All lines of the programs in `tests/programs`, compiled with -O3.
 #[test]
 fn no_line_leads_into_an_instruction() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/programs");
@@ -28,7 +28,7 @@ fn no_line_leads_into_an_instruction() {
             options.push("-fopenmp");
         }
         if name.starts_with("mpi") {
-            // What its own compiler, mpicc, adds in Debian.
+            // The options that MPI's compiler, mpicc, adds in Debian.
             options.extend([
                 "-I/usr/lib/x86_64-linux-gnu/openmpi/include",
                 "-L/usr/lib/x86_64-linux-gnu/openmpi/lib",
@@ -53,8 +53,8 @@ fn no_line_leads_into_an_instruction() {
     assert!(probed > 200, "{probed}");
 }
 
-/// Of functions that return, that go on to another in their own place, and that
-/// have a `switch`.
+/// Ends of functions that return, that jump to another function in their own place, and that have a
+/// `switch`.
 #[test]
 fn the_ends_of_barriers_are_found() {
     let barrier = Purpose::Barrier {
@@ -88,7 +88,7 @@ fn the_ends_of_barriers_are_found() {
             assert!(codes.iter().all(known), "{source} {optimise}: {codes:x?}");
         }
     }
-    // The unlocking is the end, the waiting is not.
+    // The jump to the unlocking function is an end, the jump to the waiting function is not.
     assert!(ends("calls.c", "bar_wait", "-O2").contains(&0xe9));
     assert_eq!(ends("tails.c", "only_passes_on", "-O2"), Vec::<u8>::new());
     assert_eq!(ends("tails.c", "passes_on_inside", "-O2"), [0xc3]);
