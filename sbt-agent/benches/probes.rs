@@ -36,8 +36,8 @@ use sbt::{
 };
 use sbt_program::{
     clock,
-    elf::{Function, Point},
     files::ProbedFile,
+    point::{Function, Point},
     process,
 };
 

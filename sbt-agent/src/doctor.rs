@@ -10,7 +10,7 @@ use crate::{
     source::{QUEUE, ebpf::Ebpf},
 };
 use sbt_engine::{choices::States, event::Event, words::without_codes};
-use sbt_program::{elf::Function, files::ProbedFile, libraries, process};
+use sbt_program::{files::ProbedFile, libraries, point::Function, process};
 
 mod confined;
 pub mod programs;

@@ -180,7 +180,7 @@ fn refused(image: &[u8]) -> String {
     fs::write(&path, image).unwrap();
     let opened = DebugInfo::open(&path, Path::new("/a"), folder.path());
     let error = opened.err().unwrap().to_string();
-    assert_eq!(elf::points(image).unwrap_err().to_string(), error);
+    assert_eq!(crate::points::points(image).unwrap_err().to_string(), error);
     assert!(!error.contains('\n'), "{error}");
     error
 }
@@ -244,7 +244,7 @@ fn billions_of_sections() {
     image[shoff + 32..shoff + 40].copy_from_slice(&0xffff_ffff_u64.to_le_bytes());
     // The sections are not in the file: their content is unknown.
     assert_eq!(elf::load_segments(&image).unwrap().len(), 4);
-    assert!(elf::points(&image).is_err());
+    assert!(crate::points::points(&image).is_err());
     let many = 20_000_u64;
     image[shoff + 32..shoff + 40].copy_from_slice(&many.to_le_bytes());
     image.resize(shoff + 64 * 20_000, 0);

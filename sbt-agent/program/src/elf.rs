@@ -25,11 +25,10 @@ use object::read::elf::{
     ElfFile64, FileHeader, ProgramHeader, SectionHeader as _, Sym, SymbolTable,
 };
 use object::{LittleEndian, Object, ObjectSymbol as _};
-use sbt_common::layout as objects;
 
 pub use crate::access::target::open as open_regular;
 
-use super::runtimes::{self, Kmp, Team};
+use crate::point::{Function, Point};
 pub(super) use code::{Code, code_at, data_at, is_after_call, is_after_direct_call};
 pub(super) use dynamic::Dynamic;
 pub(super) use imports::{Imports, jumps_through};
@@ -64,64 +63,6 @@ const MAX_BUILD_ID: usize = 64;
 /// x86 has little-endian files only.
 pub(super) const LE: LittleEndian = LittleEndian;
 
-/// What a probed function is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Function {
-    /// `pthread_barrier_wait(barrier)`
-    BarrierWait,
-    /// `pthread_barrier_init(barrier, attributes, count)`
-    BarrierInit,
-    /// `pthread_cond_wait(condvar, mutex)`, or one of its variants with a time limit.
-    CondWait,
-    /// `pthread_cond_broadcast(condvar)`, or `pthread_cond_signal(condvar)`.
-    CondWake {
-        /// The most waiters that the call wakes; 0 for all.
-        most: u8,
-    },
-    /// `_dl_debug_state()`: the dynamic linker calls it, for debuggers, when it has mapped or
-    /// unmapped libraries.
-    LinkerMapped,
-    /// A mark with this number that the user has set: a function, or a place inside a function.
-    Mark(u8),
-    /// A function that the user declares to be a barrier.
-    Call {
-        /// The number of the argument that points to the barrier object, 1 to 6; 0 if none does. Up
-        /// to 15 for functions of MPI.
-        object: u8,
-        /// The number of the argument that is the number of participants, 1 to 6; 0 if none is. Up
-        /// to 15 for functions of MPI.
-        count: u8,
-    },
-    /// An instruction by which a [`Self::Call`] function ends.
-    CallExit,
-    /// A place where a thread arrives at a barrier of its team.
-    Team(Team),
-    /// A place where a thread arrives at a barrier in LLVM's OpenMP.
-    Kmp(Kmp),
-    /// The function that a thread leaves last when it leaves such a barrier.
-    TeamEnd,
-    /// A function that begins a parallel region of OpenMP.
-    Region,
-}
-
-impl Function {
-    /// How many arguments a probe reads from registers.
-    fn arguments(self) -> usize {
-        match self {
-            Self::BarrierWait | Self::CondWait | Self::CondWake { .. } | Self::Team(_) => 1,
-            Self::BarrierInit => 3,
-            Self::LinkerMapped
-            | Self::Mark(_)
-            | Self::CallExit
-            | Self::Kmp(_)
-            | Self::TeamEnd
-            | Self::Region => 0,
-            // Arguments beyond the sixth are on the stack.
-            Self::Call { object, count } => object.max(count).min(6).into(),
-        }
-    }
-}
-
 /// The names to look for, the preferred name of each function first. Static programs may have only
 /// the names with underscores.
 const NAMES: [(&str, Function); 15] = [
@@ -144,36 +85,6 @@ const NAMES: [(&str, Function); 15] = [
 
 const WAKES_ALL: Function = Function::CondWake { most: 0 };
 const WAKES_ONE: Function = Function::CondWake { most: 1 };
-
-/// A function found in a file, and where its probes go.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Point {
-    /// What the function is.
-    pub function: Function,
-    /// The name by which the function was found, without version.
-    pub symbol: String,
-    /// Where a probe of the call goes: offset in the file, bytes.
-    pub entry_offset: u64,
-    /// How far rsp has moved down at the entry probe, bytes.
-    pub stack_moved: u16,
-    /// Where a uretprobe goes: offset in the file, bytes.
-    pub return_offset: u64,
-    /// Whether the kernel emulates the instruction at `entry_offset`.
-    pub entry_emulated: bool,
-    /// One of [`sbt_common::layout`]: the layout of this C library's barrier objects, or opaque if
-    /// the file does not prove its layout.
-    pub layout: u8,
-}
-
-impl Point {
-    /// Whether the point is a barrier of a language's own library.
-    pub fn is_of_language(&self) -> bool {
-        matches!(
-            self.layout,
-            objects::STD | objects::STD_POINTED | objects::STD_INLINED | objects::RUST
-        )
-    }
-}
 
 /// A part of the file that is mapped: a `PT_LOAD` program header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -244,24 +155,15 @@ pub fn is_elf(image: &[u8]) -> bool {
     image.starts_with(b"\x7fELF")
 }
 
-/// The functions to probe that the file defines, in the order of their offsets.
-///
-/// Several names or versions at one address give one point. A file without section headers or with
-/// all symbols stripped gives no points.
+/// The functions of a C library to probe that the file defines, and the names of such functions that
+/// begin with instructions on which no probe may stand.
 ///
 /// # Errors
 /// The file is not a sound 64-bit x86 ELF file.
-pub fn points(image: &[u8]) -> Result<Vec<Point>, ElfError> {
-    Ok(points_and_unfit(image)?.0)
-}
-
-/// The functions to probe as from [`points`], and the names of the C library's functions that begin
-/// with instructions on which no probe may stand.
-///
-/// # Errors
-/// The file is not a sound 64-bit x86 ELF file.
-pub fn points_and_unfit(image: &[u8]) -> Result<(Vec<Point>, Vec<&'static str>), ElfError> {
-    let segments = load_segments(image)?;
+pub fn of_c_library(
+    image: &[u8],
+    segments: &[Segment],
+) -> Result<(Vec<Point>, Vec<&'static str>), ElfError> {
     let file = ElfFile64::<LittleEndian>::parse(image)?;
     let mut evidence = layout::Evidence::of_versions(&file);
     let mut found = Vec::new();
@@ -270,13 +172,13 @@ pub fn points_and_unfit(image: &[u8]) -> Result<(Vec<Point>, Vec<&'static str>),
         if std::ptr::eq(table, file.elf_dynamic_symbol_table()) {
             condvars::without_those_for_others(&mut found);
         }
-        evidence.add_symbols(&file, table, &segments);
+        evidence.add_symbols(&file, table, segments);
     }
-    condvars::without_repeated(&mut found, image, &segments);
+    condvars::without_repeated(&mut found, image, segments);
     let layout = evidence.layout();
     let (mut points, mut unfit) = (Vec::new(), Vec::new());
     for found in &found {
-        let Some(code) = found.code(image, &segments) else {
+        let Some(code) = found.code(image, segments) else {
             continue;
         };
         let (symbol, function) = NAMES[found.name];
@@ -285,8 +187,6 @@ pub fn points_and_unfit(image: &[u8]) -> Result<(Vec<Point>, Vec<&'static str>),
             None => unfit.push(symbol),
         }
     }
-    points.extend(runtimes::points(image, &segments));
-    points.sort_by_key(|point| (point.entry_offset, point.function));
     Ok((points, unfit))
 }
 

@@ -12,6 +12,8 @@ use tempfile::TempDir;
 
 use super::*;
 
+use crate::points::points;
+
 const BARRIER: &str = "
     #include <pthread.h>
     pthread_barrier_t barrier;
@@ -93,7 +95,7 @@ const OF_GLIBC: [Function; 7] = [
 #[test]
 fn system_libc_has_each_function_once() {
     let image = system_libc();
-    let points = points(&image).unwrap();
+    let points = crate::points::points(&image).unwrap();
     assert_eq!(functions(&points), OF_GLIBC);
     assert!(points.iter().all(|point| point.layout == layout::GLIBC));
     check_points(&image, &points);
@@ -115,7 +117,7 @@ fn the_dynamic_linker_has_the_debuggers_hook() {
 fn static_glibc() {
     for options in [&["-static"][..], &["-static-pie"]] {
         let image = build("gcc", options, BARRIER);
-        let points = points(&image).unwrap();
+        let points = crate::points::points(&image).unwrap();
         let functions = functions(&points);
         assert!(functions.starts_with(&[Function::BarrierWait, Function::BarrierInit]));
         assert!(points.iter().all(|point| point.layout == layout::GLIBC));
@@ -126,7 +128,7 @@ fn static_glibc() {
         );
         check_points(&image, &points);
         assert_eq!(interpreter(&image), None);
-        assert_eq!(super::points(&strip(&image, &[])).unwrap(), []);
+        assert_eq!(crate::points::points(&strip(&image, &[])).unwrap(), []);
     }
 }
 
@@ -135,7 +137,7 @@ fn static_glibc() {
 fn only_the_alias_is_left() {
     let image = build("gcc", &["-static"], BARRIER);
     let image = strip(&image, &["-N", "pthread_barrier_wait"]);
-    let points = points(&image).unwrap();
+    let points = crate::points::points(&image).unwrap();
     let wait = points
         .iter()
         .find(|point| point.function == Function::BarrierWait);
@@ -145,7 +147,7 @@ fn only_the_alias_is_left() {
 #[test]
 fn musl() {
     let image = build("musl-gcc", &["-static"], BARRIER);
-    let points = points(&image).unwrap();
+    let points = crate::points::points(&image).unwrap();
     assert_eq!(
         functions(&points),
         [Function::BarrierWait, Function::BarrierInit]
@@ -155,7 +157,7 @@ fn musl() {
 
     let program = build("musl-gcc", &[], BARRIER);
     let shared = fs::read(interpreter(&program).unwrap()).unwrap();
-    let points = super::points(&shared).unwrap();
+    let points = crate::points::points(&shared).unwrap();
     // musl waits in one function, to which the other goes on.
     assert_eq!(
         functions(&points),
@@ -176,7 +178,7 @@ fn musl() {
 fn an_interposed_function_proves_no_layout() {
     for options in [&["-shared", "-fPIC"][..], &["-DX"]] {
         let source = format!("{INTERPOSER}\n#ifdef X\nint main(void) {{ return 0; }}\n#endif");
-        let points = points(&build("gcc", options, &source)).unwrap();
+        let points = crate::points::points(&build("gcc", options, &source)).unwrap();
         assert_eq!(functions(&points), [Function::BarrierWait]);
         assert_eq!(points[0].layout, layout::OPAQUE);
     }
@@ -196,7 +198,7 @@ fn offsets_are_of_the_file() {
     let symbol = file.symbol_by_name("pthread_barrier_wait").unwrap();
     let expected =
         object::ObjectSymbol::address(&symbol) - executable[0].vaddr + executable[0].offset;
-    let points = points(&image).unwrap();
+    let points = crate::points::points(&image).unwrap();
     let wait = points
         .iter()
         .find(|point| point.function == Function::BarrierWait);

@@ -16,8 +16,11 @@ use sbt_common::layout;
 
 use super::{
     debuginfo::DebugInfo,
-    elf::{self, DynamicNames, ElfError, Function, Point},
-    wanted::{Binary, Offer, Wanted},
+    elf::{self, DynamicNames, ElfError},
+};
+use crate::{
+    point::{Function, Point},
+    points,
 };
 
 /// Identifies a file: device and inode.
@@ -38,6 +41,17 @@ impl FileId {
             inode: meta.ino(),
         })
     }
+}
+
+/// What a file has to offer for a wish.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Offer {
+    /// The file has nothing of that name.
+    Nothing,
+    /// The file has the place, but it cannot be probed; with the reason.
+    Refused(String),
+    /// At least one place.
+    Points(Vec<Point>),
 }
 
 /// A file with what can be probed in it.
@@ -63,7 +77,7 @@ pub struct ProbedFile {
     /// probed.
     pub(super) inlined: Vec<usize>,
     /// Where sbt finds the target's `/`.
-    root: PathBuf,
+    pub(super) root: PathBuf,
     file: File,
     /// See [`Self::dynamic_names`].
     dynamic_names: OnceLock<DynamicNames>,
@@ -79,7 +93,7 @@ impl ProbedFile {
     pub fn read(file: File, shown: &Path) -> io::Result<Self> {
         let id = FileId::of(&file)?;
         let image = elf::map(&file)?;
-        let (points, unfit) = match elf::points_and_unfit(&image) {
+        let (points, unfit) = match points::points_and_unfit(&image) {
             Ok(found) => found,
             // Data, scripts, and programs for another machine have nothing to probe.
             Err(ElfError::NotElf) => (Vec::new(), Vec::new()),
@@ -101,57 +115,9 @@ impl ProbedFile {
         })
     }
 
-    /// Adds the points that the user wants, if the file has them. `root`: where sbt finds the
-    /// target's `/`, below which separate debug files lie.
-    pub fn look_for(&mut self, wanted: &Wanted, root: &Path) {
-        root.clone_into(&mut self.root);
-        self.look_for_collectives();
-        if !wanted.concerns(self) {
-            return;
-        }
-        let (Some(debug), Ok(image)) = (self.debug_info(), self.image()) else {
-            return;
-        };
-        let Some(binary) = Binary::new(&self.shown, &image, &debug) else {
-            return;
-        };
-        let offers = wanted.offers(self, &binary);
-        self.inlined = wanted.inlined(&binary, &offers);
-        for offer in &offers {
-            if let Offer::Points(points) = offer {
-                for point in points {
-                    self.add(point);
-                }
-            }
-        }
-        self.points
-            .sort_by_key(|point| (point.entry_offset, point.function));
-        self.offers = offers;
-    }
-
-    fn look_for_collectives(&mut self) {
-        if !self
-            .shown
-            .file_name()
-            .is_some_and(|name| name.to_string_lossy().starts_with("libmpi."))
-        {
-            return;
-        }
-        let (Some(debug), Ok(image)) = (self.debug_info(), self.image()) else {
-            return;
-        };
-        let Some(binary) = Binary::new(&self.shown, &image, &debug) else {
-            return;
-        };
-        let points = binary.collectives();
-        self.points.extend(points);
-        self.points
-            .sort_by_key(|point| (point.entry_offset, point.function));
-    }
-
     /// Adds a point, unless the function is a known barrier: one function is one barrier, whichever
     /// source names it first. A barrier may have marks besides.
-    fn add(&mut self, new: &Point) {
+    pub(super) fn add(&mut self, new: &Point) {
         let is_barrier = |point: &Point| match point.function {
             Function::BarrierWait | Function::Call { .. } => true,
             // A barrier of a language, unless it is inlined into another function.

@@ -11,7 +11,7 @@ use std::{
 use nix::unistd::{Gid, Group, Uid, User};
 
 use super::{capabilities, elf, process};
-use crate::rights;
+use crate::access::rights;
 use sbt_engine::place::printable;
 
 /// The facts about a file that decide.

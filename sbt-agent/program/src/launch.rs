@@ -27,7 +27,7 @@ use sbt_engine::place::printable;
 
 use super::{
     dispositions,
-    keeper::{self, Keeper},
+    keeper::{self, Keeper, leave},
     pty::Pty,
 };
 
@@ -172,12 +172,6 @@ pub fn hold(
         failure,
         keeper,
     })
-}
-
-/// Ends a forked copy of sbt.
-pub(super) fn leave(status: i32) -> ! {
-    // SAFETY: ends the process without running what the original has registered for its own end.
-    unsafe { libc::_exit(status) }
 }
 
 fn run_child(

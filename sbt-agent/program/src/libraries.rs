@@ -3,7 +3,7 @@
 //! A probe that is attached to a file before the program maps it misses nothing. So sbt finds out
 //! what the dynamic linker will load ([`super::linker`]), without executing anything. Libraries
 //! that the program loads later are reported by the linker's debugger hook
-//! ([`crate::elf::Function::LinkerMapped`]).
+//! ([`crate::point::Function::LinkerMapped`]).
 
 use std::collections::HashSet;
 use std::env;

@@ -11,16 +11,11 @@ use anyhow::bail;
 use sbt_common::layout;
 
 use super::{
-    elf::{Function, Point},
-    files::ProbedFile,
-    libraries, process,
-    sites::open_all,
-    vdso,
-    walks::Owner,
-    wanted::Wanted,
+    files::ProbedFile, libraries, process, sites::open_all, vdso, walks::Owner, wanted::Wanted,
 };
 use crate::access;
 use crate::access::Invoker;
+use crate::point::{Function, Point};
 use sbt_engine::{event::Kind, place::printable};
 
 /// The most functions of a program that are searched for barriers.

@@ -14,11 +14,12 @@ use procfs::{
     process::{MMPermissions, MMapPath, MemoryMap, Process, StatFlags},
 };
 
-pub use super::mapping::Mapping;
 use super::{files::FileId, vdso};
 use crate::backing::Memory;
+pub use mapping::Mapping;
 
 mod code;
+pub mod mapping;
 
 /// The folder in /proc about a process: the process's own or, when its first thread has ended
 /// before the others, that of a living thread.

@@ -32,12 +32,12 @@ use super::{
     elf,
     files::{FileId, ProbedFile},
     ident,
-    mapping::Closed,
     process::{self, Mapping},
     runtimes,
     walks::{Change, Link, Owner, Walks, is_all_c},
     wanted::Wanted,
 };
+use crate::process::mapping::Closed;
 use sbt_engine::{
     model::ids::PlaceId,
     place::{Call, Frame, Place, printable, short},
@@ -45,9 +45,6 @@ use sbt_engine::{
 
 /// The most unreadable files that are reported.
 const MAX_CLOSED: usize = 4;
-
-/// The function of the C library through which programs make system calls.
-pub(super) const SYSCALL: &str = "syscall";
 
 /// Resolves addresses of a process and of its descendants.
 pub struct Resolver {

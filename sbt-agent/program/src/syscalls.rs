@@ -3,7 +3,10 @@
 
 use object::{LittleEndian, read::elf::ElfFile64};
 
-use super::{elf::names, sites::SYSCALL, unwind::Unwind};
+use super::{elf::names, unwind::Unwind};
+
+/// The function of the C library through which programs make system calls.
+pub(super) const SYSCALL: &str = "syscall";
 
 /// The instruction `syscall`.
 const INSTRUCTION: [u8; 2] = [0x0f, 0x05];

@@ -17,13 +17,14 @@ use super::{
     c11,
     callers::{At, Callers, Read},
     calls::Calls,
-    elf::{Function, Point},
     files::ProbedFile,
-    futex_ways, runtimes,
-    sites::SYSCALL,
-    syscalls,
+    futex_ways, runtimes, syscalls,
     unwind::Unwind,
     vdso,
+};
+use crate::{
+    point::{Function, Point},
+    syscalls::SYSCALL,
 };
 use sbt_engine::place::short;
 

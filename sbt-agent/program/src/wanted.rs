@@ -2,6 +2,7 @@
 
 mod exits;
 mod find;
+mod in_file;
 mod inlined;
 mod lines;
 mod missing;
@@ -12,11 +13,19 @@ use std::cell::OnceCell;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::debuginfo::DebugInfo;
-use super::elf::{self, Code, Function, Imports, Point, Segment, code_at};
-use super::files::ProbedFile;
-use sbt_engine::pattern::Pattern;
-use sbt_engine::place::{printable, short};
+use super::{
+    debuginfo::DebugInfo,
+    elf::{self, Code, Imports, Segment, code_at},
+    files::ProbedFile,
+};
+use crate::{
+    files::Offer,
+    point::{Function, Point},
+};
+use sbt_engine::{
+    pattern::Pattern,
+    place::{printable, short},
+};
 
 /// The purpose of a place that a user asked to probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -56,17 +65,6 @@ impl Wish {
 /// All places that a user asked to probe.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Wanted(pub Vec<Wish>);
-
-/// What a file has to offer for a wish.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Offer {
-    /// The file has nothing of that name.
-    Nothing,
-    /// The file has the place, but it cannot be probed; with the reason.
-    Refused(String),
-    /// At least one place.
-    Points(Vec<Point>),
-}
 
 impl Wanted {
     /// Whether nothing was asked for.

@@ -6,7 +6,7 @@ use crate::kernel::{
     bpf,
     privilege::{self, FILTER, USER_NAMESPACE},
 };
-use sbt_program::rights::in_user_namespace;
+use sbt_program::access::rights::in_user_namespace;
 
 /// Whether capabilities are those of the machine.
 pub(super) fn container() -> Finding {

@@ -5,7 +5,7 @@ use std::{fs, io, os::unix::fs::MetadataExt as _};
 use anyhow::anyhow;
 
 use crate::kernel::privilege::{self, PTRACE};
-use sbt_program::{memory::Memory, process, rights, trace};
+use sbt_program::{access::rights, memory::Memory, process, trace};
 
 /// Where the kernel's module Yama says who may look into whose processes.
 const YAMA: &str = "/proc/sys/kernel/yama/ptrace_scope";

@@ -10,8 +10,8 @@ use crate::kernel::{
 };
 use sbt_engine::choices::Backend;
 use sbt_program::{
+    access::rights::{self, in_user_namespace},
     capabilities, process,
-    rights::{self, in_user_namespace},
 };
 
 /// Capabilities that watching needs, by their bit (linux/capability.h).

@@ -13,7 +13,7 @@ use crate::{
 };
 use sbt_engine::choices::Backend;
 use sbt_engine::choices::Departures;
-use sbt_program::rights;
+use sbt_program::access::rights;
 
 /// A source, and what the user should know of its choice at once.
 pub type Chosen = (Box<dyn Source>, Option<String>);

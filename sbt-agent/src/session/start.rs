@@ -5,8 +5,8 @@ use std::path::Path;
 use crate::source::Source;
 use sbt_engine::place::printable;
 use sbt_program::{
+    access::rights,
     gain::{self, Who},
-    rights,
 };
 
 use crate::kernel::privilege;

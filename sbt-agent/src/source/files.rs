@@ -5,7 +5,7 @@ use std::sync::Arc;
 use sbt_common::layout;
 
 use sbt_engine::place::printable;
-use sbt_program::{elf::Function, files::ProbedFile};
+use sbt_program::{files::ProbedFile, point::Function};
 
 /// Kept open: probes may have to be put on them again.
 #[derive(Debug, Default)]

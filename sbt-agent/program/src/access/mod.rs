@@ -23,6 +23,7 @@ use std::{
 
 pub mod below;
 mod invoker;
+pub mod rights;
 pub mod target;
 pub mod typed;
 mod user;

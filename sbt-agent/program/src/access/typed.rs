@@ -24,11 +24,11 @@ use rustix::{
     io::Errno,
 };
 
+use super::rights::Writing;
 use super::{
     below::remove_if_empty as remove_empty,
     user::{Scope, User, caller, is_scoped},
 };
-use crate::rights::Writing;
 
 /// The most links that are followed in a path; as many as the kernel follows.
 const MOST_LINKS: usize = 40;

@@ -1,6 +1,7 @@
 //! The code of a file, by its addresses.
 
-use super::{Function, Point, Segment};
+use super::Segment;
+use crate::point::{Function, Point};
 use crate::prologue;
 
 /// Some code, and where it lies.

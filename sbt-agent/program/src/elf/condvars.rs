@@ -1,7 +1,8 @@
 //! Which functions of condition variables to probe: of functions that call each other only one is
 //! probed, or a call would count twice.
 
-use super::{Found, Function, MAX_CODE, NAMES, Segment, code_at};
+use super::{Found, MAX_CODE, NAMES, Segment, code_at};
+use crate::point::Function;
 use crate::prologue;
 
 impl Found {

@@ -15,13 +15,14 @@ use iced_x86::{Instruction, Mnemonic, OpKind, Register};
 use object::{LittleEndian, read::elf::ElfFile64};
 
 use super::{
-    Team,
     frames::Frames,
     leaves, point,
     sweep::{Code, transfer, writes},
 };
+use crate::point::Team;
 use crate::{
-    elf::{Function, Point, Segment, names},
+    elf::{Segment, names},
+    point::{Function, Point},
     prologue::is_emulated,
     registers::number,
 };
@@ -215,10 +216,7 @@ fn counted_in(code: &Code<'_>, (start, _): (u64, u64), until: u64) -> Option<Cou
 mod tests {
     use std::{fs, process::Command};
 
-    use crate::{
-        elf::{Function, load_segments},
-        runtimes,
-    };
+    use crate::{elf::load_segments, point::Function, runtimes};
 
     /// The library of the compiler that builds the test programs.
     #[test]

@@ -24,14 +24,17 @@ use sbt_common::{
 };
 
 use super::{
-    Kmp,
     frames::{Caller, Frames, Saved},
     leaves, point,
     stubs::Stubs,
     sweep::{Code, Transfer, transfer, writes},
     values::{Value, Values},
 };
-use crate::elf::{Function, Point, Segment, names};
+use crate::point::Kmp;
+use crate::{
+    elf::{Segment, names},
+    point::{Function, Point},
+};
 
 /// The first instructions of a function in which it must look its thread up.
 const BEGINNING: usize = 64;

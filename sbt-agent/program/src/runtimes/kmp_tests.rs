@@ -5,9 +5,10 @@ use std::{fs, path::PathBuf};
 use iced_x86::Register;
 
 use crate::{
-    elf::{Function, Point, load_segments},
+    elf::load_segments,
+    point::{Function, Kmp, Point},
     runtimes::{
-        self, Kmp,
+        self,
         sweep::Code,
         values::{Value, Values},
     },

@@ -20,9 +20,11 @@ use memchr::memmem;
 use object::{LittleEndian, read::elf::ElfFile64};
 use sbt_common::layout;
 
-use super::{Team, sweep::Code};
+use super::sweep::Code;
+use crate::point::Team;
 use crate::{
-    elf::{Function, Point, Segment, code_at, names},
+    elf::{Segment, code_at, names},
+    point::{Function, Point},
     prologue::{Stand, stand},
     registers::{KEPT, number},
 };

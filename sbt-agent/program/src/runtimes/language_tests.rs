@@ -4,8 +4,9 @@ use tempfile::TempDir;
 
 use super::{Code, object_after};
 use crate::{
-    elf::{Function, Point, load_segments},
-    runtimes::{self, Team, language::Named},
+    elf::load_segments,
+    point::{Function, Point, Team},
+    runtimes::{self, language::Named},
 };
 
 fn compiled(compiler: &str, flags: &[&str], name: &str) -> Vec<Point> {

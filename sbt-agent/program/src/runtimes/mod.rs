@@ -12,75 +12,17 @@ mod values;
 
 use object::{LittleEndian, Object as _, ObjectSection as _, read::elf::ElfFile64};
 
-use sbt_common::{
-    Cookie, layout,
-    team::{ENDS, HAS_COUNT, SPILLED},
-};
+use sbt_common::layout;
 
 use super::{
-    elf::{Function, Point, Segment, names},
+    elf::{Segment, names},
     prologue::{self, Stand, is_emulated},
 };
+use crate::point::{Function, Point};
 use frames::Frames;
 
 pub use kmp::JOIN as KMP_JOIN;
 pub use language::functions_of_libraries;
-
-/// A barrier of a thread team, as it is called somewhere in the runtime.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Team {
-    /// The register that holds the address: see [`sbt_common::Cookie::object`].
-    pub register: u8,
-    /// If set, the address is not in the register, but in the word at this offset from the
-    /// register, bytes.
-    pub spilled: Option<i16>,
-    /// Distance from that address to the barrier, bytes.
-    pub displacement: i32,
-    /// Whether the barrier begins with the number of its threads.
-    pub has_count: bool,
-    /// Whether a parallel region ends with the barrier.
-    pub ends: bool,
-}
-
-impl Team {
-    /// The cookie of a probe for this barrier: `cookie` with the fields that describe the barrier.
-    pub fn cookie(self, cookie: Cookie) -> Cookie {
-        let [a, b, c, d] = self.displacement.to_le_bytes();
-        let (low, high) = (u16::from_le_bytes([a, b]), u16::from_le_bytes([c, d]));
-        let mut bits = if self.has_count { HAS_COUNT } else { 0 };
-        bits |= if self.ends { ENDS } else { 0 };
-        let stack_moved = match self.spilled {
-            _ if cookie.layout != layout::STD_INLINED => cookie.stack_moved,
-            Some(at) => {
-                bits |= SPILLED;
-                at.cast_unsigned()
-            }
-            None => high,
-        };
-        Cookie {
-            object: self.register,
-            count: bits,
-            stack_moved,
-            displacement: low,
-            ..cookie
-        }
-    }
-}
-
-/// A place where a thread of LLVM's OpenMP arrives at a barrier of its team.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Kmp {
-    /// The register that holds the thread's number, numbered as in [`Team`].
-    pub register: u8,
-    /// Whether the return address is found from rbp; otherwise from rsp.
-    pub from_frame: bool,
-    /// Whether nothing shows when the thread leaves.
-    pub passes: bool,
-    /// Whether a parallel region ends there.
-    pub ends: bool,
-    /// How the thread's team is found.
-    pub way: sbt_common::Kmp,
-}
 
 /// Where to put probes for the barriers of the runtimes in a file. Empty for a file without a
 /// runtime, or with a runtime that is not recognised.

@@ -7,7 +7,10 @@ use std::collections::BTreeMap;
 use object::{LittleEndian, read::elf::ElfFile64};
 use sbt_common::layout;
 
-use crate::elf::{Function, Point, Segment, code_at, names};
+use crate::{
+    elf::{Segment, code_at, names},
+    point::{Function, Point},
+};
 
 /// The most bytes of a function that are read.
 const CODE: u64 = 4096;

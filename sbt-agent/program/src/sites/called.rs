@@ -6,7 +6,7 @@ use sbt_common::layout;
 
 use super::{Module, Resolver, stacks::Code, system::WAITING};
 use crate::{
-    elf::{Function, Point},
+    point::{Function, Point},
     runtimes::KMP_JOIN,
     syscalls,
     walks::Owner,

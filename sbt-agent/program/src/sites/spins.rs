@@ -6,7 +6,8 @@ use sbt_common::Cookie;
 use super::{Resolver, module::function_at, system::WAITING};
 use crate::{
     debuginfo::Symbol,
-    elf::{Function, code_at},
+    elf::code_at,
+    point::Function,
     spin::wait::{Callee, Purpose, Target, Waiting, gives_way, recognise},
     walks::Owner,
 };

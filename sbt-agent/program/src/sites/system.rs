@@ -1,7 +1,8 @@
 //! Which code makes a system call, and what for.
 
-use super::{Module, Resolver, SYSCALL, relation::is_condition_of_c};
-use crate::{elf::Function, locks, walks::Owner};
+use super::{Module, Resolver, relation::is_condition_of_c};
+use crate::syscalls::SYSCALL;
+use crate::{locks, point::Function, walks::Owner};
 use sbt_engine::{
     model::ids::PlaceId,
     place::{Frame, LockKind},

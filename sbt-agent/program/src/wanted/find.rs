@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use sbt_common::layout;
 
-use super::{Binary, Offer, Purpose, Wish, parts};
+use super::{Binary, Purpose, Wish, parts};
 use crate::debuginfo::{Symbol, TooMany, has_other_parameters};
-use crate::elf::{Function, Point};
+use crate::files::Offer;
+use crate::point::{Function, Point};
 use crate::prologue::{Body, Refusal};
 use sbt_engine::pattern::{Code, is_function};
 

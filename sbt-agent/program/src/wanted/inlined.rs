@@ -2,9 +2,10 @@
 //! there.
 
 use super::find::MAX_FUNCTION;
-use super::{Binary, Offer, Wish};
+use super::{Binary, Wish};
 use crate::debuginfo::{Range, is_part};
-use crate::elf::Point;
+use crate::files::Offer;
+use crate::point::Point;
 use crate::prologue::ways_out;
 use sbt_engine::pattern::Code;
 

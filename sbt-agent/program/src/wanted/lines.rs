@@ -3,10 +3,11 @@
 use std::collections::btree_map::{BTreeMap, Entry};
 use std::collections::{BTreeSet, HashMap, HashSet};
 
+use super::Binary;
 use super::find::MAX_FUNCTION;
-use super::{Binary, Offer};
 use crate::debuginfo::{Spot, Symbol};
-use crate::elf::{Function, Point};
+use crate::files::Offer;
+use crate::point::{Function, Point};
 use crate::prologue::{Body, Refusal};
 
 /// The most places of a line that are probed; a line with more is refused.

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use super::{Offer, Purpose, Wish};
+use super::{Purpose, Wish};
 use crate::debuginfo::DebugInfo;
+use crate::files::Offer;
 use crate::files::ProbedFile;
 use sbt_engine::pattern::{Code, alike, nearest};
 use sbt_engine::place::short;

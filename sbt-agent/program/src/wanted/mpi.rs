@@ -4,7 +4,7 @@
 use sbt_common::layout;
 
 use super::Binary;
-use crate::elf::{Function, Point};
+use crate::point::{Function, Point};
 
 /// Their names, and the number of the communicator's argument (MPI 3.1, chapter 5). Operations
 /// whose data flow one way, from one rank or to one, are not among them.

@@ -21,7 +21,7 @@ use crate::kernel::{
 };
 use crate::source::Scope;
 use sbt_engine::place::printable;
-use sbt_program::{elf::Function, files::ProbedFile};
+use sbt_program::{files::ProbedFile, point::Function};
 
 impl Ebpf {
     /// Puts probes on what files have to offer; those known are passed over.

@@ -5,8 +5,8 @@ use sbt_common::{Cookie, MarkCookie, kind, kmp};
 use super::Ebpf;
 use crate::kernel::bpf::ProbePoint;
 use sbt_program::{
-    elf::{Function, Point},
     files::ProbedFile,
+    point::{Function, Point},
 };
 
 /// Which end of a function a probe is put on.

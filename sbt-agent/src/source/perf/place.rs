@@ -8,8 +8,8 @@ use sbt_common::layout;
 use crate::source::twin::{Place, Program};
 use sbt_engine::place::printable;
 use sbt_program::{
-    elf::{Function, Point},
     files::ProbedFile,
+    point::{Function, Point},
 };
 
 /// Addresses that one thread can be watched at: the debug registers of x86.

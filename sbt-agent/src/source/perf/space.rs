@@ -14,9 +14,8 @@ use crate::source::twin::{Machine, Place, Program, places};
 use sbt_program::{
     clock,
     files::{FileId, ProbedFile},
-    mapping::Mapping,
     memory::Memory,
-    process,
+    process::{self, mapping::Mapping},
     trace::Registers,
 };
 

@@ -64,7 +64,7 @@ use sbt_engine::{
     choices::States,
     counters::{Counter, Plan},
 };
-use sbt_program::{files::ProbedFile, rights};
+use sbt_program::{access::rights, files::ProbedFile};
 
 /// What sbt is called with to be the process that traces: no command that a user would type, nor
 /// find if they look for sbt (`pkill -f`).

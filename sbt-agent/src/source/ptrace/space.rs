@@ -24,7 +24,7 @@ use super::{
     witness::Witnesses,
 };
 use crate::source::twin::{Program, is_counted};
-use sbt_program::{process, rights::Writing, trace::Registers};
+use sbt_program::{access::rights::Writing, process, trace::Registers};
 
 mod copies;
 mod others;

@@ -27,7 +27,7 @@ pub use tell::{end as tell_end, head, mapping as tell_mapping};
 pub use walk::Walks;
 
 use sbt_program::{
-    elf::{Function, Point},
+    point::{Function, Point},
     trace::Registers,
 };
 

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Program;
 use crate::source::ebpf::points::cookie;
-use sbt_program::elf::{Function, Point};
+use sbt_program::point::{Function, Point};
 
 /// A place in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -18,8 +18,9 @@ use crate::{
 };
 use sbt_engine::place::printable;
 use sbt_program::{
+    access::rights,
     gain::{self, Who},
-    process, rights,
+    process,
     trace::{self, Id, Registers},
 };
 

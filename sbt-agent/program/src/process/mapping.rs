@@ -9,11 +9,10 @@ use std::{
 
 use thiserror::Error;
 
-use crate::access::target;
-
-use super::{
+use super::folder;
+use crate::{
+    access::target,
     files::{FileId, ProbedFile},
-    process::folder,
     vdso,
 };
 
@@ -29,7 +28,7 @@ pub struct Mapping {
     /// The path of the file as the target sees it.
     pub path: PathBuf,
     /// Identifies the file.
-    pub(super) id: FileId,
+    pub(crate) id: FileId,
 }
 
 /// Why a mapped file cannot be opened.

@@ -1,0 +1,56 @@
+//! What the user wants, looked for in one file.
+
+use std::path::Path;
+
+use super::{Binary, Wanted};
+use crate::files::{Offer, ProbedFile};
+
+impl ProbedFile {
+    /// Adds the points that the user wants, if the file has them. `root`: where sbt finds the
+    /// target's `/`, below which separate debug files lie.
+    pub fn look_for(&mut self, wanted: &Wanted, root: &Path) {
+        root.clone_into(&mut self.root);
+        self.look_for_collectives();
+        if !wanted.concerns(self) {
+            return;
+        }
+        let (Some(debug), Ok(image)) = (self.debug_info(), self.image()) else {
+            return;
+        };
+        let Some(binary) = Binary::new(&self.shown, &image, &debug) else {
+            return;
+        };
+        let offers = wanted.offers(self, &binary);
+        self.inlined = wanted.inlined(&binary, &offers);
+        for offer in &offers {
+            if let Offer::Points(points) = offer {
+                for point in points {
+                    self.add(point);
+                }
+            }
+        }
+        self.points
+            .sort_by_key(|point| (point.entry_offset, point.function));
+        self.offers = offers;
+    }
+
+    fn look_for_collectives(&mut self) {
+        if !self
+            .shown
+            .file_name()
+            .is_some_and(|name| name.to_string_lossy().starts_with("libmpi."))
+        {
+            return;
+        }
+        let (Some(debug), Ok(image)) = (self.debug_info(), self.image()) else {
+            return;
+        };
+        let Some(binary) = Binary::new(&self.shown, &image, &debug) else {
+            return;
+        };
+        let points = binary.collectives();
+        self.points.extend(points);
+        self.points
+            .sort_by_key(|point| (point.entry_offset, point.function));
+    }
+}
