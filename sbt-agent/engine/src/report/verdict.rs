@@ -1,4 +1,4 @@
-//! What a report says of why threads were late.
+//! Why threads were late, in a report.
 
 use std::collections::BTreeMap;
 
@@ -10,21 +10,20 @@ use super::Word;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct VerdictReport {
-    /// What it is. In the whole run: `spinning-while-others-lack-cpus`,
-    /// `more-threads-than-cpus`, `serial-start`, `no-problem`. At a site:
-    /// `phase-too-short`, `straggler-blocked`, `straggler-lost-its-cpu`,
-    /// `serial-phase`, `persistent-straggler`, `alternating-stragglers`,
-    /// `rotating-straggler`. docs/verdicts.md has them all.
+    /// The kind of verdict. For the whole run: `spinning-while-others-lack-cpus`,
+    /// `more-threads-than-cpus`, `serial-start`, `no-problem`. For a site: `phase-too-short`,
+    /// `straggler-blocked`, `straggler-lost-its-cpu`, `serial-phase`, `persistent-straggler`,
+    /// `alternating-stragglers`, `rotating-straggler`. docs/verdicts.md explains all of them.
     #[serde(deserialize_with = "super::word::read")]
     pub kind: Word,
-    /// Where; null if it is about the whole run.
+    /// The id of the site; null if the verdict is about the whole run.
     pub site: Option<u32>,
-    /// Who, if it is one thread.
+    /// The id of the thread, if the verdict is about one thread.
     pub thread: Option<u32>,
-    /// A sentence: what, where, who, what it costs, and what to do.
+    /// A sentence: what happens, where, in which thread, what it costs, and what to do.
     pub text: String,
-    /// The figures that it rests on: names end in `_ns` or `_pct`, others are counts
-    /// or ratios.
+    /// The figures on which the verdict rests. Names end in `_ns` or `_pct`; other figures are
+    /// counts or ratios.
     #[serde(deserialize_with = "super::word::read_figures")]
     pub evidence: BTreeMap<Word, Figure>,
 }

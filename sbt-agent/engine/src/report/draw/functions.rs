@@ -1,4 +1,4 @@
-//! Functions by what became of their samples.
+//! Draws functions from the samples taken in them.
 
 use std::collections::HashMap;
 
@@ -13,11 +13,11 @@ use crate::{
     place::printable,
 };
 
-/// Functions in a report, and callers of one, at most.
+/// The largest number of functions in a report.
 const MOST_FUNCTIONS: usize = 1000;
 const MOST_CALLERS: usize = 16;
 
-/// Sums of a function.
+/// What is summed up for a function.
 #[derive(Default)]
 struct Function {
     samples: u64,
@@ -31,8 +31,7 @@ struct Function {
     callers: HashMap<Option<FunctionId>, (f64, u64)>,
 }
 
-/// The functions, the most normalised processor time first. `sampling` gets what all of
-/// them are together.
+/// The functions, by descending normalised processor time, with their totals entered in `sampling`.
 pub fn functions(
     samples: &Samples,
     chains: &Chains,
@@ -58,7 +57,7 @@ pub fn functions(
                 it.self_samples += sums.samples;
                 it.self_ns += sums.normalised_ns;
             }
-            // One that calls itself is counted once.
+            // A recursive function is counted once for each chain.
             if chain[..depth].contains(function) {
                 continue;
             }
@@ -75,7 +74,8 @@ pub fn functions(
     }
     sampling.working = count;
     sampling.waiting = samples.waiting;
-    // While the program runs, some are still to find out what they were taken in.
+    // While the program runs, samples of unfinished phases are not assigned yet and are not
+    // counted.
     sampling.outside = samples.outside;
     sampling.samples = count + samples.waiting + samples.outside;
     sampling.npt_ns = ns(whole);
@@ -122,8 +122,8 @@ fn callers(all: HashMap<Option<FunctionId>, (f64, u64)>, chains: &Chains) -> Vec
     sorted.into_iter().map(caller).collect()
 }
 
-/// Folded stacks, as tools for flame graphs read them: `main;f;g 1234`, the number being
-/// µs of normalised processor time. Chains that round to nothing are left out.
+/// Folded stacks, as flame graph tools read them: `main;f;g 1234`, where the number is normalised
+/// processor time in µs. Chains that round to 0 µs are left out.
 pub fn folded(samples: &Samples, chains: &Chains) -> String {
     let mut lines: Vec<String> = samples
         .sums()
@@ -131,7 +131,7 @@ pub fn folded(samples: &Samples, chains: &Chains) -> String {
         .filter_map(|(id, sums)| {
             let us = ns(sums.normalised_ns / 1e3);
             let names = chains.chain(id).iter();
-            // These characters have a meaning there.
+            // A semicolon separates functions in this format.
             let names = names.map(|id| printable(&chains.named(*id).function).replace(';', ":"));
             let names: Vec<String> = names.collect();
             (us > 0).then(|| format!("{} {us}\n", names.join(";")))
@@ -192,7 +192,7 @@ mod tests {
         for at in 0..6 {
             samples.push(2, at * 10 * MS, cut);
         }
-        // The first is alone for 20 ms, then there are two; the second comes last.
+        // For 20 ms thread 1 is alone, then both threads are busy. Thread 2 arrives last.
         samples.settle(here, &work(1, 0..60 * MS, 40, false), 2, |at| {
             if at < 20 * MS { 1 } else { 2 }
         });
