@@ -1,4 +1,4 @@
-//! Whether a program stood still for too long; and whether that was watched at all.
+//! Whether a program stood still for too long, and whether that was watched at all.
 
 use std::time::Duration;
 
@@ -8,7 +8,8 @@ use crate::report::{Figure, Report, StandstillReport};
 /// The rule's name.
 const NAME: &str = "no-hang";
 
-/// Whether it hung for so long, or when it ended; without a limit, the latter alone.
+/// Whether the program hung for longer than the limit, or when it ended; without a limit, only the
+/// latter.
 pub fn outcome(report: &Report, limit: Option<Duration>) -> Option<Outcome> {
     let looked_ns = report.hang_time_ns;
     let limit_ns = limit.map(in_ns);
@@ -20,7 +21,7 @@ pub fn outcome(report: &Report, limit: Option<Duration>) -> Option<Outcome> {
     let found = report.hang.as_ref();
     let is_too_long =
         |it: &StandstillReport| limit_ns.is_some_and(|limit_ns| it.is_too_long(limit_ns));
-    // That it was ended by another before its time does not make it go on.
+    // A program that another program ended before the limit hung nevertheless.
     let hangs = |it: &&StandstillReport| is_too_long(it) || it.is_alarming();
     if let Some(hang) = found.filter(hangs) {
         let still = if is_too_long(hang) {
@@ -58,7 +59,7 @@ fn in_ns(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Why it is not known that nothing stood still for so long, if it is not.
+/// Why it is unknown whether anything stood still for so long; `None` if it is known.
 fn unknown(report: &Report, limit_ns: u64) -> Option<String> {
     let Some(looked_ns) = report.hang_time_ns else {
         return Some("nobody looked for hangs; record without --hang-time off".into());
@@ -70,7 +71,7 @@ fn unknown(report: &Report, limit_ns: u64) -> Option<String> {
         );
     }
     let watched = time_text(report.wall_ns);
-    // Of a process that was joined it is known for as long as it was watched.
+    // A process that sbt attached to is judged for as long as it was watched.
     let is_part = match report.started {
         Some(false) => report.wall_ns < limit_ns,
         _ => true,
@@ -104,7 +105,7 @@ fn unknown(report: &Report, limit_ns: u64) -> Option<String> {
         }
         _ => {}
     }
-    // What takes longer than that has been looked at, and was merely slow.
+    // Whatever takes longer than this has been looked at, and was merely slow.
     let told_ns = looked_ns.saturating_add(in_ns(LOOK));
     let longest = report.sites.iter().filter_map(|site| {
         let longest_ns = site.barrier_ns.as_ref()?.max;
@@ -159,7 +160,7 @@ mod tests {
         let hang = report.hang.as_ref().unwrap();
         assert_eq!(first.text.as_ref(), Some(&hang.found.text));
         assert_eq!(first.measured, Some(Figure::Whole(30 * S)));
-        // It hung when it ended, whatever the limit, and whether there is one or not.
+        // The program hung when it ended: this counts below the limit, and without a limit.
         let check = held(&report, 31);
         assert_eq!(check.exit_status, 3);
         let text = check.outcomes[0].text.as_ref().unwrap();
@@ -175,13 +176,13 @@ mod tests {
         report.hang.as_mut().unwrap().lasted_ns = 30 * S;
         assert_eq!(held(&report, 30).exit_status, 3);
         assert_eq!(judge(&report, &any, None).exit_status, 0);
-        // What stood still for a shorter time is told.
+        // A shorter standstill is reported without breaking the rule.
         let check = held(&report, 31);
         let held_for = of_hang(&check).unwrap();
         assert!(held_for.holds, "{check:#?}");
         assert_eq!(held_for.measured, Some(Figure::Whole(30 * S)));
 
-        // Who uses a CPU may be slow.
+        // A thread that uses a CPU may be slow.
         report.hang.as_mut().unwrap().found.kind = "unclear";
         assert_eq!(held(&report, 30).exit_status, 0);
         assert_eq!(held(&report, 15).exit_status, 3);
@@ -225,11 +226,11 @@ mod tests {
             assert!(!outcome.holds && !outcome.is_measured, "{outcome:#?}");
             let text = outcome.text.as_ref().unwrap();
             assert!(text.contains(words), "{text}");
-            // It is not known that it hung, either.
+            // It is not known to be a hang, either.
             assert_eq!(check.exit_status, 1);
         }
-        // What is known: a process that was joined, for as long as it was watched; and what took
-        // longer than a look needs was merely slow.
+        // The result is known for a process that sbt attached to, as long as it was watched; and a
+        // standstill longer than a look needs was merely slow.
         let known: [Change; 3] = [
             |it| {
                 (it.ended, it.started, it.exit_status, it.wall_ns) =

@@ -1,4 +1,4 @@
-//! Programs that stand still, each for one reason, and what is said of them; and the same
+//! Programs that stand still, each for one reason, with the expected report; and the same programs
 //! without the reason.
 
 use super::{

@@ -1,4 +1,4 @@
-//! How well the threads were used, made up: figures that fit each other.
+//! Made-up figures on how well threads were used, which agree with each other.
 
 use super::{MS, S};
 use crate::report::{
@@ -6,7 +6,7 @@ use crate::report::{
     SamplingReport, WhatIfReport,
 };
 
-/// Times of one busy thread, two and so on, ns.
+/// Parallelism from the times with one busy thread, two, and so on, ns.
 fn busy(times: &[u64]) -> ParallelismReport {
     let all = || (1..).zip(times).filter(|(_, ns)| **ns > 0);
     let busy_ns = times.iter().sum();
@@ -23,13 +23,14 @@ fn busy(times: &[u64]) -> ParallelismReport {
     }
 }
 
-/// Each moment as often as threads did not work, and once more, of four.
+/// The time in ns, each moment weighted by 1 plus the number of idle threads, of four.
 fn weight(times: &ParallelismReport) -> f64 {
     let times = times.times.iter();
     times.map(|it| f64::from(5 - it.busy) * it.ns as f64).sum()
 }
 
-/// Four threads: name, samples, in itself, and times of one to four busy threads, ns.
+/// A function of four threads: its name, samples in all and in itself, and times with one to four
+/// busy threads, ns.
 fn function(id: u32, name: &str, samples: (u64, u64), times: [u64; 4]) -> FunctionReport {
     let npt_ns = (1..).zip(times).map(|(busy, ns)| ns / busy).sum::<u64>();
     let time = |(busy, ns)| BusyReport { busy, ns };
@@ -62,7 +63,7 @@ fn function(id: u32, name: &str, samples: (u64, u64), times: [u64; 4]) -> Functi
     }
 }
 
-/// Of three sites, four threads, 12 s.
+/// Fills in figures for a report with three sites, four threads and 12 s.
 pub fn fill(report: &mut Report) {
     let times: [&[u64]; 3] = [
         &[970 * MS, 10 * MS, 5 * MS, 5 * MS],

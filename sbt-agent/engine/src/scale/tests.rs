@@ -1,4 +1,4 @@
-//! Made-up series of which it is known how they scale.
+//! Made-up series with a known scaling.
 
 use super::{
     samples::{half_serial, of, run},
@@ -82,7 +82,7 @@ fn what_stops_getting_faster_is_told_with_up_to_when() {
 fn what_scales_has_no_limit() {
     let all = of(&[1, 2, 4].map(|n| run(n, &[(10, 8 * MS / u64::from(n))], 0)));
     assert!(all.limit.is_none());
-    // Of one number nothing can be said.
+    // With a single number of threads, nothing can be said.
     let one = of(&[run(4, &[(10, MS)], 0)]);
     assert!(one.limit.is_none());
 }
@@ -100,7 +100,7 @@ fn the_median_of_two_values_is_their_mean() {
     assert_eq!(of(&[1.0, 0.5]), Some(0.75));
     assert_eq!(of(&[9.0, 0.5, 1.0]), Some(1.0));
     assert_eq!(of(&[9.0, 0.5, 1.0, 2.0]), Some(1.5));
-    // Of two runs the faster one is looked at, of three that in the middle.
+    // Of two runs the faster one is typical, of three the middle one.
     let of = |walls: &[u64]| {
         let of = |wall_ns: &u64| run(2, &[(10, 0)], *wall_ns).report;
         let runs: Vec<Report> = walls.iter().map(of).collect();
@@ -137,7 +137,7 @@ fn what_is_unknown_in_one_run_is_unknown() {
     );
     let both = of(&runs([7, 7]));
     assert_eq!(both.phases[0].at[0].sum_ns, None);
-    // Nor is it known what lies outside of all phases.
+    // The time outside of all phases is unknown too.
     assert!(both.phases.iter().all(|phase| phase.to.is_some()));
 }
 
@@ -243,7 +243,7 @@ fn short_runs_are_noted_and_long_ones_are_not() {
 #[test]
 fn what_is_faster_than_threads_can_make_it_is_noted() {
     let at = |n: u32, ms: u64| run(n, &[(10, ms * MS), (20, MS)], 0);
-    // A little more than ideal, or as much as runs differ, may be chance.
+    // A speed-up a little above the ideal, or within the differences between runs, may be chance.
     assert!(notes(&[at(1, 100), at(2, 49)], "faster").is_empty());
     let differ = [at(1, 40), at(1, 22), at(2, 11), at(2, 12), at(1, 41)];
     assert!(notes(&differ, "faster").is_empty());
