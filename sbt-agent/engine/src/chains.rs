@@ -89,7 +89,7 @@ impl Chains {
 
     /// The functions of a chain, the outermost first.
     pub fn chain(&self, id: ChainId) -> &[FunctionId] {
-        self.all.get(id.0 as usize).map_or(&[OTHER], |it| it)
+        self.all.get(id.0 as usize).map_or(&[OTHER], |chain| chain)
     }
 
     /// The function with this number.

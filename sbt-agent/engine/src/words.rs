@@ -101,7 +101,10 @@ mod tests {
     #[test]
     fn arguments_are_quoted_where_a_shell_would_need_it() {
         let line = |arguments: &[&str]| {
-            let arguments: Vec<String> = arguments.iter().map(|&it| it.to_owned()).collect();
+            let arguments: Vec<String> = arguments
+                .iter()
+                .map(|&argument| argument.to_owned())
+                .collect();
             command_line(&arguments)
         };
         assert_eq!(line(&["./lu", "-n", "2048", "--a=b"]), "./lu -n 2048 --a=b");

@@ -43,11 +43,11 @@ pub fn align(few: usize, many: usize, alike: impl Fn(usize, usize) -> f64) -> Ve
             other -= 1;
         }
         other -= 1;
-        let mut rest = (0..many).filter(|it| *it != other);
+        let mut rest = (0..many).filter(|partner| *partner != other);
         pairs.push(Pair {
             few: one,
             many: other,
-            certain: !rest.any(|it| with(one, it) > best - NEARLY),
+            certain: !rest.any(|partner| with(one, partner) > best - NEARLY),
         });
     }
     pairs.reverse();
@@ -79,7 +79,7 @@ mod tests {
             |one: usize, other: usize| few[one].min(many[other]) / few[one].max(many[other]);
         align(few.len(), many.len(), alike)
             .into_iter()
-            .map(|it| (it.few, it.many, it.certain))
+            .map(|pair| (pair.few, pair.many, pair.certain))
             .collect()
     }
 
@@ -121,8 +121,8 @@ mod tests {
             let many = scores.first().map_or(0, Vec::len);
             let found = align(scores.len(), many, |one, other| scores[one][other]);
             prop_assert_eq!(found.len(), scores.len());
-            prop_assert!(found.windows(2).all(|it| it[0].many < it[1].many));
-            let sum: f64 = found.iter().map(|it| scores[it.few][it.many]).sum();
+            prop_assert!(found.windows(2).all(|pairs| pairs[0].many < pairs[1].many));
+            let sum: f64 = found.iter().map(|pair| scores[pair.few][pair.many]).sum();
             prop_assert!((sum - best(&scores, 0)).abs() < 1e-9, "{found:?}");
         }
     }

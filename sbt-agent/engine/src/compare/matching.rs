@@ -74,8 +74,8 @@ fn matched<'a>(before: &'a Report, after: &'a Report, keys: &[Key]) -> Vec<Pair<
             .iter()
             .map(|pair| (pair.before.id, pair.after.id))
             .unzip();
-        left.retain(|it| !mine.contains(&it.site.id));
-        right.retain(|it| !others.contains(&it.site.id));
+        left.retain(|candidate| !mine.contains(&candidate.site.id));
+        right.retain(|candidate| !others.contains(&candidate.site.id));
     }
     pairs.extend(by_parts(&left, &right));
     let order: HashMap<u32, usize> = after
@@ -173,7 +173,12 @@ fn by_parts<'a>(left: &[Candidate<'a>], right: &[Candidate<'a>]) -> Vec<Pair<'a>
         let (Some(other), None) = (found.next(), found.next()) else {
             continue;
         };
-        if left.iter().filter(|it| it.is_alike(other)).count() == 1 {
+        if left
+            .iter()
+            .filter(|candidate| candidate.is_alike(other))
+            .count()
+            == 1
+        {
             pairs.push(Pair {
                 before: one.site,
                 after: other.site,
@@ -270,14 +275,14 @@ fn in_order<'a>(before: Vec<&'a SiteReport>, after: Vec<&'a SiteReport>) -> Vec<
             alike.score(&before[left], &after[right])
         });
         let both = found.into_iter();
-        both.map(|it| pair(&before[it.few], &after[it.many], it.certain))
+        both.map(|aligned| pair(&before[aligned.few], &after[aligned.many], aligned.certain))
             .collect()
     } else {
         let found = align(after.len(), before.len(), |right, left| {
             alike.score(&before[left], &after[right])
         });
         let both = found.into_iter();
-        both.map(|it| pair(&before[it.many], &after[it.few], it.certain))
+        both.map(|aligned| pair(&before[aligned.many], &after[aligned.few], aligned.certain))
             .collect()
     }
 }

@@ -329,10 +329,10 @@ pub fn compare(before: &Report, after: &Report) -> Comparison {
         notes: notes(before, after),
         wall_ns: Change::plain(wall_ns(before), wall_ns(after)),
         efficiency: EfficiencyChange {
-            parallel: shares(|it| it.parallel),
-            load_balance: shares(|it| it.load_balance),
-            serialisation: shares(|it| it.serialisation),
-            transfer: shares(|it| it.transfer),
+            parallel: shares(|known| known.parallel),
+            load_balance: shares(|known| known.load_balance),
+            serialisation: shares(|known| known.serialisation),
+            transfer: shares(|known| known.transfer),
         },
         sites: Vec::new(),
         phases: Vec::new(),
@@ -356,7 +356,11 @@ pub fn compare(before: &Report, after: &Report) -> Comparison {
     }
     all.phases.sort_by_key(|phase| Reverse(phase.cost_ns));
     let (mine, others): (HashSet<u32>, HashSet<u32>) = ids().unzip();
-    let (done, others_done) = all.phases.iter().map(|it| (it.before, it.after)).unzip();
+    let (done, others_done) = all
+        .phases
+        .iter()
+        .map(|phase| (phase.before, phase.after))
+        .unzip();
     all.only_before = alone(before, &mine, &done);
     all.only_after = alone(after, &others, &others_done);
     all
@@ -386,7 +390,7 @@ fn threads(report: &Report) -> u64 {
 fn notes(before: &Report, after: &Report) -> Vec<String> {
     let mut notes = Vec::new();
     if before.command != after.command {
-        let [a, b] = [before, after].map(|it| command_line(&it.command));
+        let [a, b] = [before, after].map(|report| command_line(&report.command));
         notes.push(format!("the commands differ: {a} and {b}"));
     }
     let [a, b] = [before, after].map(threads);

@@ -91,7 +91,7 @@ impl Sample {
         let difference = after.mean - self.mean;
         let variance = self.variance + after.variance;
         let error = variance.sqrt();
-        let each = [self, after].map(|it| it.variance.powi(2) / it.freedom);
+        let each = [self, after].map(|sample| sample.variance.powi(2) / sample.freedom);
         let noise = if variance > 0.0 {
             quantile(variance.powi(2) / (each[0] + each[1]))? * error
         } else {
@@ -128,7 +128,7 @@ pub fn spreads(
     value: impl Fn(&TrendReport) -> Option<u64>,
 ) -> [Option<Spread>; 2] {
     let both = [before, after];
-    let enough = |stat: Option<&StatReport>| stat.is_some_and(|it| it.count >= MIN_EPISODES);
+    let enough = |stat: Option<&StatReport>| stat.is_some_and(|stat| stat.count >= MIN_EPISODES);
     let courses = both.map(|(trend, stat)| {
         let known = trend.iter().filter(|at| at.episodes > 0 && enough(stat));
         let one = |at: &TrendReport| Some((at.episodes as f64, value(at)? as f64));
@@ -139,7 +139,7 @@ pub fn spreads(
         let most = courses[side].len();
         Found::of(most, 1.0, |most| groups(&courses[side], most))
     });
-    if !alone.iter().flatten().any(|it| it.is_alike) && alone.iter().all(Option::is_some) {
+    if !alone.iter().flatten().any(|found| found.is_alike) && alone.iter().all(Option::is_some) {
         return [0, 1].map(|side| {
             let stat = stats[side]?;
             let Found { error, freedom, .. } = alone[side]?;
@@ -200,7 +200,7 @@ impl Found {
             }
             let groups = means.len() as f64;
             let mean = means.iter().sum::<f64>() / groups;
-            let squares: f64 = means.iter().map(|it| (it - mean).powi(2)).sum();
+            let squares: f64 = means.iter().map(|value| (value - mean).powi(2)).sum();
             if squares <= 0.0 {
                 return Some(Self {
                     error: 0.0,
@@ -209,7 +209,9 @@ impl Found {
                 });
             }
             let neighbours = means.windows(2);
-            let products: f64 = neighbours.map(|it| (it[0] - mean) * (it[1] - mean)).sum();
+            let products: f64 = neighbours
+                .map(|pair| (pair[0] - mean) * (pair[1] - mean))
+                .sum();
             // An estimate from so few groups is too low by (1 + 3 r) / groups.
             let alike = (groups * products / squares + 1.0) / (groups - 3.0);
             let is_alike = alike > errors / groups.sqrt();
@@ -338,10 +340,10 @@ mod tests {
                 })
                 .collect();
             let mean = values.iter().sum::<f64>() / count as f64;
-            let squares: f64 = values.iter().map(|it| (it - mean).powi(2)).sum();
+            let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
             let deviation = (squares / count as f64).sqrt();
             let stat = stat(count as u64, mean as u64, deviation as u64);
-            (stat, trend(values.into_iter().map(|it| it as u64)))
+            (stat, trend(values.into_iter().map(|value| value as u64)))
         }
     }
 
@@ -444,7 +446,7 @@ mod tests {
         let values: Vec<u64> = values.into_iter().collect();
         let count = values.len() as u64;
         let mean = values.iter().sum::<u64>() / count;
-        let squares: u64 = values.iter().map(|it| it.abs_diff(mean).pow(2)).sum();
+        let squares: u64 = values.iter().map(|value| value.abs_diff(mean).pow(2)).sum();
         (stat(count, mean, (squares / count).isqrt()), trend(values))
     }
 

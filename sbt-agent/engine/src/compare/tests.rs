@@ -170,7 +170,7 @@ fn a_new_barrier_is_alone_and_the_others_are_not_shifted_onto_it() {
     let names: Vec<_> = all
         .only_after
         .iter()
-        .map(|it| (it.what, it.name.as_str()))
+        .map(|entry| (entry.what, entry.name.as_str()))
         .collect();
     assert_eq!(names, [("site", "solve lu.c:20")]);
     // The same in the other direction, with one site fewer.
@@ -260,7 +260,13 @@ fn in_one_program_no_line_has_moved() {
     let pairs = matching::sites_of_one_program(&before, &after);
     let lines: Vec<_> = pairs
         .iter()
-        .map(|it| (it.before.line.unwrap(), it.after.line.unwrap(), it.certain))
+        .map(|pair| {
+            (
+                pair.before.line.unwrap(),
+                pair.after.line.unwrap(),
+                pair.certain,
+            )
+        })
         .collect();
     assert_eq!(lines, [(20, 20, true), (30, 30, true)]);
 }
@@ -289,7 +295,10 @@ fn functions_and_callers_tell_sites_apart() {
     let mut after = at_lines(&[12, 12]);
     after.sites[0].callers = vec!["other lu.c:101".into()];
     let pairs = matching::sites(&before, &after);
-    let ids: Vec<_> = pairs.iter().map(|it| (it.before.id, it.after.id)).collect();
+    let ids: Vec<_> = pairs
+        .iter()
+        .map(|pair| (pair.before.id, pair.after.id))
+        .collect();
     assert_eq!(ids, [(1, 0), (0, 1)]);
 
     let mut renamed = at_lines(&[10]);
@@ -373,7 +382,7 @@ fn what_is_unknown_stays_unknown() {
     let first = all
         .sites
         .iter()
-        .find(|it| it.after == after.sites[0].id)
+        .find(|site| site.after == after.sites[0].id)
         .unwrap();
     assert_eq!(
         (first.phase_ns.before, first.phase_ns.beyond_noise),

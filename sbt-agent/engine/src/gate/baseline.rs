@@ -73,8 +73,8 @@ fn whole(before: &Report, after: &Report, comparison: &Comparison, tolerance_pct
         (&comparison.only_before, "of the baseline only"),
         (&comparison.only_after, "not in the baseline"),
     ] {
-        let sites = alone.iter().filter(|it| it.what == "site");
-        let names: Vec<&str> = sites.map(|it| it.name.as_str()).collect();
+        let sites = alone.iter().filter(|entry| entry.what == "site");
+        let names: Vec<&str> = sites.map(|entry| entry.name.as_str()).collect();
         if !names.is_empty() {
             notes.push(format!("{which}: {}", names.join(", ")));
         }

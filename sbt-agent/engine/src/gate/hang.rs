@@ -20,9 +20,9 @@ pub fn outcome(report: &Report, limit: Option<Duration>) -> Option<Outcome> {
     };
     let found = report.hang.as_ref();
     let is_too_long =
-        |it: &StandstillReport| limit_ns.is_some_and(|limit_ns| it.is_too_long(limit_ns));
+        |hang: &StandstillReport| limit_ns.is_some_and(|limit_ns| hang.is_too_long(limit_ns));
     // A program that another program ended before the limit hung nevertheless.
-    let hangs = |it: &&StandstillReport| is_too_long(it) || it.is_alarming();
+    let hangs = |hang: &&StandstillReport| is_too_long(hang) || hang.is_alarming();
     if let Some(hang) = found.filter(hangs) {
         let still = if is_too_long(hang) {
             ""
@@ -44,13 +44,13 @@ pub fn outcome(report: &Report, limit: Option<Duration>) -> Option<Outcome> {
     if let Some(why) = unknown(report, limit_ns) {
         return Some(outcome.unknown(why));
     }
-    let longest = found.filter(|it| it.is_hang());
+    let longest = found.filter(|hang| hang.is_hang());
     Some(Outcome {
         holds: true,
         status: Status::Holds,
         is_measured: true,
-        measured: longest.map(|it| Figure::Whole(it.lasted_ns)),
-        text: longest.map(|it| it.found.text.clone()),
+        measured: longest.map(|hang| Figure::Whole(hang.lasted_ns)),
+        text: longest.map(|hang| hang.found.text.clone()),
         ..outcome
     })
 }
@@ -139,7 +139,10 @@ mod tests {
     }
 
     fn of_hang(check: &CheckReport) -> Option<&Outcome> {
-        check.outcomes.iter().find(|it| it.rule == "no-hang")
+        check
+            .outcomes
+            .iter()
+            .find(|outcome| outcome.rule == "no-hang")
     }
 
     #[test]
@@ -195,23 +198,34 @@ mod tests {
     fn where_nobody_could_see_hangs_it_is_not_known_that_there_were_none() {
         type Change = fn(&mut Report);
         let cases: [(Change, &str); 8] = [
-            (|it| it.hang_time_ns = None, "--hang-time off"),
-            (|it| it.hang_time_ns = Some(11 * S), "shorter --hang-time"),
-            (|it| it.ended = false, "not to the program's end"),
+            (|report| report.hang_time_ns = None, "--hang-time off"),
             (
-                |it| (it.ended, it.started, it.wall_ns) = (false, Some(false), 9 * S),
+                |report| report.hang_time_ns = Some(11 * S),
+                "shorter --hang-time",
+            ),
+            (|report| report.ended = false, "not to the program's end"),
+            (
+                |report| {
+                    (report.ended, report.started, report.wall_ns) = (false, Some(false), 9 * S)
+                },
                 "watched for 9 s only",
             ),
-            (|it| it.left_processes = Some(2), "2 of the processes"),
-            (|it| it.hang_unwatched_ns = Some(10 * S + 1), "--budget off"),
             (
-                |it| (it.estimated, it.hang_unwatched_ns) = (true, None),
+                |report| report.left_processes = Some(2),
+                "2 of the processes",
+            ),
+            (
+                |report| report.hang_unwatched_ns = Some(10 * S + 1),
+                "--budget off",
+            ),
+            (
+                |report| (report.estimated, report.hang_unwatched_ns) = (true, None),
                 "spans of time only",
             ),
             (
-                |it| {
-                    it.hang_time_ns = Some(10 * S);
-                    it.sites[0].barrier_ns.as_mut().unwrap().max = 10 * S + S / 2;
+                |report| {
+                    report.hang_time_ns = Some(10 * S);
+                    report.sites[0].barrier_ns.as_mut().unwrap().max = 10 * S + S / 2;
                 },
                 "waited for 10.5 s at factor lu.c:690",
             ),
@@ -232,12 +246,16 @@ mod tests {
         // The result is known for a process that sbt attached to, as long as it was watched; and a
         // standstill longer than a look needs was merely slow.
         let known: [Change; 3] = [
-            |it| {
-                (it.ended, it.started, it.exit_status, it.wall_ns) =
-                    (false, Some(false), None, 10 * S);
+            |report| {
+                (
+                    report.ended,
+                    report.started,
+                    report.exit_status,
+                    report.wall_ns,
+                ) = (false, Some(false), None, 10 * S);
             },
-            |it| it.hang_unwatched_ns = Some(10 * S),
-            |it| it.sites[0].barrier_ns.as_mut().unwrap().max = 12 * S,
+            |report| report.hang_unwatched_ns = Some(10 * S),
+            |report| report.sites[0].barrier_ns.as_mut().unwrap().max = 12 * S,
         ];
         for change in known {
             let mut report = uneven();

@@ -80,7 +80,9 @@ impl CheckReport {
     pub fn new(report: &Report, mut outcomes: Vec<Outcome>) -> Self {
         // The sort is stable: outcomes with the same status stay in the order of the rules.
         outcomes.sort_by_key(|outcome| std::cmp::Reverse(outcome.status));
-        let worst = outcomes.first().map_or(Status::Holds, |it| it.status);
+        let worst = outcomes
+            .first()
+            .map_or(Status::Holds, |outcome| outcome.status);
         Self {
             schema: SCHEMA,
             version: env!("CARGO_PKG_VERSION"),
@@ -90,7 +92,7 @@ impl CheckReport {
             program_status: report.exit_status,
             result: worst.name(),
             exit_status: worst.exit(),
-            failures: outcomes.iter().filter(|it| !it.holds).count(),
+            failures: outcomes.iter().filter(|outcome| !outcome.holds).count(),
             outcomes,
         }
     }
@@ -246,8 +248,8 @@ impl Outcome {
 
     /// The outcome in a sentence.
     pub fn sentence(&self) -> String {
-        let measured = self.measured.map(|it| {
-            let [is, limit] = self.texts(it);
+        let measured = self.measured.map(|figure| {
+            let [is, limit] = self.texts(figure);
             match (self.unit, self.is_upper) {
                 ("status", _) => format!("ended with {is} instead of {limit}"),
                 (_, true) => format!("is {is}, at most {limit} is allowed"),

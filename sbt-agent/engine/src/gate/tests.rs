@@ -30,7 +30,8 @@ fn outcomes(report: &Report, measure: Measure, text: &str) -> Vec<Outcome> {
     let check = judge(report, &asked(measure, text), None);
     let is_named = asked(measure, text).rules[0].site.is_some();
     // The rule that something was measured is checked beside a rule for a site.
-    let mine = |it: &Outcome| it.rule == measure.name() && (!is_named || it.site.is_some());
+    let mine =
+        |outcome: &Outcome| outcome.rule == measure.name() && (!is_named || outcome.site.is_some());
     check.outcomes.into_iter().filter(mine).collect()
 }
 
@@ -109,9 +110,12 @@ fn a_limit_holds_or_is_broken_by_what_was_measured() {
 fn a_limit_for_all_sites_is_judged_at_each() {
     let report = report(vec![site(0, "factor", 690), site(1, "solve", 700)]);
     let all = outcomes(&report, Measure::Phase, "1000h");
-    let sites: Vec<_> = all.iter().filter_map(|it| it.site.as_deref()).collect();
+    let sites: Vec<_> = all
+        .iter()
+        .filter_map(|outcome| outcome.site.as_deref())
+        .collect();
     assert_eq!(sites, ["factor lu.c:690", "solve lu.c:700"]);
-    assert!(all.iter().all(|it| it.holds));
+    assert!(all.iter().all(|outcome| outcome.holds));
 }
 
 #[test]
@@ -241,15 +245,19 @@ fn what_cannot_be_measured_does_not_hold() {
     for (measure, report, words) in [
         (
             Measure::Imbalance,
-            of(|it| it.imbalance_pct = None),
+            of(|site| site.imbalance_pct = None),
             "never two threads",
         ),
         (
             Measure::Idle,
-            of(|it| it.threads[1].work_ns = None),
+            of(|site| site.threads[1].work_ns = None),
             "not known when they began",
         ),
-        (Measure::Phase, of(|it| it.phase_ns = None), "is it known"),
+        (
+            Measure::Phase,
+            of(|site| site.phase_ns = None),
+            "is it known",
+        ),
     ] {
         let limit = if measure == Measure::Phase {
             "factor=1h"
@@ -267,7 +275,7 @@ fn what_cannot_be_measured_does_not_hold() {
     );
     let none = of(|site| (site.episodes, site.incomplete) = (0, 0));
     unknown(&none, Measure::Phase, "factor=1h");
-    let apart = of(|it| it.threads[0].episodes += 1);
+    let apart = of(|site| site.threads[0].episodes += 1);
     let why = unknown(&apart, Measure::LoadBalance, "factor:0");
     assert!(why.contains("do not all take part"), "{why}");
 }
@@ -395,8 +403,8 @@ fn what_stops_before_the_programs_end_does_not_tell_how_it_ended() {
     };
     // The recording breaks off, also if an older sbt wrote it.
     for change in [
-        (|it| (it.ended, it.started) = (false, Some(true))) as fn(&mut Report),
-        |it| (it.ended, it.started) = (false, None),
+        (|report| (report.ended, report.started) = (false, Some(true))) as fn(&mut Report),
+        |report| (report.ended, report.started) = (false, None),
     ] {
         let (outcome, status) = of(change);
         let outcome = outcome.unwrap();
@@ -412,9 +420,9 @@ fn what_stops_before_the_programs_end_does_not_tell_how_it_ended() {
     // A process that sbt attached to: its exit status is unknown.
     for ended in [true, false] {
         let (outcome, status) = of(if ended {
-            |it| it.started = Some(false)
+            |report| report.started = Some(false)
         } else {
-            |it| (it.ended, it.started) = (false, Some(false))
+            |report| (report.ended, report.started) = (false, Some(false))
         });
         assert_eq!((outcome, status), (None, 0));
     }
@@ -450,7 +458,7 @@ fn little_that_is_lost_at_many_sites_is_much() {
         Measure::Imbalance,
         "50%",
     );
-    assert!(all.iter().all(|it| it.holds), "{all:#?}");
+    assert!(all.iter().all(|outcome| outcome.holds), "{all:#?}");
 }
 
 #[test]
@@ -473,7 +481,11 @@ fn cases_are_called_the_same_whatever_is_measured() {
             .push(Rule::parse(Measure::Imbalance, "50%").unwrap());
         asked.no_hang = Some(Duration::from_secs(30));
         let check = judge(report, &asked, Some(before));
-        let mut cases: Vec<String> = check.outcomes.into_iter().map(|it| it.case).collect();
+        let mut cases: Vec<String> = check
+            .outcomes
+            .into_iter()
+            .map(|outcome| outcome.case)
+            .collect();
         cases.sort_unstable();
         cases
     };
@@ -556,7 +568,10 @@ fn what_takes_longer_than_before_is_told_beyond_tolerance_and_noise() {
     let before = uneven();
     let all = compared(&before, &before.clone(), None);
     assert_eq!(all.len(), 2, "{all:#?}");
-    assert!(all.iter().all(|it| it.holds && it.is_measured));
+    assert!(
+        all.iter()
+            .all(|outcome| outcome.holds && outcome.is_measured)
+    );
 
     let mut after = before.clone();
     let mut before = before;
@@ -615,7 +630,7 @@ fn sites_that_only_one_run_has_are_named_and_none_in_common_is_no_comparison() {
     let mut other = after.clone();
     other.sites.clear();
     let all = compared(&before, &other, None);
-    let none = all.iter().find(|it| !it.holds).unwrap();
+    let none = all.iter().find(|outcome| !outcome.holds).unwrap();
     assert!(
         none.text
             .as_ref()

@@ -184,7 +184,9 @@ fn waiting(view: &View, at: usize, barrier: &BarrierSeen) -> (Vec<usize>, Option
     let ago = |index: &usize| {
         let id = view.thread(*index).id;
         let members = barrier.past.iter().flat_map(|past| &past.members);
-        let mut ago = members.filter(|it| it.id == id).map(|it| it.arrived_ns_ago);
+        let mut ago = members
+            .filter(|member| member.id == id)
+            .map(|member| member.arrived_ns_ago);
         ago.next().flatten()
     };
     // The thread that came first has been there longest.
@@ -193,10 +195,11 @@ fn waiting(view: &View, at: usize, barrier: &BarrierSeen) -> (Vec<usize>, Option
     // handler. A running thread may have been on its way in, and does not count.
     let again = |index: &&usize| {
         let thread = view.thread(**index);
-        let handler = thread.stack.iter().position(|it| it.after_signal);
+        let handler = thread.stack.iter().position(|call| call.after_signal);
         let mut before = thread.stack.iter().skip(handler.unwrap_or(usize::MAX));
-        let waited =
-            |it: &CallSeen| it.of_system && it.function.as_deref().is_some_and(is_barrier_wait);
+        let waited = |call: &CallSeen| {
+            call.of_system && call.function.as_deref().is_some_and(is_barrier_wait)
+        };
         thread.doing != Doing::Running && before.any(waited)
     };
     let twice = twice.or_else(|| waiting.iter().find(again).copied());
@@ -308,14 +311,14 @@ fn is_in_region(view: &View, index: usize) -> bool {
     own(view, index).any(|(function, _)| {
         ["._omp_fn.", ".omp_outlined"]
             .iter()
-            .any(|it| function.contains(it))
+            .any(|mark| function.contains(mark))
     })
 }
 
 /// Whether a thread executes no code of the user.
 fn is_helper(view: &View, index: usize) -> bool {
     let thread = view.thread(index);
-    thread.is_whole && !thread.stack.is_empty() && thread.stack.iter().all(|it| it.of_system)
+    thread.is_whole && !thread.stack.is_empty() && thread.stack.iter().all(|call| call.of_system)
 }
 
 /// Whether a thread that is unlikely to come might come after its sleep.
@@ -344,7 +347,10 @@ impl<'a> Functions<'a> {
         let own = |index: &usize| own(view, *index).collect::<Vec<_>>();
         let stacks: Vec<Vec<Function<'_>>> = waiting.iter().map(own).collect();
         Self {
-            first: stacks.iter().filter_map(|it| it.last().copied()).collect(),
+            first: stacks
+                .iter()
+                .filter_map(|stack| stack.last().copied())
+                .collect(),
             all: stacks.into_iter().flatten().collect(),
         }
     }
@@ -357,9 +363,13 @@ impl<'a> Functions<'a> {
 }
 
 fn own<'a>(view: &View<'a>, index: usize) -> impl Iterator<Item = Function<'a>> {
-    let calls = view.thread(index).stack.iter().filter(|it| !it.of_system);
+    let calls = view
+        .thread(index)
+        .stack
+        .iter()
+        .filter(|call| !call.of_system);
     calls
-        .filter_map(|it| Some((it.function.as_deref()?, it.file.as_deref())))
+        .filter_map(|call| Some((call.function.as_deref()?, call.file.as_deref())))
         .filter(|(function, _)| !is_nameless(function))
 }
 

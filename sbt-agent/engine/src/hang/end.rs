@@ -42,7 +42,7 @@ pub fn end(graph: &Graph, thread: usize, here: Option<usize>) -> End {
     // A thread that waits in a circle waits for ever, wherever else its waits lead.
     let circle = graph.circle(thread);
     let crosses = |path: &[usize]| {
-        path.iter().any(|it| match graph.need(*it) {
+        path.iter().any(|step| match graph.need(*step) {
             Need::Barrier(barrier) => Some(barrier) != here,
             _ => false,
         })
@@ -78,15 +78,15 @@ pub fn end(graph: &Graph, thread: usize, here: Option<usize>) -> End {
         grade = Grade::Slow;
     }
     // If threads spin at a barrier, it may have opened in the meantime.
-    let open = |it: &usize| match graph.need(*it) {
+    let open = |step: &usize| match graph.need(*step) {
         Need::Barrier(barrier) => !graph.stands(barrier),
         _ => false,
     };
     // A thread on the way has done something, so it does not stand still.
-    let moved = |it: &usize| !open(it) && (!graph.stays(*it) || did_something(graph, *it));
+    let moved = |step: &usize| !open(step) && (!graph.stays(*step) || did_something(graph, *step));
     let grade = match grade {
         Grade::Stuck if seen.iter().any(moved) => Grade::Slow,
-        Grade::Stuck | Grade::Lost if seen.iter().any(|it| open(it) || !graph.stays(*it)) => {
+        Grade::Stuck | Grade::Lost if seen.iter().any(|step| open(step) || !graph.stays(*step)) => {
             Grade::Unclear
         }
         grade => grade,

@@ -102,7 +102,7 @@ impl<'a, 'v> Graph<'a, 'v> {
             Need::Barrier(barrier) => self.absent[barrier].who.clone(),
             _ => Vec::new(),
         };
-        next.sort_by_key(|it| self.may_go[*it]);
+        next.sort_by_key(|other| self.may_go[*other]);
         next
     }
 
@@ -116,7 +116,7 @@ impl<'a, 'v> Graph<'a, 'v> {
     }
 
     fn follow(&self, at: usize, path: &mut Vec<usize>, done: &mut [bool]) -> Option<usize> {
-        if let Some(begins) = path.iter().position(|it| *it == at) {
+        if let Some(begins) = path.iter().position(|other| *other == at) {
             return Some(begins);
         }
         if done[at] || self.may_go[at] {
@@ -152,7 +152,7 @@ impl<'a, 'v> Graph<'a, 'v> {
                         Need::Anyone => before
                             .iter()
                             .enumerate()
-                            .any(|(it, goes)| *goes && it != at),
+                            .any(|(other, goes)| *goes && other != at),
                         Need::TheDead | Need::Never => false,
                     };
             }
@@ -174,7 +174,7 @@ impl<'a, 'v> Graph<'a, 'v> {
         if !self.stands(barrier) || shared && !absent.certain {
             return true;
         }
-        let can = come(absent).iter().filter(|it| goes[**it]).count();
+        let can = come(absent).iter().filter(|thread| goes[**thread]).count();
         match absent.count {
             Some(count) => i64::try_from(can).unwrap_or(i64::MAX) >= count,
             None => can > 0,

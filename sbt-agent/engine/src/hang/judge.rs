@@ -56,12 +56,14 @@ pub fn judge_as(scene: &Scene, names: &Names) -> Option<HangReport> {
         .filter_map(|at| at_barrier(&graph, at))
         .collect();
     found.extend(locks(&graph));
-    found.sort_by_key(|it| {
-        let waiting = it.barrier.map_or(0, |at| graph.absent[at].waiting.len());
+    found.sort_by_key(|finding| {
+        let waiting = finding
+            .barrier
+            .map_or(0, |at| graph.absent[at].waiting.len());
         (
-            std::cmp::Reverse(it.grade),
-            it.barrier.is_none(),
-            it.elsewhere,
+            std::cmp::Reverse(finding.grade),
+            finding.barrier.is_none(),
+            finding.elsewhere,
             std::cmp::Reverse(waiting),
         )
     });
@@ -103,7 +105,7 @@ fn at_barrier(graph: &Graph, at: usize) -> Option<Finding> {
     let mut ends: Vec<(usize, End)> = absent
         .who
         .iter()
-        .map(|it| (*it, end(graph, *it, Some(at))))
+        .map(|thread| (*thread, end(graph, *thread, Some(at))))
         .collect();
     let mut grades: Vec<Grade> = ends.iter().map(|(_, end)| end.grade).collect();
     grades.extend(absent.gone.iter().map(|_| Grade::Lost));
@@ -118,7 +120,7 @@ fn at_barrier(graph: &Graph, at: usize) -> Option<Finding> {
     let (grade, because) = match grade {
         None if !absent.later.is_empty() => {
             let mut later = absent.later.iter();
-            let ends = later.any(|it| sleeps(graph.view.thread(*it)));
+            let ends = later.any(|thread| sleeps(graph.view.thread(*thread)));
             (if ends { Grade::Unclear } else { Grade::Stuck }, None)
         }
         None if graph.view.has_strangers(at) => (Grade::Unclear, None),
@@ -134,7 +136,9 @@ fn at_barrier(graph: &Graph, at: usize) -> Option<Finding> {
         (grade.min(Grade::Unclear), None)
     };
     // A thread that is the cause itself comes before threads that wait for it.
-    ends.sort_by_key(|(it, end)| (std::cmp::Reverse(end.grade.min(grade)), end.root != *it));
+    ends.sort_by_key(|(thread, end)| {
+        (std::cmp::Reverse(end.grade.min(grade)), end.root != *thread)
+    });
     let lead = ends.iter().find(|(_, end)| end.grade >= grade);
     let because = because.or(match lead {
         Some((_, end)) => end.because,
@@ -146,9 +150,9 @@ fn at_barrier(graph: &Graph, at: usize) -> Option<Finding> {
         grade,
         because,
         for_ever,
-        lead: lead.map(|(it, _)| *it),
+        lead: lead.map(|(thread, _)| *thread),
         elsewhere: lead.is_some_and(|(_, end)| end.elsewhere),
-        who: ends.iter().map(|(it, _)| *it).collect(),
+        who: ends.iter().map(|(thread, _)| *thread).collect(),
         ..finding
     })
 }
@@ -159,7 +163,10 @@ fn all_there(graph: &Graph, at: usize, absent: &Absent, finding: Finding) -> Opt
     let seen = &graph.view.scene.barriers[at];
     let count = seen.participants? as usize;
     // The barrier's memory was read later than the threads were looked at.
-    let slept = absent.waiting.iter().all(|it| graph.view.thread(*it).slept);
+    let slept = absent
+        .waiting
+        .iter()
+        .all(|thread| graph.view.thread(*thread).slept);
     let inside = absent.waiting.len();
     let too_many = inside > count;
     (inside >= count && slept).then_some(Finding {
@@ -227,7 +234,7 @@ fn also(graph: &Graph, first: &Finding, other: &Finding) -> Option<HangAlsoRepor
         let (path, begins) = graph.circle(finding.lead?)?;
         Some(path[begins..].iter().copied().collect::<BTreeSet<_>>())
     };
-    let in_circle = circle(first).is_some_and(|it| Some(it) == circle(other));
+    let in_circle = circle(first).is_some_and(|links| Some(links) == circle(other));
     Some(HangAlsoReport {
         barrier: threads::barrier(graph.view, at),
         site: site(graph, at),

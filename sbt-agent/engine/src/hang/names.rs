@@ -26,12 +26,15 @@ pub struct View<'a> {
 impl<'a> View<'a> {
     pub fn new(scene: &'a Scene, names: &'a Names) -> Self {
         let all = || scene.threads.iter().enumerate();
-        let by_id: HashMap<ThreadId, usize> = all().map(|(at, it)| (it.id, at)).collect();
+        let by_id: HashMap<ThreadId, usize> = all().map(|(at, thread)| (thread.id, at)).collect();
         let mut called: HashMap<String, usize> = HashMap::new();
         for (_, thread) in all() {
             *called.entry(printable(&thread.name)).or_default() += 1;
         }
-        let pasts = scene.barriers.iter().filter_map(|it| it.past.as_ref());
+        let pasts = scene
+            .barriers
+            .iter()
+            .filter_map(|barrier| barrier.past.as_ref());
         let mut gone: HashMap<ThreadId, &str> = HashMap::new();
         for member in pasts.flat_map(|past| &past.members) {
             if !by_id.contains_key(&member.id) {
@@ -90,11 +93,17 @@ impl<'a> View<'a> {
         let sites = self.sites(at, waiting);
         let address = self.scene.barriers[at].address;
         let others = self.scene.barriers.iter().enumerate();
-        let is_shared = others.filter(|(other, _)| *other != at).any(|(other, it)| {
-            let there: Vec<usize> = it.waiting.iter().filter_map(|id| self.index(*id)).collect();
-            let there = self.sites(other, &there);
-            sites.iter().any(|site| there.contains(site))
-        });
+        let is_shared = others
+            .filter(|(other, _)| *other != at)
+            .any(|(other, barrier)| {
+                let there: Vec<usize> = barrier
+                    .waiting
+                    .iter()
+                    .filter_map(|id| self.index(*id))
+                    .collect();
+                let there = self.sites(other, &there);
+                sites.iter().any(|site| there.contains(site))
+            });
         let the = if is_shared {
             format!("the barrier {address:#x}")
         } else {
@@ -114,7 +123,7 @@ impl<'a> View<'a> {
     pub fn sites(&self, at: usize, waiting: &[usize]) -> Vec<String> {
         let is_own = |index: &&usize| {
             let stack = &self.thread(**index).stack;
-            stack.iter().any(|it| !it.of_system)
+            stack.iter().any(|call| !call.of_system)
         };
         let any_own = waiting.iter().any(|index| is_own(&index));
         let waiting = waiting.iter().filter(|index| !any_own || is_own(index));
@@ -151,11 +160,11 @@ impl<'a> View<'a> {
     /// runtime makes in the C library.
     pub fn at(&self, thread: usize) -> Option<&'a CallSeen> {
         let stack = &self.thread(thread).stack;
-        let own = stack.iter().find(|it| !it.of_system);
+        let own = stack.iter().find(|call| !call.of_system);
         let outer = || {
             stack
                 .iter()
-                .find(|it| Some(&it.binary) == stack.last().map(|it| &it.binary))
+                .find(|call| Some(&call.binary) == stack.last().map(|outermost| &outermost.binary))
         };
         own.or_else(outer)
     }
@@ -173,7 +182,9 @@ impl<'a> View<'a> {
             return None;
         }
         let barriers = &self.scene.barriers;
-        barriers.iter().position(|it| it.waiting.contains(&seen.id))
+        barriers
+            .iter()
+            .position(|barrier| barrier.waiting.contains(&seen.id))
     }
 
     /// Whether it is certain that a thread did not go on while the scene was read, so that all that
@@ -185,7 +196,7 @@ impl<'a> View<'a> {
             let past = self.scene.barriers[at].past.as_ref();
             let past = past.filter(|past| !past.unsure);
             let mut members = past.into_iter().flat_map(|past| &past.members);
-            members.any(|it| it.id == seen.id && it.arrived_ns_ago.is_some())
+            members.any(|member| member.id == seen.id && member.arrived_ns_ago.is_some())
         };
         match seen.doing {
             Doing::Stopped | Doing::Traced { .. } | Doing::Ended => true,
@@ -195,9 +206,9 @@ impl<'a> View<'a> {
 
     /// Whether threads of processes that nobody has looked at may come to a barrier.
     pub fn has_strangers(&self, barrier: usize) -> bool {
-        let mut processes = self.scene.threads.iter().map(|it| it.id.process);
+        let mut processes = self.scene.threads.iter().map(|thread| thread.id.process);
         let first = processes.next();
-        let alone = processes.all(|it| Some(it) == first);
+        let alone = processes.all(|process| Some(process) == first);
         self.scene.barriers[barrier].shared && (alone || self.scene.partial)
     }
 
@@ -210,7 +221,11 @@ impl<'a> View<'a> {
 
     /// Remarks for the user, safe to print.
     pub fn notes(&self) -> Vec<String> {
-        self.scene.notes.iter().map(|it| printable(it)).collect()
+        self.scene
+            .notes
+            .iter()
+            .map(|note| printable(note))
+            .collect()
     }
 }
 

@@ -43,7 +43,7 @@ pub fn stack(text: &str) -> Vec<CallSeen> {
         }
     };
     text.split(" < ")
-        .filter(|it| !it.is_empty())
+        .filter(|part| !part.is_empty())
         .map(call)
         .collect()
 }
@@ -160,7 +160,7 @@ impl Seen {
                 name: format!("worker-{number}"),
                 arrived_ns_ago: inside.then_some(12_000 * MS + u64::from(*number)),
                 site: Some("meet hangs.c:40".into()),
-                ended: threads.iter().all(|it| it.id != id(*number)),
+                ended: threads.iter().all(|thread| thread.id != id(*number)),
             }
         };
         barrier.past = Some(Past {
@@ -189,7 +189,7 @@ impl Seen {
     /// The thread with this number.
     pub fn of(&mut self, number: u32) -> &mut ThreadSeen {
         let mut threads = self.0.threads.iter_mut();
-        threads.find(|it| it.id == id(number)).unwrap()
+        threads.find(|thread| thread.id == id(number)).unwrap()
     }
 
     /// The report.

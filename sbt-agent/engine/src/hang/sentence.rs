@@ -202,7 +202,7 @@ fn later(graph: &Graph, at: usize, absent: &Absent) -> String {
             does(view, *one)
         ),
         all => {
-            let each = |it: &usize| format!("{} {}", view.name(*it), does(view, *it));
+            let each = |thread: &usize| format!("{} {}", view.name(*thread), does(view, *thread));
             let shown: Vec<String> = all.iter().take(2).map(each).collect();
             let more = all.len() - shown.len();
             let more = if more > 0 {
@@ -260,12 +260,12 @@ fn too_few(graph: &Graph, finding: &Finding, at: usize, absent: &Absent) -> Stri
         .spare
         .iter()
         .take(2)
-        .map(|it| {
-            let story = match graph.need(*it) {
-                Need::Thread(_) => story(graph, *it, Some(at)),
-                _ => does(view, *it),
+        .map(|thread| {
+            let story = match graph.need(*thread) {
+                Need::Thread(_) => story(graph, *thread, Some(at)),
+                _ => does(view, *thread),
             };
-            format!("{} {story}", view.name(*it))
+            format!("{} {story}", view.name(*thread))
         })
         .collect();
     let spare = match (spare.is_empty(), absent.spare.len() - spare.len()) {
@@ -309,7 +309,9 @@ fn all_there(graph: &Graph, finding: &Finding, at: usize, absent: &Absent) -> St
 
 fn twice(graph: &Graph, at: usize, absent: &Absent) -> String {
     let view = graph.view;
-    let name = absent.twice.map_or_else(String::new, |it| view.name(it));
+    let name = absent
+        .twice
+        .map_or_else(String::new, |thread| view.name(thread));
     format!(
         "{name} waits twice at {} ({}), once within a signal handler or the like: it cannot come \
          for another thread",
@@ -382,8 +384,8 @@ pub fn notes(graph: &Graph, at: usize) -> Vec<String> {
              it: others have ended there, or left it by a jump"
         ));
     }
-    let processes = view.scene.threads.iter().map(|it| it.id.process);
-    let others = processes.into_iter().any(|it| it != seen.process);
+    let processes = view.scene.threads.iter().map(|thread| thread.id.process);
+    let others = processes.into_iter().any(|process| process != seen.process);
     if seen.shared && !others {
         notes.push(
             "several processes may meet at this barrier, and no other was looked at; `sbt hang \

@@ -15,5 +15,8 @@ mod shown;
 mod torn;
 
 fn names(threads: &[crate::report::HangThreadReport]) -> Vec<&str> {
-    threads.iter().map(|it| it.who.name.as_str()).collect()
+    threads
+        .iter()
+        .map(|thread| thread.who.name.as_str())
+        .collect()
 }

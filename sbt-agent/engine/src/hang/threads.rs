@@ -71,7 +71,7 @@ pub fn gone_words(view: &View, barrier: &BarrierSeen, member: &Member) -> String
             .scene
             .threads
             .iter()
-            .all(|it| it.id.process != process || it.doing == Doing::Ended);
+            .all(|thread| thread.id.process != process || thread.doing == Doing::Ended);
     let ended = if all_gone {
         format!("has ended with its process {process}")
     } else {

@@ -311,7 +311,11 @@ pub fn hidden(threads: u32) -> Option<String> {
 /// not always known.
 pub fn nothing(view: &View) -> String {
     let threads = 0..view.scene.threads.len();
-    let waiting = view.scene.barriers.iter().any(|it| !it.waiting.is_empty());
+    let waiting = view
+        .scene
+        .barriers
+        .iter()
+        .any(|barrier| !barrier.waiting.is_empty());
     if threads.is_empty() {
         return "no thread could be looked at".into();
     }

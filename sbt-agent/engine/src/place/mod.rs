@@ -98,7 +98,11 @@ impl Place {
     /// to how many addresses the compiler has copied it; else it is the address.
     #[must_use]
     pub fn key(&self) -> Self {
-        let has_line = |frame: usize| self.frames.get(frame).is_some_and(|it| it.line.is_some());
+        let has_line = |frame: usize| {
+            self.frames
+                .get(frame)
+                .is_some_and(|shown| shown.line.is_some())
+        };
         let outer = self.outer.iter().map(|call| Call {
             offset: if has_line(call.frame) { 0 } else { call.offset },
             into_function: None,
@@ -143,7 +147,7 @@ impl Place {
     pub fn calls(&self) -> impl Iterator<Item = CallView<'_>> {
         let first = (&self.binary, self.offset, self.into_function, 0);
         let outer = self.outer.iter();
-        let outer = outer.map(|it| (&it.binary, it.offset, it.into_function, it.frame));
+        let outer = outer.map(|call| (&call.binary, call.offset, call.into_function, call.frame));
         let starts = self.outer.iter().map(|call| call.frame);
         let ends = starts.chain([self.frames.len()]);
         std::iter::once(first).chain(outer).zip(ends).map(

@@ -174,7 +174,7 @@ mod tests {
         ]);
         let found: Vec<_> = derived(&all)
             .into_iter()
-            .map(|it| (it.name, it.value))
+            .map(|figure| (figure.name, figure.value))
             .collect();
         assert_eq!(
             found,

@@ -79,14 +79,14 @@ impl Order {
     #[must_use]
     pub fn as_in(self, whole: &Report, part: &Report, model: &Model) -> Self {
         let mut named: HashMap<(u32, u32), Vec<u32>> = HashMap::new();
-        for thread in whole.threads.iter().filter(|it| it.threads == 1) {
+        for thread in whole.threads.iter().filter(|thread| thread.threads == 1) {
             named
                 .entry((thread.tid, thread.pid))
                 .or_default()
                 .push(thread.id);
         }
-        let mut shared = whole.threads.iter().filter(|it| it.threads > 1);
-        let shared = shared.next().map_or(NONE, |it| it.id);
+        let mut shared = whole.threads.iter().filter(|thread| thread.threads > 1);
+        let shared = shared.next().map_or(NONE, |thread| thread.id);
         let rows = model.threads().rows();
         let mut numbers = vec![NONE; rows.len()];
         // The kernel reuses thread ids: the threads of this model are the latest with their id.
@@ -101,7 +101,7 @@ impl Order {
         let sites = model.sites().all().len();
         let mut sites = vec![(NONE, 0); sites];
         for site in &part.sites {
-            let same = |it: &&SiteReport| is_same(it, site);
+            let same = |candidate: &&SiteReport| is_same(candidate, site);
             let found = whole.sites.iter().find(same);
             if let (Some(found), Some(of)) = (found, sites.get_mut(site.id as usize)) {
                 *of = (found.id, found.episodes.saturating_sub(site.episodes));
@@ -171,7 +171,7 @@ impl Order {
 
 /// Whether entries in two reports of one run are the same site.
 fn is_same(a: &SiteReport, b: &SiteReport) -> bool {
-    let lines = |it: &SiteReport| (it.function.clone(), it.file.clone(), it.line);
+    let lines = |site: &SiteReport| (site.function.clone(), site.file.clone(), site.line);
     (&a.binary, &a.offset, &a.callers, &a.places) == (&b.binary, &b.offset, &b.callers, &b.places)
         && lines(a) == lines(b)
 }

@@ -104,8 +104,8 @@ impl BlockedReport {
     /// The reason in the words of sentences.
     pub fn words(&self) -> &'static str {
         let mut all = Reason::ALL.iter();
-        all.find(|it| it.name() == self.reason)
-            .map_or(self.reason, |it| it.words())
+        all.find(|reason| reason.name() == self.reason)
+            .map_or(self.reason, |reason| reason.words())
     }
 }
 
@@ -129,7 +129,7 @@ fn blocked(times: impl Iterator<Item = u64>) -> Vec<BlockedReport> {
         ns,
     };
     let mut all: Vec<_> = all.filter(|(_, ns)| *ns > 0).map(report).collect();
-    all.sort_by_key(|it| std::cmp::Reverse(it.ns));
+    all.sort_by_key(|entry| std::cmp::Reverse(entry.ns));
     all
 }
 

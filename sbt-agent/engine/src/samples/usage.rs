@@ -26,7 +26,9 @@ fn busy(times: &[u64]) -> ParallelismReport {
 /// The time in ns, each moment weighted by 1 plus the number of idle threads, of four.
 fn weight(times: &ParallelismReport) -> f64 {
     let times = times.times.iter();
-    times.map(|it| f64::from(5 - it.busy) * it.ns as f64).sum()
+    times
+        .map(|time| f64::from(5 - time.busy) * time.ns as f64)
+        .sum()
 }
 
 /// A function of four threads: its name, samples in all and in itself, and times with one to four
@@ -70,7 +72,7 @@ pub fn fill(report: &mut Report) {
         &[1_500 * MS, 1_500 * MS, 1_000 * MS, 4_000 * MS],
         &[0, 0, 30 * MS, 480 * MS],
     ];
-    let whole: [u64; 4] = std::array::from_fn(|at| times.iter().map(|it| it[at]).sum());
+    let whole: [u64; 4] = std::array::from_fn(|at| times.iter().map(|site| site[at]).sum());
     report.parallelism = Some(busy(&whole));
     for site in &mut report.sites {
         let times = busy(times[site.id as usize]);
@@ -99,8 +101,8 @@ pub fn fill(report: &mut Report) {
     }
     for thread in &mut report.threads {
         let mine = report.sites.iter().flat_map(|site| &site.threads);
-        let mine = mine.filter(|it| it.thread == thread.id);
-        thread.npt_ns = mine.map(|it| it.npt_ns).sum();
+        let mine = mine.filter(|row| row.thread == thread.id);
+        thread.npt_ns = mine.map(|row| row.npt_ns).sum();
         thread.path_ns = thread.npt_ns;
         let all: u64 = whole.iter().sum();
         thread.path_pct = Some(thread.npt_ns as f64 / all as f64 * 100.0);

@@ -21,8 +21,8 @@ pub fn of_runs(at: &AtCount, runs: &[&Report]) -> Vec<String> {
     }
     let hangs = runs.iter().filter_map(|run| run.hang.as_ref());
     if let Some(hang) = hangs
-        .filter(|it| it.is_hang())
-        .max_by_key(|it| it.lasted_ns)
+        .filter(|hang| hang.is_hang())
+        .max_by_key(|hang| hang.lasted_ns)
     {
         let lasted = since(hang.lasted_ns);
         notes.push(format!(

@@ -68,7 +68,7 @@ fn why(worst: &PhaseScaling, reference: &Report) -> Vec<VerdictReport> {
         worst.to.is_some() && site.map(SiteReport::called) == worst.to
     };
     let there: Vec<VerdictReport> = verdicts().filter(is_there).cloned().collect();
-    let whole = verdicts().filter(|it| it.site.is_none() && it.kind != "no-problem");
+    let whole = verdicts().filter(|verdict| verdict.site.is_none() && verdict.kind != "no-problem");
     // What is wrong with the whole run may be why no phase gets faster.
     there.into_iter().chain(whole.cloned()).collect()
 }

@@ -229,11 +229,13 @@ fn at_count(threads: u32, runs: &[&Report]) -> Option<AtCount> {
         max_wall_ns: walls().max()?,
         speedup: None,
         scaling_efficiency: None,
-        parallel_efficiency: efficiencies(|it| it.parallel),
-        load_balance: efficiencies(|it| it.load_balance),
+        parallel_efficiency: efficiencies(|known| known.parallel),
+        load_balance: efficiencies(|known| known.load_balance),
         counters: medians(runs.iter().map(|run| {
             let counters = run.counters.iter();
-            counters.map(|it| (it.name.clone(), it.total)).collect()
+            counters
+                .map(|counter| (counter.name.clone(), counter.total))
+                .collect()
         })),
     })
 }
@@ -255,9 +257,9 @@ fn ratio(of: u64, by: u64) -> Option<f64> {
 
 fn counters(report: &Report) -> Vec<CounterName> {
     let counters = report.counters.iter();
-    let name = |it: &crate::report::counters::CounterReport| CounterName {
-        name: it.name.clone(),
-        unit: it.unit,
+    let name = |counter: &crate::report::counters::CounterReport| CounterName {
+        name: counter.name.clone(),
+        unit: counter.unit,
     };
     counters.map(name).collect()
 }

@@ -18,7 +18,7 @@ fn the_schema_in_the_documents_is_that_of_the_code() {
 
 fn close(value: Option<f64>, expected: f64) {
     assert!(
-        value.is_some_and(|it| (it - expected).abs() < 0.01),
+        value.is_some_and(|known| (known - expected).abs() < 0.01),
         "{value:?} and not {expected}"
     );
 }
@@ -34,14 +34,14 @@ fn speedups_are_against_the_least_number() {
     let phase = |line: &str| {
         let mut phases = all.phases.iter();
         phases
-            .find(|it| it.to.as_deref().is_some_and(|to| to.ends_with(line)))
+            .find(|phase| phase.to.as_deref().is_some_and(|to| to.ends_with(line)))
             .unwrap()
     };
     close(phase(":10").at[2].speedup, 4.0);
     assert_eq!(phase(":10").lost_ns, Some(0));
     close(phase(":20").at[2].speedup, 1.0);
     assert_eq!(phase(":20").lost_ns, Some(300 * MS));
-    let outside = all.phases.iter().find(|it| it.to.is_none()).unwrap();
+    let outside = all.phases.iter().find(|phase| phase.to.is_none()).unwrap();
     assert_eq!(outside.at[1].sum_ns, Some(10 * MS));
     close(phase(":20").lost_pct, 300.0 / 307.5 * 100.0);
 }
@@ -67,7 +67,11 @@ fn the_serial_phase_is_named_and_why() {
     let limit = all.limit.as_ref().unwrap();
     assert_eq!(limit.to.as_deref(), Some("solve lu.c:20"));
     assert_eq!((limit.scales_to, limit.lost_ns), (None, 300 * MS));
-    let why: Vec<_> = limit.why.iter().map(|it| it.text.as_str()).collect();
+    let why: Vec<_> = limit
+        .why
+        .iter()
+        .map(|verdict| verdict.text.as_str())
+        .collect();
     assert_eq!(why, ["one thread works", "too many"]);
 }
 
@@ -171,11 +175,11 @@ fn a_program_without_barriers_with_one_thread_still_has_its_time() {
     ]);
     close(all.counts[2].speedup, 4.0);
     assert_eq!(all.counts[0].parallel_efficiency, None);
-    let phase = all.phases.iter().find(|it| it.to.is_some()).unwrap();
+    let phase = all.phases.iter().find(|phase| phase.to.is_some()).unwrap();
     assert_eq!(phase.base_threads, Some(2));
     assert_eq!((phase.at[0].episodes, phase.at[0].speedup), (None, None));
     close(phase.at[2].speedup, 2.0);
-    let outside = all.phases.iter().find(|it| it.to.is_none()).unwrap();
+    let outside = all.phases.iter().find(|phase| phase.to.is_none()).unwrap();
     assert_eq!(
         outside.base_threads,
         Some(2),

@@ -17,9 +17,10 @@ pub fn reason(late: &LateReport, excess_ns: f64) -> Option<&BlockedReport> {
     let seen = away.episodes as f64 / late.split_episodes.max(1) as f64;
     let others = |reason: &str| {
         let mut all = away.others.iter();
-        all.find(|it| it.reason == reason).map_or(0, |it| it.ns) as f64
+        all.find(|entry| entry.reason == reason)
+            .map_or(0, |entry| entry.ns) as f64
     };
-    let excess = |it: &&BlockedReport| it.ns as f64 - others(it.reason);
+    let excess = |entry: &&BlockedReport| entry.ns as f64 - others(entry.reason);
     let most = away
         .last
         .iter()
@@ -141,7 +142,7 @@ mod tests {
 
     #[test]
     fn the_reason_is_what_the_others_do_not_have() {
-        let name = |late: &LateReport, excess| reason(late, excess).map(|it| it.reason);
+        let name = |late: &LateReport, excess| reason(late, excess).map(|entry| entry.reason);
         let mut all = late(4, &[]);
         assert_eq!(name(&all, 850.0), Some("file"));
         // The reason explains less than half, or there is nothing to explain.
@@ -162,9 +163,11 @@ mod tests {
             said(("process", "cc1", Some(123), 900)).as_deref(),
             Some("; for 90 % of that its CPU was taken by `cc1` (pid 123), not of this program")
         );
-        assert!(said(("process", "cc1", None, 900)).is_some_and(|it| it.contains("several")));
-        assert!(said(("own", "lu", Some(1), 300)).is_some_and(|it| it.contains("of this program")));
-        assert!(said(("idle", "idle", None, 300)).is_some_and(|it| it.contains("not allowed")));
+        assert!(said(("process", "cc1", None, 900)).is_some_and(|text| text.contains("several")));
+        assert!(
+            said(("own", "lu", Some(1), 300)).is_some_and(|text| text.contains("of this program"))
+        );
+        assert!(said(("idle", "idle", None, 300)).is_some_and(|text| text.contains("not allowed")));
         assert_eq!(said(("kernel", "kworker", Some(3), 199)), None);
         assert!(taker(&late(4, &[])).is_none());
     }

@@ -42,10 +42,15 @@ fn counts_instructions(name: &str) -> bool {
 /// instruction to theirs.
 fn ratios(report: &Report, site: &SiteReport, straggler: u32) -> Option<(f64, f64)> {
     let mut counters = report.counters.iter();
-    let name = &counters.find(|it| counts_instructions(&it.name))?.name;
+    let name = &counters
+        .find(|counter| counts_instructions(&counter.name))?
+        .name;
     let episodes = site.threads.iter().map(|thread| thread.episodes).max()?;
     // Threads that were seldom there belong to other teams.
-    let members = site.threads.iter().filter(|it| 2 * it.episodes > episodes);
+    let members = site
+        .threads
+        .iter()
+        .filter(|thread| 2 * thread.episodes > episodes);
     let (mut last, mut others) = (None, Vec::new());
     for thread in members {
         let each = Each::of(thread, name)?;
@@ -57,7 +62,7 @@ fn ratios(report: &Report, site: &SiteReport, straggler: u32) -> Option<(f64, f6
     }
     let n = others.len() as f64;
     let mean = |of: fn(&Each) -> f64| others.iter().map(of).sum::<f64>() / n;
-    let (instructions, running_ns) = (mean(|it| it.instructions), mean(|it| it.running_ns));
+    let (instructions, running_ns) = (mean(|each| each.instructions), mean(|each| each.running_ns));
     let last = last.filter(|_| instructions > 0.0 && running_ns > 0.0)?;
     let more = last.instructions / instructions;
     let longer = last.running_ns / running_ns;

@@ -76,11 +76,11 @@ fn verdict(
     named: &'static str,
 ) -> VerdictReport {
     let straggler = site.straggler.as_ref();
-    let persistent = straggler.filter(|it| it.pattern == "persistent");
+    let persistent = straggler.filter(|last| last.pattern == "persistent");
     VerdictReport {
         kind,
         site: Some(site.id),
-        thread: persistent.map(|it| it.thread),
+        thread: persistent.map(|last| last.thread),
         text,
         evidence: [
             ("share_pct", Figure::Real(cost.share_pct)),

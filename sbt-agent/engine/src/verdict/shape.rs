@@ -135,7 +135,10 @@ fn runs_most(report: &Report, site: &SiteReport) -> Option<(u32, f64)> {
     }
     let episodes = site.threads.iter().map(|thread| thread.episodes).max()?;
     // Threads that were seldom there belong to other teams.
-    let members = site.threads.iter().filter(|it| 2 * it.episodes > episodes);
+    let members = site
+        .threads
+        .iter()
+        .filter(|thread| 2 * thread.episodes > episodes);
     let each = members.map(|thread| {
         let mean = thread.running_ns? as f64 / thread.episodes.max(1) as f64;
         Some((thread.thread, mean))

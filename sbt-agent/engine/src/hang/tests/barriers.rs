@@ -25,7 +25,7 @@ fn a_lock_held_across_the_barrier() {
     let cycle = hang.cycle.unwrap();
     let kinds: Vec<_> = cycle
         .iter()
-        .map(|it| (it.who.tid, it.blocked_on.kind))
+        .map(|link| (link.who.tid, link.blocked_on.kind))
         .collect();
     assert_eq!(kinds, [(102, "mutex"), (101, "barrier")]);
     let on = hang.missing[0].blocked_on.as_ref().unwrap();
@@ -103,7 +103,7 @@ fn who_is_in_the_code_of_a_region_is_missing_at_its_end() {
             hang.text
         );
         assert!(
-            !hang.notes.iter().any(|it| it.contains("different")),
+            !hang.notes.iter().any(|note| note.contains("different")),
             "{hang:?}"
         );
     }

@@ -34,7 +34,10 @@ fn who_gives_a_lock_up_after_some_time_does_not_wait_for_ever() {
     seen.barrier(3, 40, &[3]);
     let hang = seen.hang();
     assert_eq!((hang.kind, hang.because), ("slow", None));
-    let it = hang.missing.iter().find(|it| it.who.name == "worker-2");
+    let it = hang
+        .missing
+        .iter()
+        .find(|thread| thread.who.name == "worker-2");
     let it = it.unwrap();
     assert_eq!(it.blocked_on.as_ref().unwrap().timed, Some(true));
     assert!(

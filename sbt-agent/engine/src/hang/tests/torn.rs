@@ -218,7 +218,7 @@ fn of_processes_that_nobody_looked_at_others_may_come() {
     assert_eq!((hang.kind, hang.certain), ("stuck", false), "{}", hang.text);
     // With too few threads, it is unknown which are missing.
     let mut seen = shared(4);
-    seen.0.threads.retain(|it| it.id != id(3));
+    seen.0.threads.retain(|thread| thread.id != id(3));
     assert_eq!(seen.hang().because, Some("fewer-alive"));
     seen.0.partial = true;
     let hang = seen.hang();
@@ -230,7 +230,7 @@ fn of_processes_that_nobody_looked_at_others_may_come() {
     );
     // It is also unknown if only one process was looked at.
     seen.0.partial = false;
-    seen.0.threads.retain(|it| it.id.process == PROCESS);
+    seen.0.threads.retain(|thread| thread.id.process == PROCESS);
     let hang = seen.hang();
     assert_eq!(
         (hang.kind, hang.because),

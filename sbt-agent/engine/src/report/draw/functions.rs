@@ -88,23 +88,23 @@ pub fn functions(
             .then(a.0.cmp(&b.0))
     });
     sorted.truncate(MOST_FUNCTIONS);
-    let report = |(id, it): (FunctionId, Function)| {
+    let report = |(id, sums): (FunctionId, Function)| {
         let named = chains.named(id);
         FunctionReport {
             id,
             function: named.function.clone(),
             file: named.file.clone(),
             binary: named.binary.clone(),
-            samples: it.samples,
-            self_samples: it.self_samples,
-            cpu_pct: pct(it.samples as f64, count as f64).unwrap_or(0.0),
-            npt_ns: ns(it.normalised_ns),
-            self_npt_ns: ns(it.self_ns),
-            npt_pct: pct(it.normalised_ns, whole).unwrap_or(0.0),
-            times: times(&it.busy),
-            path_pct: pct(it.path_ns, path),
-            weighted_path_pct: pct(it.weighted_ns, weight),
-            callers: callers(it.callers, chains),
+            samples: sums.samples,
+            self_samples: sums.self_samples,
+            cpu_pct: pct(sums.samples as f64, count as f64).unwrap_or(0.0),
+            npt_ns: ns(sums.normalised_ns),
+            self_npt_ns: ns(sums.self_ns),
+            npt_pct: pct(sums.normalised_ns, whole).unwrap_or(0.0),
+            times: times(&sums.busy),
+            path_pct: pct(sums.path_ns, path),
+            weighted_path_pct: pct(sums.weighted_ns, weight),
+            callers: callers(sums.callers, chains),
         }
     };
     sorted.into_iter().map(report).collect()
@@ -201,7 +201,11 @@ mod tests {
         let all = functions(&samples, &chains, &mut sampling);
         assert_eq!(sampling.working, 12);
         assert_eq!(sampling.npt_ns, 70 * MS);
-        let of = |name: &str| all.iter().find(|it| it.function == name).unwrap();
+        let of = |name: &str| {
+            all.iter()
+                .find(|function| function.function == name)
+                .unwrap()
+        };
         assert_eq!((of("main").npt_ns, of("main").self_npt_ns), (40 * MS, 0));
         assert_eq!(of("f;x").samples, 6, "once, though it calls itself");
         assert_eq!(
@@ -222,7 +226,10 @@ mod tests {
             times.map(|time| (time.busy, time.ns / MS)).collect()
         };
         assert_eq!(times("main"), [(1, 20), (2, 40)]);
-        assert!(all.iter().all(|it| it.function != "[truncated]"));
+        assert!(
+            all.iter()
+                .all(|function| function.function != "[truncated]")
+        );
         let lines = folded(&samples, &chains);
         let expected = "[truncated];g 30000\nmain;f:x 20000\nmain;f:x;f:x;g 20000\n";
         assert_eq!(lines, expected);

@@ -68,7 +68,7 @@ impl Draw<'_> {
 /// report gives each thread one name only.
 fn name_seen<'a>(hang: &'a HangReport, id: u32, label: &str) -> Option<&'a str> {
     let mut all = hang.missing.iter().chain(&hang.arrived).chain(&hang.others);
-    let found = all.find(|it| it.who.thread == Some(id))?;
+    let found = all.find(|thread| thread.who.thread == Some(id))?;
     let name = found.who.name.strip_prefix(label)?.strip_prefix(' ')?;
     Some(name).filter(|name| !name.is_empty())
 }
