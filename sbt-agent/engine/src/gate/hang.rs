@@ -206,7 +206,7 @@ mod tests {
             (|report| report.ended = false, "not to the program's end"),
             (
                 |report| {
-                    (report.ended, report.started, report.wall_ns) = (false, Some(false), 9 * S)
+                    (report.ended, report.started, report.wall_ns) = (false, Some(false), 9 * S);
                 },
                 "watched for 9 s only",
             ),

@@ -20,7 +20,7 @@ const DEFAULT_TOLERANCE: f64 = 10.0;
 /// Largest number of sites that are listed if no site matches a rule.
 const NAMED: usize = 8;
 
-/// Judges a report. `before` is the report that [`Asked::baseline`] names.
+/// Judges a report. `before` is the baseline, if the user gave one.
 pub fn judge(report: &Report, asked: &Asked, before: Option<&Report>) -> CheckReport {
     let mut outcomes = Vec::new();
     let allow = asked.allow_incomplete;

@@ -253,7 +253,7 @@ impl Candidate {
         }
         let step = match deed {
             Deed::Waits => self.round.wait(part),
-            // A single wake counts as the first of several until enough of them have come.
+            // The first of several single wakes shows that all have arrived: take it for a wake of all.
             Deed::Wakes(_) if self.by_signals && self.state == State::Barrier => {
                 self.round.wake(part, None)
             }

@@ -4,6 +4,7 @@
 //! member can be the last. Other uses look the same for a while: threads that take turns, a lock
 //! that is always contended, a worker that is given one piece of work after the other. What tells
 //! them apart, strongest first:
+//!
 //! - **The code.** In a barrier, one test decides between waiting and waking, and it asks how many
 //!   have come ([`Relation::Alternatives`]). Where the test asks something else, such as the
 //!   thread's role ([`Relation::Either`]), the code says nothing. A monitor wakes after it has

@@ -375,7 +375,7 @@ fn relations_are_asked_anew_where_numbers_mean_others() {
     for (wait, wake) in all() {
         let _same = relations.get(CallersId(wait), CallersId(wake), &mut code);
     }
-    // Number 9 was forgotten both as a wait and as a wake.
+    // Number 4 is asked about again: nine times as a wait, nine as a wake, with itself only once.
     assert_eq!(code.asked, 81 + 17);
 }
 
