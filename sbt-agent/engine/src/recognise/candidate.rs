@@ -253,7 +253,7 @@ impl Candidate {
         }
         let step = match deed {
             Deed::Waits => self.round.wait(part),
-            // The first of several single wakes shows that all have arrived: take it for a wake of all.
+            // The first of several single wakes shows that all have come: it counts as a wake of all.
             Deed::Wakes(_) if self.by_signals && self.state == State::Barrier => {
                 self.round.wake(part, None)
             }

@@ -1,8 +1,8 @@
 //! Recognises barriers that the program does not call barriers, from who waits on what and who
 //! wakes whom.
 //!
-//! A stream of events goes in and a stream comes out, both in order of time. Events that are no
-//! evidence pass through. Evidence ([`Event::Wait`], [`Event::Wake`]) of an object that turns out
+//! A stream of events goes in and a stream comes out, both in order of time. Events
+//! other than evidence pass through. Evidence ([`Event::Wait`], [`Event::Wake`]) of an object that turns out
 //! to be a barrier comes out as arrivals; other evidence is dropped. While an object is undecided,
 //! everything behind its first evidence is held back, so that the first rounds are counted too and
 //! events stay in order. If others need the events behind, they are not held back for long: see
