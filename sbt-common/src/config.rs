@@ -1,7 +1,7 @@
-//! What the agent tells all programs.
+//! What the agent tells all BPF programs.
 
-/// What the agent tells the programs before they are loaded: constants to the
-/// verifier. An offset of 0 means that this kernel does not have the field.
+/// What the agent tells the BPF programs before they are loaded: constants to the verifier. An
+/// offset of 0 means that this kernel does not have the field.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Config {
@@ -16,7 +16,7 @@ pub struct Config {
     pub exec_start: u32,
     /// `task_struct` → `sched_info.run_delay`
     pub run_delay: u32,
-    /// `task_struct` → `se.cfs_rq`, with the next three or all four 0.
+    /// `task_struct` → `se.cfs_rq`. This and the next three are either all set or all 0.
     pub cfs_rq: u32,
     /// `cfs_rq` → `rq`
     pub rq: u32,
@@ -32,14 +32,14 @@ pub struct Config {
     pub start_code: u32,
     /// `task_struct` → `comm`
     pub comm: u32,
-    /// How many rings there are, less one: rings are a power of two.
+    /// Number of rings minus 1; the number of rings is a power of two.
     pub ring_mask: u32,
     /// `task_struct` → `pid`
     pub pid: u32,
-    /// `task_struct` → `tgid`; 0 where the agent numbers processes otherwise
-    /// than the kernel's first pid namespace does, and a helper must be asked.
+    /// `task_struct` → `tgid`; 0 if the agent's process ids are not those of the kernel's initial
+    /// pid namespace, so that a helper must be asked.
     pub tgid: u32,
-    /// `task_struct` → `tgid`, however the agent numbers processes.
+    /// `task_struct` → `tgid`, in any pid namespace of the agent.
     pub any_tgid: u32,
     /// `task_struct` → `signal`
     pub signal: u32,
@@ -47,26 +47,26 @@ pub struct Config {
     pub live: u32,
     /// `signal_struct` → `flags`
     pub signal_flags: u32,
-    /// 1 if the target's children are followed, and theirs.
+    /// 1 if the target's descendants are followed.
     pub children: u32,
-    /// `task_struct` → `min_flt`; so for the next ones.
+    /// `task_struct` → `min_flt`
     pub min_flt: u32,
-    /// `maj_flt`
+    /// `task_struct` → `maj_flt`
     pub maj_flt: u32,
-    /// `nvcsw`
+    /// `task_struct` → `nvcsw`
     pub nvcsw: u32,
-    /// `nivcsw`
+    /// `task_struct` → `nivcsw`
     pub nivcsw: u32,
-    /// `se.nr_migrations`
+    /// `task_struct` → `se.nr_migrations`
     pub nr_migrations: u32,
     /// 1 if [`crate::Counts`] may be sent: see [`State::counts`].
     pub counts: u32,
-    /// How many perf events there is room for in the map [`crate::name::EVENTS`]; 0:
-    /// [`crate::Sums`] are never sent.
+    /// Number of perf events that fit into the map [`crate::name::EVENTS`]; 0 if [`crate::Sums`]
+    /// are never sent.
     pub events: u32,
-    /// How many CPUs each of them has room for in the map [`crate::name::EVENTS`].
+    /// Number of CPUs for which the map [`crate::name::EVENTS`] has room, for each event.
     pub cpus: u32,
-    /// 1 if switches of threads are watched for [`crate::Away`].
+    /// 1 if context switches of threads are watched for [`crate::Away`].
     pub switches: u32,
     /// `task_struct` → `sched_info.last_queued`
     pub last_queued: u32,
@@ -74,30 +74,30 @@ pub struct Config {
     pub last_arrival: u32,
     /// `task_struct` → `flags`
     pub flags: u32,
-    /// `task_struct` → the byte with the bit `in_iowait`, and that bit.
+    /// `task_struct` → the byte that contains the bit `in_iowait`. The mask of the bit follows.
     pub iowait: u32,
     pub iowait_bit: u32,
 }
 
-/// What may change while the programs run; alone in the object's `.data`.
+/// What may change while the BPF programs run; alone in the object's `.data`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct State {
-    /// Changed whenever what threads remember of barrier objects may be wrong.
+    /// Changes when what threads remember of barrier objects may be wrong.
     pub trust: u64,
-    /// Which probes count. Another set of them can be put on beside the one in
-    /// force, and takes over at once when this changes.
+    /// The generation of probes that count. Another set of probes can be attached beside the
+    /// present one, and takes over at once when this changes.
     pub generation: u64,
-    /// Changed whenever addresses may have come to mean something else, other than
-    /// by an exec: of that the agent hears.
+    /// Changes when addresses may have changed their meaning, except after an exec, which the agent
+    /// sees.
     pub epoch: u64,
-    /// 0 if there is no [`crate::Rule`]; else changed whenever what is remembered of
-    /// rules by return address may be wrong.
+    /// 0 if there is no [`crate::Rule`]; else changes when what is remembered of rules by return
+    /// address may be wrong.
     pub walks: u64,
-    /// Since when waits on futexes are counted, ns.
+    /// The time since which waits on futexes are counted, ns.
     pub futexes: u64,
     /// 1 if [`crate::Counts`] are sent.
     pub counts: u64,
-    /// How many perf events are read for [`crate::Sums`]; 0: those are not sent.
+    /// Number of perf events that are read for [`crate::Sums`]; 0 if none are sent.
     pub events: u64,
 }

@@ -1,4 +1,4 @@
-//! What a probe tells the program that it runs: 64 bits, given when it is attached.
+//! What a probe tells the BPF program that it runs: 64 bits, set when it is attached.
 
 /// How the memory of a barrier object is laid out; bits 0 to 6 of a probe's cookie.
 pub mod layout {
@@ -10,27 +10,27 @@ pub mod layout {
     /// musl, `pthread_barrier_t` (include/alltypes.h.in, pthread_impl.h):
     /// `_b_lock`, `_b_waiters`, `_b_limit` (count - 1, sign bit if shared), …
     pub const MUSL: u8 = 2;
-    /// A function that the user has named: nothing is known of the object, but
-    /// an argument of the function may be the count.
+    /// A function that the user named: nothing is known about the object, but an argument of the
+    /// function may be the count.
     pub const USER: u8 = 3;
     /// GNU OpenMP, `gomp_barrier_t` (libgomp/config/linux/bar.h): `total`,
     /// `generation`, 32 bits each, …
     pub const GOMP: u8 = 4;
-    /// LLVM's OpenMP: the object is the team, `kmp_team_t`, which is found by the
-    /// number of the thread; see [`crate::Kmp`].
+    /// LLVM's OpenMP: the object is the team, `kmp_team_t`, which is found through the number of
+    /// the thread; see [`crate::Kmp`].
     pub const KMP: u8 = 5;
     /// `std::barrier` of C++: the object begins with the number of threads.
     pub const STD: u8 = 6;
-    /// The same; the register points to a word that holds the object's address.
+    /// As [`STD`], but the register points to a word that holds the object's address.
     pub const STD_POINTED: u8 = 7;
-    /// As [`STD`], inlined into the program: the probe stands on a call there, and
-    /// the call is the place. So the stack's move says nothing, and belongs to
-    /// the displacement: see [`super::Cookie::far`].
+    /// As [`STD`], inlined into the program: the probe stands on a call there, and the call is the
+    /// place. The field for the stack's move is not needed, and extends the displacement: see
+    /// [`super::Cookie::far`].
     pub const STD_INLINED: u8 = 8;
-    /// `std::sync::Barrier` of Rust, from its number of threads on.
+    /// `std::sync::Barrier` of Rust, from its field with the number of threads on.
     pub const RUST: u8 = 9;
-    /// A collective operation of MPI: the object is the communicator, of which each
-    /// process has a description of its own.
+    /// A collective operation of MPI: the object is the communicator, which each process describes
+    /// by itself.
     pub const MPI: u8 = 10;
 }
 
@@ -38,57 +38,54 @@ pub mod layout {
 pub mod team {
     /// The object begins with the number of threads.
     pub const HAS_COUNT: u8 = 1;
-    /// The address is not in the register but in the word so far above it as
-    /// [`super::Cookie::stack_moved`] says, in two's complement.
+    /// The object's address is not in the register, but in the word at register +
+    /// [`super::Cookie::stack_moved`], which is in two's complement.
     pub const SPILLED: u8 = 2;
-    /// A parallel region ends with this barrier: see [`crate::record::ENDS`].
+    /// This barrier ends a parallel region: see [`crate::record::ENDS`].
     pub const ENDS: u8 = 4;
 }
 
-/// What a probe tells the program that it runs, packed into its 64-bit cookie.
+/// What a probe tells the BPF program that it runs, packed into its 64-bit cookie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cookie {
     /// The kernel single-steps the probed instruction instead of emulating it.
     pub stepped: bool,
-    /// One of [`layout`]; for condition variables [`crate::kind::WAIT`] or
-    /// [`crate::kind::WAKE`].
+    /// One of [`layout`]; for condition variables, [`crate::kind::WAIT`] or [`crate::kind::WAKE`].
     pub layout: u8,
-    /// For [`layout::USER`] and teams: which argument is the object, 1 to 6; 0 if
-    /// none. For [`layout::MPI`] 1 to 15, from 7 on on the stack. For teams also
-    /// another register: 7 rax, 8 rbx, 9 rbp, 10 to 15 those numbers; 0 is rip, that
-    /// of the probe, or rsp with [`team::SPILLED`].
+    /// Where the object's address is. For [`layout::USER`] and teams: the number of the argument, 1
+    /// to 6, or 0 for none. For [`layout::MPI`]: 1 to 15, where arguments from 7 on are on the
+    /// stack. For teams also other registers: 7 rax, 8 rbx, 9 rbp, 10 to 15 the registers of these
+    /// numbers; 0 is the rip of the probe, or rsp with [`team::SPILLED`].
     pub object: u8,
-    /// Likewise, which is the number of participants; 0 if none. For a function
-    /// that wakes waiters of a condition variable: how many at most, 0 for all.
-    /// For teams some of the bits of [`team`], for [`layout::KMP`] of [`crate::kmp`].
+    /// The argument with the number of participants, numbered as `object`; 0 for none. For a
+    /// function that wakes waiters of a condition variable: how many it wakes at most, 0 for all.
+    /// For teams: bits of [`team`]; for [`layout::KMP`]: bits of [`crate::kmp`].
     pub count: u8,
-    /// How many bytes the prologue has moved the stack pointer down before the
-    /// probed instruction: the return address lies that far above it.
+    /// Number of bytes by which the prologue has moved the stack pointer down before the probed
+    /// instruction: the return address lies that far above the stack pointer.
     pub stack_moved: u16,
-    /// For teams: how far above what the register holds the object lies, bytes;
-    /// negative below, in two's complement. For [`layout::KMP`] the number of the
-    /// [`crate::Kmp`].
+    /// For teams: offset of the object from the register's value, bytes, in two's complement. For
+    /// [`layout::KMP`]: the number of the [`crate::Kmp`].
     pub displacement: u16,
     /// A probe counts while this equals the low bits of [`crate::State::generation`].
     pub generation: u16,
 }
 
 impl Cookie {
-    /// The length of the call on which a probe for [`layout::STD_INLINED`] stands,
-    /// bytes: behind it lies the place, as behind any call.
+    /// Length in bytes of the call on which a probe for [`layout::STD_INLINED`] stands. The place
+    /// is the address behind it, as with any call.
     pub const CALL: u8 = 5;
 
-    /// For [`layout::STD_INLINED`], how far above the address the object lies,
-    /// bytes: [`Cookie::displacement`] and, as the upper half,
-    /// [`Cookie::stack_moved`]; that is where the address lies instead with
-    /// [`team::SPILLED`].
+    /// For [`layout::STD_INLINED`]: offset in bytes, with [`Cookie::displacement`] as the lower
+    /// half and [`Cookie::stack_moved`] as the upper. The object lies that far above the register's
+    /// value; with [`team::SPILLED`], the word with its address does.
     #[must_use]
     pub const fn far(self) -> i32 {
         (self.displacement as u32 | (self.stack_moved as u32) << 16).cast_signed()
     }
 
-    /// Packs: bits 0-6 the layout, 7 whether it is stepped, 8-11 the object, 12-15 the count, 16-31 the
-    /// stack's move, 32-47 the displacement, 48-63 the generation.
+    /// Packs: bits 0-6 the layout, 7 whether it is stepped, 8-11 the object, 12-15 the count, 16-31
+    /// the stack's move, 32-47 the displacement, 48-63 the generation.
     #[must_use]
     pub const fn pack(self) -> u64 {
         (self.layout & 127) as u64
@@ -119,10 +116,10 @@ impl Cookie {
     }
 }
 
-/// What the probe of a mark tells its program, packed into its cookie.
+/// What the probe of a mark tells its BPF program, packed into its cookie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MarkCookie {
-    /// Which mark, in the order of the settings.
+    /// The mark: its index in the settings.
     pub mark: u8,
     /// See [`Cookie::stepped`].
     pub stepped: bool,
@@ -131,7 +128,7 @@ pub struct MarkCookie {
 }
 
 impl MarkCookie {
-    /// In the place of a mark: a parallel region of OpenMP begins here.
+    /// Instead of a mark: a parallel region of OpenMP begins here.
     pub const REGION: u8 = u8::MAX;
 
     /// Packs: bits 0-7 the mark, 8 whether it is stepped, 48-63 the generation.

@@ -1,8 +1,7 @@
 //! The types that cross from the kernel to the agent, and nothing else.
 //!
-//! Both sides are compiled from this crate, by different compilers: so every
-//! type that crosses is `repr(C)`, has no implicit padding, holds only integers,
-//! and its size is asserted at compile time.
+//! Different compilers build both sides from this crate. So every type that crosses is `repr(C)`,
+//! has no implicit padding, holds only integers, and its size is asserted at compile time.
 #![no_std]
 #![allow(
     missing_docs,

@@ -1,5 +1,4 @@
-//! The maps and globals that both sides use: what they are called, what they hold
-//! and how much of it.
+//! The maps and globals that both sides use: their names, contents and sizes.
 
 use crate::{MAX_EVENTS, Reading};
 
@@ -11,38 +10,38 @@ pub mod name {
     pub const CONFIG: &str = "CONFIG";
     /// [`crate::State`].
     pub const STATE: &str = ".data";
-    /// Records lost for want of room, per CPU: the array at index 0.
+    /// Number of records lost for lack of room, per CPU: the array element 0.
     pub const LOST: &str = "LOST";
-    /// Condition variables and futexes that are not looked at: address → until when, ns.
+    /// Condition variables and futexes that are ignored: address → until when, ns.
     pub const SILENCED: &str = "SILENCED";
-    /// Uses of those, per CPU: the array at index 0.
+    /// Number of uses of silenced objects, per CPU: the array element 0.
     pub const PASSED: &str = "PASSED";
     /// [`super::Futex`] → [`super::Lock`]
     pub const LOCKS: &str = "LOCKS";
-    /// Waits for which there was no room there, per CPU: the array at index 0.
+    /// Number of waits that found no room in [`LOCKS`], per CPU: the array element 0.
     pub const UNLISTED: &str = "UNLISTED";
-    /// Processes that descend from the target, as the kernel's first pid namespace
-    /// numbers them, or with [`super::OWN_NUMBER`] → 1.
+    /// Processes that descend from the target → 1. They are numbered as in the kernel's initial pid
+    /// namespace, or marked with [`super::OWN_NUMBER`].
     pub const FOLLOWED: &str = "FOLLOWED";
-    /// [`crate::Code`] → [`crate::Rule`]: the agent's, for the programs to read.
+    /// [`crate::Code`] → [`crate::Rule`]: written by the agent, read by the BPF programs.
     pub const RULES: &str = "RULES";
-    /// Array of [`crate::Kmp`], [`super::MAX_KMP`] of them.
+    /// Array of [`crate::Kmp`] with [`super::MAX_KMP`] elements.
     pub const KMP: &str = "KMP";
-    /// [`crate::Mpi`]: the array at index 0.
+    /// [`crate::Mpi`]: the array element 0.
     pub const MPI: &str = "MPI";
-    /// Perf events, each CPU's of the first, then of the second, and so on.
+    /// Perf events: those of all CPUs for the first event, then for the second, and so on.
     pub const EVENTS: &str = "EVENTS";
     /// Thread → [`super::Counted`]
     pub const COUNTED: &str = "COUNTED";
-    /// Array of [`super::Left`], by the low bits of the thread's number.
+    /// Array of [`super::Left`], indexed by the low bits of the thread id.
     pub const LEFT: &str = "LEFT";
 }
 
-/// A futex of one of the processes: keys of the map [`name::LOCKS`].
+/// A futex of a process: a key of the map [`name::LOCKS`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(C)]
 pub struct Futex {
-    /// Its address there.
+    /// The address of the futex in the process.
     pub address: u64,
     /// The process as sbt's own pid namespace numbers it; 0 if unknown.
     pub process: u32,
@@ -50,38 +49,38 @@ pub struct Futex {
     pub reserved: u32,
 }
 
-/// What has been seen of one futex that threads wait on: values of the map
-/// [`name::LOCKS`].
+/// What has been seen of a futex that threads wait on: a value of the map [`name::LOCKS`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Lock {
-    /// Waits that have ended.
+    /// Number of waits that have ended.
     pub waits: u64,
-    /// How long they took, ns.
+    /// Sum of these waits, ns.
     pub total_ns: u64,
-    /// The longest of them, ns. Of two that end in the same moment on two CPUs the
-    /// longer one may be missed.
+    /// The longest wait, ns. Of two waits that end on two CPUs at the same moment, the longer may
+    /// be missed.
     pub max_ns: u64,
-    /// How many threads wait.
+    /// Number of threads that wait now.
     pub waiting: u64,
-    /// How many did at most.
+    /// Largest number of threads that waited at the same time.
     pub most: u64,
-    /// See [`crate::Arrive::caller`]: from where a thread waited, as far as it was sent.
+    /// The callers from where a thread last waited, as far as they were sent: see
+    /// [`crate::Arrive::caller`].
     pub caller: u64,
-    /// When that was, ns.
+    /// When `caller` was sent, ns.
     pub told_ns: u64,
-    /// Who came to wait last.
+    /// The thread that began to wait last.
     pub waiter: u32,
-    /// What the futex held then: of a mutex of glibc, `__lock`.
+    /// The value of the futex when `waiter` began to wait; for a mutex of glibc this is `__lock`.
     pub word: u32,
-    /// What lay 8 bytes further: `__owner`, a thread as the target numbers it.
+    /// The word 8 bytes behind the futex at that time; for a mutex of glibc this is `__owner`, a
+    /// thread as the target numbers it.
     pub owner: u32,
     /// Zero.
     pub reserved: u32,
 }
 
-/// What perf events have counted for a thread: values of the map
-/// [`name::COUNTED`].
+/// What perf events have counted for a thread: a value of the map [`name::COUNTED`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Counted {
@@ -89,70 +88,72 @@ pub struct Counted {
     pub since_ns: u64,
     /// See [`crate::Sums::whole`].
     pub whole: u32,
-    /// How often it was put on a CPU or taken off.
+    /// Number of times that the thread was put on a CPU or taken off.
     pub switches: u32,
-    /// Counted until it was last taken off.
+    /// The counts up to when the thread was last taken off a CPU.
     pub sums: [Reading; MAX_EVENTS],
-    /// What the CPU had counted when the thread was last put on it.
+    /// The CPU's counts when the thread was last put on it.
     pub noted: [Reading; MAX_EVENTS],
 }
 
-/// Threads for which perf events are counted at a time; beyond, those are given up
-/// that were not seen for longest.
+/// Largest number of threads for which perf events are counted. Beyond it, those that were not seen
+/// for longest are dropped.
 pub const MAX_COUNTED: u32 = 16384;
 
-/// Size of one ring, bytes: a power of two times the page.
+/// Size of a ring in bytes: a power of two times the page size.
 pub const RING_BYTES: u32 = 1 << 20;
 
-/// More rings than this are not made; CPUs then share them.
+/// Largest number of rings. With more CPUs, CPUs share rings.
 pub const MAX_RINGS: u32 = 64;
 
-/// Condition variables that can be silenced at a time; beyond, those that were
-/// silenced longest ago are looked at again.
+/// Largest number of silenced condition variables. Beyond it, those that were silenced longest ago
+/// are looked at again.
 pub const MAX_SILENCED: u32 = 4096;
 
-/// Futexes that are counted at a time; beyond, only their waits are.
+/// Largest number of futexes in [`name::LOCKS`]. Beyond it, only the number of their waits is
+/// counted.
 pub const MAX_LOCKS: u32 = 4096;
 
-/// Processes beside the target that can be followed at a time.
+/// Largest number of followed processes besides the target.
 pub const MAX_FOLLOWED: u32 = 16384;
 
-/// Set in the number of a followed process that is the agent's own number of it, in its pid
-/// namespace: that in the first namespace only the kernel knows then. No number is so large.
+/// Set in the number of a followed process if that is the number in the agent's pid namespace: only
+/// the kernel knows the number in the initial namespace then. No process id is so large.
 pub const OWN_NUMBER: u32 = 1 << 31;
 
-/// How many rules there are at most.
+/// Largest number of rules.
 pub const MAX_RULES: u32 = 4096;
 
-/// More places than this in LLVM's OpenMP are not probed.
+/// Largest number of probed places in LLVM's OpenMP.
 pub const MAX_KMP: u32 = 256;
 
-/// How many threads can be told apart by the low bits of their numbers: a power of two.
+/// Number of elements of [`name::LEFT`]: threads are told apart by this many low bits of their ids,
+/// so it is a power of two.
 pub const LEFT_SLOTS: u32 = 32768;
 
-/// How a thread left its CPU: values of the map [`name::LEFT`].
+/// How a thread left its CPU: a value of the map [`name::LEFT`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Left {
-    /// Whose this is; of two with the same low bits only the last is known.
+    /// The thread. If several threads have the same low bits, only the last is known.
     pub tid: u32,
-    /// Number of its next [`crate::Away`].
+    /// Number of the thread's next [`crate::Away`].
     pub seq: u32,
-    /// When, ns.
+    /// When the thread left, ns.
     pub left_ns: u64,
-    /// Its run delay so far, ns.
+    /// The thread's run delay at that time, ns.
     pub delay_ns: u64,
     /// One of [`crate::how`].
     pub how: u32,
-    /// In which system call.
+    /// The system call in which the thread sleeps.
     pub call: u32,
-    /// If it was ready: who came instead, and whose thread that is.
+    /// If the thread was ready: the thread that ran instead. Its process follows.
     pub taker: u32,
     pub taker_process: u32,
     /// One of [`crate::taker`].
     pub taker_kind: u32,
     /// Zero.
     pub reserved: u32,
-    /// The kernel's name of it.
+    /// The name of `taker` in the kernel, 16 bytes, zero-padded.
     pub taker_comm: [u64; 2],
 }

@@ -1,4 +1,4 @@
-//! Records as bytes.
+//! Conversion between records and bytes.
 
 use super::{
     Arrive, Away, CODE_AROUND, Callers, Clocks, Code, Condvar, Config, Counted, Counts, Depart,
@@ -61,8 +61,7 @@ unsafe impl Plain for Taker {}
 // SAFETY: as above.
 unsafe impl Plain for Left {}
 
-/// Copies a record out of the bytes of the ring; `None` if they are of
-/// another length.
+/// Copies a record out of the bytes of a ring; `None` if the length does not fit.
 #[must_use]
 pub fn read<T: Plain>(bytes: &[u8]) -> Option<T> {
     if bytes.len() != size_of::<T>() {
@@ -72,7 +71,7 @@ pub fn read<T: Plain>(bytes: &[u8]) -> Option<T> {
     Some(unsafe { bytes.as_ptr().cast::<T>().read_unaligned() })
 }
 
-/// A value as its bytes.
+/// The bytes of a value.
 #[must_use]
 pub fn bytes<T: Plain>(value: &T) -> &[u8] {
     let start = core::ptr::from_ref(value).cast();

@@ -1,31 +1,30 @@
-//! How the programs get from a function to the one that called it.
+//! How the BPF programs get from a function to its caller.
 
-/// How to get from a function that is being executed to the one that called it:
-/// what the `.eh_frame` section says of a return address, as far as it is
-/// needed. The caller's return address lies just below the canonical frame
-/// address (CFA), which is what rsp is after the return.
+/// How to get from a function that is being executed to its caller: the part of the `.eh_frame`
+/// section that is needed to find return addresses. The caller's return address lies just below the
+/// canonical frame address (CFA), which is the value of rsp after the return.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(C)]
 pub struct Rule {
-    /// One of [`cfa`]: from what the CFA is reckoned.
+    /// One of [`cfa`]: the base of the CFA.
     pub cfa: u32,
     /// One of [`rbp`]: where the caller's rbp is.
     pub rbp: u32,
-    /// Added to what `cfa` names, bytes.
+    /// Added to the base `cfa`, bytes.
     pub cfa_offset: i32,
-    /// Likewise for `rbp`.
+    /// Added to the base `rbp`, bytes.
     pub rbp_offset: i32,
 }
 
-/// From what a CFA is reckoned.
+/// The base of a CFA.
 pub mod cfa {
-    /// Nothing: the chain of callers ends here.
+    /// None: the chain of callers ends here.
     pub const NONE: u32 = 0;
-    /// It is rsp + offset.
+    /// The CFA is rsp + offset.
     pub const RSP: u32 = 1;
-    /// It is rbp + offset.
+    /// The CFA is rbp + offset.
     pub const RBP: u32 = 2;
-    /// It stands in memory at rbp + offset: functions that align their stack.
+    /// The CFA is in memory at rbp + offset: functions that align their stack.
     pub const AT_RBP: u32 = 3;
 }
 
@@ -39,16 +38,16 @@ pub mod rbp {
     pub const AT_RBP: u32 = 2;
 }
 
-/// Bytes of code before and after a return address that tell it from others.
+/// Number of bytes of code before and after a return address that identify it.
 pub const CODE_AROUND: usize = 16;
 
-/// What a return address is known by before anybody knows where the program
-/// will lie: a program is moved by whole pages, and its code does not change.
+/// Identifies a return address before the address space of the program is known: a program is moved
+/// by whole pages, and its code does not change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(C)]
 pub struct Code {
-    /// The address's low 12 bits.
+    /// The low 12 bits of the address.
     pub in_page: u64,
-    /// The code from [`CODE_AROUND`] bytes before it to as many after.
+    /// The code from [`CODE_AROUND`] bytes before the address to as many after.
     pub bytes: [u8; 2 * CODE_AROUND],
 }

@@ -1,32 +1,32 @@
-//! Chains of functions that called each other, by number: each is kept once. Pure.
+//! Interns chains of functions that called each other: each chain gets a number. Pure.
 
 use std::collections::HashMap;
 
 use crate::{model::ids::ChainId, place::NamedFunction};
 
-/// Functions and chains that are kept apart, at most.
+/// Largest number of functions and of chains; further ones become [`OTHER`].
 const MAX_FUNCTIONS: usize = 1 << 14;
 const MAX_CHAINS: usize = 1 << 13;
 
-/// Functions of a chain, at most: the innermost.
+/// Largest length of a chain; the innermost functions are kept.
 const MAX_LENGTH: usize = 128;
 
-/// A function, by number.
+/// The number of a function.
 pub type FunctionId = u32;
 
-/// What stands for all that is too much.
+/// Stands for functions and chains beyond the limits.
 pub const OTHER: FunctionId = 0;
-/// What stands for the callers where they could not be followed.
+/// Stands for callers that could not be followed.
 pub const TRUNCATED: FunctionId = 1;
-/// Code of which nothing is known.
+/// Stands for code about which nothing is known.
 pub const UNKNOWN: FunctionId = 2;
 
-/// See the module.
+/// Functions and chains of functions, by number.
 #[derive(Clone, Debug)]
 pub struct Chains {
     functions: Vec<NamedFunction>,
     ids: HashMap<NamedFunction, FunctionId>,
-    /// The outermost function first.
+    /// The functions of each chain, the outermost first.
     all: Vec<Box<[FunctionId]>>,
     by_chain: HashMap<Box<[FunctionId]>, ChainId>,
 }
@@ -41,7 +41,7 @@ impl Default for Chains {
         Self {
             functions: ["[other]", "[truncated]", "[unknown]"].map(named).into(),
             ids: HashMap::new(),
-            // The number 0.
+            // Chain number 0.
             all: vec![Box::new([OTHER])],
             by_chain: HashMap::new(),
         }
@@ -49,8 +49,8 @@ impl Default for Chains {
 }
 
 impl Chains {
-    /// The number of a chain, the innermost function first. `is_whole`: whether it is
-    /// known to the beginning of the thread.
+    /// The number of a chain whose innermost function comes first. `is_whole`: whether the chain is
+    /// known down to the beginning of the thread.
     pub fn number(&mut self, functions: &[NamedFunction], is_whole: bool) -> ChainId {
         let kept = &functions[..functions.len().min(MAX_LENGTH)];
         let mut chain = Vec::with_capacity(kept.len() + 2);
@@ -87,12 +87,12 @@ impl Chains {
         id
     }
 
-    /// A chain's functions, the outermost first.
+    /// The functions of a chain, the outermost first.
     pub fn chain(&self, id: ChainId) -> &[FunctionId] {
-        self.all.get(id.0 as usize).map_or(&[OTHER], |it| it)
+        self.all.get(id.0 as usize).map_or(&[OTHER], |chain| chain)
     }
 
-    /// A function.
+    /// The function with this number.
     pub fn named(&self, id: FunctionId) -> &NamedFunction {
         &self.functions[id as usize]
     }

@@ -51,7 +51,7 @@ pub enum States {
 }
 
 impl States {
-    /// As it is typed, and in reports.
+    /// The name on the command line and in reports.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Light => "light",

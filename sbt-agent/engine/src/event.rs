@@ -1,54 +1,53 @@
-//! What a source says about the target: the one boundary between everything
-//! that touches a kernel and everything that does not.
+//! What a source says about the target: the boundary between the code that touches a kernel and the
+//! code that does not.
 //!
-//! Events come in the order of their times. Whatever they refer to has been
-//! introduced by an earlier event: a thread by [`Event::Thread`], a chain of
-//! callers by [`Event::Callers`].
+//! Events come in the order of their times. A thread or a chain of callers that an event refers to
+//! has been introduced by an earlier [`Event::Thread`] or [`Event::Callers`].
 
 use serde::{Deserialize, Serialize};
 
 mod away;
 pub use away::{Away, Reason, Taken, Taker, Why};
 
-/// From this bit on the address of an object tells in whose memory it lies, where
-/// several processes are watched: 0 for the target's own, so that it is a plain
-/// address then, and [`SHARED`] for memory that processes share.
+/// Number of address bits. If several processes are watched, the bits of an object from this one on
+/// say in whose memory the object lies: 0 for the target's own memory, so that the object is a
+/// plain address, and [`SHARED`] for memory that processes share.
 pub const SPACE: u32 = 48;
 
-/// See [`SPACE`].
+/// Stands in the bits from [`SPACE`] on for memory that processes share.
 pub const SHARED: u16 = u16::MAX;
 
-/// The address in the target of an object.
+/// The address of an object in the memory of its process.
 pub const fn address(object: u64) -> u64 {
     object & ((1 << SPACE) - 1)
 }
 
-/// In whose memory it lies: see [`SPACE`].
+/// In whose memory an object lies: the bits from [`SPACE`] on.
 pub const fn space(object: u64) -> u16 {
     (object >> SPACE) as u16
 }
 
-/// A thread, as the kernel numbers it (in its first pid namespace).
+/// A thread, as the kernel numbers it in its initial pid namespace.
 pub type Tid = u32;
 
-/// A chain of callers, numbered by the source. Numbers of chains that can no
-/// longer come are used again.
+/// A chain of callers, numbered by the source. The number of a chain that can no longer occur is
+/// reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct CallersId(pub u32);
 
-/// Where a thread stands: when, and what it has used so far.
+/// A moment in the life of a thread: the time, and what the thread has used until then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Clocks {
     /// `CLOCK_MONOTONIC`, ns.
     pub time_ns: u64,
     /// Time on a CPU since the thread began, ns; `None` where it is unknown.
     pub run_ns: Option<u64>,
-    /// Time runnable without a CPU since the thread began, ns, likewise.
+    /// Time runnable without a CPU since the thread began, ns; `None` where it is unknown.
     pub delay_ns: Option<u64>,
 }
 
 impl Clocks {
-    /// A moment of which only the time is known.
+    /// A moment for which only the time is known.
     pub const fn at(time_ns: u64) -> Self {
         Self {
             time_ns,
@@ -58,25 +57,25 @@ impl Clocks {
     }
 }
 
-/// What one counter says.
+/// The state of one counter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Count {
-    /// Counted so far.
+    /// The value so far.
     pub value: u64,
-    /// For how long it was to be counted so far, ns; 0 of what is counted always.
+    /// Time for which the counter was enabled so far, ns; 0 for a counter that always counts.
     pub enabled_ns: u64,
-    /// For how long it was.
+    /// Time for which the counter was counting, ns.
     pub running_ns: u64,
-    /// Since when it is counted, if not from the beginning: two belong together if
-    /// this is the same.
+    /// When counting began, ns, if not at the beginning: two counts can be compared only if this is
+    /// the same.
     pub since_ns: u64,
 }
 
-/// What all counters say at a moment, in the order in which they were asked for;
-/// `None` where it is unknown.
+/// All counters at a moment, in the order in which the user requested them; `None` for an unknown
+/// one.
 pub type Reading = Box<[Option<Count>]>;
 
-/// A place that the user has marked, in the order of the settings.
+/// A place that the user has marked: its index in the settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct MarkId(pub u8);
 
@@ -85,35 +84,35 @@ pub struct MarkId(pub u8);
 pub enum Kind {
     /// `pthread_barrier_wait` of a C library.
     Pthread,
-    /// A function that the user has named.
+    /// A function that the user named.
     User,
     /// A barrier of a team of GNU OpenMP, explicit or implied.
     Gomp,
-    /// The same of LLVM's OpenMP.
+    /// A barrier of a team of LLVM's OpenMP, explicit or implied.
     Kmp,
     /// `std::barrier` of C++.
     Std,
     /// `std::sync::Barrier` of Rust.
     Rust,
-    /// A collective operation of MPI that no process leaves before all have come.
+    /// A collective operation of MPI that no process leaves before all processes have entered it.
     Mpi,
-    /// Made of a mutex and a condition variable, and recognised by how it is used.
+    /// A barrier made of a mutex and a condition variable, recognised by its use.
     Condvar,
-    /// Made of a futex, and recognised likewise.
+    /// A barrier made of a futex, recognised by its use.
     Futex,
 }
 
-/// What a thread was seen to wait on, or to wake others of.
+/// What a thread was seen waiting on, or waking others of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Evidence {
-    /// A condition variable, by the functions of the C library.
+    /// A condition variable, seen in calls of the C library.
     Condvar,
-    /// A futex, by the system calls.
+    /// A futex, seen in system calls.
     Futex,
 }
 
 impl Evidence {
-    /// What a barrier that is made of it is.
+    /// The kind of a barrier that was recognised by this evidence.
     pub const fn kind(self) -> Kind {
         match self {
             Self::Condvar => Kind::Condvar,
@@ -121,7 +120,7 @@ impl Evidence {
         }
     }
 
-    /// What it is called.
+    /// The name in sentences.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Condvar => "condition variable",
@@ -131,12 +130,13 @@ impl Evidence {
 }
 
 impl Kind {
-    /// Whether it is one by how it is used: who completes a round is known then.
+    /// Whether such a barrier is recognised by its use; the thread that completes a round is known
+    /// then.
     pub const fn is_recognised(self) -> bool {
         matches!(self, Self::Condvar | Self::Futex)
     }
 
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Self; 9] = [
         Self::Pthread,
         Self::User,
@@ -149,7 +149,7 @@ impl Kind {
         Self::Futex,
     ];
 
-    /// That of this name.
+    /// The kind with this [`Self::name`].
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
@@ -175,30 +175,30 @@ impl Kind {
 pub enum Event {
     /// A thread is seen for the first time.
     Thread {
-        /// Its number from here on.
+        /// The number of the thread in later events.
         tid: Tid,
-        /// Its number, and its process's, as the user sees them.
+        /// The thread id and the process id that the user sees.
         shown: (u32, u32),
-        /// Its name in the kernel, not yet made safe to print.
+        /// The name in the kernel, not yet made safe to print.
         name: String,
-        /// When watching it began, or when it was created if that is later.
+        /// When watching the thread began, or when it was created if that was later.
         since: Clocks,
-        /// Where its program's own code begins in memory, if known.
+        /// Where the program's own code begins in memory, if known.
         code_start: Option<u64>,
     },
-    /// A chain of callers is seen for the first time: return addresses in the
-    /// target, innermost first. How far the source can look decides the length.
+    /// A chain of callers is seen for the first time: return addresses in the target, innermost
+    /// first. Its length depends on how far the source can look.
     Callers {
-        /// Its number from here on.
+        /// The number of the chain in later events.
         id: CallersId,
-        /// The process in whose memory they lie, as [`Event::Thread`] shows it.
+        /// The process in whose memory the addresses lie, numbered as in [`Event::Thread`].
         process: u32,
         /// The addresses; empty if the stack could not be read.
         addresses: Box<[u64]>,
     },
     /// A thread enters a barrier.
     Arrive {
-        /// Who, and when.
+        /// The arriving thread.
         tid: Tid,
         /// Stamped before the barrier counts the thread.
         clocks: Clocks,
@@ -206,109 +206,108 @@ pub enum Event {
         object: u64,
         /// What kind of barrier it is.
         kind: Kind,
-        /// From where.
+        /// The callers of the barrier.
         callers: CallersId,
     },
-    /// A thread is about to wait for others to wake it: evidence, of which the
-    /// recogniser may make an arrival.
+    /// A thread is about to wait until others wake it. The recogniser may turn this into an
+    /// arrival.
     Wait {
-        /// Who, and when.
+        /// The waiting thread.
         tid: Tid,
-        /// At the entry of the function that waits.
+        /// The moment at the entry of the function that waits.
         clocks: Clocks,
-        /// What it waits on: its address in the target.
+        /// The address in the target of the object on which the thread waits.
         key: u64,
-        /// What that is.
+        /// What that object is.
         of: Evidence,
-        /// From where.
+        /// The callers of the function that waits.
         callers: CallersId,
     },
-    /// A thread wakes those that wait: evidence likewise.
+    /// A thread wakes waiting threads. The recogniser may turn this into an arrival.
     Wake {
-        /// Who, and when.
+        /// The waking thread.
         tid: Tid,
-        /// At the entry of the function that wakes.
+        /// The moment at the entry of the function that wakes.
         clocks: Clocks,
-        /// What those wait on.
+        /// The address in the target of the object on which the woken threads wait.
         key: u64,
-        /// What that is.
+        /// What that object is.
         of: Evidence,
-        /// How many are woken at most; `None` for all.
+        /// The largest number of threads that are woken; `None` for all.
         most: Option<u32>,
-        /// From where.
+        /// The callers of the function that wakes.
         callers: CallersId,
     },
-    /// What counters say of a thread. It belongs to the event of this thread with the
-    /// same time, which comes later.
+    /// The counters of a thread. They belong to a later event of this thread with the same time.
     Counters {
-        /// Whose.
+        /// The thread.
         tid: Tid,
-        /// When, ns.
+        /// When the counters were read, ns.
         time_ns: u64,
-        /// What they say.
+        /// The state of all counters.
         reading: Reading,
     },
     /// A thread comes back to a CPU.
     Away {
-        /// Who.
+        /// The thread.
         tid: Tid,
-        /// Since when it was on none, and why.
+        /// When and why the thread left its CPU, and when it came back.
         away: Away,
-        /// Who ran while it was ready, as far as that is known.
+        /// What ran while the thread was ready, as far as known.
         takers: Box<[Taken]>,
     },
-    /// From where threads wait on a futex whose waits are counted, now and then.
+    /// From where threads wait on a futex whose waits are counted: a sample.
     Lock {
-        /// Whose, as [`Event::Thread`] shows it; 0 for the target's.
+        /// The process of the futex, numbered as in [`Event::Thread`]; 0 for the target.
         process: u32,
-        /// The futex's address there.
+        /// The address of the futex in that process.
         address: u64,
-        /// From where.
+        /// The callers of the function that waits.
         callers: CallersId,
     },
-    /// What a barrier was recognised by, so far.
+    /// The evidence so far by which a barrier was recognised.
     Recognised {
-        /// One of its threads.
+        /// A thread that takes part in the barrier.
         tid: Tid,
         /// Address of the barrier object in the target.
         object: u64,
-        /// By what.
+        /// The evidence.
         by: Recognition,
     },
-    /// A thread begins a parallel region of OpenMP, of one thread or several.
+    /// A thread begins a parallel region of OpenMP, with one thread or several.
     Region {
-        /// Who.
+        /// The thread that begins the region.
         tid: Tid,
-        /// When, with its clocks.
+        /// When the region begins.
         clocks: Clocks,
-        /// Where its stack ends, in words, modulo 2²⁴: the less, the deeper in its
-        /// calls.
+        /// The stack pointer of the thread in words, modulo 2²⁴: the smaller, the deeper the thread
+        /// is in its calls.
         depth: u32,
     },
-    /// The barrier at which a thread arrives next, right now, ends a parallel region.
+    /// The barrier at which a thread is just about to arrive ends a parallel region.
     RegionEnd {
-        /// Who.
+        /// The arriving thread.
         tid: Tid,
     },
     /// A thread leaves the barrier that it entered last.
     Depart {
-        /// Who.
+        /// The departing thread.
         tid: Tid,
-        /// When.
+        /// When the thread departs.
         clocks: Clocks,
     },
-    /// What a barrier object held just before an arrival, by its own memory.
+    /// The content of a barrier object in memory just before an arrival.
     Memory {
-        /// Who is about to arrive.
+        /// The thread that is about to arrive.
         tid: Tid,
-        /// When it was read, ns.
+        /// When the memory was read, ns.
         time_ns: u64,
         /// Address of the barrier object in the target.
         object: u64,
         /// Number of participants.
         count: u32,
-        /// The running round and how many arrived in it before, where the
-        /// object tells.
+        /// The current round, and how many threads arrived in it before, if the object contains
+        /// that.
         round: Option<Round>,
     },
     /// A barrier object is initialised, for `count` participants.
@@ -319,112 +318,112 @@ pub enum Event {
         object: u64,
         /// What kind of barrier it is.
         kind: Kind,
-        /// Whose process the object lives in.
+        /// A thread of the process in which the object lives.
         tid: Tid,
         /// Number of participants.
         count: u32,
     },
     /// A thread ends.
     Exit {
-        /// Who.
+        /// The thread that ends.
         tid: Tid,
-        /// When; its clocks for the last time.
+        /// When the thread ends, with its final clocks.
         clocks: Clocks,
     },
     /// Libraries were mapped or unmapped in the target.
     Mapped {
         /// When, ns.
         time_ns: u64,
-        /// In which of its processes, as [`Event::Thread`] shows it.
+        /// The process, numbered as in [`Event::Thread`].
         process: u32,
     },
-    /// A process has started another, which has not begun yet.
+    /// A process has started a child, which has not begun to run yet.
     Forked {
         /// When, ns.
         time_ns: u64,
-        /// Which, as [`Event::Thread`] shows it.
+        /// The parent process, numbered as in [`Event::Thread`].
         process: u32,
-        /// The new one likewise, if it is known.
+        /// The child process, numbered as in [`Event::Thread`], if known.
         child: Option<u32>,
-        /// False if there are too many to watch this one as well.
+        /// Whether the child is watched; false if too many processes are watched already.
         followed: bool,
     },
-    /// The target has executed another program: every address is a new one.
+    /// A process of the target has executed another program: addresses change their meaning.
     Exec {
         /// When, ns.
         time_ns: u64,
-        /// Which of its processes, as [`Event::Thread`] shows it.
+        /// The process, numbered as in [`Event::Thread`].
         process: u32,
-        /// What its objects have above [`SPACE`].
+        /// The bits of the process's objects from [`SPACE`] on.
         space: u16,
-        /// By another thread than the first, which took the first one's place.
+        /// Whether a thread other than the first called exec, and took the first thread's place.
         replaced: bool,
     },
-    /// A process other than the target has ended: what is known by its number or
-    /// its memory will mean another one's.
+    /// A process other than the target has ended. Its number and its memory may belong to another
+    /// process from now on.
     Ended {
         /// When, ns.
         time_ns: u64,
-        /// Which, as [`Event::Thread`] showed it.
+        /// The process, numbered as in [`Event::Thread`].
         process: u32,
-        /// What its objects have above [`SPACE`], if it had any.
+        /// The bits of the process's objects from [`SPACE`] on, if it had objects.
         space: Option<u16>,
     },
-    /// Events of a thread are missing just before this point.
+    /// Events of a thread were lost just before this point.
     Lost {
-        /// Whose.
+        /// The thread.
         tid: Tid,
-        /// How many.
+        /// Number of lost events.
         count: u32,
     },
     /// A thread passes a mark.
     Mark {
-        /// Who.
+        /// The thread that passes the mark.
         tid: Tid,
-        /// When, and what it had used.
+        /// When the thread passes the mark.
         clocks: Clocks,
-        /// Which.
+        /// The mark.
         mark: MarkId,
     },
-    /// What a hit of a probe has cost beside what the event says that it stands for;
-    /// comes just before that.
+    /// Cost of a probe hit that does not follow from the hit's own event. This event comes just
+    /// before the hit's own event.
     Toll {
-        /// Whose.
+        /// The thread that hit the probe.
         tid: Tid,
-        /// It is a function of condition variables that was entered: of that no other
-        /// event need remain.
+        /// Whether the hit was the entry of a condition variable function. The recogniser may drop
+        /// the hit's own event.
         condvar: bool,
-        /// The kernel had to single-step.
+        /// Whether the kernel had to single-step the instruction.
         stepped: bool,
-        /// Functions that were walked to find the callers, beyond the first.
+        /// Number of functions walked to find the callers, beyond the first.
         walked: u32,
     },
-    /// What a barrier says of itself just before an arrival, or when a thread ends.
+    /// The round counter of a barrier just before an arrival, or when a thread ends.
     Turn {
-        /// Who is about to arrive, or ends.
+        /// The thread that is about to arrive, or that ends.
         tid: Tid,
         /// When, ns; `None` if an older recording does not say.
         time_ns: Option<u64>,
         /// Address of the barrier object in the target.
         object: u64,
-        /// How many rounds it has had, modulo 2³².
+        /// Number of completed rounds, modulo 2³².
         round: u32,
     },
-    /// Nothing was watched for a while, until now: whatever was going on may
-    /// have ended, and anything may have begun.
+    /// Nothing was watched for a while, until now. Activities from before may have ended, and
+    /// others may have begun.
     Gap {
-        /// When watching goes on, ns.
+        /// When watching continues, ns.
         time_ns: u64,
     },
-    /// From here on departures are reported, or no longer.
+    /// From now on, departures are reported or no longer reported.
     Departures {
-        /// Whether they are.
+        /// Whether departures are reported.
         on: bool,
     },
 }
 
 impl Event {
-    /// When it happened, ns; `None` of what is told of no moment, or of an earlier one.
+    /// When the event happened, ns; `None` for an event without a time of its own.
     pub const fn time_ns(&self) -> Option<u64> {
         match self {
             Self::Arrive { clocks, .. }
@@ -456,24 +455,24 @@ impl Event {
     }
 }
 
-/// What something was recognised as a barrier by.
+/// The evidence by which something was recognised as a barrier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Recognition {
-    /// Rounds seen that were those of a barrier.
+    /// Number of rounds that looked like those of a barrier.
     pub rounds: u64,
-    /// How many threads took part in the last of them.
+    /// Number of threads that took part in the last of these rounds.
     pub members: u32,
-    /// Each thread that woke the others had waited for them in another round.
+    /// Whether each thread that woke the others had waited for them in another round.
     pub wakers_waited: bool,
-    /// The code that waits and wakes is that of a barrier.
+    /// Whether the code that waits and wakes is that of a barrier.
     pub code: bool,
 }
 
-/// A round of a glibc barrier, as its memory shows it.
+/// A round of a glibc barrier, as found in its memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Round {
     /// `current_round`: the same for all arrivals of one episode, modulo 2³².
     pub number: u32,
-    /// How many had been counted in it.
+    /// Number of threads that were counted in the round.
     pub arrived: u32,
 }

@@ -1,4 +1,4 @@
-//! What can be said of a parallel program by its events: pure, without a clock, I/O or privilege.
+//! What can be said of a parallel program from its events. Pure, without clock, I/O or privilege.
 //!
 //! [`event`] → [`recognise`] → [`model`] → [`report`] → [`verdict`], [`hang`], [`compare`],
 //! [`gate`], [`scale`]. See docs/architecture.md.

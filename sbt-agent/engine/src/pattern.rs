@@ -1,28 +1,28 @@
-//! What a user writes to mean a place in the program: `file.c:120`, `120` for
-//! that line of any file, `function`, `binary!function+0x1f`, or a name given to a site.
+//! Patterns with which a user names a place in the program: `file.c:120`, `120` for that line of
+//! any file, `function`, `binary!function+0x1f`, or a name given to a site.
 
 use std::{fmt, str::FromStr};
 
 use crate::place::{CallView, Frame, Place, short};
 
-/// Which code is meant.
+/// The code that a pattern names.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Code {
-    /// A source line: the file's name or the end of its path, and the line.
+    /// A line of a source file.
     Line {
-        /// As written; empty for any file.
+        /// The file's name or the end of its path, as written; empty for any file.
         file: String,
-        /// From 1.
+        /// The line number, from 1.
         line: u32,
     },
-    /// A function by its name, demangled or not; or the name of a site.
+    /// The name of a function, demangled or not, or the name of a site.
     Name(String),
-    /// The call at an address: bytes from the start of a function, or, without
-    /// a function, in the file's own numbering as `nm` prints it.
+    /// The call at an address.
     Offset {
-        /// As written.
+        /// The function from whose start the offset counts; `None` if the offset is in the file's
+        /// own numbering, as `nm` prints it.
         function: Option<String>,
-        /// Bytes.
+        /// The offset in bytes.
         offset: u64,
     },
 }
@@ -30,9 +30,9 @@ pub enum Code {
 /// A place as a user writes it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Pattern {
-    /// Only in this program or library, by the last component of its path.
+    /// File name of the program or library; `None` for all.
     pub binary: Option<String>,
-    /// Where in it.
+    /// The code in that file.
     pub code: Code,
 }
 
@@ -41,7 +41,7 @@ impl FromStr for Pattern {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let (binary, rest) = match text.split_once('!') {
-            // C++ has `operator!` and `operator!=`.
+            // C++ has functions named `operator!` and `operator!=`.
             Some((name, _)) if name.ends_with("operator") => (None, text),
             Some((binary, rest)) if !binary.is_empty() => (Some(binary.to_owned()), rest),
             Some(_) => return Err(format!("no program or library before `!` in `{text}`")),
@@ -59,7 +59,7 @@ impl FromStr for Pattern {
 
 fn code(text: &str) -> Result<Code, String> {
     let starts_with_digit = |line: &str| line.starts_with(|c: char| c.is_ascii_digit());
-    // The last colon: C++ names are full of them. A number alone is a line.
+    // The last colon counts: C++ names contain many. A number alone is a line.
     let line = match text.rsplit_once(':') {
         Some((file, line)) if !file.ends_with(':') && starts_with_digit(line) => Some((file, line)),
         None if text.bytes().all(|byte| byte.is_ascii_digit()) => Some(("", text)),
@@ -104,18 +104,17 @@ impl fmt::Display for Pattern {
     }
 }
 
-/// Whether a path is the one written, or ends with it: `lu.c` and `src/lu.c`
-/// are both `/home/me/src/lu.c`.
+/// Whether `path` is the written one, or ends with it: `lu.c` and `src/lu.c` both match
+/// `/home/me/src/lu.c`.
 pub fn is_file(path: &str, written: &str) -> bool {
     path.strip_suffix(written).is_some_and(|folder| {
         folder.is_empty() || folder.ends_with('/') || written.starts_with('/')
     })
 }
 
-/// Whether a function's name is the one written: with all its scopes, or
-/// without the outer ones (`Team::wait` is `app::Team::wait`), with or without
-/// its template arguments; for a method of Rust's, see [`method`], also with
-/// its type or its trait as the scope.
+/// Whether a function's name matches the written one: with all scopes or without outer ones
+/// (`Team::wait` matches `app::Team::wait`), and with or without template arguments. A method in
+/// Rust also matches with its type or its trait as the scope: see [`method`].
 pub fn is_function(name: &str, written: &str) -> bool {
     let ends = |name: &str| {
         name.strip_suffix(written)
@@ -127,8 +126,8 @@ pub fn is_function(name: &str, written: &str) -> bool {
     is_it(name) || method(name).is_some_and(|forms| forms.iter().any(|form| is_it(form)))
 }
 
-/// Of `<Type>::name` or `<Type as Trait>::name`, which is how Rust calls its
-/// methods, `Type::name` and `Trait::name`; `None` for other functions.
+/// For Rust's names of methods, `<Type>::name` and `<Type as Trait>::name`, the forms `Type::name`
+/// and `Trait::name`; `None` for other functions.
 fn method(name: &str) -> Option<Vec<String>> {
     let (end, ..) = depths(name).find(|(.., depth)| *depth == 0)?;
     let (scope, rest) = name.split_at(end);
@@ -149,13 +148,13 @@ fn method(name: &str) -> Option<Vec<String>> {
     )
 }
 
-/// A function's name without template arguments, wherever they stand.
+/// A function's name without its template arguments, in all of its scopes.
 fn bare(name: &str) -> String {
     let mut text = String::with_capacity(name.len());
     for (_, letter, depth) in depths(name) {
         match (letter, depth) {
             (_, 0) => text.push(letter),
-            // Rust has `f::<i32>` where C++ has `f<int>`.
+            // Rust writes `f::<i32>` where C++ writes `f<int>`.
             ('<', 1) => text.truncate(text.trim_end_matches("::").len()),
             _ => {}
         }
@@ -163,12 +162,12 @@ fn bare(name: &str) -> String {
     text
 }
 
-/// Each letter of a function's name: where it is, and in how many pairs of
-/// angle brackets, with its own if it is one.
+/// For each letter of a function's name: its position, and the number of pairs of angle brackets
+/// around it. A bracket counts as inside of its own pair.
 fn depths(name: &str) -> impl Iterator<Item = (usize, char, u32)> {
     let (mut depth, mut before) = (0_u32, ' ');
     name.char_indices().map(move |(at, letter)| {
-        // Arrows are no brackets: `fn() -> i32`.
+        // The `>` of an arrow is no bracket: `fn() -> i32`.
         let closes = letter == '>' && before != '-';
         before = letter;
         depth += u32::from(letter == '<');
@@ -178,9 +177,9 @@ fn depths(name: &str) -> impl Iterator<Item = (usize, char, u32)> {
     })
 }
 
-/// A function's name as somebody would write it who wrote `written`: with as
-/// many scopes, and with template arguments only where there are some. Of a
-/// method of Rust's there are several.
+/// The forms in which a user who wrote `written` would write a function's name: with as many
+/// scopes, and with template arguments only if `written` has some. A method in Rust has several
+/// forms.
 pub fn alike(name: &str, written: &str) -> Vec<String> {
     let scopes = colons(written).count();
     let forms = if written.starts_with('<') {
@@ -204,7 +203,7 @@ pub fn alike(name: &str, written: &str) -> Vec<String> {
         .collect()
 }
 
-/// Where the `::` between the scopes of a function are.
+/// The positions of `::` between the scopes of a function.
 fn colons(name: &str) -> impl Iterator<Item = usize> {
     depths(name)
         .filter(|(at, _, depth)| *depth == 0 && name[*at..].starts_with("::"))
@@ -212,14 +211,14 @@ fn colons(name: &str) -> impl Iterator<Item = usize> {
 }
 
 impl Pattern {
-    /// Whether somebody who writes this may mean what has the name `name`. A
-    /// name may read like anything, such as a line.
+    /// Whether the pattern is the given name. A name may look like anything, for example like a
+    /// line.
     pub fn is_name(&self, name: &str) -> bool {
         name.parse().as_ref() == Ok(self)
     }
 
-    /// Whether a barrier called from here is meant, itself or by a function
-    /// that the call is inlined into or made by.
+    /// Whether the pattern names this place of a call, or a function into which the call is inlined
+    /// or from which it is reached.
     pub fn matches(&self, place: &Place) -> bool {
         place.calls().any(|call| self.matches_call(&call))
     }
@@ -242,8 +241,8 @@ impl Pattern {
                         .as_deref()
                         .is_some_and(|function| is_function(function, name))
                 }),
-                // As reports print it: an address of the file after the file's
-                // name, or else counted from the start of the function.
+                // As reports print addresses: the file's name with an offset in the file, or a
+                // function with an offset from its start.
                 Code::Offset { function, offset } => match function {
                     Some(name) if is_function(short(call.binary), name) => call.offset == *offset,
                     Some(name) => {
@@ -262,12 +261,11 @@ impl Pattern {
     }
 }
 
-/// Names longer than this are not compared: that takes time in the product of
-/// their lengths, and whoever built the target chooses them.
+/// Longer names are not compared: comparing takes time proportional to the product of the lengths,
+/// and the lengths come from the target.
 const MAX_COMPARED: usize = 256;
 
-/// Of what there is, the one that the fewest slips of the finger make what was
-/// written; `None` if nothing is near.
+/// The known text with the fewest typing errors relative to `written`; `None` if nothing is near.
 pub fn nearest<'a>(written: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let written = written.to_lowercase();
     let likeness =

@@ -1,4 +1,4 @@
-//! Plain values as they are typed, and back.
+//! Reads values as a user types them, and writes them in the same form.
 
 use std::time::Duration;
 
@@ -25,10 +25,11 @@ pub fn hang_time(text: &str) -> Result<Option<Duration>, String> {
     }
 }
 
-/// Samples a second, at most: each takes some microseconds of the thread's time.
+/// The largest sampling rate, in samples a second: each sample takes some microseconds of the
+/// thread's time.
 const MAX_SAMPLES: u32 = 10_000;
 
-/// Reads a number of samples a second; 0 is none.
+/// Reads a number of samples a second; 0 for no samples.
 pub fn sample(text: &str) -> Result<u32, String> {
     text.parse()
         .ok()
@@ -38,7 +39,7 @@ pub fn sample(text: &str) -> Result<u32, String> {
         })
 }
 
-/// Reads the number of a process.
+/// Reads a process id.
 pub fn process(text: &str) -> Result<u32, String> {
     text.parse()
         .ok()
@@ -46,7 +47,7 @@ pub fn process(text: &str) -> Result<u32, String> {
         .ok_or_else(|| "expected the number of a process; `ps -e` lists them".into())
 }
 
-/// `plain`: seconds in one of a number without unit.
+/// Reads a time. `plain` is the unit of a number without one, in seconds.
 fn duration(text: &str, plain: f64, example: &str) -> Result<Duration, String> {
     let split = text
         .find(|c: char| !c.is_ascii_digit() && c != '.')
@@ -93,7 +94,7 @@ pub fn percent(text: &str) -> Result<Option<f64>, String> {
         .ok_or_else(|| "expected a share such as 2%, or off".into())
 }
 
-/// Reads by how many per cent something may be longer: `10%`, `0.5`, `150`.
+/// Reads a percentage by which something may be longer: `10%`, `0.5`, `150`.
 pub fn tolerance(text: &str) -> Result<f64, String> {
     let number = text.strip_suffix('%').unwrap_or(text);
     let number = number.trim_end().parse::<f64>();
@@ -103,7 +104,7 @@ pub fn tolerance(text: &str) -> Result<f64, String> {
         .ok_or_else(|| "expected by how much, such as 10%".into())
 }
 
-/// Reads `auto`, `on` or `off`.
+/// Reads one of the values of an enumeration, such as `auto`, `on` or `off`.
 pub fn choice<T: ValueEnum>(text: &str) -> Result<T, String> {
     T::from_str(text, false).map_err(|_| {
         let names: Vec<_> = T::value_variants().iter().map(choice_text).collect();
@@ -123,14 +124,14 @@ pub fn switch(text: &str) -> Result<bool, String> {
     }
 }
 
-/// How such a choice is typed.
+/// A value of an enumeration as a user types it.
 pub fn choice_text<T: ValueEnum>(choice: &T) -> String {
     choice
         .to_possible_value()
         .map_or_else(String::new, |value| value.get_name().to_owned())
 }
 
-/// A time in the largest unit that leaves no fraction, as it may be typed.
+/// A time in the largest unit that leaves no fraction, as a user types it.
 pub fn duration_text(duration: Duration) -> String {
     let micros = duration.as_micros();
     if micros.is_multiple_of(1_000_000) {

@@ -1,10 +1,10 @@
-//! Text as a reader wants it.
+//! Times, commands and messages in words.
 
-/// A file would be larger than it may be (errno.h).
+/// "File too large" (errno.h).
 const EFBIG: i32 = 27;
 
-/// A message without the numbers that the system gives its errors: their words
-/// stand before them. What the words do not tell is said instead.
+/// A message without the numbers of system errors, since their words stand before them. Adds what
+/// the words do not say.
 pub fn without_codes(text: &str) -> String {
     const CODE: &str = " (os error ";
     let mut parts = text.split(CODE);
@@ -37,7 +37,7 @@ pub fn since(ns: u64) -> String {
     }
 }
 
-/// A time with its unit, three figures.
+/// A time with its unit and three significant digits.
 #[allow(clippy::cast_precision_loss, reason = "three figures are written")]
 pub fn time(ns: u64) -> String {
     let ns = ns as f64;
@@ -55,7 +55,7 @@ pub fn time(ns: u64) -> String {
     format!("{value:.decimals$} {unit}")
 }
 
-/// A command line as it may be typed into a shell.
+/// A command line as a user types it into a shell.
 pub fn command_line(arguments: &[String]) -> String {
     let quoted: Vec<String> = arguments.iter().map(|argument| quoted(argument)).collect();
     quoted.join(" ")
@@ -101,7 +101,10 @@ mod tests {
     #[test]
     fn arguments_are_quoted_where_a_shell_would_need_it() {
         let line = |arguments: &[&str]| {
-            let arguments: Vec<String> = arguments.iter().map(|&it| it.to_owned()).collect();
+            let arguments: Vec<String> = arguments
+                .iter()
+                .map(|&argument| argument.to_owned())
+                .collect();
             command_line(&arguments)
         };
         assert_eq!(line(&["./lu", "-n", "2048", "--a=b"]), "./lu -n 2048 --a=b");

@@ -1,36 +1,36 @@
-//! Which of a few things stand for which of many, where none is overtaken by another: an
-//! alignment as of sequences, in which all of the fewer have a partner.
+//! Assigns each of a few things to one of many, keeping the order: a sequence alignment in which
+//! each of the fewer things has a partner.
 
-/// A pair, by the positions of both.
+/// A pair, as positions in both sequences.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pair {
-    /// Of the fewer.
+    /// Position in the shorter sequence.
     pub few: usize,
-    /// Of the many.
+    /// Position in the longer sequence.
     pub many: usize,
-    /// No other partner would do nearly as well.
+    /// Whether no other partner would do nearly as well.
     pub certain: bool,
 }
 
-/// An alignment that does worse than the best by less than this may be the right one.
+/// Alignments whose score is below the best by less than this may be right too.
 const NEARLY: f64 = 0.6;
 
-/// Finds the pairs that are most alike in all. `few`: how many there are, not more than
-/// `many`; `alike`: of two positions, the more the better. Takes time and memory as of both
-/// multiplied.
+/// Finds the pairs with the best total score. `few` is the length of the shorter sequence, `many`
+/// that of the longer; `alike` scores a pair of positions, and higher is better. Takes time and
+/// memory proportional to `few` × `many`.
 pub fn align(few: usize, many: usize, alike: impl Fn(usize, usize) -> f64) -> Vec<Pair> {
     let scores: Vec<Vec<f64>> = (0..few)
         .map(|one| (0..many).map(|other| alike(one, other)).collect())
         .collect();
     let before = best_before(&scores, few, many);
-    // The same from behind.
+    // The best sums from the end: the same computation on reversed scores.
     let backward: Vec<Vec<f64>> = scores
         .iter()
         .rev()
         .map(|row| row.iter().rev().copied().collect())
         .collect();
     let behind = best_before(&backward, few, many);
-    // With this pair the best alignment is as good as that.
+    // The best score of an alignment with this pair.
     let with = |one: usize, other: usize| {
         before[one][other] + scores[one][other] + behind[few - 1 - one][many - 1 - other]
     };
@@ -38,24 +38,24 @@ pub fn align(few: usize, many: usize, alike: impl Fn(usize, usize) -> f64) -> Ve
     let mut pairs = Vec::with_capacity(few);
     let mut other = many;
     for one in (0..few).rev() {
-        // Of equal ones the first.
+        // Among equally good partners, take the first.
         while other > one + 1 && before[one + 1][other - 1] >= before[one + 1][other] {
             other -= 1;
         }
         other -= 1;
-        let mut rest = (0..many).filter(|it| *it != other);
+        let mut rest = (0..many).filter(|partner| *partner != other);
         pairs.push(Pair {
             few: one,
             many: other,
-            certain: !rest.any(|it| with(one, it) > best - NEARLY),
+            certain: !rest.any(|partner| with(one, partner) > best - NEARLY),
         });
     }
     pairs.reverse();
     pairs
 }
 
-/// By how many of the few and of the many come before: the best sum of their pairs, where
-/// all of the few have one.
+/// The best sum of scores of the first things of both sequences, indexed by how many of the few and
+/// how many of the many, if each of the few has a partner.
 fn best_before(scores: &[Vec<f64>], few: usize, many: usize) -> Vec<Vec<f64>> {
     let mut best = vec![vec![f64::NEG_INFINITY; many + 1]; few + 1];
     best[0].fill(0.0);
@@ -79,7 +79,7 @@ mod tests {
             |one: usize, other: usize| few[one].min(many[other]) / few[one].max(many[other]);
         align(few.len(), many.len(), alike)
             .into_iter()
-            .map(|it| (it.few, it.many, it.certain))
+            .map(|pair| (pair.few, pair.many, pair.certain))
             .collect()
     }
 
@@ -101,7 +101,7 @@ mod tests {
         assert_eq!(pairs(&[3.0], &[3.0]), [(0, 0, true)]);
     }
 
-    /// The best sum by trying all.
+    /// The best sum, found by trying all alignments.
     fn best(scores: &[Vec<f64>], from: usize) -> f64 {
         let Some((row, rest)) = scores.split_first() else {
             return 0.0;
@@ -121,8 +121,8 @@ mod tests {
             let many = scores.first().map_or(0, Vec::len);
             let found = align(scores.len(), many, |one, other| scores[one][other]);
             prop_assert_eq!(found.len(), scores.len());
-            prop_assert!(found.windows(2).all(|it| it[0].many < it[1].many));
-            let sum: f64 = found.iter().map(|it| scores[it.few][it.many]).sum();
+            prop_assert!(found.windows(2).all(|pairs| pairs[0].many < pairs[1].many));
+            let sum: f64 = found.iter().map(|pair| scores[pair.few][pair.many]).sum();
             prop_assert!((sum - best(&scores, 0)).abs() < 1e-9, "{found:?}");
         }
     }

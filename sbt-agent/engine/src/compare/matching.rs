@@ -1,10 +1,10 @@
-//! Which site of one report is which of another, also where lines have moved.
+//! Matches the sites of one report with those of another, even if lines have moved.
 //!
-//! Sites are put into groups that an edit elsewhere in the file does not change: the user's
-//! name; else kind, program, functions and files of all its places, and the functions that
-//! called them. In a group they are matched in the order of their lines: edits above and
-//! between them move lines, but seldom exchange two barriers of a function. Where one side
-//! has more, those are left out without which the others are most alike.
+//! Sites are put into groups that edits elsewhere in the file do not change: by the user's name, or
+//! else by kind, program, functions and files of all their places, and calling functions. In a
+//! group, sites are matched in the order of their lines: edits above and between them move lines,
+//! but seldom swap two barriers of a function. If one side has more sites, those are left out whose
+//! absence makes the rest most alike.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -14,32 +14,33 @@ use crate::{
     report::{Report, SiteReport},
 };
 
-/// Comparisons in a group, at most; of more than a thousand sites on both sides the order alone decides.
+/// Largest number of comparisons in a group. With more than a thousand sites on both sides, only
+/// their order counts.
 const MOST_COMPARISONS: usize = 1 << 20;
 
-/// A site that is still to be matched.
+/// A site that has no partner yet.
 struct Candidate<'a> {
     site: &'a SiteReport,
     /// File name of the watched program.
     program: Option<&'a str>,
 }
 
-/// What all sites have in common that may be the same; `None`: it takes no part.
+/// What sites have in common that may be the same; `None` if the key does not apply to a site.
 type Key = fn(&Candidate<'_>) -> Option<Vec<String>>;
 
-/// From what tells most to what tells least: whoever is matched is no longer looked at.
+/// The keys, from the most to the least telling. A matched site is not looked at again.
 const KEYS: [Key; 4] = [by_name, by_callers, by_functions, by_lines];
-/// The same of two runs of one program, in which no line has moved.
+/// The keys for two runs of the same program, in which no line has moved.
 const KEYS_OF_ONE: [Key; 5] = [by_name, by_places, by_callers, by_functions, by_lines];
 
 /// Two sites that are the same.
 #[derive(Clone, Copy, Debug)]
 pub struct Pair<'a> {
-    /// The one of the run before.
+    /// The site in the run before.
     pub before: &'a SiteReport,
-    /// That of the run after.
+    /// The site in the run after.
     pub after: &'a SiteReport,
-    /// Whether no other of those that are alike may be meant as well.
+    /// Whether no other similar site may be meant.
     pub certain: bool,
 }
 
@@ -48,7 +49,7 @@ pub fn sites<'a>(before: &'a Report, after: &'a Report) -> Vec<Pair<'a>> {
     matched(before, after, &KEYS)
 }
 
-/// The same of two runs of one program.
+/// Pairs of sites in two runs of the same program, in the order of the report after.
 pub fn sites_of_one_program<'a>(before: &'a Report, after: &'a Report) -> Vec<Pair<'a>> {
     matched(before, after, &KEYS_OF_ONE)
 }
@@ -73,8 +74,8 @@ fn matched<'a>(before: &'a Report, after: &'a Report, keys: &[Key]) -> Vec<Pair<
             .iter()
             .map(|pair| (pair.before.id, pair.after.id))
             .unzip();
-        left.retain(|it| !mine.contains(&it.site.id));
-        right.retain(|it| !others.contains(&it.site.id));
+        left.retain(|candidate| !mine.contains(&candidate.site.id));
+        right.retain(|candidate| !others.contains(&candidate.site.id));
     }
     pairs.extend(by_parts(&left, &right));
     let order: HashMap<u32, usize> = after
@@ -88,7 +89,7 @@ fn matched<'a>(before: &'a Report, after: &'a Report, keys: &[Key]) -> Vec<Pair<
 }
 
 fn candidates(report: &Report) -> Vec<Candidate<'_>> {
-    // A new build may be called something else.
+    // A new build may have another file name.
     let program = report.command.first().map(|path| short(path));
     let sites = report.sites.iter();
     sites.map(|site| Candidate { site, program }).collect()
@@ -99,7 +100,7 @@ fn by_name(it: &Candidate<'_>) -> Option<Vec<String>> {
     Some(vec![it.site.kind.into(), name])
 }
 
-/// With all lines and addresses.
+/// A key with all lines and addresses.
 #[allow(
     clippy::unnecessary_wraps,
     reason = "one of several ways, which may not apply"
@@ -109,14 +110,14 @@ fn by_places(it: &Candidate<'_>) -> Option<Vec<String>> {
     let mut places = site.places.clone();
     places.sort();
     let kind = vec![site.kind.into(), site.binary.clone()];
-    // No place is called so.
+    // A separator: no place has an empty name.
     let between = vec![String::new()];
     Some([kind, places, between, site.callers.clone()].concat())
 }
 
 fn by_callers(it: &Candidate<'_>) -> Option<Vec<String>> {
     let mut key = by_functions(it)?;
-    // No place is called so.
+    // A separator: no place has an empty name.
     key.push(String::new());
     key.extend(
         it.site
@@ -138,14 +139,14 @@ fn by_functions(it: &Candidate<'_>) -> Option<Vec<String>> {
         .iter()
         .map(|place| it.without_numbers(place))
         .collect();
-    // They are in the order in which threads came.
+    // Places are in the order in which threads came.
     places.sort();
     let mut key = vec![site.kind.into(), it.binary(&site.binary).into()];
     key.append(&mut places);
     Some(key)
 }
 
-/// Functions are renamed, and inlined into others.
+/// A key for functions that were renamed, or inlined into others.
 fn by_lines(it: &Candidate<'_>) -> Option<Vec<String>> {
     let line = |place: &String| {
         let mut words = place.split(' ');
@@ -158,8 +159,8 @@ fn by_lines(it: &Candidate<'_>) -> Option<Vec<String>> {
     (!lines.is_empty()).then(|| [vec![it.site.kind.into()], lines].concat())
 }
 
-/// Those of which one has all functions of the other: with fewer threads some places may
-/// not be come from. Only where no other could be meant.
+/// Pairs of sites of which one has all functions of the other, since with fewer threads some places
+/// may not be reached. Only unambiguous pairs count.
 fn by_parts<'a>(left: &[Candidate<'a>], right: &[Candidate<'a>]) -> Vec<Pair<'a>> {
     if left.len().saturating_mul(right.len()) > MOST_COMPARISONS {
         return Vec::new();
@@ -172,7 +173,12 @@ fn by_parts<'a>(left: &[Candidate<'a>], right: &[Candidate<'a>]) -> Vec<Pair<'a>
         let (Some(other), None) = (found.next(), found.next()) else {
             continue;
         };
-        if left.iter().filter(|it| it.is_alike(other)).count() == 1 {
+        if left
+            .iter()
+            .filter(|candidate| candidate.is_alike(other))
+            .count()
+            == 1
+        {
             pairs.push(Pair {
                 before: one.site,
                 after: other.site,
@@ -183,7 +189,7 @@ fn by_parts<'a>(left: &[Candidate<'a>], right: &[Candidate<'a>]) -> Vec<Pair<'a>
     pairs
 }
 
-/// A site with what it may have in part.
+/// A site with the functions of its places.
 struct Part<'a> {
     site: &'a SiteReport,
     binary: &'a str,
@@ -213,7 +219,7 @@ impl<'a> Candidate<'a> {
         if Some(name) == self.program { "" } else { name }
     }
 
-    /// A place or a caller without its line or address.
+    /// A place or a caller without its line number or address.
     fn without_numbers(&self, place: &str) -> String {
         let words = place.split(' ').map(|word| match split(word) {
             Some((file, _, true)) => file.to_owned(),
@@ -225,8 +231,8 @@ impl<'a> Candidate<'a> {
     }
 }
 
-/// `lu.c:690` or `(lu+0x1f)`: what comes before the number, the number, and whether it is
-/// that of a line.
+/// Splits `lu.c:690` or `(lu+0x1f)` into the part before the number, the number, and whether it is
+/// a line number.
 fn split(word: &str) -> Option<(&str, u64, bool)> {
     let word = word.trim_start_matches('(').trim_end_matches(')');
     if let Some((file, line)) = word.rsplit_once(':')
@@ -239,15 +245,15 @@ fn split(word: &str) -> Option<(&str, u64, bool)> {
     Some((binary, offset, false))
 }
 
-/// Where it is among sites of the same functions: the least line or address.
+/// The position of a site among those with the same functions: its smallest line number or address.
 fn position(site: &SiteReport) -> u64 {
     let words = site.places.iter().flat_map(|place| place.split(' '));
     let numbers = words.filter_map(split).map(|(_, number, _)| number);
     numbers.min().unwrap_or(0)
 }
 
-/// Matches the sites of a group. As many on both sides: in order. Else so that they are
-/// most alike in all.
+/// Matches the sites of a group: in order if both sides have as many, and else by the best
+/// alignment.
 fn in_order<'a>(before: Vec<&'a SiteReport>, after: Vec<&'a SiteReport>) -> Vec<Pair<'a>> {
     let (before, after) = (positions(before), positions(after));
     let pair = |left: &(i128, &'a SiteReport), right: &(i128, &'a SiteReport), certain| Pair {
@@ -269,19 +275,19 @@ fn in_order<'a>(before: Vec<&'a SiteReport>, after: Vec<&'a SiteReport>) -> Vec<
             alike.score(&before[left], &after[right])
         });
         let both = found.into_iter();
-        both.map(|it| pair(&before[it.few], &after[it.many], it.certain))
+        both.map(|aligned| pair(&before[aligned.few], &after[aligned.many], aligned.certain))
             .collect()
     } else {
         let found = align(after.len(), before.len(), |right, left| {
             alike.score(&before[left], &after[right])
         });
         let both = found.into_iter();
-        both.map(|it| pair(&before[it.many], &after[it.few], it.certain))
+        both.map(|aligned| pair(&before[aligned.many], &after[aligned.few], aligned.certain))
             .collect()
     }
 }
 
-/// Sites in the order in which they stand in the source.
+/// Sites with their positions, in source order.
 fn positions(mut sites: Vec<&SiteReport>) -> Vec<(i128, &SiteReport)> {
     sites.sort_by_key(|site| (position(site), site.id));
     let sites = sites.into_iter();
@@ -290,11 +296,11 @@ fn positions(mut sites: Vec<&SiteReport>) -> Vec<(i128, &SiteReport)> {
         .collect()
 }
 
-/// How alike sites of the same functions are.
+/// Scores how alike sites of the same functions are.
 struct Alike {
-    /// By how many lines sites may have moved, and how many of them would have done so.
+    /// For each distance in lines, the number of site pairs that have moved by it.
     shifts: HashMap<i128, u32>,
-    /// Of how many, at most.
+    /// The largest number of sites that can have moved by one distance.
     most: usize,
 }
 
@@ -312,9 +318,9 @@ impl Alike {
         }
     }
 
-    /// From 0 to 3: a third each for having moved as others have, for the number of
-    /// episodes and for the time that a phase takes. Neither of them decides alone: lines
-    /// are as far apart in many places, and what is compared may have become slower.
+    /// A score from 0 to 3: up to 1 each for having moved as far as other sites, for the number of
+    /// episodes, and for the phase time. None of them decides alone: lines are the same distance
+    /// apart in many places, and a site may have become slower.
     fn score(&self, before: &(i128, &SiteReport), after: &(i128, &SiteReport)) -> f64 {
         let shift = after.0 - before.0;
         let moved = self.shifts.get(&shift).copied().unwrap_or(0);
@@ -323,15 +329,15 @@ impl Alike {
         let time = |site: &SiteReport| site.phase_ns.as_ref().map(|stat| stat.mean);
         let times = time(one)
             .zip(time(other))
-            // Nothing is known for it or against it.
+            // Unknown times count neither for the pair nor against it.
             .map_or(0.5, |(one, other)| share(one, other));
-        // Of what is alike otherwise, that which has moved least.
+        // Among otherwise equal pairs, prefer the one that has moved least.
         let nearness = 1e-6 / (1.0 + shift.unsigned_abs() as f64);
         moved.min(1.0) + share(one.episodes, other.episodes) + times + nearness
     }
 }
 
-/// The smaller of two of the larger.
+/// The smaller number divided by the larger.
 fn share(one: u64, other: u64) -> f64 {
     if one == other {
         return 1.0;

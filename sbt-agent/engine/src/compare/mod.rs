@@ -1,8 +1,8 @@
-//! Two reports side by side: what got slower, by how much, and whether that is more than
-//! the episodes of a run differ among themselves.
+//! Two reports side by side: what got slower, by how much, and whether the change exceeds the
+//! differences between the episodes of one run.
 //!
-//! Pure: `sbt diff` and `sbt check --baseline` show and judge what comes of it. The
-//! comments of the fields are their documentation, as in [`crate::report`].
+//! Pure functions: `sbt diff` shows the result, and `sbt check --baseline` judges it. The comments
+//! of the fields are their documentation, as in [`crate::report`].
 
 use std::{
     cmp::Reverse,
@@ -28,44 +28,43 @@ use noise::{Sample, Spread, spreads};
 /// Version of the JSON fields.
 pub const SCHEMA: u32 = 1;
 
-/// How noise is told, for people.
+/// How changes are told from noise, in words for people.
 pub const METHOD: &str = "a change is beyond the noise if it is more than 1 %, and more than two \
     means differ by chance once in 370 times (Welch); the error of a mean comes from means of \
     groups of consecutive episodes, since episodes follow each other and are not independent; \
     unknown with fewer than 8 episodes on a side, or if they hang together too much";
 
-/// Two runs side by side. Times are integers of nanoseconds and end in `_ns`, changes are
-/// per cent of the value before and end in `_pct`. `null` is unknown or not measured,
-/// never 0. Fields may be added.
+/// Two runs side by side. Times are integers in nanoseconds and end in `_ns`; changes are
+/// percentages of the value before and end in `_pct`. `null` means unknown or not measured, never
+/// 0. Fields may be added.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[cfg_attr(test, schemars(title = "sbt diff"))]
 pub struct Comparison {
-    /// Version of these fields: 1. It changes if one is removed or comes to mean
-    /// something else.
+    /// Version of these fields: 1. It changes if a field is removed or changes its meaning.
     pub schema: u32,
     /// Version of sbt.
     pub version: Word,
-    /// When a change is said to be beyond the noise.
+    /// When a change counts as beyond the noise.
     pub method: Word,
     /// The run before.
     pub before: Side,
     /// The run after.
     pub after: Side,
-    /// What makes the two less comparable.
+    /// Remarks on what makes the runs less comparable.
     pub notes: Vec<String>,
-    /// How long each was watched; null of a recording that is not complete. It is one value a
-    /// run, so its noise is unknown.
+    /// How long each run was watched; null for an incomplete recording. There is one value for each
+    /// run, so the noise is unknown.
     pub wall_ns: Change,
-    /// The efficiencies of both.
+    /// The efficiencies of both runs.
     pub efficiency: EfficiencyChange,
-    /// Sites of both runs, what costs most time more first.
+    /// Sites that both runs have, by descending `cost_ns`.
     pub sites: Vec<SiteChange>,
-    /// Phases of both runs, likewise.
+    /// Phases that both runs have, by descending `cost_ns`.
     pub phases: Vec<PhaseChange>,
-    /// What is of the run before only.
+    /// Sites and phases of the run before that the run after lacks.
     pub only_before: Vec<Alone>,
-    /// What is of the run after only.
+    /// Sites and phases of the run after that the run before lacks.
     pub only_after: Vec<Alone>,
 }
 
@@ -81,11 +80,11 @@ pub struct Side {
     pub command: Vec<String>,
     /// Where the events came from.
     pub backend: String,
-    /// Threads that came to a barrier.
+    /// Number of threads that came to a barrier.
     pub threads: u64,
-    /// Complete episodes.
+    /// Number of complete episodes.
     pub episodes: u64,
-    /// As of the report; null if it is not known.
+    /// Exit status as in the report; null if it is unknown.
     pub exit_status: Option<u8>,
 }
 
@@ -93,30 +92,31 @@ pub struct Side {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Change {
-    /// Before: of many values the mean.
+    /// The value before; the mean if there are several.
     pub before: Option<u64>,
-    /// After, likewise.
+    /// The value after; the mean if there are several.
     pub after: Option<u64>,
-    /// By how much it grew, of the value before; null if one is unknown, or that is 0.
+    /// Growth as a percentage of the value before; null if a value is unknown, or the value before
+    /// is 0.
     pub change_pct: Option<f64>,
-    /// Whether that is more than the episodes of a run differ: see `method` at the top.
-    /// Null if it cannot be told.
+    /// Whether the change exceeds the differences between episodes of one run: see `method` at the
+    /// top. Null if it cannot be told.
     pub beyond_noise: Option<bool>,
-    /// How much of a change could be chance, of the value before, either way; null if that
-    /// cannot be told.
+    /// The largest change in either direction that may be chance, as a percentage of the value
+    /// before; null if it cannot be told.
     pub noise_pct: Option<f64>,
-    /// The difference in standard errors, above 0 if it grew; null if it cannot be told,
+    /// The difference in standard errors, positive if the value grew; null if it cannot be told,
     /// and if the error is 0.
     pub standard_errors: Option<f64>,
 }
 
-/// A share or ratio before and after.
+/// A share or a ratio before and after.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Shares {
-    /// Before.
+    /// The value before.
     pub before: Option<f64>,
-    /// After.
+    /// The value after.
     pub after: Option<f64>,
 }
 
@@ -124,13 +124,13 @@ pub struct Shares {
 #[derive(Clone, Copy, Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct EfficiencyChange {
-    /// Of all that threads could have done, what they did.
+    /// Useful work as a fraction of what the threads could have done.
     pub parallel: Shares,
-    /// How even work is over the threads.
+    /// How evenly work is spread over the threads.
     pub load_balance: Shares,
-    /// What is lost by imbalance that moves between threads.
+    /// What imbalance that moves between threads leaves.
     pub serialisation: Shares,
-    /// What is lost by the barriers themselves.
+    /// What the barriers themselves leave.
     pub transfer: Shares,
 }
 
@@ -138,18 +138,19 @@ pub struct EfficiencyChange {
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct SiteChange {
-    /// What it is called after.
+    /// The name of the site in the report after.
     pub name: String,
-    /// What it was called before: its lines may have moved.
+    /// The name of the site in the report before; its lines may have moved.
     pub name_before: String,
-    /// Its number in the report before.
+    /// The id of the site in the report before.
     pub before: u32,
-    /// Its number in the report after.
+    /// The id of the site in the report after.
     pub after: u32,
-    /// False if one run has more sites than the other that are alike, and another of them
-    /// may be meant as well.
+    /// False if one run has more similar sites than the other, so that another of them may be
+    /// meant.
     pub certain: bool,
-    /// Complete episodes; more or fewer are no noise but another program.
+    /// Number of complete episodes. A change means that the program did something else; it is no
+    /// noise.
     pub episodes: Change,
     /// Mean phase time.
     pub phase_ns: Change,
@@ -157,9 +158,9 @@ pub struct SiteChange {
     pub barrier_ns: Change,
     /// Sum of idle over threads and episodes.
     pub lost_ns: Change,
-    /// 0: even, 100: one thread does it all.
+    /// Imbalance of the work: 0 if it is even, 100 if one thread does all of it.
     pub imbalance_pct: Shares,
-    /// By how much longer all its episodes after took than as many would have before.
+    /// Additional time of all episodes after, compared with as many episodes before.
     pub cost_ns: Option<i64>,
 }
 
@@ -167,19 +168,19 @@ pub struct SiteChange {
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct PhaseChange {
-    /// The site before it, as called after; null from a thread's start.
+    /// The name after of the site at its beginning; null for a thread's start.
     pub from: Option<String>,
-    /// The site that ends it.
+    /// The name after of the site that ends the phase.
     pub to: String,
-    /// Their numbers in the report before.
+    /// The ids of both sites in the report before.
     pub before: Ends,
-    /// Their numbers in the report after.
+    /// The ids of both sites in the report after.
     pub after: Ends,
-    /// How often.
+    /// Number of times that the phase was passed.
     pub episodes: Change,
-    /// Mean time.
+    /// Mean wall time.
     pub phase_ns: Change,
-    /// As of a site.
+    /// Additional time of all passes after, compared with as many passes before.
     pub cost_ns: Option<i64>,
 }
 
@@ -187,36 +188,36 @@ pub struct PhaseChange {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Ends {
-    /// The one before; null from a thread's start.
+    /// The id of the site at the beginning; null for a thread's start.
     pub from: Option<u32>,
-    /// The one that ends it.
+    /// The id of the site that ends the phase.
     pub to: u32,
 }
 
-/// What only one of the runs has.
+/// A site or a phase that only one of the runs has.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Alone {
     /// `site` or `phase`.
     pub what: Word,
-    /// The site before a phase; null at a site, and from a thread's start.
+    /// The name of the site at the beginning of a phase; null for a site, and for a thread's start.
     pub from: Option<String>,
-    /// The site, or that which ends the phase.
+    /// The name of the site, or of the site that ends the phase.
     pub name: String,
-    /// Complete episodes.
+    /// Number of complete episodes.
     pub episodes: u64,
     /// Mean phase time.
     pub phase_ns: Option<u64>,
 }
 
-/// Something that is slower by more than was tolerated.
+/// Something that got slower by more than the tolerance.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Slower<'a> {
-    /// The whole run. It has no noise that is known: the tolerance alone decides.
+    /// The whole run. Its noise is unknown: the tolerance alone decides.
     Whole(&'a Change),
-    /// A site, by its mean phase time, beyond the noise.
+    /// A site, by its mean phase time; the change is beyond the noise.
     Site(&'a str, &'a Change),
-    /// A phase by the sites at its ends, beyond the noise.
+    /// A phase, by the names of the sites at both ends; the change is beyond the noise.
     Phase(Option<&'a str>, &'a str, &'a Change),
 }
 
@@ -250,7 +251,7 @@ impl Change {
         }
     }
 
-    /// Whether it grew by more than this many per cent, and beyond the noise.
+    /// Whether the value grew by more than this percentage, and beyond the noise.
     pub fn is_slower_by(&self, tolerance_pct: f64) -> bool {
         self.beyond_noise == Some(true) && self.exceeds(tolerance_pct)
     }
@@ -264,7 +265,7 @@ impl Change {
     }
 }
 
-/// The most that a value may become, within so many per cent.
+/// The largest value within a tolerance in percent.
 pub fn tolerated(before: u64, tolerance_pct: f64) -> u64 {
     #[allow(
         clippy::cast_possible_truncation,
@@ -276,8 +277,8 @@ pub fn tolerated(before: u64, tolerance_pct: f64) -> u64 {
 }
 
 impl SiteChange {
-    /// Where events were lost, sums over all episodes are not known of both runs: means of
-    /// those that were seen are.
+    /// Removes changes of sums over all episodes, which are unknown if events were lost. Means of
+    /// the episodes that were seen stay.
     const fn forget_sums(&mut self) {
         self.episodes.change_pct = None;
         self.lost_ns.change_pct = None;
@@ -286,8 +287,8 @@ impl SiteChange {
 }
 
 impl Comparison {
-    /// What is slower by more than so many per cent: the whole run; and sites and phases,
-    /// where it is beyond the noise.
+    /// What got slower by more than this percentage: the whole run, and sites and phases whose
+    /// change is beyond the noise.
     pub fn slower_by(&self, tolerance_pct: f64) -> Vec<Slower<'_>> {
         let whole = Some(&self.wall_ns).filter(|wall| wall.exceeds(tolerance_pct));
         let sites = self.sites.iter();
@@ -306,10 +307,10 @@ impl Comparison {
     }
 }
 
-/// How sure the means of both are, if that is known.
+/// How certain the means of both runs are, as far as known.
 type Spreads = [Option<Spread>; 2];
 
-/// Puts two reports side by side.
+/// Compares two reports.
 pub fn compare(before: &Report, after: &Report) -> Comparison {
     let matched = matching::sites(before, after);
     let efficiency = |report: &Report, f: fn(&crate::report::EfficiencyReport) -> f64| {
@@ -328,10 +329,10 @@ pub fn compare(before: &Report, after: &Report) -> Comparison {
         notes: notes(before, after),
         wall_ns: Change::plain(wall_ns(before), wall_ns(after)),
         efficiency: EfficiencyChange {
-            parallel: shares(|it| it.parallel),
-            load_balance: shares(|it| it.load_balance),
-            serialisation: shares(|it| it.serialisation),
-            transfer: shares(|it| it.transfer),
+            parallel: shares(|known| known.parallel),
+            load_balance: shares(|known| known.load_balance),
+            serialisation: shares(|known| known.serialisation),
+            transfer: shares(|known| known.transfer),
         },
         sites: Vec::new(),
         phases: Vec::new(),
@@ -355,13 +356,17 @@ pub fn compare(before: &Report, after: &Report) -> Comparison {
     }
     all.phases.sort_by_key(|phase| Reverse(phase.cost_ns));
     let (mine, others): (HashSet<u32>, HashSet<u32>) = ids().unzip();
-    let (done, others_done) = all.phases.iter().map(|it| (it.before, it.after)).unzip();
+    let (done, others_done) = all
+        .phases
+        .iter()
+        .map(|phase| (phase.before, phase.after))
+        .unzip();
     all.only_before = alone(before, &mine, &done);
     all.only_after = alone(after, &others, &others_done);
     all
 }
 
-/// How long a run took; `None` if its end is not there.
+/// How long a run took; `None` for an incomplete recording.
 fn wall_ns(report: &Report) -> Option<u64> {
     report.is_complete().then_some(report.wall_ns)
 }
@@ -385,7 +390,7 @@ fn threads(report: &Report) -> u64 {
 fn notes(before: &Report, after: &Report) -> Vec<String> {
     let mut notes = Vec::new();
     if before.command != after.command {
-        let [a, b] = [before, after].map(|it| command_line(&it.command));
+        let [a, b] = [before, after].map(|report| command_line(&report.command));
         notes.push(format!("the commands differ: {a} and {b}"));
     }
     let [a, b] = [before, after].map(threads);
@@ -451,7 +456,7 @@ fn notes(before: &Report, after: &Report) -> Vec<String> {
     notes
 }
 
-/// That a site may be another one.
+/// A note that matched sites may be different ones.
 fn note_of_doubt(matched: &[Pair<'_>]) -> Option<String> {
     const MOST: usize = 3;
     let unsure: Vec<&Pair<'_>> = matched.iter().filter(|pair| !pair.certain).collect();
@@ -507,7 +512,7 @@ fn site(pair: &Pair<'_>) -> SiteChange {
     }
 }
 
-/// How sure the mean phase times of a site are in both runs.
+/// How certain the mean phase times of a site are in both runs.
 fn of_phases(before: &SiteReport, after: &SiteReport) -> Spreads {
     spreads(
         (&before.trend, before.phase_ns.as_ref()),
@@ -516,7 +521,7 @@ fn of_phases(before: &SiteReport, after: &SiteReport) -> Spreads {
     )
 }
 
-/// By how much longer the episodes after took than as many would have before.
+/// Additional time of the episodes after, compared with as many episodes before.
 fn cost_ns(before: Option<&StatReport>, after: Option<&StatReport>) -> Option<i64> {
     let (before, after) = before.zip(after)?;
     let each = i128::from(after.mean) - i128::from(before.mean);
@@ -529,7 +534,8 @@ fn phases(before: &Report, after: &Report, pairs: &HashMap<u32, u32>) -> Vec<Pha
         .iter()
         .map(|phase| (ends(phase), phase))
         .collect();
-    // By the number of a site before: how often it was, and how sure its means are.
+    // By the id of a site before: for both runs, its number of phases and how certain their mean
+    // is.
     let sure: HashMap<u32, [Option<(u64, Spread)>; 2]> = before
         .sites
         .iter()
@@ -556,7 +562,7 @@ fn phases(before: &Report, after: &Report, pairs: &HashMap<u32, u32>) -> Vec<Pha
         let to = *pairs.get(&phase.to)?;
         let other = *later.get(&Ends { from, to })?;
         let (stat, its) = (phase.phase_ns.as_ref(), other.phase_ns.as_ref());
-        // How much episodes hang together is known of sites only.
+        // How much episodes depend on each other is known for sites only.
         let spread = |side: usize, stat: Option<&StatReport>| {
             let (of, spread) = sure.get(&phase.to)?[side]?;
             spread.of_some(of, stat?.count)
@@ -582,7 +588,7 @@ fn ends(phase: &PhaseReport) -> Ends {
     }
 }
 
-/// What has no counterpart: sites, and phases between sites.
+/// Sites and phases without a counterpart.
 fn alone(report: &Report, matched: &HashSet<u32>, done: &HashSet<Ends>) -> Vec<Alone> {
     let mean = |stat: &Option<StatReport>| stat.as_ref().map(|stat| stat.mean);
     let name = |id: u32| report.site(id).map(SiteReport::called).unwrap_or_default();

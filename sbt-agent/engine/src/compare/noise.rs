@@ -1,29 +1,31 @@
-//! Whether two means differ by more than their episodes do among themselves.
+//! Whether two means differ by more than chance.
 //!
-//! Episodes that follow each other are alike, so the error of a mean is not that of
-//! independent values. It is taken from the means of groups of consecutive ones (batch
-//! means), in as many groups as are not alike any more; and where even few and large ones
-//! are, from how much so (as of an autoregressive process of order 1, whose correlation is
-//! known with a bias: M. G. Kendall, Biometrika 41, 1954).
+//! Consecutive episodes are alike, so the error of a mean is not that of independent values. It is
+//! computed from the means of groups of consecutive episodes (batch means), with so few groups that
+//! neighbours are no longer alike. If even few, large groups are alike, the correlation is taken
+//! into account (as for an autoregressive process of order 1, whose correlation is estimated with a
+//! known bias: M. G. Kendall, Biometrika 41, 1954).
 
 use crate::report::{StatReport, TrendReport};
 
-/// Fewer episodes tell nothing of how much they differ.
+/// Fewer episodes do not show how much episodes differ.
 pub const MIN_EPISODES: u64 = 8;
-/// Less is no change, however sure: runs differ by as much through where the kernel puts
-/// memory and threads. Per cent.
+/// Smaller changes, in percent, do not count, however certain: runs differ by as much depending on
+/// where the kernel puts memory and threads.
 pub const MIN_CHANGE_PCT: f64 = 1.0;
-/// Groups of consecutive episodes, at most,
+/// Largest number of groups of consecutive episodes.
 const MOST_GROUPS: usize = 64;
-/// and at least: fewer do not tell how much they differ, nor how alike neighbours are.
+/// Smallest number of groups: fewer show neither how much groups differ nor how alike neighbours
+/// are.
 const MIN_GROUPS: usize = 8;
-/// Of two courses fewer do not tell whether they differ by chance.
+/// Smallest number of pairs of groups from which two courses can be compared.
 const MIN_PAIRS: usize = 24;
-/// Fewer values that would tell as much, if they were independent, tell nothing.
+/// Smallest effective number of independent values.
 const MIN_INDEPENDENT: f64 = 1.5;
 
-/// By degrees of freedom, how many standard errors a mean is off once in 370 times: as often
-/// as a normal one is more than 3 (quantiles of Student's distribution at 0.99865).
+/// By degrees of freedom, the number of standard errors by which a mean is off once in 370 times,
+/// as often as a normal variable is off by more than 3 (quantiles of Student's distribution at
+/// 0.99865).
 const QUANTILES: [(f64, f64); 15] = [
     (1.0, 235.8),
     (2.0, 19.21),
@@ -42,37 +44,38 @@ const QUANTILES: [(f64, f64); 15] = [
     (f64::INFINITY, 3.0),
 ];
 
-/// How sure the means of a site's episodes are, by how these differ and hang together.
+/// How certain the mean of a site's episodes is, from how the episodes differ and depend on each
+/// other.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Spread {
-    /// The standard error of the mean, as a share of the episodes' standard deviation.
+    /// The standard error of the mean divided by the standard deviation of the episodes.
     share: f64,
-    /// Degrees of freedom of that.
+    /// Degrees of freedom of the standard error.
     freedom: f64,
 }
 
-/// A mean and how far it may be off.
+/// A mean with its error.
 #[derive(Clone, Copy, Debug)]
 pub struct Sample {
     mean: f64,
-    /// The square of its standard error.
+    /// The square of the standard error.
     variance: f64,
     freedom: f64,
 }
 
-/// What comes of comparing two.
+/// The result of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Judged {
-    /// The difference in standard errors; `None` if there is no error.
+    /// The difference in standard errors; `None` if the error is 0.
     pub standard_errors: Option<f64>,
-    /// By how much they may differ by chance, per cent of the first.
+    /// The largest difference that may be chance, as a percentage of the first mean.
     pub noise_pct: f64,
-    /// Whether it is more than noise.
+    /// Whether the difference is more than noise.
     pub beyond: bool,
 }
 
 impl Sample {
-    /// `spread`: see [`Spread::of`]. `None` with too few values.
+    /// Makes a sample; `spread` comes from [`spreads`]. `None` if there are too few values.
     pub fn new(stat: &StatReport, spread: Option<Spread>) -> Option<Self> {
         let Spread { share, freedom } = spread?;
         (stat.count >= MIN_EPISODES).then(|| Self {
@@ -82,14 +85,13 @@ impl Sample {
         })
     }
 
-    /// Compares this one with a later one, as B. L. Welch did (Biometrika 34, 1947): by
-    /// the error of the difference, with each one's own deviation. `None` if nothing can be
-    /// told of it.
+    /// Compares this sample with a later one by Welch's test (B. L. Welch, Biometrika 34, 1947): by
+    /// the error of the difference, with separate deviations. `None` if nothing can be said.
     pub fn against(&self, after: &Self) -> Option<Judged> {
         let difference = after.mean - self.mean;
         let variance = self.variance + after.variance;
         let error = variance.sqrt();
-        let each = [self, after].map(|it| it.variance.powi(2) / it.freedom);
+        let each = [self, after].map(|sample| sample.variance.powi(2) / sample.freedom);
         let noise = if variance > 0.0 {
             quantile(variance.powi(2) / (each[0] + each[1]))? * error
         } else {
@@ -104,8 +106,8 @@ impl Sample {
     }
 }
 
-/// Between two of [`QUANTILES`], by the reciprocal of the degrees of freedom, in which they
-/// are nearly linear. `None` with less than one.
+/// Interpolates in [`QUANTILES`], linearly in the reciprocal of the degrees of freedom, where they
+/// are nearly linear. `None` below one degree of freedom.
 fn quantile(freedom: f64) -> Option<f64> {
     let pair = QUANTILES
         .windows(2)
@@ -115,18 +117,18 @@ fn quantile(freedom: f64) -> Option<f64> {
     Some(low + (high - low) * share)
 }
 
-/// Of the episodes of a site in two runs, by their courses; `None` where they are too few
-/// to tell, or hang together so much that they are as good as one or two.
+/// How certain the means of a site are in two runs, from the courses of their episodes. `None` if
+/// the episodes are too few, or depend on each other so much that they count as one or two.
 ///
-/// Where neighbours are alike they may be so in both runs, since the program does more at
-/// some times than at others. So what counts then is how the two courses differ.
+/// If neighbours are alike, they may be so in the same way in both runs, since the program does
+/// more at some times than at others. In this case the differences between the two courses count.
 pub fn spreads(
     before: (&[TrendReport], Option<&StatReport>),
     after: (&[TrendReport], Option<&StatReport>),
     value: impl Fn(&TrendReport) -> Option<u64>,
 ) -> [Option<Spread>; 2] {
     let both = [before, after];
-    let enough = |stat: Option<&StatReport>| stat.is_some_and(|it| it.count >= MIN_EPISODES);
+    let enough = |stat: Option<&StatReport>| stat.is_some_and(|stat| stat.count >= MIN_EPISODES);
     let courses = both.map(|(trend, stat)| {
         let known = trend.iter().filter(|at| at.episodes > 0 && enough(stat));
         let one = |at: &TrendReport| Some((at.episodes as f64, value(at)? as f64));
@@ -137,7 +139,7 @@ pub fn spreads(
         let most = courses[side].len();
         Found::of(most, 1.0, |most| groups(&courses[side], most))
     });
-    if !alone.iter().flatten().any(|it| it.is_alike) && alone.iter().all(Option::is_some) {
+    if !alone.iter().flatten().any(|found| found.is_alike) && alone.iter().all(Option::is_some) {
         return [0, 1].map(|side| {
             let stat = stats[side]?;
             let Found { error, freedom, .. } = alone[side]?;
@@ -155,10 +157,10 @@ pub fn spreads(
     let [Some(one), Some(other)] = stats else {
         return [None, None];
     };
-    // That neighbours are alike is expected, and not only believed where it is certain.
+    // Correlation of neighbours is expected here, so it is assumed even if it is not significant.
     let found = Found::of(most, 0.0, |most| {
         let [before, after] = [0, 1].map(|side| groups(&courses[side], most));
-        // What is slower is so by a share: the rest are the residuals of that ratio.
+        // A slower run is slower by a constant factor: the residuals from this ratio count.
         let sum = |means: &[f64]| means.iter().sum::<f64>().max(1.0);
         let ratio = sum(&after) / sum(&before);
         let both = before.iter().zip(&after);
@@ -168,16 +170,16 @@ pub fn spreads(
         return [None, None];
     };
     let [a, b] = [one, other].map(|stat| (stat.stddev as f64).powi(2).max(1.0));
-    // Both together are so sure and have so many degrees of freedom.
+    // Splits the certainty of the difference between both runs.
     let share = found.error / (a + b).sqrt();
     let freedom = found.freedom * (a * a + b * b) / (a + b).powi(2);
     [one, other].map(|stat| Some(Spread::new(share, freedom, stat)))
 }
 
-/// What a course of values tells of their mean.
+/// What a course of values says about their mean.
 #[derive(Clone, Copy, Debug)]
 struct Found {
-    /// Its standard error.
+    /// Standard error of the mean.
     error: f64,
     freedom: f64,
     /// Whether neighbours were alike.
@@ -185,9 +187,9 @@ struct Found {
 }
 
 impl Found {
-    /// `means`: of about so many groups of consecutive values; there are `most` at most.
-    /// `errors`: by how many standard errors neighbours are more alike than chance makes them,
-    /// to be taken as such.
+    /// `means` returns the means of about this many groups of consecutive values; there are at most
+    /// `most` groups. `errors`: number of standard errors from which the correlation of neighbours
+    /// counts.
     fn of(most: usize, errors: f64, means: impl Fn(usize) -> Vec<f64>) -> Option<Self> {
         let mut most = most.min(MOST_GROUPS);
         let mut was_alike = false;
@@ -198,7 +200,7 @@ impl Found {
             }
             let groups = means.len() as f64;
             let mean = means.iter().sum::<f64>() / groups;
-            let squares: f64 = means.iter().map(|it| (it - mean).powi(2)).sum();
+            let squares: f64 = means.iter().map(|value| (value - mean).powi(2)).sum();
             if squares <= 0.0 {
                 return Some(Self {
                     error: 0.0,
@@ -207,8 +209,10 @@ impl Found {
                 });
             }
             let neighbours = means.windows(2);
-            let products: f64 = neighbours.map(|it| (it[0] - mean) * (it[1] - mean)).sum();
-            // Estimated from so few it is too low by (1 + 3 r) / groups.
+            let products: f64 = neighbours
+                .map(|pair| (pair[0] - mean) * (pair[1] - mean))
+                .sum();
+            // An estimate from so few groups is too low by (1 + 3 r) / groups.
             let alike = (groups * products / squares + 1.0) / (groups - 3.0);
             let is_alike = alike > errors / groups.sqrt();
             was_alike |= is_alike;
@@ -233,14 +237,14 @@ impl Found {
 }
 
 impl Spread {
-    /// No surer than if the episodes were independent.
+    /// A spread that is at least that of independent episodes.
     fn new(share: f64, freedom: f64, stat: &StatReport) -> Self {
         let share = share.max((stat.count as f64 - 1.0).sqrt().recip());
         Self { share, freedom }
     }
 
-    /// Of some of those episodes: `of` how many it is, and how many these are. They are taken
-    /// to hang together as all do.
+    /// The spread of `some` of these `of` episodes, which are assumed to depend on each other as
+    /// all do.
     pub fn of_some(self, of: u64, some: u64) -> Option<Self> {
         let (of, some) = (of as f64, some as f64);
         if some < MIN_EPISODES as f64 || of < some {
@@ -254,8 +258,8 @@ impl Spread {
     }
 }
 
-/// The means of so many groups of consecutive episodes, from buckets (episodes, mean): each
-/// has about as many episodes, or one bucket.
+/// The means of groups of consecutive episodes, from buckets (episodes, mean). All groups have
+/// about the same number of episodes, or a single bucket.
 fn groups(buckets: &[(f64, f64)], most: usize) -> Vec<f64> {
     let all: f64 = buckets.iter().map(|(episodes, _)| episodes).sum();
     let each = all / most.max(1) as f64;
@@ -264,7 +268,7 @@ fn groups(buckets: &[(f64, f64)], most: usize) -> Vec<f64> {
     for (more, mean) in buckets {
         episodes += more;
         sum += more * mean;
-        // Where the next one of this size would end at the latest.
+        // The number of episodes at which the next group of this size ends at the latest.
         let due = each * (means.len() + 1) as f64;
         if done + episodes >= due - 1e-6 * each {
             means.push(sum / episodes);
@@ -305,7 +309,7 @@ mod tests {
         means.into_iter().map(bucket).collect()
     }
 
-    /// Numbers from 0 to 1 that have nothing to do with each other.
+    /// Independent random numbers from 0 to 1.
     struct Chance(u64);
 
     impl Chance {
@@ -315,13 +319,13 @@ mod tests {
             (self.0 >> 33) as f64 / (1_u64 << 31) as f64
         }
 
-        /// Of a normal distribution, nearly.
+        /// A random number with a nearly normal distribution.
         fn normal(&mut self) -> f64 {
             (0..12).map(|_| self.next()).sum::<f64>() - 6.0
         }
 
-        /// Episodes of `mean` ns with a deviation of a fifth of that, each like the one
-        /// before by `alike`.
+        /// Episodes of `mean` ns with a deviation of a fifth of that; `alike` is the correlation of
+        /// each episode with the previous one.
         #[allow(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
@@ -336,10 +340,10 @@ mod tests {
                 })
                 .collect();
             let mean = values.iter().sum::<f64>() / count as f64;
-            let squares: f64 = values.iter().map(|it| (it - mean).powi(2)).sum();
+            let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
             let deviation = (squares / count as f64).sqrt();
             let stat = stat(count as u64, mean as u64, deviation as u64);
-            (stat, trend(values.into_iter().map(|it| it as u64)))
+            (stat, trend(values.into_iter().map(|value| value as u64)))
         }
     }
 
@@ -348,8 +352,8 @@ mod tests {
         Sample::new(&a.0, one)?.against(&Sample::new(&b.0, other)?)
     }
 
-    /// Of 300 pairs of runs, of which the second is slower by so many times, how many are
-    /// found to be beyond the noise, and of how many that is not known, per cent.
+    /// For 300 pairs of runs, the second of which is slower by the factor `times`: how many
+    /// differences are found to be beyond the noise, and for how many that is unknown, in percent.
     fn found(count: usize, times: f64, alike: f64) -> (usize, usize) {
         let mut chance = Chance(7);
         let (mut beyond, mut unknown) = (0, 0);
@@ -405,7 +409,7 @@ mod tests {
     fn a_change_has_to_be_sure_and_large() {
         let before = stat(101, 1000, 100);
         let beyond = |after, spread| judge(&before, &after, spread).unwrap().beyond;
-        // One error of the difference is 14.1.
+        // The standard error of the difference is 14.1.
         assert!(!beyond(stat(101, 1040, 100), SURE));
         assert!(beyond(stat(101, 1045, 100), SURE));
         assert!(beyond(stat(101, 955, 100), SURE), "faster too");
@@ -437,12 +441,12 @@ mod tests {
         assert_eq!(quantile(f64::INFINITY), Some(3.0));
     }
 
-    /// Episodes of these times.
+    /// A course of episodes with these times.
     fn course(values: impl IntoIterator<Item = u64>) -> (StatReport, Vec<TrendReport>) {
         let values: Vec<u64> = values.into_iter().collect();
         let count = values.len() as u64;
         let mean = values.iter().sum::<u64>() / count;
-        let squares: u64 = values.iter().map(|it| it.abs_diff(mean).pow(2)).sum();
+        let squares: u64 = values.iter().map(|value| value.abs_diff(mean).pow(2)).sum();
         (stat(count, mean, (squares / count).isqrt()), trend(values))
     }
 
@@ -469,7 +473,7 @@ mod tests {
 
     #[test]
     fn what_the_program_does_in_both_runs_alike_is_no_noise() {
-        // Less and less is left to do, as in a factorisation.
+        // Less and less work is left, as in a factorisation.
         let of = |share: u64| course((0..512).map(|at| (2000 - at * 3 + at * 7 % 5) * share / 100));
         let same = compared([&of(100), &of(100)]).unwrap();
         assert!(!same.beyond && same.noise_pct < 10.0, "{same:?}");

@@ -18,7 +18,7 @@ fn run() -> Report {
     report
 }
 
-/// Moves a site: its place becomes `function file:line`.
+/// Moves a site to the place `function file:line`.
 fn put(site: &mut SiteReport, function: &str, file: &str, line: u32) {
     site.function = Some(function.into());
     site.file = Some(file.into());
@@ -26,7 +26,7 @@ fn put(site: &mut SiteReport, function: &str, file: &str, line: u32) {
     site.places = vec![format!("{function} {file}:{line}")];
 }
 
-/// A run whose only sites are at these lines of one function.
+/// A run with sites at these lines of one function only.
 fn at_lines(lines: &[u32]) -> Report {
     let mut report = run();
     let first = report.sites[0].clone();
@@ -43,7 +43,7 @@ fn at_lines(lines: &[u32]) -> Report {
     report
 }
 
-/// The lines of the pairs.
+/// The lines of the matched pairs.
 fn matched(before: &Report, after: &Report) -> Vec<(u32, u32)> {
     let pairs = matching::sites(before, after);
     pairs
@@ -97,7 +97,7 @@ fn what_is_slower_comes_first_and_is_told_by_site_and_phase() {
         "{slower:?}"
     );
     assert!(all.slower_by(60.0).is_empty());
-    // The other way round it is faster.
+    // In the other direction, the run got faster.
     assert!(compare(&after, &before).slower_by(0.0).is_empty());
 }
 
@@ -150,10 +150,10 @@ fn sums_of_a_run_that_lost_events_do_not_compare() {
 #[test]
 fn sites_are_the_same_where_lines_moved() {
     let before = at_lines(&[10, 20, 30]);
-    // By as much as the distance of two barriers.
+    // All lines move by the distance of two barriers.
     let after = at_lines(&[20, 30, 40]);
     assert_eq!(matched(&before, &after), [(10, 20), (20, 30), (30, 40)]);
-    // Also unevenly.
+    // Lines move unevenly.
     assert_eq!(
         matched(&before, &at_lines(&[10, 25, 36])),
         [(10, 10), (20, 25), (30, 36)]
@@ -170,14 +170,14 @@ fn a_new_barrier_is_alone_and_the_others_are_not_shifted_onto_it() {
     let names: Vec<_> = all
         .only_after
         .iter()
-        .map(|it| (it.what, it.name.as_str()))
+        .map(|entry| (entry.what, entry.name.as_str()))
         .collect();
     assert_eq!(names, [("site", "solve lu.c:20")]);
-    // And the same with one fewer.
+    // The same in the other direction, with one site fewer.
     assert_eq!(matched(&after, &before), [(15, 10), (25, 20), (35, 30)]);
 }
 
-/// Gives the phases that end at the sites these times, and the sites so many episodes.
+/// Gives the sites these mean phase times and numbers of episodes.
 fn with(mut report: Report, of: &[(u64, u64)]) -> Report {
     for (site, (mean_ns, episodes)) in report.sites.iter_mut().zip(of) {
         site.phase_ns.as_mut().unwrap().mean = *mean_ns;
@@ -192,7 +192,7 @@ fn where_lines_are_evenly_apart_times_and_episodes_tell_which_barrier_is_new() {
         at_lines(&[7, 9, 11]),
         &[(560_000, 60), (1_560_000, 60), (3_060_000, 60)],
     );
-    // One more at the top moves the others onto each other's lines.
+    // A new site at the top moves the others onto each other's lines.
     let times = [
         (160_000, 60),
         (570_000, 60),
@@ -206,7 +206,7 @@ fn where_lines_are_evenly_apart_times_and_episodes_tell_which_barrier_is_new() {
     assert_eq!(all.only_after[0].name, "solve lu.c:7");
     assert!(all.sites.iter().all(|site| site.certain), "{:?}", all.sites);
     assert!(all.notes.is_empty(), "{:?}", all.notes);
-    // The new one at the end leaves them where they are.
+    // A new site at the end leaves the others where they are.
     let times = [
         (570_000, 60),
         (1_550_000, 60),
@@ -215,7 +215,7 @@ fn where_lines_are_evenly_apart_times_and_episodes_tell_which_barrier_is_new() {
     ];
     let after = with(at_lines(&[7, 9, 11, 13]), &times);
     assert_eq!(matched(&before, &after), [(7, 7), (9, 9), (11, 11)]);
-    // What became slower is still itself.
+    // A site that became slower is still matched.
     let times = [
         (570_000, 60),
         (4_500_000, 60),
@@ -224,7 +224,7 @@ fn where_lines_are_evenly_apart_times_and_episodes_tell_which_barrier_is_new() {
     ];
     let after = with(at_lines(&[7, 9, 11, 13]), &times);
     assert_eq!(matched(&before, &after), [(7, 7), (9, 9), (11, 11)]);
-    // Of as long phases the number of episodes tells.
+    // If phase times are the same, the number of episodes decides.
     let before = with(at_lines(&[10, 20]), &[(1_000, 9), (1_000, 900)]);
     let after = with(
         at_lines(&[10, 20, 30]),
@@ -251,7 +251,7 @@ fn where_either_may_be_meant_it_is_said() {
 
 #[test]
 fn in_one_program_no_line_has_moved() {
-    // With one thread some barriers are not come to, and all times differ.
+    // With one thread some barriers are not reached, and all times differ.
     let before = with(at_lines(&[20, 30]), &[(8_000, 9), (1_000, 9)]);
     let after = with(
         at_lines(&[10, 20, 30]),
@@ -260,7 +260,13 @@ fn in_one_program_no_line_has_moved() {
     let pairs = matching::sites_of_one_program(&before, &after);
     let lines: Vec<_> = pairs
         .iter()
-        .map(|it| (it.before.line.unwrap(), it.after.line.unwrap(), it.certain))
+        .map(|pair| {
+            (
+                pair.before.line.unwrap(),
+                pair.after.line.unwrap(),
+                pair.certain,
+            )
+        })
         .collect();
     assert_eq!(lines, [(20, 20, true), (30, 30, true)]);
 }
@@ -289,7 +295,10 @@ fn functions_and_callers_tell_sites_apart() {
     let mut after = at_lines(&[12, 12]);
     after.sites[0].callers = vec!["other lu.c:101".into()];
     let pairs = matching::sites(&before, &after);
-    let ids: Vec<_> = pairs.iter().map(|it| (it.before.id, it.after.id)).collect();
+    let ids: Vec<_> = pairs
+        .iter()
+        .map(|pair| (pair.before.id, pair.after.id))
+        .collect();
     assert_eq!(ids, [(1, 0), (0, 1)]);
 
     let mut renamed = at_lines(&[10]);
@@ -332,7 +341,7 @@ fn with_one_thread_a_site_has_fewer_places() {
     assert_eq!(matching::sites(&of(&["lead lu.c:10"]), &all).len(), 1);
     assert_eq!(matching::sites(&all, &of(&["worker lu.c:40"])).len(), 1);
     assert!(matching::sites(&of(&["other lu.c:10"]), &all).is_empty());
-    // Either could be meant.
+    // Either site could be meant.
     let mut two = of(&["lead lu.c:10"]);
     two.sites.push(two.sites[0].clone());
     two.sites[1].id = 1;
@@ -373,7 +382,7 @@ fn what_is_unknown_stays_unknown() {
     let first = all
         .sites
         .iter()
-        .find(|it| it.after == after.sites[0].id)
+        .find(|site| site.after == after.sites[0].id)
         .unwrap();
     assert_eq!(
         (first.phase_ns.before, first.phase_ns.beyond_noise),

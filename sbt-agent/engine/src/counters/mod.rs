@@ -1,4 +1,4 @@
-//! Counters that the user asks for: what they are called, and where their values are. Pure.
+//! The counters that a user can request: their names, and where their values come from. Pure.
 
 pub mod name;
 mod plan;

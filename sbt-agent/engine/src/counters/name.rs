@@ -1,4 +1,4 @@
-//! Names of counters, as perf has them. Pure.
+//! Names of counters, as perf spells them. Pure.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,65 +6,65 @@ use std::fmt;
 
 use crate::pattern::nearest;
 
-/// Counters that can be asked for at a time; how many of those that need a perf event
-/// each is [`sbt_common::MAX_EVENTS`].
+/// Largest number of requested counters; at most [`sbt_common::MAX_EVENTS`] of them may need a perf
+/// event.
 pub const MAX_NAMED: usize = 16;
 
-/// What the kernel counts of each thread anyway.
+/// What the kernel always counts for each thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Kept {
     /// Time on a CPU, ns.
     TaskClock,
     /// Page faults of both kinds.
     PageFaults,
-    /// Without input or output.
+    /// Page faults without input or output.
     MinorFaults,
-    /// With.
+    /// Page faults with input or output.
     MajorFaults,
-    /// Taken off a CPU, of its own will or not.
+    /// How often the thread left its CPU, voluntarily or not.
     ContextSwitches,
-    /// Put on another CPU than before.
+    /// How often the thread moved to another CPU.
     Migrations,
 }
 
 /// Where a counter comes from.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum What {
-    /// From the kernel's own books: costs next to nothing.
+    /// The kernel's own accounting, which costs next to nothing.
     Kept(Kept),
-    /// From a perf event of one of the kinds that the kernel numbers itself.
+    /// A perf event of a kind that the kernel itself numbers.
     Generic {
-        /// `PERF_TYPE_*`
+        /// One of `PERF_TYPE_*`.
         kind: u32,
-        /// Which of them.
+        /// The number of the event within its kind.
         config: u64,
     },
-    /// From a device, as `/sys/bus/event_source/devices` has it.
+    /// A perf event of a device in `/sys/bus/event_source/devices`.
     Device {
-        /// Its name there.
+        /// The name of the device.
         device: String,
-        /// Events and fields, with a value or not, as they are written.
+        /// Events and fields, with or without a value, as written in the option.
         terms: Vec<(String, Option<u64>)>,
     },
 }
 
-/// A counter that is asked for.
+/// A counter that the user requests.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Counter {
-    /// As it is written.
+    /// The name: as requested, or the usual name for the kernel's own counters.
     pub name: String,
-    /// Where it comes from.
+    /// Where the counter comes from.
     pub what: What,
-    /// Only what happens in the program itself (`:u`), or only in the kernel (`:k`).
+    /// Restricts counting to the program itself (`:u`) or the kernel (`:k`); `None` counts both.
     pub only: Option<Side>,
 }
 
-/// Where something happens.
+/// Where an event happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Side {
     /// In the program's own code.
     User,
-    /// In the kernel, on its behalf.
+    /// In the kernel, on the program's behalf.
     Kernel,
 }
 
@@ -74,11 +74,11 @@ impl fmt::Display for Counter {
     }
 }
 
-/// Several counters, as they come in one option.
+/// Several counters from one option.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Events(pub Vec<Counter>);
 
-/// The free ones, under the names that reports use.
+/// The counters that cost next to nothing: the name in reports, the counter, and a description.
 pub const FREE: [(&str, Kept, &str); 6] = [
     ("task-clock", Kept::TaskClock, "time on a CPU, ns"),
     ("page-faults", Kept::PageFaults, "pages that were not there"),
@@ -100,7 +100,7 @@ pub const FREE: [(&str, Kept, &str); 6] = [
     ),
 ];
 
-/// Other names of theirs.
+/// Other names of the counters in [`FREE`].
 const ALIASES: [(&str, &str); 4] = [
     ("cpu-clock", "task-clock"),
     ("faults", "page-faults"),
@@ -108,13 +108,13 @@ const ALIASES: [(&str, &str); 4] = [
     ("migrations", "cpu-migrations"),
 ];
 
-/// `PERF_TYPE_HARDWARE` and the other kinds of `linux/perf_event.h`.
+/// Kinds of perf events from `linux/perf_event.h`: `PERF_TYPE_HARDWARE` and others.
 const HARDWARE: u32 = 0;
 const SOFTWARE: u32 = 1;
 const CACHE: u32 = 3;
 const RAW: u32 = 4;
 
-/// Names and numbers of `linux/perf_event.h`.
+/// Names, kinds and numbers of perf events from `linux/perf_event.h`.
 const GENERIC: [(&str, u32, u64); 17] = [
     ("cycles", HARDWARE, 0),
     ("cpu-cycles", HARDWARE, 0),
@@ -135,7 +135,7 @@ const GENERIC: [(&str, u32, u64); 17] = [
     ("cgroup-switches", SOFTWARE, 11),
 ];
 
-/// Caches, what is done with them, and how that ends: numbers by their place.
+/// Caches, in the order of their numbers (`PERF_COUNT_HW_CACHE_*`).
 const CACHES: [&str; 7] = [
     "L1-dcache",
     "L1-icache",
@@ -151,7 +151,7 @@ const DEEDS: [(&str, &str); 3] = [
     ("prefetches", "prefetch"),
 ];
 
-/// Names of PAPI, which the thesis's library read, and what perf calls the same.
+/// Names of PAPI, which the thesis's library read, with perf's names for the same events.
 const PAPI: [(&str, &str); 14] = [
     ("PAPI_TOT_CYC", "cycles"),
     ("PAPI_TOT_INS", "instructions"),
@@ -169,12 +169,13 @@ const PAPI: [(&str, &str); 14] = [
     ("PAPI_TLB_IM", "iTLB-load-misses"),
 ];
 
-/// Reads `a,b,msr/tsc/`. `free` stands for all of [`FREE`].
+/// Reads a list such as `a,b,msr/tsc/`. `free` stands for all of [`FREE`].
 pub fn commas(text: &str) -> Result<Events, String> {
     several(split(text, ','))
 }
 
-/// Reads `a:b`, as the environment has it. A modifier belongs to what is before it.
+/// Reads a list such as `a:b`, as in the environment variable. A modifier belongs to the name
+/// before it.
 pub fn colons(text: &str) -> Result<Events, String> {
     let mut names: Vec<String> = Vec::new();
     for name in split(text, ':') {
@@ -188,7 +189,7 @@ pub fn colons(text: &str) -> Result<Events, String> {
     several(names)
 }
 
-/// At each separator outside of slashes.
+/// Splits a text at each separator outside of slashes.
 fn split(text: &str, separator: char) -> Vec<String> {
     let mut parts = vec![String::new()];
     let mut inside = false;
@@ -231,7 +232,7 @@ impl Counter {
         }
     }
 
-    /// What a value of it is: a time in ns, or a number of something.
+    /// The unit of the values: `ns`, or `count` for a number of events.
     pub fn unit(&self) -> &'static str {
         match self.what {
             What::Kept(Kept::TaskClock) => "ns",
@@ -239,7 +240,7 @@ impl Counter {
         }
     }
 
-    /// Whether it takes a perf event.
+    /// Whether the counter needs a perf event.
     pub const fn needs_event(&self) -> bool {
         !matches!(self.what, What::Kept(_))
     }
@@ -248,7 +249,7 @@ impl Counter {
 impl std::str::FromStr for Counter {
     type Err = String;
 
-    /// Reads one name. What this machine has is found out later.
+    /// Reads one name. Whether this machine has the counter is checked later.
     fn from_str(text: &str) -> Result<Self, String> {
         if text.is_empty() {
             return Err(
@@ -266,7 +267,7 @@ impl std::str::FromStr for Counter {
                 "`{text}`: the kernel does not count {base} apart for the program and for itself; leave the modifier out"
             ));
         }
-        // The same thing is not to be counted twice under two names.
+        // Names are made unique so that nothing is counted twice under two names.
         let name = match &what {
             What::Kept(kept) => FREE
                 .iter()
@@ -279,9 +280,9 @@ impl std::str::FromStr for Counter {
     }
 }
 
-/// The name without its modifier, and that.
+/// Splits a name into the part before the modifier, and the modifier.
 fn modifier(text: &str) -> Result<(&str, Option<Side>), String> {
-    // Of a device it stands right behind the last slash: `msr/tsc/u`.
+    // The modifier of a device's event follows the last slash: `msr/tsc/u`.
     let last = text.rfind('/').filter(|last| text.find('/') != Some(*last));
     let (base, letters) = match last {
         Some(slash) => {
@@ -344,7 +345,7 @@ fn what(name: &str) -> Result<What, String> {
     ))
 }
 
-/// All names, without those of devices.
+/// All names, except events of devices.
 pub fn all() -> impl Iterator<Item = String> {
     let free = FREE.iter().map(|(name, ..)| *name);
     let generic = GENERIC.iter().map(|(name, ..)| *name);
@@ -352,7 +353,7 @@ pub fn all() -> impl Iterator<Item = String> {
     plain.chain(caches().map(|(name, _)| name))
 }
 
-/// Every cache counter: its name, and its number as `PERF_TYPE_HW_CACHE` has it.
+/// All cache counters: the name, and the number for `PERF_TYPE_HW_CACHE`.
 pub fn caches() -> impl Iterator<Item = (String, u64)> {
     (0_u64..).zip(CACHES).flat_map(|(cache, cache_name)| {
         (0_u64..).zip(DEEDS).flat_map(move |(deed, (deeds, one))| {
@@ -393,7 +394,7 @@ fn device(text: &str) -> Result<What, String> {
     })
 }
 
-/// A number as these files have it: decimal, or hexadecimal with `0x`.
+/// A number as in the device's files: decimal, or hexadecimal with `0x`.
 pub fn number(text: &str) -> Option<u64> {
     match text.strip_prefix("0x") {
         Some(digits) => u64::from_str_radix(digits, 16).ok(),

@@ -1,29 +1,29 @@
-//! Where the values of the counters are that were asked for. Pure.
+//! Where the values of the requested counters come from. Pure.
 
 use serde::{Deserialize, Serialize};
 
 use super::Counter;
 
-/// Where the values of a counter are, in what comes through the rings.
+/// Where the values of a counter are in the records from the rings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Source {
-    /// The run time that each record has.
+    /// The run time in each record.
     RunTime,
-    /// The sum of [`sbt_common::Counts::values`] from the first of these to before the
+    /// The sum of [`sbt_common::Counts::values`] from the first index up to, but not including, the
     /// second.
     Task(usize, usize),
-    /// That of [`sbt_common::Sums::events`].
+    /// The value with this index in [`sbt_common::Sums::events`].
     Event(usize),
-    /// Nowhere: it cannot be counted.
+    /// The counter is not available.
     Nowhere,
 }
 
-/// What becomes of the counters that were asked for, in their order.
+/// The requested counters in their order, with where each value comes from.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan(pub Vec<(Counter, Source)>);
 
 impl Plan {
-    /// Whether any of them is counted.
+    /// Whether any of the counters is available.
     pub fn counts_something(&self) -> bool {
         self.0.iter().any(|(_, source)| *source != Source::Nowhere)
     }

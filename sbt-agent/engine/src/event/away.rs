@@ -11,7 +11,7 @@ pub enum Reason {
     File,
     /// A page of memory that had to be fetched or waited for.
     Fault,
-    /// It was told to sleep.
+    /// A sleep that the thread asked for.
     Sleep,
     /// One of several descriptors: poll, select, epoll.
     Poll,
@@ -19,16 +19,16 @@ pub enum Reason {
     Stream,
     /// The end of another process.
     Child,
-    /// Mappings of memory, which others change too.
+    /// Mappings of memory, which other threads may be changing.
     Memory,
-    /// It was stopped by a signal or a debugger.
+    /// The thread was stopped by a signal or a debugger.
     Stopped,
-    /// Something else, or nobody has seen it.
+    /// Something else, or unknown.
     Other,
 }
 
 impl Reason {
-    /// All of them, in the order of their numbers.
+    /// All reasons, in the order of their numbers.
     pub const ALL: [Self; 10] = [
         Self::Futex,
         Self::File,
@@ -42,7 +42,7 @@ impl Reason {
         Self::Other,
     ];
 
-    /// In JSON.
+    /// The name in JSON.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Futex => "futex",
@@ -58,7 +58,7 @@ impl Reason {
         }
     }
 
-    /// After `blocked in`, in words.
+    /// The words that follow `blocked in` in sentences.
     pub const fn words(self) -> &'static str {
         match self {
             Self::Futex => "a futex (lock)",
@@ -78,43 +78,43 @@ impl Reason {
 /// Why a thread left its CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Why {
-    /// Not of its own will: it could have gone on.
+    /// The thread was preempted: it could have gone on.
     Ready,
-    /// It slept.
+    /// The thread went to sleep.
     Asleep(Reason),
 }
 
-/// From a thread's leaving a CPU to its coming back to one. First it sleeps, if it does;
-/// then it is ready.
+/// The time from a thread's leaving a CPU to its coming back to one. The thread may sleep first;
+/// after that it is ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Away {
-    /// When it left, ns; `None` if nobody has seen that.
+    /// When the thread left, ns; `None` if that was not seen.
     pub from_ns: Option<u64>,
-    /// When it came back, ns.
+    /// When the thread came back, ns.
     pub until_ns: u64,
-    /// For how long it was ready, ns.
+    /// How long the thread was ready, ns.
     pub ready_ns: u64,
-    /// Why it left.
+    /// Why the thread left.
     pub why: Why,
-    /// No such time of this thread before this one is missing.
+    /// Whether all earlier such times of this thread were reported.
     pub seamless: bool,
 }
 
-/// What kind of task took a CPU.
+/// The kind of task that took a CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Taker {
     /// Another process.
     Other,
     /// Another thread of the target.
     Own,
-    /// One of the kernel's own.
+    /// A kernel thread.
     Kernel,
-    /// Nobody: the CPU was idle, and the thread not allowed to run.
+    /// Nothing: the CPU was idle, and the thread was not allowed to run.
     Nobody,
 }
 
 impl Taker {
-    /// In JSON.
+    /// The name in JSON.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Other => "process",
@@ -125,15 +125,15 @@ impl Taker {
     }
 }
 
-/// A CPU taken.
+/// Time that a task took on a CPU while a thread was ready.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Taken {
-    /// By what.
+    /// The kind of task.
     pub by: Taker,
-    /// Its process, as the kernel numbers it.
+    /// The process of the task, as the kernel numbers it.
     pub process: u32,
     /// Its name in the kernel, not yet made safe to print.
     pub name: Box<str>,
-    /// For how long, ns.
+    /// How long the task ran, ns.
     pub ns: u64,
 }

@@ -1,5 +1,5 @@
-//! A run against one before: what takes longer, by more than is tolerated and more than
-//! chance. What may be either is not known.
+//! A run against an earlier one: what takes longer, by more than is tolerated and by more than
+//! chance. If it may be either, the result is unknown.
 
 use super::{
     Amount, Outcome,
@@ -12,11 +12,11 @@ use crate::{
 
 const NAME: &str = "baseline";
 
-/// The whole run and each site that both have.
+/// Outcomes for the whole run and for each site that both runs have.
 pub fn outcomes(before: &Report, after: &Report, tolerance_pct: f64) -> Vec<Outcome> {
     let comparison = compare(before, after);
     let mut outcomes = Vec::new();
-    // Wall times of parts of runs do not compare.
+    // Wall times of incomplete runs cannot be compared.
     if before.is_complete() && after.is_complete() {
         outcomes.push(whole(before, after, &comparison, tolerance_pct));
     }
@@ -52,14 +52,15 @@ pub fn outcomes(before: &Report, after: &Report, tolerance_pct: f64) -> Vec<Outc
     outcomes
 }
 
-/// The rule, called by what is tolerated: what that comes to differs from run to run.
+/// The outcome with its limit. Its name contains the tolerance, since the limit in ns differs from
+/// run to run.
 fn rule(before_ns: u64, tolerance_pct: f64) -> Outcome {
     let limit_ns = tolerated(before_ns, tolerance_pct);
     Outcome::of_run(NAME, "ns", Figure::Whole(limit_ns))
         .called(format!("{NAME} +{tolerance_pct} %"))
 }
 
-/// The whole run: one value, whose noise is not known.
+/// The whole run: a single value, whose noise is unknown.
 fn whole(before: &Report, after: &Report, comparison: &Comparison, tolerance_pct: f64) -> Outcome {
     let outcome = rule(before.wall_ns, tolerance_pct);
     let part = [(before, "the baseline"), (after, "this run")];
@@ -72,8 +73,8 @@ fn whole(before: &Report, after: &Report, comparison: &Comparison, tolerance_pct
         (&comparison.only_before, "of the baseline only"),
         (&comparison.only_after, "not in the baseline"),
     ] {
-        let sites = alone.iter().filter(|it| it.what == "site");
-        let names: Vec<&str> = sites.map(|it| it.name.as_str()).collect();
+        let sites = alone.iter().filter(|entry| entry.what == "site");
+        let names: Vec<&str> = sites.map(|entry| entry.name.as_str()).collect();
         if !names.is_empty() {
             notes.push(format!("{which}: {}", names.join(", ")));
         }
@@ -84,7 +85,7 @@ fn whole(before: &Report, after: &Report, comparison: &Comparison, tolerance_pct
     }
 }
 
-/// A site, by its mean phase time.
+/// A site, judged by its mean phase time.
 fn of(phase: &Change, tolerance_pct: f64) -> Outcome {
     let before_ns = phase.before.unwrap_or(0);
     let outcome = rule(before_ns, tolerance_pct);
@@ -98,7 +99,7 @@ fn of(phase: &Change, tolerance_pct: f64) -> Outcome {
             text: Some(format!("{pct:.0} % slower than the baseline")),
             ..found
         },
-        // As much as it differs by chance it may as well have become slower.
+        // The slowdown may be as large as stated, or chance.
         Some(false) => Outcome {
             measured: found.measured,
             ..outcome.unknown(format!(

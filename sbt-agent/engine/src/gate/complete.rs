@@ -1,4 +1,4 @@
-//! Whether all of a recording is there: what is missing may be what breaks a rule.
+//! Whether a recording is complete: the missing part may be what breaks a rule.
 
 use super::{Outcome, Status};
 use crate::report::{Figure, Report};
@@ -6,8 +6,8 @@ use crate::report::{Figure, Report};
 /// The rule's name.
 const NAME: &str = "complete";
 
-/// That something is missing; `None` if nothing is. `is_baseline`: of the report that is compared
-/// with. `allow`: such a report is to be judged all the same.
+/// The outcome if something is missing; `None` if nothing is. `is_baseline`: whether the report is
+/// the baseline. `allow`: whether an incomplete report is judged all the same.
 pub fn outcome(report: &Report, is_baseline: bool, allow: bool) -> Option<Outcome> {
     let missing = report.incomplete.first()?;
     let limit = Figure::Whole(0);

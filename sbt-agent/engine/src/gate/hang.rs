@@ -1,4 +1,4 @@
-//! Whether a program stood still for too long; and whether that was watched at all.
+//! Whether a program stood still for too long, and whether that was watched at all.
 
 use std::time::Duration;
 
@@ -8,7 +8,8 @@ use crate::report::{Figure, Report, StandstillReport};
 /// The rule's name.
 const NAME: &str = "no-hang";
 
-/// Whether it hung for so long, or when it ended; without a limit, the latter alone.
+/// Whether the program hung for longer than the limit, or when it ended; without a limit, only the
+/// latter.
 pub fn outcome(report: &Report, limit: Option<Duration>) -> Option<Outcome> {
     let looked_ns = report.hang_time_ns;
     let limit_ns = limit.map(in_ns);
@@ -19,9 +20,9 @@ pub fn outcome(report: &Report, limit: Option<Duration>) -> Option<Outcome> {
     };
     let found = report.hang.as_ref();
     let is_too_long =
-        |it: &StandstillReport| limit_ns.is_some_and(|limit_ns| it.is_too_long(limit_ns));
-    // That it was ended by another before its time does not make it go on.
-    let hangs = |it: &&StandstillReport| is_too_long(it) || it.is_alarming();
+        |hang: &StandstillReport| limit_ns.is_some_and(|limit_ns| hang.is_too_long(limit_ns));
+    // A program that another program ended before the limit hung nevertheless.
+    let hangs = |hang: &&StandstillReport| is_too_long(hang) || hang.is_alarming();
     if let Some(hang) = found.filter(hangs) {
         let still = if is_too_long(hang) {
             ""
@@ -43,13 +44,13 @@ pub fn outcome(report: &Report, limit: Option<Duration>) -> Option<Outcome> {
     if let Some(why) = unknown(report, limit_ns) {
         return Some(outcome.unknown(why));
     }
-    let longest = found.filter(|it| it.is_hang());
+    let longest = found.filter(|hang| hang.is_hang());
     Some(Outcome {
         holds: true,
         status: Status::Holds,
         is_measured: true,
-        measured: longest.map(|it| Figure::Whole(it.lasted_ns)),
-        text: longest.map(|it| it.found.text.clone()),
+        measured: longest.map(|hang| Figure::Whole(hang.lasted_ns)),
+        text: longest.map(|hang| hang.found.text.clone()),
         ..outcome
     })
 }
@@ -58,7 +59,7 @@ fn in_ns(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Why it is not known that nothing stood still for so long, if it is not.
+/// Why it is unknown whether anything stood still for so long; `None` if it is known.
 fn unknown(report: &Report, limit_ns: u64) -> Option<String> {
     let Some(looked_ns) = report.hang_time_ns else {
         return Some("nobody looked for hangs; record without --hang-time off".into());
@@ -70,7 +71,7 @@ fn unknown(report: &Report, limit_ns: u64) -> Option<String> {
         );
     }
     let watched = time_text(report.wall_ns);
-    // Of a process that was joined it is known for as long as it was watched.
+    // A process that sbt attached to is judged for as long as it was watched.
     let is_part = match report.started {
         Some(false) => report.wall_ns < limit_ns,
         _ => true,
@@ -104,7 +105,7 @@ fn unknown(report: &Report, limit_ns: u64) -> Option<String> {
         }
         _ => {}
     }
-    // What takes longer than that has been looked at, and was merely slow.
+    // Whatever takes longer than this has been looked at, and was merely slow.
     let told_ns = looked_ns.saturating_add(in_ns(LOOK));
     let longest = report.sites.iter().filter_map(|site| {
         let longest_ns = site.barrier_ns.as_ref()?.max;
@@ -138,7 +139,10 @@ mod tests {
     }
 
     fn of_hang(check: &CheckReport) -> Option<&Outcome> {
-        check.outcomes.iter().find(|it| it.rule == "no-hang")
+        check
+            .outcomes
+            .iter()
+            .find(|outcome| outcome.rule == "no-hang")
     }
 
     #[test]
@@ -159,7 +163,7 @@ mod tests {
         let hang = report.hang.as_ref().unwrap();
         assert_eq!(first.text.as_ref(), Some(&hang.found.text));
         assert_eq!(first.measured, Some(Figure::Whole(30 * S)));
-        // It hung when it ended, whatever the limit, and whether there is one or not.
+        // The program hung when it ended: this counts below the limit, and without a limit.
         let check = held(&report, 31);
         assert_eq!(check.exit_status, 3);
         let text = check.outcomes[0].text.as_ref().unwrap();
@@ -175,13 +179,13 @@ mod tests {
         report.hang.as_mut().unwrap().lasted_ns = 30 * S;
         assert_eq!(held(&report, 30).exit_status, 3);
         assert_eq!(judge(&report, &any, None).exit_status, 0);
-        // What stood still for a shorter time is told.
+        // A shorter standstill is reported without breaking the rule.
         let check = held(&report, 31);
         let held_for = of_hang(&check).unwrap();
         assert!(held_for.holds, "{check:#?}");
         assert_eq!(held_for.measured, Some(Figure::Whole(30 * S)));
 
-        // Who uses a CPU may be slow.
+        // A thread that uses a CPU may be slow.
         report.hang.as_mut().unwrap().found.kind = "unclear";
         assert_eq!(held(&report, 30).exit_status, 0);
         assert_eq!(held(&report, 15).exit_status, 3);
@@ -194,23 +198,34 @@ mod tests {
     fn where_nobody_could_see_hangs_it_is_not_known_that_there_were_none() {
         type Change = fn(&mut Report);
         let cases: [(Change, &str); 8] = [
-            (|it| it.hang_time_ns = None, "--hang-time off"),
-            (|it| it.hang_time_ns = Some(11 * S), "shorter --hang-time"),
-            (|it| it.ended = false, "not to the program's end"),
+            (|report| report.hang_time_ns = None, "--hang-time off"),
             (
-                |it| (it.ended, it.started, it.wall_ns) = (false, Some(false), 9 * S),
+                |report| report.hang_time_ns = Some(11 * S),
+                "shorter --hang-time",
+            ),
+            (|report| report.ended = false, "not to the program's end"),
+            (
+                |report| {
+                    (report.ended, report.started, report.wall_ns) = (false, Some(false), 9 * S);
+                },
                 "watched for 9 s only",
             ),
-            (|it| it.left_processes = Some(2), "2 of the processes"),
-            (|it| it.hang_unwatched_ns = Some(10 * S + 1), "--budget off"),
             (
-                |it| (it.estimated, it.hang_unwatched_ns) = (true, None),
+                |report| report.left_processes = Some(2),
+                "2 of the processes",
+            ),
+            (
+                |report| report.hang_unwatched_ns = Some(10 * S + 1),
+                "--budget off",
+            ),
+            (
+                |report| (report.estimated, report.hang_unwatched_ns) = (true, None),
                 "spans of time only",
             ),
             (
-                |it| {
-                    it.hang_time_ns = Some(10 * S);
-                    it.sites[0].barrier_ns.as_mut().unwrap().max = 10 * S + S / 2;
+                |report| {
+                    report.hang_time_ns = Some(10 * S);
+                    report.sites[0].barrier_ns.as_mut().unwrap().max = 10 * S + S / 2;
                 },
                 "waited for 10.5 s at factor lu.c:690",
             ),
@@ -225,18 +240,22 @@ mod tests {
             assert!(!outcome.holds && !outcome.is_measured, "{outcome:#?}");
             let text = outcome.text.as_ref().unwrap();
             assert!(text.contains(words), "{text}");
-            // It is not known that it hung, either.
+            // It is not known to be a hang, either.
             assert_eq!(check.exit_status, 1);
         }
-        // What is known: a process that was joined, for as long as it was watched; and what took
-        // longer than a look needs was merely slow.
+        // The result is known for a process that sbt attached to, as long as it was watched; and a
+        // standstill longer than a look needs was merely slow.
         let known: [Change; 3] = [
-            |it| {
-                (it.ended, it.started, it.exit_status, it.wall_ns) =
-                    (false, Some(false), None, 10 * S);
+            |report| {
+                (
+                    report.ended,
+                    report.started,
+                    report.exit_status,
+                    report.wall_ns,
+                ) = (false, Some(false), None, 10 * S);
             },
-            |it| it.hang_unwatched_ns = Some(10 * S),
-            |it| it.sites[0].barrier_ns.as_mut().unwrap().max = 12 * S,
+            |report| report.hang_unwatched_ns = Some(10 * S),
+            |report| report.sites[0].barrier_ns.as_mut().unwrap().max = 12 * S,
         ];
         for change in known {
             let mut report = uneven();

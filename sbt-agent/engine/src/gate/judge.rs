@@ -1,4 +1,4 @@
-//! A report and rules → what came of each.
+//! Judges a report by rules: an outcome for each rule.
 
 use super::{
     Amount, Asked, CheckReport, Measure, Outcome, Rule, Status, baseline, complete, hang,
@@ -7,26 +7,25 @@ use super::{
 };
 use crate::report::{Figure, Report, SiteReport};
 
-/// Events that may be lost where nobody says how many, per cent: as much as leaves means
-/// and shares as they are.
+/// Percentage of events that may be lost by default: this little hardly changes means and shares.
 const DEFAULT_LOST: f64 = 1.0;
 
-/// Sites at which threads lose less of the wall time, per cent and all of them together, need
-/// not be even.
+/// Sites where threads lose less than this percentage of the wall time, all such sites together,
+/// may be uneven.
 const LITTLE: f64 = 1.0;
 
-/// By how much longer something may take than before where nobody says, per cent.
+/// Percentage by which something may take longer than in the baseline by default.
 const DEFAULT_TOLERANCE: f64 = 10.0;
 
-/// Sites that are named where another was not found, at most.
+/// Largest number of sites that are listed if no site matches a rule.
 const NAMED: usize = 8;
 
-/// Judges a report. `before`: what [`Asked::baseline`] names.
+/// Judges a report. `before` is the baseline, if the user gave one.
 pub fn judge(report: &Report, asked: &Asked, before: Option<&Report>) -> CheckReport {
     let mut outcomes = Vec::new();
     let allow = asked.allow_incomplete;
     outcomes.extend(complete::outcome(report, false, allow));
-    // How a program ended is not in a recording without end.
+    // A recording without an end does not say how the program ended.
     let is_missing = !report.is_complete() && report.exit_status.is_none();
     if !(allow && is_missing) {
         outcomes.extend(program(report));
@@ -35,7 +34,7 @@ pub fn judge(report: &Report, asked: &Asked, before: Option<&Report>) -> CheckRe
     outcomes.push(lost(report, asked.max_lost));
     let of_run = |rule: &Rule| rule.measure == Measure::Episodes && rule.site.is_none();
     if !asked.rules.iter().any(of_run) {
-        // Something was measured at all.
+        // By default, at least one episode must have been measured.
         let rule = Rule {
             measure: Measure::Episodes,
             site: None,
@@ -53,12 +52,13 @@ pub fn judge(report: &Report, asked: &Asked, before: Option<&Report>) -> CheckRe
     CheckReport::new(report, outcomes)
 }
 
-/// Whether the program has failed; `None` of one that was joined, whose end nobody is told.
+/// Whether the program has failed; `None` for a process that sbt attached to, since its exit status
+/// is told to its parent only.
 fn program(report: &Report) -> Option<Outcome> {
     let outcome =
         Outcome::of_run("program", "status", Figure::Whole(0)).called("program ends well");
     let Some(status) = report.exit_status else {
-        // An older sbt did not say whether it was joined.
+        // An older sbt did not say whether it attached.
         let is_joined = !report.started.unwrap_or(!report.ended);
         return (!is_joined).then(|| {
             outcome.unknown(if report.ended {
@@ -70,7 +70,7 @@ fn program(report: &Report) -> Option<Outcome> {
     };
     let text = match status {
         0 => None,
-        // As in a shell the two look alike.
+        // As in a shell, a signal and such an exit status look the same.
         129..=192 => Some(format!(
             "signal {} ended it, unless it chose this status itself",
             status - 128
@@ -87,12 +87,12 @@ fn program(report: &Report) -> Option<Outcome> {
     })
 }
 
-/// How much was lost of what happened.
+/// The share of lost events against its limit.
 fn lost(report: &Report, limit: Option<f64>) -> Outcome {
     let limit = limit.unwrap_or(DEFAULT_LOST);
     let (lost, seen) = (report.lost_events, report.own_cost.events);
     let all = lost.saturating_add(seen);
-    // Where nothing has happened nothing was lost; that it should have is another rule.
+    // If there were no events, none was lost. That there should be some is another rule.
     let share = if all == 0 {
         0.0
     } else {
@@ -110,7 +110,7 @@ fn lost(report: &Report, limit: Option<f64>) -> Outcome {
     }
 }
 
-/// A limit, at each site that it is for.
+/// A limit, with an outcome for each site that it applies to.
 fn limit(report: &Report, rule: &Rule) -> Vec<Outcome> {
     let outcome = Outcome::of_rule(rule);
     if rule.site.is_none() && rule.measure.is_of_the_run() {
@@ -151,15 +151,15 @@ fn limit(report: &Report, rule: &Rule) -> Vec<Outcome> {
     });
     let judged: Vec<Outcome> = judged.collect();
     if rule.site.is_none() && rule.measure.is_of_waiting() {
-        // Without a name there are sites alone.
+        // A rule without a site name applies to sites only.
         return let_off(judged, &sites);
     }
     judged
 }
 
-/// A rule for all sites is not broken where waiting costs next to nothing, such as at a
-/// barrier that is used once, when all begin: as long as that is next to nothing at all such
-/// sites together. Whoever means a site names it.
+/// A rule for all sites is not broken where waiting costs next to nothing, such as at a barrier
+/// that is used once when the program starts, as long as all such sites together cost next to
+/// nothing. A rule that names a site always applies.
 fn let_off(mut outcomes: Vec<Outcome>, sites: &[&SiteReport]) -> Vec<Outcome> {
     let broken = (0..).zip(outcomes.iter().zip(sites));
     let mut small: Vec<(f64, usize)> = broken
@@ -199,7 +199,7 @@ fn settle(outcome: Outcome, found: Result<Measured, Unknown>) -> Outcome {
     }
 }
 
-/// Why there are too few episodes, as far as that is known.
+/// Why there are too few episodes, as far as known.
 fn too_few(report: &Report) -> Option<String> {
     if let Some(because) = &report.none_found_because {
         return Some(because.clone());
@@ -213,12 +213,12 @@ fn too_few(report: &Report) -> Option<String> {
     none.then(|| match lost {
         0 if report.is_complete() => "no barrier was used".into(),
         0 => "no barrier was seen in what was recorded".into(),
-        // What was lost may have been at a barrier.
+        // Lost events may have been at a barrier.
         _ => format!("no barrier was seen, but {lost} events were lost"),
     })
 }
 
-/// No site is meant.
+/// The outcome of a rule that matches no site.
 fn nowhere(report: &Report, rule: &Rule, outcome: Outcome) -> Outcome {
     let all: Vec<String> = report.sites.iter().map(SiteReport::called).collect();
     let sites = match all.len() {

@@ -1,15 +1,14 @@
-//! The figures that rules are about, taken from a report; or why they are not there.
+//! The figures that rules are about, taken from a report, or why they are unknown.
 
 use super::{Amount, Measure};
 use crate::report::{
     ConceptualReport, EfficiencyReport, Reason, Report, SiteReport, StatReport, Withheld,
 };
 
-/// Where the probes were on for spans of time only, fewer episodes or phases than this
-/// tell too little of those that nobody saw.
+/// Number of episodes or phases from which the watched spans of time stand for the whole run.
 const ENOUGH: u64 = 100;
 
-/// Why there is no figure.
+/// Why a figure is unknown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unknown {
     /// There is nothing to measure, or it was not watched: the rule is broken.
@@ -30,12 +29,12 @@ impl From<&str> for Unknown {
     }
 }
 
-/// A figure.
+/// A measured figure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Measured {
-    /// It.
+    /// The value that is compared with the limit.
     pub amount: Amount,
-    /// Of times: the mean, ns.
+    /// For times, the mean, ns.
     pub mean_ns: Option<u64>,
 }
 
@@ -46,7 +45,7 @@ impl From<Amount> for Measured {
     }
 }
 
-/// What a measure is at a site; if it is not known, why.
+/// The value of a measure at a site, or why it is unknown.
 pub fn of_site(measure: Measure, site: &SiteReport, report: &Report) -> Result<Measured, Unknown> {
     if measure == Measure::Episodes {
         return Ok(Amount::Count(site.episodes).into());
@@ -98,15 +97,15 @@ pub fn of_site(measure: Measure, site: &SiteReport, report: &Report) -> Result<M
     }
 }
 
-/// Whether so many phases were seen at a site that they stand for all: one is known only where
-/// the episode before was seen too. If not, why.
+/// Checks that enough phases were seen at a site to stand for all. A phase is known only if the
+/// previous episode was seen too.
 pub fn has_enough_phases(site: &SiteReport, report: &Report) -> Result<(), Unknown> {
     let seen = site.phase_ns.as_ref().map_or(0, |phases| phases.count);
     let estimated = site.estimated && site.phase_ns.is_some();
     is_enough(seen, "phases", estimated, report)
 }
 
-/// Likewise in a conceptual phase.
+/// The value of a measure in a conceptual phase, or why it is unknown.
 pub fn of_phase(
     measure: Measure,
     phase: &ConceptualReport,
@@ -160,7 +159,7 @@ pub fn of_phase(
     }
 }
 
-/// Likewise in the whole run, where a measure has a meaning there.
+/// The value of a measure in the whole run, or why it is unknown or has no meaning there.
 pub fn of_run(measure: Measure, report: &Report) -> Result<Measured, Unknown> {
     if measure == Measure::Episodes {
         return Ok(Amount::Count(report.episodes).into());
@@ -172,13 +171,13 @@ pub fn of_run(measure: Measure, report: &Report) -> Result<Measured, Unknown> {
     of_efficiency(measure, efficiency).ok_or_else(|| none().into())
 }
 
-/// Why efficiencies are unknown, if too much was lost or unseen for them.
+/// Why efficiencies are unknown, if too much was lost or unseen.
 fn lost(report: &Report) -> Option<Unknown> {
     let withheld = report.why_withheld(Withheld::Efficiency)?;
     (withheld.reason != Reason::NoEpisode).then(|| Unknown::Lost(withheld.because.clone()))
 }
 
-/// Whether what was seen stands for what nobody saw.
+/// Checks that what was seen stands for what was not seen.
 fn is_enough(count: u64, what: &str, estimated: bool, report: &Report) -> Result<(), Unknown> {
     if !estimated || count >= ENOUGH {
         return Ok(());
@@ -226,8 +225,8 @@ fn part_seen(report: &Report) -> String {
     )
 }
 
-/// Where the time of a site's threads went: in the phases that end there, in waiting for
-/// others, and in getting going again, ns.
+/// Where the time of a site's threads went, ns: in the phases that end there, in waiting for
+/// others, and in leaving the barrier.
 struct Times {
     total: f64,
     idle: f64,
@@ -241,7 +240,7 @@ impl Times {
         for thread in &site.threads {
             let known = thread.work_ns.ok_or_else(work_unknown)?;
             work_ns = work_ns.saturating_add(known);
-            // As in the efficiencies of the run: what is not known to be lost is useful.
+            // As in the efficiencies of the run: time that is not known to be lost is useful.
             ready_ns = ready_ns.saturating_add(thread.ready_ns.unwrap_or(0));
             idle_ns = idle_ns.saturating_add(thread.idle_ns);
             rest_ns = rest_ns.saturating_add(thread.release_ns.unwrap_or(0));
@@ -263,8 +262,8 @@ fn work_unknown() -> Unknown {
     "the start of work is unknown for some threads".into()
 }
 
-/// Mean / most work of a thread. Only where all threads take part in all episodes has
-/// that a meaning.
+/// Mean work / largest work of a thread. This has a meaning only if all threads take part in all
+/// episodes.
 fn load_balance(site: &SiteReport) -> Result<Measured, Unknown> {
     let work = site.threads.iter().map(|thread| thread.work_ns);
     let work: Vec<u64> = work.collect::<Option<_>>().ok_or_else(work_unknown)?;

@@ -1,8 +1,8 @@
-//! Rules for CI: what a run must not exceed, and whether it did. Pure: a report and rules
-//! in, an outcome for each rule and site out.
+//! Rules for CI: limits that a run must keep, and whether it did. Pure functions from a report and
+//! rules to an outcome for each rule and site.
 //!
-//! What cannot be measured is broken, and says why: a rule that nobody could check must
-//! not look like one that holds.
+//! A rule that cannot be measured counts as broken, with the reason: it must not look as if it
+//! held.
 
 mod baseline;
 mod complete;

@@ -1,29 +1,29 @@
-//! What came of the rules: data, of which every view is drawn.
+//! Outcomes of rules: the data that every view is drawn from.
 
 use serde::Serialize;
 
 use super::{Amount, Rule};
 use crate::report::{Figure, Report, SCHEMA, SiteReport, Word};
 
-/// How a check ends.
+/// The result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Status {
     /// All rules hold.
     Holds,
-    /// One is broken, or could not be measured.
+    /// A rule is broken, or could not be measured.
     Broken,
     /// Too much was lost to judge.
     Lost,
     /// The program has failed.
     Failed,
-    /// It hung.
+    /// The program hung.
     Hangs,
 }
 
 impl Status {
-    /// The exit status. Of several the worst tells most: what hung was killed and so has
-    /// failed; of a program that has failed little may have been seen; and what was not
-    /// seen need not break a rule.
+    /// The exit status of `sbt check`. The worst status of several is the most informative: a
+    /// hanging program was killed and so has failed; a failed program may have shown little; and
+    /// unseen events need not break a rule.
     pub const fn exit(self) -> u8 {
         match self {
             Self::Holds => 0,
@@ -34,7 +34,7 @@ impl Status {
         }
     }
 
-    /// A word for it, in JSON and JUnit.
+    /// The name in JSON and JUnit.
     pub const fn name(self) -> Word {
         match self {
             Self::Holds => "holds",
@@ -46,8 +46,8 @@ impl Status {
     }
 }
 
-/// What `sbt check --json` prints: what came of each rule at each site. `null` is unknown
-/// or not measured, never 0. Fields may be added.
+/// The output of `sbt check --json`: the outcome of each rule at each site. `null` means unknown or
+/// not measured, never 0. Fields may be added.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[cfg_attr(test, schemars(title = "sbt check"))]
@@ -60,27 +60,29 @@ pub struct CheckReport {
     pub command: Vec<String>,
     /// When watching began, ns since 1970 (UTC).
     pub start_unix_ns: u64,
-    /// How long it was watched, ns.
+    /// How long the program was watched, ns.
     pub wall_ns: u64,
-    /// As of the program: 128 + N if signal N ended it; null if it is not known.
+    /// Exit status of the program, 128 + N if signal N ended it; null if it is unknown.
     pub program_status: Option<u8>,
-    /// `holds`: all rules do. Else the worst: `hangs`, `failed` (the program), `lost` (too
-    /// much was, to judge), `broken`.
+    /// `holds`: all rules hold. Else the worst of: `hangs`, `failed` (the program), `lost` (too
+    /// much was lost to judge), `broken`.
     pub result: Word,
     /// The exit status of `sbt check`: 0, 3, 4, 5 or 1, in the order of these words.
     pub exit_status: u8,
-    /// How many of `outcomes` do not hold.
+    /// Number of `outcomes` that do not hold.
     pub failures: usize,
-    /// What came of each rule at each site, the worst first.
+    /// The outcome of each rule at each site, the worst first.
     pub outcomes: Vec<Outcome>,
 }
 
 impl CheckReport {
     /// All outcomes of one report.
     pub fn new(report: &Report, mut outcomes: Vec<Outcome>) -> Self {
-        // Those alike stay in the order in which they were asked for.
+        // The sort is stable: outcomes with the same status stay in the order of the rules.
         outcomes.sort_by_key(|outcome| std::cmp::Reverse(outcome.status));
-        let worst = outcomes.first().map_or(Status::Holds, |it| it.status);
+        let worst = outcomes
+            .first()
+            .map_or(Status::Holds, |outcome| outcome.status);
         Self {
             schema: SCHEMA,
             version: env!("CARGO_PKG_VERSION"),
@@ -90,52 +92,53 @@ impl CheckReport {
             program_status: report.exit_status,
             result: worst.name(),
             exit_status: worst.exit(),
-            failures: outcomes.iter().filter(|it| !it.holds).count(),
+            failures: outcomes.iter().filter(|outcome| !outcome.holds).count(),
             outcomes,
         }
     }
 }
 
-/// What came of a rule, at a site or in the whole run.
+/// The outcome of a rule at a site or in the whole run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Outcome {
     /// The rule's name: `max-imbalance`, `max-idle`, `min-efficiency`, `min-load-balance`,
     /// `max-barrier-time`, `max-phase`, `min-episodes`, `no-hang`, `max-lost`, `baseline`;
-    /// `program`: that it has not failed; or `complete`, only where something is missing in a
+    /// `program`: the program must not fail; `complete`: only present if something is missing in a
     /// recording.
     pub rule: Word,
-    /// The rule with its limit, and where, in words: the same in every run, also as the name of
+    /// The rule in words, with its limit and site: the same in every run. It is also the name of
     /// the case in JUnit.
     pub case: String,
-    /// Whether it holds. With a `text` it may do so beyond the limit: see there.
+    /// Whether the rule holds. It may hold beyond its limit; `text` then says why.
     pub holds: bool,
-    /// What a rule that does not hold means: `broken`, `hangs`, `failed` or `lost`;
-    /// `holds` of others.
+    /// The meaning of a rule that does not hold: `broken`, `hangs`, `failed` or `lost`; `holds` for
+    /// other rules.
     #[serde(rename = "means")]
     #[cfg_attr(test, schemars(with = "String"))]
     pub status: Status,
-    /// Whether it could be measured; what could not does not hold.
+    /// Whether the rule could be measured; if not, it does not hold.
     pub is_measured: bool,
-    /// The site's name, or its places; of what no site was found for, what was asked for.
-    /// Null of the whole run.
+    /// The site's name, or its places. If no site was found, what was asked for. Null for the whole
+    /// run.
     pub site: Option<String>,
-    /// Source file of the site's first place; null if there is none or it is not known.
+    /// Source file of the site's first place; null if there is none or it is unknown.
     pub file: Option<String>,
-    /// Line in it.
+    /// The line of the site's first place; null if it is unknown.
     pub line: Option<u32>,
-    /// Of the figures: `pct` (per cent), `share` (of 1), `ns`, `count`, `status` (an exit
-    /// status).
+    /// The unit of the figures: `pct` (percent), `share` (fraction of 1), `ns`, `count`, `status`
+    /// (an exit status).
     pub unit: Word,
-    /// What was measured; null if it was not, and of `no-hang` where nothing hung.
+    /// The measured value; null if it was not measured, and for `no-hang` if nothing hung.
     pub measured: Option<Figure>,
-    /// What still holds.
+    /// The limit: the last value with which the rule holds.
     pub limit: Figure,
-    /// Whether more than the limit breaks the rule, and not less.
+    /// Whether the limit is an upper one: values above it break the rule. Otherwise values below it
+    /// do.
     pub is_upper: bool,
-    /// Of times, whose `measured` is what 95 % do not exceed: the mean, ns.
+    /// The mean of times, ns; `measured` is their 95th percentile. Null for other measures.
     pub mean_ns: Option<u64>,
-    /// Why it does not hold, or what else there is to know.
+    /// Why the rule does not hold, or other remarks.
     pub text: Option<String>,
 }
 
@@ -146,7 +149,7 @@ impl Serialize for Status {
 }
 
 impl Outcome {
-    /// Of the whole run, where nothing was measured yet.
+    /// An outcome for the whole run that has not been measured yet.
     pub fn of_run(rule: Word, unit: Word, limit: Figure) -> Self {
         Self {
             rule,
@@ -166,7 +169,7 @@ impl Outcome {
         }
     }
 
-    /// Of a rule, likewise.
+    /// An outcome of a rule that has not been measured yet.
     pub fn of_rule(rule: &Rule) -> Self {
         let Rule { measure, limit, .. } = rule;
         let outcome = Self::of_run(measure.name(), limit.unit(), limit.figure());
@@ -178,7 +181,7 @@ impl Outcome {
         }
     }
 
-    /// Called so, whatever its limit is in this run.
+    /// Sets the name, which must not depend on figures of this run.
     #[must_use]
     pub fn called(self, case: impl Into<String>) -> Self {
         Self {
@@ -187,7 +190,7 @@ impl Outcome {
         }
     }
 
-    /// One of several of the same rule: this is what tells them apart.
+    /// Adds a name that distinguishes this outcome from others of the same rule.
     #[must_use]
     pub fn one_of(self, name: &str) -> Self {
         Self {
@@ -196,7 +199,7 @@ impl Outcome {
         }
     }
 
-    /// At a site.
+    /// Sets the site.
     #[must_use]
     pub fn at(self, site: &SiteReport) -> Self {
         Self {
@@ -207,7 +210,7 @@ impl Outcome {
         }
     }
 
-    /// It holds if so much does.
+    /// Sets the measured value; the rule holds if that is within the limit.
     #[must_use]
     pub fn found(self, amount: Amount) -> Self {
         let (is, limit) = (amount.number(), number(self.limit));
@@ -225,7 +228,7 @@ impl Outcome {
         }
     }
 
-    /// It cannot be measured, and so does not hold.
+    /// The rule cannot be measured, and so does not hold.
     #[must_use]
     pub fn unknown(self, why: impl Into<String>) -> Self {
         Self {
@@ -234,7 +237,7 @@ impl Outcome {
         }
     }
 
-    /// Too much was lost or unseen to measure it: it neither holds nor is broken.
+    /// Too much was lost or unseen to measure the rule: it neither holds nor is broken.
     #[must_use]
     pub fn lost(self, why: impl Into<String>) -> Self {
         Self {
@@ -243,10 +246,10 @@ impl Outcome {
         }
     }
 
-    /// All in one sentence.
+    /// The outcome in a sentence.
     pub fn sentence(&self) -> String {
-        let measured = self.measured.map(|it| {
-            let [is, limit] = self.texts(it);
+        let measured = self.measured.map(|figure| {
+            let [is, limit] = self.texts(figure);
             match (self.unit, self.is_upper) {
                 ("status", _) => format!("ended with {is} instead of {limit}"),
                 (_, true) => format!("is {is}, at most {limit} is allowed"),
@@ -263,8 +266,8 @@ impl Outcome {
         format!("{}{} {what}", at.unwrap_or_default(), self.rule)
     }
 
-    /// What was measured and the limit, in units for people; they differ if the figures
-    /// do.
+    /// The measured value and the limit, in units for people. If the values differ, the texts
+    /// differ.
     pub fn texts(&self, measured: Figure) -> [String; 2] {
         let limit = amount_text(self.unit, self.limit);
         let is = amount_text(self.unit, measured);
@@ -288,13 +291,13 @@ fn number(figure: Figure) -> f64 {
     }
 }
 
-/// A figure with its unit, three digits of it.
+/// A figure with its unit, rounded to about three digits.
 fn amount_text(unit: Word, figure: Figure) -> String {
     match (unit, figure) {
         ("ns", Figure::Whole(ns)) => time_text(ns),
         ("pct", figure) => {
             let pct = number(figure);
-            // Of what may be lost more digits are told.
+            // Shares below 1 % get more digits.
             let steps = if pct < 1.0 { 1000.0 } else { 10.0 };
             format!("{} %", rounded(pct, steps))
         }
@@ -308,7 +311,7 @@ fn rounded(number: f64, steps: f64) -> f64 {
     (number * steps).round() / steps
 }
 
-/// A time, three digits of it.
+/// A time in a suitable unit, with three digits.
 pub fn time_text(ns: u64) -> String {
     let (unit, of) = match ns {
         0..1_000 => ("ns", 1.0),

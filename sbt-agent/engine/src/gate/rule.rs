@@ -1,4 +1,4 @@
-//! What a rule is, and how it is typed: `10%`, or for one site `lu.c:690:10%`.
+//! Rules and how they are typed: `10%`, or for one site `lu.c:690:10%`.
 
 use std::time::Duration;
 
@@ -8,27 +8,27 @@ use crate::{
     value::{self, duration_text},
 };
 
-/// What a rule is about.
+/// What a rule limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Measure {
-    /// How uneven the work is, in the mean of the episodes.
+    /// Imbalance of the work, averaged over the episodes.
     Imbalance,
-    /// How much of their time threads wait for each other.
+    /// Share of their time for which threads wait for each other.
     Idle,
-    /// How much of their time threads do something useful.
+    /// Share of their time for which threads do useful work.
     Efficiency,
-    /// Mean / most work of a thread.
+    /// Mean work / largest work of a thread.
     LoadBalance,
-    /// From first to last arrival.
+    /// Time from the first to the last arrival.
     BarrierTime,
-    /// From the last arrival before to the last arrival.
+    /// Time from the last arrival of the previous episode to the last arrival.
     Phase,
-    /// Complete ones.
+    /// Number of complete episodes.
     Episodes,
 }
 
 impl Measure {
-    /// All of them.
+    /// All measures.
     pub const ALL: [Self; 7] = [
         Self::Imbalance,
         Self::Idle,
@@ -39,7 +39,7 @@ impl Measure {
         Self::Episodes,
     ];
 
-    /// The rule's name: that of its option, and in `sbt.toml`.
+    /// The rule's name: that of its option, and of its key in `sbt.toml`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Imbalance => "max-imbalance",
@@ -52,7 +52,8 @@ impl Measure {
         }
     }
 
-    /// Whether more than the limit breaks the rule, and not less.
+    /// Whether the limit is an upper one: values above it break the rule. Otherwise values below it
+    /// do.
     pub const fn is_upper(self) -> bool {
         matches!(
             self,
@@ -60,17 +61,17 @@ impl Measure {
         )
     }
 
-    /// Whether it is a share that may be large where hardly any time is lost.
+    /// Whether the measure is a share that may be large although hardly any time is lost.
     pub const fn is_of_waiting(self) -> bool {
         matches!(self, Self::Imbalance | Self::Idle)
     }
 
-    /// Whether without a site it is about the run as a whole, and not about each site.
+    /// Whether a rule without a site applies to the whole run rather than to each site.
     pub const fn is_of_the_run(self) -> bool {
         matches!(self, Self::Efficiency | Self::LoadBalance | Self::Episodes)
     }
 
-    /// A limit as it may be typed.
+    /// An example of a limit as a user types it.
     const fn example(self) -> &'static str {
         match self {
             Self::Imbalance => "25%",
@@ -108,21 +109,21 @@ impl Measure {
     }
 }
 
-/// How much of something.
+/// A value of a measure, or a limit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Amount {
-    /// Per cent.
+    /// Percent.
     Percent(f64),
-    /// Of 1.
+    /// A fraction of 1.
     Share(f64),
     /// Nanoseconds.
     Time(u64),
-    /// How many.
+    /// A number of things.
     Count(u64),
 }
 
 impl Amount {
-    /// The unit, as JSON has it.
+    /// The unit, as in JSON.
     pub const fn unit(self) -> &'static str {
         match self {
             Self::Percent(_) => "pct",
@@ -132,7 +133,7 @@ impl Amount {
         }
     }
 
-    /// The number alone.
+    /// The value without its unit.
     pub const fn figure(self) -> Figure {
         match self {
             Self::Percent(number) | Self::Share(number) => Figure::Real(number),
@@ -140,7 +141,7 @@ impl Amount {
         }
     }
 
-    /// To be compared with others of its kind.
+    /// The value as a number, to be compared with others of its kind.
     pub const fn number(self) -> f64 {
         match self {
             Self::Percent(number) | Self::Share(number) => number,
@@ -148,7 +149,7 @@ impl Amount {
         }
     }
 
-    /// As it may be typed.
+    /// The value as a user types it.
     pub fn typed(self) -> String {
         match self {
             Self::Percent(number) => format!("{number}%"),
@@ -164,19 +165,20 @@ impl Amount {
 pub struct Rule {
     /// What is limited.
     pub measure: Measure,
-    /// Where; without it everywhere.
+    /// The sites to which the limit applies; `None` for all.
     pub site: Option<Pattern>,
-    /// What still holds.
+    /// The last value with which the rule holds.
     pub limit: Amount,
 }
 
 impl Rule {
-    /// Reads `[SITE:]LIMIT`. The limit is what follows the last colon: sites have colons,
-    /// limits have none, and one with a unit is never taken for a line. Of phases an
-    /// equals sign will do.
+    /// Reads `[SITE:]LIMIT`. The limit follows the last colon: sites contain colons, limits do not,
+    /// and a limit with a unit cannot be a line number. For phases, an equals sign may replace the
+    /// colon.
     ///
     /// # Errors
-    /// A line with what is wrong and what would be right.
+    ///
+    /// A line with what is wrong and an example of what is right.
     pub fn parse(measure: Measure, text: &str) -> Result<Self, String> {
         let last = match measure {
             Measure::Phase => text.rfind([':', '=']),
@@ -197,7 +199,7 @@ impl Rule {
         })
     }
 
-    /// As it may be typed, without the name of the option.
+    /// The rule as a user types it, without the name of the option.
     pub fn typed(&self) -> String {
         let limit = self.limit.typed();
         match &self.site {
@@ -207,10 +209,11 @@ impl Rule {
     }
 }
 
-/// Reads a share in per cent, which the sign must tell: a bare number may be one of 1.
+/// Reads a percentage. The sign is required: a bare number may be a fraction of 1.
 ///
 /// # Errors
-/// It is none.
+///
+/// The text is no percentage.
 pub fn percent(text: &str) -> Result<f64, String> {
     let number = text.trim().strip_suffix('%').map(str::trim_end);
     number
@@ -219,25 +222,27 @@ pub fn percent(text: &str) -> Result<f64, String> {
         .ok_or_else(|| "expected a share in per cent, with its sign".into())
 }
 
-/// Reads a share of events that may be lost.
+/// Reads the percentage of events that may be lost.
 ///
 /// # Errors
-/// It is none.
+///
+/// The text is no percentage.
 pub fn lost(text: &str) -> Result<f64, String> {
     percent(text).map_err(|error| format!("{error}, such as 0.1%"))
 }
 
-/// From when something stands still to when a look that is due then has told who is
-/// missing, at most: the look is begun and taken by ticks, and lasts itself.
+/// The longest time that a look at missing threads takes, from when it is due to its result: it
+/// begins with the next tick, and takes time itself.
 pub const LOOK: Duration = Duration::from_millis(900);
 
-/// The shortest time of which can be told in time that something stands still.
+/// The shortest limit for which a standstill can be reported in time.
 const SHORTEST: Duration = Duration::from_secs(1);
 
 /// Reads how long a barrier may stand still.
 ///
 /// # Errors
-/// It is no time with a unit, or too short.
+///
+/// The text is no time with a unit, or the time is too short.
 pub fn no_hang(text: &str) -> Result<Duration, String> {
     let limit = time(text).map_err(|error| format!("{error}, such as 30s"))?;
     if limit < SHORTEST {
@@ -249,13 +254,14 @@ pub fn no_hang(text: &str) -> Result<Duration, String> {
     Ok(limit)
 }
 
-/// After how long without an arrival it has to be looked for `limit` to be kept: what was
-/// found by then may end the program.
+/// After what time without an arrival sbt has to look so that its finding is there when `limit` is
+/// reached: the program may be ended then.
 pub fn look_after(limit: Duration) -> Duration {
     limit.saturating_sub(LOOK).max(Duration::from_millis(1))
 }
 
-/// A time whose unit is said: seconds and milliseconds are too easily confused.
+/// Reads a time with its unit. The unit is required, since seconds and milliseconds are easily
+/// confused.
 fn time(text: &str) -> Result<Duration, String> {
     if text.ends_with(|c: char| c.is_ascii_digit() || c == '.') || text.is_empty() {
         return Err("expected a time with its unit".into());
@@ -266,23 +272,23 @@ fn time(text: &str) -> Result<Duration, String> {
     })
 }
 
-/// All that is asked for, from one source or several.
+/// All that the user asks of a check, from one source or several.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Asked {
-    /// Limits.
+    /// The limits.
     pub rules: Vec<Rule>,
-    /// For how long no barrier may stand still.
+    /// For how long a barrier may stand still; `None` without a limit.
     pub no_hang: Option<Duration>,
-    /// Events that may be lost, per cent.
+    /// Percentage of events that may be lost; `None` for the default.
     pub max_lost: Option<f64>,
-    /// By how much the run may be worse than its baseline, per cent.
+    /// Percentage by which the run may be slower than its baseline; `None` for the default.
     pub tolerance: Option<f64>,
-    /// Also a recording that is cut or damaged is judged, and compared with.
+    /// Whether incomplete or damaged recordings are judged too, also as the baseline.
     pub allow_incomplete: bool,
 }
 
 impl Asked {
-    /// Both; where they speak of the same, what the `stronger` one says.
+    /// The union of both; where both ask the same, `stronger` wins.
     #[must_use]
     pub fn with(mut self, stronger: Self) -> Self {
         let same = |a: &Rule, b: &Rule| a.measure == b.measure && a.site == b.site;
@@ -298,7 +304,7 @@ impl Asked {
         }
     }
 
-    /// Whether nobody has asked for anything.
+    /// Whether there is nothing to check.
     pub const fn is_empty(&self) -> bool {
         self.rules.is_empty() && self.no_hang.is_none() && self.max_lost.is_none()
     }
@@ -423,7 +429,7 @@ mod tests {
         assert_eq!(rules, ["b:10%", "20%", "a:20%"]);
         assert_eq!(both.max_lost, Some(2.0));
         assert!(!both.is_empty());
-        // A tolerance alone allows, and asks for nothing.
+        // A tolerance alone permits something, and requires nothing.
         let tolerance = Asked {
             tolerance: Some(10.0),
             ..Asked::default()

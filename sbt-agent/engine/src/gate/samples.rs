@@ -1,4 +1,4 @@
-//! Reports to judge in tests.
+//! Reports for tests of checks.
 
 use crate::{
     report::{EfficiencyReport, Report, SiteReport},
@@ -17,8 +17,8 @@ pub fn site(id: u32, function: &str, line: u32) -> SiteReport {
     }
 }
 
-/// A program of four threads that has ended well, with these sites or, if there are none,
-/// those of its own; its phase from barrier to barrier is called `step`.
+/// A program of four threads that has ended well, with these sites; if there are none, with those
+/// of the sample. Its conceptual phase is called `step`.
 pub fn report(sites: Vec<SiteReport>) -> Report {
     let mut report = imbalanced().report;
     report.ended = true;

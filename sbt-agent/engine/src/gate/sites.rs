@@ -1,4 +1,4 @@
-//! Which sites of a report are meant by what a user writes.
+//! Finds the sites and phases of a report that a user's pattern matches.
 
 use crate::{
     pattern::Pattern,
@@ -15,7 +15,7 @@ pub enum Subject<'a> {
     Phase(&'a ConceptualReport),
 }
 
-/// Those meant; all sites if none is named. None at all where nothing is like it.
+/// What the pattern matches; all sites without a pattern. Empty if nothing matches.
 pub fn meant<'a>(report: &'a Report, site: Option<&Pattern>) -> Vec<Subject<'a>> {
     let sites = report.sites.iter();
     let Some(pattern) = site else {
@@ -23,7 +23,7 @@ pub fn meant<'a>(report: &'a Report, site: Option<&Pattern>) -> Vec<Subject<'a>>
     };
     let phases = report.conceptual_phases.iter();
     let phases = phases.filter(|phase| pattern.is_name(&phase.name));
-    // What somebody has named is meant by that name, whatever else it reads like.
+    // Names that the user has given take precedence over all other matches.
     let named = || {
         let is_named = |site: &&SiteReport| {
             let name = site.name.as_deref();
@@ -41,7 +41,7 @@ pub fn meant<'a>(report: &'a Report, site: Option<&Pattern>) -> Vec<Subject<'a>>
         .collect()
 }
 
-/// What is left of a site's places in a report, as one.
+/// A site's places, as far as the report contains them, combined into one.
 fn place(site: &SiteReport) -> Place {
     let first = Frame {
         function: site.function.clone(),
@@ -70,15 +70,16 @@ fn hex(text: &str) -> Option<u64> {
     u64::from_str_radix(text.strip_prefix("0x")?, 16).ok()
 }
 
-/// Reads `function file:line`, or one of the two, with or without `from` a caller, as
-/// places are written; `None` if it is an address.
+/// Reads `function file:line`, or only one of the two, with or without `from` a caller, as reports
+/// write places; `None` for an address.
 fn frame(text: &str) -> Option<Frame> {
     let text = text.split_once(" from ").map_or(text, |(place, _)| place);
     let line = |text: &str| {
         let (file, line) = text.rsplit_once(':')?;
         Some((file.to_owned(), line.parse::<u32>().ok()?))
     };
-    // An offset is in the numbering of one file only, and that is not told of others.
+    // An offset counts within one file only, and the report does not name that file for further
+    // places.
     let is_address = |text: &str| text.contains("+0x");
     let (function, at) = match text.rsplit_once(' ') {
         Some((function, at)) if line(at).is_some() => (Some(function), line(at)),
@@ -92,7 +93,7 @@ fn frame(text: &str) -> Option<Frame> {
         function: function.map(str::to_owned),
         file,
         line,
-        // Not at the offset of the first.
+        // The frame is not at the offset of the first frame.
         inlined: true,
     })
 }

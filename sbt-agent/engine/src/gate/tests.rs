@@ -1,4 +1,4 @@
-//! Rules against made-up reports: what holds, what is broken, what cannot be measured.
+//! Rules applied to made-up reports: what holds, what is broken, what cannot be measured.
 
 use std::time::Duration;
 
@@ -24,13 +24,14 @@ fn asked(measure: Measure, text: &str) -> Asked {
     }
 }
 
-/// What came of one rule, and nothing that is checked anyway.
+/// The outcomes of one rule, without those that are always checked.
 #[track_caller]
 fn outcomes(report: &Report, measure: Measure, text: &str) -> Vec<Outcome> {
     let check = judge(report, &asked(measure, text), None);
     let is_named = asked(measure, text).rules[0].site.is_some();
-    // That something was measured at all is checked beside a site's own number.
-    let mine = |it: &Outcome| it.rule == measure.name() && (!is_named || it.site.is_some());
+    // The rule that something was measured is checked beside a rule for a site.
+    let mine =
+        |outcome: &Outcome| outcome.rule == measure.name() && (!is_named || outcome.site.is_some());
     check.outcomes.into_iter().filter(mine).collect()
 }
 
@@ -53,7 +54,7 @@ fn a_limit_holds_or_is_broken_by_what_was_measured() {
             "690:33.3%",
             Figure::Real(100.0 / 3.0),
         ),
-        // 4 less 0.2 of 6 seconds.
+        // 4 s minus 0.2 s, of 6 s.
         (
             Measure::Efficiency,
             "factor:0.63",
@@ -109,9 +110,12 @@ fn a_limit_holds_or_is_broken_by_what_was_measured() {
 fn a_limit_for_all_sites_is_judged_at_each() {
     let report = report(vec![site(0, "factor", 690), site(1, "solve", 700)]);
     let all = outcomes(&report, Measure::Phase, "1000h");
-    let sites: Vec<_> = all.iter().filter_map(|it| it.site.as_deref()).collect();
+    let sites: Vec<_> = all
+        .iter()
+        .filter_map(|outcome| outcome.site.as_deref())
+        .collect();
     assert_eq!(sites, ["factor lu.c:690", "solve lu.c:700"]);
-    assert!(all.iter().all(|it| it.holds));
+    assert!(all.iter().all(|outcome| outcome.holds));
 }
 
 #[test]
@@ -128,13 +132,13 @@ fn a_rule_for_all_sites_does_not_mind_where_hardly_any_time_is_lost() {
     assert!(!only(&report, Measure::Imbalance, "50%").holds);
     report.sites[0].lost_wall_pct = None;
     assert!(!only(&report, Measure::Imbalance, "50%").holds);
-    // What is unknown there is unknown.
+    // An unknown figure at such a site stays unknown.
     report.sites[0].lost_wall_pct = Some(0.1);
     report.sites[0].imbalance_pct = None;
     unknown(&report, Measure::Imbalance, "50%");
 }
 
-/// Why a rule could not be measured.
+/// The reason why a rule could not be measured.
 #[track_caller]
 fn unknown(report: &Report, measure: Measure, text: &str) -> String {
     let outcome = only(report, measure, text);
@@ -145,7 +149,7 @@ fn unknown(report: &Report, measure: Measure, text: &str) -> String {
     outcome.text.unwrap()
 }
 
-/// The same where too much was lost or unseen to judge.
+/// The reason why too much was lost or unseen to judge a rule.
 #[track_caller]
 fn lost(report: &Report, measure: Measure, text: &str) -> String {
     let outcome = only(report, measure, text);
@@ -157,7 +161,7 @@ fn lost(report: &Report, measure: Measure, text: &str) -> String {
     outcome.text.unwrap()
 }
 
-/// Without efficiency, for a reason.
+/// Withholds the efficiency for a reason.
 fn withheld(report: &mut Report, reason: Reason, because: &str) {
     report.efficiency = None;
     let efficiency = Withheld::Efficiency;
@@ -179,14 +183,14 @@ fn a_rule_on_what_is_withheld_neither_holds_nor_is_broken() {
         let why = lost(&report, measure, limit);
         assert_eq!(why, "cannot be measured: 3 of 9 events were lost");
     }
-    // What it does not rest on is judged.
+    // Rules that do not depend on it are judged.
     assert!(only(&report, Measure::Idle, "factor:100%").holds);
     for reason in [Reason::Unseen, Reason::Cut, Reason::Incomplete] {
         withheld(&mut report, reason, "because");
         let why = lost(&report, Measure::Efficiency, "0");
         assert!(why.ends_with("because"), "{why}");
     }
-    // Where shares are withheld nothing is judged at sites.
+    // If shares are withheld, nothing is judged at sites.
     let shares = WithheldReport::new(Withheld::Shares, Reason::Contradiction, "no".into());
     report.withheld.push(shares);
     for measure in [Measure::Idle, Measure::Imbalance, Measure::LoadBalance] {
@@ -228,7 +232,7 @@ fn what_cannot_be_measured_does_not_hold() {
     withheld(&mut nothing, Reason::NoEpisode, none);
     let why = unknown(&nothing, Measure::Efficiency, "0");
     assert!(why.contains("no complete episode"), "{why}");
-    // That there are none was counted.
+    // The number of episodes is known: there are none.
     let none = only(&nothing, Measure::Episodes, "1");
     assert!(!none.holds && none.is_measured, "{none:#?}");
     assert_eq!(none.text.as_deref(), Some("it has no symbols"));
@@ -241,15 +245,19 @@ fn what_cannot_be_measured_does_not_hold() {
     for (measure, report, words) in [
         (
             Measure::Imbalance,
-            of(|it| it.imbalance_pct = None),
+            of(|site| site.imbalance_pct = None),
             "never two threads",
         ),
         (
             Measure::Idle,
-            of(|it| it.threads[1].work_ns = None),
+            of(|site| site.threads[1].work_ns = None),
             "not known when they began",
         ),
-        (Measure::Phase, of(|it| it.phase_ns = None), "is it known"),
+        (
+            Measure::Phase,
+            of(|site| site.phase_ns = None),
+            "is it known",
+        ),
     ] {
         let limit = if measure == Measure::Phase {
             "factor=1h"
@@ -267,7 +275,7 @@ fn what_cannot_be_measured_does_not_hold() {
     );
     let none = of(|site| (site.episodes, site.incomplete) = (0, 0));
     unknown(&none, Measure::Phase, "factor=1h");
-    let apart = of(|it| it.threads[0].episodes += 1);
+    let apart = of(|site| site.threads[0].episodes += 1);
     let why = unknown(&apart, Measure::LoadBalance, "factor:0");
     assert!(why.contains("do not all take part"), "{why}");
 }
@@ -300,11 +308,11 @@ fn of_a_run_seen_in_part_little_is_known() {
             "{why}"
         );
     }
-    // So many were seen at least.
+    // At least this many episodes were seen.
     assert!(only(&report, Measure::Episodes, "factor:99").holds);
     report.sites[0].episodes = 100;
     assert!(only(&report, Measure::Imbalance, "100%").holds);
-    // It is the phases that count there, of which there may be fewer.
+    // This rule counts phases, of which there may be fewer.
     let why = lost(&report, Measure::Phase, "factor=1h");
     assert!(why.contains("only 99 phases"), "{why}");
     report.sites[0].phase_ns.as_mut().unwrap().count = 100;
@@ -371,7 +379,7 @@ fn too_much_that_is_lost_says_that_nothing_can_be_judged() {
         max_lost,
         ..asked(Measure::Idle, "0%")
     };
-    // One per cent holds, also if nobody asks.
+    // By default, 1 % may be lost.
     assert_eq!(judge(&report, &with(None), None).exit_status, 1);
     let check = judge(&report, &with(Some(0.9)), None);
     assert_eq!((check.exit_status, check.result), (5, "lost"));
@@ -393,10 +401,10 @@ fn what_stops_before_the_programs_end_does_not_tell_how_it_ended() {
             check.exit_status,
         )
     };
-    // Cut off: by an older sbt too.
+    // The recording breaks off, also if an older sbt wrote it.
     for change in [
-        (|it| (it.ended, it.started) = (false, Some(true))) as fn(&mut Report),
-        |it| (it.ended, it.started) = (false, None),
+        (|report| (report.ended, report.started) = (false, Some(true))) as fn(&mut Report),
+        |report| (report.ended, report.started) = (false, None),
     ] {
         let (outcome, status) = of(change);
         let outcome = outcome.unwrap();
@@ -409,12 +417,12 @@ fn what_stops_before_the_programs_end_does_not_tell_how_it_ended() {
         );
         assert_eq!(status, 1);
     }
-    // One that was joined: nobody is told.
+    // A process that sbt attached to: its exit status is unknown.
     for ended in [true, false] {
         let (outcome, status) = of(if ended {
-            |it| it.started = Some(false)
+            |report| report.started = Some(false)
         } else {
-            |it| (it.ended, it.started) = (false, Some(false))
+            |report| (report.ended, report.started) = (false, Some(false))
         });
         assert_eq!((outcome, status), (None, 0));
     }
@@ -437,12 +445,12 @@ fn little_that_is_lost_at_many_sites_is_much() {
         held
     };
     assert_eq!(of(&[0.4, 0.3]), [true, true]);
-    // The smallest first, as long as it is little in all.
+    // The smallest sites first, as long as they are small together.
     assert_eq!(of(&[0.8, 0.5, 0.1]), [false, true, true]);
     let many = of(&[0.82; 120]);
     assert_eq!(many.iter().filter(|holds| **holds).count(), 1);
     assert_eq!(of(&[1.0]), [false]);
-    // Those within the limit do not count.
+    // Sites within the limit do not count.
     let mut within = small(0, 50.0);
     within.imbalance_pct = Some(10.0);
     let all = outcomes(
@@ -450,7 +458,7 @@ fn little_that_is_lost_at_many_sites_is_much() {
         Measure::Imbalance,
         "50%",
     );
-    assert!(all.iter().all(|it| it.holds), "{all:#?}");
+    assert!(all.iter().all(|outcome| outcome.holds), "{all:#?}");
 }
 
 #[test]
@@ -473,7 +481,11 @@ fn cases_are_called_the_same_whatever_is_measured() {
             .push(Rule::parse(Measure::Imbalance, "50%").unwrap());
         asked.no_hang = Some(Duration::from_secs(30));
         let check = judge(report, &asked, Some(before));
-        let mut cases: Vec<String> = check.outcomes.into_iter().map(|it| it.case).collect();
+        let mut cases: Vec<String> = check
+            .outcomes
+            .into_iter()
+            .map(|outcome| outcome.case)
+            .collect();
         cases.sort_unstable();
         cases
     };
@@ -515,12 +527,12 @@ fn a_program_that_fails_is_told_before_what_was_lost() {
         text,
         Some("signal 6 ended it, unless it chose this status itself")
     );
-    // Of one that was joined nobody knows how it ended.
+    // For a process that sbt attached to, it is unknown how it ended.
     (report.exit_status, report.started) = (None, Some(false));
     assert_eq!(check(&report).exit_status, 5);
 }
 
-/// What came of the comparison, by site.
+/// The outcomes of the comparison, by site.
 fn compared(before: &Report, after: &Report, tolerance: Option<f64>) -> Vec<Outcome> {
     let asked = Asked {
         tolerance,
@@ -531,7 +543,7 @@ fn compared(before: &Report, after: &Report, tolerance: Option<f64>) -> Vec<Outc
     mine.filter(|outcome| outcome.rule == "baseline").collect()
 }
 
-/// Gives the first site so many episodes that are in turn longer and shorter than the mean.
+/// Gives the first site this many episodes, alternately longer and shorter than the mean.
 fn course(report: &mut Report, count: u64, mean: u64, off: u64) {
     let site = &mut report.sites[0];
     let stat = site.phase_ns.as_mut().unwrap();
@@ -556,7 +568,10 @@ fn what_takes_longer_than_before_is_told_beyond_tolerance_and_noise() {
     let before = uneven();
     let all = compared(&before, &before.clone(), None);
     assert_eq!(all.len(), 2, "{all:#?}");
-    assert!(all.iter().all(|it| it.holds && it.is_measured));
+    assert!(
+        all.iter()
+            .all(|outcome| outcome.holds && outcome.is_measured)
+    );
 
     let mut after = before.clone();
     let mut before = before;
@@ -572,7 +587,8 @@ fn what_takes_longer_than_before_is_told_beyond_tolerance_and_noise() {
     assert!(!slower.holds && slower.is_measured, "{slower:#?}");
     assert_eq!(slower.limit, Figure::Whole(22 * MS));
     assert!(site(&before, &after, Some(20.0)).holds);
-    // As much as its episodes differ: it may have become slower, or not.
+    // The change is as large as the differences between episodes: the site may have become slower,
+    // or not.
     for count in [8, 100] {
         course(&mut before, count, 20 * MS, 20 * MS);
         course(&mut after, count, 24 * MS, 20 * MS);
@@ -585,7 +601,7 @@ fn what_takes_longer_than_before_is_told_beyond_tolerance_and_noise() {
         );
         assert!(site(&before, &after, Some(20.0)).holds);
     }
-    // Of a few episodes nobody knows.
+    // A few episodes tell nothing.
     course(&mut after, 3, 24 * MS, MS);
     let few = site(&before, &after, None);
     assert!(!few.holds && !few.is_measured, "{few:#?}");
@@ -614,7 +630,7 @@ fn sites_that_only_one_run_has_are_named_and_none_in_common_is_no_comparison() {
     let mut other = after.clone();
     other.sites.clear();
     let all = compared(&before, &other, None);
-    let none = all.iter().find(|it| !it.holds).unwrap();
+    let none = all.iter().find(|outcome| !outcome.holds).unwrap();
     assert!(
         none.text
             .as_ref()
@@ -629,7 +645,7 @@ fn the_schema_in_the_documents_is_that_of_the_code() {
     schema::is_that_of::<CheckReport>("check.schema.json");
 }
 
-/// A run of which the end is missing.
+/// A run whose end is missing.
 fn cut() -> Report {
     let mut report = uneven();
     (report.exit_status, report.ended) = (None, false);
@@ -653,7 +669,7 @@ fn a_part_of_a_run_is_judged_only_if_asked() {
         text.contains("the recording has no end; --allow-incomplete"),
         "{text}"
     );
-    // How it ended is not known then, and not judged; what cannot be told is still lost.
+    // How the program ended is unknown and not judged; what cannot be measured is still lost.
     let check = judge(&cut(), &with(true), None);
     assert_eq!(check.exit_status, 0, "{check:#?}");
     assert!(
@@ -673,7 +689,7 @@ fn a_part_of_a_run_is_judged_only_if_asked() {
         text,
         Some("cannot be measured: the recording is not complete")
     );
-    // Of a whole run nobody needs to know of the rule.
+    // The rule is not shown for a complete run.
     let check = judge(&uneven(), &with(false), None);
     assert!(
         check
@@ -694,7 +710,7 @@ fn a_part_of_a_run_is_compared_with_only_if_asked() {
         assert_eq!(check.exit_status, 5, "{check:#?}");
         let check = judge(&after, &with(true), Some(&before));
         assert_eq!(check.exit_status, 0, "{check:#?}");
-        // Its sites are, and its wall time is not.
+        // Its sites are compared, and its wall time is not.
         let mut baselines = check
             .outcomes
             .iter()

@@ -1,5 +1,5 @@
-//! Who is missing at a barrier: who used to come and has not, or, where nobody watched,
-//! who is most likely to be meant.
+//! Finds out which threads are missing at a barrier: members that have not come, or, if nobody
+//! watched, the threads that are most likely to be missing.
 
 use std::collections::HashSet;
 
@@ -8,48 +8,49 @@ use super::{
     scene::{BarrierSeen, CallSeen, Doing, Holder, Member, WaitFor},
 };
 
-/// Who is missing at a barrier.
+/// The threads at a barrier, and those that are missing there. Threads are indices into the scene.
 #[derive(Clone, Debug)]
 pub struct Absent<'a> {
-    /// Who is there, in the order of arrival if that is known.
+    /// Threads that have arrived, in order of arrival if that is known.
     pub waiting: Vec<usize>,
-    /// A thread is in there twice.
+    /// A thread that is in the barrier twice.
     pub twice: Option<usize>,
-    /// How many have come.
+    /// Number of threads that have arrived.
     pub arrived: u32,
-    /// How many are missing, if that is known; negative if too many are there.
+    /// Number of missing threads, if known; negative if too many threads have arrived.
     pub count: Option<i64>,
-    /// Who is missing, or likely to be, the most likely first.
+    /// Threads that are missing, or likely to be, the most likely first.
     pub who: Vec<usize>,
-    /// Who used to come and has ended.
+    /// Former members that have ended.
     pub gone: Vec<&'a Member>,
-    /// These are it: see [`crate::report::HangReport::certain`].
+    /// Whether `who` and `gone` are known to be the missing threads: see
+    /// [`crate::report::HangReport::certain`].
     pub certain: bool,
-    /// Who else is alive and might come, but does not look so.
+    /// Other living threads, which might come but are unlikely to.
     pub spare: Vec<usize>,
-    /// Of those, who sleeps for some time or until there is something to do, as helpers do
-    /// and others before they come.
+    /// The threads of `spare` that sleep for some time or until there is something to do, as
+    /// helpers do, and as other threads do before they come.
     pub later: Vec<usize>,
 }
 
-/// How likely a thread that is not there is missing.
+/// How likely it is that a thread which has not arrived is missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Likely {
-    /// It waits for the end of others.
+    /// The thread waits for the end of others.
     No,
-    /// It sleeps until something comes to do, as helpers do.
+    /// The thread sleeps until there is something to do, as helpers do.
     Hardly,
-    /// Nothing speaks against it.
+    /// Nothing indicates that the thread does not take part.
     Maybe,
-    /// It began in the function that those who wait began in, or waits for one of them.
+    /// The thread began in the same function as the waiting threads, or waits for one of them.
     Kin,
-    /// It used to come.
+    /// The thread used to come.
     Member,
 }
 
 /// System calls in which helpers wait for something to do.
 const IDLE_CALLS: [&str; 14] = [
-    // What a sleep is called that a signal has interrupted.
+    // The name of a sleep that was interrupted by a signal.
     "restart_syscall",
     "poll",
     "ppoll",
@@ -66,11 +67,11 @@ const IDLE_CALLS: [&str; 14] = [
     "io_uring_enter",
 ];
 
-/// Those that only a signal ends: who is in one has nothing else to do.
+/// System calls that only a signal ends: a thread in one of them has nothing else to do.
 const FOR_SIGNALS: [&str; 3] = ["pause", "rt_sigsuspend", "rt_sigtimedwait"];
 
 impl<'a> Absent<'a> {
-    /// At one of the scene's barriers.
+    /// Looks at one of the scene's barriers. `at` is its index.
     pub fn of(view: &View<'a>, at: usize) -> Self {
         let barrier: &'a BarrierSeen = &view.scene.barriers[at];
         let (mut waiting, twice) = waiting(view, at, barrier);
@@ -106,7 +107,7 @@ impl<'a> Absent<'a> {
                 candidates.push((likely, index));
             }
         }
-        // Those that are alike stay in the scene's order.
+        // The sort is stable: equally likely threads stay in the scene's order.
         candidates.sort_by_key(|(likely, _)| std::cmp::Reverse(*likely));
         let wanted = self.count.map(|count| usize::try_from(count).unwrap_or(0));
         let gone = gone(view, barrier);
@@ -115,7 +116,8 @@ impl<'a> Absent<'a> {
         let mut rest = candidates.into_iter().peekable();
         let lacks = |who: &[usize]| wanted.map_or(who.is_empty(), |wanted| who.len() < wanted);
         for level in [Likely::Member, Likely::Kin, Likely::Maybe] {
-            // Of whom it is known that they came, before those of whom nothing is.
+            // Ended members are known to have come, so they go before threads of which nothing is
+            // known.
             if level == Likely::Maybe && has_met && lacks(&self.who) {
                 let lacking = wanted.map_or(gone.len(), |wanted| wanted - self.who.len());
                 if gone.len() <= lacking {
@@ -153,7 +155,7 @@ impl<'a> Absent<'a> {
             };
     }
 
-    /// How many are missing that cannot be pointed at.
+    /// Number of missing threads beyond those in `who` and `gone`.
     pub fn lacking(&self) -> usize {
         let wanted = self
             .count
@@ -162,7 +164,7 @@ impl<'a> Absent<'a> {
     }
 }
 
-/// Who waits at a barrier, and who does so twice.
+/// The threads that wait at a barrier, and one that does so twice.
 fn waiting(view: &View, at: usize, barrier: &BarrierSeen) -> (Vec<usize>, Option<usize>) {
     let mut twice = None;
     let mut seen = HashSet::new();
@@ -182,19 +184,22 @@ fn waiting(view: &View, at: usize, barrier: &BarrierSeen) -> (Vec<usize>, Option
     let ago = |index: &usize| {
         let id = view.thread(*index).id;
         let members = barrier.past.iter().flat_map(|past| &past.members);
-        let mut ago = members.filter(|it| it.id == id).map(|it| it.arrived_ns_ago);
+        let mut ago = members
+            .filter(|member| member.id == id)
+            .map(|member| member.arrived_ns_ago);
         ago.next().flatten()
     };
-    // Who came first has been there longest.
+    // The thread that came first has been there longest.
     waiting.sort_by_key(|index| std::cmp::Reverse(ago(index)));
-    // A signal handler that waits at a barrier, of a thread that waited at one. One that runs
-    // may have been seen on its way in.
+    // A thread that waited at a barrier, was interrupted by a signal, and waits at a barrier in the
+    // handler. A running thread may have been on its way in, and does not count.
     let again = |index: &&usize| {
         let thread = view.thread(**index);
-        let handler = thread.stack.iter().position(|it| it.after_signal);
+        let handler = thread.stack.iter().position(|call| call.after_signal);
         let mut before = thread.stack.iter().skip(handler.unwrap_or(usize::MAX));
-        let waited =
-            |it: &CallSeen| it.of_system && it.function.as_deref().is_some_and(is_barrier_wait);
+        let waited = |call: &CallSeen| {
+            call.of_system && call.function.as_deref().is_some_and(is_barrier_wait)
+        };
         thread.doing != Doing::Running && before.any(waited)
     };
     let twice = twice.or_else(|| waiting.iter().find(again).copied());
@@ -207,7 +212,8 @@ fn is_barrier_wait(function: &str) -> bool {
         .starts_with("pthread_barrier_wait")
 }
 
-/// Of more threads than have come, those that run are leaving the round before.
+/// Leaves out running threads if more threads are seen than have arrived: they are leaving the
+/// previous round.
 fn leave_out_leavers(view: &View, barrier: &BarrierSeen, waiting: &mut Vec<usize>) {
     let Some(arrived) = barrier.arrived else {
         return;
@@ -220,7 +226,7 @@ fn leave_out_leavers(view: &View, barrier: &BarrierSeen, waiting: &mut Vec<usize
     });
 }
 
-/// Who came before and has ended.
+/// The members that have ended without arriving.
 fn gone<'a>(view: &View, barrier: &'a BarrierSeen) -> Vec<&'a Member> {
     let members = barrier.past.iter().flat_map(|past| &past.members);
     members
@@ -244,8 +250,8 @@ fn likely(
     let members = barrier.past.iter().flat_map(|past| &past.members);
     let mut of_it = members.filter(|member| member.id == thread.id);
     if let Some(member) = of_it.next() {
-        // One that has come and is not seen inside has been released, or was
-        // interrupted there.
+        // The thread has arrived and is not seen inside: it was released, or it was interrupted
+        // there.
         return if member.arrived_ns_ago.is_some() {
             Likely::Hardly
         } else {
@@ -254,7 +260,7 @@ fn likely(
     }
     let is_main = thread.id.thread == thread.id.process;
     let waits_for_them = match thread.doing {
-        // That others may not come because of it is another matter.
+        // Whether others cannot come because of this wait is decided elsewhere.
         Doing::Waiting(WaitFor::Join {
             thread: Some(other),
         }) => {
@@ -288,7 +294,7 @@ fn likely(
         Doing::Waiting(WaitFor::Child { .. }) => Likely::No,
         _ if is_helper(view, index) => Likely::Hardly,
         Doing::Call { name, .. } if FOR_SIGNALS.contains(&name.as_str()) => Likely::Hardly,
-        // It may have to do something else first, and starts threads.
+        // The main thread may have to do something else first, and starts threads.
         _ if is_main => Likely::Maybe,
         Doing::Waiting(WaitFor::Condvar { .. } | WaitFor::Futex { .. }) if thread.timed => {
             Likely::Hardly
@@ -298,24 +304,24 @@ fn likely(
     }
 }
 
-/// Whether a thread works in a parallel region of OpenMP: in a function that the compiler has
-/// made of one. Those of its team that wait at the region's end are in the runtime only.
+/// Whether a thread works in a parallel region of OpenMP, in a function that the compiler made of
+/// the region. The members of its team that wait at the region's end are in the runtime only.
 fn is_in_region(view: &View, index: usize) -> bool {
     // GCC's `phase._omp_fn.0`; clang's `phase.omp_outlined`, before version 17 `.omp_outlined.`.
     own(view, index).any(|(function, _)| {
         ["._omp_fn.", ".omp_outlined"]
             .iter()
-            .any(|it| function.contains(it))
+            .any(|mark| function.contains(mark))
     })
 }
 
-/// A thread without any code of the user's own.
+/// Whether a thread executes no code of the user.
 fn is_helper(view: &View, index: usize) -> bool {
     let thread = view.thread(index);
-    thread.is_whole && !thread.stack.is_empty() && thread.stack.iter().all(|it| it.of_system)
+    thread.is_whole && !thread.stack.is_empty() && thread.stack.iter().all(|call| call.of_system)
 }
 
-/// Whether a thread that hardly comes might, once it has slept.
+/// Whether a thread that is unlikely to come might come after its sleep.
 fn comes_later(view: &View, index: usize) -> bool {
     let thread = view.thread(index);
     match &thread.doing {
@@ -329,10 +335,10 @@ fn comes_later(view: &View, index: usize) -> bool {
 /// A function by its name and its source file.
 type Function<'a> = (&'a str, Option<&'a str>);
 
-/// The user's own functions that those who wait are in.
+/// The user's own functions that are on the stacks of the waiting threads.
 struct Functions<'a> {
     all: HashSet<Function<'a>>,
-    /// In which they began.
+    /// The functions in which these threads began.
     first: HashSet<Function<'a>>,
 }
 
@@ -341,7 +347,10 @@ impl<'a> Functions<'a> {
         let own = |index: &usize| own(view, *index).collect::<Vec<_>>();
         let stacks: Vec<Vec<Function<'_>>> = waiting.iter().map(own).collect();
         Self {
-            first: stacks.iter().filter_map(|it| it.last().copied()).collect(),
+            first: stacks
+                .iter()
+                .filter_map(|stack| stack.last().copied())
+                .collect(),
             all: stacks.into_iter().flatten().collect(),
         }
     }
@@ -354,13 +363,18 @@ impl<'a> Functions<'a> {
 }
 
 fn own<'a>(view: &View<'a>, index: usize) -> impl Iterator<Item = Function<'a>> {
-    let calls = view.thread(index).stack.iter().filter(|it| !it.of_system);
+    let calls = view
+        .thread(index)
+        .stack
+        .iter()
+        .filter(|call| !call.of_system);
     calls
-        .filter_map(|it| Some((it.function.as_deref()?, it.file.as_deref())))
+        .filter_map(|call| Some((call.function.as_deref()?, call.file.as_deref())))
         .filter(|(function, _)| !is_nameless(function))
 }
 
-/// Closures, as DWARF calls them where they are inlined: all of a file have few names.
+/// Whether a function is a closure, which DWARF names like this if it is inlined. All closures of a
+/// file share few names.
 fn is_nameless(function: &str) -> bool {
     function.starts_with('{') || function == "operator()"
 }

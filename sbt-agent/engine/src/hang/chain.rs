@@ -1,4 +1,4 @@
-//! Who waits for whom, drawn as a line and given as links.
+//! Draws who waits for whom as a line, and gives it as links.
 
 use super::{
     graph::{Graph, Need},
@@ -8,19 +8,19 @@ use super::{
 };
 use crate::report::HangLinkReport;
 
-/// Lines that are drawn; more nobody reads.
+/// Largest number of lines; nobody reads more.
 const MOST_LINES: usize = 8;
-/// Steps of a line.
+/// Largest number of steps in a line.
 const MOST_STEPS: usize = 24;
 
-/// A line for each of some threads: from it to what it all hangs on. Of several that come
-/// to the same end by the same way from their second step on, only the first.
+/// A line for each of some threads, from the thread to the cause. Of several lines that agree from
+/// the second step on, only the first is drawn.
 pub fn lines(graph: &Graph, from: &[usize]) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     let mut drawn: Vec<Vec<String>> = Vec::new();
     for thread in from {
         let steps = steps(graph, *thread);
-        // One that only does something is in the table of threads.
+        // A thread that waits for nothing is shown in the table of threads.
         if steps.len() < 2 || drawn.iter().any(|other| other[1..] == steps[1..]) {
             continue;
         }
@@ -95,7 +95,7 @@ fn steps(graph: &Graph, from: usize) -> Vec<String> {
                 at = next;
             }
             Some(_) => {
-                // Who went on meanwhile is in no circle.
+                // A thread that went on meanwhile is in no circle.
                 if graph.circle(from).is_none() {
                     steps.pop();
                 }

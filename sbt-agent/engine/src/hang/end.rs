@@ -1,4 +1,4 @@
-//! On what it all hangs that a thread does not come.
+//! Follows the waits of a missing thread to their cause.
 
 use super::{
     graph::{Graph, Need},
@@ -6,44 +6,43 @@ use super::{
     words::{moves, sleeps},
 };
 
-/// A thread that used so much of a CPU while it was looked at, per cent, has done
-/// something in between.
+/// CPU time during the looks, in percent, from which a thread counts as having done something.
 const DID_SOMETHING_PCT: f64 = 1.0;
 
-/// How bad it is.
+/// How bad the state of a thread is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Grade {
-    /// It moves, or will by itself.
+    /// The thread moves, or will by itself.
     Slow,
-    /// It uses a CPU at one place.
+    /// The thread uses a CPU at one place.
     Unclear,
-    /// It does nothing until something else happens.
+    /// The thread does nothing until something else happens.
     Stuck,
-    /// It cannot come.
+    /// The thread cannot come.
     Lost,
 }
 
-/// On what it hangs that a thread does not come.
+/// Why a thread does not come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct End {
     pub grade: Grade,
     /// As [`crate::report::HangReport::because`].
     pub because: Option<&'static str>,
-    /// Whose doing it is: the last thread on the way.
+    /// The last thread on the way from wait to wait: the cause.
     pub root: usize,
-    /// The way leads through another barrier.
+    /// Whether the way leads through another barrier.
     pub elsewhere: bool,
 }
 
-/// Of a thread that is missing at a barrier, or of any.
+/// Why a thread does not come. `here`: the barrier at which it is missing, if there is one.
 pub fn end(graph: &Graph, thread: usize, here: Option<usize>) -> End {
     let mut at = thread;
     let mut elsewhere = false;
     let mut seen = Vec::new();
-    // Who waits in a circle waits for ever, wherever else the way may lead.
+    // A thread that waits in a circle waits for ever, wherever else its waits lead.
     let circle = graph.circle(thread);
     let crosses = |path: &[usize]| {
-        path.iter().any(|it| match graph.need(*it) {
+        path.iter().any(|step| match graph.need(*step) {
             Need::Barrier(barrier) => Some(barrier) != here,
             _ => false,
         })
@@ -75,19 +74,19 @@ pub fn end(graph: &Graph, thread: usize, here: Option<usize>) -> End {
     let (mut grade, because) = last(graph, at);
     let certain = here.is_some_and(|here| graph.absent[here].certain);
     if certain && grade == Grade::Unclear && graph.view.thread(at).doing != Doing::Running {
-        // It comes when its time is over.
+        // The thread comes when its sleep is over.
         grade = Grade::Slow;
     }
-    // Where one spins at a barrier it cannot be told whether that has opened meanwhile.
-    let open = |it: &usize| match graph.need(*it) {
+    // If threads spin at a barrier, it may have opened in the meantime.
+    let open = |step: &usize| match graph.need(*step) {
         Need::Barrier(barrier) => !graph.stands(barrier),
         _ => false,
     };
-    // One on the way has done something: it does not stand still.
-    let moved = |it: &usize| !open(it) && (!graph.stays(*it) || did_something(graph, *it));
+    // A thread on the way has done something, so it does not stand still.
+    let moved = |step: &usize| !open(step) && (!graph.stays(*step) || did_something(graph, *step));
     let grade = match grade {
         Grade::Stuck if seen.iter().any(moved) => Grade::Slow,
-        Grade::Stuck | Grade::Lost if seen.iter().any(|it| open(it) || !graph.stays(*it)) => {
+        Grade::Stuck | Grade::Lost if seen.iter().any(|step| open(step) || !graph.stays(*step)) => {
             Grade::Unclear
         }
         grade => grade,

@@ -1,4 +1,4 @@
-//! Who waits for whom, and who can go on at all.
+//! Who waits for whom, and which threads can go on at all.
 
 use super::{
     absent::Absent,
@@ -11,29 +11,29 @@ use super::{
 pub enum Need {
     /// Nothing that another thread here would have to do.
     Nothing,
-    /// This thread: to let a lock go, or to end.
+    /// Another thread must release a lock, or end.
     Thread(usize),
-    /// That others come to a barrier.
+    /// Other threads must come to a barrier.
     Barrier(usize),
-    /// That any other thread wakes it.
+    /// Any other thread must wake it.
     Anyone,
-    /// That a thread lets a lock go which has ended.
+    /// A thread that has ended would have to release a lock.
     TheDead,
-    /// It does not go on.
+    /// The thread has ended and does not go on.
     Never,
 }
 
-/// Who waits for whom.
+/// Who waits for whom. Threads and barriers are indices into the scene.
 pub struct Graph<'a, 'v> {
     pub view: &'v View<'a>,
-    /// By barrier.
+    /// Indexed by barrier.
     pub absent: Vec<Absent<'a>>,
     needs: Vec<Need>,
-    /// See [`View::stays`].
+    /// Indexed by thread: see [`View::stays`].
     stays: Vec<bool>,
-    /// Whether it can go on, if any thread that is alive may come to any barrier.
+    /// Whether a thread can go on if any living thread may come to any barrier.
     can_go: Vec<bool>,
-    /// The same if none comes but those that are likely to be meant.
+    /// Whether a thread can go on if only the likely threads come to each barrier.
     may_go: Vec<bool>,
 }
 
@@ -53,7 +53,7 @@ impl<'a, 'v> Graph<'a, 'v> {
             if let Need::Barrier(barrier) = graph.needs[at]
                 && !graph.absent[barrier].waiting.contains(&at)
             {
-                // It is leaving.
+                // The thread is leaving the barrier.
                 graph.needs[at] = Need::Nothing;
             }
         }
@@ -62,28 +62,29 @@ impl<'a, 'v> Graph<'a, 'v> {
         graph
     }
 
-    /// What a thread needs.
+    /// What a thread needs before it goes on.
     pub fn need(&self, thread: usize) -> Need {
         self.needs[thread]
     }
 
-    /// Whether it is certain that a thread did not go on while it was looked.
+    /// Whether it is certain that a thread did not go on between the looks.
     pub fn stays(&self, thread: usize) -> bool {
         self.stays[thread]
     }
 
-    /// Whether the same is true of all that wait at a barrier: if not it may have opened.
+    /// Whether all threads that wait at a barrier certainly stayed there: if not, it may have
+    /// opened.
     pub fn stands(&self, barrier: usize) -> bool {
         let waiting = &self.absent[barrier].waiting;
         waiting.iter().all(|at| self.stays[*at])
     }
 
-    /// Whether a thread can go on at all, whoever comes to whatever barrier.
+    /// Whether a thread can go on if any living thread may come to any barrier.
     pub fn can_go(&self, thread: usize) -> bool {
         self.can_go[thread]
     }
 
-    /// Whether it can, if none comes to a barrier but who is likely to.
+    /// Whether a thread can go on if only the likely threads come to each barrier.
     pub fn may_go(&self, thread: usize) -> bool {
         self.may_go[thread]
     }
@@ -93,20 +94,20 @@ impl<'a, 'v> Graph<'a, 'v> {
         self.completes(barrier, &self.can_go, Absent::all_who_could)
     }
 
-    /// The threads that a thread waits for: one at least of them has to do something. Of
-    /// those, the ones that cannot go on themselves first.
+    /// The threads that a thread waits for: at least one of them has to do something. Threads that
+    /// cannot go on themselves come first.
     pub fn next(&self, thread: usize) -> Vec<usize> {
         let mut next = match self.needs[thread] {
             Need::Thread(other) => vec![other],
             Need::Barrier(barrier) => self.absent[barrier].who.clone(),
             _ => Vec::new(),
         };
-        next.sort_by_key(|it| self.may_go[*it]);
+        next.sort_by_key(|other| self.may_go[*other]);
         next
     }
 
-    /// Threads from a first one on, each of which waits for the next, and the last for one
-    /// of them: where the circle begins says the number.
+    /// Threads from `from` on, each of which waits for the next, and the last for one of them. The
+    /// number is the index at which the circle begins.
     pub fn circle(&self, from: usize) -> Option<(Vec<usize>, usize)> {
         let mut path = Vec::new();
         let mut done = vec![false; self.needs.len()];
@@ -115,7 +116,7 @@ impl<'a, 'v> Graph<'a, 'v> {
     }
 
     fn follow(&self, at: usize, path: &mut Vec<usize>, done: &mut [bool]) -> Option<usize> {
-        if let Some(begins) = path.iter().position(|it| *it == at) {
+        if let Some(begins) = path.iter().position(|other| *other == at) {
             return Some(begins);
         }
         if done[at] || self.may_go[at] {
@@ -132,8 +133,8 @@ impl<'a, 'v> Graph<'a, 'v> {
         None
     }
 
-    /// Who can go on: nobody at first, then whoever may have done so already, and whoever
-    /// needs nothing but those who can.
+    /// Which threads can go on: first those that may have gone on already, then, step by step,
+    /// those that need only threads which can go on.
     fn settle(&self, come: impl Fn(&Absent<'a>) -> Vec<usize>) -> Vec<bool> {
         let mut goes = vec![false; self.needs.len()];
         loop {
@@ -151,7 +152,7 @@ impl<'a, 'v> Graph<'a, 'v> {
                         Need::Anyone => before
                             .iter()
                             .enumerate()
-                            .any(|(it, goes)| *goes && it != at),
+                            .any(|(other, goes)| *goes && other != at),
                         Need::TheDead | Need::Never => false,
                     };
             }
@@ -169,11 +170,11 @@ impl<'a, 'v> Graph<'a, 'v> {
     ) -> bool {
         let absent = &self.absent[barrier];
         let shared = self.view.scene.barriers[barrier].shared;
-        // Of other processes some may come that nobody has looked at.
+        // Threads of other processes, which nobody has looked at, may come.
         if !self.stands(barrier) || shared && !absent.certain {
             return true;
         }
-        let can = come(absent).iter().filter(|it| goes[**it]).count();
+        let can = come(absent).iter().filter(|thread| goes[**thread]).count();
         match absent.count {
             Some(count) => i64::try_from(can).unwrap_or(i64::MAX) >= count,
             None => can > 0,
@@ -182,7 +183,7 @@ impl<'a, 'v> Graph<'a, 'v> {
 }
 
 impl Absent<'_> {
-    /// Who could come.
+    /// The threads that could come.
     fn all_who_could(&self) -> Vec<usize> {
         if self.certain {
             return self.who.clone();
@@ -190,7 +191,7 @@ impl Absent<'_> {
         self.who.iter().chain(&self.spare).copied().collect()
     }
 
-    /// Who looks as if.
+    /// The threads that are likely to come.
     fn all_who_would(&self) -> Vec<usize> {
         self.who.clone()
     }
@@ -232,12 +233,12 @@ fn need(view: &View, at: usize) -> Need {
                 writer: Holder::Gone { .. },
                 ..
             } => Need::TheDead,
-            // It is just being handed over.
+            // The mutex is just being handed over.
             WaitFor::Mutex {
                 holder: Holder::Nobody,
                 ..
             }
-            // Another process may wake it.
+            // Another process may wake the thread.
             | WaitFor::Semaphore { shared: true, .. }
             | WaitFor::Condvar { shared: true, .. }
             | WaitFor::Futex { shared: true, .. } => Need::Nothing,
@@ -259,7 +260,7 @@ fn need(view: &View, at: usize) -> Need {
     }
 }
 
-/// One of a child's threads that cannot end before it goes on: its first.
+/// A thread without which a child cannot end: its first thread.
 fn child(view: &View, at: usize, process: Option<u32>) -> Need {
     let Some(process) = process else {
         return Need::Nothing;

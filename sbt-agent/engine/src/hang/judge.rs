@@ -1,4 +1,4 @@
-//! What comes of it: a report of the worst that stands still.
+//! Judges a scene: reports the worst thing that stands still.
 
 use std::collections::BTreeSet;
 
@@ -14,19 +14,20 @@ use super::{
 };
 use crate::report::{HangAlsoReport, HangReport};
 
-/// What is found at one barrier, or among locks alone.
+/// What is found at one barrier, or among threads that wait for locks only. Threads are indices
+/// into the scene.
 pub struct Finding {
-    /// Which of the scene's; `None`: no barrier is concerned.
+    /// Index of the barrier in the scene; `None` if no barrier is concerned.
     pub barrier: Option<usize>,
     pub grade: Grade,
     pub because: Option<&'static str>,
-    /// Nothing that may happen changes it.
+    /// Whether nothing that may still happen changes the finding.
     pub for_ever: bool,
-    /// Who is to be told of first, if one can be named.
+    /// The thread to be described first, if one can be named.
     pub lead: Option<usize>,
-    /// The cause lies at another barrier.
+    /// Whether the cause lies at another barrier.
     pub elsewhere: bool,
-    /// Who is missing, the worst first; without a barrier, who waits.
+    /// The missing threads, the worst first; without a barrier, the waiting threads.
     pub who: Vec<usize>,
 }
 
@@ -41,13 +42,13 @@ impl Finding {
     }
 }
 
-/// What stands still in a scene; `None` if nobody waits at a barrier, and nobody for each
-/// other. What merely takes long is reported too: see [`HangReport::kind`].
+/// What stands still in a scene; `None` if no thread waits at a barrier, and no threads wait for
+/// each other. Merely slow barriers are reported too: see [`HangReport::kind`].
 pub fn judge(scene: &Scene) -> Option<HangReport> {
     judge_as(scene, &Names::default())
 }
 
-/// The same, with what a report calls its threads and barriers.
+/// As [`judge`], with the names that a report gives to its threads and barriers.
 pub fn judge_as(scene: &Scene, names: &Names) -> Option<HangReport> {
     let view = View::new(scene, names);
     let graph = Graph::new(&view);
@@ -55,12 +56,14 @@ pub fn judge_as(scene: &Scene, names: &Names) -> Option<HangReport> {
         .filter_map(|at| at_barrier(&graph, at))
         .collect();
     found.extend(locks(&graph));
-    found.sort_by_key(|it| {
-        let waiting = it.barrier.map_or(0, |at| graph.absent[at].waiting.len());
+    found.sort_by_key(|finding| {
+        let waiting = finding
+            .barrier
+            .map_or(0, |at| graph.absent[at].waiting.len());
         (
-            std::cmp::Reverse(it.grade),
-            it.barrier.is_none(),
-            it.elsewhere,
+            std::cmp::Reverse(finding.grade),
+            finding.barrier.is_none(),
+            finding.elsewhere,
             std::cmp::Reverse(waiting),
         )
     });
@@ -102,12 +105,12 @@ fn at_barrier(graph: &Graph, at: usize) -> Option<Finding> {
     let mut ends: Vec<(usize, End)> = absent
         .who
         .iter()
-        .map(|it| (*it, end(graph, *it, Some(at))))
+        .map(|thread| (*thread, end(graph, *thread, Some(at))))
         .collect();
     let mut grades: Vec<Grade> = ends.iter().map(|(_, end)| end.grade).collect();
     grades.extend(absent.gone.iter().map(|_| Grade::Lost));
     grades.sort();
-    // If there are more than are missing, those that are best off may be enough.
+    // If there are more candidates than missing threads, those that are best off may be enough.
     let wanted = absent
         .count
         .map_or(grades.len(), |count| usize::try_from(count).unwrap_or(0));
@@ -117,7 +120,7 @@ fn at_barrier(graph: &Graph, at: usize) -> Option<Finding> {
     let (grade, because) = match grade {
         None if !absent.later.is_empty() => {
             let mut later = absent.later.iter();
-            let ends = later.any(|it| sleeps(graph.view.thread(*it)));
+            let ends = later.any(|thread| sleeps(graph.view.thread(*thread)));
             (if ends { Grade::Unclear } else { Grade::Stuck }, None)
         }
         None if graph.view.has_strangers(at) => (Grade::Unclear, None),
@@ -125,15 +128,17 @@ fn at_barrier(graph: &Graph, at: usize) -> Option<Finding> {
         None => (Grade::Unclear, None),
         Some(grade) => (grade, None),
     };
-    // Where those that wait may have gone on, only what is known to be missing is.
+    // If the waiting threads may have gone on, only threads that are certainly missing are.
     let named = ends.iter().any(|(_, end)| end.grade >= grade);
     let (grade, because) = if graph.stands(at) || named && absent.certain {
         (grade, because)
     } else {
         (grade.min(Grade::Unclear), None)
     };
-    // Whose own doing it is comes before those who wait for that one.
-    ends.sort_by_key(|(it, end)| (std::cmp::Reverse(end.grade.min(grade)), end.root != *it));
+    // A thread that is the cause itself comes before threads that wait for it.
+    ends.sort_by_key(|(thread, end)| {
+        (std::cmp::Reverse(end.grade.min(grade)), end.root != *thread)
+    });
     let lead = ends.iter().find(|(_, end)| end.grade >= grade);
     let because = because.or(match lead {
         Some((_, end)) => end.because,
@@ -145,19 +150,23 @@ fn at_barrier(graph: &Graph, at: usize) -> Option<Finding> {
         grade,
         because,
         for_ever,
-        lead: lead.map(|(it, _)| *it),
+        lead: lead.map(|(thread, _)| *thread),
         elsewhere: lead.is_some_and(|(_, end)| end.elsewhere),
-        who: ends.iter().map(|(it, _)| *it).collect(),
+        who: ends.iter().map(|(thread, _)| *thread).collect(),
         ..finding
     })
 }
 
-/// Of a barrier that has all it waits for, and is about to let them go; if it does.
+/// A barrier at which all threads have arrived: it is about to release them. A finding only if they
+/// all slept nevertheless.
 fn all_there(graph: &Graph, at: usize, absent: &Absent, finding: Finding) -> Option<Finding> {
     let seen = &graph.view.scene.barriers[at];
     let count = seen.participants? as usize;
-    // What its memory says was read later than they were seen.
-    let slept = absent.waiting.iter().all(|it| graph.view.thread(*it).slept);
+    // The barrier's memory was read later than the threads were looked at.
+    let slept = absent
+        .waiting
+        .iter()
+        .all(|thread| graph.view.thread(*thread).slept);
     let inside = absent.waiting.len();
     let too_many = inside > count;
     (inside >= count && slept).then_some(Finding {
@@ -175,13 +184,13 @@ fn too_few(graph: &Graph, at: usize) -> &'static str {
     }
 }
 
-/// Threads that wait for each other, or for what nobody will do, without a barrier.
+/// Threads that wait for each other, or for something that no thread will do, without a barrier.
 fn locks(graph: &Graph) -> Option<Finding> {
     let threads = || 0..graph.view.scene.threads.len();
     let alone = |at: &usize| {
         !graph.can_go(*at) && !matches!(graph.need(*at), Need::Barrier(_) | Need::Never)
     };
-    // A single thread may be woken by another process.
+    // In a program with one thread, another process may wake the thread.
     let is_alone = graph.view.scene.threads.len() == 1;
     let all: Vec<(usize, End)> = threads()
         .filter(alone)
@@ -190,12 +199,13 @@ fn locks(graph: &Graph) -> Option<Finding> {
         .filter(|(_, end)| !matches!(graph.need(end.root), Need::Barrier(_) | Need::Never))
         .filter(|(_, end)| !(is_alone && end.grade < Grade::Lost))
         .collect();
-    // The first of those whose own doing it is.
+    // The first of the worst, if possible one that is the cause itself.
     let (_, worst) = *all.iter().min_by_key(|(at, end)| {
         let is_root = end.root == *at;
         (std::cmp::Reverse(end.grade), !is_root)
     })?;
-    // Whoever is in the circle, or hangs on it; of those that sleep each for itself.
+    // All threads that are in the circle, or that wait for it. Of threads that sleep, each stands
+    // for itself.
     let is_of_it = |at: usize, end: &End| {
         end.because == worst.because && (end.grade == Grade::Lost || end.root == at)
     };
@@ -216,7 +226,7 @@ fn locks(graph: &Graph) -> Option<Finding> {
     })
 }
 
-/// What is said of another barrier besides.
+/// The report on a further barrier.
 fn also(graph: &Graph, first: &Finding, other: &Finding) -> Option<HangAlsoReport> {
     let at = other.barrier?;
     let absent = &graph.absent[at];
@@ -224,7 +234,7 @@ fn also(graph: &Graph, first: &Finding, other: &Finding) -> Option<HangAlsoRepor
         let (path, begins) = graph.circle(finding.lead?)?;
         Some(path[begins..].iter().copied().collect::<BTreeSet<_>>())
     };
-    let in_circle = circle(first).is_some_and(|it| Some(it) == circle(other));
+    let in_circle = circle(first).is_some_and(|links| Some(links) == circle(other));
     Some(HangAlsoReport {
         barrier: threads::barrier(graph.view, at),
         site: site(graph, at),
@@ -259,7 +269,7 @@ fn report(graph: &Graph, finding: &Finding, also: Vec<HangAlsoReport>) -> HangRe
     let others: Vec<usize> = (0..scene.threads.len())
         .filter(|at| !arrived.contains(at) && !missing.contains(at))
         .filter(|at| {
-            // Those are among the missing.
+            // Ended members are listed among the missing.
             let gone = absent.into_iter().flat_map(|absent| &absent.gone);
             let id = view.thread(*at).id;
             gone.into_iter().all(|member| member.id != id)
@@ -277,7 +287,7 @@ fn report(graph: &Graph, finding: &Finding, also: Vec<HangAlsoReport>) -> HangRe
         && finding.because.is_some()
         && let Some(absent) = absent
     {
-        // Who cannot come, and why.
+        // The threads that cannot come, and why.
         let joins = absent.spare.iter().filter(|at| !graph.may_go(**at));
         chain = chain::lines(graph, &joins.copied().collect::<Vec<_>>());
     }

@@ -1,8 +1,9 @@
-//! Hangs: which barrier nobody leaves, who is missing there, and what that thread waits
-//! for. Pure: a [`Scene`] that others have looked at goes in, a report comes out.
+//! Hangs: which barrier no thread leaves, which threads are missing there, and what these wait for.
+//! A pure function from a [`Scene`], which is seen elsewhere, to a report.
 //!
-//! `absent` says who is missing at each barrier, `graph` who waits for whom and who can
-//! go on at all, `judge` what comes of it, `words` and `threads` write it down.
+//! `absent` finds the threads that are missing at each barrier, `graph` who waits for whom and
+//! which threads can go on at all. `judge` draws the conclusion, `words` and `threads` put it in
+//! words.
 
 use crate::report::LookReport;
 
@@ -34,7 +35,7 @@ pub use scene::Scene;
 
 use names::View;
 
-/// What `sbt hang` reports of a process that was looked at.
+/// The report of `sbt hang` on a process.
 pub fn report(scene: &Scene, pid: u32) -> LookReport {
     let names = Names::default();
     let view = View::new(scene, &names);

@@ -1,37 +1,40 @@
-//! How threads, places and barriers are called.
+//! Names of threads, places and barriers.
 
 use std::collections::HashMap;
 
 use super::scene::{BarrierSeen, CallSeen, Doing, Scene, ThreadId, ThreadSeen, WaitFor};
 use crate::place::{printable, short};
 
-/// What a report calls its threads and barriers; empty where there is no report.
+/// The names that a report gives to its threads and barriers; empty if there is no report.
 #[derive(Clone, Debug, Default)]
 pub struct Names {
-    /// Id and label (`T3`) of threads.
+    /// Ids and labels (`T3`) of threads.
     pub threads: HashMap<ThreadId, (u32, String)>,
     /// Ids of barriers, by process and address.
     pub barriers: HashMap<(u32, u64), u32>,
 }
 
-/// A scene to be asked.
+/// A scene with indices for look-ups. Threads and barriers are indices into the scene.
 pub struct View<'a> {
     pub scene: &'a Scene,
     pub names: &'a Names,
     by_id: HashMap<ThreadId, usize>,
-    /// How many have each name.
+    /// Number of threads with each name.
     called: HashMap<String, usize>,
 }
 
 impl<'a> View<'a> {
     pub fn new(scene: &'a Scene, names: &'a Names) -> Self {
         let all = || scene.threads.iter().enumerate();
-        let by_id: HashMap<ThreadId, usize> = all().map(|(at, it)| (it.id, at)).collect();
+        let by_id: HashMap<ThreadId, usize> = all().map(|(at, thread)| (thread.id, at)).collect();
         let mut called: HashMap<String, usize> = HashMap::new();
         for (_, thread) in all() {
             *called.entry(printable(&thread.name)).or_default() += 1;
         }
-        let pasts = scene.barriers.iter().filter_map(|it| it.past.as_ref());
+        let pasts = scene
+            .barriers
+            .iter()
+            .filter_map(|barrier| barrier.past.as_ref());
         let mut gone: HashMap<ThreadId, &str> = HashMap::new();
         for member in pasts.flat_map(|past| &past.members) {
             if !by_id.contains_key(&member.id) {
@@ -49,12 +52,12 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Which of the scene's threads has an id.
+    /// The index of the thread with this id.
     pub fn index(&self, id: ThreadId) -> Option<usize> {
         self.by_id.get(&id).copied()
     }
 
-    /// A thread of the same process as another.
+    /// The index of the thread with this number in the same process as thread `of`.
     pub fn neighbour(&self, of: usize, thread: u32) -> Option<usize> {
         let process = self.scene.threads[of].id.process;
         self.index(ThreadId { process, thread })
@@ -64,13 +67,13 @@ impl<'a> View<'a> {
         &self.scene.threads[at]
     }
 
-    /// What a sentence calls a thread.
+    /// The name of a thread in sentences.
     pub fn name(&self, at: usize) -> String {
         let thread = self.thread(at);
         self.called(thread.id, &thread.name)
     }
 
-    /// The same of one that may be no more.
+    /// The name in sentences of a thread that may have ended.
     pub fn called(&self, id: ThreadId, name: &str) -> String {
         let name = printable(name);
         if let Some((_, label)) = self.names.threads.get(&id) {
@@ -85,16 +88,22 @@ impl<'a> View<'a> {
         }
     }
 
-    /// What a sentence calls a barrier: `the barrier at lu.c:120`.
+    /// The name of a barrier in sentences: `the barrier at lu.c:120`.
     pub fn barrier(&self, at: usize, waiting: &[usize]) -> String {
         let sites = self.sites(at, waiting);
         let address = self.scene.barriers[at].address;
         let others = self.scene.barriers.iter().enumerate();
-        let is_shared = others.filter(|(other, _)| *other != at).any(|(other, it)| {
-            let there: Vec<usize> = it.waiting.iter().filter_map(|id| self.index(*id)).collect();
-            let there = self.sites(other, &there);
-            sites.iter().any(|site| there.contains(site))
-        });
+        let is_shared = others
+            .filter(|(other, _)| *other != at)
+            .any(|(other, barrier)| {
+                let there: Vec<usize> = barrier
+                    .waiting
+                    .iter()
+                    .filter_map(|id| self.index(*id))
+                    .collect();
+                let there = self.sites(other, &there);
+                sites.iter().any(|site| there.contains(site))
+            });
         let the = if is_shared {
             format!("the barrier {address:#x}")
         } else {
@@ -108,13 +117,13 @@ impl<'a> View<'a> {
         }
     }
 
-    /// From where threads wait at a barrier, the place of most of them first. Of threads that are
-    /// in no code of the user's own, as those that a runtime keeps for its regions, only where
-    /// there are no others.
+    /// From where threads wait at a barrier, the most frequent place first. Threads that execute no
+    /// code of the user, such as those that a runtime keeps for its regions, count only if there
+    /// are no others.
     pub fn sites(&self, at: usize, waiting: &[usize]) -> Vec<String> {
         let is_own = |index: &&usize| {
             let stack = &self.thread(**index).stack;
-            stack.iter().any(|it| !it.of_system)
+            stack.iter().any(|call| !call.of_system)
         };
         let any_own = waiting.iter().any(|index| is_own(&index));
         let waiting = waiting.iter().filter(|index| !any_own || is_own(index));
@@ -132,7 +141,8 @@ impl<'a> View<'a> {
         sites.into_iter().map(|(site, _)| site).collect()
     }
 
-    /// As the report calls it, if it does; else its line.
+    /// From where a thread waits at a barrier: in the words of the report if it has any, else the
+    /// line.
     fn site(&self, barrier: &BarrierSeen, thread: usize) -> Option<String> {
         let id = self.thread(thread).id;
         let members = barrier.past.iter().flat_map(|past| &past.members);
@@ -145,20 +155,22 @@ impl<'a> View<'a> {
         }
     }
 
-    /// The innermost call of the user's own code that a thread is in; else the innermost of the
-    /// library that is furthest out: a runtime's, and not what that calls of the C library.
+    /// The innermost call of the user's own code on a thread's stack. Without such code, the
+    /// innermost call of the outermost library: this is a runtime's call, not a call that the
+    /// runtime makes in the C library.
     pub fn at(&self, thread: usize) -> Option<&'a CallSeen> {
         let stack = &self.thread(thread).stack;
-        let own = stack.iter().find(|it| !it.of_system);
+        let own = stack.iter().find(|call| !call.of_system);
         let outer = || {
             stack
                 .iter()
-                .find(|it| Some(&it.binary) == stack.last().map(|it| &it.binary))
+                .find(|call| Some(&call.binary) == stack.last().map(|outermost| &outermost.binary))
         };
         own.or_else(outer)
     }
 
-    /// At which barrier a thread waits, if it does: if in two, the one that it sleeps in.
+    /// The barrier at which a thread waits, if any. If the thread waits at two, this is the one in
+    /// which it sleeps.
     pub fn barrier_of(&self, thread: usize) -> Option<usize> {
         let seen = self.thread(thread);
         if let Doing::Waiting(WaitFor::Barrier(at)) = seen.doing
@@ -170,19 +182,21 @@ impl<'a> View<'a> {
             return None;
         }
         let barriers = &self.scene.barriers;
-        barriers.iter().position(|it| it.waiting.contains(&seen.id))
+        barriers
+            .iter()
+            .position(|barrier| barrier.waiting.contains(&seen.id))
     }
 
-    /// Whether it is certain that a thread did not go on while the scene was read, so that
-    /// what is said of it is true together with all the rest: it slept throughout, was kept
-    /// from going on, or has not left its barrier, as who watches knows.
+    /// Whether it is certain that a thread did not go on while the scene was read, so that all that
+    /// was read fits together: the thread slept throughout, was kept from going on, or, as events
+    /// show, has not left its barrier.
     pub fn stays(&self, thread: usize) -> bool {
         let seen = self.thread(thread);
         let is_known = |at: usize| {
             let past = self.scene.barriers[at].past.as_ref();
             let past = past.filter(|past| !past.unsure);
             let mut members = past.into_iter().flat_map(|past| &past.members);
-            members.any(|it| it.id == seen.id && it.arrived_ns_ago.is_some())
+            members.any(|member| member.id == seen.id && member.arrived_ns_ago.is_some())
         };
         match seen.doing {
             Doing::Stopped | Doing::Traced { .. } | Doing::Ended => true,
@@ -190,27 +204,32 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Whether processes may meet at a barrier that nobody has looked at.
+    /// Whether threads of processes that nobody has looked at may come to a barrier.
     pub fn has_strangers(&self, barrier: usize) -> bool {
-        let mut processes = self.scene.threads.iter().map(|it| it.id.process);
+        let mut processes = self.scene.threads.iter().map(|thread| thread.id.process);
         let first = processes.next();
-        let alone = processes.all(|it| Some(it) == first);
+        let alone = processes.all(|process| Some(process) == first);
         self.scene.barriers[barrier].shared && (alone || self.scene.partial)
     }
 
-    /// Of a thread's CPU time while it was looked at, per cent of one CPU.
+    /// CPU time that a thread used between the first look and the last, in percent of one CPU;
+    /// `None` if unknown.
     pub fn cpu_pct(&self, thread: usize) -> Option<f64> {
         let ran_ns = self.thread(thread).ran_ns?;
         (self.scene.looked_ns > 0).then(|| ran_ns as f64 * 100.0 / self.scene.looked_ns as f64)
     }
 
-    /// What the user should know, safe to print.
+    /// Remarks for the user, safe to print.
     pub fn notes(&self) -> Vec<String> {
-        self.scene.notes.iter().map(|it| printable(it)).collect()
+        self.scene
+            .notes
+            .iter()
+            .map(|note| printable(note))
+            .collect()
     }
 }
 
-/// A call by its line, or what is known instead: `lu.c:120`.
+/// A call by its line, or else by what is known: `lu.c:120`.
 pub fn line(call: &CallSeen) -> String {
     match (&call.file, call.line, &call.function) {
         (Some(file), Some(line), _) => format!("{}:{line}", printable(short(file))),
@@ -229,7 +248,7 @@ pub fn place(call: &CallSeen) -> String {
     }
 }
 
-/// The same within a sentence: `solve() lu.c:120`.
+/// A call by function and line, as in sentences: `solve() lu.c:120`.
 pub fn spoken(call: &CallSeen) -> String {
     let Some(function) = &call.function else {
         return line(call);

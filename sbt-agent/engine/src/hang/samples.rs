@@ -1,4 +1,4 @@
-//! Programs that stand still, made up.
+//! Made-up programs that stand still.
 
 use super::{
     judge,
@@ -9,12 +9,12 @@ use super::{
 };
 use crate::report::HangReport;
 
-/// A millisecond, ns.
+/// A millisecond, in ns.
 pub const MS: u64 = 1_000_000;
-/// The number of the process.
+/// The process id.
 pub const PROCESS: u32 = 100;
 
-/// Thread number so and so; 0 is the main thread.
+/// The id of the thread with this number; 0 is the main thread.
 pub fn id(number: u32) -> ThreadId {
     ThreadId {
         process: PROCESS,
@@ -22,8 +22,8 @@ pub fn id(number: u32) -> ThreadId {
     }
 }
 
-/// `update hangs.c:52 < worker hangs.c:38`, the innermost first; `*`: of the system; `!`:
-/// where a signal came.
+/// A stack in the notation `update hangs.c:52 < worker hangs.c:38`, the innermost call first. `*`
+/// marks a call of the system, `!` a call that a signal interrupted.
 pub fn stack(text: &str) -> Vec<CallSeen> {
     let call = |text: &str| {
         let signal = text.strip_prefix('!');
@@ -43,17 +43,17 @@ pub fn stack(text: &str) -> Vec<CallSeen> {
         }
     };
     text.split(" < ")
-        .filter(|it| !it.is_empty())
+        .filter(|part| !part.is_empty())
         .map(call)
         .collect()
 }
 
-/// Waits for a mutex that thread number `holder` holds.
+/// The thread waits for a mutex that thread number `holder` holds.
 pub fn mutex(address: u64, holder: u32) -> Doing {
     held(address, Holder::Thread(id(holder)))
 }
 
-/// Waits for a mutex.
+/// The thread waits for a mutex with this holder.
 pub fn held(address: u64, holder: Holder) -> Doing {
     Doing::Waiting(WaitFor::Mutex {
         address,
@@ -66,7 +66,7 @@ pub fn held(address: u64, holder: Holder) -> Doing {
     })
 }
 
-/// Is in a system call: its name, and what it is about.
+/// The thread is in the system call `name`, for `what`.
 pub fn call(name: &str, what: &str) -> Doing {
     Doing::Call {
         name: name.into(),
@@ -74,7 +74,7 @@ pub fn call(name: &str, what: &str) -> Doing {
     }
 }
 
-/// Waits for a condition variable.
+/// The thread waits for a condition variable.
 pub fn condvar() -> Doing {
     Doing::Waiting(WaitFor::Condvar {
         address: 0x5000,
@@ -82,7 +82,7 @@ pub fn condvar() -> Doing {
     })
 }
 
-/// Waits for the end of a thread.
+/// The thread waits for the end of another thread.
 pub fn joins(number: u32) -> Doing {
     Doing::Waiting(WaitFor::Join {
         thread: Some(PROCESS + number),
@@ -93,7 +93,7 @@ pub fn joins(number: u32) -> Doing {
 pub struct Seen(pub Scene);
 
 impl Seen {
-    /// Its main thread waits for the end of worker-1; five looks in 200 ms.
+    /// A program whose main thread waits for the end of worker-1; five looks in 200 ms.
     pub fn new() -> Self {
         let mut seen = Self(Scene {
             looks: 5,
@@ -104,7 +104,7 @@ impl Seen {
         seen
     }
 
-    /// A thread with its name, what it does, and its calls: see [`stack`].
+    /// Adds a thread with its name, what it does, and its calls: see [`stack`].
     pub fn thread(&mut self, number: u32, name: &str, doing: Doing, calls: &str) -> &mut Self {
         let ran_ns = Some(if doing == Doing::Running { 198 * MS } else { 0 });
         let slept = !matches!(doing, Doing::Running | Doing::Ended | Doing::Unknown);
@@ -122,13 +122,13 @@ impl Seen {
         self
     }
 
-    /// `worker-1`, …, which began in the function `worker`.
+    /// Adds the thread `worker-1`, …, which began in the function `worker`.
     pub fn worker(&mut self, number: u32, doing: Doing, calls: &str) -> &mut Self {
         let calls = format!("{calls} < worker hangs.c:30");
         self.thread(number, &format!("worker-{number}"), doing, &calls)
     }
 
-    /// Workers wait at a barrier for so many.
+    /// Adds a barrier for `count` threads, and workers that wait at it.
     pub fn barrier(&mut self, count: u32, line: u32, workers: &[u32]) -> &mut Self {
         let at = self.0.barriers.len();
         self.0.barriers.push(BarrierSeen {
@@ -148,8 +148,8 @@ impl Seen {
         self
     }
 
-    /// It was watched from the start: the workers with these numbers have come to the last
-    /// barrier before.
+    /// Makes the last barrier one that was watched from the start, with the workers of these
+    /// numbers as members.
     pub fn watched(&mut self, episodes: u64, workers: &[u32]) -> &mut Self {
         let barrier = self.0.barriers.last_mut().unwrap();
         let threads = &self.0.threads;
@@ -160,7 +160,7 @@ impl Seen {
                 name: format!("worker-{number}"),
                 arrived_ns_ago: inside.then_some(12_000 * MS + u64::from(*number)),
                 site: Some("meet hangs.c:40".into()),
-                ended: threads.iter().all(|it| it.id != id(*number)),
+                ended: threads.iter().all(|thread| thread.id != id(*number)),
             }
         };
         barrier.past = Some(Past {
@@ -172,13 +172,13 @@ impl Seen {
         self
     }
 
-    /// A thread was seen running elsewhere too.
+    /// A thread was also seen running elsewhere.
     pub fn moves(&mut self, number: u32, calls: &str) -> &mut Self {
         self.of(number).also_at = stack(calls);
         self
     }
 
-    /// Threads have been on a CPU since they were looked at.
+    /// These threads have been on a CPU since they were looked at.
     pub fn restless(&mut self, numbers: &[u32]) -> &mut Self {
         for number in numbers {
             self.of(*number).slept = false;
@@ -189,15 +189,15 @@ impl Seen {
     /// The thread with this number.
     pub fn of(&mut self, number: u32) -> &mut ThreadSeen {
         let mut threads = self.0.threads.iter_mut();
-        threads.find(|it| it.id == id(number)).unwrap()
+        threads.find(|thread| thread.id == id(number)).unwrap()
     }
 
-    /// What is said.
+    /// The report.
     pub fn hang(&self) -> HangReport {
         judge(&self.0).expect("something stands still")
     }
 
-    /// Something stands still, of this kind, for this reason, and said so.
+    /// Asserts that something stands still, of this kind, for this reason, with this sentence.
     #[track_caller]
     pub fn is(&self, kind: &str, because: Option<&str>, text: &str) -> HangReport {
         let hang = self.hang();

@@ -1,65 +1,65 @@
-//! What looks at processes that stand still have seen: data only, nothing is judged here.
+//! What was seen of processes that stand still. Data only; nothing is judged here.
 
-/// A thread, as numbered in our process namespace.
+/// A thread, numbered as in sbt's process namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ThreadId {
-    /// Its process.
+    /// The process id.
     pub process: u32,
-    /// It.
+    /// The thread id.
     pub thread: u32,
 }
 
-/// What several looks, a moment apart, have seen of one process or several.
+/// What several looks at one or more processes, a moment apart, have shown.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Scene {
-    /// All threads that are there, those of the first process first.
+    /// All threads that exist, those of the first process first.
     pub threads: Vec<ThreadSeen>,
-    /// The barriers that somebody waits at.
+    /// The barriers at which threads wait.
     pub barriers: Vec<BarrierSeen>,
-    /// How often was looked; 0: not known.
+    /// Number of looks; 0 if unknown.
     pub looks: u32,
-    /// From the first look to the last, ns.
+    /// Time from the first look to the last, ns.
     pub looked_ns: u64,
-    /// What could not be seen, and what would help: each a sentence.
+    /// Sentences: what could not be seen, and what would help to see it.
     pub notes: Vec<String>,
-    /// There are processes that were to be looked at and were not.
+    /// Whether there are processes that should have been looked at and were not.
     pub partial: bool,
-    /// So many threads are in functions whose callers probes on their return hide.
+    /// Number of threads whose callers are hidden by return probes on the function that they are
+    /// in.
     pub hidden: u32,
 }
 
-/// A thread.
+/// What was seen of a thread.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ThreadSeen {
-    /// Which.
+    /// The id of the thread.
     pub id: ThreadId,
-    /// Its name in the kernel, not yet made safe to print.
+    /// The name in the kernel, not yet made safe to print.
     pub name: String,
-    /// What it did at the last look.
+    /// What the thread did at the last look.
     pub doing: Doing,
-    /// What it sleeps in ends by itself after some time.
+    /// Whether the thread's sleep ends by itself after some time.
     pub timed: bool,
-    /// The calls that it was in, the innermost first, at the last look; where it sleeps
-    /// without the C library's part, whose name is in [`Doing`].
+    /// The calls that the thread was in at the last look, the innermost first. Calls of the C
+    /// library in which the thread sleeps are left out: [`Doing`] names them.
     pub stack: Vec<CallSeen>,
-    /// The calls are known to the beginning of the thread.
+    /// Whether the calls are known down to the beginning of the thread.
     pub is_whole: bool,
-    /// Where else its innermost own function was at the other looks, of a thread that
-    /// runs: each place once, without that of the last look.
+    /// For a running thread, other places of its innermost own function at earlier looks, without
+    /// repetition.
     pub also_at: Vec<CallSeen>,
-    /// The CPU time that it used between the first look and the last, ns; `None`: not
-    /// known.
+    /// CPU time that the thread used between the first look and the last, ns; `None` if unknown.
     pub ran_ns: Option<u64>,
-    /// It slept in the same system call, and was not on a CPU, from the look before the
-    /// last until all that the scene says of any object had been read: what is said of all
-    /// threads that did was so at one moment. Not so if there was one look only, of who
-    /// runs or spins, and of who has ended.
+    /// Whether the thread slept in the same system call, and was on no CPU, from the second-to-last
+    /// look until all objects of the scene had been read. What is said about all threads with this
+    /// flag was true at one moment. False after a single look, for threads that run or spin, and
+    /// for threads that have ended.
     pub slept: bool,
 }
 
 impl ThreadSeen {
-    /// It sleeps for something, and goes on after some time also without that. Whoever waits
-    /// at a barrier so is there still.
+    /// Whether the thread waits for something, but goes on after some time even without it. False
+    /// for a thread at a barrier, which stays there.
     pub const fn gives_up(&self) -> bool {
         match &self.doing {
             Doing::Waiting(WaitFor::Barrier(_)) => false,
@@ -69,196 +69,197 @@ impl ThreadSeen {
     }
 }
 
-/// A call that a thread is in.
+/// A call on the stack of a thread.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct CallSeen {
-    /// Demangled, if known; not yet made safe to print.
+    /// The demangled function name, if known; not yet made safe to print.
     pub function: Option<String>,
-    /// As the compiler wrote it, if known.
+    /// The source file as the compiler recorded it, if known.
     pub file: Option<String>,
-    /// From 1, if known.
+    /// The line, from 1, if known.
     pub line: Option<u32>,
-    /// The program or library, by its last component.
+    /// File name of the program or library.
     pub binary: String,
-    /// Address of the call in that file's own numbering.
+    /// Address of the call in the file's own numbering.
     pub offset: u64,
-    /// It belongs to the C library, a runtime or a library installed with the system: not
-    /// to the user's own code.
+    /// Whether the code belongs to the C library, a runtime or a library installed with the system,
+    /// and not to the user.
     pub of_system: bool,
-    /// A signal's handler was called before this call was over, and is among the calls
-    /// further in.
+    /// Whether a signal handler interrupted this call. The handler is among the calls further in.
     pub after_signal: bool,
 }
 
 /// What a thread is doing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Doing {
-    /// It is on a CPU or could be.
+    /// The thread is on a CPU or could be.
     Running,
-    /// It sleeps until something else happens.
+    /// The thread sleeps until something else happens.
     Waiting(WaitFor),
-    /// It sleeps in a system call that waits for nothing of the above.
+    /// The thread sleeps in a system call that waits for none of the things in [`WaitFor`].
     Call {
-        /// Of the system call, as in its manual page.
+        /// The name of the system call, as in its manual page.
         name: String,
-        /// For what: `standard input`, `pipe:[4242]`, `/data/input.txt`, `5 s`; not yet
-        /// made safe to print.
+        /// What the call waits for: `standard input`, `pipe:[4242]`, `/data/input.txt`, `5 s`; not
+        /// yet made safe to print.
         what: Option<String>,
     },
-    /// It was stopped by a signal.
+    /// The thread was stopped by a signal.
     Stopped,
-    /// A debugger or another tracer holds it.
+    /// A debugger or another tracer holds the thread.
     Traced {
-        /// Who.
+        /// The process id of the tracer.
         by: u32,
     },
-    /// It has ended, and its process goes on.
+    /// The thread has ended, and its process goes on.
     Ended,
-    /// It could not be seen.
+    /// The thread could not be looked at.
     Unknown,
 }
 
 /// What a thread sleeps for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WaitFor {
-    /// The other threads of a barrier: which of [`Scene::barriers`].
+    /// The other threads of a barrier: an index into [`Scene::barriers`].
     Barrier(usize),
     /// A mutex.
     Mutex {
-        /// Its address.
+        /// Address of the mutex.
         address: u64,
-        /// What kind of it; `None` if its memory could not be read or is not understood.
+        /// The kind of mutex; `None` if its memory could not be read or is not understood.
         kind: Option<MutexKind>,
-        /// By whom it is held.
+        /// The thread that holds the mutex.
         holder: Holder,
     },
-    /// A lock that readers share.
+    /// A read-write lock.
     RwLock {
-        /// Its address.
+        /// Address of the lock.
         address: u64,
-        /// It wants to write; `None`: not known.
+        /// Whether the thread wants to write; `None` if unknown.
         writes: Option<bool>,
-        /// Which thread writes, if one does.
+        /// The thread that holds the lock to write, if any.
         writer: Holder,
-        /// How many hold it to read, if that is known.
+        /// Number of threads that hold the lock to read, if known.
         readers: Option<u32>,
     },
     /// A semaphore that has no units left.
     Semaphore {
-        /// Its address.
+        /// Address of the semaphore.
         address: u64,
-        /// Other processes may wake it.
+        /// Whether other processes may wake the thread.
         shared: bool,
     },
     /// A condition variable.
     Condvar {
-        /// Its address, if known; else that of the word that it sleeps on.
+        /// Address of the condition variable if known, else of the word on which the thread sleeps.
         address: u64,
-        /// Other processes may wake it.
+        /// Whether other processes may wake the thread.
         shared: bool,
     },
     /// The end of another thread.
     Join {
-        /// Which, as far as it is known.
+        /// The id of the other thread, if known.
         thread: Option<u32>,
     },
     /// The end of a child process.
     Child {
-        /// Which; `None`: any.
+        /// The process id; `None` for any child.
         process: Option<u32>,
     },
-    /// A futex of which nothing more is known.
+    /// A futex about which nothing more is known.
     Futex {
-        /// Its address.
+        /// Address of the futex.
         address: u64,
-        /// Other processes may wake it.
+        /// Whether other processes may wake the thread.
         shared: bool,
     },
 }
 
-/// What kind of mutex.
+/// The kind of a mutex.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MutexKind {
-    /// What happens if its holder locks it again.
+    /// What happens if the holder locks the mutex again.
     pub again: Again,
-    /// It tells the next one if its holder has died.
+    /// Whether the mutex tells the next thread that its holder has died.
     pub robust: bool,
-    /// Its holder inherits the priority of those who wait.
+    /// Whether the holder inherits the priority of the waiting threads.
     pub inherits: bool,
 }
 
-/// What happens if a thread locks a mutex that it holds.
+/// What happens if a thread locks a mutex that it already holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Again {
-    /// It waits for itself for ever.
+    /// The thread waits for itself for ever.
     Hangs,
-    /// It is counted.
+    /// The mutex counts how often it is locked.
     Counts,
-    /// It is told so.
+    /// Locking fails with an error.
     Fails,
 }
 
-/// Who holds something.
+/// The holder of a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Holder {
     /// This thread.
     Thread(ThreadId),
-    /// A thread that is no more.
+    /// A thread that has ended.
     Gone {
-        /// Its number.
+        /// The id of the thread.
         thread: u32,
     },
-    /// Nobody, for the moment.
+    /// No thread holds the lock at the moment.
     Nobody,
-    /// It is not known: the object does not say it, or could not be read.
+    /// The holder is unknown: the object does not contain it, or could not be read.
     Unknown,
 }
 
-/// A barrier that somebody waits at.
+/// A barrier at which threads wait.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BarrierSeen {
-    /// The process of which the address is.
+    /// The process in whose memory the barrier lies.
     pub process: u32,
-    /// Of the object.
+    /// Address of the barrier in that process.
     pub address: u64,
-    /// As in the table of kinds: `pthread`, `gomp`, `condvar` …
+    /// The kind of barrier, as in reports: `pthread`, `gomp`, `condvar` …
     pub kind: &'static str,
-    /// How many it waits for, if known.
+    /// Number of threads that the barrier waits for, if known.
     pub participants: Option<u32>,
-    /// How many have come: as its own memory has it, else as was seen while it was watched.
+    /// Number of threads that have arrived, read from the barrier's memory or else counted while
+    /// watching.
     pub arrived: Option<u32>,
-    /// Who sleeps or spins there.
+    /// The threads that sleep or spin at the barrier.
     pub waiting: Vec<ThreadId>,
-    /// Several processes may meet there.
+    /// Whether threads of several processes may meet at the barrier.
     pub shared: bool,
-    /// What is known of its past; `None` if nobody watched.
+    /// What events showed of the barrier before; `None` if it was not watched.
     pub past: Option<Past>,
 }
 
 /// What was seen of a barrier before it stood still.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Past {
-    /// Complete episodes.
+    /// Number of complete episodes.
     pub episodes: u64,
-    /// All threads that have ever been there.
+    /// All threads that have ever arrived.
     pub members: Vec<Member>,
-    /// Since when nobody has come or left, ns.
+    /// Time since the last arrival or departure, ns.
     pub still_ns: u64,
-    /// Not all that happened was seen: whoever has come may have left.
+    /// Whether events are missing, so that threads which have arrived may have left.
     pub unsure: bool,
 }
 
-/// A thread that has been at a barrier.
+/// A thread that has arrived at a barrier at least once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {
-    /// Which.
+    /// The id of the thread.
     pub id: ThreadId,
-    /// Its name, not yet made safe to print.
+    /// The name, not yet made safe to print.
     pub name: String,
-    /// It has come to the episode that stands still: how long ago, ns.
+    /// How long ago the thread arrived in the episode that stands still, ns; `None` if it has not
+    /// arrived.
     pub arrived_ns_ago: Option<u64>,
-    /// From where it came last, as users name it.
+    /// From where the thread came last, in the notation of reports.
     pub site: Option<String>,
-    /// The thread has ended.
+    /// Whether the thread has ended.
     pub ended: bool,
 }

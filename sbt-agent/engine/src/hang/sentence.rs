@@ -1,4 +1,4 @@
-//! The sentence of a finding, and what is said besides.
+//! The sentence of a finding, and the remarks on it.
 
 use std::fmt::Write as _;
 
@@ -13,10 +13,10 @@ use super::{
 };
 use crate::words::time;
 
-/// Threads that are named one by one.
+/// Largest number of threads that a sentence names.
 const MOST_NAMES: usize = 3;
 
-/// Who is missing where, what that thread does, and what comes of it.
+/// The sentence: which thread is missing where, what it does, and what follows from that.
 pub fn text(graph: &Graph, finding: &Finding) -> String {
     let Some(at) = finding.barrier else {
         return without_barrier(graph, finding);
@@ -76,7 +76,7 @@ pub fn text(graph: &Graph, finding: &Finding) -> String {
     text
 }
 
-/// `worker-2 is missing`, as certain as it is.
+/// The subject of the sentence, as certain as it is: `worker-2 is missing`.
 fn subject(graph: &Graph, finding: &Finding, absent: &Absent, lead: usize) -> String {
     let name = graph.view.name(lead);
     if absent.certain {
@@ -95,7 +95,7 @@ fn subject(graph: &Graph, finding: &Finding, absent: &Absent, lead: usize) -> St
     format!("probably {name} is missing")
 }
 
-/// Those of whom only some are missing, and it is not known who; none if it is one or all.
+/// The candidates, if there are more of them than missing threads; else empty.
 fn alike(finding: &Finding, absent: &Absent) -> Vec<usize> {
     let wanted = absent.count.and_then(|count| usize::try_from(count).ok());
     if wanted.is_none_or(|wanted| finding.who.len() <= wanted) {
@@ -119,7 +119,7 @@ fn named_story(
     }
 }
 
-/// What comes of it.
+/// What follows from the cause.
 fn tail(finding: &Finding) -> &'static str {
     match (finding.because, finding.for_ever) {
         (Some("cycle"), true) => ": they wait for each other for ever",
@@ -131,7 +131,7 @@ fn tail(finding: &Finding) -> &'static str {
     }
 }
 
-/// Who else is missing.
+/// The other missing threads.
 fn rest(graph: &Graph, finding: &Finding, absent: &Absent, lead: usize) -> String {
     let mut text = String::new();
     if alike(finding, absent).is_empty() {
@@ -152,7 +152,7 @@ fn rest(graph: &Graph, finding: &Finding, absent: &Absent, lead: usize) -> Strin
     text
 }
 
-/// Of one that has ended.
+/// The sentence for members that have ended.
 fn gone(graph: &Graph, finding: &Finding, at: usize, absent: &Absent) -> Option<String> {
     let view = graph.view;
     let first = absent.gone.first()?;
@@ -187,7 +187,7 @@ fn gone(graph: &Graph, finding: &Finding, at: usize, absent: &Absent) -> Option<
     Some(text)
 }
 
-/// Of those who sleep, who may be meant, or who need not.
+/// The sentence for threads that sleep and may or may not be going to come.
 fn later(graph: &Graph, at: usize, absent: &Absent) -> String {
     let view = graph.view;
     let name = view.barrier(at, &absent.waiting);
@@ -202,7 +202,7 @@ fn later(graph: &Graph, at: usize, absent: &Absent) -> String {
             does(view, *one)
         ),
         all => {
-            let each = |it: &usize| format!("{} {}", view.name(*it), does(view, *it));
+            let each = |thread: &usize| format!("{} {}", view.name(*thread), does(view, *thread));
             let shown: Vec<String> = all.iter().take(2).map(each).collect();
             let more = all.len() - shown.len();
             let more = if more > 0 {
@@ -223,7 +223,7 @@ fn later(graph: &Graph, at: usize, absent: &Absent) -> String {
     )
 }
 
-/// What may end: a thread, or a process with it.
+/// What may have ended: a thread, or a whole process.
 fn whole(graph: &Graph, at: usize) -> &'static str {
     if graph.view.scene.barriers[at].shared {
         "a process"
@@ -232,7 +232,7 @@ fn whole(graph: &Graph, at: usize) -> &'static str {
     }
 }
 
-/// Of another barrier that the same circle goes through.
+/// The sentence for a further barrier that is part of the same circle.
 pub fn in_circle(graph: &Graph, at: usize, absent: &Absent) -> String {
     let name = graph.view.barrier(at, &absent.waiting);
     let there = there_since(graph, at, absent);
@@ -260,12 +260,12 @@ fn too_few(graph: &Graph, finding: &Finding, at: usize, absent: &Absent) -> Stri
         .spare
         .iter()
         .take(2)
-        .map(|it| {
-            let story = match graph.need(*it) {
-                Need::Thread(_) => story(graph, *it, Some(at)),
-                _ => does(view, *it),
+        .map(|thread| {
+            let story = match graph.need(*thread) {
+                Need::Thread(_) => story(graph, *thread, Some(at)),
+                _ => does(view, *thread),
             };
-            format!("{} {story}", view.name(*it))
+            format!("{} {story}", view.name(*thread))
         })
         .collect();
     let spare = match (spare.is_empty(), absent.spare.len() - spare.len()) {
@@ -309,7 +309,9 @@ fn all_there(graph: &Graph, finding: &Finding, at: usize, absent: &Absent) -> St
 
 fn twice(graph: &Graph, at: usize, absent: &Absent) -> String {
     let view = graph.view;
-    let name = absent.twice.map_or_else(String::new, |it| view.name(it));
+    let name = absent
+        .twice
+        .map_or_else(String::new, |thread| view.name(thread));
     format!(
         "{name} waits twice at {} ({}), once within a signal handler or the like: it cannot come \
          for another thread",
@@ -344,7 +346,7 @@ fn names_of(graph: &Graph, threads: &[usize]) -> String {
     list(&names, MOST_NAMES)
 }
 
-/// The thread at the end of the way.
+/// The thread at the end of the chain of waits.
 fn root(graph: &Graph, lead: usize, at: usize) -> usize {
     super::end::end(graph, lead, Some(at)).root
 }
@@ -354,7 +356,7 @@ fn there_since(graph: &Graph, at: usize, absent: &Absent) -> String {
     format!("{there}{}", since(graph, at))
 }
 
-/// Since when nothing has happened there, if somebody watched.
+/// For how long nothing has happened at a barrier, in words; empty if it was not watched.
 fn since(graph: &Graph, at: usize) -> String {
     let past = graph.view.scene.barriers[at].past.as_ref();
     past.map_or_else(String::new, |past| {
@@ -362,7 +364,7 @@ fn since(graph: &Graph, at: usize) -> String {
     })
 }
 
-/// What is said of a barrier besides.
+/// Remarks on a barrier.
 pub fn notes(graph: &Graph, at: usize) -> Vec<String> {
     let view = graph.view;
     let absent = &graph.absent[at];
@@ -382,8 +384,8 @@ pub fn notes(graph: &Graph, at: usize) -> Vec<String> {
              it: others have ended there, or left it by a jump"
         ));
     }
-    let processes = view.scene.threads.iter().map(|it| it.id.process);
-    let others = processes.into_iter().any(|it| it != seen.process);
+    let processes = view.scene.threads.iter().map(|thread| thread.id.process);
+    let others = processes.into_iter().any(|process| process != seen.process);
     if seen.shared && !others {
         notes.push(
             "several processes may meet at this barrier, and no other was looked at; `sbt hang \

@@ -1,4 +1,4 @@
-//! Programs that stand still, each for one reason, and what is said of them; and the same
+//! Programs that stand still, each for one reason, with the expected report; and the same programs
 //! without the reason.
 
 use super::{
@@ -15,5 +15,8 @@ mod shown;
 mod torn;
 
 fn names(threads: &[crate::report::HangThreadReport]) -> Vec<&str> {
-    threads.iter().map(|it| it.who.name.as_str()).collect()
+    threads
+        .iter()
+        .map(|thread| thread.who.name.as_str())
+        .collect()
 }

@@ -1,4 +1,4 @@
-//! Threads as a report has them.
+//! Threads and barriers of a scene in the form of a report.
 
 use super::{
     names::{View, place},
@@ -10,14 +10,14 @@ use crate::{
     report::{BlockedOn, HangBarrierReport, HangThreadReport, HangWho},
 };
 
-/// All of a scene.
+/// All threads of a scene.
 pub fn all(view: &View) -> Vec<HangThreadReport> {
     (0..view.scene.threads.len())
         .map(|at| thread(view, at))
         .collect()
 }
 
-/// One of a scene.
+/// A thread of a scene.
 pub fn thread(view: &View, at: usize) -> HangThreadReport {
     let seen = view.thread(at);
     let own = view.at(at).map(place);
@@ -48,7 +48,7 @@ pub fn thread(view: &View, at: usize) -> HangThreadReport {
     }
 }
 
-/// One that came to a barrier before and has ended.
+/// A thread that came to a barrier before and has ended.
 pub fn gone(view: &View, barrier: &BarrierSeen, member: &Member) -> HangThreadReport {
     HangThreadReport {
         who: named(view, member.id, &member.name),
@@ -63,7 +63,7 @@ pub fn gone(view: &View, barrier: &BarrierSeen, member: &Member) -> HangThreadRe
     }
 }
 
-/// That it has ended, and from where it came last.
+/// Says that a thread has ended, and from where it came last.
 pub fn gone_words(view: &View, barrier: &BarrierSeen, member: &Member) -> String {
     let process = member.id.process;
     let all_gone = barrier.shared
@@ -71,7 +71,7 @@ pub fn gone_words(view: &View, barrier: &BarrierSeen, member: &Member) -> String
             .scene
             .threads
             .iter()
-            .all(|it| it.id.process != process || it.doing == Doing::Ended);
+            .all(|thread| thread.id.process != process || thread.doing == Doing::Ended);
     let ended = if all_gone {
         format!("has ended with its process {process}")
     } else {
@@ -86,7 +86,7 @@ pub fn gone_words(view: &View, barrier: &BarrierSeen, member: &Member) -> String
     }
 }
 
-/// Which.
+/// The identity of a thread.
 pub fn who(view: &View, at: usize) -> HangWho {
     let seen = view.thread(at);
     named(view, seen.id, &seen.name)
@@ -101,7 +101,7 @@ fn named(view: &View, id: ThreadId, name: &str) -> HangWho {
     }
 }
 
-/// The barrier of a report.
+/// A barrier of a scene.
 pub fn barrier(view: &View, at: usize) -> HangBarrierReport {
     let seen = &view.scene.barriers[at];
     let key = (seen.process, seen.address);
@@ -123,7 +123,7 @@ fn waiting_ns(view: &View, at: usize) -> Option<u64> {
     of_it.find_map(|member| member.arrived_ns_ago)
 }
 
-/// What a thread sleeps for.
+/// What a thread sleeps for; `None` if it does not sleep.
 pub fn blocked_on(view: &View, at: usize) -> Option<BlockedOn> {
     let hex = |address: u64| Some(format!("{address:#x}"));
     let on = |kind, address| BlockedOn {

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{place::printable, words::time};
 
-/// Links of a story before the rest is left to the chain.
+/// Largest number of links in a story; the drawn chain shows the rest.
 const MOST_LINKS: usize = 5;
 
 /// What a thread does: `waits for the mutex 0x55… that worker-1 holds`.
@@ -157,8 +157,8 @@ fn by_id(view: &View, id: ThreadId) -> String {
     }
 }
 
-/// What a thread does, where, and what those do that it waits for, as far as to the
-/// barrier of which the sentence is.
+/// What a thread does and where, and what the threads do that it waits for, up to the barrier
+/// `here` that the sentence is about.
 pub fn story(graph: &Graph, thread: usize, here: Option<usize>) -> String {
     let mut parts = Vec::new();
     let mut seen = vec![thread];
@@ -169,7 +169,7 @@ pub fn story(graph: &Graph, thread: usize, here: Option<usize>) -> String {
         parts.push(part);
         match next {
             Some(next) if seen.contains(&next) => {
-                // Who went on meanwhile is in no circle.
+                // A thread that went on meanwhile is in no circle.
                 if parts.len() > 1 && graph.circle(thread).is_none() {
                     parts.pop();
                 }
@@ -186,7 +186,7 @@ pub fn story(graph: &Graph, thread: usize, here: Option<usize>) -> String {
     parts.join(", which ")
 }
 
-/// What one does, and whose turn it is then to be told of.
+/// What a thread does, and the thread that the story describes next.
 fn link(graph: &Graph, at: usize, here: Option<usize>, first: bool) -> (String, Option<usize>) {
     let view = graph.view;
     match graph.need(at) {
@@ -212,7 +212,8 @@ fn link(graph: &Graph, at: usize, here: Option<usize>, first: bool) -> (String, 
                 String::new()
             };
             let text = does(view, at);
-            // The holder comes next: no place between it and what it does.
+            // The holder comes next in the sentence: leave out the place, so that what it does
+            // follows directly.
             let text = if other == at {
                 format!("{text}{place}")
             } else {
@@ -231,7 +232,7 @@ fn link(graph: &Graph, at: usize, here: Option<usize>, first: bool) -> (String, 
     }
 }
 
-/// Where a thread does what it does, if that is not said already.
+/// Where a thread waits, unless [`does`] says it already.
 fn in_place(view: &View, at: usize) -> String {
     let says_it = matches!(view.thread(at).doing, Doing::Running | Doing::Ended);
     match view.at(at) {
@@ -240,7 +241,7 @@ fn in_place(view: &View, at: usize) -> String {
     }
 }
 
-/// How many are at a barrier: `3 of 4 are there`.
+/// How many threads are at a barrier: `3 of 4 are there`.
 pub fn there(view: &View, barrier: usize, arrived: u32) -> String {
     let verb = if arrived == 1 { "is" } else { "are" };
     match view.scene.barriers[barrier].participants {
@@ -249,7 +250,7 @@ pub fn there(view: &View, barrier: usize, arrived: u32) -> String {
     }
 }
 
-/// Names with commas, of many only the first: `a, b and 3 more`.
+/// Names separated by commas; if there are many, only the first: `a, b and 3 more`.
 pub fn list(names: &[String], most: usize) -> String {
     match names {
         [] => String::new(),
@@ -263,7 +264,7 @@ pub fn list(names: &[String], most: usize) -> String {
     }
 }
 
-/// Whether what a thread sleeps for ends by itself.
+/// Whether a thread's sleep ends by itself.
 pub fn sleeps(thread: &ThreadSeen) -> bool {
     match &thread.doing {
         Doing::Waiting(_) => thread.gives_up(),
@@ -272,8 +273,8 @@ pub fn sleeps(thread: &ThreadSeen) -> bool {
     }
 }
 
-/// Whether the places at which a thread was seen running are further apart than the
-/// lines of one small loop.
+/// Whether the places at which a thread was seen running are further apart than the lines of one
+/// small loop.
 pub fn moves(view: &View, thread: usize) -> bool {
     /// Lines of a loop that only waits.
     const LOOP: u32 = 3;
@@ -284,7 +285,7 @@ pub fn moves(view: &View, thread: usize) -> bool {
         let same = other.function == at.function && other.binary == at.binary;
         let lines = match (at.line, other.line) {
             (Some(a), Some(b)) => other.file == at.file && a.abs_diff(b) <= LOOP,
-            // Without lines: within some instructions.
+            // Without lines, near means within a few instructions.
             _ => at.offset.abs_diff(other.offset) <= 64,
         };
         same && lines
@@ -292,7 +293,7 @@ pub fn moves(view: &View, thread: usize) -> bool {
     !view.thread(thread).also_at.iter().all(is_near)
 }
 
-/// What is not known of threads whose callers are hidden: see [`super::Scene::hidden`].
+/// A remark on threads whose callers are hidden: see [`super::Scene::hidden`].
 pub fn hidden(threads: u32) -> Option<String> {
     let of = match threads {
         0 => return None,
@@ -306,11 +307,15 @@ pub fn hidden(threads: u32) -> Option<String> {
     ))
 }
 
-/// That no hang was found, which does not say that there is none: what threads sleep for is
+/// Says that no hang was found. There may be one nevertheless, because what threads sleep for is
 /// not always known.
 pub fn nothing(view: &View) -> String {
     let threads = 0..view.scene.threads.len();
-    let waiting = view.scene.barriers.iter().any(|it| !it.waiting.is_empty());
+    let waiting = view
+        .scene
+        .barriers
+        .iter()
+        .any(|barrier| !barrier.waiting.is_empty());
     if threads.is_empty() {
         return "no thread could be looked at".into();
     }

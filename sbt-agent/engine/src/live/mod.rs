@@ -1,6 +1,5 @@
-//! What the live screen shows: how things stand at one moment, and what the
-//! user wants done. Between the session, which makes the one and obeys the
-//! other, and the screen, which draws and asks.
+//! What the live screen shows, which is the state at one moment, and what the user asks for. The
+//! session makes snapshots and obeys requests; the screen draws snapshots and makes requests.
 
 use std::sync::Arc;
 
@@ -10,180 +9,180 @@ pub use pace::Speed;
 
 pub mod pace;
 
-/// How things stand. Times are in ns since watching began.
+/// The state at one moment. Times are in ns since watching began.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
-    /// As it would be delivered if watching ended now.
+    /// The report, as it would be if watching ended now.
     pub report: Report,
-    /// When it was taken. The report begins later if it was reset.
+    /// The moment of the snapshot. The report begins later if it was reset.
     pub now_ns: u64,
     /// What each of `report.threads` does, in their order.
     pub doing: Vec<Doing>,
     /// The barrier times of each of `report.sites`, in their order.
     pub histograms: Vec<Histogram>,
-    /// What the counters of `report.counters` say, in their order.
+    /// The values of `report.counters`, in their order.
     pub counters: Vec<CounterFigures>,
-    /// What the threads did lately.
+    /// What the threads did recently.
     pub lanes: Lanes,
-    /// Episodes that ended in each of the last steps of [`PACE_STEP_NS`], at
-    /// most [`PACE_STEPS`], the newest last; the newest is not over yet.
+    /// Numbers of episodes that ended in each of the last steps of [`PACE_STEP_NS`], the newest
+    /// last; at most [`PACE_STEPS`]. The newest step is not over yet.
     pub pace: Vec<u32>,
     /// Whether the probes are on.
     pub watching: Watching,
-    /// When they were off: from, to.
+    /// When the probes were off: from, to.
     pub gaps: Vec<(u64, u64)>,
-    /// What sbt itself has used of one CPU lately, percent; `None` before it
-    /// is known.
+    /// CPU time that sbt used recently, in percent of one CPU; `None` before it is known.
     pub own_share_pct: Option<f64>,
-    /// What the program has written, if its output comes through us.
+    /// The program's output, if it passes through sbt.
     pub output: Option<Arc<Output>>,
-    /// What was told of single episodes and phases, and warnings: the last
-    /// lines, oldest first.
+    /// Messages about single episodes and phases, and warnings: the last lines, oldest first.
     pub told: Arc<Vec<String>>,
-    /// Which counters there are to choose from, once somebody has asked.
+    /// The available counters; `None` until the user asks for them.
     pub offers: Option<Arc<Vec<Offer>>>,
-    /// The answer to what the user asked for last, such as where a report was
-    /// saved, with a number that changes with each.
+    /// The answer to the user's last request, such as where a report was saved, with a number that
+    /// changes with each answer.
     pub notice: Option<(u64, String)>,
-    /// Where in a recording that is, if it is one.
+    /// The position in a recording; `None` if this is no recording.
     pub replay: Option<Replaying>,
 }
 
-/// Where in a recording a snapshot is. Times are in ns since the recording begins.
+/// The position in a recording. Times are in ns since the beginning of the recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Replaying {
     /// The moment that is shown.
     pub at_ns: u64,
-    /// The last one; `None` if it is not known yet.
+    /// The last moment; `None` if it is not known yet.
     pub of_ns: Option<u64>,
-    /// How fast it goes, or would.
+    /// The speed of the replay, also while it is paused.
     pub speed: Speed,
-    /// What it does.
+    /// What the replay does.
     pub motion: Playing,
 }
 
-/// What a replay does.
+/// The state of a replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Playing {
-    /// It goes on.
+    /// The replay is running.
     On,
-    /// It stands still.
+    /// The replay is paused.
     Paused,
-    /// There is no more.
+    /// The replay has reached the end.
     AtEnd,
 }
 
-/// How often a time was in each of some ranges that follow each other.
+/// How often a time lay in each of several consecutive ranges.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Histogram(
-    /// From so many ns to twice that (the first range begins at 0): how often.
+    /// Beginning of a range, ns, and how often a time lay in it. A range ends at twice its
+    /// beginning; the first begins at 0.
     pub Vec<(u64, u64)>,
 );
 
-/// A step of [`Snapshot::pace`], ns.
+/// Length of a step in [`Snapshot::pace`], ns.
 pub const PACE_STEP_NS: u64 = 500_000_000;
 
-/// The most steps of [`Snapshot::pace`].
+/// Largest number of steps in [`Snapshot::pace`].
 pub const PACE_STEPS: usize = 120;
 
-/// A counter that could be chosen.
+/// A counter that the user can choose.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Offer {
-    /// What it is called.
+    /// The name of the counter.
     pub name: String,
-    /// What it counts, if that is not its name.
+    /// What the counter counts, if the name does not say it; else empty.
     pub about: String,
-    /// Why it cannot be counted here.
+    /// Why the counter is not available on this machine; `None` if it is available.
     pub missing: Option<String>,
 }
 
-/// What a counter says, in the order of the report's lists.
+/// The values of a counter, in the order of the report's lists.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CounterFigures {
-    /// Whether it is counted now, as far as the user wants it.
+    /// Whether the user wants the counter to be counted now.
     pub is_chosen: bool,
-    /// Of the work of all threads before the barriers of `report.sites`.
+    /// For each of `report.sites`: the work of all threads before the site's barriers.
     pub sites: Vec<CounterFigure>,
-    /// Of the work of each thread of `report.sites[].threads`.
+    /// For each of `report.sites[].threads`: the thread's work there.
     pub site_threads: Vec<Vec<CounterFigure>>,
-    /// Of all work of `report.threads`.
+    /// For each of `report.threads`: all of its work.
     pub threads: Vec<CounterFigure>,
-    /// Of the work of all threads in `report.phases`.
+    /// For each of `report.phases`: the work of all threads.
     pub phases: Vec<CounterFigure>,
-    /// Of the work of all threads in `report.conceptual_phases`.
+    /// For each of `report.conceptual_phases`: the work of all threads.
     pub conceptual: Vec<CounterFigure>,
-    /// Of what threads did in `report.intervals`; its phase is one way of one thread.
+    /// For each of `report.intervals`: what threads did in it. `per_phase` is the mean of a single
+    /// passage.
     pub intervals: Vec<CounterFigure>,
 }
 
-/// What a counter says of some work: numbers of events, or ns.
+/// Values of a counter for some work: numbers of events, or ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct CounterFigure {
-    /// Since watching began, or since the last reset; `None` if nothing is known.
+    /// The sum since watching began or since the last reset; `None` if it is unknown.
     pub sum: Option<u64>,
-    /// The mean of a phase, of all threads that the row is about together.
+    /// The mean for a phase, of all threads of the row together.
     pub per_phase: Option<f64>,
-    /// A second of wall time, over the last seconds in which a phase has ended.
+    /// The value for each second of wall time, over the last seconds in which a phase ended.
     pub per_second: Option<f64>,
 }
 
-/// What a thread does now.
+/// What a thread does at the moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Doing {
-    /// It is outside of all barriers, since this time.
+    /// The thread is outside of all barriers.
     Working {
-        /// ns.
+        /// Since when, ns.
         since_ns: u64,
     },
-    /// It is in a barrier.
+    /// The thread is in a barrier.
     Waiting {
         /// Since when, ns.
         since_ns: u64,
-        /// From where it was called.
+        /// From where the barrier was called.
         at: String,
     },
-    /// It has ended.
+    /// The thread has ended.
     Ended,
-    /// It has met no barrier yet, or what it does was not seen.
+    /// The thread has not come to a barrier yet, or what it does was not seen.
     Unknown,
 }
 
 /// Whether the probes are on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Watching {
-    /// They are.
+    /// The probes are on.
     On,
-    /// Not at the user's wish, since this time, ns.
+    /// The probes are off at the user's request.
     Off {
-        /// ns.
+        /// Since when, ns.
         since_ns: u64,
     },
-    /// The target has ended, with this exit status if it was ours to take.
+    /// The target has ended.
     Ended {
-        /// 128 + N for signal N.
+        /// Its exit status, 128 + N for signal N; `None` if it is unknown.
         status: Option<u8>,
-        /// From the beginning of the program, or of watching it, to its end, ns.
+        /// Time from the program's start, or from the start of watching, to its end, ns.
         ran_ns: u64,
     },
 }
 
-/// What threads did lately, each cut into equal pieces of time.
+/// What threads did recently, in pieces of equal time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lanes {
-    /// How long a piece is, ns: one of [`LEVELS`].
+    /// Length of a piece, ns: one of [`LEVELS`].
     pub piece_ns: u64,
-    /// Where the last piece of every lane ends.
+    /// The end of the last piece in every lane, ns.
     pub end_ns: u64,
-    /// At most [`MAX_LANES`].
+    /// The lanes; at most [`MAX_LANES`].
     pub lanes: Vec<Lane>,
 }
 
-/// One thread's.
+/// What one thread did recently.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lane {
-    /// Its number in the report.
+    /// The id of the thread in the report.
     pub thread: u32,
-    /// The oldest first, at most [`PIECES`].
+    /// The pieces, the oldest first; at most [`PIECES`].
     pub pieces: Vec<Piece>,
 }
 
@@ -192,64 +191,62 @@ pub struct Lane {
 pub struct Output {
     /// The last lines, oldest first, without control characters.
     pub lines: Vec<String>,
-    /// Bytes written in all.
+    /// Number of bytes written in all.
     pub bytes: u64,
 }
 
-/// What the user wants done.
+/// A request of the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
-    /// End the watching; the program goes on.
+    /// End watching; the program goes on.
     Leave,
-    /// The program is to get an interrupt, as from a terminal; ends the
-    /// watching too.
+    /// Send the program an interrupt, as from a terminal, and end watching.
     Interrupt,
-    /// Probes off, or on again.
+    /// Turn the probes off, or on again.
     Toggle,
-    /// All sums from zero on.
+    /// Reset all totals.
     Reset,
-    /// Tell which counters there are.
+    /// List the available counters.
     Offer,
-    /// Count these from now on, by their names, and no others.
+    /// Count only the counters with these names from now on.
     Count(Vec<String>),
     /// Save the report to a file.
     Save,
-    /// Give a site (its number in the report) a name, in `sbt.toml` too.
+    /// Give a site a name, also in `sbt.toml`.
     Name {
-        /// Its number.
+        /// The id of the site in the report.
         site: u32,
-        /// Not empty.
+        /// The name; not empty.
         name: String,
     },
-    /// The lanes are to have the next of [`LEVELS`], towards shorter pieces or
-    /// longer ones.
+    /// Draw the lanes with the next of [`LEVELS`], with shorter or longer pieces.
     Zoom {
-        /// Shorter.
+        /// Whether pieces get shorter.
         closer: bool,
     },
-    /// The program is to read this.
+    /// Send these bytes to the program's input.
     Keys(Vec<u8>),
-    /// The program's terminal has this size: columns, rows.
+    /// Tell the program the size of its terminal: columns, rows.
     Size(u16, u16),
-    /// Stop, as a shell's job control does.
+    /// Suspend sbt, as a shell's job control does.
     Suspend,
-    /// Of a recording.
+    /// Control the replay of a recording.
     Play(Play),
 }
 
-/// What the user wants of a recording.
+/// A request of the user about a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Play {
-    /// Stand still, or go on.
+    /// Pause, or continue.
     Toggle,
-    /// To the end of the next episode.
+    /// Go to the end of the next episode.
     Step,
-    /// Twice as fast.
+    /// Double the speed.
     Faster,
-    /// Half as fast.
+    /// Halve the speed.
     Slower,
-    /// From the beginning.
+    /// Go to the beginning.
     Begin,
-    /// To the end.
+    /// Go to the end.
     End,
 }

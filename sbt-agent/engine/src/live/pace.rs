@@ -1,23 +1,23 @@
-//! Which moment of a recording is shown: from the time on the clock here to that of the
-//! recording. Pure: whoever asks says what time it is.
+//! Which moment of a recording is shown: converts the time of the clock to that of the recording.
+//! Pure: the caller says what time it is.
 
 use std::{fmt, str::FromStr};
 
-/// How many times as fast as it happened.
+/// The speed of a replay, relative to real time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Speed {
-    /// As it happened.
+    /// Real time.
     #[default]
     Real,
-    /// Two to this power times, from [`SLOWEST`] to [`FASTEST`].
+    /// Two to this power times real time, from [`SLOWEST`] to [`FASTEST`].
     Power(i8),
-    /// As fast as it can be read.
+    /// As fast as the recording can be read.
     Most,
 }
 
-/// 1/16: the least power of two.
+/// The smallest power of two: 1/16.
 const SLOWEST: i8 = -4;
-/// 4096: the greatest.
+/// The largest power of two: 4096.
 const FASTEST: i8 = 12;
 
 impl Speed {
@@ -37,19 +37,19 @@ impl Speed {
         }
     }
 
-    /// Twice as fast.
+    /// The speed doubled.
     fn faster(self) -> Self {
         self.power()
             .map_or(self, |power| Self::of((power + 1).min(FASTEST)))
     }
 
-    /// Half as fast.
+    /// The speed halved.
     fn slower(self) -> Self {
         let power = self.power().map_or(FASTEST, |power| power - 1);
         Self::of(power.max(SLOWEST))
     }
 
-    /// How much of the recording passes in so many ns.
+    /// How much of the recording, ns, passes in `ns` of real time.
     fn times(self, ns: u64) -> u64 {
         match self.power() {
             None => u64::MAX,
@@ -75,7 +75,7 @@ impl FromStr for Speed {
     fn from_str(text: &str) -> Result<Self, String> {
         let known = (SLOWEST..=FASTEST).map(Self::of).chain([Self::Most]);
         let same = |speed: &Self| speed.to_string() == text;
-        // As some would write what is below 1.
+        // Decimal fractions are accepted too.
         let decimal = |speed: &Self| {
             let power = speed.power().filter(|power| *power < 0);
             power.is_some_and(|power| text.parse() == Ok(2_f64.powi(power.into())))
@@ -87,22 +87,22 @@ impl FromStr for Speed {
     }
 }
 
-/// The moment that is shown. Times of the recording are ns since it begins, those on the
-/// clock are ns since whenever.
+/// The moment that is shown. Times of the recording are ns since its beginning; times of the clock
+/// are ns since any fixed moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pace {
     speed: Speed,
     is_paused: bool,
-    /// To the end, however fast that is.
+    /// Whether the replay goes to the end, regardless of its speed.
     hurries: bool,
-    /// This moment was shown,
+    /// The moment of the recording that was shown at `since_ns`.
     at_ns: u64,
-    /// at this time.
+    /// The time of the clock at which `at_ns` was shown.
     since_ns: u64,
 }
 
 impl Pace {
-    /// From the beginning, at the time `now_ns`.
+    /// A replay from the beginning that starts at the time `now_ns`.
     pub const fn new(speed: Speed, now_ns: u64) -> Self {
         Self {
             speed,
@@ -113,8 +113,7 @@ impl Pace {
         }
     }
 
-    /// The moment that is to be shown at the time `now_ns`; `u64::MAX` if it is as much as
-    /// can be read.
+    /// The moment to be shown at the time `now_ns`; `u64::MAX` stands for all that can be read.
     pub fn at_ns(&self, now_ns: u64) -> u64 {
         if self.hurries {
             return u64::MAX;
@@ -126,55 +125,56 @@ impl Pace {
         self.at_ns.saturating_add(self.speed.times(passed))
     }
 
-    /// That moment is this one: no more has been read by now, or it is gone to.
+    /// Sets the moment that is shown at the time `now_ns`: the recording could not be read further,
+    /// or the user jumped there.
     pub const fn stand_at(&mut self, at_ns: u64, now_ns: u64) {
         self.at_ns = at_ns;
         self.since_ns = now_ns;
     }
 
-    /// Stands still, or goes on. `shown_ns`: what is shown now.
+    /// Pauses or continues. `shown_ns` is the moment that is shown now.
     pub const fn toggle(&mut self, shown_ns: u64, now_ns: u64) {
-        // Who was on the way to the end is stopped there.
+        // A replay on its way to the end is paused where it is.
         self.is_paused = !self.is_paused || self.hurries;
         self.hurries = false;
         self.stand_at(shown_ns, now_ns);
     }
 
-    /// Twice as fast.
+    /// Doubles the speed.
     pub fn faster(&mut self, shown_ns: u64, now_ns: u64) {
         self.stand_at(shown_ns, now_ns);
         self.speed = self.speed.faster();
     }
 
-    /// Half as fast.
+    /// Halves the speed.
     pub fn slower(&mut self, shown_ns: u64, now_ns: u64) {
         self.stand_at(shown_ns, now_ns);
         self.speed = self.speed.slower();
     }
 
-    /// To the end.
+    /// Goes to the end.
     pub const fn hurry(&mut self) {
         self.hurries = true;
     }
 
-    /// From the beginning; it stands still if it did.
+    /// Goes to the beginning; a paused replay stays paused.
     pub const fn begin_again(&mut self, now_ns: u64) {
         self.hurries = false;
         self.stand_at(0, now_ns);
     }
 
-    /// Goes on from where it stands still.
+    /// Continues from where the replay is paused.
     pub const fn go_on(&mut self, now_ns: u64) {
         self.is_paused = false;
         self.since_ns = now_ns;
     }
 
-    /// How fast it goes, or would.
+    /// The speed of the replay, also while it is paused.
     pub const fn speed(&self) -> Speed {
         self.speed
     }
 
-    /// Whether it stands still.
+    /// Whether the replay is paused.
     pub const fn is_paused(&self) -> bool {
         self.is_paused && !self.hurries
     }
@@ -225,7 +225,7 @@ mod tests {
         assert_eq!(Speed::Most.slower().to_string(), "4096");
     }
 
-    /// What is pressed, and when (ms).
+    /// A key, or an event of the reader.
     #[derive(Clone, Copy)]
     enum Key {
         Space,
@@ -233,14 +233,14 @@ mod tests {
         Minus,
         End,
         Home,
-        /// No more could be read than until this, ms.
+        /// The recording could be read only up to this moment, ms.
         Read(u64),
     }
 
     #[test]
     fn the_moment_follows_keys_and_time() {
         use Key::{End, Home, Minus, Plus, Read, Space};
-        /// Keys at times, and what is shown at which time, ms.
+        /// Keys with their times, a time, and the moment shown then; all in ms.
         type Row = (&'static [(u64, Key)], u64, u64);
         const MS: u64 = 1_000_000;
         let max = u64::MAX / MS;
@@ -252,13 +252,13 @@ mod tests {
             (&[(200, Plus)], 300, 300),
             (&[(200, Plus), (300, Plus)], 400, 700),
             (&[(200, Minus)], 300, 150),
-            // While it stands still the speed changes nothing yet.
+            // A new speed has no effect while the replay is paused.
             (&[(200, Space), (300, Plus), (500, Space)], 600, 300),
             (&[(200, End)], 201, max),
-            // Stopped on the way to the end, where it had come.
+            // The replay is paused on its way to the end, where it had come.
             (&[(200, End), (250, Read(800)), (260, Space)], 900, 800),
             (&[(200, Home)], 300, 100),
-            // The disk is slow: it goes on from what was read.
+            // The disk is slow: the replay goes on from what was read.
             (&[(200, Plus), (300, Read(150))], 400, 350),
         ];
         for (number, (keys, at, expected)) in table.into_iter().enumerate() {

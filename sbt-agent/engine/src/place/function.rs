@@ -1,11 +1,11 @@
-//! Functions as reports name them.
+//! Functions in the notation of reports.
 
-/// A function that a thread was in.
+/// A function in which a thread was seen.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct NamedFunction {
-    /// Demangled, safe to print; where there is no name, file and address.
+    /// The demangled name, safe to print; for a function without a name, file and address.
     pub function: String,
-    /// Its source file, if known.
+    /// The source file, if known.
     pub file: Option<String>,
     /// File name of the program or library.
     pub binary: String,

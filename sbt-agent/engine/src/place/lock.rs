@@ -1,10 +1,10 @@
-//! What a place is where threads wait for something else than each other.
+//! Kinds of locks.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// What threads wait for when it is not for each other.
+/// What threads wait for when they do not wait for each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum LockKind {
     /// A mutex.
@@ -13,12 +13,12 @@ pub enum LockKind {
     RwLock,
     /// A semaphore.
     Semaphore,
-    /// One of the C library's own: of its allocator or a stream, say.
+    /// A lock of the C library itself, for example in its allocator or in a stream.
     Library,
 }
 
 impl LockKind {
-    /// Its name in reports.
+    /// The name in reports.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Mutex => "mutex",

@@ -12,43 +12,43 @@ pub use function::NamedFunction;
 pub use lock::LockKind;
 pub use spin::{NoFunction, SpinPlace};
 
-/// A function that is being executed, with the line where it is.
+/// A function that is being executed, with the current line.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Frame {
-    /// Demangled, if known.
+    /// The demangled name, if known.
     pub function: Option<String>,
-    /// As the compiler wrote it, if known.
+    /// The source file as the compiler recorded it, if known.
     pub file: Option<String>,
-    /// From 1, if known.
+    /// The line, from 1, if known.
     pub line: Option<u32>,
-    /// The compiler has put it into the next frame instead of calling it.
+    /// Whether the function was inlined into the next frame.
     pub inlined: bool,
 }
 
-/// From where a barrier was called.
+/// A place from which a barrier is called.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Place {
-    /// The file that holds the calling code, by its last component.
+    /// File name of the program or library that contains the calling code.
     pub binary: String,
-    /// Address of the call in that file's own numbering (as `nm` and `objdump`
-    /// print it): of the first call seen from this place.
+    /// Address of the first call seen from this place, in the file's own numbering (as `nm` and
+    /// `objdump` print it).
     pub offset: u64,
-    /// The same from the start of its function, if that is known.
+    /// Offset of that address from the start of its function, if known.
     pub into_function: Option<u64>,
-    /// Its function is known to work before that call, however short it is.
+    /// Whether the function is known to work before the call, however short the function is.
     #[serde(default, skip_serializing_if = "is_false")]
     pub works_before: bool,
-    /// The caller first, then what it was inlined into or called from.
+    /// The frame of the caller first, then the functions into which it was inlined or from which it
+    /// was called.
     pub frames: Vec<Frame>,
-    /// The calls that led to the first one, innermost first, as far as they
-    /// were looked for.
+    /// The calls that led to the first call, innermost first, as far as sbt looked for them.
     pub outer: Vec<Call>,
-    /// It is inside of the C library or of a runtime: threads of a team end there
-    /// what another began. It names nothing where there are others.
+    /// Whether the place is in the C library or in a runtime, where a team's threads end what
+    /// another thread began. Such a place does not name a site that has other places.
     pub of_runtime: bool,
 }
 
-/// A call by which the program came to a place.
+/// A call through which the program came to a place.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Call {
     /// As [`Place::binary`].
@@ -60,11 +60,11 @@ pub struct Call {
     /// As [`Place::works_before`].
     #[serde(default, skip_serializing_if = "is_false")]
     pub works_before: bool,
-    /// Which of [`Place::frames`] is the first that it was made in.
+    /// Index into [`Place::frames`] of the first frame that belongs to this call.
     pub frame: usize,
 }
 
-/// One of the calls of a place, the innermost or another.
+/// One of the calls of a place.
 #[derive(Clone, Copy, Debug)]
 pub struct CallView<'a> {
     /// As [`Place::binary`].
@@ -73,32 +73,36 @@ pub struct CallView<'a> {
     pub offset: u64,
     /// As [`Place::into_function`].
     pub into_function: Option<u64>,
-    /// What it was made in; nothing, or one of which nothing is known, where
-    /// there are no names.
+    /// The frames of the call. Without debug information there is none, or one in which nothing is
+    /// known.
     pub frames: &'a [Frame],
 }
 
-/// What tells a frame from others in a report.
+/// What distinguishes a frame from others in a report.
 #[derive(PartialEq, Eq)]
 struct Shown<'a> {
-    /// The first to be compared: most frames differ by their line.
+    /// Compared first, because most frames differ in their line.
     line: Option<u32>,
     function: Option<&'a str>,
     file: Option<&'a str>,
-    /// Where there is no line.
+    /// Set only where the line is unknown.
     address: Option<(&'a str, u64)>,
 }
 
-/// A function that only wraps a barrier comes to it within so many bytes of code:
-/// one made of a mutex and a condition variable takes 100 to 250, not optimised.
+/// The code size in bytes within which a mere wrapper reaches its barrier. A barrier made of a
+/// mutex and a condition variable takes 100 to 250 bytes if not optimised.
 const WRAPPER: u64 = 256;
 
 impl Place {
-    /// What tells two places apart: the chain of lines, where there are any,
-    /// however many addresses a compiler has made of it; else the address.
+    /// What distinguishes two places. Where lines are known this is the chain of lines, no matter
+    /// to how many addresses the compiler has copied it; else it is the address.
     #[must_use]
     pub fn key(&self) -> Self {
-        let has_line = |frame: usize| self.frames.get(frame).is_some_and(|it| it.line.is_some());
+        let has_line = |frame: usize| {
+            self.frames
+                .get(frame)
+                .is_some_and(|shown| shown.line.is_some())
+        };
         let outer = self.outer.iter().map(|call| Call {
             offset: if has_line(call.frame) { 0 } else { call.offset },
             into_function: None,
@@ -114,10 +118,9 @@ impl Place {
         }
     }
 
-    /// Adds the call that led to the outermost one so far, with what is known of
-    /// its frames.
+    /// Adds the call that led to the outermost call so far, with its frames as far as known.
     pub fn add_caller(&mut self, call: Call, frames: Vec<Frame>) {
-        // Each call has a frame, and be it that nothing is known of it.
+        // Each call has at least one frame, even if nothing is known about it.
         if self.frames.is_empty() {
             self.frames.push(Frame::default());
         }
@@ -129,8 +132,8 @@ impl Place {
         self.frames.extend(frames);
     }
 
-    /// Forgets the outermost calls that only the language's own library made: how
-    /// far a chain goes into what began the thread tells nobody anything.
+    /// Removes the outermost calls if only the language's own library made them: they are the code
+    /// that begins a thread, and of no interest.
     pub fn drop_outer_library(&mut self) {
         while let Some(last) = self.outer.last()
             && self.frames[last.frame..].iter().all(Frame::is_of_library)
@@ -140,11 +143,11 @@ impl Place {
         }
     }
 
-    /// Its calls, innermost first.
+    /// The calls of the place, innermost first.
     pub fn calls(&self) -> impl Iterator<Item = CallView<'_>> {
         let first = (&self.binary, self.offset, self.into_function, 0);
         let outer = self.outer.iter();
-        let outer = outer.map(|it| (&it.binary, it.offset, it.into_function, it.frame));
+        let outer = outer.map(|call| (&call.binary, call.offset, call.into_function, call.frame));
         let starts = self.outer.iter().map(|call| call.frame);
         let ends = starts.chain([self.frames.len()]);
         std::iter::once(first).chain(outer).zip(ends).map(
@@ -157,8 +160,8 @@ impl Place {
         )
     }
 
-    /// The binary of a frame, and the address of the call in it or in what it
-    /// was inlined into: as [`Place::binary`] and [`Place::offset`].
+    /// The binary of a frame, and the address of the call in the frame or in what the frame was
+    /// inlined into: see [`Place::binary`] and [`Place::offset`].
     pub fn address(&self, frame: usize) -> (&str, u64) {
         let call = self.outer.iter().rfind(|call| call.frame <= frame);
         call.map_or((&self.binary, self.offset), |call| {
@@ -166,21 +169,21 @@ impl Place {
         })
     }
 
-    /// The same as [`Place::into_function`].
+    /// [`Place::into_function`] of the call to which a frame belongs.
     pub fn into_function_at(&self, frame: usize) -> Option<u64> {
         let call = self.outer.iter().rfind(|call| call.frame <= frame);
         call.map_or(self.into_function, |call| call.into_function)
     }
 
-    /// What the first `depth` frames show, without how the compiler got there.
+    /// The first `depth` frames as a report shows them, without addresses if lines are known.
     fn lines(&self, depth: usize) -> Vec<Shown<'_>> {
         (0..depth.min(self.frames.len()))
             .map(|index| self.shown(index))
             .collect()
     }
 
-    /// Whether the first `depth` frames show the same as those of another place. Each place is
-    /// compared with all others, so nothing is collected for it.
+    /// Whether the first `depth` frames look the same as those of another place. Each place is
+    /// compared with all others, so this does not allocate.
     fn agrees(&self, depth: usize, other: &Self) -> bool {
         let length = |place: &Self| depth.min(place.frames.len());
         length(self) == length(other)
@@ -197,12 +200,12 @@ impl Place {
         }
     }
 
-    /// How a user would write it: by line, else by function, else by address.
+    /// The place as a user would write it: by line, else by function, else by address.
     pub fn written(&self, others: &[&Self]) -> String {
         self.written_at(self.naming_frame(others))
     }
 
-    /// The same of one of its frames.
+    /// A frame as a user would write it: by line, else by function, else by address.
     fn written_at(&self, index: usize) -> String {
         let frame = self.frames.get(index);
         let line = frame.and_then(|frame| frame.file.as_deref().zip(frame.line));
@@ -219,21 +222,22 @@ impl Place {
         format!("{}+{offset:#x}", printable(binary))
     }
 
-    /// The frame by which to name this place among others: the innermost that
-    /// is not a wrapper. A wrapper is the barrier's caller if inlined from another
-    /// source file than that of its own, or a short function through which several
-    /// places go: it would hide who waits. One that does more than that before is a
-    /// phase by itself, whoever calls it. A phase that is inlined into the thread's main
-    /// function, from the same file, still names its own barrier, and so does one
-    /// of several barriers in a function that several call. Functions of
-    /// the language's own library name nothing where there are others: a thread's
-    /// main function is inlined into some of them.
+    /// The frame that names this place among others: the innermost frame that is not a wrapper.
+    ///
+    /// A wrapper hides which code waits. It is either a caller of the barrier that was inlined from
+    /// another source file, or a short function through which several places go. A function that
+    /// does more work before the barrier is a phase in its own right, whoever calls it. A phase
+    /// that is inlined from the same file into a thread's main function still names its barrier; so
+    /// does each of several barriers in a function with several callers.
+    ///
+    /// Functions of the language's own library name a place only if all frames are such functions:
+    /// a thread's main function is inlined into some of them.
     pub fn naming_frame(&self, others: &[&Self]) -> usize {
         let depths = self.own_frames();
         let is_wrapper = |depth: usize, outer: usize| {
             let (frame, outside) = (&self.frames[depth], &self.frames[outer]);
-            // Further out, whoever is inlined into a team's or a thread's function
-            // is the program.
+            // Only inside of the innermost call: further out, a function that is inlined into a
+            // team's or a thread's function is the program's own code.
             let is_first = self.outer.first().is_none_or(|call| outer < call.frame);
             is_first && frame.inlined && outside.file.is_some() && frame.file != outside.file
                 || self.is_shared(depth, others)
@@ -246,7 +250,8 @@ impl Place {
             .map_or(depths.last().copied().unwrap_or(0), |pair| pair[0])
     }
 
-    /// Who called what names this place, if that is what tells it from others.
+    /// The outer frame that distinguishes this place from others with the same naming frame; `None`
+    /// if there is no need.
     pub fn told_apart_by(&self, others: &[&Self]) -> Option<String> {
         let name = self.naming_frame(others);
         let alike: Vec<_> = others
@@ -262,7 +267,7 @@ impl Place {
         outer.find(differs).map(|depth| self.written_at(depth))
     }
 
-    /// The frames that are not of the language's own library; all if all are.
+    /// The frames outside of the language's own library; all frames if there are none.
     fn own_frames(&self) -> Vec<usize> {
         let all = 0..self.frames.len();
         let own: Vec<usize> = all
@@ -272,11 +277,10 @@ impl Place {
         if own.is_empty() { all.collect() } else { own }
     }
 
-    /// Whether the function that was called in a frame does more than to come to
-    /// what it calls there.
+    /// Whether the function of a frame does more than reach the call in it.
     fn works_before(&self, depth: usize) -> bool {
         let call = self.outer.iter().rfind(|call| call.frame <= depth);
-        // That of which the code is known, not what is inlined into it.
+        // `works_before` is known for the whole function, not for a function inlined into it.
         let is_function = !self.frames[depth].inlined;
         is_function && call.map_or(self.works_before, |call| call.works_before)
             || self
@@ -284,7 +288,7 @@ impl Place {
                 .is_some_and(|bytes| bytes > WRAPPER)
     }
 
-    /// Whether another place has the same frames up to this one, but not all.
+    /// Whether another place has the same frames up to this depth, but differs further out.
     fn goes_through(&self, depth: usize, other: &Self) -> bool {
         let all = self.frames.len();
         self.agrees(depth + 1, other) && !self.agrees(all, other)
@@ -294,7 +298,7 @@ impl Place {
         others.iter().any(|other| self.goes_through(depth, other))
     }
 
-    /// Whether another place comes to this frame's line from other callees.
+    /// Whether another place reaches this frame's line through other callees.
     fn is_ambiguous(&self, depth: usize, others: &[&Self]) -> bool {
         let this = self.shown(depth);
         others.iter().any(|other| {
@@ -304,15 +308,15 @@ impl Place {
     }
 }
 
-/// Recordings do without it.
+/// Recordings leave out flags that are false.
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
 fn is_false(flag: &bool) -> bool {
     !flag
 }
 
 impl Frame {
-    /// Whether it is code that came with the compiler or the system: headers
-    /// and sources that are installed, and Rust's own under whatever path.
+    /// Whether the code came with the compiler or the system: installed headers and sources, and
+    /// Rust's standard library under any path.
     pub fn is_of_library(&self) -> bool {
         self.file.as_deref().is_some_and(is_of_library)
     }
@@ -342,7 +346,7 @@ pub fn printable(text: &str) -> String {
     text.chars().map(safe).collect()
 }
 
-/// See [`printable`].
+/// Whether [`printable`] keeps a character.
 pub fn is_printable(c: char) -> bool {
     let turns = matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     !c.is_control() && !turns
@@ -475,10 +479,10 @@ mod tests {
         let mut b = a.clone();
         b.frames[0].line = Some(64);
         assert_eq!(a.naming_frame(&[&a, &b]), 0);
-        // A barrier of the library itself, called from there only.
+        // The barrier is in the library itself, and is called only from there.
         a.frames.remove(0);
         assert!(a.naming_frame(&[&a]) < 2);
-        // One that is inlined into the program.
+        // The library's barrier is inlined into the program.
         let mut c = place(&[("arrive_and_wait", 30), ("work", 12), ("main", 40)]);
         c.frames[0].file = Some("/usr/include/c++/12/barrier".into());
         c.frames[0].inlined = true;

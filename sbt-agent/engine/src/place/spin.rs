@@ -1,33 +1,34 @@
-//! Places where threads wait in a loop.
+//! Loops in which threads wait.
 
 use serde::{Deserialize, Serialize};
 
-/// Where threads wait.
+/// A loop in which threads wait.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SpinPlace {
-    /// The function, demangled; that which was inlined, if it was.
+    /// The demangled name of the function that contains the loop; if that was inlined, the inlined
+    /// function.
     pub function: Option<String>,
-    /// Its source file.
+    /// The source file of the function.
     pub file: Option<String>,
     /// The line of the loop.
     pub line: Option<u32>,
-    /// The file that is executed, without its folder, and the loop's address in it.
+    /// File name of the program or library that contains the loop.
     pub binary: String,
-    /// See there.
+    /// The loop's address in that file.
     pub offset: u64,
-    /// Whether the code shows it to be a barrier, and it may not be a lock as well.
+    /// Whether the code shows that this is a barrier, and cannot be a lock.
     pub is_barrier: bool,
-    /// Whether the function goes on to wait there again and again.
+    /// Whether the loop lies in another loop of the same function.
     pub is_nested: bool,
-    /// What to give to `--barrier`, or why there is nothing to give.
+    /// The function to give to `--barrier`, or why there is none.
     pub barrier: Result<String, NoFunction>,
 }
 
-/// Why `--barrier` cannot be told of a loop.
+/// Why a loop cannot be named for `--barrier`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum NoFunction {
     /// The function has no symbol.
     NoSymbol,
-    /// The loop is part of a function that does more, of this name.
+    /// The loop is part of this function, which does more than wait.
     PartOf(String),
 }

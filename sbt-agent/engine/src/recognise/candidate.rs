@@ -1,4 +1,5 @@
-//! One condition variable: what it is taken for, and what comes out of it.
+//! A candidate: one object that threads wait on. Decides whether it is a barrier, and turns its
+//! waits and wakes into events.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -9,30 +10,30 @@ use super::{
 };
 use crate::event::{CallersId, Clocks, Event, Evidence, Recognition, Tid};
 
-/// Early parts that are kept of what is recognised late.
+/// Largest number of early parts that are kept of a candidate recognised late.
 const MAX_EARLY: usize = 4096;
 
-/// Rounds after which a user may be asked what it is.
+/// Rounds after which the user may be asked what the object is.
 const UNCLEAR_ROUNDS: u64 = 8;
 
-/// What contradicts a barrier this often, and not one time in eight, makes it none.
+/// Contradictions beyond this number, plus one in eight rounds, show that the object is no barrier.
 const MAX_BAD: u64 = 4;
 
-/// Rounds after which what is undecided stays so.
+/// Rounds after which an undecided candidate is taken for no barrier.
 const MAX_ROUNDS: u32 = 128;
 
-/// Waits without a wake, each of a thread that waited already, after which it is
-/// only a way to sleep; by how many threads wait, for those of a barrier may look now
-/// and then whether they may go on.
+/// Repeated waits of waiting threads, without a wake, after which the object counts as a mere way
+/// to sleep. The limit is multiplied by the number of waiting threads, because threads at a barrier
+/// may check now and then whether they may go on.
 const MAX_AGAIN: usize = 64;
 
-/// For how long it is not looked at after it was found to be no barrier, ns. It
-/// doubles each time.
+/// For how long a candidate is ignored after it was found to be no barrier, ns. The time doubles
+/// with each attempt.
 const SILENCE_NS: u64 = 1_000_000_000;
 const MAX_SILENCE_DOUBLED: u32 = 6;
 
-/// A barrier's contradictions after which it is none after all, if they are more
-/// than half of its rounds.
+/// Contradictions after which a recognised barrier is given up, if they are more than half of its
+/// rounds.
 const MAX_STRANGE: u64 = 16;
 
 /// One wait or wake.
@@ -44,7 +45,7 @@ pub struct Part {
     pub of: Evidence,
     pub callers: CallersId,
     pub role: Role,
-    /// Its place in the queue.
+    /// The position in the queue of held events.
     pub number: u64,
 }
 
@@ -73,32 +74,32 @@ impl Part {
 /// What a thread does.
 #[derive(Clone, Copy, Debug)]
 pub enum Deed {
-    /// It waits.
+    /// The thread waits.
     Waits,
-    /// It wakes so many at most, or all.
+    /// The thread wakes at most this number of threads; `None` for all.
     Wakes(Option<u32>),
 }
 
-/// What it is taken for.
+/// What the candidate is taken for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum State {
     #[default]
     Undecided,
     Barrier,
-    /// No barrier: not looked at until then.
+    /// No barrier: ignored until this time, ns.
     Silenced {
         until_ns: u64,
     },
 }
 
-/// What has been decided.
+/// A decision about a candidate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// It is a barrier.
+    /// The candidate is a barrier.
     Barrier,
-    /// It is none, and not to be looked at until then, ns.
+    /// The candidate is no barrier, and is ignored until this time, ns.
     Silence(u64),
-    /// It was taken for one, wrongly.
+    /// The candidate was wrongly taken for a barrier, and is ignored until this time, ns.
     Revoke(u64),
 }
 
@@ -106,7 +107,7 @@ pub enum Decision {
 #[derive(Debug)]
 pub struct Taken {
     pub role: Role,
-    /// What an earlier one turned out to be, by its number.
+    /// The new role of an earlier wake, by its position in the queue.
     pub amended: Option<(u64, Role)>,
 }
 
@@ -119,54 +120,54 @@ impl From<Role> for Taken {
     }
 }
 
-/// A condition variable.
+/// An object that threads wait on, and which may be a barrier.
 #[derive(Debug, Default)]
 pub struct Candidate {
     pub state: State,
-    /// What it is, once it has been heard of.
+    /// The kind of object, known from its first wait or wake on.
     pub of: Option<Evidence>,
-    /// How many of its parts are in the queue.
+    /// Number of its parts in the queue.
     pub held: usize,
-    /// When it was last heard of, ns.
+    /// Time of its latest wait or wake, ns.
     pub heard_ns: u64,
     round: Round,
     proof: Proof,
     record: Record,
     wakes: Wakes,
-    /// Waiters are woken one after the other.
+    /// Whether waiters are woken one after the other.
     by_signals: bool,
     last_waker: Option<Tid>,
     bad: u64,
     tries: u32,
-    /// It has held the others back for long enough.
+    /// Whether the candidate has held back other events for long enough.
     overdue: bool,
-    /// What came before is of no interest any more, ns.
+    /// Parts from before this time are ignored, ns.
     begun_ns: u64,
-    /// What was to be asked of it before it was silenced.
+    /// What the user was to be asked about it before it was silenced.
     was_unclear: Option<Unclear>,
     early: Vec<Part>,
     fed: Fed,
 }
 
-/// What the model was told.
+/// What the model was told about a barrier.
 #[derive(Debug, Default)]
 struct Fed {
-    /// Members that have come, in the round that goes on.
+    /// Members that have arrived in the current round.
     present: u32,
-    /// How many it believes there are.
+    /// Number of members that the model was told.
     count: u32,
-    /// How many there were in the last round.
+    /// Number of members in the last round.
     size: u32,
     last: Option<Tid>,
 }
 
-/// Callers that have completed the rounds of a condition variable.
+/// Callers of the wakes that completed rounds.
 #[derive(Debug, Default)]
 struct Wakes {
-    /// In the order in which they came.
+    /// The callers, in order of first appearance.
     all: Vec<CallersId>,
     known: FxHashSet<CallersId>,
-    /// By the functions that they are in: see [`Code::functions`].
+    /// The callers by the functions that contain them: see [`Code::functions`].
     by_function: FxHashMap<(usize, u64), Vec<CallersId>>,
 }
 
@@ -175,7 +176,7 @@ impl Wakes {
         self.known.contains(&callers)
     }
 
-    /// Whether it is new.
+    /// Adds callers; returns whether they are new.
     fn add(&mut self, callers: CallersId) -> bool {
         let is_new = self.known.insert(callers);
         if is_new {
@@ -194,7 +195,7 @@ impl Wakes {
 }
 
 impl Candidate {
-    /// One that may have been in use before it was seen.
+    /// A candidate that may have been in use before it was seen.
     pub fn known_late() -> Self {
         Self {
             round: Round::begun_before(),
@@ -202,7 +203,7 @@ impl Candidate {
         }
     }
 
-    /// Whether it is not looked at; if that is over, it begins anew.
+    /// Whether the candidate is ignored at the moment. When that time is over, it starts afresh.
     pub fn is_silenced(&mut self, now_ns: u64) -> bool {
         let State::Silenced { until_ns } = self.state else {
             return false;
@@ -215,7 +216,7 @@ impl Candidate {
             held: self.held,
             round: Round::begun_before(),
             begun_ns: now_ns,
-            // Once is enough.
+            // The candidate held back events before; it does so only once.
             overdue: true,
             was_unclear: self.was_unclear.take(),
             ..Self::default()
@@ -223,12 +224,12 @@ impl Candidate {
         false
     }
 
-    /// Whether its parts do not go into the queue any more.
+    /// Whether new parts of the candidate no longer go into the queue.
     pub fn is_overdue(&self) -> bool {
         self.overdue && self.state == State::Undecided
     }
 
-    /// Something of a thread, or of all, was not seen.
+    /// Notes that something was not seen, of one thread or of all (`None`).
     pub fn doubt(&mut self, tid: Option<Tid>) {
         let is_foreign =
             tid.is_some_and(|tid| self.state == State::Barrier && !self.proof.has(tid));
@@ -237,7 +238,7 @@ impl Candidate {
         }
     }
 
-    /// Takes a wait in, or a wake.
+    /// Processes a wait or a wake.
     pub fn take(
         &mut self,
         part: &Part,
@@ -252,7 +253,7 @@ impl Candidate {
         }
         let step = match deed {
             Deed::Waits => self.round.wait(part),
-            // The first of several signals is when the last one has come.
+            // The first of several single wakes shows that all have come: it counts as a wake of all.
             Deed::Wakes(_) if self.by_signals && self.state == State::Barrier => {
                 self.round.wake(part, None)
             }
@@ -291,8 +292,9 @@ impl Candidate {
         }
     }
 
-    /// Whether it belongs to a barrier and to no round of it: who waits comes in only when
-    /// those have left who were there before, and who wakes is the last to leave.
+    /// Whether a part belongs to a barrier, but to none of its rounds. Such waits come before the
+    /// barrier, until the threads of the previous round have left; such wakes come from the last
+    /// thread to leave.
     fn is_beside(
         &self,
         part: &Part,
@@ -316,13 +318,13 @@ impl Candidate {
         }
     }
 
-    /// Whether members may come unseen: a thread looks at a futex before it waits on
-    /// it, and if the last has just come it does not wait; nor does one that has spun before.
+    /// Whether members may arrive unseen. A thread checks a futex before it waits, and does not
+    /// wait if the last thread has just arrived; nor does a thread that spins first.
     fn may_lack(&self) -> bool {
         self.of == Some(Evidence::Futex) || self.record.may_lack
     }
 
-    /// Whether a wake from there has completed rounds before.
+    /// Whether a wake with these callers has completed rounds before.
     fn completes(&self, callers: CallersId) -> bool {
         self.state == State::Barrier && self.wakes.has(callers)
     }
@@ -331,7 +333,7 @@ impl Candidate {
         let Waiter { tid, callers, .. } = ended.waker;
         let is_barrier = self.state == State::Barrier;
         if is_barrier && !self.proof.has(tid) && !self.wakes.has(callers) {
-            // Someone from outside lets all go.
+            // A thread from outside wakes all members.
             self.bad += 1;
             return Role::Breaks;
         }
@@ -353,7 +355,7 @@ impl Candidate {
         }
     }
 
-    /// Decides, if that is possible now.
+    /// Decides about the candidate, if possible by now.
     pub fn decide(&mut self, at_end: bool, relations: &mut Relations) -> Option<Decision> {
         match self.state {
             State::Undecided => {
@@ -384,7 +386,7 @@ impl Candidate {
         }
     }
 
-    /// Until when, ns.
+    /// Silences the candidate; returns until when, ns.
     fn silence(&mut self) -> u64 {
         let length_ns = SILENCE_NS << self.tries.min(MAX_SILENCE_DOUBLED);
         self.tries += 1;
@@ -395,7 +397,8 @@ impl Candidate {
         until_ns
     }
 
-    /// What it may be, if threads have met here often enough to ask.
+    /// What the user may be asked about the candidate; `None` unless threads have met here often
+    /// enough.
     pub fn unclear(&self) -> Option<Unclear> {
         if self.state == State::Barrier || self.record.is_other {
             return None;
@@ -412,14 +415,15 @@ impl Candidate {
         })
     }
 
-    /// Nothing will be decided any more.
+    /// Ends the search: an undecided candidate is taken for no barrier.
     pub fn give_up(&mut self) {
         if self.state == State::Undecided {
             self.state = State::Silenced { until_ns: 0 };
         }
     }
 
-    /// It has held the others back for too long: a part is kept here.
+    /// Keeps a part that no longer goes into the queue, because the candidate has held back other
+    /// events for too long.
     pub fn keep(&mut self, part: Part) {
         self.overdue = true;
         if part.clocks.time_ns < self.begun_ns {
@@ -431,9 +435,9 @@ impl Candidate {
         self.early.push(part);
     }
 
-    /// Tells of what came before it was recognised, when its turn was over: such
-    /// episodes are incomplete, since what their threads did meanwhile has been
-    /// told without them.
+    /// Tells the model what happened before the barrier was recognised, too late to be told in
+    /// order. These episodes are incomplete, because the model has already been told what their
+    /// threads did in the meantime.
     pub fn feed_early(&mut self, out: &mut dyn FnMut(&Event)) {
         for part in std::mem::take(&mut self.early) {
             match part.role {
@@ -448,11 +452,11 @@ impl Candidate {
         }
     }
 
-    /// Tells of one part in its turn.
+    /// Tells the model about a part whose turn has come.
     pub fn feed(&mut self, part: &Part, out: &mut dyn FnMut(&Event)) {
         match part.role {
             Role::Again => {}
-            // Not all have come: whoever wakes them is missing.
+            // The round is not complete: at least the thread that will wake the others is missing.
             Role::Comes => {
                 let count = self.fed.size.max(self.fed.present.saturating_add(2));
                 self.arrive(part, count, out);
@@ -467,7 +471,8 @@ impl Candidate {
                 self.arrive(part, count, out);
                 self.fed.present = 0;
                 self.fed.size = count;
-                // Each time: at the end its threads may be gone that say whose it is.
+                // Repeated for each round: at the end, all threads that identify the process may
+                // have ended.
                 self.tell(part.key, out);
             }
             Role::Ends => {
@@ -500,7 +505,7 @@ impl Candidate {
         });
     }
 
-    /// The round will not be completed.
+    /// Tells the model that the current round will not be completed.
     fn abandon(&mut self, part: &Part, out: &mut dyn FnMut(&Event)) {
         if self.fed.present == 0 {
             return;
@@ -516,7 +521,7 @@ impl Candidate {
         });
     }
 
-    /// Tells by what it was recognised.
+    /// Tells the model the evidence by which the barrier was recognised.
     fn tell(&self, key: u64, out: &mut dyn FnMut(&Event)) {
         if let (State::Barrier, Some(tid)) = (self.state, self.fed.last) {
             out(&Event::Recognised {

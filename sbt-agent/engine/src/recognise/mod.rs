@@ -1,15 +1,14 @@
-//! Barriers that nobody calls so: recognised from who waits on what and who
-//! wakes them.
+//! Recognises barriers that the program does not call barriers, from who waits on what and who
+//! wakes whom.
 //!
-//! A stream goes in and a stream comes out, both in the order of time. Events
-//! that are no evidence pass. Evidence ([`Event::Wait`], [`Event::Wake`]) of what
-//! turns out to be a barrier comes out as arrivals, other evidence not at all. As
-//! long as that is open everything behind the first evidence is held back, so that
-//! the first rounds are counted too and nothing comes out of turn; but not for
-//! long if others are waiting for it: see [`MAX_HELD_NS`].
+//! A stream of events goes in and a stream comes out, both in order of time. Events
+//! other than evidence pass through. Evidence ([`Event::Wait`], [`Event::Wake`]) of an object that turns out
+//! to be a barrier comes out as arrivals; other evidence is dropped. While an object is undecided,
+//! everything behind its first evidence is held back, so that the first rounds are counted too and
+//! events stay in order. If others need the events behind, they are not held back for long: see
+//! [`MAX_HELD_NS`].
 //!
-//! What makes a barrier of something is in [`proof`]; when rounds begin and end
-//! in [`round`].
+//! [`proof`] decides what is a barrier, and [`round`] when rounds begin and end.
 
 mod candidate;
 mod proof;
@@ -26,77 +25,76 @@ use crate::event::{self, CallersId, Event, Evidence, Tid};
 use candidate::{Candidate, Decision, Deed, Part, State};
 use proof::Relations;
 
-/// How long events are held back for a decision, ns of the target's time, while
-/// there are some among them that others wait for: arrivals at other barriers.
+/// The longest time for which events are held back for a decision, in ns of the target's time, if
+/// urgent events such as arrivals at other barriers are among them.
 pub const MAX_HELD_NS: u64 = 2_000_000_000;
 
-/// How many events are held back at most.
+/// The largest number of events that are held back.
 pub const MAX_HELD: usize = 100_000;
 
-/// More objects than this are not looked at; those silent longest are forgotten.
+/// The largest number of candidates. Beyond it, those that were inactive for longest are forgotten.
 const MAX_CANDIDATES: usize = 8192;
 
-/// How two calls in the target's code stand to each other, one of a function
-/// that waits, one of a function that wakes.
+/// How two calls in the target's code are related: one of a function that waits, and one of a
+/// function that wakes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Relation {
     /// The code could not be read or understood.
     Unknown,
-    /// Neither of the following.
+    /// The calls have none of the following relations.
     Apart,
-    /// Either one or the other happens, decided by a test between a point that is
-    /// common to both and the calls: as in a barrier, where the last one wakes
-    /// and all others wait.
+    /// A test decides between the two calls after a common point, as in a barrier: the last thread
+    /// wakes, and all others wait.
     Alternatives,
-    /// The same, but the test is not seen to count who has come. It may ask whose part a thread
-    /// plays, as where one makes what the other takes.
+    /// A test decides between the two calls, but does not visibly count arrivals. It may ask for
+    /// the thread's role, as with producers and consumers.
     Either,
-    /// As [`Self::Alternatives`], but who is to wait first looks for a while without the mutex whether it must:
-    /// some come without waiting, and nobody sees them.
+    /// As [`Self::Alternatives`], but a thread first checks for a while, without the mutex, whether
+    /// it must wait. Some threads arrive without waiting, and are not seen.
     Lacking,
-    /// The wait is part of what counts as a barrier anyway.
+    /// The wait is part of a barrier that other probes already see.
     Counted,
-    /// First one and then the other, without doing anything else between: as in a
-    /// monitor, where who has waited for its turn wakes the next.
+    /// The wait comes first and the wake follows, with nothing else in between, as in a monitor: a
+    /// thread that has waited for its turn wakes the next.
     InTurn,
-    /// The wake comes behind the alternatives of a barrier: the last to leave lets those in
-    /// who have come to the next round meanwhile, as in `parsec_barrier_wait` of PARSEC.
+    /// The wake comes after the alternatives of a barrier: the last thread to leave lets in threads
+    /// that have come to the next round in the meantime, as in `parsec_barrier_wait` of PARSEC.
     Leaves,
-    /// The wait comes before the alternatives of a barrier: for those to leave who were there
-    /// in the round before.
+    /// The wait comes before the alternatives of a barrier: until the threads of the previous round
+    /// have left.
     Enters,
 }
 
 impl Relation {
-    /// Whether the calls are those of a barrier, in whichever part of it.
+    /// Whether both calls are parts of a barrier.
     pub const fn is_of_barrier(self) -> bool {
         self.decides() || matches!(self, Self::Leaves | Self::Enters)
     }
 
-    /// Whether a test decides between the two.
+    /// Whether a test in a barrier decides between the two calls.
     pub const fn decides(self) -> bool {
         matches!(self, Self::Alternatives | Self::Lacking)
     }
 }
 
-/// What is known of the target's code.
+/// Knowledge about the target's code.
 pub trait Code {
-    /// How the calls stand to each other from which these chains of callers come.
+    /// The relation between the calls that these chains of callers belong to.
     fn relation(&mut self, wait: CallersId, wake: CallersId) -> Relation;
 
-    /// Of a chain of callers, up to two functions: unless a wait and a wake have one in common,
-    /// their relation is neither [`Relation::Enters`] nor [`Relation::Leaves`]. So a program
-    /// with many places need not be asked about each pair of them.
+    /// Up to two functions that contain a chain of callers. If a wait and a wake have no function
+    /// in common, their relation is neither [`Relation::Enters`] nor [`Relation::Leaves`]. This
+    /// saves asking for each pair of calls in a program with many places.
     fn functions(&mut self, _callers: CallersId) -> Functions {
-        // Without further knowledge all are in one function.
+        // By default, everything counts as one function.
         [Some((0, 0)), None]
     }
 }
 
-/// See [`Code::functions`]: each by its file's number and its first address.
+/// Functions by the number of their file and their first address: see [`Code::functions`].
 pub type Functions = [Option<(usize, u64)>; 2];
 
-/// Nothing is known.
+/// Code about which nothing is known.
 #[derive(Debug, Default)]
 pub struct NoCode;
 
@@ -109,32 +107,31 @@ impl Code for NoCode {
 /// Counts of what the recogniser did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Waits and wakes seen.
+    /// Number of waits and wakes seen.
     pub evidence: u64,
-    /// Objects that are barriers.
+    /// Number of objects that are barriers.
     pub barriers: u64,
 }
 
-/// Calls by which threads wait for each other, and of which it is not known whether they are
-/// those of a barrier.
+/// Calls through which threads wait for each other, and which may or may not be those of a barrier.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unclear {
-    /// On what they wait.
+    /// The kind of object on which they wait.
     pub of: Evidence,
-    /// Calls that wait.
+    /// The calls that wait.
     pub waits: Vec<CallersId>,
-    /// Calls that wake.
+    /// The calls that wake.
     pub wakes: Vec<CallersId>,
-    /// Every thread that has woken the others has also waited there.
+    /// Whether every thread that has woken the others has also waited there.
     pub wakers_waited: bool,
 }
 
-/// What is held back.
+/// What is held back in the queue.
 #[derive(Debug)]
 enum Held {
     Event(Event),
     Part(Part),
-    /// What came of a part.
+    /// The events that a part has become.
     Told(Vec<Event>),
 }
 
@@ -147,7 +144,8 @@ impl Held {
     }
 }
 
-/// Whether someone waits for an event: it changes what the figures say now.
+/// Whether the event changes figures that are shown now, so that it should not be held back for
+/// long.
 const fn is_urgent(event: &Event) -> bool {
     matches!(
         event,
@@ -155,16 +153,16 @@ const fn is_urgent(event: &Event) -> bool {
     )
 }
 
-/// The transformer.
+/// Turns a stream with evidence into a stream with arrivals.
 #[derive(Debug, Default)]
 pub struct Recogniser {
     held: VecDeque<Held>,
-    /// How many have left the queue: the number of its first.
+    /// Number of entries that have left the queue: the position of its first entry.
     gone: u64,
-    /// How many of those in it are awaited.
+    /// Number of urgent entries in the queue.
     urgent: usize,
     candidates: FxHashMap<u64, Candidate>,
-    /// What is new may have been in use while nobody looked.
+    /// Whether an object that is new here may have been in use before.
     comes_late: bool,
     relations: Relations,
     counts: Counts,
@@ -173,7 +171,7 @@ pub struct Recogniser {
 }
 
 impl Recogniser {
-    /// For a target that may run already, or not.
+    /// A recogniser for a target that may be running already.
     pub fn new(runs_already: bool) -> Self {
         Self {
             comes_late: runs_already,
@@ -181,22 +179,24 @@ impl Recogniser {
         }
     }
 
-    /// Counts so far.
+    /// What the recogniser did so far.
     pub const fn counts(&self) -> Counts {
         self.counts
     }
 
-    /// What need not be looked at, and until when (ns), since this was last called.
+    /// Objects that need not be watched, each with the time until when (ns), added since the last
+    /// call.
     pub fn take_silenced(&mut self) -> Vec<(u64, u64)> {
         std::mem::take(&mut self.silenced)
     }
 
-    /// What the user should know.
+    /// Remarks for the user.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
 
-    /// Of what was used in turns and is neither known to be a barrier nor known to be none.
+    /// Objects at which threads met often enough, and which are neither known to be barriers nor
+    /// known not to be.
     pub fn unclear(&self) -> Vec<Unclear> {
         let mut found: Vec<(u64, Unclear)> = self
             .candidates
@@ -207,7 +207,7 @@ impl Recogniser {
         found.into_iter().map(|(_, unclear)| unclear).collect()
     }
 
-    /// Takes one event in; `out` gets what comes out.
+    /// Processes one event; `out` receives the resulting events.
     pub fn push(&mut self, event: &Event, code: &mut dyn Code, out: &mut dyn FnMut(&Event)) {
         match *event {
             Event::Wait {
@@ -258,9 +258,9 @@ impl Recogniser {
         }
     }
 
-    /// Nothing lies any more where it lay in the memory of a process: decides about
-    /// that with what there is. What is held back for others stays held back, and
-    /// what came of this process keeps its place among it.
+    /// Decides, with what is known, about the objects of a process whose memory has gone. What is
+    /// held back for other objects stays held back, and the events of this process keep their place
+    /// in the queue.
     fn leave(&mut self, space: u16, out: &mut dyn FnMut(&Event)) {
         let all = self.candidates.keys();
         let mut keys: Vec<u64> = all
@@ -281,7 +281,7 @@ impl Recogniser {
                 .map(|candidate| candidate.state)
             {
                 Some(State::Barrier) => self.counts.barriers -= 1,
-                // Something else may come to lie there.
+                // Another object may come to lie at this address.
                 Some(State::Silenced { until_ns }) if until_ns > 0 => self.silenced.push((key, 0)),
                 _ => {}
             }
@@ -289,7 +289,7 @@ impl Recogniser {
         self.release(None, out);
     }
 
-    /// Makes events of what is held back of a process.
+    /// Turns held parts of a process into events, in place.
     fn settle(&mut self, space: u16) {
         for held in &mut self.held {
             let Held::Part(part) = held else {
@@ -309,13 +309,12 @@ impl Recogniser {
         }
     }
 
-    /// Time has come to `now_ns`: lets go what is held back for too long.
+    /// Releases what has been held back for too long at time `now_ns`.
     pub fn tick(&mut self, now_ns: u64, out: &mut dyn FnMut(&Event)) {
         self.release(Some(now_ns), out);
     }
 
-    /// No more events will come: decides with what there is, and lets everything
-    /// go.
+    /// Ends the stream: decides with what is known, and releases everything.
     pub fn finish(&mut self, out: &mut dyn FnMut(&Event)) {
         let mut keys: Vec<u64> = self.candidates.keys().copied().collect();
         keys.sort_unstable();
@@ -328,13 +327,13 @@ impl Recogniser {
         self.release(None, out);
     }
 
-    /// Nothing was seen for a while.
+    /// Notes that nothing was seen for a while.
     pub fn blind(&mut self) {
         self.comes_late = true;
         self.interrupt(None);
     }
 
-    /// Something was not seen, of one thread or of all.
+    /// Notes that something was not seen, of one thread or of all (`None`).
     fn interrupt(&mut self, tid: Option<Tid>) {
         for candidate in self.candidates.values_mut() {
             candidate.doubt(tid);
@@ -367,7 +366,7 @@ impl Recogniser {
         let number = self.gone + self.held.len() as u64;
         let part = Part { number, ..part };
         let taken = candidate.take(&part, deed, &mut self.relations, code);
-        // One that has left the queue is told of already, or will be without it.
+        // Parts that have left the queue keep their role: they were told already, or were dropped.
         if let Some((number, role)) = taken.amended
             && let Some(index) = number.checked_sub(self.gone)
             && let Ok(index) = usize::try_from(index)
@@ -391,7 +390,7 @@ impl Recogniser {
         self.release(Some(now_ns), out);
     }
 
-    /// Decides about a candidate, if that is possible now.
+    /// Decides about a candidate, if possible by now.
     fn decide(&mut self, key: u64, at_end: bool, out: &mut dyn FnMut(&Event)) {
         let Some(candidate) = self.candidates.get_mut(&key) else {
             return;
@@ -416,8 +415,8 @@ impl Recogniser {
         }
     }
 
-    /// Lets go what nothing undecided is in front of. `now_ns`: what is held
-    /// back for longer goes as well; without it, whatever is too much.
+    /// Releases the entries up to the first undecided part. With `now_ns`, parts that were held
+    /// back for too long are released too. The queue never keeps more than [`MAX_HELD`] entries.
     fn release(&mut self, now_ns: Option<u64>, out: &mut dyn FnMut(&Event)) {
         while let Some(front) = self.held.front() {
             let (age, key) = match front {
@@ -466,7 +465,8 @@ impl Recogniser {
         }
     }
 
-    /// Makes room: what is no barrier and not undecided in the queue.
+    /// Forgets candidates that are no barriers, have nothing in the queue and were inactive for a
+    /// while; if that is not enough, also active ones.
     fn forget_some(&mut self, now_ns: u64) {
         let is_fresh = |candidate: &Candidate| {
             candidate.state == State::Barrier

@@ -1,24 +1,23 @@
-//! What makes a barrier of a condition variable.
+//! Decides whether an object on which threads wait is a barrier.
 //!
-//! In every round of a barrier all members come, each once; the one that comes
-//! last wakes the others, and anybody can be the last. Other uses look like that
-//! for a while: threads that take turns, a lock of one's own that is always
-//! wanted, a worker that is given one piece after the other. What tells them
-//! apart, strongest first:
+//! In every round of a barrier each member comes once. The last one wakes the others, and any
+//! member can be the last. Other uses look the same for a while: threads that take turns, a lock
+//! that is always contended, a worker that is given one piece of work after the other. What tells
+//! them apart, strongest first:
 //!
-//! - **The code.** In a barrier one test decides between waiting and waking, and it asks how
-//!   many have come ([`Relation::Alternatives`]). Where it asks something else, such as whose
-//!   part a thread plays ([`Relation::Either`]), the code says nothing. A monitor wakes after it has waited
-//!   ([`Relation::InTurn`]); queues, locks and pools wait in one function and wake
-//!   in another. With the first three rounds of the same members are enough.
-//! - **Who wakes.** Every waker has waited here in another round, and it is not
-//!   always the same.
-//! - **Work.** Whoever is woken for nothing waits again at once. In a barrier of
-//!   working threads most have used the CPU between two waits.
+//! - **The code.** In a barrier, one test decides between waiting and waking, and it asks how many
+//!   have come ([`Relation::Alternatives`]). Where the test asks something else, such as the
+//!   thread's role ([`Relation::Either`]), the code says nothing. A monitor wakes after it has
+//!   waited ([`Relation::InTurn`]); queues, locks and pools wait in one function and wake in
+//!   another. With the code of a barrier, the first three rounds of the same members are enough.
+//! - **Who wakes.** Every waker has waited here in another round, and the waker is not always the
+//!   same.
+//! - **Work.** A thread that is woken for nothing waits again at once. In a barrier of working
+//!   threads, most have used the CPU between two waits.
 //!
-//! Without the code the last two are asked for together, of three threads or more, in many
-//! rounds. So what stays unrecognised then is a barrier of two threads, one at which always the
-//! same thread is last, and one whose threads do nothing but sleep.
+//! Without knowledge of the code, the last two are required together, with three threads or more,
+//! in many rounds. Not recognised in this case are a barrier of two threads, a barrier at which
+//! always the same thread is last, and a barrier whose threads do nothing but sleep.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -28,35 +27,35 @@ use super::{
 };
 use crate::event::{CallersId, Tid};
 
-/// Rounds of the same members in a row, where the code is that of a barrier.
+/// Required number of consecutive rounds of the same members if the code is that of a barrier.
 const ROUNDS: u32 = 3;
-/// The same at the end of the run.
+/// As [`ROUNDS`], at the end of the run.
 const ROUNDS_AT_END: u32 = 2;
-/// Rounds of members that are not always the same, where the code is.
+/// Required number of rounds with changing members if the code is that of a barrier.
 const MIXED_ROUNDS: u32 = 8;
-/// Rounds where nothing is known of the code.
+/// Required number of rounds if nothing is known about the code.
 const ROUNDS_UNKNOWN: u32 = 16;
-/// Rounds where the code is not that of a barrier, as far as it can be seen
-/// through functions of the program's own around those of the C library.
+/// Required number of rounds if the code is not that of a barrier, as far as it can be seen through
+/// the program's own functions around those of the C library.
 const ROUNDS_APART: u32 = 32;
-/// Members where the code is not seen to be a barrier's: two threads that take turns, and sleep
-/// only if the other one is slow, cannot be told from two at a barrier by what they do.
+/// Required number of members unless the code is that of a barrier. Two threads that take turns,
+/// and sleep only if the other one is slow, behave like two threads at a barrier.
 const MEMBERS_UNKNOWN: usize = 3;
-/// More rounds for each time that it was looked at in vain.
+/// Additional rounds required for each earlier attempt in vain.
 const ROUNDS_MORE: u32 = 4;
-/// CPU time between two waits above which a thread has worked, ns: to wait
-/// again at once takes a tenth of that.
+/// CPU time between two waits from which a thread counts as having worked, ns. Waiting again at
+/// once takes a tenth of that.
 const WORK_NS: u64 = 50_000;
-/// How often a thread must have worked between two waits of its own.
+/// Required number of intervals between two waits of a thread in which the thread worked.
 const WORKED: u32 = 8;
-/// Chains of callers of waits that are compared with those of wakes.
+/// Largest number of wait callers that are compared with wake callers.
 const MAX_WAIT_CALLERS: usize = 32;
 
-/// How calls stand to each other, asked once each.
+/// Relations between calls; each is asked for once.
 #[derive(Debug, Default)]
 pub struct Relations {
     known: FxHashMap<(CallersId, CallersId), Relation>,
-    /// With which others each chain of callers was compared.
+    /// For each chain of callers, the chains with which it was compared.
     compared: FxHashMap<CallersId, FxHashSet<CallersId>>,
     functions: FxHashMap<CallersId, Functions>,
     /// Callers of wakes that have completed rounds of barriers.
@@ -75,7 +74,7 @@ impl Relations {
         relation
     }
 
-    /// See [`Code::functions`].
+    /// The functions of a chain of callers: see [`Code::functions`].
     pub fn functions(
         &mut self,
         callers: CallersId,
@@ -86,14 +85,14 @@ impl Relations {
         functions.into_iter().flatten()
     }
 
-    /// Whether a wait and a wake may be those of a barrier that keeps threads out.
+    /// Whether a wait and a wake may be those with which a barrier keeps threads out.
     fn may_be_phases(&mut self, wait: CallersId, wake: CallersId, code: &mut dyn Code) -> bool {
         let mut of_wait = self.functions(wait, code);
         let of_wake: Vec<_> = self.functions(wake, code).collect();
         of_wait.any(|function| of_wake.contains(&function))
     }
 
-    /// The number of a chain of callers means another one from here on.
+    /// Forgets a number of a chain of callers, which stands for another chain from now on.
     pub fn forget(&mut self, callers: CallersId) {
         for other in self.compared.remove(&callers).into_iter().flatten() {
             self.known.remove(&(callers, other));
@@ -103,7 +102,7 @@ impl Relations {
         self.proven.remove(&callers);
     }
 
-    /// How a wake stands to some waits: the one that says most.
+    /// The most telling relation between a wake and several waits.
     fn best(&mut self, waits: &[CallersId], wake: CallersId, code: &mut dyn Code) -> Relation {
         let mut best = Relation::Unknown;
         for wait in waits {
@@ -119,10 +118,10 @@ impl Relations {
     }
 }
 
-/// What a thread did here last.
+/// What a member did in its latest round.
 #[derive(Clone, Copy, Debug)]
 struct Last {
-    /// In which round.
+    /// The number of the round.
     round: u32,
     waited: bool,
     run_ns: Option<u64>,
@@ -136,48 +135,49 @@ struct Member {
     last: Option<Last>,
 }
 
-/// Evidence from rounds of the same members in a row.
+/// Evidence from consecutive rounds of the same members.
 #[derive(Debug, Default)]
 pub struct Proof {
     members: FxHashMap<Tid, Member>,
     rounds: u32,
-    /// Rounds of which the code is a barrier's.
+    /// Rounds in which the code was that of a barrier.
     of_code: u32,
-    /// Rounds of which the code is seen, and is not.
+    /// Rounds in which the code was known and not that of a barrier.
     of_other_code: u32,
-    /// A thread that waited in one round worked until it waited in the next.
+    /// How often a thread that waited in two consecutive rounds worked in between.
     worked: u32,
-    /// It did not, but who woke it did.
+    /// How often such a thread did not work, but the waker did.
     idled: u32,
     waits: Vec<CallersId>,
 }
 
-/// Evidence over all rounds, also if the members change.
+/// Evidence from all rounds, even if the members change.
 #[derive(Debug, Default)]
 pub struct Record {
-    /// Rounds that were completed.
+    /// Number of completed rounds.
     pub rounds: u64,
-    /// Those of which the code is a barrier's, in a row, of as many members.
+    /// Number of consecutive rounds with the code of a barrier and the same number of members.
     of_code: u32,
     size: usize,
-    /// The code is that of something else than a barrier to be recognised.
+    /// Whether the code is that of something other than a barrier, or of a barrier that other
+    /// probes see.
     pub is_other: bool,
-    /// Threads may come to it without waiting there.
+    /// Whether threads may arrive without waiting.
     pub may_lack: bool,
 }
 
 impl Proof {
-    /// How many members there are.
+    /// Number of members.
     pub fn size(&self) -> usize {
         self.members.len()
     }
 
-    /// Rounds of these members.
+    /// Number of rounds of these members.
     pub const fn rounds(&self) -> u32 {
         self.rounds
     }
 
-    /// Calls from which threads have waited.
+    /// Callers from which threads have waited.
     pub fn waits(&self) -> &[CallersId] {
         &self.waits
     }
@@ -187,16 +187,14 @@ impl Proof {
         self.members.contains_key(&tid)
     }
 
-    /// Whether every thread that woke the others was woken by one of them in
-    /// another round.
+    /// Whether every thread that woke the others has waited in another round.
     pub fn wakers_waited(&self) -> bool {
         self.members
             .values()
             .all(|member| member.has_waited || !member.has_woken)
     }
 
-    /// Whether a wake only lets those in who wait for others to leave: by the code, and where
-    /// threads were seen to wait.
+    /// Whether, according to the code, a wake only lets in threads that wait for others to leave.
     pub fn only_leaves(
         &self,
         waiters: &[Waiter],
@@ -212,14 +210,15 @@ impl Proof {
         })
     }
 
-    /// Whether the code of all its rounds is a barrier's, as far as it is known: who has called
-    /// may be learned only after some of them.
+    /// Whether the code of all rounds is that of a barrier, as far as it is known: the callers of
+    /// the first rounds may be unknown.
     pub const fn is_by_code(&self) -> bool {
         self.of_code > 0 && self.of_other_code == 0
     }
 
-    /// Takes a round in; false if its members are others, who begin anew. `may_lack`:
-    /// who came just before the last may not have been seen.
+    /// Adds a round. Returns false if its members differ from the previous ones; the evidence then
+    /// starts afresh. With `may_lack`, members that came just before the last may not have been
+    /// seen.
     pub fn add(
         &mut self,
         ended: &Ended,
@@ -233,7 +232,7 @@ impl Proof {
         let known = waiters.iter().chain([waker]);
         let known = known.filter(|who| self.has(who.tid)).count();
         let same = if may_lack {
-            // All are known, or all who are known have come; and most have.
+            // Either all that came are known, or all known members came; and they are the majority.
             let more = self.members.len().max(came);
             (known == came || known == self.members.len()) && 2 * known > more
         } else {
@@ -253,7 +252,7 @@ impl Proof {
                 waits.push(waiter.callers);
             }
         }
-        // Those of this round first: a barrier may be used from many places.
+        // Waits of this round first: a barrier may be used from many places.
         let mut relation = relations.best(&waits, waker.callers, code);
         if matches!(
             relation,
@@ -279,7 +278,7 @@ impl Proof {
         same
     }
 
-    /// Who has worked.
+    /// Counts which waiters have worked since their previous round.
     fn weigh(&mut self, waiters: &[Waiter], waker: &Waiter) {
         let round = self.rounds;
         let ran = |member: &Member, now: &Waiter| {
@@ -320,8 +319,8 @@ impl Proof {
         }
     }
 
-    /// Whether that is a barrier. `tries`: how often it was looked at in vain;
-    /// `is_proven`: whether the same calls have completed rounds of another one.
+    /// Whether the evidence suffices for a barrier. `tries` is the number of attempts in vain;
+    /// `is_proven` says whether the same calls have completed rounds of another barrier.
     pub fn suffices(&self, record: &Record, at_end: bool, tries: u32, is_proven: bool) -> bool {
         if record.is_other || self.rounds == 0 {
             return false;

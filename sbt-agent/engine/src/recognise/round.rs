@@ -1,54 +1,54 @@
-//! When a round at a condition variable begins and ends: what of each wait and
-//! each wake is the first of its thread in it.
+//! Finds out when rounds of a candidate begin and end, and which waits and wakes are the first of
+//! their thread in a round.
 
 use rustc_hash::FxHashSet;
 
 use super::candidate::Part;
 use crate::event::{CallersId, Clocks, Tid};
 
-/// What a wait or a wake is in its round.
+/// The role of a wait or a wake in its round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// The thread comes and waits.
+    /// The thread arrives and waits.
     Comes,
-    /// It waits again because it was woken for nothing, or wakes one more.
+    /// The thread waits again because it was woken for nothing, or wakes a further thread.
     Again,
-    /// The thread that was missing comes, and wakes the others.
+    /// The missing thread arrives, and wakes the others.
     Completes {
-        /// How many have come, it included.
+        /// Number of arrivals, including this thread.
         count: u32,
     },
-    /// It comes and wakes the others, but some who came were not seen.
+    /// The thread arrives and wakes the others, but some arrivals were not seen.
     Ends,
-    /// It wakes others, but the round is none of a barrier: so that ends it.
+    /// The thread wakes others, but not as in a barrier: this ends the round.
     Breaks,
 }
 
-/// One who waits.
+/// A thread that waits, or that wakes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Waiter {
-    /// Who.
+    /// The thread.
     pub tid: Tid,
-    /// When it began to, and what it had used by then.
+    /// When the thread began to wait or wake, and what it had used by then.
     pub clocks: Clocks,
-    /// From where.
+    /// The callers of the function.
     pub callers: CallersId,
 }
 
 /// A round that has ended with a wake.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ended {
-    /// Who waited, in the order of coming.
+    /// The threads that waited, in order of arrival.
     pub waiters: Vec<Waiter>,
-    /// Who woke them.
+    /// The thread that woke them.
     pub waker: Waiter,
 }
 
-/// Someone wakes one waiter after the other.
+/// A thread wakes one waiter after the other.
 #[derive(Clone, Copy, Debug)]
 struct Waking {
     waker: Waiter,
-    /// Of its first wake.
+    /// The position of its first wake in the queue.
     number: u64,
     woken: usize,
 }
@@ -58,31 +58,31 @@ struct Waking {
 pub enum Step {
     /// The round goes on.
     On(Role),
-    /// The round is complete. If the wake that completed it was an earlier one,
-    /// its number.
+    /// The round is complete. If an earlier wake completed it, the number is that wake's position
+    /// in the queue.
     Complete(Ended, Option<u64>),
-    /// It was no round of a barrier.
+    /// The round was not that of a barrier.
     Broken,
-    /// It may have been one, of which not all was seen.
+    /// The round may have been that of a barrier, but not all of it was seen.
     Unsure,
-    /// Nobody was there to be woken.
+    /// There was no waiter to be woken.
     Nobody,
 }
 
-/// The round that is going on.
+/// The current round.
 #[derive(Debug, Default)]
 pub struct Round {
     waiters: Vec<Waiter>,
     here: FxHashSet<Tid>,
     waking: Option<Waking>,
-    /// Not all of it was seen.
+    /// Whether parts of the round were not seen.
     doubtful: bool,
-    /// Waits of threads that waited already.
+    /// Number of waits by threads that were already waiting.
     pub again: usize,
 }
 
 impl Round {
-    /// Something of a thread, or of all, was not seen.
+    /// Notes that something was not seen, of one thread or of all (`None`).
     pub fn doubt(&mut self, tid: Option<Tid>) {
         self.doubtful = true;
         match tid {
@@ -93,12 +93,12 @@ impl Round {
                 self.here.clear();
             }
         }
-        // It is judged by how many wait.
+        // The limit for `again` depends on the number of waiters, which has changed.
         self.again = 0;
         self.waking = None;
     }
 
-    /// Nothing that went on before counts.
+    /// Starts a round afresh.
     fn reset(&mut self) {
         self.waiters.clear();
         self.here.clear();
@@ -107,7 +107,7 @@ impl Round {
         self.again = 0;
     }
 
-    /// A round of which the beginning may not have been seen.
+    /// A round whose beginning may not have been seen.
     pub fn begun_before() -> Self {
         Self {
             doubtful: true,
@@ -115,7 +115,7 @@ impl Round {
         }
     }
 
-    /// Who waits at present, in the order of coming.
+    /// The present waiters, in order of arrival.
     pub fn waiters(&self) -> &[Waiter] {
         &self.waiters
     }
@@ -123,7 +123,7 @@ impl Round {
     /// A thread waits.
     pub fn wait(&mut self, part: &Part) -> Step {
         if self.waking.is_some() {
-            // Not all were woken when the first came back.
+            // The first thread came back before all were woken.
             self.reset();
         }
         if !self.here.insert(part.tid) {
@@ -134,7 +134,7 @@ impl Round {
         Step::On(Role::Comes)
     }
 
-    /// A thread wakes all, or `most` of them.
+    /// A thread wakes all waiters, or at most `most` of them.
     pub fn wake(&mut self, part: &Part, most: Option<u32>) -> Step {
         let waker = part.waiter();
         if self.waiters.is_empty() {

@@ -1,5 +1,5 @@
-//! Streams of threads at condition variables, made by following what barriers
-//! and other things do, in any order that the mutex allows.
+//! Streams of threads at condition variables: they follow what barriers and other uses do, in any
+//! order that the mutex allows.
 
 mod none;
 
@@ -13,11 +13,11 @@ use crate::{
 };
 
 const CV: u64 = 0x1000;
-/// Callers of waits and of wakes.
+/// Callers of waits.
 const WAITS: CallersId = CallersId(1);
 const WAKES: CallersId = CallersId(2);
 
-/// All calls stand to each other so.
+/// Code in which all calls have the same relation.
 struct Always(Relation);
 
 impl Code for Always {
@@ -26,7 +26,7 @@ impl Code for Always {
     }
 }
 
-/// What comes out, and the model of it.
+/// The resulting events, and the model that has taken them.
 struct Output {
     events: Vec<Event>,
     model: Model,
@@ -39,7 +39,7 @@ impl Output {
         self.events.iter().filter(is_arrival).count()
     }
 
-    /// Arrivals, complete and incomplete episodes.
+    /// Asserts the numbers of arrivals, and of complete and incomplete episodes.
     #[track_caller]
     fn is(&self, arrivals: u64, episodes: u64, incomplete: u64) {
         let totals = self.model.totals();
@@ -73,7 +73,7 @@ fn recognise(events: &[Event], code: &mut dyn Code) -> Output {
     Output { events: out, model }
 }
 
-/// Time, and what each thread has used of the CPU.
+/// The events so far, the time, and what each thread has used of the CPU.
 #[derive(Default)]
 struct World {
     events: Vec<Event>,
@@ -120,7 +120,7 @@ impl World {
         });
     }
 
-    /// One round of threads that come in this order.
+    /// A round of threads that arrive in this order.
     fn round(&mut self, order: &[Tid], key: u64) {
         let (last, others) = order.split_last().unwrap();
         for tid in others {
@@ -129,7 +129,7 @@ impl World {
         self.wake(*last, key, None);
     }
 
-    /// The same when all have worked, the last one most.
+    /// A round of threads that have all worked, the last one most.
     fn busy_round(&mut self, order: &[Tid], key: u64) {
         for (us, tid) in (100..).zip(order) {
             self.works(*tid, us);
@@ -171,7 +171,8 @@ fn a_barrier_of_working_threads_is_known_without_its_code() {
 fn two_threads_are_no_barrier_without_its_code() {
     let mut world = World::default();
     for round in 0..200 {
-        // Neither always in turn nor always the same, and with work between.
+        // The waker is neither always the next in turn nor always the same, and threads work in
+        // between.
         world.busy_round(&rotated(2, round * round / 3), CV);
     }
     recognise(&world.events, &mut Always(Relation::Alternatives)).is(400, 200, 0);
@@ -226,7 +227,8 @@ fn threads_that_are_woken_for_nothing_come_once() {
     recognise(&world.events, &mut Always(Relation::Alternatives)).is(30, 10, 0);
 }
 
-/// A round in which three look again and again whether they may go on, and a fourth comes.
+/// A round in which three threads check again and again whether they may go on, until a fourth
+/// arrives.
 fn polled_round(world: &mut World, times: u32) {
     for _ in 0..times {
         for tid in 1..=3 {
@@ -260,7 +262,7 @@ fn what_is_not_seen_of_a_thread_makes_no_sleep_of_it_for_the_others() {
     assert_eq!(output.model.totals().episodes, 6);
 }
 
-/// Of a barrier that keeps out who comes before all have left: the calls that let in.
+/// A barrier that keeps threads out until all have left: the calls that let them in.
 struct Parsec;
 
 const ENTERS: CallersId = CallersId(3);
@@ -287,7 +289,8 @@ fn who_is_kept_out_comes_when_it_is_let_in() {
         let order = rotated(4, by);
         world.round(&order, CV);
         if by % 3 == 1 {
-            // Who waited comes again before the last has left, or who has woken the others.
+            // A thread that waited, or the one that woke the others, comes again before the last
+            // has left.
             world.wait(order[by as usize % 4], CV);
             from(&mut world, ENTERS);
         }
@@ -297,11 +300,11 @@ fn who_is_kept_out_comes_when_it_is_let_in() {
     recognise(&world.events, &mut Parsec).is(200, 50, 0);
 }
 
-/// A program that comes to its barrier at many places, each in a function of its own, which
-/// counts what it is asked.
+/// A program that reaches its barrier from many places, each in its own function. It counts the
+/// questions about its code.
 struct Many {
     asked: usize,
-    /// Whether it says in which functions its calls are.
+    /// Whether it tells the functions of its calls.
     is_told: bool,
 }
 
@@ -353,7 +356,7 @@ fn a_program_with_many_places_is_not_asked_about_each_pair_of_them() {
     assert!(untold > (places * places / 4) as usize, "{untold} pairs");
 }
 
-/// What a number of callers meant is forgotten when it means others, and nothing else is.
+/// The relations of a number of callers are forgotten when the number is reused, and no others are.
 #[test]
 fn relations_are_asked_anew_where_numbers_mean_others() {
     let mut relations = Relations::default();
@@ -372,11 +375,11 @@ fn relations_are_asked_anew_where_numbers_mean_others() {
     for (wait, wake) in all() {
         let _same = relations.get(CallersId(wait), CallersId(wake), &mut code);
     }
-    // Nine of it as a wait, and as many as a wake.
+    // Number 4 is asked about again: nine times as a wait, nine as a wake, with itself only once.
     assert_eq!(code.asked, 81 + 17);
 }
 
-/// Threads look for a while before they wait, and some are let go without having waited.
+/// Threads check for a while before they wait, and some are released without having waited.
 #[test]
 fn rounds_of_which_some_did_not_wait_are_incomplete() {
     let mut world = World::default();
@@ -403,7 +406,7 @@ fn teams_may_change_and_threads_be_alone() {
     recognise(&world.events, &mut Always(Relation::Alternatives)).is(5 * 16, 25, 0);
 }
 
-/// A process, by its number, executes another program.
+/// A process executes another program.
 const fn exec(time_ns: u64, space: u16) -> Event {
     Event::Exec {
         time_ns,
@@ -420,7 +423,7 @@ fn what_one_process_executes_ends_nothing_of_the_others() {
     for round in 0..50 {
         world.busy_round(&rotated(4, round * round), CV);
         if round == 5 {
-            // One that has a barrier too, of which the end comes with it.
+            // Another object with a barrier of its own, which ends together with the program.
             for by in 0..20 {
                 let order = rotated(3, by);
                 let order: Vec<Tid> = order.iter().map(|tid| tid + 10).collect();
@@ -435,7 +438,7 @@ fn what_one_process_executes_ends_nothing_of_the_others() {
     out.is(200 + 60, 70, 0);
     assert!(out.is_sorted());
     assert_eq!(out.arrivals(other), 60);
-    // The program it executes comes behind what was before.
+    // The exec comes behind the events from before it.
     let is_exec = |event: &Event| matches!(event, Event::Exec { .. });
     let at = out.events.iter().position(is_exec).unwrap();
     let is_other = |event: &Event| matches!(event, Event::Arrive { object, .. } if *object != CV);
@@ -540,7 +543,7 @@ fn another_program_leaves_the_barriers_of_other_processes() {
         };
         recogniser.push(&exec, code, &mut |_| {});
         assert_eq!(recogniser.counts().barriers, left);
-        // The other one is a barrier still: what comes there goes out at once.
+        // The other object is still a barrier: its arrivals come out at once.
         world.events.clear();
         world.wait(1, CV);
         recogniser.push(&world.events[0], code, &mut |event| {
@@ -571,7 +574,7 @@ fn others_are_not_held_back_for_long() {
     assert_eq!(out, []);
     recogniser.tick(MAX_HELD_NS + 2000, &mut |event| out.push(event.clone()));
     assert_eq!(out.len(), 1);
-    // Nor a second time.
+    // A second time, the candidate does not hold events back.
     world.wait(2, CV);
     recogniser.push(&world.events[1], &mut NoCode, &mut |_| {});
     recogniser.push(&arrive(3 * MAX_HELD_NS), &mut NoCode, &mut |event| {
@@ -614,7 +617,7 @@ fn once_recognised_who_waits_is_told_at_once() {
     assert!(matches!(last, Event::Arrive { tid: 2, .. }), "{last:?}");
 }
 
-/// Rounds of threads at a barrier, in an order of coming of their own each.
+/// Rounds of threads at a barrier, each in its own order of arrival.
 fn rounds() -> impl Strategy<Value = Vec<Vec<Tid>>> {
     (2u32..7).prop_flat_map(|members| {
         let order = Just((1..=members).collect::<Vec<Tid>>()).prop_shuffle();
@@ -664,13 +667,13 @@ proptest! {
     }
 }
 
-/// A thread that looks at a futex when the last has just come does not wait.
+/// A thread that checks a futex just after the last arrival does not wait.
 #[test]
 fn who_did_not_wait_on_a_futex_makes_the_round_incomplete() {
     let mut world = World::default();
     for by in 0..20 {
         let round = rotated(4, by);
-        // In some rounds the one before the last is not seen.
+        // In some rounds, the second-to-last arrival is not seen.
         let lacks = by % 5 == 4;
         let seen: Vec<Tid> = round
             .iter()

@@ -1,48 +1,48 @@
-//! What a report says of what the user asked for: phases and marks of their own,
-//! limits, and episodes one by one.
+//! The parts of a report that the user asked for: conceptual phases, marks, limits and single
+//! episodes.
 
 use serde::{Deserialize, Serialize};
 
 use super::{EfficiencyReport, StatReport, TrendReport, counters::Counts};
 
-/// A conceptual phase: from one barrier to another, whatever lies between.
+/// A conceptual phase: from one barrier to another, whatever lies between the two.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ConceptualReport {
-    /// Its name.
+    /// The name of the phase.
     pub name: String,
-    /// Where it begins, as written.
+    /// Where the phase begins, as the user wrote it.
     pub from: String,
-    /// Where it ends, as written.
+    /// Where the phase ends, as the user wrote it.
     pub to: String,
-    /// Wall time, one value each time; null if it never came to an end. Teams
-    /// that pass it side by side count each for itself.
+    /// Wall time, one value for each pass; null if no pass was completed. Teams that pass the phase
+    /// side by side count separately.
     pub phase_ns: Option<StatReport>,
-    /// Whether one had begun and not ended when its threads or the watching did;
-    /// that part does not count.
+    /// Whether a pass had begun but not ended when its threads ended or watching stopped. Such a
+    /// pass counts in no other field.
     pub unfinished: bool,
-    /// How many were begun and given up, because an episode of their threads was
-    /// incomplete, events of these were lost, or watching was interrupted: they
-    /// count in nothing else.
+    /// Number of passes that were begun and given up, because an episode of their threads was
+    /// incomplete, events of these threads were lost, or watching was interrupted. They count in no
+    /// other field.
     pub abandoned: u64,
-    /// Complete episodes in which its threads took part inside, with that which
-    /// ends it. An episode that two teams share counts for each.
+    /// Complete episodes inside the phase in which its threads took part, including the episode
+    /// that ends the phase. An episode that two teams share counts for each team.
     pub episodes: u64,
-    /// Work inside of the threads that began it.
+    /// Work inside the phase, summed over the threads that began it.
     pub work_ns: u64,
-    /// Their waiting inside.
+    /// Time that these threads waited for others inside the phase.
     pub idle_ns: u64,
-    /// How well its threads were used inside: as that of the run, with the time of
-    /// `phase_ns` in the place of the wall time. Null if it was not always the same
-    /// threads, or not all of their work is known.
+    /// How well the threads were used inside the phase, computed as for the run, with `phase_ns` in
+    /// place of the wall time. Null if the threads were not always the same, or part of their work
+    /// is unknown.
     pub efficiency: Option<EfficiencyReport>,
-    /// What counters that were asked for said of `work_ns`.
+    /// Values of the requested counters during `work_ns`.
     #[serde(default)]
     pub counters: Counts,
-    /// How it changed over the run: `episodes` counts its own passes,
+    /// How the phase changed over the run. Here `episodes` counts passes of the phase, and
     /// `barrier_ns` is 0.
     pub trend: Vec<TrendReport>,
-    /// By thread.
+    /// What each thread did.
     pub threads: Vec<ConceptualThreadReport>,
 }
 
@@ -50,30 +50,30 @@ pub struct ConceptualReport {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ConceptualThreadReport {
-    /// Which.
+    /// The id of the thread.
     pub thread: u32,
-    /// Its work.
+    /// The thread's work.
     pub work_ns: u64,
-    /// Its waiting for others.
+    /// The thread's waiting for others.
     pub idle_ns: u64,
-    /// What counters said of its work.
+    /// Values of the requested counters during the thread's work.
     #[serde(default)]
     pub counters: Counts,
 }
 
-/// A place that threads pass.
+/// A mark: a place that threads pass.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct MarkReport {
-    /// Its number.
+    /// The number of the mark.
     pub id: u32,
-    /// Its name.
+    /// The name of the mark.
     pub name: String,
-    /// Where it is, as written.
+    /// Where the mark is, as the user wrote it.
     pub at: String,
-    /// How often it was passed; null if there was no room to watch it.
+    /// How often threads passed the mark; null if there was no room to watch it.
     pub hits: Option<u64>,
-    /// By thread.
+    /// How often each thread passed the mark.
     pub threads: Vec<MarkThreadReport>,
 }
 
@@ -81,31 +81,31 @@ pub struct MarkReport {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct MarkThreadReport {
-    /// Which.
+    /// The id of the thread.
     pub thread: u32,
-    /// How often.
+    /// Number of passes.
     pub hits: u64,
 }
 
-/// From a thread's passing one mark to its passing the next.
+/// The interval between a thread's passing one mark and its passing the next.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct IntervalReport {
-    /// The mark at its beginning.
+    /// The mark at the beginning.
     pub from: u32,
-    /// The mark at its end.
+    /// The mark at the end.
     pub to: u32,
-    /// Wall time, one value each time.
+    /// Wall time, one value for each passage.
     pub time_ns: Option<StatReport>,
-    /// Of it, on a CPU.
+    /// The part of `time_ns` spent on a CPU.
     pub running_ns: Option<u64>,
-    /// Of it, runnable without a CPU.
+    /// The part of `time_ns` spent runnable without a CPU.
     pub ready_ns: Option<u64>,
-    /// Of it, neither.
+    /// The part of `time_ns` spent neither on a CPU nor runnable.
     pub blocked_ns: Option<u64>,
-    /// What counters said of it, of all threads together.
+    /// Values of the counters during the passages of all threads.
     pub counters: Counts,
-    /// By thread.
+    /// The passages of each thread.
     pub threads: Vec<IntervalThreadReport>,
 }
 
@@ -113,13 +113,13 @@ pub struct IntervalReport {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct IntervalThreadReport {
-    /// Which.
+    /// The id of the thread.
     pub thread: u32,
-    /// How often.
+    /// Number of passages.
     pub count: u64,
-    /// Their sum.
+    /// Sum of the wall times of these passages.
     pub time_ns: u64,
-    /// What counters that were asked for said of it.
+    /// Values of the requested counters during these passages.
     #[serde(default)]
     pub counters: Counts,
 }
@@ -128,36 +128,36 @@ pub struct IntervalThreadReport {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct WarningReport {
-    /// Which.
+    /// The id of the site.
     pub site: u32,
-    /// How often.
+    /// Number of episodes above the limit.
     pub episodes: u64,
-    /// The longest barrier time.
+    /// The longest barrier time at the site.
     pub worst_ns: u64,
     /// The limit.
     pub limit_ns: u64,
 }
 
-/// A watched episode.
+/// An episode that was watched one by one (`--watch`, `--watch-all`).
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct WatchedReport {
-    /// Where.
+    /// The id of the site.
     pub site: u32,
-    /// How many were completed there before.
+    /// Number of episodes completed at the site before this one.
     pub index: u64,
-    /// First arrival, since the start of watching.
+    /// Time of the first arrival, since the start of watching.
     pub first_ns: u64,
-    /// Last arrival, likewise.
+    /// Time of the last arrival, since the start of watching.
     pub last_ns: u64,
-    /// From the last arrival of the episode before to the last of this.
+    /// From the last arrival of the previous episode to the last arrival of this one.
     pub phase_ns: Option<u64>,
-    /// The site of the episode before; null if no participant came from one, or
-    /// if that is unknown.
+    /// The site of the previous episode; null if no participant came from another episode, or if
+    /// that is unknown.
     pub from: Option<u32>,
-    /// From first to last arrival.
+    /// From the first to the last arrival.
     pub barrier_ns: u64,
-    /// In order of arrival.
+    /// The arrivals, in their order.
     pub arrivals: Vec<ArrivalReport>,
 }
 
@@ -165,18 +165,18 @@ pub struct WatchedReport {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ArrivalReport {
-    /// Who.
+    /// The id of the thread.
     pub thread: u32,
-    /// Since the arrival before it; 0 for the first.
+    /// Time since the previous arrival; 0 for the first arrival.
     pub gap_ns: u64,
-    /// Until the last arrival.
+    /// From this arrival to the last arrival.
     pub idle_ns: u64,
-    /// From the last arrival to its departure.
+    /// From the last arrival to the departure of this thread.
     pub release_ns: Option<u64>,
-    /// Its work before.
+    /// The thread's work before this arrival.
     pub work_ns: Option<u64>,
-    /// When it arrived, since the start of watching.
+    /// Time of the arrival, since the start of watching.
     pub since_start_ns: u64,
-    /// What counters said of that work; empty if none were asked for.
+    /// Values of the counters during `work_ns`; empty if the user asked for no counters.
     pub counters: Counts,
 }

@@ -8,37 +8,39 @@ use super::Word;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct OwnCost {
-    /// Hits of probes: the sum over `by_kind`.
+    /// Number of probe hits: the sum over `by_kind`.
     pub events: u64,
-    /// What a hit of a probe cost the thread that hit it, CPU time, in the mean of all
-    /// hits; null if that was not measured or nothing was hit.
+    /// Mean CPU time that a probe hit cost the thread that hit it. Null if the cost was not
+    /// measured or no probe was hit.
     pub ns_per_event: Option<u64>,
-    /// All that, of the time of all threads together; likewise.
+    /// The cost of all hits as a percentage of the time of all threads together; null if it is
+    /// unknown.
     pub share_pct: Option<f64>,
-    /// By kind of probe, those that were hit.
+    /// The cost of each kind of probe that was hit.
     pub by_kind: Vec<KindCost>,
-    /// What more a hit cost where the kernel single-steps the probed instruction; null
-    /// if it was not measured.
+    /// Additional cost of a hit where the kernel single-steps the probed instruction; null if it
+    /// was not measured.
     pub ns_per_step: Option<u64>,
-    /// How many hits were such.
+    /// Number of single-stepped hits.
     pub stepped: u64,
-    /// What more each function cost that was walked to find callers; likewise.
+    /// Additional cost of each function that was walked to find callers; null if it was not
+    /// measured.
     pub ns_per_walk: Option<u64>,
-    /// How many were walked, beyond those called directly.
+    /// Number of functions that were walked, beyond the direct callers.
     pub walked: u64,
-    /// Why the costs are not known; null if they are.
+    /// Why the costs are unknown; null if they are known.
     pub unknown_because: Option<String>,
-    /// How much of its time the busiest thread was to pay at most (`--budget`); null if
-    /// there was no limit.
+    /// The largest percentage of its time that the busiest thread was allowed to pay (`--budget`);
+    /// null without a limit.
     pub budget_pct: Option<f64>,
-    /// How less was watched for that; null if all was.
+    /// How watching was reduced to stay within `budget_pct`; null if it was not reduced.
     pub thinned: Option<ThinnedReport>,
-    /// CPU time of sbt itself, with its start and the reading of debug
-    /// information; apart from what probes cost the target.
+    /// CPU time of sbt itself, including its start and the reading of debug information. The cost
+    /// of probes to the target is not part of it.
     pub cpu_ns: u64,
 }
 
-/// What a kind of probe cost.
+/// The cost of one kind of probe.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct KindCost {
@@ -47,46 +49,47 @@ pub struct KindCost {
     /// `condvar`, `mark`, or `region` (where a parallel region of OpenMP begins).
     #[serde(deserialize_with = "super::word::read")]
     pub kind: Word,
-    /// How often it was hit.
+    /// Number of hits.
     pub events: u64,
-    /// What one hit costs, on an instruction that the kernel emulates; null if it was not
-    /// measured.
+    /// Cost of one hit on an instruction that the kernel emulates; null if it was not measured.
     pub ns_each: Option<u64>,
 }
 
-/// Spans of time in which the probes were off, since they would have cost too much.
+/// How probes were switched off for spans of time because they would have cost too much.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ThinnedReport {
-    /// When that began, since watching did.
+    /// When the first such span began, since the start of watching.
     pub since_ns: u64,
-    /// For how long they were off, all together.
+    /// Total time for which probes were off.
     pub off_ns: u64,
-    /// How much of the whole time they were on.
+    /// Percentage of the whole time for which probes were on.
     pub observed_pct: f64,
-    /// How many arrivals were seen; the rest is what barriers have counted themselves.
+    /// Number of arrivals that probes saw. The other arrivals are known from the barriers' own
+    /// counts.
     pub arrivals_seen: u64,
-    /// Whether `arrivals` are all that there were: the barriers number their rounds, and
-    /// nothing was lost.
+    /// Whether `arrivals` is exact: the barriers number their rounds, and no event was lost.
     pub arrivals_exact: bool,
 }
 
-/// Figures without the cost of watching, by virtual time: each thread's clock less what
-/// it has paid, and episodes recomputed with that. Never mixed with the others.
+/// Figures without the cost of watching, in virtual time: each thread's clock minus the cost that
+/// the thread has paid, and episodes recomputed with these clocks. These figures are never mixed
+/// with measured ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct CompensatedReport {
-    /// How long the run would have taken; null of a site.
+    /// How long the run would have taken; null for a site.
     pub wall_ns: Option<u64>,
-    /// Episodes that were recomputed: those of which all beginnings are known.
+    /// Number of recomputed episodes: those whose phase has a known beginning.
     pub episodes: u64,
-    /// Of them, from the last arrival of the one before to the last of this: the sum.
+    /// Sum of the phase times of these episodes, each from the previous release to the last
+    /// arrival.
     pub phase_ns: u64,
-    /// The mean; null if there are none.
+    /// Mean phase time; null if no episode was recomputed.
     pub phase_mean_ns: Option<u64>,
-    /// Waiting for others, of all threads together.
+    /// Waiting for others, summed over all threads.
     pub idle_ns: u64,
-    /// From the release before to the arrival, of all threads together: with the time to
-    /// get going, as where departures are not watched.
+    /// From the previous release to the arrival, summed over all threads. As where departures are
+    /// not watched, this includes the time that a thread takes to leave the barrier.
     pub work_ns: u64,
 }

@@ -1,4 +1,4 @@
-//! What a report says of counters.
+//! The counters in a report.
 
 use std::collections::BTreeMap;
 
@@ -6,10 +6,9 @@ use serde::{Deserialize, Serialize};
 
 use super::Word;
 
-/// What counters said, by name, as they were asked for (`--events`); those of perf
-/// events that were counted only for a part of the time are scaled to the whole. A
-/// value that was not measured is null. `task-clock`, which costs nothing, is always
-/// there.
+/// Values of counters by name, in the order of `--events`. Values of perf events that were counted
+/// for only a part of the time are scaled to the whole time. A value that was not measured is null.
+/// `task-clock`, which costs nothing, is always present.
 pub type Counts = BTreeMap<String, Option<u64>>;
 
 /// Of how many intervals of work the sums of [`Counts`] tell, by name: those of the counters
@@ -48,40 +47,43 @@ pub fn per_phase(counts: &Counts, counted: &Counted, name: &str, phases: u64) ->
     (phases > 0).then(|| all / phases as f64)
 }
 
-/// A counter that was asked for, over the whole run.
+/// A requested counter over the whole run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct CounterReport {
-    /// Its name, as perf has it.
+    /// The name, as perf spells it.
     pub name: String,
-    /// What a value is: `ns`, or `count` for a number of something.
+    /// The unit of the values: `ns`, or `count` for a number of events.
     #[serde(deserialize_with = "super::word::read")]
     pub unit: Word,
-    /// All that was counted of all threads, in barriers too: from when watching them
-    /// began to the last that was seen of each. Null if it was not counted.
+    /// Total of all threads, time in barriers included, from the start of watching each thread to
+    /// its last event. Null if the counter was not counted.
     pub total: Option<u64>,
-    /// Of that, in their work. It belongs to the phase that ended with it; where
-    /// departures are not watched, what was counted in the barrier before is in it.
+    /// The part of `total` during the threads' work. Each interval of work belongs to the phase
+    /// that ended with it. Where departures are not watched, work includes the time in the
+    /// preceding barrier.
     pub work: Option<u64>,
-    /// How many intervals of work are not in `work`, because the counter could not
-    /// be read at one of their ends, or was not counted in them at all.
+    /// Number of intervals of work that are missing in `work`, because the counter could not be
+    /// read at one of their ends or was not counted in them at all.
     pub unknown: u64,
-    /// For how much of the time it was counted: less than 100 where the machine counts
-    /// too few things at once; what it would have been for the whole is reckoned then.
-    /// Null for what is counted always, or never.
+    /// Percentage of the time for which the counter was counted. It is below 100 where the
+    /// processor has too few counters for all requested events; values are then extrapolated to the
+    /// whole time. Null for a counter that is always counted, or never.
     pub counted_pct: Option<f64>,
 }
 
-/// Below this share a counter was counted in turns with others, per cent; a rounding is none.
+/// Below this share, in percent, a counter was counted in turns with others. A larger share differs
+/// from 100 by rounding only.
 const IN_TURNS_PCT: f64 = 99.5;
 
 impl CounterReport {
-    /// For how much of the time it was counted, per cent, if that was in turns with others.
+    /// The share of the time for which the counter was counted, in percent; `None` unless it was
+    /// counted in turns with others.
     pub fn turns_pct(&self) -> Option<f64> {
         self.counted_pct.filter(|share| *share < IN_TURNS_PCT)
     }
 
-    /// What it is called in a table: its name, and that share.
+    /// The title of the counter in a table: its name, and the share from [`Self::turns_pct`].
     pub fn title(&self) -> String {
         match self.turns_pct() {
             Some(share) => format!("{} ({share:.0} %)", self.name),
@@ -94,32 +96,32 @@ impl CounterReport {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct DerivedReport {
-    /// What it is called: `IPC`, `cache-misses rate`, `cache-misses per 1000 instructions`.
+    /// The name: `IPC`, `cache-misses rate`, `cache-misses per 1000 instructions`.
     pub name: String,
-    /// Its value, of all work at the site; a rate is in per cent.
+    /// The value for all work at the site; a rate is in percent.
     pub value: f64,
 }
 
-/// How a figure is made of two.
+/// How a figure follows from two counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Derived {
-    /// One divided by the other, by this name.
+    /// The first divided by the second, under this name.
     Ratio(&'static str),
-    /// The share of one in the other, per cent.
+    /// The share of the first in the second, in percent.
     Rate,
-    /// How much of one comes with 1000 of the other.
+    /// Number of the first for each 1000 of the second.
     PerThousand,
 }
 
-/// What follows the name of a [`Derived::Rate`],
+/// Suffix of the name of a [`Derived::Rate`].
 const RATE: &str = " rate";
-/// and of a [`Derived::PerThousand`].
+/// Suffix of the name of a [`Derived::PerThousand`].
 const PER_THOUSAND: &str = " per 1000 instructions";
 
 const CYCLES: &[&str] = &["cycles", "cpu-cycles"];
 const BRANCHES: &[&str] = &["branches", "branch-instructions"];
 
-/// What is divided by what.
+/// The pairs of counters: dividend, names of the divisor, and how the figure follows from them.
 const DERIVED: [(&str, &[&str], Derived); 13] = [
     ("instructions", CYCLES, Derived::Ratio("IPC")),
     ("cache-misses", &["cache-references"], Derived::Rate),
@@ -140,9 +142,9 @@ const DERIVED: [(&str, &[&str], Derived); 13] = [
     ("iTLB-load-misses", &["instructions"], Derived::PerThousand),
 ];
 
-/// Figures that follow from counters of one interval or more.
+/// The figures that follow from the counters of one or more intervals.
 pub fn derived(counts: &Counts) -> Vec<DerivedReport> {
-    // Both of the program's own code, or both of all.
+    // Both counters must have the same modifier: all code, user code only, or kernel code only.
     let modifiers = ["", ":u", ":k"].into_iter();
     let all = modifiers.flat_map(|modifier| DERIVED.map(|pair| (modifier, pair)));
     all.filter_map(|(modifier, (part, wholes, how))| {
@@ -160,7 +162,7 @@ pub fn derived(counts: &Counts) -> Vec<DerivedReport> {
 }
 
 impl DerivedReport {
-    /// The value as text: `12.5 %` of a rate, `1.50` else.
+    /// The value as text: `12.5 %` for a rate, `1.50` for other figures.
     pub fn text(&self) -> String {
         if self.name.ends_with(RATE) {
             format!("{:.1} %", self.value)
@@ -169,7 +171,7 @@ impl DerivedReport {
         }
     }
 
-    /// A name for a column: `IPC`, `cache-misses %`, `cache-misses/1000 ins`.
+    /// The title of the figure in a table: `IPC`, `cache-misses %`, `cache-misses/1000 ins`.
     pub fn title(&self) -> String {
         if let Some(what) = self.name.strip_suffix(RATE) {
             return format!("{what} %");
@@ -224,7 +226,7 @@ mod tests {
         ]);
         let found: Vec<_> = derived(&all)
             .into_iter()
-            .map(|it| (it.name, it.value))
+            .map(|figure| (figure.name, figure.value))
             .collect();
         assert_eq!(
             found,

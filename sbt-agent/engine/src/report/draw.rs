@@ -1,4 +1,4 @@
-//! Draws the report up from the model and from what the session knows.
+//! Makes a report from the model and from what the session knows.
 
 mod asked;
 mod cost;
@@ -28,7 +28,7 @@ use crate::{
     words::without_codes,
 };
 
-/// Buckets of a trend in a report, at most.
+/// The largest number of buckets in a reported trend.
 const BUCKETS: usize = 128;
 
 #[allow(
@@ -64,7 +64,7 @@ struct Draw<'a> {
 }
 
 impl Report {
-    /// Draws the report up. `places`: by [`crate::model::ids::PlaceId`].
+    /// Makes a report. `places` is indexed by [`crate::model::ids::PlaceId`].
     pub fn new(model: &Model, places: &[Rc<Place>], run: Run) -> Self {
         let draw = Draw {
             model,
@@ -88,7 +88,7 @@ impl Report {
             arrivals: totals.arrivals + totals.unseen,
             episodes: totals.episodes,
             incomplete_episodes: totals.incomplete,
-            // Of a recording that breaks off the one may be the older number.
+            // In a recording that breaks off, either number may be the older one.
             lost_events: run.lost.max(totals.lost),
             own_cost: draw.own_cost(&time),
             estimated,
@@ -117,8 +117,8 @@ impl Report {
             efficiency: draw.efficiency(),
             withheld: run.withheld.clone(),
             parallelism: usage::parallelism(model.busy()),
-            sampling: run.sampled.as_ref().map(|it| it.0.clone()),
-            functions: run.sampled.as_ref().map(|it| it.1.clone()),
+            sampling: run.sampled.as_ref().map(|sampled| sampled.0.clone()),
+            functions: run.sampled.as_ref().map(|sampled| sampled.1.clone()),
             verdicts: None,
             no_verdict_because: None,
             hang: run.hang,
@@ -154,7 +154,7 @@ impl Report {
     }
 }
 
-/// What the bounds on memory have cost: of nothing there is no note.
+/// Notes about data that was left out because of a bound on memory; empty if nothing was left out.
 fn beyond_bounds(sites: &Sites) -> Vec<String> {
     let parts = (sites.unkept_parts > 0).then(|| {
         format!(
@@ -177,7 +177,7 @@ fn beyond_bounds(sites: &Sites) -> Vec<String> {
 }
 
 impl Draw<'_> {
-    /// Times of the report count from the start of watching.
+    /// The time since the start of watching, ns: all times in a report count from there.
     fn since_start(&self, time_ns: u64) -> u64 {
         time_ns.saturating_sub(self.run.start_ns)
     }
@@ -222,8 +222,8 @@ impl Draw<'_> {
         let under_way = self.model.under_way();
         let all = self.model.unfinished().iter().chain(&under_way);
         all.filter_map(|open| {
-            // The probes come off a little after the end: who came meanwhile
-            // was not there yet.
+            // Probes are removed a little after the end of watching. Threads that arrive in between
+            // had not arrived at the end.
             let there = || open.arrived.iter().filter(|(_, time)| *time <= end_ns);
             let (_, first_ns) = there().next()?;
             let barrier = &self.model.barriers().all()[open.barrier.index()];

@@ -1,85 +1,86 @@
-//! What a report says of the functions that threads were sampled in.
+//! The sampled functions in a report.
 
 use serde::{Deserialize, Serialize};
 
 use super::BusyReport;
 
-/// Samples of where threads were while on a CPU (`--sample`).
+/// Samples of the code that threads executed while on a CPU (`--sample`).
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct SamplingReport {
-    /// How many a second of a thread's run time were asked for.
+    /// Requested number of samples for each second of a thread's run time.
     pub hz: u32,
-    /// Samples taken: `working`, `waiting` and `outside` together.
+    /// Samples taken: the sum of `working`, `waiting` and `outside`.
     pub samples: u64,
-    /// Of them, of threads between barriers, in phases of which all is known: what
-    /// `functions` is made of.
+    /// Samples taken between barriers, in phases that are fully known. `functions` is made of
+    /// these.
     pub working: u64,
-    /// Of threads that were in a barrier: spinning, or on their way in or out.
+    /// Samples taken in a barrier: spinning, or on the way in or out.
     pub waiting: u64,
-    /// Of no such phase: before the first episode, after the last, of incomplete ones, and
-    /// of threads that take part in no barrier.
+    /// Samples taken in no known phase: before the first episode, after the last, in incomplete
+    /// episodes, and in threads that take part in no barrier.
     pub outside: u64,
-    /// Samples that found no room, or could not be read.
+    /// Samples that found no room, or that could not be read.
     pub lost: u64,
-    /// Of `samples`, those whose callers could not be followed to the beginning of the
-    /// thread: their outermost function is marked as `[truncated]`.
+    /// The part of `samples` whose callers could not be followed to the beginning of the thread.
+    /// Their outermost function is `[truncated]`.
     pub truncated: u64,
-    /// Of `working`, those in chains of functions that were too many to be kept apart:
-    /// `[other]`.
+    /// The part of `working` whose chain of functions is not listed because there were too many
+    /// chains. Their function is `[other]`.
     pub other: u64,
     /// Normalised processor time of all functions: the sum of their `self_npt_ns`.
     pub npt_ns: u64,
-    /// The same of the time in which threads slept in the kernel between barriers, which
-    /// belongs to no function here; null if that is unknown.
+    /// Normalised processor time during which threads slept in the kernel between barriers. No
+    /// function contains this time. Null if it is unknown.
     pub blocked_npt_ns: Option<u64>,
 }
 
-/// A function that threads were seen in between barriers, with what it has called.
+/// A function in which threads were sampled between barriers, with its callees.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct FunctionReport {
-    /// Its number, which stays the same in a run.
+    /// The number of the function, which stays the same during a run.
     pub id: u32,
-    /// Its name, demangled; where there is none, its file and address there.
+    /// The demangled name; for a function without a name, its file and the address there.
     pub function: String,
-    /// Its source file, if known.
+    /// The source file, if known.
     pub file: Option<String>,
-    /// File name of the program or library that it is in.
+    /// File name of the program or library that contains the function.
     pub binary: String,
-    /// Samples in it and in what it has called.
+    /// Samples in the function and its callees.
     pub samples: u64,
-    /// Samples in itself.
+    /// Samples in the function itself.
     pub self_samples: u64,
-    /// `samples` of all that count: its share of the processor time.
+    /// `samples` as a percentage of `working`: the function's share of the processor time.
     pub cpu_pct: f64,
-    /// Normalised processor time (Quartz): the time spent in it and in what it has called,
-    /// each moment divided by the number of busy threads.
+    /// Normalised processor time (Quartz): the time spent in the function and its callees, each
+    /// moment divided by the number of busy threads.
     pub npt_ns: u64,
-    /// The same without what it has called.
+    /// Normalised processor time spent in the function itself.
     pub self_npt_ns: u64,
-    /// `npt_ns` of that of all functions.
+    /// `npt_ns` as a percentage of the normalised processor time of all functions.
     pub npt_pct: f64,
-    /// Time of all threads in it by how many were busy: `npt_ns` is the sum of each
-    /// divided by its number.
+    /// Time of all threads in the function by the number of busy threads. `npt_ns` is the sum of
+    /// these times, each divided by its number of busy threads.
     pub times: Vec<BusyReport>,
-    /// Its part of the critical path: in the work of whoever came last; null if there is
-    /// none.
+    /// Percentage of the critical path, which is the work of the last thread to arrive in each
+    /// episode, that lies in the function and its callees. Null if there is no critical path.
     pub path_pct: Option<f64>,
-    /// The same, each moment counted as often as threads did not work, and once more.
+    /// As `path_pct`, with each moment weighted by 1 plus the number of threads that do not work.
     pub weighted_path_pct: Option<f64>,
-    /// Who has called it, most `npt_ns` first; 16 at most.
+    /// The callers of the function, by descending `npt_ns`; at most 16.
     pub callers: Vec<CallerReport>,
 }
 
-/// A function that has called another.
+/// A caller of a sampled function.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct CallerReport {
-    /// Its name; null where the thread began, or the caller is unknown.
+    /// The name of the caller; null if the thread began with the called function, or if the caller
+    /// is unknown.
     pub function: Option<String>,
-    /// Of the called function's `npt_ns`.
+    /// The part of the called function's `npt_ns` that came from this caller.
     pub npt_ns: u64,
-    /// Its samples there.
+    /// The called function's samples that came from this caller.
     pub samples: u64,
 }

@@ -1,4 +1,4 @@
-//! What a report says of a hang: where nobody goes on, who is missing, and why.
+//! A hang in a report: where no thread goes on, which threads are missing, and why.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,62 +6,63 @@ use super::Word;
 
 use super::SCHEMA;
 
-/// Threads that stand still, or that wait long.
+/// Threads that stand still, or that wait for a long time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct HangReport {
-    /// `never`: nobody can go on any more, `because` of what it says. `stuck`: nobody who
-    /// is missing did anything while it was looked at; something else may wake them.
-    /// `unclear`: it cannot be told. Who is missing uses a CPU, always at one place, and
-    /// that is slow, or a loop without end; or threads went on while they were looked at.
-    /// `slow`: who is missing moves, or will by itself: no hang.
+    /// `never`: no thread can go on any more; `because` says why. `stuck`: none of the missing
+    /// threads did anything while it was looked at, but something else may wake them. `unclear`:
+    /// the missing thread uses a CPU, always at one place, which is either slow or an endless loop;
+    /// or threads went on while they were looked at. `slow`: the missing thread moves, or will move
+    /// by itself; this is no hang.
     #[serde(deserialize_with = "super::word::read")]
     pub kind: Word,
-    /// Why. `cycle`: threads wait for each other in a circle. `own-lock`: a thread waits
-    /// for a lock that it holds itself. `holder-gone`: the holder of a lock has ended.
-    /// `fewer-alive`: not enough threads are left for the barrier's count.
-    /// `count-too-large`: never have so many threads been there as it waits for.
-    /// `member-gone`: a thread that used to come has ended. `waits-twice`: a thread is in
-    /// the barrier twice. `too-many`: more threads have come than it waits for.
-    /// `nobody-wakes`: all that could wake the threads that sleep sleep themselves. Null
-    /// if it is none of these.
+    /// The cause. `cycle`: threads wait for each other in a circle. `own-lock`: a thread waits for
+    /// a lock that it holds itself. `holder-gone`: the holder of a lock has ended. `fewer-alive`:
+    /// fewer threads are left than the barrier waits for. `count-too-large`: the barrier waits for
+    /// more threads than there have ever been. `member-gone`: a thread that used to come has ended.
+    /// `waits-twice`: a thread is in the barrier twice. `too-many`: more threads have come than the
+    /// barrier waits for. `nobody-wakes`: all threads that could wake the sleeping threads sleep
+    /// themselves. Null if the cause is none of these.
     #[serde(deserialize_with = "super::word::read_any")]
     pub because: Option<Word>,
-    /// A sentence: who is missing where, what that thread does, and what comes of it.
+    /// A sentence: which thread is missing where, what it does, and what follows from that.
     pub text: String,
-    /// Where threads wait; null if they wait for locks alone, or for each other otherwise.
+    /// The barrier at which threads wait; null if they wait only for locks, or for each other in
+    /// another way.
     pub barrier: Option<HangBarrierReport>,
-    /// From where its threads wait there, as reports write it.
+    /// From where threads wait at the barrier, in the notation of reports.
     pub site: Option<String>,
-    /// How many it waits for; null if that is not known.
+    /// Number of threads that the barrier waits for; null if it is unknown.
     pub participants: Option<u32>,
-    /// Who is there, in the order of arrival if that is known. Without a barrier: who
-    /// waits.
+    /// The threads that have arrived, in order of arrival if that is known. Without a barrier: the
+    /// threads that wait.
     pub arrived: Vec<HangThreadReport>,
-    /// Who is missing, or may be: see `certain`. Threads that have ended are among them
-    /// if they were seen before. The most likely first.
+    /// The threads that are missing, or may be missing (see `certain`), the most likely first.
+    /// Ended threads are included if they were seen before.
     pub missing: Vec<HangThreadReport>,
-    /// How many are missing; null if that is not known.
+    /// Number of missing threads; null if it is unknown.
     pub missing_count: Option<u32>,
-    /// Whether those of `missing` are it: they were there before, or no others are left.
-    /// If not, it is what they do that makes it likely.
+    /// Whether the threads in `missing` are known to be the missing ones: they came to this barrier
+    /// before, or no other threads are left. If false, they are likely because of what they do.
     pub certain: bool,
     /// All other threads.
     pub others: Vec<HangThreadReport>,
-    /// Threads that wait for each other in a circle, each for the next and the last for the
-    /// first; null if there are none.
+    /// Threads that wait for each other in a circle: each waits for the next, and the last for the
+    /// first. Null if there is no circle.
     pub cycle: Option<Vec<HangLinkReport>>,
-    /// Who waits for whom, drawn: a line for each way on which one comes to the cause.
+    /// A drawing of who waits for whom: one line for each path that leads to the cause.
     pub chain: Vec<String>,
     /// Other barriers at which threads wait at the same time.
     pub also: Vec<HangAlsoReport>,
-    /// How often was looked; null if that is not known.
+    /// Number of looks; null if it is unknown.
     pub looks: Option<u32>,
-    /// From the first of these looks to the last.
+    /// Time from the first look to the last.
     pub looked_ns: u64,
-    /// Since when nobody has come to the barrier or left it; null if nobody watched.
+    /// Time since the last arrival at the barrier or departure from it; null if the barrier was not
+    /// watched.
     pub still_ns: Option<u64>,
-    /// What could not be seen, and what else the user should know.
+    /// What could not be seen, and other remarks for the user.
     pub notes: Vec<String>,
 }
 
@@ -69,61 +70,62 @@ pub struct HangReport {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct HangBarrierReport {
-    /// As in `barriers`; null in `sbt hang`.
+    /// The id of the barrier in `barriers`; null in `sbt hang`.
     pub id: Option<u32>,
-    /// As in `barriers`.
+    /// The kind of the barrier, as in `barriers`.
     #[serde(deserialize_with = "super::word::read")]
     pub kind: Word,
-    /// Of the object in the process, hexadecimal.
+    /// Address of the object in the process, hexadecimal.
     pub address: String,
-    /// The process: of those that share it, one.
+    /// The process of the barrier; if several processes share the barrier, one of them.
     pub process: u32,
-    /// Threads of several processes may meet there.
+    /// Whether threads of several processes may meet at the barrier.
     pub shared: bool,
-    /// How many have come: as its own memory has it, else as was seen while it was
-    /// watched; null if neither is known.
+    /// Number of threads that have arrived, read from the barrier's memory or else counted while
+    /// watching; null if neither is known.
     pub arrived: Option<u32>,
 }
 
-/// Which thread.
+/// Identifies a thread.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct HangWho {
-    /// Its id as in `threads`; null if it is not there, and in `sbt hang`.
+    /// The id of the thread in `threads`; null if it is not listed there, and in `sbt hang`.
     pub thread: Option<u32>,
-    /// Its thread id in sbt's process namespace.
+    /// The thread id in sbt's process namespace.
     pub tid: u32,
-    /// Its process; null if that is not known any more.
+    /// The process of the thread; null if it is no longer known.
     pub process: Option<u32>,
-    /// What sentences call it: its name, with the thread id if others have that name too.
+    /// The name of the thread in sentences, with the thread id if other threads have the same name.
     pub name: String,
 }
 
-/// What a thread does, in a hang.
+/// What a thread does during a hang.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct HangThreadReport {
-    /// Which.
+    /// The thread.
     #[serde(flatten)]
     pub who: HangWho,
-    /// `running`, on a CPU or ready for one; `waiting`, see `blocked_on`; `stopped` by a
-    /// signal; `traced`, held by a debugger; `ended`; `unknown`.
+    /// `running`: on a CPU or ready for one. `waiting`: see `blocked_on`. `stopped`: by a signal.
+    /// `traced`: held by a debugger. `ended`. `unknown`.
     #[serde(deserialize_with = "super::word::read")]
     pub state: Word,
-    /// In words: `waits for the mutex 0x55… that worker-1 holds`.
+    /// What the thread does, in words: `waits for the mutex 0x55… that worker-1 holds`.
     pub does: String,
-    /// Where in the program it is: `function file:line`; null if that is not known.
+    /// Where the thread is in the program: `function file:line`; null if that is unknown.
     #[serde(rename = "where")]
     pub at: Option<String>,
-    /// Where else it was seen running, likewise.
+    /// Other places where the thread was seen running, written like `where`.
     pub also_at: Vec<String>,
-    /// All calls that it is in, the innermost first, likewise.
+    /// All calls that the thread is in, the innermost first, written like `where`.
     pub stack: Vec<String>,
-    /// CPU time that it used while it was looked at, of one CPU; null if not known.
+    /// CPU time that the thread used while it was looked at, as a percentage of one CPU; null if it
+    /// is unknown.
     pub cpu_pct: Option<f64>,
-    /// What it sleeps for; null if it does not sleep.
+    /// What the thread sleeps for; null if it does not sleep.
     pub blocked_on: Option<BlockedOn>,
-    /// How long it has been in the barrier; null if that is not known.
+    /// How long the thread has been in the barrier; null if that is unknown.
     pub waiting_ns: Option<u64>,
 }
 
@@ -131,20 +133,21 @@ pub struct HangThreadReport {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct BlockedOn {
-    /// `barrier`, `mutex`, `rwlock`, `semaphore`, `condvar`, `join` (the end of another
-    /// thread), `child` (that of another process), `futex` (nothing more is known), `call`
-    /// (another system call).
+    /// `barrier`, `mutex`, `rwlock`, `semaphore`, `condvar`, `join` (end of another thread),
+    /// `child` (end of another process), `futex` (nothing more is known), `call` (another system
+    /// call).
     #[serde(deserialize_with = "super::word::read")]
     pub kind: Word,
-    /// Of the object, hexadecimal; null where there is none.
+    /// Address of the object, hexadecimal; null if there is no object.
     pub address: Option<String>,
-    /// Who holds it, or who is to end; null if that is nobody or not known.
+    /// The thread that holds the object, or whose end is awaited; null if there is none or it is
+    /// unknown.
     pub holder: Option<HangWho>,
-    /// The holder has ended.
+    /// Whether the holder has ended.
     pub holder_gone: bool,
-    /// Of a system call: its name, and for what, if known: `read pipe:[4242]`.
+    /// For a system call: its name, and what it waits for if known: `read pipe:[4242]`.
     pub call: Option<String>,
-    /// The wait ends by itself after some time; null if that is not known.
+    /// Whether the wait ends by itself after some time; null if that is unknown.
     pub timed: Option<bool>,
 }
 
@@ -152,10 +155,10 @@ pub struct BlockedOn {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct HangLinkReport {
-    /// Who waits.
+    /// The waiting thread.
     #[serde(flatten)]
     pub who: HangWho,
-    /// For what: the next one holds it, or is missing there.
+    /// What the thread waits for: the next thread in the circle holds it, or is missing there.
     pub blocked_on: BlockedOn,
 }
 
@@ -163,21 +166,21 @@ pub struct HangLinkReport {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct HangAlsoReport {
-    /// Which.
+    /// The barrier.
     #[serde(flatten)]
     pub barrier: HangBarrierReport,
-    /// From where its threads wait there, as reports write it.
+    /// From where threads wait at the barrier, in the notation of reports.
     pub site: Option<String>,
-    /// How many it waits for; null if that is not known.
+    /// Number of threads that the barrier waits for; null if it is unknown.
     pub participants: Option<u32>,
-    /// How many wait there.
+    /// Number of threads that wait at the barrier.
     pub waiting: u32,
-    /// A sentence, as for the first.
+    /// A sentence, as in the `text` of the hang.
     pub text: String,
 }
 
-/// What `sbt hang` prints: a look at one process. Times are integers of nanoseconds.
-/// `null` is unknown, never 0. Fields may be added.
+/// The output of `sbt hang`: a look at one process. Times are integers in nanoseconds. `null` means
+/// unknown, never 0. Fields may be added.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[cfg_attr(test, schemars(title = "sbt hang"))]
@@ -189,22 +192,22 @@ pub struct LookReport {
     pub version: Word,
     /// The process, as numbered in sbt's process namespace.
     pub pid: u32,
-    /// How often was looked; null if that is not known.
+    /// Number of looks; null if it is unknown.
     pub looks: Option<u32>,
-    /// From the first look to the last.
+    /// Time from the first look to the last.
     pub looked_ns: u64,
-    /// The finding in a sentence: that of `hang`, or that there is none.
+    /// The finding in a sentence: the hang, or that there is none.
     pub text: String,
-    /// What stands still; null if nothing does.
+    /// The hang that was found; null if there is none.
     pub hang: Option<HangReport>,
     /// All threads.
     pub threads: Vec<HangThreadReport>,
-    /// What could not be seen, and what would help.
+    /// What could not be seen, and what would help to see it.
     pub notes: Vec<String>,
 }
 
 impl LookReport {
-    /// With the versions of this build.
+    /// An empty report, with the versions of this build.
     pub fn new(pid: u32) -> Self {
         Self {
             schema: SCHEMA,

@@ -1,30 +1,30 @@
-//! What must be true of every report, whatever was watched.
+//! Identities: what must be true of every report, whatever was watched.
 
 use super::{EfficiencyReport, Report, SiteReport, StatReport, ThreadReport, Withheld};
 
-/// By how much sums of real numbers may be off.
+/// Relative tolerance for sums of floating-point numbers.
 const ROUNDING: f64 = 1e-6;
 
-/// How much more than the time that was not useful work the waits may add up to: the useful
-/// work of a thread that takes another's place overlaps with that by moments.
+/// By which factor waits may exceed the time without useful work. When a thread takes another
+/// thread's place, the useful work of both overlaps for moments.
 const LOST_OF_MISSING: f64 = 1.1;
 
-/// By how much times may exceed the time of all threads, as a share of that, and in ns:
-/// watching ends a moment after the last event, and a thread may go on meanwhile.
+/// Share by which times may exceed the time of all threads: watching ends a moment after the last
+/// event, and a thread may go on in that moment.
 const OVER: f64 = 0.01;
-/// See [`OVER`].
+/// Time by which times may exceed the time of all threads in addition to [`OVER`], ns.
 const OVER_NS: f64 = 10e6;
 
 /// An identity that does not hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Broken {
-    /// What is not to be believed then.
+    /// The figure that is not to be believed.
     pub figure: Withheld,
     /// The two figures that contradict each other.
     pub text: String,
 }
 
-/// All identities that do not hold.
+/// All identities that are broken in a report.
 pub(super) fn broken(report: &Report) -> Vec<Broken> {
     let of_phases = report.conceptual_phases.iter().filter_map(|phase| {
         let text = impossible(phase.efficiency.as_ref()?)?;
@@ -50,7 +50,7 @@ pub(super) fn broken(report: &Report) -> Vec<Broken> {
         .collect()
 }
 
-/// Why efficiencies cannot be true of any run.
+/// Why efficiencies are impossible in any run; `None` if they are possible.
 fn impossible(it: &EfficiencyReport) -> Option<String> {
     let shares = [
         ("the efficiency", Some(it.parallel)),
@@ -86,7 +86,7 @@ fn impossible(it: &EfficiencyReport) -> Option<String> {
         })
 }
 
-/// Why the efficiencies of a run cannot be true beside its other figures.
+/// Why the efficiencies of a run contradict its other figures; `None` if they do not.
 fn of_the_run(report: &Report, it: &EfficiencyReport) -> Option<String> {
     let wall_ns = report.wall_ns as f64;
     if it.path_ns > report.wall_ns {
@@ -95,8 +95,8 @@ fn of_the_run(report: &Report, it: &EfficiencyReport) -> Option<String> {
             it.path_ns, report.wall_ns
         ));
     }
-    // Where the program goes on, events come in for a moment after the end of the watching, until
-    // the probes are off: how long that takes is not known here.
+    // If the program goes on, events arrive for a moment after the end of watching, until the
+    // probes are off. How long that takes is unknown here.
     if !report.ended {
         return None;
     }
@@ -110,7 +110,7 @@ fn of_the_run(report: &Report, it: &EfficiencyReport) -> Option<String> {
     })
 }
 
-/// Sums that are not those of their parts.
+/// Totals that differ from the sum of their parts.
 fn sums(report: &Report) -> impl Iterator<Item = String> {
     let time = &report.thread_time;
     let threads = |f: fn(&ThreadReport) -> u64| total(report.threads.iter().map(f));
@@ -167,7 +167,7 @@ fn sums(report: &Report) -> impl Iterator<Item = String> {
     unequal.chain(report.sites.iter().filter_map(of_site))
 }
 
-/// What threads did at a site must not be more than what happened there.
+/// Why the threads' figures at a site exceed those of the site; `None` if they do not.
 fn of_site(site: &SiteReport) -> Option<String> {
     let name = || site.called();
     let threads = |f: fn(&super::SiteThreadReport) -> u64| total(site.threads.iter().map(f));
@@ -195,7 +195,7 @@ const fn is_ordered(stat: &StatReport) -> bool {
     stat.count > 0 && stat.min <= stat.mean && stat.mean <= stat.max
 }
 
-/// Shares that are none.
+/// Shares outside of 0 to 100 %.
 fn shares(report: &Report) -> impl Iterator<Item = String> {
     let time = &report.thread_time;
     let of_time = [
@@ -241,7 +241,7 @@ fn times(report: &Report) -> impl Iterator<Item = String> {
         let all_ns = total(parts.into_iter());
         let states = [thread.running_ns, thread.ready_ns, thread.blocked_ns];
         let split_ns = total(states.into_iter().flatten());
-        // As above.
+        // Events may arrive after the end of watching if the program goes on: see `of_the_run`.
         if report.ended && all_ns as f64 > most_ns {
             return Some(format!(
                 "{} worked and waited for {all_ns} ns in {} ns",
@@ -258,8 +258,9 @@ fn times(report: &Report) -> impl Iterator<Item = String> {
     })
 }
 
-/// How much of a thread's time may lie before the time that is reported, ns: if sums were reset
-/// meanwhile, what a thread did then counts when it ends, which is a phase and a wait.
+/// How much of a thread's time may lie before the reported time, ns. After a reset of the sums, a
+/// phase or a wait counts when it ends, with its part before the reset: that is at most one phase
+/// and one wait.
 pub(super) fn carried_ns(report: &Report) -> f64 {
     let sites = report.sites.iter();
     let longest = sites.flat_map(|site| {
@@ -278,7 +279,7 @@ fn total(values: impl Iterator<Item = u64>) -> u64 {
     values.fold(0, u64::saturating_add)
 }
 
-/// Why a figure is not from 0 to `most`.
+/// Why a figure is outside of 0 to `most`; `None` if it is inside or unknown.
 fn out_of_bounds(name: &str, value: Option<f64>, most: f64) -> Option<String> {
     let value = value?;
     let is_right = value >= 0.0 && value <= most + ROUNDING * most.min(100.0);

@@ -1,18 +1,18 @@
-//! What is missing in the recording that a report was made of.
+//! What is missing in the recording that a report was made from.
 
 use serde::{Deserialize, Serialize};
 
 use super::{Reason, Report, Withheld, WithheldReport, Word};
 
-/// Something that is missing in what a report was made of.
+/// Something that is missing in the data that a report was made from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct IncompleteReport {
-    /// `no-end`: the recording breaks off before the watching ended. `damaged`: a part of the
-    /// recording is not as it was written, and was left out with all that follows.
+    /// `no-end`: the recording breaks off before watching ended. `damaged`: a part of the recording
+    /// is not as it was written; it was left out together with all that follows.
     #[serde(deserialize_with = "super::word::read")]
     pub kind: Word,
-    /// What happened, and which part of the run the report is about.
+    /// What happened, and which part of the run the report covers.
     pub text: String,
 }
 
@@ -20,13 +20,13 @@ pub struct IncompleteReport {
 const NOT_WHOLE: &str = "the recording is not complete";
 
 impl Report {
-    /// Whether all that was watched is in it.
+    /// Whether the report covers all that was watched.
     pub const fn is_complete(&self) -> bool {
         self.incomplete.is_empty()
     }
 
-    /// Takes note that something is missing, and of what cannot be known without it: to be
-    /// called before [`super::sound`]. Verdicts have to be made anew.
+    /// Adds what is missing to the report, and withholds the figures that cannot be known without
+    /// it. Call this before [`super::sound`]; verdicts have to be made again afterwards.
     pub fn break_off(&mut self, missing: Vec<IncompleteReport>) {
         if missing.is_empty() {
             return;

@@ -1,4 +1,4 @@
-//! Locks for which threads have waited.
+//! Locks that threads waited for.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,73 +10,73 @@ use crate::{
     place::{LockKind, Place, printable},
 };
 
-/// What is known of a lock.
+/// What is known about a lock.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Found {
-    /// Of the futex in its process.
+    /// Address of the futex in its process.
     pub address: u64,
-    /// That process; `None` for those of processes that have ended, put together.
+    /// The process of the futex; `None` for the combined locks of ended processes.
     pub pid: Option<u32>,
-    /// What it is.
+    /// The kind of lock.
     pub kind: LockKind,
-    /// From where a thread waited for it last, as far as that was told.
+    /// From where a thread last waited for the lock, if the source said so.
     pub place: Option<PlaceId>,
-    /// Waits that have ended.
+    /// Number of waits that have ended.
     pub waits: u64,
-    /// How long they took, ns.
+    /// Sum of these waits, ns.
     pub total_ns: u64,
-    /// The longest, ns.
+    /// The longest wait, ns.
     pub max_ns: u64,
-    /// How many threads waited at a time, at most.
+    /// The largest number of threads that waited at the same time.
     pub waiters_max: u64,
-    /// Who had it when somebody came to wait last, if that is known.
+    /// The thread that held the lock when a thread last began to wait for it, if known.
     pub holder: Option<u32>,
 }
 
-/// A lock for which threads have waited.
+/// A lock that threads waited for.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct LockReport {
-    /// Of the futex in its process, hexadecimal: of a mutex it is the mutex's.
+    /// Address of the futex in its process, hexadecimal. For a mutex this is the mutex's address.
     pub address: String,
-    /// That process, as in `processes`; null for those of processes that had ended,
-    /// which are put together by kind and site.
+    /// The process of the futex, as in `processes`; null for locks of ended processes, which are
+    /// combined by kind and site.
     pub pid: Option<u32>,
-    /// `mutex`; `rwlock`; `semaphore`; `libc` for one of the C library's own.
+    /// `mutex`; `rwlock`; `semaphore`; `libc` for an internal lock of the C library.
     #[serde(deserialize_with = "super::word::read")]
     pub kind: Word,
-    /// From where a thread waited for it lately, as reports write it.
+    /// From where a thread recently waited for the lock, in the notation of reports.
     pub site: Option<String>,
-    /// The function there.
+    /// The function of that place.
     pub function: Option<String>,
-    /// Its source file.
+    /// The source file of that place.
     pub file: Option<String>,
-    /// The line.
+    /// The line of that place.
     pub line: Option<u32>,
-    /// Waits in the kernel that have ended. A thread that gets the lock late may
-    /// have slept several times.
+    /// Number of waits in the kernel that have ended. A thread that gets the lock late may have
+    /// slept several times.
     pub waits: u64,
-    /// How long they took together.
+    /// Sum of these waits.
     pub total_ns: u64,
-    /// The longest.
+    /// The longest wait.
     pub max_ns: u64,
-    /// On average; null if none has ended.
+    /// The mean wait; null if no wait has ended.
     pub mean_ns: Option<u64>,
-    /// How many threads waited at a time, at most.
+    /// The largest number of threads that waited at the same time.
     pub waiters_max: u64,
-    /// Who had it when somebody came to wait last: a thread id as in `threads`. Of
-    /// mutexes of glibc only, and if that thread lived when it was looked up.
+    /// The thread that held the lock when a thread last began to wait for it: an id in `threads`.
+    /// Known for mutexes of glibc only, and only if the holder was alive when it was looked up.
     pub holder: Option<u32>,
 }
 
 impl LockReport {
-    /// What it is called: from where threads wait for it, else its address.
+    /// The name of the lock: from where threads wait for it, or else its address.
     pub fn called(&self) -> String {
         self.site.clone().unwrap_or_else(|| self.address.clone())
     }
 }
 
-/// The most time first.
+/// Reports on locks, by descending waiting time.
 pub fn reports(found: &[Found], places: &[&Place]) -> Vec<LockReport> {
     let mut found: Vec<&Found> = found.iter().collect();
     found.sort_by_key(|lock| (std::cmp::Reverse(lock.total_ns), lock.address));

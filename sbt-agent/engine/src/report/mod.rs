@@ -1,8 +1,8 @@
-//! What was found, as data: the one structure that the text and the JSON view
-//! are drawn from. What was not measured is `None`, never 0.
+//! The findings as data: the one structure from which the text and the JSON view are drawn. What
+//! was not measured is `None`, never 0.
 //!
-//! The comments of the fields are their documentation: the JSON Schema in
-//! docs/report.schema.json is made of them. Times are integer nanoseconds.
+//! The comments of the fields are their documentation: the JSON Schema in docs/report.schema.json
+//! is made from them. Times are integers in nanoseconds.
 
 use serde::{Deserialize, Serialize};
 
@@ -64,154 +64,156 @@ pub use word::Word;
 /// Version of the JSON fields.
 pub const SCHEMA: u32 = 1;
 
-/// A report of `sbt`: where the threads of a parallel program waited for each
-/// other. Times are integers of nanoseconds and end in `_ns`, shares are per
-/// cent and end in `_pct`. `null` is unknown or not measured, never 0. Threads,
-/// barriers and sites refer to each other by `id`. Fields may be added.
+/// A report of `sbt`: where the threads of a parallel program waited for each other. Times are
+/// integers in nanoseconds and end in `_ns`; shares are in percent and end in `_pct`. `null` means
+/// unknown or not measured, never 0. Threads, barriers and sites refer to each other by `id`.
+/// Fields may be added.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[cfg_attr(test, schemars(title = "sbt report"))]
 pub struct Report {
-    /// Version of these fields: 1. It changes if one is removed or comes to
-    /// mean something else.
+    /// Version of these fields: 1. It changes if a field is removed or changes its meaning.
     pub schema: u32,
     /// Version of sbt.
     #[serde(deserialize_with = "word::read")]
     pub version: Word,
     /// Where the events came from: `ebpf`, `perf` or `ptrace`.
     pub backend: String,
-    /// How: `uprobe_multi`, or `perf uprobes` before Linux 6.6; `breakpoints of the processor`
-    /// with `perf`, `breakpoints` with `ptrace`.
+    /// How the source works: `uprobe_multi`, or `perf uprobes` before Linux 6.6; `breakpoints of
+    /// the processor` with `perf`; `breakpoints` with `ptrace`.
     pub method: String,
     /// The target's command line; `["sbt","demo",NAME]` for a demo.
     pub command: Vec<String>,
-    /// The target, as numbered in sbt's process namespace.
+    /// The process id of the target in sbt's process namespace.
     pub pid: u32,
-    /// When watching began, `CLOCK_MONOTONIC`: of a program that sbt started, its first exec.
+    /// When watching began, by `CLOCK_MONOTONIC`. For a program that sbt started, this is its first
+    /// exec.
     pub start_ns: u64,
-    /// When that was by the clock on the wall, ns since 1970 (UTC).
+    /// When watching began, in ns since 1970 (UTC).
     pub start_unix_ns: u64,
-    /// How long it was watched: until its last thread ended, or until sbt left it.
+    /// How long the target was watched: until its last thread ended, or until sbt detached.
     pub wall_ns: u64,
     /// Whether the target had ended when the report was made.
     pub ended: bool,
-    /// 0 to 255, 128 + N if signal N ended it; null if it had not ended when the
-    /// report was made, or if sbt did not start it.
+    /// Exit status of the target, 0 to 255, or 128 + N if signal N ended it. Null if the target had
+    /// not ended when the report was made, or if sbt did not start it.
     pub exit_status: Option<u8>,
-    /// Whether sbt started the target, and did not join it when it ran; null if the sbt that
-    /// made the report was too old to say.
+    /// Whether sbt started the target instead of attaching to it; null if the report was made by a
+    /// version of sbt that did not say.
     pub started: Option<bool>,
-    /// Processes that were watched and went on when watching ended; null before that.
+    /// Number of watched processes that went on when watching ended; null before that.
     pub left_processes: Option<u64>,
-    /// Arrivals, of all episodes. Where `estimated`, those that barriers have counted
-    /// while the probes were off are among them.
+    /// Arrivals in all episodes. If `estimated` is true, this includes arrivals that the barriers
+    /// counted while the probes were off.
     pub arrivals: u64,
-    /// Complete episodes.
+    /// Number of complete episodes.
     pub episodes: u64,
-    /// Others: begun before sbt came, cut short, or spoilt by a loss.
+    /// Number of incomplete episodes: begun before sbt attached, cut short, or damaged by lost
+    /// events.
     pub incomplete_episodes: u64,
-    /// Records that found no room in the kernel, or could not be read. Exact, as the kernel
-    /// counts them; if there are any, the numbers of arrivals and episodes are the least that
-    /// there were.
+    /// Records that found no room in the kernel, or could not be read. The number is exact, as the
+    /// kernel counts these records. If any were lost, the numbers of arrivals and episodes are
+    /// lower bounds.
     pub lost_events: u64,
     /// Where the time of all threads together went.
     pub thread_time: ThreadTimeReport,
-    /// Those that arrived at a barrier or passed a mark, in the order of their
-    /// birth.
+    /// The threads that arrived at a barrier or passed a mark, in order of their creation.
     pub threads: Vec<ThreadReport>,
-    /// Whose threads they are. Of several, their `label` tells which is whose.
+    /// The processes of the threads. If there are several, the `label` of a thread names its
+    /// process.
     pub processes: Vec<ProcessReport>,
     /// Whether processes that the target started were watched too.
     pub children: bool,
-    /// CPUs that the target may run on, all its threads together, as last known; null if
-    /// that could not be asked.
+    /// Number of CPUs that all threads of the target together may run on, as last known; null if it
+    /// could not be determined.
     pub cpus: Option<u32>,
-    /// In the order of first sight. Of more than 4096, those that were silent
-    /// longest are no longer listed; the totals contain them.
+    /// The barriers, in the order in which they were first seen. Beyond 4096 barriers, those that
+    /// were inactive for longest are no longer listed; the totals contain them.
     pub barriers: Vec<BarrierReport>,
-    /// Most `lost_ns` first.
+    /// The sites, by descending `lost_ns`.
     pub sites: Vec<SiteReport>,
     /// What lies between two consecutive episodes, by the sites at both ends.
     pub phases: Vec<PhaseReport>,
-    /// Those asked for by `--phase`, in that order.
+    /// The phases requested with `--phase`, in that order.
     pub conceptual_phases: Vec<ConceptualReport>,
-    /// Those asked for by `--mark`, in that order.
+    /// The marks requested with `--mark`, in that order.
     pub marks: Vec<MarkReport>,
-    /// From a thread's passing one mark to its passing the next.
+    /// The intervals between a thread's passing one mark and its passing the next.
     pub intervals: Vec<IntervalReport>,
-    /// Locks for which threads have waited in the kernel, while the system calls of
-    /// futexes were watched; the most time first. Null if they never were: see
-    /// `--futex`.
+    /// Locks that threads waited for in the kernel while futex system calls were watched, by
+    /// descending time. Null if these were never watched: see `--futex`.
     pub locks: Option<Vec<LockReport>>,
-    /// Loops in which threads were seen to wait while no barrier was hit: perhaps
-    /// barriers that only spin, which are not recognised; most samples first. Null if
-    /// nobody looked.
+    /// Loops in which threads were seen waiting while no barrier was hit, by descending number of
+    /// samples. They may be barriers that only spin, which sbt does not recognise. Null if sbt did
+    /// not look for such loops.
     pub spin_suspects: Option<Vec<SpinReport>>,
-    /// Counters that were asked for (`--events`), in that order.
+    /// The counters requested with `--events`, in that order.
     pub counters: Vec<CounterReport>,
     /// Sites with barrier times above the limit of `--warn-time`.
     pub warnings: Vec<WarningReport>,
-    /// With `--watch` or `--watch-all`: episodes one by one, the last 10 000 at
-    /// most, and of many threads fewer. Null without.
+    /// With `--watch` or `--watch-all`: single episodes, the last 10 000 at most, and fewer if
+    /// there are many threads. Null without these options.
     pub watched: Option<Vec<WatchedReport>>,
-    /// Watched episodes that came before those listed.
+    /// Number of watched episodes before those listed.
     pub watched_omitted: u64,
     /// Episodes that had arrivals but had not ended.
     pub unfinished: Vec<UnfinishedReport>,
-    /// How well the threads were used; null where too little was seen: no episode, more
-    /// than a tenth as many incomplete as complete ones, watching interrupted, or events
-    /// lost; and where a recording is cut. `withheld` says which.
+    /// How well the threads were used. Null if too little was seen: no episode, more than a tenth
+    /// as many incomplete as complete episodes, interrupted watching, lost events, or a recording
+    /// that breaks off. `withheld` gives the reason.
     pub efficiency: Option<EfficiencyReport>,
-    /// Figures of this report that are null because too little was seen to know them, or
-    /// because they contradicted others.
+    /// Figures of this report that are null because too little was seen to know them, or because
+    /// they contradicted other figures.
     #[serde(default)]
     pub withheld: Vec<WithheldReport>,
-    /// Over all episodes; null if of none all beginnings were seen.
+    /// The number of busy threads over all episodes; null if there is no episode in which the
+    /// beginning of all work was seen.
     pub parallelism: Option<ParallelismReport>,
-    /// Samples of where threads were; null without `--sample`.
+    /// Samples of the code that threads executed; null without `--sample`.
     pub sampling: Option<SamplingReport>,
-    /// Functions by normalised processor time, the most first; 1000 at most. Null without
-    /// `--sample`.
+    /// Functions by descending normalised processor time, at most 1000. Null without `--sample`.
     pub functions: Option<Vec<FunctionReport>>,
-    /// Why threads waited for each other, what explains most of their time first; one
-    /// at most for a site, and 5 in all. `no-problem` alone if nothing is wrong. Null
-    /// if that cannot be said: see `no_verdict_because`.
+    /// Why threads waited for each other, starting with what explains most of their waiting; at
+    /// most one verdict for a site, and at most 5 in all. `no-problem` alone if nothing is wrong.
+    /// Null if there can be no verdict: see `no_verdict_because`.
     pub verdicts: Option<Vec<VerdictReport>>,
-    /// Why there are no verdicts; null if there are.
+    /// Why there are no verdicts; null if there are verdicts.
     pub no_verdict_because: Option<String>,
-    /// A barrier at which nobody went on for longer than `--hang-time`: who was missing, and
-    /// what that thread did. The present one; or else the longest that there was, which is
-    /// `over`. Also what is only `slow`, as long as that lasts: see `kind`. Null if there was
-    /// none.
+    /// A barrier at which no thread went on for longer than `--hang-time`: which threads were
+    /// missing, and what they did. This is the present hang, or else the longest one that is
+    /// `over`. A barrier that is only `slow` (see `kind`) is reported as long as that lasts. Null
+    /// if there was no hang.
     pub hang: Option<StandstillReport>,
-    /// For how long threads had to stand still at a barrier to be looked at (`--hang-time`);
-    /// null if nobody looked.
+    /// How long threads had to stand still at a barrier before sbt looked at them (`--hang-time`);
+    /// null if sbt did not look for hangs.
     pub hang_time_ns: Option<u64>,
-    /// The longest time in which a barrier may have stood still unseen, since the probes were
-    /// off; 0 if they never were; null if nobody looked for hangs.
+    /// The longest time for which a barrier may have stood still unseen because probes were off; 0
+    /// if they never were; null if sbt did not look for hangs.
     pub hang_unwatched_ns: Option<u64>,
     /// What watching cost.
     pub own_cost: OwnCost,
-    /// How closely was looked at what threads do between barriers (`--states`).
+    /// How closely sbt watched what threads do between barriers (`--states`).
     pub states: StatesReport,
-    /// The probes were on for spans of time only, since they would have cost too much:
-    /// episodes, times and shares are those of what was seen. How much that was says
-    /// `own_cost.thinned`.
+    /// Whether probes were on for spans of time only, because they would have cost too much.
+    /// Episodes, times and shares are then those of the watched spans; `own_cost.thinned` tells how
+    /// much was watched.
     pub estimated: bool,
-    /// What would have been without that cost; null if it is not known.
+    /// The figures as they would be without the cost of watching; null if that is unknown.
     pub compensated: Option<CompensatedReport>,
-    /// Whether departures were watched: all the time, never, or (null) in part.
+    /// Whether departures were watched: true for all the time, false for never, null for a part of
+    /// the time.
     pub departures: Option<bool>,
-    /// Whether the target started processes of its own, watched or not, and waited for one of them; null if that could not be asked.
+    /// Whether the target started processes, watched or not, and waited for one of them; null if
+    /// that could not be determined.
     pub had_children: Option<bool>,
-    /// Why no barrier could be found; null if some were, or if none is known to
-    /// be hidden. Also among `notes`.
+    /// Why no barrier could be found; null if barriers were found, or if sbt knows no reason.
+    /// `notes` contains the sentence too.
     pub none_found_because: Option<String>,
-    /// What is missing in the recording that the report was made of; empty if nothing is. The
-    /// sentences are among `notes` too.
+    /// What is missing in the recording that the report was made from; empty if it is complete.
+    /// `notes` contains these sentences too.
     #[serde(default)]
     pub incomplete: Vec<IncompleteReport>,
-    /// What the user should know.
+    /// Remarks for the user.
     pub notes: Vec<String>,
 }
 
@@ -219,46 +221,47 @@ pub struct Report {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ThreadTimeReport {
-    /// Work, idle, release and between together.
+    /// Sum of work, idle, release and between.
     pub total_ns: u64,
-    /// Between barriers; where departures were not watched, with the release.
+    /// Time between barriers; where departures were not watched, this includes the release.
     pub work_ns: u64,
-    /// Waiting for the last to arrive.
+    /// Waiting for the last thread to arrive.
     pub idle_ns: u64,
-    /// Getting going again: from the last arrival to the own departure. Null if
-    /// departures were not watched; if they were in part, of that part.
+    /// Leaving the barrier: from the last arrival to the thread's own departure. Null if departures
+    /// were not watched; if they were watched for a part of the time, the sum of that part.
     pub release_ns: Option<u64>,
-    /// Kept waiting by a runtime of OpenMP until the next parallel region began, or until
-    /// the thread's end; null if departures were not watched, and with them where regions
-    /// begin: then it is in the work.
+    /// Time for which an OpenMP runtime kept threads waiting until the next parallel region began
+    /// or the thread ended. Null if departures and beginnings of regions were not watched;
+    /// `work_ns` then includes it.
     pub between_ns: Option<u64>,
-    /// `work_ns` of `total_ns`; null if that is 0.
+    /// `work_ns` as a percentage of `total_ns`; null if `total_ns` is 0.
     pub work_pct: Option<f64>,
-    /// `idle_ns` of `total_ns`.
+    /// `idle_ns` as a percentage of `total_ns`.
     pub idle_pct: Option<f64>,
-    /// `release_ns` of `total_ns`.
+    /// `release_ns` as a percentage of `total_ns`.
     pub release_pct: Option<f64>,
-    /// `between_ns` of `total_ns`.
+    /// `between_ns` as a percentage of `total_ns`.
     pub between_pct: Option<f64>,
-    /// How that was waited.
+    /// How threads waited during idle and release.
     #[serde(flatten)]
     pub waits: WaitsReport,
-    /// Apart from that: waiting in the episodes of `unfinished`.
+    /// Waiting in the episodes of `unfinished`, which is not part of `total_ns`.
     pub unfinished_ns: u64,
 }
 
-/// How threads waited in barriers: of those waits whose departure was seen.
+/// How threads waited in barriers, for the waits whose departure was seen.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct WaitsReport {
-    /// Of idle and release, on a CPU: spinning in the barrier, or tasks of OpenMP; null
-    /// if no departure was seen.
+    /// The part of idle and release spent on a CPU: spinning in the barrier, or executing OpenMP
+    /// tasks. Null if no departure was seen.
     pub spinning_ns: Option<u64>,
-    /// Of idle and release, asleep in the kernel; likewise. The rest was ready for a CPU.
+    /// The part of idle and release spent asleep in the kernel; null if no departure was seen. The
+    /// rest was spent ready for a CPU.
     pub asleep_ns: Option<u64>,
-    /// `spinning_ns` of the waits of which it is known.
+    /// `spinning_ns` as a percentage of the waits whose departure was seen.
     pub spinning_pct: Option<f64>,
-    /// `asleep_ns` of them.
+    /// `asleep_ns` as a percentage of the waits whose departure was seen.
     pub asleep_pct: Option<f64>,
 }
 
@@ -266,85 +269,89 @@ pub struct WaitsReport {
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ProcessReport {
-    /// How labels call it: its rank, if each process has one of its own, else which it
-    /// is in the order of birth, from 0.
+    /// The process in thread labels: its rank if each process has a different rank, else its
+    /// position in order of creation, from 0.
     pub id: u32,
-    /// Its number in sbt's process namespace; 0 if it has none there.
+    /// The process id in sbt's process namespace; 0 if the process has none there.
     pub pid: u32,
-    /// Which rank of a parallel program (MPI) it is; null if its environment does not
-    /// say.
+    /// The rank in a parallel program (MPI); null if the environment of the process does not
+    /// contain it.
     pub rank: Option<u32>,
 }
 
-/// A thread.
+/// A thread in a report.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ThreadReport {
-    /// T0, T1, … of the text report.
+    /// The N of T0, T1, … in the text report.
     pub id: u32,
-    /// How the text report calls it: `T3`; of several processes `1.3`, the process
-    /// and which of its threads.
+    /// The name of the thread in the text report: `T3`, or with several processes `1.3`, which is
+    /// the process and the number of the thread in it.
     pub label: String,
-    /// Thread id in sbt's process namespace.
+    /// The thread id in sbt's process namespace.
     pub tid: u32,
-    /// Its process, likewise.
+    /// The process id in sbt's process namespace.
     pub pid: u32,
-    /// The kernel's name of the thread.
+    /// The name of the thread in the kernel.
     pub name: String,
-    /// How many threads share this entry: more than 1 only in the last of 4096.
+    /// Number of threads that share this entry: more than 1 only in the last of 4096 entries.
     pub threads: u64,
-    /// Whether its end was seen.
+    /// Whether the end of the thread was seen.
     pub ended: bool,
-    /// At all barriers.
+    /// Arrivals at all barriers.
     pub arrivals: u64,
-    /// Complete episodes it took part in.
+    /// Complete episodes in which the thread took part.
     pub episodes: u64,
-    /// How often it came last in them.
+    /// Number of these episodes in which the thread arrived last.
     pub last: u64,
-    /// Between barriers, and from its last departure to its end.
+    /// Time between barriers, and from the last departure to the end of the thread.
     pub work_ns: Option<u64>,
-    /// Waiting for the last to arrive.
+    /// Waiting for the last thread to arrive.
     pub idle_ns: u64,
-    /// From the last arrival to its own departure.
+    /// From the last arrival to this thread's departure.
     pub release_ns: Option<u64>,
-    /// Kept waiting by a runtime of OpenMP between parallel regions; null as above.
+    /// Time for which an OpenMP runtime kept the thread waiting between parallel regions; null as
+    /// in `thread_time`.
     pub between_ns: Option<u64>,
-    /// When its last work ended, since the start of watching: its last arrival, or its end
-    /// if it was on a CPU for half of the time until then. Null if it did not come to a
+    /// When the thread's last work ended, since the start of watching: its last arrival, or its end
+    /// if it spent half of the time until then on a CPU. Null if the thread never came to a
     /// barrier.
     pub worked_until_ns: Option<u64>,
-    /// Of `work_ns`, on a CPU.
+    /// The part of `work_ns` spent on a CPU.
     pub running_ns: Option<u64>,
-    /// Of `work_ns`, runnable without a CPU.
+    /// The part of `work_ns` spent runnable without a CPU.
     pub ready_ns: Option<u64>,
-    /// Of `work_ns`, neither: asleep in the kernel.
+    /// The part of `work_ns` spent asleep in the kernel.
     pub blocked_ns: Option<u64>,
-    /// Of `running_ns`, before its first barrier.
+    /// The part of `running_ns` before the thread's first barrier.
     #[serde(default)]
     pub begin_running_ns: Option<u64>,
-    /// Of `blocked_ns`, before its first barrier: a thread that waits until there is work.
+    /// The part of `blocked_ns` before the thread's first barrier: the thread waits until there is
+    /// work.
     #[serde(default)]
     pub begin_blocked_ns: Option<u64>,
-    /// Of `blocked_ns`, after its last barrier: a thread that waits for the end of others.
+    /// The part of `blocked_ns` after the thread's last barrier: the thread waits for the end of
+    /// others.
     #[serde(default)]
     pub end_blocked_ns: Option<u64>,
-    /// What it did in `work_ns` while it was on no CPU; null without `--states full`, and
-    /// if it is known of none of its work.
+    /// What the thread did during `work_ns` while it was on no CPU. Null without `--states full`,
+    /// and if that is unknown for all of its work.
     pub away: Option<AwayReport>,
-    /// Its work before it came last, while which the others waited.
+    /// The thread's work in the episodes in which it arrived last: the other threads waited
+    /// meanwhile.
     pub path_ns: u64,
-    /// `path_ns` of that of all threads; null if there is none.
+    /// `path_ns` as a percentage of the `path_ns` of all threads; null if those are 0.
     pub path_pct: Option<f64>,
-    /// The same, each moment counted as often as threads did not work, and once more.
+    /// As `path_pct`, with each moment weighted by 1 plus the number of threads that do not work.
     pub weighted_path_pct: Option<f64>,
-    /// Normalised processor time (Quartz): its work, each moment divided by the number of
-    /// threads that were busy then.
+    /// Normalised processor time (Quartz): the thread's work, each moment divided by the number of
+    /// busy threads.
     pub npt_ns: u64,
-    /// What probes have cost it, CPU time; null if that was not measured.
+    /// CPU time that probes cost the thread; null if it was not measured.
     pub own_cost_ns: Option<u64>,
-    /// What counters said of its work.
+    /// Values of the counters during the thread's work.
     pub counters: Counts,
-    /// How that was waited.
+    /// How the thread waited during idle and release.
     #[serde(flatten)]
     pub waits: WaitsReport,
 }
@@ -353,69 +360,68 @@ pub struct ThreadReport {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct BarrierReport {
-    /// Its number.
+    /// The number of the barrier.
     pub id: u32,
-    /// How it was recognised: `pthread`; `gomp` for GNU OpenMP, `kmp` for LLVM's;
-    /// `std::barrier` of C++; `rust` for its `Barrier`; `mpi` for a communicator;
-    /// `condvar` for one made of a condition variable; `futex` for one made of a
-    /// futex; `user` for `--barrier`.
+    /// How the barrier was recognised: `pthread`; `gomp` for GNU OpenMP, `kmp` for LLVM's;
+    /// `std::barrier` of C++; `rust` for its `Barrier`; `mpi` for a communicator; `condvar` for a
+    /// barrier made of a condition variable; `futex` for a barrier made of a futex; `user` for
+    /// `--barrier`.
     #[serde(deserialize_with = "word::read")]
     pub kind: Word,
-    /// The evidence that it is a barrier, where the program does not call it so;
-    /// else null.
+    /// The evidence that it is a barrier; null if the program itself calls it a barrier.
     pub recognised: Option<RecognisedReport>,
-    /// Of the object in the target, hexadecimal.
+    /// Address of the object in the target, hexadecimal.
     pub address: String,
-    /// As last known.
+    /// Number of participants, as last known.
     pub participants: Option<u32>,
-    /// Complete ones.
+    /// Number of complete episodes.
     pub episodes: u64,
 }
 
-/// What something was recognised as a barrier by.
+/// The evidence by which something was recognised as a barrier.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct RecognisedReport {
-    /// Rounds in which each member came once and the last one woke the others.
+    /// Number of rounds in which each member came once and the last one woke the others.
     pub rounds: u64,
-    /// Threads that took part in the last of them.
+    /// Number of threads that took part in the last of these rounds.
     pub members: u32,
-    /// Each thread that woke the others had waited there in another round.
+    /// Whether each thread that woke the others had waited there in another round.
     pub waker_was_member: bool,
-    /// In the code one test decides between waiting and waking, as barriers do;
-    /// false if that is not so or not known.
+    /// Whether one test in the code decides between waiting and waking, as in barriers; false if
+    /// there is no such test or it is unknown.
     pub by_code: bool,
 }
 
-/// An episode that had arrivals but had not ended when watching did.
+/// An episode that had arrivals but had not ended when watching ended.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct UnfinishedReport {
-    /// Its barrier.
+    /// The id of the barrier.
     pub barrier: u32,
-    /// Where its threads wait.
+    /// The id of the site where threads wait.
     pub site: u32,
-    /// How many it waits for in all.
+    /// Total number of threads that the barrier waits for.
     pub participants: Option<u32>,
-    /// Who was there, in the order of arrival.
+    /// The threads that had arrived, in order of arrival.
     pub arrived: Vec<u32>,
-    /// Who took part in this barrier's last complete episode and was not there.
+    /// The threads that took part in the barrier's last complete episode and had not arrived.
     pub missing: Vec<u32>,
-    /// Since the first of `arrived`.
+    /// Time since the first arrival.
     pub waiting_ns: u64,
-    /// Waiting of all that were there.
+    /// Waiting of all threads in `arrived`.
     pub idle_ns: u64,
 }
 
 impl Report {
-    /// The part of the wall time in which barriers were watched, ns: sums over sites are of
-    /// what happened in it.
+    /// The part of the wall time in which barriers were watched, ns. Sums over sites cover this
+    /// time.
     pub fn seen_ns(&self) -> u64 {
         let off_ns = self.own_cost.thinned.map_or(0, |thinned| thinned.off_ns);
         self.wall_ns.saturating_sub(off_ns)
     }
 
-    /// What to call that.
+    /// The name of the time that [`Self::seen_ns`] returns.
     pub const fn seen_called(&self) -> &'static str {
         match self.own_cost.thinned {
             Some(_) => "watched time",
@@ -428,7 +434,7 @@ impl Report {
         self.threads.iter().find(|thread| thread.id == id)
     }
 
-    /// How the text report calls a thread.
+    /// The name of a thread in the text report.
     pub fn label(&self, id: u32) -> String {
         self.thread(id)
             .map_or_else(|| format!("T{id}"), |thread| thread.label.clone())

@@ -1,4 +1,4 @@
-//! The numbers by which a report calls threads.
+//! The numbers that a report gives to threads.
 
 use std::collections::{HashMap, HashSet};
 
@@ -8,37 +8,37 @@ use crate::model::{
     ids::{SiteId, ThreadId},
 };
 
-/// Those that met a barrier or passed a mark, in the order of their birth,
-/// from 0; where they are of several processes, one process after the other. The row
-/// that several share is the last one of its process.
+/// Numbers the threads that came to a barrier or passed a mark, from 0, in order of their creation.
+/// With several processes, the threads of one process follow those of another. The row that several
+/// threads share is the last of its process.
 pub struct Order {
     numbers: Vec<u32>,
-    /// Their processes, in order.
+    /// The processes of the threads, in order.
     processes: Vec<Process>,
-    /// What another report calls sites, and how many episodes it has of each before those
-    /// that are known here; `None` if it is what they are called here.
+    /// For each site, its number in another report, and how many more episodes that report has;
+    /// `None` if this report uses its own numbers.
     sites: Option<Vec<(u32, u64)>>,
 }
 
 /// A process with threads in the report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Process {
-    /// As the user sees it.
+    /// The process id that the user sees.
     pub pid: u32,
-    /// What the report calls it: its rank, if each process has one of its own, else
-    /// which it is in the order of birth, from 0.
+    /// The number in labels: the rank if each process has a different rank, else the position in
+    /// order of creation, from 0.
     pub number: u32,
-    /// Which rank of a parallel program it is.
+    /// The rank in a parallel program.
     pub rank: Option<u32>,
-    /// The number of its first thread.
+    /// The number of the first thread of the process.
     pub first: u32,
 }
 
-/// The number of a thread that has none.
+/// Stands for "no number" of a thread or a site.
 const NONE: u32 = u32::MAX;
 
 impl Order {
-    /// Of all threads of a model.
+    /// Numbers the threads of a model.
     pub fn new(model: &Model) -> Self {
         let rows = model.threads().rows();
         let marked: HashSet<usize> = model
@@ -49,7 +49,7 @@ impl Order {
             .collect();
         let mut born: Vec<usize> = (0..rows.len())
             .filter(|index| {
-                // After a reset a thread may end an episode to which it has come before.
+                // After a reset, a thread may end an episode whose arrival came before the reset.
                 let row = &rows[*index];
                 row.arrivals > 0 || row.episodes > 0 || marked.contains(index)
             })
@@ -77,22 +77,22 @@ impl Order {
         }
     }
 
-    /// The numbers by which a report of the `whole` run calls the threads and sites of a
-    /// model that knows only a part of it. `part`: the model's own report.
+    /// The numbers that a report of the `whole` run gives to the threads and sites of a model that
+    /// knows only a part of the run. `part` is the model's own report.
     #[must_use]
     pub fn as_in(self, whole: &Report, part: &Report, model: &Model) -> Self {
         let mut named: HashMap<(u32, u32), Vec<u32>> = HashMap::new();
-        for thread in whole.threads.iter().filter(|it| it.threads == 1) {
+        for thread in whole.threads.iter().filter(|thread| thread.threads == 1) {
             named
                 .entry((thread.tid, thread.pid))
                 .or_default()
                 .push(thread.id);
         }
-        let mut shared = whole.threads.iter().filter(|it| it.threads > 1);
-        let shared = shared.next().map_or(NONE, |it| it.id);
+        let mut shared = whole.threads.iter().filter(|thread| thread.threads > 1);
+        let shared = shared.next().map_or(NONE, |thread| thread.id);
         let rows = model.threads().rows();
         let mut numbers = vec![NONE; rows.len()];
-        // Numbers of threads are used again: those that are known here are the last ones.
+        // The kernel reuses thread ids: the threads of this model are the latest with their id.
         let mut known: Vec<usize> = (0..rows.len()).collect();
         known.retain(|index| self.numbers[*index] != NONE);
         known.sort_by_key(|index| std::cmp::Reverse(rows[*index].since_ns));
@@ -104,7 +104,7 @@ impl Order {
         let sites = model.sites().all().len();
         let mut sites = vec![(NONE, 0); sites];
         for site in &part.sites {
-            let same = |it: &&SiteReport| is_same(it, site);
+            let same = |candidate: &&SiteReport| is_same(candidate, site);
             let found = whole.sites.iter().find(same);
             if let (Some(found), Some(of)) = (found, sites.get_mut(site.id as usize)) {
                 *of = (found.id, found.episodes.saturating_sub(site.episodes));
@@ -125,7 +125,7 @@ impl Order {
         }
     }
 
-    /// How many episodes a site had before one of which the model says that it had `index`.
+    /// The index in the whole run of an episode with this `index` in the model.
     pub fn index(&self, SiteId(site): SiteId, index: u64) -> u64 {
         let sites = self.sites.as_ref();
         let before = sites.and_then(|sites| Some(sites.get(site as usize)?.1));
@@ -137,8 +137,8 @@ impl Order {
         &self.processes
     }
 
-    /// How the report calls a thread by its number: `T3`, or, of several processes,
-    /// `1.3`: the process and which of its threads.
+    /// The label of a thread by its number: `T3`, or with several processes `1.3`, which is the
+    /// process and the number of the thread in it.
     pub fn label(&self, number: u32) -> String {
         let mut before = self.processes.iter().rev();
         match before.find(|process| process.first <= number) {
@@ -154,7 +154,8 @@ impl Order {
         self.numbers.get(thread.index()).copied().unwrap_or(NONE)
     }
 
-    /// Pairs what is kept of threads with their numbers, in the order of those.
+    /// Pairs data about threads with the threads' numbers, sorted by number. Threads without a
+    /// number are left out.
     pub fn sorted<T>(&self, of: impl IntoIterator<Item = (ThreadId, T)>) -> Vec<(u32, T)> {
         let mut pairs: Vec<_> = of
             .into_iter()
@@ -165,20 +166,20 @@ impl Order {
         pairs
     }
 
-    /// The same of what is kept in a list by [`ThreadId`].
+    /// As [`Self::sorted`], for a list that is indexed by [`ThreadId`].
     pub fn by_index<T>(&self, list: impl IntoIterator<Item = T>) -> Vec<(u32, T)> {
         self.sorted((0..).map(ThreadId).zip(list))
     }
 }
 
-/// Whether two reports of one run mean the same site.
+/// Whether entries in two reports of one run are the same site.
 fn is_same(a: &SiteReport, b: &SiteReport) -> bool {
-    let lines = |it: &SiteReport| (it.function.clone(), it.file.clone(), it.line);
+    let lines = |site: &SiteReport| (site.function.clone(), site.file.clone(), site.line);
     (&a.binary, &a.offset, &a.callers, &a.places) == (&b.binary, &b.offset, &b.callers, &b.places)
         && lines(a) == lines(b)
 }
 
-/// The processes of threads that are in the order of their birth.
+/// The processes of threads, where the threads come in order of their creation.
 fn processes(model: &Model, of_threads: impl Iterator<Item = u32>) -> Vec<Process> {
     let mut seen = HashSet::new();
     let pids: Vec<u32> = of_threads.filter(|pid| seen.insert(*pid)).collect();

@@ -1,8 +1,8 @@
-//! How places are written in reports.
+//! The notation of places in reports.
 
 use crate::place::{Place, printable, short};
 
-/// `function file:line` as far as it is known, else `binary+0xoffset`.
+/// `function file:line` as far as known, else `binary+0xoffset`.
 pub fn label(place: &Place, frame: usize) -> String {
     let address = || place.written_address(frame);
     let Some(frame) = place.frames.get(frame) else {
@@ -21,8 +21,8 @@ pub fn label(place: &Place, frame: usize) -> String {
     }
 }
 
-/// The places of a site as the report names it: the frames of each that name
-/// it, without repetition, and who called it where that alone tells it apart.
+/// The names of a site's places, without repetition: for each place the frame that names it, and
+/// its caller if only the caller tells it apart from other places.
 pub fn labels<'a>(places: impl Iterator<Item = &'a Place>, all: &[&Place]) -> Vec<String> {
     let (own, runtime): (Vec<_>, Vec<_>) = places.partition(|place| !place.of_runtime);
     let mine = if own.is_empty() { runtime } else { own };
@@ -32,7 +32,7 @@ pub fn labels<'a>(places: impl Iterator<Item = &'a Place>, all: &[&Place]) -> Ve
     labels
 }
 
-/// A place by the frame that names it.
+/// The name of a place: the frame that names it, and its caller if needed.
 pub fn name(place: &Place, others: &[&Place]) -> String {
     let label = label(place, place.naming_frame(others));
     match place.told_apart_by(others) {
@@ -41,8 +41,8 @@ pub fn name(place: &Place, others: &[&Place]) -> String {
     }
 }
 
-/// The places of other sites. Those of the same need not be told apart from
-/// each other: its threads come from different places to the same barrier.
+/// The places of other sites. Places of the same site need not be told apart: its threads come from
+/// different places to the same barrier.
 pub fn others<'a>(mine: &[&Place], all: &[&'a Place]) -> Vec<&'a Place> {
     let is_mine = |other: &Place| mine.iter().any(|place| std::ptr::eq(*place, other));
     all.iter()

@@ -1,4 +1,4 @@
-//! What a report takes from the session, beside the model.
+//! What a report takes from the session.
 
 use std::collections::BTreeSet;
 
@@ -16,91 +16,94 @@ use crate::{
 /// What the session knows and the model does not.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Run {
-    /// The name of the source, and how it works.
+    /// The name of the source.
     pub backend: String,
-    /// See [`crate::source::Source::method`].
+    /// How the source works.
     pub method: String,
     /// The target's command line.
     pub command: Vec<String>,
-    /// Its process id.
+    /// The process id of the target.
     pub pid: u32,
-    /// When watching began, `CLOCK_MONOTONIC` ns: of a program that sbt started, its first exec.
+    /// When watching began, `CLOCK_MONOTONIC` ns. For a program that sbt started, this is its first
+    /// exec.
     pub start_ns: u64,
-    /// The same moment, ns since 1970.
+    /// When watching began, ns since 1970.
     pub start_unix_ns: u64,
-    /// For how long it was watched, ns: until its last thread ended, or until sbt left it.
+    /// How long the target was watched, ns: until its last thread ended, or until sbt detached.
     pub wall_ns: u64,
-    /// Whether it had ended by then.
+    /// Whether the target had ended by then.
     pub ended: bool,
-    /// How it ended; `None` if it had not, or if we did not start it.
+    /// Exit status of the target; `None` if it had not ended, or if sbt did not start it.
     pub exit_status: Option<u8>,
-    /// Whether it had children and waited for one, if that is known.
+    /// Whether the target had children and waited for one; `None` if that is unknown.
     pub had_children: Option<bool>,
-    /// Whether its children were watched too.
+    /// Whether children of the target were watched too.
     pub children: bool,
-    /// CPUs that the target may run on.
+    /// Number of CPUs that the target may run on.
     pub cpus: Option<u32>,
     /// Why no barrier could be found.
     pub none_found_because: Option<String>,
-    /// Events lost, wherever.
+    /// Number of events lost anywhere.
     pub lost: u64,
-    /// Whether departures were watched: at the end, and all the time.
+    /// Whether departures were watched: `Some` if always or never, `None` if for a part of the
+    /// time.
     pub departures: Option<bool>,
-    /// Names of sites, by [`SiteId`].
+    /// Names of sites, indexed by [`SiteId`].
     pub names: Vec<Option<String>>,
-    /// Name, beginning and end of each conceptual phase, as written.
+    /// Name, beginning and end of each conceptual phase, as the user wrote them.
     pub conceptual: Vec<[String; 3]>,
-    /// Name and place of each mark, as written.
+    /// Name and place of each mark, as the user wrote them.
     pub marks: Vec<[String; 2]>,
-    /// Those of them, by their numbers, that were not watched everywhere or all the time.
+    /// Numbers of the marks that were not watched everywhere or all the time.
     #[serde(default)]
     pub unseen_marks: BTreeSet<u8>,
-    /// By site: how often its barrier time was above the limit, the longest
-    /// and the limit, ns.
+    /// Sites with barrier times above the limit: how many, the longest, and the limit, ns.
     pub warnings: Vec<(SiteId, u64, u64, u64)>,
-    /// Episodes that were asked for one by one.
+    /// Episodes that the user asked for one by one.
     pub watched: Option<Vec<Told>>,
-    /// How many came before those.
+    /// Number of such episodes before those in `watched`.
     pub watched_omitted: u64,
-    /// What is missing in the recording that was read; told by nobody who watches.
+    /// What is missing in the recording that was read; empty while watching.
     #[serde(skip)]
     pub incomplete: Vec<IncompleteReport>,
     /// Figures that cannot be known from what was read, and why.
     #[serde(default)]
     pub withheld: Vec<WithheldReport>,
-    /// What the user should know.
+    /// Remarks for the user.
     pub notes: Vec<String>,
-    /// Locks, if anybody looked.
+    /// Locks that threads waited for; `None` if futexes were not watched.
     pub locks: Option<Vec<locks::Found>>,
-    /// Samples of where threads were, if any were taken.
+    /// Samples of the code that threads executed; `None` without sampling.
     pub sampled: Option<(SamplingReport, Vec<FunctionReport>)>,
-    /// Folded stacks of the samples, a line each; known at the end only.
+    /// Folded stacks of the samples, one line each; known only at the end.
     pub folded: Option<Vec<String>>,
-    /// What may be barriers that spin, if anybody looked.
+    /// Loops that may be barriers; `None` if sbt did not look for them.
     pub spins: Option<Vec<spin::Found>>,
-    /// What stands still, or stood.
+    /// The present or past hang.
     pub hang: Option<StandstillReport>,
-    /// After how long that is looked at, ns; `None` if it is not.
+    /// How long threads have to stand still before sbt looks at them, ns; `None` if it does not
+    /// look.
     pub hang_time_ns: Option<u64>,
-    /// The longest time in which a barrier may have stood still unseen, ns; `None` if nobody
-    /// looked.
+    /// The longest time for which a barrier may have stood still unseen, ns; `None` if sbt did not
+    /// look for hangs.
     pub hang_unwatched_ns: Option<u64>,
-    /// Whether we started it, and did not join it; `None` if an older sbt did not say.
+    /// Whether sbt started the target instead of attaching to it; `None` if an older sbt did not
+    /// say.
     pub started: Option<bool>,
-    /// Processes that were watched and went on without the target; `None` before its end.
+    /// Number of watched processes that went on without the target; `None` before its end.
     pub left_processes: Option<u64>,
-    /// Counters that were asked for, in the order of readings.
+    /// The requested counters, in the order of readings.
     pub counters: Plan,
-    /// How closely was looked at what threads do.
+    /// How closely threads are watched between barriers.
     pub states: States,
-    /// What probes cost, if that is known,
+    /// The cost of probes, if known.
     pub tariff: Option<Tariff>,
-    /// and why not.
+    /// Why the cost of probes is unknown.
     pub cost_unknown_because: Option<String>,
-    /// How much of its time the busiest thread may pay, percent.
+    /// The largest share of its time that the busiest thread may pay, percent.
     pub budget_pct: Option<f64>,
-    /// Since when the probes were on for spans only (`CLOCK_MONOTONIC` ns), and for how
-    /// long they were off, ns.
+    /// Since when the probes were on for spans of time only (`CLOCK_MONOTONIC` ns), and for how
+    /// long they were off in all, ns.
     pub thinned: Option<(u64, u64)>,
     /// CPU time that sbt itself used, ns.
     pub own_cpu_ns: u64,

@@ -1,4 +1,4 @@
-//! docs/report.schema.json and docs/hang.schema.json are made of the types of this module.
+//! Checks that docs/report.schema.json and docs/hang.schema.json match the types of this module.
 
 use std::{fs, path::Path};
 
@@ -12,7 +12,7 @@ fn the_schemas_in_the_documents_are_those_of_the_code() {
     is_that_of::<LookReport>("hang.schema.json");
 }
 
-/// Fails unless the schema of a type is written there.
+/// Fails unless the file contains the schema of the type.
 pub fn is_that_of<T: JsonSchema>(name: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../../docs")

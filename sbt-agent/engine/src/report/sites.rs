@@ -1,4 +1,4 @@
-//! What a report says of sites and of the phases between them.
+//! Sites, and the phases between them, in a report.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,115 +9,116 @@ use super::{
     counters::{self, Counted, Counts, DerivedReport},
 };
 
-/// A site: from where a barrier is called.
+/// A site: a place, or several, from which barriers are called.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct SiteReport {
-    /// Its number.
+    /// The number of the site.
     pub id: u32,
-    /// The user's name for it, if any.
+    /// The name that the user gave to the site, if any.
     pub name: Option<String>,
-    /// Of the site's first place, as far as debug information and symbols tell.
+    /// The function of the site's first place, as far as debug information and symbols tell.
     pub function: Option<String>,
-    /// Source file of that place.
+    /// The source file of the first place.
     pub file: Option<String>,
-    /// Line in it.
+    /// The line of the first place.
     pub line: Option<u32>,
-    /// File name of the program or library with that function; `?` if unknown.
+    /// File name of the program or library that contains the function; `?` if unknown.
     pub binary: String,
-    /// Return address of the first call seen from there, in that file's own
-    /// numbering (as `nm` prints it), hexadecimal.
+    /// Return address of the first call seen from the first place, in the file's own numbering (as
+    /// `nm` prints it), hexadecimal.
     pub offset: String,
-    /// The same from the start of the function that was called there, hexadecimal; null if
-    /// that is not known.
+    /// Offset of that address from the start of the function that was called there, hexadecimal;
+    /// null if it is unknown.
     pub function_offset: Option<String>,
-    /// What the first place's function was inlined into or, as far as it was
-    /// looked for, called from, without the functions of the language's own
-    /// library.
+    /// What the first place's function was inlined into or, as far as sbt looked, called from.
+    /// Functions of the language's own library are left out.
     pub callers: Vec<String>,
-    /// By what the first place's function comes from there to the barrier, the innermost
-    /// first: functions that only wait, inlined into it or called by it.
+    /// Functions between the first place's function and the barrier, the innermost first. These
+    /// functions only wait, and are inlined into the first place's function or called by it.
     #[serde(default)]
     pub wrappers: Vec<String>,
-    /// All places, each as `function file:line` as far as known, else
-    /// `binary+0xoffset`, with `from` a caller where only that tells it from
-    /// another; several where the threads call from different lines.
+    /// All places, each as `function file:line` as far as known, else as `binary+0xoffset`, with
+    /// `from` a caller if only the caller tells the place apart. There are several places if the
+    /// threads call from different lines.
     pub places: Vec<String>,
-    /// Barriers used from here; at most 64 are named.
+    /// The ids of the barriers used from this site; at most 64.
     pub barriers: Vec<u32>,
-    /// Of its barriers.
+    /// The kind of the site's barriers.
     #[serde(deserialize_with = "super::word::read")]
     pub kind: Word,
-    /// Complete episodes.
+    /// Number of complete episodes.
     pub episodes: u64,
-    /// Others.
+    /// Number of incomplete episodes.
     pub incomplete: u64,
-    /// Sum of idle over threads and episodes: what the ranking goes by.
+    /// Sum of idle time over threads and episodes. Sites are ranked by this time.
     pub lost_ns: u64,
-    /// How that was waited.
+    /// How threads waited during idle and release.
     #[serde(flatten)]
     pub waits: WaitsReport,
-    /// `lost_ns` of the wall time of the threads that are here at a time; null
+    /// `lost_ns` as a percentage of the wall time of the threads that are here at a time; null
     /// without complete episodes.
     pub lost_wall_pct: Option<f64>,
     /// Wall time that perfect balance would save.
     pub gain_ns: u64,
-    /// What else would be saved.
+    /// Wall time that other changes would save.
     pub what_if: WhatIfReport,
-    /// Before the parallel regions that end or go on here, what whoever began them worked
-    /// alone while the others were kept waiting: it is in no phase's `work_ns`. Null if
-    /// departures were not watched, and with them where regions begin.
+    /// Time for which the threads that begin parallel regions worked alone while the other threads
+    /// were kept waiting, before the regions that end or go on here. No phase's `work_ns` includes
+    /// this time. Null if departures and beginnings of regions were not watched.
     pub alone_ns: Option<u64>,
-    /// How long those were kept waiting meanwhile, together; likewise.
+    /// Time for which the other threads were kept waiting meanwhile, summed over threads; null as
+    /// `alone_ns`.
     pub between_ns: Option<u64>,
-    /// Work of whoever came last, and `alone_ns`: the critical path's part here.
+    /// The part of the critical path at this site: work of the last thread to arrive, and
+    /// `alone_ns`.
     pub path_ns: u64,
-    /// `path_ns` of that of all sites; null if there is none.
+    /// `path_ns` as a percentage of the `path_ns` of all sites; null if those are 0.
     pub path_pct: Option<f64>,
-    /// The same, each moment counted as often as threads did not work, and once more: high
-    /// where the path runs through what one does alone.
+    /// As `path_pct`, with each moment weighted by 1 plus the number of threads that do not work.
+    /// It is high where the path runs through work that one thread does alone.
     pub weighted_path_pct: Option<f64>,
-    /// How many threads were busy in the phases that end here; null if it is unknown.
+    /// Number of busy threads in the phases that end here; null if it is unknown.
     pub parallelism: Option<ParallelismReport>,
-    /// 0: even, 100: one thread does it all.
+    /// Imbalance of the work: 0 if it is even, 100 if one thread does all of it.
     pub imbalance_pct: Option<f64>,
-    /// From the last arrival of the episode before to the last of this: one
-    /// value an episode.
+    /// From the last arrival of the previous episode to the last arrival of this one: one value for
+    /// each episode.
     pub phase_ns: Option<StatReport>,
-    /// From first to last arrival: one value an episode.
+    /// From the first to the last arrival: one value for each episode.
     pub barrier_ns: Option<StatReport>,
-    /// Waiting for others: one value a thread and episode.
+    /// Waiting for others: one value for each thread and episode.
     pub idle_ns: Option<StatReport>,
-    /// From the last arrival to the departure: one value a thread and episode.
+    /// From the last arrival to the departure: one value for each thread and episode.
     pub release_ns: Option<StatReport>,
-    /// From the departure before to the arrival: one value a thread and episode.
+    /// From the previous departure to the arrival: one value for each thread and episode.
     pub work_ns: Option<StatReport>,
-    /// The probes were off for spans of time: see `estimated` of the report.
+    /// Whether the probes were off for spans of time: see `estimated` of the report.
     pub estimated: bool,
-    /// What would have been without the cost of watching; null if it is not known.
+    /// The figures as they would be without the cost of watching; null if that is unknown.
     pub compensated: Option<CompensatedReport>,
-    /// What counters said of that work, of all threads together.
+    /// Values of the counters during work, summed over all threads.
     pub counters: Counts,
-    /// Of how many intervals of that work.
+    /// Number of intervals of that work in which the counters are known.
     #[serde(default)]
     pub counted: Counted,
-    /// What follows from them.
+    /// Figures that follow from `counters`.
     pub derived: Vec<DerivedReport>,
-    /// Who comes last; null without complete episodes, or if it is not known of
-    /// any.
+    /// The thread that arrives last; null without complete episodes, or if the last thread is
+    /// unknown in all of them.
     pub straggler: Option<StragglerReport>,
-    /// Who comes last by barrier, if there are several: of the first 64, most
-    /// `lost_ns` first.
+    /// The thread that arrives last at each barrier, if the site has several: for the first 64
+    /// barriers, by descending `lost_ns`.
     pub straggler_by_barrier: Vec<BarrierStragglerReport>,
-    /// How the site changed over the run: consecutive episodes in at most 128
-    /// buckets of equal numbers (the last may hold fewer).
+    /// How the site changed over the run: consecutive episodes in at most 128 buckets of equal size
+    /// (the last may hold fewer).
     pub trend: Vec<TrendReport>,
-    /// By thread.
+    /// What each thread did at the site.
     pub threads: Vec<SiteThreadReport>,
 }
 
 impl SiteReport {
-    /// What it is called: the user's name, or all places that it is called from.
+    /// The name of the site: the user's name, or all places that it consists of.
     pub fn called(&self) -> String {
         self.name
             .as_deref()
@@ -148,130 +149,129 @@ impl SiteReport {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct StatReport {
-    /// How many values.
+    /// Number of values.
     pub count: u64,
-    /// Their sum.
+    /// Sum of the values.
     pub sum: u64,
-    /// The least.
+    /// The smallest value.
     pub min: u64,
-    /// The mean.
+    /// The mean value.
     pub mean: u64,
-    /// The greatest.
+    /// The largest value.
     pub max: u64,
     /// The standard deviation.
     pub stddev: u64,
-    /// The median, within 1/16.
+    /// The median, with an error of at most 1/16.
     pub p50: u64,
-    /// What 95 % do not exceed, within 1/16.
+    /// The 95th percentile, with an error of at most 1/16.
     pub p95: u64,
-    /// What 99 % do not exceed, within 1/16.
+    /// The 99th percentile, with an error of at most 1/16.
     pub p99: u64,
 }
 
-/// Who comes last at a site.
+/// Which thread arrives last at a site.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct StragglerReport {
-    /// `persistent`: one thread more often than all others together;
-    /// `alternating`: a few, at most half of all, or two that take turns;
-    /// `rotating`: any of them, at random or in turns;
-    /// `none`: too few episodes or too little waiting to tell, or it is not known
-    /// who came last. If several barriers are used from here and most episodes
-    /// show the same at each, it is that.
+    /// Which threads arrive last. `persistent`: one thread more often than all others together.
+    /// `alternating`: a few threads, at most half of all, or two that take turns. `rotating`: any
+    /// thread, at random or in turns. `none`: too few episodes or too little waiting to tell, or
+    /// the last threads are unknown. If several barriers are used from here and most episodes show
+    /// the same pattern at each barrier, that pattern is reported.
     #[serde(deserialize_with = "super::word::read")]
     pub pattern: Word,
-    /// How they follow each other. `turns`: `repeats` are less than half as
-    /// frequent as by chance; `stretches`: `changes` are; `none`: neither, or too
-    /// few episodes to tell.
+    /// How last threads follow each other. `turns`: `repeats` are less than half as frequent as by
+    /// chance. `stretches`: `changes` are less than half as frequent as by chance. `none`: neither,
+    /// or too few episodes to tell.
     #[serde(deserialize_with = "super::word::read")]
     pub sequence: Word,
-    /// Who came last most often, of those with an entry of their own.
+    /// The thread that came last most often, among those with an entry of their own.
     pub thread: u32,
-    /// In how many of the episodes.
+    /// Percentage of the episodes in which this thread came last.
     pub share_pct: f64,
-    /// In how many it was one of the threads that share an entry.
+    /// Percentage of the episodes in which the last thread was one of those that share an entry.
     pub unknown_pct: f64,
-    /// Most episodes in a row with the same straggler, whoever it was.
+    /// Largest number of consecutive episodes with the same last thread, whichever thread that was.
     pub longest_run: u64,
-    /// How often a thread that had come last did so in its next episode here as
-    /// well.
+    /// How often a thread that had come last also came last in its next episode here.
     pub repeats: u64,
-    /// How often it did not.
+    /// How often a thread that had come last did not come last in its next episode here.
     pub changes: u64,
-    /// By how much the last came after the one before it, mean.
+    /// Mean time from the second-to-last arrival to the last.
     pub mean_lead_ns: u64,
-    /// What whoever came last did before, against the others: why it was late. Null if
-    /// no episode followed another one with all of its work known.
+    /// What the last thread did before its arrival, compared with the others: why it was late. Null
+    /// if there is no episode that followed another one and whose work is fully known.
     pub late: Option<LateReport>,
 }
 
-/// What whoever came last did before, against the others: sums over the episodes
-/// that followed another one and in which all work is known. The first of the
-/// program is none of them, since its phase holds the program's start.
+/// What the last thread did before its arrival, compared with the other threads: sums over the
+/// episodes that followed another one and whose work is fully known. The first episode of the
+/// program is left out because its phase contains the program's start.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct LateReport {
-    /// How many they are.
+    /// Number of these episodes.
     pub episodes: u64,
-    /// In how many of them it is known how work splits up.
+    /// Number of these episodes in which the split of work into `running_ns`, `ready_ns` and
+    /// `blocked_ns` is known.
     pub split_episodes: u64,
-    /// Participants, mean.
+    /// Mean number of participants.
     pub participants: f64,
-    /// Their phase times.
+    /// Sum of the phase times.
     pub phase_ns: u64,
-    /// Waiting for others, of all threads.
+    /// Waiting for others, summed over all threads.
     pub idle_ns: u64,
-    /// By how much the last came after the one before it: in that time no other
+    /// Sum of the times from the second-to-last arrival to the last. During that time no other
     /// thread had work.
     pub lead_ns: u64,
-    /// Of whoever came last.
+    /// Times of the last thread to arrive.
     pub last: LateTimesReport,
-    /// Of all others, the mean of each episode.
+    /// Times of the other threads: the sum of each episode's mean.
     pub others: LateTimesReport,
-    /// What they did while they were on no CPU; null without `--states full`.
+    /// What the threads did while they were on no CPU; null without `--states full`.
     pub away: Option<LateAwayReport>,
 }
 
-/// Work, and how it splits up, in the `split_episodes`.
+/// Work, and its split into states in the `split_episodes`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct LateTimesReport {
-    /// From the departure before to the arrival.
+    /// From the previous departure to the arrival.
     pub work_ns: u64,
-    /// Of it, on a CPU; null if that is known of no episode.
+    /// The part of the work spent on a CPU; null if it is unknown in all episodes.
     pub running_ns: Option<u64>,
-    /// Of it, runnable without a CPU; likewise.
+    /// The part of the work spent runnable without a CPU; null if it is unknown in all episodes.
     pub ready_ns: Option<u64>,
-    /// Of it, neither: asleep in the kernel; likewise.
+    /// The part of the work spent asleep in the kernel; null if it is unknown in all episodes.
     pub blocked_ns: Option<u64>,
 }
 
-/// Who comes last at one of a site's barriers.
+/// Which thread arrives last at one of a site's barriers.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct BarrierStragglerReport {
-    /// Which; null if it is no longer listed.
+    /// The id of the barrier; null if it is no longer listed.
     pub barrier: Option<u32>,
-    /// Its complete episodes at this site.
+    /// Number of complete episodes of the barrier at this site.
     pub episodes: u64,
-    /// Sum of idle in them.
+    /// Sum of idle time in these episodes.
     pub lost_ns: u64,
-    /// As of the site.
+    /// Which threads arrive last, as in `straggler` of the site.
     #[serde(deserialize_with = "super::word::read")]
     pub pattern: Word,
-    /// Who came last most often; null if that is not known of any.
+    /// The thread that came last most often; null if the last thread is unknown in all episodes.
     pub thread: Option<u32>,
-    /// In how many of the episodes.
+    /// Percentage of the episodes in which this thread came last.
     pub share_pct: f64,
 }
 
-/// Some consecutive episodes.
+/// A bucket of consecutive episodes.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct TrendReport {
-    /// How many.
+    /// Number of episodes.
     pub episodes: u64,
-    /// When the last of them had all its arrivals, since the start of watching.
+    /// Time of the last arrival of the last episode, since the start of watching.
     pub until_ns: u64,
     /// Mean phase time.
     pub phase_ns: Option<u64>,
@@ -279,8 +279,7 @@ pub struct TrendReport {
     pub barrier_ns: u64,
     /// Mean idle time of all threads together.
     pub idle_ns: u64,
-    /// How many threads were busy on average; null if it is not known, and of what is no
-    /// site.
+    /// Mean number of busy threads; null if it is unknown, and in the trend of a conceptual phase.
     pub mean_busy: Option<f64>,
 }
 
@@ -288,73 +287,73 @@ pub struct TrendReport {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct SiteThreadReport {
-    /// Which.
+    /// The id of the thread.
     pub thread: u32,
-    /// Complete episodes.
+    /// Number of complete episodes.
     pub episodes: u64,
-    /// In the phases that ended here.
+    /// Work in the phases that ended here.
     pub work_ns: Option<u64>,
     /// Waiting for others.
     pub idle_ns: u64,
-    /// From the last arrival to its departure.
+    /// From the last arrival to the thread's departure.
     pub release_ns: Option<u64>,
-    /// How that was waited.
+    /// How the thread waited during idle and release.
     #[serde(flatten)]
     pub waits: WaitsReport,
-    /// Of `work_ns`, on a CPU.
+    /// The part of `work_ns` spent on a CPU.
     pub running_ns: Option<u64>,
-    /// Of `work_ns`, runnable without a CPU.
+    /// The part of `work_ns` spent runnable without a CPU.
     pub ready_ns: Option<u64>,
-    /// Of `work_ns`, neither.
+    /// The part of `work_ns` spent neither on a CPU nor runnable.
     pub blocked_ns: Option<u64>,
-    /// Of the site's `alone_ns`, what it worked.
+    /// The part of the site's `alone_ns` that this thread worked.
     pub alone_ns: Option<u64>,
-    /// Its work where it came last, and `alone_ns`.
+    /// The thread's work in episodes in which it came last, and its `alone_ns`.
     pub path_ns: u64,
-    /// Its normalised processor time.
+    /// The thread's normalised processor time.
     pub npt_ns: u64,
-    /// How often it came last.
+    /// Number of episodes in which the thread came last.
     pub last: u64,
-    /// The same work, idle and release times one by one.
+    /// Statistics of the thread's single work, idle and release times.
     pub each: EachReport,
-    /// What counters said of its work in the phases that ended here.
+    /// Values of the counters during the thread's work in the phases that ended here.
     pub counters: Counts,
-    /// Of how many intervals of that work.
+    /// Number of intervals of that work in which the counters are known.
     #[serde(default)]
     pub counted: Counted,
 }
 
-/// A thread's times at a site: one value an episode.
+/// A thread's times at a site: one value for each episode.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct EachReport {
-    /// Its work.
+    /// Work of the thread.
     pub work_ns: Option<StatReport>,
-    /// Its waiting.
+    /// Waiting of the thread for others.
     pub idle_ns: Option<StatReport>,
-    /// Its release latency.
+    /// Release latency of the thread.
     pub release_ns: Option<StatReport>,
 }
 
-/// What lies between two consecutive episodes.
+/// A phase: what lies between two consecutive episodes.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct PhaseReport {
-    /// The site before; null if no participant came from one.
+    /// The site of the previous episode; null if no participant came from another episode.
     pub from: Option<u32>,
-    /// The site that ends it.
+    /// The site of the episode that ends the phase.
     pub to: u32,
-    /// How often.
+    /// Number of times that the phase was passed.
     pub episodes: u64,
-    /// Wall time.
+    /// Wall time of the phase.
     pub phase_ns: Option<StatReport>,
-    /// Of each thread.
+    /// Work of each thread in the phase.
     pub work_ns: Option<StatReport>,
-    /// How many were busy; null if it is unknown.
+    /// Number of busy threads; null if it is unknown.
     pub parallelism: Option<ParallelismReport>,
-    /// What counters said of that work.
+    /// Values of the counters during that work.
     pub counters: Counts,
-    /// Of how many intervals of that work.
+    /// Number of intervals of that work in which the counters are known.
     #[serde(default)]
     pub counted: Counted,
 }

@@ -1,17 +1,16 @@
-//! A report leaves sbt only without figures that are unknown or cannot be true.
+//! Withholds figures that are unknown or cannot be true: no report leaves sbt before.
 //!
-//! Pure, and the same for a live snapshot, a recording and a report that is read again: a second
-//! pass changes nothing.
+//! A pure function, and the same for a live snapshot, a recording and a report that is read again.
+//! A second pass changes nothing.
 
 use super::{EfficiencyReport, Reason, Report, Withheld, WithheldReport, identities};
 use crate::model::efficiency::MOST_INCOMPLETE;
 
-/// What explains less of the threads' time, per cent, is not worth changing a program
-/// for: as much as runs of one program differ by on a quiet machine. Of more than that it
-/// is told, whatever it is, if it is lost.
+/// Percentage of the threads' time below which a cause is not worth changing a program for: runs of
+/// one program differ by as much on a quiet machine. Lost time above this limit is always reported.
 pub const WORTH: f64 = 2.0;
 
-/// How many of all events were lost, per cent.
+/// Percentage of all events that were lost.
 pub fn lost_pct(report: &Report) -> f64 {
     let (lost, seen) = (report.lost_events as f64, report.own_cost.events as f64);
     if lost > 0.0 {
@@ -21,7 +20,7 @@ pub fn lost_pct(report: &Report) -> f64 {
     }
 }
 
-/// The report without what cannot be known, or cannot be true; `withheld` says what that is.
+/// The report without figures that cannot be known or cannot be true; `withheld` lists them.
 #[must_use]
 pub fn sound(mut report: Report) -> Report {
     if let Some((reason, because)) = unseen(&report) {
@@ -65,7 +64,7 @@ pub fn sound(mut report: Report) -> Report {
 }
 
 impl WithheldReport {
-    /// The entry for a figure, and why it is withheld.
+    /// An entry for a figure, and the reason why it is withheld.
     pub const fn new(figure: Withheld, reason: Reason, because: String) -> Self {
         Self {
             figure,
@@ -95,7 +94,7 @@ impl Report {
     }
 }
 
-/// Adds an entry, unless the figure has one: the first reason is that of all.
+/// Adds an entry for a figure, unless there is one already: the first reason stands.
 fn withhold(report: &mut Report, figure: Withheld, reason: Reason, because: String) {
     if report.why_withheld(figure).is_none() {
         let withheld = WithheldReport::new(figure, reason, because);
@@ -103,7 +102,7 @@ fn withhold(report: &mut Report, figure: Withheld, reason: Reason, because: Stri
     }
 }
 
-/// Makes a figure, and what is made of it, null.
+/// Sets a figure, and all figures made from it, to null.
 fn clear(report: &mut Report, figure: Withheld) {
     match figure {
         Withheld::Efficiency => {
@@ -132,7 +131,8 @@ fn clear(report: &mut Report, figure: Withheld) {
     }
 }
 
-/// What of the run was not seen, so that times over the whole run are unknown.
+/// Which part of the run was not seen, so that times over the whole run are unknown; `None` if all
+/// was seen.
 fn unseen(report: &Report) -> Option<(Reason, String)> {
     let lost = report.lost_events;
     if lost > 0 {
@@ -155,7 +155,7 @@ fn unseen(report: &Report) -> Option<(Reason, String)> {
     })
 }
 
-/// A share that may be tiny.
+/// A percentage that may be tiny, as text.
 fn few_pct(pct: f64) -> String {
     match pct {
         ..0.01 => "less than 0.01 %".into(),

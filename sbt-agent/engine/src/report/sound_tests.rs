@@ -1,4 +1,4 @@
-//! Every identity is looked at, from both sides of its bound, and what is unknown has a reason.
+//! Checks every identity from both sides of its bound, and that every unknown figure has a reason.
 
 use super::*;
 use crate::{
@@ -6,7 +6,7 @@ use crate::{
     verdict::tests::{MS, Program, runs},
 };
 
-/// Four threads, of which the last has more to do than the others.
+/// A report on four threads, of which the last has more to do than the others.
 fn uneven() -> Report {
     let mut program = Program::new(4);
     let works = vec![runs(4), runs(4), runs(4), runs(8)];
@@ -34,7 +34,7 @@ fn withheld(report: Report, figure: Withheld) -> WithheldReport {
     found.expect("nothing is withheld")
 }
 
-/// What makes one of the efficiencies impossible.
+/// Makes one of the efficiencies impossible.
 type Change = fn(&mut EfficiencyReport);
 
 #[test]
@@ -53,7 +53,7 @@ fn an_efficiency_that_contradicts_itself_is_withheld_and_told() {
     };
     let of =
         |change: fn(&mut EfficiencyReport)| move |report: &mut Report| efficiency(report, change);
-    // A recording that breaks off has said so: 16.91, and 67.6 of 4.
+    // A recording that breaks off reported these values: 16.91, and 67.6 of 4.
     let mut report = uneven();
     of(|known| (known.parallel, known.speedup) = (16.91, 67.6))(&mut report);
     let found = withheld(report, Withheld::Efficiency);
@@ -166,9 +166,10 @@ fn threads_do_not_wait_for_longer_than_they_did_not_work() {
     let missing_ns = f64::from(it.threads) * report.wall_ns as f64 - it.useful_ns(report.wall_ns);
     let lost_ns: u64 = report.sites.iter().map(|site| site.lost_ns).sum();
     assert!(lost_ns as f64 <= missing_ns, "{lost_ns} {missing_ns}");
-    // A tenth more, and a hundredth of the time of all and 10 ms for the end of watching.
+    // The tolerance: a tenth more, and for the end of watching 1 % of the time of all threads and
+    // 10 ms.
     let all_ns = f64::from(it.threads) * report.wall_ns as f64;
-    // And a phase and a wait of each thread, which may lie before a reset.
+    // In addition a phase and a wait of each thread, which may lie before a reset.
     let carried_ns = f64::from(it.threads) * identities::carried_ns(&report);
     let work_ns = report.sites[0].work_ns.as_ref().unwrap().max as f64;
     assert!(carried_ns >= f64::from(it.threads) * 2.0 * work_ns);

@@ -1,4 +1,4 @@
-//! What looks like a barrier that only spins.
+//! Loops that look like barriers which only spin.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,47 +6,47 @@ use super::Word;
 
 use crate::place::{NoFunction, SpinPlace, printable, short};
 
-/// A loop in which threads were seen to wait.
+/// A loop in which threads were seen waiting.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Found {
-    /// Where it is.
+    /// The place of the loop.
     pub place: SpinPlace,
-    /// How many threads were seen in it.
+    /// Number of threads that were seen in the loop.
     pub threads: u64,
-    /// How often,
+    /// Number of samples of these threads in the loop.
     pub samples: u64,
-    /// of so many samples of these threads.
+    /// Number of all samples of these threads.
     pub of: u64,
-    /// What to type to have it watched; `None` if it cannot be.
+    /// The command to type to watch the loop as a barrier; `None` if it cannot be watched.
     pub command: Option<String>,
 }
 
-/// A loop that only waits for memory to change, in which several threads were seen
-/// while no barrier was hit: perhaps a barrier that spins.
+/// A loop that only waits for memory to change, and in which several threads were seen while no
+/// barrier was hit: perhaps a barrier that spins.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct SpinReport {
-    /// The function that the loop is in, or that was inlined there; null without
-    /// symbols.
+    /// The function that contains the loop, or that was inlined there; null without symbols.
     pub function: Option<String>,
-    /// Its source file.
+    /// The source file of the function.
     pub file: Option<String>,
     /// The line of the loop.
     pub line: Option<u32>,
-    /// The same as reports write it: by line, else by address in the file.
+    /// The place in the notation of reports: by line, else by address in the file.
     pub place: String,
-    /// `barrier`; `unclear` for what may be a lock or a flag as well.
+    /// `barrier`, or `unclear` for what may be a lock or a flag as well.
     #[serde(deserialize_with = "super::word::read")]
     pub kind: Word,
-    /// How many threads were seen in it.
+    /// Number of threads that were seen in the loop.
     pub threads: u64,
-    /// `samples` of all that were taken of these threads: of their CPU time.
+    /// `samples` as a percentage of all samples of these threads, which is a share of their CPU
+    /// time.
     pub share_pct: f64,
-    /// How often a thread was seen in it.
+    /// Number of samples in the loop.
     pub samples: u64,
-    /// A command that watches it as a barrier; null if `--barrier` cannot name it.
+    /// A command that watches the loop as a barrier; null if `--barrier` cannot name it.
     pub command: Option<String>,
-    /// All that in a sentence.
+    /// The finding in a sentence.
     pub text: String,
 }
 

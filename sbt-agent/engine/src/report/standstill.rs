@@ -1,4 +1,4 @@
-//! What a report says of a hang that was watched: what `sbt hang` says, and how long it
+//! A hang that was watched, in a report: the finding as in `sbt hang`, and how long the hang
 //! lasted.
 
 use serde::{Deserialize, Serialize};
@@ -11,26 +11,26 @@ use super::HangReport;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct StandstillReport {
-    /// What was found.
+    /// The finding.
     #[serde(flatten)]
     pub found: HangReport,
-    /// From the last arrival until threads came or ran again, or as long as it was watched.
+    /// Time from the last arrival until threads came or ran again, or until watching ended.
     pub lasted_ns: u64,
-    /// `lasts`: still so when the report was made, or when the target ended. `over`: threads
-    /// came, or ran again. `unknown`: it was no longer watched, since the probes went off
-    /// or the recording breaks off.
+    /// `lasts`: the hang lasted when the report was made, or when the target ended. `over`: threads
+    /// came, or ran again. `unknown`: watching ended before, because the probes went off or the
+    /// recording breaks off.
     #[serde(deserialize_with = "super::word::read")]
     pub outcome: Word,
 }
 
 impl StandstillReport {
-    /// Whether nobody goes on: it is not merely slow.
+    /// Whether no thread goes on, as opposed to merely being slow.
     pub fn is_hang(&self) -> bool {
         is_hang(&self.found)
     }
 
-    /// Whether nobody went on for longer than a limit, ns. Of what may as well be slow, such
-    /// as who uses a CPU at one place, twice as long.
+    /// Whether no thread went on for longer than `limit_ns`. For an `unclear` finding, which may be
+    /// merely slow, the limit is twice as long.
     pub fn is_too_long(&self, limit_ns: u64) -> bool {
         let limit_ns = match self.found.kind {
             "unclear" => limit_ns.saturating_mul(2),
@@ -40,14 +40,14 @@ impl StandstillReport {
         self.lasted_ns >= limit_ns
     }
 
-    /// Whether that is so now.
+    /// Whether the hang still lasts.
     pub fn is_alarming(&self) -> bool {
         self.is_hang() && self.outcome == "lasts"
     }
 }
 
-/// Whether what was found is a hang, as far as one can tell. Who always uses a CPU at one
-/// place may as well have much to do there.
+/// Whether the finding is a hang, as far as sbt can tell. A thread that always uses a CPU at one
+/// place may simply have much to do there, and is not counted as one.
 pub fn is_hang(found: &HangReport) -> bool {
     matches!(found.kind, "never" | "stuck")
 }

@@ -1,4 +1,4 @@
-//! What a report says of threads while they are on no CPU.
+//! What threads do while they are on no CPU, in a report.
 
 use serde::{Deserialize, Serialize};
 
@@ -14,24 +14,24 @@ use crate::{
     place::printable,
 };
 
-/// How closely was looked at what threads do between barriers.
+/// How closely sbt watched what threads do between barriers.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct StatesReport {
-    /// `light`: running, ready and blocked times. `full`: likewise, blocked on what, and who
-    /// took CPUs. `off`: none of these.
+    /// `light`: running, ready and blocked times. `full`: also what threads were blocked on, and
+    /// who took CPUs. `off`: none of these.
     #[serde(deserialize_with = "super::word::read")]
     pub level: Word,
-    /// With `full`, episodes of which each switch of their threads was seen: those are
-    /// `busy` while they are on a CPU. Null otherwise.
+    /// With `full`, the number of episodes in which every context switch of the threads was seen:
+    /// threads count as `busy` only while on a CPU. Null otherwise.
     pub exact_episodes: Option<u64>,
-    /// With `full`, episodes of which not: their threads are taken to be busy from one
-    /// barrier to the next, as all are with `light`. Null otherwise.
+    /// With `full`, the number of the other episodes: threads count as busy from one barrier to the
+    /// next, as always with `light`. Null otherwise.
     pub other_episodes: Option<u64>,
 }
 
 impl StatesReport {
-    /// Of what was asked for, and what became of it.
+    /// Makes the part of a report from the requested level and the model's counts of episodes.
     pub fn new(level: States, exact: Option<Exact>) -> Self {
         Self {
             level: level.name(),
@@ -41,75 +41,76 @@ impl StatesReport {
     }
 }
 
-/// What a thread did in its work while it was on no CPU.
+/// What a thread did during its work while it was on no CPU.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct AwayReport {
-    /// Blocked on what, the longest first.
+    /// What the thread was blocked on, the longest first.
     pub blocked_on: Vec<BlockedReport>,
-    /// Who ran while it was ready, as far as it is known; who took most first, at most 16.
+    /// What ran while the thread was ready, as far as known, by descending time; at most 16
+    /// entries.
     pub taken_by: Vec<TakerReport>,
-    /// Taken by others than these.
+    /// Time taken by others than those in `taken_by`.
     pub taken_by_others_ns: u64,
-    /// Stretches of work that are not in it: of these not each switch was seen.
+    /// Number of stretches of work that are left out because not every context switch was seen.
     pub unknown: u64,
 }
 
-/// For how long threads were blocked on something.
+/// How long threads were blocked on something.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct BlockedReport {
-    /// `futex`: locks, condition variables, joins; `file`: files and disks; `page-fault`;
-    /// `sleep`: told to; `poll`: one of several descriptors; `stream`: a pipe, socket or
-    /// terminal; `child`: the end of a process; `memory`: changing mappings; `stopped`: by
-    /// a signal or debugger; `other`.
+    /// `futex`: locks, condition variables, joins. `file`: files and disks. `page-fault`. `sleep`:
+    /// a requested sleep. `poll`: one of several descriptors. `stream`: a pipe, socket or terminal.
+    /// `child`: the end of a process. `memory`: changing mappings. `stopped`: by a signal or
+    /// debugger. `other`.
     #[serde(deserialize_with = "super::word::read")]
     pub reason: Word,
-    /// How long.
+    /// Time blocked.
     pub ns: u64,
 }
 
-/// Who ran on a CPU for which a thread was ready.
+/// What ran on a CPU for which a thread was ready.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct TakerReport {
-    /// `process`: another process; `own`: another thread of the target; `kernel`: a
-    /// thread of the kernel; `idle`: nobody, since a quota held the thread back.
+    /// `process`: another process. `own`: another thread of the target. `kernel`: a kernel thread.
+    /// `idle`: nothing, because a quota held the thread back.
     #[serde(deserialize_with = "super::word::read")]
     pub kind: Word,
-    /// The kernel's name of it.
+    /// The name in the kernel.
     pub name: String,
-    /// Its process; null if several of this name did.
+    /// The process id; null if several processes with this name ran.
     pub pid: Option<u32>,
-    /// For how long.
+    /// Time for which it ran.
     pub ns: u64,
 }
 
-/// What whoever came last did while it was on no CPU, against the others.
+/// What the last thread to arrive did while it was on no CPU, compared with the others.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct LateAwayReport {
-    /// Sums over so many episodes: those of which each switch was seen.
+    /// Number of episodes in these sums: those in which every context switch was seen.
     pub episodes: u64,
-    /// Whoever came last was blocked on.
+    /// What the last thread was blocked on.
     pub last: Vec<BlockedReport>,
-    /// The others were, the mean of each episode.
+    /// What the other threads were blocked on: the sum of each episode's mean.
     pub others: Vec<BlockedReport>,
-    /// Who ran while whoever came last was ready; who took most first, at most 16.
+    /// What ran while the last thread was ready, by descending time; at most 16 entries.
     pub taken_by: Vec<TakerReport>,
 }
 
 impl BlockedReport {
-    /// What it is called in sentences.
+    /// The reason in the words of sentences.
     pub fn words(&self) -> &'static str {
         let mut all = Reason::ALL.iter();
-        all.find(|it| it.name() == self.reason)
-            .map_or(self.reason, |it| it.words())
+        all.find(|reason| reason.name() == self.reason)
+            .map_or(self.reason, |reason| reason.words())
     }
 }
 
 impl TakerReport {
-    /// What it is called in lists: `cc1 (pid 123)`.
+    /// The name in lists: `cc1 (pid 123)`.
     pub fn called(&self) -> String {
         match (self.kind, self.pid) {
             ("own", _) => format!("{} of this program", self.name),
@@ -128,7 +129,7 @@ fn blocked(times: impl Iterator<Item = u64>) -> Vec<BlockedReport> {
         ns,
     };
     let mut all: Vec<_> = all.filter(|(_, ns)| *ns > 0).map(report).collect();
-    all.sort_by_key(|it| std::cmp::Reverse(it.ns));
+    all.sort_by_key(|entry| std::cmp::Reverse(entry.ns));
     all
 }
 
@@ -148,7 +149,7 @@ fn takers(takers: &Takers) -> (Vec<TakerReport>, u64) {
 }
 
 impl AwayReport {
-    /// Of a thread; `None` if nothing is known.
+    /// The part of a report about one thread; `None` if nothing is known.
     pub fn of(sum: &Sum) -> Option<Self> {
         let (taken_by, taken_by_others_ns) = takers(&sum.takers);
         (sum.known > 0).then(|| Self {
@@ -161,7 +162,7 @@ impl AwayReport {
 }
 
 impl LateAwayReport {
-    /// Of a site; `None` if nothing is known.
+    /// The part of a report about one site; `None` if nothing is known.
     pub fn of(late: &Late) -> Option<Self> {
         (late.episodes > 0).then(|| Self {
             episodes: late.episodes,

@@ -1,42 +1,41 @@
-//! What a report says of how well the threads were used.
+//! How well the threads were used, in a report.
 
 use serde::{Deserialize, Serialize};
 
-/// The efficiencies of POP over the whole run: shares of 1, of which 0.8 passes for
-/// good. `parallel` is `load_balance` × `serialisation` × `transfer`.
+/// The efficiencies of POP over the whole run: fractions of 1, of which 0.8 or more counts as good.
+/// `parallel` is `load_balance` × `serialisation` × `transfer`.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct EfficiencyReport {
-    /// Useful work of all threads / (`threads` × wall time). Useful is work for which the
-    /// thread had a CPU, or needed none.
+    /// Useful work of all threads / (`threads` × wall time). Work is useful while the thread has a
+    /// CPU, or needs none.
     pub parallel: f64,
-    /// Mean / most useful work of a thread: small if one has more than the others over the
-    /// whole run.
+    /// Mean useful work / largest useful work of a thread. It is small if one thread has more work
+    /// than the others over the whole run.
     pub load_balance: f64,
-    /// Most useful work of a thread / `path_ns`: small if now one, now another thread has
-    /// more, and at serial parts.
+    /// Largest useful work of a thread / `path_ns`. It is small if different threads have more work
+    /// at different times, and if parts of the program are serial.
     pub serialisation: f64,
-    /// `path_ns` / wall time: what getting going again after barriers, and a lack of CPUs,
-    /// leave.
+    /// `path_ns` / wall time: what leaving barriers and a lack of CPUs leave of the wall time.
     pub transfer: f64,
-    /// Of the threads' work, not runnable without a CPU; null if that is unknown.
+    /// The part of the threads' work not spent waiting for a CPU; null if it is unknown.
     pub cpu_availability: Option<f64>,
     /// Useful work of all threads / wall time.
     pub speedup: f64,
     /// Useful work of all threads / the rest of their time; null if there is no rest.
     pub granularity: Option<f64>,
-    /// Threads that took part in barriers at the same time, at most. Those that come one
-    /// after the other take each other's place.
+    /// The largest number of threads that took part in barriers at the same time. A thread that
+    /// begins after another has ended takes its place.
     pub threads: u32,
-    /// The longest path through the phases: how long the run would take with the same work
-    /// and barriers that take no time.
+    /// The longest path through the phases: how long the run would take with the same work if
+    /// barriers took no time.
     pub path_ns: u64,
 }
 
 impl EfficiencyReport {
     /// Useful work of all threads, ns, in a run of `wall_ns`.
     pub fn useful_ns(&self, wall_ns: u64) -> f64 {
-        // If the program has executed another, the efficiencies are those of the latter alone.
+        // After an exec of another program, the efficiencies are those of the new program alone.
         let their_wall_ns = if self.transfer > 0.0 {
             self.path_ns as f64 / self.transfer
         } else {
@@ -46,41 +45,42 @@ impl EfficiencyReport {
     }
 }
 
-/// How many threads were busy at a time: between barriers, and not waiting in one. Of each
-/// episode's members alone.
+/// How many threads were busy at a time, which means between barriers and not waiting in one. Only
+/// members of each episode count.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ParallelismReport {
-    /// Time in which at least one was: the normalised processor time (Quartz).
+    /// Time for which at least one thread was busy: the normalised processor time (Quartz).
     pub busy_ns: u64,
-    /// How many were on average, in that time.
+    /// Mean number of busy threads during `busy_ns`.
     pub mean_busy: f64,
-    /// Wall time by how many were, where any time is; above 64, up to so many.
+    /// Wall time by number of busy threads, without zero times. Above 64, numbers are rounded up
+    /// into groups.
     pub times: Vec<BusyReport>,
 }
 
-/// Wall time with so many busy threads.
+/// Wall time for which a certain number of threads was busy.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct BusyReport {
-    /// How many.
+    /// Number of busy threads.
     pub busy: u32,
-    /// How long.
+    /// Wall time.
     pub ns: u64,
 }
 
-/// Wall time that would be saved at a site if things were otherwise, as far as the work
-/// stays the same. That of perfect balance is the site's `gain_ns`.
+/// Wall time that changes at a site would save if the work stays the same. `gain_ns` of the site is
+/// the saving of perfect balance.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct WhatIfReport {
-    /// If whoever comes last took 10 % less time for its work, and nobody else.
+    /// If the work of the last thread to arrive took 10 % less time, and no other thread changed.
     pub straggler_10_pct_faster_ns: u64,
-    /// 25 %.
+    /// If the work of the last thread to arrive took 25 % less time, and no other thread changed.
     pub straggler_25_pct_faster_ns: u64,
-    /// 50 %.
+    /// If the work of the last thread to arrive took 50 % less time, and no other thread changed.
     pub straggler_50_pct_faster_ns: u64,
-    /// If all could go on the moment the last has come; null if departures were not
+    /// If all threads could go on at the moment of the last arrival; null if departures were not
     /// watched.
     pub no_release_ns: Option<u64>,
 }

@@ -1,4 +1,4 @@
-//! What a report says of why threads were late.
+//! Why threads were late, in a report.
 
 use std::collections::BTreeMap;
 
@@ -10,16 +10,16 @@ use super::{Word, kinds::VerdictKind};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct VerdictReport {
-    /// What kind of verdict it is: in the whole run, or at a site.
+    /// The kind of verdict: for the whole run, or for a site.
     pub kind: VerdictKind,
-    /// Where; null if it is about the whole run.
+    /// The id of the site; null if the verdict is about the whole run.
     pub site: Option<u32>,
-    /// Who, if it is one thread.
+    /// The id of the thread, if the verdict is about one thread.
     pub thread: Option<u32>,
-    /// A sentence: what, where, who, what it costs, and what to do.
+    /// A sentence: what happens, where, in which thread, what it costs, and what to do.
     pub text: String,
-    /// The figures that it rests on: names end in `_ns` or `_pct`, others are counts
-    /// or ratios.
+    /// The figures on which the verdict rests. Names end in `_ns` or `_pct`; other figures are
+    /// counts or ratios.
     #[serde(deserialize_with = "super::word::read_figures")]
     pub evidence: BTreeMap<Word, Figure>,
 }

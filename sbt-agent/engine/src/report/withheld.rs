@@ -1,33 +1,33 @@
-//! Figures that a report does not give, and why.
+//! Figures that a report withholds, and why.
 
 use serde::{Deserialize, Serialize};
 
-/// A figure that is null because it cannot be known, or because it contradicted others.
+/// A figure that is null because it cannot be known, or because it contradicted other figures.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct WithheldReport {
-    /// Which figure.
+    /// The withheld figure.
     pub figure: Withheld,
-    /// Why, as a word.
+    /// The kind of reason.
     pub reason: Reason,
-    /// Why, in words.
+    /// The reason as a part of a sentence.
     pub because: String,
 }
 
-/// What can be withheld.
+/// The figures that can be withheld.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Withheld {
-    /// `efficiency` of the run and of the phases from barrier to barrier, with the speed-up.
+    /// `efficiency` of the run and of conceptual phases, including the speed-up.
     Efficiency,
-    /// Shares of thread time and of wall time, and the verdicts that are made of them.
+    /// Shares of thread time and of wall time, and the verdicts that follow from them.
     Shares,
     /// `own_cost.share_pct`.
     OwnCost,
-    /// `compensated`, of the run and of sites: what the lost hits of probes cost is unknown.
+    /// `compensated` of the run and of sites: the cost of lost probe hits is unknown.
     Compensated,
-    /// A figure of a newer sbt.
+    /// A figure that only a newer sbt knows.
     #[serde(other)]
     Other,
 }
@@ -41,17 +41,17 @@ pub enum Reason {
     EventsLost,
     /// The probes were off for a part of the run.
     Unseen,
-    /// The recording has no end.
+    /// The recording breaks off.
     Cut,
     /// No complete episode was seen.
     NoEpisode,
     /// Too many episodes are incomplete.
     Incomplete,
-    /// Of the threads' work too little is known.
+    /// Too little is known of the threads' work.
     WorkUnknown,
     /// The figures of the report contradict each other.
     Contradiction,
-    /// A reason of a newer sbt.
+    /// A reason that only a newer sbt knows.
     #[serde(other)]
     Other,
 }

@@ -1,4 +1,4 @@
-//! One of a few words, in reports that are written and read again.
+//! Words from small fixed sets, such as kinds, in reports that are written and read again.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -9,11 +9,11 @@ use serde::{Deserialize, Deserializer};
 
 use super::Figure;
 
-/// A word of which the program has a list somewhere. Under another name, so that it need
-/// not be borrowed from the text that is read.
+/// A word from a fixed set somewhere in the program. Serde borrows fields of type `&str` from the
+/// text that is read; the alias avoids that.
 pub type Word = &'static str;
 
-/// The same word for as long as the program runs: each is kept once.
+/// The same word with a static lifetime. Each distinct word is leaked once.
 fn kept(word: String) -> Word {
     static WORDS: Mutex<BTreeSet<Word>> = Mutex::new(BTreeSet::new());
     let mut words = WORDS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -25,17 +25,17 @@ fn kept(word: String) -> Word {
     word
 }
 
-/// Reads one.
+/// Deserialises a word.
 pub fn read<'de, D: Deserializer<'de>>(from: D) -> Result<Word, D::Error> {
     String::deserialize(from).map(kept)
 }
 
-/// The same where there may be none.
+/// Deserialises a word that may be null.
 pub fn read_any<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Word>, D::Error> {
     Ok(Option::<String>::deserialize(from)?.map(kept))
 }
 
-/// Figures by their names.
+/// Deserialises figures, with their names as words.
 pub fn read_figures<'de, D: Deserializer<'de>>(
     from: D,
 ) -> Result<BTreeMap<Word, Figure>, D::Error> {

@@ -1,4 +1,4 @@
-//! A program of which something is counted.
+//! A sample program with counters.
 
 use super::{MS, Report, S, Snapshot, imbalanced};
 use crate::{
@@ -6,8 +6,8 @@ use crate::{
     report::counters::{CountedReport, CounterReport, derived},
 };
 
-/// What is counted: its name, its unit, for how much of the time, and how much of it comes in a
-/// ms of work of each thread; nothing where this machine does not have it.
+/// A counter: its name, its unit, its share of counted time, and its count for each ms of work of
+/// each thread; `None` if this machine does not have it.
 type Sample = (&'static str, &'static str, Option<f64>, Option<[u64; 4]>);
 
 const COUNTERS: [Sample; 5] = [
@@ -33,7 +33,7 @@ const COUNTERS: [Sample; 5] = [
     ("LLC-loads", "count", None, None),
 ];
 
-/// Four threads, the last of which faults while it works.
+/// Four threads, the last of which has page faults while it works.
 pub fn counted() -> Snapshot {
     let mut snapshot = imbalanced();
     for (name, unit, counted_pct, each) in COUNTERS {
@@ -55,7 +55,7 @@ pub fn counted() -> Snapshot {
     snapshot
 }
 
-/// A counter's figures, which are put into the report, too.
+/// The values of a counter, which are added to the report too.
 fn figures(report: &mut Report, name: &str, each: Option<[u64; 4]>) -> CounterFigures {
     let wall_s = report.wall_ns as f64 / S as f64;
     let figure = |sum: Option<u64>, phases: u64| CounterFigure {

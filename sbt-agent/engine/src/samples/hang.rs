@@ -1,4 +1,4 @@
-//! Programs that stand still.
+//! Sample programs that stand still.
 
 use super::{S, hanging, hostile};
 use crate::{
@@ -19,9 +19,9 @@ fn thread(id: u32, state: &'static str, does: &str, stack: &[&str]) -> HangThrea
         },
         state,
         does: does.into(),
-        at: stack.first().map(|&it| it.to_owned()),
+        at: stack.first().map(|&call| call.to_owned()),
         also_at: Vec::new(),
-        stack: stack.iter().map(|&it| it.to_owned()).collect(),
+        stack: stack.iter().map(|&call| call.to_owned()).collect(),
         cpu_pct: Some(0.0),
         blocked_on: None,
         waiting_ns: None,
@@ -94,7 +94,7 @@ fn report() -> HangReport {
     }
 }
 
-/// [`hanging`], when it was found out why.
+/// [`hanging`], after the cause was found.
 pub fn hung() -> Snapshot {
     let mut snapshot = hanging();
     snapshot.report.hang = Some(StandstillReport {
@@ -105,7 +105,7 @@ pub fn hung() -> Snapshot {
     snapshot
 }
 
-/// The same, but that one who is missing runs.
+/// [`hung`], but one of the missing threads runs.
 pub fn slow() -> Snapshot {
     let mut snapshot = hung();
     if let Some(hang) = &mut snapshot.report.hang {
@@ -138,7 +138,7 @@ pub fn over() -> Snapshot {
     snapshot
 }
 
-/// [`hostile`], with a hang whose names are.
+/// [`hostile`], with a hang that has hostile names.
 pub fn hostile_hang() -> Snapshot {
     let mut snapshot = hostile();
     let mut hang = report();

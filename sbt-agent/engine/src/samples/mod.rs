@@ -1,4 +1,4 @@
-//! Snapshots to draw in tests: programs whose figures are made up.
+//! Snapshots for tests of views: programs with made-up figures.
 
 mod parts;
 
@@ -33,7 +33,7 @@ use parts::{lock, program, site, stat};
 const MS: u64 = 1_000_000;
 const S: u64 = 1_000 * MS;
 
-/// Nothing has been seen.
+/// A snapshot in which nothing has been seen yet.
 pub fn empty() -> Snapshot {
     Snapshot {
         report: Report {
@@ -134,11 +134,11 @@ pub fn empty() -> Snapshot {
     }
 }
 
-/// What one thread does in an episode of a site, ns: work, idle, release, and
-/// how often it is last, percent.
+/// What one thread does in an episode of a site, ns: work, idle, release, and the percentage of
+/// episodes in which it is last.
 type Share = (u64, u64, u64, u64);
 
-/// Four threads that do the same.
+/// Four threads with the same work.
 pub fn calm() -> Snapshot {
     let even = |work: u64| -> Vec<Share> {
         vec![
@@ -158,7 +158,7 @@ pub fn calm() -> Snapshot {
     )
 }
 
-/// The same in a recording: where in it, and what it does.
+/// [`calm`] in a recording, with the position and the state of the replay.
 pub fn replayed(at_ns: u64, motion: Playing) -> Snapshot {
     Snapshot {
         replay: Some(Replaying {
@@ -311,7 +311,7 @@ pub fn many_sites() -> Snapshot {
     program(3, sites.collect())
 }
 
-/// What was lost is told.
+/// A run that lost events.
 pub fn lossy() -> Snapshot {
     let mut snapshot = calm();
     let report = &mut snapshot.report;
@@ -349,7 +349,7 @@ pub fn lossy() -> Snapshot {
     snapshot
 }
 
-/// All but one wait for 40 s.
+/// A run in which all threads but one have waited for 40 s.
 pub fn hanging() -> Snapshot {
     let mut snapshot = imbalanced();
     let began = snapshot.now_ns;
@@ -390,7 +390,7 @@ pub fn hanging() -> Snapshot {
     snapshot
 }
 
-/// The program is over.
+/// A run whose program has ended.
 pub fn ended() -> Snapshot {
     let mut snapshot = imbalanced();
     snapshot.watching = Watching::Ended {
@@ -404,7 +404,7 @@ pub fn ended() -> Snapshot {
     snapshot
 }
 
-/// Everything that can be unknown is; names are hostile.
+/// A run in which all figures that can be unknown are unknown, and names are hostile.
 pub fn hostile() -> Snapshot {
     let mut snapshot = lossy();
     let report = &mut snapshot.report;

@@ -1,4 +1,4 @@
-//! What the snapshots are made of.
+//! The parts that snapshots are made of.
 
 use super::{
     Counted, Counts, Doing, EachReport, Histogram, Lane, Lanes, LockReport, MS, PhaseReport, Piece,
@@ -21,7 +21,7 @@ pub(super) fn stat(count: u64, mean: u64) -> StatReport {
     }
 }
 
-/// Two per cent of the waiting are spinning.
+/// Waits of which 2 % are spent spinning.
 pub(super) fn waits(spinning_ns: u64) -> WaitsReport {
     WaitsReport {
         spinning_ns: Some(spinning_ns),
@@ -31,7 +31,7 @@ pub(super) fn waits(spinning_ns: u64) -> WaitsReport {
     }
 }
 
-/// A site with so many episodes.
+/// A site with this number of episodes.
 pub(super) fn site(
     id: u32,
     function: &str,
@@ -139,7 +139,7 @@ pub(super) fn site(
     }
 }
 
-/// A program of so many threads with these sites, 12 s after its start.
+/// A program with this number of threads and these sites, 12 s after its start.
 pub(super) fn program(threads: u32, sites: Vec<SiteReport>) -> Snapshot {
     let mut snapshot = empty();
     snapshot.now_ns = 12 * S + 440 * MS;
@@ -248,7 +248,7 @@ pub(super) fn histogram(site: &SiteReport) -> Histogram {
     Histogram((0..).zip(shares).map(range).collect())
 }
 
-/// Threads of which each works longer than the one before, until all go on.
+/// Lanes of threads, each of which works longer than the previous one, until all go on.
 pub(super) fn lanes(threads: u32, end_ns: u64) -> Lanes {
     const PIECE: u64 = 1_048_576;
     let lane = |thread: u32| {

@@ -1,4 +1,4 @@
-//! How well the threads were used, made up: figures that fit each other.
+//! Made-up figures on how well threads were used, which agree with each other.
 
 use super::{MS, S};
 use crate::report::{
@@ -6,7 +6,7 @@ use crate::report::{
     SamplingReport, WhatIfReport,
 };
 
-/// Times of one busy thread, two and so on, ns.
+/// Parallelism from the times with one busy thread, two, and so on, ns.
 fn busy(times: &[u64]) -> ParallelismReport {
     let all = || (1..).zip(times).filter(|(_, ns)| **ns > 0);
     let busy_ns = times.iter().sum();
@@ -23,13 +23,16 @@ fn busy(times: &[u64]) -> ParallelismReport {
     }
 }
 
-/// Each moment as often as threads did not work, and once more, of four.
+/// The time in ns, each moment weighted by 1 plus the number of idle threads, of four.
 fn weight(times: &ParallelismReport) -> f64 {
     let times = times.times.iter();
-    times.map(|it| f64::from(5 - it.busy) * it.ns as f64).sum()
+    times
+        .map(|time| f64::from(5 - time.busy) * time.ns as f64)
+        .sum()
 }
 
-/// Four threads: name, samples, in itself, and times of one to four busy threads, ns.
+/// A function of four threads: its name, samples in all and in itself, and times with one to four
+/// busy threads, ns.
 fn function(id: u32, name: &str, samples: (u64, u64), times: [u64; 4]) -> FunctionReport {
     let npt_ns = (1..).zip(times).map(|(busy, ns)| ns / busy).sum::<u64>();
     let time = |(busy, ns)| BusyReport { busy, ns };
@@ -62,14 +65,14 @@ fn function(id: u32, name: &str, samples: (u64, u64), times: [u64; 4]) -> Functi
     }
 }
 
-/// Of three sites, four threads, 12 s.
+/// Fills in figures for a report with three sites, four threads and 12 s.
 pub fn fill(report: &mut Report) {
     let times: [&[u64]; 3] = [
         &[970 * MS, 10 * MS, 5 * MS, 5 * MS],
         &[1_500 * MS, 1_500 * MS, 1_000 * MS, 4_000 * MS],
         &[0, 0, 30 * MS, 480 * MS],
     ];
-    let whole: [u64; 4] = std::array::from_fn(|at| times.iter().map(|it| it[at]).sum());
+    let whole: [u64; 4] = std::array::from_fn(|at| times.iter().map(|site| site[at]).sum());
     report.parallelism = Some(busy(&whole));
     for site in &mut report.sites {
         let times = busy(times[site.id as usize]);
@@ -98,8 +101,8 @@ pub fn fill(report: &mut Report) {
     }
     for thread in &mut report.threads {
         let mine = report.sites.iter().flat_map(|site| &site.threads);
-        let mine = mine.filter(|it| it.thread == thread.id);
-        thread.npt_ns = mine.map(|it| it.npt_ns).sum();
+        let mine = mine.filter(|row| row.thread == thread.id);
+        thread.npt_ns = mine.map(|row| row.npt_ns).sum();
         thread.path_ns = thread.npt_ns;
         let all: u64 = whole.iter().sum();
         thread.path_pct = Some(thread.npt_ns as f64 / all as f64 * 100.0);

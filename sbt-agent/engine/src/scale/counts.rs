@@ -1,20 +1,21 @@
-//! Numbers of threads as they are typed, and put into a command.
+//! Numbers of threads as a user types them, and their insertion into a command.
 
 use std::{
     ffi::{OsStr, OsString},
     os::unix::ffi::{OsStrExt as _, OsStringExt as _},
 };
 
-/// Where the number of threads goes.
+/// The placeholder for the number of threads.
 pub const PLACE: &str = "{n}";
 
-/// More threads than that no program is run with.
+/// The largest number of threads.
 const MOST: u32 = 4096;
 
-/// Reads `1,2,4,8`; the least comes first.
+/// Reads a list such as `1,2,4,8` and sorts it.
 ///
 /// # Errors
-/// It is no such list.
+///
+/// The text is no such list, or a number occurs twice.
 pub fn list(text: &str) -> Result<Counts, String> {
     let number = |part: &str| -> Option<u32> {
         let number = part.trim().parse().ok()?;
@@ -33,23 +34,24 @@ pub fn list(text: &str) -> Result<Counts, String> {
     Ok(Counts(numbers))
 }
 
-/// Numbers of threads, each once, in order.
+/// Numbers of threads, each once, in ascending order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Counts(pub Vec<u32>);
 
 /// A variable of the program's environment, `NAME=VALUE`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Variable {
-    /// Its name.
+    /// The name of the variable.
     pub name: String,
-    /// Its value, with [`PLACE`] in it or not.
+    /// The value of the variable, with or without [`PLACE`].
     pub value: String,
 }
 
 /// Reads `NAME=VALUE`.
 ///
 /// # Errors
-/// It is not that.
+///
+/// The text does not have this form.
 pub fn variable(text: &str) -> Result<Variable, String> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() && !value.contains('\0') => Ok(Variable {
@@ -65,12 +67,12 @@ pub fn threads_of(number: u32) -> String {
     format!("{number} thread{}", if number == 1 { "" } else { "s" })
 }
 
-/// Whether the number of threads goes in there.
+/// Whether a text contains [`PLACE`].
 pub fn has_place(text: &OsStr) -> bool {
     memchr::memmem::find(text.as_bytes(), PLACE.as_bytes()).is_some()
 }
 
-/// The text with the number in all places.
+/// The text with the number in all places of [`PLACE`].
 pub fn put(text: &OsStr, threads: u32) -> OsString {
     let bytes = text.as_bytes();
     let number = threads.to_string();

@@ -1,17 +1,17 @@
-//! What makes the figures of a series doubtful, in words.
+//! Notes on what makes the figures of a series doubtful.
 
 use super::{AtCount, PhaseScaling, counts::threads_of};
 use crate::{report::Report, words::since};
 
-/// Runs that are shorter than this show what sbt itself needs at their start: it reads the
-/// program's files and measures what its probes cost, on CPUs that the program might use. ns.
+/// Length of a run, ns, below which it shows what sbt itself does at its start: sbt reads the
+/// program's files and measures the cost of its probes, on CPUs that the program might use.
 const SHORT_NS: u64 = 1_000_000_000;
-/// Phases that are named.
+/// Largest number of phases that a note names.
 const MOST: usize = 3;
-/// What is faster than in the ideal case by less than this may be chance.
+/// A speed-up up to this factor above the ideal may be chance.
 const MARGIN: f64 = 1.05;
 
-/// Of the runs at one number of threads.
+/// Notes on the runs with one number of threads.
 pub fn of_runs(at: &AtCount, runs: &[&Report]) -> Vec<String> {
     let mut notes = Vec::new();
     let with = threads_of(at.threads);
@@ -21,8 +21,8 @@ pub fn of_runs(at: &AtCount, runs: &[&Report]) -> Vec<String> {
     }
     let hangs = runs.iter().filter_map(|run| run.hang.as_ref());
     if let Some(hang) = hangs
-        .filter(|it| it.is_hang())
-        .max_by_key(|it| it.lasted_ns)
+        .filter(|hang| hang.is_hang())
+        .max_by_key(|hang| hang.lasted_ns)
     {
         let lasted = since(hang.lasted_ns);
         notes.push(format!(
@@ -45,7 +45,7 @@ pub fn of_runs(at: &AtCount, runs: &[&Report]) -> Vec<String> {
     notes
 }
 
-/// That the machine has fewer CPUs than were to be used.
+/// A note that the machine has fewer CPUs than threads.
 pub fn of_cpus(counts: &[AtCount], cpus: Option<u32>) -> Option<String> {
     let (most, cpus) = (counts.last()?.threads, cpus?);
     let s = if cpus == 1 { "" } else { "s" };
@@ -57,7 +57,7 @@ pub fn of_cpus(counts: &[AtCount], cpus: Option<u32>) -> Option<String> {
     })
 }
 
-/// That runs are short against what sbt does when they start.
+/// A note that runs are short compared with what sbt does at their start.
 pub fn of_length(counts: &[AtCount]) -> Option<String> {
     let shortest = counts.iter().min_by_key(|at| at.wall_ns)?;
     (shortest.wall_ns < SHORT_NS).then(|| {
@@ -71,8 +71,8 @@ pub fn of_length(counts: &[AtCount]) -> Option<String> {
     })
 }
 
-/// That something is faster than the threads can make it, in the slowest run against the
-/// fastest with fewer threads. `phases`: what they are called.
+/// A note that something is faster than its threads can make it, even in the slowest run compared
+/// with the fastest run with fewer threads. `phases` come with their names.
 pub fn of_ideal(counts: &[AtCount], phases: &[(String, &PhaseScaling)]) -> Option<String> {
     let (first, last) = (counts.first()?, counts.last()?);
     let is_above = |(threads, min_ns): (u32, u64), (more, max_ns): (u32, u64)| {
@@ -98,7 +98,7 @@ pub fn of_ideal(counts: &[AtCount], phases: &[(String, &PhaseScaling)]) -> Optio
         let speedup = above(last.speedup, first.threads);
         found.push(format!("the whole run ({speedup})"));
     }
-    // What is in no phase may take next to nothing.
+    // The time outside of all phases may be next to nothing.
     let named = phases.iter().filter(|(_, phase)| phase.to.is_some());
     found.extend(named.filter_map(|(name, phase)| {
         let speedup = above(Some(is_phase_above(phase)?), phase.base_threads?);

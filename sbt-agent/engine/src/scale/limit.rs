@@ -1,34 +1,35 @@
-//! What keeps a program from getting faster with more threads.
+//! Finds what keeps a program from getting faster with more threads.
 
 use serde::Serialize;
 
 use super::{AtCount, PhaseAt, PhaseScaling};
 use crate::report::{Report, SiteReport, VerdictKind, VerdictReport};
 
-/// Efficiency against the ideal from which on a program scales. POP calls 0.8 acceptable.
+/// Scaling efficiency from which a program counts as scaling. POP calls 0.8 acceptable.
 pub const GOOD: f64 = 0.8;
-/// A step that gains less than this part of what it could gains nothing worth it.
+/// Fraction of its ideal gain that a step must reach to be worth it.
 const WORTH: f64 = 0.5;
 
-/// The phase that loses most at the largest number of threads.
+/// The phase that loses most time with the largest number of threads.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Limit {
-    /// The site before it; null from a thread's start.
+    /// The site at its beginning; null for a thread's start.
     pub from: Option<String>,
-    /// The site that ends it; null for what is in no phase.
+    /// The site that ends the phase; null for time outside of all phases.
     pub to: Option<String>,
-    /// Up to how many threads it still got faster; null if it never did.
+    /// The number of threads up to which the phase got faster; null if it never did.
     pub scales_to: Option<u32>,
-    /// What it loses against the ideal.
+    /// The time that the phase loses against the ideal.
     pub lost_ns: u64,
-    /// Of what all phases lose.
+    /// `lost_ns` as a percentage of what all phases lose.
     pub lost_pct: Option<f64>,
-    /// Why, as far as it can be told: the verdicts there, or those of the whole run.
+    /// The causes, as far as known: the verdicts on this phase's site, and those on the whole run.
     pub why: Vec<VerdictReport>,
 }
 
-/// `phases`: what loses most first; `reference`: the run at the largest number.
+/// Finds the limit. `phases` are sorted by descending loss; `reference` is the run with the largest
+/// number of threads.
 pub fn limit(counts: &[AtCount], phases: &[PhaseScaling], reference: &Report) -> Option<Limit> {
     let last = counts.last().filter(|_| counts.len() > 1)?;
     if last.scaling_efficiency? >= GOOD {
@@ -67,7 +68,8 @@ fn why(worst: &PhaseScaling, reference: &Report) -> Vec<VerdictReport> {
         worst.to.is_some() && site.map(SiteReport::called) == worst.to
     };
     let there: Vec<VerdictReport> = verdicts().filter(is_there).cloned().collect();
-    let whole = verdicts().filter(|it| it.site.is_none() && it.kind != VerdictKind::NoProblem);
-    // What is wrong with the whole run may be why nothing gets faster anywhere.
+    let whole = verdicts()
+        .filter(|verdict| verdict.site.is_none() && verdict.kind != VerdictKind::NoProblem);
+    // What is wrong with the whole run may be why no phase gets faster.
     there.into_iter().chain(whole.cloned()).collect()
 }

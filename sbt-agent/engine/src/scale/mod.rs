@@ -1,8 +1,8 @@
-//! One program at several numbers of threads: how much faster it gets, which phase stops
-//! doing so, and why.
+//! One program at several numbers of threads: how much faster it gets, which phase stops getting
+//! faster, and why.
 //!
-//! [`scaling`] is pure: it makes a table of reports. The
-//! comments of the fields are their documentation, as in [`crate::report`].
+//! [`scaling`] is a pure function from reports to a table. The comments of the fields are their
+//! documentation, as in [`crate::report`].
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -33,53 +33,52 @@ pub use limit::{GOOD, Limit};
 /// Version of the JSON fields.
 pub const SCHEMA: u32 = 1;
 
-/// A run that went to its end.
+/// A run of the program to its end.
 #[derive(Clone, Debug)]
 pub struct Run {
-    /// The number of threads that it was told.
+    /// The number of threads that the program was told to use.
     pub threads: u32,
-    /// What was seen.
+    /// The report on the run.
     pub report: Report,
 }
 
-/// One program at several numbers of threads. Times are integers of nanoseconds and end in
-/// `_ns`, shares are per cent and end in `_pct`; where there are several runs they are
-/// medians. `null` is unknown or not measured, never 0. Fields may be added.
+/// One program at several numbers of threads. Times are integers in nanoseconds and end in `_ns`;
+/// shares are in percent and end in `_pct`. If there are several runs with a number of threads,
+/// figures are medians. `null` means unknown or not measured, never 0. Fields may be added.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[cfg_attr(test, schemars(title = "sbt scale"))]
 pub struct Scaling {
-    /// Version of these fields: 1. It changes if one is removed or comes to mean
-    /// something else.
+    /// Version of these fields: 1. It changes if a field is removed or changes its meaning.
     pub schema: u32,
     /// Version of sbt.
     pub version: Word,
-    /// The command line, with `{n}` where the number of threads was put.
+    /// The command line, with `{n}` where the number of threads was inserted.
     pub command: Vec<String>,
-    /// CPUs that the program could run on; null if that could not be asked.
+    /// Number of CPUs that the program could run on; null if it could not be determined.
     pub cpus: Option<u32>,
-    /// By the number of threads, the least first.
+    /// The whole runs, by ascending number of threads.
     pub counts: Vec<AtCount>,
-    /// What lies between two barriers, what loses most time against the ideal first.
+    /// What lies between two barriers, by descending loss of time against the ideal.
     pub phases: Vec<PhaseScaling>,
-    /// Counters that were asked for.
+    /// The requested counters.
     pub counters: Vec<CounterName>,
-    /// What keeps it from scaling; null if it scales, if there is only one number of
+    /// What keeps the program from scaling; null if it scales, if there is only one number of
     /// threads, or if it cannot be told.
     pub limit: Option<Limit>,
-    /// Why threads waited at the largest number of threads; null if it cannot be said.
+    /// Why threads waited at the largest number of threads; null if there can be no verdict.
     pub verdicts: Option<Vec<VerdictReport>>,
-    /// What the user should know.
+    /// Remarks for the user.
     pub notes: Vec<String>,
 }
 
-/// A counter that was asked for.
+/// A requested counter.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct CounterName {
-    /// As perf has it.
+    /// The name, as perf spells it.
     pub name: String,
-    /// `ns`, or `count` for a number of something.
+    /// The unit of the values: `ns`, or `count` for a number of events.
     pub unit: Word,
 }
 
@@ -87,29 +86,29 @@ pub struct CounterName {
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct AtCount {
-    /// What the program was told.
+    /// The number of threads that the program was told to use.
     pub threads: u32,
-    /// How many came to a barrier, in the run of median time.
+    /// Number of threads that came to a barrier, in the run with the median time.
     pub seen_threads: u64,
-    /// Runs that went to their end.
+    /// Number of runs that went to their end.
     pub runs: u32,
-    /// From the program's start to its end.
+    /// Time from the program's start to its end.
     pub wall_ns: u64,
-    /// That of the fastest run.
+    /// The time of the fastest run.
     pub min_wall_ns: u64,
-    /// That of the slowest run.
+    /// The time of the slowest run.
     pub max_wall_ns: u64,
-    /// How many times faster than with the least number of threads.
+    /// How many times faster the program is than with the smallest number of threads.
     pub speedup: Option<f64>,
-    /// `speedup` against the ideal one: 1 if as many times the threads make it as many
-    /// times faster.
+    /// `speedup` divided by the ideal speed-up, which is the ratio of the numbers of threads.
     pub scaling_efficiency: Option<f64>,
-    /// As `efficiency.parallel` of a report: what threads did of what they could have done;
-    /// null if it is unknown in any of the runs.
+    /// Useful work as a fraction of what the threads could have done, as `efficiency.parallel` of a
+    /// report; null if it is unknown in any of the runs.
     pub parallel_efficiency: Option<f64>,
-    /// As `efficiency.load_balance` of a report.
+    /// The balance of work, as `efficiency.load_balance` of a report; null if it is unknown in any
+    /// of the runs.
     pub load_balance: Option<f64>,
-    /// All that counters counted of all threads.
+    /// Totals of the counters for all threads.
     pub counters: Counts,
 }
 
@@ -117,19 +116,20 @@ pub struct AtCount {
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct PhaseScaling {
-    /// The site before it, as called at the largest number; null from a thread's start.
+    /// The name of the site at its beginning, as in the run with the largest number of threads;
+    /// null for a thread's start.
     pub from: Option<String>,
-    /// The site that ends it; null for what is in no phase: what comes after the last
-    /// barrier, and getting going again after each.
+    /// The site that ends the phase. Null for time outside of all phases: after the last barrier,
+    /// and leaving each barrier.
     pub to: Option<String>,
-    /// The least number of threads at which it is known: speed-ups are against that.
+    /// The smallest number of threads with a known time; speed-ups are relative to it.
     pub base_threads: Option<u32>,
-    /// By number of threads, as `counts`.
+    /// The phase at each number of threads, in the order of `counts`.
     pub at: Vec<PhaseAt>,
-    /// At the largest number, what all its episodes took longer than they would have in
-    /// the ideal case; 0 if they did not, null if it is unknown.
+    /// At the largest number of threads, additional time of all passes compared with the ideal; 0
+    /// if there is none, null if it is unknown.
     pub lost_ns: Option<u64>,
-    /// `lost_ns` of that of all phases.
+    /// `lost_ns` as a percentage of what all phases lose.
     pub lost_pct: Option<f64>,
 }
 
@@ -137,26 +137,26 @@ pub struct PhaseScaling {
 #[derive(Clone, Debug, Default, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct PhaseAt {
-    /// What the program was told.
+    /// The number of threads that the program was told to use.
     pub threads: u32,
-    /// How often the phase came; null if it did not.
+    /// Number of times that the phase was passed; null if it was not.
     pub episodes: Option<u64>,
     /// Mean time.
     pub mean_ns: Option<u64>,
-    /// Time of all its episodes.
+    /// Total time of all passes.
     pub sum_ns: Option<u64>,
-    /// That of the run in which it was least.
+    /// `sum_ns` of the run in which it was smallest.
     pub min_sum_ns: Option<u64>,
-    /// That of the run in which it was most.
+    /// `sum_ns` of the run in which it was largest.
     pub max_sum_ns: Option<u64>,
-    /// How many times less that is than at `base_threads`.
+    /// `sum_ns` at `base_threads` divided by `sum_ns`.
     pub speedup: Option<f64>,
-    /// What counters said of its work, of all threads.
+    /// Values of the counters during work in the phase, summed over all threads.
     pub counters: Counts,
 }
 
-/// Makes the table. `command`: as typed; `runs`: in any order; `notes`: what else the user
-/// should know. `None` without runs.
+/// Makes the table. `command` is as the user typed it; `runs` may be in any order; `notes` are
+/// further remarks for the user. `None` without runs.
 pub fn scaling(command: Vec<String>, runs: &[Run], mut notes: Vec<String>) -> Option<Scaling> {
     let threads: BTreeSet<u32> = runs.iter().map(|run| run.threads).collect();
     let by_count: Vec<Vec<&Report>> = threads
@@ -203,7 +203,7 @@ pub fn scaling(command: Vec<String>, runs: &[Run], mut notes: Vec<String>) -> Op
     })
 }
 
-/// The run whose time is the median, the faster of two.
+/// The run with the median time; of the middle two, the faster one.
 fn typical<'a>(runs: &[&'a Report]) -> Option<&'a Report> {
     let mut runs = runs.to_vec();
     runs.sort_by_key(|run| run.wall_ns);
@@ -229,11 +229,13 @@ fn at_count(threads: u32, runs: &[&Report]) -> Option<AtCount> {
         max_wall_ns: walls().max()?,
         speedup: None,
         scaling_efficiency: None,
-        parallel_efficiency: efficiencies(|it| it.parallel),
-        load_balance: efficiencies(|it| it.load_balance),
+        parallel_efficiency: efficiencies(|known| known.parallel),
+        load_balance: efficiencies(|known| known.load_balance),
         counters: medians(runs.iter().map(|run| {
             let counters = run.counters.iter();
-            counters.map(|it| (it.name.clone(), it.total)).collect()
+            counters
+                .map(|counter| (counter.name.clone(), counter.total))
+                .collect()
         })),
     })
 }
@@ -255,14 +257,15 @@ fn ratio(of: u64, by: u64) -> Option<f64> {
 
 fn counters(report: &Report) -> Vec<CounterName> {
     let counters = report.counters.iter();
-    let name = |it: &crate::report::counters::CounterReport| CounterName {
-        name: it.name.clone(),
-        unit: it.unit,
+    let name = |counter: &crate::report::counters::CounterReport| CounterName {
+        name: counter.name.clone(),
+        unit: counter.unit,
     };
     counters.map(name).collect()
 }
 
-/// The phases of the run at the largest number of threads, and the same of the others.
+/// The phases of the reference run, which has the largest number of threads, with the same phases
+/// in the other runs.
 fn phases(
     reference: &Report,
     threads: &BTreeSet<u32>,
@@ -271,7 +274,7 @@ fn phases(
     let found: Vec<Vec<HashMap<Ends, &PhaseReport>>> = by_count
         .iter()
         .map(|runs| {
-            // Of a run that lost events the times of all phases are not known.
+            // In a run that lost events, the total times of phases are unknown.
             let whole = runs.iter().filter(|run| run.lost_events == 0);
             whole.map(|run| by_ends(run, reference)).collect()
         })
@@ -306,7 +309,7 @@ fn phases(
     reference.phases.iter().map(one).collect()
 }
 
-/// A run's phases by the numbers that another one has for their sites.
+/// A run's phases, by the ids that the reference run gives to their sites.
 fn by_ends<'a>(run: &'a Report, reference: &Report) -> HashMap<Ends, &'a PhaseReport> {
     let same: HashMap<u32, u32> = matching::sites_of_one_program(run, reference)
         .into_iter()
@@ -339,8 +342,8 @@ fn phase_at(threads: u32, same: &[&PhaseReport]) -> PhaseAt {
     }
 }
 
-/// The wall time that is in no phase; `None` if phases of several teams overlap, so that it
-/// cannot be told, or if no barrier was met. `phases`: all others.
+/// The wall time outside of `phases`, which are all phases. `None` if no barrier was met, or if the
+/// time is unknown because phases of several teams overlap.
 fn outside(
     threads: &BTreeSet<u32>,
     by_count: &[Vec<&Report>],
@@ -380,9 +383,9 @@ fn outside(
     })
 }
 
-/// Whether phases that take nearly all time are there at a number of threads. OpenMP has no
-/// barriers for one thread: what it does then is in no phase, and does not compare with
-/// what is in none at other numbers.
+/// Whether phases that take nearly all of the time exist at a number of threads. OpenMP has no
+/// barriers for one thread. What it does then is outside of all phases, and cannot be compared with
+/// the time outside of phases at other numbers.
 fn has_all_phases(phases: &[PhaseScaling], index: usize) -> bool {
     const NEARLY: f64 = 0.95;
     let time = |phase: &&PhaseScaling| phase.at.last().and_then(|at| at.sum_ns).unwrap_or(0) as f64;
@@ -394,7 +397,7 @@ fn has_all_phases(phases: &[PhaseScaling], index: usize) -> bool {
     there >= all * NEARLY
 }
 
-/// Speed-ups of a phase, and what is lost at the largest number of threads.
+/// Fills in the speed-ups of a phase, and its loss at the largest number of threads.
 fn compare_times(phase: &mut PhaseScaling) {
     let base = phase
         .at
@@ -414,8 +417,8 @@ fn compare_times(phase: &mut PhaseScaling) {
     });
 }
 
-/// How phases are called: by the site that ends them, and where it is
-/// reached in several ways or from the start, by that before it too.
+/// The names of phases: the site that ends the phase. If the site is reached in several ways, or
+/// from a thread's start, the site at the beginning is named too.
 pub fn phase_names(all: &[PhaseScaling], arrow: &str) -> Vec<String> {
     let several = |phase: &PhaseScaling| {
         let same = all.iter().filter(|other| other.to == phase.to);
@@ -441,7 +444,7 @@ fn share_losses(phases: &mut [PhaseScaling]) {
     }
 }
 
-/// The one in the middle, or the mean of the two.
+/// The median; of an even number of values, the mean of the middle two.
 fn median(values: impl IntoIterator<Item = u64>) -> Option<u64> {
     let mut values: Vec<u64> = values.into_iter().collect();
     values.sort_unstable();
@@ -457,7 +460,7 @@ fn median_of_real(values: impl Iterator<Item = f64>) -> Option<f64> {
     Some(f64::midpoint(values[(values.len() - 1) / 2], upper))
 }
 
-/// Medians of counters, by name; unknown if they are in any run.
+/// Medians of counters, by name; unknown if the value of any run is unknown.
 fn medians(runs: impl Iterator<Item = Counts>) -> Counts {
     let mut all: BTreeMap<String, Vec<Option<u64>>> = BTreeMap::new();
     for (name, value) in runs.flatten() {

@@ -1,4 +1,4 @@
-//! Series of runs that are made up, of which it is known how they scale.
+//! Made-up series of runs with a known scaling.
 
 use super::{Run, Scaling, scaling};
 use crate::{
@@ -8,7 +8,7 @@ use crate::{
 
 const MS: u64 = 1_000_000;
 
-/// A run in which 100 phases end at each site and take so long; then comes the rest.
+/// A run in which at each site (line, ns) 100 phases of this length end, and `rest_ns` follows.
 pub fn run(threads: u32, phases: &[(u32, u64)], rest_ns: u64) -> Run {
     let mut report = samples::calm().report;
     let site = report.sites[0].clone();
@@ -53,13 +53,13 @@ pub fn run(threads: u32, phases: &[(u32, u64)], rest_ns: u64) -> Run {
     Run { threads, report }
 }
 
-/// One phase scales and one is serial.
+/// Runs of a program with one phase that scales and one that is serial.
 pub fn half_serial() -> Vec<Run> {
     let of = |n: u32| run(n, &[(10, 8 * MS / u64::from(n)), (20, 4 * MS)], 10 * MS);
     [4, 1, 2, 1].into_iter().map(of).collect()
 }
 
-/// How they scale.
+/// The table of a series.
 pub fn of(runs: &[Run]) -> Scaling {
     scaling(vec!["./lu".into(), "-t{n}".into()], runs, Vec::new()).unwrap()
 }

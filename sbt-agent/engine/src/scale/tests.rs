@@ -1,4 +1,4 @@
-//! Made-up series of which it is known how they scale.
+//! Made-up series with a known scaling.
 
 use super::{
     samples::{half_serial, of, run},
@@ -18,7 +18,7 @@ fn the_schema_in_the_documents_is_that_of_the_code() {
 
 fn close(value: Option<f64>, expected: f64) {
     assert!(
-        value.is_some_and(|it| (it - expected).abs() < 0.01),
+        value.is_some_and(|known| (known - expected).abs() < 0.01),
         "{value:?} and not {expected}"
     );
 }
@@ -34,14 +34,14 @@ fn speedups_are_against_the_least_number() {
     let phase = |line: &str| {
         let mut phases = all.phases.iter();
         phases
-            .find(|it| it.to.as_deref().is_some_and(|to| to.ends_with(line)))
+            .find(|phase| phase.to.as_deref().is_some_and(|to| to.ends_with(line)))
             .unwrap()
     };
     close(phase(":10").at[2].speedup, 4.0);
     assert_eq!(phase(":10").lost_ns, Some(0));
     close(phase(":20").at[2].speedup, 1.0);
     assert_eq!(phase(":20").lost_ns, Some(300 * MS));
-    let outside = all.phases.iter().find(|it| it.to.is_none()).unwrap();
+    let outside = all.phases.iter().find(|phase| phase.to.is_none()).unwrap();
     assert_eq!(outside.at[1].sum_ns, Some(10 * MS));
     close(phase(":20").lost_pct, 300.0 / 307.5 * 100.0);
 }
@@ -67,7 +67,11 @@ fn the_serial_phase_is_named_and_why() {
     let limit = all.limit.as_ref().unwrap();
     assert_eq!(limit.to.as_deref(), Some("solve lu.c:20"));
     assert_eq!((limit.scales_to, limit.lost_ns), (None, 300 * MS));
-    let why: Vec<_> = limit.why.iter().map(|it| it.text.as_str()).collect();
+    let why: Vec<_> = limit
+        .why
+        .iter()
+        .map(|verdict| verdict.text.as_str())
+        .collect();
     assert_eq!(why, ["one thread works", "too many"]);
 }
 
@@ -82,7 +86,7 @@ fn what_stops_getting_faster_is_told_with_up_to_when() {
 fn what_scales_has_no_limit() {
     let all = of(&[1, 2, 4].map(|n| run(n, &[(10, 8 * MS / u64::from(n))], 0)));
     assert!(all.limit.is_none());
-    // Of one number nothing can be said.
+    // With a single number of threads, nothing can be said.
     let one = of(&[run(4, &[(10, MS)], 0)]);
     assert!(one.limit.is_none());
 }
@@ -100,7 +104,7 @@ fn the_median_of_two_values_is_their_mean() {
     assert_eq!(of(&[1.0, 0.5]), Some(0.75));
     assert_eq!(of(&[9.0, 0.5, 1.0]), Some(1.0));
     assert_eq!(of(&[9.0, 0.5, 1.0, 2.0]), Some(1.5));
-    // Of two runs the faster one is looked at, of three that in the middle.
+    // Of two runs the faster one is typical, of three the middle one.
     let of = |walls: &[u64]| {
         let of = |wall_ns: &u64| run(2, &[(10, 0)], *wall_ns).report;
         let runs: Vec<Report> = walls.iter().map(of).collect();
@@ -137,7 +141,7 @@ fn what_is_unknown_in_one_run_is_unknown() {
     );
     let both = of(&runs([7, 7]));
     assert_eq!(both.phases[0].at[0].sum_ns, None);
-    // Nor is it known what lies outside of all phases.
+    // The time outside of all phases is unknown too.
     assert!(both.phases.iter().all(|phase| phase.to.is_some()));
 }
 
@@ -171,11 +175,11 @@ fn a_program_without_barriers_with_one_thread_still_has_its_time() {
     ]);
     close(all.counts[2].speedup, 4.0);
     assert_eq!(all.counts[0].parallel_efficiency, None);
-    let phase = all.phases.iter().find(|it| it.to.is_some()).unwrap();
+    let phase = all.phases.iter().find(|phase| phase.to.is_some()).unwrap();
     assert_eq!(phase.base_threads, Some(2));
     assert_eq!((phase.at[0].episodes, phase.at[0].speedup), (None, None));
     close(phase.at[2].speedup, 2.0);
-    let outside = all.phases.iter().find(|it| it.to.is_none()).unwrap();
+    let outside = all.phases.iter().find(|phase| phase.to.is_none()).unwrap();
     assert_eq!(
         outside.base_threads,
         Some(2),
@@ -243,7 +247,7 @@ fn short_runs_are_noted_and_long_ones_are_not() {
 #[test]
 fn what_is_faster_than_threads_can_make_it_is_noted() {
     let at = |n: u32, ms: u64| run(n, &[(10, ms * MS), (20, MS)], 0);
-    // A little more than ideal, or as much as runs differ, may be chance.
+    // A speed-up a little above the ideal, or within the differences between runs, may be chance.
     assert!(notes(&[at(1, 100), at(2, 49)], "faster").is_empty());
     let differ = [at(1, 40), at(1, 22), at(2, 11), at(2, 12), at(1, 41)];
     assert!(notes(&differ, "faster").is_empty());

@@ -1,24 +1,26 @@
-//! What kept a thread, where each switch was seen: blocked on what, and who took its CPU.
+//! What kept a thread off the CPU, where every context switch was seen: what it was blocked on, and
+//! what took its CPU.
 
 use crate::report::{BlockedReport, LateReport, TakerReport};
 
-/// What explains half of it or more is the reason: nothing else can explain more.
+/// A reason must explain at least this fraction: nothing else can explain more.
 const HALF: f64 = 0.5;
 
-/// Who took less of the time, per cent, is one of many.
+/// Below this share of the time, in percent, a taker is one of many and not worth mentioning.
 const TAKEN: f64 = 20.0;
 
-/// On what whoever came last was blocked for longer than the others, if that is half or
-/// more of what is to be explained: `excess_ns` over all episodes that split up.
+/// What the last thread was blocked on for longer than the others, if that explains at least half
+/// of `excess_ns`, the sum over the `split_episodes`.
 pub fn reason(late: &LateReport, excess_ns: f64) -> Option<&BlockedReport> {
     let away = late.away.as_ref()?;
-    // Of some episodes not each switch was seen.
+    // In some episodes not every context switch was seen.
     let seen = away.episodes as f64 / late.split_episodes.max(1) as f64;
     let others = |reason: &str| {
         let mut all = away.others.iter();
-        all.find(|it| it.reason == reason).map_or(0, |it| it.ns) as f64
+        all.find(|entry| entry.reason == reason)
+            .map_or(0, |entry| entry.ns) as f64
     };
-    let excess = |it: &&BlockedReport| it.ns as f64 - others(it.reason);
+    let excess = |entry: &&BlockedReport| entry.ns as f64 - others(entry.reason);
     let most = away
         .last
         .iter()
@@ -26,12 +28,12 @@ pub fn reason(late: &LateReport, excess_ns: f64) -> Option<&BlockedReport> {
     (excess_ns > 0.0 && excess(&most) >= HALF * seen * excess_ns).then_some(most)
 }
 
-/// Whether it may be a lock.
+/// Whether the reason may be a lock.
 pub fn is_lock(reason: &BlockedReport) -> bool {
     reason.reason == "futex"
 }
 
-/// A reason in words, and what to do about it. `locks`: whether these were watched.
+/// A reason in words, and what to do about it. `locks`: whether locks were watched.
 pub fn words(reason: Option<&BlockedReport>, locks: bool) -> (String, &'static str) {
     let Some(reason) = reason else {
         return (String::new(), "");
@@ -52,19 +54,19 @@ pub fn words(reason: Option<&BlockedReport>, locks: bool) -> (String, &'static s
     (format!("blocked in {}", reason.words()), remedy)
 }
 
-/// Who had the CPU of whoever came last for longest while that was ready, if it is worth a
-/// word: for how much of that time, per cent.
+/// What ran for longest while the last thread was ready, and for which percentage of that time;
+/// `None` if too small to mention.
 pub fn taker(late: &LateReport) -> Option<(&TakerReport, f64)> {
     let away = late.away.as_ref()?;
     let most = away.taken_by.first()?;
-    // Of some episodes not each switch was seen.
+    // In some episodes not every context switch was seen.
     let seen = away.episodes as f64 / late.split_episodes.max(1) as f64;
     let ready_ns = late.last.ready_ns? as f64 * seen;
     let pct = (most.ns as f64 / ready_ns * 100.0).min(100.0);
     (pct >= TAKEN).then_some((most, pct))
 }
 
-/// That in words, and what to do about it.
+/// The taker in words, and what to do about it.
 pub fn taken((taker, pct): (&TakerReport, f64)) -> (String, &'static str) {
     let name = &taker.name;
     let (by, remedy) = match (taker.kind, taker.pid) {
@@ -106,7 +108,7 @@ mod tests {
         all.iter().map(report).collect()
     }
 
-    /// Four episodes; the last of them was ready for 1000 ns.
+    /// A site where in four episodes the last thread was ready for 1000 ns in all.
     fn late(episodes: u64, taken: &[(&'static str, &str, Option<u32>, u64)]) -> LateReport {
         let times = || LateTimesReport {
             work_ns: 0,
@@ -140,13 +142,13 @@ mod tests {
 
     #[test]
     fn the_reason_is_what_the_others_do_not_have() {
-        let name = |late: &LateReport, excess| reason(late, excess).map(|it| it.reason);
+        let name = |late: &LateReport, excess| reason(late, excess).map(|entry| entry.reason);
         let mut all = late(4, &[]);
         assert_eq!(name(&all, 850.0), Some("file"));
-        // It explains less than half, or nothing is to be explained.
+        // The reason explains less than half, or there is nothing to explain.
         assert_eq!(name(&all, 1700.0), None);
         assert_eq!(name(&all, 0.0), None);
-        // Seen in half of the episodes only.
+        // Every switch was seen in only half of the episodes.
         assert_eq!(name(&late(2, &[]), 1500.0), Some("file"));
         all.away = None;
         assert_eq!(name(&all, 850.0), None);
@@ -161,9 +163,11 @@ mod tests {
             said(("process", "cc1", Some(123), 900)).as_deref(),
             Some("; for 90 % of that its CPU was taken by `cc1` (pid 123), not of this program")
         );
-        assert!(said(("process", "cc1", None, 900)).is_some_and(|it| it.contains("several")));
-        assert!(said(("own", "lu", Some(1), 300)).is_some_and(|it| it.contains("of this program")));
-        assert!(said(("idle", "idle", None, 300)).is_some_and(|it| it.contains("not allowed")));
+        assert!(said(("process", "cc1", None, 900)).is_some_and(|text| text.contains("several")));
+        assert!(
+            said(("own", "lu", Some(1), 300)).is_some_and(|text| text.contains("of this program"))
+        );
+        assert!(said(("idle", "idle", None, 300)).is_some_and(|text| text.contains("not allowed")));
         assert_eq!(said(("kernel", "kworker", Some(3), 199)), None);
         assert!(taker(&late(4, &[])).is_none());
     }

@@ -1,5 +1,5 @@
-//! Whether the thread that is always late executes more instructions than the others, or
-//! as many more slowly: where they were counted (`-e instructions`).
+//! Whether the thread that is always late executes more instructions than the others, or executes
+//! them more slowly. Needs a counter (`-e instructions`).
 
 use super::{
     late::for_want_of_a_cpu,
@@ -9,14 +9,14 @@ use crate::report::{
     Figure, Report, SiteReport, SiteThreadReport, VerdictKind, VerdictReport, counters::per_phase,
 };
 
-/// A difference below this is none: threads with the same code execute as many
-/// instructions but for a few.
+/// Ratios below this are no difference: threads with the same code execute nearly the same number
+/// of instructions.
 const DIFFERENT: f64 = 1.1;
 
-/// What explains at least half of a ratio, of its logarithm, is why.
+/// The part that explains at least half of the logarithm of a ratio is the cause.
 const HALF: f64 = 0.5;
 
-/// What a thread does in an episode, mean.
+/// Means over a thread's episodes.
 struct Each {
     instructions: f64,
     running_ns: f64,
@@ -32,21 +32,26 @@ impl Each {
     }
 }
 
-/// Whether a counter of this name counts instructions: `instructions`, `instructions:u`,
+/// Whether a counter with this name counts instructions: `instructions`, `instructions:u`,
 /// `cpu_core/instructions/`.
 fn counts_instructions(name: &str) -> bool {
     let event = name.split_once('/').map_or(name, |(_, event)| event);
     event.split([':', '/']).next() == Some("instructions")
 }
 
-/// How many times as many instructions the straggler executes as the others do on
-/// average, and how many times as long it takes for each.
+/// Ratio of the straggler's instructions to the others' mean, and ratio of its time for each
+/// instruction to theirs.
 fn ratios(report: &Report, site: &SiteReport, straggler: u32) -> Option<(f64, f64)> {
     let mut counters = report.counters.iter();
-    let name = &counters.find(|it| counts_instructions(&it.name))?.name;
+    let name = &counters
+        .find(|counter| counts_instructions(&counter.name))?
+        .name;
     let episodes = site.threads.iter().map(|thread| thread.episodes).max()?;
-    // Who was there seldom was in other teams.
-    let members = site.threads.iter().filter(|it| 2 * it.episodes > episodes);
+    // Threads that were seldom there belong to other teams.
+    let members = site
+        .threads
+        .iter()
+        .filter(|thread| 2 * thread.episodes > episodes);
     let (mut last, mut others) = (None, Vec::new());
     for thread in members {
         let each = Each::of(thread, name)?;
@@ -58,19 +63,19 @@ fn ratios(report: &Report, site: &SiteReport, straggler: u32) -> Option<(f64, f6
     }
     let n = others.len() as f64;
     let mean = |of: fn(&Each) -> f64| others.iter().map(of).sum::<f64>() / n;
-    let (instructions, running_ns) = (mean(|it| it.instructions), mean(|it| it.running_ns));
+    let (instructions, running_ns) = (mean(|each| each.instructions), mean(|each| each.running_ns));
     let last = last.filter(|_| instructions > 0.0 && running_ns > 0.0)?;
     let more = last.instructions / instructions;
     let longer = last.running_ns / running_ns;
     (more > 0.0 && longer > DIFFERENT).then_some((more, longer / more))
 }
 
-/// The same thread is late again and again, and it is known why it takes longer.
+/// The same thread is late again and again, and the counter shows why it takes longer.
 pub fn instructions(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
     let (cost, late) = Cost::of(report, site)?;
     let straggler = site.straggler.as_ref()?;
     let is_one = straggler.pattern == "persistent" && site.straggler_by_barrier.is_empty();
-    // What threads do while they are kept for a parallel region is counted, too.
+    // Counters also count what threads do while a runtime keeps them for the next parallel region.
     let is_pure = site.between_ns.is_none_or(|ns| ns == 0);
     if !is_one || !is_pure || !cost.is_of_work(report) || for_want_of_a_cpu(late) {
         return None;

@@ -1,30 +1,30 @@
-//! More threads than CPUs.
+//! Verdicts on more threads than CPUs.
 
 use super::words::whole;
 use crate::report::{Figure, Report, ThreadReport, VerdictKind, VerdictReport};
 
-/// Without a CPU for this share of the threads' time, per cent: the tenth that
-/// disturbances of a few per cent cannot be. Below it more threads than CPUs do no
-/// harm, as where some of them always wait for something else.
+/// Percentage of the threads' time, ready without a CPU, from which CPUs count as lacking:
+/// disturbances take only a few percent. Below it, more threads than CPUs do no harm, for example
+/// if some of them always wait for something else.
 const READY: f64 = 10.0;
 
-/// Threads that wait on a CPU rather than asleep spin, if it is for at least this share
-/// of their waits, per cent: whoever sleeps is on one only on the way to sleep and back.
-/// Most of the waits both may be ready without a CPU here, so the share is small.
+/// Percentage of waiting time on a CPU from which waiting threads count as spinning. A thread that
+/// sleeps uses a CPU only on its way to sleep and back. The share is small because threads may be
+/// ready without a CPU for most of their waits.
 const SPINNING: f64 = 2.0;
 
-/// That there are too few CPUs.
+/// A shortage of CPUs.
 pub struct Shortage {
-    /// Threads at a time.
+    /// Number of threads at a time.
     pub threads: u32,
-    /// CPUs that they may use.
+    /// Number of CPUs that they may use.
     pub cpus: u32,
-    /// How much of their time they were ready and had none, per cent.
+    /// Percentage of their time for which threads were ready without a CPU.
     pub ready_pct: f64,
 }
 
-/// Whether there are too few CPUs for the threads; `None` if not, or if that is not
-/// known.
+/// Whether there are too few CPUs for the threads; `None` if there are enough, or if that is
+/// unknown.
 pub fn shortage(report: &Report) -> Option<Shortage> {
     let cpus = report.cpus?;
     let threads = threads_at_a_time(report);
@@ -37,7 +37,7 @@ pub fn shortage(report: &Report) -> Option<Shortage> {
     })
 }
 
-/// As many as meet at one barrier, or, if that is more, as live at a time on average.
+/// Number of threads that meet at one barrier, or mean number of living threads if that is larger.
 fn threads_at_a_time(report: &Report) -> u32 {
     let meet = report
         .barriers
@@ -49,9 +49,9 @@ fn threads_at_a_time(report: &Report) -> u32 {
     meet.unwrap_or(0).max(live)
 }
 
-/// How much of their time all threads were ready without a CPU, in work and in waits,
-/// per cent; and how many CPUs they would have used on average. If these are fewer than
-/// there are, it is others that take them.
+/// Percentage of their time for which all threads were ready without a CPU, in work and in waits;
+/// and the mean number of CPUs that they would have used. If this is less than the number of CPUs,
+/// other programs take them.
 fn wanted(report: &Report) -> Option<(f64, f64)> {
     let time = &report.thread_time;
     let sum = |f: fn(&ThreadReport) -> Option<u64>| {
@@ -78,7 +78,8 @@ fn wanted(report: &Report) -> Option<(f64, f64)> {
     ))
 }
 
-/// The spinning of threads that wait, if those that work lack the CPUs.
+/// A shortage of CPUs, and the percentage of waiting spent spinning, if threads spin while others
+/// lack a CPU.
 fn harmful_spinning(report: &Report) -> Option<(Shortage, f64)> {
     let waits = &report.thread_time.waits;
     let (spinning, asleep) = (waits.spinning_pct?, waits.asleep_pct?);
@@ -99,7 +100,7 @@ fn cpus(number: u32) -> String {
     format!("{number} CPU{}", if number == 1 { "" } else { "s" })
 }
 
-/// Threads spin at barriers while others lack a CPU.
+/// Verdict: threads spin at barriers while others lack a CPU.
 pub fn spinning(report: &Report) -> Option<VerdictReport> {
     let (short, spinning_pct) = harmful_spinning(report)?;
     let text = format!(
@@ -120,7 +121,7 @@ pub fn spinning(report: &Report) -> Option<VerdictReport> {
     })
 }
 
-/// More threads want to run than there are CPUs.
+/// Verdict: more threads want to run than there are CPUs.
 pub fn more_threads_than_cpus(report: &Report) -> Option<VerdictReport> {
     if harmful_spinning(report).is_some() {
         return None;

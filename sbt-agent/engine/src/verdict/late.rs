@@ -1,4 +1,4 @@
-//! What kept whoever came last: the kernel, not its work.
+//! Verdicts on what kept the last thread: the kernel, not its work.
 
 use super::{
     away, cpus,
@@ -11,21 +11,22 @@ use crate::{
     words::time,
 };
 
-/// What explains at least half of the lateness is why: nothing else can explain more.
+/// The part that explains at least half of the lateness is the cause: nothing else can explain
+/// more.
 const HALF: f64 = 0.5;
 
-/// By how much whoever came last exceeded the others, ns, summed over the episodes.
+/// By how much the last thread's times exceeded the others' mean, ns, summed over the episodes.
 pub struct Excess {
-    /// On a CPU.
+    /// Time on a CPU.
     pub running: f64,
-    /// Without one.
+    /// Time ready without a CPU.
     pub ready: f64,
-    /// Asleep.
+    /// Time asleep.
     pub blocked: f64,
 }
 
 impl Excess {
-    /// `None` if that is not known, or if they did not exceed them.
+    /// The excess; `None` if it is unknown, or not positive in total.
     pub fn of(late: &LateReport) -> Option<Self> {
         let by = |last: Option<u64>, others: Option<u64>| Some(last? as f64 - others? as f64);
         let (last, others) = (&late.last, &late.others);
@@ -41,19 +42,19 @@ impl Excess {
         self.running + self.ready + self.blocked
     }
 
-    /// How much of the lateness a part explains, 0 to 1: some may be less than that of
-    /// the others.
+    /// The fraction of the lateness that a part explains, 0 to 1. The part itself may be negative
+    /// or exceed the total.
     fn explained(&self, part: f64) -> f64 {
         (part / self.all()).clamp(0.0, 1.0)
     }
 }
 
-/// Whether whoever came last was so mostly for want of a CPU.
+/// Whether the last thread was late mainly for want of a CPU.
 pub fn for_want_of_a_cpu(late: &LateReport) -> bool {
     Excess::of(late).is_some_and(|excess| excess.explained(excess.ready) >= HALF)
 }
 
-/// A lateness in words: how much of the mean lateness, and its share.
+/// A cause of lateness: the mean lateness, ns, and the percentage of it that the cause explains.
 struct Part {
     mean_ns: u64,
     pct: f64,
@@ -79,11 +80,11 @@ fn verdict(
     named: &'static str,
 ) -> VerdictReport {
     let straggler = site.straggler.as_ref();
-    let persistent = straggler.filter(|it| it.pattern == "persistent");
+    let persistent = straggler.filter(|last| last.pattern == "persistent");
     VerdictReport {
         kind,
         site: Some(site.id),
-        thread: persistent.map(|it| it.thread),
+        thread: persistent.map(|last| last.thread),
         text,
         evidence: [
             ("share_pct", Figure::Real(cost.share_pct)),
@@ -95,7 +96,7 @@ fn verdict(
     }
 }
 
-/// Who it is, in front of `(last in 93 % of the episodes)`.
+/// The last thread as a part of a sentence: `T3, last in 93 % of episodes,`.
 fn the_last(report: &Report, site: &SiteReport) -> String {
     match &site.straggler {
         Some(it) if it.pattern == "persistent" && site.straggler_by_barrier.is_empty() => {
@@ -109,13 +110,13 @@ fn the_last(report: &Report, site: &SiteReport) -> String {
     }
 }
 
-/// The last was asleep in the kernel.
+/// Verdict: the last thread was asleep in the kernel.
 pub fn blocked(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
     let (cost, late) = Cost::of(report, site).filter(|(cost, _)| cost.is_of_work(report))?;
     let excess = Excess::of(late)?;
     let part = Part::of(&excess, excess.blocked, late)?;
     let reason = away::reason(late, excess.blocked);
-    // Where another reason was seen, it was no lock.
+    // If another reason was seen, it was no lock.
     let lock = lock(report, late).filter(|_| reason.is_none_or(away::is_lock));
     let (why, remedy) = match (lock, &report.locks) {
         (None, locks) if reason.is_some() => away::words(reason, locks.is_some()),
@@ -157,8 +158,7 @@ pub fn blocked(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
     ))
 }
 
-/// The lock that explains at least half of the time for which those who came last
-/// slept, if one does.
+/// The lock with most waiting, if its waits are at least half as long as the last threads slept.
 fn lock<'a>(report: &'a Report, late: &LateReport) -> Option<&'a LockReport> {
     let slept = late.last.blocked_ns? as f64;
     let worst = report
@@ -169,12 +169,12 @@ fn lock<'a>(report: &'a Report, late: &LateReport) -> Option<&'a LockReport> {
     (worst.waits > 0 && worst.total_ns as f64 >= HALF * slept).then_some(worst)
 }
 
-/// The last was ready to run, and had no CPU.
+/// Verdict: the last thread was ready to run, and had no CPU.
 pub fn lost_its_cpu(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
     let (cost, late) = Cost::of(report, site).filter(|(cost, _)| cost.is_of_work(report))?;
     let excess = Excess::of(late)?;
     let part = Part::of(&excess, excess.ready, late)?;
-    // Then the run has a verdict that says so of all its sites.
+    // With a shortage of CPUs, a verdict on the whole run covers all sites.
     if cpus::shortage(report).is_some() {
         return None;
     }

@@ -1,9 +1,9 @@
-//! Why threads were late: sentences that a person can act on, from the figures of a
-//! report. Pure: nothing but the report is looked at.
+//! Why threads were late: sentences that a person can act on, from the figures of a report. Pure
+//! functions: only the report is read.
 //!
-//! Each kind is one function. At a site the first in [`AT_A_SITE`] that is true says
-//! it: a cause before a shape, since whoever sleeps or has no CPU looks like
-//! imbalance. Of all that is found, what explains most thread time comes first.
+//! Each kind of verdict is one function. For a site, the first function in [`AT_A_SITE`] that
+//! applies gives the verdict. Causes come before shapes, because a thread that sleeps or has no CPU
+//! looks like imbalance. The verdicts are sorted by the thread time that they explain.
 
 use crate::report::{
     Figure, Report, SiteReport, StandstillReport, VerdictKind, VerdictReport, WORTH, Withheld,
@@ -21,17 +21,17 @@ pub(crate) mod tests;
 mod unaccounted;
 pub(crate) mod words;
 
-/// Complete episodes below which nothing is said, of the run or of a site: as with
-/// patterns of stragglers, fewer show nothing that chance does not.
+/// Number of complete episodes below which there is no verdict, neither on the run nor on a site:
+/// as with patterns of stragglers, fewer show nothing that chance does not.
 const FEW: u64 = 4;
 
-/// More than so many sentences nobody reads.
+/// Largest number of verdicts; nobody reads more.
 const MOST: usize = 5;
 
 type OfRun = fn(&Report) -> Option<VerdictReport>;
 type OfSite = fn(&Report, &SiteReport) -> Option<VerdictReport>;
 
-/// Of the whole run. The second is left out where the first is true.
+/// Verdicts on the whole run. The second is not given if the first applies.
 const OF_THE_RUN: [OfRun; 4] = [
     cpus::spinning,
     cpus::more_threads_than_cpus,
@@ -39,7 +39,7 @@ const OF_THE_RUN: [OfRun; 4] = [
     start::serial_end,
 ];
 
-/// Of a site, in the order in which they are tried.
+/// Verdicts on a site, in the order in which they are tried.
 const AT_A_SITE: [OfSite; 9] = [
     start::serial_part,
     short::phase_too_short,
@@ -52,7 +52,7 @@ const AT_A_SITE: [OfSite; 9] = [
     shape::rotating,
 ];
 
-/// The report with its verdicts, or why there are none.
+/// The report with its verdicts, or with the reason why there are none.
 pub fn with(mut report: Report) -> Report {
     match judge(&report) {
         Ok(verdicts) => report.verdicts = Some(verdicts),
@@ -61,8 +61,8 @@ pub fn with(mut report: Report) -> Report {
     report
 }
 
-/// A report that was written before, perhaps by an older sbt: without the verdict that
-/// there is no problem, if its figures do not support that.
+/// A report that was read, perhaps written by an older sbt, without the verdict `no-problem` if its
+/// figures do not support it.
 pub fn again(mut report: Report) -> Report {
     let denies = |verdict: &VerdictReport| verdict.kind == VerdictKind::NoProblem;
     if report.verdicts.iter().flatten().any(denies)
@@ -74,8 +74,8 @@ pub fn again(mut report: Report) -> Report {
     report
 }
 
-/// All verdicts of a report, what explains most thread time first; `no-problem` if
-/// there is nothing to say. Why not, if too little was measured.
+/// All verdicts on a report, sorted by the thread time that they explain; `no-problem` alone if
+/// nothing was found. The error says why there can be no verdict.
 pub fn judge(report: &Report) -> Result<Vec<VerdictReport>, String> {
     measured(report)?;
     let of_run = OF_THE_RUN.iter().filter_map(|kind| kind(report));
@@ -92,7 +92,7 @@ pub fn judge(report: &Report) -> Result<Vec<VerdictReport>, String> {
     Ok(found)
 }
 
-/// Whether enough was measured for any verdict. If not, why.
+/// Whether enough was measured for verdicts; the error says what is missing.
 fn measured(report: &Report) -> Result<(), String> {
     if let Some(withheld) = report.why_withheld(Withheld::Shares) {
         return Err(withheld.because.clone());
@@ -118,7 +118,7 @@ fn measured(report: &Report) -> Result<(), String> {
     Ok(())
 }
 
-/// The share of the threads' time that a verdict explains, per cent.
+/// The percentage of the threads' time that a verdict explains.
 fn explained(verdict: &VerdictReport) -> f64 {
     match verdict.evidence.get("share_pct") {
         Some(Figure::Real(share)) => *share,

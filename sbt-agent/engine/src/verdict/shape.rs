@@ -1,4 +1,4 @@
-//! How work is spread over the threads, where nothing but work made the last late.
+//! Verdicts on how work is spread over the threads, where only work made the last thread late.
 
 use super::{
     late::for_want_of_a_cpu,
@@ -8,15 +8,14 @@ use crate::report::{
     Figure, LateReport, Report, SiteReport, StragglerReport, VerdictKind, VerdictReport,
 };
 
-/// A phase is serial if whoever comes last works alone for this share of its work: then
-/// it is no more than 1 / 0.8 = 1.25 times as fast as with one thread (Amdahl, AFIPS
-/// 1967).
+/// A phase is serial if the last thread works alone for this fraction of its work: the phase is
+/// then at most 1 / 0.8 = 1.25 times as fast as with one thread (Amdahl, AFIPS 1967).
 const ALONE: f64 = 0.8;
 
-/// Mean over longest: what POP calls acceptable for the balance of load.
+/// Mean work / longest work from which POP calls the load balance acceptable.
 const BALANCED: f64 = 0.8;
 
-/// Threads that come last in turns and are named, at most.
+/// Largest number of alternating threads that are named.
 const MOST_NAMES: usize = 4;
 
 fn verdict(
@@ -41,7 +40,7 @@ fn verdict(
     }
 }
 
-/// What all kinds here begin with: the costs, and that no want of CPUs explains them.
+/// What all verdicts here need: the cost of the site, unless a want of CPUs explains the lateness.
 fn of_work<'a>(
     report: &Report,
     site: &'a SiteReport,
@@ -53,7 +52,7 @@ fn of_work<'a>(
     is_of_work.then_some((cost, late, straggler))
 }
 
-/// How many times as long the last works as the others do on average.
+/// The last thread's work divided by the others' mean work.
 fn ratio(late: &LateReport) -> f64 {
     late.last.work_ns as f64 / late.others.work_ns.max(1) as f64
 }
@@ -67,8 +66,8 @@ fn longer(late: &LateReport) -> String {
     }
 }
 
-/// Threads in the order in which they come last most often, as far as they account
-/// for four of five episodes.
+/// The threads that come last most often, as many as account for four of five episodes, with their
+/// percentages.
 fn few(report: &Report, site: &SiteReport) -> String {
     let mut threads: Vec<_> = site.threads.iter().collect();
     threads.sort_by_key(|thread| std::cmp::Reverse(thread.last));
@@ -88,11 +87,11 @@ fn few(report: &Report, site: &SiteReport) -> String {
     names.join(", ")
 }
 
-/// One thread works while all others wait.
+/// Verdict: one thread works while all others wait.
 pub fn serial_phase(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
     let (cost, late, straggler) = of_work(report, site)?;
-    // Who was only woken late has no more work than the others; and of two that work
-    // the one has no lead over the other.
+    // A thread that was merely woken late has no more work than the others; and if two threads
+    // work, neither has a lead over the other.
     let (last_ns, others_ns) = (late.last.work_ns as f64, late.others.work_ns as f64);
     let alone_ns = (last_ns - others_ns).min(late.lead_ns as f64);
     if alone_ns < ALONE * last_ns {
@@ -124,9 +123,9 @@ pub fn serial_phase(report: &Report, site: &SiteReport) -> Option<VerdictReport>
     ))
 }
 
-/// The thread that runs most here, and how many times the mean that is, if the mean
-/// is less than what is balanced. Of the CPU time, which is what threads have to do
-/// also where they lack CPUs. `None` also where the program's start is in it.
+/// The thread with most CPU time here, and its ratio to the mean, unless that is balanced. CPU time
+/// is what threads have to do even where they lack CPUs. `None` also if the site's phases include
+/// the program's start.
 fn runs_most(report: &Report, site: &SiteReport) -> Option<(u32, f64)> {
     let starts_here = |phase: &crate::report::PhaseReport| phase.from.is_none();
     if report
@@ -137,8 +136,11 @@ fn runs_most(report: &Report, site: &SiteReport) -> Option<(u32, f64)> {
         return None;
     }
     let episodes = site.threads.iter().map(|thread| thread.episodes).max()?;
-    // Who was there seldom was in other teams.
-    let members = site.threads.iter().filter(|it| 2 * it.episodes > episodes);
+    // Threads that were seldom there belong to other teams.
+    let members = site
+        .threads
+        .iter()
+        .filter(|thread| 2 * thread.episodes > episodes);
     let each = members.map(|thread| {
         let mean = thread.running_ns? as f64 / thread.episodes.max(1) as f64;
         Some((thread.thread, mean))
@@ -146,13 +148,13 @@ fn runs_most(report: &Report, site: &SiteReport) -> Option<(u32, f64)> {
     let each: Vec<(u32, f64)> = each.collect::<Option<_>>()?;
     let mean = each.iter().map(|(_, running)| running).sum::<f64>() / each.len() as f64;
     let most = each.into_iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
-    // Of what hardly runs at all a ratio says nothing.
+    // The ratio means nothing if the threads hardly run at all.
     let gain = (most.1 - mean) * site.episodes as f64 * 100.0;
     let is_worth = gain >= super::WORTH * report.seen_ns() as f64;
     (is_worth && mean < BALANCED * most.1).then_some((most.0, most.1 / mean.max(1.0)))
 }
 
-/// The same thread is late again and again, or has most of the work.
+/// Verdict: the same thread is late again and again, or has most of the work.
 pub fn persistent(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
     let (cost, late) = Cost::of(report, site)?;
     let straggler = site.straggler.as_ref()?;
@@ -208,7 +210,8 @@ pub fn persistent(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
     ))
 }
 
-/// By how much more the last work, and how often the one that does most often.
+/// Figures of the evidence: the ratio of the last thread's work to the others', and how often the
+/// most frequent straggler comes last.
 fn figures(late: &LateReport, straggler: &StragglerReport) -> [(&'static str, f64); 2] {
     [
         ("work_ratio", ratio(late)),
@@ -216,7 +219,7 @@ fn figures(late: &LateReport, straggler: &StragglerReport) -> [(&'static str, f6
     ]
 }
 
-/// A few threads are late in turn, or by turns for a while.
+/// Verdict: a few threads are late, one after the other or each for a while.
 pub fn alternating(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
     let (cost, late, straggler) = of_work(report, site)?;
     if straggler.pattern != "alternating" {
@@ -246,7 +249,7 @@ pub fn alternating(report: &Report, site: &SiteReport) -> Option<VerdictReport> 
     ))
 }
 
-/// Any thread may be late.
+/// Verdict: any thread may be late.
 pub fn rotating(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
     let (cost, late, straggler) = of_work(report, site)?;
     if straggler.pattern != "rotating" {

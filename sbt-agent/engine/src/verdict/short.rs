@@ -1,4 +1,4 @@
-//! Phases as short as the barrier takes.
+//! The verdict on phases that are as short as the barrier itself.
 
 use super::{FEW, WORTH, cpus, words::Cost};
 use crate::{
@@ -6,17 +6,17 @@ use crate::{
     words::time,
 };
 
-/// What it costs to wake a thread, ns, where that was not seen at the barrier: a
-/// sleeping thread goes on some 10 µs after it was woken, and in virtual machines
-/// some 50. What takes more than twice this is more than being woken.
+/// Cost of waking a thread, ns, used if departures were not seen. A sleeping thread goes on about
+/// 10 µs after it is woken, and about 50 µs in virtual machines. A release of more than twice this
+/// time is more than waking.
 const WAKE_NS: u64 = 25_000;
 
-/// Whoever comes last may work this many times as long as the barrier takes: above
-/// it the work is to blame and not the barrier.
+/// How many times the barrier's cost the last thread may work: above that, the work is to blame and
+/// not the barrier.
 const STRAGGLER: u64 = 4;
 
-/// The work between two barriers is no more than what it costs to get through one. Not
-/// told where threads lack CPUs: what they need to get going again is a CPU then.
+/// Verdict: the work between two barriers takes no longer than passing a barrier. Not given if CPUs
+/// lack: a long release is then caused by the lack of CPUs.
 pub fn phase_too_short(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
     if cpus::shortage(report).is_some() {
         return None;
@@ -28,7 +28,7 @@ pub fn phase_too_short(report: &Report, site: &SiteReport) -> Option<VerdictRepo
     let work_ns = site.work_ns.as_ref()?.p50;
     let release = site.release_ns.as_ref();
     let barrier_ns = release.map_or(WAKE_NS, |release| release.p50.min(2 * WAKE_NS));
-    // Where departures were not watched all the time, work has the release in it.
+    // Unless departures were watched all the time, work includes the release.
     let limit_ns = match report.departures {
         Some(true) => barrier_ns,
         _ => barrier_ns.max(WAKE_NS) * 2,
@@ -74,7 +74,7 @@ pub fn phase_too_short(report: &Report, site: &SiteReport) -> Option<VerdictRepo
     })
 }
 
-/// Waiting for the last and getting going again, of the threads' time.
+/// Waiting for the last thread and leaving the barrier, as a percentage of the threads' time.
 fn share_pct(report: &Report, site: &SiteReport) -> Option<f64> {
     let total_ns = report.thread_time.total_ns;
     let release_ns = site.release_ns.as_ref().map_or(0, |release| release.sum);

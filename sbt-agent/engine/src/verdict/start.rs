@@ -1,5 +1,5 @@
-//! The time in which other threads are not there: before the first barrier, between
-//! parallel regions, and after the last barrier.
+//! Verdicts on times in which most threads are absent: before the first barrier, between parallel
+//! regions, and after the last barrier.
 
 use super::words::{who, whole};
 use crate::{
@@ -7,19 +7,18 @@ use crate::{
     words::time,
 };
 
-/// Share of the wall time, per cent, from which on a serial start is told. Every
-/// program starts with one thread, and a tenth bounds what any number of threads can
-/// gain: 1 / 0.1 = 10 times.
+/// Percentage of the wall time from which a serial start is reported. Every program starts with one
+/// thread; a serial tenth limits the speed-up of any number of threads to 1 / 0.1 = 10.
 const SHARE: f64 = 10.0;
 
-/// Who has worked for this share of the first phase has worked all through it.
+/// A thread that worked for this fraction of the first phase has worked throughout.
 const ALL_THROUGH: f64 = 0.9;
 
-/// A first phase that is less than this many times as long as the others on average is
-/// one like them, and its imbalance theirs.
+/// A first phase shorter than this multiple of the mean phase is an ordinary phase, with ordinary
+/// imbalance.
 const LONGER: f64 = 4.0;
 
-/// The threads idle, or are not there yet, while the program begins.
+/// Verdict: threads idle, or do not exist yet, while the program begins.
 pub fn serial_start(report: &Report) -> Option<VerdictReport> {
     let first = report.phases.iter().filter(|phase| phase.from.is_none());
     let idle = first.filter_map(|phase| Some((idle_ns(phase)?, phase)));
@@ -61,25 +60,25 @@ pub fn serial_start(report: &Report) -> Option<VerdictReport> {
     })
 }
 
-/// One thread works between parallel regions, and the others are kept waiting for the
-/// next to begin.
+/// Verdict: one thread works between parallel regions, and the others are kept waiting for the next
+/// region.
 pub fn serial_part(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
     let (alone_ns, between_ns) = (site.alone_ns?, site.between_ns?);
     if alone_ns == 0 || site.episodes < super::FEW {
         return None;
     }
     let share_pct = between_ns as f64 / report.thread_time.total_ns.max(1) as f64 * 100.0;
-    // Where threads lose more by waiting in the region itself, that is told instead.
+    // If threads lose more by waiting in the region itself, other verdicts report that.
     if share_pct < super::WORTH || site.lost_ns > between_ns {
         return None;
     }
     let wall_pct = alone_ns as f64 / report.seen_ns().max(1) as f64 * 100.0;
-    // Where that thread works next to nothing, the others are kept by something else: with
-    // more threads than CPUs they have none.
+    // If that thread hardly works, something else keeps the others: with more threads than CPUs,
+    // they have no CPU.
     if wall_pct < super::WORTH {
         return None;
     }
-    // Teams may be smaller than the number of threads that are kept between them.
+    // Teams may be smaller than the number of threads that are kept between regions.
     let most = site.threads.len().max(2) as f64 - 1.0;
     let others = (between_ns as f64 / alone_ns as f64).min(most);
     let seen = report.seen_called();
@@ -115,10 +114,10 @@ pub fn serial_part(report: &Report, site: &SiteReport) -> Option<VerdictReport> 
     })
 }
 
-/// The threads idle, or are gone, after the last barrier while the program goes on.
+/// Verdict: threads idle, or are gone, after the last barrier while the program goes on.
 pub fn serial_end(report: &Report) -> Option<VerdictReport> {
-    // Where only the watching has ended, it was in the middle of something; and who still
-    // waits in a barrier has not come to the last.
+    // If only watching has ended, the program was in the middle of something. And with threads in a
+    // barrier, the last barrier is still to come.
     if !report.ended || !report.unfinished.is_empty() {
         return None;
     }
@@ -140,7 +139,7 @@ pub fn serial_end(report: &Report) -> Option<VerdictReport> {
         return None;
     }
     let (most_ns, thread) = after.into_iter().max()?;
-    // If it is none of them, others may work there that meet no barrier.
+    // If none of these threads works throughout, a thread that meets no barrier may work there.
     if (most_ns as f64) < ALL_THROUGH * end_ns as f64 {
         return None;
     }
@@ -167,7 +166,7 @@ pub fn serial_end(report: &Report) -> Option<VerdictReport> {
     })
 }
 
-/// The mean phase that follows another, ns; 0 if there is none.
+/// Mean length of the phases that follow another phase, ns; 0 if there are none.
 fn usual_ns(report: &Report) -> f64 {
     let later = report.phases.iter().filter(|phase| phase.from.is_some());
     let later = later.filter_map(|phase| phase.phase_ns.as_ref());
@@ -177,16 +176,17 @@ fn usual_ns(report: &Report) -> f64 {
     sum / count.max(1) as f64
 }
 
-/// How long a thread did not work in a first phase, the mean of all, ns.
+/// How long a thread did not work in a first phase, ns, averaged over all threads.
 fn idle_ns(phase: &PhaseReport) -> Option<f64> {
     let wall = phase.phase_ns.as_ref()?;
     let work = phase.work_ns.as_ref()?;
     let threads = work.count as f64 / wall.count as f64;
-    // One alone has nobody to share with; of several teams the mean is taken.
+    // A single thread has nobody to share with. If several teams pass the phase, this is their
+    // mean.
     (threads >= 2.0).then(|| (wall.sum as f64 - work.sum as f64 / threads) / wall.count as f64)
 }
 
-/// Whose longest work at a site that was.
+/// The thread whose longest work at a site was `work_ns`.
 fn worker(report: &Report, site: u32, work_ns: u64) -> Option<u32> {
     let mut threads = report.site(site)?.threads.iter();
     let found = threads.find(|thread| {

@@ -1,4 +1,5 @@
-//! Programs with exactly one fault, and what is said of them; and the same without.
+//! Programs with exactly one fault and the expected verdict; and the same programs without the
+//! fault.
 
 mod serial;
 mod unaccounted;
@@ -25,23 +26,23 @@ const PLACES: u32 = 4;
 /// What a thread does in a phase, ns: running, ready, blocked.
 pub(crate) type Work = [u64; 3];
 
-/// Work that needs nothing but a CPU, ms.
+/// Work that needs nothing but a CPU, in ms.
 pub(crate) fn runs(ms: u64) -> Work {
     [ms * MS, 0, 0]
 }
 
-/// A program of which it is known why its threads are late.
+/// A program whose reasons for lateness are known.
 pub(crate) struct Program {
     model: Model,
     clocks: Vec<Clocks>,
-    /// From the last arrival until a thread goes on.
+    /// Time from the last arrival until a thread goes on, ns.
     release_ns: u64,
-    /// By how much thread 0 goes on later than that.
+    /// By how much thread 0 goes on later than the others, ns.
     woken_late_ns: u64,
-    /// Threads spin in barriers for this part of the wait, per cent; else they sleep.
+    /// Percentage of the wait for which threads spin in barriers; else they sleep.
     spins: u64,
-    /// Its barriers end parallel regions, before each of which the first thread works so
-    /// long, ns.
+    /// Whether barriers end parallel regions; if so, time for which the first thread works alone
+    /// before each region, ns.
     pub(crate) alone_ns: Option<u64>,
     /// What the one counter says of a thread by its number at a time, ns; `None` if that is
     /// unknown.
@@ -92,7 +93,7 @@ impl Program {
         }
     }
 
-    /// One episode at a place.
+    /// An episode at a place.
     pub(crate) fn meet(&mut self, place: u32, work: &[Work]) -> &mut Self {
         if let Some(alone_ns) = self.alone_ns {
             self.begin_region(alone_ns);
@@ -168,7 +169,7 @@ impl Program {
         });
     }
 
-    /// So many episodes, after a first one that ends the program's start.
+    /// This number of episodes, after a first one that ends the program's start.
     pub(crate) fn rounds(&mut self, rounds: usize, work: impl Fn(usize) -> Vec<Work>) -> &mut Self {
         let even = vec![runs(1); self.clocks.len()];
         self.meet(1, &even);
@@ -208,7 +209,7 @@ impl Program {
         verdicts.iter().map(|verdict| verdict.kind).collect()
     }
 
-    /// Why there is no verdict.
+    /// The reason why there is no verdict.
     #[track_caller]
     fn none(&mut self) -> String {
         let report = self.report();
@@ -216,7 +217,7 @@ impl Program {
         report.no_verdict_because.unwrap()
     }
 
-    /// The only verdict.
+    /// The only verdict, which must be of this kind.
     #[track_caller]
     fn only(&mut self, kind: VerdictKind) -> VerdictReport {
         let report = self.report();
@@ -234,7 +235,7 @@ fn says(verdict: &VerdictReport, words: &[&str]) {
     }
 }
 
-/// All alike, but one that does something else.
+/// The same work for all threads but one, which does something else.
 fn but(threads: usize, other: usize, work: Work, all: Work) -> Vec<Work> {
     let mut each = vec![all; threads];
     each[other] = work;
@@ -263,13 +264,13 @@ fn one_thread_that_works_while_others_wait_is_a_serial_phase() {
         &verdict,
         &["one of 4 threads works (T2 w) while all others wait, 96 % of the phase;"],
     );
-    // In turns it is serial all the same.
+    // The phase is serial too if threads take turns.
     let mut program = Program::new(4);
     program.rounds(20, |round| but(4, round % 4, runs(9), [300 * US, 0, 0]));
     let verdict = program.only(VerdictKind::SerialPhase);
     assert_eq!(verdict.thread, None);
     says(&verdict, &["(now one, now another)"]);
-    // One with twice the work of the others is not alone for most of the phase.
+    // A thread with twice the work of the others does not work alone for most of the phase.
     let mut program = Program::new(4);
     program.rounds(20, |_| but(4, 2, runs(9), runs(4)));
     assert_eq!(program.kinds(), [VerdictKind::PersistentStraggler]);
@@ -291,7 +292,7 @@ fn the_same_thread_late_again_and_again_is_a_static_imbalance() {
         ],
     );
     assert_eq!(verdict.evidence["gain_ns"], Figure::Whole(75 * MS));
-    // A hundredth of the time is not worth a word.
+    // A hundredth of the time is not worth mentioning.
     let mut program = Program::new(4);
     program.rounds(20, |_| but(4, 3, [10_150 * US, 0, 0], runs(10)));
     assert_eq!(program.kinds(), [VerdictKind::NoProblem]);
@@ -308,7 +309,7 @@ fn any_thread_late_is_a_dynamic_imbalance() {
         &verdict,
         &["dynamic imbalance at step a.c:40", "in smaller pieces"],
     );
-    // Two of many in turns.
+    // Two of many threads take turns.
     let mut program = Program::new(8);
     program.rounds(60, |round| but(8, round % 2 * 5, runs(7), runs(4)));
     let verdict = program.only(VerdictKind::AlternatingStragglers);
@@ -321,7 +322,7 @@ fn who_was_woken_late_has_no_more_work() {
     program.woken_late_ns = 3 * MS;
     program.rounds(20, |_| vec![runs(8); 4]);
     let report = program.report();
-    // It always comes last, and nobody can give it less of the work.
+    // The thread always comes last, but less work for it would not help.
     assert_eq!(
         report.sites[0].straggler.as_ref().unwrap().pattern,
         "persistent"
@@ -345,7 +346,7 @@ fn who_slept_is_late_for_what_the_kernel_did() {
             "--futex=on tells of locks",
         ],
     );
-    // Locks were looked at, and there was none.
+    // Locks were watched, and no thread waited for one.
     program.run.locks = Some(Vec::new());
     says(
         &program.only(VerdictKind::StragglerBlocked),
@@ -367,7 +368,7 @@ fn who_slept_is_late_for_what_the_kernel_did() {
         &program.only(VerdictKind::StragglerBlocked),
         &["probably for the mutex of step a.c:43, which T2 w had last"],
     );
-    // For a hundredth of the sleep.
+    // The lock explains only a hundredth of the sleep.
     program.run.locks = Some(vec![Found {
         total_ns: MS,
         ..lock
@@ -376,7 +377,7 @@ fn who_slept_is_late_for_what_the_kernel_did() {
         &program.only(VerdictKind::StragglerBlocked),
         &["no wait for a lock was seen"],
     );
-    // All sleep alike: who is last is so for its work.
+    // All threads sleep for the same time: the last one is late because of its work.
     let mut program = Program::new(4);
     program.rounds(20, |_| but(4, 1, [6 * MS, 0, 2 * MS], [3 * MS, 0, 2 * MS]));
     assert_eq!(program.kinds(), [VerdictKind::PersistentStraggler]);
@@ -392,7 +393,7 @@ fn who_had_no_cpu_is_late_for_that() {
         &verdict,
         &["whichever thread comes last is 3.00 ms late on average, 100 % of it ready to run"],
     );
-    // With too few CPUs it is no wonder: the run has a verdict, its sites have none.
+    // With too few CPUs, there is a verdict on the run and none on its sites.
     program.run.cpus = Some(2);
     let verdict = program.only(VerdictKind::MoreThreadsThanCpus);
     assert_eq!(verdict.site, None);
@@ -403,7 +404,7 @@ fn who_had_no_cpu_is_late_for_that() {
             "start 2,",
         ],
     );
-    // Unless they are so uneven in what they run that no CPU would help.
+    // Work may be so uneven that no CPU would help.
     let mut program = Program::new(4);
     program.run.cpus = Some(2);
     program.rounds(60, |_| but(4, 3, [6 * MS, 8 * MS, 0], [2 * MS, 4 * MS, 0]));
@@ -429,8 +430,8 @@ fn more_threads_than_cpus_are_no_harm_if_they_never_lack_one() {
     program.run.cpus = Some(2);
     program.rounds(20, |_| vec![[5 * MS, 50 * US, 0]; 4]);
     assert_eq!(program.kinds(), [VerdictKind::NoProblem]);
-    // Other programs take the CPUs from threads that hardly use them: who is late is so
-    // for that, and no number of threads would help.
+    // Other programs take the CPUs from threads that hardly use them: that is why the last thread
+    // is late, and fewer threads would not help.
     let mut program = Program::new(4);
     program.run.cpus = Some(2);
     program.rounds(60, |round| {
@@ -442,7 +443,7 @@ fn more_threads_than_cpus_are_no_harm_if_they_never_lack_one() {
         )
     });
     program.only(VerdictKind::StragglerLostItsCpu);
-    // Nor is it known of how many CPUs.
+    // The number of CPUs is unknown.
     let mut program = Program::new(4);
     program.run.cpus = None;
     program.rounds(20, |_| vec![[5 * MS, 5 * MS, 0]; 4]);
@@ -473,7 +474,7 @@ fn spinning_is_a_fault_only_where_others_lack_a_cpu() {
         !kinds.contains(&VerdictKind::MoreThreadsThanCpus),
         "{kinds:?}"
     );
-    // They sleep.
+    // The threads sleep.
     let mut program = Program::new(4);
     program.run.cpus = Some(2);
     program.rounds(20, work);
@@ -486,7 +487,7 @@ fn spinning_is_a_fault_only_where_others_lack_a_cpu() {
         !kinds.contains(&VerdictKind::SpinningWhileOthersLackCpus),
         "{kinds:?}"
     );
-    // There are enough.
+    // There are enough CPUs.
     let mut program = Program::new(4);
     program.run.cpus = Some(4);
     program.spins = 100;
@@ -509,15 +510,15 @@ fn a_phase_as_short_as_the_barrier_is_too_short() {
             "merged loops",
         ],
     );
-    // Departures were never watched: what is known of others has to do.
+    // Departures were never watched: what is known otherwise must do.
     program.run.departures = Some(false);
     program.only(VerdictKind::PhaseTooShort);
-    // What threads lack to get going again is a CPU.
+    // Threads go on late for lack of a CPU.
     program.run.departures = Some(true);
     program.rounds(1000, |_| vec![[2 * US, 18 * US, 0]; 2]);
     program.run.cpus = Some(1);
     assert_eq!(program.kinds(), [VerdictKind::MoreThreadsThanCpus]);
-    // The barrier is as fast as the phase is short.
+    // The barrier is fast enough for the short phase.
     let mut program = Program::new(2);
     program.release_ns = 100;
     program.rounds(1000, |_| vec![[10 * US, 0, 0]; 2]);
@@ -528,7 +529,7 @@ fn a_phase_as_short_as_the_barrier_is_too_short() {
     assert_eq!(program.kinds(), [VerdictKind::SerialPhase]);
 }
 
-/// A thread that is always late, with counts of instructions: of it, and of the others.
+/// A report on a thread that is always late, with its number of instructions and the others'.
 fn counted(late: u64, others: u64) -> Report {
     let mut program = Program::new(4);
     program.rounds(40, |_| but(4, 2, runs(20), runs(10)));
@@ -578,7 +579,7 @@ fn where_instructions_are_counted_more_of_them_and_slower_ones_are_told_apart() 
         &slower,
         &["1.0 times as many", "2.0 times as long for each"],
     );
-    // Without them it is only known who is late.
+    // Without the counter it is only known which thread is late.
     let mut uncounted = counted(2_000_000, 1_000_000);
     uncounted.counters.clear();
     assert_eq!(only(&uncounted).kind, VerdictKind::PersistentStraggler);
@@ -625,7 +626,8 @@ fn what_was_hardly_measured_is_not_judged() {
     report.incomplete_episodes = 22;
     let because = judge(&report).unwrap_err();
     assert_eq!(because, "22 of 43 episodes were not seen as a whole");
-    // Nothing can be said of sites that were used once each; that is not well.
+    // Nothing can be said of sites that were used once each, so there is no verdict that all is
+    // well.
     let mut program = Program::new(4);
     for place in 0..PLACES {
         program.meet(place, &but(4, 3, runs(9), runs(1)));
@@ -654,7 +656,7 @@ fn what_costs_most_comes_first_and_only_the_worst_are_told() {
 #[test]
 fn one_site_used_with_several_barriers_blames_no_single_thread() {
     let mut model = Program::new(2);
-    // The same place, an object and a straggler for each kind of round.
+    // The same place with two objects, each with its own straggler.
     model.meet(1, &[runs(1); 2]);
     for round in 0..40_u32 {
         let object = 2 + round % 2;

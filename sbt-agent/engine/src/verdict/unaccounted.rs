@@ -1,32 +1,32 @@
-//! Thread time that was not useful work, in every way that is known: while it is more than a
-//! little, nobody may say that there is no problem.
+//! Thread time that was not useful work, by all known ways to lose it. If it is more than a little,
+//! there is no verdict `no-problem`.
 
 use super::Report;
 use crate::report::ThreadReport;
 
-/// Thread time that was lost, by the way in which it was.
+/// Lost thread time, by the way in which it was lost.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Lost {
-    /// In words, and its share of the time of all threads, per cent.
+    /// Each way in words, and its percentage of the time of all threads.
     parts: Vec<(&'static str, f64)>,
 }
 
-/// The first of the parts.
+/// The first entry of [`Lost::parts`].
 const WAITING: &str = "waiting at barriers";
 
 impl Lost {
-    /// All of it, per cent of the threads' time.
+    /// All lost time, as a percentage of the threads' time.
     pub fn pct(&self) -> f64 {
         self.parts.iter().map(|(_, pct)| pct).sum()
     }
 
-    /// Waiting for others at barriers, and getting going again.
+    /// Waiting for others at barriers and leaving barriers, as a percentage of the threads' time.
     pub fn waiting_pct(&self) -> f64 {
         let waiting = self.parts.iter().find(|(what, _)| *what == WAITING);
         waiting.map_or(0.0, |(_, pct)| *pct)
     }
 
-    /// How much was lost and how, what most first.
+    /// How much was lost, and in which ways, the largest first.
     pub fn sentence(&self) -> String {
         let mut parts = self.parts.clone();
         parts.sort_by(|(_, a), (_, b)| b.total_cmp(a));
@@ -44,7 +44,7 @@ impl Lost {
     }
 }
 
-/// What was lost; if that is not known, why.
+/// The lost time of a run; the error says why it is unknown.
 pub fn of(report: &Report) -> Result<Lost, String> {
     if report.lost_events > 0 {
         return Err(format!(
@@ -82,7 +82,7 @@ pub fn of(report: &Report) -> Result<Lost, String> {
     let between_ns = time.between_ns.unwrap_or(0) as f64;
     let ready_ns = sum(|thread| thread.ready_ns);
     let open_ns = time.unfinished_ns as f64;
-    // What is missing to a useful thread time is in one of these ways, or in none of them.
+    // All time that was not useful was lost in one of these ways, or in none of them.
     let missing_ns = all_ns - it.useful_ns(report.wall_ns);
     let outside_ns = missing_ns - waiting_ns - between_ns - ready_ns - open_ns;
     let outside = if report.incomplete_episodes > 0 {
@@ -107,9 +107,8 @@ pub fn of(report: &Report) -> Result<Lost, String> {
     })
 }
 
-/// For how long threads slept before their first barrier while there may have been work, ns.
-/// Where the program's first thread takes part, and neither that nor another ran, there was
-/// none.
+/// Time for which threads slept before their first barrier while there may have been work, ns. If
+/// the program's main thread takes part in barriers, there was no work while no other thread ran.
 fn docked(report: &Report) -> f64 {
     let sees_main = report.threads.iter().any(is_main);
     report
@@ -128,8 +127,8 @@ fn docked(report: &Report) -> f64 {
         .sum()
 }
 
-/// For how long threads slept after their last barrier, ns: not the program's first, which
-/// waits there for the end of the others.
+/// Time for which threads slept after their last barrier, ns, without the program's main thread:
+/// that one waits for the end of the others.
 fn after_the_last(report: &Report) -> f64 {
     let others = report.threads.iter().filter(|thread| !is_main(thread));
     others

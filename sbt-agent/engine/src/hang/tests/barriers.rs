@@ -25,7 +25,7 @@ fn a_lock_held_across_the_barrier() {
     let cycle = hang.cycle.unwrap();
     let kinds: Vec<_> = cycle
         .iter()
-        .map(|it| (it.who.tid, it.blocked_on.kind))
+        .map(|link| (link.who.tid, link.blocked_on.kind))
         .collect();
     assert_eq!(kinds, [(102, "mutex"), (101, "barrier")]);
     let on = hang.missing[0].blocked_on.as_ref().unwrap();
@@ -77,7 +77,8 @@ fn a_thread_that_left_before_anybody_watched() {
     );
 }
 
-/// Of a region of OpenMP those who have worked wait in the runtime, and who began it at its line.
+/// In a region of OpenMP, threads that have worked wait in the runtime, and the thread that began
+/// the region waits at its line.
 #[test]
 fn who_is_in_the_code_of_a_region_is_missing_at_its_end() {
     for region in ["phase._omp_fn.0", ".omp_outlined.", "phase.omp_outlined"] {
@@ -102,7 +103,7 @@ fn who_is_in_the_code_of_a_region_is_missing_at_its_end() {
             hang.text
         );
         assert!(
-            !hang.notes.iter().any(|it| it.contains("different")),
+            !hang.notes.iter().any(|note| note.contains("different")),
             "{hang:?}"
         );
     }
@@ -125,7 +126,7 @@ fn a_helper_that_could_come_takes_the_certainty_away() {
          is too large",
     );
     assert!(!hang.certain);
-    // One that only waits for signals has nothing else to do.
+    // A thread that only waits for signals has nothing else to do.
     seen.of(9).doing = call("pause", "");
     let hang = seen.hang();
     assert_eq!((hang.kind, hang.because), ("stuck", Some("fewer-alive")));
@@ -204,7 +205,7 @@ fn who_used_to_come_and_has_ended() {
     assert_eq!(hang.still_ns, Some(12_000 * MS));
     assert_eq!(names(&hang.missing), ["worker-3"]);
     assert_eq!(hang.missing[0].state, "ended");
-    // The one that has been there longest is the first.
+    // The thread that has been there longest comes first.
     assert_eq!(names(&hang.arrived), ["worker-4", "worker-2", "worker-1"]);
 }
 
@@ -224,7 +225,7 @@ fn functions_without_a_name_of_their_own_are_not_the_same_everywhere() {
     };
     assert_eq!(because("{closure#0} a.rs:56"), Some("member-gone"));
     assert_eq!(because("begin b.rs:9"), Some("member-gone"));
-    // It may be in the place of the one that has gone.
+    // This thread may have taken the place of the one that has gone.
     assert_ne!(because("begin a.rs:9"), Some("member-gone"));
 }
 
@@ -356,7 +357,7 @@ fn a_child_that_was_killed() {
         "{}",
         hang.text
     );
-    // The parent may start another.
+    // The parent may start another process.
     assert_eq!(hang.kind, "stuck");
     let gone = ThreadId {
         process: 202,
@@ -442,7 +443,7 @@ fn of_several_that_may_be_missing_none_is_accused() {
         hang.text
     );
     assert!(!hang.certain);
-    // One of another kind is a guess.
+    // A thread of another kind is a guess.
     let mut seen = Seen::new();
     seen.barrier(3, 40, &[1, 2])
         .thread(9, "loader", call("read", "pipe:[7]"), "load hangs.c:70");

@@ -1,8 +1,8 @@
-//! What is judged at the bounds: by whom of several, and what comes first.
+//! Judgements at their limits: which of several threads counts, and which finding comes first.
 
 use super::*;
 
-/// Two of three are there; the others are these.
+/// A scene in which two of three threads have arrived; `others` are further threads.
 fn two_of_three(others: &[(u32, Doing)]) -> Seen {
     let mut seen = Seen::new();
     seen.barrier(3, 40, &[1, 2]);
@@ -18,7 +18,7 @@ fn of_more_than_are_missing_the_best_off_may_be_enough() {
     let mut seen = two_of_three(&[(3, Doing::Running), (4, reads())]);
     seen.moves(3, "other hangs.c:20");
     assert_eq!(seen.hang().kind, "slow");
-    // Both are wanted: then the worst counts.
+    // Both are needed, so the worse one counts.
     seen.0.barriers[0].participants = Some(4);
     let hang = seen.hang();
     assert_eq!((hang.kind, hang.missing_count), ("stuck", Some(2)));
@@ -43,7 +43,7 @@ fn who_only_sleeps_for_a_time_may_still_come() {
     };
     let hang = helper(call("clock_nanosleep", "5 s"));
     assert_eq!((hang.kind, hang.because), ("unclear", None));
-    // Until there is something to do: that may never be.
+    // The helper sleeps until there is something to do, which may be never.
     let hang = helper(call("epoll_wait", ""));
     assert_eq!((hang.kind, hang.because), ("stuck", None));
 }
@@ -59,7 +59,7 @@ fn a_barrier_that_all_have_reached_is_told_with_the_right_reason() {
     assert_eq!(of(3).hang().missing_count, Some(0));
     assert_eq!(of(2).hang().because, Some("too-many"));
     assert_eq!(of(2).hang().missing_count, Some(0));
-    // Its own count says that all have come; here one more was not seen.
+    // By its own count, all threads have arrived; one of them was not seen.
     let mut seen = of(4);
     seen.0.barriers[0].arrived = Some(4);
     assert_eq!(judge(&seen.0), None);
@@ -81,7 +81,7 @@ fn the_worst_barrier_comes_first_then_that_at_which_most_wait() {
     let mut seen = Seen::new();
     seen.barrier(3, 40, &[1, 2]);
     seen.barrier(9, 50, &[3, 4, 5, 6]);
-    // Both can never complete: more wait at the second.
+    // Neither can ever complete; more threads wait at the second.
     let hang = seen.hang();
     assert_eq!(hang.participants, Some(9), "{}", hang.text);
     assert_eq!(hang.also.len(), 1);
@@ -89,7 +89,7 @@ fn the_worst_barrier_comes_first_then_that_at_which_most_wait() {
         (hang.also[0].participants, hang.also[0].waiting),
         (Some(3), 2)
     );
-    // A thread that runs may come to both; at the first somebody stands still for a lock.
+    // A running thread may come to both; at the first, a missing thread stands still for a lock.
     let mut seen = Seen::new();
     seen.barrier(4, 40, &[1, 2])
         .worker(3, mutex(0x5581, 1), "update hangs.c:52");
@@ -100,7 +100,7 @@ fn the_worst_barrier_comes_first_then_that_at_which_most_wait() {
     assert_eq!((hang.kind, hang.participants), ("stuck", Some(4)));
     let others: Vec<_> = hang.also.iter().map(|other| other.participants).collect();
     assert_eq!(others, [Some(2)]);
-    // It is in no circle with the first.
+    // The second barrier is in no circle with the first.
     let text = &hang.also[0].text;
     assert!(text.contains("worker-5 runs in solve()"), "{text}");
 }
@@ -136,7 +136,7 @@ fn of_locks_those_in_the_circle_are_named_and_their_root_first() {
     assert_eq!(names(&hang.arrived)[0], "worker-3");
     let mut waiting = names(&hang.arrived);
     waiting.sort_unstable();
-    // Main waits for the end of worker-1, which hangs on it.
+    // The main thread waits for the end of worker-1, so it hangs too.
     assert_eq!(
         waiting,
         ["main", "worker-1", "worker-2", "worker-3", "worker-4"]
@@ -168,7 +168,7 @@ fn without_a_count_nobody_is_known_to_be_missing() {
         let mut seen = Seen::new();
         seen.barrier(3, 40, &[1, 2]);
         seen.0.barriers[0].participants = count;
-        // A thread of a library that might come, but does not look so.
+        // A thread of a library, which might come but is unlikely to.
         seen.thread(9, "helper", Doing::Running, "*helper");
         let hang = seen.hang();
         (hang.kind, hang.because)
@@ -180,7 +180,7 @@ fn without_a_count_nobody_is_known_to_be_missing() {
 #[test]
 fn of_several_that_nobody_wakes_the_first_whose_own_doing_it_is_leads() {
     let mut seen = Seen::new();
-    // Main waits for worker-1, and that for worker-3.
+    // The main thread waits for worker-1, which waits for worker-3.
     seen.worker(1, mutex(0xa0, 3), "take hangs.c:51")
         .worker(2, condvar(), "wait_all hangs.c:44")
         .worker(3, condvar(), "wait_all hangs.c:44");

@@ -1,4 +1,4 @@
-//! Threads that wait for each other without a barrier, and for what nobody will do.
+//! Threads that wait for each other without a barrier, or for something that no thread will do.
 
 use super::*;
 
@@ -30,11 +30,14 @@ fn who_gives_a_lock_up_after_some_time_does_not_wait_for_ever() {
         .worker(2, mutex(0xb0, 1), "right hangs.c:55");
     seen.of(2).timed = true;
     assert_eq!(judge(&seen.0), None);
-    // It may come when its time is over.
+    // The thread may come when its wait is over.
     seen.barrier(3, 40, &[3]);
     let hang = seen.hang();
     assert_eq!((hang.kind, hang.because), ("slow", None));
-    let it = hang.missing.iter().find(|it| it.who.name == "worker-2");
+    let it = hang
+        .missing
+        .iter()
+        .find(|thread| thread.who.name == "worker-2");
     let it = it.unwrap();
     assert_eq!(it.blocked_on.as_ref().unwrap().timed, Some(true));
     assert!(
@@ -52,7 +55,7 @@ fn a_lock_that_is_held_by_whoever_waits_for_it() {
         Some("own-lock"),
         "worker-1 waits for the mutex 0xa0 that it holds itself, in again() hangs.c:50, for ever",
     );
-    // At a barrier all the others wait for it.
+    // At a barrier, all other threads wait for this one.
     seen.barrier(3, 40, &[2, 3]);
     seen.is(
         "never",
@@ -85,7 +88,7 @@ fn a_lock_whose_holder_has_ended() {
     else {
         panic!();
     };
-    // Of a robust one the next is told.
+    // A robust mutex tells its next holder.
     kind.robust = true;
     assert_ne!(seen.hang().kind, "never");
 }

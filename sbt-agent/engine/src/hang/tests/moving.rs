@@ -1,4 +1,4 @@
-//! What takes long, and what cannot be told apart from it.
+//! What takes long, and what cannot be distinguished from it.
 
 use super::*;
 
@@ -37,10 +37,10 @@ fn who_runs_at_one_place_may_be_either() {
          hangs.c:77 (at each of 5 looks, 99 % of a CPU in 200 ms): slow, or a loop without end; a \
          look cannot tell which",
     );
-    // Two lines of one small loop are no way.
+    // Moving between two lines of one small loop is no progress.
     seen.moves(3, "solve hangs.c:78");
     assert_eq!(seen.hang().kind, "unclear");
-    // It need not have been seen where it was.
+    // Where the thread is may be unknown.
     seen.0.looks = 0;
     seen.of(3).stack.clear();
     seen.of(3).also_at.clear();
@@ -66,7 +66,7 @@ fn input_that_does_not_come() {
         (on.kind, on.call.as_deref()),
         ("call", Some("read pipe:[4242]"))
     );
-    // If some comes, it moves.
+    // A thread that uses some CPU time moves.
     seen.of(3).ran_ns = Some(20 * MS);
     assert_eq!(seen.hang().kind, "slow");
 }

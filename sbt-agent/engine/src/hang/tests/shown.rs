@@ -1,4 +1,4 @@
-//! How it is written.
+//! Names and sentences in reports of hangs.
 
 use super::*;
 

@@ -1,5 +1,5 @@
-//! Threads that went on while they were looked at: nothing is said that would be true only
-//! if all of it had been so at one moment. And what others may do whom nobody looked at.
+//! Threads that went on while they were looked at: nothing may be reported that requires all
+//! observations to be from one moment. And threads of processes that nobody looked at.
 
 use super::*;
 
@@ -59,7 +59,7 @@ fn who_was_seen_to_come_and_not_to_leave_is_there() {
     seen.watched(17, &[1, 2, 3, 4]).restless(&[1, 3, 4]);
     seen.of(1).doing = Doing::Running;
     assert_eq!(seen.hang().because, Some("cycle"));
-    // Unless not all was seen.
+    // The finding is unclear if events are missing.
     seen.0.barriers[0].past.as_mut().unwrap().unsure = true;
     let hang = seen.hang();
     assert_eq!((hang.kind, hang.because), ("unclear", None));
@@ -86,7 +86,7 @@ fn too_few_are_left_only_if_those_that_are_there_stay() {
          known",
     );
     assert_eq!(hang.missing, []);
-    // Whoever could come need not be where it was.
+    // A thread that could come may have moved.
     let mut seen = Seen::new();
     seen.barrier(4, 40, &[1, 2, 4]).restless(&[0]);
     let hang = seen.hang();
@@ -192,7 +192,7 @@ fn who_slept_only_between_is_slow() {
     assert_eq!(seen.restless(&[3]).hang().kind, "slow");
 }
 
-/// Threads of two processes wait at a barrier that is shared, and one does not come.
+/// Threads of two processes wait at a shared barrier, and one thread does not come.
 fn shared(count: u32) -> Seen {
     let mut seen = Seen::new();
     seen.barrier(count, 40, &[1, 2])
@@ -216,9 +216,9 @@ fn of_processes_that_nobody_looked_at_others_may_come() {
     seen.0.partial = true;
     let hang = seen.hang();
     assert_eq!((hang.kind, hang.certain), ("stuck", false), "{}", hang.text);
-    // With too few it is not known who is missing.
+    // With too few threads, it is unknown which are missing.
     let mut seen = shared(4);
-    seen.0.threads.retain(|it| it.id != id(3));
+    seen.0.threads.retain(|thread| thread.id != id(3));
     assert_eq!(seen.hang().because, Some("fewer-alive"));
     seen.0.partial = true;
     let hang = seen.hang();
@@ -228,9 +228,9 @@ fn of_processes_that_nobody_looked_at_others_may_come() {
         "{}",
         hang.text
     );
-    // Nor where one process alone was looked at.
+    // It is also unknown if only one process was looked at.
     seen.0.partial = false;
-    seen.0.threads.retain(|it| it.id.process == PROCESS);
+    seen.0.threads.retain(|thread| thread.id.process == PROCESS);
     let hang = seen.hang();
     assert_eq!(
         (hang.kind, hang.because),
@@ -248,15 +248,15 @@ fn who_was_interrupted_elsewhere_does_not_wait_twice() {
     let twice = "handler hangs.c:15 < !*pthread_barrier_wait < worker hangs.c:40";
     for (doing, calls, is_twice) in [
         (waits.clone(), twice, true),
-        // It may have only begun to wait.
+        // The thread may have only begun to wait.
         (Doing::Running, twice, false),
-        // No signal came.
+        // There was no signal.
         (
             waits.clone(),
             "again hangs.c:15 < *pthread_barrier_wait < worker hangs.c:40",
             false,
         ),
-        // It came elsewhere.
+        // The signal came at another place.
         (
             waits,
             "*pthread_barrier_wait < handler hangs.c:15 < !worker hangs.c:40",

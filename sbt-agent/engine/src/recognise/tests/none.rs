@@ -1,8 +1,8 @@
-//! What uses condition variables and is no barrier.
+//! Uses of condition variables that are no barriers.
 
 use super::*;
 
-/// Something else than a barrier.
+/// Asserts that a use is not taken for a barrier.
 #[track_caller]
 fn stays_silent(world: &World) {
     for relation in [Relation::Unknown, Relation::Apart] {
@@ -21,7 +21,7 @@ fn a_pool_that_is_started_by_a_broadcast() {
         }
         world.works(1, 500);
         world.wake(1, CV, None);
-        // The others tell when they are done.
+        // The other threads say when they are done.
         world.wait(1, 2 * CV);
         world.wake(2 + round % 4, 2 * CV, Some(1));
     }
@@ -39,7 +39,7 @@ fn threads_that_take_turns() {
             let mine = 1 + round % members;
             world.works(mine, 500);
             world.wake(mine, CV, None);
-            // All but the next one wait again.
+            // All threads but the next one wait again.
             for tid in 1..=members {
                 if tid != 1 + (round + 1) % members {
                     world.wait(tid, CV);
@@ -102,7 +102,7 @@ fn what_is_no_barrier_is_silenced_and_looked_at_again() {
     let &[(CV, until_ns)] = &silenced[..] else {
         panic!("{silenced:?}");
     };
-    // Nobody looks until then; later it may be one.
+    // The object is ignored until then; later it may be a barrier.
     let mut world = World {
         now_ns: until_ns,
         ..World::default()

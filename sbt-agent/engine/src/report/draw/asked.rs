@@ -1,4 +1,4 @@
-//! What the user asked for.
+//! Makes the parts of a report that the user asked for.
 
 use super::{
     super::{

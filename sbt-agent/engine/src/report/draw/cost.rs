@@ -1,4 +1,4 @@
-//! What watching cost, and what would have been without that.
+//! Draws the cost of watching, and the figures without that cost.
 
 use super::{
     super::{CompensatedReport, KindCost, OwnCost, ThinnedReport, ThreadTimeReport},
@@ -20,7 +20,8 @@ impl Draw<'_> {
         }
         let all_ns = tariff.map(|tariff| sum.ns(tariff));
         let hits = sum.events();
-        // While the probes were off nobody saw what the threads did.
+        // While the probes are off, the threads' time is not measured. Take the wall time for each
+        // thread that was hit.
         let time_ns = if time.total_ns == 0 || self.run.thinned.is_some() {
             let hit = rows.iter().filter(|row| row.paid.events() > 0).count();
             hit as f64 * self.run.wall_ns as f64
@@ -67,7 +68,7 @@ impl Draw<'_> {
         })
     }
 
-    /// What a thread has paid, ns.
+    /// The cost of the probe hits of a thread, ns; `None` if the cost of probes is unknown.
     pub(super) fn paid(&self, paid: &Sum) -> Option<u64> {
         let tariff = self.run.tariff.as_ref()?;
         Some(ns(paid.ns(tariff)))

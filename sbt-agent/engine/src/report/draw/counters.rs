@@ -1,4 +1,4 @@
-//! What counters said, by their names.
+//! Draws the values of counters, by name.
 
 use std::collections::BTreeMap;
 
@@ -37,19 +37,20 @@ impl Draw<'_> {
             .collect()
     }
 
-    /// Of some work; `running_ns`: for how long it ran, if that is known.
+    /// The requested counters, and `task-clock`, which is `running_ns` (time on a CPU) unless it
+    /// was requested.
     pub(super) fn counts(&self, sums: &Sums, running_ns: Option<u64>) -> Counts {
         let mut counts = self.sums(sums);
         counts.entry(TASK_CLOCK.to_owned()).or_insert(running_ns);
         counts
     }
 
-    /// Those that were asked for.
+    /// The requested counters.
     pub(super) fn sums(&self, sums: &Sums) -> Counts {
         self.named(|at| sums.of(at).get())
     }
 
-    /// Of one piece of work.
+    /// The requested counters of a single interval of work.
     pub(super) fn counts_of(&self, counts: Option<&[Option<Count>]>) -> Counts {
         let count = |at: usize| counts.and_then(|counts| *counts.get(at)?);
         self.named(|at| count(at).map(Count::scaled))

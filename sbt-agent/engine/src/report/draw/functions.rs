@@ -1,4 +1,4 @@
-//! Functions by what became of their samples.
+//! Draws functions from the samples taken in them.
 
 use std::collections::HashMap;
 
@@ -13,11 +13,11 @@ use crate::{
     place::printable,
 };
 
-/// Functions in a report, and callers of one, at most.
+/// The largest number of functions in a report.
 const MOST_FUNCTIONS: usize = 1000;
 const MOST_CALLERS: usize = 16;
 
-/// Sums of a function.
+/// What is summed up for a function.
 #[derive(Default)]
 struct Function {
     samples: u64,
@@ -31,8 +31,7 @@ struct Function {
     callers: HashMap<Option<FunctionId>, (f64, u64)>,
 }
 
-/// The functions, the most normalised processor time first. `sampling` gets what all of
-/// them are together.
+/// The functions, by descending normalised processor time, with their totals entered in `sampling`.
 pub fn functions(
     samples: &Samples,
     chains: &Chains,
@@ -58,7 +57,7 @@ pub fn functions(
                 it.self_samples += sums.samples;
                 it.self_ns += sums.normalised_ns;
             }
-            // One that calls itself is counted once.
+            // A recursive function is counted once for each chain.
             if chain[..depth].contains(function) {
                 continue;
             }
@@ -75,7 +74,8 @@ pub fn functions(
     }
     sampling.working = count;
     sampling.waiting = samples.waiting;
-    // While the program runs, some are still to find out what they were taken in.
+    // While the program runs, samples of unfinished phases are not assigned yet and are not
+    // counted.
     sampling.outside = samples.outside;
     sampling.samples = count + samples.waiting + samples.outside;
     sampling.npt_ns = ns(whole);
@@ -88,23 +88,23 @@ pub fn functions(
             .then(a.0.cmp(&b.0))
     });
     sorted.truncate(MOST_FUNCTIONS);
-    let report = |(id, it): (FunctionId, Function)| {
+    let report = |(id, sums): (FunctionId, Function)| {
         let named = chains.named(id);
         FunctionReport {
             id,
             function: named.function.clone(),
             file: named.file.clone(),
             binary: named.binary.clone(),
-            samples: it.samples,
-            self_samples: it.self_samples,
-            cpu_pct: pct(it.samples as f64, count as f64).unwrap_or(0.0),
-            npt_ns: ns(it.normalised_ns),
-            self_npt_ns: ns(it.self_ns),
-            npt_pct: pct(it.normalised_ns, whole).unwrap_or(0.0),
-            times: times(&it.busy),
-            path_pct: pct(it.path_ns, path),
-            weighted_path_pct: pct(it.weighted_ns, weight),
-            callers: callers(it.callers, chains),
+            samples: sums.samples,
+            self_samples: sums.self_samples,
+            cpu_pct: pct(sums.samples as f64, count as f64).unwrap_or(0.0),
+            npt_ns: ns(sums.normalised_ns),
+            self_npt_ns: ns(sums.self_ns),
+            npt_pct: pct(sums.normalised_ns, whole).unwrap_or(0.0),
+            times: times(&sums.busy),
+            path_pct: pct(sums.path_ns, path),
+            weighted_path_pct: pct(sums.weighted_ns, weight),
+            callers: callers(sums.callers, chains),
         }
     };
     sorted.into_iter().map(report).collect()
@@ -122,8 +122,8 @@ fn callers(all: HashMap<Option<FunctionId>, (f64, u64)>, chains: &Chains) -> Vec
     sorted.into_iter().map(caller).collect()
 }
 
-/// Folded stacks, as tools for flame graphs read them: `main;f;g 1234`, the number being
-/// µs of normalised processor time. Chains that round to nothing are left out.
+/// Folded stacks, as flame graph tools read them: `main;f;g 1234`, where the number is normalised
+/// processor time in µs. Chains that round to 0 µs are left out.
 pub fn folded(samples: &Samples, chains: &Chains) -> String {
     let mut lines: Vec<String> = samples
         .sums()
@@ -131,7 +131,7 @@ pub fn folded(samples: &Samples, chains: &Chains) -> String {
         .filter_map(|(id, sums)| {
             let us = ns(sums.normalised_ns / 1e3);
             let names = chains.chain(id).iter();
-            // These characters have a meaning there.
+            // A semicolon separates functions in this format.
             let names = names.map(|id| printable(&chains.named(*id).function).replace(';', ":"));
             let names: Vec<String> = names.collect();
             (us > 0).then(|| format!("{} {us}\n", names.join(";")))
@@ -192,7 +192,7 @@ mod tests {
         for at in 0..6 {
             samples.push(2, at * 10 * MS, cut);
         }
-        // The first is alone for 20 ms, then there are two; the second comes last.
+        // For 20 ms thread 1 is alone, then both threads are busy. Thread 2 arrives last.
         samples.settle(here, &work(1, 0..60 * MS, 40, false), 2, |at| {
             if at < 20 * MS { 1 } else { 2 }
         });
@@ -201,7 +201,11 @@ mod tests {
         let all = functions(&samples, &chains, &mut sampling);
         assert_eq!(sampling.working, 12);
         assert_eq!(sampling.npt_ns, 70 * MS);
-        let of = |name: &str| all.iter().find(|it| it.function == name).unwrap();
+        let of = |name: &str| {
+            all.iter()
+                .find(|function| function.function == name)
+                .unwrap()
+        };
         assert_eq!((of("main").npt_ns, of("main").self_npt_ns), (40 * MS, 0));
         assert_eq!(of("f;x").samples, 6, "once, though it calls itself");
         assert_eq!(
@@ -222,7 +226,10 @@ mod tests {
             times.map(|time| (time.busy, time.ns / MS)).collect()
         };
         assert_eq!(times("main"), [(1, 20), (2, 40)]);
-        assert!(all.iter().all(|it| it.function != "[truncated]"));
+        assert!(
+            all.iter()
+                .all(|function| function.function != "[truncated]")
+        );
         let lines = folded(&samples, &chains);
         let expected = "[truncated];g 30000\nmain;f:x 20000\nmain;f:x;f:x;g 20000\n";
         assert_eq!(lines, expected);

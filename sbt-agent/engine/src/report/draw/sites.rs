@@ -1,4 +1,4 @@
-//! Sites, who comes last there, and the phases between them.
+//! Draws sites, the last threads to arrive at them, and the phases between them.
 
 use super::{
     super::{
@@ -107,9 +107,8 @@ impl Draw<'_> {
         }
     }
 
-    /// How much of its wall time a thread loses at a site, in the mean. The
-    /// threads are those of one team, or, where several teams are there at once,
-    /// as many as there are on average.
+    /// Mean percentage of its wall time that a thread loses at a site. The threads are those of one
+    /// team, or, where several teams are at the site at once, the average number of threads there.
     fn lost_wall_pct(&self, site: &Site) -> Option<f64> {
         let team = site.participants as f64 / site.episodes as f64;
         let rows = self.model.threads().rows();
@@ -126,7 +125,7 @@ impl Draw<'_> {
         (site.episodes > 0 && all > 0.0).then(|| site.idle.sum() as f64 / all * 100.0)
     }
 
-    /// Who came last most often and how often, of those with a row of their own.
+    /// The thread that came last most often, and how often. Threads that share a row are left out.
     fn most_often(&self, lasts: impl Iterator<Item = (ThreadId, u64)>) -> Option<(u32, u64)> {
         let shared = self.model.threads().shared();
         let known = lasts.filter(|(thread, last)| *last > 0 && Some(*thread) != shared);
@@ -225,7 +224,7 @@ fn late(late: &Late, away: &away::Late) -> Option<LateReport> {
     })
 }
 
-/// For how long its threads ran in their work, ns, as far as they are kept.
+/// Time on a CPU of the site's threads during their work, ns, as far as it is known.
 fn running_ns(site: &Site) -> Option<u64> {
     let threads = site.threads.iter();
     let known = threads.filter_map(|thread| thread.split.running.get());

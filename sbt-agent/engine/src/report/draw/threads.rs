@@ -1,4 +1,4 @@
-//! Threads, their processes, and where their time went.
+//! Draws threads, their processes, and where their time went.
 
 use super::{
     super::{
@@ -41,7 +41,8 @@ impl Draw<'_> {
             .collect()
     }
 
-    /// A time that is known only where it is seen when parallel regions begin.
+    /// `ns`, a time that is known only if beginnings of parallel regions are seen. `None` if
+    /// departures are not watched and the program has sites of OpenMP.
     pub(super) fn of_regions(&self, ns: u64) -> Option<u64> {
         let is_openmp = |site: &Site| matches!(site.kind, Kind::Gomp | Kind::Kmp);
         let has_regions = || self.model.sites().all().iter().any(is_openmp);
@@ -59,11 +60,11 @@ impl Draw<'_> {
     }
 }
 
-/// What a thread was called when it was looked at, if that is known: threads may be renamed,
-/// and are to have one name in a report.
+/// The name that a thread had during a look at a hang, if known. Threads may be renamed, and a
+/// report gives each thread one name only.
 fn name_seen<'a>(hang: &'a HangReport, id: u32, label: &str) -> Option<&'a str> {
     let mut all = hang.missing.iter().chain(&hang.arrived).chain(&hang.others);
-    let found = all.find(|it| it.who.thread == Some(id))?;
+    let found = all.find(|thread| thread.who.thread == Some(id))?;
     let name = found.who.name.strip_prefix(label)?.strip_prefix(' ')?;
     Some(name).filter(|name| !name.is_empty())
 }
@@ -113,7 +114,7 @@ fn thread(
     }
 }
 
-/// How threads waited, as everywhere in a report.
+/// The waits as every part of a report shows them.
 pub(super) fn waits(waits: Waits) -> WaitsReport {
     let (spinning_ns, asleep_ns) = (waits.split.running.get(), waits.split.blocked.get());
     WaitsReport {
@@ -168,7 +169,7 @@ mod tests {
         verdict::tests::{MS, Program, runs},
     };
 
-    /// The path through each thread, and that through all sites, ns.
+    /// The length of the path through each thread, and through all sites together, ns.
     fn paths(report: &Report) -> (Vec<u64>, u64) {
         let threads = report.threads.iter().map(|thread| thread.path_ns);
         let sites = report.sites.iter().map(|site| site.path_ns);
@@ -183,7 +184,7 @@ mod tests {
         program.meet(0, &[runs(4), runs(9), runs(8)]);
         program.meet(1, &[runs(20), runs(19), runs(18)]);
         let report = program.report();
-        // What is work for one is work less the time that it took to get going again.
+        // The path runs through the work of the last thread to arrive in each episode.
         let (threads, sites_ns) = paths(&report);
         assert_eq!(threads, [27, 9, 3].map(|ms| ms * MS));
         assert_eq!(sites_ns, 39 * MS);
@@ -202,7 +203,7 @@ mod tests {
         program.meet(0, &[runs(1), runs(3)]);
         program.meet(0, &[runs(4), runs(1)]);
         let (threads, sites_ns) = paths(&program.report());
-        // Before the first region nobody was kept waiting.
+        // Before the first region no thread was kept waiting.
         assert_eq!(threads, [2 * 5 + 4, 2 + 3].map(|ms| ms * MS));
         assert_eq!(sites_ns, 19 * MS);
     }

@@ -1,4 +1,4 @@
-//! How well the threads were used.
+//! Draws how well the threads were used.
 
 use super::{
     super::{BusyReport, EfficiencyReport, ParallelismReport, WhatIfReport},
@@ -12,7 +12,7 @@ impl Draw<'_> {
         self.model.efficiency(end_ns).map(efficiency)
     }
 
-    /// Of the straggler's paths at all sites: their length, and their weight.
+    /// The critical path through all sites: its length, ns, and its weighted length.
     pub(super) fn paths(&self) -> (f64, f64) {
         let sites = self.model.sites().all().iter();
         sites.fold((0.0, 0.0), |(path, weight), site| {
@@ -36,7 +36,7 @@ pub(super) fn efficiency(it: Efficiency) -> EfficiencyReport {
     }
 }
 
-/// A part of all, per cent; `None` of nothing.
+/// A part of the whole, in percent; `None` if the whole is 0.
 pub(super) fn pct(part: f64, all: f64) -> Option<f64> {
     (all > 0.0).then(|| part / all * 100.0)
 }

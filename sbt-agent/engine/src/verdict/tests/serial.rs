@@ -1,4 +1,4 @@
-//! One thread that works before, between or after what all do.
+//! One thread that works before, between or after what all threads do.
 
 use super::*;
 
@@ -18,7 +18,7 @@ fn one_thread_that_prepares_all_is_a_serial_start() {
            are not there yet, while T0 w works; that is 25 % of the wall time",
         ],
     );
-    // After a longer run it does not matter.
+    // After a longer run, the serial start does not matter.
     for _ in 0..80 {
         program.meet(0, &[runs(10); 4]);
     }
@@ -33,7 +33,7 @@ fn one_thread_between_parallel_regions_is_a_serial_part() {
     program.rounds(20, |_| vec![runs(10); 4]);
     let verdict = program.only(VerdictKind::SerialPart);
     assert_eq!((verdict.site, verdict.thread), (Some(1), Some(0)));
-    // 20 of 30 ms each time, in which three of four wait.
+    // 20 of 30 ms in each round, in which three of four threads wait.
     says(
         &verdict,
         &["T0 w works alone for", "3 others are kept", "% of"],
@@ -47,9 +47,9 @@ fn one_thread_between_parallel_regions_is_a_serial_part() {
     let site = report.site(1).unwrap();
     assert_eq!(site.alone_ns, Some(20 * 20 * MS));
     assert_eq!(site.between_ns.unwrap(), 3 * (20 * 20 * MS));
-    // What lies between is no imbalance of the regions.
+    // Time between regions is no imbalance of the regions.
     assert_eq!(site.gain_ns, 0);
-    // And before the first.
+    // This includes the time before the first region.
     assert_eq!(report.threads[1].between_ns, Some(21 * 20 * MS));
     let busy = report.parallelism.unwrap();
     let alone = busy.times.iter().find(|time| time.busy == 1).unwrap();
@@ -58,7 +58,7 @@ fn one_thread_between_parallel_regions_is_a_serial_part() {
     assert!((it.load_balance - 0.5).abs() < 0.02, "{it:?}");
 }
 
-/// Four threads of which the first goes on for a while when the others have ended.
+/// Four threads, the first of which goes on for a while after the others have ended.
 fn ends(alone_ms: u64, ended: bool) -> Program {
     let mut program = Program::new(4);
     program.rounds(20, |_| vec![runs(10); 4]);
@@ -89,7 +89,8 @@ fn one_thread_that_goes_on_when_all_others_have_ended_is_a_serial_end() {
             "25 %",
         ],
     );
-    // Little of it, or the end of watching alone, is none; but it is not denied either.
+    // A short serial end, or a mere end of watching, gives no verdict; but `no-problem` is not
+    // claimed either.
     for mut program in [ends(30, true), ends(100, false)] {
         let because = program.none();
         assert!(because.contains("after the last"), "{because}");
@@ -103,9 +104,9 @@ fn hardly_any_work_between_regions_is_none() {
     program.alone_ns = Some(100 * US);
     program.rounds(20, |_| vec![runs(10); 4]);
     program.only(VerdictKind::NoProblem);
-    // And one that is late in the regions is told, not the little between them.
+    // A thread that is late in the regions is reported, and not the little time between them.
     let mut program = Program::new(4);
     program.alone_ns = Some(MS);
     program.rounds(20, |_| but(4, 2, runs(30), runs(10)));
-    assert_ne!(program.kinds(), ["serial-part"]);
+    assert_ne!(program.kinds(), [VerdictKind::SerialPart]);
 }

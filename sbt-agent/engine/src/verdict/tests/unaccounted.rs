@@ -1,13 +1,16 @@
-//! While more than a little thread time is lost in any way that is known, nobody says that there
-//! is no problem; what is said instead has the share and the way.
+//! If more than a little thread time is lost in any known way, there is no verdict `no-problem`;
+//! the reason gives the share and the way.
 
 use super::*;
 use crate::report::ThinnedReport;
 
-/// Even work, but for what `change` does.
+/// A report on even work, with a change.
 fn even(change: impl Fn(&mut Report)) -> Report {
     let mut report = Program::new(4).rounds(20, |_| vec![runs(10); 4]).report();
-    assert_eq!(report.verdicts.as_ref().unwrap()[0].kind, "no-problem");
+    assert_eq!(
+        report.verdicts.as_ref().unwrap()[0].kind,
+        VerdictKind::NoProblem
+    );
     change(&mut report);
     report
 }
@@ -20,7 +23,7 @@ fn refuses(report: &Report, words: &[&str]) {
     }
 }
 
-/// Per cent of the time of all threads, ns for each of the four.
+/// Percentage of the time of all threads, as ns for each of the four.
 fn share_ns(report: &Report, pct: u64) -> u64 {
     report.wall_ns * pct / 100
 }
@@ -34,7 +37,7 @@ fn asleep_in_the_work() {
         because,
         "30 % of thread time was lost, and no cause was found: 30 % asleep in the work"
     );
-    // A little of it is no problem.
+    // A little sleep is no problem.
     let mut program = Program::new(4);
     program.rounds(20, |_| vec![[9_900 * US, 0, 100 * US]; 4]);
     program.only(VerdictKind::NoProblem);
@@ -57,7 +60,7 @@ fn several_ways_at_once_are_added_and_told_what_is_most_first() {
         because.ends_with(": 15 % asleep in the work, 5 % without a CPU"),
         "{because}"
     );
-    // Each is a little, and all together is not.
+    // Each loss is small, but together they are not.
     let mut program = Program::new(4);
     program.rounds(20, |_| vec![[9_760 * US, 120 * US, 120 * US]; 4]);
     let because = program.none();
@@ -66,7 +69,7 @@ fn several_ways_at_once_are_added_and_told_what_is_most_first() {
 
 #[test]
 fn between_parallel_regions() {
-    // Where threads also wait in the regions, as long as nothing else is found.
+    // Threads also wait in the regions, as long as nothing else is found.
     let mut program = Program::new(4);
     program.alone_ns = Some(500 * US);
     program.rounds(20, |_| vec![runs(10); 4]);
@@ -74,7 +77,7 @@ fn between_parallel_regions() {
     let lost = super::super::unaccounted::of(&report).unwrap();
     assert!((3.0..5.0).contains(&lost.pct()), "{lost:?}");
     assert!(lost.sentence().contains("between parallel regions"));
-    // How long that was is not known everywhere.
+    // How long threads waited between regions may be unknown.
     let partly = |departures| {
         let mut report = report.clone();
         report.departures = departures;
@@ -97,7 +100,7 @@ fn before_the_first_barrier_and_after_the_last() {
         program.meet(0, &[runs(10); 4]);
     }
     assert!(program.none().contains("% of thread time"));
-    // Nobody was there yet, or any more.
+    // Threads had not begun yet, or had ended.
     let report = even(|report| {
         report.wall_ns += share_ns(report, 5);
         let it = report.efficiency.as_mut().unwrap();
@@ -140,7 +143,7 @@ fn what_was_not_seen() {
     });
     let report = crate::report::sound(report);
     refuses(&report, &["96 % of the run", "--budget off"]);
-    // Of many lost events no verdict is made at all.
+    // With many lost events, there is no verdict at all.
     let mut program = Program::new(4);
     program.rounds(20, |_| but(4, 2, runs(9), runs(1)));
     program.run.lost = 1_000_000;
@@ -152,7 +155,7 @@ fn what_was_not_seen() {
 fn a_first_thread_that_waits_for_the_end_of_others_loses_nothing() {
     let slept = |thread: usize| {
         even(|report| {
-            // It takes part, and sleeps after its last barrier.
+            // The thread takes part, and sleeps after its last barrier.
             let thread = &mut report.threads[thread];
             let ns = thread.work_ns.unwrap() / 2;
             thread.running_ns = Some(ns);
@@ -160,7 +163,7 @@ fn a_first_thread_that_waits_for_the_end_of_others_loses_nothing() {
             thread.end_blocked_ns = Some(ns);
         })
     };
-    assert_eq!(judge(&slept(0)).unwrap()[0].kind, "no-problem");
+    assert_eq!(judge(&slept(0)).unwrap()[0].kind, VerdictKind::NoProblem);
     refuses(&slept(1), &["asleep after the last barrier"]);
 }
 
@@ -178,9 +181,12 @@ fn threads_that_wait_for_work_lose_nothing_before_there_is_any() {
             report.threads[0].begin_running_ns = Some(if main_ran { ns } else { 0 });
         })
     };
-    assert_eq!(judge(&docked(false)).unwrap()[0].kind, "no-problem");
+    assert_eq!(
+        judge(&docked(false)).unwrap()[0].kind,
+        VerdictKind::NoProblem
+    );
     refuses(&docked(true), &["asleep before the first barrier"]);
-    // What a first thread that meets nobody did meanwhile is not known.
+    // It is unknown what a main thread without barriers did in the meantime.
     let mut report = docked(false);
     report.threads[0].tid = 7;
     refuses(&report, &["asleep before the first barrier"]);
@@ -199,5 +205,5 @@ fn an_older_report_does_not_deny_either() {
     let because = report.no_verdict_because.unwrap();
     assert!(because.contains("asleep in the work"), "{because}");
     let report = again(even(|_| {}));
-    assert_eq!(report.verdicts.unwrap()[0].kind, "no-problem");
+    assert_eq!(report.verdicts.unwrap()[0].kind, VerdictKind::NoProblem);
 }
