@@ -90,7 +90,7 @@ fn a_gap_is_told_and_takers_belong_to_their_return() {
     assert!(away.seamless);
     let told_of: Vec<_> = takers
         .iter()
-        .map(|it| (it.by, &*it.name, it.process, it.ns))
+        .map(|taken| (taken.by, &*taken.name, taken.process, taken.ns))
         .collect();
     assert_eq!(
         told_of,
