@@ -67,7 +67,7 @@ fn done(bytes: &[u8], set: impl FnOnce(&mut Registers), memory: &Memory) -> Opti
 fn simple_instructions_are_done() {
     let memory = Memory::default();
     // push r12
-    let after = done(&[0x41, 0x54], |it| it.r12 = 77, &memory).unwrap();
+    let after = done(&[0x41, 0x54], |registers| registers.r12 = 77, &memory).unwrap();
     assert_eq!((after.rip, after.rsp), (AT + 2, 0x7ff8));
     assert_eq!(memory.read(0x7ff8), Some(77));
     // endbr64
@@ -82,7 +82,7 @@ fn simple_instructions_are_done() {
     assert_eq!(memory.read(0x7ff8), Some(AT + 5));
     // call [rax + 8]
     memory.write(0x908, 0x1234);
-    let after = done(&[0xff, 0x50, 8], |it| it.rax = 0x900, &memory).unwrap();
+    let after = done(&[0xff, 0x50, 8], |registers| registers.rax = 0x900, &memory).unwrap();
     assert_eq!(after.rip, 0x1234);
     assert_eq!(memory.read(0x7ff8), Some(AT + 3));
 }
@@ -113,7 +113,7 @@ fn jumps_go_by_the_flags() {
         (0x7f, zero, false),
     ] {
         let memory = Memory::default();
-        let after = done(&[code, 0x10], |it| it.eflags = flags, &memory).unwrap();
+        let after = done(&[code, 0x10], |registers| registers.eflags = flags, &memory).unwrap();
         let target = if goes { AT + 0x12 } else { AT + 2 };
         assert_eq!(after.rip, target, "{code:x} {flags:x}");
     }
