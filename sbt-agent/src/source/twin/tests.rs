@@ -130,7 +130,7 @@ fn an_arrival_comes_with_its_barrier_and_its_clocks() {
     else {
         panic!("{events:?}");
     };
-    assert_eq!((*count, round.map(|it| it.arrived)), (3, Some(1)));
+    assert_eq!((*count, round.map(|round| round.arrived)), (3, Some(1)));
     assert_eq!((clocks.time_ns, clocks.run_ns), (5, Some(50)));
     assert_eq!((*object, *kind, end.time_ns), (BARRIER, Kind::Pthread, 9));
     assert!(
