@@ -28,7 +28,9 @@ fn built(name: &str, options: &'static [&'static str]) -> PathBuf {
     static BUILT: OnceLock<(TempDir, Mutex<Known>)> = OnceLock::new();
     let (folder, known) = BUILT.get_or_init(|| (TempDir::new().unwrap(), Mutex::default()));
     let mut known = known.lock().unwrap();
-    let found = known.iter().find(|it| (&*it.0, it.1) == (name, options));
+    let found = known
+        .iter()
+        .find(|known| (&*known.0, known.1) == (name, options));
     if let Some((_, _, path)) = found {
         return path.clone();
     }
@@ -47,11 +49,11 @@ fn built(name: &str, options: &'static [&'static str]) -> PathBuf {
     };
     let compiler = options
         .first()
-        .filter(|it| !it.starts_with('-'))
+        .filter(|option| !option.starts_with('-'))
         .unwrap_or(&compiler);
     let mut command = Command::new(compiler);
     command.args(usual).arg("-o").arg(&path).arg(source(name));
-    command.args(options.iter().filter(|it| it.starts_with('-')));
+    command.args(options.iter().filter(|option| option.starts_with('-')));
     let output = command.output().unwrap();
     assert!(output.status.success(), "{output:?}");
     known.push((name.into(), options, path.clone()));
@@ -109,7 +111,7 @@ fn hangs(case: &str) -> (Stuck, Scene) {
 }
 
 fn thread<'a>(scene: &'a Scene, name: &str) -> &'a ThreadSeen {
-    let found = scene.threads.iter().find(|it| it.name == name);
+    let found = scene.threads.iter().find(|thread| thread.name == name);
     found.unwrap_or_else(|| panic!("no {name} in {scene:#?}"))
 }
 
@@ -124,7 +126,7 @@ fn barrier<'a>(scene: &'a Scene, name: &str) -> &'a BarrierSeen {
 fn functions(seen: &ThreadSeen) -> Vec<&str> {
     let names = seen.stack.iter();
     names
-        .map(|it| it.function.as_deref().unwrap_or("?"))
+        .map(|call| call.function.as_deref().unwrap_or("?"))
         .collect()
 }
 
@@ -427,7 +429,10 @@ fn however_it_was_built() {
         assert_eq!(functions(seen), ["take", "wants"], "{options:?}");
         assert!(seen.is_whole, "{options:?}: {scene:#?}");
         // Though some had to be stopped for their registers.
-        assert!(scene.threads.iter().all(|it| it.slept), "{scene:#?}");
+        assert!(
+            scene.threads.iter().all(|thread| thread.slept),
+            "{scene:#?}"
+        );
         let stuck = Stuck::new(&program, "spin");
         let scene = stuck.scene();
         let seen = thread(&scene, "spinner");
@@ -466,7 +471,10 @@ fn nobody_is_disturbed() {
     let out = stuck.child.stdout.take().unwrap();
     let lines: Vec<String> = BufReader::new(out).lines().map(Result::unwrap).collect();
     for line in &lines[..6] {
-        let numbers: Vec<u32> = line.split(' ').map(|it| it.parse().unwrap()).collect();
+        let numbers: Vec<u32> = line
+            .split(' ')
+            .map(|number| number.parse().unwrap())
+            .collect();
         assert_eq!(numbers[1], 0, "disturbed: {lines:?}");
         assert!(numbers[2] > 20, "did not go on: {lines:?}");
     }
@@ -487,7 +495,7 @@ fn team(options: &'static [&'static str], case: &str, policy: &str) -> (Stuck, S
         scene
             .barriers
             .iter()
-            .map(|it| it.waiting.len())
+            .map(|barrier| barrier.waiting.len())
             .sum::<usize>()
     };
     let mut scene = stuck.scene();

@@ -37,7 +37,7 @@ fn those_that_slept_have_not_moved_on_meanwhile() {
                     continue;
                 };
                 let mut waiting = scene.threads.iter().filter(waits);
-                let by_one_that_waits = waiting.any(|it| holder == Holder::Thread(it.id));
+                let by_one_that_waits = waiting.any(|thread| holder == Holder::Thread(thread.id));
                 let gone = matches!(holder, Holder::Gone { .. });
                 assert!(!by_one_that_waits && !gone, "{scene:#?}");
             }
@@ -49,7 +49,7 @@ fn those_that_slept_have_not_moved_on_meanwhile() {
                 let slept = scene
                     .threads
                     .iter()
-                    .filter(|it| it.slept && it.doing == here);
+                    .filter(|thread| thread.slept && thread.doing == here);
                 assert!(slept.count() < 2, "{scene:#?}");
             }
         });
@@ -110,7 +110,10 @@ fn little_is_kept_of_a_stack() {
     looker.look(1);
     let followed = looker.threads.values();
     let followed = followed.flat_map(|seen| [&seen.followed, &seen.before]);
-    let lengths: Vec<usize> = followed.flatten().map(|it| it.top.capacity()).collect();
+    let lengths: Vec<usize> = followed
+        .flatten()
+        .map(|followed| followed.top.capacity())
+        .collect();
     assert!(lengths.iter().any(|length| *length > 0), "{lengths:?}");
     assert!(lengths.iter().all(|length| *length <= 64), "{lengths:?}");
 }
