@@ -245,7 +245,7 @@ fn what_happened_lately_can_be_replayed() {
         assert!(names.contains(&Some(10)) && names.contains(&Some(20)));
         assert_eq!(report.threads.len(), 3, "no thread twice");
         let note = "is not in the recording";
-        assert!(report.notes.iter().any(|it| it.contains(note)));
+        assert!(report.notes.iter().any(|text| text.contains(note)));
         assert!(report.wall_ns < 12 * S, "{}", report.wall_ns);
     }
 }
@@ -376,7 +376,8 @@ fn a_large_report_is_written_less_often() {
         let path = folder.path().join("run.sbt");
         let keep = Some(KEPT);
         let mut recorder = begun(&path, keep);
-        let names = (0..threads).map(|it| format!("{:x}", it.wrapping_mul(0x9e37_79b9_7f4a_7c15)));
+        let names =
+            (0..threads).map(|number| format!("{:x}", number.wrapping_mul(0x9e37_79b9_7f4a_7c15)));
         let names: Vec<String> = names.collect();
         let report = |at| Report {
             notes: names.clone(),
@@ -465,8 +466,8 @@ fn who_waits_at_the_end_is_seen_to_wait() {
     let mut replay = Replay::open(&path).unwrap();
     assert_eq!(replay.advance(u64::MAX, 100).unwrap(), Rest::None);
     let before = replay.present();
-    let waits = |(_, it): &(ThreadId, Present)| matches!(it, Present::Waiting { .. });
-    assert_eq!(before.iter().filter(|it| waits(it)).count(), 2);
+    let waits = |(_, present): &(ThreadId, Present)| matches!(present, Present::Waiting { .. });
+    assert_eq!(before.iter().filter(|thread| waits(thread)).count(), 2);
     replay.finish(None).unwrap();
     assert_eq!(replay.present(), before);
 }
@@ -518,12 +519,12 @@ fn what_was_kept_is_called_as_in_the_report_of_the_whole_run() {
         .map(|(id, row)| (order.number(id), row.shown.0))
         .collect();
     let expected: Vec<(u32, u32)> = (whole.threads.iter().skip(2))
-        .map(|it| (it.id, it.tid))
+        .map(|row| (row.id, row.tid))
         .collect();
     assert_eq!(tids, expected);
     for site in &part.sites {
         let number = order.site(SiteId(site.id));
-        let found = whole.sites.iter().find(|it| it.id == number).unwrap();
+        let found = whole.sites.iter().find(|site| site.id == number).unwrap();
         assert_eq!(found.line, site.line);
     }
     assert_eq!(

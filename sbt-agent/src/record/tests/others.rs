@@ -32,7 +32,7 @@ fn failure(recorder: &mut Recorder, keep: Option<Keep>) -> String {
     });
     failed
         .next()
-        .map_or_else(String::new, |it| format!("{it:#}"))
+        .map_or_else(String::new, |error| format!("{error:#}"))
 }
 
 #[test]
