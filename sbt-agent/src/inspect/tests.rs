@@ -1,4 +1,4 @@
-//! Looks at programs that hang, as an ordinary debugger would have it.
+//! Looks at programs that hang, with the rights of an ordinary debugger.
 
 mod healthy;
 
@@ -22,7 +22,7 @@ fn source(name: &str) -> PathBuf {
         .join(name)
 }
 
-/// A program built in a way, once.
+/// Builds a program with these options, once.
 fn built(name: &str, options: &'static [&'static str]) -> PathBuf {
     type Known = Vec<(String, &'static [&'static str], PathBuf)>;
     static BUILT: OnceLock<(TempDir, Mutex<Known>)> = OnceLock::new();
@@ -60,7 +60,7 @@ fn built(name: &str, options: &'static [&'static str]) -> PathBuf {
     path
 }
 
-/// A program that has said that it is stuck.
+/// A program that has printed that it is stuck.
 struct Stuck {
     child: Child,
 }
@@ -79,7 +79,7 @@ impl Stuck {
             line.starts_with("stuck") || line.starts_with("ready"),
             "{line}"
         );
-        // What is said first is done last.
+        // The program prints a moment before it is really stuck.
         sleep(Duration::from_millis(50));
         Self { child }
     }
@@ -115,7 +115,7 @@ fn thread<'a>(scene: &'a Scene, name: &str) -> &'a ThreadSeen {
     found.unwrap_or_else(|| panic!("no {name} in {scene:#?}"))
 }
 
-/// The barrier that a thread waits at.
+/// The barrier at which a thread waits.
 fn barrier<'a>(scene: &'a Scene, name: &str) -> &'a BarrierSeen {
     match thread(scene, name).doing {
         Doing::Waiting(WaitFor::Barrier(index)) => &scene.barriers[index],
@@ -184,7 +184,7 @@ fn calls_are_followed_through_a_signal() {
     assert_eq!(after(seen)[..3], [false, false, true], "{functions:?}");
     assert_eq!(after(seen).last(), Some(&true));
 
-    // It waited at a barrier when the signal came.
+    // The thread waited at a barrier when the signal came.
     let (_stuck, scene) = hangs("again");
     let seen = thread(&scene, "interrupted");
     let waits = seen.stack.iter().find(|call| {
@@ -397,7 +397,7 @@ fn processes_share_a_barrier() {
     };
     assert_eq!(child.doing, Doing::Stopped);
     assert_eq!(found.waiting, [parent.id]);
-    // It stays so.
+    // It stays stopped.
     let state = Glance::at(child.id).unwrap().state;
     assert_eq!(state, 'T');
     let pid = nix::unistd::Pid::from_raw(child.id.process.cast_signed());
@@ -428,7 +428,7 @@ fn however_it_was_built() {
         assert!(is_mutex, "{options:?}: {scene:#?}");
         assert_eq!(functions(seen), ["take", "wants"], "{options:?}");
         assert!(seen.is_whole, "{options:?}: {scene:#?}");
-        // Though some had to be stopped for their registers.
+        // Although some threads had to be stopped for their registers.
         assert!(
             scene.threads.iter().all(|thread| thread.slept),
             "{scene:#?}"
@@ -438,7 +438,7 @@ fn however_it_was_built() {
         let seen = thread(&scene, "spinner");
         assert_eq!(functions(seen), ["spin", "spins"], "{options:?}");
     }
-    // Without symbols the functions have no names; the C library has.
+    // Without symbols the program's functions have no names, but those of the C library have.
     let stuck = Stuck::new(&built("hangs.c", &["-s"]), "lock");
     let scene = stuck.scene();
     counts(barrier(&scene, "holder"), 2, 1);
@@ -481,7 +481,7 @@ fn nobody_is_disturbed() {
     assert!(stuck.child.wait().unwrap().success());
 }
 
-/// Of a team of four that waits for one.
+/// A team of four threads, three of which wait for the fourth.
 fn team(options: &'static [&'static str], case: &str, policy: &str) -> (Stuck, Scene) {
     let program = built("openmp_hangs.c", options);
     let mut command = Command::new(program);
@@ -490,7 +490,7 @@ fn team(options: &'static [&'static str], case: &str, policy: &str) -> (Stuck, S
         "KMP_BLOCKTIME",
         if policy == "active" { "infinite" } else { "0" },
     ));
-    // On a busy machine they take their time to come there.
+    // On a busy machine the threads take a while to get there.
     let there = |scene: &Scene| {
         scene
             .barriers

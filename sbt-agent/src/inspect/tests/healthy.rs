@@ -1,8 +1,8 @@
-//! Looks at programs that do not hang, and do not notice them.
+//! Looks at programs that do not hang, and that do not notice the looks.
 
 use super::*;
 
-/// Looks go on for so long, or until there have been so many; of the first, few are enough.
+/// How long looks go on, or how many there are at most; of the first kind, a few are enough.
 const LONG: Duration = Duration::from_secs(5);
 const MANY: u32 = 80;
 const FEW: u32 = 20;
@@ -27,7 +27,7 @@ fn often(options: &'static [&'static str], case: &str, check: impl Fn(&Scene)) {
 #[test]
 fn those_that_slept_have_not_moved_on_meanwhile() {
     for options in [&[][..], &["-O0"]] {
-        // Whoever waits does not have it, and whoever has it does not wait.
+        // A thread that waits does not hold the mutex, and a thread that holds it does not wait.
         often(options, "mutex", |scene| {
             let waits = |seen: &&ThreadSeen| {
                 seen.slept && matches!(seen.doing, Doing::Waiting(WaitFor::Mutex { .. }))
@@ -42,7 +42,7 @@ fn those_that_slept_have_not_moved_on_meanwhile() {
                 assert!(!by_one_that_waits && !gone, "{scene:#?}");
             }
         });
-        // Two never wait at a barrier for two.
+        // Two threads never wait at a barrier for two.
         often(options, "barrier", |scene| {
             for at in 0..scene.barriers.len() {
                 let here = Doing::Waiting(WaitFor::Barrier(at));
@@ -64,7 +64,7 @@ fn nobody_says_that_they_hang_or_that_a_holder_is_gone() {
             let kind = hang.as_ref().map(|hang| hang.kind);
             let is_hang = matches!(kind, Some("never" | "stuck"));
             assert!(!is_hang, "{case}: {hang:#?} {scene:#?}");
-            // Not even one that was not listed.
+            // Not even for a thread that was not listed.
             let waits_for_one_that_is_gone = |seen: &ThreadSeen| {
                 matches!(
                     seen.doing,
@@ -82,7 +82,7 @@ fn nobody_says_that_they_hang_or_that_a_holder_is_gone() {
 
 #[test]
 fn what_is_being_written_is_written_in_full() {
-    // Whose callers are followed from outside no further than to the function that calls.
+    // The callers can be followed from outside only as far as the calling function.
     let program = built("big_write.c", &["-O0"]);
     let mut stuck = Stuck::start(Command::new(program).arg("ms=3000"));
     let mut looker = Looker::new(&[stuck.child.id()]).unwrap();
