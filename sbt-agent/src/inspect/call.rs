@@ -10,14 +10,14 @@ use sbt_program::{memory::Memory, syscalls};
 pub enum Call {
     /// The thread is on a CPU or could be.
     Running,
-    /// It sleeps in the kernel outside of a system call: it waits for a page of its memory.
+    /// The thread sleeps in the kernel outside of a system call: it waits for a page of its memory.
     Outside {
         /// rsp of its own code.
         sp: u64,
         /// The instruction pointer of its own code.
         at: u64,
     },
-    /// It is in a system call.
+    /// The thread is in a system call.
     In {
         /// Number of the system call.
         number: i64,

@@ -64,12 +64,12 @@ impl Numbers {
                     thread: number,
                 });
             }
-            // It may belong to a process whose first thread has ended.
+            // The holder may belong to a process whose first thread has ended.
             if is_alive(number, number) {
                 return Holder::Unknown;
             }
         } else if self.may_be_in(process, number) {
-            // It was started after the threads were listed.
+            // The holder was started after the threads were listed.
             return Holder::Unknown;
         }
         // The holder may have released the lock before it ended.

@@ -5,10 +5,10 @@
 
 use sbt_engine::hang::scene::{Again, MutexKind};
 
-/// A version of glibc.
+/// A version of glibc: major and minor number.
 pub type Version = (u32, u32);
 
-/// Since this version or earlier, `struct __pthread_mutex_s` has the layout parsed here.
+/// Since this version at the latest, `struct __pthread_mutex_s` has the layout parsed here.
 const MUTEX_SINCE: Version = (2, 18);
 /// Since this version, `struct pthread_barrier` has the layout parsed here.
 const BARRIER_SINCE: Version = (2, 25);
@@ -25,7 +25,7 @@ const OWNER: u32 = 0x3fff_ffff;
 /// The bit of that word which says that the owner has died.
 const OWNER_DIED: u32 = 0x4000_0000;
 
-/// A larger number of threads is taken for garbage.
+/// Larger numbers of threads are taken for garbage.
 const MAX_THREADS: u32 = 1 << 22;
 
 fn number(bytes: &[u8], at: usize) -> Option<u32> {
@@ -36,7 +36,7 @@ fn number(bytes: &[u8], at: usize) -> Option<u32> {
 /// The state of a mutex.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mutex {
-    /// What kind.
+    /// Kind of the mutex.
     pub kind: MutexKind,
     /// Whether several processes may use it.
     pub shared: bool,

@@ -17,13 +17,13 @@ use sbt_program::{
 
 /// The calls that a thread was in at one look.
 pub struct Followed {
-    /// The innermost first.
+    /// The calls, the innermost first.
     pub calls: Vec<CallAt>,
     /// How far out the calls are known.
     pub ends: Ends,
     /// Its registers, if it was stopped for them.
     pub registers: Option<Box<libc::user_regs_struct>>,
-    /// The top of its stack in words, if it was stopped: as many as are searched for barriers.
+    /// The top of its stack in words, if it was stopped: as much as is searched for barriers.
     pub top: Vec<u64>,
 }
 
@@ -63,7 +63,7 @@ impl Followed {
 
 /// What is known of a thread.
 pub struct Seen {
-    /// Which.
+    /// The thread.
     pub id: ThreadId,
     /// Its name in the kernel.
     name: String,
@@ -185,7 +185,7 @@ impl Seen {
             .map_or(&[][..], |followed| &followed.calls);
         let latest = self.followed.as_ref().map_or(&[][..], Followed::latest);
         let sleeps = self.glance.call.standing().is_some();
-        // The C library's function in which it sleeps is told by `doing`.
+        // The C library's functions in which it sleeps are left out: `doing` tells them.
         let inner = latest.iter().take_while(|call| sleeps && call.called.is_c);
         let inner = inner.count();
         let stack = told(&calls[inner..]);

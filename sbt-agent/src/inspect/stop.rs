@@ -41,11 +41,11 @@ pub struct Stopped {
 /// Why a thread was not stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
-    /// It has ended, or is in a system call that would notice the stop.
+    /// The thread has ended, or is in a system call that would notice the stop.
     Left,
     /// The kernel forbids it: another process traces it, or sbt has no right to.
     Refused,
-    /// It did not stop in time.
+    /// The thread did not stop in time.
     Late,
 }
 

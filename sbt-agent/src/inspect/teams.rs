@@ -189,7 +189,7 @@ mod tests {
         let without = std::mem::replace(&mut array[0], 0);
         assert_eq!(without, held[0]);
         assert_eq!(regions.team(1, memory, way, &held), found);
-        // However many threads wait at an end, it is one entry.
+        // However many threads wait at an end, there is one entry.
         for _ in 0..100 {
             regions.waits(1, way, address(&team), 7);
         }

@@ -397,7 +397,7 @@ fn processes_share_a_barrier() {
     };
     assert_eq!(child.doing, Doing::Stopped);
     assert_eq!(found.waiting, [parent.id]);
-    // It stays stopped.
+    // The child stays stopped.
     let state = Glance::at(child.id).unwrap().state;
     assert_eq!(state, 'T');
     let pid = nix::unistd::Pid::from_raw(child.id.process.cast_signed());

@@ -31,7 +31,7 @@ impl Glance {
         let call = Call::of(id);
         let mut glance = Self::of_status(&read("status")?, id.thread)?;
         glance.ran_ns = read("schedstat").and_then(|text| text.split(' ').next()?.parse().ok());
-        // A zombie is in no system call.
+        // A thread that has ended is in no system call.
         if !glance.has_ended() {
             glance.call = call;
         }

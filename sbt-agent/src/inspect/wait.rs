@@ -65,7 +65,7 @@ pub fn all(
 }
 
 /// Processes that a signal has stopped while another sbt traces them: to the kernel all of their
-/// threads seem to stand at a breakpoint.
+/// threads are in the state of a thread at a breakpoint.
 fn stopped(threads: &[Seen]) -> HashSet<u32> {
     let alive = || threads.iter().filter(|seen| !seen.glance.has_ended());
     let processes: HashSet<u32> = alive().map(|seen| seen.id.process).collect();

@@ -1,6 +1,6 @@
 //! The bpf system call, as far as aya does not offer what sbt needs: loading programs for, and
 //! attaching them to, many places of a file at once (`uprobe_multi`, kernel 6.6). Compared with
-//! perf events that needs two capabilities instead of root, detaches fifty times faster, and
+//! perf events, this needs two capabilities instead of root, detaches fifty times faster, and
 //! outlives the target's first thread.
 
 use std::{
@@ -326,7 +326,7 @@ fn has_uprobe_multi() -> bool {
     let is_invalid = |error: &io::Error| error.kind() == io::ErrorKind::InvalidInput;
     let program = match program_load("nothing", ProgramKind::UprobeMulti, &nothing, None) {
         Ok(program) => program,
-        // Other errors will be reported by the programs that are needed.
+        // Other errors are reported when the needed programs are loaded.
         Err(error) => return !is_invalid(&error),
     };
     let point = ProbePoint {

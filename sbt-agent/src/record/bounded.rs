@@ -43,7 +43,7 @@ const MOST_NAMES: u32 = 100;
 /// What is kept besides statistics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keep {
-    /// Events of at least so long ago until now.
+    /// The events of the last while, at least this long.
     Events(Duration),
     /// No events.
     Statistics,
@@ -100,7 +100,7 @@ impl Bound {
             name.push(format!(".{}-{number}.next", std::process::id()));
             let place = self.place.beside(name);
             match place.create_new() {
-                // The name is used on another machine, or by an earlier process with this pid.
+                // Used on another machine, or by an earlier process with this pid that was killed.
                 Err(error)
                     if error.kind() == io::ErrorKind::AlreadyExists && number < MOST_NAMES => {}
                 made => return Ok((place, made?)),

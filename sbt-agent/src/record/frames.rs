@@ -30,7 +30,7 @@ pub struct Whole {
     pub last: u64,
     /// Number of batches.
     pub batches: usize,
-    /// Whether the file does not end with the end of the stream, or something unreadable.
+    /// Whether the file breaks off, or is unreadable, before the end of the stream.
     pub torn: bool,
     /// Bytes after the last whole message, if the file is torn.
     pub rest: u64,
@@ -122,7 +122,8 @@ fn message(file: &mut (impl Read + Seek), at: u64, length: u64) -> io::Result<Op
     };
     let batch = match message.header_type() {
         MessageHeader::RecordBatch => message.header_as_record_batch(),
-        // sbt writes no dictionaries that add to earlier ones, and these could add without end.
+        // sbt writes no dictionaries that add to earlier ones; a hostile file could add without
+        // end.
         MessageHeader::DictionaryBatch => message
             .header_as_dictionary_batch()
             .filter(|batch| !batch.isDelta())

@@ -177,7 +177,7 @@ impl Written {
         fs::metadata(self.path()).unwrap().len()
     }
 
-    /// How many files are next to the recording.
+    /// How many other files are in the folder of the recording.
     fn others(&self) -> usize {
         fs::read_dir(self.folder.path()).unwrap().count() - 1
     }

@@ -127,7 +127,7 @@ pub trait Source: Send {
     /// How closely the source looks at what threads do between barriers.
     fn states(&self) -> States;
 
-    /// The counters, and their places in each reading.
+    /// The counters, and where the value of each comes from.
     fn counters(&self) -> &Plan;
 
     /// Counts these counters from now on, and no others; all counters in `counters` keep their
@@ -213,7 +213,7 @@ pub trait Source: Send {
         Ok(())
     }
 
-    /// How many uses of condition variables were ignored so.
+    /// How many uses of silenced condition variables were ignored.
     fn passed(&self) -> u64 {
         0
     }

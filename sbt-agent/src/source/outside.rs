@@ -1,4 +1,4 @@
-//! What sources have in common that learn of hits outside of the kernel. Their records, made by
+//! The common part of sources that learn of hits outside of the kernel. Their records, made by
 //! `twin/`, are decoded on a thread of sbt.
 
 use std::{

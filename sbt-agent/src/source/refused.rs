@@ -11,9 +11,10 @@ const YAMA: &str = "/proc/sys/kernel/yama/ptrace_scope";
 /// The process that traces the target already.
 #[derive(Clone, Copy, Debug)]
 enum Tracer {
-    /// The tracing process of this sbt. Killing the tracing process would kill the target, too.
+    /// Another sbt, by its pid. Its tracing process must not be killed: that would kill the target,
+    /// too.
     Sbt(u32),
-    /// Any other process.
+    /// Any other process, by its pid.
     Other(u32),
 }
 

@@ -34,7 +34,7 @@ enum State {
     Escape,
     /// After ESC and intermediate bytes: one byte more follows.
     EscapeMore,
-    /// After ESC [, with the only number so far; `None` if there are other parameters.
+    /// After ESC [, with the number so far; `None` if there are other parameters.
     Control(Option<u16>),
     /// In a string for the terminal, which ends with BEL or ESC \.
     TextForTerminal,
@@ -173,7 +173,7 @@ impl Lines {
     }
 
     fn break_if_long(&mut self) {
-        // Combining marks can make a line long before the cursor is.
+        // Combining marks can make a line long wherever the cursor is.
         if self.line.at >= MAX_LINE || self.line.text.len() >= 2 * MAX_LINE {
             self.end_line();
         }

@@ -35,7 +35,7 @@ pub struct Real {
 pub enum Mode {
     /// Nothing: the program's terminal does everything.
     Raw,
-    /// It shows bytes as they come, but Ctrl-C sends a signal.
+    /// The terminal shows bytes as they come, but Ctrl-C sends a signal.
     Show,
 }
 

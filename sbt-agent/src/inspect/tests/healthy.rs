@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// How long looks go on, or how many there are at most; of the first kind, a few are enough.
+/// There are at most `MANY` looks; after `LONG`, `FEW` looks are enough.
 const LONG: Duration = Duration::from_secs(5);
 const MANY: u32 = 80;
 const FEW: u32 = 20;

@@ -1,4 +1,4 @@
-//! Probes are put on files, and taken off.
+//! Puts probes on files, and takes them off.
 
 use std::{
     ffi::CString,

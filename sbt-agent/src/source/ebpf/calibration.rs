@@ -24,8 +24,8 @@ use crate::source::measurement::{Measurement, Shared};
 use sbt_engine::model::cost::{CLASSES, Class, Tariff};
 use sbt_program::clock;
 
-/// Calls in a batch, and batches. One ring has room for all their records, and all of it takes
-/// milliseconds: the target may have no CPU meanwhile.
+/// Calls in a batch, and number of batches. All their records fit into one ring, and all of it
+/// takes only milliseconds: the target may have no CPU meanwhile.
 const CALLS: u32 = 50;
 const BATCHES: usize = 11;
 
@@ -106,7 +106,7 @@ fn measure(config: Config, uprobes: ProgramKind, programs: &[&str], shared: &Sha
     let config = Config {
         target: std::process::id(),
         children: 0,
-        // The price of reading perf events is not measured.
+        // The cost of reading perf events is not measured.
         events: 0,
         ..config
     };
@@ -234,7 +234,7 @@ impl<'a> Bench<'a> {
         self.learn().context("teaching it to walk")?;
         let outer = self.cost(sbt_calibrate_outer);
         let walk = (outer - bare - wait).max(0.0);
-        // Measured last, since no arrival counts that a thread makes inside of such a call.
+        // Measured last: arrivals inside of such a call are ignored.
         each[Class::Call as usize] = of_program(self, "call", sbt_calibrate_call);
         let sent = self
             .loaded

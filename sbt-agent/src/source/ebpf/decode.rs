@@ -84,7 +84,7 @@ struct Known {
     process: u32,
     /// Number of the process's address space: see [`sbt_engine::event::SPACE`].
     space: u16,
-    /// Which kinds of records the thread sends: what a lost record was is guessed by them.
+    /// Which kinds of records the thread sends, to guess what a lost record was.
     course: Course,
 }
 

@@ -34,7 +34,7 @@ pub struct Maps {
     /// Whether threads report their counters, and how many perf events are read for each report.
     counts: bool,
     events_used: u64,
-    /// Probes of other generations are ignored.
+    /// The generation whose probes count; others are ignored.
     generation: u16,
     /// Code for which the map holds a rule of unwinding.
     known_rules: HashSet<Code>,
@@ -65,7 +65,7 @@ impl Maps {
         })
     }
 
-    /// Makes the probes of this generation count and all others not, at once.
+    /// From now on counts hits of the probes of this generation only.
     pub fn set_generation(&mut self, generation: u16) -> io::Result<()> {
         self.generation = generation;
         self.renew_state()
@@ -114,7 +114,7 @@ impl Maps {
             let futex = read::<Futex>(&key);
             let is_other = |futex: Futex| process.is_some_and(|process| futex.process != process);
             if !futex.is_some_and(is_other) {
-                // Already absent is as good.
+                // A futex that is absent already is as good.
                 let _absent = bpf::map_remove(self.locks.as_fd(), &key);
             }
         }
@@ -151,7 +151,7 @@ impl Maps {
                     self.known_rules.insert(*code);
                 }
                 None => {
-                    // Already absent is as good.
+                    // A rule that is absent already is as good.
                     let _absent = bpf::map_remove(map, key);
                     self.known_rules.remove(code);
                 }

@@ -313,14 +313,14 @@ impl Ebpf {
         self.states
     }
 
-    /// The counters, and their places in each reading.
+    /// The counters, and where the value of each comes from.
     pub const fn counters(&self) -> &Plan {
         &self.counters.plan
     }
 
     /// How far the kernel's run time, as the BPF programs compute it, is ahead of the true one, ns.
-    /// Runs a program in this thread's context, between two readings of the thread's own CPU clock.
-    /// The best of five tries is right to about 1 µs.
+    /// Measured by a program that runs in this thread's context, between two readings of the
+    /// thread's own CPU clock. The best of five tries is right to about 1 µs.
     fn calibrate(&mut self) -> Option<u64> {
         let rings = self.rings.as_mut()?;
         let program = self.loaded.program("calibrate").ok()?;
@@ -354,7 +354,7 @@ impl Ebpf {
         self.loaded.config.children != 0
     }
 
-    /// On which processes probes are put from now on: on the target alone, unless this is called.
+    /// Sets on which processes probes are put from now on. Without a call: on the target alone.
     pub const fn set_scope(&mut self, scope: Scope) {
         self.scope = scope;
     }
@@ -391,7 +391,7 @@ impl Ebpf {
         self.loaded.maps.silence(key, until_ns)
     }
 
-    /// How many uses of condition variables were ignored so.
+    /// How many uses of silenced condition variables were ignored.
     pub fn passed(&self) -> u64 {
         self.loaded.maps.passed().unwrap_or(0)
     }
@@ -447,7 +447,7 @@ impl Ebpf {
         Ok(())
     }
 
-    /// Events lost so far for want of room. Too many for moments, until the decoder has found out
+    /// Events lost so far for want of room. For moments too high, until the decoder has found out
     /// which of the lost records were no events.
     pub fn lost(&self) -> u64 {
         let records = self.loaded.maps.lost().unwrap_or(0);
@@ -462,7 +462,7 @@ impl Ebpf {
         matches!(self.loaded.uprobes, bpf::ProgramKind::UprobeMulti) || perf_uprobe::are_permitted()
     }
 
-    /// Takes all probes off, and hands over all events from before.
+    /// Takes all probes off. Everything that happened before is handed over.
     pub fn stop(&mut self) -> anyhow::Result<Totals> {
         self.note_tracer();
         let gone = self.taken_away();

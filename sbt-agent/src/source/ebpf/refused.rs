@@ -1,6 +1,6 @@
 //! What sbt does not see if a kernel refuses one of the programs. Pure.
 
-/// What is not seen without this program, as the subject of "... not seen".
+/// What is not seen without this program, as the subject of a sentence ending in "not seen".
 pub fn unseen(program: &str) -> &'static str {
     match program {
         "depart" => "departures from barriers are",
@@ -18,7 +18,7 @@ pub fn unseen(program: &str) -> &'static str {
     }
 }
 
-/// A sentence that a program is refused, and what is not seen therefore.
+/// The note that a program is refused, and what is not seen without it.
 pub fn note(program: &str, why: &str) -> String {
     format!(
         "this kernel refuses a part of sbt ({why}): {} not seen; `sbt doctor --programs` lists all \

@@ -9,7 +9,7 @@ use sbt_engine::event::{Away, Event, Reason, Taken, Taker, Tid, Why};
 /// How many takers one return of a thread names at most. The kernel side sends two.
 const MAX_TAKERS: usize = 4;
 
-/// For more threads than this no records are kept.
+/// How many threads are remembered. At the limit all are forgotten.
 const MAX_THREADS: usize = 1 << 16;
 
 /// What the records have told of a thread.
@@ -29,8 +29,8 @@ pub struct Switches {
 
 impl Switches {
     fn thread(&mut self, tid: Tid) -> &mut Thread {
-        // Threads that came back once more after their end stay behind here. Forgetting all threads
-        // makes one return of each unsure.
+        // Threads that came back once more after their end stay behind here. After forgetting all
+        // threads, each one's next return is not known to be seamless.
         if self.threads.len() >= MAX_THREADS && !self.threads.contains_key(&tid) {
             self.threads.clear();
         }

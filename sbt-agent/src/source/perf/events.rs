@@ -48,7 +48,7 @@ const LATE_NS: u64 = 1_000_000;
 /// Open events that are closed together.
 #[derive(Debug, Default)]
 pub struct Opened {
-    /// When they were opened, ns: they report nothing from before.
+    /// When the events were opened, ns: they report nothing from before.
     pub since_ns: u64,
     all: Mutex<Vec<Counter>>,
     /// Where to add the records that found no room, when the events are closed. `None` if events do
@@ -280,8 +280,8 @@ impl Events {
         let now = clock::now_ns();
         self.read();
         let time = |record: &Record| record.time_ns;
-        // Records of a first thread, and of a thread that has just executed a program; see
-        // `Watch::goes_on`.
+        // A thread has executed a program; or a first thread has ended, which may also mean that it
+        // has executed one: see `Watch::goes_on`.
         let is_urgent = |record: &&Record| match record.what {
             What::Named { executed, .. } => executed,
             What::Ended => record.thread == record.process,

@@ -304,7 +304,7 @@ impl Drain {
         };
         let tracer = process::tracer(process, process).and_then(process::of_thread);
         if tracer == Some(std::process::id()) {
-            // It is followed already, and has executed another program meanwhile.
+            // The process is followed already, and has executed another program meanwhile.
             return;
         }
         let mut watch = lock(&self.watch);

@@ -58,7 +58,7 @@ impl Group {
 
 /// Splits the groups into those that fit into `room` addresses, and the rest.
 pub fn choose(mut groups: Vec<Group>, room: usize) -> (Vec<Group>, Vec<Group>) {
-    // Of groups wanted alike, small ones first: so the most fit.
+    // Of groups wanted alike, small ones first: then more of them fit.
     groups.sort_by_key(|group| (group.rank, group.addresses().len()));
     let mut taken = BTreeSet::new();
     groups.into_iter().partition(|group| {

@@ -12,9 +12,10 @@ pub struct Run {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Cpu {
-    /// It has a CPU since this time, ns.
+    /// The thread has a CPU since this time, ns.
     Since(u64),
-    /// It probably has a CPU since this time, ns; a switch to a CPU shows that it had none.
+    /// The thread probably has a CPU since this time, ns. If the next switch is to a CPU, it had
+    /// none.
     MaybeSince(u64),
     None,
 }

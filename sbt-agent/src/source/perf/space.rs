@@ -27,7 +27,7 @@ pub type Points = BTreeMap<u64, Vec<(Program, u64)>>;
 /// ends them for all.
 pub type Shared = Arc<Opened>;
 
-/// One memory.
+/// The memory of a process, and the events on its addresses.
 #[derive(Debug)]
 pub struct Space {
     /// Equal for threads that share it.
@@ -300,7 +300,7 @@ mod tests {
         assert!(copy.follow(&gone));
         assert!(!copy.follow(&gone), "no more");
         assert_eq!(copy.addresses(), [2, 3]);
-        // They are put on again, for it alone.
+        // The events are put on again, for this memory alone.
         assert_eq!(change(&mut copy, &[1, 2, 3]).0, [1]);
         assert_eq!(copy.addresses(), [2, 3, 1]);
     }

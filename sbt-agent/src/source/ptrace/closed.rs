@@ -32,7 +32,7 @@ fn call_of(registers: &Registers) -> Option<u64> {
 }
 
 /// Runs `work` while a new process, which has run no instruction yet, is open to the tracer. The
-/// returned stop is `None` if the thread has been killed meanwhile. Without `work` done if the
+/// returned stop is `None` if the thread has been killed meanwhile. `work` is not run if the
 /// process cannot be opened.
 pub fn while_open<T>(stop: Stop, work: impl FnOnce() -> T) -> (Option<Stop>, Option<T>) {
     if inject::is_forbidden(stop.id()) {

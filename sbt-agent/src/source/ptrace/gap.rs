@@ -3,8 +3,8 @@
 use super::space::PAGE;
 use sbt_program::process::Occupied;
 
-/// The lowest address considered: nothing can be mapped below 65536, the default of
-/// `vm.mmap_min_addr`.
+/// The lowest address considered, whatever `vm.mmap_min_addr` is (65536 by default): nothing is
+/// mapped below.
 const LOWEST: u64 = 1 << 16;
 
 /// The free page nearest to `address`, directly below a mapping but for one free page between them.
@@ -69,7 +69,7 @@ mod tests {
 
     #[test]
     fn where_there_is_hardly_a_gap_it_is_elsewhere() {
-        // One gap is a single page, and one is at the lowest address.
+        // One gap has a single page, and another is at the lowest address.
         let all = occupied(&[
             (0x1_1000, 0x40_0000),
             (0x40_1000, 0x50_0000),

@@ -24,7 +24,7 @@ pub const LENGTH: u64 = 2;
 /// The flag `TF`: the thread makes single steps of its own.
 const STEPS: u64 = 1 << 8;
 
-/// Where `rseq_cs` lies in `struct rseq` (linux/rseq.h).
+/// Offset of `rseq_cs` in `struct rseq` (linux/rseq.h), bytes.
 const SEQUENCE: u64 = 8;
 
 /// The error where [`Ways`] are missing.
@@ -73,7 +73,7 @@ pub fn call(
 /// A call that is ready to begin: the frame is on the stack.
 struct Prepared {
     frame: frame::Frame,
-    /// What lay in the frame's place before.
+    /// The bytes that were in the frame's place before.
     below: Vec<u8>,
     /// The thread's mask of blocked signals.
     mask: u64,

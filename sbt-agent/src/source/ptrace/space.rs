@@ -77,7 +77,7 @@ impl Breakpoint {
     }
 }
 
-/// What is to be watched, and which of it at present.
+/// Which places are to be watched, and what of them at present.
 #[derive(Debug, Default)]
 pub struct Wanted {
     /// Files with their places.
@@ -117,7 +117,7 @@ pub struct Space {
     former: BTreeMap<u64, Breakpoint>,
     /// Pages for copies of instructions, and how many bytes of each are used.
     pages: Vec<(u64, u64)>,
-    /// No more pages can be had.
+    /// Whether no more pages can be had.
     no_page: bool,
     /// Why the last page could not be had.
     no_room: Option<String>,

@@ -16,27 +16,27 @@ pub enum Why {
     Asked,
     /// Its whole process was stopped, as by SIGSTOP.
     Group,
-    /// It is about to get a signal.
+    /// The thread is about to get a signal.
     Signal {
         /// Number of the signal.
         number: i32,
         /// Whether the kernel sent SIGTRAP because of an `int3`.
         trap: bool,
     },
-    /// It has made the one instruction that it was told to make.
+    /// The thread has run the one instruction that it was told to run.
     Stepped,
-    /// It enters or leaves a system call (with `PTRACE_O_TRACESYSGOOD`).
+    /// The thread enters or leaves a system call (with `PTRACE_O_TRACESYSGOOD`).
     Called,
-    /// It has started another thread or process.
+    /// The thread has started another thread or process.
     Started {
         /// The new thread or process.
         new: Id,
         /// Whether the parent waits until the child gives its memory back (`vfork`).
         borrows: bool,
     },
-    /// It has executed a program. The thread that did so had this number before.
+    /// The thread has executed a program. Before that it had this number.
     Executed(Id),
-    /// It is about to end.
+    /// The thread is about to end.
     Ends,
 }
 
@@ -79,8 +79,8 @@ pub fn next() -> io::Result<Option<News>> {
     news(Some(id), libc::WNOHANG)
 }
 
-/// Waits for a change of one thread. Not for a first thread that may end before others of its
-/// process.
+/// Waits for a change of one thread. Not to be used for a first thread that may end before others
+/// of its process: the kernel reports such an end late.
 pub fn wait_for(id: Id) -> io::Result<News> {
     loop {
         if let Some(news) = news(Some(id), 0)? {
@@ -90,8 +90,8 @@ pub fn wait_for(id: Id) -> io::Result<News> {
 }
 
 /// Wait only for threads that the calling thread traces, whatever their kind: nobody else can
-/// resume them. A thread that executes a program takes the number of its process's first thread;
-/// its tracer may differ from the first thread's, who then has nobody left to wait for.
+/// resume them. A thread that executes a program takes the number of its process's first thread. If
+/// another thread of sbt traces it, the first thread's tracer has nothing left to wait for.
 const OURS: i32 = libc::__WALL | libc::__WNOTHREAD;
 
 fn news(of: Option<Id>, how: i32) -> io::Result<Option<News>> {

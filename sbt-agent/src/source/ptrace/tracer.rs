@@ -46,7 +46,7 @@ use sbt_program::{
 /// How many bytes of records may wait for sbt to read them; records beyond that count as lost.
 const MOST_PENDING: usize = 8 << 20;
 
-/// So many removed breakpoints are noted one by one, the others only counted.
+/// How many removed breakpoints are noted one by one; others are only counted.
 const TOLD_APART: u32 = 3;
 
 /// How long to wait at the end for threads to stop, and for a parent to report a new thread.
@@ -128,7 +128,8 @@ struct Tracer {
     notes: Vec<String>,
     /// Notes that need not be repeated.
     told: HashSet<String>,
-    /// Processes whose ends they report themselves.
+    /// Processes known to the tracer. A SIGTRAP that kills any other child comes from a copied
+    /// breakpoint.
     known: Known,
     /// Arrivals that no breakpoint reported.
     unseen: u64,
@@ -164,7 +165,7 @@ pub fn run(mut words: impl Iterator<Item = OsString>) -> anyhow::Result<()> {
     // Above some limit a larger pipe needs a privilege; the default size has to do then.
     let _as_it_is = fcntl(&pipe, FcntlArg::F_SETPIPE_SZ(1 << 20));
     listen_to_signals()?;
-    // One descriptor for each memory, and some for threads.
+    // Each memory takes a descriptor, and some threads do.
     crate::source::allow_files();
     // Otherwise its name would be that of the link by which it was started.
     let _as_it_is = nix::sys::prctl::set_name(trace::SERVER);
@@ -396,7 +397,7 @@ impl Tracer {
             let mut some = false;
             for tid in process::thread_ids(pid) {
                 let id = Id::try_from(tid)?;
-                // A new thread may stop before the process that starts it is seized.
+                // A new thread may have stopped already, before its parent has reported it.
                 if self.threads.contains_key(&id) || self.early.contains_key(&id) {
                     continue;
                 }
@@ -423,7 +424,7 @@ impl Tracer {
                 break;
             }
         }
-        // Its later forks are reported by itself.
+        // From now on the process reports the children that it forks.
         self.known.tell(process::children(pid));
         // Some files to be watched may be known already.
         if let Some(space) = space.and_then(|number| self.spaces.get_mut(&number)) {

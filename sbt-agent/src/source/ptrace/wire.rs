@@ -1,5 +1,5 @@
-//! The protocol between sbt and the process that traces for it: orders one way, an answer to each
-//! the other way, as lines of JSON. Records go through a separate pipe.
+//! The protocol between sbt and the process that traces for it. Orders go one way, and an answer to
+//! each goes the other way, as lines of JSON. Records go through a separate pipe.
 
 use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::os::unix::net::UnixStream;
@@ -57,7 +57,7 @@ pub type Answer = Result<Done, String>;
 pub struct Done {
     /// Sentences for the user.
     pub notes: Vec<String>,
-    /// What a breakpoint costs the thread that hits it, ns; `None` if not measured.
+    /// Cost of a breakpoint for the thread that hits it, ns; `None` if not measured.
     pub hit_ns: Option<f64>,
 }
 

@@ -1,9 +1,9 @@
 //! The logic of the BPF programs in user space, for sources that learn of hits outside of the
 //! kernel.
 //!
-//! It makes the same records as the programs of `sbt-ebpf`, so all that follows is the same for
-//! every source. A [`Slot`] keeps what the BPF programs keep of a thread. [`Machine`] gives what a
-//! hit needs of the thread: registers and memory.
+//! This code makes the same records as the programs of `sbt-ebpf`, so all that follows is the same
+//! for every source. A [`Slot`] keeps what the BPF programs keep of a thread. [`Machine`] gives
+//! what a hit needs of the thread: registers and memory.
 //!
 //! Two things differ. An object's memory is read at each arrival, since the hit costs much more
 //! than that. And there are no return probes: the place after the call is watched where it is
@@ -36,7 +36,7 @@ pub fn is_counted(program: Program, cookie: u64) -> bool {
     program == Program::Arrive && Cookie::unpack(cookie).layout == layout::GLIBC
 }
 
-/// What is done at a hit of a place.
+/// The program that runs at a hit of a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Program {
     /// `pthread_barrier_wait` is entered.

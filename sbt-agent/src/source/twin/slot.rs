@@ -20,7 +20,7 @@ enum Left {
     Alone,
 }
 
-/// What a thread is announced with.
+/// The name and the like, with which a thread is announced.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Told {
     /// See [`Thread::start_ns`].
@@ -38,13 +38,13 @@ pub struct Slot {
     pub tid: u32,
     /// Its process.
     pub process: u32,
-    /// Number of its memory, equal for threads that share it.
+    /// Number of the memory in which it runs, equal for threads that share it.
     pub space: u32,
     /// Whether it has been announced.
     pub announced: bool,
     /// Places on its stack of the return addresses of functions that it may leave.
     pub returns: Returns,
-    /// What it is announced with if it has ended by then.
+    /// The name and the like, in case the thread has ended when it is announced.
     pub known: Told,
     tell: fn(u32, u32) -> Told,
     born_ns: u64,
@@ -71,8 +71,8 @@ impl Returns {
 }
 
 impl Slot {
-    /// For a thread first seen at `born_ns`; 0 if it existed before. `tell` reads its name and the
-    /// like, by process and thread.
+    /// For a thread first seen at `born_ns`, or 0 if it existed before. `tell` reads the name and
+    /// the like of a thread, by process and number.
     pub fn new(
         (process, tid, space): (u32, u32, u32),
         born_ns: u64,

@@ -56,7 +56,7 @@ impl Course {
         if !self.reads {
             return 0;
         }
-        // The number of records from the last reading, inclusive, to this record.
+        // The number of records from the last reading, inclusive, up to this record.
         let first = match next {
             Seen::Memory | Seen::Other => self.turn(),
             Seen::Arrival { .. } => 1,
@@ -75,7 +75,7 @@ impl Course {
 pub(super) struct Losses {
     /// Records missing in the threads' sequence numbers.
     records: u64,
-    /// Of the missing records, readings of memory.
+    /// How many of the missing records were readings of memory.
     readings: u64,
 }
 
@@ -101,7 +101,7 @@ impl Losses {
         count - readings
     }
 
-    /// Of the records missing in the threads' numbers, readings of memory.
+    /// How many of the records missing in the threads' numbers were readings of memory.
     pub const fn readings(&self) -> u64 {
         self.readings
     }

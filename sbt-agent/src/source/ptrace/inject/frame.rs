@@ -201,7 +201,7 @@ mod tests {
         assert_eq!(frame.at % 16, 0);
         let word = |at: usize| u64::from_le_bytes(frame.bytes[at..at + 8].try_into().unwrap());
         assert_eq!(word(16), 0x4444);
-        // Behind the return address: flags, link, stack, then the general registers.
+        // After the return address: flags, link, stack, then the general registers.
         let context = 24;
         assert_eq!((word(context), word(context + 24)), (FLAGS, SAME_STACK));
         let general = context + 40;

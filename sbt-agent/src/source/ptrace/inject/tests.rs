@@ -35,7 +35,7 @@ fn only_none_and_as_many_filters_as_ours_are_harmless() {
         // Fewer filters than sbt has cannot be the same filters.
         (Some(1), Some(2), true),
         (Some(3), Some(2), true),
-        // It has ended, or all descriptors are in use.
+        // The thread has ended, or all descriptors are in use.
         (None, Some(0), true),
         (None, None, true),
         (Some(1), None, true),

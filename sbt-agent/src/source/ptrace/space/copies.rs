@@ -63,7 +63,7 @@ impl Space {
             no_room: self.no_room.clone(),
             given_up: self.given_up.clone(),
             mapped: self.mapped.clone(),
-            // What threads did in the parent's memory says nothing about this one.
+            // Threads of the parent's memory say nothing about this memory.
             behind: self
                 .behind
                 .iter()

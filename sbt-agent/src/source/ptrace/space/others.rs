@@ -280,7 +280,8 @@ impl Space {
         let (is_alone, was_blind) =
             point.map_or((false, false), |point| (point.is_alone, point.is_blind));
         let is_probed = self.has_probe(at, foreign);
-        // A second instruction watched only to ask needs no page for a copy, so it must be simple.
+        // Watching the second instruction just to ask is limited to simple instructions, which need
+        // no page for a copy.
         let is_known = was_hit || is_alone;
         if is_probed && was_blind || !is_probed && !was_blind && is_known {
             return false;

@@ -35,7 +35,7 @@ impl Target {
         let stop::News::Stopped(stop) = stop::wait_for(id).unwrap() else {
             panic!("it has ended");
         };
-        // It stays stopped until it is killed.
+        // The process stays stopped until it is killed.
         std::mem::forget(stop);
         let mut space = Space::of(child.id()).unwrap();
         assert!(space.look());

@@ -248,7 +248,7 @@ impl Tracer {
         };
         let (process, space, heard) = (traced.slot.process, traced.space, traced.heard);
         if !stop::is_ours(new) {
-            // It has ended before it was known.
+            // The new thread has ended before it was known.
             self.known.tell([tid]);
             return self.go_on(stop, true);
         }
@@ -285,7 +285,7 @@ impl Tracer {
         if let Some((early, _)) = self.early.remove(&new) {
             self.stopped(early);
         } else if !stop::is_ours(new) {
-            // It ended, or was let go, while its first stop was waited for.
+            // The new thread ended, or was let go, while its first stop was waited for.
             self.ended(new);
         }
         self.go_on(stop, true);
