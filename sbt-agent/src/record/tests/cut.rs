@@ -107,17 +107,20 @@ pub fn faults(report: &Report) -> Vec<String> {
         time.work_ns + time.idle_ns + parts == time.total_ns,
         format!("{time:?}"),
     );
-    let of = |it: &ThreadReport| {
-        let known = [it.work_ns, it.release_ns, it.between_ns];
-        it.idle_ns + known.into_iter().flatten().sum::<u64>()
+    let of = |thread: &ThreadReport| {
+        let known = [thread.work_ns, thread.release_ns, thread.between_ns];
+        thread.idle_ns + known.into_iter().flatten().sum::<u64>()
     };
-    for it in &report.threads {
-        must(of(it) <= wall * it.threads, format!("{it:?} in {wall} ns"));
+    for thread in &report.threads {
         must(
-            it.worked_until_ns <= Some(wall),
-            format!("{it:?} in {wall} ns"),
+            of(thread) <= wall * thread.threads,
+            format!("{thread:?} in {wall} ns"),
         );
-        must(it.last <= it.episodes, format!("{it:?}"));
+        must(
+            thread.worked_until_ns <= Some(wall),
+            format!("{thread:?} in {wall} ns"),
+        );
+        must(thread.last <= thread.episodes, format!("{thread:?}"));
     }
     let arrivals: u64 = report.threads.iter().map(|row| row.arrivals).sum();
     must(

@@ -133,8 +133,8 @@ impl Ebpf {
             }
             Err(error) => return Err(error.into()),
         };
-        // Few other processes execute a static program; probes for all of them reach its children
-        // from their beginning.
+        // Few other processes execute a static program. Probes for all processes are on its
+        // children from their beginning.
         let for_all = self.scope == Scope::Everyone || file.is_static() && self.has_children();
         let pid = (!for_all).then_some(self.pid);
         let path = CString::new(file.open_path().into_os_string().into_encoded_bytes())

@@ -36,7 +36,8 @@ mod tests {
     fn what_is_not_seen_is_named_for_what_is_always_loaded() {
         let unknown = unseen("");
         for program in PROGRAMS {
-            // sbt cannot do without `arrive`; nobody notices that `calibrate` is missing.
+            // These two are not in the list: sbt cannot do without `arrive`, and nobody notices
+            // that `calibrate` is missing.
             let is_known = unseen(program) != unknown;
             assert_eq!(
                 is_known,

@@ -78,7 +78,7 @@ mod tests {
         }
         // The same byte, in a mapping that was split since.
         assert!(is_alike(&ours, &[mapped(0x40_0010, 0x1010, 7)], at));
-        // One of the two is unknown.
+        // Not known in one of the two lists.
         assert!(is_alike(&ours, &[], at));
         assert!(is_alike(&ours, &[mapped(0x40_0000, 0x1000, 9)], 0x60_0000));
     }

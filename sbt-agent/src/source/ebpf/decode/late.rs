@@ -52,7 +52,7 @@ impl Late {
             && (time_ns.saturating_sub(ended_ns) > KEPT_NS || self.order.len() > MAX_KEPT)
         {
             self.order.pop_front();
-            // The number may have been given again, and ended again, since.
+            // The number may have been reused since, and its new owner may have ended, too.
             match gone {
                 Gone::Thread(tid) if self.threads.get(&tid) == Some(&ended_ns) => {
                     self.threads.remove(&tid);
@@ -80,7 +80,7 @@ impl Late {
             Raw::Thread(record) => {
                 let tid = record.head.tid;
                 let ended = self.processes.get(&record.ns_tgid).copied();
-                // Another process may have the number now.
+                // The number may belong to another process by now.
                 let is_before = |ended_ns: &u64| (1..=*ended_ns).contains(&record.start_ns);
                 if let Some(ended_ns) = ended.filter(is_before) {
                     self.threads.insert(tid, ended_ns);

@@ -27,7 +27,7 @@ fn target() {
     assert!(told.is_none(), "{}", Command::new("sleep").arg("60").exec());
 }
 
-/// A target, the stop of its first thread, and its other thread.
+/// A target process, the stop of its first thread, and its other thread.
 fn traced() -> (Child, Stop, Id) {
     let (_, module) = module_path!().split_once("::").unwrap();
     let child = Command::new(env::current_exe().unwrap())
