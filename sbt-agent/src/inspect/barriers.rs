@@ -1,4 +1,4 @@
-//! The barriers that threads wait at, each once.
+//! The barriers at which threads wait, each listed once.
 
 use std::collections::HashMap;
 
@@ -8,31 +8,31 @@ use sbt_program::{
     process,
 };
 
-/// What tells a barrier from others.
+/// Identifies a barrier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Key {
-    /// In a process's own memory.
+    /// By process and address: in memory of one process.
     Own(u32, u64),
-    /// In memory that several have.
+    /// In memory that processes share.
     Shared(Shared),
 }
 
-/// What an object, or nothing, says.
+/// What was found out about a barrier.
 #[derive(Clone, Copy, Debug)]
 pub struct Found {
-    /// Its address in the process of the thread that waits.
+    /// Address in the process of the waiting thread.
     pub address: u64,
-    /// See [`BarrierSeen::kind`].
+    /// Kind, as in [`BarrierSeen::kind`].
     pub kind: &'static str,
-    /// See there.
+    /// As in [`BarrierSeen::participants`].
     pub participants: Option<u32>,
-    /// See there.
+    /// As in [`BarrierSeen::arrived`].
     pub arrived: Option<u32>,
-    /// See there.
+    /// As in [`BarrierSeen::shared`].
     pub shared: bool,
 }
 
-/// Those found so far.
+/// The barriers found so far.
 #[derive(Default)]
 pub struct Barriers {
     all: Vec<BarrierSeen>,
@@ -40,7 +40,7 @@ pub struct Barriers {
 }
 
 impl Barriers {
-    /// A thread waits at one: which.
+    /// Adds a thread that waits at a barrier. Returns the index of the barrier.
     pub fn waits(&mut self, thread: ThreadId, found: Found) -> usize {
         let own = Key::Own(thread.process, found.address);
         let key = if found.shared {
@@ -68,7 +68,7 @@ impl Barriers {
         index
     }
 
-    /// Another thread waits at a barrier that is known.
+    /// Adds a thread to those that wait at a known barrier.
     pub fn add(&mut self, index: usize, thread: ThreadId) {
         let waiting = &mut self.all[index].waiting;
         if !waiting.contains(&thread) {
@@ -76,12 +76,12 @@ impl Barriers {
         }
     }
 
-    /// Whether one lies there.
+    /// Whether a barrier is known at this address of the process.
     pub fn has(&self, process: u32, address: u64) -> bool {
         self.known.contains_key(&Key::Own(process, address))
     }
 
-    /// All.
+    /// All barriers, by index.
     pub fn list(self) -> Vec<BarrierSeen> {
         self.all
     }

@@ -1,39 +1,39 @@
-//! The system call that a thread is in, as /proc tells it without stopping anybody.
+//! The system call that a thread is in, by /proc, without stopping the thread.
 
 use std::{fs, time::Duration};
 
 use sbt_engine::hang::scene::ThreadId;
 use sbt_program::{memory::Memory, syscalls};
 
-/// What /proc/PID/task/TID/syscall says.
+/// The content of /proc/PID/task/TID/syscall.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Call {
     /// The thread is on a CPU or could be.
     Running,
-    /// It sleeps in the kernel, but in no system call: it waits for a page of its memory.
+    /// The thread sleeps in the kernel outside of a system call: it waits for a page of its memory.
     Outside {
-        /// rsp and the instruction pointer of its own code.
+        /// rsp of its own code.
         sp: u64,
-        /// See there.
+        /// The instruction pointer of its own code.
         at: u64,
     },
-    /// It is in a system call.
+    /// The thread is in a system call.
     In {
-        /// Which.
+        /// Number of the system call.
         number: i64,
         /// Its arguments.
         arguments: [u64; 6],
-        /// As above.
+        /// rsp of its own code.
         sp: u64,
-        /// See there.
+        /// The instruction pointer of its own code.
         at: u64,
     },
-    /// The kernel does not say it.
+    /// The kernel does not tell.
     Unknown,
 }
 
 impl Call {
-    /// Of a thread.
+    /// The call of a thread now.
     pub fn of(thread: ThreadId) -> Self {
         let ThreadId { process, thread } = thread;
         let text = fs::read_to_string(format!("/proc/{process}/task/{thread}/syscall"));
@@ -66,8 +66,8 @@ impl Call {
         }
     }
 
-    /// The call as the thread has made it: one that was interrupted shows as another, by
-    /// which the kernel goes on with it.
+    /// The call that the thread has begun. A call that was interrupted shows as `restart_syscall`,
+    /// by which the kernel continues it.
     pub fn or_begun(self, earlier: Self) -> Self {
         let place = |call: Self| match call {
             Self::In {
@@ -84,7 +84,7 @@ impl Call {
         }
     }
 
-    /// rsp and the instruction pointer, of a thread that sleeps.
+    /// rsp and the instruction pointer, if the thread sleeps.
     pub const fn standing(self) -> Option<(u64, u64)> {
         match self {
             Self::Outside { sp, at } | Self::In { sp, at, .. } => Some((sp, at)),
@@ -92,14 +92,14 @@ impl Call {
         }
     }
 
-    /// Whether the thread may be stopped for a moment, and nobody notices: the kernel
-    /// begins the system call again by itself. Others fail with EINTR (signal(7)).
+    /// Whether the thread may be stopped for a moment without noticing: then the kernel restarts
+    /// the system call by itself. Other calls fail with EINTR (signal(7)).
     pub fn may_be_interrupted(self, thread: u32) -> bool {
         let Self::In {
             number, arguments, ..
         } = self
         else {
-            // A sleep for a page does not end by it.
+            // A stop does not end the wait for a page.
             return matches!(self, Self::Running);
         };
         match number {
@@ -115,8 +115,8 @@ impl Call {
             | libc::SYS_pselect6
             | libc::SYS_wait4
             | libc::SYS_waitid => true,
-            // Of a pipe nothing has been read as long as it waits. What writes may have
-            // written a part, and then returns: whoever does not expect that loses the rest.
+            // While a thread waits at a pipe it has read nothing. A write may have written a part,
+            // and then returns: a program that does not expect that loses the rest.
             libc::SYS_read | libc::SYS_readv => {
                 descriptor(thread, arguments[0]).starts_with("pipe:[")
             }
@@ -124,7 +124,7 @@ impl Call {
         }
     }
 
-    /// Its name, and for what it waits, if that is known.
+    /// The call's name, and what it waits for, if known.
     pub fn described(self, thread: u32) -> Option<(String, Option<String>)> {
         let Self::In {
             number, arguments, ..
@@ -136,7 +136,7 @@ impl Call {
         let memory = Memory { thread };
         let what = match number {
             libc::SYS_nanosleep => duration(memory, arguments[0]),
-            // That of an absolute time is no duration.
+            // An absolute time is no duration.
             libc::SYS_clock_nanosleep if arguments[1] & 1 == 0 => duration(memory, arguments[2]),
             libc::SYS_poll | libc::SYS_ppoll => polled(memory, arguments[0], arguments[1]),
             _ if has_descriptor(number) => opened(thread, arguments[0]),
@@ -149,7 +149,7 @@ impl Call {
 /// `FUTEX_LOCK_PI2` of Linux 5.14.
 pub const LOCK_PI2: i32 = 13;
 
-/// What a futex is asked for, without how.
+/// The operation of a futex call, without its flags.
 pub fn futex_operation(argument: u64) -> i32 {
     let argument = i32::try_from(argument & 0xffff_ffff).unwrap_or(-1);
     argument & !(libc::FUTEX_PRIVATE_FLAG | libc::FUTEX_CLOCK_REALTIME)
@@ -192,17 +192,17 @@ fn has_descriptor(number: i64) -> bool {
     )
 }
 
-/// What a descriptor of a process refers to, as the kernel names it. The file itself is
-/// never asked: that of a server that is down answers nobody.
+/// What a descriptor of a process refers to, as the kernel names it. The file itself is not
+/// touched: a file on a dead server would block.
 fn descriptor(thread: u32, number: u64) -> String {
-    // It is an `int`.
+    // Descriptors have the type `int`.
     let number = number & 0xffff_ffff;
     fs::read_link(format!("/proc/{thread}/fd/{number}"))
         .map(|path| path.to_string_lossy().into_owned())
         .unwrap_or_default()
 }
 
-/// The same as a user would say it.
+/// What a descriptor refers to, in words for the user. `None` if not known.
 fn opened(thread: u32, number: u64) -> Option<String> {
     let name = match number & 0xffff_ffff {
         0 => "standard input".into(),
@@ -221,7 +221,7 @@ fn duration(memory: Memory, address: u64) -> Option<String> {
     (ns < 1_000_000_000).then(|| shown(Duration::new(seconds, ns)))
 }
 
-/// As short as it is exact enough.
+/// A duration with one decimal, in a unit that fits.
 fn shown(time: Duration) -> String {
     let seconds = time.as_secs_f64();
     let (number, unit) = match seconds {
@@ -233,14 +233,14 @@ fn shown(time: Duration) -> String {
     format!("{} {unit}", text.strip_suffix(".0").unwrap_or(&text))
 }
 
-/// More descriptors than these are not named.
+/// How many descriptors of a poll are named.
 const MAX_POLLED: u64 = 3;
 
 fn polled(memory: Memory, address: u64, count: u64) -> Option<String> {
     let entries = (0..count.min(MAX_POLLED)).map(|index| {
         let entry: [u8; 8] = memory.bytes(address.checked_add(8 * index)?)?;
         let number = i32::from_ne_bytes(*entry.first_chunk()?);
-        // One below 0 is left out.
+        // A negative entry is ignored by poll.
         u64::try_from(number)
             .ok()
             .and_then(|number| opened(memory.thread, number))
@@ -334,7 +334,7 @@ mod tests {
         for (number, file, expected) in [
             (libc::SYS_read, from.as_raw_fd(), true),
             (libc::SYS_readv, from.as_raw_fd(), true),
-            // It may have written a part.
+            // A part may have been written.
             (libc::SYS_write, to.as_raw_fd(), false),
             (libc::SYS_writev, to.as_raw_fd(), false),
             (libc::SYS_read, socket.as_raw_fd(), false),

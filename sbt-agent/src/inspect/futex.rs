@@ -1,31 +1,31 @@
-//! The futex that a thread sleeps on.
+//! The futex on which a thread sleeps.
 
 use super::call::{Call, LOCK_PI2, futex_operation};
 use sbt_program::{memory::Memory, syscalls};
 
-/// A futex that a thread sleeps on.
+/// A futex on which a thread sleeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(
     clippy::struct_excessive_bools,
     reason = "independent facts, each of which may be so or not"
 )]
 pub struct Futex {
-    /// Its address.
+    /// Address of the futex word.
     pub address: u64,
-    /// What its word must be for the thread to sleep.
+    /// The value that the word must have for the thread to sleep.
     pub expected: u32,
-    /// Of a mutex that the kernel knows.
+    /// Whether it is a mutex with priority inheritance, which the kernel manages.
     pub inherits: bool,
-    /// It was asked for as C libraries do to wait for locks, not for other threads' deeds.
+    /// Whether the call is the plain `FUTEX_WAIT` by which C libraries wait for locks.
     pub plain: bool,
-    /// The wait ends by itself after some time.
+    /// Whether the wait ends by itself after some time.
     pub timed: bool,
-    /// Other processes do not share it.
+    /// Whether only one process uses it.
     pub private: bool,
 }
 
 impl Futex {
-    /// Of a system call; `None` if it does not wait for one.
+    /// The futex of a system call; `None` if the call does not wait for one.
     pub fn of(call: Call, memory: Memory) -> Option<Self> {
         let Call::In {
             number, arguments, ..
@@ -58,7 +58,7 @@ impl Futex {
                 private: arguments[3] & 128 != 0,
             }),
             libc::SYS_futex_waitv => Some(Self {
-                // The first of several: value, address, flags.
+                // The first of several: each has value, address and flags.
                 address: memory.word(arguments[0].checked_add(8)?)?,
                 expected: word(memory.word(arguments[0])?),
                 inherits: false,

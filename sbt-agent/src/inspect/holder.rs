@@ -1,4 +1,4 @@
-//! Who holds a lock, by the number that is written in it.
+//! Finds the thread that holds a lock, by the number written in it.
 
 use std::{cell::RefCell, collections::HashMap, fs};
 
@@ -6,17 +6,17 @@ use super::thread::Glance;
 use sbt_engine::hang::scene::{Holder, ThreadId};
 use sbt_program::process;
 
-/// The threads of a look by their numbers in their own process namespaces.
+/// Threads by their numbers in their own pid namespaces.
 #[derive(Default)]
 pub struct Numbers {
-    /// By process, and number there.
+    /// By process and the thread's own number.
     threads: HashMap<(u32, u32), ThreadId>,
-    /// Of others, by process and number there: whether they may be alive.
+    /// Whether other threads may be alive, by process and the thread's own number.
     others: RefCell<HashMap<(u32, u32), bool>>,
 }
 
 impl Numbers {
-    /// Of threads that are alive.
+    /// Stores these threads, which are alive, with their own numbers.
     pub fn of(threads: impl Iterator<Item = (ThreadId, u32)>) -> Self {
         let threads = threads.map(|(id, own)| ((id.process, own), id));
         Self {
@@ -25,20 +25,20 @@ impl Numbers {
         }
     }
 
-    /// A thread of a process.
+    /// The thread of a process with this own number.
     pub fn thread(&self, process: u32, number: u32) -> Option<ThreadId> {
         self.threads.get(&(process, number)).copied()
     }
 
-    /// A process, by its own number: that of its first thread.
+    /// The process with this own number: that of its first thread.
     pub fn process(&self, number: u32) -> Option<u32> {
         let mut known = self.threads.iter();
         let found = known.find(|((process, own), id)| *own == number && id.thread == *process);
         found.map(|((process, _), _)| *process)
     }
 
-    /// Whose number is written in a lock of a process. `still`: whether the lock says the
-    /// same when it is read once more.
+    /// The holder of a lock in the memory of a process, by the number written in the lock. `still`:
+    /// whether the lock has the same content when it is read again.
     pub fn holder(
         &self,
         process: u32,
@@ -64,15 +64,15 @@ impl Numbers {
                     thread: number,
                 });
             }
-            // Of a process whose first thread has ended.
+            // The holder may belong to a process whose first thread has ended.
             if is_alive(number, number) {
                 return Holder::Unknown;
             }
         } else if self.may_be_in(process, number) {
-            // It was started since the threads were listed.
+            // The holder was started after the threads were listed.
             return Holder::Unknown;
         }
-        // It may have let go before it ended.
+        // The holder may have released the lock before it ended.
         if still() {
             Holder::Gone { thread: number }
         } else {
@@ -80,30 +80,30 @@ impl Numbers {
         }
     }
 
-    /// Whether a thread of a process has a number there now, as far as that can be told.
+    /// Whether a thread of the process may have this number now.
     fn may_be_in(&self, process: u32, number: u32) -> bool {
         let mut others = self.others.borrow_mut();
-        // Many may wait for the same lock.
+        // Kept, since many threads may wait for the same lock.
         *others.entry((process, number)).or_insert_with(|| {
             let mut any = false;
             let has = process::thread_ids(process).any(|thread| {
                 any = true;
                 let glance = Glance::at(ThreadId { process, thread });
-                glance.is_some_and(|it| it.own_number == number && !it.has_ended())
+                glance.is_some_and(|glance| glance.own_number == number && !glance.has_ended())
             });
-            // One that ends while the threads are listed may hide another.
+            // If a thread ends while threads are listed, another may be missing from the list.
             has || !any || has_our_numbers(process) && is_alive(process, number)
         })
     }
 }
 
-/// Whether there is a thread with such numbers here.
+/// Whether this thread exists, by its number in sbt's pid namespace.
 fn is_alive(process: u32, thread: u32) -> bool {
     let glance = Glance::at(ThreadId { process, thread });
-    glance.is_some_and(|it| !it.has_ended())
+    glance.is_some_and(|glance| !glance.has_ended())
 }
 
-/// Whether a process has the same numbers for threads as we have.
+/// Whether a process is in the same pid namespace as sbt.
 pub fn has_our_numbers(process: u32) -> bool {
     let namespace = |of: &str| fs::read_link(format!("/proc/{of}/ns/pid")).ok();
     let own = namespace("self");
@@ -114,7 +114,7 @@ pub fn has_our_numbers(process: u32) -> bool {
 mod tests {
     use super::*;
 
-    /// More than the kernel gives.
+    /// A number larger than any that the kernel gives.
     const NOBODY: u32 = 1 << 29;
 
     fn this() -> ThreadId {
@@ -147,7 +147,7 @@ mod tests {
             assert_eq!(holder(true), gone);
             assert_eq!(holder(false), Holder::Unknown);
         }
-        // No thread of it can be seen.
+        // No thread of this process can be seen.
         let holder = none.holder(NOBODY, NOBODY, false, || true);
         assert_eq!(holder, Holder::Unknown);
     }

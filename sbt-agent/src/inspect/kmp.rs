@@ -1,30 +1,30 @@
-//! The team that a thread of LLVM's OpenMP waits for: see `target/runtimes/kmp.rs` for what
-//! lies where.
+//! Finds the team that a thread of LLVM's OpenMP waits for. `runtimes/kmp.rs` of `sbt-program`
+//! explains the layout.
 
 use sbt_program::memory::Memory;
 
-/// More threads than these are not looked through.
+/// How many entries of the array of threads are read.
 const MAX_THREADS: usize = 4096;
 
-/// So many empty places in a row are taken for the end of the array.
+/// After so many empty entries in a row the array is taken to end.
 const MAX_EMPTY: u32 = 256;
 
-/// What belongs to a thread lies so close behind the beginning of its `kmp_info_t`, bytes.
+/// How far after the beginning of a thread's `kmp_info_t` an address belongs to that thread, bytes.
 const NEAR: u64 = 16 << 10;
 
-/// Where teams are.
+/// How to find the team of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Way {
     /// The address of `__kmp_threads`.
     pub threads: u64,
-    /// See [`sbt_common::Kmp::team`].
+    /// Offset of the team's address in `kmp_info_t`; see [`sbt_common::Kmp::team`].
     pub team: u32,
-    /// See [`sbt_common::Kmp::count`].
+    /// Offset of the number of threads in a team; see [`sbt_common::Kmp::count`].
     pub count: u32,
 }
 
-/// The addresses of the `kmp_info_t` of all threads of a process, in order. `threads`:
-/// see [`Way::threads`].
+/// Addresses of the `kmp_info_t` of all threads of a process, sorted. `threads`: the address of
+/// `__kmp_threads`.
 pub fn infos(memory: Memory, threads: u64) -> Vec<u64> {
     let Some(array) = memory.word(threads) else {
         return Vec::new();
@@ -46,9 +46,9 @@ pub fn infos(memory: Memory, threads: u64) -> Vec<u64> {
     infos
 }
 
-/// The team of a thread, its address and how many it has, by something that the thread
-/// holds: the address of something in its `kmp_info_t`. The first that is one counts.
-/// `infos`: see [`infos`].
+/// A thread's team: its address, and its number of threads. `held`: values that the thread holds,
+/// one of which may be an address in its `kmp_info_t`; the first that leads to a team counts.
+/// `infos`: from [`infos`].
 pub fn team(memory: Memory, way: Way, infos: &[u64], held: &[u64]) -> Option<(u64, u32)> {
     held.iter().find_map(|held| {
         let after = infos.partition_point(|info| info <= held);
@@ -66,9 +66,9 @@ mod tests {
 
     #[test]
     fn a_thread_is_known_by_what_it_holds() {
-        // Threads, each with its team behind one word; the team has its count first.
+        // Each thread has its team in its second word; a team has its count in the first.
         let teams = [[3_u64, 0], [0, 0]];
-        let address = |it: &[u64]| it.as_ptr().expose_provenance() as u64;
+        let address = |words: &[u64]| words.as_ptr().expose_provenance() as u64;
         let infos = [
             vec![0, address(&teams[0]), 0, 0],
             vec![0, address(&teams[1]), 0, 0],

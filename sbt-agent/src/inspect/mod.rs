@@ -1,14 +1,14 @@
-//! Looks at processes that stand still: what each of their threads does, what it waits
-//! for and who has it. The rights of a debugger are enough, and the target goes on.
+//! Looks at processes that stand still: what each of their threads does, what it waits for, and
+//! which thread holds that. The rights of a debugger are enough, and the target goes on.
 //!
-//! Threads that sleep are looked at from outside: /proc tells their system call and where
-//! their stacks are, the rest is read from memory. One is stopped, mostly for microseconds,
-//! only if it runs, or if its callers cannot be followed otherwise and its system call
-//! begins again by itself (`stop.rs`).
+//! Sleeping threads are looked at from outside: /proc tells their system calls and the places of
+//! their stacks, and the rest is read from memory. A thread is stopped, mostly for microseconds,
+//! only if it runs, or if its callers cannot be followed otherwise and its system call restarts by
+//! itself (`stop.rs`).
 //!
-//! Threads are glanced at one after another, and objects are read last: what is seen is no
-//! picture of one moment. Of the threads that are found to have slept all the while
-//! ([`sbt_engine::hang::scene::ThreadSeen::slept`]) it is.
+//! Threads are looked at one after another, and objects last, so the result is no picture of one
+//! moment. For threads that slept all the time it is one
+//! ([`sbt_engine::hang::scene::ThreadSeen::slept`]).
 
 mod barriers;
 mod call;
@@ -47,19 +47,19 @@ use seen::{Followed, Seen};
 use stop::Why;
 use thread::Glance;
 
-/// So long is waited for threads that were stopped to go on with their system calls, and
-/// so long from one glance to the next.
+/// How long to wait until stopped threads are back in their system calls, and the pause between two
+/// checks of that.
 const PATIENCE: Duration = Duration::from_millis(20);
 const PAUSE: Duration = Duration::from_micros(100);
 
 /// How to look.
 #[derive(Clone, Debug)]
 pub struct Looks {
-    /// How often, at least once.
+    /// How many times, at least once.
     pub times: u32,
-    /// How long it is from one to the next.
+    /// Time from one look to the next.
     pub apart: Duration,
-    /// Which condition variables are barriers.
+    /// Condition variables and futexes that are known to be barriers.
     pub barriers: Vec<KnownBarrier>,
 }
 
@@ -73,29 +73,29 @@ impl Default for Looks {
     }
 }
 
-/// A condition variable or futex that is a barrier, as who watches knows.
+/// A condition variable or futex that is known to be a barrier, from watching.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KnownBarrier {
-    /// In which process.
+    /// The process.
     pub process: u32,
-    /// Its address there.
+    /// Address in that process.
     pub address: u64,
-    /// See [`sbt_engine::hang::scene::BarrierSeen::kind`].
+    /// Kind, as in [`sbt_engine::hang::scene::BarrierSeen::kind`].
     pub kind: &'static str,
 }
 
-/// A process, and all that descend from it.
+/// A process and all of its descendants.
 pub fn family(process: u32) -> Vec<u32> {
     let mut all = vec![process];
     all.extend(process::descendants(process));
     all
 }
 
-/// Looks at processes. Blocks as long as the looks take; children that are gone meanwhile
-/// are left out.
+/// Looks at processes. Blocks as long as the looks take. Children that are gone meanwhile are left
+/// out.
 ///
 /// # Errors
-/// The first process does not exist, or we may not look into it: what would help is said.
+/// The first process does not exist, or may not be looked into: the error says what would help.
 pub fn at(processes: &[u32], how: &Looks) -> anyhow::Result<Scene> {
     let mut looker = Looker::new(processes)?;
     let begun = Instant::now();
@@ -113,20 +113,20 @@ pub fn at(processes: &[u32], how: &Looks) -> anyhow::Result<Scene> {
     Ok(scene)
 }
 
-/// What is remembered from look to look.
+/// The state kept between looks.
 struct Looker {
     processes: Vec<u32>,
     resolver: Resolver,
     stacks: Stacks,
-    /// By the number of their process here, and their own.
+    /// By the index of the process in `processes`, and the thread's number.
     threads: BTreeMap<(usize, u32), Seen>,
     turn: u32,
-    /// Threads that could not be stopped.
+    /// How many times a thread could not be stopped.
     unstopped: u32,
     notes: Vec<String>,
-    /// Some processes may not be looked at.
+    /// Whether some processes may not be looked at.
     partial: bool,
-    /// How long threads were held.
+    /// How long each thread was held.
     #[cfg(test)]
     held: Vec<Duration>,
 }
@@ -167,7 +167,7 @@ impl Looker {
         Ok(this)
     }
 
-    /// One look.
+    /// Looks once at all threads.
     fn look(&mut self, turn: u32) {
         self.turn = turn;
         let all: Vec<(usize, ThreadId)> = (0..)
@@ -214,7 +214,7 @@ impl Looker {
                 to_stop.push((number, id));
             }
         }
-        // There may be no time for all: those that were not stopped lately come first.
+        // There may be no time for all: threads that were not stopped lately come first.
         to_stop.sort_by_key(|(number, id)| {
             let seen = self.threads.get(&(*number, id.thread));
             seen.and_then(|seen| seen.stopped)
@@ -223,7 +223,7 @@ impl Looker {
     }
 
     fn stop(&mut self, threads: &[(usize, ThreadId)]) {
-        let ids: Vec<ThreadId> = threads.iter().map(|it| it.1).collect();
+        let ids: Vec<ThreadId> = threads.iter().map(|thread| thread.1).collect();
         for ((number, id), result) in threads.iter().zip(stop::all(&ids)) {
             let Some(seen) = self.threads.get_mut(&(*number, id.thread)) else {
                 continue;
@@ -232,7 +232,7 @@ impl Looker {
                 Ok(stopped) => stopped,
                 Err(why) => {
                     self.unstopped += u32::from(why != Why::Left);
-                    // It has not moved far without a CPU.
+                    // Without a CPU it has not moved far since the last look.
                     if why == Why::Late && seen.followed.is_none() {
                         seen.followed = seen.before.take();
                     }
@@ -256,7 +256,7 @@ impl Looker {
         self.settle(threads);
     }
 
-    /// Waits until those that were stopped in their sleep have gone back to it.
+    /// Waits until the threads that were stopped in their sleep sleep again.
     fn settle(&mut self, threads: &[(usize, ThreadId)]) {
         let begun = Instant::now();
         for (number, id) in threads {
@@ -271,7 +271,7 @@ impl Looker {
         }
     }
 
-    /// What was seen in all.
+    /// The result of all looks.
     fn scene(mut self, known: &[KnownBarrier]) -> Scene {
         let turn = self.turn;
         self.threads.retain(|_, seen| seen.turn == turn);

@@ -1,6 +1,6 @@
-//! What a thread waits for, by the names of the library functions that it is in.
+//! Finds what a thread waits for by the names of the library functions that it is in.
 
-/// What functions wait for.
+/// What a function waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wants {
     /// `pthread_barrier_wait`.
@@ -11,9 +11,9 @@ pub enum Wants {
     RustBarrier,
     /// A mutex of the C library.
     Mutex,
-    /// A lock of the C library that readers share.
+    /// A rwlock of the C library.
     RwLock {
-        /// To write.
+        /// Whether it waits to write.
         writes: bool,
     },
     /// A semaphore of the C library.
@@ -22,19 +22,19 @@ pub enum Wants {
     Condvar,
     /// The end of a thread.
     Join,
-    /// A mutex of Rust's own.
+    /// A mutex of Rust's standard library.
     RustMutex,
-    /// A lock of Rust's own that readers share.
+    /// A rwlock of Rust's standard library.
     RustRwLock {
-        /// To write.
+        /// Whether it waits to write.
         writes: bool,
     },
-    /// A condition variable of Rust's own.
+    /// A condition variable of Rust's standard library.
     RustCondvar,
 }
 
-/// The same, by functions and files, in the order of how much they say. `is_c`: the
-/// function belongs to the C library, or was called in a library.
+/// What functions wait for. The most telling function decides: each has its name, its file, and
+/// whether it belongs to the C library or was called in a library.
 pub fn wants<'a>(functions: &[(&'a str, Option<&'a str>, bool)]) -> Option<Wants> {
     let first = |of: &dyn Fn(&str, Option<&str>) -> Option<Wants>| {
         let mut all = functions.iter();
@@ -42,14 +42,14 @@ pub fn wants<'a>(functions: &[(&'a str, Option<&'a str>, bool)]) -> Option<Wants
     };
     first(&of_barrier)
         .or_else(|| {
-            let mut c = functions.iter().filter(|it| it.2);
+            let mut c = functions.iter().filter(|function| function.2);
             c.find_map(|(name, _, _)| of_c(name))
         })
         .or_else(|| first(&|name, _| of_rust(name)))
 }
 
 fn of_barrier(name: &str, file: Option<&str>) -> Option<Wants> {
-    // A header of C++'s library, which has no ending.
+    // A header of the C++ standard library, which has no extension.
     let in_header = file.is_some_and(|file| {
         file.ends_with("/barrier") && (file.contains("/c++/") || file.contains("/include/"))
     });

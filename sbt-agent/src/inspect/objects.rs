@@ -1,30 +1,31 @@
-//! What the objects of C libraries and runtimes say of themselves: bytes in, values out.
+//! Parses the objects of C libraries and runtimes: bytes in, values out.
 //!
-//! glibc's are those of sysdeps/nptl and nptl of its source for x86-64; which of them
-//! holds for a version is asked for first ([`Version`]). Whatever does not look as such an
-//! object must is none.
+//! Layouts of glibc are those of sysdeps/nptl and nptl in its source for x86-64. The version of
+//! glibc ([`Version`]) decides which layout holds. Bytes that cannot be such an object give `None`.
 
 use sbt_engine::hang::scene::{Again, MutexKind};
 
-/// A version of glibc.
+/// A version of glibc: major and minor number.
 pub type Version = (u32, u32);
 
-/// `struct __pthread_mutex_s` is as it is here since long before.
+/// Since this version at the latest, `struct __pthread_mutex_s` has the layout parsed here.
 const MUTEX_SINCE: Version = (2, 18);
-/// `struct pthread_barrier`.
+/// Since this version, `struct pthread_barrier` has the layout parsed here.
 const BARRIER_SINCE: Version = (2, 25);
-/// `struct __pthread_rwlock_arch_t`: since then the writer's number is kept while it has it.
+/// Since this version, `struct __pthread_rwlock_arch_t` keeps the number of the writer that holds
+/// the lock.
 const RWLOCK_SINCE: Version = (2, 30);
-/// `struct __pthread_cond_s`, and without `__g_refs`.
+/// Since these versions, `struct __pthread_cond_s` has the layout parsed here; the second lacks
+/// `__g_refs`.
 const CONDVAR_SINCE: Version = (2, 25);
 const CONDVAR_SHORT_SINCE: Version = (2, 41);
 
-/// The bits of a futex word of a robust or PI mutex that are the owner's number.
+/// The bits of a robust or PI mutex's futex word that hold the owner's number.
 const OWNER: u32 = 0x3fff_ffff;
-/// The bit that says that the owner has died.
+/// The bit of that word which says that the owner has died.
 const OWNER_DIED: u32 = 0x4000_0000;
 
-/// More threads than this do not meet.
+/// Larger numbers of threads are taken for garbage.
 const MAX_THREADS: u32 = 1 << 22;
 
 fn number(bytes: &[u8], at: usize) -> Option<u32> {
@@ -32,24 +33,24 @@ fn number(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_le_bytes(bytes.try_into().ok()?))
 }
 
-/// A mutex.
+/// The state of a mutex.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mutex {
-    /// What kind.
+    /// Kind of the mutex.
     pub kind: MutexKind,
-    /// Processes may share it.
+    /// Whether several processes may use it.
     pub shared: bool,
-    /// Somebody has it.
+    /// Whether a thread holds it.
     pub locked: bool,
-    /// Who, as numbered in its own process namespace.
+    /// Number of the thread that holds it, in that thread's own pid namespace.
     pub owner: Option<u32>,
 }
 
 /// The length of a mutex, bytes.
 pub const MUTEX: usize = 40;
 
-/// `__lock`, `__count`, `__owner`, `__nusers`, `__kind`. A version that is unknown is none of
-/// before 2.18: none of those runs on a kernel that sbt does.
+/// Parses a mutex: `__lock`, `__count`, `__owner`, `__nusers`, `__kind`. An unknown version is
+/// taken for 2.18 or later: nothing older runs on the kernels that sbt supports.
 pub fn mutex(bytes: &[u8], version: Option<Version>) -> Option<Mutex> {
     if version.is_some_and(|version| version < MUTEX_SINCE) {
         return None;
@@ -60,7 +61,7 @@ pub fn mutex(bytes: &[u8], version: Option<Version>) -> Option<Mutex> {
         2 => Again::Fails,
         _ => Again::Hangs,
     };
-    // Robust, PI, with a ceiling, shared, with elision or without.
+    // Robust, PI, with a ceiling, shared, with elision, without elision.
     if kind & !(0x3 | 0x10 | 0x20 | 0x40 | 0x80 | 0x100 | 0x200) != 0 {
         return None;
     }
@@ -68,7 +69,7 @@ pub fn mutex(bytes: &[u8], version: Option<Version>) -> Option<Mutex> {
     let (locked, owner) = if robust || inherits {
         (lock & (OWNER | OWNER_DIED) != 0, lock & OWNER)
     } else {
-        // The word is 0, 1 or 2; behind a ceiling it is its number's bits.
+        // The word is 0, 1 or 2; with a ceiling it also holds the ceiling's bits.
         if kind & 0x40 == 0 && lock > 2 {
             return None;
         }
@@ -86,21 +87,21 @@ pub fn mutex(bytes: &[u8], version: Option<Version>) -> Option<Mutex> {
     })
 }
 
-/// A barrier, of whatever kind.
+/// The state of a barrier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Barrier {
-    /// How many it waits for.
+    /// How many threads it waits for.
     pub count: u32,
-    /// How many have come.
+    /// How many threads have arrived.
     pub arrived: u32,
-    /// Processes may share it.
+    /// Whether several processes may use it.
     pub shared: bool,
 }
 
-/// The length of one of glibc, bytes.
+/// The length of a glibc barrier, bytes.
 pub const BARRIER: usize = 20;
 
-/// `in`, `current_round`, `count`, `shared`, `out`.
+/// Parses a glibc barrier: `in`, `current_round`, `count`, `shared`, `out`.
 pub fn barrier(bytes: &[u8], version: Option<Version>) -> Option<Barrier> {
     if version.is_some_and(|version| version < BARRIER_SINCE) {
         return None;
@@ -116,11 +117,11 @@ pub fn barrier(bytes: &[u8], version: Option<Version>) -> Option<Barrier> {
     })
 }
 
-/// The length of one of libgomp, bytes.
+/// The length of a libgomp barrier, bytes.
 pub const GOMP: usize = 72;
 
-/// `gomp_barrier_t`: `total`, `generation`, and 64 bytes further `awaited`,
-/// `awaited_final`, which count down.
+/// Parses `gomp_barrier_t`: `total`, `generation`, and at offset 64 `awaited` and `awaited_final`,
+/// which count down.
 pub fn gomp(bytes: &[u8], address: u64) -> Option<Barrier> {
     let (total, awaited) = (number(bytes, 0)?, number(bytes, 64)?);
     let last = number(bytes, 68)?;
@@ -135,25 +136,25 @@ pub fn gomp(bytes: &[u8], address: u64) -> Option<Barrier> {
     })
 }
 
-/// A lock that readers share.
+/// The state of a lock that readers share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RwLock {
-    /// Who writes, as numbered in its own process namespace.
+    /// Number of the thread that holds it to write, in that thread's own pid namespace.
     pub writer: Option<u32>,
-    /// How many hold it to read.
+    /// How many threads hold it to read.
     pub readers: u32,
 }
 
-/// The length of one, bytes.
+/// The length of a glibc rwlock, bytes.
 pub const RWLOCK: usize = 56;
 
-/// Those bits of `__readers` that are no number.
+/// Flags in `__readers`; the number of readers begins above them.
 const WRITE_PHASE: u32 = 1;
 const WRITE_LOCKED: u32 = 2;
 const READERS_SHIFT: u32 = 3;
 
-/// `__readers`, `__writers`, `__wrphase_futex`, `__writers_futex`, two of padding,
-/// `__cur_writer`, `__shared`.
+/// Parses a rwlock: `__readers`, `__writers`, `__wrphase_futex`, `__writers_futex`, two words of
+/// padding, `__cur_writer`, `__shared`.
 pub fn rwlock(bytes: &[u8], version: Option<Version>) -> Option<RwLock> {
     if version? < RWLOCK_SINCE {
         return None;
@@ -166,7 +167,7 @@ pub fn rwlock(bytes: &[u8], version: Option<Version>) -> Option<RwLock> {
     let is_written = readers & WRITE_PHASE != 0 && readers & WRITE_LOCKED != 0;
     Some(RwLock {
         writer: (is_written && writer != 0).then_some(writer),
-        // Those who came while somebody writes wait.
+        // Readers counted while a thread writes are waiting.
         readers: if is_written {
             0
         } else {
@@ -175,20 +176,20 @@ pub fn rwlock(bytes: &[u8], version: Option<Version>) -> Option<RwLock> {
     })
 }
 
-/// How far in a lock the word lies that a thread waits on. `expected`: what the word
-/// must be for it to sleep.
+/// Offset in a rwlock of the word that a thread waits on, bytes. `expected`: the value that the
+/// word must have for the thread to sleep.
 pub fn rwlock_word(writes: bool, expected: u32) -> u64 {
     match (writes, expected) {
-        // The readers' number and bits: a reader gives way to writers.
+        // `__readers`: a reader gives way to writers.
         (false, _) if expected & 4 != 0 => 0,
-        // Another one writes.
+        // `__writers_futex`: another thread writes.
         (true, 3) => 12,
         _ => 8,
     }
 }
 
-/// The address of a condition variable of which one of the words `__g_signals` is waited
-/// on. `word`: what memory holds at an address.
+/// The address of a condition variable, by the address `waited` of one of its words `__g_signals`,
+/// on which threads wait. `word`: reads memory.
 pub fn condvar(
     waited: u64,
     version: Option<Version>,
@@ -202,7 +203,7 @@ pub fn condvar(
     };
     let second = if waited.is_multiple_of(8) { 0 } else { 4 };
     let address = waited.checked_sub(signals + second)?;
-    // `__wrefs` has its waiters in steps of eight.
+    // `__wrefs` counts waiting threads in steps of eight.
     let waiters = word(address.checked_add(signals)?.checked_sub(4)?)? >> 3;
     (address.is_multiple_of(8) && (1..=MAX_THREADS).contains(&waiters)).then_some(address)
 }
@@ -224,7 +225,7 @@ mod tests {
     #[test]
     fn mutexes_say_who_has_them() {
         use Again::{Counts, Fails, Hangs};
-        // The lock's word, its owner, its kind; what follows.
+        // The lock's word, its owner, its kind; the expected result.
         for (lock, owner, kind, expected) in [
             (2, 7, 0, Some((Hangs, false, false, true, Some(7)))),
             (1, 7, 1, Some((Counts, false, false, true, Some(7)))),
@@ -232,7 +233,7 @@ mod tests {
             (2, 7, 3, Some((Hangs, false, false, true, Some(7)))),
             (2, 7, 0x81, Some((Counts, false, false, true, Some(7)))),
             (0, 0, 0, Some((Hangs, false, false, false, None))),
-            // Just before the owner has put its number there.
+            // Just before the owner writes its number.
             (1, 0, 0, Some((Hangs, false, false, true, None))),
             (
                 0x8000_0007,
@@ -251,13 +252,13 @@ mod tests {
             (2, 7, 0xdead_beef, None),
         ] {
             let bytes = object(MUTEX, &[(0, lock), (8, owner), (16, kind)]);
-            let found = mutex(&bytes, NOW).map(|it| {
+            let found = mutex(&bytes, NOW).map(|mutex| {
                 let MutexKind {
                     again,
                     robust,
                     inherits,
-                } = it.kind;
-                (again, robust, inherits, it.locked, it.owner)
+                } = mutex.kind;
+                (again, robust, inherits, mutex.locked, mutex.owner)
             });
             assert_eq!(found, expected, "{lock:#x} {owner} {kind:#x}");
             assert_eq!(mutex(&bytes[..16], NOW), None);
@@ -269,7 +270,8 @@ mod tests {
     fn barriers_count_who_has_come() {
         let of = |words: [u32; 4]| {
             let words: Vec<_> = (0..4).map(|index| (4 * index, words[index])).collect();
-            barrier(&object(BARRIER, &words), NOW).map(|it| (it.count, it.arrived, it.shared))
+            barrier(&object(BARRIER, &words), NOW)
+                .map(|barrier| (barrier.count, barrier.arrived, barrier.shared))
         };
         assert_eq!(of([11, 8, 4, 0]), Some((4, 3, false)));
         assert_eq!(of([1, u32::MAX, 4, 128]), Some((4, 2, true)));
@@ -292,7 +294,7 @@ mod tests {
     fn teams_count_down() {
         let of = |total, awaited, last, address| {
             let bytes = object(GOMP, &[(0, total), (4, 0x10), (64, awaited), (68, last)]);
-            gomp(&bytes, address).map(|it| (it.count, it.arrived))
+            gomp(&bytes, address).map(|barrier| (barrier.count, barrier.arrived))
         };
         assert_eq!(of(4, 1, 4, 0x1000), Some((4, 3)));
         assert_eq!(of(4, 4, 2, 0x1000), Some((4, 2)));
@@ -306,10 +308,10 @@ mod tests {
     fn rwlocks_say_who_writes_and_how_many_read() {
         let of = |readers, writer, shared| {
             let bytes = object(RWLOCK, &[(0, readers), (24, writer), (28, shared)]);
-            rwlock(&bytes, NOW).map(|it| (it.writer, it.readers))
+            rwlock(&bytes, NOW).map(|lock| (lock.writer, lock.readers))
         };
         assert_eq!(of(3, 7, 0), Some((Some(7), 0)));
-        // Somebody waits to read.
+        // Another thread waits to read.
         assert_eq!(of(8 + 3, 7, 0), Some((Some(7), 0)));
         assert_eq!(of(2 * 8, 0, 1), Some((None, 2)));
         // A writer waits for the readers.

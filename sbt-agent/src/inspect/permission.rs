@@ -1,4 +1,4 @@
-//! Whether a process may be looked at, and what helps if not.
+//! Checks whether a process may be looked at, and explains what helps if not.
 
 use std::{fs, io, os::unix::fs::MetadataExt as _};
 
@@ -7,15 +7,15 @@ use anyhow::anyhow;
 use crate::kernel::privilege::{self, PTRACE};
 use sbt_program::{access::rights, memory::Memory, process, trace};
 
-/// Where the kernel's module Yama says who may look into whose processes.
+/// Setting of the kernel's module Yama: who may look into whose processes.
 const YAMA: &str = "/proc/sys/kernel/yama/ptrace_scope";
 
-/// An error unless the memory and the system calls of a process may be read.
+/// Fails unless this user may read the memory and the system calls of a process.
 pub fn check(process: u32) -> anyhow::Result<()> {
     let folder = process::folder(process);
     let refused =
         |error: &io::Error| matches!(error.raw_os_error(), Some(libc::EPERM | libc::EACCES));
-    // Both ask for the rights of a debugger.
+    // Both reads need the rights of a debugger.
     let call = fs::read_to_string(folder.join("syscall"));
     let memory = Memory {
         thread: process::thread_ids(process).last().unwrap_or(process),
@@ -25,7 +25,7 @@ pub fn check(process: u32) -> anyhow::Result<()> {
     if !is_refused {
         return Ok(());
     }
-    // SAFETY: asks for a number.
+    // SAFETY: only returns a number.
     let own = unsafe { libc::geteuid() };
     let owner = fs::metadata(&folder).map_or(own, |meta| meta.uid());
     let scope = fs::read_to_string(YAMA).unwrap_or_default();
@@ -38,7 +38,7 @@ pub fn check(process: u32) -> anyhow::Result<()> {
     Err(anyhow!(why(process, owner == own, scope.trim(), &missing)))
 }
 
-/// `remedy`: see [`privilege::become_root`].
+/// `remedy`: what to do, from [`privilege::become_root`].
 fn why_not_even_root(process: u32, remedy: &str) -> String {
     let missing = PTRACE.1;
     format!(
@@ -73,7 +73,7 @@ fn why(process: u32, is_own: bool, scope: &str, missing: &str) -> String {
     }
 }
 
-/// What to say of a process that another one traces.
+/// The note on a process that another process traces.
 pub fn traced(process: u32, by: u32) -> String {
     if process::parent(by) == Some(std::process::id()) {
         return "threads that run cannot be looked at with --backend ptrace".into();

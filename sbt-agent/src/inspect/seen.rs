@@ -1,4 +1,4 @@
-//! A thread over several looks.
+//! What is known of a thread after several looks.
 
 use super::{
     call::Call,
@@ -17,18 +17,18 @@ use sbt_program::{
 
 /// The calls that a thread was in at one look.
 pub struct Followed {
-    /// The innermost first.
+    /// The calls, the innermost first.
     pub calls: Vec<CallAt>,
-    /// How far they are known.
+    /// How far out the calls are known.
     pub ends: Ends,
     /// Its registers, if it was stopped for them.
     pub registers: Option<Box<libc::user_regs_struct>>,
-    /// What lay on top of its stack, if it was stopped: so much as is looked through.
+    /// The top of its stack in words, if it was stopped: as much as is searched for barriers.
     pub top: Vec<u64>,
 }
 
 impl Followed {
-    /// From where a thread stands.
+    /// Follows the calls from where a thread stands.
     pub fn of(
         standing: Standing,
         stack: &Stack,
@@ -48,44 +48,45 @@ impl Followed {
         }
     }
 
-    /// Those since a signal came, if one did: what it has interrupted does not go on.
+    /// The calls inside of a signal handler, if one runs: calls that it has interrupted do not go
+    /// on.
     fn latest(&self) -> &[CallAt] {
-        let until = self.calls.iter().position(|it| it.after_signal);
+        let until = self.calls.iter().position(|call| call.after_signal);
         &self.calls[..until.unwrap_or(self.calls.len())]
     }
 
-    /// The innermost function that is the program's own.
+    /// The innermost call of the program's own code.
     fn own(&self) -> Option<CallSeen> {
         told(&self.calls).into_iter().find(|call| !call.of_system)
     }
 }
 
-/// A thread.
+/// What is known of a thread.
 pub struct Seen {
-    /// Which.
+    /// The thread.
     pub id: ThreadId,
     /// Its name in the kernel.
     name: String,
-    /// The CPU time that it had used at the first look, ns.
+    /// CPU time used at the first look, ns.
     first_ns: Option<u64>,
-    /// The last look.
+    /// Its state at the last look.
     pub glance: Glance,
-    /// Which look that was.
+    /// Number of the last look.
     pub turn: u32,
     /// The calls that it was in at the last look.
     pub followed: Option<Followed>,
-    /// Those of an earlier look, of a thread that ran then and runs now.
+    /// The calls at an earlier look, if the thread ran then and runs now.
     pub before: Option<Followed>,
-    /// At which look it was stopped last.
+    /// Number of the look at which it was last stopped.
     pub stopped: Option<u32>,
-    /// Since which look it has slept in the same system call, without a CPU.
+    /// Number of the look since which it has slept in the same system call, without a CPU.
     asleep_since: u32,
-    /// Where its innermost own function was at looks before.
+    /// Calls of the program's own code in which it was at earlier looks.
     places: Vec<CallSeen>,
 }
 
 impl Seen {
-    /// A thread that was not seen before.
+    /// A thread that was not looked at before.
     pub fn new(id: ThreadId) -> Self {
         Self {
             id,
@@ -108,7 +109,7 @@ impl Seen {
         }
     }
 
-    /// Takes another look in; whether its calls are to be followed anew.
+    /// Takes in a look. Returns whether its calls must be followed anew.
     pub fn take(&mut self, mut glance: Glance, turn: u32) -> bool {
         self.turn = turn;
         glance.call = glance.call.or_begun(self.glance.call);
@@ -116,7 +117,7 @@ impl Seen {
             self.name = name;
         }
         self.first_ns = self.first_ns.or(glance.ran_ns);
-        // Who was stopped for its registers has begun its system call again since.
+        // A thread that was stopped for its registers has restarted its system call since.
         let again = turn > 0 && self.stopped == Some(turn - 1) && glance.sleeps_again(&self.glance);
         let slept = glance.sleeps_since(&self.glance);
         if !slept {
@@ -134,12 +135,13 @@ impl Seen {
         {
             self.places.push(place);
         }
-        self.before = before.filter(|it| it.registers.is_some() && glance.call == Call::Running);
+        self.before =
+            before.filter(|followed| followed.registers.is_some() && glance.call == Call::Running);
         true
     }
 
-    /// Who was stopped for its registers has left the CPU once more because of that, which
-    /// does not count. Whether it sleeps again where it did: not yet, or not any more.
+    /// A thread that was stopped for its registers leaves the CPU once more because of that, which
+    /// must not count. Returns whether it sleeps again where it did.
     pub fn settle(&mut self) -> bool {
         let Some(now) = self.now() else {
             return false;
@@ -152,11 +154,11 @@ impl Seen {
         is_back
     }
 
-    /// Whether it has slept where it does from the look before the last until now. To be
-    /// asked when all memory was read that anything is said of.
+    /// Whether it has slept in the same place from the look before the last until now. Must be
+    /// called after all memory was read that the result describes.
     pub fn has_slept(&self) -> bool {
         let until_last = self.asleep_since < self.turn;
-        until_last && self.now().is_some_and(|it| it.sleeps_since(&self.glance))
+        until_last && self.now().is_some_and(|now| now.sleeps_since(&self.glance))
     }
 
     fn now(&self) -> Option<Glance> {
@@ -165,21 +167,26 @@ impl Seen {
         Some(now)
     }
 
-    /// A probe on the return of a function that it is in hides the callers.
+    /// Whether a return probe on a function that the thread is in hides the callers.
     pub fn is_hidden(&self) -> bool {
-        self.followed.as_ref().is_some_and(|it| match it.ends {
-            Ends::Nowhere(at) => process::is_of_return_probe(self.id.process, at),
-            _ => false,
-        })
+        self.followed
+            .as_ref()
+            .is_some_and(|followed| match followed.ends {
+                Ends::Nowhere(at) => process::is_of_return_probe(self.id.process, at),
+                _ => false,
+            })
     }
 
-    /// For others. `slept`: see [`ThreadSeen::slept`].
+    /// The public form. `slept`: as in [`ThreadSeen::slept`].
     pub fn told(self, doing: Doing, slept: bool) -> ThreadSeen {
-        let calls = self.followed.as_ref().map_or(&[][..], |it| &it.calls);
+        let calls = self
+            .followed
+            .as_ref()
+            .map_or(&[][..], |followed| &followed.calls);
         let latest = self.followed.as_ref().map_or(&[][..], Followed::latest);
         let sleeps = self.glance.call.standing().is_some();
-        // What it sleeps in is told by `doing`.
-        let inner = latest.iter().take_while(|it| sleeps && it.called.is_c);
+        // The C library's functions in which it sleeps are left out: `doing` tells them.
+        let inner = latest.iter().take_while(|call| sleeps && call.called.is_c);
         let inner = inner.count();
         let stack = told(&calls[inner..]);
         let here = stack.iter().find(|call| !call.of_system);
@@ -210,8 +217,7 @@ impl Seen {
     }
 }
 
-/// Whether a function came with the compiler, by its file, or by its name where that is
-/// not known.
+/// Whether a function came with the compiler: by its file, or by its name if the file is not known.
 pub fn is_of_library(frame: &Frame) -> bool {
     const NAMES: [&str; 7] = [
         "std::",
@@ -223,10 +229,11 @@ pub fn is_of_library(frame: &Frame) -> bool {
         "__gnu_cxx::",
     ];
     let name = frame.function.as_deref().unwrap_or_default();
-    frame.is_of_library() || frame.file.is_none() && NAMES.iter().any(|it| name.starts_with(it))
+    frame.is_of_library()
+        || frame.file.is_none() && NAMES.iter().any(|prefix| name.starts_with(prefix))
 }
 
-/// Calls with those that were inlined.
+/// The calls with the functions inlined into them.
 fn told(calls: &[CallAt]) -> Vec<CallSeen> {
     let of_call = |call: &CallAt| -> Vec<CallSeen> {
         let called = &call.called;
@@ -252,10 +259,10 @@ fn told(calls: &[CallAt]) -> Vec<CallSeen> {
     calls.iter().flat_map(of_call).collect()
 }
 
-/// So many words of the stack of a thread that runs may say which barrier it spins at.
+/// How many words of a running thread's stack are searched for the barrier at which it spins.
 const WORDS: usize = 64;
 
-/// What a thread that was stopped had in its registers and on top of its stack.
+/// The values in a stopped thread's registers and on top of its stack.
 pub fn held(seen: &Seen) -> Vec<u64> {
     let Some(followed) = &seen.followed else {
         return Vec::new();
@@ -272,26 +279,26 @@ pub fn held(seen: &Seen) -> Vec<u64> {
     held
 }
 
-/// Whether a call is one of a library only.
+/// Whether a call is of library code only.
 fn is_library(called: &Called) -> bool {
     let frames = &called.frames;
     called.is_system || !frames.is_empty() && frames.iter().all(is_of_library)
 }
 
-/// The innermost calls, up to the program's own code.
+/// The innermost calls, as long as they are of library code.
 pub fn library_calls(seen: &Seen) -> impl Iterator<Item = &CallAt> {
     let calls = seen.followed.as_ref().map_or(&[][..], Followed::latest);
-    calls.iter().take_while(|it| is_library(&it.called))
+    calls.iter().take_while(|call| is_library(&call.called))
 }
 
-/// The functions of libraries that a thread is in, the innermost first: name, file, and
-/// whether it is the C library's.
+/// The library functions that a thread is in, the innermost first: name, file, and whether it is
+/// the C library's.
 pub fn functions(seen: &Seen) -> Vec<(&str, Option<&str>, bool)> {
     let calls = seen.followed.as_ref().map_or(&[][..], Followed::latest);
     let mut functions = Vec::new();
     for CallAt { called, .. } in calls {
         let library = is_library(called);
-        // Of the program's own code, what was inlined into it.
+        // Of a call of the program's own code, only library functions inlined into it.
         let frames = called.frames.iter();
         let frames = frames.filter(|frame| called.is_system || is_of_library(frame));
         functions.extend(frames.filter_map(|frame| {

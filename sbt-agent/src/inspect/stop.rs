@@ -1,8 +1,8 @@
-//! Threads stopped for a moment, for their registers and what lies on their stacks.
+//! Stops threads for a moment, to read their registers and stacks.
 //!
-//! Whatever happens, the target goes on: the kernel lets a traced thread go when the one
-//! that traces it ends, and that is a thread that does nothing else. Nothing is asked of
-//! the kernel that would kill the target with us (`PTRACE_O_EXITKILL`).
+//! The target goes on whatever happens: the kernel releases traced threads when their tracer ends,
+//! and the tracer is a thread that does nothing else. `PTRACE_O_EXITKILL`, which would kill the
+//! target with sbt, is not used.
 
 use std::{
     io, thread,
@@ -18,22 +18,22 @@ use sbt_program::{
     trace::{self, EVENT_STOP},
 };
 
-/// A thread in a sleep that nothing interrupts is not waited for longer.
+/// How long to wait for a thread: it may be in a sleep that nothing interrupts.
 const PATIENCE: Duration = Duration::from_millis(20);
 
-/// It is asked for without a pause for so long: one on another CPU stops at once. Later
-/// with pauses, since the thread may need ours.
+/// How long to wait without pauses: a thread on another CPU stops at once. After that with pauses,
+/// since the thread may need this CPU.
 const BRISK: Duration = Duration::from_micros(40);
 const PAUSE: Duration = Duration::from_micros(20);
 
-/// What was found when a thread was stopped.
+/// The state of a thread when it was stopped.
 #[derive(Clone, Debug)]
 pub struct Stopped {
     /// Its registers.
     pub registers: libc::user_regs_struct,
     /// The top of its stack.
     pub stack: Stack,
-    /// From the request to stop until it was let go again.
+    /// Time from the request to stop until the thread was released.
     #[cfg(test)]
     pub held: Duration,
 }
@@ -41,31 +41,31 @@ pub struct Stopped {
 /// Why a thread was not stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
-    /// It has ended, or sleeps in a system call that would notice.
+    /// The thread has ended, or is in a system call that would notice the stop.
     Left,
-    /// The kernel forbids it: another traces it, or we have no right.
+    /// The kernel forbids it: another process traces it, or sbt has no right to.
     Refused,
-    /// It did not stop in time.
+    /// The thread did not stop in time.
     Late,
 }
 
-/// All of them together are not waited for longer: where there are many more threads than
-/// CPUs each waits long for its turn.
+/// How long to wait for all threads together: if there are many more threads than CPUs, each waits
+/// long for its turn.
 const PATIENCE_FOR_ALL: Duration = Duration::from_millis(150);
 
-/// Stops threads, one after the other.
+/// Stops the threads one after the other, and releases each at once.
 pub fn all(threads: &[ThreadId]) -> Vec<Result<Stopped, Why>> {
     undisturbed(|| in_parts(threads))
 }
 
-/// Does something that is not to be put off by Ctrl-Z: whoever is stopped while it holds a
-/// thread of the target holds it until it is continued. The signal comes afterwards. Of
-/// several threads another one would get it: who has those has to wait for the end of this.
+/// Runs `act` with Ctrl-Z put off: if sbt were stopped while it holds a thread of the target, that
+/// thread would stay held until sbt continues. The signal takes effect afterwards. In a program
+/// with several threads another thread would get it: the caller has to take care of those.
 fn undisturbed<T>(act: impl FnOnce() -> T) -> T {
     let stops = [Signal::SIGTSTP, Signal::SIGTTIN, Signal::SIGTTOU];
     let stops: SigSet = stops.into_iter().collect();
     let before = stops.thread_swap_mask(SigmaskHow::SIG_BLOCK);
-    // The threads that it starts have the same mask.
+    // Threads started here inherit the mask.
     let result = act();
     let _unchanged = before.and_then(|before| before.thread_set_mask());
     result
@@ -79,7 +79,8 @@ fn in_parts(threads: &[ThreadId]) -> Vec<Result<Stopped, Why>> {
             found.push(Err(Why::Late));
             continue;
         }
-        // One that did not stop in time is let go by the end of who has asked for it.
+        // A thread that did not stop in time is released when the thread that asked for the stop
+        // ends.
         let part = thread::scope(|scope| scope.spawn(|| until_late(rest, begun)).join());
         match part {
             Ok(part) if !part.is_empty() => found.extend(part),
@@ -89,12 +90,12 @@ fn in_parts(threads: &[ThreadId]) -> Vec<Result<Stopped, Why>> {
     found
 }
 
-/// The same up to the first that is late.
+/// Stops threads up to the first that does not stop in time.
 fn until_late(threads: &[ThreadId], begun: Instant) -> Vec<Result<Stopped, Why>> {
     let mut found = Vec::new();
-    // Written once, so that no page of it is missing while a thread is held.
+    // Written once, so that no page is missing while a thread is held.
     let mut room = vec![1; STACK];
-    // SAFETY: asks for pauses that are as short as they are meant to be; numbers only.
+    // SAFETY: makes pauses as short as asked for; takes only numbers.
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) };
     for thread in threads {
         found.push(one(*thread, &mut room));
@@ -108,7 +109,7 @@ fn until_late(threads: &[ThreadId], begun: Instant) -> Vec<Result<Stopped, Why>>
 
 fn one(thread: ThreadId, room: &mut [u8]) -> Result<Stopped, Why> {
     let id = thread.thread.cast_signed();
-    // What it did when it was last looked at may be long ago.
+    // The last look may be long ago.
     if !Call::of(thread).may_be_interrupted(thread.thread) {
         return Err(Why::Left);
     }
@@ -128,14 +129,14 @@ fn one(thread: ThreadId, room: &mut [u8]) -> Result<Stopped, Why> {
         };
         (registers, memory.fill(registers.rsp, room).unwrap_or(0))
     });
-    // It may have gone on to another call since it was looked at.
+    // The thread may have gone on to another call since it was looked at.
     if let Ok((mut registers, _)) = found
         && status >> 8 == EVENT_STOP
         && trace::begin_again(&mut registers)
     {
         let _gone = trace::set_registers(id, &registers);
     }
-    // A signal that came first is passed on.
+    // A signal that came before the stop is passed on.
     let signal = match status >> 8 {
         EVENT_STOP => 0,
         _ => status & 0x7f,
@@ -159,15 +160,15 @@ fn one(thread: ThreadId, room: &mut [u8]) -> Result<Stopped, Why> {
     })
 }
 
-/// Waits until a thread has stopped: why.
+/// Waits until a thread has stopped. Returns the status of the stop.
 fn stopped(id: libc::pid_t, asked: Instant) -> Option<i32> {
     loop {
-        // SAFETY: a structure of numbers, for which zeros are values.
+        // SAFETY: a structure of numbers, for which zeros are valid.
         let mut news: libc::siginfo_t = unsafe { std::mem::zeroed() };
-        // Only stops are asked for: the end of a thread that is a child of ours is for
-        // others to take notice of.
+        // Only stops are asked for: if the thread is a child of sbt, its end is left for the code
+        // that waits for it.
         let how = libc::WSTOPPED | libc::WNOHANG | libc::__WALL | libc::__WNOTHREAD;
-        // SAFETY: the kernel writes into a structure of ours.
+        // SAFETY: the kernel writes into a local structure.
         let result = unsafe {
             libc::waitid(
                 libc::P_PID,
@@ -179,8 +180,7 @@ fn stopped(id: libc::pid_t, asked: Instant) -> Option<i32> {
         if result < 0 && io::Error::last_os_error().raw_os_error() != Some(libc::EINTR) {
             return None;
         }
-        // SAFETY: of a structure that is all zeros but for what the kernel wrote for a
-        // child.
+        // SAFETY: the structure is all zeros but for what the kernel wrote for a child.
         let (who, status) = unsafe { (news.si_pid(), news.si_status()) };
         if result == 0 && who == id {
             return Some(status);

@@ -14,12 +14,13 @@ use super::{
 use sbt_engine::hang::scene::{Doing, WaitFor};
 use sbt_program::{memory::Memory, sites::Runtime};
 
-/// The ends of regions of LLVM's OpenMP that somebody waits at.
+/// The barriers at ends of regions of LLVM's OpenMP at which threads wait.
 #[derive(Default)]
 pub struct Regions {
-    /// By process and way there, mostly one: the barrier of each team.
+    /// Index of the barrier of each team, by process and way to it. Mostly there is one way.
     ends: HashMap<(u32, kmp::Way), HashMap<u64, usize>>,
-    /// By process and [`kmp::Way::threads`]: read once, for all threads.
+    /// What [`kmp::infos`] has read, by process and [`kmp::Way::threads`]: read once for all
+    /// threads.
     infos: HashMap<(u32, u64), Rc<[u64]>>,
 }
 
@@ -41,10 +42,10 @@ impl Regions {
         kmp::team(memory, way, infos, held)
     }
 
-    /// The barrier that the team of a thread waits at.
+    /// Index of the barrier at which this thread's team waits.
     fn end(&mut self, process: u32, memory: Memory, held: &[u64]) -> Option<usize> {
-        let ways = self.ends.keys().filter(|it| it.0 == process);
-        let ways: Vec<kmp::Way> = ways.map(|it| it.1).collect();
+        let ways = self.ends.keys().filter(|end| end.0 == process);
+        let ways: Vec<kmp::Way> = ways.map(|end| end.1).collect();
         ways.into_iter().find_map(|way| {
             let (team, _) = self.team(process, memory, way, held)?;
             self.ends.get(&(process, way))?.get(&team).copied()
@@ -53,8 +54,8 @@ impl Regions {
 }
 
 impl Waits<'_> {
-    /// A barrier of a runtime that a thread sleeps or spins in. `held`: what may be the
-    /// address of it or of something near.
+    /// Index of the barrier of a runtime in which a thread sleeps or spins. `held`: values that may
+    /// be an address of it, or near it.
     pub(super) fn of_runtime(
         &mut self,
         seen: &Seen,
@@ -63,8 +64,10 @@ impl Waits<'_> {
         memory: Memory,
     ) -> Option<usize> {
         let (address, runtime) = library_calls(seen)
-            .filter_map(|it| Some((it.address, it.called.runtime?)))
-            .find(|(_, it)| matches!(it, Runtime::Gomp | Runtime::Kmp { .. } | Runtime::Rust))?;
+            .filter_map(|call| Some((call.address, call.called.runtime?)))
+            .find(|(_, found)| {
+                matches!(found, Runtime::Gomp | Runtime::Kmp { .. } | Runtime::Rust)
+            })?;
         match runtime {
             Runtime::Gomp => {
                 let found = self.gomp(seen.id.process, held, memory)?;
@@ -85,7 +88,7 @@ impl Waits<'_> {
                 let team = self.regions.team(process, memory, way, held);
                 let found = Found {
                     participants: team.map(|team| team.1),
-                    // Where the threads of the process are kept stands for its only team.
+                    // If no team was found, the address of all threads stands for the only team.
                     ..unread(team.map_or(way.threads, |team| team.0), "kmp")
                 };
                 let barrier = self.barriers.waits(seen.id, found);
@@ -94,7 +97,7 @@ impl Waits<'_> {
                 }
                 Some(barrier)
             }
-            // Another thread has the lock of the barrier's count for a moment.
+            // For a moment, another thread holds the lock of the barrier's count.
             Runtime::Rust => {
                 let waits = wants(&functions(seen)) == Some(Wants::RustBarrier);
                 let address = futex.filter(|_| waits)?.address;
@@ -116,7 +119,7 @@ impl Waits<'_> {
                 shared: false,
             })
         };
-        // `generation` is waited on.
+        // Threads wait on `generation`, 4 bytes after the beginning.
         let addresses = || {
             let both = |held: &u64| [held.checked_sub(4), Some(*held)];
             held.iter().flat_map(both).flatten()
@@ -127,8 +130,9 @@ impl Waits<'_> {
         })
     }
 
-    /// A thread of a team of LLVM's OpenMP goes on from the end of a region to wait for the
-    /// next; as long as another waits for that end, that is where it is.
+    /// The barrier of a thread of LLVM's OpenMP that already waits for the next region. As long as
+    /// another thread of its team waits at the end of the last region, that is where this thread
+    /// is.
     pub(super) fn between_regions(&mut self, seen: &Seen, doing: &Doing) -> Option<usize> {
         let waits = match doing {
             Doing::Running => true,
@@ -137,10 +141,10 @@ impl Waits<'_> {
             }
             _ => false,
         };
-        let calls = seen.followed.as_ref().map(|it| &it.calls)?;
+        let calls = seen.followed.as_ref().map(|followed| &followed.calls)?;
         let is_in = calls
             .iter()
-            .any(|it| it.called.runtime == Some(Runtime::OfKmp));
+            .any(|call| call.called.runtime == Some(Runtime::OfKmp));
         let is_idle = is_in && library_calls(seen).count() == calls.len();
         if !waits || !is_idle {
             return None;
@@ -162,7 +166,7 @@ mod tests {
 
     #[test]
     fn what_all_threads_have_in_common_is_read_once() {
-        let address = |it: &[u64]| it.as_ptr().expose_provenance() as u64;
+        let address = |words: &[u64]| words.as_ptr().expose_provenance() as u64;
         let team = [3_u64];
         let info = [0, address(&team)];
         let mut array = vec![0; 300];
@@ -179,13 +183,13 @@ mod tests {
         let (mut regions, held) = (Regions::default(), [address(&info)]);
         let found = Some((address(&team), 3));
         assert_eq!(regions.team(1, memory, way, &held), found);
-        // Whoever comes next does not need the array.
+        // The array is not read again for the next thread.
         let nobody = Regions::default().team(1, memory, kmp::Way { threads: 8, ..way }, &held);
         assert_eq!(nobody, None);
         let without = std::mem::replace(&mut array[0], 0);
         assert_eq!(without, held[0]);
         assert_eq!(regions.team(1, memory, way, &held), found);
-        // However many wait at an end, it is one.
+        // However many threads wait at an end, there is one entry.
         for _ in 0..100 {
             regions.waits(1, way, address(&team), 7);
         }

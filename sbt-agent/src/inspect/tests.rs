@@ -1,4 +1,4 @@
-//! Looks at programs that hang, as an ordinary debugger would have it.
+//! Looks at programs that hang, with the rights of an ordinary debugger.
 
 mod healthy;
 
@@ -22,13 +22,15 @@ fn source(name: &str) -> PathBuf {
         .join(name)
 }
 
-/// A program built in a way, once.
+/// Builds a program with these options, once.
 fn built(name: &str, options: &'static [&'static str]) -> PathBuf {
     type Known = Vec<(String, &'static [&'static str], PathBuf)>;
     static BUILT: OnceLock<(TempDir, Mutex<Known>)> = OnceLock::new();
     let (folder, known) = BUILT.get_or_init(|| (TempDir::new().unwrap(), Mutex::default()));
     let mut known = known.lock().unwrap();
-    let found = known.iter().find(|it| (&*it.0, it.1) == (name, options));
+    let found = known
+        .iter()
+        .find(|known| (&*known.0, known.1) == (name, options));
     if let Some((_, _, path)) = found {
         return path.clone();
     }
@@ -47,18 +49,18 @@ fn built(name: &str, options: &'static [&'static str]) -> PathBuf {
     };
     let compiler = options
         .first()
-        .filter(|it| !it.starts_with('-'))
+        .filter(|option| !option.starts_with('-'))
         .unwrap_or(&compiler);
     let mut command = Command::new(compiler);
     command.args(usual).arg("-o").arg(&path).arg(source(name));
-    command.args(options.iter().filter(|it| it.starts_with('-')));
+    command.args(options.iter().filter(|option| option.starts_with('-')));
     let output = command.output().unwrap();
     assert!(output.status.success(), "{output:?}");
     known.push((name.into(), options, path.clone()));
     path
 }
 
-/// A program that has said that it is stuck.
+/// A program that has printed that it is stuck.
 struct Stuck {
     child: Child,
 }
@@ -77,7 +79,7 @@ impl Stuck {
             line.starts_with("stuck") || line.starts_with("ready"),
             "{line}"
         );
-        // What is said first is done last.
+        // The program prints a moment before it is really stuck.
         sleep(Duration::from_millis(50));
         Self { child }
     }
@@ -109,11 +111,11 @@ fn hangs(case: &str) -> (Stuck, Scene) {
 }
 
 fn thread<'a>(scene: &'a Scene, name: &str) -> &'a ThreadSeen {
-    let found = scene.threads.iter().find(|it| it.name == name);
+    let found = scene.threads.iter().find(|thread| thread.name == name);
     found.unwrap_or_else(|| panic!("no {name} in {scene:#?}"))
 }
 
-/// The barrier that a thread waits at.
+/// The barrier at which a thread waits.
 fn barrier<'a>(scene: &'a Scene, name: &str) -> &'a BarrierSeen {
     match thread(scene, name).doing {
         Doing::Waiting(WaitFor::Barrier(index)) => &scene.barriers[index],
@@ -124,7 +126,7 @@ fn barrier<'a>(scene: &'a Scene, name: &str) -> &'a BarrierSeen {
 fn functions(seen: &ThreadSeen) -> Vec<&str> {
     let names = seen.stack.iter();
     names
-        .map(|it| it.function.as_deref().unwrap_or("?"))
+        .map(|call| call.function.as_deref().unwrap_or("?"))
         .collect()
 }
 
@@ -182,7 +184,7 @@ fn calls_are_followed_through_a_signal() {
     assert_eq!(after(seen)[..3], [false, false, true], "{functions:?}");
     assert_eq!(after(seen).last(), Some(&true));
 
-    // It waited at a barrier when the signal came.
+    // The thread waited at a barrier when the signal came.
     let (_stuck, scene) = hangs("again");
     let seen = thread(&scene, "interrupted");
     let waits = seen.stack.iter().find(|call| {
@@ -395,7 +397,7 @@ fn processes_share_a_barrier() {
     };
     assert_eq!(child.doing, Doing::Stopped);
     assert_eq!(found.waiting, [parent.id]);
-    // It stays so.
+    // The child stays stopped.
     let state = Glance::at(child.id).unwrap().state;
     assert_eq!(state, 'T');
     let pid = nix::unistd::Pid::from_raw(child.id.process.cast_signed());
@@ -426,14 +428,17 @@ fn however_it_was_built() {
         assert!(is_mutex, "{options:?}: {scene:#?}");
         assert_eq!(functions(seen), ["take", "wants"], "{options:?}");
         assert!(seen.is_whole, "{options:?}: {scene:#?}");
-        // Though some had to be stopped for their registers.
-        assert!(scene.threads.iter().all(|it| it.slept), "{scene:#?}");
+        // Although some threads had to be stopped for their registers.
+        assert!(
+            scene.threads.iter().all(|thread| thread.slept),
+            "{scene:#?}"
+        );
         let stuck = Stuck::new(&program, "spin");
         let scene = stuck.scene();
         let seen = thread(&scene, "spinner");
         assert_eq!(functions(seen), ["spin", "spins"], "{options:?}");
     }
-    // Without symbols the functions have no names; the C library has.
+    // Without symbols the program's functions have no names, but those of the C library have.
     let stuck = Stuck::new(&built("hangs.c", &["-s"]), "lock");
     let scene = stuck.scene();
     counts(barrier(&scene, "holder"), 2, 1);
@@ -466,14 +471,17 @@ fn nobody_is_disturbed() {
     let out = stuck.child.stdout.take().unwrap();
     let lines: Vec<String> = BufReader::new(out).lines().map(Result::unwrap).collect();
     for line in &lines[..6] {
-        let numbers: Vec<u32> = line.split(' ').map(|it| it.parse().unwrap()).collect();
+        let numbers: Vec<u32> = line
+            .split(' ')
+            .map(|number| number.parse().unwrap())
+            .collect();
         assert_eq!(numbers[1], 0, "disturbed: {lines:?}");
         assert!(numbers[2] > 20, "did not go on: {lines:?}");
     }
     assert!(stuck.child.wait().unwrap().success());
 }
 
-/// Of a team of four that waits for one.
+/// A team of four threads, three of which wait for the fourth.
 fn team(options: &'static [&'static str], case: &str, policy: &str) -> (Stuck, Scene) {
     let program = built("openmp_hangs.c", options);
     let mut command = Command::new(program);
@@ -482,12 +490,12 @@ fn team(options: &'static [&'static str], case: &str, policy: &str) -> (Stuck, S
         "KMP_BLOCKTIME",
         if policy == "active" { "infinite" } else { "0" },
     ));
-    // On a busy machine they take their time to come there.
+    // On a busy machine the threads take a while to get there.
     let there = |scene: &Scene| {
         scene
             .barriers
             .iter()
-            .map(|it| it.waiting.len())
+            .map(|barrier| barrier.waiting.len())
             .sum::<usize>()
     };
     let mut scene = stuck.scene();

@@ -1,37 +1,37 @@
-//! What /proc tells of a thread.
+//! What /proc says about a thread.
 
 use super::call::Call;
 use sbt_engine::hang::scene::ThreadId;
 use sbt_program::process;
 
-/// What a thread did at one moment.
+/// The state of a thread at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Glance {
     /// Its state as in /proc/PID/stat: `R`, `S`, `D`, `T`, `t`, `Z` …
     pub state: char,
-    /// Who traces it, 0 if nobody does.
+    /// The process that traces it; 0 if none does.
     pub tracer: u32,
-    /// Its number in its own process namespace.
+    /// Its number in its own pid namespace.
     pub own_number: u32,
-    /// How often it has left the CPU.
+    /// How many times it has left the CPU.
     pub switches: u64,
-    /// The CPU time that it has used, ns; `None` if the kernel does not say it.
+    /// CPU time used so far, ns; `None` if the kernel does not report it.
     pub ran_ns: Option<u64>,
     /// The system call that it is in.
     pub call: Call,
 }
 
 impl Glance {
-    /// At a thread; `None` if it is gone.
+    /// The state of a thread now; `None` if it is gone.
     pub fn at(id: ThreadId) -> Option<Self> {
         let folder = format!("/proc/{}/task/{}", id.process, id.thread);
         let read = |name: &str| process::text(format!("{folder}/{name}")).ok();
-        // Before the number of switches: a thread that wakes between the two, and comes back
-        // to the same call, has another number then.
+        // Read before the number of switches: a thread that wakes in between, and comes back to the
+        // same call, then has another number.
         let call = Call::of(id);
         let mut glance = Self::of_status(&read("status")?, id.thread)?;
         glance.ran_ns = read("schedstat").and_then(|text| text.split(' ').next()?.parse().ok());
-        // A zombie has none.
+        // A thread that has ended is in no system call.
         if !glance.has_ended() {
             glance.call = call;
         }
@@ -45,7 +45,7 @@ impl Glance {
         };
         let number = |name: &str| field(name)?.trim().parse::<u64>().ok();
         let own = field("NSpid").and_then(|all| all.split_whitespace().last()?.parse().ok());
-        let tracer = number("TracerPid").and_then(|it| u32::try_from(it).ok());
+        let tracer = number("TracerPid").and_then(|number| u32::try_from(number).ok());
         Some(Self {
             state: field("State")?.trim().chars().next()?,
             tracer: tracer.unwrap_or(0),
@@ -57,7 +57,7 @@ impl Glance {
         })
     }
 
-    /// Whether only its number is left.
+    /// Whether the thread has ended and is only a zombie.
     pub const fn has_ended(&self) -> bool {
         matches!(self.state, 'Z' | 'X')
     }
@@ -67,13 +67,13 @@ impl Glance {
         self.call.standing().is_some() && (self.state, self.call) == (earlier.state, earlier.call)
     }
 
-    /// Whether it has slept in the same system call all the time since an earlier one.
+    /// Whether it has slept in the same system call without interruption since `earlier`.
     pub fn sleeps_since(&self, earlier: &Self) -> bool {
         self.sleeps_again(earlier) && self.switches == earlier.switches
     }
 }
 
-/// The name of a thread in the kernel.
+/// The kernel's name of a thread.
 pub fn name(id: ThreadId) -> Option<String> {
     let path = format!("/proc/{}/task/{}/comm", id.process, id.thread);
     let name = process::text(path).ok()?;

@@ -1,5 +1,5 @@
-//! What each thread waits for: from its system call, the names of the functions that it is
-//! in, and the memory of the object.
+//! Finds what each thread waits for: by its system call, the names of the functions that it is in,
+//! and the memory of the object.
 
 use std::collections::{HashMap, HashSet};
 
@@ -21,7 +21,7 @@ use sbt_program::{
     trace,
 };
 
-/// What the threads do, in their order, and the barriers that they wait at.
+/// What each thread does, in the order of `threads`, and the barriers at which threads wait.
 pub fn all(
     threads: &[Seen],
     resolver: &mut Resolver,
@@ -45,8 +45,8 @@ pub fn all(
         barriers: Barriers::default(),
         regions: Regions::default(),
     };
-    // Who sleeps knows the address of the barrier; who spins is found to be at one of
-    // those.
+    // Sleeping threads first: they give the addresses of barriers, at which spinning threads are
+    // then found.
     let sleeps = |seen: &Seen| seen.glance.call.standing().is_some();
     let mut doings = vec![Doing::Unknown; threads.len()];
     for sleeping in [true, false] {
@@ -64,8 +64,8 @@ pub fn all(
     (doings, waits.barriers.list())
 }
 
-/// Processes that a signal has stopped while breakpoints are served for an sbt: all of their
-/// threads look to the kernel as if they stood at one.
+/// Processes that a signal has stopped while another sbt traces them: to the kernel all of their
+/// threads are in the state of a thread at a breakpoint.
 fn stopped(threads: &[Seen]) -> HashSet<u32> {
     let alive = || threads.iter().filter(|seen| !seen.glance.has_ended());
     let processes: HashSet<u32> = alive().map(|seen| seen.id.process).collect();
@@ -108,7 +108,7 @@ impl Waits<'_> {
         match glance.state {
             'T' => Doing::Stopped,
             't' if self.stopped.contains(&seen.id.process) => Doing::Stopped,
-            // At a breakpoint, for a moment.
+            // At a breakpoint of an sbt, for a moment.
             't' if trace::is_server(glance.tracer) => by_call,
             't' => Doing::Traced { by: glance.tracer },
             _ => by_call,
@@ -156,7 +156,8 @@ impl Waits<'_> {
         Some(WaitFor::Child { process })
     }
 
-    /// Of its glibc, if it has one, and says it.
+    /// The version of the process's glibc. Outer `None`: another C library; inner `None`: version
+    /// not known.
     #[allow(
         clippy::option_option,
         reason = "a version that is not told is not another library"
@@ -198,7 +199,7 @@ impl Waits<'_> {
             Some(Wants::Condvar) => {
                 let word = |address| memory.bytes(address).map(u32::from_ne_bytes);
                 let condvar = objects::condvar(address, version, word);
-                // On its way out a thread takes the mutex again.
+                // A thread that leaves a wait on a condition variable takes the mutex again.
                 if futex.plain && glibc.is_some() && condvar.is_none() {
                     return self.mutex(seen, address, memory);
                 }
@@ -234,7 +235,7 @@ impl Waits<'_> {
                 holder: Holder::Unknown,
             },
             Some(Wants::Semaphore) => WaitFor::Semaphore { address, shared },
-            // The word is the number of the thread, until it has ended.
+            // The futex word is the number of the thread until the thread has ended.
             Some(Wants::Join) => WaitFor::Join {
                 thread: glibc.and_then(|_| {
                     let found = self.numbers.thread(process, futex.expected);
@@ -268,7 +269,7 @@ impl Waits<'_> {
         let Some(version) = self.version(process) else {
             return unread(futex.address, "pthread");
         };
-        // `current_round` is waited on, and `in` while the numbers begin anew.
+        // Threads wait on `current_round`, or on `in` while the numbers begin anew.
         let found = [4, 0].into_iter().find_map(|before| {
             let address = futex.address.checked_sub(before)?;
             let bytes: [u8; objects::BARRIER] = memory.bytes(address)?;
@@ -317,7 +318,7 @@ impl Waits<'_> {
     }
 }
 
-/// A barrier of which nothing but its address is known.
+/// A barrier of which only the address and kind are known.
 pub(super) fn unread(address: u64, kind: &'static str) -> Found {
     Found {
         address,

@@ -1,7 +1,7 @@
-//! The bpf system call, as far as sbt needs what aya does not offer: loading
-//! for and attaching to many places of a file at once (`uprobe_multi`, kernel
-//! 6.6), which needs two capabilities instead of root, detaches fifty times
-//! faster, and outlives the target's first thread.
+//! The bpf system call, as far as aya does not offer what sbt needs: loading programs for, and
+//! attaching them to, many places of a file at once (`uprobe_multi`, kernel 6.6). Compared with
+//! perf events, this needs two capabilities instead of root, detaches fifty times faster, and
+//! outlives the target's first thread.
 
 use std::{
     ffi::CString,
@@ -43,7 +43,7 @@ fn empty() -> bpf_attr {
 }
 
 fn owned(fd: i32) -> OwnedFd {
-    // SAFETY: the kernel has just given this descriptor to us alone.
+    // SAFETY: the kernel has just returned this descriptor, which nothing else owns.
     unsafe { OwnedFd::from_raw_fd(fd) }
 }
 
@@ -51,15 +51,15 @@ fn raw(fd: BorrowedFd<'_>) -> u32 {
     fd.as_raw_fd().cast_unsigned()
 }
 
-/// What a map is made of.
+/// How to create a map.
 pub struct MapSpec {
     /// One of `BPF_MAP_TYPE_*`.
     pub map_type: u32,
-    /// Bytes.
+    /// Size of a key, bytes.
     pub key_size: u32,
-    /// Bytes.
+    /// Size of a value, bytes.
     pub value_size: u32,
-    /// Entries; for a ring, bytes.
+    /// Number of entries; for a ring its size, bytes.
     pub max_entries: u32,
     /// `BPF_F_*`.
     pub flags: u32,
@@ -84,7 +84,7 @@ pub fn map_update(map: BorrowedFd<'_>, key: u32, value: &[u8]) -> io::Result<()>
     map_insert(map, &key.to_ne_bytes(), value)
 }
 
-/// The same with a key of any size.
+/// Stores `value` under a `key` of any size. Both must have the map's sizes.
 pub fn map_insert(map: BorrowedFd<'_>, key: &[u8], value: &[u8]) -> io::Result<()> {
     let mut attr = empty();
     // SAFETY: the variant that BPF_MAP_UPDATE_ELEM reads.
@@ -131,7 +131,7 @@ pub fn map_lookup(map: BorrowedFd<'_>, key: u32, value: &mut [u64]) -> io::Resul
     bpf(bpf_cmd::BPF_MAP_LOOKUP_ELEM, &mut attr).map(drop)
 }
 
-/// The key behind `key` in a map, the first one without it; `None` at the end.
+/// The key that follows `key` in a map; without `key` the first one. `None` at the end.
 pub fn map_next_key<const N: usize>(
     map: BorrowedFd<'_>,
     key: Option<[u8; N]>,
@@ -150,8 +150,8 @@ pub fn map_next_key<const N: usize>(
     }
 }
 
-/// Reads what is stored under `key` into `value`, which both must have the map's
-/// sizes; false if nothing is.
+/// Reads the value of `key` into `value`. Both must have the map's sizes. False if there is no
+/// value.
 pub fn map_read(map: BorrowedFd<'_>, key: &[u8], value: &mut [u8]) -> io::Result<bool> {
     let mut attr = empty();
     // SAFETY: the variant that BPF_MAP_LOOKUP_ELEM reads.
@@ -166,20 +166,20 @@ pub fn map_read(map: BorrowedFd<'_>, key: &[u8], value: &mut [u8]) -> io::Result
     }
 }
 
-/// Makes a map read-only for us, so that the verifier may rely on its values.
+/// Makes a map read-only for user space, so that the verifier may rely on its values.
 pub fn map_freeze(map: BorrowedFd<'_>) -> io::Result<()> {
     let mut attr = empty();
     attr.__bindgen_anon_2.map_fd = raw(map);
     bpf(bpf_cmd::BPF_MAP_FREEZE, &mut attr).map(drop)
 }
 
-/// Whether the kernel does not let us use this system call at all, or a filter does not.
+/// Whether the kernel, or a filter of system calls, refuses this process the bpf system call.
 pub fn is_refused() -> bool {
     let (key, mut value) = (0_u32, [0_u64]);
     let mut attr = empty();
     // SAFETY: the variant that BPF_MAP_LOOKUP_ELEM reads.
     let element = unsafe { &mut attr.__bindgen_anon_2 };
-    // No map is open under such a number: that is what we are told if we may ask.
+    // No map is open under this number: the kernel says so if this process may ask.
     element.map_fd = u32::MAX;
     element.key = (&raw const key) as u64;
     element.__bindgen_anon_1.value = value.as_mut_ptr() as u64;
@@ -190,16 +190,16 @@ pub fn is_refused() -> bool {
 /// What a program will be attached to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProgramKind {
-    /// Many places of a file by one link.
+    /// Many places of a file, by one link.
     UprobeMulti,
-    /// One place by one perf event.
+    /// One place, by one perf event.
     Uprobe,
     /// A raw tracepoint.
     RawTracepoint,
 }
 
 impl ProgramKind {
-    /// The way in which this kernel attaches uprobes: all at once if it can.
+    /// How this kernel attaches uprobes: all at once if it can.
     pub fn of_uprobes() -> Self {
         if has_uprobe_multi() {
             Self::UprobeMulti
@@ -209,7 +209,7 @@ impl ProgramKind {
     }
 }
 
-/// Loads types (BTF), by which programs say what their functions are.
+/// Loads type information (BTF), to which programs refer for the types of their functions.
 pub fn btf_load(types: &[u8]) -> io::Result<OwnedFd> {
     let mut attr = empty();
     // SAFETY: the variant that BPF_BTF_LOAD reads.
@@ -219,16 +219,16 @@ pub fn btf_load(types: &[u8]) -> io::Result<OwnedFd> {
     bpf(bpf_cmd::BPF_BTF_LOAD, &mut attr).map(owned)
 }
 
-/// The functions of a program: where each begins, and what types it has.
+/// The functions of a program: where each begins, and its type.
 #[derive(Clone, Copy)]
 pub struct Functions<'a> {
-    /// In which the types are.
+    /// The loaded BTF that has the types.
     pub types: BorrowedFd<'a>,
-    /// Each, in order.
+    /// One entry for each function, in order.
     pub all: &'a [bpf_func_info],
 }
 
-/// Loads a program. The error carries what the verifier's log ends with, if any.
+/// Loads a program. The error includes the verifier's objection, if there is one.
 pub fn program_load(
     name: &str,
     kind: ProgramKind,
@@ -267,7 +267,7 @@ pub fn program_load(
         bpf(bpf_cmd::BPF_PROG_LOAD, &mut attr).map(owned)
     };
     load(&mut []).or_else(|error| {
-        // Once more with a log, for the message alone; lack of privilege has none.
+        // Loaded once more with a log, just for the message; lack of privilege gives no log.
         if error.raw_os_error() == Some(libc::EPERM) {
             return Err(error);
         }
@@ -283,8 +283,8 @@ pub fn program_load(
     })
 }
 
-/// What the verifier has against a program: the last line of its log that is neither
-/// statistics nor the state of its registers.
+/// The verifier's objection to a program: the last line of its log that is neither empty nor
+/// statistics.
 fn objection(log: &str) -> Option<&str> {
     let is_statistics = |line: &str| {
         [
@@ -301,8 +301,7 @@ fn objection(log: &str) -> Option<&str> {
         .rfind(|line| !line.is_empty() && !is_statistics(line))
 }
 
-/// How many instructions the verifier has looked at to accept a program; unknown before
-/// Linux 5.16.
+/// How many instructions the verifier has looked at to accept a program. `None` before Linux 5.16.
 pub fn program_verified(program: BorrowedFd<'_>) -> io::Result<Option<u32>> {
     // SAFETY: a structure of integers: zero is valid.
     let mut info: bpf_prog_info = unsafe { zeroed() };
@@ -314,8 +313,8 @@ pub fn program_verified(program: BorrowedFd<'_>) -> io::Result<Option<u32>> {
     Ok(Some(info.verified_insns).filter(|count| *count != 0))
 }
 
-/// Whether this kernel attaches a program to many places at once. One that does not
-/// loads programs for it all the same.
+/// Whether this kernel attaches a program to many places at once. A kernel that does not may load
+/// programs for it all the same.
 fn has_uprobe_multi() -> bool {
     /// `r0 = 0`, and `exit`, as linux/bpf.h puts them together.
     const CODES: [u8; 2] = [0xb7, 0x95];
@@ -327,36 +326,36 @@ fn has_uprobe_multi() -> bool {
     let is_invalid = |error: &io::Error| error.kind() == io::ErrorKind::InvalidInput;
     let program = match program_load("nothing", ProgramKind::UprobeMulti, &nothing, None) {
         Ok(program) => program,
-        // Whatever else is the matter will be told by those that are needed.
+        // Other errors are reported when the needed programs are loaded.
         Err(error) => return !is_invalid(&error),
     };
     let point = ProbePoint {
         offset: 0,
         cookie: 0,
     };
-    // Nobody can probe a folder: a kernel that gets as far as to see that has it.
+    // A folder cannot be probed: a kernel that gets far enough to see that has `uprobe_multi`.
     attach_uprobe_multi(program.as_fd(), &c"/".to_owned(), &[point], false, 0)
         .map_or_else(|error| !is_invalid(&error), |_link| true)
 }
 
-/// Runs a raw tracepoint's program here and now, in our own context.
+/// Runs a raw tracepoint's program now, in this thread's context.
 pub fn program_run(program: BorrowedFd<'_>) -> io::Result<()> {
     let mut attr = empty();
     attr.test.prog_fd = raw(program);
     bpf(bpf_cmd::BPF_PROG_TEST_RUN, &mut attr).map(drop)
 }
 
-/// A place in a file, and what its probe is told.
+/// A place in a file, and the cookie of its probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProbePoint {
-    /// Bytes from the start of the file.
+    /// Offset in the file, bytes.
     pub offset: u64,
-    /// Handed to the program with each hit.
+    /// Passed to the program at each hit.
     pub cookie: u64,
 }
 
-/// Attaches a program to places of one file, for one process and its threads.
-/// Closing the descriptor detaches. `returns`: on return instead of on entry.
+/// Attaches a program to places of one file, for one process and its threads (0: for everyone).
+/// Closing the descriptor detaches. `returns`: at returns instead of entries.
 pub fn attach_uprobe_multi(
     program: BorrowedFd<'_>,
     path: &CString,
@@ -388,7 +387,7 @@ pub fn attach_raw_tracepoint(program: BorrowedFd<'_>, name: &CString) -> io::Res
     bpf(bpf_cmd::BPF_RAW_TRACEPOINT_OPEN, &mut attr).map(owned)
 }
 
-/// Binds a program to an open perf event; the event and what is returned must be kept.
+/// Attaches a program to an open perf event. The caller must keep the event and the link returned.
 pub fn attach_perf_event(
     program: BorrowedFd<'_>,
     event: &Counter,

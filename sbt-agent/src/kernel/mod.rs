@@ -1,4 +1,4 @@
-//! The ground: what the kernel offers, in which version, to whom.
+//! The lowest layer: what the kernel offers, in which version, and to whom.
 
 pub mod bpf;
 pub mod counting;

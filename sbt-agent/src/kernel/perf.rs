@@ -1,6 +1,6 @@
-//! Perf events. The crate `perf-event` opens them, maps their rings, and decodes what the kernel
-//! writes there. Here is what the crate lacks: several events that write into one ring, a ring
-//! that is read to an end although threads go on writing, and samples without registers or stack.
+//! Perf events. The crate `perf-event` opens them, maps their rings and decodes records. Added here
+//! is what the crate lacks: several events that write into one ring, reading a ring while threads
+//! keep writing, and samples without registers or stack.
 
 use std::{
     borrow::Cow,
@@ -17,10 +17,10 @@ use perf_event::{
     },
 };
 
-/// Bytes of a page. Where pages are larger, so are rings.
+/// Size of a page, bytes. Where pages are larger, rings are too.
 pub const PAGE: usize = 4096;
 
-/// Bytes that stand before the body of each record.
+/// Size of the header of each record, bytes.
 const HEADER: usize = 8;
 
 /// `PERF_RECORD_SAMPLE`.
@@ -29,8 +29,8 @@ pub const SAMPLE: u32 = 9;
 /// `PERF_EVENT_IOC_SET_OUTPUT`.
 const SET_OUTPUT: libc::Ioctl = 0x2405;
 
-/// An event with the memory into which the kernel writes the event's records, and those of other
-/// events that are told to write there. What is not read before the ring is full is lost, and the kernel counts it.
+/// An event with its ring: the memory into which the kernel writes the records of this event and of
+/// others that are admitted. Records that find the ring full are lost, and the kernel counts them.
 pub struct Ring {
     sampler: Sampler,
     bytes: usize,
@@ -45,11 +45,11 @@ impl fmt::Debug for Ring {
 }
 
 impl Ring {
-    /// Opens an event and maps its ring. `sizes`: bytes, powers of two; the first is taken that
-    /// the user may lock.
+    /// Opens an event and maps its ring. `sizes`: bytes, powers of two; the first is taken that the
+    /// user may lock.
     ///
     /// # Errors
-    /// The kernel's: an ordinary user may not lock as much.
+    /// Errors of the kernel: an ordinary user may not lock as much.
     pub fn new(event: &Builder<'_>, sizes: impl IntoIterator<Item = usize>) -> io::Result<Self> {
         let mut last = io::Error::from(io::ErrorKind::InvalidInput);
         for bytes in sizes {
@@ -66,15 +66,15 @@ impl Ring {
         self.sampler.as_counter_mut()
     }
 
-    /// What becomes readable when there is enough to read.
+    /// The descriptor that becomes readable when there is enough to read.
     pub fn descriptor(&self) -> RawFd {
         self.sampler.as_raw_fd()
     }
 
-    /// Has another event of the same CPU write into this ring as well.
+    /// Makes another event of the same CPU write into this ring as well.
     ///
     /// # Errors
-    /// The kernel's, of the system call.
+    /// Errors of the ioctl.
     pub fn admit(&self, event: &Counter) -> io::Result<()> {
         // SAFETY: this request takes a descriptor, and both are open.
         let result = unsafe { libc::ioctl(event.as_raw_fd(), SET_OUTPUT, self.descriptor()) };
@@ -84,8 +84,8 @@ impl Ring {
         Ok(())
     }
 
-    /// Takes all records that are there, but no more at a time than the ring holds: threads that
-    /// write as fast as sbt reads do not keep sbt here.
+    /// Takes all records that are there, but no more than the ring holds: so this ends even if
+    /// threads write as fast as sbt reads.
     pub fn each(&mut self, mut take: impl FnMut(&Record<'_>)) {
         let mut left = self.bytes;
         while left > 0
@@ -96,8 +96,8 @@ impl Ring {
         }
     }
 
-    /// Takes all samples that are there, of events that ask for the same as the ring's own. How
-    /// many records found no room, as far as the kernel tells by now.
+    /// Takes all samples that are there. All events must ask for the same fields as the ring's own.
+    /// Returns how many records found no room, as far as the kernel has reported that.
     pub fn samples(&mut self, mut take: impl FnMut(&Sample<'_>)) -> u64 {
         let format = self.sampler.config().clone();
         let mut lost = 0;
@@ -114,24 +114,24 @@ impl Ring {
     }
 }
 
-/// A sample of an event that asks for registers and stack of the thread's own code, and may ask
-/// for the thread, the time and the event.
+/// A sample with the registers and stack of the thread's own code, and possibly the thread, the
+/// time and the event.
 ///
-/// `perf_event::data::Sample` is of no use for that, as of version 0.1: the crate looks for
-/// registers where the kernel writes none, and takes a sample without a stack for one that is cut.
+/// `perf_event::data::Sample` does not serve, as of version 0.1: it looks for registers where the
+/// kernel writes none, and takes a sample without a stack for a truncated one.
 #[derive(Clone, Debug)]
 pub struct Sample<'a> {
-    /// The thread's process and the thread.
+    /// The process and the thread.
     pub of: Option<(u32, u32)>,
-    /// When, by the clock of the event, ns.
+    /// Time by the clock of the event, ns.
     pub time_ns: Option<u64>,
-    /// The number of the event that took the sample.
+    /// Id of the event that took the sample.
     pub event: Option<u64>,
-    /// Of how many bits the registers are; none of a thread of the kernel.
+    /// Width of the registers; none for a thread of the kernel.
     pub abi: SampleRegsAbi,
-    /// In the order of their numbers.
+    /// The registers, in the order of their numbers.
     pub registers: Vec<u64>,
-    /// Bytes from the stack pointer on; none if the stack pointer points nowhere.
+    /// Bytes from the stack pointer on; empty if the stack pointer points nowhere.
     pub stack: Cow<'a, [u8]>,
 }
 
@@ -177,14 +177,14 @@ impl<'p> Parse<'p> for Sample<'p> {
     }
 }
 
-/// Turns an event on or off. Of a thread that has ended there is nothing to turn.
+/// Enables or disables an event. Errors do not matter: the thread has ended then.
 pub fn switch(event: &mut Counter, on: bool) {
     let _gone = if on { event.enable() } else { event.disable() };
 }
 
-/// The descriptor of an event, for what keeps descriptors of several kinds.
+/// The descriptor of an event, to be kept with descriptors of other kinds.
 pub fn descriptor(event: Counter) -> OwnedFd {
-    // SAFETY: the event has just given its open descriptor away.
+    // SAFETY: the event has just given up its open descriptor.
     unsafe { OwnedFd::from_raw_fd(event.into_raw_fd()) }
 }
 
@@ -194,7 +194,7 @@ pub mod tests {
 
     use super::*;
 
-    /// Decodes the bytes of a sample, as an event of that kind writes them.
+    /// Decodes the bytes of a sample of this event.
     pub fn decoded<'a>(event: &Builder<'_>, bytes: &'a [u8]) -> Option<Sample<'a>> {
         let format = data::parse::ParseConfig::<data::endian::Native>::from(*event.attrs());
         Parser::new(bytes, format).parse().ok()
@@ -204,7 +204,7 @@ pub mod tests {
         words.iter().flat_map(|word| word.to_ne_bytes()).collect()
     }
 
-    /// An event of this thread that tells of the names that the thread takes.
+    /// An event that reports the names that this thread takes.
     fn of_names() -> Builder<'static> {
         let mut event = Builder::new(Software::DUMMY);
         event.enabled(true).comm(true).sample_id_all(true);
@@ -238,7 +238,7 @@ pub mod tests {
         let mut other = of_names().build().unwrap();
         ring.admit(&other).unwrap();
         for _ in 0..10 {
-            // 40 bytes a record: the ring begins anew in the midst of one.
+            // A record has 40 bytes, so one of them wraps around the ring's end.
             rename(30);
             assert_eq!(names(&mut ring), (60, 0));
         }
@@ -253,7 +253,7 @@ pub mod tests {
         rename(1000);
         let (read, lost) = names(&mut ring);
         assert!(lost == 0 && (50..=102).contains(&read), "{read}, {lost}");
-        // The kernel tells of it when there is room again.
+        // The kernel reports losses when there is room again.
         rename(1);
         assert_eq!(names(&mut ring), (1, 1000 - read as u64));
     }

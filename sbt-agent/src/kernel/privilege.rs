@@ -1,4 +1,4 @@
-//! What this user may not do, in one line that says what to type.
+//! Explains what this user may not do, in one line that says what to type.
 
 use std::{fs, io};
 
@@ -14,32 +14,32 @@ use sbt_program::{
     capabilities, process,
 };
 
-/// Capabilities that watching needs, by their bit (linux/capability.h).
+/// Capabilities that watching needs, by bit (linux/capability.h).
 pub const NEEDED: [(u32, &str); 2] = [(39, "CAP_BPF"), (38, "CAP_PERFMON")];
-/// To look into processes of others.
+/// The capability to look into other users' processes.
 pub const PTRACE: (u32, &str) = (19, "CAP_SYS_PTRACE");
 const SYS_ADMIN: u32 = 21;
 
-/// What setcap is told to let an ordinary user watch, also processes of others.
+/// The argument of setcap that lets an ordinary user watch, also other users' processes.
 pub const SETCAP: &str = "cap_bpf,cap_perfmon,cap_sys_ptrace+ep";
 
-/// Gives up what watching does not need; see [`rights::limit`]. `looked_into`: a process that
-/// is, with those that it has started.
+/// Gives up privileges that watching does not need; see [`rights::limit`]. `looked_into`: the
+/// process that sbt looks into, together with its descendants.
 pub fn limit(looked_into: Option<u32>) -> anyhow::Result<()> {
     rights::limit(admin_is_needed(), &theirs(looked_into)).context(CANNOT_LIMIT)
 }
 
-/// The same before the set-up of a program; see [`rights::limit_to_set_up`].
+/// As [`limit`], before a program is set up; see [`rights::limit_to_set_up`].
 pub fn limit_to_set_up(program: u32) -> anyhow::Result<()> {
     rights::limit_to_set_up(admin_is_needed(), &theirs(Some(program))).context(CANNOT_LIMIT)
 }
 
-/// The same for the process that traces; see [`rights::limit_to_trace`].
+/// As [`limit`], for the process that traces; see [`rights::limit_to_trace`].
 pub fn limit_to_trace(traced: u32, counts: bool) -> anyhow::Result<()> {
     rights::limit_to_trace(&theirs(Some(traced)), counts).context(CANNOT_LIMIT)
 }
 
-/// The capabilities of a process and its descendants, where they matter.
+/// The capabilities of a process and its descendants, if the limit depends on them.
 fn theirs(process: Option<u32>) -> Vec<u64> {
     let process = process.filter(|_| rights::depend_on_others());
     let processes = process.into_iter().flat_map(|process| {
@@ -57,28 +57,28 @@ fn admin_is_needed() -> bool {
     version(&release) < Some((6, 6))
 }
 
-/// What to say there.
+/// The message inside of a user namespace.
 pub const USER_NAMESPACE: &str = "this is a user namespace, as containers without privileges \
     have, and no capability in it holds for the kernel's BPF; run sbt outside of it (`sudo sbt \
     attach PID`, with the number that the process has there)";
 
-/// What to say where a filter forbids bpf to somebody who may use it.
+/// The message where a filter forbids bpf although the capabilities allow it.
 pub const FILTER: &str = "a filter of system calls forbids bpf, as those of containers do; run sbt \
     outside of the container, or start that with bpf allowed (docker: --cap-add BPF --cap-add \
     PERFMON, or --security-opt seccomp=unconfined)";
 
-/// What /proc tells of this thread.
+/// The status of this thread in /proc.
 pub fn read_status() -> String {
     fs::read_to_string("/proc/thread-self/status").unwrap_or_default()
 }
 
-/// Whether a filter keeps us from bpf, which our capabilities allow. `status`: that of this
-/// thread.
+/// Whether a filter forbids bpf although this thread's capabilities allow it. `status`: the status
+/// of this thread.
 pub fn filter_forbids(status: &str) -> bool {
     is_filtered(status) && missing(effective_in(status)).is_empty() && bpf::is_refused()
 }
 
-/// Whether there is a filter of system calls.
+/// Whether the thread has a filter of system calls.
 pub fn is_filtered(status: &str) -> bool {
     field(status, "Seccomp:").is_some_and(|mode| mode != "0")
 }
@@ -101,8 +101,8 @@ fn field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
         .map(str::trim)
 }
 
-/// Which of the needed capabilities are missing; `CAP_SYS_ADMIN` stands for
-/// them, as on kernels before 5.8.
+/// The capabilities that are missing for watching. `CAP_SYS_ADMIN` replaces all of them, as on
+/// kernels before 5.8.
 pub fn missing(effective: u64) -> Vec<&'static str> {
     if effective >> SYS_ADMIN & 1 == 1 {
         return Vec::new();
@@ -114,7 +114,7 @@ pub fn missing(effective: u64) -> Vec<&'static str> {
         .collect()
 }
 
-/// The command that gives this very binary what it needs.
+/// The command that gives this binary the capabilities it needs.
 pub fn remedy() -> String {
     if in_user_namespace() {
         return "run sbt outside of this user namespace, with sudo".into();
@@ -135,18 +135,18 @@ fn remedy_for(binary: &str, nosuid: bool) -> String {
     format!("run it with sudo, or `sudo setcap {SETCAP} {binary}` once")
 }
 
-/// What helps where it must be root who watches.
+/// What to do where only root may watch.
 pub fn become_root() -> &'static str {
     if root_lacks() { OF_ROOT } else { "use sudo" }
 }
 
-/// What to say to a root who has not what root has.
+/// The message for a root user without root's capabilities.
 const OF_ROOT: &str = "root has not all of its capabilities here, as in containers: start that with \
     them (docker: --cap-add BPF --cap-add PERFMON --cap-add SYS_PTRACE), or run sbt outside of it";
 
-/// Whether we are root, and that does not say much.
+/// Whether this user is root but lacks capabilities that sbt needs.
 pub fn root_lacks() -> bool {
-    // SAFETY: asks for a number.
+    // SAFETY: only returns a number.
     let is_root = unsafe { libc::geteuid() } == 0;
     is_root && lacks(effective())
 }
@@ -155,9 +155,9 @@ fn lacks(effective: u64) -> bool {
     !missing(effective).is_empty() || effective >> PTRACE.0 & 1 == 0
 }
 
-/// Makes an error of loading one that says what to do.
+/// Turns a loading error into a message that says what to do.
 pub fn explain(error: LoadError) -> anyhow::Error {
-    // It may refuse by any error, as if a privilege were missing too.
+    // An old kernel may refuse with any error, also as if a privilege were missing.
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     if let Some(why) = too_old(release.trim()) {
         return anyhow!("cannot load eBPF programs: {why}");
@@ -188,8 +188,8 @@ pub fn explain(error: LoadError) -> anyhow::Error {
     }
 }
 
-/// Whether we may look into a process, which attaching needs. That its mappings can be read
-/// does not tell: for that `CAP_PERFMON` is enough, but not for the files that are mapped.
+/// Fails if this user may not look into a process, as attaching requires. Readable mappings prove
+/// nothing: for these `CAP_PERFMON` is enough, but not for the mapped files.
 pub fn check_process(pid: u32, backend: Backend) -> anyhow::Result<()> {
     match fs::read_link(process::folder(pid).join("root")) {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
@@ -200,7 +200,7 @@ pub fn check_process(pid: u32, backend: Backend) -> anyhow::Result<()> {
     }
 }
 
-/// Whether root may look into a program that is started as another user, as it does under sudo.
+/// Fails if root may not look into a program that is started as another user, as under sudo.
 pub fn check_user(user: &str) -> anyhow::Result<()> {
     anyhow::ensure!(
         rights::may_look_at_all(),
@@ -211,8 +211,8 @@ pub fn check_user(user: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Breakpoints are written, and no capability of the file lets an ordinary user write to
-/// others' memory.
+/// The message for a process that may not be looked into. Breakpoints are written into memory, and
+/// no file capability lets an ordinary user write to other users' memory.
 fn may_not_look(pid: u32, backend: Backend, remedy: &str, root_lacks: bool) -> String {
     let (missing, remedy) = match backend {
         Backend::Ptrace if !root_lacks => (String::new(), "run it with sudo"),

@@ -1,21 +1,21 @@
-//! Why the kernel does not take programs.
+//! Why the kernel refuses to load programs.
 
 use std::io;
 
 use thiserror::Error;
 
-/// Why the programs could not be brought into the kernel.
+/// Why the programs could not be loaded into the kernel.
 #[derive(Debug, Error)]
 pub enum LoadError {
     /// The kernel refused for want of privilege.
     #[error("missing privilege for {0}")]
     Privilege(&'static str),
-    /// The kernel lacks something or refused the program.
+    /// The kernel lacks something, or has refused a program.
     #[error("{what}: {source}")]
     Kernel {
         /// What was tried.
         what: String,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
     /// The embedded object is broken.

@@ -1,17 +1,15 @@
-//! What is to be expected of a kernel by its version. Pure; whether it really can is
-//! found out by trying.
+//! What to expect of a kernel by its version. Pure; what it really can is found out by trying.
 
-/// The oldest that works: probes have cookies since Linux 5.15.
+/// The oldest kernel that works: probes have cookies since Linux 5.15.
 pub const OLDEST: (u32, u32) = (5, 15);
 
-/// The first two numbers of a kernel's version.
+/// The major and minor number of a kernel's version.
 pub fn version(release: &str) -> Option<(u32, u32)> {
     let mut numbers = release.split(|c: char| !c.is_ascii_digit());
     Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }
 
-/// Why a kernel is too old, and what to do; `None` if it is not, or its version says
-/// nothing.
+/// Why a kernel is too old, and what to do. `None` if it is not, or if the version cannot be read.
 pub fn too_old(release: &str) -> Option<String> {
     let (major, minor) = OLDEST;
     version(release).filter(|version| *version < OLDEST)?;

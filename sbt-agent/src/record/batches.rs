@@ -1,7 +1,7 @@
 //! The batches of a stream that may be hostile.
 //!
-//! The library that decodes them checks much and panics at the rest; for whoever reads a
-//! recording that is one more way of being damaged.
+//! The library that decodes them checks much, but panics in other cases. A panic is treated as
+//! damage to the recording.
 
 use std::io::Read;
 
@@ -15,7 +15,7 @@ use crate::panics::caught;
 /// The batches of a stream, in order.
 pub struct Batches<R: Read> {
     stream: StreamReader<Sound<R>>,
-    /// Nothing is asked of it after a panic.
+    /// Whether decoding has panicked: nothing is decoded after that.
     broken: bool,
 }
 
@@ -29,24 +29,24 @@ impl<R: Read> Batches<R> {
         })
     }
 
-    /// What the columns are.
+    /// The schema of the columns.
     pub fn schema(&self) -> SchemaRef {
         self.stream.schema()
     }
 
-    /// Where it reads from.
+    /// The input, to see how far it has been read.
     pub fn input(&self) -> &R {
         self.stream.get_ref().input()
     }
 
-    /// Whether a checksum did not fit.
+    /// Whether a checksum did not match.
     pub fn is_damaged(&self) -> bool {
         self.stream.get_ref().is_damaged()
     }
 }
 
 impl<R: Read> Iterator for Batches<R> {
-    /// `None`: one that is not as it ought to be.
+    /// `None` for a batch that cannot be decoded.
     type Item = Option<RecordBatch>;
 
     fn next(&mut self) -> Option<Self::Item> {

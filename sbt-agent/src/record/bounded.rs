@@ -1,9 +1,8 @@
-//! Recordings that do not grow with the run: the report so far instead of what it is made
-//! of, and what happened lately.
+//! Recordings that do not grow with the run: they hold the report so far, and what happened lately.
 //!
-//! What happens is written in generations, each of which can be read without those before.
-//! There are two at most in the file: when the younger is old enough, another file is begun
-//! with it alone and takes the first one's place. At any moment there is one whole file.
+//! Events are written in generations, each of which can be read without earlier ones. A file has at
+//! most two. When the younger is old enough, a new file is begun with it alone, and replaces the
+//! first file. At any moment there is one whole file.
 
 use std::{
     ffi::OsString,
@@ -31,43 +30,43 @@ use sbt_engine::{
 };
 use sbt_program::access::typed;
 
-/// A generation that has reports only is as old as that, ns.
+/// How old a generation gets that holds reports only, ns.
 const STATISTICS_NS: u64 = 10_000_000_000;
 
-/// For how long a report makes the next one wait, ns for each of its bytes: one of thousands
-/// of threads takes as much room as what happens in seconds.
+/// Pause after a report, ns for each of its bytes: the report of thousands of threads takes as much
+/// room as the events of seconds.
 const NS_PER_BYTE: u64 = 10_000;
 
-/// Names of files that are tried, at most.
+/// How many names for a new file are tried at most.
 const MOST_NAMES: u32 = 100;
 
-/// What is kept beside statistics.
+/// What is kept besides statistics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keep {
-    /// What happened in the last while, at least.
+    /// The events of the last while, at least this long.
     Events(Duration),
-    /// Nothing.
+    /// No events.
     Statistics,
 }
 
-/// What bounds a recording.
+/// How a recording is bounded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bound {
-    /// The file itself, whatever it was called, in its folder, whatever is put in the place of that.
+    /// The file itself and its folder, even if its path comes to mean another file.
     place: typed::Place,
     keep: Keep,
 }
 
 impl Bound {
-    /// Of the file at `path`, which is there.
+    /// For the file at `path`, which must exist.
     ///
     /// # Errors
-    /// No other file can be put in its place.
+    /// The folder does not allow another file to take its place.
     pub fn new(path: &Path, keep: Keep) -> anyhow::Result<Self> {
         let shown = printable(&path.to_string_lossy());
         let path = fs::canonicalize(path).with_context(|| format!("cannot find {shown}"))?;
         let made = typed::at(&path, |place| {
-            // With rights that do for the file itself.
+            // Tried with the rights that suffice for the file itself.
             place.existing()?.ok_or(io::ErrorKind::NotFound)?;
             let place = place.clone();
             let this = Self { place, keep };
@@ -82,26 +81,26 @@ impl Bound {
         })
     }
 
-    /// Whether what happens is in the file.
+    /// Whether events are in the file.
     pub fn has_events(&self) -> bool {
         self.keep != Keep::Statistics
     }
 
-    /// A new file that will be in its place, with a name that nobody else uses.
+    /// Makes a new file that will take the recording's place, with an unused name.
     fn next(&self) -> io::Result<(typed::Place, File)> {
         let stem = self.place.name();
         for number in 0.. {
             let mut name = OsString::from(".");
-            // Names have 255 bytes at most.
+            // A name has at most 255 bytes.
             name.push(
                 Some(stem)
-                    .filter(|it| it.len() < 200)
+                    .filter(|stem| stem.len() < 200)
                     .unwrap_or("sbt".as_ref()),
             );
             name.push(format!(".{}-{number}.next", std::process::id()));
             let place = self.place.beside(name);
             match place.create_new() {
-                // Of another machine, or of one with our number that was killed.
+                // Used on another machine, or by an earlier process with this pid that was killed.
                 Err(error)
                     if error.kind() == io::ErrorKind::AlreadyExists && number < MOST_NAMES => {}
                 made => return Ok((place, made?)),
@@ -110,7 +109,7 @@ impl Bound {
         Err(io::ErrorKind::AlreadyExists.into())
     }
 
-    /// Whether a file is what is there.
+    /// Whether `file` is the one at the recording's place.
     fn is(&self, file: &File) -> io::Result<bool> {
         let mine = file.metadata()?;
         let there = self.place.stat();
@@ -130,9 +129,9 @@ impl Bound {
 #[derive(Clone, Copy, Debug)]
 struct Generation {
     begin: Begin,
-    /// Since when, ns.
+    /// When it began, ns.
     since_ns: u64,
-    /// Where in the file, bytes.
+    /// Its offset in the file, bytes.
     at: u64,
 }
 
@@ -143,12 +142,12 @@ pub struct Generations {
     recap: Recap,
     younger: Generation,
     has_older: bool,
-    /// The report is not written again before, ns.
+    /// The next report is written after this time, ns.
     report_ns: u64,
 }
 
 impl Generations {
-    /// The first, of a file that is begun.
+    /// The first generation, of a new file.
     pub const fn new(bound: Bound, begin: Begin) -> Self {
         Self {
             bound,
@@ -163,12 +162,12 @@ impl Generations {
         }
     }
 
-    /// Whether what happens is in the file.
+    /// Whether events are in the file.
     pub fn has_events(&self) -> bool {
         self.bound.has_events()
     }
 
-    /// Takes note of what the model is told; whether it is to be written down.
+    /// Keeps what later generations must know. Returns whether these rows belong into the file.
     pub fn take(&mut self, steps: &[Step], places: &[Place]) -> bool {
         if self.has_events() {
             for place in places {
@@ -181,10 +180,10 @@ impl Generations {
         self.has_events()
     }
 
-    /// Writes out what there is, and begins the next generation if it is time.
+    /// Writes out what is pending, and begins the next generation if it is time.
     ///
     /// # Errors
-    /// Those of the files. What is at the path then is whole up to the last flush.
+    /// Errors of the files. The file at the path is then whole up to the last flush.
     pub fn flush(
         &mut self,
         stream: &mut Stream,
@@ -221,7 +220,7 @@ impl Generations {
         self.begin(stream, &facts)
     }
 
-    /// Begins a generation: what has to be known of those before.
+    /// Begins a generation with what must be known from before.
     fn begin(&self, stream: &mut Stream, facts: &Row) -> anyhow::Result<()> {
         if !self.has_events() {
             return Ok(());
@@ -237,8 +236,8 @@ impl Generations {
         Ok(())
     }
 
-    /// Where statistics are all that is kept, a file with the last report alone. `None` if
-    /// there can be none: then the one that there is goes on.
+    /// If only statistics are kept: a new file with just the last report. `None` if it cannot be
+    /// made; then the present file goes on.
     pub fn last(&self, stream: &mut Stream, report: &Row) -> Option<Stream> {
         if self.has_events() {
             return None;
@@ -247,8 +246,8 @@ impl Generations {
         Some(alone)
     }
 
-    /// A file with the report so far and the younger generation, in the place of the one
-    /// that is written now; and how long it is.
+    /// Makes a file with the report so far and the younger generation, in place of the present one.
+    /// Returns also its length, bytes.
     fn without_older(
         &self,
         stream: &mut Stream,
@@ -271,7 +270,7 @@ impl Generations {
         next_place: &typed::Place,
         file: File,
     ) -> anyhow::Result<(Stream, u64)> {
-        // Whoever finds it in its place is to know that it is written.
+        // Locked before it is in place, as a sign that it is being written.
         let _knows_no_locks = file.try_lock();
         let before = stream.file();
         let is = before.metadata()?;
@@ -281,20 +280,20 @@ impl Generations {
         }
         file.set_permissions(is.permissions())?;
         let mut next = Stream::to(file)?;
-        // With the first batch goes what all others refer to.
+        // The first batch holds the row to which all others refer.
         next.push(&Row::Begin(self.younger.begin))?;
         if let Some(report) = report {
             next.push(report)?;
         }
         next.flush()?;
         if self.has_events() {
-            // It was opened for writing alone.
+            // The old file is open for writing only.
             let mut old = File::open(format!("/proc/self/fd/{}", before.as_raw_fd()))?;
             old.seek(SeekFrom::Start(self.younger.at))?;
             io::copy(&mut old, next.file())?;
         }
         let length = next.file().stream_position()?;
-        // What it replaces may be all that there is of a long run.
+        // Synced first: the file that it replaces may be all that exists of a long run.
         next.file().sync_data()?;
         anyhow::ensure!(
             self.bound.is(stream.file())?,

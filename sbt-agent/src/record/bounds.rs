@@ -1,5 +1,5 @@
-//! How much a recording may tell of: others may have written it, and a model keeps what it is
-//! told. What a machine can really do lies far below.
+//! Limits on what a recording may contain: others may have written it, and a model keeps what it is
+//! told. All limits are far above what a real machine does.
 
 use super::rows::Row;
 use sbt_engine::{
@@ -7,21 +7,20 @@ use sbt_engine::{
     place::Place,
 };
 
-/// Threads that live at a time, and members of all episodes that are not complete: a few
-/// hundred bytes each.
+/// Threads alive at a time, and members of all incomplete episodes: a few hundred bytes each.
 const MOST_THREADS: usize = 1 << 17;
 
-/// Chains of callers and ranks that are told, a dozen bytes each.
+/// Chains of callers and ranks: a dozen bytes each.
 const MOST_NAMED: usize = 1 << 22;
 
-/// Places, and the bytes of their names.
+/// Number of places, and bytes of their names.
 const MOST_PLACES: usize = 1 << 18;
 const MOST_TEXT: usize = 1 << 28;
 
-/// After so many rows it is looked at the model.
+/// The model's size is checked once in so many rows.
 const EVERY: u32 = 1 << 14;
 
-/// What was told so far.
+/// What has been read so far.
 #[derive(Debug, Default)]
 pub struct Bounds {
     named: usize,
@@ -31,7 +30,7 @@ pub struct Bounds {
 }
 
 impl Bounds {
-    /// Takes note of a row; whether it may be told to the model.
+    /// Takes note of a row. Returns whether the model may be told it.
     pub fn allow(&mut self, row: &Row, model: &Model) -> bool {
         match row {
             Row::Place(place) => {
@@ -45,7 +44,7 @@ impl Bounds {
         if self.rows >= EVERY {
             self.rows = 0;
             let barriers = model.barriers().all().iter();
-            let waiting: usize = barriers.map(|it| it.open.members.len()).sum();
+            let waiting: usize = barriers.map(|barrier| barrier.open.members.len()).sum();
             if model.threads().count_living().max(waiting) > MOST_THREADS {
                 return false;
             }
@@ -54,7 +53,7 @@ impl Bounds {
     }
 }
 
-/// Bytes of what a place is called.
+/// Size of a place's names, bytes.
 fn text(place: &Place) -> usize {
     let frames = place.frames.iter().map(|frame| {
         let names = [&frame.function, &frame.file];
@@ -64,7 +63,7 @@ fn text(place: &Place) -> usize {
     let calls = place
         .outer
         .iter()
-        .map(|it| size_of_val(it) + it.binary.len());
+        .map(|call| size_of_val(call) + call.binary.len());
     place.binary.len() + frames.sum::<usize>() + calls.sum::<usize>()
 }
 
@@ -76,7 +75,7 @@ mod tests {
         place::Frame,
     };
 
-    /// How many rows are told before one is too many.
+    /// How many rows are accepted.
     fn told(rows: impl Iterator<Item = Row>) -> usize {
         let (mut bounds, mut model) = (Bounds::default(), Model::new(0, true));
         let mut count = 0;
@@ -141,7 +140,7 @@ mod tests {
             let clocks = Clocks::at(u64::from(tid));
             [arrive(tid, 0x1000), event(Event::Exit { tid, clocks })]
         });
-        // The barrier has not said how many it is for: each is an episode of its own.
+        // The barrier's count is not known, so each arrival is an episode of its own.
         let depart = |row: Row| match row {
             Row::Step(Step::Event(Event::Exit { tid, clocks })) => {
                 vec![event(Event::Depart { tid, clocks }), row]

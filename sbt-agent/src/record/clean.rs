@@ -1,15 +1,15 @@
-//! Text from files that others may have written: it must not drive the terminal.
+//! Makes text from files that others may have written safe to print on a terminal.
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use sbt_engine::place::{is_printable, printable};
 
-/// Reads JSON of which each string is made safe to print, lines apart: what sbt writes
-/// itself stays as it is.
+/// Parses JSON, and makes each string in it safe to print, line by line. What sbt itself has
+/// written stays as it is.
 ///
 /// # Errors
-/// It is no JSON, or not of this type.
+/// The text is not JSON, or not of this type.
 pub fn read<T: DeserializeOwned>(text: &str) -> serde_json::Result<T> {
     let mut value: Value = serde_json::from_str(text)?;
     clean(&mut value);
@@ -23,7 +23,7 @@ fn clean(value: &mut Value) {
             *text = lines.join("\n");
         }
         Value::Array(values) => values.iter_mut().for_each(clean),
-        // Names of fields are ours; those of maps are words and names of counters.
+        // Keys are fields of sbt, or words and names of counters.
         Value::Object(fields) => fields.values_mut().for_each(clean),
         _ => {}
     }

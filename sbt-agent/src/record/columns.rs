@@ -1,4 +1,4 @@
-//! Cells ↔ columns of a record batch.
+//! Converts rows of cells to columns of a record batch, and back.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -18,10 +18,10 @@ use super::{
 };
 use sbt_engine::event::Kind;
 
-/// Names from a short list: each value is stored once for the file.
+/// A column of names from a short list: each name is stored once in the file.
 #[derive(Debug)]
 struct Names {
-    /// The list, which all batches share.
+    /// The list, shared by all batches.
     all: Arc<StringArray>,
     keys: Vec<Option<i8>>,
 }
@@ -48,7 +48,7 @@ impl Names {
     }
 }
 
-/// Rows that are gathered for a batch.
+/// Rows collected for a batch.
 #[derive(Debug)]
 pub struct Columns {
     row: Names,
@@ -64,7 +64,7 @@ pub struct Columns {
     rows: usize,
 }
 
-/// The table's columns.
+/// The columns of the table.
 pub fn schema() -> Schema {
     let names = || DataType::Dictionary(Box::new(DataType::Int8), Box::new(DataType::Utf8));
     let fields = vec![
@@ -91,7 +91,7 @@ pub fn schema() -> Schema {
 }
 
 impl Columns {
-    /// None gathered yet.
+    /// With no rows.
     pub fn new() -> Self {
         Self {
             row: Names::of(KINDS.into_iter()),
@@ -130,7 +130,7 @@ impl Columns {
         self.rows
     }
 
-    /// Makes a batch of them, and begins the next.
+    /// Makes a batch of the collected rows, and begins the next.
     pub fn finish(&mut self, schema: &Arc<Schema>) -> Result<RecordBatch, ArrowError> {
         self.rows = 0;
         let [number, number_2, number_3] = &mut self.numbers;
@@ -152,7 +152,7 @@ impl Columns {
     }
 }
 
-/// A batch as rows. `None` if its columns are not ours.
+/// The rows of a batch. `None` if it has other columns.
 pub fn cells(batch: &RecordBatch) -> Option<Vec<Cells>> {
     let column = |name| batch.column_by_name(name);
     let row = names(column("row")?, &KINDS)?;
@@ -185,7 +185,7 @@ pub fn cells(batch: &RecordBatch) -> Option<Vec<Cells>> {
         .collect()
 }
 
-/// A column of names, each as one of those we know. `None` if it is another column.
+/// A column of names, as the names in `known`. `None` if it is another kind of column.
 fn names(column: &ArrayRef, known: &[&'static str]) -> Option<Vec<Option<&'static str>>> {
     let column = column.as_dictionary_opt::<Int8Type>()?;
     let values = column.values().as_string_opt::<i32>()?;

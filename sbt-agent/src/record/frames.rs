@@ -1,8 +1,8 @@
-//! How much of a file are whole messages of the IPC streaming format.
+//! Finds how much of a file consists of whole messages of the IPC streaming format.
 //!
-//! A file whose writer was killed ends within one; a foreign one may claim to hold more
-//! than memory has room for. Both are seen here, before anything is unpacked.
-//! The form: <https://arrow.apache.org/docs/format/Columnar.html#ipc-streaming-format>.
+//! A file whose writer was killed ends within a message; a hostile file may claim to hold more than
+//! fits into memory. Both are found here, before anything is unpacked. The format:
+//! <https://arrow.apache.org/docs/format/Columnar.html#ipc-streaming-format>.
 
 use std::io::{self, Read, Seek, SeekFrom};
 
@@ -10,38 +10,38 @@ use arrow_ipc::{Buffer, MessageHeader, RecordBatch, root_as_message};
 
 use super::write::MOST_ROWS;
 
-/// What begins each message.
+/// The bytes that begin each message.
 const CONTINUATION: [u8; 4] = [0xff; 4];
 
-/// Longer descriptions of a message, bytes, are none of ours.
+/// The longest description of a message that is accepted, bytes.
 const MOST_DESCRIPTION: u64 = 1 << 20;
 
-/// A batch takes no more than this when it is unpacked, bytes: ours have 65 536 rows.
+/// The largest size of an unpacked batch that is accepted, bytes: sbt's own have 65 536 rows.
 const MOST_UNPACKED: u64 = 1 << 29;
 
-/// What a file holds.
+/// The structure of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Whole {
-    /// Bytes from the beginning that are whole messages.
+    /// Size of the part, from the beginning, that is whole messages, bytes.
     pub bytes: u64,
-    /// Those before the first batch: what all batches refer to.
+    /// Size of the part before the first batch, to which all batches refer, bytes.
     pub head: u64,
-    /// Where the last batch begins; `head` if there is none.
+    /// Offset of the last batch; `head` if there is none.
     pub last: u64,
-    /// How many batches there are.
+    /// Number of batches.
     pub batches: usize,
-    /// Something follows them that is none, or ought to.
+    /// Whether the file breaks off, or is unreadable, before the end of the stream.
     pub torn: bool,
-    /// Bytes that follow the last whole message, where the stream does not end there.
+    /// Bytes after the last whole message, if the file is torn.
     pub rest: u64,
     /// Bytes after the end of the stream.
     pub behind: u64,
 }
 
-/// Looks through a file from its beginning.
+/// Reads the structure of a file from its beginning.
 ///
 /// # Errors
-/// Those of the file.
+/// Errors of the file.
 pub fn whole(file: &mut (impl Read + Seek)) -> io::Result<Whole> {
     let length = file.seek(SeekFrom::End(0))?;
     let mut whole = Whole {
@@ -57,7 +57,7 @@ pub fn whole(file: &mut (impl Read + Seek)) -> io::Result<Whole> {
         let at = whole.bytes;
         match message(file, at, length)? {
             Some(Next::Head(next)) => {
-                // A later one is a batch's own.
+                // A later one belongs to a batch.
                 if whole.last == whole.head {
                     (whole.head, whole.last) = (next, next);
                 }
@@ -81,15 +81,15 @@ pub fn whole(file: &mut (impl Read + Seek)) -> io::Result<Whole> {
 }
 
 enum Next {
-    /// The schema, or names; the next message begins there.
+    /// The schema or a dictionary; the next message begins at this offset.
     Head(u64),
-    /// A batch, likewise.
+    /// A batch; the next message begins at this offset.
     Batch(u64),
-    /// The stream ends in order.
+    /// The end of the stream.
     End,
 }
 
-/// Goes on over the message at an offset; `None` if it is not whole, or makes no sense.
+/// Reads over the message at an offset; `None` if it is not whole or makes no sense.
 fn message(file: &mut (impl Read + Seek), at: u64, length: u64) -> io::Result<Option<Next>> {
     if length.saturating_sub(at) < 8 {
         return Ok(None);
@@ -122,7 +122,8 @@ fn message(file: &mut (impl Read + Seek), at: u64, length: u64) -> io::Result<Op
     };
     let batch = match message.header_type() {
         MessageHeader::RecordBatch => message.header_as_record_batch(),
-        // One that adds to those before is none of ours, and could add without end.
+        // sbt writes no dictionaries that add to earlier ones; a hostile file could add without
+        // end.
         MessageHeader::DictionaryBatch => message
             .header_as_dictionary_batch()
             .filter(|batch| !batch.isDelta())
@@ -131,7 +132,8 @@ fn message(file: &mut (impl Read + Seek), at: u64, length: u64) -> io::Result<Op
         _ => return Ok(None),
     };
     let rows = |batch: &RecordBatch<'_>| usize::try_from(batch.length()).ok();
-    let Some(batch) = batch.filter(|it| rows(it).is_some_and(|rows| rows <= MOST_ROWS)) else {
+    let Some(batch) = batch.filter(|batch| rows(batch).is_some_and(|rows| rows <= MOST_ROWS))
+    else {
         return Ok(None);
     };
     let mut unpacked: u64 = 0;
@@ -139,12 +141,12 @@ fn message(file: &mut (impl Read + Seek), at: u64, length: u64) -> io::Result<Op
         let Some(from) = within(buffer, body, end) else {
             return Ok(None);
         };
-        // An empty one has no length before it.
+        // An empty buffer has no length in front.
         if batch.compression().is_some() && buffer.length() >= 8 {
             file.seek(SeekFrom::Start(from))?;
             let mut length = [0; 8];
             file.read_exact(&mut length)?;
-            // Less than 0 where it is not compressed.
+            // Negative if the buffer is not compressed.
             let length = u64::try_from(i64::from_le_bytes(length)).unwrap_or(0);
             unpacked = unpacked.saturating_add(length);
         }
@@ -158,7 +160,7 @@ fn message(file: &mut (impl Read + Seek), at: u64, length: u64) -> io::Result<Op
     }))
 }
 
-/// Where in the file a buffer begins, if it lies within the body of its message.
+/// Offset in the file of a buffer, if it lies within the body of its message.
 fn within(buffer: &Buffer, body: u64, end: u64) -> Option<u64> {
     let from = body.checked_add(u64::try_from(buffer.offset()).ok()?)?;
     let to = from.checked_add(u64::try_from(buffer.length()).ok()?)?;
@@ -186,7 +188,7 @@ mod tests {
         assert_eq!(of(b""), torn(0));
         assert_eq!(of(b"PAR1 and so on, something else"), torn(30));
         assert_eq!(of(&[0xff; 64]), torn(64));
-        // The end of a stream in which nothing is.
+        // The end of a stream without content.
         let mut end = vec![0xff; 4];
         end.extend([0; 4]);
         let whole = Whole {
@@ -196,7 +198,7 @@ mod tests {
         assert_eq!(of(&end), whole);
         let more = [&end[..], b"more"].concat();
         assert_eq!(of(&more), Whole { behind: 4, ..whole });
-        // A description that is none.
+        // A description that cannot be parsed.
         end[4] = 16;
         end.extend([7; 16]);
         assert_eq!(of(&end), torn(24));

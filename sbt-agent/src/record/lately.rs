@@ -1,5 +1,5 @@
-//! What a recording told since the facts beside the model were last written down. Where a
-//! recording breaks off, the facts are brought up to the last event that was read.
+//! What a recording has told since the run's facts were last written. Where a recording breaks off,
+//! its facts are brought up to the last event read.
 
 use sbt_engine::{
     event::Event,
@@ -7,24 +7,24 @@ use sbt_engine::{
     report::Run,
 };
 
-/// What was told since the last facts.
+/// What has changed since the last facts.
 #[derive(Clone, Debug, Default)]
 pub struct Lately {
-    /// Threads came to barriers or left them.
+    /// Whether threads have come to barriers or left them.
     moves: bool,
-    /// Departures were switched on or off.
+    /// The last switch of departures, if any.
     departures: Option<bool>,
     tariff: Option<Tariff>,
-    /// When the probes were taken off first, `CLOCK_MONOTONIC` ns.
+    /// When the probes were first taken off, `CLOCK_MONOTONIC` ns.
     off_first_ns: Option<u64>,
-    /// They are off since then, ns.
+    /// Since when the probes are off, ns; `None` if they are on.
     off_since_ns: Option<u64>,
-    /// For so long they were off before, ns.
+    /// How long the probes were off before, ns.
     off_ns: u64,
 }
 
 impl Lately {
-    /// A step is told, at `at_ns` or a little later.
+    /// Takes note of a step that happened at `at_ns` or a little later.
     pub fn step(&mut self, step: &Step, at_ns: u64) {
         match step {
             Step::Event(Event::Arrive { .. } | Event::Depart { .. }) => self.moves = true,
@@ -42,7 +42,7 @@ impl Lately {
         }
     }
 
-    /// All that was told until `at_ns` is in the facts.
+    /// The facts have just been written: they hold everything up to `at_ns`.
     pub fn written(&mut self, at_ns: u64) {
         let is_off = self.off_since_ns.is_some();
         *self = Self {
@@ -51,7 +51,7 @@ impl Lately {
         };
     }
 
-    /// Brings facts up to `until_ns`, the moment of the last event.
+    /// Brings facts up to `until_ns`, the time of the last event.
     pub fn settle(&self, facts: &mut Run, until_ns: u64) {
         let wall_ns = until_ns.saturating_sub(facts.start_ns);
         facts.wall_ns = facts.wall_ns.max(wall_ns);
@@ -69,7 +69,7 @@ impl Lately {
             (None, Some(first_ns)) => Some((first_ns, off_ns)),
             (None, None) => None,
         };
-        // The threads went on, or others did: what has become of the hang was not written down.
+        // Threads have moved since: how the hang went on was not recorded.
         if let Some(hang) = facts.hang.as_mut().filter(|hang| hang.outcome == "lasts")
             && self.moves
         {
@@ -127,7 +127,7 @@ mod tests {
         };
         assert_eq!(settled(before, &steps, 8 * S).thinned, Some((S / 2, 4 * S)));
         assert_eq!(settled(Run::default(), &[], 8 * S).thinned, None);
-        // Off when the facts were written, and since.
+        // The probes were off when the facts were written, and since.
         let (mut facts, mut lately) = (Run::default(), Lately::default());
         lately.step(&off(true), S);
         lately.written(2 * S);

@@ -1,10 +1,9 @@
-//! Recordings: what a model was told, written down so that another model can be told the
-//! same, on any machine and without any privilege.
+//! Recordings: what a model was told, written down so that another model can be told the same, on
+//! any machine and without any privilege.
 //!
-//! A file is a stream of Arrow record batches (IPC streaming format), so that pandas,
-//! polars and other tools read it as it is. Each batch is whole by itself: of a file whose
-//! writer was killed all batches but a torn last one can be read. docs/recording.md
-//! has the columns.
+//! A file is a stream of Arrow record batches (IPC streaming format), so that pandas, polars and
+//! other tools can read it. Each batch is whole by itself: if the writer was killed, all batches
+//! but a torn last one can be read. docs/recording.md has the columns.
 
 use std::{
     fs::File,
@@ -45,26 +44,26 @@ pub use replay::{Extent, Replay, Rest, Whole};
 pub use rows::{Begin, Row};
 pub use write::{Recorder, Sink};
 
-/// The version of the format, in the metadata of the schema. It changes if a reader of
-/// the older one would misread the file.
+/// The version of the format, stored in the metadata of the schema. It changes when a reader of the
+/// older one would misread the file.
 pub const FORMAT: u32 = 1;
 
-/// Where in the metadata that is, and sbt's own version.
+/// Keys of the format's version and of sbt's version in that metadata.
 const FORMAT_KEY: &str = "sbt.format";
 const VERSION_KEY: &str = "sbt.version";
 
-/// What a file holds.
+/// The content of a file.
 pub enum Source {
-    /// A recording, of which nothing is told yet.
+    /// A recording, of which no row is read yet.
     Recording(Box<Replay>),
-    /// A report in JSON.
+    /// A report as JSON.
     Report(Box<Report>),
 }
 
-/// The report of a recording, or of a report in JSON.
+/// The report of a recording, or of a report as JSON.
 ///
 /// # Errors
-/// It is neither; see [`ReadError`].
+/// The file is neither; see [`ReadError`].
 pub fn report(path: &Path) -> anyhow::Result<Report> {
     Ok(match open(path)? {
         Source::Recording(replay) => replay.report()?,
@@ -72,21 +71,21 @@ pub fn report(path: &Path) -> anyhow::Result<Report> {
     })
 }
 
-/// Opens a file that may be anything: a pipe is not waited for until somebody writes to it.
+/// Opens a file of any kind. A pipe is opened without waiting for its writer.
 fn open_file(path: &Path) -> io::Result<File> {
     typed::read(path)
 }
 
-/// Opens a recording, or reads a report in JSON.
+/// Opens a recording, or reads a report as JSON.
 ///
 /// # Errors
-/// It is neither; see [`ReadError`].
+/// The file is neither; see [`ReadError`].
 pub fn open(path: &Path) -> anyhow::Result<Source> {
     let shown = printable(&path.to_string_lossy());
     let mut begin = [0];
     let file = open_file(path).with_context(|| format!("cannot read {shown}"))?;
     anyhow::ensure!(
-        file.metadata().is_ok_and(|it| it.is_file()),
+        file.metadata().is_ok_and(|metadata| metadata.is_file()),
         "{shown} is no regular file; a recording or a report is read from one"
     );
     let is_json = (&file)
@@ -108,11 +107,11 @@ pub fn open(path: &Path) -> anyhow::Result<Source> {
     );
     let report: Report = clean::read(&text)
         .map_err(|error| anyhow!("{shown} is no report of this version of sbt: {error}"))?;
-    // An older sbt may have told what this one would not.
+    // An older sbt may have reported figures or verdicts that this one would withhold.
     Ok(Source::Report(Box::new(verdict::again(sound(report)))))
 }
 
-/// The version of a report's fields, if it is newer than those that are known.
+/// The version of a report's fields, if this sbt does not know it yet.
 fn newer_schema(text: &str) -> Option<u64> {
     #[derive(Deserialize)]
     struct Version {

@@ -1,4 +1,4 @@
-//! Reads a recording, as far as it goes.
+//! Reads a recording, as far as it is readable.
 
 use std::{
     fs::File,
@@ -21,88 +21,88 @@ use sbt_engine::place::printable;
 /// Why a file cannot be read as a recording.
 #[derive(Debug, Error)]
 pub enum ReadError {
-    /// It cannot be opened or read.
+    /// The file cannot be opened or read.
     #[error("cannot read {path}: {why}")]
     File {
-        /// Which.
+        /// Path of the file.
         path: String,
-        /// Why. Not called `source`: it would be told once more.
+        /// The error. Not called `source`, because then it would be printed twice.
         why: io::Error,
     },
-    /// It is a pipe, a folder or the like.
+    /// The path is a pipe, a folder or the like.
     #[error("{path} is no regular file; a recording is read from one")]
     Pipe {
-        /// Which.
+        /// The path.
         path: String,
     },
-    /// It is something else.
+    /// The file is something else.
     #[error(
         "{path} is no recording of sbt, or its beginning is damaged; `sbt run -o FILE` makes one"
     )]
     Foreign {
-        /// Which.
+        /// Path of the file.
         path: String,
     },
-    /// A later sbt wrote it.
+    /// A later sbt wrote the file.
     #[error("{path} was written by sbt {version} in a newer form: read it with that version")]
     Newer {
-        /// Which.
+        /// Path of the file.
         path: String,
-        /// By which.
+        /// Version of that sbt.
         version: String,
     },
-    /// It ends before anything was recorded.
+    /// The file ends before anything was recorded.
     #[error("{path} ends before anything was recorded in it")]
     Empty {
-        /// Which.
+        /// Path of the file.
         path: String,
     },
-    /// A batch of it is not as it ought to be.
+    /// A batch cannot be understood.
     #[error(
         "{path}, written by sbt {version}, cannot be understood from batch {batch} on: it is \
              damaged, or only that version can read it"
     )]
     Damaged {
-        /// Which.
+        /// Path of the file.
         path: String,
-        /// By which.
+        /// Version of the sbt that wrote it.
         version: String,
-        /// Counted from 1.
+        /// Number of the batch, from 1.
         batch: usize,
     },
-    /// A batch is not as it was written.
+    /// A batch does not match its checksum.
     #[error(
         "{path} is damaged: the checksum of batch {batch} of {of} does not match the batch; copy \
              the file anew, or record the run again"
     )]
     Altered {
-        /// Which.
+        /// Path of the file.
         path: String,
-        /// Counted from 1.
+        /// Number of the batch, from 1.
         batch: usize,
         /// How many batches there are.
         of: usize,
     },
 }
 
-/// The rows of a file.
+/// Iterates over the rows of a file.
 pub struct Reader {
     path: String,
     whole: Whole,
-    /// That of the sbt that wrote it.
+    /// Version of the sbt that wrote the file.
     version: String,
     batches: Batches<BufReader<Take<File>>>,
-    /// Those that are whole messages.
+    /// Size of the part that is whole messages, bytes.
     bytes: u64,
     read: usize,
     rows: std::vec::IntoIter<Cells>,
 }
 
 impl Reader {
-    /// Opens a recording, and says how its model was begun.
+    /// Opens a recording. Returns also how its model was begun.
     ///
     /// # Errors
-    /// See [`ReadError`].
+    /// Any [`ReadError`].
     pub fn open(path: &Path) -> Result<(Self, Begin), ReadError> {
         let shown = printable(&path.to_string_lossy());
         let failed = |why| ReadError::File {
@@ -148,31 +148,31 @@ impl Reader {
         }
     }
 
-    /// How much of it has been read, from 0 to 1.
+    /// The share of the file that has been read, from 0 to 1.
     pub fn share(&self) -> f64 {
         let left = self.batches.input().get_ref().limit();
         1.0 - left as f64 / self.bytes.max(1) as f64
     }
 
-    /// Something behind the last whole batch is missing: whoever wrote it was killed, or
-    /// it was not copied as a whole.
+    /// Whether the file breaks off after the last whole batch: its writer was killed, or a part was
+    /// not copied.
     pub const fn is_torn(&self) -> bool {
         self.whole.torn
     }
 
-    /// Bytes behind the last whole batch of a file that breaks off.
+    /// Bytes after the last whole batch of a file that breaks off.
     pub const fn rest(&self) -> u64 {
         self.whole.rest
     }
 
-    /// Something follows its end that is no part of it, bytes.
+    /// Bytes after the end of the recording, which are no part of it.
     pub const fn behind(&self) -> u64 {
         self.whole.behind
     }
 
-    /// The moment up to which it goes, ns: that of the last facts, or else of the last row
-    /// that tells one; `None` if the last batch tells none.
-    /// `path`: that of the same file, which is not read through for it.
+    /// The time up to which the recording goes, ns: that of the last facts, or else of the last row
+    /// with a time. `None` if the last batch has no time. `path`: that of this file, of which only
+    /// the last batch is read.
     pub fn last_ns(&self, path: &Path) -> Option<u64> {
         let Whole {
             bytes, head, last, ..
@@ -186,7 +186,7 @@ impl Reader {
         let (mut facts, mut latest) = (None, None);
         for row in rows.flatten().filter_map(|cells| Row::of(&cells)) {
             let time_ns = row.time_ns();
-            // What comes in after the end of the watching is not of it.
+            // Rows that come in after the end of watching do not belong to it.
             if let (Row::Facts(_), Some(_)) = (&row, time_ns) {
                 facts = time_ns;
             }
@@ -195,13 +195,13 @@ impl Reader {
         facts.or(latest)
     }
 
-    /// Nothing was recorded in it.
+    /// The error for a file in which nothing was recorded.
     pub fn empty(&self) -> ReadError {
         let path = self.path.clone();
         ReadError::Empty { path }
     }
 
-    /// What has been read last cannot be.
+    /// The error for the batch read last.
     pub fn damaged(&self) -> ReadError {
         if self.batches.is_damaged() {
             return ReadError::Altered {
@@ -217,7 +217,7 @@ impl Reader {
         }
     }
 
-    /// Takes in the next batch; false if there is none.
+    /// Reads the next batch; false if there is none.
     fn more(&mut self) -> Result<bool, ReadError> {
         let Some(batch) = self.batches.next() else {
             return Ok(false);

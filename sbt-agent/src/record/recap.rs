@@ -1,5 +1,5 @@
-//! What holds at a moment, as steps: for a model that is told only what happens from then
-//! on. As when watching begins in the middle of a run, with what is known by then.
+//! The state at some moment, as steps for a model that is told only what follows. To that model it
+//! is as if watching began in the middle of the run.
 
 use std::collections::BTreeMap;
 
@@ -10,21 +10,21 @@ use sbt_engine::{
     place::Place,
 };
 
-/// Barriers that are remembered, at most. Of more, the counts are found out again.
+/// How many barriers are remembered at most. Counts of others have to be found out again.
 const MOST_BARRIERS: usize = 4096;
 
-/// What was told so far, as far as it still holds.
+/// What has been told so far and still holds.
 #[derive(Debug)]
 pub struct Recap {
     begin: Begin,
     latest_ns: u64,
     places: Vec<Place>,
-    /// Which chain of callers is which place.
+    /// The place of each chain of callers.
     callers: BTreeMap<CallersId, Step>,
     ranks: BTreeMap<u32, u32>,
-    /// Those that live: in which process, and how they were introduced.
+    /// Living threads: the process, and the event that introduced each.
     threads: BTreeMap<Tid, (u32, Event)>,
-    /// By process and address.
+    /// Barriers by process and address.
     barriers: BTreeMap<(u32, u64), Barrier>,
     tariff: Option<Tariff>,
     expects_gaps: bool,
@@ -39,7 +39,7 @@ struct Barrier {
 }
 
 impl Recap {
-    /// Nothing was told; `begin`: how the model is begun.
+    /// With nothing told yet. `begin`: how the first model is begun.
     pub const fn new(begin: Begin) -> Self {
         Self {
             begin,
@@ -55,12 +55,12 @@ impl Recap {
         }
     }
 
-    /// The next place.
+    /// Adds the next place.
     pub fn place(&mut self, place: &Place) {
         self.places.push(place.clone());
     }
 
-    /// Takes note of what is told.
+    /// Takes note of a step.
     pub fn take(&mut self, step: &Step) {
         self.latest_ns = self.latest_ns.max(step.time_ns().unwrap_or(0));
         match step {
@@ -134,12 +134,12 @@ impl Recap {
         Some(self.barriers.entry(key).or_default())
     }
 
-    /// Nothing lies any more where it lay in the memory of a process.
+    /// Forgets the barriers of a process: nothing lies any more where it lay.
     fn forget(&mut self, process: u32) {
         self.barriers.retain(|(theirs, _), _| *theirs != process);
     }
 
-    /// How a model is begun that is told what follows.
+    /// How to begin a model that is told only what follows.
     pub const fn begin(&self) -> Begin {
         Begin {
             start_ns: self.latest_ns,
@@ -147,7 +147,7 @@ impl Recap {
         }
     }
 
-    /// What it has to be told first.
+    /// What such a model must be told first.
     pub fn rows(&self) -> impl Iterator<Item = Row> {
         let places = self.places.iter();
         let places = places.map(|place| Row::Place(Box::new(place.clone())));
@@ -175,7 +175,7 @@ impl Recap {
                 count: barrier.count?,
             }))
         });
-        // Where everybody is, and in which round the barriers are, is not known.
+        // Where each thread is, and the rounds of the barriers, are not known.
         let gap = Step::Event(Event::Gap { time_ns });
         let gap = (!self.threads.is_empty()).then_some(gap);
         let tariff = self.tariff.map(Step::Tariff);

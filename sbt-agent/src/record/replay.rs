@@ -1,4 +1,4 @@
-//! A recording → the model that it was made of, and what was known beside.
+//! Rebuilds the model of which a recording was made, and the facts beside it.
 
 use std::{path::Path, rc::Rc};
 
@@ -16,86 +16,86 @@ use sbt_engine::{
     words::time,
 };
 
-/// What a recording has told so far.
+/// A recording that has been read up to some row.
 #[allow(clippy::struct_excessive_bools, reason = "each is a matter of its own")]
 pub struct Replay {
     reader: Reader,
     bounds: Bounds,
-    /// As it was after the last row.
+    /// The model after the last row read.
     pub model: Model,
-    /// What was told since the facts were written down.
+    /// What has changed since the facts were last written.
     lately: Lately,
     places: Vec<Rc<Place>>,
-    /// What was known beside the model when it was last written down.
+    /// Facts of the run, as last written.
     pub facts: Run,
-    /// The report, if the file has it because it has not all that happened.
+    /// The report, if the file holds one because it does not have all events.
     summary: Option<Box<Report>>,
-    /// Events are told from the beginning of the run on.
+    /// Whether the events begin with the run.
     from_begin: bool,
-    /// When what is told begins, ns.
+    /// When the events begin, ns.
     start_ns: u64,
-    /// What comes next is told again, for those who have not heard it.
+    /// Whether the next rows repeat what this replay has been told already.
     repeats: bool,
-    /// Something was told that is not known otherwise.
+    /// Whether any step or place has been told.
     has_told: bool,
-    /// Read ahead.
+    /// A row that was read ahead.
     next: Option<Row>,
-    /// The latest moment of which something was told, ns.
+    /// The latest time of any row so far, ns.
     at_ns: u64,
     ended: bool,
-    /// Single episodes are wanted.
+    /// Whether single episodes are wanted.
     tells: bool,
-    /// What the threads did at the end.
+    /// What each thread did at the end.
     stood: Option<Vec<(ThreadId, Present)>>,
 }
 
-/// What a recording tells when it was read to its end.
+/// A recording that was read to its end.
 pub struct Whole {
     /// The report.
     pub report: Report,
-    /// By which numbers it calls threads.
+    /// How the report numbers threads.
     pub order: Order,
-    /// Folded stacks of the samples, a line each; `None` if the end is missing or no
-    /// samples were taken.
+    /// Folded stacks of the samples, one a line. `None` if the end is missing, or nothing was
+    /// sampled.
     pub folded: Option<Vec<String>>,
-    /// Single episodes; `None` if what is in the file is statistics only.
+    /// Which single episodes there are; `None` if the file has statistics only.
     pub told: Option<Extent>,
 }
 
-/// Which of a run's single episodes there are.
+/// Which of a run's single episodes a recording has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
-    /// From when on, `CLOCK_MONOTONIC` ns: later than the run, if only its end was kept.
+    /// Since when, `CLOCK_MONOTONIC` ns. After the start of the run if only its end was kept.
     pub from_ns: u64,
-    /// Arrivals in those that are complete.
+    /// Arrivals in complete episodes.
     pub arrivals: u64,
 }
 
-/// What there is of a recording after some rows.
+/// What follows the rows that were read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rest {
-    /// The next row is of a later moment.
+    /// A row of a later time.
     Later,
-    /// The next has not been looked at.
+    /// Rows that have not been looked at.
     More,
     /// Nothing.
     None,
 }
 
 impl Replay {
-    /// Opens a recording; nothing is told yet.
+    /// Opens a recording; no row is read yet.
     ///
     /// # Errors
-    /// See [`ReadError`].
+    /// Any [`ReadError`].
     pub fn open(path: &Path) -> Result<Self, ReadError> {
         // Single episodes that were asked for are among the facts.
         Self::begin(path, false)
     }
 
-    /// The same, for [`Self::episodes`].
+    /// Opens a recording to read [`Self::episodes`].
     ///
     /// # Errors
-    /// See [`ReadError`].
+    /// Any [`ReadError`].
     pub fn open_telling(path: &Path) -> Result<Self, ReadError> {
         Self::begin(path, true)
     }
@@ -131,7 +131,7 @@ impl Replay {
         })
     }
 
-    /// The next row, which is no longer ahead.
+    /// The next row: the one read ahead, if any.
     fn row(&mut self) -> Result<Option<Row>, ReadError> {
         match self.next.take() {
             Some(row) => Ok(Some(row)),
@@ -139,8 +139,8 @@ impl Replay {
         }
     }
 
-    /// When a row was so, if that makes a difference: the first facts say what it is all
-    /// about, whenever they were written down.
+    /// Time of a row, if it matters for the order. The first facts say what run this is: they have
+    /// no time, whenever they were written.
     const fn time_ns(&self, row: &Row) -> Option<u64> {
         match row {
             Row::Facts(_) if self.facts.pid == 0 => None,
@@ -148,10 +148,10 @@ impl Replay {
         }
     }
 
-    /// Takes one row in, and gives it; `None` at the end.
+    /// Reads a row, and tells the model. Returns the row; `None` at the end.
     ///
     /// # Errors
-    /// See [`ReadError`].
+    /// Any [`ReadError`].
     pub fn step(&mut self) -> Result<Option<Row>, ReadError> {
         let Some(row) = self.row()? else {
             return Ok(None);
@@ -170,7 +170,7 @@ impl Replay {
                     self.count_from(*time_ns);
                 }
                 if !self.tells {
-                    // They are among the facts.
+                    // Single episodes are among the facts already.
                     drop(self.model.take_told());
                 }
             }
@@ -185,7 +185,7 @@ impl Replay {
             }
             Row::Recap(begins) => self.repeats = *begins && self.has_told,
             Row::Report(report) => {
-                // An older sbt may have told what this one would not.
+                // An older sbt may have reported figures or verdicts that this one would withhold.
                 let report = verdict::again(sound((**report).clone()));
                 self.summary = Some(Box::new(report));
             }
@@ -195,17 +195,16 @@ impl Replay {
         Ok(Some(row))
     }
 
-    /// Takes in what happened until `time_ns`, but no more than so many rows. Says what
-    /// comes then.
+    /// Reads rows up to `time_ns`, but at most so many. Returns what follows.
     ///
     /// # Errors
-    /// See [`ReadError`].
+    /// Any [`ReadError`].
     pub fn advance(&mut self, time_ns: u64, rows: usize) -> Result<Rest, ReadError> {
         for _ in 0..rows {
             let Some(row) = self.row()? else {
                 return Ok(Rest::None);
             };
-            let is_later = self.time_ns(&row).is_some_and(|it| it > time_ns);
+            let is_later = self.time_ns(&row).is_some_and(|row_ns| row_ns > time_ns);
             self.next = Some(row);
             if is_later {
                 return Ok(Rest::Later);
@@ -215,7 +214,8 @@ impl Replay {
         Ok(Rest::More)
     }
 
-    /// Of facts, those of the time that is told: what came before may be missing.
+    /// Limits facts to the time that the recording has events of: the beginning of the run may be
+    /// missing.
     fn facts_of(&self, facts: &Run) -> Run {
         let before_ns = self.start_ns.saturating_sub(facts.start_ns);
         let mut facts = facts.clone();
@@ -232,7 +232,7 @@ impl Replay {
         facts
     }
 
-    /// All counts from `time_ns` on, as the next facts will say.
+    /// Counts everything from `time_ns` on, as the next facts will.
     const fn count_from(&mut self, time_ns: u64) {
         let facts = &mut self.facts;
         let passed_ns = time_ns.saturating_sub(facts.start_ns);
@@ -246,38 +246,39 @@ impl Replay {
         &self.places
     }
 
-    /// How much of the file has been read, from 0 to 1.
+    /// The share of the file that has been read, from 0 to 1.
     pub fn share(&self) -> f64 {
         self.reader.share()
     }
 
-    /// When what is told begins, `CLOCK_MONOTONIC` ns.
+    /// When the events begin, `CLOCK_MONOTONIC` ns.
     pub const fn start_ns(&self) -> u64 {
         self.start_ns
     }
 
-    /// The latest moment of which something was told.
+    /// The latest time of any row so far, ns.
     pub const fn at_ns(&self) -> u64 {
         self.at_ns
     }
 
-    /// The last moment of which anything is told; `None` if that is not known before it
-    /// has been read. `path`: that of the file.
+    /// The time of the last row, ns. `None` if that is not known before the file has been read.
+    /// `path`: that of the file.
     pub fn last_ns(&self, path: &Path) -> Option<u64> {
         self.reader.last_ns(path)
     }
 
-    /// The report, if the file has it because it has not all that happened.
+    /// The report, if the file holds one because it does not have all events.
     pub fn summary(&self) -> Option<&Report> {
         self.summary.as_deref()
     }
 
-    /// Nothing more is read: settles what is open. `stopped`: why not to the end, if so.
+    /// Ends the reading, and settles what is open. `stopped`: why the file was not read to its end,
+    /// if so.
     ///
     /// # Errors
-    /// `stopped`, if nothing was read of which anything could be said.
+    /// `stopped`, if nothing was read that could be reported.
     pub fn finish(&mut self, stopped: Option<ReadError>) -> Result<(), ReadError> {
-        // Without those nobody knows when it was.
+        // Without facts the time of the run is not known.
         if self.facts.pid == 0 && self.summary.is_none() {
             return Err(stopped.unwrap_or_else(|| self.reader.empty()));
         }
@@ -294,19 +295,19 @@ impl Replay {
             }
             self.facts.notes.push(note);
         }
-        // Whoever still waits does so for whoever looks on, and is no longer in an episode.
+        // Kept before the model is settled: after that no thread waits in an episode.
         self.stood = Some(self.model.present().collect());
         self.model.finish();
         Ok(())
     }
 
-    /// The rest is missing: what was known beside the model goes on to the last event that was
-    /// read. `stopped`: why not all of the file was read, if so.
+    /// The rest is missing: brings the facts up to the last event read. `stopped`: why not all of
+    /// the file was read, if so.
     fn break_off(&mut self, stopped: Option<&ReadError>) {
         if self.facts.pid > 0 {
             self.lately.settle(&mut self.facts, self.at_ns);
             if self.from_begin {
-                // The model knows more than the last report that was written down.
+                // The model knows more than the last report in the file.
                 self.summary = None;
             }
             let missing = self.missing(stopped, self.facts.wall_ns);
@@ -321,7 +322,7 @@ impl Replay {
         }
     }
 
-    /// What is missing, where the report is about the first `wall_ns`.
+    /// Describes what is missing. The report is about the first `wall_ns`.
     fn missing(&self, stopped: Option<&ReadError>, wall_ns: u64) -> IncompleteReport {
         let about = format!("this report is about the first {}", time(wall_ns));
         let (kind, text) = match stopped {
@@ -354,7 +355,7 @@ impl Replay {
         IncompleteReport { kind, text }
     }
 
-    /// What the threads do; at the end what they did before all that was open was settled.
+    /// What each thread does now; after the end what it did before open waits were settled.
     pub fn present(&self) -> Vec<(ThreadId, Present)> {
         match &self.stood {
             Some(stood) => stood.clone(),
@@ -362,25 +363,25 @@ impl Replay {
         }
     }
 
-    /// What there is to report of what was told.
+    /// The report of what was read so far.
     pub fn told(&self, facts: Run) -> Report {
         verdict::with(Report::new(&self.model, &self.places, facts))
     }
 
-    /// Reads on to the end, and reports.
+    /// Reads to the end, and reports.
     ///
     /// # Errors
-    /// See [`ReadError`].
+    /// Any [`ReadError`].
     pub fn report(self) -> Result<Report, ReadError> {
         Ok(self.whole(&mut |_| {})?.report)
     }
 
-    /// Reads on to the end, and hands on every episode that is complete, in the order of
-    /// their completion. If what was recorded breaks off, so do they: the report says so.
-    /// `seen` is called with the share of the file that has been read.
+    /// Reads to the end, and passes each complete episode to `each`, in the order of completion.
+    /// Episodes end where the recording breaks off; the report notes that. `seen` is called with
+    /// the share of the file that has been read.
     ///
     /// # Errors
-    /// Those of `each`.
+    /// Errors of `each`.
     pub fn episodes<E>(
         mut self,
         seen: &mut dyn FnMut(f64),
@@ -398,11 +399,10 @@ impl Replay {
         self.model.take_told().iter().try_for_each(each)
     }
 
-    /// Reads on to the end; `seen` is called with the share of the file that has been
-    /// read.
+    /// Reads to the end. `seen` is called with the share of the file that has been read.
     ///
     /// # Errors
-    /// See [`ReadError`].
+    /// Any [`ReadError`].
     pub fn whole(mut self, seen: &mut dyn FnMut(f64)) -> Result<Whole, ReadError> {
         let stopped = loop {
             match self.step() {
@@ -432,9 +432,9 @@ impl Replay {
         })
     }
 
-    /// Which episodes were told.
+    /// Which episodes the recording had.
     fn extent(&self) -> Option<Extent> {
-        // Where not even the facts are apart, reports are all that was written down.
+        // Without facts of their own, the file has reports only.
         let has_events = self.summary.is_none() || self.facts.pid > 0;
         let rows = self.model.threads().rows();
         has_events.then(|| Extent {

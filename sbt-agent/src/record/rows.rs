@@ -1,6 +1,6 @@
-//! Steps as rows of a table, and back.
+//! Converts steps to rows of a table, and back.
 //!
-//! What comes often has columns for its numbers. Of everything else the rest is text.
+//! Frequent rows have columns for their numbers. Everything else is text.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,33 +13,33 @@ use sbt_engine::{
     report::{Report, Run},
 };
 
-/// What a row says.
+/// The content of a row.
 #[derive(Clone, Debug)]
 pub enum Row {
-    /// What the model was told.
+    /// A step that the model was told.
     Step(Step),
-    /// The next place, by its number: they count from 0.
+    /// The next place. Places are numbered from 0 in this order.
     Place(Box<Place>),
-    /// What is known beside the model, so far.
+    /// Facts of the run that the model does not know, as of now.
     Facts(Box<Run>),
-    /// How the model was begun; or, later in the file, how one is that is told only what
+    /// How the model was begun; or, later in the file, how to begin a model that is told only what
     /// follows.
     Begin(Begin),
-    /// What follows has been told before, and holds at this moment: for who begins to read
-    /// here. Or that ends.
+    /// Begin (true) or end (false) of rows that repeat the state at this moment, for a reader that
+    /// begins here.
     Recap(bool),
-    /// What the report would be: of a file that has not all that happened.
+    /// The report so far, in a file that does not have all events.
     Report(Box<Report>),
-    /// Nothing comes after it: the watching ended in order.
+    /// The last row: the watching ended in order.
     End,
 }
 
 /// How a model is begun.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Begin {
-    /// See [`sbt_engine::model::Model::new`].
+    /// When it begins, ns; see [`sbt_engine::model::Model::new`].
     pub start_ns: u64,
-    /// See there.
+    /// Whether departures are watched; see [`sbt_engine::model::Model::new`].
     pub departures: bool,
     /// See [`sbt_engine::model::Model::watch_switches`].
     pub switches: bool,
@@ -47,28 +47,28 @@ pub struct Begin {
     pub conceptual: usize,
 }
 
-/// A row of the table. What a kind has no use for is null.
+/// A row of the table. Cells that a kind of row does not use are null.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Cells {
-    /// What kind of row: see [`KINDS`].
+    /// Kind of row, one of [`KINDS`].
     pub row: &'static str,
-    /// When, `CLOCK_MONOTONIC` ns.
+    /// Time, `CLOCK_MONOTONIC` ns.
     pub time_ns: Option<u64>,
     /// The thread, by its number in the kernel's first pid namespace.
     pub thread: Option<u32>,
-    /// The barrier: its address, and from bit 48 on in whose memory it lies.
+    /// The barrier: its address, and from bit 48 on the number of its address space.
     pub object: Option<u64>,
     /// The kind of barrier.
     pub kind: Option<&'static str>,
-    /// A chain of callers.
+    /// Id of a chain of callers.
     pub callers: Option<u32>,
     /// CPU time of the thread so far, ns.
     pub run_ns: Option<u64>,
-    /// Its time without a CPU so far, ns.
+    /// Time that the thread has waited for a CPU so far, ns.
     pub delay_ns: Option<u64>,
     /// Numbers, whose meaning depends on the kind of row.
     pub numbers: [Option<u64>; 3],
-    /// All else, as JSON.
+    /// Everything else, as JSON.
     pub text: Option<String>,
 }
 
@@ -78,7 +78,7 @@ pub const KINDS: [&str; 16] = [
     "cost", "watch", "place", "facts", "end", "report",
 ];
 
-/// Of `watch` rows: what becomes of the watching.
+/// Content of `watch` rows: changes of the watching.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 enum Watch {
     Begin(Begin),
@@ -88,12 +88,12 @@ enum Watch {
     Recap(bool),
 }
 
-/// Of `toll` rows, the second number.
+/// Flags in the second number of `toll` rows.
 const CONDVAR: u64 = 1;
 const STEPPED: u64 = 2;
 
 impl Row {
-    /// When it was so, ns; `None` of what is told of no moment.
+    /// Time of the row, ns; `None` if it has none.
     pub const fn time_ns(&self) -> Option<u64> {
         match self {
             Self::Step(step) => step.time_ns(),
@@ -104,10 +104,10 @@ impl Row {
         }
     }
 
-    /// As cells.
+    /// Converts the row to cells.
     ///
     /// # Errors
-    /// What is text in it cannot be JSON, which does not happen.
+    /// Text of the row cannot be written as JSON, which does not happen.
     pub fn cells(&self) -> serde_json::Result<Cells> {
         let text = |row, text: serde_json::Result<String>| {
             Ok(Cells {
@@ -130,7 +130,7 @@ impl Row {
         }
     }
 
-    /// From cells. `None` if they are no row: something is missing, or makes no sense.
+    /// Converts cells to a row. `None` if something is missing or makes no sense.
     pub fn of(cells: &Cells) -> Option<Self> {
         let text = cells.text.as_deref();
         let step = match cells.row {
@@ -262,8 +262,8 @@ fn of_event(event: &Event) -> serde_json::Result<Cells> {
             object: Some(*object),
             numbers: [
                 Some((*count).into()),
-                round.map(|it| it.number.into()),
-                round.map(|it| it.arrived.into()),
+                round.map(|round| round.number.into()),
+                round.map(|round| round.arrived.into()),
             ],
             ..Cells::default()
         },

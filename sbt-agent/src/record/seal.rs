@@ -1,9 +1,9 @@
 //! A checksum for each batch of a recording.
 //!
-//! The checksum stands in the custom metadata of the batch's message, which other readers of
-//! Arrow skip. A CRC-32 covers the message with its length in front, the messages before the
-//! first batch, and other messages since the batch before. So each batch can be checked alone,
-//! and keeps its checksum when it is copied into another file with the same schema.
+//! The checksum is in the custom metadata of the batch's message, which other readers of Arrow
+//! skip. A CRC-32 covers the message with its length in front, all messages before the first batch,
+//! and other messages since the previous batch. So each batch can be checked alone, and keeps its
+//! checksum when it is copied into another file with the same schema.
 
 use std::{
     io::{self, Cursor, Read},
@@ -20,32 +20,31 @@ use flatbuffers::FlatBufferBuilder;
 /// The key of the checksum in the metadata of a message.
 const KEY: &str = "sbt.crc32";
 
-/// The key in the metadata of the schema which says that each batch has a checksum, and the
-/// value there.
+/// Key and value in the metadata of the schema which say that each batch has a checksum.
 pub const SCHEMA_ENTRY: (&str, &str) = ("sbt.checksum", "crc32");
 
-/// What stands in the place of a checksum while it is computed.
+/// Stands in place of the checksum while it is computed.
 const BLANK: &[u8; 8] = b"00000000";
 
-/// Length of what stands before the description of a message, bytes.
+/// Length of the part before the description of a message, bytes.
 const PREFIX: usize = 8;
 
-/// Messages begin at multiples of this, as the writer of Arrow has it, bytes.
+/// Messages begin at multiples of this, as in the writer of Arrow, bytes.
 const ALIGNMENT: usize = 64;
 
 /// The running checksums of a stream.
 #[derive(Clone, Default)]
 pub struct Sums {
-    /// Of all messages before the first batch.
+    /// Over all messages before the first batch.
     head: Option<Hasher>,
-    /// The same, with those since the last batch.
+    /// Over these, and all messages since the previous batch.
     before: Hasher,
-    /// The schema says that each batch has a checksum.
+    /// Whether the schema says that each batch has a checksum.
     are_required: bool,
 }
 
-/// The message with which these bytes begin, and its whole length; `None` at the end of a
-/// stream, and where there is no message.
+/// The first message of these bytes, and its whole length. `None` at the end of a stream, and if
+/// there is no message.
 fn first(bytes: &[u8]) -> Option<(Message<'_>, usize)> {
     let size = u32::from_le_bytes(bytes.get(4..PREFIX)?.try_into().ok()?);
     let body = PREFIX.checked_add(usize::try_from(size).ok()?)?;
@@ -55,7 +54,7 @@ fn first(bytes: &[u8]) -> Option<(Message<'_>, usize)> {
     (end <= bytes.len()).then_some((message, end))
 }
 
-/// Where in `bytes`, of which `message` is a part, its checksum stands.
+/// Offset of the checksum in `bytes`, of which `message` is a part.
 fn place(message: &Message<'_>, bytes: &[u8]) -> Option<usize> {
     let mut entries = message.custom_metadata()?.iter();
     let value = entries.find(|entry| entry.key() == Some(KEY))?.value()?;
@@ -76,13 +75,13 @@ fn requires(message: &Message<'_>) -> bool {
 }
 
 impl Sums {
-    /// Takes note of a message that is no batch.
+    /// Takes note of a message that is not a batch.
     fn add(&mut self, message: &Message<'_>, whole: &[u8]) {
         self.are_required |= requires(message);
         self.before.update(whole);
     }
 
-    /// The checksum of a batch in which it stands `at`.
+    /// The checksum of a batch that has its checksum at offset `at`.
     fn of_batch(&mut self, whole: &[u8], at: usize) -> String {
         let head = self.head.get_or_insert_with(|| self.before.clone()).clone();
         let mut sum = mem::replace(&mut self.before, head);
@@ -92,8 +91,8 @@ impl Sums {
         format!("{:08x}", sum.finalize())
     }
 
-    /// Whether the next message of a stream is as it was written. One without a checksum is,
-    /// unless the schema says that there are checksums.
+    /// Whether the next message of a stream matches its checksum. A message without one matches,
+    /// unless the schema says that batches have checksums.
     fn fits(&mut self, whole: &[u8]) -> bool {
         let Some((message, _)) = first(whole) else {
             return false;
@@ -150,7 +149,7 @@ impl Sums {
     }
 }
 
-/// The description of a batch, with room for a checksum; `None` of other messages.
+/// The description of a batch with room for a checksum. `None` for other messages.
 fn with_room(message: &Message<'_>) -> Option<Vec<u8>> {
     let batch = message.header_as_record_batch()?;
     let mut builder = FlatBufferBuilder::new();
@@ -166,10 +165,10 @@ fn with_room(message: &Message<'_>) -> Option<Vec<u8>> {
         let all: Vec<i64> = all.iter().collect();
         builder.create_vector(&all)
     });
-    let compression = batch.compression().map(|it| {
+    let compression = batch.compression().map(|compression| {
         let arguments = BodyCompressionArgs {
-            codec: it.codec(),
-            method: it.method(),
+            codec: compression.codec(),
+            method: compression.method(),
         };
         BodyCompression::create(&mut builder, &arguments)
     });
@@ -205,8 +204,8 @@ fn with_room(message: &Message<'_>) -> Option<Vec<u8>> {
     Some(builder.finished_data().to_vec())
 }
 
-/// A stream of which each batch that has room for a checksum gets the right one: for tests
-/// that change what is in the batches, and not only whether their checksums fit.
+/// A stream in which each batch has the right checksum: for tests that change the content of
+/// batches.
 #[doc(hidden)]
 pub fn renewed(bytes: &[u8]) -> Vec<u8> {
     let mut sums = Sums::default();
@@ -219,17 +218,17 @@ pub fn renewed(bytes: &[u8]) -> Vec<u8> {
     all
 }
 
-/// Hands on a stream as far as its checksums fit.
+/// Passes a stream on, as far as its checksums match.
 pub struct Sound<R> {
     input: R,
     sums: Sums,
-    /// The message that is handed on now.
+    /// The message that is being passed on.
     message: Cursor<Vec<u8>>,
     is_damaged: bool,
 }
 
 impl<R: Read> Sound<R> {
-    /// From its beginning.
+    /// Reads from the beginning of a stream.
     pub fn new(input: R) -> Self {
         Self {
             input,
@@ -239,12 +238,12 @@ impl<R: Read> Sound<R> {
         }
     }
 
-    /// Where it reads from.
+    /// The input.
     pub const fn input(&self) -> &R {
         &self.input
     }
 
-    /// Whether a message was found that is not as it was written.
+    /// Whether a message was found that does not match its checksum.
     pub const fn is_damaged(&self) -> bool {
         self.is_damaged
     }

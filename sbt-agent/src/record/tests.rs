@@ -1,4 +1,4 @@
-//! Recordings of a program that is made up: three threads, one barrier, two lines.
+//! Recordings of a made-up program: three threads, one barrier, two lines.
 
 mod cut;
 mod flips;
@@ -33,9 +33,9 @@ const MS: u64 = 1_000_000;
 const S: u64 = 1_000 * MS;
 const START: u64 = 1_000 * S;
 const BARRIER: u64 = 0x5555_0000_1000;
-/// From one episode to the next.
+/// Time between two episodes, ns.
 const ROUND: u64 = 20 * MS;
-/// From one flush to the next.
+/// Time between two flushes, ns.
 const FLUSH: u64 = 500 * MS;
 
 fn place(line: u32) -> Place {
@@ -55,19 +55,19 @@ fn place(line: u32) -> Place {
     }
 }
 
-/// A run that is written down as a session does.
+/// A run that is recorded as a session does it.
 pub struct Written {
     folder: TempDir,
-    /// What the session would have reported, and what it had at the last flush.
+    /// The session's report, and its report at the last flush.
     pub live: String,
     flushed: String,
 }
 
-/// How it ends.
+/// How the recording ends.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Ending {
     Orderly,
-    /// Whoever writes it is killed.
+    /// The writer is killed.
     Killed,
 }
 
@@ -80,7 +80,7 @@ fn at(time_ns: u64) -> Clocks {
 }
 
 impl Written {
-    /// For so long, ns.
+    /// A run of this length, ns.
     pub fn run(length_ns: u64, keep: Option<Keep>, ending: Ending) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("run.sbt");
@@ -108,7 +108,7 @@ impl Written {
             ..Run::default()
         };
         let of = |model: &Model, facts: Run| verdict::with(Report::new(model, &shared, facts));
-        // What is written of it.
+        // The report that is written into the recording, if any.
         let kept = |report: Report| keep.map(|_| report);
         recorder
             .flush(facts(START, false), kept(of(&model, facts(START, false))))
@@ -132,7 +132,7 @@ impl Written {
             let first_ns = START + (round + 1) * ROUND - 5 * MS;
             let callers = CallersId(1 + u32::try_from(round % 2).unwrap());
             for tid in 1..=3 {
-                // Who comes last takes turns.
+                // Threads take turns in arriving last.
                 let late = (u64::from(tid) + round) % 3;
                 model.push(&Event::Arrive {
                     tid,
@@ -177,7 +177,7 @@ impl Written {
         fs::metadata(self.path()).unwrap().len()
     }
 
-    /// Files of the folder beside the recording.
+    /// How many other files are in the folder of the recording.
     fn others(&self) -> usize {
         fs::read_dir(self.folder.path()).unwrap().count() - 1
     }
@@ -187,7 +187,7 @@ fn reported(path: &Path) -> String {
     json(&report(path).unwrap())
 }
 
-/// The events of a file that are told to a model which begins with it.
+/// Replays a file. Returns the replay and how many steps the model was told.
 fn told(path: &Path) -> (Replay, u64) {
     let mut replay = Replay::open(path).unwrap();
     let mut steps = 0;
@@ -230,7 +230,7 @@ fn what_happened_lately_can_be_replayed() {
         let written = Written::run(seconds * S, Some(KEPT), Ending::Orderly);
         let (replay, _) = told(&written.path());
         let start_s = (replay.start_ns() - START) / S;
-        // Twice as much at most, and what comes between two flushes.
+        // At most two generations, and one flush more.
         assert!(
             (seconds - 10..=seconds - 4).contains(&start_s),
             "{seconds} s: from {start_s} s on"
@@ -245,7 +245,7 @@ fn what_happened_lately_can_be_replayed() {
         assert!(names.contains(&Some(10)) && names.contains(&Some(20)));
         assert_eq!(report.threads.len(), 3, "no thread twice");
         let note = "is not in the recording";
-        assert!(report.notes.iter().any(|it| it.contains(note)));
+        assert!(report.notes.iter().any(|text| text.contains(note)));
         assert!(report.wall_ns < 12 * S, "{}", report.wall_ns);
     }
 }
@@ -260,7 +260,7 @@ fn of_one_that_is_killed_the_last_flush_remains() {
             assert!(note.contains("the recording has no end"), "{note}");
             assert_eq!(again.incomplete[0].text, note);
             assert!(again.efficiency.is_none());
-            // But for what is withheld.
+            // Equal but for what is withheld.
             let mut flushed: Report = serde_json::from_str(&written.flushed).unwrap();
             assert_eq!(flushed.verdicts.is_some(), again.verdicts.is_some());
             flushed.break_off(std::mem::take(&mut again.incomplete));
@@ -291,10 +291,12 @@ fn wherever_a_bounded_file_is_cut_what_is_before_is_read() {
                 assert!(note.contains("no end"), "{length}: {note}");
             }
             Err(error) => assert!(
-                error.downcast_ref::<ReadError>().is_some_and(|it| matches!(
-                    it,
-                    ReadError::Foreign { .. } | ReadError::Empty { .. }
-                )),
+                error
+                    .downcast_ref::<ReadError>()
+                    .is_some_and(|cause| matches!(
+                        cause,
+                        ReadError::Foreign { .. } | ReadError::Empty { .. }
+                    )),
                 "{length}: {error:#}"
             ),
         }
@@ -302,11 +304,11 @@ fn wherever_a_bounded_file_is_cut_what_is_before_is_read() {
             while matches!(replay.advance(u64::MAX, 1000), Ok(Rest::More)) {}
         }
     }
-    // All but the very beginning.
+    // Readable but for the very beginning.
     assert!(read > 130, "{read}");
 }
 
-/// A recorder of a file that is open, and the facts of a moment.
+/// A recorder of an open file, with the first facts written.
 fn begun(path: &Path, keep: Option<Keep>) -> Recorder {
     let file = File::create(path).unwrap();
     let sink = Sink::to(file, path, keep).unwrap();
@@ -360,7 +362,7 @@ fn what_was_lost_is_told_also_if_it_breaks_off() {
         .unwrap();
     recorder.flush(facts_at(S), None).unwrap();
     assert_eq!(report(&path).unwrap().lost_events, 339_280);
-    // More is lost than threads can tell of.
+    // More events are lost than threads can report.
     let facts = Run {
         lost: 400_000,
         ..facts_at(2 * S)
@@ -376,7 +378,8 @@ fn a_large_report_is_written_less_often() {
         let path = folder.path().join("run.sbt");
         let keep = Some(KEPT);
         let mut recorder = begun(&path, keep);
-        let names = (0..threads).map(|it| format!("{:x}", it.wrapping_mul(0x9e37_79b9_7f4a_7c15)));
+        let names =
+            (0..threads).map(|number| format!("{:x}", number.wrapping_mul(0x9e37_79b9_7f4a_7c15)));
         let names: Vec<String> = names.collect();
         let report = |at| Report {
             notes: names.clone(),
@@ -389,7 +392,7 @@ fn a_large_report_is_written_less_often() {
         fs::metadata(&path).unwrap().len()
     };
     let (small, large) = (size(10), size(100_000));
-    // One of them, and not six.
+    // One report is in the file, not six.
     let one = 100_000 * 8;
     assert!(
         large > small + one && large < small + 3 * one,
@@ -465,13 +468,13 @@ fn who_waits_at_the_end_is_seen_to_wait() {
     let mut replay = Replay::open(&path).unwrap();
     assert_eq!(replay.advance(u64::MAX, 100).unwrap(), Rest::None);
     let before = replay.present();
-    let waits = |(_, it): &(ThreadId, Present)| matches!(it, Present::Waiting { .. });
-    assert_eq!(before.iter().filter(|it| waits(it)).count(), 2);
+    let waits = |(_, present): &(ThreadId, Present)| matches!(present, Present::Waiting { .. });
+    assert_eq!(before.iter().filter(|thread| waits(thread)).count(), 2);
     replay.finish(None).unwrap();
     assert_eq!(replay.present(), before);
 }
 
-/// A model that is told of episodes of threads at a line each.
+/// A model of episodes, each with its threads and its line.
 fn model_of(episodes: &[(&[u32], u32)]) -> (Model, Report) {
     let mut model = Model::new(START, true);
     let places: Vec<Rc<Place>> = [10, 20, 30].map(|line| Rc::new(place(line))).into();
@@ -518,12 +521,12 @@ fn what_was_kept_is_called_as_in_the_report_of_the_whole_run() {
         .map(|(id, row)| (order.number(id), row.shown.0))
         .collect();
     let expected: Vec<(u32, u32)> = (whole.threads.iter().skip(2))
-        .map(|it| (it.id, it.tid))
+        .map(|row| (row.id, row.tid))
         .collect();
     assert_eq!(tids, expected);
     for site in &part.sites {
         let number = order.site(SiteId(site.id));
-        let found = whole.sites.iter().find(|it| it.id == number).unwrap();
+        let found = whole.sites.iter().find(|site| site.id == number).unwrap();
         assert_eq!(found.line, site.line);
     }
     assert_eq!(
@@ -542,7 +545,7 @@ fn a_replay_tells_what_happened_until_a_moment() {
         assert_eq!(replay.model.totals().episodes, episodes, "{until}");
         assert!(replay.at_ns() <= START + until);
     }
-    // In small steps as in large ones.
+    // Small steps give the same as large ones.
     let mut small = Replay::open(&written.path()).unwrap();
     while small.advance(START + 10 * ROUND, 1).unwrap() == Rest::More {}
     assert_eq!(small.model.totals().episodes, 10);

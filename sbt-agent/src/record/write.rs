@@ -27,27 +27,27 @@ use sbt_engine::{
     report::{Report, Run},
 };
 
-/// Rows of a batch, at most: some megabytes before they are compressed.
+/// How many rows a batch has at most: some megabytes before compression.
 pub const MOST_ROWS: usize = 1 << 16;
 
-/// Where a recording goes.
+/// Where a recording is written.
 #[derive(Debug)]
 pub struct Sink {
-    /// A file that is open for writing, whatever is in it.
+    /// A file that is open for writing; its content is overwritten.
     pub file: File,
-    /// What bounds its size, if anything does.
+    /// How its size is bounded; `None` if not.
     pub bound: Option<Bound>,
 }
 
 impl Sink {
-    /// The file at `path`, which is open for writing: nobody else records into it from here
-    /// on. `keep`: what, if not all.
+    /// The file at `path`, open for writing, which is locked from now on. `keep`: what to keep, if
+    /// not everything.
     ///
     /// # Errors
-    /// Somebody does, or what is to be kept cannot be.
+    /// Another sbt records into the file, or `keep` is not possible there.
     pub fn to(file: File, path: &Path, keep: Option<Keep>) -> anyhow::Result<Self> {
         anyhow::ensure!(
-            // Some file systems know no locks.
+            // Some file systems have no locks.
             !matches!(file.try_lock(), Err(TryLockError::WouldBlock)),
             "cannot record into {}: another sbt records into it; name another file",
             printable(&path.to_string_lossy())
@@ -57,7 +57,8 @@ impl Sink {
     }
 }
 
-/// Why a batch could not be written: what the file has to say is told once, and as it is.
+/// Why a batch could not be written. An error of the file stands for itself, so that it is printed
+/// once.
 fn plain(error: ArrowError) -> anyhow::Error {
     match error {
         ArrowError::IoError(_, error) => error.into(),
@@ -65,10 +66,10 @@ fn plain(error: ArrowError) -> anyhow::Error {
     }
 }
 
-/// Rows that become batches of a file.
+/// Collects rows, and writes them as batches into a file.
 pub struct Stream {
     file: File,
-    /// What it makes is sealed before it goes to the file.
+    /// Its output gets checksums before it goes to the file.
     writer: StreamWriter<Vec<u8>>,
     sums: Sums,
     schema: Arc<Schema>,
@@ -76,10 +77,10 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// In a file that is open and empty.
+    /// Begins a stream in an open, empty file.
     ///
     /// # Errors
-    /// Those of the file.
+    /// Errors of the file.
     pub fn to(file: File) -> anyhow::Result<Self> {
         let schema = Arc::new(columns::schema());
         let options =
@@ -96,7 +97,7 @@ impl Stream {
         Ok(this)
     }
 
-    /// Writes what has been made to the file, each batch with its checksum.
+    /// Writes the output so far to the file, each batch with its checksum.
     fn hand_over(&mut self) -> io::Result<()> {
         let made = mem::take(self.writer.get_mut());
         self.file.write_all(&self.sums.seal(&made))
@@ -105,7 +106,7 @@ impl Stream {
     /// Adds a row.
     ///
     /// # Errors
-    /// Those of the file.
+    /// Errors of the file.
     pub fn push(&mut self, row: &Row) -> anyhow::Result<()> {
         self.columns.push(&row.cells()?);
         if self.columns.rows() >= MOST_ROWS {
@@ -124,7 +125,7 @@ impl Stream {
         Ok(())
     }
 
-    /// Makes sure that what was written is still there, and nothing else.
+    /// Fails if the file was removed, or something else was written to it.
     fn check(&mut self) -> anyhow::Result<()> {
         let file = &mut self.file;
         let is = file.metadata()?;
@@ -136,45 +137,44 @@ impl Stream {
         Ok(())
     }
 
-    /// Writes out what there is, as a batch; how long the file is then, bytes.
+    /// Writes out the pending rows as a batch. Returns the length of the file, bytes.
     ///
     /// # Errors
-    /// Those of the file.
+    /// Errors of the file.
     pub fn flush(&mut self) -> anyhow::Result<u64> {
         self.write()?;
         self.file.flush()?;
         Ok(self.file.stream_position()?)
     }
 
-    /// Ends it in order.
+    /// Ends the stream.
     ///
     /// # Errors
-    /// Those of the file.
+    /// Errors of the file.
     pub fn finish(mut self) -> anyhow::Result<()> {
         self.write()?;
         self.writer.finish().map_err(plain)?;
         Ok(self.hand_over()?)
     }
 
-    /// The file: whole batches may be added to it.
+    /// The file, to which whole batches may be added.
     pub fn file(&mut self) -> &mut File {
         &mut self.file
     }
 }
 
-/// A file that grows as the run goes on. What was flushed can be read whatever becomes of
-/// us.
+/// Writes a recording while the run goes on. What was flushed can be read even if sbt is killed.
 pub struct Recorder {
     stream: Stream,
-    /// Where not all is kept.
+    /// The generations, if not everything is kept.
     generations: Option<Generations>,
 }
 
 impl Recorder {
-    /// Begins one.
+    /// Begins a recording.
     ///
     /// # Errors
-    /// Those of the file.
+    /// Errors of the file.
     pub fn to(sink: Sink, begin: Begin) -> anyhow::Result<Self> {
         sink.file.set_len(0)?;
         let mut this = Self {
@@ -185,10 +185,10 @@ impl Recorder {
         Ok(this)
     }
 
-    /// Takes in what the model was told, and the places that are new: steps refer to them.
+    /// Adds new places, and steps of the model, which may refer to them.
     ///
     /// # Errors
-    /// Those of the file.
+    /// Errors of the file.
     pub fn add(&mut self, steps: Vec<Step>, places: Vec<Place>) -> anyhow::Result<()> {
         if let Some(generations) = &mut self.generations
             && !generations.take(&steps, &places)
@@ -204,11 +204,11 @@ impl Recorder {
         Ok(())
     }
 
-    /// Writes out what there is, with what is known beside the model by now. `report`: the
-    /// report so far, if not all is kept of which it could be made.
+    /// Writes out what is pending, and the facts of the run so far. `report`: the report so far, if
+    /// the events kept are too few to make it.
     ///
     /// # Errors
-    /// Likewise.
+    /// Errors of the file.
     pub fn flush(&mut self, facts: Run, report: Option<Report>) -> anyhow::Result<()> {
         let Some(generations) = &mut self.generations else {
             self.stream.push(&Row::Facts(Box::new(facts)))?;
@@ -218,10 +218,10 @@ impl Recorder {
         generations.flush(&mut self.stream, facts, report)
     }
 
-    /// Ends the file in order.
+    /// Ends the recording in order.
     ///
     /// # Errors
-    /// Likewise.
+    /// Errors of the file.
     pub fn end(mut self, facts: Run, report: Option<Report>) -> anyhow::Result<()> {
         if (self.generations.as_ref()).is_none_or(Generations::has_events) {
             self.stream.push(&Row::Facts(Box::new(facts)))?;
@@ -229,7 +229,7 @@ impl Recorder {
         if let Some(report) = report {
             let report = Row::Report(Box::new(report));
             let alone = self.generations.as_ref();
-            match alone.and_then(|it| it.last(&mut self.stream, &report)) {
+            match alone.and_then(|generations| generations.last(&mut self.stream, &report)) {
                 Some(alone) => self.stream = alone,
                 None => self.stream.push(&report)?,
             }

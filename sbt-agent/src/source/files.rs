@@ -1,4 +1,4 @@
-//! The files of a target that are watched, and those that are passed over.
+//! The files of a target: which are watched, and which are skipped.
 
 use std::sync::Arc;
 
@@ -7,21 +7,20 @@ use sbt_common::layout;
 use sbt_engine::place::printable;
 use sbt_program::{files::ProbedFile, point::Function};
 
-/// Kept open: probes may have to be put on them again.
+/// The files are kept open, since probes may have to be put on them again.
 #[derive(Debug, Default)]
 pub struct Files {
-    /// Those that are watched.
+    /// Files that are watched.
     pub watched: Vec<Arc<ProbedFile>>,
-    /// Those on which nothing is put, though they have something to offer.
+    /// Files that could be watched but are skipped.
     passed_over: Vec<Arc<ProbedFile>>,
 }
 
 impl Files {
-    /// Takes files in: which of them are new and to be watched, and what the user should
-    /// know.
+    /// Adds files. Returns those that are new and to be watched, and notes for the user.
     pub fn take(&mut self, files: &[Arc<ProbedFile>]) -> (Vec<Arc<ProbedFile>>, Vec<String>) {
-        // A pthread_barrier_wait of nobody knows whom, in front of a C
-        // library's own, passes the call on: to watch both would count twice.
+        // A `pthread_barrier_wait` of unknown layout, in front of a C library's own, passes the
+        // call on: watching both would count twice.
         let is_known = |file: &ProbedFile| {
             file.points.iter().any(|point| {
                 point.function == Function::BarrierWait && point.layout != layout::OPAQUE

@@ -1,4 +1,4 @@
-//! What a hit of a probe costs the thread that hits it, while that is being measured.
+//! A measurement, in progress, of what a hit of a probe costs the thread that hits it.
 
 use std::{
     sync::{
@@ -10,28 +10,28 @@ use std::{
 
 use sbt_engine::model::cost::Tariff;
 
-/// What comes of it, when it does: the costs, or why there are none.
+/// The result, once there is one: the costs, or why there are none.
 pub type Outcome = OnceLock<Result<Tariff, String>>;
 
-/// A measurement that goes on beside everything else. Who drops it breaks it off and
-/// waits for its end, so that it takes off at once what it has put on.
+/// A measurement that runs in the background. Dropping it cancels it and waits for its end, so that
+/// its probes are gone then.
 #[derive(Debug, Default)]
 pub struct Measurement {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// What it shares with who measures.
+/// What the measurement shares with the thread that measures.
 #[derive(Debug, Default)]
 pub struct Shared {
-    /// What came of it.
+    /// The result.
     pub outcome: Outcome,
-    /// Nobody waits for it any more.
+    /// Set when nobody waits for the result any more.
     pub unwanted: AtomicBool,
 }
 
 impl Measurement {
-    /// Begins, on a thread of its own.
+    /// Begins to measure on another thread.
     pub fn begin(measure: impl FnOnce(&Shared) + Send + 'static) -> Self {
         let shared = Arc::<Shared>::default();
         let result = Arc::clone(&shared);
@@ -48,7 +48,7 @@ impl Measurement {
         }
     }
 
-    /// One that somebody else ends, by setting the outcome.
+    /// A measurement that ends when somebody else sets the outcome.
     pub const fn elsewhere(shared: Arc<Shared>) -> Self {
         Self {
             shared,
@@ -56,7 +56,7 @@ impl Measurement {
         }
     }
 
-    /// The costs, or why there are none; `None` while that is open.
+    /// The costs, or why there are none; `None` while not finished.
     pub fn outcome(&self) -> Option<&Result<Tariff, String>> {
         self.shared.outcome.get()
     }
@@ -66,7 +66,7 @@ impl Drop for Measurement {
     fn drop(&mut self) {
         self.shared.unwanted.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // It has nothing to say any more.
+            // Its result is of no use any more.
             let _panic = thread.join();
         }
     }

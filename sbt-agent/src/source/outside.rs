@@ -1,5 +1,5 @@
-//! What sources have in common that learn of hits outside of the kernel: what they say with
-//! the records of its programs (`hits/`) is decoded by a thread of sbt's own.
+//! The common part of sources that learn of hits outside of the kernel. Their records, made by
+//! `twin/`, are decoded on a thread of sbt.
 
 use std::{
     collections::HashMap,
@@ -25,27 +25,27 @@ use sbt_engine::{
 };
 use sbt_program::process;
 
-/// See above.
+/// The common part of such a source.
 pub struct Outside {
     pid: u32,
     /// Whether the target's children are watched too.
     pub children: bool,
-    /// How closely is looked at what threads do between barriers.
+    /// How closely the source looks at what threads do between barriers.
     pub states: States,
-    /// What is counted.
+    /// The counters that are counted.
     pub counters: Plan,
-    /// What has been chosen since.
+    /// Counters chosen while the program runs, for the decoder.
     pub chosen: Choice,
     /// Events lost so far.
     pub lost: Arc<AtomicU64>,
-    /// What the user should know.
+    /// Sentences for the user.
     pub notes: Vec<String>,
     cost: Arc<measurement::Shared>,
     drain: Option<JoinHandle<Option<String>>>,
 }
 
 impl Outside {
-    /// For a target; nothing is counted.
+    /// For a target, without counters.
     pub fn new(pid: u32, children: bool, settings: &Settings) -> Self {
         let mut notes = Vec::new();
         if settings.states == States::Full {
@@ -70,7 +70,7 @@ impl Outside {
         }
     }
 
-    /// What a hit costs, ns, or why that is not known.
+    /// Sets what a hit costs, ns; or why that is not known.
     pub fn costs(&self, hit_ns: Result<f64, String>) {
         let tariff = hit_ns.map(|ns| Tariff {
             each: [ns; CLASSES],
@@ -79,7 +79,7 @@ impl Outside {
         let _first = self.cost.outcome.set(tariff);
     }
 
-    /// What the decoder must know when watching begins. Run times are the truth.
+    /// What the decoder must know when watching begins. Run times need no correction here.
     pub fn start(&self, time_ns: u64, baselines: Baselines) -> Start {
         Start {
             time_ns,
@@ -97,10 +97,10 @@ impl Outside {
         }
     }
 
-    /// Starts the thread that decodes; it returns what the user should know.
+    /// Starts the thread that decodes. Its result is a remark for the user.
     ///
     /// # Errors
-    /// There can be no more threads.
+    /// No more threads can be started.
     pub fn drain(
         &mut self,
         run: impl FnOnce() -> Option<String> + Send + 'static,
@@ -111,10 +111,10 @@ impl Outside {
         Ok(())
     }
 
-    /// Waits for that thread, which has been told that nothing more will come.
+    /// Waits for the end of that thread, which has been told that no more records come.
     ///
     /// # Errors
-    /// It has failed.
+    /// The thread has panicked.
     pub fn end(&mut self) -> anyhow::Result<()> {
         if let Some(drain) = self.drain.take() {
             let note = drain
@@ -125,7 +125,7 @@ impl Outside {
         Ok(())
     }
 
-    /// What there is to say at the end.
+    /// The losses and notes at the end.
     pub fn totals(&mut self) -> Totals {
         Totals {
             lost: self.lost(),
@@ -133,21 +133,21 @@ impl Outside {
         }
     }
 
-    /// See [`super::Source::lost`].
+    /// Events lost so far, as in [`super::Source::lost`].
     pub fn lost(&self) -> u64 {
         self.lost.load(Ordering::Relaxed)
     }
 
-    /// See [`super::Source::measure_costs`].
+    /// The cost of a hit, as in [`super::Source::measure_costs`].
     pub fn measure_costs(&self) -> Measurement {
         Measurement::elsewhere(Arc::clone(&self.cost))
     }
 }
 
-/// See [`super::Source::set_futexes`]: those are not to be had.
+/// For [`super::Source::set_futexes`] of sources that cannot watch futexes.
 ///
 /// # Errors
-/// They are asked for.
+/// Fails if futexes are to be watched.
 pub fn set_futexes(on: bool) -> anyhow::Result<()> {
     anyhow::ensure!(
         !on,

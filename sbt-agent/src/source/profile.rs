@@ -1,9 +1,9 @@
-//! Samples of where threads are while on a CPU: registers and the top of the stack of
-//! the thread's own code, a given number of times a second of its run time.
+//! Samples where threads are while on a CPU: registers and the top of the stack of their own code,
+//! a given number of times for each second of run time.
 //!
-//! One software event (`cpu-clock`) for each thread and CPU, which threads that are born
-//! later inherit: so none is missed, and nothing is sampled of others. The kernel writes
-//! those of a CPU into one ring; nothing is stopped.
+//! One software event (`cpu-clock`) for each thread and CPU; threads that begin later inherit it.
+//! So no thread is missed, and nothing is sampled of others. The kernel writes the samples of one
+//! CPU into one ring. No thread is stopped.
 
 use crate::kernel::perf::{self, PAGE};
 use sbt_program::sample::Sample;
@@ -17,35 +17,35 @@ const REGISTERS: u64 = 1 << 6 | 1 << 7 | 1 << 8;
 /// How much of the stack is copied, bytes.
 pub const STACK: u32 = 16 << 10;
 
-/// A sample with all that belongs to it takes at most so many bytes.
+/// The largest size of a sample with all its fields, bytes.
 const SAMPLE_BYTES: u64 = STACK as u64 + 96;
 
-/// A ring has room for the samples of so long, in parts of a second.
+/// A ring has room for the samples of 1/`ROOM` of a second.
 const ROOM: u64 = 2;
 
-/// Bytes of a ring, at least and at most.
+/// Smallest and largest size of a ring, bytes.
 const LEAST: usize = 32 * PAGE;
 const MOST: usize = 8192 * PAGE;
 
-/// Passes over the threads, which may be born meanwhile.
+/// How often threads are listed, since new ones may begin meanwhile.
 const PASSES: usize = 8;
 
-/// Samples of a process from its making on.
+/// Samples the threads of a process from its creation on.
 #[derive(Debug)]
 pub struct Profile {
     rings: Vec<Ring>,
-    /// All others write into the rings of the first.
+    /// All other events, which write into the ring of the first event of their CPU.
     events: Vec<Counter>,
-    /// Nothing of what the kernel does for the threads is among them.
+    /// Whether samples inside of the kernel are missing for some thread.
     only_user: bool,
 }
 
 impl Profile {
-    /// Begins. `threads`: of which, asked for anew until no more are found; `children`:
-    /// whether also of processes that they start.
+    /// Begins to sample. `threads` lists the threads, and is called until it finds no new ones;
+    /// `children`: whether processes that they start are sampled, too.
     ///
     /// # Errors
-    /// Those of the kernel; there is no thread.
+    /// Errors of the kernel; there is no thread.
     pub fn begin(
         hz: u32,
         children: bool,
@@ -66,7 +66,7 @@ impl Profile {
             }
             for thread in new {
                 match this.add(hz, children, cpus, thread) {
-                    // It has ended meanwhile.
+                    // The thread has ended meanwhile.
                     Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {}
                     other => other?,
                 }
@@ -81,7 +81,7 @@ impl Profile {
     fn add(&mut self, hz: u32, children: bool, cpus: &[u32], thread: u32) -> io::Result<()> {
         for &cpu in cpus {
             let mut builder = event(hz, children, thread, cpu);
-            // What a thread does in the kernel may be nobody's to look at.
+            // Sampling inside of the kernel may be forbidden.
             let event = builder
                 .build()
                 .or_else(|error| match error.raw_os_error() {
@@ -102,12 +102,12 @@ impl Profile {
         Ok(())
     }
 
-    /// Whether only the threads' own code is sampled, for want of privilege.
+    /// Whether only user code is sampled, for want of privilege.
     pub const fn is_of_own_code(&self) -> bool {
         self.only_user
     }
 
-    /// Stops for a while, or goes on.
+    /// Pauses or resumes sampling.
     pub fn switch(&mut self, on: bool) {
         let rings = self.rings.iter_mut().map(|ring| ring.records.event());
         for event in rings.chain(&mut self.events) {
@@ -115,7 +115,7 @@ impl Profile {
         }
     }
 
-    /// Takes what has been sampled since, in the order of time; how many found no room.
+    /// Returns the samples since the last call, in the order of time, and how many found no room.
     pub fn drain(&mut self) -> (Vec<Sample>, u64) {
         let (mut samples, mut lost) = (Vec::new(), 0);
         for ring in &mut self.rings {
@@ -126,7 +126,7 @@ impl Profile {
     }
 }
 
-/// What samples a thread on a CPU.
+/// The event that samples a thread on a CPU.
 fn event(hz: u32, children: bool, thread: u32, cpu: u32) -> Builder<'static> {
     let mut event = Builder::new(Software::CPU_CLOCK);
     event
@@ -142,7 +142,7 @@ fn event(hz: u32, children: bool, thread: u32, cpu: u32) -> Builder<'static> {
     event
 }
 
-/// What the kernel writes the samples on a CPU into.
+/// The ring that the kernel writes the samples on one CPU into.
 #[derive(Debug)]
 struct Ring {
     cpu: u32,
@@ -153,21 +153,21 @@ impl Ring {
     fn new(event: &Builder<'_>, cpu: u32, hz: u32) -> io::Result<Self> {
         let bytes = u64::from(hz) * SAMPLE_BYTES / ROOM;
         let wanted = usize::try_from(bytes).unwrap_or(MOST).clamp(LEAST, MOST);
-        // An ordinary user may not lock as much.
+        // If an ordinary user may not lock as much, smaller sizes are tried.
         let fewer = |bytes: &usize| (*bytes > LEAST).then_some(bytes / 2);
         let sizes = std::iter::successors(Some(wanted.next_power_of_two()), fewer);
         let records = perf::Ring::new(event, sizes)?;
         Ok(Self { cpu, records })
     }
 
-    /// Takes what has been written since; how many samples found no room.
+    /// Appends the samples since the last call. Returns how many found no room.
     fn drain(&mut self, samples: &mut Vec<Sample>) -> u64 {
         self.records
             .samples(|sample| samples.extend(of_thread(sample)))
     }
 }
 
-/// Where a thread was, by a sample of the kernel's. `None`: a thread of the kernel.
+/// Where a thread was, from a sample. `None` for a thread of the kernel.
 fn of_thread(sample: &perf::Sample<'_>) -> Option<Sample> {
     let &[bp, sp, at] = &*sample.registers else {
         return None;

@@ -1,19 +1,20 @@
-//! Why a process may not be traced, and what would help.
+//! Explains why a process may not be traced, and what would help.
 
 use std::fs;
 
 use crate::kernel::privilege;
 use sbt_program::{process, trace};
 
-/// Where the kernel's module Yama says who may look into whose processes.
+/// Setting of the kernel's module Yama: who may look into whose processes.
 const YAMA: &str = "/proc/sys/kernel/yama/ptrace_scope";
 
-/// Who traces already.
+/// The process that traces the target already.
 #[derive(Clone, Copy, Debug)]
 enum Tracer {
-    /// For this sbt. The process that does it must not be ended: the target would be, too.
+    /// Another sbt, by its pid. Its tracing process must not be killed: that would kill the target,
+    /// too.
     Sbt(u32),
-    /// Whoever.
+    /// Any other process, by its pid.
     Other(u32),
 }
 
@@ -26,7 +27,7 @@ impl Tracer {
     }
 }
 
-/// One line of an error that came of tracing a process.
+/// One line for an error in tracing a process.
 pub fn explain(pid: u32, error: &anyhow::Error) -> anyhow::Error {
     let scope = fs::read_to_string(YAMA).unwrap_or_default();
     let (error, remedy) = (format!("{error:#}"), privilege::become_root());
@@ -36,7 +37,7 @@ pub fn explain(pid: u32, error: &anyhow::Error) -> anyhow::Error {
     )
 }
 
-/// `remedy`: what makes one root.
+/// `remedy`: how to become root.
 fn why(pid: u32, error: &str, scope: &str, tracer: Option<Tracer>, remedy: &str) -> String {
     let reason = match (tracer, scope) {
         (Some(Tracer::Sbt(sbt)), _) => {

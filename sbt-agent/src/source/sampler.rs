@@ -1,9 +1,9 @@
-//! Where a process's running threads are: samples of their instruction pointers.
+//! Samples where the running threads of a process are: their instruction pointers.
 //!
-//! One software event (`cpu-clock`) a thread, so nothing is sampled of others, and
-//! of a thread only while it runs. Nothing is stopped, and nothing of the processor's
-//! counters is used. With each sample come the registers as the thread's own code
-//! left them, also from inside of a system call, and the top of its stack.
+//! One software event (`cpu-clock`) a thread: so nothing is sampled of others, and a thread is
+//! sampled only while it runs. No thread is stopped, and no counter of the processor is used. Each
+//! sample has the registers as the thread's own code left them, also inside of a system call, and
+//! the top of its stack.
 
 use std::io;
 
@@ -15,47 +15,45 @@ use crate::kernel::perf::{self, PAGE, Ring};
 /// `PERF_REG_X86_SP` and `PERF_REG_X86_IP`.
 const REGISTERS: u64 = 1 << 7 | 1 << 8;
 
-/// How much of the stack is copied, bytes: a return address is near its top when the
-/// function that was called does next to nothing.
+/// How many bytes of the stack are copied. A return address is near the top if the function called
+/// does next to nothing.
 const STACK: u32 = 128;
 
-/// A sample is taken after so much run time, ns.
+/// Run time between two samples, ns.
 const PERIOD_NS: u64 = 3_000_000;
 
-/// Memory for one thread's samples, bytes: some ninety. The page before is the
-/// kernel's. Threads times this stay below what an ordinary user may lock.
+/// Memory for one thread's samples, bytes: some ninety samples. One page more belongs to the
+/// kernel. All threads together stay below what an ordinary user may lock.
 const ROOM: usize = 4 * PAGE;
 
-/// Threads that are looked at, at most.
+/// How many threads are sampled at most.
 pub const MAX_THREADS: usize = 24;
 
-/// Where a thread was.
+/// Where a thread was at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sample {
-    /// The instruction that its own code was at.
+    /// Address of the instruction in its own code.
     pub at: u64,
-    /// The top of its stack.
+    /// The top of its stack, in words.
     pub stack: Vec<u64>,
 }
 
-/// The samples of some threads, from its making on.
+/// Samples some threads from its creation on.
 #[derive(Debug)]
 pub struct Sampler {
     threads: Vec<(u32, Ring)>,
 }
 
 impl Sampler {
-    /// Begins. Threads that cannot be looked at, such as those that have ended, are
-    /// left out.
+    /// Begins to sample. Threads that cannot be sampled, as those that have ended, are left out.
     ///
     /// # Errors
-    /// None can be looked at; the error of the last.
+    /// No thread can be sampled: the last error.
     pub fn begin(threads: &[u32]) -> io::Result<Self> {
         let mut opened = Vec::new();
         let mut last = io::Error::from(io::ErrorKind::NotFound);
         for &thread in threads.iter().take(MAX_THREADS) {
-            // What a thread does in the kernel may be nobody's to look at; then what it
-            // does outside is looked at.
+            // Sampling inside of the kernel may be forbidden; then only user code is sampled.
             let ring = Ring::new(event(thread).include_kernel(), [ROOM])
                 .or_else(|_| Ring::new(&event(thread), [ROOM]));
             match ring {
@@ -69,12 +67,12 @@ impl Sampler {
         Ok(Self { threads: opened })
     }
 
-    /// Ends, and gives the samples with the threads that they are of.
+    /// Ends. Returns the samples, each with its thread.
     pub fn end(self) -> Vec<(u32, Sample)> {
         let mut samples = Vec::new();
         for (thread, mut ring) in self.threads {
             perf::switch(ring.event(), false);
-            // The ring holds the samples of a whole look; a look that took longer saw enough.
+            // The ring has room for the samples of a whole look; a longer look has seen enough.
             let _lost = ring.samples(|sample| {
                 samples.extend(Sample::of(sample).map(|sample| (thread, sample)));
             });
@@ -83,7 +81,7 @@ impl Sampler {
     }
 }
 
-/// What samples a thread, without what the kernel does for the thread.
+/// The event that samples a thread, in its own code only.
 fn event(thread: u32) -> Builder<'static> {
     let mut event = Builder::new(Software::CPU_CLOCK);
     event.observe_pid(thread.cast_signed()).enabled(true);
@@ -94,7 +92,7 @@ fn event(thread: u32) -> Builder<'static> {
 }
 
 impl Sample {
-    /// `None`: a thread of the kernel.
+    /// `None` for a thread of the kernel.
     fn of(sample: &perf::Sample<'_>) -> Option<Self> {
         let &[_stack_pointer, at] = &*sample.registers else {
             return None;
@@ -137,7 +135,7 @@ mod tests {
         };
         let begun = run_ns();
         while run_ns() - begun < 10 * PERIOD_NS {
-            // In its own code: what an ordinary user may see.
+            // In user code, which an ordinary user may sample.
             (0..100_000).for_each(|step| _ = black_box(step));
         }
         let taken = sampler.end();

@@ -1,6 +1,5 @@
-//! All that a program has written, byte by byte, to be shown when the screen
-//! is gone: in a file without a name, so that it needs no memory of ours and
-//! leaves nothing behind.
+//! Everything that a program has written, to be shown when the screen is gone. Kept in a file
+//! without a name: so it takes no memory of sbt, and leaves nothing behind.
 
 use std::{
     collections::VecDeque,
@@ -11,28 +10,28 @@ use std::{
 
 use sbt_program::access;
 
-/// What is kept in memory when it cannot be in a file, bytes.
+/// How much is kept in memory if it cannot be in a file, bytes.
 const MEMORY: usize = 16 << 20;
 
-/// The bytes.
+/// The bytes that a program has written.
 #[derive(Debug)]
 pub struct Kept {
-    /// The first ones; `None` if there can be no file.
+    /// Holds the first bytes; `None` if there can be no file.
     file: Option<File>,
-    /// How many of them.
+    /// How many bytes are in the file.
     in_file: u64,
-    /// Why the file takes no more.
+    /// Why the file takes no more bytes.
     full: Option<io::Error>,
-    /// The last of those that came after it.
+    /// The last of the bytes that did not go into the file.
     memory: VecDeque<u8>,
-    /// How many are in neither.
+    /// How many bytes are in neither.
     lost: u64,
 }
 
 impl Kept {
-    /// None yet. The file is made in the folder for temporary files.
+    /// With no bytes. The file is made in the folder for temporary files.
     pub fn new() -> Self {
-        // The environment names the folder.
+        // The environment names the folder, so the caller's rights must do.
         let file = access::as_caller(|| {
             OpenOptions::new()
                 .read(true)
@@ -59,7 +58,7 @@ impl Kept {
         }
     }
 
-    /// Keeps these too.
+    /// Keeps these bytes as well.
     pub fn push(&mut self, mut bytes: &[u8]) {
         while let (Some(file), None, false) = (&self.file, &self.full, bytes.is_empty()) {
             match file.write_at(bytes, self.in_file) {
@@ -79,7 +78,7 @@ impl Kept {
         self.lost += over as u64;
     }
 
-    /// What had to be left out, in words; `None` if nothing was.
+    /// What had to be dropped, in words; `None` if nothing was.
     pub fn note(&self) -> Option<String> {
         let why = self.full.as_ref().filter(|_| self.lost > 0)?;
         Some(format!(
@@ -89,8 +88,8 @@ impl Kept {
         ))
     }
 
-    /// The bytes from a position on, as many as fit: how many, and the next
-    /// position. The bytes that are lost have no positions.
+    /// Copies bytes from a position on, as many as fit. Returns how many. Lost bytes have no
+    /// position.
     pub fn read(&self, position: u64, buffer: &mut [u8]) -> io::Result<usize> {
         let left = self.len() - position.min(self.len());
         let wanted = usize::try_from(left).map_or(buffer.len(), |left| left.min(buffer.len()));
@@ -105,12 +104,12 @@ impl Kept {
         Ok(filled.map(|(to, byte)| *to = *byte).count())
     }
 
-    /// Where the bytes that are lost are missing, if any are.
+    /// The position at which bytes are missing, if any are lost.
     pub fn gap(&self) -> Option<u64> {
         (self.lost > 0).then_some(self.in_file)
     }
 
-    /// How many there are.
+    /// How many bytes are kept.
     pub fn len(&self) -> u64 {
         self.in_file + self.memory.len() as u64
     }

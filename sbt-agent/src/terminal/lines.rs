@@ -1,47 +1,47 @@
-//! The last lines of what a program writes, as its terminal would show them:
-//! the colours gone, what was overwritten overwritten.
+//! The last lines of what a program writes, as its terminal would show them: without colours, and
+//! with overwritten text gone.
 
 use std::collections::VecDeque;
 
 use unicode_width::UnicodeWidthChar as _;
 
-/// The most lines that are kept.
+/// How many lines are kept at most.
 pub const MAX_LINES: usize = 2_000;
-/// The most bytes of text that are kept.
+/// How many bytes of text are kept at most.
 pub const MAX_BYTES: usize = 256 * 1024;
-/// A longer line is broken, bytes; one that was overwritten can be twice as long.
+/// Where a longer line is broken, bytes. A line that was overwritten can be twice as long.
 const MAX_LINE: usize = 4_096;
 const TAB: usize = 8;
 
-/// Lines from bytes, cut anywhere.
+/// Makes lines of bytes, which may come cut anywhere.
 #[derive(Debug, Default)]
 pub struct Lines {
     ended: VecDeque<String>,
-    /// Bytes in `ended`.
+    /// Bytes of text in `ended`.
     size: usize,
     line: Line,
     state: State,
     character: Utf8,
 }
 
-/// Where in an escape sequence we are.
+/// The position within an escape sequence.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum State {
-    /// In none.
+    /// In no sequence.
     #[default]
     Text,
     /// After ESC.
     Escape,
-    /// After ESC and bytes that say what is meant: one more.
+    /// After ESC and intermediate bytes: one byte more follows.
     EscapeMore,
-    /// After ESC [, with its only number so far; `None`: there were others.
+    /// After ESC [, with the number so far; `None` if there are other parameters.
     Control(Option<u16>),
-    /// In a text for the terminal, up to BEL or ESC \.
+    /// In a string for the terminal, which ends with BEL or ESC \.
     TextForTerminal,
 }
 
 impl Lines {
-    /// Takes what was written next.
+    /// Takes in the next bytes.
     pub fn push(&mut self, mut bytes: &[u8]) {
         while let Some(&byte) = bytes.first() {
             let plain = if self.state == State::Text && self.character.is_complete() {
@@ -61,13 +61,13 @@ impl Lines {
         }
     }
 
-    /// The lines, oldest first, the one that is not ended last.
+    /// The lines, oldest first; the unfinished line is the last.
     pub fn all(&self) -> Vec<String> {
         let last = Some(&self.line.text).filter(|text| !text.is_empty());
         self.ended.iter().chain(last).cloned().collect()
     }
 
-    /// Printable ASCII.
+    /// Adds printable ASCII.
     fn plain(&mut self, mut text: &[u8]) {
         while !text.is_empty() {
             if self.line.at == self.line.text.len() {
@@ -85,7 +85,7 @@ impl Lines {
 
     fn byte(&mut self, byte: u8) {
         match byte {
-            // Ends whatever was begun and never ended.
+            // A newline also ends any unfinished sequence.
             b'\n' => {
                 self.state = State::Text;
                 self.flush();
@@ -135,7 +135,7 @@ impl Lines {
         self.break_if_long();
     }
 
-    /// What began as a character and is not one becomes visible as that.
+    /// Shows an incomplete character as a replacement character.
     fn flush(&mut self) {
         if self.character.abandon() {
             self.line.show(char::REPLACEMENT_CHARACTER);
@@ -157,7 +157,7 @@ impl Lines {
                 let number = number.saturating_mul(10);
                 State::Control(Some(number.saturating_add(u16::from(byte - b'0'))))
             }
-            // Signals of the terminal's own do not end a sequence.
+            // Control characters do not end a sequence.
             (b' '..=b'?', _) => State::Control(None),
             (..b' ', _) => self.state,
             (b'K', Some(0)) => {
@@ -173,14 +173,14 @@ impl Lines {
     }
 
     fn break_if_long(&mut self) {
-        // Marks that combine with what is there can make it long anywhere.
+        // Combining marks can make a line long wherever the cursor is.
         if self.line.at >= MAX_LINE || self.line.text.len() >= 2 * MAX_LINE {
             self.end_line();
         }
     }
 
     fn end_line(&mut self) {
-        // The oldest's memory serves the newest.
+        // The memory of the oldest line is reused for the newest.
         let mut next = String::new();
         self.size += self.line.text.len();
         while self.ended.len() + 2 > MAX_LINES || self.size + 2 * MAX_LINE > MAX_BYTES {
@@ -197,24 +197,24 @@ impl Lines {
     }
 }
 
-/// A line that is being written.
+/// The line that is being written.
 #[derive(Debug, Default)]
 struct Line {
     text: String,
-    /// Where the cursor is: in bytes, and in columns.
+    /// The cursor: in bytes, and in columns.
     at: usize,
     column: usize,
 }
 
 impl Line {
-    /// Printable ASCII at the end, where the cursor is.
+    /// Adds printable ASCII at the end, where the cursor is.
     fn append(&mut self, ascii: &[u8]) {
         self.text.extend(ascii.iter().copied().map(char::from));
         self.at = self.text.len();
         self.column += ascii.len();
     }
 
-    /// A character, if it is one that is safe to show.
+    /// Shows a character, unless it could garble the terminal.
     fn show(&mut self, c: char) {
         let turns = matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
         if !c.is_control() && !turns {
@@ -222,14 +222,14 @@ impl Line {
         }
     }
 
-    /// Writes a character over what is there.
+    /// Writes a character over what is at the cursor.
     fn put(&mut self, c: char) {
         let width = c.width().unwrap_or(0);
         let mut end = self.at;
         let mut covered = 0;
         if width > 0 {
             for old in self.text[self.at..].chars() {
-                // What combines with a character goes with it.
+                // Combining marks go with their character.
                 let old_width = old.width().unwrap_or(0);
                 if covered >= width && old_width > 0 {
                     break;
@@ -247,7 +247,7 @@ impl Line {
         self.at += c.len_utf8();
         self.column += width;
         if covered > width {
-            // The other half of a wide one.
+            // Half of a wide character remains: it becomes a space.
             self.text.insert(self.at, ' ');
         }
     }
@@ -289,7 +289,7 @@ impl Line {
         let column = self.column;
         self.text.clear();
         self.home();
-        // The cursor stays where it was.
+        // The cursor stays where it is.
         self.text.extend(std::iter::repeat_n(' ', column));
         self.at = column;
         self.column = column;
@@ -308,12 +308,12 @@ impl Utf8 {
         self.length == 0
     }
 
-    /// Forgets what there is: whether there was anything.
+    /// Drops the bytes so far. Returns whether there were any.
     fn abandon(&mut self) -> bool {
         std::mem::take(&mut self.length) > 0
     }
 
-    /// Takes a byte that is no ASCII.
+    /// Takes in a byte that is not ASCII.
     fn push(&mut self, byte: u8, show: &mut dyn FnMut(char)) {
         self.bytes[self.length] = byte;
         self.length += 1;
@@ -322,14 +322,14 @@ impl Utf8 {
                 text.chars().for_each(show);
                 self.length = 0;
             }
-            // More bytes can make it one.
+            // More bytes may complete the character.
             Err(error) if error.error_len().is_none() => {}
             Err(_) => {
                 let had = self.length - 1;
                 self.length = 0;
                 show(char::REPLACEMENT_CHARACTER);
                 if had > 0 {
-                    // The byte may begin another.
+                    // The byte may begin the next character.
                     self.push(byte, show);
                 }
             }

@@ -1,4 +1,4 @@
-//! Lines from bytes.
+//! Bytes in, lines out.
 
 use proptest::prelude::*;
 
@@ -28,9 +28,9 @@ fn escape_sequences_are_gone() {
         "\x1b]0;title\x07a\x1b]8;;http://x\x1b\\b\x1bP1$r\x1b\\c",
         &["abc"],
     );
-    // One that never ends does not take the rest with it.
+    // A sequence that never ends does not swallow the next lines.
     shows("\x1b]0;title\nnext\x1b[1\nlast", &["", "next", "last"]);
-    // Nor does an aborted one.
+    // Nor does an aborted sequence.
     shows("\x1b[12\x18a\x1b]x\x1ab", &["ab"]);
 }
 
@@ -90,7 +90,7 @@ fn only_so_much_is_kept() {
     assert!(size <= MAX_BYTES && size > MAX_BYTES * 9 / 10, "{size}");
     assert!(all.iter().all(|line| line.len() <= MAX_LINE));
 
-    // Marks without a width, at the line's beginning again and again.
+    // Marks without a width, again and again at the beginning of the line.
     let mut marks = Lines::default();
     for _ in 0..500_000 {
         marks.push("\r\u{301}".as_bytes());
@@ -102,8 +102,8 @@ fn only_so_much_is_kept() {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// However the bytes are cut, the lines are the same, within bounds and
-    /// without anything that drives a terminal.
+    /// However the bytes are cut, the lines are the same, within bounds, and without anything that
+    /// drives a terminal.
     #[test]
     fn the_cuts_do_not_matter(
         pieces in prop::collection::vec(prop_oneof![

@@ -1,6 +1,6 @@
-//! The terminal that a program has while the screen has the real one: what the
-//! program writes is kept, its last lines can be looked at, and it can be
-//! typed to. When the screen is gone, [`Relay`] joins the two terminals.
+//! The terminal of a program while the screen has the real one. What the program writes is kept,
+//! its last lines can be looked at, and keys can be typed to it. When the screen is gone, [`Relay`]
+//! joins the two terminals.
 
 use std::{collections::VecDeque, io, os::fd::OwnedFd, sync::Arc, time::Duration};
 
@@ -29,40 +29,39 @@ pub use relay::{Ends, Relay};
 use kept::Kept;
 use lines::Lines;
 
-/// What is read at a time, bytes.
+/// How much is read at a time, bytes.
 const CHUNK: usize = 64 * 1024;
-/// The most that is typed ahead of the program's reading, bytes.
+/// How much can be typed before the program reads it, bytes.
 const MAX_KEYS: usize = 64 * 1024;
-/// More than the kernel holds of what was written and not read, bytes.
+/// More than the kernel can hold of written but unread output, bytes.
 const IN_THE_KERNEL: usize = 256 * 1024;
-/// How often it is looked whether a terminal that everyone has closed was
-/// opened again.
+/// How often to check whether a terminal that all processes have closed was opened again.
 const LOOK: Duration = Duration::from_millis(50);
-/// The same when the program has ended.
+/// How often to check that after the program has ended.
 const LOOK_SELDOM: Duration = Duration::from_secs(1);
 
-/// Our end of it.
+/// The program's terminal, from sbt's end.
 #[derive(Debug)]
 pub struct Terminal {
     master: AsyncFd<OwnedFd>,
-    /// When to look again, after everyone has closed the other end: the event
-    /// loop remembers such a hang-up for good, and would wait for nothing.
+    /// When to check again, after all processes have closed the other end: the event loop never
+    /// forgets such a hang-up, and would not wait.
     look: Option<Instant>,
-    /// How long to wait until then.
+    /// Pause until then.
     pause: Duration,
     buffer: Box<[u8]>,
     kept: Kept,
     lines: Lines,
     bytes: u64,
-    /// The last answer, as long as it holds.
+    /// The last result of [`Terminal::output`], while it still holds.
     output: Option<Arc<Output>>,
     keys: VecDeque<u8>,
 }
 
 impl Terminal {
-    /// Takes what [`pty::Pty::into_master`] gives; within an event loop.
+    /// Takes over the result of [`pty::Pty::into_master`]. To be called within an event loop.
     pub fn new(master: OwnedFd) -> io::Result<Self> {
-        // SAFETY: the descriptor is owned by what is registered: it stays the same.
+        // SAFETY: what is registered owns the descriptor, which therefore stays the same.
         let master = unsafe { AsyncFd::register(master) }?;
         Ok(Self {
             master,
@@ -77,9 +76,8 @@ impl Terminal {
         })
     }
 
-    /// Takes in what the program has written, or hands it what was typed, as
-    /// soon as either can be; to be called again and again. May be dropped
-    /// while it waits.
+    /// Waits until the program has written something or reads what was typed, and handles that. To
+    /// be called again and again. May be dropped while it waits.
     pub async fn turn(&mut self) -> io::Result<()> {
         tokio::select! {
             result = self.readable() => {
@@ -94,8 +92,8 @@ impl Terminal {
         Ok(())
     }
 
-    /// The same of one that may not be there: then there is nothing to do. Whether something
-    /// was written.
+    /// As [`Terminal::turn`], for a terminal that may be absent: then waits for ever. Returns
+    /// whether anything was written.
     pub async fn turn_of(terminal: &mut Option<Self>) -> io::Result<bool> {
         match terminal {
             Some(terminal) => {
@@ -107,20 +105,19 @@ impl Terminal {
         }
     }
 
-    /// Takes in what was written so far, when the program has ended: others
-    /// may hold its terminal open and write on.
+    /// Takes in the output so far, after the program has ended. Bounded: other processes may hold
+    /// its terminal open and keep writing.
     pub fn take_rest(&mut self) {
         let end = self.bytes + IN_THE_KERNEL as u64;
         while self.bytes < end && self.take_in(true) > 0 {}
     }
 
-    /// Looks less often whether a terminal that everyone has closed was opened again: the
-    /// program has ended.
+    /// After the program has ended: checks less often whether its terminal was opened again.
     pub const fn look_seldom(&mut self) {
         self.pause = LOOK_SELDOM;
     }
 
-    /// What was written.
+    /// The last lines that were written.
     pub fn output(&mut self) -> Arc<Output> {
         let output = self.output.get_or_insert_with(|| {
             Arc::new(Output {
@@ -131,20 +128,19 @@ impl Terminal {
         Arc::clone(output)
     }
 
-    /// What had to be left out of what is kept, in words.
+    /// What had to be dropped of the kept output, in words.
     pub fn note(&self) -> Option<String> {
         self.kept.note()
     }
 
-    /// Types something. Returns how many bytes were taken: not all if the
-    /// program has not read what was typed before for long.
+    /// Types keys. Returns how many bytes were taken: not all if the program has long not read.
     pub fn keys(&mut self, bytes: &[u8]) -> usize {
         let taken = bytes.len().min(MAX_KEYS - self.keys.len());
         self.keys.extend(&bytes[..taken]);
         taken
     }
 
-    /// Gives it a size; programs in its foreground are told.
+    /// Sets the size; programs in the foreground are told.
     pub fn resize(&self, columns: u16, rows: u16) -> io::Result<()> {
         let size = Winsize {
             ws_row: rows,
@@ -155,7 +151,7 @@ impl Terminal {
         pty::set_size(self.master.get_ref(), size)
     }
 
-    /// Signals those in its foreground, as a terminal does.
+    /// Sends a signal to the programs in the foreground, as a terminal does.
     pub fn signal(&self, signal: Signal) {
         if let Ok(group) = tcgetpgrp(self.master.get_ref())
             && group.as_raw() > 1
@@ -177,8 +173,8 @@ impl Terminal {
         Ok(())
     }
 
-    /// Reads and keeps what there is, up to a chunk: how much. `now`: whatever
-    /// the event loop knows of it.
+    /// Reads and keeps the available output, up to a chunk. Returns how many bytes. `now`: read
+    /// even if the event loop knows of nothing to read.
     fn take_in(&mut self, now: bool) -> usize {
         let got = self.fill(now);
         let bytes = &self.buffer[..got];
@@ -191,10 +187,10 @@ impl Terminal {
         got
     }
 
-    /// Reads what there is, up to a chunk, into the buffer: how much.
+    /// Reads the available output, up to a chunk, into the buffer. Returns how many bytes.
     fn fill(&mut self, now: bool) -> usize {
         let mut got = 0;
-        // The kernel gives less at a time than there is.
+        // One read may give less than there is.
         while got < self.buffer.len() {
             let rest = &mut self.buffer[got..];
             let result = if now {
@@ -211,7 +207,7 @@ impl Terminal {
                     self.look = self.look.map(|_| Instant::now() + self.pause);
                     break;
                 }
-                // Nobody has the other end open.
+                // All processes have closed the other end.
                 Ok(0) | Err(_) => {
                     self.look = Some(Instant::now() + self.pause);
                     break;
@@ -221,7 +217,7 @@ impl Terminal {
         got
     }
 
-    /// Gives the program what was typed, as much as it takes.
+    /// Passes typed keys to the program, as many as it takes.
     fn hand_over(&mut self) {
         while !self.keys.is_empty() {
             let result = self.master.try_io(Interest::WRITABLE, |master| {
@@ -231,7 +227,7 @@ impl Terminal {
                 Ok(n) => drop(self.keys.drain(..n)),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(error) if error.raw_os_error() == Some(Errno::EINTR as i32) => {}
-                // Nobody is there to read it.
+                // No process is there to read them.
                 Err(_) => self.keys.clear(),
             }
         }

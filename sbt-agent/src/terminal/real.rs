@@ -1,4 +1,4 @@
-//! The terminal that we were started on, while it is joined to the program's.
+//! The terminal that sbt was started on, while it is joined to the program's.
 
 use std::{
     fs::OpenOptions,
@@ -22,7 +22,7 @@ use tokio::io::{Interest, unix::AsyncFd};
 
 use sbt_program::pty;
 
-/// It, and how it was before. It is so again when this is dropped.
+/// The real terminal, and its former mode, which dropping restores.
 #[derive(Debug)]
 pub struct Real {
     fd: AsyncFd<OwnedFd>,
@@ -30,32 +30,32 @@ pub struct Real {
     changed: bool,
 }
 
-/// What it does with what goes through it.
+/// What the terminal does with the bytes that pass through it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// Nothing: that is for the program's terminal to do.
+    /// Nothing: the program's terminal does everything.
     Raw,
-    /// It shows bytes as they come, but Ctrl-C is one.
+    /// The terminal shows bytes as they come, but Ctrl-C sends a signal.
     Show,
 }
 
 impl Real {
-    /// Within an event loop. `None` if there is no such terminal.
+    /// To be called within an event loop. `None` if there is no such terminal.
     pub fn open() -> io::Result<Option<Self>> {
         let Some(fd) = pty::real_terminal()? else {
             return Ok(None);
         };
-        // Opened anew: what is set for reading without blocking on the
-        // descriptor that we were given holds for all that share it.
+        // Opened anew: the flag for non-blocking reads would otherwise affect every process that
+        // shares the inherited descriptor.
         let own = OpenOptions::new()
             .read(true)
             .write(true)
             .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY)
             .open(format!("/proc/self/fd/{}", fd.as_raw_fd()));
-        // It may belong to another user: then it has to be the one that blocks.
+        // If it belongs to another user, the blocking descriptor has to do.
         let fd = own.map_or(fd, OwnedFd::from);
         let before = tcgetattr(&fd).ok();
-        // SAFETY: the descriptor is owned by what is registered: it stays the same.
+        // SAFETY: what is registered owns the descriptor, which therefore stays the same.
         let fd = unsafe { AsyncFd::register(fd) }?;
         Ok(Some(Self {
             fd,
@@ -64,13 +64,12 @@ impl Real {
         }))
     }
 
-    /// Whether it is ours to read from and to change, as far as the shell's
-    /// job control is concerned.
+    /// Whether the shell's job control lets sbt read from the terminal and change it.
     pub fn is_in_foreground(&self) -> bool {
         tcgetpgrp(self.fd.get_ref()).map_or(true, |group| group == getpgrp())
     }
 
-    /// Changes what it does, if it is ours to change.
+    /// Changes the mode, if sbt is in the foreground.
     pub fn set(&mut self, mode: Mode) {
         let Some(before) = &self.before else {
             return;
@@ -85,7 +84,7 @@ impl Real {
         }
     }
 
-    /// Makes it as it was before.
+    /// Restores the former mode.
     pub fn restore(&mut self) {
         if let (true, true, Some(before)) = (self.changed, self.is_in_foreground(), &self.before) {
             let _closed = tcsetattr(self.fd.get_ref(), SetArg::TCSANOW, before);
@@ -93,7 +92,7 @@ impl Real {
         self.changed = false;
     }
 
-    /// Its size: columns, rows.
+    /// The size in columns and rows.
     pub fn size(&self) -> Option<(u16, u16)> {
         let size = pty::size(self.fd.get_ref()).ok()?;
         Some((size.ws_col, size.ws_row))
@@ -126,13 +125,13 @@ impl Drop for Real {
     }
 }
 
-/// Stops all of our process group, as Ctrl-Z at a shell does. Returns when we
-/// were continued, or at once if nobody is there who would do that.
+/// Stops sbt's whole process group, as Ctrl-Z at a shell does. Returns when sbt is continued, or at
+/// once if no shell is there to do that.
 pub fn stop_ourselves() {
-    // While the screen is open it is otherwise only heard of.
+    // The screen blocks this signal otherwise, and only takes note of it.
     let before = SigSet::from(Signal::SIGTSTP).thread_swap_mask(SigmaskHow::SIG_UNBLOCK);
     let _ours = kill(Pid::from_raw(0), Signal::SIGTSTP);
-    // Another thread may be the one to get it, a moment later.
+    // Another thread may be the one to get the signal, a moment later.
     thread::sleep(Duration::from_millis(20));
     let _unchanged = before.and_then(|before| before.thread_set_mask());
 }

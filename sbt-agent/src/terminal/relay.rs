@@ -1,5 +1,5 @@
-//! After the screen: what was kept is shown on the real terminal, and then the
-//! program is joined to it as if nothing were in between.
+//! After the screen: shows on the real terminal what was kept, and then joins the program's
+//! terminal to it as if nothing were in between.
 
 use std::{io, os::fd::OwnedFd, time::Duration};
 
@@ -19,25 +19,23 @@ use super::{
 };
 use sbt_program::{launch::Running, process};
 
-/// How often it is looked whether we are in the foreground again, of which a
-/// shell does not always tell.
+/// How often to check whether sbt is in the foreground again: shells do not always tell.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// A program's terminal and the real one, joined. The real one is as before
-/// when this is dropped.
+/// Joins a program's terminal and the real one. Dropping it restores the real one.
 #[derive(Debug)]
 pub struct Relay {
     terminal: Terminal,
-    /// `None` if there is none, or none any more.
+    /// `None` if there is no real terminal, or it is gone.
     real: Option<Real>,
-    /// That no more can be typed.
+    /// Whether no more can be typed.
     input_ended: bool,
-    /// That the real one is ours to type at.
+    /// Whether sbt is in the foreground of the real terminal, and may read from it.
     in_front: bool,
-    /// Up to where what was kept is shown.
+    /// How much of what was kept is shown, bytes.
     shown: u64,
     told: bool,
-    /// What is being written to the real one, and how much of it is.
+    /// Bytes being written to the real terminal, and how many of them are written.
     out: Vec<u8>,
     written: usize,
     program: Option<Program>,
@@ -62,8 +60,8 @@ enum Next {
     Stop,
 }
 
-/// What a [`Relay`] needs beside the program's terminal, which is not to be lost where any of
-/// it cannot be had.
+/// What a [`Relay`] needs besides the program's terminal. Opened first, so that the program's
+/// terminal is not lost if that fails.
 #[derive(Debug)]
 pub struct Ends {
     program: Option<Program>,
@@ -73,19 +71,20 @@ pub struct Ends {
 }
 
 impl Ends {
-    /// Within an event loop, when the screen has let go of the real one. `running`: the
-    /// program, unless it has ended.
+    /// To be called within an event loop, after the screen has released the real terminal.
+    /// `running`: the program, unless it has ended.
     pub fn open(running: Option<&mut Running>) -> io::Result<Self> {
         let real = Real::open()?;
         let resized = signal(SignalKind::window_change())?;
         let continued = signal(SignalKind::from_raw(Signal::SIGCONT as i32))?;
-        // Last: that can be had once only.
+        // Last, since this can be taken only once.
         let program = match running {
             Some(running) => Some(Program {
                 pid: running.pid(),
                 stops: running
                     .take_stops()
-                    // SAFETY: the descriptor is owned by what is registered: it stays the same.
+                    // SAFETY: what is registered owns the descriptor, which therefore stays the
+                    // same.
                     .map(|fd| unsafe { AsyncFd::register(fd) })
                     .transpose()?,
             }),
@@ -125,8 +124,8 @@ impl Relay {
         &self.terminal
     }
 
-    /// Does what can be done next, as soon as something can be; to be called
-    /// again and again while the program runs. May be dropped while it waits.
+    /// Waits until something can be done, and does it. To be called again and again while the
+    /// program runs. May be dropped while it waits.
     pub async fn turn(&mut self) -> io::Result<()> {
         self.refill();
         let next = self.next().await?;
@@ -134,7 +133,7 @@ impl Relay {
         Ok(())
     }
 
-    /// The same of one that may not be there: then there is nothing to do.
+    /// As [`Relay::turn`], for a relay that may be absent: then waits for ever.
     pub async fn turn_of(relay: &mut Option<Self>) -> io::Result<()> {
         match relay {
             Some(relay) => relay.turn().await,
@@ -148,7 +147,7 @@ impl Relay {
         self.out.is_empty() || self.real.is_none()
     }
 
-    /// Does something on the real terminal as it was before.
+    /// Does something with the real terminal restored.
     pub fn aside<T>(&mut self, act: impl FnOnce() -> T) -> T {
         if let Some(real) = &mut self.real {
             real.restore();
@@ -158,16 +157,15 @@ impl Relay {
         result
     }
 
-    /// Shows the rest, when the program has ended. May be dropped while it
-    /// waits, to be called again or not.
+    /// Shows the rest after the program has ended. May be dropped while it waits, and called again.
     pub async fn finish(&mut self) -> io::Result<()> {
         if let Some(real) = &mut self.real {
-            // From here on Ctrl-C is for us.
+            // From here on Ctrl-C is for sbt.
             real.set(Mode::Show);
         }
         self.input_ended = true;
         self.program = None;
-        // Others may hold its terminal open and write on.
+        // Other processes may hold its terminal open and keep writing.
         let mut left = IN_THE_KERNEL;
         loop {
             self.refill();
@@ -194,7 +192,7 @@ impl Relay {
         Ok(())
     }
 
-    /// Gets the next of what is to be shown: what was kept, oldest first.
+    /// Gets the next bytes to be shown: what was kept, oldest first.
     fn refill(&mut self) {
         if !self.out.is_empty() || self.real.is_none() {
             return;
@@ -207,7 +205,7 @@ impl Relay {
             return;
         }
         self.out.resize(CHUNK, 0);
-        // What cannot be read back is as good as shown.
+        // Bytes that cannot be read back are skipped.
         let got = kept.read(self.shown, &mut self.out).unwrap_or(0);
         self.out.truncate(got);
         self.shown += got as u64;
@@ -264,7 +262,7 @@ impl Relay {
         match real.write(&self.out[self.written..]) {
             Ok(n) => self.written += n,
             Err(error) if is_temporary(&error) => return,
-            // It is gone: the program goes on, and nobody sees what it writes.
+            // The real terminal is gone: the program goes on, its output unseen.
             Err(_) => {
                 self.real = None;
                 self.written = self.out.len();
@@ -304,7 +302,7 @@ impl Relay {
         }
     }
 
-    /// Takes the real one over, if it is ours.
+    /// Takes the real terminal over, if sbt is in its foreground.
     fn resume(&mut self) {
         if let Some(real) = &mut self.real {
             self.in_front = real.is_in_foreground();
@@ -315,8 +313,8 @@ impl Relay {
         self.resize();
     }
 
-    /// The program was stopped: so are we, as far as the shell that has started
-    /// us is concerned, and it goes on when we do.
+    /// The program was stopped. Stops sbt too, as the shell expects; when sbt is continued,
+    /// continues the program.
     fn stop(&mut self) {
         let Some(Program {
             pid,
@@ -339,10 +337,10 @@ impl Relay {
                 self.resume();
                 let _gone = kill(Pid::from_raw(-pid.as_raw()), Signal::SIGCONT);
             }
-            // Somebody has continued it already.
+            // The program has been continued already.
             Ok(1..) => {}
             Err(error) if is_temporary(&error) => {}
-            // The keeper is gone.
+            // The process that reports stops is gone.
             Ok(_) | Err(_) => {
                 self.program = Some(Program { pid, stops: None });
             }
@@ -357,7 +355,7 @@ fn is_temporary(error: &io::Error) -> bool {
     )
 }
 
-/// What is not there never is ready.
+/// Waits for ever if there is no future.
 async fn ready<T>(future: Option<impl Future<Output = io::Result<T>>>) -> io::Result<T> {
     match future {
         Some(future) => future.await,

@@ -251,7 +251,7 @@ fn what_cannot_be_measured_does_not_hold() {
         (
             Measure::Idle,
             of(|site| site.threads[1].work_ns = None),
-            "not known when they began",
+            "the start of work is unknown",
         ),
         (
             Measure::Phase,

@@ -1,8 +1,8 @@
-//! Looks at programs that do not hang, and do not notice them.
+//! Looks at programs that do not hang, and that do not notice the looks.
 
 use super::*;
 
-/// Looks go on for so long, or until there have been so many; of the first, few are enough.
+/// There are at most `MANY` looks; after `LONG`, `FEW` looks are enough.
 const LONG: Duration = Duration::from_secs(5);
 const MANY: u32 = 80;
 const FEW: u32 = 20;
@@ -27,7 +27,7 @@ fn often(options: &'static [&'static str], case: &str, check: impl Fn(&Scene)) {
 #[test]
 fn those_that_slept_have_not_moved_on_meanwhile() {
     for options in [&[][..], &["-O0"]] {
-        // Whoever waits does not have it, and whoever has it does not wait.
+        // A thread that waits does not hold the mutex, and a thread that holds it does not wait.
         often(options, "mutex", |scene| {
             let waits = |seen: &&ThreadSeen| {
                 seen.slept && matches!(seen.doing, Doing::Waiting(WaitFor::Mutex { .. }))
@@ -37,19 +37,19 @@ fn those_that_slept_have_not_moved_on_meanwhile() {
                     continue;
                 };
                 let mut waiting = scene.threads.iter().filter(waits);
-                let by_one_that_waits = waiting.any(|it| holder == Holder::Thread(it.id));
+                let by_one_that_waits = waiting.any(|thread| holder == Holder::Thread(thread.id));
                 let gone = matches!(holder, Holder::Gone { .. });
                 assert!(!by_one_that_waits && !gone, "{scene:#?}");
             }
         });
-        // Two never wait at a barrier for two.
+        // Two threads never wait at a barrier for two.
         often(options, "barrier", |scene| {
             for at in 0..scene.barriers.len() {
                 let here = Doing::Waiting(WaitFor::Barrier(at));
                 let slept = scene
                     .threads
                     .iter()
-                    .filter(|it| it.slept && it.doing == here);
+                    .filter(|thread| thread.slept && thread.doing == here);
                 assert!(slept.count() < 2, "{scene:#?}");
             }
         });
@@ -64,7 +64,7 @@ fn nobody_says_that_they_hang_or_that_a_holder_is_gone() {
             let kind = hang.as_ref().map(|hang| hang.kind);
             let is_hang = matches!(kind, Some("never" | "stuck"));
             assert!(!is_hang, "{case}: {hang:#?} {scene:#?}");
-            // Not even one that was not listed.
+            // Not even for a thread that was not listed.
             let waits_for_one_that_is_gone = |seen: &ThreadSeen| {
                 matches!(
                     seen.doing,
@@ -82,7 +82,7 @@ fn nobody_says_that_they_hang_or_that_a_holder_is_gone() {
 
 #[test]
 fn what_is_being_written_is_written_in_full() {
-    // Whose callers are followed from outside no further than to the function that calls.
+    // The callers can be followed from outside only as far as the calling function.
     let program = built("big_write.c", &["-O0"]);
     let mut stuck = Stuck::start(Command::new(program).arg("ms=3000"));
     let mut looker = Looker::new(&[stuck.child.id()]).unwrap();
@@ -110,7 +110,10 @@ fn little_is_kept_of_a_stack() {
     looker.look(1);
     let followed = looker.threads.values();
     let followed = followed.flat_map(|seen| [&seen.followed, &seen.before]);
-    let lengths: Vec<usize> = followed.flatten().map(|it| it.top.capacity()).collect();
+    let lengths: Vec<usize> = followed
+        .flatten()
+        .map(|followed| followed.top.capacity())
+        .collect();
     assert!(lengths.iter().any(|length| *length > 0), "{lengths:?}");
     assert!(lengths.iter().all(|length| *length <= 64), "{lengths:?}");
 }

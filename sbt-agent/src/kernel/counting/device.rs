@@ -1,6 +1,5 @@
-//! Counters of devices, by what the kernel says of them in sysfs: which number a
-//! device has, which bits of an event's configuration its fields are, and which
-//! events it names.
+//! Counters of devices, as the kernel describes them in sysfs: the number of the device, the bits
+//! of each field of an event's configuration, and the names of events.
 //!
 //! `perf_event::events::Dynamic` reads the same files, but not all of them, as of its
 //! version 0.7. The crate refuses a whole device of which one field has bits at two places,
@@ -14,10 +13,10 @@ use perf_event::{Builder, events::Raw};
 
 use sbt_engine::counters::name::number;
 
-/// Where the kernel lists them.
+/// The kernel's folder of these devices.
 pub const DEVICES: &str = "/sys/bus/event_source/devices";
 
-/// What a perf event is asked for with.
+/// The numbers by which a perf event is asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Asked {
     /// `perf_event_attr.type`
@@ -27,7 +26,7 @@ pub struct Asked {
 }
 
 impl Asked {
-    /// The event, wherever and of whomever it happens, on as soon as it is open.
+    /// An event of any thread, enabled as soon as it is open.
     pub fn event(self) -> Builder<'static> {
         let [config, config1, config2] = self.config;
         let mut event = Builder::new(Raw::new(config).config1(config1).config2(config2));
@@ -37,12 +36,12 @@ impl Asked {
     }
 }
 
-/// Finds an event of a device of this machine; see [`find`].
+/// Finds an event of a device of this machine, as [`find`] does.
 pub fn here(device: &str, terms: &[(String, Option<u64>)]) -> Result<Asked, String> {
     find(Path::new(DEVICES), device, terms)
 }
 
-/// Finds an event of a device; `root` is [`DEVICES`]. Fails with what is missing.
+/// Finds an event of a device; `root` is [`DEVICES`]. The error says what is missing.
 pub fn find(root: &Path, device: &str, terms: &[(String, Option<u64>)]) -> Result<Asked, String> {
     let folder = root.join(device);
     let read = |path: &Path| {
@@ -79,7 +78,7 @@ pub fn find(root: &Path, device: &str, terms: &[(String, Option<u64>)]) -> Resul
     Ok(asked)
 }
 
-/// Puts a value into the bits that the device's field has.
+/// Puts a value into the bits of a device's field.
 fn set(
     folder: &Path,
     device: &str,
@@ -103,7 +102,7 @@ fn set(
     })
 }
 
-/// `config1:0-7,32-35`: the value's lowest bits go to the first range.
+/// Puts a value into bits such as `config1:0-7,32-35`: its lowest bits go into the first range.
 fn place(format: &str, value: u64, asked: &mut Asked) -> Option<()> {
     let (word, ranges) = format.split_once(':')?;
     let word = match word {
@@ -127,7 +126,7 @@ fn place(format: &str, value: u64, asked: &mut Asked) -> Option<()> {
     (left == 0).then_some(())
 }
 
-/// Devices and the names of their events, in the order of their names.
+/// Devices with the names of their events, both sorted.
 pub fn all(root: &Path) -> Vec<(String, Vec<String>)> {
     let names = |folder: &Path| {
         let entries = fs::read_dir(folder).into_iter().flatten().flatten();
@@ -139,7 +138,7 @@ pub fn all(root: &Path) -> Vec<(String, Vec<String>)> {
     };
     let events = |device: &String| {
         let mut events = names(&root.join(device).join("events"));
-        // Beside each there may be its unit and scale.
+        // Next to an event there may be files with its unit and scale.
         events.retain(|event| !event.contains('.'));
         events
     };

@@ -1,4 +1,4 @@
-//! `sbt list`: which counters this machine has, and which it has not and why.
+//! `sbt list`: which counters this machine has, and why it lacks others.
 
 use std::{fmt::Write as _, path::Path};
 
@@ -8,18 +8,18 @@ use super::{
 };
 use sbt_engine::counters::{Counter, FREE, name};
 
-/// A counter that could be asked for.
+/// A counter that can be asked for by name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// What to type.
     pub name: String,
-    /// What it counts, if that is not its name.
+    /// What it counts, if its name does not tell.
     pub about: String,
     /// Why it cannot be counted here.
     pub missing: Option<String>,
 }
 
-/// The counters of this machine, tried one by one.
+/// The counters of this machine; those that may be missing are tried one by one.
 pub fn machine() -> Vec<Entry> {
     let free = FREE.iter().map(|(name, _, about)| Entry {
         name: (*name).to_owned(),
@@ -28,7 +28,7 @@ pub fn machine() -> Vec<Entry> {
     });
     let known = |name: &String| FREE.iter().any(|(free, ..)| free == name);
     let generic = name::all().filter(|name| !known(name));
-    // Those that are no numbers of anything that belongs to a thread.
+    // These do not count anything of a thread.
     let unfit = ["breakpoint", "tracepoint", "uprobe", "kprobe", "software"];
     let devices = device::all(Path::new(DEVICES)).into_iter();
     let devices = devices
@@ -47,7 +47,7 @@ fn attempt(name: String) -> Entry {
     Entry {
         name,
         about: String::new(),
-        // Who reads this need not be sent here.
+        // The advice to type `sbt list` is of no use in its own output.
         missing: opened
             .err()
             .map(|why| match why.split_once("; `sbt list`") {
@@ -57,7 +57,7 @@ fn attempt(name: String) -> Entry {
     }
 }
 
-/// The list as text: what there is, a line each, then what there is not, by reason.
+/// The list as text: first the counters that work, one a line, then the missing ones by reason.
 pub fn text(entries: &[Entry]) -> String {
     let (there, missing): (Vec<_>, Vec<_>) =
         entries.iter().partition(|entry| entry.missing.is_none());
@@ -126,7 +126,7 @@ mod tests {
             let entry = all.iter().find(|entry| entry.name == name).unwrap();
             assert_eq!(entry.missing, None, "{name}");
         }
-        // Whatever the machine has, each of the others is there or not for a reason.
+        // Every other counter works, or is missing for a reason.
         let missing = all.iter().filter_map(|entry| entry.missing.as_ref());
         assert!(missing.clone().all(|why| !why.is_empty()));
     }

@@ -1,4 +1,4 @@
-//! Counters on this machine: what they are here, perf events opened, and what there is.
+//! Counters of this machine: their meaning here, their perf events, and a list of them.
 
 mod device;
 pub mod list;

@@ -1,4 +1,4 @@
-//! Counters on this machine: perf events opened, and what could not be.
+//! Opens the perf events of counters, and explains those that cannot be opened.
 
 use std::{io, path::Path};
 
@@ -9,24 +9,24 @@ use super::device::{self, Asked, DEVICES};
 use crate::kernel::privilege;
 use sbt_engine::counters::{Counter, Kept, Plan, Side, Source, What};
 
-/// A CPU, and what counts an event there.
+/// A CPU, and the event that counts there.
 pub type OnCpu = (u32, perf_event::Counter);
 
-/// Perf events, open on every CPU.
+/// Perf events, opened on every CPU.
 #[derive(Debug, Default)]
 pub struct Opened {
-    /// Where each counter is.
+    /// Where each counter's value is found.
     pub plan: Plan,
-    /// By event: CPUs with what counts there; not before [`Opened::enable`].
+    /// For each event its counters by CPU. They count only after [`Opened::enable`].
     pub events: Vec<Vec<OnCpu>>,
     /// The names of the counters of `events`, in the same order.
     names: Vec<String>,
-    /// Why some cannot be counted, a line each.
+    /// A sentence for each counter that cannot be counted.
     pub notes: Vec<String>,
 }
 
-/// Opens what is needed on the CPUs. What cannot be counted here is noted; the
-/// rest goes on. `may_count`: else why no perf event can be used.
+/// Opens the events that the counters need on these CPUs. A counter that cannot be counted is noted
+/// and left out. `may_count`: the error says why no perf event can be used.
 pub fn open(counters: &[Counter], cpus: &[u32], may_count: Result<(), &str>) -> Opened {
     let mut opened = Opened::default();
     for counter in counters {
@@ -44,8 +44,8 @@ pub fn open(counters: &[Counter], cpus: &[u32], may_count: Result<(), &str>) -> 
 }
 
 impl Opened {
-    /// Has these counted from now on, and no others; those that were counted before keep their
-    /// places. Why some cannot be, a line each: they are left out.
+    /// Counts these counters from now on, and no others. Counters of before keep their places.
+    /// Returns a sentence for each counter that cannot be counted; such counters are left out.
     pub fn choose(
         &mut self,
         wanted: &[Counter],
@@ -78,10 +78,10 @@ impl Opened {
         notes
     }
 
-    /// Lets the events count that are wanted, and the others stand still.
+    /// Enables the events that are wanted, and disables all others.
     ///
     /// # Errors
-    /// The kernel's, of the system call.
+    /// Errors of the ioctl.
     pub fn enable(&mut self) -> io::Result<()> {
         for (at, on_cpus) in self.events.iter_mut().enumerate() {
             let mut sources = self.plan.0.iter().map(|(_, source)| source);
@@ -97,7 +97,7 @@ impl Opened {
         Ok(())
     }
 
-    /// Where a counter is, which is opened if it takes a perf event that is not open.
+    /// Where a counter's value is found. Opens its perf event if needed.
     fn source(
         &mut self,
         counter: &Counter,
@@ -122,7 +122,7 @@ impl Opened {
     }
 }
 
-/// Where the kernel's own books have it.
+/// Where the kernel's own statistics of a thread have the counter.
 pub const fn kept_source(kept: Kept) -> Source {
     match kept {
         Kept::TaskClock => Source::RunTime,
@@ -134,7 +134,7 @@ pub const fn kept_source(kept: Kept) -> Source {
     }
 }
 
-/// Opens one on each CPU; or says why that cannot be.
+/// Opens a counter's event on each CPU. The error is a sentence for the user.
 pub fn event(counter: &Counter, cpus: &[u32]) -> Result<Vec<OnCpu>, String> {
     let Some(mut event) = asked(counter)? else {
         return Ok(Vec::new());
@@ -150,7 +150,7 @@ pub fn event(counter: &Counter, cpus: &[u32]) -> Result<Vec<OnCpu>, String> {
     all.map_err(|error| why(&error, counter, has_hardware()))
 }
 
-/// What the kernel is asked for; nothing for what it counts anyway.
+/// The perf event of a counter; `None` if the kernel counts it anyway.
 fn asked(counter: &Counter) -> Result<Option<Builder<'static>>, String> {
     let asked = match &counter.what {
         What::Device { device, terms } => device::here(device, terms)?,
@@ -166,11 +166,11 @@ fn asked(counter: &Counter) -> Result<Option<Builder<'static>>, String> {
     Ok(Some(event))
 }
 
-/// Opens one of a thread (0: of this one), on whatever CPU that runs. It is read as a value and
-/// the times for which it was to be counted and was, ns.
+/// Opens the event of one thread (0: of the calling thread), on any CPU. Reading it gives the
+/// value, and the times for which it should have counted and has counted, ns.
 ///
 /// # Errors
-/// It cannot be; why.
+/// A sentence for the user on why it cannot be opened.
 pub fn of_thread(counter: &Counter, thread: u32) -> Result<perf_event::Counter, String> {
     let mut event = asked(counter)?.ok_or("the kernel counts it anyway")?;
     let opened = event.observe_pid(thread.cast_signed()).build();
@@ -183,14 +183,14 @@ pub fn of_thread(counter: &Counter, thread: u32) -> Result<perf_event::Counter, 
     })
 }
 
-/// Whether there is a device that counts what the processor does.
+/// Whether the processor has hardware counters that the kernel knows.
 pub fn has_hardware() -> bool {
     ["cpu", "cpu_core", "cpu_atom", "armv8_pmuv3_0"]
         .iter()
         .any(|name| Path::new(DEVICES).join(name).exists())
 }
 
-/// What the kernel's refusal means.
+/// Explains the kernel's refusal.
 fn why(error: &io::Error, counter: &Counter, has_hardware: bool) -> String {
     let generic = matches!(counter.what, What::Generic { kind, .. } if kind != 1);
     match error.raw_os_error() {
@@ -221,13 +221,13 @@ fn why(error: &io::Error, counter: &Counter, has_hardware: bool) -> String {
     }
 }
 
-/// CPUs that are running, as /sys/devices/system/cpu/online lists them.
+/// CPUs that are online, as /sys/devices/system/cpu/online lists them.
 pub fn online() -> Vec<u32> {
     let text = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
     ranges(text.trim())
 }
 
-/// `0-3,8`
+/// Parses a list such as `0-3,8`.
 fn ranges(text: &str) -> Vec<u32> {
     let part = |part: &str| {
         let (low, high) = part.split_once('-').unwrap_or((part, part));

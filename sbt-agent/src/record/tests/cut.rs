@@ -1,11 +1,11 @@
-//! Recordings that break off: wherever that is, what is told is one line, or a report whose
-//! figures agree and that says what is missing.
+//! Recordings that break off anywhere. Reading gives one line of error, or a report whose figures
+//! agree and that says what is missing.
 
 use super::*;
 use crate::record::{Reader, write::Stream};
 use sbt_engine::report::{EfficiencyReport, ThreadReport, Withheld};
 
-/// Recordings of real programs, and of each kind that differs in what is written down.
+/// Recordings of real programs, one for each kind of content.
 pub const KINDS: [&str; 11] = [
     "pthread.sbt",
     "openmp.sbt",
@@ -20,14 +20,14 @@ pub const KINDS: [&str; 11] = [
     "killed.sbt",
 ];
 
-/// Of version 0.1.0.
+/// A file written by version 0.1.0.
 pub fn fixture(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures/0.1.0");
     folder.join(name)
 }
 
-/// The same rows in a file of today, in batches of so many rows: as if nothing but their number
-/// made a batch, so that the facts beside the model are older than most events.
+/// Writes the same rows in today's format, in batches of `rows` rows. So facts are older than most
+/// events that follow them.
 pub fn rewritten(from: &Path, to: &Path, rows: usize) {
     let (reader, begin) = Reader::open(from).unwrap();
     let mut stream = Stream::to(File::create(to).unwrap()).unwrap();
@@ -41,13 +41,13 @@ pub fn rewritten(from: &Path, to: &Path, rows: usize) {
     stream.finish().unwrap();
 }
 
-/// Numbers that look random, and are the same in each run.
+/// Pseudo-random numbers, the same in each run.
 pub fn numbers(seed: u64) -> impl Iterator<Item = usize> {
     let next = |state: &u64| Some(state.wrapping_mul(6_364_136_223_846_793_005) + 1_442_695_041);
     std::iter::successors(next(&seed), next).map(|state| usize::try_from(state >> 24).unwrap())
 }
 
-/// Where batches end, and where the file does.
+/// Where batches end, and where the file ends.
 pub fn boundaries(bytes: &[u8]) -> Vec<usize> {
     let mut ends = Vec::new();
     let mut at = 0;
@@ -64,7 +64,7 @@ pub fn boundaries(bytes: &[u8]) -> Vec<usize> {
     ends
 }
 
-/// What is wrong with the figures of a report.
+/// Contradictions between figures of a report.
 pub fn faults(report: &Report) -> Vec<String> {
     let mut faults = Vec::new();
     let mut must = |holds: bool, what: String| {
@@ -107,17 +107,20 @@ pub fn faults(report: &Report) -> Vec<String> {
         time.work_ns + time.idle_ns + parts == time.total_ns,
         format!("{time:?}"),
     );
-    let of = |it: &ThreadReport| {
-        let known = [it.work_ns, it.release_ns, it.between_ns];
-        it.idle_ns + known.into_iter().flatten().sum::<u64>()
+    let of = |thread: &ThreadReport| {
+        let known = [thread.work_ns, thread.release_ns, thread.between_ns];
+        thread.idle_ns + known.into_iter().flatten().sum::<u64>()
     };
-    for it in &report.threads {
-        must(of(it) <= wall * it.threads, format!("{it:?} in {wall} ns"));
+    for thread in &report.threads {
         must(
-            it.worked_until_ns <= Some(wall),
-            format!("{it:?} in {wall} ns"),
+            of(thread) <= wall * thread.threads,
+            format!("{thread:?} in {wall} ns"),
         );
-        must(it.last <= it.episodes, format!("{it:?}"));
+        must(
+            thread.worked_until_ns <= Some(wall),
+            format!("{thread:?} in {wall} ns"),
+        );
+        must(thread.last <= thread.episodes, format!("{thread:?}"));
     }
     let arrivals: u64 = report.threads.iter().map(|row| row.arrivals).sum();
     must(
@@ -154,7 +157,7 @@ pub fn faults(report: &Report) -> Vec<String> {
     faults
 }
 
-/// Fails unless a report of what is left says so, and its figures agree.
+/// Fails unless the report says what is missing, and its figures agree.
 fn check_cut(report: &Report, what: &str) {
     assert_eq!(faults(report), Vec::<String>::new(), "{what}");
     let [missing] = &report.incomplete[..] else {
@@ -176,12 +179,12 @@ fn check_cut(report: &Report, what: &str) {
         report.verdicts.is_none(),
         report.no_verdict_because.is_some()
     );
-    // As a report in JSON it is the same.
+    // The report is the same after a way through JSON.
     let again: Report = serde_json::from_str(&json(report)).unwrap();
     assert_eq!(json(&again), json(report), "{what}");
 }
 
-/// Reads the first bytes of a file in all ways: as a report, as tables, and for the screen.
+/// Reads a file that was cut in every way: as a report, as tables, and for the screen.
 fn read_cut(path: &Path, what: &str) -> Option<Report> {
     let mut replay = match Replay::open(path) {
         Ok(replay) => replay,
@@ -230,7 +233,7 @@ fn whole_ones_are_told_as_before() {
         rewritten(&from, &path, 16);
         let again = report(&path).unwrap();
         if name == "killed.sbt" {
-            // It ends in order now, within what was read.
+            // In the rewritten file it ends in order.
             check_cut(&before, name);
             continue;
         }
@@ -247,7 +250,7 @@ fn wherever_a_recording_is_cut_its_figures_agree() {
     for name in KINDS {
         let (mut cuts, mut told) = (0, 0);
         let whole = folder.path().join(name);
-        // As it was written, and with old facts beside new events.
+        // As it was written, and with old facts and new events.
         rewritten(&fixture(name), &whole, 24);
         for file in [fixture(name), whole] {
             let whole = fs::read(file).unwrap();
@@ -257,11 +260,11 @@ fn wherever_a_recording_is_cut_its_figures_agree() {
             let mut all: Vec<usize> = ends.iter().copied().chain(random.take(200)).collect();
             all.sort_unstable();
             for length in all {
-                // The end may be there, and only the mark of the stream's end may not.
+                // The recording may be complete, and only the mark at the stream's end missing.
                 if length >= ends[ends.len() - 1] && name != "killed.sbt" {
                     continue;
                 }
-                // What is in one batch is told once.
+                // At the end of a batch the report has no fewer arrivals than at earlier cuts.
                 let is_new = ends.contains(&length);
                 fs::write(&path, &whole[..length]).unwrap();
                 cuts += 1;
@@ -274,7 +277,7 @@ fn wherever_a_recording_is_cut_its_figures_agree() {
                 }
             }
         }
-        // Of statistics the report is all that there is, and comes in one batch.
+        // With statistics only, there is nothing but the report, in one batch.
         let least = if name == "statistics.sbt" {
             0
         } else {
@@ -284,7 +287,7 @@ fn wherever_a_recording_is_cut_its_figures_agree() {
     }
 }
 
-/// Many events at once, of which the facts know nothing yet.
+/// A recording of many events at once, written after the last facts.
 fn burst(folder: &Path, keep: Option<Keep>) -> PathBuf {
     let path = folder.join("cut.sbt");
     let mut recorder = begun(&path, keep);
@@ -332,7 +335,7 @@ fn events_that_the_facts_do_not_know_of_have_their_time() {
         let report = report(&path).unwrap();
         check_cut(&report, &format!("{keep:?}"));
         assert!(report.episodes > 16_000, "{keep:?}: {}", report.episodes);
-        // 100 µs each, as far as they were read.
+        // Each episode takes 100 µs.
         let expected = (report.episodes + 1) * 100_000;
         assert!(
             report.wall_ns.abs_diff(expected) < 200_000,

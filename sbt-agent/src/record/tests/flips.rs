@@ -1,4 +1,4 @@
-//! A bit that is not as it was written is found, wherever it is.
+//! A changed bit is found wherever it is.
 
 use super::{
     cut::{boundaries, fixture, numbers, rewritten},
@@ -6,10 +6,10 @@ use super::{
 };
 use crate::record::seal::renewed;
 
-/// So many bits of each file are changed.
+/// How many bits are changed in each file.
 const FLIPS: usize = 1500;
 
-/// What becomes of a file with one changed bit.
+/// What becomes of files with one changed bit.
 #[derive(Debug, Default)]
 struct Outcomes {
     same: usize,
@@ -38,7 +38,7 @@ fn a_changed_bit_is_never_another_report_without_a_mark() {
         let whole = fs::read(&path).unwrap();
         let expected = reported(&path);
         let mut outcomes = Outcomes::default();
-        // All of the beginning and of the end, where lengths and the schema are, and others.
+        // All bits of the beginning and the end, where lengths and the schema are, and some others.
         let bits = whole.len() * 8;
         let ends = (0..64 * 8).chain(bits - 64 * 8..bits);
         let random = numbers(bits as u64).map(|number| number % bits);
@@ -47,7 +47,7 @@ fn a_changed_bit_is_never_another_report_without_a_mark() {
             fs::write(&path, flipped(&whole, bit)).unwrap();
             match report(&path) {
                 Ok(report) if report.is_complete() => {
-                    // Only the mark of the stream's end has bits that say nothing.
+                    // Only the mark of the stream's end has bits without a meaning.
                     assert!(bit >= bits - 64 && json(&report) == expected, "{what}");
                     outcomes.same += 1;
                 }
@@ -80,7 +80,7 @@ fn what_is_damaged_is_said_and_left_out() {
     let written = Written::run(6 * S, None, Ending::Orderly);
     let path = written.path();
     let whole = fs::read(&path).unwrap();
-    // The body of a batch that has some before it.
+    // In the body of a batch that has others before it.
     let ends = boundaries(&whole);
     let last = ends[ends.len() * 3 / 4] - 1;
     fs::write(&path, flipped(&whole, last * 8)).unwrap();
@@ -132,7 +132,7 @@ fn what_is_changed_and_sealed_again_gets_past_the_checksum() {
 
 #[test]
 fn a_bounded_file_keeps_its_checksums_where_it_is_begun_anew() {
-    // Several generations: each file has batches of the one before.
+    // Several generations: each file has batches that were copied from the file before.
     let written = Written::run(25 * S, Some(KEPT), Ending::Orderly);
     assert_eq!(reported(&written.path()), written.live);
     let whole = fs::read(written.path()).unwrap();

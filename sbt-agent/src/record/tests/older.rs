@@ -1,4 +1,4 @@
-//! What 0.1.0 wrote is read, and tells what it told: see tests/fixtures/README.md.
+//! Files of version 0.1.0 are read and give the same figures: see tests/fixtures/README.md.
 
 use serde_json::{Value, json};
 
@@ -19,13 +19,13 @@ fn figures(report: &Report) -> Value {
     let time = &report["thread_time"];
     let sites = report["sites"].as_array().unwrap().iter();
     let sites: Vec<Value> = sites
-        .map(|it| {
+        .map(|site| {
             json!([
-                it["kind"],
-                it["line"],
-                it["episodes"],
-                it["lost_ns"],
-                it["phase_ns"]["mean"]
+                site["kind"],
+                site["line"],
+                site["episodes"],
+                site["lost_ns"],
+                site["phase_ns"]["mean"]
             ])
         })
         .collect();
@@ -72,7 +72,7 @@ fn a_recording_of_0_1_0_is_the_report_of_its_run() {
     let of_file = |name| {
         let report = report(&fixture(name)).unwrap();
         let mut report = serde_json::to_value(report).unwrap();
-        // Fields that 0.1.0 did not write into its JSON: unknown there, and made of the events
+        // Fields that 0.1.0 did not write into its JSON: unknown there, but known from the events
         // of a recording.
         for thread in report["threads"].as_array_mut().unwrap() {
             for newer in ["begin_running_ns", "begin_blocked_ns", "end_blocked_ns"] {

@@ -1,4 +1,4 @@
-//! What others do to the file meanwhile, and what cannot be written.
+//! Other programs change the file meanwhile, or it cannot be written.
 
 use super::*;
 
@@ -16,14 +16,14 @@ fn what_is_not_ours_stays_as_it_is() {
     assert_eq!(fs::read(&path).unwrap(), b"before");
     assert_eq!(fs::read(folder.path().join(left)).unwrap(), b"left");
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 3);
-    // The longest name that there can be, and a folder that is called as another file.
+    // The longest possible name, and a folder with the name of the new file.
     let path = folder.path().join("n".repeat(255));
     fs::write(&path, "before").unwrap();
     fs::create_dir(folder.path().join(".run.sbt.next")).unwrap();
     assert!(Bound::new(&path, KEPT).is_ok());
 }
 
-/// Flushes on for a minute of the recording's time, until that fails: why.
+/// Flushes for a minute of the recording's time, or until that fails. Returns the error.
 fn failure(recorder: &mut Recorder, keep: Option<Keep>) -> String {
     let flushes = (1..120).map(|number| number * FLUSH);
     let mut failed = flushes.filter_map(|at| {
@@ -32,7 +32,7 @@ fn failure(recorder: &mut Recorder, keep: Option<Keep>) -> String {
     });
     failed
         .next()
-        .map_or_else(String::new, |it| format!("{it:#}"))
+        .map_or_else(String::new, |error| format!("{error:#}"))
 }
 
 #[test]
@@ -42,7 +42,7 @@ fn what_others_do_to_the_file_is_found_out() {
         let path = folder.path().join("run.sbt");
         let mut recorder = begun(&path, keep);
         assert_eq!(failure(&mut recorder, keep), "", "{keep:?}");
-        // Removed,
+        // The file is removed,
         fs::remove_file(&path).unwrap();
         let why = failure(&mut recorder, keep);
         assert!(why.contains("removed or replaced"), "{keep:?}: {why}");
@@ -90,7 +90,7 @@ fn one_file_is_of_one_recording() {
             assert!(error.contains("another sbt records into it"), "{error}");
         };
         refused(other());
-        // Also into a file that has taken its place meanwhile.
+        // Also into the file that has replaced it meanwhile.
         assert_eq!(failure(&mut recorder, keep), "");
         refused(other());
         recorder.end(facts_at(S), keep.map(|_| empty(S))).unwrap();

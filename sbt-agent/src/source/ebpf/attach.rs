@@ -1,4 +1,4 @@
-//! Probes are put on files, and taken off.
+//! Puts probes on files, and takes them off.
 
 use std::{
     ffi::CString,
@@ -24,7 +24,8 @@ use sbt_engine::place::printable;
 use sbt_program::{files::ProbedFile, point::Function};
 
 impl Ebpf {
-    /// Puts probes on what files have to offer; those known are passed over.
+    /// Puts probes on the functions of these files. Files that have their probes already are
+    /// skipped.
     pub fn attach(&mut self, files: &[Arc<ProbedFile>]) -> anyhow::Result<()> {
         let (new, notes) = self.files.take(files);
         self.notes.extend(notes);
@@ -48,13 +49,13 @@ impl Ebpf {
         Ok(())
     }
 
-    /// Hands the ways to teams that a file's probes need to their program.
+    /// Stores the ways to teams that the file's probes need in the map of their program.
     fn learn_ways(&mut self, file: &ProbedFile) -> anyhow::Result<()> {
         for point in &file.points {
             let Function::Kmp(place) = point.function else {
                 continue;
             };
-            // Beyond the map the program finds none, and does nothing.
+            // If the map is full, the program finds no team and does nothing.
             if self.way(&place.way).is_none() && self.kmp.len() < MAX_KMP as usize {
                 self.kmp.push(place.way);
                 let index = u16::try_from(self.kmp.len() - 1)?;
@@ -68,7 +69,7 @@ impl Ebpf {
     }
 
     fn attach_file(&mut self, file: &ProbedFile) -> anyhow::Result<()> {
-        // What invalidates a reading is watched before what relies on it.
+        // Probes that invalidate a reading come before probes that rely on it.
         for (is, program) in ATTACHED {
             let points = self.points(file, is, At::Entry);
             let links = self.attach_points(file, program, &points, false)?;
@@ -122,7 +123,7 @@ impl Ebpf {
         }
         let loaded = match self.loaded.program(program) {
             Ok(loaded) => loaded,
-            // The kernel takes the others, without which there would be nothing to see.
+            // The kernel accepts the essential programs, so watching goes on without this one.
             Err(why @ LoadError::Kernel { .. }) if !loader::NEEDED.contains(&program) => {
                 let note = refused::note(program, &why.to_string());
                 if !self.notes.contains(&note) {
@@ -132,8 +133,8 @@ impl Ebpf {
             }
             Err(error) => return Err(error.into()),
         };
-        // A static program is executed by nobody else, or by few: its children have their probes
-        // from the beginning.
+        // Few other processes execute a static program. Probes for all processes are on its
+        // children from their beginning.
         let for_all = self.scope == Scope::Everyone || file.is_static() && self.has_children();
         let pid = (!for_all).then_some(self.pid);
         let path = CString::new(file.open_path().into_os_string().into_encoded_bytes())
@@ -141,8 +142,9 @@ impl Ebpf {
         put(self.loaded.uprobes, loaded, &path, points, returns, pid)
     }
 
-    /// Puts another set of probes on, which counts in the place of any before, also where it
-    /// lacks those of a file: that is what fails then.
+    /// Puts on a second set of probes, which counts from now on instead of the first. If some
+    /// probes of a file cannot be attached, the new set counts all the same, and the error is
+    /// returned.
     pub(super) fn attach_again(&mut self) -> anyhow::Result<()> {
         self.generation = self.generation.wrapping_add(1);
         let mut result = Ok(());
@@ -157,7 +159,7 @@ impl Ebpf {
         result
     }
 
-    /// Of all probes on the target.
+    /// Takes the links of all probes on the target.
     pub(super) fn take_links(&mut self) -> Vec<OwnedFd> {
         let mut links = std::mem::take(&mut self.entries);
         links.append(&mut self.returns);
@@ -170,7 +172,7 @@ fn probing(file: &ProbedFile) -> String {
     format!("probing {}", printable(&file.shown.to_string_lossy()))
 }
 
-/// Puts a program on places of one file, for one process or for everyone. Closing the
+/// Attaches a program to points of one file, for one process (`pid`) or for everyone. Closing the
 /// descriptors detaches.
 pub(super) fn put(
     uprobes: ProgramKind,
@@ -188,7 +190,7 @@ pub(super) fn put(
     let links = points
         .iter()
         .map(|point| perf_uprobe::attach(program, path, *point, returns, pid))
-        // A process that is gone has nothing to be probed.
+        // A process that is gone needs no probes.
         .filter(|link| {
             let error = link.as_ref().err().and_then(io::Error::raw_os_error);
             error != Some(libc::ESRCH)
@@ -203,8 +205,8 @@ pub(super) fn put(
     Ok(links.into_iter().flatten().collect())
 }
 
-/// Closes links. Each waits until no CPU can be in its program any more, which
-/// takes tens of milliseconds; so they all wait at once.
+/// Closes links. Each closing waits until no CPU can be in the program any more, which takes tens
+/// of milliseconds; so all are closed in parallel.
 pub(super) fn detach(links: Vec<OwnedFd>) {
     std::thread::scope(|scope| {
         for link in links {

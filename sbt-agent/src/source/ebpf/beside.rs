@@ -1,8 +1,8 @@
-//! Debuggers beside us.
+//! Debuggers that trace the target while sbt watches it.
 //!
-//! A probe of the kernel and a debugger's breakpoint on the same instruction are one and the same byte
-//! in the program's memory. The kernel does not write it again if it is there already, and serves it;
-//! whoever of both goes first takes it away for the other.
+//! A probe of the kernel and a debugger's breakpoint on the same instruction are the same byte in
+//! the program's memory. The kernel does not write the byte if it is there already, and serves it.
+//! Whichever of the two is removed first takes the byte away from the other.
 
 use std::os::unix::fs::FileExt as _;
 
@@ -13,12 +13,12 @@ use super::{
 use sbt_engine::place::printable;
 use sbt_program::{memory::Memory, process, trace};
 
-/// The byte.
+/// The instruction of a breakpoint on x86-64.
 const INT3: u8 = 0xcc;
 
 impl Ebpf {
-    /// What to say if somebody traces the target, who takes probes away without knowing of them: not
-    /// another sbt, which knows.
+    /// Notes it if a debugger traces the target, since it may take probes away unknowingly. Another
+    /// sbt is not noted: it takes care.
     pub(super) fn note_tracer(&mut self) {
         let Some(tracer) = process::tracer(self.pid, self.pid) else {
             return;
@@ -38,8 +38,8 @@ impl Ebpf {
         }
     }
 
-    /// How many probes of barriers of C libraries are on no longer, though nobody here has taken them
-    /// off. What has ended has none.
+    /// How many probes of barriers of C libraries are no longer in the target's memory, although
+    /// sbt has not removed them. 0 if the target has ended.
     pub(super) fn taken_away(&self) -> u64 {
         if self.paused || self.entries.is_empty() {
             return 0;
@@ -54,7 +54,7 @@ impl Ebpf {
             let Ok(original) = mapping.file(self.pid) else {
                 continue;
             };
-            // Their program is never done without, whatever a kernel refuses.
+            // The program `arrive` is always loaded, so these probes were attached.
             for point in self.points(file, is_wait, At::Entry) {
                 let at = point.offset.checked_sub(mapping.offset);
                 let at = at.and_then(|above| mapping.start.checked_add(above));

@@ -1,8 +1,8 @@
 //! Offsets of a few fields in the running kernel's structures, from its BTF.
 //!
-//! A reader of our own, because the general ones build a table of every type
-//! of the kernel first (120 ms; this scan takes a few), and the target waits
-//! for us. Format: Documentation/bpf/btf.rst in the kernel's sources.
+//! A parser by hand, because general ones first build a table of every type of the kernel (120 ms;
+//! this scan takes a few) while the target waits. Format: Documentation/bpf/btf.rst in the kernel's
+//! sources.
 
 use std::collections::HashMap;
 
@@ -11,7 +11,7 @@ use thiserror::Error;
 /// Why the kernel's BTF could not be used.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum BtfError {
-    /// It is not BTF, or cut short.
+    /// The data is not BTF, or is cut short.
     #[error("the kernel's type information is not readable: {0}")]
     Malformed(&'static str),
 }
@@ -30,10 +30,10 @@ struct Member {
     bit_offset: u32,
 }
 
-/// Parsed BTF: the members of every structure and union, in file order.
+/// The members of the structures and unions that were asked for, and of unnamed ones.
 pub struct Btf<'a> {
     strings: &'a [u8],
-    /// By type id: `(name, is a struct or union, members)`.
+    /// Members by type id.
     structs: HashMap<u32, Vec<Member>>,
     by_name: HashMap<&'a [u8], u32>,
 }
@@ -47,8 +47,8 @@ fn word(data: &[u8], at: usize) -> Result<u32, BtfError> {
 }
 
 impl<'a> Btf<'a> {
-    /// Scans BTF data for the structures named, with everything nested in
-    /// them that has no name of its own.
+    /// Scans BTF data for the structures named in `wanted`, and for all unnamed structures and
+    /// unions, which may be nested in them.
     pub fn parse(data: &'a [u8], wanted: &[&str]) -> Result<Self, BtfError> {
         if word(data, 0)? & 0xffff != 0xeb9f {
             return Err(BtfError::Malformed("wrong magic number"));
@@ -129,9 +129,9 @@ impl<'a> Btf<'a> {
         &tail[..end]
     }
 
-    /// Offset in bytes of a field, by a path through named structures that
-    /// were asked for: `offset("task_struct", &["se", "exec_start"])`.
-    /// `None` if this kernel does not have it.
+    /// Offset in bytes of a field, by a path through structures that were named to [`Btf::parse`]:
+    /// `offset("task_struct", &["se", "exec_start"])`. `None` if this kernel does not have the
+    /// field.
     pub fn offset(&self, structure: &str, path: &[&str]) -> Option<u32> {
         let mut id = *self.by_name.get(structure.as_bytes())?;
         let mut bits = 0;
@@ -143,15 +143,15 @@ impl<'a> Btf<'a> {
         (bits % 8 == 0).then_some(bits / 8)
     }
 
-    /// A field of a single bit: the byte in which it is, and that bit of it. `None` if
-    /// this kernel does not have it.
+    /// The place of a field of a single bit: its byte, and the mask of the bit. `None` if this
+    /// kernel does not have the field.
     pub fn bit(&self, structure: &str, field: &str) -> Option<(u32, u32)> {
         let id = *self.by_name.get(structure.as_bytes())?;
         let bits = self.member(id, field.as_bytes(), 0)?.bit_offset;
         Some((bits / 8, 1 << (bits % 8)))
     }
 
-    /// Finds a member, also inside of members that have no name.
+    /// Finds a member, also inside of unnamed members.
     fn member(&self, id: u32, name: &[u8], depth: u32) -> Option<Member> {
         if depth > 8 {
             return None;

@@ -1,9 +1,9 @@
 //! What a hit of a probe costs the thread that hits it, measured on this machine.
 //!
-//! A thread of sbt calls functions of sbt's own under probes that run the real
-//! programs. These are loaded a second time for it, with rings and slots of their
-//! own, so that nothing of it comes into the report. What the calls cost without a
-//! probe is taken off. It is CPU time, and the median of several batches.
+//! A thread of sbt calls functions of sbt itself under probes that run the real programs. The
+//! programs are loaded a second time for this, with rings and slots of their own, so that nothing
+//! of the measurement gets into the report. The cost of the same calls without a probe is
+//! subtracted. Costs are CPU time, the median of several batches.
 
 use std::{
     arch::global_asm,
@@ -24,25 +24,25 @@ use crate::source::measurement::{Measurement, Shared};
 use sbt_engine::model::cost::{CLASSES, Class, Tariff};
 use sbt_program::clock;
 
-/// Calls in a batch, and batches. All their records have room in one ring, and all that
-/// together takes milliseconds: the target may have no CPU meanwhile.
+/// Calls in a batch, and number of batches. All their records fit into one ring, and all of it
+/// takes only milliseconds: the target may have no CPU meanwhile.
 const CALLS: u32 = 50;
 const BATCHES: usize = 11;
 
-/// The programs that are measured, as far as they are in use.
+/// The programs that are measured if they are in use.
 const MEASURED: [&str; 6] = [ARRIVE, TEAM_PROGRAM, "call", "depart", "condvar", "mark"];
 
-/// What the others are taken for if they are not.
+/// Programs that are not in use are assumed to cost as much as this one.
 const ARRIVE: &str = "arrive";
 
 const TEAM_PROGRAM: &str = "team";
 
-// Each begins with an instruction that the kernel emulates, but for one.
+// Each function but one begins with an instruction that the kernel emulates.
 global_asm!(
     ".pushsection .text.sbt_calibration,\"ax\",@progbits",
     ".macro sbt_function name",
     ".p2align 5",
-    // Seen by all parts of sbt, and by nobody else.
+    // Visible in all of sbt's object files, but not outside of them.
     ".globl \\name",
     ".hidden \\name",
     "\\name:",
@@ -64,7 +64,7 @@ global_asm!(
     "sbt_calibrate_stepped:",
     "lea rax, [rdi + 8]",
     "ret",
-    // What is known of a return address are 16 bytes on either side of it.
+    // A rule of unwinding is found by 16 bytes of code on either side of the return address.
     ".p2align 5",
     "sbt_calibrate_outer:",
     "push rbp",
@@ -92,11 +92,10 @@ unsafe extern "C" {
 
 type Function = unsafe extern "C" fn(*const u32);
 
-/// Begins to measure, on a thread of its own, of which the end of the process would
-/// otherwise wait for one probe after the other. `config`: that of the programs that
-/// watch; `used`: whether one of them is loaded by now, by its name.
+/// Begins to measure on another thread. `config`: that of the programs that watch; `used`: whether
+/// the program of this name is loaded by now.
 pub fn begin(config: Config, uprobes: ProgramKind, used: impl Fn(&str) -> bool) -> Measurement {
-    // LLVM's teams are found in another way and told in the same.
+    // LLVM's teams are found in another way, but reported in the same.
     let is_used = |name: &&str| used(name) || *name == TEAM_PROGRAM && used("kmp");
     let programs: Vec<_> = MEASURED.into_iter().filter(is_used).collect();
     Measurement::begin(move |shared| measure(config, uprobes, &programs, shared))
@@ -107,7 +106,7 @@ fn measure(config: Config, uprobes: ProgramKind, programs: &[&str], shared: &Sha
     let config = Config {
         target: std::process::id(),
         children: 0,
-        // Reading those has a price that is not measured.
+        // The cost of reading perf events is not measured.
         events: 0,
         ..config
     };
@@ -121,11 +120,11 @@ fn measure(config: Config, uprobes: ProgramKind, programs: &[&str], shared: &Sha
     let tariff = bench.tariff(&shared.unwanted);
     let tariff = tariff.map_err(|error| format!("{error:#}"));
     let _first = outcome.set(tariff);
-    // To take the probes off takes longer than all the rest: nobody waits for it.
+    // Detaching takes longer than all the rest, so the result is set before.
     detach(std::mem::take(&mut bench.links));
 }
 
-/// An error if nobody waits for it any more.
+/// Fails if nobody waits for the result any more.
 fn wanted(unwanted: &AtomicBool) -> anyhow::Result<()> {
     anyhow::ensure!(
         !unwanted.load(Ordering::Relaxed),
@@ -138,7 +137,7 @@ struct Bench<'a> {
     loaded: Loaded,
     programs: &'a [&'a str],
     links: Vec<OwnedFd>,
-    /// As a barrier of glibc for 2 threads, and as one of GNU OpenMP.
+    /// A barrier of glibc for 2 threads, and a barrier of GNU OpenMP.
     object: [u32; 4],
 }
 
@@ -171,7 +170,7 @@ impl<'a> Bench<'a> {
         let points = points.into_iter();
         let points: Vec<_> = points.filter(|(_, name, ..)| bench.uses(name)).collect();
         let code = OwnCode::find()?;
-        // Each waits for the kernel, so they do at once.
+        // Each attaching waits for the kernel, so all are done in parallel.
         let attach = |(function, program, returns, cookie): (Function, &str, bool, u64)| {
             let point = ProbePoint {
                 offset: code.offset(function as usize as u64)?,
@@ -207,12 +206,12 @@ impl<'a> Bench<'a> {
     fn tariff(&mut self, unwanted: &AtomicBool) -> anyhow::Result<Tariff> {
         let bare = self.cost(sbt_calibrate_bare);
         let of = |bench: &Self, function| {
-            // The rest takes no time then.
+            // If nobody waits any more, the remaining measurements take no time.
             let cost = wanted(unwanted).map_or(bare, |()| bench.cost(function));
             (cost - bare).max(0.0)
         };
         let wait = of(self, sbt_calibrate_wait);
-        // What is not in use, and might come to be, does much the same.
+        // Programs that are not in use now, but may be later, do much the same as `arrive`.
         let of_program = |bench: &Self, name, function| {
             if bench.uses(name) {
                 of(bench, function)
@@ -228,14 +227,14 @@ impl<'a> Bench<'a> {
         each[Class::Condvar as usize] = of_program(self, "condvar", sbt_calibrate_condvar);
         each[Class::Mark as usize] = mark;
         each[Class::Region as usize] = mark;
-        // It does the same and a little more.
+        // This program does the same as `mark`, and a little more.
         each[Class::CallEnd as usize] = mark;
         let step = (of(self, sbt_calibrate_stepped) - wait).max(0.0);
         wanted(unwanted)?;
         self.learn().context("teaching it to walk")?;
         let outer = self.cost(sbt_calibrate_outer);
         let walk = (outer - bare - wait).max(0.0);
-        // The last, since what is called from within one does not count.
+        // Measured last: arrivals inside of such a call are ignored.
         each[Class::Call as usize] = of_program(self, "call", sbt_calibrate_call);
         let sent = self
             .loaded
@@ -248,10 +247,10 @@ impl<'a> Bench<'a> {
         Ok(Tariff { each, step, walk })
     }
 
-    /// ns of CPU time that a call takes.
+    /// Median CPU time of one call, ns.
     fn cost(&self, function: Function) -> f64 {
         let mut batches = [0.0; BATCHES];
-        // The first finds nothing in the caches.
+        // The first batch finds cold caches.
         self.batch(function, CALLS / 10);
         for batch in &mut batches {
             *batch = self.batch(function, CALLS);
@@ -263,17 +262,17 @@ impl<'a> Bench<'a> {
     fn batch(&self, function: Function, calls: u32) -> f64 {
         let before = clock::thread_cpu_ns();
         for _ in 0..calls {
-            // SAFETY: it touches one register that a call may change, and the stack as
-            // any function does.
+            // SAFETY: each function changes one register that the calling convention lets it
+            // change, and uses the stack as any function does.
             unsafe { function(self.object.as_ptr()) };
         }
         clock::thread_cpu_ns().saturating_sub(before) as f64 / f64::from(calls)
     }
 
-    /// Tells how the caller of the caller is found there.
+    /// Adds the rule that finds the caller of `sbt_calibrate_outer`.
     fn learn(&mut self) -> anyhow::Result<()> {
         let returns = &raw const sbt_calibrate_returns;
-        // SAFETY: code of ours, aligned so that there are as many bytes on either side.
+        // SAFETY: code of sbt itself, aligned so that there are as many bytes on either side.
         let bytes = unsafe {
             returns
                 .wrapping_sub(CODE_AROUND)
@@ -287,7 +286,7 @@ impl<'a> Bench<'a> {
         let rule = Rule {
             cfa: cfa::RSP,
             rbp: sbt_common::rbp::SAME,
-            // rbp is on the stack, and above it the return address.
+            // rbp is on the stack, and the return address above it.
             cfa_offset: 16,
             rbp_offset: 0,
         };
@@ -307,7 +306,7 @@ const WAIT: Cookie = Cookie {
 };
 
 const TEAM: Cookie = Cookie {
-    // The first word must not be 1, or the thread would be alone.
+    // The first word must not be 1: the thread would count as alone.
     layout: layout::GOMP,
     object: 1,
     count: team::HAS_COUNT,
@@ -331,10 +330,10 @@ const MARK: MarkCookie = MarkCookie {
     generation: 0,
 };
 
-/// The file that our own code is mapped from.
+/// The file from which sbt's own code is mapped.
 struct OwnCode {
     path: CString,
-    /// Where it lies: from, to, and the offset in the file of its beginning.
+    /// The mapping: first address, end, and offset in the file.
     mapped: (u64, u64, u64),
 }
 
@@ -363,7 +362,7 @@ impl OwnCode {
     }
 }
 
-/// From, to and offset of a line of `/proc/PID/maps`.
+/// First address, end and file offset from a line of `/proc/PID/maps`.
 fn mapping(line: &str) -> Option<(u64, u64, u64)> {
     let mut fields = line.split_ascii_whitespace();
     let (from, to) = fields.next()?.split_once('-')?;

@@ -1,12 +1,12 @@
-//! What a thread waits for, by the system call that it sleeps in. Pure.
+//! Tells what a thread waits for by the system call in which it sleeps. Pure.
 //!
-//! Numbers of x86-64. A call made in the 32-bit way has other numbers, and is told
-//! wrongly: nobody makes those from a 64-bit program.
+//! Numbers of x86-64. Calls made in the 32-bit way have other numbers and are named wrongly; 64-bit
+//! programs do not make them.
 
 use sbt_engine::event::Reason;
 
-/// Calls that sleep, by reason. What is not there is [`Reason::Other`]: waiting for a
-/// signal, semaphores of System V and the like.
+/// Calls that sleep, by reason. Any other call is [`Reason::Other`]: waiting for a signal, System V
+/// semaphores and the like.
 const CALLS: [(Reason, &[libc::c_long]); 7] = [
     (
         Reason::Futex,
@@ -31,7 +31,8 @@ const CALLS: [(Reason, &[libc::c_long]); 7] = [
         ],
     ),
     (
-        // Those of files too: they are told apart by `in_iowait`.
+        // These calls work on files too: a thread that waits for a file is recognised by
+        // `in_iowait`.
         Reason::Stream,
         &[
             libc::SYS_read,
@@ -55,7 +56,7 @@ const CALLS: [(Reason, &[libc::c_long]); 7] = [
     (
         Reason::File,
         &[
-            // These are of files only.
+            // These calls work on files only.
             libc::SYS_pread64,
             libc::SYS_pwrite64,
             libc::SYS_preadv,
@@ -115,7 +116,7 @@ const CALLS: [(Reason, &[libc::c_long]); 7] = [
     ),
 ];
 
-/// Why a thread sleeps that is in a system call of that number.
+/// Why a thread sleeps in the system call of this number.
 pub fn reason(call: u16) -> Reason {
     let is_in = |(_, calls): &&(Reason, &[libc::c_long])| calls.contains(&call.into());
     CALLS

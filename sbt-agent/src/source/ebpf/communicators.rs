@@ -1,4 +1,4 @@
-//! Which communicator of MPI is meant by its address in one of the processes.
+//! Finds out which MPI communicator lies at an address of a process.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use sbt_common::{Memory, Mpi};
@@ -10,28 +10,28 @@ use sbt_program::{
     process,
 };
 
-/// A communicator that was freed may leave its address to another: after so long
-/// it is looked at again, ns.
+/// How long a communicator that was read is trusted, ns. A freed communicator may leave its address
+/// to another one, so it is then read again.
 const TRUSTED_NS: u64 = 1_000_000_000;
 
-/// Those that were met.
+/// The communicators met so far.
 #[derive(Default)]
 pub struct Communicators {
     met: FxHashMap<u64, Met>,
-    /// Each job has a world of its own.
+    /// Ids of communicators. Each job has its own `MPI_COMM_WORLD`.
     objects: FxHashMap<(Option<Job>, Communicator), u64>,
-    /// The jobs of processes, by their numbers.
+    /// Jobs by the number of their process's address space.
     jobs: FxHashMap<u16, Option<Job>>,
-    /// Where it stands what a communicator is.
+    /// Where the memory of a communicator holds its number, once known.
     known: Option<Mpi>,
-    /// Whether any was none that is known.
+    /// Whether a communicator was met that sbt does not understand.
     has_others: bool,
 }
 
-/// See [`process::job`].
+/// The name of an MPI job, from [`process::job`].
 type Job = Box<[u8]>;
 
-/// More communicators than this are not remembered that no process has any more.
+/// With more communicators than this, those that no process has any more are forgotten.
 const MAX_OBJECTS: usize = 4096;
 
 #[derive(Clone, Copy)]
@@ -42,8 +42,8 @@ struct Met {
 }
 
 impl Communicators {
-    /// What stands for the communicator at an address of a process (its number and
-    /// itself), and how many ranks it has, if that is known.
+    /// The id of the communicator at address `at` of a process (`of`: number of its address space,
+    /// and pid), and how many ranks it has, if known.
     pub fn find(&mut self, of: (u16, u32), at: u64, now_ns: u64) -> (u64, Option<u32>) {
         let own = own(of.0, at);
         if let Some(met) = self.met.get(&own).filter(|met| now_ns < met.until_ns) {
@@ -61,7 +61,7 @@ impl Communicators {
                     count: Some(size),
                 }
             }
-            // The process may have ended since, or the communicator been freed.
+            // The process may have ended since, or the communicator may have been freed.
             (_, Some(met)) => *met,
             (_, None) => Met {
                 until_ns: 0,
@@ -73,7 +73,7 @@ impl Communicators {
         (met.object, met.count)
     }
 
-    /// A thread has read it with its arrival.
+    /// Stores the communicator that a BPF program has read with a thread's arrival.
     pub fn told(&mut self, of: (u16, u32), record: &Memory) {
         let communicator = Communicator {
             number: record.round,
@@ -81,7 +81,8 @@ impl Communicators {
         };
         let job = self.job(of);
         let met = Met {
-            // Another one would be told.
+            // Never read again: a new communicator at this address would come with a record of its
+            // own.
             until_ns: u64::MAX,
             object: self.object((job, communicator), record.object),
             count: Some(record.count),
@@ -89,8 +90,7 @@ impl Communicators {
         self.met.insert(own(of.0, record.object), met);
     }
 
-    /// Where it stands in this library's communicators which one is meant, once that has
-    /// been found out.
+    /// Where this MPI library's communicators hold their number, once found out.
     pub const fn place(&self) -> Option<Mpi> {
         self.known
     }
@@ -100,14 +100,14 @@ impl Communicators {
         job.or_insert_with(|| process::job(process)).clone()
     }
 
-    /// Nothing lies any more where it lay in the memory of a process.
+    /// Forgets the addresses of an address space: nothing lies any more where it lay.
     pub fn forget(&mut self, space: u16) {
         self.jobs.remove(&space);
         self.met.retain(|own, _| event::space(*own) != space);
     }
 
-    /// What the user should know. One that is freed may be looked at too late, so
-    /// only if none was understood.
+    /// A remark for the user if no communicator at all was understood. A single failure is not
+    /// noted: the communicator may have been freed before it was read.
     pub fn note(&self) -> Option<String> {
         (self.has_others && self.objects.is_empty()).then(|| {
             "the communicators of this MPI are not understood (Open MPI 4 is): each process is \
@@ -116,7 +116,7 @@ impl Communicators {
         })
     }
 
-    /// What stands for it in all processes.
+    /// The id that stands for this communicator in all processes.
     fn object(&mut self, communicator: (Option<Job>, Communicator), at: u64) -> u64 {
         if let Some(known) = self.objects.get(&communicator) {
             return *known;

@@ -1,4 +1,4 @@
-//! What the programs are told of this kernel before they are loaded.
+//! Settings for the BPF programs by what this kernel is like, made before they are loaded.
 
 use std::{
     fs,
@@ -14,9 +14,8 @@ use super::btf::Btf;
 /// `PROC_PID_INIT_INO` of the kernel (`include/linux/proc_ns.h`).
 const FIRST_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
 
-/// The settings for this kernel and this target. What cannot be found stays 0
-/// and is done without.
-/// `children`: whether processes that descend from the target are watched too.
+/// The settings for this kernel and this target. Offsets that cannot be found stay 0, and the
+/// programs do without them. `children`: whether descendants of the target are watched too.
 pub fn configure(target: u32, children: bool) -> Config {
     let mut config = Config {
         target,
@@ -51,7 +50,7 @@ pub fn configure(target: u32, children: bool) -> Config {
         config.live = find("signal_struct", &["live"]);
         config.signal_flags = find("signal_struct", &["flags"]);
         let known = [config.pid, config.any_tgid, config.signal, config.live];
-        // Without these nobody would know them, or forget them when they end.
+        // Without these offsets the programs could not recognise children, nor see their ends.
         config.children = u32::from(children && known.iter().all(|offset| *offset != 0));
         config.min_flt = find("task_struct", &["min_flt"]);
         config.maj_flt = find("task_struct", &["maj_flt"]);
@@ -66,8 +65,8 @@ pub fn configure(target: u32, children: bool) -> Config {
             (config.iowait, config.iowait_bit) = (byte, bit);
         }
         config.start_code = find("mm_struct", &["start_code"]);
-        // `cfs_rq.rq` stands at offset 0 on no kernel, since the load comes
-        // first; so 0 means absent for each of these.
+        // `cfs_rq.rq` is at offset 0 on no kernel, since the load comes first. So 0 means absent
+        // for each of these.
         let run = [
             find("task_struct", &["se", "sum_exec_runtime"]),
             find("task_struct", &["se", "exec_start"]),
@@ -93,7 +92,7 @@ pub fn configure(target: u32, children: bool) -> Config {
     config
 }
 
-/// The kernel's BTF: mapped where the kernel allows it (6.16), else read.
+/// The kernel's BTF: mapped where the kernel allows that (since 6.16), else read.
 enum KernelBtf {
     Mapped(Mmap),
     Read(Vec<u8>),
@@ -102,8 +101,8 @@ enum KernelBtf {
 impl KernelBtf {
     fn open() -> io::Result<Self> {
         let mut file = fs::File::open("/sys/kernel/btf/vmlinux")?;
-        // Not as what is shared: the kernel does not allow that (`btf_sysfs_vmlinux_mmap`).
-        // SAFETY: the kernel never changes it.
+        // A private mapping: the kernel refuses shared ones (`btf_sysfs_vmlinux_mmap`).
+        // SAFETY: the kernel never changes its BTF.
         if let Ok(map) = unsafe { MmapOptions::new().map_copy_read_only(&file) } {
             return Ok(Self::Mapped(map));
         }
@@ -120,7 +119,7 @@ impl KernelBtf {
     }
 }
 
-/// How many CPUs there may be.
+/// How many CPUs this machine may have, those not present included.
 pub fn possible_cpus() -> usize {
     aya::util::nr_cpus().unwrap_or(1)
 }

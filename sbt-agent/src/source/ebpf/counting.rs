@@ -1,4 +1,4 @@
-//! Records of counters → readings, each told before the event to which it belongs.
+//! Turns records of counters into readings, each emitted before the event to which it belongs.
 //! Pure.
 
 use std::{collections::HashMap, ops::Range};
@@ -11,25 +11,25 @@ use sbt_engine::{
     event::{Clocks, Count, Event, Reading, Tid},
 };
 
-/// What the kernel had counted of a thread when watching it began, in the order of
-/// [`Counts::values`].
+/// What the kernel had counted of one thread when watching began, in the order of
+/// [`Counts::values`]. `None` if not known.
 pub type Kept = [Option<u64>; TASK_COUNTS];
 
-/// The same of all threads, by their numbers as shown.
+/// Counts at the start of watching, by the number of the thread in its own pid namespace.
 pub type KeptCounts = HashMap<u32, Kept>;
 
-/// What has been heard of a thread's counters.
+/// What has been reported of a thread's counters.
 #[derive(Default)]
 struct Thread {
-    /// When watching it began, and what it had then; until that is told.
+    /// When watching this thread began, and its counts then. `None` once this has been emitted.
     begun: Option<(Clocks, Kept)>,
-    /// When that was, ns: by it a thread is known.
+    /// When watching this thread began, ns. Tells it from a later thread of the same number.
     since_ns: u64,
     counts: Option<Counts>,
     sums: Option<Sums>,
 }
 
-/// Puts readings together.
+/// Puts readings together from the records of counters.
 #[derive(Default)]
 pub struct Counting {
     plan: Plan,
@@ -42,7 +42,7 @@ pub struct Counting {
 }
 
 impl Counting {
-    /// For these counters, from a time on, ns.
+    /// For these counters, counted from `start_ns` on.
     pub fn new(plan: Plan, start_ns: u64) -> Self {
         Self {
             chosen_ns: vec![0; plan.0.len()],
@@ -53,7 +53,7 @@ impl Counting {
         }
     }
 
-    /// From now on, ns, these are counted; what was counted before keeps its place among them.
+    /// Counts these counters from `now_ns` on. Counters of before keep their places in `plan`.
     pub fn choose(&mut self, plan: Plan, now_ns: u64) {
         let was = &self.plan.0;
         let is_new = |at: usize| was.get(at).is_none_or(|(_, was)| *was == Source::Nowhere);
@@ -66,7 +66,7 @@ impl Counting {
         self.plan = plan;
     }
 
-    /// The program that sbt has started begins only now, ns.
+    /// Sets the time at which the program that sbt has started begins, ns.
     pub fn begin_at(&mut self, start_ns: u64) {
         self.start_ns = start_ns;
         self.is_first_exec = true;
@@ -76,8 +76,8 @@ impl Counting {
         self.plan.0.is_empty()
     }
 
-    /// A thread is seen for the first time. `had`: what it had by then; `None` if it
-    /// was born since watching began. Again by one that is known: it does not begin anew.
+    /// A thread is seen for the first time. `had`: its counts by then; `None` if it began while
+    /// watched. A thread that is known already does not begin anew.
     pub fn introduce(&mut self, tid: Tid, since: Clocks, had: Option<Kept>) {
         if self.is_off() {
             return;
@@ -94,17 +94,17 @@ impl Counting {
         };
     }
 
-    /// What the kernel keeps of a thread, for a record that follows.
+    /// Keeps the kernel's counts of a thread for the record that follows.
     pub fn counts(&mut self, record: &Counts) {
         self.threads.entry(record.head.tid).or_default().counts = Some(*record);
     }
 
-    /// What perf events have counted, likewise.
+    /// Keeps the sums of perf events of a thread for the record that follows.
     pub fn sums(&mut self, record: &Sums) {
         self.threads.entry(record.head.tid).or_default().sums = Some(*record);
     }
 
-    /// Such a record: tells what belongs to it.
+    /// Emits the readings that belong to the record of number `seq`.
     pub fn at(&mut self, tid: Tid, seq: u32, clocks: Clocks, out: &mut Vec<Event>) {
         if self.is_off() {
             return;
@@ -157,8 +157,7 @@ impl Counting {
                 }
                 Source::Event(at) => {
                     let sums = sums?;
-                    // One that was chosen a moment ago has not been counted yet in what was sent
-                    // before.
+                    // A counter chosen a moment ago is in no record sent before.
                     let event = sums.events.get(*at).filter(|event| event.enabled_ns > 0)?;
                     Some(Count {
                         value: known(event.value)?,
@@ -173,18 +172,18 @@ impl Counting {
         out.push(told(clocks, reading));
     }
 
-    /// A thread has ended.
+    /// Forgets a thread that has ended.
     pub fn forget(&mut self, tid: Tid) {
         self.threads.remove(&tid);
     }
 
-    /// Of those that may have ended unseen, only these are left.
+    /// Forgets threads that may have ended unseen: all for which `lives` is false.
     pub fn retain(&mut self, lives: impl Fn(Tid) -> bool) {
         self.threads.retain(|tid, _| lives(*tid));
     }
 }
 
-/// What is counted all the time.
+/// The value of a counter that counts all the time.
 fn always(value: u64) -> Count {
     Count {
         value,
@@ -246,7 +245,7 @@ mod tests {
             ..Clocks::at(200)
         };
         counting.at(7, 0, clocks, &mut out);
-        // Once told, a reading is used up; and that of a lost record is nobody's.
+        // A reading is used once; the reading of a lost record is dropped.
         counting.at(7, 1, Clocks::at(300), &mut out);
         counting.counts(&counts(2, [9, 1, 0, 0, 0]));
         counting.at(7, 3, Clocks::at(400), &mut out);
@@ -256,7 +255,7 @@ mod tests {
         assert_eq!(
             told,
             [
-                // What it had before is known in part only.
+                // Unknown, because the counts from before are known in part only.
                 (100, vec![None, None, None]),
                 (200, vec![Some(6), Some(40), None]),
                 (500, vec![None, None, None]),
@@ -347,7 +346,7 @@ mod tests {
             counting.at(7, seq, Clocks::at(200), &mut out);
         }
         let times: Vec<_> = out.iter().map(|event| values(event).0).collect();
-        // Another one with its number does.
+        // A later thread with the same number does begin anew.
         assert_eq!(times, [150, 200, 200, 180, 200]);
     }
 

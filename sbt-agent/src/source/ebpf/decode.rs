@@ -1,4 +1,4 @@
-//! Records of the ring → events. Pure: the same records give the same events.
+//! Turns records of the ring into events. Pure: the same records give the same events.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -33,28 +33,29 @@ use sbt_engine::{
     event::{CallersId, Clocks, Event, Evidence, Kind, MarkId, Round, Tid},
 };
 
-/// What a thread had used when watching it began, by its number as shown.
+/// CPU time and run delay, ns, that each thread had used when watching began, by its thread id in
+/// its own pid namespace.
 pub type Baselines = HashMap<u32, (Option<u64>, Option<u64>)>;
 
-/// What the decoder must know beforehand.
+/// What the decoder must know before the first record.
 #[derive(Clone, Debug, Default)]
 pub struct Start {
     /// When watching began, ns.
     pub time_ns: u64,
-    /// What the kernel's run time is ahead of the truth, ns: see
-    /// [`sbt_common::Clocks::run_ns`]. `None` if it was not measured.
+    /// How far the kernel's run time is ahead of the true one, ns: see
+    /// [`sbt_common::Clocks::run_ns`]. `None` if this was not measured.
     pub run_offset: Option<u64>,
-    /// The threads that existed then.
+    /// Times used so far by the threads that existed when watching began.
     pub baselines: Baselines,
     /// The target, as sbt's own pid namespace numbers it.
     pub pid: u32,
-    /// What tells which objects processes share, if several are watched.
+    /// Tells which objects several processes share. `None` if one process alone is watched.
     pub shared: Option<Lookup>,
-    /// What is counted.
+    /// The counters that are counted from the start.
     pub plan: Plan,
-    /// What is to be counted from now on instead, where somebody has just chosen that.
+    /// Counters that the user chooses while the program runs.
     pub chosen: Choice,
-    /// What the threads that existed then had counted.
+    /// Counter values of the threads that existed when watching began.
     pub kept: KeptCounts,
 }
 
@@ -63,7 +64,7 @@ pub struct Start {
 pub struct Choice(Arc<Mutex<Option<Plan>>>);
 
 impl Choice {
-    /// Has these counted from now on.
+    /// Asks for these counters from now on.
     pub fn put(&self, plan: Plan) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(plan);
     }
@@ -74,33 +75,33 @@ impl Choice {
     }
 }
 
-/// What is known of a thread.
+/// What the decoder knows of a thread.
 #[derive(Clone, Copy)]
 struct Known {
-    /// The number of its next record.
+    /// The sequence number that the thread's next record should have.
     seq: u32,
-    /// Its process, as shown.
+    /// Its process, as its own pid namespace numbers it.
     process: u32,
-    /// That one's number: see [`sbt_engine::event::SPACE`].
+    /// Number of the process's address space: see [`sbt_engine::event::SPACE`].
     space: u16,
-    /// Which records it sends, by which lost ones are told apart.
+    /// Which kinds of records the thread sends, to guess what a lost record was.
     course: Course,
 }
 
-/// What arrivals call their callers: whose they are, what they are called, and
-/// the epoch of return addresses.
+/// Key of a known chain of callers: address space, key of the chain, and epoch of return addresses.
 type Called = (u16, u64, u32);
 
-/// The kernel's name of a task, as it is.
+/// The kernel's name of a task, up to the first zero byte.
 pub fn name(comm: [u64; 2]) -> String {
     let bytes = comm.iter().flat_map(|word| word.to_ne_bytes());
     let comm: Vec<u8> = bytes.take_while(|byte| *byte != 0).collect();
     String::from_utf8_lossy(&comm).into_owned()
 }
 
-/// How many rounds an object has had, where its memory tells.
+/// How many rounds an object has completed, if its memory tells.
 fn turn(record: &Memory) -> Option<u32> {
-    /// A round is so much (`BAR_INCR` in libgomp/config/linux/bar.h, since GCC 4.9).
+    /// libgomp counts rounds in steps of this size (`BAR_INCR` in libgomp/config/linux/bar.h, since
+    /// GCC 4.9).
     const GOMP_ROUND: u32 = 8;
     match record.head.layout {
         layout::GLIBC if record.count > 0 => Some(record.round / record.count),
@@ -109,7 +110,7 @@ fn turn(record: &Memory) -> Option<u32> {
     }
 }
 
-/// Turns records into events, and finds the losses.
+/// Turns records into events, and finds lost records.
 #[derive(Default)]
 pub struct Decoder {
     start: Start,
@@ -122,13 +123,13 @@ pub struct Decoder {
     losses: Losses,
     late: Late,
     callers: FxHashMap<Called, CallersId>,
-    /// What chains are, by key and epoch. Processes that were forked have the same
-    /// addresses, and a chain is told once.
+    /// Return addresses of each chain, by key and epoch. Not kept per process: forked processes
+    /// have the same addresses, and the kernel sends each chain once.
     chains: FxHashMap<(u64, u32), Box<[u64]>>,
-    /// The last epochs, the oldest first.
+    /// The most recent epochs, the oldest first.
     epochs: VecDeque<u32>,
     known: u32,
-    /// Numbers of what belonged to older epochs.
+    /// Ids of chains of older epochs, free to be used again.
     free: Vec<CallersId>,
 }
 
@@ -143,7 +144,7 @@ impl Decoder {
         }
     }
 
-    /// Takes over what has been chosen to be counted by a time, ns.
+    /// Switches to the counters that the user has chosen by `now_ns`, if any.
     pub fn choose(&mut self, now_ns: u64) {
         if let Some(plan) = self.start.chosen.take() {
             self.counting.choose(plan, now_ns);
@@ -157,7 +158,7 @@ impl Decoder {
         };
         Clocks {
             time_ns: clocks.time_ns,
-            // The offset is measured to a microsecond or so: a thread that has
+            // The offset is precise to about a microsecond: the run time of a thread that has
             // hardly run may come out just below zero.
             run_ns: run_ns.map(|run| if run > i64::MAX as u64 { 0 } else { run }),
             delay_ns: (clocks.delay_ns != UNKNOWN).then_some(clocks.delay_ns),
@@ -173,7 +174,8 @@ impl Decoder {
         });
         let gap = seq.wrapping_sub(known.seq);
         known.seq = seq.wrapping_add(1);
-        // What is lost beside an event is none itself. Backwards: the thread has begun anew.
+        // `events` counts lost events only, not lost readings. A number that goes backwards means
+        // that the thread has begun anew.
         let events = if gap > u32::MAX / 2 {
             self.losses.anew(&mut known.course)
         } else {
@@ -200,7 +202,7 @@ impl Decoder {
         };
         self.threads.insert(record.head.tid, known);
         let since = if record.start_ns >= self.start.time_ns {
-            // Born under our eyes: it had used nothing.
+            // The thread began while watched: it had used nothing.
             Clocks {
                 time_ns: record.start_ns,
                 run_ns: Some(0),
@@ -275,19 +277,19 @@ impl Decoder {
         });
     }
 
-    /// How many of the records that found no room were events, by the kernel's count of
-    /// records.
+    /// How many of the records that found no room in the ring were events. `records` is the
+    /// kernel's count of such records.
     pub fn lost_events(&self, records: u64) -> u64 {
         let courses = self.threads.values().map(|known| known.course);
         self.losses.events(records, courses)
     }
 
-    /// How many of the records that are missing in the threads' numbers were no events.
+    /// How many of the records missing in the threads' sequence numbers were readings, not events.
     pub const fn lost_readings(&self) -> u64 {
         self.losses.readings()
     }
 
-    /// What the user should know.
+    /// Remarks on communicators and on memory of processes for the user, if there are any.
     pub fn note(&self) -> Option<String> {
         let notes = [self.communicators.note(), self.spaces.note()];
         notes
@@ -296,13 +298,13 @@ impl Decoder {
             .reduce(|one, two| one + "; " + &two)
     }
 
-    /// Where it stands in the memory of Open MPI which communicator is meant, once that is
-    /// known: the programs are to read it.
+    /// Where Open MPI's memory holds the number of a communicator, once this is known. The BPF
+    /// programs need it to read that number.
     pub const fn mpi(&self) -> Option<Mpi> {
         self.communicators.place()
     }
 
-    /// Appends what one record says to `out`.
+    /// Appends the events that one record tells of to `out`.
     pub fn decode(&mut self, raw: &Raw, out: &mut Vec<Event>) {
         let threads = &self.threads;
         if self.late.is_late(raw, |tid| threads.contains_key(&tid)) {
@@ -353,7 +355,7 @@ impl Decoder {
                     kind::MARK => Event::Mark {
                         tid,
                         clocks,
-                        // It came to us as a byte: see `MarkCookie`.
+                        // The mark's number crosses the ring as one byte: see `MarkCookie`.
                         mark: MarkId(record.mark.to_le_bytes()[0]),
                     },
                     _ => Event::Depart { tid, clocks },
@@ -389,7 +391,7 @@ impl Decoder {
         let tid = record.head.tid;
         let thread = self.check(tid, record.seq, Seen::Memory, out);
         if record.head.layout == layout::MPI {
-            // The arrival that comes next says so.
+            // The next arrival uses what is stored here.
             let of = (thread.space, thread.process);
             self.communicators.told(of, record);
             return;
@@ -438,7 +440,7 @@ impl Decoder {
             let (object, count) =
                 self.communicators
                     .find((thread.space, thread.process), record.object, time_ns);
-            // Ranks may be elsewhere, so nobody could count them.
+            // Ranks may be on other machines: then the members cannot be counted.
             if let Some(count) = count {
                 out.push(Event::Memory {
                     tid,
@@ -484,7 +486,7 @@ impl Decoder {
         });
     }
 
-    /// Nothing lies any more where it lay in the memory of a process.
+    /// Forgets the addresses of an address space: nothing lies any more where it lay.
     fn forget(&mut self, space: u16) {
         let gone = self.callers.extract_if(|(of, ..), _| *of == space);
         self.free.extend(gone.map(|(_, id)| id));
@@ -492,7 +494,7 @@ impl Decoder {
         self.team_rounds.forget(space);
     }
 
-    /// A process has ended.
+    /// Ends a process, and all of its threads that are still known.
     fn end(&mut self, process: u32, time_ns: u64, out: &mut Vec<Event>) {
         if [0, self.start.pid].contains(&process) {
             return;
@@ -500,8 +502,8 @@ impl Decoder {
         let space = self.spaces.ended(process);
         if let Some(space) = space {
             self.forget(space);
-            // Of threads that end together the kernel tells it of one; and the end of some may
-            // have been lost.
+            // Of threads that end together the kernel reports one, and the ends of others may have
+            // been lost.
             let gone = self
                 .threads
                 .extract_if(|_, thread| thread.process == process);
@@ -531,19 +533,19 @@ impl Decoder {
             return;
         }
         if record.child != 0 {
-            // The end of one that had its number before may have been lost.
+            // The process that had this pid before may have ended unseen, its record lost.
             self.end(record.child, time_ns, out);
             self.late.begin(record.child);
             self.spaces.forked(process, record.child);
         }
         out.push(match record.head.kind {
             kind::EXEC => {
-                // Addresses mean something else from here on.
+                // From here on addresses have other meanings.
                 let space = self.spaces.of(process);
                 self.forget(space);
                 self.spaces.executed(space, process);
                 if [0, self.start.pid].contains(&process) && self.threads.is_empty() {
-                    // The program that sbt has started: its first thread begins here.
+                    // This is the program that sbt has started: its first thread begins here.
                     self.start.time_ns = self.start.time_ns.max(time_ns);
                     self.counting.begin_at(self.start.time_ns);
                 }

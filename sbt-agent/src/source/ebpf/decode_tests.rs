@@ -1,4 +1,4 @@
-//! Records go in, events come out.
+//! Records in, events out.
 
 use sbt_common::{CHAIN, Callers, Head, Init};
 
@@ -38,8 +38,8 @@ fn decode(raws: &[Raw]) -> Vec<Event> {
     out
 }
 
-/// When a thread begins that was there before `exec`s of its process, and one that is told of
-/// before the last of them.
+/// A thread begins at the first `exec`, if that comes before any thread is announced; later `exec`s
+/// change nothing.
 #[test]
 fn a_program_that_is_started_begins_with_its_first_exec() {
     let exec = |time_ns| {
@@ -87,13 +87,13 @@ fn a_program_that_is_started_begins_with_its_first_exec() {
     };
     let started = [exec(200), thread(), exec(300), thread()];
     assert_eq!(begun(&started), [200, 200]);
-    // One that was joined, and had shown itself before.
+    // sbt has attached, and the thread was announced before the `exec`.
     assert_eq!(begun(&[thread(), exec(300), thread()]), [100, 100]);
 }
 
 #[test]
 fn a_gap_in_a_threads_numbers_is_a_loss_of_that_thread() {
-    // An arrival, with what its barrier held, and what the barrier of the next held.
+    // Lost: an arrival, and two readings of what a barrier held.
     let out = decode(&[arrive(7, 0, 10), arrive(8, 0, 11), arrive(7, 4, 12)]);
     let losses: Vec<_> = out
         .iter()
@@ -158,10 +158,10 @@ fn chains_are_introduced_by_their_records_and_anew_in_each_epoch() {
         chain(1),
         chain(2),
         called(1, 2),
-        // One that nobody has told of stands for nothing else.
+        // A chain without a record has no callers.
         called(2, 3),
     ]);
-    // Each that is known was walked one function far.
+    // Each known chain was walked one function far.
     let is_toll = |event: &&Event| matches!(event, Event::Toll { .. });
     let walked = |event: &Event| matches!(event, Event::Toll { walked: 1, .. });
     let tolls: Vec<_> = out.iter().filter(is_toll).map(walked).collect();
@@ -187,7 +187,7 @@ fn chains_are_introduced_by_their_records_and_anew_in_each_epoch() {
     assert_eq!(ids, expected);
 }
 
-/// Something about a process.
+/// A record of a change of a process.
 fn mapping(kind: u8, process: u32, child: u32) -> Raw {
     Raw::Mapping(Mapping {
         head: Head {
@@ -224,7 +224,7 @@ fn processes_that_come_and_go_leave_nothing() {
             mapping(kind::FORK, 5, process),
             thread,
             arrive(process, 0, 10),
-            // From here on the same address is another place.
+            // From here on the same address means another place.
             mapping(kind::EXEC, process, 0),
             arrive(process, 1, 30),
             mapping(kind::END, process, 0),
@@ -247,7 +247,7 @@ fn processes_that_come_and_go_leave_nothing() {
         );
     }
     assert!(decoder.callers.is_empty() && decoder.threads.is_empty());
-    // The end of the target is told in another way.
+    // The end of the target is reported in another way.
     out.clear();
     decoder.decode(&mapping(kind::END, 5, 0), &mut out);
     assert!(out.is_empty());
@@ -375,8 +375,8 @@ fn threads_that_end_with_their_process_end() {
     assert!(matches!(out[3], Event::Ended { process: 6, .. }));
 }
 
-/// Two threads end at the same time: the end of the process comes from one of them while the
-/// other one is about to tell what its barrier holds and that it ends.
+/// Two threads end at the same time: the record of the process's end comes from one of them, while
+/// the other is about to send what its barrier holds and its own end.
 #[test]
 fn threads_that_tell_their_end_after_their_process_have_lost_nothing() {
     let head = |kind, layout, tid| Head {
@@ -456,7 +456,7 @@ fn threads_that_tell_their_end_after_their_process_have_lost_nothing() {
         let mut ends: Vec<Tid> = ends.collect();
         ends.sort_unstable();
         assert_eq!(ends, [7, 8], "{before}");
-        // Nothing of the process is told any more, and nothing is taken for the target's.
+        // No later record makes an event, or is taken for the target's.
         assert_eq!(late, [], "{before}");
         assert!(decoder.threads.is_empty(), "{before}");
     }
@@ -517,9 +517,9 @@ fn a_communicator_is_what_was_told_last_of_its_address() {
     let out = decode(&[
         told(0, 4, 3, 0),
         at(1, 10),
-        // Longer than what was read of it would be trusted.
+        // Much later than a reading by the agent would be trusted.
         at(2, 9_000_000_000),
-        // Freed; another with that number is made there, of others.
+        // Freed; another communicator with the same number, of other ranks, is at this address.
         told(3, 2, 3, 2),
         at(4, 9_000_000_001),
         told(5, 4, 3, 0),

@@ -1,4 +1,4 @@
-//! The thread that reads the rings: at its own pace, never woken per event.
+//! The thread that reads the rings at its own pace; events do not wake it.
 
 use std::{
     io::PipeReader,
@@ -18,11 +18,11 @@ use super::{
 use crate::source::{BATCH, Batch, Sink};
 use sbt_program::clock;
 
-/// How long to sleep between two passes, by how much the last ones found. A
-/// program that fills the ring to a quarter before that wakes us.
+/// Chooses the pause between two passes over the rings by how much the last passes found. A BPF
+/// program that fills a ring to a quarter meanwhile ends the pause early.
 #[derive(Default)]
 struct Pace {
-    /// Passes one after the other that found little, and of those the last that found
+    /// `calm`: passes in a row that found less than 64 KiB; `silent`: passes in a row that found
     /// nothing.
     calm: u32,
     silent: u32,
@@ -33,10 +33,10 @@ impl Pace {
         let count = |passes: u32, goes_on| if goes_on { passes.saturating_add(1) } else { 0 };
         self.calm = count(self.calm, bytes < 65_536);
         self.silent = count(self.silent, bytes == 0);
-        // Each pass wakes two threads, which costs more than what it reads.
+        // Each pass wakes two threads, which costs more than reading a few records.
         Duration::from_millis(match (self.calm, self.silent) {
             (0, _) => 5,
-            // What begins is looked at soon: it may be short.
+            // The first second after a flood is read often: a burst may be short.
             (..=50, _) => 20,
             (_, ..=50) => 40,
             _ => 100,
@@ -44,10 +44,10 @@ impl Pace {
     }
 }
 
-/// Reads until nobody can write into `stop` any more, then what is left; closes the sink by
-/// dropping it. What it
-/// learns of Open MPI's memory it hands to `teach`, and how many of the records that were lost are
-/// known to be no events it puts into `no_events`. Gives the rings and the decoder back.
+/// Reads the rings until the writing end of `stop` is closed, then what is left. Closes the sink by
+/// dropping it. Calls `teach` once with the place of Open MPI's communicator numbers, when this is
+/// known. Stores in `no_events` how many of the lost records are known to be no events. Returns the
+/// rings and the decoder.
 pub fn run(
     mut rings: Rings,
     start: Start,
@@ -90,22 +90,22 @@ pub fn run(
     }
 }
 
-/// Hands over what there is. Many small batches are put together rather than waited with
-/// until there is room for them: what records point to in the target's memory is to be
-/// read soon.
+/// Sends the batch. If the queue is full, a small batch is kept and grows instead of blocking:
+/// blocking would delay reading what records point to in the target's memory.
 pub fn hand_over(sink: &Sink, batch: &mut Batch, last: bool) {
     if batch.is_empty() {
         return;
     }
     match sink.try_send(std::mem::take(batch)) {
         Err(TrySendError::Full(small)) if small.len() < BATCH && !last => *batch = small,
-        // Fails only if the reader is gone, and then nobody wants it.
+        // Fails only if the reader is gone; then nobody needs the batch.
         Err(TrySendError::Full(all)) => drop(sink.blocking_send(all)),
         Ok(()) | Err(TrySendError::Closed(_)) => {}
     }
 }
 
-/// Sleeps, but wakes when a ring asks for it or when we are to stop; whether we are.
+/// Sleeps until `time` is over, a ring asks to be read, or `stop` closes. Returns whether `stop`
+/// has closed.
 fn sleep(rings: &Rings, time: Duration, stop: &PipeReader) -> bool {
     let poll = |fd| libc::pollfd {
         fd,
@@ -157,7 +157,7 @@ mod tests {
         assert_eq!(reader.try_recv().unwrap(), [gap(1)]);
         hand_over(&sink, &mut batch, true);
         assert_eq!(reader.try_recv().unwrap(), [gap(2), gap(3)]);
-        // Nobody reads any more.
+        // The reader is gone.
         drop(reader);
         batch.push(gap(4));
         hand_over(&sink, &mut batch, true);

@@ -1,7 +1,7 @@
-//! The embedded object → maps and programs in the kernel.
+//! Loads the embedded BPF object: creates its maps and loads its programs into the kernel.
 //!
-//! aya-obj parses and relocates; what is ours is the attach type that the
-//! programs are loaded for, which aya 0.14 cannot set, and the array of rings.
+//! aya-obj parses and relocates. Done by hand: the attach type that programs are loaded for, which
+//! aya 0.14 cannot set, and the array of rings.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -29,10 +29,10 @@ static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(
     "/../sbt-ebpf/object/sbt.bpf.o"
 ));
 
-/// A program in the kernel, or what was tried and why the kernel refused.
+/// A program in the kernel; or what was tried, and why the kernel refused.
 type Answer = Result<OwnedFd, (String, String)>;
 
-/// What the kernel has said, if it has: lack of privilege is no answer.
+/// Turns a refusal by the kernel into an answer that is kept. Lack of privilege stays an error.
 fn answer(loaded: Result<OwnedFd, LoadError>) -> Result<Answer, LoadError> {
     match loaded {
         Ok(program) => Ok(Ok(program)),
@@ -41,28 +41,29 @@ fn answer(loaded: Result<OwnedFd, LoadError>) -> Result<Answer, LoadError> {
     }
 }
 
-/// The programs of the object, in the kernel and not yet attached.
+/// The programs of the object, in the kernel but not attached.
 pub struct Loaded {
-    /// By name. Each is loaded when it is first asked for, if not before: to have
-    /// one checked takes the kernel milliseconds. What it has refused it is not asked again.
+    /// Programs by name. A program that [`load`] was not asked for is loaded when first used: the
+    /// verifier takes milliseconds for each. Refusals are kept too, and not tried again.
     programs: HashMap<String, OnceLock<Answer>>,
     object: Object,
-    /// The types of its functions, if the kernel takes them: it has to look at more otherwise.
+    /// The types of the programs' functions, if the kernel accepts them. Without them the verifier
+    /// has more to check.
     types: Option<OwnedFd>,
-    /// What is said through maps.
+    /// Maps through which the agent and the programs talk.
     pub maps: Maps,
-    /// The rings, to be drained.
+    /// The rings that the agent reads.
     pub rings: Vec<RingBuf<MapData>>,
     /// How uprobes are attached.
     pub uprobes: ProgramKind,
-    /// What of the kernel's structures was found.
+    /// Settings of the programs, with the offsets found in the kernel's structures.
     pub config: Config,
-    // The programs refer to these; they must live as long.
+    // The programs refer to these maps, so the maps must live as long.
     _maps: Vec<OwnedFd>,
 }
 
 impl Loaded {
-    /// A program by the name of its function.
+    /// Returns the program of this name; loads it if needed.
     pub fn program(&self, name: &str) -> Result<BorrowedFd<'_>, LoadError> {
         let cell = self
             .programs
@@ -75,7 +76,7 @@ impl Loaded {
                 self.uprobes,
                 name,
             ))?;
-            // Should another have come before, one of the two goes.
+            // If another thread was faster, its program is kept and this one is dropped.
             let _other = cell.set(answer);
         }
         match cell.get() {
@@ -88,7 +89,7 @@ impl Loaded {
         }
     }
 
-    /// Whether the kernel has a program by now.
+    /// Whether the kernel has accepted this program already.
     pub fn is_loaded(&self, name: &str) -> bool {
         let answer = self.programs.get(name).and_then(OnceLock::get);
         answer.is_some_and(Result::is_ok)
@@ -101,7 +102,7 @@ impl Loaded {
         names
     }
 
-    /// How many instructions the verifier was given of a program that is loaded.
+    /// How many instructions a program has.
     pub fn instructions(&self, name: &str) -> Option<usize> {
         let program = self.object.programs.get(name)?;
         let function = self.object.functions.get(&program.function_key())?;
@@ -109,12 +110,12 @@ impl Loaded {
     }
 }
 
-/// Without these there is nothing to watch with; one of the others that a kernel
-/// refuses is done without.
+/// Without these programs nothing can be watched. Any other program may be missing where a kernel
+/// refuses it.
 pub const NEEDED: [&str; 2] = ["arrive", "exit"];
 
-/// Loads everything: for `uprobe_multi`, or, where the kernel is older than
-/// 6.6, for one perf event a probe. `wanted`: the programs that will be used.
+/// Creates all maps and loads the programs of `wanted`: for `uprobe_multi`, or, on kernels before
+/// 6.6, for one perf event a probe.
 pub fn load(config: Config, uprobes: ProgramKind, wanted: &[&str]) -> Result<Loaded, LoadError> {
     let mut object = Object::parse(OBJECT).map_err(|e| LoadError::Object(e.to_string()))?;
     let settings = bytes(&config);
@@ -134,7 +135,7 @@ pub fn load(config: Config, uprobes: ProgramKind, wanted: &[&str]) -> Result<Loa
         .keys()
         .map(|(section, _)| *section)
         .collect();
-    // Megabytes of zeros are in there, which nobody needs twice.
+    // The definitions hold megabytes of zeros; moved out rather than copied.
     let definitions = std::mem::take(&mut object.maps);
     object
         .relocate_maps(
@@ -147,8 +148,8 @@ pub fn load(config: Config, uprobes: ProgramKind, wanted: &[&str]) -> Result<Loa
         .relocate_calls(&text)
         .map_err(|e| LoadError::Object(e.to_string()))?;
 
-    // The kernel waits for a grace period after each change of an array of
-    // maps: time enough to have the programs checked.
+    // The kernel waits for a grace period after each change of an array of maps. Programs are
+    // loaded meanwhile.
     let array = maps
         .get(name::RINGS)
         .ok_or_else(|| LoadError::Object("no map RINGS".into()))?;
@@ -178,7 +179,7 @@ pub fn load(config: Config, uprobes: ProgramKind, wanted: &[&str]) -> Result<Loa
     for (name, result) in loaded {
         let program = result
             .map_err(|_panic| LoadError::Object(format!("the thread that loads {name} failed")))?;
-        // That one of the others is refused is told when it is to be attached.
+        // A refusal of any other program is reported when it is to be attached.
         let answer = if NEEDED.contains(&name) {
             Ok(program?)
         } else {
@@ -205,8 +206,8 @@ pub fn load(config: Config, uprobes: ProgramKind, wanted: &[&str]) -> Result<Loa
     })
 }
 
-/// Types as Linux 5.15 knows them, the oldest that can load the programs: kinds that came later
-/// are made into those.
+/// Loads type information as Linux 5.15 knows it, the oldest kernel that can load the programs:
+/// newer kinds of types are replaced by older ones.
 fn load_types(object: &mut Object) -> Option<OwnedFd> {
     let features = BtfFeatures::new(true, true, true, true, true, false, false, false);
     let types = object.fixup_and_sanitize_btf(&features).ok()??;
@@ -241,7 +242,7 @@ fn fill_array(array: BorrowedFd<'_>, rings: &[RingBuf<MapData>]) -> io::Result<(
         .iter()
         .map(|ring| ring.as_raw_fd().cast_unsigned())
         .collect();
-    // All at once waits once; a kernel that cannot do that waits for each.
+    // One batch update waits for one grace period; kernels without batches wait for each entry.
     if bpf::map_update_all(array, &fds).is_ok() {
         return Ok(());
     }
@@ -272,8 +273,8 @@ fn create_rings(config: &Config) -> Result<Vec<RingBuf<MapData>>, LoadError> {
         .collect()
 }
 
-/// How many entries a map gets: as it says, but for those of counters, which nobody
-/// needs without any.
+/// How many entries a map gets. Maps for counters and switches are made small if these are not
+/// used; all others have their declared size.
 fn entries(map_name: &str, map: &aya_obj::Map, config: &Config) -> u32 {
     match map_name {
         name::EVENTS => (config.events * config.cpus).max(1),
@@ -300,7 +301,7 @@ fn create_map(
     };
     let model = rings.first().filter(|_| is_rings).map(|ring| ring.as_fd());
     let fd = bpf::map_create(&spec, model).map_err(failed())?;
-    // A new map is zero already.
+    // A new map is zero, so only other content is written.
     if map.section_kind() != EbpfSectionKind::Bss && map.data().iter().any(|byte| *byte != 0) {
         bpf::map_update(fd.as_fd(), 0, map.data()).map_err(failed())?;
     }

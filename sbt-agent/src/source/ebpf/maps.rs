@@ -1,4 +1,4 @@
-//! What is said to the programs and asked of them through their maps.
+//! What the agent writes into the maps of the BPF programs, and reads from them.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -14,7 +14,7 @@ use super::configure::possible_cpus;
 use crate::kernel::bpf;
 use crate::kernel::counting::OnCpu;
 
-/// Those of the maps that the agent reads or writes, and what it has written.
+/// The maps that the agent reads or writes, and what it has written.
 pub struct Maps {
     lost: OwnedFd,
     state: OwnedFd,
@@ -27,21 +27,21 @@ pub struct Maps {
     kmp: OwnedFd,
     mpi: OwnedFd,
     events: OwnedFd,
-    /// See [`sbt_common::Config::cpus`].
+    /// Number of CPUs, as in [`sbt_common::Config::cpus`].
     cpus: u32,
-    /// Since when futexes are watched, ns.
+    /// When watching of futexes began, `CLOCK_MONOTONIC` ns; 0 if they are not watched.
     futexes_ns: u64,
-    /// Whether what threads have counted is told, and how many perf events are read for that.
+    /// Whether threads report their counters, and how many perf events are read for each report.
     counts: bool,
     events_used: u64,
-    /// Which probes count.
+    /// The generation whose probes count; others are ignored.
     generation: u16,
-    /// What there are rules for to walk by.
+    /// Code for which the map holds a rule of unwinding.
     known_rules: HashSet<Code>,
 }
 
 impl Maps {
-    /// Takes them out of all; the name of one that is not there else.
+    /// Takes the maps out of `all`. The error is the name of a map that is missing.
     pub fn take(all: &mut HashMap<String, OwnedFd>, cpus: u32) -> Result<Self, &'static str> {
         let mut take = |name: &'static str| all.remove(name).ok_or(name);
         Ok(Self {
@@ -65,16 +65,16 @@ impl Maps {
         })
     }
 
-    /// Makes the probes of another generation count, at once.
+    /// From now on counts hits of the probes of this generation only.
     pub fn set_generation(&mut self, generation: u16) -> io::Result<()> {
         self.generation = generation;
         self.renew_state()
     }
 
-    /// Makes the programs forget what they know of barrier objects and of
-    /// return addresses, and take over what has been set.
+    /// Makes the programs forget what they know of barrier objects and of return addresses, and
+    /// read the settings anew.
     fn renew_state(&self) -> io::Result<()> {
-        // A value never used before: everything is read afresh.
+        // A value never used before makes the programs read everything afresh.
         let now = sbt_program::clock::now_ns();
         let state = State {
             trust: now,
@@ -88,13 +88,14 @@ impl Maps {
         bpf::map_update(self.state.as_fd(), 0, bytes(&state))
     }
 
-    /// Waits on futexes count that begin from now on.
+    /// From now on counts waits on futexes; waits that began before are ignored.
     pub fn begin_futexes(&mut self) -> io::Result<()> {
         self.futexes_ns = sbt_program::clock::now_ns();
         self.renew_state()
     }
 
-    /// See [`name::LOCKS`], and [`name::UNLISTED`] over all CPUs.
+    /// Waits by futex ([`name::LOCKS`]), and how many waits found no room there
+    /// ([`name::UNLISTED`], summed over all CPUs).
     pub fn locks(&self) -> io::Result<(Vec<(Futex, Lock)>, u64)> {
         let map = self.locks.as_fd();
         let mut found = Vec::new();
@@ -107,20 +108,21 @@ impl Maps {
         Ok((found, sum_per_cpu(self.unlisted.as_fd())?))
     }
 
-    /// Forgets them, or those of a process.
+    /// Removes all futexes from the map, or those of one process.
     pub fn clear_locks(&self, process: Option<u32>) -> io::Result<()> {
         for key in self.futexes()? {
             let futex = read::<Futex>(&key);
             let is_other = |futex: Futex| process.is_some_and(|process| futex.process != process);
             if !futex.is_some_and(is_other) {
-                // Absent is what it is to be.
+                // A futex that is absent already is as good.
                 let _absent = bpf::map_remove(self.locks.as_fd(), &key);
             }
         }
         Ok(())
     }
 
-    /// Keys come in no order, and again from the first where one has gone.
+    /// The keys of the map, in no order. If a key disappears meanwhile, the kernel starts again
+    /// from the first one, so keys may come twice.
     fn futexes(&self) -> io::Result<Vec<[u8; size_of::<Futex>()]>> {
         let mut found = Vec::new();
         let mut last = None;
@@ -133,14 +135,14 @@ impl Maps {
         Ok(found)
     }
 
-    /// Adds rules and takes others away, by the code around the return address.
-    /// Those in force before hold until all is done.
+    /// Adds rules for the code around return addresses; `None` removes a rule. Earlier rules stay
+    /// in force until all changes are made.
     pub fn change_rules(&mut self, changes: &[(Code, Option<Rule>)]) -> io::Result<()> {
         let map = self.rules.as_fd();
         for (code, rule) in changes {
             let key = bytes(code);
             match rule {
-                // Without its rule a chain ends earlier.
+                // No room for the rule: chains of callers end at this code.
                 Some(_)
                     if self.known_rules.len() >= MAX_RULES as usize
                         && !self.known_rules.contains(code) => {}
@@ -149,7 +151,7 @@ impl Maps {
                     self.known_rules.insert(*code);
                 }
                 None => {
-                    // Absent is what it is to be.
+                    // A rule that is absent already is as good.
                     let _absent = bpf::map_remove(map, key);
                     self.known_rules.remove(code);
                 }
@@ -158,22 +160,23 @@ impl Maps {
         self.renew_state()
     }
 
-    /// Tells how probes in LLVM's OpenMP find the team.
+    /// Stores how probes in LLVM's OpenMP find the team.
     pub fn set_kmp(&self, index: u16, way: Kmp) -> io::Result<()> {
         bpf::map_update(self.kmp.as_fd(), index.into(), bytes(&way))
     }
 
-    /// What tells the programs how to find out which communicator of MPI is meant, on
-    /// whatever thread.
+    /// Returns a function, for any thread, that tells the programs where Open MPI keeps the number
+    /// of a communicator.
     pub fn mpi_teacher(&self) -> io::Result<impl FnOnce(Mpi) + Send + use<>> {
         let map = self.mpi.try_clone()?;
         Ok(move |mpi: Mpi| {
-            // Else the agent goes on reading them itself.
+            // If the kernel refuses, the agent goes on reading communicators itself.
             let _refused = bpf::map_update(map.as_fd(), 0, bytes(&mpi));
         })
     }
 
-    /// Lets the programs read perf events, which must be kept: each by CPU.
+    /// Lets the programs read perf events: for each event, its descriptors by CPU. The caller keeps
+    /// them open.
     pub fn set_events(&self, events: &[Vec<OnCpu>]) -> io::Result<()> {
         for (event, all) in (0..).zip(events) {
             for (cpu, counter) in all {
@@ -185,19 +188,20 @@ impl Maps {
         Ok(())
     }
 
-    /// Has threads tell what they have counted, or no longer; with what the first of the events
-    /// say that were set.
+    /// Makes threads report their counters, or stop reporting. Each report includes the first
+    /// `events` perf events that were set.
     pub fn tell_counts(&mut self, on: bool, events: usize) -> io::Result<()> {
         (self.counts, self.events_used) = (on, events as u64);
         self.renew_state()
     }
 
-    /// Records that found no room so far, over all CPUs.
+    /// Records that have found no room so far, over all CPUs.
     pub fn lost(&self) -> io::Result<u64> {
         sum_per_cpu(self.lost.as_fd())
     }
 
-    /// See [`name::SILENCED`].
+    /// Makes the programs ignore a condition variable or futex until a time, ns: see
+    /// [`name::SILENCED`].
     pub fn silence(&self, key: u64, until_ns: u64) -> io::Result<()> {
         bpf::map_insert(
             self.silenced.as_fd(),
@@ -206,13 +210,14 @@ impl Maps {
         )
     }
 
-    /// See [`name::FOLLOWED`]: one that runs already.
+    /// Adds a running process to the children that are watched: see [`name::FOLLOWED`].
     pub fn follow(&self, process: u32) -> io::Result<()> {
         let one = 1_u32.to_ne_bytes();
         bpf::map_insert(self.followed.as_fd(), &process.to_ne_bytes(), &one)
     }
 
-    /// See [`name::PASSED`], over all CPUs.
+    /// How many uses of silenced condition variables the programs ignored, over all CPUs: see
+    /// [`name::PASSED`].
     pub fn passed(&self) -> io::Result<u64> {
         sum_per_cpu(self.passed.as_fd())
     }

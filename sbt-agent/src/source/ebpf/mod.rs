@@ -1,4 +1,4 @@
-//! Uprobes in the target, read through ring buffers.
+//! The eBPF backend: uprobes in the target, read through ring buffers.
 
 use std::{
     collections::HashMap,
@@ -57,17 +57,16 @@ use sbt_program::{clock, process};
 
 use super::{Files, Measurement, Scope, Sink, Totals};
 
-/// How many of the points lie where the kernel has to single-step.
+/// How many of the probes are on instructions that the kernel has to single-step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Placement {
-    /// Probes of barriers and marks attached.
+    /// Attached probes of barriers and marks.
     pub probes: usize,
-    /// Those of them that cost a single step each time.
+    /// How many of these probes cost a single step at each hit.
     pub slow: usize,
 }
 
-/// The programs that watching always uses; the object has more, which are loaded
-/// when there is something to use them for.
+/// The programs that are always loaded. The object has more, which are loaded when first needed.
 pub const PROGRAMS: [&str; 9] = [
     "arrive",
     "condvar",
@@ -88,45 +87,45 @@ pub struct Ebpf {
     files: Files,
     scope: Scope,
     generation: u16,
-    /// What the map of them holds.
+    /// The ways to find a team of LLVM's OpenMP, in the order of their map.
     kmp: Vec<sbt_common::Kmp>,
-    /// Closing these detaches.
+    /// Links of the tracepoints of processes and threads. Closing a link detaches its program.
     tracepoints: Vec<OwnedFd>,
     entries: Vec<OwnedFd>,
     returns: Vec<OwnedFd>,
-    /// Of condition variables.
+    /// Links of probes on condition variables.
     condvars: Vec<OwnedFd>,
     watch_condvars: bool,
-    /// Of the system calls of futexes.
+    /// Links of the tracepoints on the system calls of futexes.
     futexes: Vec<OwnedFd>,
     watch_futexes: bool,
-    /// Nothing is attached but what tells of the lives of threads.
+    /// While paused, only starts and ends of threads and processes are reported.
     paused: bool,
     departures: bool,
-    /// Whether they may be watched some time.
+    /// Whether departures may be watched at some time of this run.
     may_depart: bool,
     run_offset: Option<u64>,
     placement: Placement,
     rings: Option<Rings>,
     drain: Option<JoinHandle<(Rings, Decoder)>>,
-    /// How many of the records that found no room are known to be no events.
+    /// How many of the records that found no room are known to be readings, not events.
     lost_no_events: Arc<AtomicU64>,
-    /// While it is open, that goes on.
+    /// The thread that reads the rings runs while this is open.
     reading: Option<PipeWriter>,
     notes: Vec<String>,
     counters: Opened,
-    /// What has been chosen since, for the decoder.
+    /// Counters chosen since the start, for the decoder.
     chosen: Choice,
-    /// What counts perf events for threads.
+    /// Link of the program that counts perf events for each thread.
     counting: Option<OwnedFd>,
     states: States,
-    /// What tells of switches of threads.
+    /// Link of the program that reports switches of threads.
     switches: Option<OwnedFd>,
 }
 
-/// Why perf events cannot be counted for threads, if so.
+/// The error says why perf events cannot be counted for each thread.
 fn may_count(config: &sbt_common::Config) -> Result<(), &'static str> {
-    // At a switch the programs know threads by the kernel's own numbers only.
+    // At a switch the programs see only the kernel's own thread numbers.
     if config.tgid != 0 {
         return Ok(());
     }
@@ -136,8 +135,8 @@ fn may_count(config: &sbt_common::Config) -> Result<(), &'static str> {
     )
 }
 
-/// Opens the counters, and tells the programs what there may be of them. `may_choose`: others may
-/// be chosen later.
+/// Opens the counters, and sets how many the programs must make room for. `may_choose`: whether
+/// other counters may be chosen later.
 fn open_counters(
     counters: &[Counter],
     may_choose: bool,
@@ -154,8 +153,8 @@ fn open_counters(
     opened
 }
 
-/// Tells the programs how closely to look at what threads do between barriers. Returns
-/// whether that will be known, or why less of it than was asked for.
+/// Sets how closely the programs look at what threads do between barriers. Returns what will be
+/// known, and why it is less than asked for, if so.
 fn set_states(states: States, config: &mut sbt_common::Config) -> (States, Option<String>) {
     match states {
         States::Light => {}
@@ -163,7 +162,7 @@ fn set_states(states: States, config: &mut sbt_common::Config) -> (States, Optio
             config.sum_exec_runtime = 0;
             config.run_delay = 0;
         }
-        // At a switch the programs know threads by the kernel's own numbers only.
+        // At a switch the programs see only the kernel's own thread numbers.
         States::Full if config.tgid == 0 => {
             return (
                 States::Light,
@@ -180,8 +179,8 @@ fn set_states(states: States, config: &mut sbt_common::Config) -> (States, Optio
 }
 
 impl Ebpf {
-    /// Loads the programs for one process; nothing is attached yet but the
-    /// tracepoints of its life. `counters`: with whether others may be chosen later.
+    /// Loads the programs for one process, and attaches only the tracepoints of starts and ends.
+    /// `counters`: the counters, and whether others may be chosen later.
     pub fn load(
         pid: u32,
         departures: bool,
@@ -258,7 +257,7 @@ impl Ebpf {
         Ok(this)
     }
 
-    /// Has threads tell what is to be counted, and begins with perf events.
+    /// Makes threads report their counters, and begins to count perf events.
     fn count(&mut self) {
         if let Err(error) = self.begin_counting() {
             self.notes
@@ -276,12 +275,12 @@ impl Ebpf {
             let link = bpf::attach_raw_tracepoint(program, &c"sched_switch".to_owned())?;
             self.counting = Some(link);
         }
-        // Only now, so that nothing of another thread is in them: a program has noted for every
-        // thread that comes what there was before.
+        // Enabled only now: the program at `sched_switch` has noted the earlier value for every
+        // thread that runs from now on, so nothing of another thread is counted.
         self.counters.enable()
     }
 
-    /// See [`crate::source::Source::choose`].
+    /// Counts these counters from now on; returns a sentence for each that cannot be counted.
     fn choose_counters(&mut self, wanted: &[Counter]) -> io::Result<Vec<String>> {
         let config = &self.loaded.config;
         let notes = self.counters.choose(wanted, &online(), may_count(config));
@@ -290,7 +289,7 @@ impl Ebpf {
         Ok(notes)
     }
 
-    /// Begins to see what threads do while they are on no CPU.
+    /// Begins to watch what threads do while they are on no CPU.
     fn watch_switches(&mut self) {
         if self.states != States::Full {
             return;
@@ -309,19 +308,19 @@ impl Ebpf {
         }
     }
 
-    /// How closely is looked at what threads do between barriers.
+    /// How closely the programs look at what threads do between barriers.
     pub const fn states(&self) -> States {
         self.states
     }
 
-    /// The counters, and where they are.
+    /// The counters, and where the value of each comes from.
     pub const fn counters(&self) -> &Plan {
         &self.counters.plan
     }
 
-    /// How far the kernel's run time, as our programs compute it, is ahead of
-    /// the truth: one of them runs in our own context, between two readings of
-    /// our own CPU clock. The best of a few tries is right to about 1 µs.
+    /// How far the kernel's run time, as the BPF programs compute it, is ahead of the true one, ns.
+    /// Measured by a program that runs in this thread's context, between two readings of the
+    /// thread's own CPU clock. The best of five tries is right to about 1 µs.
     fn calibrate(&mut self) -> Option<u64> {
         let rings = self.rings.as_mut()?;
         let program = self.loaded.program("calibrate").ok()?;
@@ -355,12 +354,12 @@ impl Ebpf {
         self.loaded.config.children != 0
     }
 
-    /// Whom probes are put on from now on: the target alone, if nothing is said.
+    /// Sets on which processes probes are put from now on. Without a call: on the target alone.
     pub const fn set_scope(&mut self, scope: Scope) {
         self.scope = scope;
     }
 
-    /// Whom the probes are on.
+    /// On which processes the probes are.
     pub const fn scope(&self) -> Scope {
         self.scope
     }
@@ -373,33 +372,32 @@ impl Ebpf {
             .follow(process | if is_own { OWN_NUMBER } else { 0 })
     }
 
-    /// The futexes on which threads have waited, and how many waits are in none of
-    /// them for want of room.
+    /// Futexes on which threads have waited, and how many waits were not counted for want of room.
     pub fn locks(&self) -> io::Result<(Vec<(Futex, Lock)>, u64)> {
         self.loaded.maps.locks()
     }
 
-    /// Begins to count those waits anew, all or those of a process.
+    /// Begins to count the waits anew, for all processes or for one.
     pub fn clear_locks(&self, process: Option<u32>) -> io::Result<()> {
         self.loaded.maps.clear_locks(process)
     }
 
-    /// Lets a condition variable or a futex pass unseen until a time, ns.
+    /// Ignores a condition variable or a futex until `until_ns`.
     pub fn silence(&self, key: u64, until_ns: u64) -> io::Result<()> {
-        // Those of children stay.
+        // Objects of children are not silenced.
         if space(key) != 0 {
             return Ok(());
         }
         self.loaded.maps.silence(key, until_ns)
     }
 
-    /// How many uses of condition variables have passed so.
+    /// How many uses of silenced condition variables were ignored.
     pub fn passed(&self) -> u64 {
         self.loaded.maps.passed().unwrap_or(0)
     }
 
-    /// Adds rules by which callers of callers are found, and takes others away.
-    /// What is remembered of return addresses is forgotten, even if there are none.
+    /// Adds rules that find callers of callers, and removes the rules that are `None`. Forgets what
+    /// is known of return addresses, even if `changes` is empty.
     pub fn learn(&mut self, changes: &[(Code, Option<Rule>)]) -> anyhow::Result<()> {
         self.loaded
             .maps
@@ -407,19 +405,18 @@ impl Ebpf {
             .context("storing how to find the callers of functions")
     }
 
-    /// Begins to measure what a hit of a probe costs, on a thread of its own.
+    /// Begins to measure what a hit of a probe costs, on another thread.
     pub fn measure_costs(&self) -> Measurement {
         let used = |name: &str| self.loaded.is_loaded(name);
         calibration::begin(self.loaded.config, self.loaded.uprobes, used)
     }
 
-    /// Where the probes lie.
+    /// How many probes there are, and how many are slow.
     pub fn placement(&self) -> Placement {
         self.placement
     }
 
-    /// Begins to hand events over. `baselines`: what the threads that exist
-    /// have used so far.
+    /// Begins to hand over events. `baselines`: what the existing threads have used so far.
     pub fn start(&mut self, sink: Sink, time_ns: u64, baselines: Baselines) -> anyhow::Result<()> {
         let rings = self.rings.take().context("started twice")?;
         self.note_tracer();
@@ -450,8 +447,8 @@ impl Ebpf {
         Ok(())
     }
 
-    /// Events lost for want of room so far; too many for moments, while it is not known which
-    /// of the lost records were events.
+    /// Events lost so far for want of room. For moments too high, until the decoder has found out
+    /// which of the lost records were no events.
     pub fn lost(&self) -> u64 {
         let records = self.loaded.maps.lost().unwrap_or(0);
         records.saturating_sub(self.lost_no_events.load(Ordering::Relaxed))
@@ -459,13 +456,13 @@ impl Ebpf {
 }
 
 impl Ebpf {
-    /// Whether the programs can be put on anything: where each probe is a perf event of its own,
-    /// that may take more than to load them.
+    /// Whether probes can be attached at all: where each probe is a perf event, that may take more
+    /// privilege than loading the programs.
     pub fn may_probe(&self) -> bool {
         matches!(self.loaded.uprobes, bpf::ProgramKind::UprobeMulti) || perf_uprobe::are_permitted()
     }
 
-    /// Takes all probes off, and has everything handed over that happened before.
+    /// Takes all probes off. Everything that happened before is handed over.
     pub fn stop(&mut self) -> anyhow::Result<Totals> {
         self.note_tracer();
         let gone = self.taken_away();

@@ -1,7 +1,7 @@
-//! Uprobes as perf events, one a place: for kernels before 6.6.
+//! Uprobes as perf events, one for each place: for kernels before 6.6.
 //!
-//! They need root (`CAP_SYS_ADMIN`; `CAP_PERFMON` on some kernels), take long to detach, and those of one process go
-//! silent when its first thread ends before the others.
+//! They need root (`CAP_SYS_ADMIN`; `CAP_PERFMON` on some kernels) and take long to detach. Those
+//! of one process no longer fire when its first thread ends before the others.
 
 use std::{
     ffi::CString,
@@ -16,8 +16,8 @@ use crate::kernel::{
     counting, perf,
 };
 
-/// Attaches a program to one place, for one process and its threads, or for everyone
-/// who maps the file. The descriptors returned must be kept; closing them detaches.
+/// Attaches a program to one place, for one process (`pid`) or for everyone who maps the file. The
+/// caller must keep the descriptors returned: closing them detaches.
 pub fn attach(
     program: BorrowedFd<'_>,
     path: &CString,
@@ -30,14 +30,15 @@ pub fn attach(
     Ok([link, perf::descriptor(event)])
 }
 
-/// Whether this process may have such events: the kernel asks for that before it looks at the
-/// place. Which privilege it takes has changed more than once, also within one version.
+/// Whether this process may open such events. The kernel checks the privilege before it looks at
+/// the place. Which privilege it demands has changed more than once, even within one version.
 pub fn are_permitted() -> bool {
     let nowhere = event(&c"/".to_owned(), 0, false, Some(std::process::id()));
     !nowhere.is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied)
 }
 
-// The crate's own `UProbe` is no `Event` as of version 0.7: nothing can be built of it.
+// Built by hand: `UProbe` of perf-event2 0.7 does not implement `Event`, so no counter can be built
+// of it.
 fn event(path: &CString, offset: u64, returns: bool, pid: Option<u32>) -> io::Result<Counter> {
     let returns = [("retprobe".to_owned(), Some(u64::from(returns)))];
     let uprobe = counting::device("uprobe", &returns).map_err(io::Error::other)?;
@@ -48,7 +49,7 @@ fn event(path: &CString, offset: u64, returns: bool, pid: Option<u32>) -> io::Re
     if let Some(pid) = pid {
         event.observe_pid(pid.cast_signed());
     } else {
-        // The event is of one CPU, the program runs on all.
+        // The event belongs to one CPU, but the BPF program runs on all.
         let cpu = counting::online().first().copied().unwrap_or(0);
         event.any_pid().one_cpu(cpu as usize);
     }
@@ -66,7 +67,7 @@ mod tests {
         black_box(());
     }
 
-    /// Where an address of ours lies in our own file.
+    /// The file offset of an address in this test's own executable.
     fn in_file(address: u64) -> u64 {
         let maps = fs::read_to_string("/proc/self/maps").unwrap();
         let number = |text| u64::from_str_radix(text, 16).unwrap();

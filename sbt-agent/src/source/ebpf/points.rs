@@ -1,4 +1,4 @@
-//! Which program is put where in a file, and what its probes tell it.
+//! Which BPF program is attached to which point of a file, and what its cookie says.
 
 use sbt_common::{Cookie, MarkCookie, kind, kmp};
 
@@ -36,12 +36,12 @@ const fn is_kmp(function: Function) -> bool {
     matches!(function, Function::Kmp(_))
 }
 
-/// What a return probe tells the end of.
+/// Functions whose return probe reports a departure.
 pub(super) const fn is_left(function: Function) -> bool {
     matches!(function, Function::BarrierWait | Function::TeamEnd)
 }
 
-/// What tells where a parallel region begins.
+/// Functions at which a parallel region begins.
 pub(super) const fn is_region(function: Function) -> bool {
     matches!(function, Function::Region)
 }
@@ -66,10 +66,10 @@ const fn is_mark(function: Function) -> bool {
     matches!(function, Function::Mark(_))
 }
 
-/// Some functions, by what they are.
+/// Selects functions by their kind.
 pub(super) type Is = fn(Function) -> bool;
 
-/// What is always attached, in this order; departures come and go.
+/// What is always attached, in this order. Return probes for departures come and go.
 pub(super) const ATTACHED: [(Is, &str); 8] = [
     (is_mapped, "mapped"),
     (is_init, "init"),
@@ -81,12 +81,12 @@ pub(super) const ATTACHED: [(Is, &str); 8] = [
     (is_kmp, "kmp"),
 ];
 
-/// What is attached unless condition variables are left alone. Who is woken is
-/// watched before who waits: a first waiter is not missed, only its waker.
+/// What is attached if condition variables are watched. Wakes come first: so the wait of a first
+/// waiter may be missed, but not its wake.
 pub(super) const CONDVARS: [(Is, &str); 2] = [(is_cond_wake, "condvar"), (is_cond_wait, "condvar")];
 
 impl Ebpf {
-    /// The number of a way in the map.
+    /// The index of a way to the team in its map.
     pub(super) fn way(&self, way: &sbt_common::Kmp) -> Option<u16> {
         let index = self.kmp.iter().position(|known| known == way)?;
         u16::try_from(index).ok()
@@ -109,9 +109,9 @@ impl Ebpf {
             .collect()
     }
 
-    /// Where the probe of a call goes, and how far the stack has moved there. A
-    /// return probe puts an address of its own in the place of the caller's:
-    /// behind it the caller could not be read any more, at the same place it can.
+    /// Where the probe of a call goes, and how far the stack has moved there, bytes. A return probe
+    /// replaces the caller's return address: after it the caller could not be read, but on the same
+    /// instruction it can.
     pub(super) fn entry(&self, point: &Point) -> (u64, u16) {
         let returns = is_wait(point.function) && self.may_depart;
         if returns && point.stack_moved > 0 {
@@ -121,8 +121,8 @@ impl Ebpf {
         }
     }
 
-    /// Whether the kernel single-steps where the probe of a call goes: the first
-    /// instruction is not emulated where another was found.
+    /// Whether the kernel single-steps at the probe of a call. The entry may be emulated; the
+    /// instruction of a return probe, if used instead, is not.
     pub(super) fn is_stepped(&self, point: &Point) -> bool {
         !point.entry_emulated || self.entry(point).0 != point.entry_offset
     }
@@ -138,9 +138,9 @@ impl Ebpf {
     }
 }
 
-/// What a probe at a point tells its program. `stack_moved`: how far the stack has moved
-/// there, bytes; whether the instruction is stepped, and the generation: see [`Cookie`];
-/// `way`: the number of a way to the team.
+/// The cookie of a probe, from which its program learns about the point. `stack_moved`: how far the
+/// stack has moved there, bytes. `stepped` and `generation`: see [`Cookie`]. `way`: the index of a
+/// way to the team.
 pub fn cookie(
     point: &Point,
     stack_moved: u16,

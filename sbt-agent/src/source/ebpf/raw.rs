@@ -1,43 +1,42 @@
-//! Bytes of a ring → records.
+//! Parses the bytes of a ring into records.
 
 use sbt_common::{
     Arrive, Away, Callers, Condvar, Counts, Depart, Head, Init, Mapping, Memory, Sums, Taker,
     Thread, kind, read,
 };
 
-/// One record, checked for kind and length.
+/// One record of the ring, its kind and length checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Raw {
     /// A thread entered a barrier.
     Arrive(Arrive),
-    /// A chain of callers; boxed because it is long and seldom.
+    /// The addresses of a chain of callers. Boxed, because it is long and rare.
     Callers(Box<Callers>),
-    /// A thread left one, ended, passed a mark, or is the agent itself: see its
+    /// A thread left a barrier, ended or passed a mark, or the agent calibrates: see the record's
     /// kind.
     Depart(Depart),
-    /// A thread waits on something or wakes those who do: see its kind.
+    /// A thread waits, wakes waiting threads or takes a lock: see the record's kind.
     Condvar(Condvar),
-    /// What a barrier object held.
+    /// What the memory of a barrier object held.
     Memory(Memory),
     /// A barrier object is being initialised.
     Init(Init),
-    /// A thread announces itself.
+    /// A thread is seen for the first time.
     Thread(Thread),
-    /// The mappings have changed.
+    /// A process mapped a file, executed a program, forked or ended: see the record's kind.
     Mapping(Mapping),
-    /// What the kernel has counted of a thread.
+    /// Counters that the kernel keeps of each thread.
     Counts(Box<Counts>),
-    /// What perf events have; boxed because they are long, and nobody's unless asked
-    /// for.
+    /// Values of perf events. Boxed, because it is long and sent only if asked for.
     Sums(Box<Sums>),
-    /// A thread comes back to a CPU.
+    /// A thread returns to a CPU.
     Away(Away),
-    /// Who ran meanwhile; boxed as above.
+    /// Who ran while a thread was ready. Boxed, because it is long and sent only if asked for.
     Taker(Box<Taker>),
 }
 
 impl Raw {
-    /// Reads a record; `None` if its kind or its length is not one of ours.
+    /// Parses a record. `None` if no record has this kind and length.
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let head: Head = read(bytes.get(..size_of::<Head>())?)?;
         match head.kind {

@@ -1,6 +1,6 @@
-//! What is done without if a kernel refuses one of the programs. Pure.
+//! What sbt does not see if a kernel refuses one of the programs. Pure.
 
-/// What is not seen without a program, as the subject of "... not seen".
+/// What is not seen without this program, as the subject of a sentence ending in "not seen".
 pub fn unseen(program: &str) -> &'static str {
     match program {
         "depart" => "departures from barriers are",
@@ -18,7 +18,7 @@ pub fn unseen(program: &str) -> &'static str {
     }
 }
 
-/// That a program is refused, and what of it.
+/// The note that a program is refused, and what is not seen without it.
 pub fn note(program: &str, why: &str) -> String {
     format!(
         "this kernel refuses a part of sbt ({why}): {} not seen; `sbt doctor --programs` lists all \
@@ -36,7 +36,8 @@ mod tests {
     fn what_is_not_seen_is_named_for_what_is_always_loaded() {
         let unknown = unseen("");
         for program in PROGRAMS {
-            // These two are not done without, or not noticed.
+            // These two are not in the list: sbt cannot do without `arrive`, and nobody notices
+            // that `calibrate` is missing.
             let is_known = unseen(program) != unknown;
             assert_eq!(
                 is_known,

@@ -1,11 +1,10 @@
-//! Draining the rings, and merging them exactly by time.
+//! Reads the rings, and merges their records exactly by time.
 //!
-//! The programs stamp a record after they have reserved its room. So whatever
-//! is stamped before the moment at which a pass over the rings begins can be
-//! seen by that pass, unless its writer was interrupted between reserving and
-//! submitting; then the ring shows a record that is not ready, and everything
-//! waits for it. Hence the beginning of the last pass that found no such
-//! record is a watermark: before it nothing is missing.
+//! The programs stamp a record after they have reserved its room. So a pass over the rings sees
+//! whatever is stamped before the pass begins, unless a writer was interrupted between reserving
+//! and submitting. In that case the ring shows an unfinished record, and everything waits for it.
+//! Hence the beginning of the last pass without an unfinished record is a watermark: no record
+//! before it is missing.
 
 use std::{io, os::fd::AsRawFd as _, sync::atomic::AtomicU64, sync::atomic::Ordering};
 
@@ -14,7 +13,7 @@ use memmap2::{MmapOptions, MmapRaw};
 
 use super::raw::Raw;
 
-/// More than this many records are not held back for one that is not ready.
+/// If more records than this wait for an unfinished one, they are handed over without it.
 const MOST_PENDING: usize = 1 << 20;
 
 struct Ring {
@@ -25,8 +24,8 @@ struct Ring {
 
 impl Ring {
     fn new(ring: RingBuf<MapData>) -> io::Result<Self> {
-        // The first page holds the reader's position, the second the
-        // writer's (kernel/bpf/ringbuf.c); aya maps them but does not show them.
+        // The first page holds the reader's position, the second the writer's
+        // (kernel/bpf/ringbuf.c). aya maps both pages but does not expose them.
         let page = usize::try_from(
             nix::unistd::sysconf(nix::unistd::SysconfVar::PAGE_SIZE)?.unwrap_or(4096),
         )
@@ -46,12 +45,12 @@ impl Ring {
         })
     }
 
-    /// Whether a record lies in the ring that its writer has not finished.
+    /// Whether the ring holds a record that its writer has not finished.
     fn has_unfinished(&self) -> bool {
         let position = |map: &MmapRaw| {
             #[allow(clippy::cast_ptr_alignment, reason = "a page is aligned to more")]
-            // SAFETY: the page starts with an aligned word which the kernel
-            // and we only ever access as a whole.
+            // SAFETY: the page starts with an aligned word which the kernel and this program only
+            // ever access as a whole.
             let word = unsafe { &*map.as_ptr().cast::<AtomicU64>() };
             word.load(Ordering::Acquire)
         };
@@ -59,7 +58,7 @@ impl Ring {
     }
 }
 
-/// All rings, and what was read from them but is not yet in order.
+/// All rings, and the records read from them that are not yet in order.
 pub struct Rings {
     all: Vec<Ring>,
     pending: Vec<Raw>,
@@ -68,7 +67,7 @@ pub struct Rings {
 }
 
 impl Rings {
-    /// Takes the rings over.
+    /// Maps the positions of each ring.
     pub fn new(rings: Vec<RingBuf<MapData>>) -> io::Result<Self> {
         Ok(Self {
             all: rings
@@ -81,19 +80,18 @@ impl Rings {
         })
     }
 
-    /// The descriptors that become readable when a program asks for attention.
+    /// Descriptors that become readable when a program asks for its ring to be read.
     pub fn descriptors(&self) -> impl Iterator<Item = i32> {
         self.all.iter().map(|ring| ring.buffer.as_raw_fd())
     }
 
-    /// One pass over all rings, begun at `now` (`CLOCK_MONOTONIC`, ns).
-    /// Appends to `out`, in the order of time, every record before the
-    /// watermark. Returns how many bytes were read.
+    /// Reads all rings once, in a pass begun at `now` (`CLOCK_MONOTONIC`, ns). Appends to `out`, in
+    /// the order of time, every record before the watermark. Returns how many bytes were read.
     pub fn drain(&mut self, now: u64, out: &mut Vec<Raw>) -> usize {
         let mut bytes = 0;
         let mut finished = true;
         for ring in &mut self.all {
-            // Bounded, so that a flood in one ring cannot hold back the rest.
+            // Bounded, so that a flood in one ring cannot hold back the others.
             let mut left = 4 * sbt_common::RING_BYTES as usize;
             while let Some(item) = ring.buffer.next() {
                 bytes += item.len();
@@ -113,7 +111,7 @@ impl Rings {
         } else if self.pending.len() > MOST_PENDING {
             self.watermark = u64::MAX;
         }
-        // Each ring is nearly sorted already, which this sort makes use of.
+        // Each ring is nearly sorted already; this sort is fast then.
         self.pending.sort_by_key(Raw::time_ns);
         let ready = self
             .pending
@@ -125,13 +123,13 @@ impl Rings {
         bytes
     }
 
-    /// Everything that is left, in order, when no more will come.
+    /// Appends everything that is left, in order, when no more records will come.
     pub fn drain_rest(&mut self, out: &mut Vec<Raw>) {
         self.drain(u64::MAX, out);
         out.append(&mut self.pending);
     }
 
-    /// Records that could not be read.
+    /// How many records could not be parsed.
     pub fn unreadable(&self) -> u64 {
         self.late
     }

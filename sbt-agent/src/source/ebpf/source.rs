@@ -1,4 +1,4 @@
-//! The probes as a source of events.
+//! Uprobes and tracepoints as a source of events.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What is watched while the target runs, and by probes on whom.
+//! Switches what is watched while the target runs, and on which processes.
 
 use anyhow::Context as _;
 
@@ -7,14 +7,14 @@ use crate::kernel::bpf;
 use crate::source::Scope;
 
 impl Ebpf {
-    /// The target has a first child: its probes must be on others too.
+    /// Widens the probes to all processes when the target starts its first child.
     pub fn widen_for_children(&mut self) -> anyhow::Result<()> {
         if self.scope == Scope::Everyone {
             return Ok(());
         }
         self.scope = Scope::Everyone;
         if self.files.watched.iter().all(|file| file.is_static()) {
-            // Their probes are for everyone already.
+            // Probes of static files are on every process already.
             return Ok(());
         }
         self.renew()?;
@@ -26,14 +26,14 @@ impl Ebpf {
         Ok(())
     }
 
-    /// Goes over to probes for everyone.
+    /// Replaces the probes by probes on every process that maps the files.
     pub fn widen(&mut self) -> anyhow::Result<()> {
         if self.scope == Scope::Everyone {
             return Ok(());
         }
         self.scope = Scope::Everyone;
         if self.has_children() && self.files.watched.iter().all(|file| file.is_static()) {
-            // Its probes are for everyone already.
+            // Probes of static files are on every process already.
             return Ok(());
         }
         self.renew()?;
@@ -45,8 +45,8 @@ impl Ebpf {
         Ok(())
     }
 
-    /// Puts a second set of probes on, lets it take over, and takes the first
-    /// one off: nothing is missed or counted twice.
+    /// Puts on a second set of probes, lets it take over, and takes the first set off. No event is
+    /// missed or counted twice.
     pub fn renew(&mut self) -> anyhow::Result<()> {
         let old = self.take_links();
         let result = if self.paused {
@@ -58,8 +58,8 @@ impl Ebpf {
         result
     }
 
-    /// Takes the probes off the target: it is as without us. What tells of the
-    /// lives of threads stays.
+    /// Takes the probes off, so that the target runs as if not watched. Starts and ends of threads
+    /// are still reported.
     pub fn pause(&mut self) {
         self.paused = true;
         let mut links = self.take_links();
@@ -68,7 +68,7 @@ impl Ebpf {
         detach(links);
     }
 
-    /// Puts them on again. What is known of barriers is from before.
+    /// Puts the probes on again. What was known of barriers is kept.
     pub fn resume(&mut self) -> anyhow::Result<()> {
         if !self.paused {
             return Ok(());
@@ -82,14 +82,14 @@ impl Ebpf {
         result
     }
 
-    /// Puts the probes of condition variables on, or takes them off.
+    /// Puts probes on condition variables, or takes them off.
     pub fn set_condvars(&mut self, on: bool) -> anyhow::Result<()> {
         if on == self.watch_condvars {
             return Ok(());
         }
         self.watch_condvars = on;
         if self.paused {
-            // With the others, when they come.
+            // `resume` attaches them with the other probes.
         } else if on {
             for file in self.files.watched.clone() {
                 self.attach_condvars(&file)?;
@@ -100,14 +100,14 @@ impl Ebpf {
         Ok(())
     }
 
-    /// Starts or stops to watch the system calls of futexes. While they are, the
-    /// programs run at each system call of every process.
+    /// Starts or stops watching the system calls of futexes. While watched, the programs run at
+    /// each system call of every process.
     pub fn set_futexes(&mut self, on: bool) -> anyhow::Result<()> {
         if on == self.watch_futexes {
             return Ok(());
         }
         if self.paused {
-            // With the others, when they come.
+            // `resume` attaches them with the other probes.
         } else if on {
             self.attach_futexes()?;
         } else {
@@ -122,9 +122,9 @@ impl Ebpf {
             .maps
             .begin_futexes()
             .context("telling the programs since when futexes are watched")?;
-        // Who waited when they came off has not been seen to go on.
+        // Waits from before the last detaching have no end: how they ended was not seen.
         self.clear_locks(None).context("forgetting locks")?;
-        // The end of a wait is seen before its beginning is.
+        // Attached in this order, so that no beginning of a wait is seen without its end.
         for tracepoint in [c"sys_exit", c"sys_enter"] {
             let program = self.loaded.program(tracepoint.to_str()?)?;
             let link = bpf::attach_raw_tracepoint(program, &tracepoint.to_owned())
@@ -134,13 +134,13 @@ impl Ebpf {
         Ok(())
     }
 
-    /// Starts or stops to report departures.
+    /// Starts or stops reporting departures.
     pub fn set_departures(&mut self, on: bool) -> anyhow::Result<()> {
         if on == self.departures {
             return Ok(());
         }
         if self.paused {
-            // With the others, when they come.
+            // `resume` attaches them with the other probes.
         } else if on {
             for file in self.files.watched.clone() {
                 self.attach_returns(&file)?;

@@ -1,4 +1,4 @@
-//! Records of switches → what threads did while they were on no CPU. Pure.
+//! Turns records of switches into events: what threads did while they were on no CPU. Pure.
 
 use rustc_hash::FxHashMap;
 use sbt_common::{Taker as Record, UNKNOWN, how, taker};
@@ -6,23 +6,22 @@ use sbt_common::{Taker as Record, UNKNOWN, how, taker};
 use super::calls;
 use sbt_engine::event::{Away, Event, Reason, Taken, Taker, Tid, Why};
 
-/// Names of takers that come before one return of a thread, at most: the kernel side
-/// sends two.
+/// How many takers one return of a thread names at most. The kernel side sends two.
 const MAX_TAKERS: usize = 4;
 
-/// Threads that are kept apart.
+/// How many threads are remembered. At the limit all are forgotten.
 const MAX_THREADS: usize = 1 << 16;
 
-/// What has been heard of a thread.
+/// What the records have told of a thread.
 #[derive(Default)]
 struct Thread {
-    /// The number of its next record.
+    /// The sequence number that the thread's next return should have.
     seq: u32,
-    /// Before the return of that number.
+    /// Takers of the CPU, each with the number of the return to which it belongs.
     takers: Vec<(u32, Taken)>,
 }
 
-/// Puts them together.
+/// Puts the records of each thread together.
 #[derive(Default)]
 pub struct Switches {
     threads: FxHashMap<Tid, Thread>,
@@ -30,15 +29,15 @@ pub struct Switches {
 
 impl Switches {
     fn thread(&mut self, tid: Tid) -> &mut Thread {
-        // Those that came back once more after their end stay behind. To forget the others
-        // too makes one return of each unsure.
+        // Threads that came back once more after their end stay behind here. After forgetting all
+        // threads, each one's next return is not known to be seamless.
         if self.threads.len() >= MAX_THREADS && !self.threads.contains_key(&tid) {
             self.threads.clear();
         }
         self.threads.entry(tid).or_default()
     }
 
-    /// Who ran while a thread was ready, which is about to come back.
+    /// Keeps who ran while this thread was ready; the record of the thread's return follows.
     pub fn taker(&mut self, record: &Record) {
         let by = match record.head.layout {
             taker::OWN => Taker::Own,
@@ -47,7 +46,7 @@ impl Switches {
             _ => Taker::Other,
         };
         let thread = self.thread(record.head.tid);
-        // Of returns that were lost.
+        // Takers of returns that were lost are dropped.
         thread.takers.retain(|(seq, _)| *seq == record.seq);
         if thread.takers.len() < MAX_TAKERS {
             let taken = Taken {
@@ -60,12 +59,12 @@ impl Switches {
         }
     }
 
-    /// It comes back.
+    /// The thread is back on a CPU: emits where it was.
     pub fn back(&mut self, record: &sbt_common::Away, out: &mut Vec<Event>) {
         let thread = self.thread(record.head.tid);
         let seq = record.seq;
         let from_ns = (record.left_ns != 0).then_some(record.left_ns);
-        // At 0 it begins anew: nothing was to be seen of it before.
+        // Number 0 is a thread's first return: nothing before it could be lost.
         let seamless = seq == 0 || seq == thread.seq && from_ns.is_some();
         thread.seq = seq.wrapping_add(1);
         let takers = thread.takers.drain(..);
@@ -74,7 +73,7 @@ impl Switches {
         let why = match record.head.layout {
             how::READY => Why::Ready,
             how::ASLEEP => Why::Asleep(calls::reason(record.head.detail)),
-            // Of anything but files the kernel does not say that.
+            // The kernel sets this for files only.
             how::IO => Why::Asleep(Reason::File),
             how::FAULT => Why::Asleep(Reason::Fault),
             how::STOPPED => Why::Asleep(Reason::Stopped),
@@ -99,12 +98,12 @@ impl Switches {
         });
     }
 
-    /// Of threads that may have ended unseen, only these are left.
+    /// Forgets threads that may have ended unseen: all for which `lives` is false.
     pub fn retain(&mut self, lives: impl Fn(Tid) -> bool) {
         self.threads.retain(|tid, _| lives(*tid));
     }
 
-    /// A thread has ended.
+    /// Forgets a thread that has ended.
     pub fn forget(&mut self, tid: Tid) {
         self.threads.remove(&tid);
     }

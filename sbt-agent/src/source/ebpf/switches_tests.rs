@@ -76,7 +76,7 @@ fn ready_time_is_within_the_whole() {
     assert_eq!(ready(0, how::ASLEEP, [100, 200, 5]), (Some(100), 5));
     assert_eq!(ready(1, how::ASLEEP, [100, 200, 500]), (Some(100), 100));
     assert_eq!(ready(2, how::ASLEEP, [100, 200, UNKNOWN]), (Some(100), 0));
-    // Who was preempted was ready all the time.
+    // A preempted thread was ready all the time.
     assert_eq!(ready(3, how::READY, [100, 200, UNKNOWN]), (Some(100), 100));
     assert_eq!(ready(0, how::UNSEEN, [0, 200, 30]), (None, 30));
 }
@@ -90,7 +90,7 @@ fn a_gap_is_told_and_takers_belong_to_their_return() {
     assert!(away.seamless);
     let told_of: Vec<_> = takers
         .iter()
-        .map(|it| (it.by, &*it.name, it.process, it.ns))
+        .map(|taken| (taken.by, &*taken.name, taken.process, taken.ns))
         .collect();
     assert_eq!(
         told_of,
@@ -99,19 +99,19 @@ fn a_gap_is_told_and_takers_belong_to_their_return() {
             (Taker::Kernel, "cc1", 55, 60)
         ]
     );
-    // Number 1 is lost, but not who ran meanwhile.
+    // Return number 1 is lost, but not the record of its taker.
     switches.taker(&taker(1, taker::OWN, 1));
     let (away, takers) = told(&mut switches, &back(2, how::READY, 0, [300, 400, 100]));
     assert!(!away.seamless && takers.is_empty());
     let (away, _) = told(&mut switches, &back(3, how::READY, 0, [500, 600, 100]));
     assert!(away.seamless);
-    // It has left unseen.
+    // How the thread left the CPU was not seen.
     let (away, _) = told(&mut switches, &back(4, how::UNSEEN, 0, [0, 650, 100]));
     assert_eq!(
         (away.why, away.seamless),
         (Why::Asleep(Reason::Other), false)
     );
-    // Another thread of this number.
+    // Another thread with this number.
     let (away, _) = told(&mut switches, &back(0, how::UNSEEN, 0, [0, 700, 100]));
     assert!(away.seamless);
 }

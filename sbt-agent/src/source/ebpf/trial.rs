@@ -1,5 +1,5 @@
-//! Every program is given to this kernel, with all that can be switched on, to hear
-//! what it says of each. Nothing is attached.
+//! Loads every program into this kernel, with all options on, to learn which ones the kernel
+//! accepts. Nothing is attached.
 
 use std::{io, os::fd::BorrowedFd};
 
@@ -11,15 +11,15 @@ use crate::kernel::{
     bpf::{self, ProgramKind},
 };
 
-/// What the kernel says of a program.
+/// Whether the kernel accepts a program.
 #[derive(Debug)]
 pub struct Trial {
     /// The name of its function.
     pub name: String,
     /// How many instructions it has.
     pub instructions: usize,
-    /// How many the verifier has looked at to accept it, unknown before Linux 5.16; or
-    /// why it does not.
+    /// How many instructions the verifier has looked at to accept it (`None` before Linux 5.16); or
+    /// why the kernel refuses it.
     pub verified: Result<Option<u32>, LoadError>,
 }
 
@@ -27,13 +27,14 @@ pub struct Trial {
 ///
 /// # Errors
 ///
-/// What all programs need cannot be made: maps, rings.
+/// Fails if the maps or rings that all programs need cannot be made.
 pub fn all() -> Result<Vec<Trial>, LoadError> {
     let mut config = configure(std::process::id(), true);
     config.switches = 1;
     config.counts = 1;
     config.events = u32::try_from(MAX_EVENTS).unwrap_or(1);
-    // As outside of a container, wherever we are: it makes programs longer or shorter.
+    // As outside of a container, wherever sbt runs: this makes some programs longer, others
+    // shorter.
     config.tgid = config.any_tgid;
     let loaded = loader::load(config, ProgramKind::of_uprobes(), &[])?;
     let verified = |program: BorrowedFd<'_>| -> Result<_, LoadError> {

@@ -1,4 +1,4 @@
-//! What a breakpoint of the processor costs the thread that hits it.
+//! Measures what a breakpoint of the processor costs the thread that hits it.
 
 use std::{hint::black_box, io, thread};
 
@@ -6,17 +6,17 @@ use super::events::breakpoint;
 use crate::kernel::perf::{PAGE, Ring};
 use sbt_program::clock;
 
-/// Breakpoints that are hit, a few of which are not counted.
+/// How many breakpoints are hit, and how many of the first are not counted.
 const HITS: u32 = 60;
 const FIRST: u32 = 10;
 
-/// Room for all of them, if one may have it.
+/// Sizes of the ring, bytes: the first has room for all hits, but the user may not lock as much.
 const SIZES: [usize; 3] = [32 * PAGE, 16 * PAGE, 8 * PAGE];
 
-/// Measures it, with a thread of our own. ns.
+/// Measures the cost of one hit on a separate thread, ns.
 ///
 /// # Errors
-/// The kernel's; none was hit.
+/// Errors of the kernel; too few breakpoints were hit.
 pub fn hit_ns() -> io::Result<f64> {
     let measured = thread::scope(|scope| scope.spawn(measure).join());
     measured.unwrap_or_else(|_| Err(io::ErrorKind::Other.into()))

@@ -1,34 +1,34 @@
-//! Each thread of a process is watched, and none twice, while others begin.
+//! Puts events on each thread of a process exactly once, while other threads begin.
 //!
-//! A thread inherits what the one has that starts it. What it has got it does not say, but it
-//! takes the processor's room. Addresses are put on a thread and CPU in one order, and so what
-//! another one has got of them is always the first few: how many, the room tells that is left.
+//! A new thread inherits what its parent has. What it has inherited cannot be asked, but it takes
+//! up debug registers. Addresses are put on each thread and CPU in the same order, so an inheriting
+//! thread always has the first few of them: how many, the number of free registers tells.
 
 use std::{collections::BTreeSet, io};
 
 use super::events::{Events, Opened};
 use sbt_program::process;
 
-/// Who starts threads faster than that is not to keep us for ever.
+/// After so many rounds a process counts as starting threads too fast.
 const ROUNDS: usize = 64;
 
-/// What is to be on each thread of a process.
+/// Which events each thread of a process must have.
 pub struct Cover<'a> {
-    /// In this order.
+    /// The addresses, in the order in which they are put on.
     pub addresses: &'a [u64],
-    /// For how many there is room on each CPU in a thread that has none of them.
+    /// How many addresses fit on each CPU in a thread that has none of them.
     pub room: &'a [usize],
-    /// Whether threads that are there already may have inherited some.
+    /// Whether threads seen at first may have inherited some.
     pub inherited: bool,
-    /// Whether they are on at once.
+    /// Whether the events are enabled at once.
     pub on: bool,
 }
 
 impl Cover<'_> {
-    /// Puts on what there is not yet; what that is, for each address.
+    /// Puts on the events that threads lack. Returns the new events of each address.
     ///
     /// # Errors
-    /// The kernel's; threads begin too fast.
+    /// Errors of the kernel; threads begin too fast.
     pub fn put(&self, process: u32, events: &Events) -> io::Result<Vec<Opened>> {
         let mut opened: Vec<_> = self.addresses.iter().map(|_| events.none()).collect();
         let all = each_thread(process, ROUNDS, |thread, is_new| {
@@ -54,12 +54,12 @@ impl Cover<'_> {
     }
 }
 
-/// Does something for each thread of a process, also for those that begin meanwhile: until
-/// there is none for which anything was to be done. False if there was always one. `visit` is
-/// told the thread, and whether others have been visited before it was seen.
+/// Calls `visit` for each thread of a process, also for threads that begin meanwhile, until a round
+/// has nothing to do. False if every round had something to do. `visit` gets the thread, and
+/// whether it was first seen in a later round; it returns whether it had to do anything.
 ///
 /// # Errors
-/// Those of `visit`, but for one that says that a thread has ended.
+/// Errors of `visit`, but for `ESRCH`: a thread that has ended is skipped.
 pub fn each_thread(
     process: u32,
     rounds: usize,
@@ -83,10 +83,10 @@ pub fn each_thread(
     Ok(false)
 }
 
-/// For how many addresses of a process there is room on each CPU; nothing if it has ended.
+/// How many addresses of a process can be watched on each CPU; empty if the process has ended.
 ///
 /// # Errors
-/// The kernel's.
+/// Errors of the kernel.
 pub fn room(process: u32, events: &Events) -> io::Result<Vec<usize>> {
     for thread in process::thread_ids(process) {
         match events.room(thread) {
@@ -97,8 +97,8 @@ pub fn room(process: u32, events: &Events) -> io::Result<Vec<usize>> {
     Ok(Vec::new())
 }
 
-/// How many of the addresses a thread has inherited on each CPU, by the room there was before
-/// and now.
+/// How many of the addresses a thread has inherited on each CPU, by the free registers of a thread
+/// without them (`before`) and of this thread (`now`).
 fn inherited(before: &[usize], now: &[usize], most: usize) -> Vec<usize> {
     let taken = before.iter().zip(now);
     taken
@@ -113,7 +113,7 @@ mod tests {
     #[test]
     fn the_room_tells_what_was_inherited() {
         assert_eq!(inherited(&[4, 4, 3], &[4, 1, 0], 3), [0, 3, 3]);
-        // Whoever else has taken room since.
+        // Another program has taken room since.
         assert_eq!(inherited(&[2, 2], &[0, 4], 1), [1, 0]);
     }
 
@@ -135,7 +135,7 @@ mod tests {
         assert!(!each_thread(this, 1, |_, _| Ok(true)).unwrap());
         let refused = |_, _| Err(io::Error::from_raw_os_error(libc::EACCES));
         assert!(each_thread(this, 99, refused).is_err());
-        // There is no such process.
+        // No such process.
         assert!(each_thread(u32::MAX >> 1, 1, |_, _| Ok(true)).unwrap());
     }
 }

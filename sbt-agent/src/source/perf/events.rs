@@ -1,10 +1,10 @@
-//! The kernel's side: events of threads, and the rings that it writes what happens into.
+//! The perf events of threads, and the rings that the kernel writes records into.
 //!
-//! Each thread has an event for each address and CPU, and one more for each CPU that tells of
-//! its life. Threads that begin later inherit them all; the kernel maps an inherited event only
-//! if it is one CPU's. All that is told on a CPU goes into two rings there, which belong to
-//! events of sbt's own: one for hits, and one for lives, of which each record wakes sbt, since
-//! a program that was executed is to be watched soon.
+//! Each thread has an event for each address and CPU, and one more for each CPU that reports
+//! starts, ends and the like. Threads that begin later inherit all of them; the kernel lets an
+//! inherited event be mapped only if it is for one CPU. All events of a CPU write into two rings,
+//! which belong to events of sbt itself: one ring for hits, and one for lives. Each record in the
+//! latter wakes sbt, since a program that was executed must be watched soon.
 
 use std::{
     io,
@@ -28,36 +28,36 @@ use super::{
 use crate::kernel::perf::{self, PAGE, Ring};
 use sbt_program::clock;
 
-/// Pages of a ring of hits: some 800 hits a MiB. The first is taken that an ordinary user may
+/// Pages of a ring of hits; a MiB holds some 800 hits. The first size is taken that the user may
 /// lock on each CPU: half a MiB and a part of `ulimit -l` (`perf_event_open(2)`).
 const HIT_PAGES: [usize; 7] = [512, 256, 128, 64, 32, 16, 8];
 
-/// Of all CPUs together: sbt is to stay small on machines with many.
+/// Pages of all CPUs together: sbt must stay small on machines with many CPUs.
 const MOST_PAGES: usize = 8192;
 
-/// Pages of a ring of lives, if those of hits are as many.
+/// Pages of a ring of lives, unless the ring of hits is smaller.
 const LIFE_PAGES: usize = 32;
 
-/// Files that are left to sbt for all else that it opens.
+/// How many files events leave for everything else that sbt opens.
 const SPARE_FILES: i32 = 64;
 
-/// A record may be stamped so long before it can be read, ns: who writes it cannot be
-/// interrupted by other threads.
+/// How long after its time stamp a record may become readable, ns. Other threads cannot interrupt
+/// its writer.
 const LATE_NS: u64 = 1_000_000;
 
-/// Events that are open, and are closed together.
+/// Open events that are closed together.
 #[derive(Debug, Default)]
 pub struct Opened {
-    /// Since when, ns: none of them tells of what was before.
+    /// When the events were opened, ns: they report nothing from before.
     pub since_ns: u64,
     all: Mutex<Vec<Counter>>,
-    /// How many of their records found no room, if they know: for the sum of all that were
-    /// closed.
+    /// Where to add the records that found no room, when the events are closed. `None` if events do
+    /// not count them.
     lost: Option<Arc<AtomicU64>>,
 }
 
 impl Opened {
-    /// None yet, since a time, ns.
+    /// No events yet, opened at `since_ns`.
     pub fn since(since_ns: u64) -> Self {
         Self {
             since_ns,
@@ -66,22 +66,22 @@ impl Opened {
         }
     }
 
-    /// One more.
+    /// Adds an event.
     pub fn push(&mut self, event: Counter) {
         self.all().push(event);
     }
 
-    /// Whether there are none.
+    /// Whether there are no events.
     pub fn is_empty(&self) -> bool {
         self.with_all(|all| all.is_empty())
     }
 
-    /// Others too.
+    /// Adds the events of `others`.
     pub fn append(&mut self, mut others: Self) {
         self.all().append(others.all());
     }
 
-    /// Turns them on or off.
+    /// Enables or disables all events.
     pub fn switch(&self, on: bool) {
         self.with_all(|all| all.iter_mut().for_each(|event| perf::switch(event, on)));
     }
@@ -105,18 +105,19 @@ impl Drop for Opened {
     }
 }
 
-/// The rings of all CPUs, and what opens the events that write there.
+/// The rings of all CPUs; opens the events that write into them.
 #[derive(Debug)]
 pub struct Events {
     cpus: Vec<Cpu>,
     children: bool,
     switches: bool,
-    /// See [`Opened`]; none before Linux 6.0, where events do not know.
+    /// Sum of records that found no room in closed events. `None` before Linux 6.0, where events do
+    /// not count them.
     lost: Option<Arc<AtomicU64>>,
-    /// Files with higher numbers are for others.
+    /// Highest descriptor that events may use: higher ones are kept for other files.
     last_file: i32,
     format: Format,
-    /// What was read, and may have others before it still.
+    /// Records read that may still have earlier ones before them.
     pending: Vec<Record>,
 }
 
@@ -128,11 +129,11 @@ struct Cpu {
 }
 
 impl Events {
-    /// Makes the rings. `children`: whether processes inherit events as well; `switches`:
-    /// whether threads tell when they get a CPU and lose it.
+    /// Makes the rings. `children`: whether child processes inherit events; `switches`: whether
+    /// threads report when they get and lose a CPU.
     ///
     /// # Errors
-    /// The kernel's: the user may not have them.
+    /// Errors of the kernel: the user may not have the events.
     pub fn new(cpus: &[u32], children: bool, switches: bool) -> io::Result<Self> {
         let mut last = io::ErrorKind::NotFound.into();
         let counts_lost = nothing(true).build().is_ok();
@@ -167,25 +168,25 @@ impl Events {
         Err(last)
     }
 
-    /// None yet.
+    /// An empty set of events, opened now.
     pub fn none(&self) -> Opened {
         let mut none = Opened::since(clock::now_ns());
         none.lost.clone_from(&self.lost);
         none
     }
 
-    /// How many records found no room of the events that have been closed: what the rings
-    /// tell of only when there is room again. 0 where the kernel does not say.
+    /// How many records of closed events found no room. Rings report lost records only when there
+    /// is room again, so these may include some not reported. 0 if the kernel does not say.
     pub fn closed_lost(&self) -> u64 {
         let lost = self.lost.as_ref();
         lost.map_or(0, |lost| lost.load(Ordering::Relaxed))
     }
 
-    /// Has a thread tell of its life, and those that it starts. `on`: also of its switches,
-    /// which are told of else when the events are turned on.
+    /// Makes a thread report its life, and all threads that it starts. `on`: whether its switches
+    /// are reported at once; otherwise when the events are enabled.
     ///
     /// # Errors
-    /// The kernel's; `ESRCH`: it has ended.
+    /// Errors of the kernel; `ESRCH`: the thread has ended.
     pub fn tell_life(&self, thread: u32, on: bool) -> io::Result<Opened> {
         let mut all = self.none();
         let mut life = nothing(false);
@@ -195,7 +196,7 @@ impl Events {
             all.push(self.open(&mut life, thread, cpu, &cpu.lives)?);
         }
         if self.switches {
-            // These are many: they wake nobody.
+            // Switches are many: they go into the ring of hits, so that they do not wake sbt.
             let mut switches = nothing(false);
             switches.context_switch(true).enabled(on);
             for cpu in &self.cpus {
@@ -205,25 +206,25 @@ impl Events {
         Ok(all)
     }
 
-    /// Watches an address of a thread, and of those that it starts, on one CPU, the first of
-    /// which is 0 whatever it is called.
+    /// Watches an address of a thread, and of all threads that it starts, on one CPU. `cpu` is an
+    /// index, from 0.
     ///
     /// # Errors
-    /// The kernel's; `ENOSPC`: as many are watched as can be.
+    /// Errors of the kernel; `ENOSPC`: no debug register is free.
     pub fn watch(&self, thread: u32, address: u64, cpu: usize, on: bool) -> io::Result<Counter> {
         let cpu = self.cpus.get(cpu).ok_or(io::ErrorKind::InvalidInput)?;
         let mut event = breakpoint(address);
-        // Something else lies there then.
+        // The new program has something else at the address.
         event.enabled(on).remove_on_exec(true);
         self.open(&mut event, thread, cpu, &cpu.hits)
     }
 
-    /// For how many more addresses of a thread there is room, on each CPU.
+    /// How many more addresses of a thread can be watched, for each CPU.
     ///
     /// # Errors
-    /// The kernel's; `ESRCH`: it has ended.
+    /// Errors of the kernel; `ESRCH`: the thread has ended.
     pub fn room(&self, thread: u32) -> io::Result<Vec<usize>> {
-        // Whatever lies there: they are never on, nor does anybody inherit them.
+        // Any address does: these events are never enabled or inherited.
         let mut event = breakpoint(0);
         event.observe_pid(thread.cast_signed()).enabled(false);
         let mut room = |cpu: &Cpu| {
@@ -241,7 +242,7 @@ impl Events {
         self.cpus.iter().map(&mut room).collect()
     }
 
-    /// Opens one as one of the target's.
+    /// Opens an event of the target on one CPU, which writes into the ring `to`.
     fn open(
         &self,
         event: &mut Builder<'_>,
@@ -259,7 +260,7 @@ impl Events {
         Ok(event)
     }
 
-    /// One that leaves files to others.
+    /// Fails if the event's descriptor is one that is kept for other files.
     fn spare(&self, event: Counter) -> io::Result<Counter> {
         if event.as_raw_fd() > self.last_file {
             return Err(io::Error::from_raw_os_error(libc::EMFILE));
@@ -267,20 +268,20 @@ impl Events {
         Ok(event)
     }
 
-    /// What becomes readable when it is time to look.
+    /// Descriptors that become readable when the rings should be read.
     pub fn descriptors(&self) -> Vec<i32> {
         let rings = self.cpus.iter().flat_map(|cpu| [&cpu.hits, &cpu.lives]);
         rings.map(Ring::descriptor).collect()
     }
 
-    /// Reads all rings; what is certain to come before all that is read later, in the order
-    /// of time. `all`: everything.
+    /// Reads all rings. Returns the records, in the order of time, that are certain to come before
+    /// all records read later; with `all` every record.
     pub fn take(&mut self, all: bool) -> Vec<Record> {
         let now = clock::now_ns();
         self.read();
         let time = |record: &Record| record.time_ns;
-        // Of a first thread: also what it says that has just executed a program; see
-        // `Watch::goes_on`.
+        // A thread has executed a program; or a first thread has ended, which may also mean that it
+        // has executed one: see `Watch::goes_on`.
         let is_urgent = |record: &&Record| match record.what {
             What::Named { executed, .. } => executed,
             What::Ended => record.thread == record.process,
@@ -290,11 +291,12 @@ impl Events {
         if all {
             until = u64::MAX;
         } else if let Some(last) = self.pending.iter().filter(is_urgent).map(time).max() {
-            // It cannot wait, nor may what came before it and lies where was looked first.
+            // An urgent record cannot wait. Rings that were read first may since have got earlier
+            // ones.
             self.read();
             until = until.max(last.saturating_add(1));
         }
-        // What comes of each ring is nearly sorted already, which this sort makes use of.
+        // The records of each ring are nearly sorted already; this sort is fast then.
         let pending = &mut self.pending;
         pending.sort_by_key(time);
         let ready = pending.partition_point(|record| record.time_ns < until);
@@ -313,24 +315,24 @@ impl Events {
     }
 }
 
-/// The last file that may be had for events.
+/// The highest descriptor that events may have.
 fn last_file() -> i32 {
     let most = getrlimit(Resource::RLIMIT_NOFILE).map_or(u64::MAX, |(most, _)| most);
     let most = i32::try_from(most).unwrap_or(i32::MAX);
     most - SPARE_FILES.min(most / 4)
 }
 
-/// A ring of an event of our own, of so many pages; a reader is woken after so many bytes.
+/// The ring of an event of sbt itself, of `pages` pages. A reader is woken after `wake` bytes.
 fn own(cpu: u32, pages: usize, wake: usize) -> io::Result<Ring> {
     let mut event = nothing(false);
-    // Of the first thread, which lives as long as sbt.
+    // The event watches sbt's first thread, which lives as long as sbt.
     event.observe_pid(std::process::id().cast_signed());
     event.one_cpu(cpu as usize);
     event.clockid(Clock::MONOTONIC).wakeup_watermark(wake);
     Ring::new(&event, [pages * PAGE])
 }
 
-/// How an event is read. `lost`: it can be asked how many of its records found no room.
+/// How an event is read. `lost`: whether it can tell how many of its records found no room.
 fn format_of(lost: bool) -> ReadFormat {
     if lost {
         ReadFormat::LOST
@@ -339,7 +341,7 @@ fn format_of(lost: bool) -> ReadFormat {
     }
 }
 
-/// An event that counts nothing, and may tell of something else. `lost`: see [`format_of`].
+/// An event that counts nothing, but may report other things. `lost`: see [`format_of`].
 fn nothing(lost: bool) -> Builder<'static> {
     let mut event = Builder::new(Software::DUMMY);
     event
@@ -349,7 +351,7 @@ fn nothing(lost: bool) -> Builder<'static> {
     event
 }
 
-/// An event of an address that is executed, of this thread and on.
+/// An event for the execution of an address by this thread. Enabled.
 pub fn breakpoint(address: u64) -> Builder<'static> {
     let mut event = Builder::new(Breakpoint::execute(address));
     event.enabled(true).sample_period(1).sample(SAMPLE);

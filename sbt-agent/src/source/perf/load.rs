@@ -1,13 +1,13 @@
-//! A process while it loads its program: the libraries lie elsewhere each time, and the
-//! places in them must be watched before the first barrier.
+//! Follows a process while it loads its program: libraries lie at other addresses each time, and
+//! their places must be watched before the first barrier.
 //!
-//! For so long, and no longer, the process is traced: it stops where it calls the kernel, as
-//! it does to map each library. What it has mapped is watched then. When the first call comes
-//! that the dynamic linker has not made, the program runs, and is let go for good. Nothing is
-//! written into its memory: should sbt end meanwhile, the kernel lets the process go on.
+//! The process is traced only that long. It stops at its system calls, as those that map libraries,
+//! and then what it has mapped is watched. At the first system call that does not come from the
+//! dynamic linker, the program runs, and is let go for good. Nothing is written into its memory: if
+//! sbt ends meanwhile, the kernel lets the process go on.
 //!
-//! Tracing belongs to a thread: this is one of its own, and all that it traces is let go when
-//! it ends, in whatever way.
+//! Tracing belongs to a thread. This is a separate thread, and all that it traces is let go when it
+//! ends, in whatever way.
 
 use std::{
     fs, io,
@@ -21,21 +21,21 @@ use sbt_program::{
     trace::{self, Id},
 };
 
-/// What the kernel is to tell of.
+/// Options of ptrace: which events stop the process.
 const OPTIONS: i32 = libc::PTRACE_O_TRACEEXEC | libc::PTRACE_O_TRACESYSGOOD;
 
-/// `AT_BASE`: where the dynamic linker lies (getauxval(3)).
+/// `AT_BASE`: the address of the dynamic linker (getauxval(3)).
 const BASE: u64 = 7;
 
-/// What to say where nobody could be as fast.
+/// The note on a program that ran before it could be watched.
 pub const LATE: &str = "a program that another one executed ran already when it could be watched: its \
     first barriers may be missing; --backend ptrace misses none";
 
-/// Follows a process until its program runs. `held`: it has not executed it yet, and waits
-/// until it may; else it has, and is asked to stop. Returns when it is traced.
+/// Follows a process until its program runs. `held`: it waits before `exec`; otherwise it has
+/// executed its program, and is asked to stop. Returns when the process is traced.
 ///
 /// # Errors
-/// It may not be traced, or has ended.
+/// The process may not be traced, or has ended.
 pub fn follow(process: u32, held: bool, watch: Arc<Mutex<Watch>>) -> io::Result<()> {
     let id = Id::try_from(process).map_err(io::Error::other)?;
     let (tell, told) = mpsc::channel();
@@ -43,10 +43,10 @@ pub fn follow(process: u32, held: bool, watch: Arc<Mutex<Watch>>) -> io::Result<
         let seized = trace::seize(id, OPTIONS)
             .and_then(|()| if held { Ok(()) } else { trace::interrupt(id) });
         let works = seized.is_ok();
-        // Whoever asks waits for it.
+        // The caller waits for this.
         let _unheard = tell.send(seized);
         if works {
-            // It has ended, at most.
+            // Fails at most if the process has ended.
             let _gone = load(id, held, &watch);
         }
     };
@@ -69,12 +69,12 @@ fn load(id: Id, mut held: bool, watch: &Mutex<Watch>) -> io::Result<()> {
             (from..until).contains(&registers.rip)
         };
         match stop.why() {
-            // It was stopped by a signal and goes on.
+            // A signal has stopped it before `exec`, and it goes on.
             Why::Asked if held => stop.pass(),
             Why::Executed(_) | Why::Asked => {
                 held = false;
                 linker = linker_of(process);
-                // Else another thread has executed a program meanwhile: that is to be followed.
+                // If not, another thread has executed a program meanwhile, which is followed next.
                 if !watch().begin_program(process, || stop.is_traced()) {
                     return Ok(());
                 }
@@ -107,18 +107,18 @@ fn load(id: Id, mut held: bool, watch: &Mutex<Watch>) -> io::Result<()> {
     Ok(())
 }
 
-/// From where to where the dynamic linker's code lies in a process; `None` if it has none.
+/// First address and end of the dynamic linker's code in a process; `None` if there is none.
 fn linker_of(process: u32) -> Option<(u64, u64)> {
     let vector = fs::read(process::folder(process).join("auxv")).ok()?;
     let base = base(&vector)?;
     let mappings = process::mappings(process).into_iter();
     let mapping = mappings
-        .filter(|it| it.start >= base)
-        .min_by_key(|it| it.start)?;
+        .filter(|mapping| mapping.start >= base)
+        .min_by_key(|mapping| mapping.start)?;
     Some((mapping.start, mapping.end))
 }
 
-/// Where the dynamic linker lies, as the kernel has told the program.
+/// The address of the dynamic linker by the auxiliary vector.
 fn base(vector: &[u8]) -> Option<u64> {
     let (words, _) = vector.as_chunks::<8>();
     let (pairs, _) = words.as_chunks::<2>();

@@ -1,10 +1,10 @@
-//! Breakpoints of the processor, sampled by the kernel: nobody stops, and no privilege is
-//! needed beyond that the processes are the user's own.
+//! The perf backend: breakpoints of the processor, sampled by the kernel. No thread stops, and no
+//! privilege is needed as long as the processes are the user's own.
 //!
-//! A thread that comes to one of four addresses leaves its registers and the top of its stack
-//! in a ring, and goes on. What the kernel's own programs would have made of that is made
-//! here, a moment later, with the same records (`hits/`). What is different from those: there
-//! is room for four addresses; departures and futexes are not seen; memory is read late.
+//! A thread that comes to one of four addresses leaves its registers and the top of its stack in a
+//! ring, and goes on. A moment later, sbt makes of this the records that the BPF programs would
+//! have made (`twin/`). Three things differ: there is room for four addresses only; departures and
+//! futexes are not seen; memory is read late.
 
 use std::{
     collections::BTreeSet,
@@ -47,18 +47,18 @@ use sbt_engine::{
 };
 use sbt_program::{files::ProbedFile, process};
 
-/// What happens is taken after so long: of a program that has just begun, and later. Memory
-/// is to be read soon, and each look costs.
+/// Pause between two looks at the rings, for a program that has just begun and for later. Short,
+/// because memory must be read soon; not shorter, because each look costs.
 const SOON: Duration = Duration::from_millis(5);
 const LATER: Duration = Duration::from_millis(20);
 
-/// Events that wait for who takes them, while more is read: the rings are not to run full.
+/// How many events may wait for the reader while more are read, so that the rings do not overflow.
 const MOST_HELD: usize = 16 * BATCH;
 
-/// So many looks are soon.
+/// After how many looks the pause becomes longer.
 const FIRST: u32 = 200;
 
-/// The breakpoints of one target.
+/// The perf source of one target.
 pub struct Hardware {
     outside: Outside,
     watch: Arc<Mutex<Watch>>,
@@ -66,10 +66,10 @@ pub struct Hardware {
 }
 
 impl Hardware {
-    /// Begins to hear of a process. `runs`: it runs its own program already.
+    /// Begins to watch a process. `runs`: whether it runs its own program already.
     ///
     /// # Errors
-    /// It may not be watched so: the line says why, and what would help.
+    /// The process may not be watched this way: the error says why, and what would help.
     pub fn begin(
         pid: u32,
         runs: bool,
@@ -108,7 +108,7 @@ impl Hardware {
     }
 }
 
-/// What is asked for, and not to be had.
+/// A note for each wish that this backend cannot fulfil.
 fn without(settings: &Settings) -> Vec<String> {
     let mut notes = Vec::new();
     if !settings.events.is_empty() {
@@ -231,14 +231,14 @@ impl Source for Hardware {
 
 impl Drop for Hardware {
     fn drop(&mut self) {
-        // Not stopped in order.
+        // The source may not have been stopped in order.
         self.watch().leave();
         self.stopping.store(true, Ordering::Release);
         let _failed = self.outside.end();
     }
 }
 
-/// The thread that reads what has happened.
+/// The thread that reads the rings.
 struct Drain {
     watch: Arc<Mutex<Watch>>,
     decoder: Decoder,
@@ -248,14 +248,14 @@ struct Drain {
 }
 
 impl Drain {
-    /// Reads until told to stop, and then what is left; what the user should know.
+    /// Reads until told to stop, then what is left. Returns a remark for the user, if there is one.
     fn run(mut self) -> Option<String> {
         let mut batch = Batch::new();
         let mut looks = 0;
         loop {
             let last = self.stopping.load(Ordering::Acquire);
             let (bytes, executed, descriptors) = self.pass(last);
-            // It does not wait, but in the end it is left alone.
+            // A process that executes a program waits to be followed; at the end it is let go.
             for process in executed.into_iter().filter(|_| !last) {
                 self.follow(process);
             }
@@ -273,14 +273,14 @@ impl Drain {
         }
     }
 
-    /// Hands over what there is, if it is taken; else more of it is, later.
+    /// Sends the batch. If the queue is full, the batch grows up to a limit before this blocks.
     fn hand_over(&self, batch: &mut Batch, last: bool) {
         if batch.is_empty() {
             return;
         }
         match self.sink.try_send(std::mem::take(batch)) {
             Err(TrySendError::Full(all)) if all.len() < MOST_HELD && !last => *batch = all,
-            // Fails only if the reader is gone, and then nobody wants it.
+            // Fails only if the reader is gone; then nobody needs the batch.
             Err(TrySendError::Full(all)) => drop(self.sink.blocking_send(all)),
             Ok(()) | Err(TrySendError::Closed(_)) => {}
         }
@@ -297,14 +297,14 @@ impl Drain {
         )
     }
 
-    /// Looks after a process that has executed a program.
+    /// Watches a process that has executed a program.
     fn follow(&self, process: u32) {
         let Err(error) = load::follow(process, false, Arc::clone(&self.watch)) else {
             return;
         };
         let tracer = process::tracer(process, process).and_then(process::of_thread);
         if tracer == Some(std::process::id()) {
-            // It is followed already, and has executed another program meanwhile.
+            // The process is followed already, and has executed another program meanwhile.
             return;
         }
         let mut watch = lock(&self.watch);
@@ -320,7 +320,7 @@ impl Drain {
     }
 }
 
-/// Sleeps, but wakes when a ring asks for it.
+/// Sleeps until `time` is over or a ring asks to be read.
 fn sleep(descriptors: &[i32], time: Duration) {
     let mut polls: Vec<libc::pollfd> = descriptors
         .iter()

@@ -1,5 +1,5 @@
-//! Which places are watched: the processor has room for four addresses. Pure, but for
-//! [`groups`], which asks the files what they use of each other.
+//! Chooses which places are watched: the processor has room for four addresses. Pure, except
+//! [`groups`], which asks the files what they import from each other.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -12,39 +12,40 @@ use sbt_program::{
     point::{Function, Point},
 };
 
-/// Addresses that one thread can be watched at: the debug registers of x86.
+/// How many addresses one thread can be watched at: the debug registers of x86.
 pub const ROOM: usize = 4;
 
-/// What is wanted most comes first.
+/// How much a group is wanted, the most wanted first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Rank {
-    /// What the user has named.
+    /// Functions and marks that the user has named.
     Named,
-    /// Barriers that the program uses, as far as that can be known.
+    /// Barriers that the program uses, as far as can be known.
     Barrier,
-    /// Condition variables that it uses: barriers may be made of them.
+    /// Condition variables that the program uses: barriers may be made of them.
     Condvar,
-    /// What tells how many threads a barrier is for: its memory may be gone when it is read.
+    /// Functions that tell how many threads a barrier is for: its memory may be gone when it is
+    /// read.
     Init,
-    /// What is seldom a part of barriers made of condition variables.
+    /// Functions that are seldom a part of barriers made of condition variables.
     CondvarRest,
-    /// Barriers of a library that nobody asks for by name.
+    /// Barriers of a library that no file imports.
     Unused,
 }
 
-/// Places of a file that are watched all or not at all: who sees a part of them sees wrong
+/// Places of a file that are watched together or not at all: watching a part of them gives wrong
 /// episodes, or none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {
-    /// See there.
+    /// How much the group is wanted.
     pub rank: Rank,
-    /// What it is to the user, who may have to be told that it is not watched.
+    /// What the user knows the group by, for the note that it is not watched.
     pub name: String,
-    /// Its number, if it is a mark.
+    /// The mark's number, if the group is a mark.
     pub mark: Option<u8>,
-    /// Which of the files.
+    /// Index of the file.
     pub file: usize,
-    /// The places.
+    /// The places of the group.
     pub places: Vec<Place>,
 }
 
@@ -55,9 +56,9 @@ impl Group {
     }
 }
 
-/// Those that there is room for, and those for which there is none.
+/// Splits the groups into those that fit into `room` addresses, and the rest.
 pub fn choose(mut groups: Vec<Group>, room: usize) -> (Vec<Group>, Vec<Group>) {
-    // Of those that are wanted alike the most.
+    // Of groups wanted alike, small ones first: then more of them fit.
     groups.sort_by_key(|group| (group.rank, group.addresses().len()));
     let mut taken = BTreeSet::new();
     groups.into_iter().partition(|group| {
@@ -70,18 +71,19 @@ pub fn choose(mut groups: Vec<Group>, room: usize) -> (Vec<Group>, Vec<Group>) {
     })
 }
 
-/// What is wanted and not watched, for want of room.
+/// Wanted groups that are not watched for want of room.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Missed {
     names: Vec<String>,
-    /// How much room others have taken, at most.
+    /// The largest number of addresses that other programs use.
     taken: usize,
-    /// Marks among them, by their numbers: nobody knows how often they were passed.
+    /// Numbers of marks among them: how often these were passed is unknown.
     pub marks: BTreeSet<u8>,
 }
 
 impl Missed {
-    /// Of groups that found none, in so much. Some are missed by nobody.
+    /// The wanted groups in `left`, for which `room` addresses were not enough. Groups that nobody
+    /// misses are skipped.
     pub fn of(left: &[Group], room: usize) -> Self {
         let mut missed = Self::default();
         for group in left {
@@ -99,12 +101,12 @@ impl Missed {
         missed
     }
 
-    /// Whether there is none.
+    /// Whether nothing is missed.
     pub fn is_empty(&self) -> bool {
         self.names.is_empty()
     }
 
-    /// The same of another process, or of a later time.
+    /// Adds what is missed in another process, or at a later time.
     pub fn add(&mut self, other: Self) {
         self.taken = self.taken.max(other.taken);
         self.marks.extend(other.marks);
@@ -115,7 +117,7 @@ impl Missed {
         }
     }
 
-    /// What to say of it.
+    /// The note for the user, if anything is missed.
     pub fn told(&self) -> Option<String> {
         if self.is_empty() {
             return None;
@@ -132,8 +134,7 @@ impl Missed {
     }
 }
 
-/// What there is to watch in files, which are those of one process. `places`: what is put
-/// where for a point.
+/// What can be watched in the files of one process. `places`: the places of a point.
 pub fn groups<'a>(
     files: &'a [&'a ProbedFile],
     condvars: bool,
@@ -146,7 +147,7 @@ pub fn groups<'a>(
             .enumerate()
             .filter(|(other, _)| *other != index);
         let others: Vec<&ProbedFile> = others.map(|(_, other)| *other).collect();
-        // What is linked into a program is there because it uses it.
+        // Anything linked into a program is there because the program uses it.
         let is_used = |symbol: &str| {
             let names = HashSet::from([symbol.to_owned()]);
             !file.is_library() || others.iter().any(|other| other.imports_any(&names))
@@ -159,7 +160,7 @@ pub fn groups<'a>(
                 continue;
             }
             let new = places(point).into_iter().filter(|place| {
-                // Who leaves is not seen.
+                // Departures are not watched.
                 !place.for_departures && place.program != Program::CallExit
             });
             let same = |group: &&mut Group| group.file == index && group.name == name;
@@ -182,13 +183,13 @@ pub fn groups<'a>(
     groups
 }
 
-/// How much a point is wanted, and what it belongs to by name. `None`: not at all.
+/// How much a point is wanted, and the name of its group. `None`: not at all.
 fn kind(point: &Point, file: &str, is_used: impl Fn(&str) -> bool) -> Option<(Rank, String)> {
     let symbol = printable(&point.symbol);
     let file = printable(file.rsplit('/').next().unwrap_or_default());
     Some(match point.function {
         Function::Call { .. } if point.layout == layout::MPI => {
-            // Each has a second name (MPI 3.1, section 14.2).
+            // Each MPI function has a second name (MPI 3.1, section 14.2).
             let is_used = is_used(&point.symbol) || is_used(&format!("P{}", point.symbol));
             let rank = if is_used { Rank::Barrier } else { Rank::Unused };
             (rank, symbol)

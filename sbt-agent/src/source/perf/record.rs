@@ -1,8 +1,7 @@
-//! What the kernel says of threads, in records of perf events: the bytes of one → a
-//! [`Record`]. Pure.
+//! Parses records of perf events: the bytes of a record become a [`Record`]. Pure.
 //!
-//! Behind each record, and at the beginning of a sample, stand the thread, the time and the
-//! event: [`super::events`] asks for them.
+//! The thread, the time and the event's id follow each record, and begin each sample:
+//! [`super::events`] asks for them.
 
 use perf_event::{
     SampleFlag,
@@ -16,15 +15,15 @@ use perf_event::{
 use crate::kernel::perf;
 use sbt_program::trace::{Registers, no_registers};
 
-/// What stands in the records of an event.
+/// Which fields the records of an event have.
 pub type Format = ParseConfig<Native>;
 
-/// What each record says.
+/// Fields of every record.
 pub const EACH: SampleFlag = SampleFlag::TID
     .union(SampleFlag::TIME)
     .union(SampleFlag::ID);
 
-/// What a sample of a breakpoint says.
+/// Fields of a breakpoint's sample.
 pub const SAMPLE: SampleFlag = EACH
     .union(SampleFlag::REGS_USER)
     .union(SampleFlag::STACK_USER);
@@ -33,8 +32,8 @@ pub const SAMPLE: SampleFlag = EACH
 /// and `_R8` to `_R15`).
 pub const REGISTERS: u64 = 0x1ff | 0xff << 16;
 
-/// How much of the stack is copied, bytes: the last of a barrier does not wait there until
-/// its callers are looked for.
+/// How many bytes of the stack are copied: the last thread to arrive does not wait in the barrier
+/// until its callers are looked for.
 pub const STACK: u32 = 512;
 
 /// `PERF_RECORD_*`.
@@ -45,70 +44,69 @@ const FORK: u32 = 7;
 const MMAP2: u32 = 10;
 const SWITCH: u32 = 14;
 
-/// `PERF_RECORD_MISC_COMM_EXEC`, and `PERF_RECORD_MISC_SWITCH_OUT`, which is the same bit.
+/// `PERF_RECORD_MISC_COMM_EXEC`; `PERF_RECORD_MISC_SWITCH_OUT` is the same bit.
 const FLAG: u16 = 1 << 13;
 
-/// Something that has happened to a thread.
+/// Something that happened to a thread.
 #[derive(Debug)]
 pub struct Record {
-    /// When, `CLOCK_MONOTONIC`, ns.
+    /// Time, `CLOCK_MONOTONIC` ns.
     pub time_ns: u64,
     /// The thread's process.
     pub process: u32,
     /// The thread.
     pub thread: u32,
-    /// On which CPU.
+    /// The CPU on which it happened.
     pub cpu: u32,
-    /// The event that says so, of this CPU. Whoever inherits one says so by the number of the
-    /// original.
+    /// Id of the event that reports it on this CPU. Inherited events have the id of the original.
     pub event: u64,
-    /// What.
+    /// What happened.
     pub what: What,
 }
 
-/// See above.
+/// What happened to a thread.
 #[derive(Debug)]
 pub enum What {
-    /// It has come to a breakpoint.
+    /// The thread has come to a breakpoint.
     Hit(Box<Sample>),
-    /// It has started another one, of its own process or of a new one.
+    /// The thread has started another thread, of its own process or of a new one.
     Started {
-        /// The process of that one.
+        /// Process of the new thread.
         process: u32,
-        /// It.
+        /// The new thread.
         thread: u32,
     },
-    /// It has ended.
+    /// The thread has ended.
     Ended,
-    /// It has another name.
+    /// The thread has a new name.
     Named {
-        /// As the kernel keeps it.
+        /// The name as the kernel keeps it.
         comm: [u64; 2],
-        /// It has executed a program.
+        /// Whether it has executed a program.
         executed: bool,
     },
-    /// It has mapped code.
+    /// The thread has mapped code.
     Mapped,
-    /// It has got a CPU, or lost it.
+    /// The thread has got or lost a CPU.
     Switched {
-        /// It has it now.
+        /// Whether it has a CPU now.
         on: bool,
     },
-    /// So many records found no room.
+    /// How many records found no room.
     Lost(u64),
 }
 
 /// A thread at a breakpoint.
 #[derive(Debug)]
 pub struct Sample {
-    /// Its general registers; the others are 0.
+    /// The general registers; all others are 0.
     pub registers: Registers,
-    /// What lies on its stack, from rsp on.
+    /// The bytes of the stack from rsp on.
     pub stack: Vec<u8>,
 }
 
 impl Record {
-    /// Reads one from a CPU's ring; `None` if it says nothing that matters, or is damaged.
+    /// Parses a record of a CPU's ring. `None` if it is of no use here, or damaged.
     pub fn parse(record: &perf_event::Record<'_>, format: &Format, cpu: u32) -> Option<Self> {
         let head = (record.ty(), record.misc());
         Self::decode(head, &record.to_contiguous(), format, cpu)
@@ -116,8 +114,8 @@ impl Record {
 
     /// Decodes a record by its kind, its flags and its body.
     fn decode((kind, misc): (u32, u16), body: &[u8], format: &Format, cpu: u32) -> Option<Self> {
-        // `perf_event_header`: the crate's decoder of whole records does not know switches, and
-        // keeps what stands behind a record to itself.
+        // The crate's decoder of whole records does not know switches, and does not expose what
+        // follows a record. So the header (`perf_event_header`) is built again and parsed.
         let size = u64::try_from(8 + body.len()).ok()?;
         let header = u64::from(kind) | u64::from(misc) << 32 | size << 48;
         let header = Parser::new(&header.to_ne_bytes()[..], format.clone()).parse();
@@ -138,7 +136,7 @@ impl Record {
                 executed: misc & FLAG != 0,
             },
             EXIT => {
-                // Who says so may be out of reach by then.
+                // The thread may be out of reach by then: its ids come from the record's body.
                 let exit: Exit = body.parse().ok()?;
                 each.0 = Some((exit.pid, exit.tid));
                 What::Ended
@@ -201,7 +199,7 @@ impl Sample {
     }
 }
 
-/// A name, as much of it as the kernel keeps.
+/// A name, cut as the kernel cuts it.
 fn comm(bytes: &[u8]) -> [u64; 2] {
     let mut room = [0; 16];
     let name = bytes.iter().take(15).take_while(|byte| **byte != 0);
@@ -224,7 +222,7 @@ mod tests {
         u64::from(first) | u64::from(second) << 32
     }
 
-    /// Process 7, thread 9, at 55 ns, event 3.
+    /// The thread, time and event of each record: process 7, thread 9, 55 ns, event 3.
     fn each() -> [u64; 3] {
         [halves(7, 9), 55, 3]
     }

@@ -1,21 +1,21 @@
-//! Why the kernel does not watch, and what would help.
+//! Explains why the kernel refuses to watch, and what would help.
 
 use std::{fs, io};
 
 use crate::kernel::privilege;
 
-/// One line of an error of the kernel.
+/// One line for an error of the kernel.
 pub fn explain(error: &io::Error) -> String {
     why(error, paranoid(), privilege::become_root())
 }
 
-/// What the kernel lets ordinary users watch.
+/// The level of `kernel.perf_event_paranoid`, which limits ordinary users.
 fn paranoid() -> Option<i32> {
     let text = fs::read_to_string("/proc/sys/kernel/perf_event_paranoid");
     text.ok()?.trim().parse().ok()
 }
 
-/// `remedy`: what makes one root.
+/// `remedy`: how to become root.
 fn why(error: &io::Error, paranoid: Option<i32>, remedy: &str) -> String {
     let number = error.raw_os_error().unwrap_or(0);
     let reason = match (number, paranoid) {

@@ -1,38 +1,39 @@
-//! How long a thread has run, as its switches tell. Pure.
+//! Computes how long a thread has run, by its switches. Pure.
 
 use sbt_common::UNKNOWN;
 
-/// One thread's run time.
+/// The run time of one thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
-    /// Until it got the CPU last, ns; `None` if that is not known.
+    /// Run time until it last got or lost the CPU, ns; `None` if not known.
     before_ns: Option<u64>,
     cpu: Cpu,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Cpu {
-    /// It has one since then, ns.
+    /// The thread has a CPU since this time, ns.
     Since(u64),
-    /// The same, unless it gets one first.
+    /// The thread probably has a CPU since this time, ns. If the next switch is to a CPU, it had
+    /// none.
     MaybeSince(u64),
     None,
 }
 
 impl Run {
-    /// That of a thread that has just begun.
+    /// The run time of a thread that has just begun.
     pub const BORN: Self = Self {
         before_ns: Some(0),
         cpu: Cpu::None,
     };
 
-    /// That of one of which nothing is known.
+    /// An unknown run time.
     pub const UNKNOWN: Self = Self {
         before_ns: None,
         cpu: Cpu::None,
     };
 
-    /// That of one which was there before: what it had run at a time.
+    /// The run time of a thread that existed before: `ns` at `time_ns`.
     pub const fn existing(ns: Option<u64>, time_ns: u64) -> Self {
         Self {
             before_ns: ns,
@@ -40,12 +41,12 @@ impl Run {
         }
     }
 
-    /// Whether nothing is known of it.
+    /// Whether the run time is not known.
     pub const fn is_unknown(&self) -> bool {
         self.before_ns.is_none()
     }
 
-    /// So far; [`UNKNOWN`] if that is not known.
+    /// The run time so far, ns; [`UNKNOWN`] if not known.
     pub fn at(&self, time_ns: u64) -> u64 {
         let now = match self.cpu {
             Cpu::Since(begun) | Cpu::MaybeSince(begun) => time_ns.saturating_sub(begun),
@@ -54,7 +55,7 @@ impl Run {
         self.before_ns.map_or(UNKNOWN, |before| before + now)
     }
 
-    /// It gets a CPU or loses it.
+    /// The thread gets a CPU or loses it.
     pub fn switch(&mut self, on: bool, time_ns: u64) {
         if !on {
             let total = self.at(time_ns);

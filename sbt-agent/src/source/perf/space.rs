@@ -1,4 +1,4 @@
-//! The memory of a process: what lies where in it, and what is watched there.
+//! The memory of a process: what is mapped in it, and what is watched there.
 
 use std::{collections::BTreeMap, io, sync::Arc};
 
@@ -19,33 +19,33 @@ use sbt_program::{
     trace::Registers,
 };
 
-/// What is done at addresses, and what that is told.
+/// The programs to run at each address, with their cookies.
 pub type Points = BTreeMap<u64, Vec<(Program, u64)>>;
 
-/// The events of an address. Those of forked processes belong to where they were inherited
-/// from: who closes them ends them for all.
+/// The events of an address, shared with forked processes, which have inherited them: closing them
+/// ends them for all.
 pub type Shared = Arc<Opened>;
 
-/// One memory.
+/// The memory of a process, and the events on its addresses.
 #[derive(Debug)]
 pub struct Space {
     /// Equal for threads that share it.
     pub number: u32,
-    /// Since when it is this one, ns.
+    /// When this memory came to be, ns.
     pub since_ns: u64,
     /// What is watched.
     pub points: Points,
-    /// Of each address that has some, in the order in which they were put on.
+    /// Events by address, in the order in which they were put on.
     pub events: Vec<(u64, Shared)>,
-    /// For how many addresses there was room on each CPU when nothing was watched: others may
-    /// have some. Nothing if that is not known yet.
+    /// How many addresses fit on each CPU in this memory: other programs may use some of the debug
+    /// registers. Empty if not known yet.
     pub room: Vec<usize>,
-    /// Until when events were put on, ns: who was forked before may have only some of them.
+    /// When the last events were put on, ns: a process forked before may have only some of them.
     pub put_ns: u64,
 }
 
 impl Space {
-    /// One in which nothing is watched.
+    /// A memory in which nothing is watched.
     pub fn new(number: u32, since_ns: u64) -> Self {
         Self {
             number,
@@ -57,7 +57,7 @@ impl Space {
         }
     }
 
-    /// That of a process which was forked from one with this memory.
+    /// The memory of a process that was forked from one with this memory.
     pub fn copied(&self, number: u32, since_ns: u64) -> Self {
         Self {
             number,
@@ -69,8 +69,9 @@ impl Space {
         }
     }
 
-    /// Watches these points from now on. Which addresses are new, and have no events yet;
-    /// what is gone. There is room for others only when nobody has that any more.
+    /// Watches these points from now on. Returns the addresses that are new and have no events yet,
+    /// and the events that are gone. Their debug registers are free once no process has these
+    /// events.
     pub fn change(&mut self, points: Points) -> (Vec<u64>, Vec<(u64, Shared)>) {
         let is_gone = |(at, _): &mut (u64, Shared)| !points.contains_key(at);
         let gone = self.events.extract_if(.., is_gone).collect();
@@ -97,7 +98,7 @@ impl Space {
         Ok(())
     }
 
-    /// Lets go what another has let go of; whether it had any of that.
+    /// Drops the addresses whose events another memory has dropped. Returns whether there were any.
     pub fn follow(&mut self, gone: &[(u64, Shared)]) -> bool {
         let before = self.events.len();
         for (at, other) in gone {
@@ -106,14 +107,14 @@ impl Space {
                 .iter()
                 .any(|(_, event)| Arc::ptr_eq(event, other))
             {
-                // What it has there beside is not all that there has to be.
+                // Its own events at that address are dropped too: they do not cover all threads.
                 self.events.retain(|(address, _)| address != at);
             }
         }
         self.events.len() < before
     }
 
-    /// Which addresses have events, in the order in which they were put on.
+    /// The addresses that have events, in the order in which they were put on.
     pub fn addresses(&self) -> Vec<u64> {
         let mut addresses = Vec::new();
         for (at, _) in &self.events {
@@ -124,22 +125,22 @@ impl Space {
         addresses
     }
 
-    /// Whether an address was watched at a time, ns, as it is now: what was told of it by
-    /// others, which have been taken away, is the past.
+    /// Whether an address was watched at `time_ns` by events that are still there. Hits of events
+    /// that were dropped meanwhile no longer count.
     pub fn watches(&self, at: u64, time_ns: u64) -> bool {
         let mut events = self.events.iter();
         let tells = |(of, events): &(u64, Shared)| *of == at && events.since_ns <= time_ns;
         self.points.contains_key(&at) && events.any(tells)
     }
 
-    /// Lets all go, for good. What was told until then counts.
+    /// Closes all events for good. What they have reported until then still counts.
     pub fn leave(&mut self) {
         for (_, events) in &mut self.events {
             *events = Arc::new(Opened::since(events.since_ns));
         }
     }
 
-    /// For how many addresses more there is room on each CPU.
+    /// How many more addresses fit on each CPU.
     pub fn room_left(&self) -> Vec<usize> {
         let taken = self.addresses().len();
         let all = self.room.iter();
@@ -147,8 +148,8 @@ impl Space {
     }
 }
 
-/// What is to be watched in a process, of files, and what there is no room for.
-/// `None` if it has mapped none of them, or is gone. `room`: for so many addresses; `ways`:
+/// The points of files that are to be watched in a process, and what there is no room for. `None`
+/// if the process has mapped none of the files, or is gone. `room`: how many addresses fit; `ways`:
 /// see [`places`].
 pub fn plan(
     process: u32,
@@ -168,7 +169,10 @@ pub fn plan(
     for group in &chosen {
         let (_, mappings) = &mapped[group.file];
         for place in &group.places {
-            for at in mappings.iter().filter_map(|it| address(place, it)) {
+            for at in mappings
+                .iter()
+                .filter_map(|mapping| address(place, mapping))
+            {
                 let hits = points.entry(at).or_default();
                 if !hits.contains(&(place.program, place.cookie)) {
                     hits.push((place.program, place.cookie));
@@ -179,7 +183,7 @@ pub fn plan(
     Some((points, Missed::of(&left, room)))
 }
 
-/// Which of the files a process has mapped, and where.
+/// The files that a process has mapped, with their mappings.
 fn mapped(process: u32, files: &[Arc<ProbedFile>]) -> Vec<(Arc<ProbedFile>, Vec<Mapping>)> {
     let mut found: Vec<(Arc<ProbedFile>, Vec<Mapping>)> = Vec::new();
     for mapping in process::mappings(process) {
@@ -196,18 +200,18 @@ fn mapped(process: u32, files: &[Arc<ProbedFile>]) -> Vec<(Arc<ProbedFile>, Vec<
     found
 }
 
-/// Where a place lies.
+/// The address of a place in a mapping. `None` if it is not in there.
 fn address(place: &Place, mapping: &Mapping) -> Option<u64> {
     let above = place.offset.checked_sub(mapping.offset)?;
     let at = mapping.start.checked_add(above)?;
     (at < mapping.end).then_some(at)
 }
 
-/// A thread as it was at a hit; its memory is as it is now.
+/// A thread with its registers and stack at the hit, but its memory as it is now.
 pub struct Sampled<'a> {
-    /// What was copied then.
+    /// What the kernel has copied at the hit.
     pub sample: &'a Sample,
-    /// It, and if it has ended the first one of its process.
+    /// The thread; and the first one of its process, in case the thread has ended.
     pub threads: [u32; 2],
 }
 
@@ -244,7 +248,7 @@ mod tests {
         addresses.iter().map(hits).collect()
     }
 
-    /// Puts on what is new; what is gone.
+    /// Puts on what is new. Returns what is new and what is gone.
     fn change(space: &mut Space, addresses: &[u64]) -> (Vec<u64>, Vec<(u64, Shared)>) {
         let (new, gone) = space.change(points(addresses));
         let events = new.iter().map(|at| (*at, Shared::default()));
@@ -295,7 +299,7 @@ mod tests {
         assert!(copy.follow(&gone));
         assert!(!copy.follow(&gone), "no more");
         assert_eq!(copy.addresses(), [2, 3]);
-        // They are put on again, for it alone.
+        // The events are put on again, for this memory alone.
         assert_eq!(change(&mut copy, &[1, 2, 3]).0, [1]);
         assert_eq!(copy.addresses(), [2, 3, 1]);
     }

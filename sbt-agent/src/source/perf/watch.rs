@@ -1,5 +1,5 @@
-//! What is known of the target, and what comes of the kernel's records: threads, processes,
-//! what lies where in their memories, and the records that programs make of hits.
+//! What is known of the target: threads, processes, and what is watched in their memories. Turns
+//! the kernel's records into the records that programs make of hits.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -22,28 +22,29 @@ use crate::source::{
 };
 use sbt_program::{clock, trace::no_registers};
 
-/// What stands for events that are of no address: of lives, and of switches.
+/// Stands for an address in events of lives.
 const LIFE: u64 = 0;
-/// See there.
+/// Stands for an address in events of switches.
 const SWITCHES: u64 = 1;
 
-/// Threads that have begun while events of lives were opened have inherited them by then.
+/// How many rounds to look for new threads: those that begin while events of lives are opened have
+/// inherited them by then.
 const ROUNDS: usize = 16;
 
-/// It takes a process so long to be forked, ns, and mostly much less: what it has inherited
-/// then nobody says.
+/// How long a fork may take, ns; mostly it takes much less. Events put on meanwhile may or may not
+/// be inherited.
 const FORK_NS: u64 = 10_000_000;
 
-/// What an event tells of, and on which CPU.
+/// What an event reports (an address, [`LIFE`] or [`SWITCHES`]), and on which CPU.
 type Of = (u64, u32);
 
 struct Thread {
     slot: Slot,
     run: Run,
-    /// Which event tells of an address on a CPU. A thread that has begun while events were
-    /// opened may have two.
+    /// Which event reports each address on each CPU. A thread that began while events were opened
+    /// may have two, of which only the first counts.
     tellers: Vec<(Of, u64)>,
-    /// It has executed a program, and has not been seen in there yet.
+    /// Whether it has executed a program, and nothing else was heard of it since.
     is_within_exec: bool,
 }
 
@@ -58,13 +59,13 @@ impl Thread {
     }
 }
 
-/// See above.
+/// The state of watching one target.
 pub struct Watch {
     target: u32,
     children: bool,
-    /// Gone when nothing is watched any more.
+    /// `None` once watching has ended.
     events: Option<Events>,
-    /// Of lives, by process; see [`Shared`].
+    /// Events of lives by process; forked processes share them.
     lives: HashMap<u32, Shared>,
     files: Files,
     condvars: bool,
@@ -73,26 +74,26 @@ pub struct Watch {
     threads: HashMap<u32, Thread>,
     spaces: HashMap<u32, Space>,
     last_space: u32,
-    /// A process that will stand still when it executes its program.
+    /// A process that is held when it executes its program.
     held: Option<u32>,
     /// When watching began, ns.
     begun_ns: u64,
-    /// Processes that have inherited nobody knows what.
+    /// Processes that may have inherited only some events.
     partial: BTreeSet<u32>,
-    /// What programs have made of hits.
+    /// Records that programs made of hits.
     pub out: Records,
     /// Records for which the kernel found no room.
     pub lost: u64,
-    /// What the user should know.
+    /// Sentences for the user.
     pub notes: Vec<String>,
-    /// What has found no room, in any process.
+    /// Wanted groups for which some process had no room.
     pub missed: Missed,
-    /// Processes that have executed a program of which nobody knows yet.
+    /// Processes that have executed a program and are not followed yet.
     pub executed: Vec<u32>,
 }
 
 impl Watch {
-    /// Of a process, to begin with.
+    /// For a process, with nothing watched yet.
     pub fn new(target: u32, events: Events, children: bool) -> Self {
         Self {
             target,
@@ -101,7 +102,7 @@ impl Watch {
             lives: HashMap::new(),
             files: Files::default(),
             condvars: true,
-            // Until somebody takes what has happened.
+            // Until `begin`, since nobody takes events before.
             paused: true,
             programs: Programs::reading_late(),
             threads: HashMap::new(),
@@ -118,8 +119,8 @@ impl Watch {
         }
     }
 
-    /// Begins to look at what happens: at a time, ns, and what threads had used by then that
-    /// were there.
+    /// Begins to report events from `time_ns` on. `baselines`: what the existing threads have used
+    /// by then.
     pub fn begin(&mut self, time_ns: u64, baselines: &Baselines) {
         self.begun_ns = time_ns;
         self.lives.values().for_each(|lives| lives.switch(true));
@@ -132,38 +133,37 @@ impl Watch {
         }
     }
 
-    /// Learns how callers are found.
+    /// Adds and removes rules that find callers.
     pub fn learn(&mut self, changes: &[(sbt_common::Code, Option<sbt_common::Rule>)]) {
         self.programs.walks.learn(changes.iter().copied());
     }
 
-    /// Leaves the target alone, for good: what has happened is still to be taken.
+    /// Leaves the target alone for good. What has happened until now is still to be taken.
     pub fn leave(&mut self) {
         self.spaces.values_mut().for_each(Space::leave);
         self.lives.clear();
-        // Nor will anything be put on again.
+        // No event will be put on any more.
         self.files = Files::default();
     }
 
-    /// What becomes readable when it is time to look.
+    /// Descriptors that become readable when the rings should be read.
     pub fn descriptors(&self) -> Vec<i32> {
         self.events
             .as_ref()
             .map_or_else(Vec::new, Events::descriptors)
     }
 
-    /// Takes what has happened; with `last` all of it, and nothing more will.
+    /// Takes what has happened. With `last` everything, at the end of watching.
     pub fn pass(&mut self, last: bool) {
         self.listen(last);
         if last && let Some(events) = self.events.take() {
-            // What found no room in the end is told of by no record.
+            // At the end no record reports lost records any more.
             let unheard = events.closed_lost().saturating_sub(self.lost);
             self.lose(unheard);
         }
     }
 
-    /// Takes what has happened, and watches what has come with that. `all`: see
-    /// [`Events::take`].
+    /// Takes what has happened, and watches newly mapped code. `all`: see [`Events::take`].
     fn listen(&mut self, all: bool) {
         let records = self.events.as_mut().map(|events| events.take(all));
         let mut changed = BTreeSet::new();
@@ -177,16 +177,16 @@ impl Watch {
         self.partial.clear();
     }
 
-    /// A process stands still in a program that it has not run yet, or not for long. Whether it
-    /// does: `stands` is asked when all has been heard that it did before.
+    /// Watches a process that is stopped at the beginning of its program. Returns whether it is
+    /// stopped: `stands` is asked after all earlier records were taken.
     pub fn begin_program(&mut self, process: u32, stands: impl FnOnce() -> bool) -> bool {
-        // What it has executed has a memory of its own by then; and if the kernel has ended its
-        // events, that was said.
+        // By now the records tell of its new memory, and of the end of its events if the kernel has
+        // ended them.
         self.listen(false);
         if !stands() {
             return false;
         }
-        // Who has it stand looks after that.
+        // The process is already followed by the caller.
         self.executed.retain(|other| *other != process);
         if self.held.take_if(|held| *held == process).is_some() {
             self.new_space(process, clock::now_ns());
@@ -197,7 +197,7 @@ impl Watch {
         true
     }
 
-    /// Keeps what the user should know, once.
+    /// Adds a note for the user, unless it was given before.
     pub fn note(&mut self, note: &str) {
         if !self.notes.iter().any(|known| known == note) {
             self.notes.push(note.to_owned());
@@ -244,7 +244,7 @@ impl Watch {
             what,
         } = record;
         if process == 0 || tid == 0 {
-            // It has ended meanwhile, or is not to be seen from here.
+            // The thread has ended meanwhile, or is in another pid namespace.
             return;
         }
         if let What::Hit(sample) = &what {
@@ -256,7 +256,7 @@ impl Watch {
             if matches!(what, What::Ended | What::Switched { .. }) {
                 return;
             }
-            // What told of its beginning was lost, and of the end of who had its number.
+            // Its beginning was lost, and with it the end of the thread that had the number before.
             self.enlist(tid, process, number, (0, Run::UNKNOWN));
         }
         let Some(thread) = self.threads.get_mut(&tid) else {
@@ -271,7 +271,7 @@ impl Watch {
         if let What::Hit(_) = &what
             && !self.spaces.get(&process).is_some_and(is_watched)
         {
-            // It has been taken away meanwhile.
+            // The address is no longer watched.
             return;
         }
         if !thread.is_told_by((of, cpu), event) {
@@ -283,7 +283,7 @@ impl Watch {
         }
         match what {
             What::Hit(sample) => self.hit(tid, time_ns, &sample),
-            // What was before is in what it had used by then.
+            // Earlier run time is in the baseline.
             What::Switched { on } => thread.run.switch(on, time_ns.max(self.begun_ns)),
             What::Started { process, thread } => self.started(tid, (process, thread), time_ns),
             What::Ended => {
@@ -308,7 +308,7 @@ impl Watch {
         }
     }
 
-    /// Nobody knows whose.
+    /// Counts lost records. Any thread may have lost them.
     fn lose(&mut self, count: u64) {
         if count == 0 {
             return;
@@ -372,7 +372,7 @@ impl Watch {
         self.call(tid, known);
     }
 
-    /// What a thread has from who has started it.
+    /// Sets what a thread is announced as, for the case that it has ended by then.
     fn call(&mut self, tid: u32, known: Told) {
         if let Some(thread) = self.threads.get_mut(&tid) {
             thread.slot.known = known;
@@ -385,7 +385,7 @@ impl Watch {
         };
         let process = thread.slot.process;
         let now = now(&thread.run, time_ns);
-        // A child that has used no barrier is nobody's concern.
+        // The end of a child that has used no barrier is not reported.
         if process == self.target || thread.slot.announced {
             let sample = Sample {
                 registers: no_registers(),
@@ -421,7 +421,7 @@ impl Watch {
         self.threads
             .retain(|other, thread| *other == tid || thread.slot.process != process);
         let space = self.spaces.get(&process);
-        // Else it stands still there, or somebody has looked around while it did.
+        // Otherwise the new program is known already, from when the process was held.
         let is_news = space.is_none_or(|space| space.since_ns < time_ns);
         if is_news && self.held != Some(process) {
             self.new_space(process, time_ns);
@@ -438,7 +438,7 @@ impl Watch {
     }
 }
 
-/// For how long a thread waited for a CPU is not told.
+/// The clocks of a record. The time that a thread waited for a CPU is not known here.
 fn now(run: &Run, time_ns: u64) -> Clocks {
     Clocks {
         time_ns,

@@ -1,4 +1,4 @@
-//! What a breakpoint costs the thread that hits it: the time for which it stands.
+//! Measures what a breakpoint costs the thread that hits it: how long the thread stands.
 
 use std::{
     arch::asm,
@@ -18,12 +18,12 @@ use sbt_program::{
     trace::{self, Id},
 };
 
-/// Breakpoints that are hit, a few of which are not counted.
+/// How many breakpoints are hit, and how many of the first are not counted.
 const HITS: usize = 60;
 const FIRST: usize = 10;
 
-/// Measures it, with a process of our own. To be called while there is only one thread.
-/// ns; an error is the kernel's.
+/// Measures the cost of one hit with a child process, ns. To be called while this process has only
+/// one thread. Errors are the kernel's.
 pub fn hit_ns() -> io::Result<f64> {
     let (wait, go) = pipe()?;
     let (result, tell) = pipe()?;
@@ -33,7 +33,7 @@ pub fn hit_ns() -> io::Result<f64> {
             drop(go);
             drop(result);
             let _unheard = hit_breakpoints(wait, tell);
-            // SAFETY: ends the process without running what the original has registered.
+            // SAFETY: ends the process without running the exit handlers of the parent.
             unsafe { libc::_exit(0) }
         }
         ForkResult::Parent { child } => {
@@ -62,16 +62,16 @@ fn hit_breakpoints(wait: OwnedFd, tell: OwnedFd) -> io::Result<()> {
     let mut each = [0; HITS];
     for took in &mut each {
         let begun = clocks::now_ns();
-        // SAFETY: whoever traces us takes the signal.
+        // SAFETY: the tracer takes the signal.
         unsafe { asm!("int3", options(nomem, nostack)) };
         *took = clocks::now_ns().saturating_sub(begun);
     }
-    // Not the mean: a hit in which another program gets the CPU takes a thousand times as long.
+    // The median: a hit during which another program gets the CPU takes a thousand times as long.
     let (_, median, _) = each[FIRST..].select_nth_unstable((HITS - FIRST) / 2);
     File::from(tell).write_all(&median.to_ne_bytes())
 }
 
-/// As a breakpoint of the target would be.
+/// Serves each stop as a breakpoint of the target is served.
 fn serve(id: Id) -> io::Result<()> {
     let mut usage = Usage::default();
     let process = id.cast_unsigned();

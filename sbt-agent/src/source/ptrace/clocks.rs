@@ -1,4 +1,4 @@
-//! What threads have used, and what they are called: from /proc.
+//! CPU times and names of threads, from /proc.
 
 use std::{collections::HashMap, fs::File, os::unix::fs::FileExt as _};
 
@@ -8,17 +8,17 @@ use sbt_common::{Clocks, UNKNOWN};
 use crate::source::twin::Told;
 use sbt_program::{clock, process, trace::Id};
 
-/// More of their files are not kept open.
+/// How many files are kept open at most.
 const MOST_OPEN: usize = 512;
 
-/// The files that tell.
+/// The open `schedstat` files of threads.
 #[derive(Debug, Default)]
 pub struct Usage {
     open: HashMap<Id, File>,
 }
 
 impl Usage {
-    /// The clocks of a thread that stands since `time_ns`.
+    /// The clocks of a thread that has stopped at `time_ns`.
     pub fn at(&mut self, process: u32, id: Id, time_ns: u64) -> Clocks {
         let (run_ns, delay_ns) = self.read(process, id).unwrap_or((UNKNOWN, UNKNOWN));
         Clocks {
@@ -44,18 +44,18 @@ impl Usage {
         Some((fields.next()?.ok()?, fields.next()?.ok()?))
     }
 
-    /// Leaves room for other files: these are opened anew as they are needed.
+    /// Closes all files, to leave descriptors for other uses. They are opened again when needed.
     pub fn close(&mut self) {
         self.open.clear();
     }
 
-    /// A thread is no more: another one may come to bear its number.
+    /// Forgets a thread that has ended: another one may get its number.
     pub fn forget(&mut self, id: Id) {
         self.open.remove(&id);
     }
 }
 
-/// What a thread is told of as.
+/// The name of a thread and the start of its program's code.
 pub fn told(process: u32, tid: u32) -> Told {
     let mut told = Told::default();
     if let Ok(name) = std::fs::read(format!("/proc/{process}/task/{tid}/comm")) {
@@ -75,7 +75,7 @@ pub fn told(process: u32, tid: u32) -> Told {
     told
 }
 
-/// Now, ns.
+/// The time now, ns.
 pub fn now_ns() -> u64 {
     clock::now_ns()
 }

@@ -1,5 +1,5 @@
-//! Counters of threads that stand: what the kernel keeps of them, from /proc, and perf
-//! events of theirs. What the stops themselves change is not counted.
+//! Counters of stopped threads: what the kernel keeps of them in /proc, and their perf events.
+//! Counters that the stops themselves change are not counted.
 
 use std::{cell::RefCell, collections::HashMap, io};
 
@@ -13,7 +13,7 @@ use crate::{
 use sbt_engine::counters::{Counter, Kept, Plan, Source, What};
 use sbt_program::{process, trace::Id};
 
-/// How these counters are counted here, and a line for each that is not.
+/// How these counters are counted with ptrace, and a sentence for each that is not.
 pub fn plan(asked: &[Counter]) -> (Plan, Vec<String>) {
     let (mut plan, mut notes) = (Plan::default(), Vec::new());
     let mut events = 0;
@@ -26,7 +26,7 @@ pub fn plan(asked: &[Counter]) -> (Plan, Vec<String>) {
             _ if events == MAX_EVENTS => Err(format!(
                 "more than {MAX_EVENTS} counters that are not free are too many; leave some out"
             )),
-            // Of our own thread: a target's may be counted where that may be.
+            // Tried on sbt's own thread: what works there works for a target's thread.
             _ => counting::of_thread(counter, 0).map(|_opened| {
                 events += 1;
                 Source::Event(events - 1)
@@ -41,8 +41,8 @@ pub fn plan(asked: &[Counter]) -> (Plan, Vec<String>) {
     (plan, notes)
 }
 
-/// Has these told from now on, and no others: those that the kernel counts anyway, and those that
-/// were asked for at the start. Why others cannot be, a line each.
+/// Reports these counters from now on, and no others. Possible are counters that the kernel keeps
+/// anyway, and perf events that were asked for at the start. Returns a sentence for each other one.
 pub fn choose(plan: &mut Plan, wanted: &[Counter]) -> Vec<String> {
     let (found, mut notes) = self::plan(wanted);
     let place = |plan: &Plan, counter: &Counter| {
@@ -50,7 +50,7 @@ pub fn choose(plan: &mut Plan, wanted: &[Counter]) -> Vec<String> {
         all.position(|(other, _)| other.name == counter.name)
     };
     for (counter, source) in &mut plan.0 {
-        // What was opened for each thread goes on.
+        // Perf events that were opened for each thread go on.
         let is_event = matches!(source, Source::Event(_));
         if !is_event && !wanted.iter().any(|other| other.name == counter.name) {
             *source = Source::Nowhere;
@@ -70,17 +70,17 @@ pub fn choose(plan: &mut Plan, wanted: &[Counter]) -> Vec<String> {
     notes
 }
 
-/// The events of a thread.
+/// The perf events of a thread.
 #[derive(Debug)]
 struct Opened {
-    /// By their number in the plan; those that could not be opened are unknown.
+    /// By their index in the plan; `None` for an event that could not be opened.
     events: RefCell<Vec<Option<perf_event::Counter>>>,
     since_ns: u64,
-    /// It had not run before.
+    /// Whether the thread had not run before.
     whole: bool,
 }
 
-/// What is counted of all threads.
+/// Counters of all threads.
 #[derive(Debug, Default)]
 pub struct Counters {
     plan: Plan,
@@ -88,7 +88,7 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// As planned.
+    /// Counters of this plan, with no threads yet.
     pub fn new(plan: Plan) -> Self {
         Self {
             plan,
@@ -96,12 +96,12 @@ impl Counters {
         }
     }
 
-    /// From now on as in another plan, with the same perf events.
+    /// Reports the counters of another plan from now on, with the same perf events.
     pub fn choose(&mut self, plan: Plan) {
         self.plan = plan;
     }
 
-    /// A thread is there from now on. `whole`: it has not run yet.
+    /// Begins to count a thread. `whole`: whether it has not run yet.
     pub fn begin(&mut self, id: Id, whole: bool) {
         let events = self.plan.0.iter().filter_map(|(counter, source)| {
             let thread = id.cast_unsigned();
@@ -120,12 +120,13 @@ impl Counters {
         }
     }
 
-    /// It is no more.
+    /// Forgets a thread that has ended.
     pub fn forget(&mut self, id: Id) {
         self.threads.remove(&id);
     }
 
-    /// Says what has been counted of a thread of a process, before the record of a number.
+    /// Emits the counters of a thread (of a process), for the record with number `seq` that
+    /// follows.
     pub fn tell(&self, (process, id): (u32, Id), seq: u32, time_ns: u64, out: &mut Records) {
         if self.plan.0.is_empty() {
             return;
@@ -197,7 +198,7 @@ mod tests {
         let counters = Counters::new(plan(&asked).0);
         let mut out = Records::default();
         let own = nix::unistd::gettid().as_raw();
-        // So that it has had a page fault.
+        // Make one page fault at least.
         let mut room = memmap2::MmapMut::map_anon(4096).unwrap();
         room[0] = 1;
         counters.tell((std::process::id(), own), 3, 7, &mut out);
@@ -210,7 +211,7 @@ mod tests {
 
     #[test]
     fn what_perf_events_have_counted_of_a_thread_is_told_with_its_times() {
-        // The kernel has none of these on x86, and lets everybody count them in a program's own code.
+        // The kernel never has such a fault on x86, and lets everybody count them in user code.
         let asked = sbt_engine::counters::commas("alignment-faults:u")
             .unwrap()
             .0;

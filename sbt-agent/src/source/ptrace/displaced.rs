@@ -1,5 +1,5 @@
-//! The instruction in the place of which a breakpoint stands: done for the thread, where that
-//! is simple, or put where no breakpoint is.
+//! The instruction that a breakpoint replaces: emulated for the thread, if that is simple, or
+//! copied to where no breakpoint is.
 
 use iced_x86::{
     BlockEncoder, BlockEncoderOptions, Code, ConditionCode, Decoder, DecoderOptions, FlowControl,
@@ -8,40 +8,38 @@ use iced_x86::{
 
 use sbt_program::trace::{self, Registers};
 
-/// No instruction is longer, bytes.
+/// The length of the longest instruction, bytes.
 pub const LONGEST: usize = 15;
 
-/// Bytes that one takes when it is put elsewhere, with the jump back: jumps become longer
-/// by that.
+/// How many bytes a copied instruction takes, with the jump back: copied jumps become longer.
 pub const ROOM: usize = 64;
 
-/// `jmp [rip]`, and behind it the address.
+/// `jmp [rip]`; the address follows it.
 const JUMP: [u8; 6] = [0xff, 0x25, 0, 0, 0, 0];
 
-/// The memory of a thread.
+/// The memory of a thread, in words of 8 bytes.
 pub trait Words {
-    /// What it holds.
+    /// Reads a word. `None` if that is not possible.
     fn read(&self, address: u64) -> Option<u64>;
-    /// Changes it; false if that is not possible.
+    /// Writes a word. False if that is not possible.
     fn write(&self, address: u64, value: u64) -> bool;
 }
 
-/// Reads the instruction that begins with these bytes; `None` if there is none.
+/// Decodes the instruction at the beginning of these bytes. `None` if they are no instruction.
 pub fn decode(bytes: &[u8], address: u64) -> Option<Instruction> {
     let mut decoder = Decoder::with_ip(64, bytes, address, DecoderOptions::NONE);
     let instruction = decoder.decode();
     (!instruction.is_invalid()).then_some(instruction)
 }
 
-/// Whether it leaves an address on the stack to which is returned.
+/// Whether the instruction puts a return address on the stack.
 pub fn is_call(instruction: &Instruction) -> bool {
     let flow = instruction.flow_control();
     matches!(flow, FlowControl::Call | FlowControl::IndirectCall)
 }
 
-/// Does what the instruction would do, if it is one of the simple ones; false if not, and
-/// nothing is changed. Calls are among them, which anywhere else would leave the wrong
-/// address on the stack.
+/// Emulates a simple instruction. False if it is not simple; then nothing has changed. Calls are
+/// emulated, since a call copied elsewhere would put the wrong address on the stack.
 pub fn emulate(instruction: &Instruction, registers: &mut Registers, memory: &impl Words) -> bool {
     let push = |registers: &mut Registers, value| {
         let at = registers.rsp.wrapping_sub(8);
@@ -104,7 +102,7 @@ pub fn emulate(instruction: &Instruction, registers: &mut Registers, memory: &im
     true
 }
 
-/// Whether it is one of the simple ones, which [`emulate`] does.
+/// Whether [`emulate`] can do this instruction.
 pub fn is_simple(instruction: &Instruction) -> bool {
     struct Any;
     impl Words for Any {
@@ -119,8 +117,8 @@ pub fn is_simple(instruction: &Instruction) -> bool {
     emulate(instruction, &mut trace::no_registers(), &Any)
 }
 
-/// Returns for a thread that has no shadow stack, which would not notice. False if the
-/// instruction is another one.
+/// Emulates `ret` for a thread that has no shadow stack to compare with. False for any other
+/// instruction.
 pub fn emulate_return(
     instruction: &Instruction,
     registers: &mut Registers,
@@ -135,7 +133,7 @@ pub fn emulate_return(
     true
 }
 
-/// Where an indirect call goes.
+/// The target of an indirect call.
 fn called(instruction: &Instruction, registers: &Registers, memory: &impl Words) -> Option<u64> {
     if instruction.op0_kind() == OpKind::Register {
         return value(registers, instruction.op0_register());
@@ -149,12 +147,12 @@ fn called(instruction: &Instruction, registers: &Registers, memory: &impl Words)
     memory.read(address)
 }
 
-/// What a register of 64 bits holds.
+/// The value of a 64-bit register.
 fn value(registers: &Registers, register: Register) -> Option<u64> {
     place(&mut { *registers }, register).copied()
 }
 
-/// Where that stands.
+/// The place of a 64-bit register.
 const fn place(registers: &mut Registers, register: Register) -> Option<&mut u64> {
     Some(match register {
         Register::RAX => &mut registers.rax,
@@ -201,8 +199,8 @@ fn holds(condition: ConditionCode, flags: u64) -> Option<bool> {
     })
 }
 
-/// The same instruction for another place, and a jump back behind it; and how long it is
-/// without the jump. `None` if it does not work there: too far from what it refers to.
+/// The instruction encoded for another place, with a jump back; and its length without the jump,
+/// bytes. `None` if it cannot work there: too far from what it refers to.
 pub fn elsewhere(instruction: &Instruction, place: u64) -> Option<(Vec<u8>, u64)> {
     let block = InstructionBlock::new(std::slice::from_ref(instruction), place);
     let encoded = BlockEncoder::encode(64, block, BlockEncoderOptions::NONE).ok()?;

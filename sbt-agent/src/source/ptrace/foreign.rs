@@ -1,10 +1,10 @@
-//! Probes of the kernel that others have put where breakpoints of ours may stand.
+//! Finds kernel probes that others have put where sbt's breakpoints may stand.
 //!
 //! Both are one byte, `int3`, in the memory of the target, and the byte does not tell whose it is.
-//! But the kernel puts a probe that is meant for everybody into each executable mapping of the file.
-//! So this process maps the pages with our places, too, and nothing runs there: an `int3` in such a
-//! page that the file does not have is a probe of the kernel. A probe that is meant for one process
-//! alone does not show here.
+//! But the kernel puts a probe that is meant for everybody into each executable mapping of the
+//! file. So this process maps the pages with its places too, and runs nothing there: an `int3` in
+//! such a page that the file does not have is a kernel probe. Probes meant for one process alone do
+//! not show here.
 
 use std::{
     cell::RefCell, collections::HashMap, fs::File, os::fd::AsRawFd as _, os::unix::fs::FileExt as _,
@@ -13,10 +13,10 @@ use std::{
 use super::space::{INT3, PAGE};
 use sbt_program::{files::FileId, memory::Memory};
 
-/// At most so many pages are mapped.
+/// How many pages are mapped at most.
 const MOST: usize = 4096;
 
-/// Pages of files, by file and offset.
+/// Mapped pages of files, by file and offset.
 #[derive(Debug, Default)]
 pub struct Foreign(RefCell<HashMap<(FileId, u64), Option<Twin>>>);
 
@@ -24,12 +24,13 @@ pub struct Foreign(RefCell<HashMap<(FileId, u64), Option<Twin>>>);
 #[derive(Debug)]
 struct Twin {
     file: File,
-    /// Address of the mapping, which stays as long as this process lives.
+    /// Address of the mapping, which stays until this process ends.
     at: u64,
 }
 
 impl Foreign {
-    /// Whether the kernel has a probe for everybody at an offset of a file, which `open` opens.
+    /// Whether the kernel has a probe for everybody at this offset of the file. `open` opens the
+    /// file.
     pub fn has_probe(&self, id: FileId, offset: u64, open: impl FnOnce() -> Option<File>) -> bool {
         let page = offset / PAGE * PAGE;
         let mut pages = self.0.borrow_mut();
@@ -43,7 +44,8 @@ impl Foreign {
             .is_some_and(|twin| twin.has_probe(page, offset))
     }
 
-    /// Reads a file from an offset on, whatever stands in memory: how much there is.
+    /// Reads from a file at an offset, without breakpoints in memory. Returns how many bytes were
+    /// read.
     pub fn read(&self, id: FileId, offset: u64, bytes: &mut [u8]) -> usize {
         let pages = self.0.borrow();
         let twin = pages
@@ -57,8 +59,8 @@ impl Foreign {
 impl Twin {
     fn of(file: File, page: u64) -> Option<Self> {
         let length = usize::try_from(PAGE).ok()?;
-        // SAFETY: a new mapping of a file, at an address that the kernel chooses; nothing refers
-        // to what lies in it but by its number.
+        // SAFETY: a new mapping of a file, at an address that the kernel chooses; no reference
+        // points into it, it is only read through its number.
         let at = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
@@ -76,7 +78,7 @@ impl Twin {
     }
 
     fn has_probe(&self, page: u64, offset: u64) -> bool {
-        // A file may have become shorter: to read the mapping directly would raise SIGBUS.
+        // Read through /proc: if the file has become shorter, a direct read would raise SIGBUS.
         let own = Memory {
             thread: std::process::id(),
         };
@@ -109,13 +111,13 @@ mod tests {
         let mut bytes = [0; 8];
         assert_eq!(foreign.read(id, 4100, &mut bytes), 8);
         assert_eq!(bytes[..2], [INT3, 0x90]);
-        // As if the kernel had written there, which nobody else can.
+        // Write the byte as the kernel would: only it can do so otherwise.
         let page = (id, 4096);
         let at = foreign.0.borrow()[&page].as_ref().unwrap().at;
         let memory = File::options().write(true).open("/proc/self/mem").unwrap();
         memory.write_all_at(&[INT3], at + 5).unwrap();
         assert!(foreign.has_probe(id, 4101, open));
-        // And a file that is shorter by now.
+        // The file has become shorter.
         std::fs::write(&path, []).unwrap();
         assert!(!foreign.has_probe(id, 4101, open));
         assert!(!foreign.has_probe(id, 0, || None));

@@ -1,15 +1,17 @@
-//! Where in a process's memory nothing lies.
+//! Finds free pages in a process's memory.
 
 use super::space::PAGE;
 use sbt_program::process::Occupied;
 
-/// Nothing can be mapped below, whatever `vm.mmap_min_addr` is (65536 by default).
+/// The lowest address considered, whatever `vm.mmap_min_addr` is (65536 by default): nothing is
+/// mapped below.
 const LOWEST: u64 = 1 << 16;
 
-/// A page that is free, as near to an address as may be: below something that is mapped,
-/// with another free page between them. `None` if there is none within `reach` bytes.
+/// The free page nearest to `address`, directly below a mapping but for one free page between them.
+/// `None` if there is none within `reach` bytes.
 ///
-/// The heap grows upwards, to the middle of a gap; what grows downwards has no such page.
+/// The heap grows upwards into its gap, so the page is at the gap's upper end. Mappings that grow
+/// downwards get no such page.
 pub fn near(address: u64, all: &[Occupied], reach: u64) -> Option<u64> {
     let mut end = LOWEST;
     let mut best: Option<u64> = None;
@@ -67,7 +69,7 @@ mod tests {
 
     #[test]
     fn where_there_is_hardly_a_gap_it_is_elsewhere() {
-        // One page between two, and the lowest of all.
+        // One gap has a single page, and another is at the lowest address.
         let all = occupied(&[
             (0x1_1000, 0x40_0000),
             (0x40_1000, 0x50_0000),

@@ -1,4 +1,4 @@
-//! System calls that a thread of the target makes for us, while it stands in its own code.
+//! System calls that a thread of the target makes for sbt, while it stands in its own code.
 //!
 //! A call begins with a complete signal frame on the thread's own stack and returns into
 //! `rt_sigreturn`. So the thread finds its way back with all of its registers, even if sbt is
@@ -18,30 +18,31 @@ mod stack;
 
 use code::Ways;
 
-/// The length of the instruction that calls the kernel, bytes.
+/// The length of the `syscall` instruction, bytes.
 pub const LENGTH: u64 = 2;
 
-/// `TF`: the thread makes single steps of its own.
+/// The flag `TF`: the thread makes single steps of its own.
 const STEPS: u64 = 1 << 8;
 
-/// Where `rseq_cs` lies in `struct rseq` (linux/rseq.h).
+/// Offset of `rseq_cs` in `struct rseq` (linux/rseq.h), bytes.
 const SEQUENCE: u64 = 8;
 
-/// What to say where [`Ways`] are missing.
+/// The error where [`Ways`] are missing.
 pub const NO_WAYS: &str =
     "the program has no code by which a thread could make a call and come back";
 
-/// The thread, if it is there still, and why it did not work.
+/// The thread, if it still exists, and why the call did not work.
 pub type Failed = (Option<Stop>, String);
 
 /// The number of a system call, and its arguments.
 pub type Call = (libc::c_long, [u64; 6]);
 
-/// Whether a thread may have a filter that ends it for a call that it does not make itself.
+/// Whether a thread may have a seccomp filter that kills it for a call that it does not make
+/// itself.
 ///
-/// Only numbers of filters are known, not what they say. A process that sbt has started has all
-/// those of sbt, as all of a container have; so as many are taken for the same ones. Who is
-/// attached to may have as many others.
+/// Only the number of filters is known, not what they allow. A process that sbt has started has
+/// inherited all filters of sbt, as all processes of a container have theirs; so an equal number is
+/// taken for the same filters. A process that sbt attaches to may have as many others.
 pub fn is_forbidden(thread: Id) -> bool {
     let ours = process::filters(std::process::id());
     is_foreign(process::filters(thread.cast_unsigned()), ours)
@@ -51,11 +52,11 @@ fn is_foreign(theirs: Option<u32>, ours: Option<u32>) -> bool {
     theirs != Some(0) && (theirs.is_none() || theirs != ours)
 }
 
-/// Has a thread make a system call and stand where it stood, with these registers and for the same
-/// reason. Gives the result of the call. `memory` is the memory of the thread's process.
+/// Makes a thread do a system call, and stand again where it stood, with these registers and for
+/// the same reason. Returns the result of the call. `memory` is the memory of the thread's process.
 ///
 /// # Errors
-/// The thread has ended, or it cannot make the call and has not been changed.
+/// The thread has ended; or it cannot make the call, and is unchanged.
 pub fn call(
     stop: Stop,
     registers: &Registers,
@@ -69,10 +70,10 @@ pub fn call(
     }
 }
 
-/// A call that can begin: the frame is on the stack.
+/// A call that is ready to begin: the frame is on the stack.
 struct Prepared {
     frame: frame::Frame,
-    /// What lay in the frame's place before.
+    /// The bytes that were in the frame's place before.
     below: Vec<u8>,
     /// The thread's mask of blocked signals.
     mask: u64,
@@ -153,15 +154,15 @@ impl Prepared {
             ..*registers
         };
         stop.set_registers(&asking).map_err(lost)?;
-        // No signal may come between: its handler would see registers that are not the program's.
-        // The mask is set after the registers, since the frame brings the thread's own mask back.
-        // SIGTRAP stays possible: a thread that blocks it and gets a trap is killed.
+        // No signal may come in between: its handler would see registers that are not the
+        // program's. The mask is set after the registers, since the frame restores the thread's own
+        // mask. SIGTRAP stays possible: a thread that blocks it and gets a trap is killed.
         let all = trace::ALL_SIGNALS & !(1 << (libc::SIGTRAP - 1));
         trace::set_mask(id, all).map_err(lost)?;
         let stop = stop.until_call().map_err(lost)?;
         let (mut stop, mut result) = (stop, None);
         if stop.1 == Why::Called {
-            // Back from the call, then to that which leads back, and back from there.
+            // Out of the call, into `rt_sigreturn`, and out of that.
             let back = stop.0.until_call().map_err(lost)?;
             let after = back.0.registers().map_err(lost)?;
             result = (after.rip == self.at + LENGTH).then_some(after.rax);
@@ -175,7 +176,8 @@ impl Prepared {
             stop.set_registers(registers).map_err(lost)?;
             trace::set_mask(id, self.mask).map_err(lost)?;
         }
-        // Nothing of the program's lies there, but a collector of garbage may look at old words.
+        // Restores the bytes below the stack: a conservative garbage collector may look at old
+        // words.
         let _gone = memory.write_all_at(&self.below, self.frame.at);
         match result.filter(|_| is_back) {
             Some(result) => Ok((stop, result)),
@@ -184,14 +186,14 @@ impl Prepared {
     }
 }
 
-/// Has a thread whose memory cannot be written make a system call by the instruction at `at`, which
-/// the thread has just made, and stand where it stood.
+/// Makes a thread whose memory cannot be written do a system call by the instruction at `at`, which
+/// the thread has just run, and stand again where it stood.
 ///
-/// Nothing leads the thread back if sbt is killed meanwhile. So the result should be that of the
-/// thread's own call: then only two registers differ, which hold arguments of a call.
+/// If sbt is killed meanwhile, nothing restores the thread. So the result should equal that of the
+/// thread's own call: then only two registers differ, both of them arguments of a call.
 ///
 /// # Errors
-/// The thread has ended, or did not come to the call.
+/// The thread has ended, or did not reach the call.
 pub fn call_by_step(
     stop: Stop,
     registers: &Registers,
@@ -200,7 +202,7 @@ pub fn call_by_step(
 ) -> Result<(Stop, u64), Failed> {
     let lost = |error: io::Error| (None, error.to_string());
     let id = stop.id();
-    // No signal may come between but that of the step: if SIGTRAP were blocked, the kernel would
+    // No signal may come in between but that of the step: if SIGTRAP were blocked, the kernel would
     // forget how the program handles it.
     let all = trace::ALL_SIGNALS & !(1 << (libc::SIGTRAP - 1));
     let masked = trace::mask(id).and_then(|mask| {

@@ -1,15 +1,15 @@
-//! Which files lie where in a memory.
+//! Which files lie where in the memory of a process.
 
 use std::io;
 
 use sbt_program::{files::FileId, process};
 
-/// A part of a file.
+/// A mapping of a part of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mapped {
     /// First address.
     pub start: u64,
-    /// One past the last.
+    /// End address, exclusive.
     pub end: u64,
     /// Offset in the file of the first address.
     pub offset: u64,
@@ -17,10 +17,9 @@ pub struct Mapped {
     pub id: FileId,
 }
 
-/// All that can be executed in a process; none if it is gone.
+/// All executable mappings of files in a process; empty if the process is gone.
 ///
-/// # Errors
-/// It cannot be read: of the kind `PermissionDenied` if it may not be looked into.
+/// # Errors They cannot be read; `PermissionDenied` if this user may not look into the process.
 pub fn of(process: u32) -> io::Result<Vec<Mapped>> {
     let mappings = process::readable_mappings(process)?.into_iter();
     let mapped = mappings.filter_map(|mapping| {
@@ -37,12 +36,14 @@ pub fn of(process: u32) -> io::Result<Vec<Mapped>> {
 
 /// Which byte of which file lies at an address.
 pub fn file_at(all: &[Mapped], at: u64) -> Option<(FileId, u64)> {
-    let one = all.iter().find(|it| (it.start..it.end).contains(&at))?;
+    let one = all
+        .iter()
+        .find(|mapping| (mapping.start..mapping.end).contains(&at))?;
     Some((one.id, one.offset.wrapping_add(at - one.start)))
 }
 
-/// Whether the same may lie at an address in one memory and in another: what no file has made, or
-/// has come since that was read, is not known here.
+/// Whether two processes may have the same code at an address. True also where this cannot be
+/// known: for memory that is no file's, and for files mapped after the lists were read.
 pub fn is_alike(one: &[Mapped], other: &[Mapped], at: u64) -> bool {
     let known = file_at(one, at);
     other.is_empty() || known.is_none() || known == file_at(other, at)
@@ -68,16 +69,16 @@ mod tests {
         assert!(is_alike(&ours, &ours, at));
         assert!(is_alike(&ours, &ours[..1], at));
         for theirs in [
-            // Another program at the same addresses, another part of this one, nothing there.
+            // Another program at the same addresses; another part of the same file; nothing there.
             mapped(0x40_0000, 0x1000, 9),
             mapped(0x40_0000, 0x2000, 7),
             mapped(0x50_0000, 0x1000, 7),
         ] {
             assert!(!is_alike(&ours, &[theirs], at), "{theirs:?}");
         }
-        // The same byte, of a mapping that was divided since.
+        // The same byte, in a mapping that was split since.
         assert!(is_alike(&ours, &[mapped(0x40_0010, 0x1010, 7)], at));
-        // Unknown, of either.
+        // Not known in one of the two lists.
         assert!(is_alike(&ours, &[], at));
         assert!(is_alike(&ours, &[mapped(0x40_0000, 0x1000, 9)], 0x60_0000));
     }

@@ -1,9 +1,10 @@
-//! Breakpoints at which the target's threads stop, as under a debugger: the last rung of the
-//! ladder, which needs no privilege beyond that the processes are the user's own.
+//! The ptrace backend: breakpoints at which the target's threads stop, as under a debugger. The
+//! last of the backends to be tried; it needs no privilege, as long as the processes are the user's
+//! own.
 //!
-//! The breakpoints are set and served by a process of its own (`tracer.rs`), which says what
-//! happened in the records of the kernel's programs. What is different from those: futexes
-//! are not seen, and a stop costs ten times what a probe does and more.
+//! A separate process (`tracer.rs`) sets and serves the breakpoints. It reports what happens in the
+//! records of the BPF programs. Two things differ: futexes are not seen, and a stop costs at least
+//! ten times what a probe does.
 
 use std::{
     fs::File,
@@ -66,17 +67,17 @@ use sbt_engine::{
 };
 use sbt_program::{access::rights, files::ProbedFile};
 
-/// What sbt is called with to be the process that traces: no command that a user would type, nor
-/// find if they look for sbt (`pkill -f`).
+/// The argument that makes sbt the tracing process. Not a command that a user would type, nor one
+/// that `pkill -f sbt` finds.
 pub const ARGUMENT: &str = "__breakpoints";
 
-/// The word behind the numbers if counters are asked for.
+/// The argument after the numbers if counters are asked for.
 const COUNTS: &str = "counts";
 
-/// Records are taken together for so long: who reads them need not be woken for each.
+/// Pause between two reads of records, so that not every record wakes the reader.
 const TOGETHER: Duration = Duration::from_millis(10);
 
-/// The breakpoints of one target.
+/// The ptrace source of one target.
 pub struct Ptrace {
     outside: Outside,
     child: Child,
@@ -86,7 +87,7 @@ pub struct Ptrace {
     ways: Vec<Kmp>,
 }
 
-/// The process that traces, before it knows whom.
+/// The tracing process, before it is told what to trace.
 pub struct Process {
     child: Child,
     line: Line,
@@ -94,7 +95,8 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts it, for a target. Before sbt gives its privileges up: it does that for itself.
+    /// Starts the tracing process for a target. Must be called before sbt gives its privileges up:
+    /// the tracing process does that for itself.
     pub fn start(target: u32, settings: &Settings) -> anyhow::Result<Self> {
         let (ours, theirs) = UnixStream::pair().context("cannot make a socket")?;
         let (read, write) = std::io::pipe().context("cannot make a pipe")?;
@@ -111,9 +113,9 @@ impl Process {
             .stdin(OwnedFd::from(theirs))
             .stdout(OwnedFd::from(write))
             .stderr(Stdio::null())
-            // What is typed at the terminal is not meant for it.
+            // Keys typed at the terminal send it no signals.
             .process_group(0);
-        // Of a thread of its own, since nothing of what it hands on comes back.
+        // On a separate thread: the privileges that it passes on do not come back.
         let starting = std::thread::Builder::new().spawn(move || {
             rights::hand_on();
             command.spawn()
@@ -130,10 +132,10 @@ impl Process {
 }
 
 impl Ptrace {
-    /// Traces a process. `runs`: it runs its own program already.
+    /// Traces a process. `runs`: whether the process runs its own program already.
     ///
     /// # Errors
-    /// It may not be traced: the line says why, and what would help.
+    /// The process may not be traced: the error says why, and what would help.
     pub fn begin(
         Process { child, line, pipe }: Process,
         pid: u32,
@@ -181,7 +183,7 @@ impl Ptrace {
         self.order(order).map(drop)
     }
 
-    /// Where a file is watched.
+    /// The file and the places to watch in it, for the tracing process.
     fn watched(&mut self, file: &ProbedFile) -> Watched {
         let ways = &mut self.ways;
         let places = file.points.iter().flat_map(|point| places(point, ways));
@@ -220,7 +222,7 @@ impl Source for Ptrace {
     }
 
     fn stop(&mut self) -> anyhow::Result<Totals> {
-        // As below, where the source is dropped.
+        // Closed first, as in `drop`: the tracing process must not wait for a reader.
         self.pipe = None;
         let let_go = self.say(&Order::Detach);
         self.outside.end()?;
@@ -317,10 +319,10 @@ impl Source for Ptrace {
 
 impl Drop for Ptrace {
     fn drop(&mut self) {
-        // If nothing has been started, nobody reads the records: the process that traces must not
-        // wait until somebody does.
+        // If nothing was started, nobody reads the records: the tracing process must not wait for a
+        // reader.
         self.pipe = None;
-        // Not stopped in order: it notices that nobody speaks to it any more.
+        // Not stopped in order: the tracing process notices that its socket is closed.
         if let Ok(line) = self.line.get_mut() {
             let _gone = line.socket().shutdown(std::net::Shutdown::Both);
         }
@@ -328,7 +330,7 @@ impl Drop for Ptrace {
     }
 }
 
-/// Reads records until the other end is closed; what the user should know.
+/// Reads records until the other end is closed. Returns a remark for the user, if there is one.
 fn drain(mut pipe: File, start: Start, sink: &Sink, lost: &AtomicU64) -> Option<String> {
     let mut decoder = Decoder::new(start);
     let mut bytes = Vec::new();

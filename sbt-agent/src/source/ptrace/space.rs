@@ -1,8 +1,8 @@
-//! The memory that threads share: what lies where in it, and the breakpoints.
+//! The memory that threads share: which file lies where in it, and the breakpoints.
 //!
-//! A breakpoint is one byte, `int3`, and bytes are written through /proc/PID/mem, while the
-//! threads run: nobody is stopped for it. A thread may have hit one that is being taken
-//! away: it is known as stale by the byte that lies there then.
+//! A breakpoint is one byte, `int3`. Bytes are written through /proc/PID/mem while the threads run:
+//! no thread is stopped for that. A thread may hit a breakpoint that is just being taken out: it is
+//! recognised by the byte that lies there by then.
 
 use std::{
     cell::RefCell,
@@ -32,63 +32,63 @@ mod room;
 
 use others::Behind;
 
-/// The one byte of a breakpoint, also of the kernel's probes.
+/// The byte of a breakpoint, and of the kernel's probes.
 pub const INT3: u8 = 0xcc;
 
-/// `int 3` with the number apart, which is not ours.
+/// The two-byte form of `int 3`, which sbt never writes.
 const LONG_INT3: [u8; 2] = [0xcd, 3];
 
-/// Breakpoints of one memory: a program with more has been told to have them.
+/// How many breakpoints one memory gets at most.
 const MOST: usize = 65_536;
 
-/// How much is put elsewhere at a time: a page, bytes.
+/// The size of a page that displaced instructions are put into, bytes.
 pub const PAGE: u64 = 4096;
 
-/// One place.
+/// A breakpoint, set or not.
 #[allow(clippy::struct_excessive_bools, reason = "each is known for itself")]
 #[derive(Clone, Debug)]
 struct Breakpoint {
-    /// What the program's code is there and behind; zeros where there is no more memory.
+    /// The program's code from there on; zeros beyond the end of the memory.
     code: [u8; LONGEST],
     instruction: Instruction,
-    /// What is done there, and what that is told.
+    /// The programs that run at a hit, with their cookies.
     hits: Vec<(Program, u64)>,
-    /// Where the instruction lies elsewhere, and how long it is there.
+    /// Where a copy of the instruction lies, and its length there, bytes.
     elsewhere: Option<(u64, u64)>,
     on: bool,
-    /// Whether it has ever been: a copy of the memory may have been taken then.
+    /// Whether the byte has ever been set: a forked process may have a copy of it.
     was_on: bool,
-    /// Whether a thread has stopped there since somebody looked.
+    /// Whether a thread has stopped there since the last look for other tools.
     hit: bool,
-    /// Whether one has ever.
+    /// Whether a thread has ever stopped there.
     was_hit: bool,
-    /// Whether a barrier counts by itself how often threads come there.
+    /// Whether a barrier's own count tells how many threads come there.
     is_counted: bool,
-    /// Whether the next instruction does not do in its place, just to ask.
+    /// Whether the next instruction cannot be watched just to find probes of others.
     is_alone: bool,
-    /// Whether another's probe takes what comes there, and nothing else is watched instead.
+    /// Whether another tool's probe takes the traps here, and nothing else can be watched instead.
     is_blind: bool,
 }
 
 impl Breakpoint {
-    /// In whose place it stands.
+    /// The first byte of the program's own code.
     const fn original(&self) -> u8 {
         self.code[0]
     }
 }
 
-/// What is to be watched, and what of it at present.
+/// Which places are to be watched, and what of them at present.
 #[derive(Debug, Default)]
 pub struct Wanted {
-    /// In which files.
+    /// Files with their places.
     pub files: Vec<Watched>,
-    /// See [`super::wire::Order`].
+    /// Whether departures are reported.
     pub departures: bool,
-    /// See there.
+    /// Whether condition variables are watched.
     pub condvars: bool,
-    /// Nothing, for a while.
+    /// Whether watching is paused.
     pub paused: bool,
-    /// What tells the kernel's probes from breakpoints of ours.
+    /// Tells kernel probes from sbt's breakpoints.
     pub foreign: Foreign,
 }
 
@@ -97,7 +97,7 @@ impl Wanted {
         let wanted = match program {
             Program::Condvar => self.condvars,
             Program::Return => self.departures,
-            // Libraries that come meanwhile must be known afterwards.
+            // Libraries loaded during a pause must be known after it.
             Program::Mapped => return true,
             _ => self.departures || !for_departures,
         };
@@ -105,56 +105,57 @@ impl Wanted {
     }
 }
 
-/// See above.
+/// The memory of one or more processes, with its breakpoints.
 #[allow(clippy::struct_excessive_bools, reason = "each is known for itself")]
 #[derive(Debug)]
 pub struct Space {
     process: u32,
     memory: File,
     points: BTreeMap<u64, Breakpoint>,
-    /// Breakpoints that were taken away for good, by address: a process that was forked before that
-    /// has copies of them, and may be announced later.
+    /// Breakpoints that were taken out for good, by address: a child forked before has copies of
+    /// them, and may become known later.
     former: BTreeMap<u64, Breakpoint>,
-    /// Where instructions lie elsewhere, and how much of each page is taken, bytes.
+    /// Pages for copies of instructions, and how many bytes of each are used.
     pages: Vec<(u64, u64)>,
-    /// None more is to be had.
+    /// Whether no more pages can be had.
     no_page: bool,
-    /// Why the last one could not be had.
+    /// Why the last page could not be had.
     no_room: Option<String>,
-    /// Where a breakpoint cannot be.
+    /// Addresses where a breakpoint cannot be.
     given_up: BTreeSet<u64>,
-    /// Something else has breakpoints where ours belong, or has taken ours away.
+    /// Whether another tool has breakpoints where sbt's belong, or has taken one of sbt's out.
     disturbed: bool,
-    /// And nothing is seen of threads that come there.
+    /// Whether threads pass some place unseen because of another tool.
     blind: bool,
-    /// Second instructions of places that are watched at those, too, by address.
+    /// Second instructions of places, watched besides or instead of the first, by address.
     behind: BTreeMap<u64, Behind>,
-    /// Those that have told what they were to tell.
+    /// Second instructions that need not be watched any more.
     over: Vec<u64>,
-    /// Nothing tells of libraries that are loaded: another's probe is where that would be seen.
+    /// Whether another tool's probe hides that libraries are loaded.
     misses_libraries: bool,
-    /// What barriers say of how often threads came.
+    /// Finds unseen arrivals by the barriers' own counts.
     witnesses: Witnesses,
-    /// Addresses in no file, and whether the kernel has put them on stacks.
+    /// Addresses that are in no file, and whether each is a return address of the kernel's probes.
     strange: RefCell<BTreeMap<u64, bool>>,
-    /// How often threads may have come to a place unseen that has nothing which counts them.
+    /// How many times threads may have passed a place unseen that no barrier counts.
     uncounted: u64,
-    /// What lay where when that could be read last.
+    /// The executable mappings, when they could last be read.
     mapped: Vec<Mapped>,
-    /// Since then it has forbidden that.
+    /// Whether the process has forbidden looking into it since then.
     closed: bool,
 }
 
-/// That of a process.
+/// Opens the memory of a process.
 fn open(process: u32) -> io::Result<File> {
     let path = process::folder(process).join("mem");
-    // It is the file of that process's user: root may write to it only as it may to others'.
+    // The file belongs to that process's user: root may open it only with the right to open other
+    // users' files.
     let _writing = Writing::begin();
     OpenOptions::new().read(true).write(true).open(path)
 }
 
 impl Space {
-    /// That of a process, with no breakpoints in it.
+    /// The memory of a process, with no breakpoints in it.
     pub fn of(process: u32) -> io::Result<Self> {
         Ok(Self {
             process,
@@ -178,8 +179,8 @@ impl Space {
         })
     }
 
-    /// Puts breakpoints where they are wanted, and takes others away; what the target has
-    /// unmapped or mapped since is found.
+    /// Puts breakpoints where they are wanted, and takes others out. Takes account of what the
+    /// target has mapped and unmapped since the last call.
     ///
     /// # Errors
     /// The memory cannot be written to.
@@ -203,7 +204,8 @@ impl Space {
                     continue;
                 };
                 let at = mapping.start.saturating_add(above);
-                // By now something else may lie there, if nobody may look, but where ours lie.
+                // If mappings cannot be read, something else may lie there, unless a breakpoint
+                // does.
                 let may_be = is_known || self.points.contains_key(&at);
                 if at >= mapping.end || !may_be {
                     continue;
@@ -214,7 +216,7 @@ impl Space {
                 let ours = self.points.contains_key(&at).then_some(at);
                 let both = ours
                     .into_iter()
-                    .chain(instead.filter(|it| Some(*it) != ours));
+                    .chain(instead.filter(|instead| Some(*instead) != ours));
                 for at in both {
                     if self.add(at, place.program, place.cookie) {
                         *on.entry(at).or_default() |= is_on;
@@ -230,7 +232,7 @@ impl Space {
         let all: Vec<(u64, bool)> = self
             .points
             .iter()
-            .map(|(at, it)| (*at, is_on(*at, it)))
+            .map(|(at, point)| (*at, is_on(*at, point)))
             .collect();
         for (at, is_on) in all {
             self.turn(at, is_on, &wanted.foreign)?;
@@ -238,8 +240,8 @@ impl Space {
         Ok(())
     }
 
-    /// Turns one on or off. The byte stays if it is the kernel's as well: who has its probe there
-    /// takes that away, and a byte of ours with it.
+    /// Turns a breakpoint on or off. The byte stays if a kernel probe needs it as well: whoever has
+    /// the probe takes the byte away with it.
     fn turn(&mut self, at: u64, on: bool, foreign: &Foreign) -> io::Result<()> {
         let stays = self.points.get(&at).is_some_and(|point| point.on && !on)
             && self.is_theirs(at, foreign);
@@ -257,26 +259,25 @@ impl Space {
         Ok(())
     }
 
-    /// Looks what lies where; false if that is not to be known, and what lay there before may have
-    /// gone since.
+    /// Reads what is mapped. False if that cannot be read; mappings known before may then be gone.
     fn look(&mut self) -> bool {
         match mapped::of(self.process) {
             Ok(mapped) if !mapped.is_empty() => {
                 self.mapped = mapped;
                 true
             }
-            // It closes at this moment, or ends.
+            // The process forbids looking at this moment, or ends.
             Ok(_) => false,
             Err(error) => {
-                // Others are ours, such as that there is no file left to open.
+                // Other errors are sbt's own, as too many open files.
                 self.closed |= error.kind() == io::ErrorKind::PermissionDenied;
                 false
             }
         }
     }
 
-    /// Forgets breakpoints that have gone with the code in which they were. `blind`: nothing else
-    /// tells whether it is that code still.
+    /// Forgets breakpoints that are gone with their code. `blind`: the mappings cannot be read, so
+    /// the code itself must tell whether it is still the same.
     fn forget_gone(&mut self, blind: bool) {
         let mut gone = Vec::new();
         for (at, point) in &self.points {
@@ -292,7 +293,7 @@ impl Space {
                 } else {
                     point.instruction.len()
                 };
-                // Other breakpoints of ours may lie in it.
+                // Other breakpoints may lie in these bytes.
                 let first = code[0];
                 self.uncover(*at, &mut code[..count]);
                 first == point.original() && code[..compared] == point.code[..compared]
@@ -306,7 +307,7 @@ impl Space {
         }
     }
 
-    /// Takes all away that is ours.
+    /// Takes all breakpoints out.
     pub fn clean(&mut self, foreign: &Foreign) -> io::Result<()> {
         let mut result = Ok(());
         let all: Vec<u64> = self.points.keys().copied().collect();
@@ -321,19 +322,18 @@ impl Space {
         result
     }
 
-    /// Whether something else has breakpoints in the way of ours, so that threads do not come
-    /// to them: the kernel's uprobes are such, and serve theirs before anybody learns of it.
+    /// Whether another tool has breakpoints in the way of sbt's, so that threads do not stop there.
+    /// The kernel's uprobes are such: the kernel serves them before any tracer learns of the trap.
     pub fn is_disturbed(&self) -> bool {
         self.disturbed
     }
 
-    /// Whether the process has forbidden to look into it, so that what it loads from then on is
-    /// not known.
+    /// Whether the process forbids looking into it, so that libraries loaded since are not known.
     pub fn is_closed(&self) -> bool {
         self.closed
     }
 
-    /// Watches the return to an address.
+    /// Sets a breakpoint at a return address.
     pub fn watch_return(&mut self, at: u64) -> io::Result<()> {
         let known = |point: &Breakpoint| point.on && point.hits.contains(&(Program::Return, 0));
         if at == 0 || self.points.get(&at).is_some_and(known) {
@@ -347,13 +347,13 @@ impl Space {
         Ok(())
     }
 
-    /// Something is to be done at an address; false if there is no code, or no room.
+    /// Adds a program to be run at an address. False if there is no code, or no room.
     fn add(&mut self, at: u64, program: Program, cookie: u64) -> bool {
         if let Some(point) = self.points.get_mut(&at) {
             point.is_counted |= is_counted(program, cookie);
             if !point.hits.contains(&(program, cookie)) {
                 point.hits.push((program, cookie));
-                // Who ends something is heard before who begins another.
+                // Ends of something are handled before beginnings of something else.
                 point.hits.sort_by_key(|hit| hit.0 != Program::Return);
             }
             return true;
@@ -366,7 +366,7 @@ impl Space {
             return false;
         };
         if code[0] == INT3 {
-            // Not one of ours, which are known. What lies below it is not known either.
+            // Not a breakpoint of sbt, all of which are known. What the byte replaces is not known.
             self.disturbed = true;
             self.blind = true;
             return false;
@@ -392,8 +392,8 @@ impl Space {
         true
     }
 
-    /// Reads as the program would without us; also of a process that has forbidden to look into
-    /// it, of which what is open already may be read.
+    /// Reads memory as it would be without breakpoints. Works for a process that forbids looking
+    /// into it, too, since its memory is open already.
     pub fn read(&self, address: u64, bytes: &mut [u8]) -> bool {
         let is_read = self.memory.read_exact_at(bytes, address).is_ok();
         if is_read {
@@ -402,7 +402,7 @@ impl Space {
         is_read
     }
 
-    /// Puts what the program's code is in the place of breakpoints.
+    /// Replaces breakpoints in bytes read from address `from` by the program's own code.
     pub fn uncover(&self, from: u64, bytes: &mut [u8]) {
         let until = from.saturating_add(bytes.len() as u64);
         for (at, point) in self.points.range(from..until) {
@@ -412,19 +412,19 @@ impl Space {
         }
     }
 
-    /// What is done where a thread has hit `int3`, which lies at this address. `None` if it
-    /// is the program's own; nothing if the breakpoint has been taken away meanwhile.
+    /// The programs to run for a thread that has hit `int3` at this address. `None` if the `int3`
+    /// is the program's own; empty if the breakpoint was taken out meanwhile.
     pub fn hits(&mut self, at: u64) -> Option<Vec<(Program, u64)>> {
         let memory = &self.memory;
         match self.points.get_mut(&at) {
             Some(point) if point.on => Some(point.hits.clone()),
             Some(point) => {
-                // It lies there, in whatever way it came to: the thread must get past it.
+                // However the byte came to be there, the thread must get past it.
                 point.on = is_at(memory, at, INT3);
                 Some(Vec::new())
             }
             None => {
-                // Also as an instruction of two bytes.
+                // The program's own `int3` may be the one of two bytes.
                 let is_long = is_at(memory, at, LONG_INT3[1])
                     && is_at(memory, at.wrapping_sub(1), LONG_INT3[0]);
                 let own = is_long || is_at(memory, at, INT3);
@@ -433,20 +433,20 @@ impl Space {
         }
     }
 
-    /// Has the instruction done that lies there, by a thread that stands at it.
+    /// Takes a thread past the breakpoint that it has hit, as if it had run the instruction there.
     ///
     /// # Errors
-    /// There is no other place for it, or the thread has ended.
+    /// The instruction can be run nowhere else, or the thread has ended.
     pub fn pass(&mut self, stop: Stop, registers: &mut Registers, at: u64) -> Result<Stop, Failed> {
         registers.rip = at;
         let Some(point) = self.points.get(&at).filter(|point| point.on) else {
-            // It lies there again.
+            // The instruction lies there again.
             return Ok(stop);
         };
         let memory = Words64(&self.memory);
         let instruction = point.instruction;
-        // What is called for a thread is not on the shadow stack, and the return from there would
-        // be its end.
+        // An emulated call puts nothing on the shadow stack: the return from it would kill the
+        // thread.
         if displaced::is_call(&instruction) && process::has_shadow_stack(self.process) {
             let why = "the processor keeps return addresses a second time";
             return Err((Some(stop), why.into()));
@@ -486,14 +486,14 @@ impl Space {
         Ok(stop)
     }
 
-    /// Takes one away for good, since the thread that has hit it could not get past it.
+    /// Takes a breakpoint out for good, because a thread that has hit it could not get past it.
     pub fn give_up(&mut self, at: u64, foreign: &Foreign) {
         self.given_up.insert(at);
         let _gone = self.turn(at, false, foreign);
         self.retire(at);
     }
 
-    /// Where a thread stands in the program's own code, that stands elsewhere.
+    /// The address in the program's own code for a thread that runs a copied instruction.
     pub fn home(&self, rip: u64) -> Option<u64> {
         let mut pages = self.pages.iter();
         pages.find(|(page, taken)| (*page..page + taken).contains(&rip))?;
@@ -504,7 +504,7 @@ impl Space {
             (place..place + ROOM as u64).contains(&rip)
         })?;
         let (place, length) = point.elsewhere?;
-        // A jump is made of several instructions; what lies behind them has been done.
+        // A copied jump may be several instructions; the address after them means that it is done.
         match rip - place {
             0 => Some(*at),
             within if within == length => Some(point.instruction.next_ip()),
@@ -513,8 +513,8 @@ impl Space {
     }
 }
 
-/// Turns one on or off, unless another byte lies there than one of ours; whether the byte was
-/// written.
+/// Writes or removes the byte of a breakpoint, unless another byte than expected lies there.
+/// Returns whether a byte was written.
 fn switch(memory: &File, at: u64, point: &mut Breakpoint, on: bool) -> io::Result<bool> {
     let (from, to) = if on {
         (point.original(), INT3)
@@ -533,13 +533,13 @@ fn switch(memory: &File, at: u64, point: &mut Breakpoint, on: bool) -> io::Resul
     Ok(is_from)
 }
 
-/// Whether that byte lies there.
+/// Whether this byte lies there.
 fn is_at(memory: &File, at: u64, byte: u8) -> bool {
     let mut found = [0];
     memory.read_exact_at(&mut found, at).is_ok() && found == [byte]
 }
 
-/// Words of the target's memory.
+/// The target's memory, read and written in words of 8 bytes.
 struct Words64<'a>(&'a File);
 
 impl Words for Words64<'_> {

@@ -1,4 +1,4 @@
-//! A thread of the target, as what is done at a breakpoint looks at it.
+//! Adapts a stopped thread of the target to the programs that run at breakpoints.
 
 use super::{counters::Counters, space::Space};
 use crate::source::twin::{Machine, Records};
@@ -7,17 +7,17 @@ use sbt_program::{
     trace::{Id, Registers},
 };
 
-/// A thread that stands, with its memory, as programs look at it.
+/// A stopped thread with its memory, as the programs see it.
 pub struct Standing<'a> {
     /// Its registers.
     pub registers: &'a Registers,
-    /// It.
+    /// The thread.
     pub id: Id,
     /// Its process.
     pub process: u32,
-    /// Its memory; none before it has executed a program.
+    /// Its memory; `None` before it has executed a program.
     pub space: Option<&'a Space>,
-    /// What is counted, if anything is.
+    /// The counters, if any are counted.
     pub counters: Option<&'a Counters>,
 }
 
@@ -42,7 +42,7 @@ impl Machine for Standing<'_> {
         let Some(space) = self.space else {
             return all;
         };
-        // Of a process that has forbidden to look into it only what is open already may be read.
+        // If the process forbids looking into it, only memory that is open already can be read.
         if all {
             space.uncover(address, bytes);
         }
@@ -55,7 +55,7 @@ impl Machine for Standing<'_> {
             return 0;
         }
         let word = u64::from_ne_bytes(bytes);
-        // Where to return to is only known to the kernel then.
+        // At a return probe only the kernel knows the real return address.
         if self
             .space
             .is_some_and(|space| space.is_of_return_probe(word))

@@ -1,6 +1,6 @@
-//! A thread of the target that stands still, as a value: whoever has it must let it go on,
-//! in one way or another, or hand it on. One that is dropped goes on as if nobody had
-//! looked, so that no way through the code leaves a thread standing.
+//! A stopped thread of the target, as a value. Whoever has it must resume the thread in one way or
+//! another, or pass the value on. Dropping it resumes the thread as if sbt had not looked, so that
+//! no way through the code leaves a thread stopped.
 
 use std::{io, mem, thread, time::Duration};
 
@@ -9,41 +9,41 @@ use sbt_program::{
     trace::{self, Id, Registers},
 };
 
-/// Why a thread stands.
+/// Why a thread has stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
-    /// It was asked to, or is new and has not begun.
+    /// The tracer interrupted it, or it is new and has not begun.
     Asked,
     /// Its whole process was stopped, as by SIGSTOP.
     Group,
-    /// It would get a signal. The kernel sent it because of an instruction if `trap`.
+    /// The thread is about to get a signal.
     Signal {
-        /// Its number.
+        /// Number of the signal.
         number: i32,
-        /// It is SIGTRAP for `int3`.
+        /// Whether the kernel sent SIGTRAP because of an `int3`.
         trap: bool,
     },
-    /// It has made one instruction, as it was told to.
+    /// The thread has run the one instruction that it was told to run.
     Stepped,
-    /// It calls the kernel, or comes back from there: with `PTRACE_O_TRACESYSGOOD`.
+    /// The thread enters or leaves a system call (with `PTRACE_O_TRACESYSGOOD`).
     Called,
-    /// It has started another thread or process.
+    /// The thread has started another thread or process.
     Started {
-        /// That one.
+        /// The new thread or process.
         new: Id,
-        /// It waits until that gives its memory back.
+        /// Whether the parent waits until the child gives its memory back (`vfork`).
         borrows: bool,
     },
-    /// It has executed a program. The thread that did it bore this number.
+    /// The thread has executed a program. Before that it had this number.
     Executed(Id),
-    /// It is about to end.
+    /// The thread is about to end.
     Ends,
 }
 
-/// What stands in the place of a signal's number there.
+/// The signal number that the kernel reports at a system call.
 const CALLED: i32 = libc::SIGTRAP | 0x80;
 
-/// See above.
+/// A thread that has stopped, and why.
 #[derive(Debug)]
 #[must_use = "a thread stands still until it is let go on"]
 pub struct Stop {
@@ -51,23 +51,23 @@ pub struct Stop {
     why: Why,
 }
 
-/// What is new of a thread.
+/// A change in the state of a thread.
 #[derive(Debug)]
 pub enum News {
-    /// It stands.
+    /// The thread has stopped.
     Stopped(Stop),
-    /// It is no more.
+    /// The thread has ended.
     Ended(Id),
 }
 
-/// What the kernel has to say next, of any thread that is traced; `None` if there is nothing.
+/// The next change of any traced thread. `None` if there is none.
 ///
-/// # Errors
-/// `ECHILD`: none is traced.
+/// A stop by a signal is not taken from the kernel, only looked at. Once taken, the kernel would
+/// let the thread go on without the signal if the caller were killed. A thread that has hit a
+/// breakpoint would then go on in the middle of an instruction; this way the signal kills it
+/// instead.
 ///
-/// A stop by a signal is only looked at: from its being taken notice of on, the kernel would let the
-/// thread go on without the signal if the caller were killed. One that has hit a breakpoint would do
-/// so amid an instruction, and come to anything; so it ends by the signal instead.
+/// # Errors `ECHILD`: no thread is traced.
 pub fn next() -> io::Result<Option<News>> {
     let Some((id, what, status)) = wait_among(libc::P_ALL, 0, LOOK)? else {
         return Ok(None);
@@ -79,7 +79,8 @@ pub fn next() -> io::Result<Option<News>> {
     news(Some(id), libc::WNOHANG)
 }
 
-/// Waits for one thread: not for a first one that may end before others of its process do.
+/// Waits for a change of one thread. Not to be used for a first thread that may end before others
+/// of its process: the kernel reports such an end late.
 pub fn wait_for(id: Id) -> io::Result<News> {
     loop {
         if let Some(news) = news(Some(id), 0)? {
@@ -88,16 +89,16 @@ pub fn wait_for(id: Id) -> io::Result<News> {
     }
 }
 
-/// Who is waited for: whom the calling thread traces, of whatever kind, since nobody else can
-/// let a thread go on. One that executes a program takes the number of its process's first
-/// thread: who traced that one has nobody left then, and another of ours may trace the new one.
+/// Wait only for threads that the calling thread traces, whatever their kind: nobody else can
+/// resume them. A thread that executes a program takes the number of its process's first thread. If
+/// another thread of sbt traces it, the first thread's tracer has nothing left to wait for.
 const OURS: i32 = libc::__WALL | libc::__WNOTHREAD;
 
 fn news(of: Option<Id>, how: i32) -> io::Result<Option<News>> {
     let mut status = 0;
     let id = loop {
-        // Not by a library that has names for signals: there are some that have none.
-        // SAFETY: the kernel writes into a number of ours.
+        // libc is called directly: nix fails for signals that it has no name for.
+        // SAFETY: the kernel writes into a local number.
         let id = unsafe { libc::waitpid(of.unwrap_or(-1), &raw mut status, OURS | how) };
         if id >= 0 {
             break id;
@@ -117,16 +118,16 @@ fn news(of: Option<Id>, how: i32) -> io::Result<Option<News>> {
     Ok(Some(News::Stopped(Stop { id, why })))
 }
 
-/// Whether there is anything new, which is left for whoever waits.
+/// Look whether anything is new, and leave it for the next wait.
 const LOOK: i32 = libc::WEXITED | libc::WSTOPPED | libc::WNOWAIT | libc::WNOHANG;
 
-/// Whether a thread is traced by the calling one, and its end has not been heard of.
+/// Whether the calling thread traces this thread and has not yet been told of its end.
 pub fn is_ours(id: Id) -> bool {
     !wait(id, LOOK).is_err_and(|error| error.raw_os_error() == Some(libc::ECHILD))
 }
 
-/// Waits until a thread stands; `None` if it has ended, which is for its parent to hear: that
-/// may be a thread of ours, too.
+/// Waits until a thread has stopped. `None` if it has ended: its end is left for its parent, which
+/// may be a thread of sbt, too.
 pub fn wait_until_it_stands(id: Id) -> io::Result<Option<Stop>> {
     let ends = [libc::CLD_EXITED, libc::CLD_KILLED, libc::CLD_DUMPED];
     loop {
@@ -140,7 +141,7 @@ pub fn wait_until_it_stands(id: Id) -> io::Result<Option<Stop>> {
     }
 }
 
-/// The stop of a thread that was seen to stand; `None` if it has been killed in between.
+/// The stop of a thread that was seen stopped. `None` if it has been killed in between.
 fn stop_of(id: Id) -> io::Result<Option<Stop>> {
     let stands = wait(id, libc::WSTOPPED | libc::WNOHANG)?;
     Ok(stands.map(|(_, status)| Stop {
@@ -149,15 +150,15 @@ fn stop_of(id: Id) -> io::Result<Option<Stop>> {
     }))
 }
 
-/// For how long a thread is left alone that makes one instruction, the first time, and at most:
-/// something may keep it from that.
+/// First and longest pause between two looks at a thread that makes one instruction: something may
+/// keep it from that.
 const LOOK_AFTER: [Duration; 2] = [Duration::from_micros(50), Duration::from_millis(5)];
 
-/// Waits until a thread stands after it was let go on. `None` if it ends instead, or another one
-/// has executed a program in its place: that is left for whoever waits next.
+/// Waits until a resumed thread stops again. `None` if it ends instead, or another thread has
+/// executed a program in its place; that is left for the next wait.
 ///
-/// The kernel does not tell of the end of a first thread before all others have ended, and those
-/// may stand about to end until the caller lets them. So nothing here waits for what it tells.
+/// Does not block in the kernel: the kernel reports the end of a first thread only after the ends
+/// of all others, and these may be stopped before their end until the caller resumes them.
 fn wait_while_it_goes_on(id: Id) -> io::Result<Option<Stop>> {
     let [mut pause, most] = LOOK_AFTER;
     loop {
@@ -182,33 +183,33 @@ fn wait_while_it_goes_on(id: Id) -> io::Result<Option<Stop>> {
     }
 }
 
-/// What is new of one thread, and its status (waitid(2)).
+/// The code and status of a change of one thread (waitid(2)).
 fn wait(id: Id, how: i32) -> io::Result<Option<(i32, i32)>> {
     let news = wait_among(libc::P_PID, id.cast_unsigned(), how)?;
     Ok(news.map(|(_, what, status)| (what, status)))
 }
 
-/// The same of any of some threads, and of which.
+/// The thread, code and status of a change of any of the threads selected (waitid(2)).
 fn wait_among(
     kind: libc::idtype_t,
     number: libc::id_t,
     how: i32,
 ) -> io::Result<Option<(Id, i32, i32)>> {
-    // SAFETY: a structure of numbers, for which zeros are values.
+    // SAFETY: a structure of numbers, for which zeros are valid.
     let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
-    // SAFETY: the kernel writes into a structure of ours.
+    // SAFETY: the kernel writes into a local structure.
     while unsafe { libc::waitid(kind, number, &raw mut info, how | OURS) } != 0 {
         let error = io::Error::last_os_error();
         if error.raw_os_error() != Some(libc::EINTR) {
             return Err(error);
         }
     }
-    // SAFETY: of a structure that is all zeros but for what the kernel wrote for a child.
+    // SAFETY: the structure is all zeros but for what the kernel wrote for a child.
     let (who, status) = unsafe { (info.si_pid(), info.si_status()) };
     Ok((who != 0).then_some((who, info.si_code, status)))
 }
 
-/// Why one stands that has left this status for whoever waits.
+/// Why a thread has stopped, by the status of its stop.
 fn why(id: Id, status: i32) -> Why {
     let message = || Id::try_from(trace::message(id).unwrap_or(0)).unwrap_or(0);
     let number = status & 0xff;
@@ -244,23 +245,24 @@ fn signalled(id: Id, number: i32) -> Why {
 }
 
 impl Stop {
-    /// Which thread.
+    /// The thread.
     pub const fn id(&self) -> Id {
         self.id
     }
 
-    /// Why it stands.
+    /// Why it has stopped.
     pub const fn why(&self) -> Why {
         self.why
     }
 
-    /// It stands for longer: what comes next is not to be that it stands.
+    /// Takes the stop from the kernel, so that later waits do not report it again.
     pub fn keep(&self) {
         let _taken_notice_of = wait(self.id, libc::WSTOPPED | libc::WNOHANG);
     }
 
-    /// Whether it stands by something that would not have woken it, were it not traced: what
-    /// was asked of it, or a signal, of which nobody knows yet whether it is handled.
+    /// Whether the thread stopped for a reason that would not have interrupted a system call
+    /// without a tracer: a request of the tracer, or a signal, of which it is not known whether it
+    /// is handled.
     pub const fn interrupts_calls(&self) -> bool {
         match self.why {
             Why::Asked => true,
@@ -275,7 +277,7 @@ impl Stop {
         }
     }
 
-    /// A system call that has ended by this alone begins again: see [`trace::begin_again`].
+    /// Restarts a system call that this stop alone has interrupted: see [`trace::begin_again`].
     pub fn begin_call_again(&self) {
         if self.interrupts_calls()
             && let Ok(mut registers) = self.registers()
@@ -285,41 +287,41 @@ impl Stop {
         }
     }
 
-    /// Whether it is the one that has stopped, and stands there: it may have been killed
-    /// meanwhile, and another may have taken its number.
+    /// Whether this very thread is still stopped here. It may have been killed meanwhile, and
+    /// another thread may have taken its number.
     pub fn is_traced(&self) -> bool {
         let gone = |error: io::Error| error.raw_os_error() == Some(libc::ESRCH);
-        // Nothing comes of one that stands, but that it is killed: it stands once more then,
-        // about to end.
+        // A stopped thread reports nothing new, unless it is killed: then it stops once more, about
+        // to end.
         !self.registers().is_err_and(gone) && matches!(wait(self.id, LOOK), Ok(None))
     }
 
-    /// Its registers.
+    /// The thread's registers.
     pub fn registers(&self) -> io::Result<Registers> {
         trace::registers(self.id)
     }
 
-    /// Changes them.
+    /// Changes the thread's registers.
     pub fn set_registers(&self, registers: &Registers) -> io::Result<()> {
         trace::set_registers(self.id, registers)
     }
 
-    /// It goes on: with its signal, if it would get one; stopped further, if all of its
-    /// process is.
+    /// Resumes the thread as without a tracer: with its signal, if it has stopped at one; still
+    /// stopped, if its whole process is.
     pub fn pass(self) {
         drop(self);
     }
 
-    /// It goes on, and what it was stopped by was for us alone.
+    /// Resumes the thread, and drops the signal: what it stopped for concerned sbt alone.
     pub fn resume(self) {
-        // An error means that it is being killed.
+        // An error means that the thread is being killed.
         let _gone = trace::resume(self.id, 0);
         mem::forget(self);
     }
 
-    /// As [`Stop::pass`], but it stops when it calls the kernel next, or comes back.
+    /// As [`Stop::pass`], but the thread stops at its next entry into or exit from a system call.
     pub fn pass_to_call(self) {
-        // An error means that it is being killed.
+        // An error means that the thread is being killed.
         let _gone = match self.why {
             Why::Group => trace::listen(self.id),
             _ => trace::resume_to_call(self.id, self.signal()),
@@ -327,15 +329,13 @@ impl Stop {
         mem::forget(self);
     }
 
-    /// It makes one instruction, and is waited for meanwhile; then it stands for the reason for
-    /// which it stood. What comes between and cannot be held back, SIGSTOP and SIGCONT, is done
-    /// after.
+    /// Makes the thread run one instruction, and waits for it. The returned stop has the reason of
+    /// the old one. SIGSTOP and SIGCONT, which cannot be held back, take effect after that.
     ///
-    /// # Errors
-    /// It ends, or another thread of it has executed a program, which is left for whoever waits
-    /// next.
+    /// # Errors The thread ends, or another thread has executed a program in its place; that is
+    /// left for the next wait.
     pub fn step(self) -> io::Result<Self> {
-        // The kernel calls a step that was a system call another thing.
+        // The kernel reports a step over a system call as a plain SIGTRAP.
         let is_trap = |why| {
             let trap = libc::SIGTRAP;
             why == Why::Stepped || matches!(why, Why::Signal { number, .. } if number == trap)
@@ -344,11 +344,10 @@ impl Stop {
             .map(|(stop, _)| stop)
     }
 
-    /// The same until it calls the kernel or comes back from there, or a trap is in the way:
-    /// which. With `PTRACE_O_TRACESYSGOOD`.
+    /// Runs the thread until its next entry into or exit from a system call, or until a trap.
+    /// Returns which of them it was. Needs `PTRACE_O_TRACESYSGOOD`.
     ///
-    /// # Errors
-    /// As for [`Stop::step`].
+    /// # Errors As for [`Stop::step`].
     pub fn until_call(self) -> io::Result<(Self, Why)> {
         let is_there = |why| {
             let trap = libc::SIGTRAP;
@@ -378,7 +377,8 @@ impl Stop {
             }
             stopped |= matches!(reason, Why::Group | Why::Signal { .. });
         };
-        // Others' may not be sent one without a privilege: then it is not stopped.
+        // Sending a stop to another user's process needs a privilege: without it the process runs
+        // on.
         if stopped
             && let Err(error) = trace::stop_process_of(id)
             && error.raw_os_error() == Some(libc::ESRCH)
@@ -388,11 +388,11 @@ impl Stop {
         Ok((self, reached))
     }
 
-    /// It is traced no longer, and goes on as with [`Stop::pass`], but for `swallow`: then
-    /// what it was stopped by was for us alone.
+    /// Ends the tracing, and resumes the thread as [`Stop::pass`] does. With `swallow` its signal
+    /// is dropped: what it stopped for concerned sbt alone.
     pub fn let_go(self, swallow: bool) {
         let signal = if swallow { 0 } else { self.signal() };
-        // What stopped the whole process stops the thread further, by itself.
+        // If the whole process is stopped, the thread stays stopped by itself.
         let _gone = trace::detach(self.id, signal);
         mem::forget(self);
     }
@@ -408,7 +408,7 @@ impl Stop {
 
 impl Drop for Stop {
     fn drop(&mut self) {
-        // An error means that it is being killed.
+        // An error means that the thread is being killed.
         let _gone = match self.why {
             Why::Group => trace::listen(self.id),
             _ => trace::resume(self.id, self.signal()),

@@ -1,4 +1,4 @@
-//! Instructions done for a thread, and put elsewhere.
+//! Instructions that are emulated or copied elsewhere.
 
 use std::{cell::RefCell, collections::HashMap, sync::mpsc};
 
@@ -8,12 +8,12 @@ use super::{
 };
 use sbt_program::trace::{Registers, no_registers};
 
-/// A target that ends while sbt attaches leaves records that nobody reads.
+/// If a target ends while sbt attaches, no thread reads its records.
 #[test]
 fn a_source_that_was_never_started_ends() {
     let (read, write) = io::pipe().unwrap();
     let (ours, theirs) = UnixStream::pair().unwrap();
-    // The source ends when all is written, or when nobody can read any more.
+    // The tracing process ends when all is written, or when the reader is gone.
     let child = Command::new("head")
         .args(["-c", "10000000", "/dev/zero"])
         .stdin(OwnedFd::from(theirs))
@@ -51,7 +51,7 @@ impl Words for Memory {
     }
 }
 
-/// Where it lies: far from where half as many bits would do.
+/// Address of the instructions: too high for 32 bits.
 const AT: u64 = 0x7f00_0000_5000;
 
 fn done(bytes: &[u8], set: impl FnOnce(&mut Registers), memory: &Memory) -> Option<Registers> {
@@ -67,7 +67,7 @@ fn done(bytes: &[u8], set: impl FnOnce(&mut Registers), memory: &Memory) -> Opti
 fn simple_instructions_are_done() {
     let memory = Memory::default();
     // push r12
-    let after = done(&[0x41, 0x54], |it| it.r12 = 77, &memory).unwrap();
+    let after = done(&[0x41, 0x54], |registers| registers.r12 = 77, &memory).unwrap();
     assert_eq!((after.rip, after.rsp), (AT + 2, 0x7ff8));
     assert_eq!(memory.read(0x7ff8), Some(77));
     // endbr64
@@ -82,7 +82,7 @@ fn simple_instructions_are_done() {
     assert_eq!(memory.read(0x7ff8), Some(AT + 5));
     // call [rax + 8]
     memory.write(0x908, 0x1234);
-    let after = done(&[0xff, 0x50, 8], |it| it.rax = 0x900, &memory).unwrap();
+    let after = done(&[0xff, 0x50, 8], |registers| registers.rax = 0x900, &memory).unwrap();
     assert_eq!(after.rip, 0x1234);
     assert_eq!(memory.read(0x7ff8), Some(AT + 3));
 }
@@ -113,7 +113,7 @@ fn jumps_go_by_the_flags() {
         (0x7f, zero, false),
     ] {
         let memory = Memory::default();
-        let after = done(&[code, 0x10], |it| it.eflags = flags, &memory).unwrap();
+        let after = done(&[code, 0x10], |registers| registers.eflags = flags, &memory).unwrap();
         let target = if goes { AT + 0x12 } else { AT + 2 };
         assert_eq!(after.rip, target, "{code:x} {flags:x}");
     }
@@ -122,7 +122,7 @@ fn jumps_go_by_the_flags() {
 #[test]
 fn what_is_not_simple_is_put_elsewhere() {
     let memory = Memory::default();
-    // lea rax, [rip + 0x20]: refers to the same place from anywhere.
+    // lea rax, [rip + 0x20]: refers to the same address from anywhere.
     let code = [0x48, 0x8d, 0x05, 0x20, 0, 0, 0];
     assert!(done(&code, |_| {}, &memory).is_none());
     let instruction = decode(&code, AT).unwrap();
@@ -131,7 +131,7 @@ fn what_is_not_simple_is_put_elsewhere() {
     let there = decode(&bytes, place).unwrap();
     assert_eq!(there.ip_rel_memory_address(), AT + 7 + 0x20);
     assert_eq!(there.len() as u64, length);
-    // And goes on behind the original.
+    // Then it goes on after the original.
     assert_eq!(bytes[bytes.len() - 8..], (AT + 7).to_le_bytes());
     // Too far away.
     assert!(elsewhere(&instruction, 0x10_0000).is_none());

@@ -1,9 +1,8 @@
-//! The process that traces for sbt: a copy of it that does nothing else.
+//! The process that traces for sbt: a copy of sbt that does nothing else.
 //!
-//! It is one of its own because breakpoints lie in the target's memory: were they sbt's
-//! own, the target would die of the next one when sbt is killed. This process notices that
-//! instead, takes them all away and lets the target go. Signals that are meant for sbt do
-//! not reach it.
+//! A separate process, because breakpoints lie in the target's memory: if sbt itself set them and
+//! were killed, the target would die at the next one. This process notices sbt's end, takes all
+//! breakpoints out and lets the target go. Signals meant for sbt do not reach it.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet, VecDeque},
@@ -44,38 +43,36 @@ use sbt_program::{
     trace::{self, Id},
 };
 
-/// Bytes of records that wait for sbt to read them; what is more is counted as lost.
+/// How many bytes of records may wait for sbt to read them; records beyond that count as lost.
 const MOST_PENDING: usize = 8 << 20;
 
-/// So many breakpoints that had to be taken away are told one by one.
+/// How many removed breakpoints are noted one by one; others are only counted.
 const TOLD_APART: u32 = 3;
 
-/// Threads that are to be let go are waited for no longer, nor those that are to say whom they
-/// have started.
+/// How long to wait at the end for threads to stop, and for a parent to report a new thread.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Stops that are served before orders are looked for.
+/// How many stops are served before orders are read.
 const AT_ONCE: u32 = 256;
 
-/// What to say of one that does not let itself be looked into any more.
+/// The note on a process that no longer lets sbt look into it.
 const CLOSED: &str = "a process has forbidden to look into it (PR_SET_DUMPABLE): libraries that it \
     loads from then on are not watched, and what lies in them is not known; with sudo it is";
 
-/// What to say of who was forked by one that was killed at that moment.
+/// The note on a child whose parent was killed while forking.
 const LOST_CHILD: &str = "a process was forked by one that was killed at that moment: it went on \
     unwatched";
 
-/// So many memories are remembered, of those in which nobody has run for at most
-/// [`FORGOTTEN_AFTER`].
+/// How many memories without threads are remembered, each for at most [`FORGOTTEN_AFTER`].
 const MOST_BYGONE: usize = 256;
 
-/// Whoever was forked by then has stopped, and was let go.
+/// By then any forked child has stopped and was let go.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(5);
 
-/// What to say where none can be set.
+/// The error where a breakpoint cannot be set.
 const REFUSED: &str = "cannot set breakpoints";
 
-/// What the kernel is to tell of.
+/// Options of ptrace: which events stop a thread.
 const OPTIONS: i32 = libc::PTRACE_O_TRACECLONE
     | libc::PTRACE_O_TRACEFORK
     | libc::PTRACE_O_TRACEVFORK
@@ -88,22 +85,22 @@ mod known;
 mod others;
 mod stops;
 
-/// A thread that is traced.
+/// A traced thread.
 struct Traced {
     slot: Slot,
-    /// In whose memory it runs; `None` before it has executed a program.
+    /// The number of its memory; `None` before it has executed a program.
     space: Option<u32>,
-    /// Told of: not so in a process that nobody wants to hear of, which is only traced until
-    /// it has a memory of its own.
+    /// Whether its events are reported. Not so in a process that is only traced until it has a
+    /// memory of its own.
     heard: bool,
-    /// Its end has been told.
+    /// Whether its end has been reported.
     ended: bool,
-    /// The breakpoint at which it has stopped last.
+    /// The breakpoint at which it stopped last.
     passed: Option<u64>,
 }
 
 struct Tracer {
-    /// sbt, which may leave copies of its descriptors behind in others.
+    /// Pidfd of sbt: unlike pipes, whose ends others may have inherited, it shows that sbt ends.
     sbt: OwnedFd,
     line: Line,
     pipe: File,
@@ -114,63 +111,63 @@ struct Tracer {
     usage: Usage,
     counters: Counters,
     threads: HashMap<Id, Traced>,
-    /// Those of which nobody has said who started them.
+    /// Stopped new threads whose parent has not reported them yet, and since when.
     early: HashMap<Id, (Stop, Instant)>,
-    /// Those of which nobody had said so for too long, and which were let go.
+    /// New threads that were let go because no parent reported them for too long.
     released: HashMap<Id, Instant>,
     spaces: HashMap<u32, Space>,
     last_space: u32,
-    /// The last ones in which nobody runs any more: who was forked by one that was killed at
-    /// that moment has a copy.
+    /// Memories without threads, the most recent last. A child whose parent was killed while
+    /// forking has a copy of one of them.
     bygone: VecDeque<(Instant, Space)>,
     out: Records,
-    /// How many bytes of it have been written.
+    /// How many bytes of `out` have been written.
     written: usize,
     lost: u64,
     told_lost: u64,
     notes: Vec<String>,
-    /// What has been said and need not be again.
+    /// Notes that need not be repeated.
     told: HashSet<String>,
-    /// Processes whose end is their own.
+    /// Processes known to the tracer. A SIGTRAP that kills any other child comes from a copied
+    /// breakpoint.
     known: Known,
-    /// Arrivals of which no breakpoint told.
+    /// Arrivals that no breakpoint reported.
     unseen: u64,
-    /// When somebody looked whether others are in the way.
+    /// When the tracer last looked for breakpoints and probes of others.
     looked: Instant,
-    /// Breakpoints without which threads had to go on.
+    /// Breakpoints that were removed so that threads could go on.
     taken_away: u32,
-    /// The target is being let go; what is to be said afterwards.
+    /// Whether the target is being let go.
     leaving: bool,
-    /// Since when.
+    /// Since when the target is being let go.
     left: Option<Instant>,
 }
 
-/// Traces as it is told by the socket that is its standard input; records go to its standard
-/// output. Returns when all are let go. `words`: the numbers of who has started us and of the
-/// target, and whether there are counters.
+/// Obeys the orders that come through the socket at standard input; writes records to standard
+/// output. Returns when all threads are let go. `words`: pid of the parent, pid of the target, and
+/// whether there are counters.
 ///
-/// # Errors
-/// Nobody else is to start it, or it may not do what it must.
+/// # Errors Started by anybody but sbt, or without the rights it needs.
 pub fn run(mut words: impl Iterator<Item = OsString>) -> anyhow::Result<()> {
     let mut number = || words.next()?.to_str()?.parse().ok();
     let (number, target) = number().zip(number()).context("of sbt's own")?;
     let counts = words.next().is_some_and(|word| word == COUNTS);
     let sbt = launch::pidfd(number)?;
-    // Was it another one of that number, sbt has gone before.
+    // If the pid belongs to another process by now, sbt has ended before.
     anyhow::ensure!(
         process::parent(std::process::id()) == Some(number),
         "sbt is gone"
     );
     privilege::limit_to_trace(target, counts)?;
-    // SAFETY: whoever has started us has given us these.
+    // SAFETY: the parent has passed these two descriptors on.
     let (socket, pipe) = unsafe { (OwnedFd::from_raw_fd(0), OwnedFd::from_raw_fd(1)) };
     fcntl(&pipe, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
-    // Larger ones need a privilege beyond some limit.
+    // Above some limit a larger pipe needs a privilege; the default size has to do then.
     let _as_it_is = fcntl(&pipe, FcntlArg::F_SETPIPE_SZ(1 << 20));
     listen_to_signals()?;
-    // One for each memory, and some for threads.
+    // Each memory takes a descriptor, and some threads do.
     crate::source::allow_files();
-    // Else it would be called as the link by which it was started.
+    // Otherwise its name would be that of the link by which it was started.
     let _as_it_is = nix::sys::prctl::set_name(trace::SERVER);
     let mut tracer = Tracer {
         sbt,
@@ -201,7 +198,7 @@ pub fn run(mut words: impl Iterator<Item = OsString>) -> anyhow::Result<()> {
         leaving: false,
         left: None,
     };
-    // A mistake of ours must not be the target's end.
+    // A bug in sbt must not kill the target.
     let worked = panic::catch_unwind(AssertUnwindSafe(|| tracer.work()));
     worked.unwrap_or_else(|panic| {
         let told = panic.downcast_ref::<String>().map(String::as_str);
@@ -215,7 +212,7 @@ pub fn run(mut words: impl Iterator<Item = OsString>) -> anyhow::Result<()> {
     })
 }
 
-/// Stops of threads interrupt a sleep, and nothing else does.
+/// Lets SIGCHLD, sent at each stop of a thread, interrupt `ppoll`. Ignores other signals.
 fn listen_to_signals() -> io::Result<()> {
     extern "C" fn nothing(_: i32) {}
     let ignored = [
@@ -237,7 +234,7 @@ fn listen_to_signals() -> io::Result<()> {
     ];
     let set = |signal, handler| {
         let action = SigAction::new(handler, SaFlags::empty(), SigSet::empty());
-        // SAFETY: handlers that do nothing.
+        // SAFETY: the handlers do nothing.
         unsafe { sigaction(signal, &action) }
     };
     for signal in ignored {
@@ -252,9 +249,9 @@ fn listen_to_signals() -> io::Result<()> {
 impl Tracer {
     fn work(&mut self) -> anyhow::Result<()> {
         loop {
-            // Orders are heard too while stops follow each other without end.
+            // Read orders even while stops follow each other without end.
             let mut heard = 0;
-            // An error: none is left to be traced, or none yet.
+            // An error means that no thread is traced.
             while heard < AT_ONCE
                 && let Ok(Some(news)) = stop::next()
             {
@@ -267,8 +264,8 @@ impl Tracer {
             }
             self.look_for_others();
             self.write();
-            // Who does not stop, as one that waits for a child that has borrowed its memory,
-            // is let go by the kernel when we end.
+            // A thread that does not stop, as one that waits for a `vfork` child, is released by
+            // the kernel when this process ends.
             let is_late = self.left.is_some_and(|since| since.elapsed() > PATIENCE);
             if self.leaving && (self.threads.is_empty() || is_late) {
                 self.release_orphans();
@@ -279,13 +276,13 @@ impl Tracer {
                 PollFd::new(self.sbt.as_fd(), PollFlags::POLLIN),
             ];
             if self.leaving {
-                // Nothing more will be said.
+                // No order comes any more.
                 polls.clear();
             }
             if self.written < self.out.bytes.len() {
                 polls.push(PollFd::new(self.pipe.as_fd(), PollFlags::POLLOUT));
             }
-            // Interrupted by a stop, or else there is something to hear or room to write.
+            // A stop interrupts the wait, as does input to read or room to write.
             let timeout = match self.left {
                 _ if heard == AT_ONCE => Some(TimeSpec::new(0, 0)),
                 None if self.early.is_empty() && self.spaces.is_empty() => None,
@@ -293,7 +290,8 @@ impl Tracer {
                 _ => Some(TimeSpec::from_duration(PATIENCE)),
             };
             let _woken = ppoll(&mut polls, timeout, Some(SigSet::empty()));
-            let is_ready = |poll: &PollFd<'_>| poll.revents().is_some_and(|it| !it.is_empty());
+            let is_ready =
+                |poll: &PollFd<'_>| poll.revents().is_some_and(|events| !events.is_empty());
             let [ordered, gone] = match &polls[..] {
                 [line, sbt, ..] if !self.leaving => [is_ready(line), is_ready(sbt)],
                 _ => [false; 2],
@@ -386,7 +384,7 @@ impl Tracer {
     fn seize(&mut self, pid: u32, runs: bool) -> anyhow::Result<()> {
         let traces = |tid| process::tracer(pid, tid) == Some(std::process::id());
         if process::thread_ids(pid).any(traces) {
-            // It was forked by one that is traced, which has said so or will.
+            // Its traced parent has reported the fork, or will.
             return Ok(());
         }
         let space = match self.shared_with(pid) {
@@ -394,12 +392,12 @@ impl Tracer {
             None if runs => Some(self.keep(Space::of(pid)?)),
             None => None,
         };
-        // Those that begin meanwhile are traced by themselves, if they who start them are.
+        // Threads that begin meanwhile are traced automatically if their parent is traced.
         loop {
             let mut some = false;
             for tid in process::thread_ids(pid) {
                 let id = Id::try_from(tid)?;
-                // One may have said that it begins before we are told who has started it.
+                // A new thread may have stopped already, before its parent has reported it.
                 if self.threads.contains_key(&id) || self.early.contains_key(&id) {
                     continue;
                 }
@@ -410,9 +408,9 @@ impl Tracer {
                         self.enlist(id, (pid, space), 0, true);
                         self.counters.begin(id, !runs);
                     }
-                    // It has ended, maybe before the others of its process.
+                    // The thread has ended, maybe before the others of its process.
                     Err(_) if process::thread_has_ended(pid, tid) => {}
-                    // It has begun meanwhile, and is traced by us already.
+                    // The thread has begun meanwhile, and is traced already.
                     Err(_) if process::tracer(pid, tid) == Some(std::process::id()) => {
                         some = true;
                         while let Ok(Some(news)) = stop::next() {
@@ -426,20 +424,20 @@ impl Tracer {
                 break;
             }
         }
-        // What it forks from now on is told of.
+        // From now on the process reports the children that it forks.
         self.known.tell(process::children(pid));
-        // Files may be known by now of which it has some.
+        // Some files to be watched may be known already.
         if let Some(space) = space.and_then(|number| self.spaces.get_mut(&number)) {
             space.refresh(&self.wanted).context(REFUSED)?;
         }
         Ok(())
     }
 
-    /// The memory of another process that is also this one's: it was forked by `vfork`.
+    /// The memory that this process shares with a traced one, as a child of `vfork` does.
     fn shared_with(&self, pid: u32) -> Option<u32> {
-        // One that lives, of either: who has ended has no memory any more.
-        let living = self.threads.iter().filter(|(_, it)| !it.ended);
-        let by_space = living.filter_map(|(id, it)| Some((it.space?, *id)));
+        // Threads that have ended have no memory any more.
+        let living = self.threads.iter().filter(|(_, traced)| !traced.ended);
+        let by_space = living.filter_map(|(id, traced)| Some((traced.space?, *id)));
         let by_space: BTreeMap<u32, Id> = by_space.collect();
         let of_it: Vec<Id> = process::thread_ids(pid)
             .filter_map(|tid| Id::try_from(tid).ok())
@@ -465,7 +463,7 @@ impl Tracer {
         Ok(())
     }
 
-    /// Writes what there is room for.
+    /// Writes as many bytes as the pipe takes.
     fn write(&mut self) {
         if self.lost != self.told_lost {
             self.told_lost = self.lost;
@@ -477,7 +475,7 @@ impl Tracer {
                 Ok(count) => self.written += count,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                // Nobody reads any more.
+                // The reader is gone.
                 Err(_) => {
                     self.written = self.out.bytes.len();
                 }
@@ -487,14 +485,14 @@ impl Tracer {
         self.written = 0;
     }
 
-    /// Begins to let all go.
+    /// Begins to let all threads go.
     fn leave(&mut self) {
         self.look_for_missing();
         self.leaving = true;
         self.usage.close();
         self.left.get_or_insert_with(Instant::now);
         for space in self.spaces.values_mut() {
-            // Where that fails nobody is left.
+            // Fails only if no thread is left.
             let _gone = space.clean(&self.wanted.foreign);
         }
         self.notice_others();
@@ -504,18 +502,18 @@ impl Tracer {
             .copied()
             .filter(|id| {
                 let is_over = trace::interrupt(*id).is_err();
-                // A first thread stays as long as others do.
-                let process = self.threads.get(id).map_or(0, |it| it.slot.process);
+                // A first thread stays as a zombie as long as others run.
+                let process = self.threads.get(id).map_or(0, |traced| traced.slot.process);
                 is_over || process::thread_has_ended(process, id.cast_unsigned())
             })
             .collect();
         for id in gone {
-            // A zombie that nobody has waited for, at most.
+            // At most a zombie, for which nobody has waited.
             self.threads.remove(&id);
         }
     }
 
-    /// All are gone: says so, after everything that happened.
+    /// Ends, after writing all records: answers with the last notes.
     fn end(&mut self) -> anyhow::Result<()> {
         fcntl(&self.pipe, FcntlArg::F_SETFL(OFlag::empty()))?;
         self.write();
@@ -529,7 +527,7 @@ impl Tracer {
             notes: std::mem::take(&mut self.notes),
             hit_ns: None,
         };
-        // Nobody listens if sbt is gone.
+        // If sbt is gone nobody reads the answer.
         let _unheard = self.line.say(&Answer::Ok(done));
         Ok(())
     }

@@ -1,5 +1,5 @@
-//! What is said between sbt and the process that traces for it: orders one way, an answer to
-//! each the other way, as lines of JSON. Records go through a pipe of their own.
+//! The protocol between sbt and the process that traces for it. Orders go one way, and an answer to
+//! each goes the other way, as lines of JSON. Records go through a separate pipe.
 
 use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::os::unix::net::UnixStream;
@@ -10,69 +10,69 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use crate::source::twin::Place;
 use sbt_engine::counters::Plan;
 
-/// What is to be done.
+/// An order from sbt to the tracer.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Order {
     /// Trace a process from now on.
     Seize {
-        /// It.
+        /// The process.
         pid: u32,
-        /// It runs its own program already, and not yet sbt's copy.
+        /// Whether it runs its own program already, and no longer sbt's copy before `exec`.
         runs: bool,
-        /// Whether those that it starts are watched too.
+        /// Whether its children are watched too.
         children: bool,
-        /// Whether departures are.
+        /// Whether departures are reported.
         departures: bool,
-        /// What is counted of each thread.
+        /// The counters of each thread.
         counters: Plan,
     },
     /// Watch places in files.
     Watch {
         /// The files.
         files: Vec<Watched>,
-        /// All ways to teams that their places need.
+        /// Ways to teams that the places need, by index.
         ways: Vec<Way>,
     },
-    /// Learn how callers are found.
+    /// Add or remove rules that find callers.
     Learn(Vec<Lesson>),
-    /// Watch departures, or no longer.
+    /// Report departures, or stop.
     Departures(bool),
-    /// Watch condition variables, or no longer.
+    /// Report condition variables, or stop.
     Condvars(bool),
-    /// Tell these counters from now on.
+    /// Report these counters from now on.
     Count(Plan),
-    /// Take all breakpoints away for a while.
+    /// Take all breakpoints out for a while.
     Pause,
-    /// Put them back.
+    /// Put the breakpoints back.
     Resume,
-    /// Let the target go, for good.
+    /// Let the target go for good.
     Detach,
 }
 
-/// What came of an order, or why it is not done.
+/// The result of an order, or why it was not carried out.
 pub type Answer = Result<Done, String>;
 
-/// What came of it.
+/// The result of an order that was carried out.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Done {
-    /// What the user should know.
+    /// Sentences for the user.
     pub notes: Vec<String>,
-    /// What a breakpoint costs the thread that hits it, ns, if that has been measured.
+    /// Cost of a breakpoint for the thread that hits it, ns; `None` if not measured.
     pub hit_ns: Option<f64>,
 }
 
-/// A file, and what is watched in it.
+/// A file, and the places that are watched in it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Watched {
-    /// See [`sbt_program::files::FileId`].
+    /// Device of the file, as in [`sbt_program::files::FileId`].
     pub device: u64,
-    /// See there.
+    /// Inode of the file, as in [`sbt_program::files::FileId`].
     pub inode: u64,
-    /// Where.
+    /// Where breakpoints belong.
     pub places: Vec<Place>,
 }
 
-/// [`Kmp`], for serde.
+/// [`Kmp`] in a form that serde can write.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Way {
     threads: i32,
@@ -112,7 +112,7 @@ impl From<&Way> for Kmp {
     }
 }
 
-/// A rule for a piece of code, or that there is none any more.
+/// A rule of unwinding for a piece of code; without a rule: forget the earlier one.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Lesson {
     in_page: u64,
@@ -121,7 +121,7 @@ pub struct Lesson {
 }
 
 impl Lesson {
-    /// Of what the kernel's programs would be taught.
+    /// Packs a rule for the tracer.
     pub fn new(code: &Code, rule: Option<&Rule>) -> Self {
         let rule = rule.map(|rule| {
             [
@@ -138,7 +138,7 @@ impl Lesson {
         }
     }
 
-    /// The inverse; `None` if it is none.
+    /// The inverse of [`Lesson::new`]. `None` if the numbers do not fit.
     pub fn read(&self) -> Option<(Code, Option<Rule>)> {
         let bytes: [u8; 2 * CODE_AROUND] = self.bytes.as_slice().try_into().ok()?;
         let code = Code {
@@ -158,7 +158,7 @@ impl Lesson {
     }
 }
 
-/// One end of the line.
+/// One end of the connection.
 #[derive(Debug)]
 pub struct Line {
     read: BufReader<UnixStream>,
@@ -166,7 +166,7 @@ pub struct Line {
 }
 
 impl Line {
-    /// Of a connected socket.
+    /// Uses a connected socket.
     pub fn new(socket: UnixStream) -> io::Result<Self> {
         Ok(Self {
             write: socket.try_clone()?,
@@ -174,19 +174,19 @@ impl Line {
         })
     }
 
-    /// The socket, for those who wait for what is said there.
+    /// The socket, to poll for input.
     pub fn socket(&self) -> &UnixStream {
         self.read.get_ref()
     }
 
-    /// Says something.
+    /// Sends a message.
     pub fn say(&mut self, what: &impl Serialize) -> io::Result<()> {
         let mut line = serde_json::to_vec(what)?;
         line.push(b'\n');
         self.write.write_all(&line)
     }
 
-    /// Hears what is said next; `None` if the other end is gone.
+    /// Waits for the next message. `None` if the other end is gone.
     pub fn hear<T: DeserializeOwned>(&mut self) -> io::Result<Option<T>> {
         let mut line = String::new();
         if self.read.read_line(&mut line)? == 0 {

@@ -1,21 +1,21 @@
-//! Arrivals by the barrier's own count: barriers of glibc count each arrival, also where no
-//! breakpoint told of it.
+//! Finds arrivals that no breakpoint reported: a barrier of glibc counts each arrival in its
+//! memory.
 
 use rustc_hash::FxHashMap;
 
-/// At most so many barriers are followed.
+/// How many barriers are followed at most.
 const MOST: usize = 4096;
 
-/// What the memory of a barrier of glibc holds (`struct pthread_barrier`, nptl/internaltypes.h).
+/// What the memory of a glibc barrier holds (`struct pthread_barrier`, nptl/internaltypes.h).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Held {
     /// Arrivals since the barrier was made, or since its counter began anew after 2³¹ arrivals.
     pub arrived: u32,
-    /// How many of them belong to completed rounds.
+    /// How many of the arrivals belong to completed rounds.
     pub round: u32,
     /// Number of threads that meet.
     pub count: u32,
-    /// Whether several processes may use it.
+    /// Not 0 if several processes may use the barrier.
     pub shared: u32,
 }
 
@@ -31,7 +31,7 @@ impl From<[u32; 4]> for Held {
 }
 
 impl Held {
-    /// Whether that may be a barrier: another thing may lie there by now.
+    /// Whether these words may be a barrier: something else may lie there by now.
     const fn may_be(self) -> bool {
         self.count != 0 && self.round.is_multiple_of(self.count) && self.round <= self.arrived
     }
@@ -39,19 +39,20 @@ impl Held {
 
 #[derive(Clone, Copy, Debug)]
 struct Witness {
-    /// The barrier's count before the first arrival that was seen.
+    /// The barrier's count before the first arrival that was seen, plus arrivals already reported
+    /// missing.
     before: u32,
-    /// Arrivals that were seen. The barrier need not have counted all of them yet.
+    /// Arrivals that were seen. The barrier may not have counted all of them yet.
     seen: u32,
     count: u32,
-    /// At most so many threads were inside when the barrier was looked at first.
+    /// How many threads at most were inside when the barrier was first looked at.
     doubtful: u32,
 }
 
 impl Witness {
-    /// `from_start`: all that came should have been seen.
+    /// `from_start`: whether all arrivals so far should have been seen.
     const fn new(held: Held, from_start: bool) -> Self {
-        // Who is the first of all has nobody before it.
+        // Before the very first arrival no thread can be inside.
         let is_first = from_start || held.arrived == 0;
         Self {
             before: if from_start { 0 } else { held.arrived },
@@ -61,7 +62,8 @@ impl Witness {
         }
     }
 
-    /// How many arrivals were not seen; `None` if another barrier lies there by now.
+    /// How many arrivals were not seen since the last look. `None` if another barrier lies there by
+    /// now.
     fn missing(&mut self, held: Held) -> Option<u32> {
         let is_it = held.may_be() && held.count == self.count && held.arrived >= self.before;
         let came = held.arrived.checked_sub(self.before).filter(|_| is_it)?;
@@ -74,20 +76,20 @@ impl Witness {
     }
 }
 
-/// Barriers of one memory.
+/// Barriers in the memory of one process.
 #[derive(Debug, Default)]
 pub struct Witnesses {
-    /// By address.
+    /// By address of the barrier.
     all: FxHashMap<u64, Witness>,
-    /// Whether the program has been watched since it began.
+    /// Whether the program has been watched since its start.
     from_start: bool,
 }
 
 impl Witnesses {
-    /// A thread arrives, and the barrier has not counted it yet: how many earlier arrivals were not
-    /// seen.
+    /// A thread arrives; the barrier has not counted it yet. Returns how many earlier arrivals were
+    /// not seen.
     pub fn arrive(&mut self, object: u64, held: Held) -> u64 {
-        // Others may come that are not watched, or are seen elsewhere.
+        // A shared barrier is not followed: threads of processes that are not watched may use it.
         let is_new = !self.all.contains_key(&object);
         if held.shared != 0 || !held.may_be() || is_new && self.all.len() >= MOST {
             return 0;
@@ -103,7 +105,7 @@ impl Witnesses {
         missing.into()
     }
 
-    /// How many arrivals at any barrier were not seen. `held` reads a barrier.
+    /// How many more arrivals at all barriers were not seen. `held` reads a barrier.
     pub fn look(&mut self, held: impl Fn(u64) -> Option<Held>) -> u64 {
         let mut missing = 0;
         self.all.retain(|object, witness| {
@@ -114,12 +116,12 @@ impl Witnesses {
         missing
     }
 
-    /// Forgets all barriers: arrivals are not seen for a while, or were not.
+    /// Forgets all barriers, because arrivals are or were not seen for a while.
     pub fn forget(&mut self) {
         *self = Self::default();
     }
 
-    /// The program begins, and is watched from its first instruction on.
+    /// Notes that the program begins now, and is watched from its first instruction on.
     pub const fn begin(&mut self) {
         self.from_start = true;
     }
@@ -137,7 +139,7 @@ mod tests {
     fn who_came_unseen_is_counted_once() {
         let mut all = Witnesses::default();
         assert_eq!(all.arrive(1, held(0, 0)), 0);
-        // Three that are seen before the first is counted.
+        // Three arrivals are seen before the barrier counts the first.
         for arrived in [0, 0, 1] {
             assert_eq!(all.arrive(1, held(arrived, 0)), 0);
         }
@@ -153,7 +155,7 @@ mod tests {
     fn who_was_on_the_way_when_watching_began_is_none() {
         let mut all = Witnesses::default();
         assert_eq!(all.arrive(1, held(40, 40)), 0);
-        // Three others had passed the place, and are counted after that.
+        // Three other threads had passed the breakpoint's place before, and are counted after that.
         assert_eq!(all.look(|_| Some(held(44, 44))), 0);
         for arrived in 44..48 {
             assert_eq!(all.arrive(1, held(arrived, 44)), 0);
@@ -168,7 +170,7 @@ mod tests {
         all.begin();
         assert_eq!(all.arrive(1, held(9, 8)), 9);
         assert_eq!(all.arrive(1, held(10, 8)), 0);
-        // Made anew, in the same place.
+        // The barrier is made anew, in the same place.
         assert_eq!(all.arrive(1, held(2, 0)), 2);
         all.forget();
         assert_eq!(all.arrive(1, held(20, 20)), 0);
@@ -190,12 +192,12 @@ mod tests {
             assert_eq!(all.look(|_| other), 0, "{other:?}");
             assert_eq!(all.look(|_| Some(held(1000, 1000))), 0);
         }
-        // Made anew, and followed from there on.
+        // The barrier is made anew, and followed from there on.
         let mut all = Witnesses::default();
         all.arrive(1, held(40, 40));
         assert_eq!(all.arrive(1, held(0, 0)), 0);
         assert_eq!(all.look(|_| Some(held(5, 4))), 4);
-        // Of several processes.
+        // A barrier of several processes.
         let mut all = Witnesses::default();
         assert_eq!(all.arrive(2, [0, 0, 4, 128].into()), 0);
         assert_eq!(all.look(|_| Some([400, 400, 4, 128].into())), 0);

@@ -1,5 +1,5 @@
-//! Arrivals at barriers, and uses of condition variables: the programs that read of what,
-//! for how many, and who has called.
+//! Programs for arrivals at barriers and uses of condition variables: which object, how many
+//! threads, and which callers.
 
 use sbt_common::{
     Arrive, Condvar, Cookie, ENDS, Kmp, Memory, Outer, STEPPED, evidence, kind, kmp, layout, team,
@@ -12,21 +12,21 @@ use super::{
 };
 use sbt_program::trace::Registers;
 
-/// Barriers of which the count is kept, at most.
+/// How many barriers' counts are kept at most.
 const MOST_COUNTS: usize = 65_536;
 
-/// Who has called, and what is known of it.
+/// The caller of a function, as far as known.
 #[derive(Clone, Copy)]
 struct Caller {
     /// Where on the stack the return address lies.
     at: u64,
-    /// That address.
+    /// The return address.
     address: u64,
-    /// rbp at that time, or 0.
+    /// rbp at that time; 0 if not known.
     rbp: u64,
 }
 
-/// What a thread has come to.
+/// A barrier that a thread has come to.
 struct Arrival {
     cookie: Cookie,
     object: u64,
@@ -37,7 +37,7 @@ impl Programs {
     pub(super) fn arrive(&mut self, cookie: Cookie, hit: &mut Hit<'_, impl Machine>) {
         let registers = hit.machine.registers();
         let at = registers.rsp.wrapping_add(u64::from(cookie.stack_moved));
-        // A barrier of the user's own may be built on one of the C library's.
+        // A barrier that the user has named may be built on one of the C library.
         if hit.slot.is_in_call(at, hit.machine) {
             return;
         }
@@ -58,7 +58,7 @@ impl Programs {
         self.tell_arrival(&arrival, caller, hit);
     }
 
-    /// Sends what a barrier of a C library holds.
+    /// Emits what the memory of a C library's barrier holds.
     fn remember(&self, layout: u8, object: u64, hit: &mut Hit<'_, impl Machine>) {
         let (count, round, arrived, shared) = match layout {
             layout::GLIBC => hit
@@ -77,7 +77,7 @@ impl Programs {
         };
         let kept = self.counts.get(&(hit.slot.space, object));
         let count = kept.copied().unwrap_or(count);
-        // Without its round it is as one of musl's.
+        // Without its round, a barrier of glibc is like one of musl.
         let layout = if self.reads_late {
             layout::MUSL
         } else {
@@ -95,7 +95,7 @@ impl Programs {
         });
     }
 
-    /// Keeps what a barrier is initialised with, if its memory will be read late.
+    /// Keeps the count that a barrier is initialised with, if its memory will be read late.
     pub(super) fn keep_count(&mut self, hit: &Hit<'_, impl Machine>) {
         let registers = hit.machine.registers();
         let count = low(registers.rdx);
@@ -142,7 +142,7 @@ impl Programs {
             rbp: registers.rbp,
         };
         hit.slot.enter_call(at, caller.address);
-        // Without an object the function is the barrier.
+        // If the user has named no object, the function is the barrier.
         let object = match cookie.object {
             0 => registers.rip,
             7.. => hit
@@ -194,14 +194,14 @@ impl Programs {
             hit.machine.halves(object).unwrap_or([0, 0])
         };
         let (at, address) = if inlined {
-            // As if the call had been made.
+            // As if the inlined function had been called.
             let returns_to = registers.rip.wrapping_add(u64::from(Cookie::CALL));
             (registers.rsp.wrapping_sub(8), returns_to)
         } else {
             let at = registers.rsp.wrapping_add(u64::from(cookie.stack_moved));
             (at, hit.machine.word(at))
         };
-        // Where a runtime's own code has run meanwhile it may have used rbp.
+        // The runtime's own code may have changed rbp meanwhile.
         let rbp = if cookie.layout == layout::GOMP {
             0
         } else {
@@ -220,8 +220,8 @@ impl Programs {
         self.come(&arrival, (count, round), (at, caller), hit);
     }
 
-    /// A thread comes to a barrier of a team. Where on the stack the address lies to which
-    /// it returns, and who in the program has called: whether that counts.
+    /// A thread comes to a barrier of a team. `at` is where its return address lies on the stack;
+    /// `caller` is the caller in the program. Returns whether this is an arrival.
     fn come(
         &mut self,
         arrival: &Arrival,
@@ -229,7 +229,7 @@ impl Programs {
         (at, caller): (u64, Caller),
         hit: &mut Hit<'_, impl Machine>,
     ) -> bool {
-        // Alone there is nobody to wait for.
+        // A single thread waits for nobody.
         if count == 1 {
             hit.slot.comes_alone();
             return false;
@@ -239,7 +239,7 @@ impl Programs {
         }
         hit.slot.enter();
         if count != 0 {
-            // A round that is read late is another one.
+            // If memory is read late, the round belongs to a later arrival.
             let layout = if self.reads_late {
                 layout::OPAQUE
             } else {
@@ -296,7 +296,7 @@ impl Programs {
     pub(super) fn condvar(&mut self, cookie: Cookie, hit: &mut Hit<'_, impl Machine>) {
         let registers = hit.machine.registers();
         let at = registers.rsp.wrapping_add(u64::from(cookie.stack_moved));
-        // What a barrier of the user's own is built on does not count.
+        // Condition variables inside of a barrier that the user has named do not count.
         if hit.slot.is_in_call(at, hit.machine) {
             return;
         }
@@ -318,15 +318,15 @@ impl Programs {
     }
 }
 
-/// Who in the program has called LLVM's runtime, of which the innermost return address
-/// lies at `at`.
+/// The caller in the program of LLVM's runtime. `at` is where the innermost return address lies on
+/// the stack.
 fn outer(way: &Kmp, machine: &impl Machine, at: u64) -> Caller {
     let registers = machine.registers();
     let address = machine.word(at);
     let known = way.outer.iter().take_while(|outer| outer.returns != 0);
     let returns =
         |outer: &&Outer| registers.rip.wrapping_add_signed(i64::from(outer.returns)) == address;
-    // What rbp was then is not known.
+    // The caller's rbp is not known.
     let rbp = 0;
     let Some(found) = known.into_iter().find(returns) else {
         return Caller { at, address, rbp };
@@ -343,7 +343,7 @@ fn outer(way: &Kmp, machine: &impl Machine, at: u64) -> Caller {
     }
 }
 
-/// What a register holds; for the numbers see [`Cookie::object`].
+/// The value of a register by its number in [`Cookie::object`].
 const fn register(registers: &Registers, number: u8) -> u64 {
     match number {
         1 => registers.rdi,

@@ -1,13 +1,13 @@
-//! What is to be told of a hit, for sources that learn of hits outside of the kernel.
+//! The logic of the BPF programs in user space, for sources that learn of hits outside of the
+//! kernel.
 //!
-//! The same as the programs of `sbt-ebpf` do, with the same records: so all that follows
-//! is the same, whoever saw the hit. A thread's [`Slot`] keeps what theirs keeps, and what
-//! a hit needs of the thread is behind [`Machine`]: registers, memory.
+//! This code makes the same records as the programs of `sbt-ebpf`, so all that follows is the same
+//! for every source. A [`Slot`] keeps what the BPF programs keep of a thread. [`Machine`] gives
+//! what a hit needs of the thread: registers and memory.
 //!
-//! What is different: an object's memory is read at each arrival, since the hit costs so
-//! much more than that; and there are no return probes. In their place the way back is
-//! probed where it is known, and the slot knows where on its stack a thread waits to
-//! return: [`Slot::returns`].
+//! Two things differ. An object's memory is read at each arrival, since the hit costs much more
+//! than that. And there are no return probes: the place after the call is watched where it is
+//! known, and the slot knows where on its stack a thread waits to return: [`Slot::returns`].
 
 mod arrivals;
 mod places;
@@ -31,40 +31,40 @@ use sbt_program::{
     trace::Registers,
 };
 
-/// Whether a barrier counts by itself how often threads come to such a place.
+/// Whether a barrier's own count tells how often threads come to this place.
 pub fn is_counted(program: Program, cookie: u64) -> bool {
     program == Program::Arrive && Cookie::unpack(cookie).layout == layout::GLIBC
 }
 
-/// What is done at a place.
+/// The program that runs at a hit of a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Program {
     /// `pthread_barrier_wait` is entered.
     Arrive,
-    /// A barrier of a team.
+    /// A thread comes to a barrier of a team.
     Team,
-    /// The same in LLVM's OpenMP.
+    /// A thread comes to a barrier of a team of LLVM's OpenMP.
     Kmp,
     /// A function of condition variables is entered.
     Condvar,
-    /// A function that is a barrier to the user.
+    /// A function is entered that the user has named as a barrier.
     Call,
-    /// An instruction that ends it.
+    /// An instruction is reached that ends such a function.
     CallExit,
-    /// A marked place, or the beginning of a parallel region.
+    /// A marked place is passed, or a parallel region begins.
     Mark,
     /// `pthread_barrier_init` is entered.
     Init,
-    /// The list of libraries has changed.
+    /// The dynamic linker's list of libraries has changed.
     Mapped,
-    /// A function is entered that a thread leaves last when it leaves a barrier.
+    /// A function is entered that is the last a thread leaves at a barrier.
     Leave,
-    /// A place to which such a function returns.
+    /// A thread returns from such a function.
     Return,
 }
 
 impl Program {
-    /// Those of a function, on its entry; what is on its return first.
+    /// The programs for a function.
     pub fn of(function: Function) -> &'static [Self] {
         match function {
             Function::BarrierWait => &[Self::Arrive],
@@ -80,24 +80,24 @@ impl Program {
         }
     }
 
-    /// Whether it is needed only while departures are watched.
+    /// Whether the program is needed only while departures are watched.
     pub fn is_for_departures(self, point: &Point) -> bool {
         self == Self::Leave || point.function == Function::Region
     }
 }
 
-/// A thread that has hit something, as far as programs look at it.
+/// A thread that has hit a place, as the programs see it.
 pub trait Machine {
-    /// Its registers, the instruction pointer on the place that was hit.
+    /// The thread's registers, with the instruction pointer at the place.
     fn registers(&self) -> &Registers;
 
-    /// Copies from its memory; false if not all of it could be read.
+    /// Copies from the thread's memory. False if not all bytes could be read.
     fn read(&self, address: u64, bytes: &mut [u8]) -> bool;
 
-    /// Says what has been counted of it, before the record of a number.
+    /// Emits the thread's counters for the record with number `_seq`, which follows.
     fn tell_counters(&self, _seq: u32, _time_ns: u64, _out: &mut Records) {}
 
-    /// What its memory holds there; 0 if it cannot be read.
+    /// The 64-bit word at an address; 0 if it cannot be read.
     fn word(&self, address: u64) -> u64 {
         let mut bytes = [0; 8];
         if self.read(address, &mut bytes) {
@@ -107,7 +107,7 @@ pub trait Machine {
         }
     }
 
-    /// So many words of 32 bits.
+    /// The 32-bit words at an address. `None` if they cannot be read.
     fn halves<const N: usize>(&self, address: u64) -> Option<[u32; N]>
     where
         Self: Sized,
@@ -118,37 +118,37 @@ pub trait Machine {
     }
 }
 
-/// What programs know beside the thread.
+/// The state of the programs that does not belong to one thread.
 #[derive(Debug, Default)]
 pub struct Programs {
-    /// Ways to the teams of LLVM's OpenMP, by number.
+    /// Ways to the teams of LLVM's OpenMP, by index.
     pub kmp: Vec<Kmp>,
-    /// How callers are found.
+    /// Finds the callers of functions.
     pub walks: Walks,
-    /// Whether a barrier's memory is read long after the hit: the round that it shows then
-    /// is another one, and so may be the count.
+    /// Whether a barrier's memory is read long after the hit: then its round, and perhaps its
+    /// count, are later ones.
     pub reads_late: bool,
-    /// Where it stands in the memory of Open MPI which communicator is meant.
+    /// Where Open MPI's memory holds the number of a communicator, once known.
     mpi: Option<Mpi>,
-    /// For how many threads barriers were initialised, where memory is read late: by memory
-    /// and address.
+    /// The counts that barriers were initialised with, if memory is read late, by memory and
+    /// address of the barrier.
     counts: FxHashMap<(u32, u64), u32>,
 }
 
-/// A thread that has hit something, and where to say what it did.
+/// A thread that has hit a place, and where its records go.
 pub struct Hit<'a, M> {
-    /// As far as programs look at it.
+    /// The thread's registers and memory.
     pub machine: &'a M,
-    /// What is kept of it.
+    /// The thread's state.
     pub slot: &'a mut Slot,
-    /// When it was hit.
+    /// The thread's clocks at the hit.
     pub now: Clocks,
-    /// Where it is said.
+    /// Where records are appended.
     pub out: &'a mut Records,
 }
 
 impl<M: Machine> Hit<'_, M> {
-    /// The number of the record that follows, for which counters have been told of.
+    /// The number of the next record, for which counters have been emitted.
     fn counted(&mut self) -> u32 {
         let seq = self.slot.next_seq();
         let time_ns = self.now.time_ns;
@@ -158,7 +158,7 @@ impl<M: Machine> Hit<'_, M> {
 }
 
 impl Programs {
-    /// For hits of which one learns long after: see [`Programs::reads_late`].
+    /// For sources that learn of hits long after: see [`Programs::reads_late`].
     pub fn reading_late() -> Self {
         Self {
             reads_late: true,
@@ -166,7 +166,7 @@ impl Programs {
         }
     }
 
-    /// Runs a program for a hit. `cookie`: what the probe tells it.
+    /// Runs a program for a hit, with its cookie.
     pub fn run(&mut self, (program, cookie): (Program, u64), hit: &mut Hit<'_, impl Machine>) {
         hit.slot.announce(hit.now, hit.out);
         let at = hit.machine.registers().rsp;

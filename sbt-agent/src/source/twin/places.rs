@@ -1,4 +1,4 @@
-//! What is put where, in the files of a target.
+//! Which programs run at which offsets of a target's files.
 
 use sbt_common::Kmp;
 use serde::{Deserialize, Serialize};
@@ -7,21 +7,20 @@ use super::Program;
 use crate::source::ebpf::points::cookie;
 use sbt_program::point::{Function, Point};
 
-/// A place in a file.
+/// A place in a file at which a program runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Place {
     /// Offset in the file, bytes.
     pub offset: u64,
-    /// What is done there.
+    /// The program that runs there.
     pub program: Program,
-    /// What that is told.
+    /// The program's cookie.
     pub cookie: u64,
-    /// Only while departures are watched.
+    /// Whether the place is watched only while departures are.
     pub for_departures: bool,
 }
 
-/// What is put on a point. `ways`: those to teams that places need, by number; new ones are
-/// added.
+/// The places of a point. `ways`: the ways to teams that places need, by index; new ones are added.
 pub fn places(point: &Point, ways: &mut Vec<Kmp>) -> Vec<Place> {
     if let Function::Kmp(place) = point.function
         && !ways.contains(&place.way)
@@ -34,14 +33,14 @@ pub fn places(point: &Point, ways: &mut Vec<Kmp>) -> Vec<Place> {
     };
     let place = |program: &Program| {
         let (offset, stack_moved) = match program {
-            // On its entry one sees where it returns to.
+            // At the entry of the function its return address is on top of the stack.
             Program::Leave => (point.return_offset, 0),
             _ => (point.entry_offset, point.stack_moved),
         };
         Place {
             offset,
             program: *program,
-            // Nothing is single-stepped.
+            // No instruction is single-stepped.
             cookie: cookie(point, stack_moved, (false, 0), way),
             for_departures: program.is_for_departures(point),
         }

@@ -1,16 +1,16 @@
-//! Records one after the other: each with its length in front, 16 bits.
+//! A sequence of records, each after its length, 16 bits.
 
 use sbt_common::{Plain, bytes};
 
 /// Records that wait to be read.
 #[derive(Debug, Default)]
 pub struct Records {
-    /// They.
+    /// The records, one after the other.
     pub bytes: Vec<u8>,
 }
 
 impl Records {
-    /// Appends one.
+    /// Appends a record.
     pub fn push<T: Plain>(&mut self, record: &T) {
         const { assert!(size_of::<T>() <= u16::MAX as usize) };
         #[allow(clippy::cast_possible_truncation, reason = "asserted above")]
@@ -20,8 +20,8 @@ impl Records {
     }
 }
 
-/// Hands the bytes of each record on; returns how many bytes that took: of the last one
-/// not all may be there yet.
+/// Calls `take` with the bytes of each complete record. Returns how many bytes they took: the last
+/// record may be incomplete.
 pub fn each(bytes: &[u8], mut take: impl FnMut(&[u8])) -> usize {
     let mut taken = 0;
     while let Some((length, rest)) = bytes[taken..].split_first_chunk() {

@@ -1,4 +1,4 @@
-//! What is kept of a thread: see `sbt-ebpf/src/thread.rs`, where each of these is explained.
+//! The state of one thread; `sbt-ebpf/src/thread.rs` explains each field.
 
 use std::collections::VecDeque;
 
@@ -6,13 +6,13 @@ use sbt_common::{Clocks, Thread, kind};
 
 use super::{Machine, Records, tell::head};
 
-/// Objects that a thread has read lately, of which it tells once more when it ends.
+/// How many objects that a thread has read lately are remembered, to be reported at its end.
 const READ: usize = 4;
 
-/// Frames that wait to return are forgotten beyond so many: those were left in another way.
+/// How many waiting returns are remembered at most: older frames were left in another way.
 const MOST_RETURNS: usize = 16;
 
-/// How a thread stands to the barrier that it entered last.
+/// Whether a thread is in the barrier that it entered last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Left {
     Inside,
@@ -20,7 +20,7 @@ enum Left {
     Alone,
 }
 
-/// What a thread is told of as: read when it is announced.
+/// The name and the like, with which a thread is announced.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Told {
     /// See [`Thread::start_ns`].
@@ -31,20 +31,20 @@ pub struct Told {
     pub comm: [u64; 2],
 }
 
-/// One thread's.
+/// The state of one thread.
 #[derive(Debug)]
 pub struct Slot {
-    /// Its number.
+    /// The thread's number.
     pub tid: u32,
     /// Its process.
     pub process: u32,
-    /// In whose memory it runs: equal for those that share it.
+    /// Number of the memory in which it runs, equal for threads that share it.
     pub space: u32,
     /// Whether it has been announced.
     pub announced: bool,
-    /// Where on its stack addresses lie to which it is to return from what it may leave.
+    /// Places on its stack of the return addresses of functions that it may leave.
     pub returns: Returns,
-    /// What it is told of as when it is too late to ask.
+    /// The name and the like, in case the thread has ended when it is announced.
     pub known: Told,
     tell: fn(u32, u32) -> Told,
     born_ns: u64,
@@ -55,12 +55,12 @@ pub struct Slot {
     read: VecDeque<(u8, u64)>,
 }
 
-/// See [`Slot::returns`].
+/// Places on a thread's stack of the addresses to which it will return.
 #[derive(Debug, Default)]
 pub struct Returns(Vec<u64>);
 
 impl Returns {
-    /// One more, further down. What lies below it was left already.
+    /// Adds a place further down the stack. Places below it were left already.
     pub fn push(&mut self, at: u64) {
         self.0.retain(|other| *other > at);
         if self.0.len() == MOST_RETURNS {
@@ -71,8 +71,8 @@ impl Returns {
 }
 
 impl Slot {
-    /// Of a thread that has been seen first at a time, ns; 0 if it was there before. `tell`:
-    /// what tells its name and the like, by its process and its number.
+    /// For a thread first seen at `born_ns`, or 0 if it existed before. `tell` reads the name and
+    /// the like of a thread, by process and number.
     pub fn new(
         (process, tid, space): (u32, u32, u32),
         born_ns: u64,
@@ -95,7 +95,7 @@ impl Slot {
         }
     }
 
-    /// Tells of the thread if it is new.
+    /// Announces the thread, unless it was announced before.
     pub fn announce(&mut self, now: Clocks, out: &mut Records) {
         if std::mem::replace(&mut self.announced, true) {
             return;
@@ -122,8 +122,8 @@ impl Slot {
         self.seq = 0;
     }
 
-    /// Nothing is known of it any more: it executes another program, or was not watched
-    /// for a while.
+    /// Forgets what is known of the thread: it executes another program, or was not watched for a
+    /// while.
     pub fn begin_anew(&mut self) {
         self.announced = false;
         self.left = Left::Inside;
@@ -132,7 +132,7 @@ impl Slot {
         self.read.clear();
     }
 
-    /// Something that it did may have been lost.
+    /// Skips a number, since a record of the thread may have been lost.
     pub const fn miss(&mut self) {
         self.seq = self.seq.wrapping_add(1);
     }
@@ -200,11 +200,11 @@ impl Slot {
         at == self.call_at
     }
 
-    /// Whether the thread, of which the stack ended at `at` before, has returned from what
-    /// it entered, and not come along in another way.
+    /// Whether the thread has returned from a function that it entered, and not come along in
+    /// another way. `at` is where its return address lay on the stack.
     pub(super) fn returns_from(&mut self, at: u64) -> bool {
         let found = self.returns.0.contains(&at);
-        // Those below it have been left in whatever way.
+        // Frames below it have been left in whatever way.
         self.returns.0.retain(|other| *other > at);
         found
     }

@@ -1,4 +1,4 @@
-//! The records of what is not an arrival.
+//! Emits all records but those of arrivals.
 
 use sbt_common::{
     Clocks, Depart, Head, Init, Mapping, MarkCookie, Memory, Mpi, STEPPED, kind, kmp, layout,
@@ -7,7 +7,7 @@ use sbt_common::{
 use super::{Hit, Machine, Records, Slot};
 use sbt_program::communicator;
 
-/// Sends that a marked place was passed.
+/// Emits that a mark was passed, or that a parallel region begins.
 pub(super) fn mark(cookie: MarkCookie, hit: &mut Hit<'_, impl Machine>) {
     let mut mark = u32::from(cookie.mark);
     if cookie.mark == MarkCookie::REGION {
@@ -17,10 +17,10 @@ pub(super) fn mark(cookie: MarkCookie, hit: &mut Hit<'_, impl Machine>) {
     clocks(kind::MARK, detail, mark, hit);
 }
 
-/// Sends that a barrier is made.
+/// Emits that a barrier is initialised.
 pub(super) fn init(hit: &mut Hit<'_, impl Machine>) {
     let registers = hit.machine.registers();
-    // See there.
+    // As in the BPF program: a pointer to attributes may be null.
     let attributes = registers.rsi;
     let shared = attributes != 0 && low(hit.machine.word(attributes)) != 0;
     hit.out.push(&Init {
@@ -32,7 +32,7 @@ pub(super) fn init(hit: &mut Hit<'_, impl Machine>) {
     });
 }
 
-/// What each record begins with.
+/// The head of a record.
 pub const fn head(kind: u8, layout: u8, tid: u32, detail: u16) -> Head {
     Head {
         kind,
@@ -42,18 +42,18 @@ pub const fn head(kind: u8, layout: u8, tid: u32, detail: u16) -> Head {
     }
 }
 
-/// The lower half.
+/// The lower 32 bits.
 #[allow(clippy::cast_possible_truncation, reason = "that is what is asked for")]
 pub(super) const fn low(value: u64) -> u32 {
     value as u32
 }
 
-/// How many rounds the barriers of a team of LLVM's OpenMP have had; `None` if it is gone.
+/// How many rounds a team of LLVM's OpenMP has completed; `None` if the team is gone.
 pub(super) fn rounds(team: u64, machine: &impl Machine) -> Option<u32> {
     kmp::rounds(kmp::ARRIVED.map(|at| machine.word(team.wrapping_add(u64::from(at)))))
 }
 
-/// Sends for how many threads a barrier is, and its round.
+/// Emits how many threads a barrier is for, and its round.
 pub(super) fn count(
     layout: u8,
     object: u64,
@@ -63,8 +63,8 @@ pub(super) fn count(
     memory(layout, object, [count, round, 0], hit);
 }
 
-/// Sends which communicator of MPI lies at an address: it may be freed right after this.
-/// `known`: where such a thing stands, once it has been found.
+/// Emits which MPI communicator lies at an address, since it may be freed right after this.
+/// `known`: where Open MPI's memory holds its number, once found.
 pub(super) fn communicator(object: u64, known: &mut Option<Mpi>, hit: &mut Hit<'_, impl Machine>) {
     let machine = hit.machine;
     let read = |at, bytes: &mut [u8]| machine.read(at, bytes).then_some(());
@@ -75,7 +75,7 @@ pub(super) fn communicator(object: u64, known: &mut Option<Mpi>, hit: &mut Hit<'
     }
 }
 
-/// Sends what a barrier holds: for how many threads it is, its round, and how many have come.
+/// Emits what a barrier's memory holds: count of threads, round, and arrivals.
 fn memory(
     layout: u8,
     object: u64,
@@ -93,7 +93,7 @@ fn memory(
     });
 }
 
-/// Sends where a thread stands. `mark`: see [`Depart::mark`].
+/// Emits a record with the clocks of a thread. `mark`: see [`Depart::mark`].
 pub(super) fn clocks(kind: u8, detail: u16, mark: u32, hit: &mut Hit<'_, impl Machine>) {
     let seq = hit.counted();
     hit.out.push(&Depart {
@@ -104,8 +104,8 @@ pub(super) fn clocks(kind: u8, detail: u16, mark: u32, hit: &mut Hit<'_, impl Ma
     });
 }
 
-/// Sends that something about a process's memory or its life has changed. `flag`: see
-/// [`Head::layout`]; `child`: see [`Mapping::child`].
+/// Emits a change of a process's memory or life. `flag`: see [`Head::layout`]; `child`: see
+/// [`Mapping::child`].
 pub fn mapping(kind: u8, flag: bool, child: u32, slot: &Slot, now: Clocks, out: &mut Records) {
     out.push(&Mapping {
         head: head(kind, u8::from(flag), slot.tid, 0),
@@ -115,9 +115,9 @@ pub fn mapping(kind: u8, flag: bool, child: u32, slot: &Slot, now: Clocks, out: 
     });
 }
 
-/// A thread ends: what it knows of barriers' rounds, and its clocks for the last time.
+/// Emits the end of a thread: what it knows of barriers' rounds, and its last clocks.
 pub fn end(hit: &mut Hit<'_, impl Machine>) {
-    // Once more with its name, which it may have changed meanwhile.
+    // Announced again: its name may have changed.
     hit.slot.announced = false;
     hit.slot.announce(hit.now, hit.out);
     for (layout, object) in hit.slot.take_read() {

@@ -1,4 +1,4 @@
-//! Hits of a thread that is made up, and the events that come of them.
+//! Hits of a made-up thread, and the events that come of them.
 
 use sbt_common::{Clocks, Cookie, layout};
 
@@ -80,7 +80,7 @@ fn slot() -> Slot {
     Slot::new((1, 2, 1), 0, |_, _| Told::default())
 }
 
-/// What the records say, without what introduces threads and callers.
+/// The events in the records, without those that introduce threads and callers.
 fn events(records: &Records) -> Vec<Event> {
     let mut decoder = Decoder::new(Start {
         run_offset: Some(0),
@@ -130,7 +130,7 @@ fn an_arrival_comes_with_its_barrier_and_its_clocks() {
     else {
         panic!("{events:?}");
     };
-    assert_eq!((*count, round.map(|it| it.arrived)), (3, Some(1)));
+    assert_eq!((*count, round.map(|round| round.arrived)), (3, Some(1)));
     assert_eq!((clocks.time_ns, clocks.run_ns), (5, Some(50)));
     assert_eq!((*object, *kind, end.time_ns), (BARRIER, Kind::Pthread, 9));
     assert!(
@@ -156,7 +156,7 @@ fn what_is_read_late_does_not_count_for_more_than_what_was_seen() {
         programs.run((program, COOKIE.pack()), &mut at);
     };
     run(Program::Arrive, 0);
-    // By now its memory says 3 again, or still.
+    // The memory read by now still says 3, or says 3 again.
     run(Program::Init, 2);
     run(Program::Arrive, 0);
     run(Program::Init, 0);
@@ -182,7 +182,7 @@ fn who_returns_departs_and_who_only_comes_along_does_not() {
         };
         programs.run(hit, &mut at);
     };
-    // The address after a call is also where a loop begins.
+    // The address after a call may also be the beginning of a loop.
     run(Program::Return, STACK + 24, 1);
     run(Program::Arrive, STACK + 16, 2);
     run(Program::Return, STACK + 16, 3);

@@ -1,4 +1,4 @@
-//! Who called the caller: see `sbt-ebpf/src/walk.rs`.
+//! Finds the callers of callers; `sbt-ebpf/src/walk.rs` explains how.
 
 use std::collections::HashMap;
 
@@ -7,25 +7,25 @@ use sbt_common::{CHAIN, CODE_AROUND, Callers, Code, MAX_CALLERS, Rule, cfa, kind
 
 use super::{Hit, Machine, tell::head};
 
-/// Addresses and chains that are remembered: programs have fewer, and who makes code as it
-/// goes must not fill our memory.
+/// How many addresses and chains are remembered. Programs have fewer, but a program that generates
+/// code must not fill sbt's memory.
 const REMEMBERED: usize = 65_536;
 
-/// The frame from which one walks.
+/// The frame at which a walk begins.
 pub struct From {
     /// Where on the stack the return address lies.
     pub at: u64,
-    /// That address.
+    /// The return address.
     pub address: u64,
-    /// rbp in the function that returns there; 0 if it is not known.
+    /// rbp in the function that this address returns to; 0 if not known.
     pub rbp: u64,
 }
 
-/// Rules, and what was found by them.
+/// Rules of unwinding, and what was found by them.
 #[derive(Debug, Default)]
 pub struct Walks {
     rules: HashMap<Code, Rule>,
-    /// By memory and address.
+    /// Rules by memory and return address.
     addresses: FxHashMap<(u32, u64), Rule>,
     chains: HashMap<Box<[u64]>, u64>,
     given: u64,
@@ -33,7 +33,7 @@ pub struct Walks {
 }
 
 impl Walks {
-    /// Adds rules, and takes others away.
+    /// Adds rules, and removes those that are `None`.
     pub fn learn(&mut self, changes: impl IntoIterator<Item = (Code, Option<Rule>)>) {
         for (code, rule) in changes {
             match rule {
@@ -43,22 +43,21 @@ impl Walks {
         }
         self.epoch = self.epoch.wrapping_add(1);
         self.renew();
-        // They are known by their epoch.
+        // Chains of the new epoch must be sent again.
         self.repeat();
     }
 
-    /// Other code may stand at known addresses from here on.
+    /// Forgets rules by address: other code may lie there from now on.
     pub fn renew(&mut self) {
         self.addresses.clear();
     }
 
-    /// What was said of chains may not have been heard.
+    /// Sends each chain again when it is next found, since records of chains may have been lost.
     pub fn repeat(&mut self) {
         self.chains.clear();
     }
 
-    /// What stands for the callers of a function: see [`sbt_common::Arrive::caller`], and
-    /// the epoch.
+    /// The key of the callers of a function (see [`sbt_common::Arrive::caller`]), and the epoch.
     pub fn callers(&mut self, from: &From, hit: &mut Hit<'_, impl Machine>) -> (u64, u32) {
         let machine = hit.machine;
         let innermost = from.address;
@@ -132,7 +131,7 @@ struct Frame {
 }
 
 impl Frame {
-    /// Goes on to the caller; false if there is none.
+    /// Steps to the caller's frame. False if there is none.
     fn step(&mut self, rule: Rule, machine: &impl Machine) -> bool {
         if rule.cfa != cfa::RSP && self.rbp == 0 {
             return false;
@@ -144,7 +143,7 @@ impl Frame {
             cfa::AT_RBP => machine.word(self.rbp.wrapping_add_signed(offset)),
             _ => return false,
         };
-        // A caller's frame lies above: whoever made this stack did not go by the rules.
+        // A caller's frame lies above: this stack does not follow the rules.
         if frame <= self.rsp {
             return false;
         }

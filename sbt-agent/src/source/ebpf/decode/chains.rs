@@ -1,15 +1,15 @@
-//! Chains of callers, and the numbers that stand for them.
+//! Chains of callers, and the ids that stand for them.
 
 use sbt_common::{CHAIN, Callers};
 
 use super::{Called, Decoder, Known};
 use sbt_engine::event::{CallersId, Event};
 
-/// A record may come so many epochs late.
+/// For how many epochs chains are kept: records may come late.
 const EPOCHS: usize = 16;
 
 impl Decoder {
-    /// The callers of an arrival.
+    /// The id of an arrival's callers. Emits their addresses if they are new.
     pub(super) fn callers(
         &mut self,
         thread: Known,
@@ -23,7 +23,7 @@ impl Decoder {
         }
         if caller & CHAIN != 0 {
             let chain = self.chains.get(&(caller, epoch)).cloned();
-            // Its record was stamped in the same nanosecond, if it exists.
+            // The record of the chain, if there is one, was stamped in the same nanosecond.
             return match chain {
                 Some(chain) => self.introduce(thread.process, key, chain, out),
                 None => self.introduce(thread.process, (thread.space, 0, epoch), [].into(), out),
@@ -34,7 +34,7 @@ impl Decoder {
         self.introduce(thread.process, key, known.into(), out)
     }
 
-    /// How many functions were walked for it, beyond the first.
+    /// How many functions beyond the first the kernel side walked to find these callers.
     pub(super) fn walked(&self, caller: u64, epoch: u32) -> u32 {
         if caller & CHAIN == 0 {
             return 0;
@@ -45,7 +45,7 @@ impl Decoder {
     }
 
     pub(super) fn chain(&mut self, record: &Callers) {
-        // A thread may tell of a chain that another is just telling of.
+        // Two threads may send the same chain at the same time.
         let count = usize::try_from(record.count).unwrap_or(usize::MAX);
         let addresses = &record.addresses[..count.min(record.addresses.len())];
         self.enter(record.epoch);
@@ -53,7 +53,7 @@ impl Decoder {
             .insert((record.key, record.epoch), addresses.into());
     }
 
-    /// The number of what is called so, which is a new one if it is new.
+    /// The id of this chain. A new chain gets an id, and its addresses are emitted.
     fn introduce(
         &mut self,
         process: u32,
@@ -79,8 +79,8 @@ impl Decoder {
         id
     }
 
-    /// Takes note of an epoch, and forgets the oldest for a new one: a program
-    /// that loads and unloads libraries all the time has no end of them.
+    /// Notes an epoch. A new one beyond the limit makes the oldest forgotten: a program that keeps
+    /// loading and unloading libraries has no end of epochs.
     fn enter(&mut self, epoch: u32) {
         if self.epochs.contains(&epoch) {
             return;

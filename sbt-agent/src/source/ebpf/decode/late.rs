@@ -1,11 +1,10 @@
-//! Records of threads that come after the end of their process.
+//! Recognises records of threads that come after the end of their process.
 //!
-//! Threads that end together run the program at their ends at the same time. The thread that
-//! finds itself the last one tells the end of the process. Another thread may be in the middle of
-//! its own records then: it announces itself, tells what barriers held, and ends. The decoder has
-//! ended all threads of the process by that time. Taken for those of a new thread, the rest of the
-//! records would begin with a gap in their numbers, which looks like a loss, and what barriers
-//! held would be taken for the target's.
+//! Threads that end together run the program at their ends at the same time. The thread that finds
+//! itself the last one reports the end of the process, and the decoder then ends all threads of the
+//! process. Another thread may still be sending its own records: it announces itself, reports what
+//! barriers held, and ends. Taken for records of a new thread, these would begin with a gap in
+//! their numbers, which looks like a loss, and what barriers held would be taken for the target's.
 
 use std::collections::VecDeque;
 
@@ -15,14 +14,14 @@ use sbt_common::kind;
 use super::super::raw::Raw;
 use sbt_engine::event::Tid;
 
-/// How long after the end of a process records of its threads may come, ns: a program of the
-/// kernel runs without a break, but the machine may be a virtual one that stands still meanwhile.
+/// How long after the end of a process records of its threads may come, ns. A BPF program runs
+/// without a break, but a virtual machine may stand still meanwhile.
 const KEPT_NS: u64 = 10_000_000_000;
 
-/// More ended threads and processes than this are not remembered: the oldest are forgotten.
+/// How many ended threads and processes are remembered; beyond that the oldest are forgotten.
 const MAX_KEPT: usize = 1 << 16;
 
-/// What has ended.
+/// A thread or a process that has ended.
 #[derive(Clone, Copy, Debug)]
 enum Gone {
     Thread(Tid),
@@ -34,9 +33,9 @@ enum Gone {
 pub(super) struct Late {
     /// When each thread ended with its process, ns.
     threads: FxHashMap<Tid, u64>,
-    /// When each process ended, ns, by its number as shown.
+    /// When each process ended, ns, by its pid in its own pid namespace.
     processes: FxHashMap<u32, u64>,
-    /// All of these, the oldest first.
+    /// All ended threads and processes, the oldest first.
     order: VecDeque<(u64, Gone)>,
 }
 
@@ -53,7 +52,7 @@ impl Late {
             && (time_ns.saturating_sub(ended_ns) > KEPT_NS || self.order.len() > MAX_KEPT)
         {
             self.order.pop_front();
-            // The number may have ended once more since.
+            // The number may have been reused since, and its new owner may have ended, too.
             match gone {
                 Gone::Thread(tid) if self.threads.get(&tid) == Some(&ended_ns) => {
                     self.threads.remove(&tid);
@@ -66,13 +65,13 @@ impl Late {
         }
     }
 
-    /// A process begins: the number is no longer that of the process that has ended.
+    /// A process begins: its number no longer means the process that has ended.
     pub(super) fn begin(&mut self, process: u32) {
         self.processes.remove(&process);
     }
 
-    /// Whether a record is one of a thread that has ended with its process. `is_known`: whether
-    /// a thread that lives has that number.
+    /// Whether a record comes from a thread that has ended with its process. `is_known`: whether a
+    /// live thread has this number.
     pub(super) fn is_late(&mut self, raw: &Raw, is_known: impl FnOnce(Tid) -> bool) -> bool {
         if self.order.is_empty() {
             return false;
@@ -81,7 +80,7 @@ impl Late {
             Raw::Thread(record) => {
                 let tid = record.head.tid;
                 let ended = self.processes.get(&record.ns_tgid).copied();
-                // The process that has the number now may be another one.
+                // The number may belong to another process by now.
                 let is_before = |ended_ns: &u64| (1..=*ended_ns).contains(&record.start_ns);
                 if let Some(ended_ns) = ended.filter(is_before) {
                     self.threads.insert(tid, ended_ns);
@@ -97,7 +96,7 @@ impl Late {
             Raw::Sums(record) => record.head.tid,
             Raw::Taker(record) => record.head.tid,
             Raw::Away(record) => record.head.tid,
-            // All threads are past the program's own code when their process ends.
+            // When a process ends, none of its threads runs the program's own code any more.
             Raw::Arrive(_)
             | Raw::Callers(_)
             | Raw::Condvar(_)
@@ -150,7 +149,7 @@ mod tests {
         // A thread of a process that was forked later.
         assert!(!late.is_late(&announces(7, 9, 900), |_| false));
         assert!(!late.is_late(&reads(7), |_| false));
-        // Where forks are not told by number, the time of birth decides.
+        // Where forks are not reported with the child's number, the time of birth decides.
         assert!(!late.is_late(&announces(6, 6, 1_001), |_| false));
         late.begin(6);
         assert!(!late.is_late(&announces(6, 6, 900), |_| false));

@@ -1,31 +1,31 @@
-//! How many of the records that found no room were events.
+//! Tells how many of the records that found no room were events.
 //!
-//! With a loss the programs no longer trust what they remember of barrier objects, so until
-//! records find room again each arrival at a barrier of the C library sends two: what the
-//! object's memory holds, and the arrival. The kernel counts both. The first is an aid and no
-//! event: counted too, it would make two losses of one.
+//! After a loss the programs no longer trust what they remember of barrier objects. So until
+//! records find room again, each arrival at a barrier of the C library sends two records: what the
+//! object's memory holds (a reading), and the arrival. The kernel counts both as lost. Readings are
+//! no events: if they counted too, each loss would count twice.
 
-/// A record that has come.
+/// Kind of a record that was received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Seen {
-    /// What a barrier object holds.
+    /// A reading of a barrier object's memory.
     Memory,
     /// An arrival; `reads`: at a barrier of which the memory is read.
     Arrival { reads: bool },
     /// A departure.
     Departure,
-    /// Something else.
+    /// Any other event.
     Other,
 }
 
-/// Which records a thread sends, one after the other.
+/// Which records a thread sends in turn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Course {
-    /// Its arrivals read memory after a loss.
+    /// Whether its arrivals read memory after a loss.
     reads: bool,
-    /// Its departures are reported.
+    /// Whether its departures are reported.
     departs: bool,
-    /// What it sent last was an arrival.
+    /// Whether its last record was an arrival.
     arrived: bool,
 }
 
@@ -33,7 +33,7 @@ impl Course {
     fn take(&mut self, seen: Seen) {
         match seen {
             Seen::Arrival { reads } => {
-                // It has not left the one before, as far as is told.
+                // Two arrivals without a departure between them: departures are not reported.
                 self.departs &= !self.arrived;
                 self.reads = reads;
                 self.arrived = true;
@@ -46,17 +46,17 @@ impl Course {
         }
     }
 
-    /// Records of one turn: memory, arrival, departure.
+    /// How many records one round at a barrier sends: memory, arrival, departure.
     const fn turn(self) -> u32 {
         if self.departs { 3 } else { 2 }
     }
 
-    /// How many of `count` records before this one were readings of memory.
+    /// How many of the `count` records lost before this one were readings of memory.
     const fn readings(self, count: u32, next: Seen) -> u32 {
         if !self.reads {
             return 0;
         }
-        // How many come after the last reading before it, with that.
+        // The number of records from the last reading, inclusive, up to this record.
         let first = match next {
             Seen::Memory | Seen::Other => self.turn(),
             Seen::Arrival { .. } => 1,
@@ -70,29 +70,29 @@ impl Course {
     }
 }
 
-/// Sums over all threads.
+/// Losses over all threads.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Losses {
-    /// Records that are missing in the threads' numbers.
+    /// Records missing in the threads' sequence numbers.
     records: u64,
-    /// Of them, readings of memory.
+    /// How many of the missing records were readings of memory.
     readings: u64,
 }
 
 impl Losses {
-    /// A thread has begun anew, and its announcement is lost: an event at least.
+    /// A thread has begun anew, and its announcement is lost: counts as one event at least.
     pub const fn anew(&mut self, course: &mut Course) -> u32 {
         self.records += 1;
         course.arrived = false;
         1
     }
 
-    /// Takes a record in, before which `count` of its thread are missing. Returns how many of
-    /// these were events.
+    /// Takes in a record, before which `count` records of its thread are missing. Returns how many
+    /// of the missing ones were events.
     pub fn gap(&mut self, course: &mut Course, count: u32, seen: Seen) -> u32 {
         let readings = course.readings(count, seen);
         if count > 0 {
-            // Between them it may have left.
+            // The thread may have left the barrier meanwhile.
             course.arrived = false;
             self.records += u64::from(count);
             self.readings += u64::from(readings);
@@ -101,14 +101,14 @@ impl Losses {
         count - readings
     }
 
-    /// Readings of memory that are missing in the threads' numbers.
+    /// How many of the records missing in the threads' numbers were readings of memory.
     pub const fn readings(&self) -> u64 {
         self.readings
     }
 
-    /// How many of `records`, as the kernel counts those lost, were events. `open`: threads
-    /// whose end was not seen. What is missing in no thread's numbers was lost behind their
-    /// last records.
+    /// How many of `records`, the kernel's count of lost records, were events. `open`: threads
+    /// whose end was not seen. Records that are missing in no thread's numbers were lost after the
+    /// last record of some open thread.
     pub fn events(self, records: u64, open: impl Iterator<Item = Course>) -> u64 {
         let (mut turns, mut reading) = (0_u64, 0_u64);
         for course in open {
@@ -127,7 +127,7 @@ mod tests {
 
     const ARRIVAL: Seen = Seen::Arrival { reads: true };
 
-    /// What comes of records of one thread, of which some (false) are lost.
+    /// Losses counted for one thread of which some records (false) are lost: by gaps, and in total.
     fn lost(records: &[(Seen, bool)]) -> (u64, u64) {
         let (mut losses, mut course) = (Losses::default(), Course::default());
         let (mut missing, mut events) = (0, 0);
@@ -144,10 +144,11 @@ mod tests {
         (events, told)
     }
 
-    /// A thread that comes to a barrier so often, of whose records those in `gone` are lost.
+    /// Losses of a thread with so many rounds at a barrier, of whose records those in `gone` are
+    /// lost.
     fn run(turns: usize, departs: bool, gone: &std::ops::Range<usize>) -> (u64, u64, u64) {
         let mut records = Vec::new();
-        // Whether it was lost.
+        // Returns whether the record was lost.
         let push = |seen, records: &mut Vec<(Seen, bool)>| {
             let is_there = !gone.contains(&records.len());
             records.push((seen, is_there));
@@ -197,7 +198,7 @@ mod tests {
         let other = Seen::Arrival { reads: false };
         let records = [(other, true), (other, false), (other, false), (other, true)];
         assert_eq!(lost(&records), (2, 2));
-        // Of nobody it is known what was lost.
+        // No thread is open, so every lost record counts as an event.
         assert_eq!(Losses::default().events(7, std::iter::empty()), 7);
     }
 }

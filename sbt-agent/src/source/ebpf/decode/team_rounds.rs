@@ -1,4 +1,4 @@
-//! How many rounds the teams of LLVM's OpenMP have had.
+//! How many rounds the teams of LLVM's OpenMP have completed.
 
 use rustc_hash::FxHashMap;
 use sbt_common::{
@@ -6,19 +6,19 @@ use sbt_common::{
     kmp::{GONE, LAST},
 };
 
-/// More teams that have ended are not remembered.
+/// How many ended teams are remembered at most.
 const MOST: usize = 4096;
 
-/// What threads have found when they ended, by process and team.
+/// Rounds that threads found when they ended, by process and team.
 ///
-/// The runtime ends its threads, then frees its teams, and then the program's first thread ends,
-/// which has taken part in each round as the others have: what it cannot read any more they
-/// have told.
+/// The runtime ends its threads, then frees its teams, and then the program's first thread ends.
+/// The first thread took part in each round as the others did, but can no longer read the team: the
+/// number comes from what the others have reported.
 #[derive(Debug, Default)]
 pub struct TeamRounds(FxHashMap<(u16, u64), u32>);
 
 impl TeamRounds {
-    /// A thread tells of its team: how many rounds that has had, if it is known.
+    /// A thread reports on its team. Returns how many rounds the team has completed, if known.
     pub fn told(&mut self, space: u16, record: &Memory) -> Option<u32> {
         let team = (space, record.object);
         if record.arrived == GONE {
@@ -33,7 +33,7 @@ impl TeamRounds {
         Some(record.round)
     }
 
-    /// Nothing lies any more where it lay in the memory of a process.
+    /// Forgets the teams of an address space: nothing lies any more where it lay.
     pub fn forget(&mut self, space: u16) {
         self.0.retain(|(of, _), _| *of != space);
     }
@@ -53,7 +53,7 @@ mod tests {
         };
         let mut rounds = TeamRounds::default();
         assert_eq!(rounds.told(1, &memory(10, 0)), Some(10));
-        // Nobody has told of the end.
+        // No thread has reported the end.
         assert_eq!(rounds.told(1, &memory(0, GONE)), None);
         assert_eq!(rounds.told(1, &memory(25, LAST)), Some(25));
         assert_eq!(rounds.told(1, &memory(0, GONE)), Some(25));

@@ -1,4 +1,4 @@
-//! Of whose life is heard: where threads begin and end, what they execute and when they run.
+//! Events of lives: when threads begin, end, execute programs and get a CPU.
 
 use std::{io, sync::Arc};
 
@@ -9,11 +9,11 @@ use super::{
 use sbt_program::{clock, process};
 
 impl Watch {
-    /// Begins to hear of a process and all that its threads start. `runs`: its memory is that
-    /// of its own program.
+    /// Begins to watch the lives of a process and of all threads that its threads start. `runs`:
+    /// whether its memory is that of its own program.
     ///
     /// # Errors
-    /// The kernel's; it has ended.
+    /// Errors of the kernel; the process has ended.
     pub fn hear_of(&mut self, process: u32, runs: bool) -> io::Result<()> {
         let number = self.next_space();
         if runs {
@@ -31,7 +31,7 @@ impl Watch {
         Ok(())
     }
 
-    /// Has each thread of a process tell of its life. Which those are.
+    /// Opens events of lives for each thread of a process. Returns the events and the threads.
     fn open_lives(&self, process: u32) -> io::Result<(Opened, Vec<u32>)> {
         let gone = || io::Error::from_raw_os_error(libc::ESRCH);
         let events = self.events.as_ref().ok_or_else(gone)?;
@@ -48,10 +48,11 @@ impl Watch {
         Ok((all, threads))
     }
 
-    /// Whether a thread goes on of which the kernel says that it has ended, at a time, ns. It
-    /// ends the events of one that executes a program by which it gains privileges, or that
-    /// its user may not read, with that word (`begin_new_exec`): they are opened again then.
-    /// False where nobody may. `is_within_exec`: nothing was heard of it since it executed one.
+    /// Whether a thread goes on although the kernel reports its end at `time_ns`. The kernel ends
+    /// the events of a thread with that record if the thread executes a program that gives
+    /// privileges, or that its user may not read (`begin_new_exec`). The events are opened again
+    /// then, if that is allowed; false otherwise. `is_within_exec`: nothing was heard of the thread
+    /// since it executed a program.
     pub(super) fn goes_on(
         &mut self,
         tid: u32,
@@ -63,19 +64,19 @@ impl Watch {
             return false;
         };
         if tid == process && lives.since_ns > time_ns {
-            // Those were opened again already, and this was an event of before.
+            // The events were opened again already, and an earlier one has reported this.
             self.forget_tellers(process);
             return true;
         }
         is_within_exec && !process::thread_has_ended(process, process) && self.hear_again(process)
     }
 
-    /// Has a process tell of its life again; whether it does.
+    /// Opens the events of lives of a process again. Returns whether that worked.
     fn hear_again(&mut self, process: u32) -> bool {
         let (lives, threads) = match self.open_lives(process) {
             Ok(opened) => opened,
             Err(error) => {
-                // Who may not is told so where its program is followed.
+                // If that is forbidden, the note comes where the program is followed.
                 if error.kind() != io::ErrorKind::PermissionDenied {
                     self.note_failure(process, Err(error));
                 }
@@ -91,7 +92,7 @@ impl Watch {
         let usage = process::usage(process);
         let number = self.spaces.get(&process).map_or(0, |space| space.number);
         for tid in threads {
-            // When it ran meanwhile was not told.
+            // Switches in between were not reported.
             let (run_ns, _) = usage.get(&tid).copied().unwrap_or_default();
             let run = Run::existing(run_ns, now);
             if let Some(thread) = self.threads.get_mut(&tid) {

@@ -1,4 +1,4 @@
-//! What is watched in which process.
+//! Puts events on the places of each process.
 
 use std::{io, sync::Arc};
 
@@ -13,10 +13,10 @@ use super::{
 use sbt_program::files::ProbedFile;
 
 impl Watch {
-    /// Watches files as well.
+    /// Watches more files.
     ///
     /// # Errors
-    /// The kernel's.
+    /// Errors of the kernel.
     pub fn attach(&mut self, files: &[Arc<ProbedFile>]) -> io::Result<()> {
         let (new, notes) = self.files.take(files);
         self.notes.extend(notes);
@@ -26,16 +26,16 @@ impl Watch {
         self.place_all()
     }
 
-    /// Watches condition variables, or no longer.
+    /// Watches condition variables, or stops.
     ///
     /// # Errors
-    /// The kernel's.
+    /// Errors of the kernel.
     pub fn set_condvars(&mut self, on: bool) -> io::Result<()> {
         self.condvars = on;
         self.place_all()
     }
 
-    /// Watches nothing for a while, or all again.
+    /// Pauses or resumes watching.
     pub fn pause(&mut self, paused: bool) {
         self.paused = paused;
         for (_, events) in self.spaces.values().flat_map(|space| &space.events) {
@@ -48,9 +48,10 @@ impl Watch {
         }
     }
 
-    /// Watches a process that descends from the target; what fails is a note.
+    /// Watches a descendant of the target. A failure becomes a note.
     pub fn follow(&mut self, process: u32) {
-        // Who was started since watching began has inherited all, and is told of.
+        // A child started since watching began has inherited the events, and is reported in the
+        // rings.
         self.listen(true);
         if !self.spaces.contains_key(&process) {
             let heard = self.hear_of(process, true);
@@ -59,7 +60,7 @@ impl Watch {
         }
     }
 
-    /// Watches what there is to watch in a process now; what fails is a note.
+    /// Puts events on all wanted places of a process. A failure becomes a note.
     pub fn try_to_place(&mut self, process: u32) {
         let placed = self.place(process);
         self.note_failure(process, placed);
@@ -67,26 +68,26 @@ impl Watch {
 
     pub(super) fn note_failure(&mut self, process: u32, result: io::Result<()>) {
         let Err(error) = result else { return };
-        // It has ended meanwhile.
+        // The process has ended meanwhile.
         if error.raw_os_error() == Some(libc::ESRCH) {
             return;
         }
         let why = refused::explain(&error);
-        // Once, and not for each process.
+        // The same reason is noted once, not for each process.
         if !self.notes.iter().any(|note| note.ends_with(&why)) {
             self.note(&format!("process {process}: {why}"));
         }
     }
 
-    /// The first error, when all has been tried.
+    /// Places events in all processes. Returns the first error after all were tried.
     fn place_all(&mut self) -> io::Result<()> {
         let processes: Vec<u32> = self.spaces.keys().copied().collect();
         let placed = processes.into_iter().map(|process| self.place(process));
-        // Not before the last one.
+        // An error does not end the loop.
         placed.fold(Ok(()), io::Result::and)
     }
 
-    /// Watches what there is to watch in a process now.
+    /// Puts events on all wanted places of a process, and of others that have lost events by that.
     pub(super) fn place(&mut self, process: u32) -> io::Result<()> {
         let mut result = Ok(());
         let mut left = vec![process];
@@ -100,8 +101,8 @@ impl Watch {
         result
     }
 
-    /// Lets go what is not to be watched any more in a process. The addresses that are to be
-    /// from now on, and which other processes have lost something by it.
+    /// Drops events that are no longer wanted in a process. Returns the addresses that lack events
+    /// now, and the other processes that have lost events by it.
     fn change(&mut self, process: u32) -> io::Result<(Vec<u64>, Vec<u32>)> {
         let nothing = Ok((Vec::new(), Vec::new()));
         let (Some(events), Some(space)) = (&self.events, self.spaces.get_mut(&process)) else {
@@ -162,8 +163,8 @@ impl Watch {
         space.put(process, &cover, events)
     }
 
-    /// A process of which the beginning was lost was forked from one that is watched where
-    /// it is.
+    /// Adds a process whose beginning was lost: it was forked from a process that is watched at the
+    /// same address.
     pub(super) fn adopt(&mut self, process: u32, at: u64) {
         if self.spaces.contains_key(&process) {
             return;
@@ -177,7 +178,7 @@ impl Watch {
         }
     }
 
-    /// A process has what the one has from which it was forked.
+    /// Gives a forked process what the process `origin` has.
     pub(super) fn copy(&mut self, origin: u32, process: u32, (number, since_ns): (u32, u64)) {
         if let Some(space) = self.spaces.get(&origin) {
             let copy = space.copied(number, since_ns);

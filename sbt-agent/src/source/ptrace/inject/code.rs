@@ -1,29 +1,29 @@
-//! Code of the target by which a thread calls the kernel and finds its way back.
+//! Finds code of the target by which a thread can make a system call and get back.
 
 /// `syscall`
 const CALL: [u8; 2] = [0x0f, 0x05];
 
-/// `mov rax, 15; syscall`, and the same with `eax`: C libraries return from a signal so.
+/// `mov rax, 15; syscall`, and the same with `eax`: how C libraries return from a signal.
 const BACK: [&[u8]; 2] = [
     &[0x48, 0xc7, 0xc0, 15, 0, 0, 0, 0x0f, 0x05],
     &[0xb8, 15, 0, 0, 0, 0x0f, 0x05],
 ];
 
-/// At most so many words are popped between a system call and the return behind it.
+/// How many words at most are popped between a system call and the return after it.
 const MOST_POPS: usize = 8;
 
-/// Addresses of code that a remote call needs.
+/// Addresses of code that an injected call needs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ways {
-    /// A `syscall` instruction with only pops and a return behind it, and the number of pops.
+    /// A `syscall` instruction followed only by pops and a return, and the number of pops.
     pub call: Option<(u64, usize)>,
     /// Code that calls `rt_sigreturn`.
     pub back: Option<u64>,
 }
 
 impl Ways {
-    /// Adds what is found in `code`, which lies at the address `start`. `clean` tells of an address
-    /// and a length whether no breakpoint of ours lies there; anything else is passed over.
+    /// Searches `code`, which lies at address `start`. `clean` tells for an address and a length
+    /// whether no breakpoint lies there; other finds are skipped.
     pub fn add(&mut self, code: &[u8], start: u64, clean: impl Fn(u64, usize) -> bool) {
         let at = |offset: usize| start + offset as u64;
         if self.call.is_none() {
@@ -42,14 +42,14 @@ impl Ways {
     }
 }
 
-/// The number of pops before the return, and the length of both in bytes; `None` if the code does
+/// The number of pops before the return, and the length of both in bytes. `None` if the code does
 /// anything else.
 fn way_out(code: &[u8]) -> Option<(usize, usize)> {
     let mut length = 0;
     for pops in 0..=MOST_POPS {
         length += match code.get(length..)? {
             [0xc3, ..] => return Some((pops, length + 1)),
-            // Any register but rsp.
+            // Pops of any register but rsp.
             [0x58..=0x5b | 0x5d..=0x5f, ..] => 1,
             [0x41, 0x58..=0x5f, ..] => 2,
             _ => return None,

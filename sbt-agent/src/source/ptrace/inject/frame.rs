@@ -6,7 +6,7 @@
 
 use sbt_program::trace::Registers;
 
-/// Bytes below the stack pointer that belong to the thread's code all the same (System V ABI).
+/// Bytes below the stack pointer that still belong to the thread's code (System V ABI).
 const RED_ZONE: u64 = 128;
 
 /// `UC_FP_XSTATE`, `UC_SIGCONTEXT_SS` and `UC_STRICT_RESTORE_SS`.
@@ -19,11 +19,11 @@ const SAME_STACK: u64 = 7;
 /// Size of `uc_flags`, `uc_link`, `uc_stack`, `uc_mcontext` and `uc_sigmask`, bytes.
 const CONTEXT: usize = 8 + 8 + 24 + 256 + 8;
 
-/// Size of `struct siginfo`, which nobody reads, bytes.
+/// Size of `struct siginfo`, which `rt_sigreturn` does not read, bytes.
 const SIGNAL: usize = 128;
 
-/// Offset in the XSAVE area of the kernel's own words (`struct _fpx_sw_bytes`). What ptrace(2)
-/// gives has the mask of available features there.
+/// Offset in the XSAVE area of the kernel's own words (`struct _fpx_sw_bytes`). ptrace(2) puts the
+/// mask of available features there.
 const WORDS: usize = 464;
 
 /// Offset in the XSAVE area of its header, which begins with the mask of features in use.
@@ -32,7 +32,7 @@ const HEADER: usize = 512;
 /// Offset in the XSAVE area of the parts whose places CPUID tells.
 const EXTENDED: usize = 576;
 
-/// `XFEATURE_MASK_XTILE_DATA`: a thread has room for tiles only if it has asked for that.
+/// `XFEATURE_MASK_XTILE_DATA`: a thread has room for tiles only if it has asked for it.
 const ON_REQUEST: u64 = 1 << 18;
 
 const MAGIC1: u32 = 0x4650_5853;
@@ -41,8 +41,7 @@ const MAGIC2: u32 = 0x4650_5845;
 /// A signal frame, ready to be written.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Frame {
-    /// Address of the first byte: the value of rsp for code that is to return into
-    /// `rt_sigreturn`.
+    /// Address of the first byte: rsp must be this when code is to return into `rt_sigreturn`.
     pub at: u64,
     /// The bytes from that address on.
     pub bytes: Vec<u8>,
@@ -106,8 +105,8 @@ pub fn of(
     Some(Frame { at, bytes })
 }
 
-/// The area as a signal would leave it: as long as the thread's own, and with the words by which
-/// the kernel recognises a complete area.
+/// The XSAVE area as a signal would leave it: as long as the thread's own, and with the words by
+/// which the kernel recognises a complete area.
 fn own_area(area: &[u8], part: impl Fn(u32) -> (usize, usize)) -> Option<Vec<u8>> {
     let word = |at: usize| {
         let bytes = area.get(at..at + 8)?.try_into().ok()?;
@@ -147,7 +146,7 @@ mod tests {
     use super::*;
     use sbt_program::trace::no_registers;
 
-    /// Vectors of 256 bits behind the header, tiles far behind them.
+    /// Vectors of 256 bits follow the header; tiles lie far behind them.
     fn parts(feature: u32) -> (usize, usize) {
         match feature {
             2 => (576, 256),
@@ -202,7 +201,7 @@ mod tests {
         assert_eq!(frame.at % 16, 0);
         let word = |at: usize| u64::from_le_bytes(frame.bytes[at..at + 8].try_into().unwrap());
         assert_eq!(word(16), 0x4444);
-        // Behind the return address: flags, link, stack, then the general registers.
+        // After the return address: flags, link, stack, then the general registers.
         let context = 24;
         assert_eq!((word(context), word(context + 24)), (FLAGS, SAME_STACK));
         let general = context + 40;
@@ -215,7 +214,7 @@ mod tests {
         assert_eq!(area_at % 64, 0);
         let inside = usize::try_from(area_at - frame.at).unwrap();
         assert_eq!(half(&frame.bytes, inside + WORDS), MAGIC1);
-        // There is no stack.
+        // rsp is too low for any frame.
         registers.rsp = 0x100;
         assert_eq!(of(&registers, 0, &area, parts, (0, 0)), None);
     }

@@ -1,34 +1,37 @@
 //! Whether a thread stands on a stack of its own, with free memory below rsp.
 //!
-//! A coroutine's stack may be a few kilobytes amid other memory, and nothing outside tells where
-//! it ends. So only two kinds of stack are used, which are known by where they lie: the stack that
-//! the kernel gives the first thread, and the stack of a thread of a C library, which has the
-//! thread's own data at its upper end.
+//! A coroutine's stack may be a few kilobytes amid other memory, and from outside it cannot be seen
+//! where it ends. So only two kinds of stack are used, known by where they lie: the stack that the
+//! kernel gives the first thread, and the stack of a C library's thread, which has the thread's own
+//! data at its upper end.
 
 use sbt_program::{process::Occupied, trace::Registers};
 
-/// Bytes that must be free below rsp: a frame with tiles takes 11 KiB.
+/// Bytes that must be free below rsp: a frame with AMX tiles takes 11 KiB.
 pub const FREE: u64 = 16 << 10;
 
-/// No stack of a thread is larger, bytes.
+/// The largest stack of a thread, bytes.
 const MOST: u64 = 1 << 32;
 
-/// Whether the thread with these registers stands on such a stack. `all` are the mappings of its
-/// process, `word` reads eight bytes of its memory.
+/// Whether rsp is on a thread's own stack. `all` are the mappings of its process, `word` reads
+/// eight bytes of its memory.
 pub fn is_own(
     registers: &Registers,
     all: &[Occupied],
     word: impl FnOnce(u64) -> Option<u64>,
 ) -> bool {
     let (end, base) = (registers.rsp, registers.fs_base);
-    let Some(part) = all.iter().find(|it| (it.start..it.end).contains(&end)) else {
+    let Some(part) = all
+        .iter()
+        .find(|mapping| (mapping.start..mapping.end).contains(&end))
+    else {
         return false;
     };
     if end - part.start < FREE {
         return false;
     }
     let is_threads = (end..part.end).contains(&base) && base - end < MOST;
-    // The System V ABI has the address of a thread's data stand there itself.
+    // The System V ABI: the first word of a thread's data is its own address.
     part.grows_down || is_threads && word(base) == Some(base)
 }
 
@@ -53,14 +56,14 @@ mod tests {
             (registers.rsp, registers.fs_base) = (rsp, fs_base);
             super::is_own(&registers, &all, |_| word)
         };
-        // The first thread's.
+        // The stack of the first thread.
         assert!(is_own(0x7001_0000, 0x15_0000, None));
         assert!(!is_own(0x7000_3fff, 0x15_0000, None), "too little below");
-        // Another one's.
+        // The stack of another thread.
         let base = 0x1f_f000;
         assert!(is_own(0x1f_0000, base, Some(base)));
         assert!(!is_own(0x10_3fff, base, Some(base)), "too little below");
-        // A coroutine's: elsewhere, or above the thread's data, or in a language's own memory.
+        // A coroutine's stack: elsewhere, above the thread's data, or in a language's own memory.
         assert!(!is_own(0x1f_0000, 0x30_0000, Some(0x30_0000)));
         assert!(!is_own(0x1f_0000, 0x1e_0000, Some(0x1e_0000)));
         assert!(!is_own(0x1f_0000, base, Some(0)));

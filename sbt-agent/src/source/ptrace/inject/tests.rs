@@ -13,16 +13,16 @@ use super::{
     *,
 };
 
-/// Longer than any of this takes.
+/// Longer than any of these tests takes.
 const LIMIT: Duration = Duration::from_mins(1);
 
-/// Set in a process that is only there to be traced: where it says how it went.
+/// Set in a process that is only there to be traced: the file for its result.
 const IS_TARGET: &str = "SBT_TEST_HAS_REGISTERS";
 
-/// Set in a process that traces one such.
+/// Set in a process that traces such a target.
 const IS_TRACER: &str = "SBT_TEST_CALLS";
 
-/// What the target says if nothing has changed.
+/// The target's result if nothing has changed.
 const FINE: &str = "fine";
 
 #[test]
@@ -32,10 +32,10 @@ fn only_none_and_as_many_filters_as_ours_are_harmless() {
         (Some(0), Some(2), false),
         (Some(2), Some(2), false),
         (Some(1), Some(0), true),
-        // Fewer than ours are others than ours.
+        // Fewer filters than sbt has cannot be the same filters.
         (Some(1), Some(2), true),
         (Some(3), Some(2), true),
-        // It has ended, or there is no file left to open.
+        // The thread has ended, or all descriptors are in use.
         (None, Some(0), true),
         (None, None, true),
         (Some(1), None, true),
@@ -75,7 +75,7 @@ fn a_filter_is_that_of_its_thread() {
     assert!(!is_forbidden(tid));
 }
 
-/// Another process of this program, which does nothing but one test.
+/// Another process of this test program, which runs a single test.
 fn only(test: &str, variable: &str, file: &Path) -> Command {
     let (_, module) = module_path!().split_once("::").unwrap();
     let mut command = Command::new(env::current_exe().unwrap());
@@ -86,22 +86,22 @@ fn only(test: &str, variable: &str, file: &Path) -> Command {
     command
 }
 
-/// Where a target is told that it may leave its loop.
+/// The file by which a target is told to leave its loop.
 fn word_of(file: &Path) -> PathBuf {
     file.with_extension("word")
 }
 
-/// Has a target leave its loop.
+/// Makes a target leave its loop.
 fn release(file: &Path) {
     let word = File::options().write(true).open(word_of(file)).unwrap();
     word.write_all_at(&[1], 0).unwrap();
 }
 
-/// Stands in a loop with known values in its registers and below its stack until a word is not 0;
-/// whether all are there behind it.
+/// Loops with known values in the registers and below the stack until `word` is not 0. Returns
+/// whether all values are unchanged then.
 fn keeps_its_registers(word: *const u8) -> bool {
     let changed: u64;
-    // SAFETY: what is pushed is popped, and all that is changed is said.
+    // SAFETY: what is pushed is popped, and all changes are declared.
     unsafe {
         asm!(
             "push rbx", "push rbp",
@@ -141,9 +141,9 @@ fn keeps_its_registers(word: *const u8) -> bool {
     changed == 0
 }
 
-/// Which signals the caller holds back, and its alternate stack for them.
+/// The signals that the caller blocks, and its alternate signal stack.
 fn signals() -> (Vec<bool>, usize, usize) {
-    // SAFETY: structures of numbers, for which zeros are values, and which the kernel fills.
+    // SAFETY: structures of numbers, for which zeros are valid, and which the kernel fills.
     let (mask, stack) = unsafe {
         let mut mask: libc::sigset_t = std::mem::zeroed();
         libc::pthread_sigmask(libc::SIG_SETMASK, std::ptr::null(), &raw mut mask);
@@ -151,12 +151,12 @@ fn signals() -> (Vec<bool>, usize, usize) {
         libc::sigaltstack(std::ptr::null(), &raw mut stack);
         (mask, stack)
     };
-    // SAFETY: a set that has been filled.
+    // SAFETY: the set has been filled.
     let held = (1..64).map(|number| unsafe { libc::sigismember(&raw const mask, number) == 1 });
     (held.collect(), stack.ss_sp.addr(), stack.ss_size)
 }
 
-/// Only in a process of its own.
+/// Does something only in a process of its own.
 #[test]
 fn target() {
     let Some(file) = env::var_os(IS_TARGET) else {
@@ -165,7 +165,7 @@ fn target() {
     let before = signals();
     let file = Path::new(&file);
     let word = File::open(word_of(file)).unwrap();
-    // SAFETY: nobody makes the file shorter.
+    // SAFETY: the file is never made shorter.
     let word = unsafe { memmap2::Mmap::map(&word) }.unwrap();
     println!("\nready");
     let is_fine = keeps_its_registers(word.as_ptr()) && signals() == before;
@@ -174,7 +174,7 @@ fn target() {
     fs::rename(part, file).unwrap();
 }
 
-/// A target. `threads`: 1 for its first thread, 2 for another one.
+/// Starts a target. `threads`: 1 to loop in its first thread, 2 in another one.
 fn spinning(file: &Path, threads: u32) -> Child {
     fs::write(word_of(file), [0; 8]).unwrap();
     let mut child = only("target", IS_TARGET, file)
@@ -187,7 +187,7 @@ fn spinning(file: &Path, threads: u32) -> Child {
     child
 }
 
-/// The thread that spins, which stands, and its registers.
+/// The looping thread, stopped, and its registers.
 fn standing(child: &Child) -> (Stop, Registers) {
     let mut all = process::thread_ids(child.id());
     let busy = all.find(|tid| *tid != child.id()).unwrap_or(child.id());
@@ -223,7 +223,7 @@ fn ways_of(child: &Child, memory: &File) -> Ways {
     ways
 }
 
-/// What must be the same after a call as before.
+/// Everything that must be the same before and after a call.
 fn all_of(stop: &Stop, memory: &File) -> (Vec<u64>, Vec<u8>, u64, Vec<u8>) {
     let id = stop.id();
     let registers = stop.registers().unwrap();
@@ -240,7 +240,7 @@ fn all_of(stop: &Stop, memory: &File) -> (Vec<u64>, Vec<u8>, u64, Vec<u8>) {
 
 const NUMBER_OF_PROCESS: Call = (libc::SYS_getpid, [1, 2, 3, 4, 5, 6]);
 
-/// Has the target make a call; only in a process of its own, which is killed on the way.
+/// Makes the target do a call. Runs only in a process of its own, which is killed on the way.
 #[test]
 fn tracer() {
     let Some(file) = env::var_os(IS_TRACER) else {
@@ -286,7 +286,7 @@ fn a_call_changes_nothing_of_the_thread_that_makes_it() {
             assert_eq!(all_of(&after, &memory), before);
             stop = after;
         }
-        // One that is in a system call, and a program without the code.
+        // A thread in a system call; then a program without the code.
         let in_call = Registers {
             orig_rax: 202,
             ..registers
@@ -307,7 +307,7 @@ fn a_call_changes_nothing_of_the_thread_that_makes_it() {
     }
 }
 
-/// Whoever traces is killed behind each step in turn.
+/// The tracer is killed after each step in turn.
 #[cfg(debug_assertions)]
 #[test]
 fn a_thread_that_nobody_leads_back_finds_its_way() {

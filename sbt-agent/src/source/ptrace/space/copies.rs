@@ -1,7 +1,7 @@
-//! Copies of a memory: a forked process begins with one, with breakpoints of ours in it.
+//! Copies of a memory: a forked process begins with a copy that has breakpoints in it.
 //!
-//! The copy is as old as the fork. sbt hears of the fork later, and may have changed the memory of the
-//! parent meanwhile. So a copy is compared with everything that the parent has ever had.
+//! The copy is as old as the fork. sbt hears of the fork later, and may have changed the parent's
+//! memory meanwhile. So a copy is compared with every breakpoint that the parent has ever had.
 
 use std::{cell::RefCell, collections::BTreeMap, fs::File, io, os::unix::fs::FileExt as _};
 
@@ -31,7 +31,7 @@ impl Space {
             }),
             ..*point
         };
-        // A former breakpoint has nothing left to tell, but a thread must get past it.
+        // A former breakpoint runs no programs, but a thread must get past it.
         let former = self.former.iter();
         let former = former.filter(|(at, point)| is_copied(&memory, **at, point));
         let former = former.map(|(at, point)| {
@@ -56,14 +56,14 @@ impl Space {
         let pages = self.pages.iter().copied();
         Ok(Self {
             process,
-            // Other pages may have been mapped after the fork.
+            // Pages of the parent may have been mapped after the fork.
             pages: pages.filter(|(page, _)| is_used(*page)).collect(),
             memory,
             former: self.former.clone(),
             no_room: self.no_room.clone(),
             given_up: self.given_up.clone(),
             mapped: self.mapped.clone(),
-            // What was seen in the other memory tells nothing of this one.
+            // Threads of the parent's memory say nothing about this memory.
             behind: self
                 .behind
                 .iter()
@@ -78,11 +78,11 @@ impl Space {
         })
     }
 
-    /// Takes our breakpoints out of a copy of this memory that cannot be opened, by a thread that
-    /// stands in that copy and by what is known of this memory.
+    /// Takes sbt's breakpoints out of a copy of this memory that cannot be opened. Uses a stopped
+    /// thread of the copy, and what is known of this memory.
     ///
     /// # Errors
-    /// The kernel forbids that too.
+    /// The kernel forbids writing through the thread, too.
     pub fn clean_copy(&self, id: Id, theirs: &[Mapped], foreign: &Foreign) -> io::Result<()> {
         let mut some = false;
         let mut forbidden = None;
@@ -94,15 +94,15 @@ impl Space {
             match clean_word(id, *at, point.original()) {
                 Ok(()) => some = true,
                 Err(error) if error.raw_os_error() == Some(libc::ESRCH) => return Err(error),
-                // That address has been unmapped; or else none can be read.
+                // This address may be unmapped; if all fail, none can be written.
                 Err(error) => forbidden = Some(error),
             }
         }
         forbidden.filter(|_| !some).map_or(Ok(()), Err)
     }
 
-    /// Forgets breakpoints where another file lies than in this memory: of a process of which it is
-    /// not known whose copy it has.
+    /// Forgets breakpoints at addresses where another file lies than in this memory. For a process
+    /// of which it is not known whose copy it has.
     pub fn forget_others(&mut self, theirs: &[Mapped]) {
         let ours = &self.mapped;
         let is_alike = |at: &u64, _: &mut Breakpoint| mapped::is_alike(ours, theirs, *at);
@@ -110,8 +110,8 @@ impl Space {
         self.former.retain(is_alike);
     }
 
-    /// Watches a place no longer. A process that was forked before, and of which nobody has heard
-    /// yet, may still have the breakpoint.
+    /// Stops watching a place. Keeps it as a former breakpoint: a child forked before, and not yet
+    /// known, may still have the byte.
     pub(super) fn retire(&mut self, at: u64) {
         self.behind.remove(&at);
         if let Some(point) = self.points.remove(&at)
@@ -123,7 +123,7 @@ impl Space {
     }
 }
 
-/// Whether a breakpoint lies at an address in a memory, in the instruction for which it was made.
+/// Whether a memory has this breakpoint at an address, in the instruction for which it was made.
 fn is_copied(memory: &File, at: u64, point: &Breakpoint) -> bool {
     let length = point.instruction.len().clamp(1, LONGEST);
     let mut code = point.code;
@@ -140,9 +140,9 @@ fn holds(memory: &File, at: u64, bytes: &[u8]) -> bool {
     memory.read_exact_at(found, at).is_ok() && found == bytes
 }
 
-/// Takes a breakpoint away by a thread that stands, if one lies there.
+/// Takes a breakpoint out through a stopped thread, if one lies there.
 fn clean_word(id: Id, at: u64, original: u8) -> io::Result<()> {
-    // A whole word: behind the byte there may be no memory.
+    // Reads the aligned word: after the byte there may be no memory.
     let (start, index) = (at & !7, at & 7);
     let mut word = trace::peek(id, start)?;
     let shift = 8 * index;

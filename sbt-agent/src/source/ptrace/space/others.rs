@@ -1,9 +1,9 @@
-//! Probes and breakpoints of others at the places of ours.
+//! Handles probes and breakpoints of other tools at the places of sbt's breakpoints.
 //!
-//! Where the kernel has a probe (uprobe) the kernel takes the trap, and the thread does not stop for
-//! us: our byte and the kernel's are the same byte. Then the next instruction is watched, if the
-//! same can be seen there. Whether threads that come to the next instruction have stopped at the
-//! first tells whose the byte is, even where nothing else does.
+//! If the kernel has a probe (uprobe) at the same place, the kernel takes the trap, and the thread
+//! does not stop for sbt: both bytes are the same byte. Then the next instruction is watched
+//! instead, if the same can be seen there. Where nothing else tells whose the byte is, this does:
+//! whether threads that come to the next instruction have stopped at the first.
 
 use std::os::unix::fs::FileExt as _;
 
@@ -14,16 +14,16 @@ use super::{
 use crate::source::twin::Program;
 use sbt_program::{files::FileId, process, prologue};
 
-/// At most so many places are watched at two instructions each.
+/// How many places are watched at their second instruction at most.
 const MOST: usize = 256;
 
-/// How much code is searched for jumps back, bytes.
+/// How much code is searched for jumps back to the second instruction, bytes.
 const LOOKED_THROUGH: usize = 4096;
 
-/// After so many threads that passed without a stop nothing else explains it.
+/// After so many threads have passed without a stop, only a kernel probe explains it.
 pub(super) const CERTAIN: u32 = 3;
 
-/// The second instruction of a place.
+/// The second instruction of a place, watched besides or instead of the first.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Behind {
     /// Address of the first instruction.
@@ -32,15 +32,15 @@ pub(super) struct Behind {
     pub moved: u64,
     /// Threads that came here without a stop at the first instruction, since the last stop there.
     pub unannounced: u32,
-    /// Whether the only purpose is to see whether threads stop at the first instruction.
+    /// Whether it is watched only to see whether threads stop at the first instruction.
     pub asks: bool,
-    /// Threads may be on their way that passed the first instruction before our breakpoint stood
-    /// there.
+    /// Whether threads may be on their way that passed the first instruction before it had a
+    /// breakpoint.
     pub is_new: bool,
 }
 
 impl Behind {
-    /// With nothing known yet of what the kernel tells.
+    /// Forgets whether threads stop at the first instruction.
     pub(super) const fn anew(self) -> Self {
         Self {
             unannounced: 0,
@@ -50,27 +50,27 @@ impl Behind {
     }
 }
 
-/// Where a thread has stopped, as the programs are to see it: at the first instruction of a place.
+/// A stop as the programs are to see it: at the first instruction of a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seen {
-    /// The instruction's address.
+    /// Address of the first instruction.
     pub at: u64,
-    /// How far the first instruction moves rsp down, bytes.
+    /// How far the first instruction has moved rsp down, bytes.
     pub moved: u64,
 }
 
-/// What a look at all breakpoints has found.
+/// The result of a look at all breakpoints.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Found {
-    /// Something is to be put elsewhere, or back.
+    /// Whether breakpoints must be set or moved now.
     pub is_changed: bool,
-    /// Arrivals that were not seen.
+    /// How many arrivals were not seen.
     pub missing: u64,
 }
 
 impl Space {
-    /// Where the place at `at` is to be watched: at the next instruction if another tool's probe
-    /// stands there; `None` if neither does.
+    /// The address at which the place at `at` is to be watched: the next instruction, if another
+    /// tool's probe stands at the first. `None` if neither is possible.
     pub(super) fn instead_of(&mut self, at: u64, foreign: &Foreign) -> Option<u64> {
         if let Some((behind, _)) = self.behind_of(at) {
             return Some(behind);
@@ -92,7 +92,7 @@ impl Space {
         behind
     }
 
-    /// Threads may have come to one of ours without a stop.
+    /// Counts one time in which threads may have passed a breakpoint without a stop.
     fn may_have_missed(&mut self, at: u64) {
         let is_uncounted = |point: &Breakpoint| point.on && point.was_hit && !point.is_counted;
         self.uncounted += u64::from(self.points.get(&at).is_some_and(is_uncounted));
@@ -104,7 +104,8 @@ impl Space {
             .map(|(place, behind)| (*place, *behind))
     }
 
-    /// Begins to watch the instruction behind the one at `at`: the address.
+    /// Begins to watch the instruction after the one at `at`. Returns its address; `None` if it
+    /// cannot be watched.
     fn watch_behind(&mut self, at: u64, asks: bool, foreign: &Foreign) -> Option<u64> {
         if self.behind.len() >= MOST {
             return None;
@@ -115,7 +116,7 @@ impl Space {
         let is_taken = self.points.contains_key(&place) || is_at(&self.memory, place, INT3);
         if asks
             && !displaced::decode(&code[usize::try_from(length).ok()?..], place)
-                .is_some_and(|it| displaced::is_simple(&it))
+                .is_some_and(|next| displaced::is_simple(&next))
         {
             return None;
         }
@@ -133,7 +134,7 @@ impl Space {
         Some(place)
     }
 
-    /// The program's code from an address on, whatever stands in memory.
+    /// The program's code from an address on, without any breakpoints or probes.
     fn code_at(&self, at: u64, foreign: &Foreign) -> Option<Vec<u8>> {
         let mut code = vec![0; LOOKED_THROUGH];
         let from_file = self.file_at(at).map(|(id, offset)| {
@@ -153,7 +154,7 @@ impl Space {
         mapped::file_at(&self.mapped, at)
     }
 
-    /// Whether the kernel has a probe there that is meant for everybody.
+    /// Whether the kernel has a probe there for all processes.
     pub(super) fn has_probe(&self, at: u64, foreign: &Foreign) -> bool {
         let Some((id, offset)) = self.file_at(at) else {
             return false;
@@ -162,20 +163,22 @@ impl Space {
             let mappings = process::mappings(self.process);
             let mapping = mappings
                 .iter()
-                .find(|it| (it.start..it.end).contains(&at))?;
+                .find(|mapping| (mapping.start..mapping.end).contains(&at))?;
             mapping.file(self.process).ok()
         };
         foreign.has_probe(id, offset, open)
     }
 
-    /// Whether the byte at a breakpoint is the kernel's, too: then it is not for us to take away.
+    /// Whether a kernel probe shares the byte of this breakpoint: then sbt must not remove the
+    /// byte.
     pub(super) fn is_theirs(&self, at: u64, foreign: &Foreign) -> bool {
         let certain = |(_, behind): (u64, Behind)| behind.unannounced >= CERTAIN;
         self.has_probe(at, foreign) || self.behind_of(at).is_some_and(certain)
     }
 
-    /// A thread has stopped at a breakpoint: how the programs are to see the stop, and whether they
-    /// have seen it already. `passed`: where the thread has stopped before.
+    /// A thread has stopped at a breakpoint. Returns how the programs are to see the stop, and
+    /// whether they have seen it already. `passed`: the breakpoint of the thread's last stop;
+    /// updated.
     pub fn see(&mut self, at: u64, passed: &mut Option<u64>) -> (Seen, bool) {
         let before = passed.replace(at);
         if let Some(behind) = self.behind.get_mut(&at) {
@@ -192,7 +195,7 @@ impl Space {
                 moved: behind.moved,
             };
             if is_told && behind.asks {
-                // The first instruction is ours: nothing more to ask.
+                // The first breakpoint works: no need to watch the second any more.
                 self.over.push(at);
             } else if should_have_stopped && !is_told && std::mem::take(&mut behind.asks) {
                 self.disturbed = true;
@@ -201,7 +204,7 @@ impl Space {
             }
             return (seen, is_told);
         }
-        for behind in self.behind.values_mut().filter(|it| it.of == at) {
+        for behind in self.behind.values_mut().filter(|behind| behind.of == at) {
             behind.unannounced = 0;
         }
         if let Some(point) = self.points.get_mut(&at) {
@@ -211,8 +214,8 @@ impl Space {
         (Seen { at, moved: 0 }, false)
     }
 
-    /// A breakpoint of ours has been put somewhere: from now on threads stop there, if no probe of
-    /// the kernel takes them.
+    /// A breakpoint has just been set: from now on threads stop there, unless a kernel probe takes
+    /// the traps.
     pub(super) fn begins_to_stop(&mut self, at: u64) {
         for (place, behind) in &mut self.behind {
             if behind.of == at {
@@ -222,14 +225,14 @@ impl Space {
         }
     }
 
-    /// All stops have been heard of that threads made before now.
+    /// All stops of threads up to now have been handled.
     pub fn has_heard_all(&mut self) {
         for behind in self.behind.values_mut() {
             behind.is_new = false;
         }
     }
 
-    /// Looks whether all breakpoints are still there and hit, and how many arrivals nobody saw.
+    /// Checks whether all breakpoints are still there and hit, and how many arrivals were not seen.
     pub fn look_for_others(&mut self, wanted: &Wanted) -> Found {
         let mut found = Found {
             missing: self.missing(),
@@ -250,7 +253,7 @@ impl Space {
         found
     }
 
-    /// Whether something is to be done about one.
+    /// Checks one breakpoint. Returns whether breakpoints must be set or moved now.
     fn look_at(&mut self, at: u64, foreign: &Foreign) -> bool {
         let Some(point) = self.points.get_mut(&at).filter(|point| point.on) else {
             return false;
@@ -259,7 +262,7 @@ impl Space {
         let is_away = is_at(&self.memory, at, point.original());
         let is_watched_behind = self.behind_of(at).is_some();
         if is_away {
-            // Whoever had a probe here has taken it away, and ours with it.
+            // Another tool had a probe here, and has removed the byte with it.
             self.disturbed = true;
             if !is_watched_behind {
                 self.may_have_missed(at);
@@ -274,9 +277,11 @@ impl Space {
         if is_watched_behind || self.behind.contains_key(&at) || point.is_none_or(returns) {
             return false;
         }
-        let (is_alone, was_blind) = point.map_or((false, false), |it| (it.is_alone, it.is_blind));
+        let (is_alone, was_blind) =
+            point.map_or((false, false), |point| (point.is_alone, point.is_blind));
         let is_probed = self.has_probe(at, foreign);
-        // One that only asks needs no page for its instruction, as another may.
+        // Watching the second instruction just to ask is limited to simple instructions, which need
+        // no page for a copy.
         let is_known = was_hit || is_alone;
         if is_probed && was_blind || !is_probed && !was_blind && is_known {
             return false;
@@ -295,8 +300,8 @@ impl Space {
         behind.is_some()
     }
 
-    /// How many arrivals were not seen since the last call. Where nothing counts them, one for each
-    /// time in which there may have been some.
+    /// How many arrivals were not seen since the last call. Where no barrier counts them, one for
+    /// each time in which threads may have passed unseen.
     pub fn missing(&mut self) -> u64 {
         let mut witnesses = std::mem::take(&mut self.witnesses);
         let missing = witnesses.look(|object| self.held(object));
@@ -304,22 +309,22 @@ impl Space {
         missing + std::mem::take(&mut self.uncounted)
     }
 
-    /// Whether what is loaded has to be looked for.
+    /// Whether loaded libraries must be looked for from time to time.
     pub fn misses_libraries(&self) -> bool {
         self.misses_libraries
     }
 
-    /// The program has been watched from its first instruction on.
+    /// Notes that the program has been watched from its first instruction on.
     pub fn begins(&mut self) {
         self.witnesses.begin();
     }
 
-    /// Nobody looks for a while.
+    /// Forgets the barriers' counts, because watching pauses.
     pub fn forget_witnesses(&mut self) {
         self.witnesses.forget();
     }
 
-    /// A thread comes to a barrier of glibc: how many have come before that nobody saw.
+    /// A thread comes to a barrier of glibc. Returns how many earlier arrivals were not seen.
     pub fn witness(&mut self, object: u64) -> u64 {
         self.held(object)
             .map_or(0, |held| self.witnesses.arrive(object, held))
@@ -332,10 +337,10 @@ impl Space {
         Some(words.map(u32::from_ne_bytes).into())
     }
 
-    /// Whether the kernel has put an address in the place of one to which a thread returns, so that
-    /// another's probe sees the return.
+    /// Whether a return address was replaced by the kernel's own, so that another tool's return
+    /// probe sees the return.
     pub fn is_of_return_probe(&self, address: u64) -> bool {
-        // It is the beginning of a page of the kernel's.
+        // The kernel's address is at the beginning of a page of its own.
         if address == 0 || !address.is_multiple_of(PAGE) || self.file_at(address).is_some() {
             return false;
         }
@@ -351,7 +356,7 @@ impl Space {
         is_it
     }
 
-    /// Whether threads come to places where nothing can be seen of them.
+    /// Whether threads pass some place where they cannot be seen.
     pub fn is_blind(&self) -> bool {
         self.blind
     }

@@ -1,4 +1,4 @@
-//! Pages in the target's memory for instructions in whose place breakpoints stand.
+//! Finds pages in the target's memory for copies of instructions.
 
 use std::os::unix::fs::FileExt as _;
 
@@ -13,18 +13,18 @@ use super::{
 };
 use sbt_program::{process, trace::Registers};
 
-/// Code that is looked through for an instruction that calls the kernel, bytes.
+/// How much code of each mapping is searched for a way into the kernel, bytes.
 const SEARCHED: u64 = 4 << 20;
 
-/// More of them no program needs.
+/// How many pages a program gets at most.
 const MOST_PAGES: usize = 256;
 
-/// An instruction may mean something so far away from where it is, and so must lie near to
-/// where it was, bytes: addresses in it are 32 bits.
+/// How far a copy may lie from its instruction, bytes: an instruction refers to addresses by 32
+/// bits.
 const NEAR: u64 = 1 << 30;
 
 impl Space {
-    /// Has a thread, which is in its own code, map a page near an address.
+    /// Makes a thread, which is in its own code, map a page near an address.
     pub(super) fn make_room(
         &mut self,
         stop: Stop,
@@ -34,7 +34,7 @@ impl Space {
         if self.room_for(near).is_some() || self.no_page || self.pages.len() == MOST_PAGES {
             return Ok(stop);
         }
-        // Another thread of it may be able to.
+        // Another thread may be able to.
         if inject::is_forbidden(stop.id()) {
             return Ok(stop);
         }
@@ -60,14 +60,14 @@ impl Space {
         let call = (libc::SYS_mmap, arguments);
         let (stop, page) = match inject::call(stop, registers, &self.memory, ways, call) {
             Ok(called) => called,
-            // Another thread of it may be able to.
+            // Another thread may be able to.
             Err((Some(stop), why)) => {
                 self.no_room = Some(why);
                 return Ok(stop);
             }
             Err(gone) => return Err(gone),
         };
-        // The kernel's errors are the last page.
+        // Errors of the kernel are numbers in the last page.
         if page == 0 || page % PAGE != 0 || page > u64::MAX - PAGE {
             self.no_page = true;
         } else {
@@ -76,17 +76,17 @@ impl Space {
         Ok(stop)
     }
 
-    /// Which page has room for an instruction, and is near enough to it.
+    /// The index of a page that has room for an instruction and is near enough to it.
     pub(super) fn room_for(&self, at: u64) -> Option<usize> {
         let fits =
             |(page, taken): &(u64, u64)| taken + ROOM as u64 <= PAGE && page.abs_diff(at) < NEAR;
         self.pages.iter().position(fits)
     }
 
-    /// Where code lies by which a thread can call the kernel and come back.
+    /// Finds code by which a thread can make a system call and get back.
     fn finds_ways(&self, near: u64) -> Ways {
         let mut mappings = process::mappings(self.process);
-        // The C library's own code has some, and so has mostly what is watched.
+        // The mapping at `near` first: the C library has such code, and mostly is what is watched.
         mappings.sort_by_key(|mapping| !(mapping.start..mapping.end).contains(&near));
         let is_clean = |at: u64, length: usize| {
             let points = self.points.range(at..at.saturating_add(length as u64));

@@ -1,4 +1,4 @@
-//! Breakpoints in the memory of a process that stands.
+//! Breakpoints in the memory of a stopped process.
 
 use std::process::{Child, Command};
 
@@ -13,16 +13,16 @@ use sbt_program::{
     trace::{self, Id},
 };
 
-/// Nothing lies there in any process.
+/// Nothing is mapped at this address in any process.
 const NOWHERE: u64 = 0x1000;
 
-/// A process that is traced by this thread, and stands.
+/// A stopped process that this thread traces.
 struct Target {
     child: Child,
     space: Space,
-    /// Where code begins in it.
+    /// First address of its code.
     start: u64,
-    /// One past the last of that code.
+    /// End of that code, exclusive.
     end: u64,
 }
 
@@ -35,7 +35,7 @@ impl Target {
         let stop::News::Stopped(stop) = stop::wait_for(id).unwrap() else {
             panic!("it has ended");
         };
-        // It stands to its end.
+        // The process stays stopped until it is killed.
         std::mem::forget(stop);
         let mut space = Space::of(child.id()).unwrap();
         assert!(space.look());
@@ -58,11 +58,11 @@ impl Target {
         bytes
     }
 
-    /// A place that is on, or was; what lies there then does not matter.
+    /// Adds a breakpoint that is or was set; what lies there afterwards does not matter.
     fn point(&mut self, at: u64, on: bool) {
         let mut code = self.bytes(at);
         if code[0] == INT3 {
-            // Not one of ours.
+            // The program's own `int3`.
             code[0] = 0x55;
         }
         let point = Breakpoint {
@@ -102,7 +102,7 @@ fn a_copy_is_cleaned_beyond_what_is_not_there_any_more() {
             .clean_copy(target.id(), &[], &Foreign::default())
             .is_err()
     );
-    // The last byte of a mapping, too: there may be none behind it.
+    // Also in the last bytes of a mapping: there may be no memory after it.
     target.point(start, true);
     target.point(last, true);
     target
@@ -148,7 +148,7 @@ fn what_lies_where_nobody_may_look_must_be_the_same_code() {
     target.point(second, true);
     target.space.forget_gone(true);
     assert_eq!(target.space.points.len(), 2);
-    // Other code behind the same byte, which may not be seen from where it lies.
+    // Other code after the same byte; the mappings alone do not show that.
     let other = !target.bytes(first + 14)[0];
     target
         .space
@@ -159,7 +159,7 @@ fn what_lies_where_nobody_may_look_must_be_the_same_code() {
     assert_eq!(target.space.points.len(), 2);
     target.space.forget_gone(true);
     assert!(!target.space.points.contains_key(&first));
-    // One that is on is known by its own byte.
+    // A breakpoint that is set is known by its own byte.
     assert!(target.space.points.contains_key(&second));
     let original = target.space.points[&second].original();
     target
@@ -191,13 +191,13 @@ fn a_copy_has_what_was_taken_away_after_it_was_made() {
     target.point(other, true);
     let original = target.space.points[&at].original();
     target.space.retire(at);
-    // As the memory of a process that was forked before that: the breakpoint is there.
+    // As if forked before: the breakpoint is in the copy.
     let mut copy = target.space.copied(target.child.id()).unwrap();
     assert_eq!(copy.hits(at), Some(vec![]));
     assert_eq!(copy.hits(other), Some(vec![(Program::Arrive, 0)]));
     copy.clean(&Foreign::default()).unwrap();
     assert_eq!(target.bytes(at)[0], original);
-    // One that was forked after that has none.
+    // As if forked after: the breakpoint is not in the copy.
     let copy = target.space.copied(target.child.id()).unwrap();
     assert!(!copy.points.contains_key(&at));
     // A copy that cannot be opened is cleaned, too.
@@ -229,8 +229,8 @@ fn a_copy_has_no_room_that_was_made_after_it() {
     assert_eq!(copied(&target), (1, true));
 }
 
-/// Where two instructions lie of which the first changes nothing and both are simple, and what is
-/// to be watched there.
+/// A place with two instructions, of which the first changes nothing and both are simple, and what
+/// to watch there.
 fn place(target: &Target) -> (u64, Wanted) {
     let mapped = target.space.mapped[0];
     let mut code = vec![0; usize::try_from(mapped.end - mapped.start).unwrap()];
@@ -286,12 +286,12 @@ fn a_byte_at_which_nobody_stops_is_not_ours_alone() {
         let mut target = Target::new();
         let (at, wanted) = place(&target);
         target.space.refresh(&wanted).unwrap();
-        // Nobody has come: the next instruction is to tell whether they do not stop.
+        // No thread has come: the second instruction is watched to see whether threads stop.
         assert!(target.space.look_for_others(&wanted).is_changed);
         target.space.refresh(&wanted).unwrap();
         assert_eq!(target.bytes(at)[..2], [INT3; 2]);
         let behind = Seen { at, moved: 8 };
-        // Threads may have passed the first one before anything was there.
+        // Threads may have passed the first instruction before it had a breakpoint.
         for _ in 0..CERTAIN {
             assert_eq!(target.space.see(at + 1, &mut None), (behind, false));
         }
@@ -326,7 +326,7 @@ fn a_byte_that_is_put_back_is_ours_again() {
         target.space.see(at + 1, &mut None);
     }
     assert!(target.space.is_theirs(at, &wanted.foreign));
-    // The other tool goes, and takes the byte with it.
+    // The other tool ends, and takes the byte away with its probe.
     target.space.memory.write_all_at(&[0x55], at).unwrap();
     target.space.look_for_others(&wanted);
     target.space.refresh(&wanted).unwrap();

@@ -1,4 +1,4 @@
-//! Threads that end while one of their process is made to do an instruction.
+//! Threads that end while a thread of their process is made to run one instruction.
 
 use std::{
     env,
@@ -10,13 +10,14 @@ use std::{
 
 use super::*;
 
-/// Longer than any of this takes.
+/// Longer than any of these tests takes.
 const LIMIT: Duration = Duration::from_mins(1);
 
 /// Set in a process that is only there to be traced.
 const IS_TARGET: &str = "SBT_TEST_IS_TARGET";
 
-/// What one of its threads does, when it is told to; the first thread waits for it.
+/// The other thread of a target waits here until it is told to execute another program; the first
+/// thread waits for it.
 #[test]
 fn target() {
     if env::var_os(IS_TARGET).is_none() {
@@ -26,7 +27,7 @@ fn target() {
     assert!(told.is_none(), "{}", Command::new("sleep").arg("60").exec());
 }
 
-/// It, its first thread, which stands, and its other one.
+/// A target process, the stop of its first thread, and its other thread.
 fn traced() -> (Child, Stop, Id) {
     let (_, module) = module_path!().split_once("::").unwrap();
     let child = Command::new(env::current_exe().unwrap())
@@ -58,7 +59,7 @@ fn stands_for_its_end(id: Id) {
     assert_eq!(why(id, status), Why::Ends);
 }
 
-/// A step that waits for what only its caller can do would wait for ever.
+/// A step would wait for ever if it waited for something that only its caller can do.
 fn within_the_limit(test: impl FnOnce() + Send + 'static) {
     let (tell, told) = mpsc::channel();
     let test = thread::spawn(move || {
@@ -75,7 +76,7 @@ fn has_gone(stop: Stop) {
     assert_eq!(error.raw_os_error(), Some(libc::ESRCH));
 }
 
-/// What is new, one after the other, of whom that which stands goes on.
+/// All changes, one after the other; each stopped thread goes on.
 fn all_news() -> impl Iterator<Item = (Id, Option<Why>)> {
     std::iter::from_fn(|| match news(None, 0).ok()?? {
         News::Stopped(stop) => Some((stop.id(), Some(stop.why()))),

@@ -1,5 +1,5 @@
-//! Processes that are forked: they begin with a copy of a memory that has our breakpoints in it,
-//! which has to be served, or cleaned.
+//! Forked processes: each begins with a copy of a memory that has breakpoints in it. These have to
+//! be served or taken out.
 
 use std::time::Instant;
 
@@ -15,23 +15,24 @@ use sbt_program::{
     trace::{self, Id, Registers},
 };
 
-/// What to say of one whose copy nobody can get at.
+/// The note on a process whose copy cannot be cleaned.
 const HARMED: &str = "a process was forked by one that has forbidden to look into it \
     (PR_SET_DUMPABLE) and filters its system calls: our breakpoints are in its memory, and at the \
     first of them it ends with SIGTRAP; use --backend ebpf or perf";
 
-/// So much is said.
+/// How many different notes are given at most.
 const MOST_TOLD: usize = 16;
 
 impl Tracer {
-    /// The memory of a process that has just been forked from one with this memory. `None` if it
-    /// cannot be had: then our breakpoints have been taken out of it, where that is possible.
+    /// Keeps the memory of a process that has just been forked from one with memory `number`.
+    /// `None` if it cannot be opened: then the breakpoints have been taken out of it, where that is
+    /// possible.
     pub(super) fn copy(&mut self, number: u32, new: Id) -> Option<u32> {
         let process = new.cast_unsigned();
         let copied = |this: &Self| this.spaces.get(&number)?.copied(process).ok();
         let mut copy = copied(self);
         if copy.is_none() {
-            // There may be no file left to open.
+            // All descriptors may be in use.
             self.usage.close();
             copy = copied(self);
         }
@@ -61,14 +62,14 @@ impl Tracer {
         }
         let mut copy = copy?;
         if self.leaving {
-            // Nobody will serve what it has a copy of.
+            // No tracer will serve the breakpoints in the copy.
             let _gone = copy.clean(&self.wanted.foreign);
         }
         Some(self.keep(copy))
     }
 
-    /// The stop in which a new thread begins: it is about to stop for us, if it has not. `None` if
-    /// it has ended instead, which is not told again: see [`stop::is_ours`].
+    /// The first stop of a new thread, waited for if it has not come yet. `None` if the thread has
+    /// ended instead; its end is not reported again, see [`stop::is_ours`].
     fn first_stop(&mut self, new: Id) -> Option<Stop> {
         if let Some((stop, _)) = self.early.remove(&new) {
             return Some(stop);
@@ -79,11 +80,12 @@ impl Tracer {
         }
     }
 
-    /// Whether a process that was forked by a thread, which stands and says so, has its memory, where
-    /// the kernel does not tell: by what it was asked for. `None` if that is not to be known either.
+    /// Whether a process that this stopped thread has forked shares its memory, by the arguments of
+    /// the thread's system call, where the kernel does not tell. `None` if that cannot be known
+    /// either.
     pub(super) fn was_to_share(&self, parent: Id, space: Option<u32>) -> Option<bool> {
         let registers = trace::registers(parent).ok()?;
-        // Not by the thread, whose process may have forbidden to look into it.
+        // Read through the open memory: the process may forbid looking into it by now.
         let space = space.and_then(|number| self.spaces.get(&number));
         let word = |at| {
             let mut word = [0; 8];
@@ -92,7 +94,7 @@ impl Tracer {
         is_to_share(&registers, word)
     }
 
-    /// A process that nobody wants to hear of has a memory of its own, with our breakpoints.
+    /// Lets a process go that is not to be watched but has a copy of the breakpoints.
     pub(super) fn release_child(&mut self, id: Id, space: Option<u32>) {
         if let Some(space) = space.and_then(|number| self.spaces.get_mut(&number)) {
             let _gone = space.clean(&self.wanted.foreign);
@@ -109,11 +111,11 @@ impl Tracer {
         }
     }
 
-    /// Lets those go that were forked by one that was killed before it could say so: who has
-    /// forked them has had time enough for that.
+    /// Lets processes go whose parents were killed while forking them: a living parent would have
+    /// reported the fork by now.
     pub(super) fn release_lost(&mut self) {
         let is_old = |since: &Instant| since.elapsed() > FORGOTTEN_AFTER;
-        // Their numbers may be others' by then.
+        // After that time the numbers may be other processes'.
         self.released.retain(|_, since| !is_old(since));
         if self.early.is_empty() {
             while self.bygone.front().is_some_and(|(since, _)| is_old(since)) {
@@ -123,7 +125,7 @@ impl Tracer {
         if self.bygone.is_empty() || self.early.is_empty() {
             return;
         }
-        // A thread is no process of its own: whoever started it is there to say so.
+        // For threads other than the first, the process that started them is there to report them.
         let is_lost = |id: Id, since: &Instant| {
             since.elapsed() > PATIENCE
                 && process::of_thread(id.cast_unsigned()) == Some(id.cast_unsigned())
@@ -140,22 +142,22 @@ impl Tracer {
         }
     }
 
-    /// Lets those go of which nobody will say any more who has started them.
+    /// At the end, lets threads go that no parent will report any more.
     pub(super) fn release_orphans(&mut self) {
         for (id, (stop, _)) in std::mem::take(&mut self.early) {
             self.release(id, stop);
         }
     }
 
-    /// Lets one go of which it is not known who has started it. A process may have a copy of a
-    /// memory with our breakpoints in it.
+    /// Lets a thread go of which the parent is not known. If it is a process, it may have a copy of
+    /// any memory with breakpoints.
     fn release(&mut self, id: Id, stop: Stop) {
         self.usage.close();
         let process = process::of_thread(id.cast_unsigned());
         let bygone = self.bygone.iter().map(|(_, space)| space);
         let spaces = || self.spaces.values().chain(bygone.clone());
         let clean = |process| {
-            // Another program may have had other code at the same addresses.
+            // Another program may have other code at the same addresses.
             let theirs = mapped::of(process).unwrap_or_default();
             for space in spaces() {
                 match space.copied(process) {
@@ -183,7 +185,7 @@ impl Tracer {
         }
     }
 
-    /// Says something that is worth saying once.
+    /// Adds a note, unless it was given before.
     pub(super) fn note_once(&mut self, text: &str) {
         if self.told.len() < MOST_TOLD && self.told.insert(text.to_owned()) {
             self.notes.push(text.to_owned());
@@ -191,11 +193,11 @@ impl Tracer {
     }
 }
 
-/// By what it calls the kernel.
+/// Whether `clone` and the like ask for shared memory, by the registers of the call.
 fn is_to_share(registers: &Registers, word: impl Fn(u64) -> Option<u64>) -> Option<bool> {
     let flags = match registers.orig_rax.cast_signed() {
         libc::SYS_clone => registers.rdi,
-        // A structure of which they are the first (clone(2)).
+        // The flags are the first word of a structure (clone(2)).
         libc::SYS_clone3 => word(registers.rdi)?,
         libc::SYS_vfork => return Some(true),
         libc::SYS_fork => return Some(false),
@@ -216,7 +218,7 @@ mod tests {
             (libc::SYS_clone, copied, Some(false)),
             (libc::SYS_clone3, 0x1000, Some(true)),
             (libc::SYS_clone3, 0x2000, Some(false)),
-            // A structure that cannot be read.
+            // The structure cannot be read.
             (libc::SYS_clone3, 0x3000, None),
             (libc::SYS_vfork, copied, Some(true)),
             (libc::SYS_fork, shared, Some(false)),

@@ -1,21 +1,21 @@
-//! Processes of which it is known how they have come into being: there before anybody looked, or
-//! told of by who has forked them. What else is forked cannot be traced.
+//! Processes of which the tracer has heard: that existed before, or whose parents reported them.
+//! Children forked in any other way cannot be traced.
 
 use std::collections::HashSet;
 
-/// So many are remembered.
+/// How many processes are remembered.
 const MOST: usize = 1 << 16;
 
-/// See above.
+/// The known processes.
 #[derive(Debug, Default)]
 pub struct Known {
     processes: HashSet<u32>,
-    /// There were more.
+    /// Whether there were more than can be remembered.
     are_too_many: bool,
 }
 
 impl Known {
-    /// Some are there.
+    /// Adds processes.
     pub fn tell(&mut self, processes: impl IntoIterator<Item = u32>) {
         for process in processes {
             let has_room = self.processes.len() < MOST;
@@ -26,7 +26,7 @@ impl Known {
         }
     }
 
-    /// Whether one has been there, or may have.
+    /// Whether this process is known, or may have been forgotten.
     pub fn may_have(&self, process: u32) -> bool {
         self.are_too_many || self.processes.contains(&process)
     }

@@ -1,28 +1,29 @@
-//! Other tools in the way of our breakpoints, and what was missed because of them.
+//! Notices other tools in the way of the breakpoints, and what was missed because of them.
 
 use std::time::{Duration, Instant};
 
 use super::{CLOSED, REFUSED, Space, Traced, Tracer};
 
-/// How often the breakpoints are compared with the memory, for probes that other tools have set or
-/// taken away.
+/// How often the breakpoints in memory are checked for probes that other tools have set or removed.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
-/// The same where another tool's probe hides that libraries are loaded.
+/// How often they are checked if another tool's probe hides that libraries are loaded.
 const LOOK_FOR_LIBRARIES_EVERY: Duration = Duration::from_millis(20);
 
-/// A note: another tool's probe takes the trap, and the next instruction does not do instead.
+/// The note where another tool's probe takes the traps, and the next instruction cannot be watched
+/// instead.
 const BLIND: &str = "something else has probes or breakpoints where barriers are, as another \
     sbt, bpftrace or a debugger has: what threads do there is not seen with breakpoints; end that \
     first, or use --backend ebpf";
 
-/// A note: another tool's probe takes the trap, and the next instruction does instead.
+/// The note where another tool's probe takes the traps, and the next instruction is watched
+/// instead.
 const DISTURBED: &str = "something else has probes or breakpoints where barriers are, as another \
     sbt, bpftrace or a debugger has: sbt watches the instructions behind those, and counts as lost \
     what was not seen before it noticed";
 
 impl Tracer {
-    /// Says once what is in the way.
+    /// Notes once which other tools are in the way.
     pub(super) fn notice_others(&mut self) {
         if self.spaces.values().any(Space::is_blind) {
             self.note_once(BLIND);
@@ -43,7 +44,7 @@ impl Tracer {
         }
     }
 
-    /// Looks from time to time whether others are in the way of our breakpoints.
+    /// Checks from time to time whether other tools are in the way of the breakpoints.
     pub(super) fn look_for_others(&mut self) {
         if self.leaving || self.looked.elapsed() < self.look_every() {
             return;
@@ -71,7 +72,7 @@ impl Tracer {
         }
     }
 
-    /// Asks all barriers how many arrivals were missed, before a time in which nobody looks.
+    /// Asks all barriers how many arrivals were missed, before a time without watching.
     pub(super) fn look_for_missing(&mut self) {
         let mut all = Vec::new();
         for (number, space) in &mut self.spaces {
@@ -83,7 +84,7 @@ impl Tracer {
         }
     }
 
-    /// Counts arrivals in a memory that were not seen. Which threads made them is not known.
+    /// Counts unseen arrivals in a memory. Which threads made them is not known.
     pub(super) fn lose(&mut self, space: u32, missing: u64) {
         if missing == 0 {
             return;
@@ -97,7 +98,7 @@ impl Tracer {
         }
     }
 
-    /// Says at the end how much was missed.
+    /// Notes at the end how much was missed.
     pub(super) fn note_unseen(&mut self) {
         if self.unseen > 0 {
             self.notes.push(format!(

@@ -1,4 +1,4 @@
-//! What a stop of a thread means, and how it goes on.
+//! Handles stops of threads: what each means, and how the thread goes on.
 
 use std::{fs, os::unix::fs::MetadataExt as _, time::Instant};
 
@@ -24,13 +24,13 @@ use sbt_program::{
     trace::{self, Id, Registers},
 };
 
-/// What to say of a child that nobody has told of.
+/// The note on a child that was killed at a breakpoint because nobody could trace it.
 const UNTRACED: &str = "a process has ended with SIGTRAP that was made so that nobody can trace it \
     (clone with CLONE_UNTRACED): most likely by a breakpoint of ours, which it had from who made \
     it; use --backend ebpf or perf";
 
 impl Tracer {
-    /// Takes a thread in. `born_ns`: when it began, ns; 0 if it was there before.
+    /// Adds a thread. `born_ns`: when it began, ns; 0 if it existed before.
     pub(super) fn enlist(
         &mut self,
         id: Id,
@@ -60,15 +60,15 @@ impl Tracer {
                     && !self.threads.contains_key(&id)
                     && let Some(former) = self.threads.get(&former)
                 {
-                    // It has taken the place of a first thread that had ended.
+                    // The thread has taken the number of a first thread that had ended.
                     let (process, heard) = (former.slot.process, former.heard);
                     self.enlist(id, (process, None), 0, heard);
                 }
                 if self.threads.contains_key(&id) {
                     self.stopped(stop);
                 } else if stop.why() == Why::Ends {
-                    // Killed before it has begun, or while it was let go: nobody else would have it
-                    // end.
+                    // Killed before it began, or while it was let go: resumed here, since nobody
+                    // else does.
                     stop.resume();
                 } else {
                     stop.keep();
@@ -88,7 +88,7 @@ impl Tracer {
                 self.go_on(stop, true);
             }
             Why::Asked | Why::Called => self.go_on(stop, true),
-            // Our own steps are waited for where they are made.
+            // Single steps are waited for where they are made.
             Why::Signal {
                 number: libc::SIGCHLD,
                 ..
@@ -100,20 +100,20 @@ impl Tracer {
         }
     }
 
-    /// A child has ended: if by a trap, and nobody has ever told of it, it is one that could not be
-    /// traced and had our breakpoints.
+    /// A child has ended. If a trap has killed it and it was never reported, it could not be
+    /// traced, and had copies of the breakpoints.
     fn hear_of_end(&mut self, of: &Stop) {
         let Some((child, libc::SIGTRAP)) = trace::ended_by_signal(of.id()) else {
             return;
         };
-        // Where it has another number for who hears of it than for us it could be any.
+        // In another pid namespace the child's number says nothing.
         let is_known = self.known.may_have(child.cast_unsigned());
         if !is_known && !process::has_other_numbers(of.id().cast_unsigned()) {
             self.note_once(UNTRACED);
         }
     }
 
-    /// Lets a thread go on, or go for good. `ours`: what it was stopped by was for us alone.
+    /// Resumes a thread, or lets it go for good. `ours`: its stop concerned sbt alone.
     fn go_on(&mut self, stop: Stop, ours: bool) {
         if self.leaving {
             return self.let_go(stop, ours);
@@ -124,13 +124,13 @@ impl Tracer {
 
     pub(super) fn let_go(&mut self, stop: Stop, ours: bool) {
         let id = stop.id();
-        // It has hit a breakpoint and not said so yet, which would be its end: it is let go when
-        // it has.
+        // The thread has hit a breakpoint and not reported it yet. Let go now, it would be killed
+        // by the signal: it is let go after that stop.
         if matches!(stop.why(), Why::Asked | Why::Group)
             && self.threads.contains_key(&id)
             && process::has_pending(id.cast_unsigned(), libc::SIGTRAP)
         {
-            // Also where all of its process stands: it has the signal before it stands again.
+            // Also if its whole process is stopped: the signal comes before that stop.
             return stop.resume();
         }
         let traced = self.threads.remove(&id);
@@ -151,7 +151,7 @@ impl Tracer {
         let id = stop.id();
         let (Some(traced), Ok(mut registers)) = (self.threads.get_mut(&id), stop.registers())
         else {
-            // Of a 32-bit program, at most: nothing of ours.
+            // At most a thread of a 32-bit program, which has no breakpoints.
             return self.go_on(stop, false);
         };
         let at = registers.rip.wrapping_sub(1);
@@ -159,14 +159,14 @@ impl Tracer {
             return self.go_on(stop, false);
         };
         let Some(hits) = space.hits(at) else {
-            // The program's own.
+            // The program's own `int3`.
             return self.go_on(stop, false);
         };
         registers.rip = at;
         let (seen, is_told) = space.see(at, &mut traced.passed);
         let mut missing = 0;
         if traced.heard && !hits.is_empty() && !is_told {
-            // As they were on the instruction that is meant.
+            // The registers as they were on the first instruction of the place.
             let as_seen = Registers {
                 rip: seen.at,
                 rsp: registers.rsp.wrapping_add(seen.moved),
@@ -192,7 +192,7 @@ impl Tracer {
                 let returns = returns_at(*hit, &as_seen);
                 let returns = returns.filter(|_| self.wanted.departures && !self.wanted.paused);
                 if let Some(to) = returns.map(|at| machine.word(at)) {
-                    // Only departures would be missing.
+                    // If this fails, only departures are missing.
                     let _unwatched = space.watch_return(to);
                 }
                 if twin::is_counted(hit.0, hit.1) {
@@ -204,7 +204,7 @@ impl Tracer {
                     self.notes.push(format!("cannot set breakpoints: {error}"));
                 }
             }
-            // What nobody reads is not kept for ever.
+            // Records that nobody reads are dropped.
             if before - self.written > MOST_PENDING {
                 twin::each(&self.out.bytes[before..], |_| self.lost += 1);
                 self.out.bytes.truncate(before);
@@ -233,8 +233,8 @@ impl Tracer {
         self.go_on(stop, true);
     }
 
-    /// A thread has started another one, or a process.
-    /// `borrows`: by `vfork`, so that it mostly has the same memory.
+    /// A thread has started another thread or a process. `borrows`: by `vfork`, so that parent and
+    /// child mostly share the memory.
     fn started(&mut self, stop: Stop, new: Id, borrows: bool) {
         let time_ns = now_ns();
         let parent = stop.id();
@@ -249,7 +249,7 @@ impl Tracer {
         };
         let (process, space, heard) = (traced.slot.process, traced.space, traced.heard);
         if !stop::is_ours(new) {
-            // It has ended before anybody knew of it.
+            // The new thread has ended before it was known.
             self.known.tell([tid]);
             return self.go_on(stop, true);
         }
@@ -286,7 +286,7 @@ impl Tracer {
         if let Some((early, _)) = self.early.remove(&new) {
             self.stopped(early);
         } else if !stop::is_ours(new) {
-            // It has ended while its first stop was waited for, or was let go.
+            // The new thread ended, or was let go, while its first stop was waited for.
             self.ended(new);
         }
         self.go_on(stop, true);
@@ -302,7 +302,7 @@ impl Tracer {
             .retain(|other, traced| *other == id || traced.slot.process != process);
         self.usage.forget(id);
         if former != id {
-            // It bears the number of the first thread now, which has gone.
+            // The thread now has the number of the first thread, which is gone.
             self.usage.forget(former);
             self.counters.forget(id);
             self.counters.forget(former);
@@ -313,11 +313,14 @@ impl Tracer {
             return self.go_on(stop, true);
         };
         if !heard || self.leaving {
-            // Nothing of ours is left in it.
+            // The new program's memory has no breakpoints in it.
             return self.let_go(stop, true);
         }
-        let is_first = self.threads.get(&id).is_some_and(|it| it.space.is_none());
-        // sbt has told of the program that it starts.
+        let is_first = self
+            .threads
+            .get(&id)
+            .is_some_and(|traced| traced.space.is_none());
+        // sbt itself has reported the program that it starts.
         if process != self.target || !is_first {
             self.notice_loss(process);
         }
@@ -345,7 +348,7 @@ impl Tracer {
             traced.space = space;
             traced.slot.space = space.unwrap_or(0);
             traced.slot.begin_anew();
-            // It may have taken the number of the first thread, which has.
+            // The flag may be that of the first thread, whose number it has taken.
             traced.ended = false;
             let replaced = former != id;
             twin::tell_mapping(kind::EXEC, replaced, 0, &traced.slot, now, &mut self.out);
@@ -353,13 +356,13 @@ impl Tracer {
         self.go_on(stop, true);
     }
 
-    /// A program has been executed that would have privileges if it were not traced.
+    /// Notes that a program has been executed that would have had privileges if it were not traced.
     fn notice_loss(&mut self, process: u32) {
         let namespace = |process: u32| {
             let link = process::folder(process).join("ns/user");
-            fs::metadata(link).map(|it| it.ino()).ok()
+            fs::metadata(link).map(|metadata| metadata.ino()).ok()
         };
-        // In one of its own the owners of files are others.
+        // In another user namespace, files have other owners.
         if rights::may_look_at_all() || namespace(process) != namespace(std::process::id()) {
             return;
         }
@@ -375,7 +378,8 @@ impl Tracer {
         }
     }
 
-    /// Forgets memories in which nobody runs any more but, maybe, a thread that leaves its own.
+    /// Forgets memories that no thread uses any more, except perhaps `leaves`, a thread that leaves
+    /// its own.
     fn forget_unused(&mut self, leaves: Id) {
         let used: Vec<u32> = self
             .threads
@@ -410,7 +414,7 @@ impl Tracer {
         let Some(traced) = self.threads.get_mut(&id) else {
             return;
         };
-        // A child that has used no barrier is nobody's concern.
+        // The end of a child that has used no barrier is not reported.
         if process == self.target || traced.slot.announced {
             let now = self.usage.at(process, id, now_ns());
             let registers = trace::registers(id).unwrap_or_else(|_| trace::no_registers());
@@ -457,8 +461,8 @@ impl Tracer {
     }
 }
 
-/// Where on the stack the address lies to which a thread returns when it leaves, if the hit
-/// tells that.
+/// The place on the stack of the address to which the thread returns from the function, if this hit
+/// tells it.
 fn returns_at((program, cookie): (Program, u64), registers: &Registers) -> Option<u64> {
     match program {
         Program::Arrive => {
@@ -470,8 +474,8 @@ fn returns_at((program, cookie): (Program, u64), registers: &Registers) -> Optio
     }
 }
 
-/// Whether two processes have one memory: a `vfork` does that. `None` if the kernel does not
-/// tell, as in containers with a filter.
+/// Whether two processes share one memory, as after `vfork`. `None` if the kernel does not tell, as
+/// in containers with a filter.
 pub(super) fn shares_memory(one: Id, other: Id) -> Option<bool> {
     /// `KCMP_VM` (linux/kcmp.h)
     const VM: i32 = 1;
