@@ -213,7 +213,7 @@ mod tests {
         }
     }
 
-    /// This holds even if the name reads like a line or like an existing function.
+    /// A name wins even if it reads like a line or like an existing function.
     #[test]
     fn a_name_means_what_it_was_given_to() {
         let (a, b) = (place("factor", 40), place("update", 60));

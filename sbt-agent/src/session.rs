@@ -210,8 +210,9 @@ struct Session {
     pidfd: AsyncFd<OwnedFd>,
     source: Option<Box<dyn Source>>,
     stopping: Option<JoinHandle<anyhow::Result<Totals>>>,
-    /// The name of the source; `method` says how the source works.
+    /// The name of the source.
     backend: &'static str,
+    /// How the source works, for reports.
     method: String,
     counters: Plan,
     states: States,

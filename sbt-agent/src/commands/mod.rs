@@ -46,7 +46,7 @@ fn write_manual(folder: &Path) -> anyhow::Result<u8> {
 /// command line.
 pub fn act(command: Command) -> anyhow::Result<u8> {
     check_proc(&command)?;
-    // These commands start no program, and read files that anybody may have written.
+    // Commands that start no program: what they read may have been written by anybody.
     match &command {
         Command::Hang { pid, .. } => {
             access::target::is_process(*pid);

@@ -105,7 +105,7 @@ pub fn once(scale: &Scale, threads: u32, into: i32) -> anyhow::Result<u8> {
     let (mut effective, _) = effective(&scale.options, environment)?;
     // The process that runs the series has printed the notes.
     let _told = effective.for_several_runs();
-    // Nobody reads the single episodes of so many runs, but a hang has to be reported.
+    // Print hangs, but no single episodes: there are too many runs to read them.
     let run = which(threads, scale.run, scale.repeat);
     let narration = Narration {
         style: None,

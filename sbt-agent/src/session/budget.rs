@@ -77,12 +77,13 @@ pub struct Governor {
     begun_ns: u64,
     /// The time of the last look at the costs, and the cost of each thread then, both in ns.
     last: (u64, Vec<f64>),
-    /// When departures were dropped, and when thinning began, ns.
+    /// When departures were dropped, ns.
     dropped_ns: Option<u64>,
+    /// When thinning began, ns.
     thinned_ns: Option<u64>,
-    /// The total time with the probes off up to the last switch to on, and the time of the last
-    /// switch to off, ns.
+    /// The total time with the probes off, up to the last time they came on, ns.
     off_ns: u64,
+    /// The last time the probes went off, ns.
     went_off_ns: u64,
     spans: u64,
 }
@@ -438,7 +439,7 @@ mod tests {
         assert_eq!(governor.look(ms(50), half(ms(50))), Some(Step::Thin));
         assert!(!governor.is_young(ms(50)));
         assert_eq!(governor.due_ns(), Some(ms(50) + FIRST_NS));
-        // The same cost over a longer time is left to the ticks.
+        // The ticks judge the same cost spent over a longer time.
         let mut governor = Governor::new(Some(2.0), 0);
         assert_eq!(governor.look(ms(250), costs(2.1e7, 0.0)), None);
         assert!(governor.is_young(ms(999)) && !governor.is_young(ms(1000)));

@@ -9,7 +9,8 @@ use sbt_engine::choices::Futexes;
 /// The time without a hit at any barrier before futexes are tried, ns.
 pub(super) const QUIET_NS: u64 = 200_000_000;
 
-/// The same time if barriers were hit before, ns: then a long phase or a hang is more likely.
+/// The time without a hit before futexes are tried if barriers were hit earlier, ns: then a long
+/// phase or a hang is more likely.
 pub(super) const QUIET_AFTER_OTHERS_NS: u64 = 10_000_000_000;
 
 /// The time for which futexes are tried, ns.

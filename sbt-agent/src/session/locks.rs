@@ -217,7 +217,7 @@ impl Locks {
         self.watched.then(|| found.collect())
     }
 
-    /// The note, if events were lost, on waits that may have been for unlisted locks.
+    /// If events were lost: the note on the waits that may have been for unlisted locks.
     pub fn note_of_loss(&self) -> Option<String> {
         let known = self.known.values().filter(|known| !known.is_decided());
         let waits: u64 = known
@@ -302,7 +302,7 @@ mod tests {
         locks.begin_anew();
         locks.known.get_mut(&(7, 64)).unwrap().now = counted(2, 500, 400);
         locks.put_by(7);
-        // The same address in another program.
+        // Add a lock at the same address in another program.
         locks.known.insert((7, 64), known(counted(1, 10, 10)));
         let mut found: Vec<_> = locks
             .report()
@@ -367,7 +367,7 @@ mod tests {
         let mut locks = Locks::default();
         locks.watch();
         assert_eq!(locks.note_of_loss(), None);
-        // One lock, and one futex that is known not to be a lock.
+        // The first futex is a lock, the second is known not to be a lock.
         locks.known.insert((7, 64), known(counted(3, 30, 10)));
         let barrier = Known {
             kind: None,

@@ -28,11 +28,12 @@ const FLUSH_EVERY_NS: u64 = 500_000_000;
 /// The interval between two writes of the facts if nothing happens, ns.
 const CALM_NS: u64 = 1_000_000_000;
 
-/// The share of a silence that may be missing in the file, as a divisor: writes become rarer as the
+/// A silence of this many seconds may lack one second in the file: writes become rarer as the
 /// silence lasts, so that a program that hangs over night does not fill the disk.
 const CALMER: u64 = 60;
 
-/// The share of time for gathering facts, as a divisor: facts cost more to gather than to write.
+/// Gathering facts takes at most one part in this many of the time: facts cost more to gather than
+/// to write.
 const SPARED: u64 = 50;
 
 /// The longest time that the report waits for the end of the recording, whose failure would be a
@@ -70,9 +71,9 @@ struct Known {
 struct Pace {
     /// The time of the last news, ns.
     news_ns: u64,
-    /// The earliest next write if there is news, ns; `calm_ns` is the earliest next write without
-    /// news.
+    /// The earliest next write if there is news, ns.
     due_ns: u64,
+    /// The earliest next write without news, ns.
     calm_ns: u64,
 }
 

@@ -25,7 +25,7 @@ const LOOK_NS: u64 = 240_000_000;
 /// The most looks in a run.
 const MAX_LOOKS: u32 = 10;
 
-/// The most looks after which suspects were known.
+/// The number of looks with suspects after which the search ends.
 const MAX_FOUND: u32 = 3;
 
 /// The longest time to look up the sampled addresses, ns: the session does nothing else meanwhile.
@@ -104,8 +104,9 @@ pub struct Spinning {
     has_looked: bool,
     looks: u32,
     found: u32,
-    /// The time of the last hit at a barrier, ns; `hits` is the number of hits so far.
+    /// The time of the last hit at a barrier, ns.
     quiet_since_ns: u64,
+    /// The number of hits so far.
     hits: u64,
     /// The earliest time of the next look, ns.
     back_ns: u64,

@@ -95,7 +95,7 @@ impl Session {
                         View::has_news(&mut self.view);
                     }
                 }
-                // Runs when the screen could not be opened or has been closed.
+                // Runs only if the screen could not be opened.
                 result = Relay::turn_of(&mut self.relay) => {
                     result.context("passing on what the program writes")?;
                 }

@@ -207,7 +207,7 @@ impl Session {
             if on {
                 self.locks.watch();
             } else {
-                // The end of waits under way will not be seen.
+                // Waits under way will end unseen, so their counts are reset.
                 self.locks.read(source);
                 source.clear_locks(None).context("forgetting locks")?;
                 self.locks.begin_anew();

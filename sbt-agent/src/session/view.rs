@@ -33,12 +33,12 @@ const PERIOD: Duration = Duration::from_millis(150);
 const CALM: Duration = Duration::from_secs(1);
 /// The time between a snapshot and the next one after a request of the user.
 const PROMPT: Duration = Duration::from_millis(20);
-/// The share of time that snapshots may take, as a divisor.
+/// Snapshots take at most one part in this many of the time.
 const SPARED: u32 = 50;
 /// The time without a batch after which all earlier events are known to have come in.
 const SILENCE: Duration = Duration::from_millis(150);
 
-/// The most such times to wait for.
+/// The number of [`SILENCE`] times to wait at most after the probes are switched off.
 const MOST_SILENCES: u32 = 4;
 
 /// The screen while it is open.
@@ -47,8 +47,9 @@ pub struct View {
     latest: watch::Sender<Arc<Snapshot>>,
     requests: UnboundedReceiver<Request>,
     pub observer: Observer,
-    /// The time of the latest snapshot; `due` is the earliest time of the next one.
+    /// The time of the latest snapshot.
     taken: Instant,
+    /// The earliest time of the next snapshot.
     due: Instant,
     /// Something has happened since the latest snapshot.
     news: bool,

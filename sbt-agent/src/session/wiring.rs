@@ -174,9 +174,9 @@ impl Recognition {
         self.handing.arrivals
     }
 
-    /// Whether the recogniser should not see an event because it is internal to a library: a futex
-    /// event of a barrier known in another way, whose futex is then ignored for a while, or a
-    /// wake-up that the C library passes on.
+    /// Whether the recogniser should not see an event because the event is internal to a library:
+    /// it belongs to a wait that is known in another way, or is a wake-up that the C library passes
+    /// on. The futexes on which libraries wait are then ignored for a while.
     fn is_of_library(&mut self, event: &Event) -> bool {
         let (tid, of, key, callers, clocks) = match event {
             Event::Arrive {

@@ -96,8 +96,8 @@ impl<T: Send + 'static> Writer<T> {
         })
     }
 
-    /// Hands over a part that takes `bytes` of memory. Returns false if the part cannot be written;
-    /// then no further part can be.
+    /// Hands over a part that takes `bytes` of memory. Returns false if too much waits to be
+    /// written already, or the writing thread has ended.
     pub fn push(&mut self, part: T, bytes: usize) -> bool {
         let waiting = self.progress.waiting.load(Ordering::Relaxed);
         // A single part may be larger than the limit.

@@ -24,8 +24,9 @@ pub struct Effective {
 }
 
 impl Effective {
-    /// Drops settings that make sense for a single run only: they would cut short or be overwritten
-    /// by each run of a series. Returns a line for each dropped setting.
+    /// Drops settings that make sense for a single run only: in a series they would cut each run
+    /// short, or each run would overwrite the output of the run before. Returns a line for each
+    /// dropped setting.
     pub fn for_several_runs(&mut self) -> Vec<String> {
         self.settings.duration = None;
         self.settings.folded = None;

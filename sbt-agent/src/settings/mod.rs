@@ -1,7 +1,7 @@
 //! The user's settings from all sources: built-in defaults, `sbt.toml`, the environment and the
 //! command line, weakest first. See docs/settings.md.
 //!
-//! Each source becomes a [`layer::Layer`]; [`merge`] makes one [`Settings`] of them, and a table of
+//! Each source becomes a [`layer::Layer`]; `merge` makes one [`Settings`] of them, and a table of
 //! where each value came from.
 
 use std::time::Duration;

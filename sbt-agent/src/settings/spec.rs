@@ -148,7 +148,8 @@ pub fn barrier(text: &str) -> Result<UserBarrier, String> {
     })
 }
 
-/// The text before and the number after the last colon; `None` if that colon belongs to a C++ name.
+/// The text before and the number after the last colon; `None` if there is no colon, or only colons
+/// of a C++ name.
 fn trailing_number(text: &str) -> Result<Option<(&str, &str)>, String> {
     let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
     match text.rsplit_once(':') {

@@ -7,11 +7,12 @@ pub struct Sight {
     lost_ns: Option<u64>,
     /// When the probes came back on.
     again_ns: Option<u64>,
-    /// The number of arrivals seen by then.
+    /// The number of arrivals seen when the probes came back on.
     arrivals: u64,
-    /// When the probes went off once more, with no known arrival in between.
+    /// When the probes went off once more, if no thread is known to have arrived since they came
+    /// back on.
     relost_ns: Option<u64>,
-    /// The longest such time that is over.
+    /// The longest time without a seen arrival that is over.
     longest_ns: u64,
 }
 
