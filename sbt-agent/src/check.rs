@@ -1,4 +1,4 @@
-//! `sbt check`, the acting part: what is judged, and where what comes of it goes.
+//! Runs `sbt check`: reads what it needs, judges, and writes the result.
 
 use std::{
     io::{self, IsTerminal as _, Write as _},
@@ -23,20 +23,20 @@ use sbt_engine::{
     report::Report,
 };
 
-/// Where what comes of the rules goes.
+/// The destinations of the result.
 #[derive(Clone, Debug)]
 pub struct To {
-    /// JSON instead of text.
+    /// Write JSON instead of text.
     pub json: bool,
-    /// A file instead of a stream.
+    /// Write to this file instead of a stream.
     pub output: Option<PathBuf>,
-    /// Another file, as JUnit.
+    /// Also write JUnit to this file.
     pub junit: Option<PathBuf>,
-    /// Bold and dim text.
+    /// Whether to use bold and dim text.
     pub color: Color,
-    /// Nothing, if all rules hold.
+    /// Print nothing if all rules hold.
     pub quiet: bool,
-    /// No program is run that writes there.
+    /// Standard output is free because no program runs.
     pub stdout_is_ours: bool,
 }
 
@@ -49,12 +49,10 @@ pub struct Check {
 }
 
 impl Check {
-    /// Makes sure, before anything is measured, that there are rules, and that all that
-    /// will be needed is there. That nothing is written over what is read is for
-    /// [`output::guard::check`] to say, first.
+    /// Checks, before anything is measured, that there are rules and that all files can be read and
+    /// written. Call [`output::guard::check`] first, which keeps outputs from replacing inputs.
     ///
-    /// # Errors
-    /// [`Usage`]; or a file cannot be read or written.
+    /// # Errors [`Usage`]; or a file cannot be read or written.
     pub fn new(gate: Gate, to: To) -> anyhow::Result<Self> {
         if gate.is_empty() {
             let text = "no rule is given, and without one nothing would be checked: name one, \
@@ -68,7 +66,7 @@ impl Check {
             return Err(Usage(text.into()).into());
         }
         for path in [&to.output, &to.junit].into_iter().flatten() {
-            // What an earlier check found is not to be taken for what this one does.
+            // Empty the file, so that the result of an earlier check is not taken for the new one.
             output::write_file(path, "")?;
         }
         let Gate { asked, baseline } = gate;
@@ -78,15 +76,14 @@ impl Check {
         Ok(Self { asked, before, to })
     }
 
-    /// What was asked for.
+    /// The limits to judge by.
     pub const fn asked(&self) -> &Asked {
         &self.asked
     }
 
-    /// Judges a report, and tells what came of it. Returns the exit status.
+    /// Judges a report and writes the result. Returns the exit status.
     ///
-    /// # Errors
-    /// Something could not be written.
+    /// # Errors Something could not be written.
     pub fn tell(&self, report: &Report) -> anyhow::Result<u8> {
         let check = judge(report, &self.asked, self.before.as_ref());
         let service = Service::of_this_process();
@@ -94,10 +91,10 @@ impl Check {
             Some(path) => output::write_file(path, &junit::render(&check)?),
             None => Ok(()),
         };
-        // What one file does not take is no reason to keep back the rest.
+        // If one file cannot be written, the other is written all the same.
         self.write(&check, service).and(junit)?;
         if let Some(service) = service {
-            // Where the program writes, a reader of what it writes may not want them.
+            // A reader of the program's output may not want the annotations in it.
             let to_stdout = self.to.stdout_is_ours && !self.to.json;
             say(&annotate::render(&check, service), to_stdout)?;
         }
@@ -143,7 +140,7 @@ fn say(text: &str, to_stdout: bool) -> anyhow::Result<()> {
     if to_stdout {
         return output::print(text);
     }
-    // Who has closed it does not want to read it.
+    // Ignore errors: a closed standard error has no reader.
     let _gone = io::stderr().lock().write_all(text.as_bytes());
     Ok(())
 }

@@ -1,9 +1,8 @@
-//! `sbt` shows where the threads of a running, unmodified parallel program
-//! wait for each other.
+//! `sbt` shows where the threads of a running, unmodified parallel program wait for each other.
 //!
-//! Data flows one way: [`source`] → [`recognise`] → [`model`] → [`report`] → [`views`], with
-//! [`target`] finding out what to watch and [`session`] wiring one run. See
-//! docs/architecture.md.
+//! Data flows one way: [`source`] makes events, [`session`] passes them through `sbt-engine`, which
+//! recognises barriers and makes the report, and [`show`] and [`screen`] present it. [`cli`],
+//! [`settings`] and [`commands`] decide what to watch. See docs/architecture.md.
 
 pub mod check;
 pub mod ci;

@@ -1,4 +1,4 @@
-//! The program `sbt`: parse, act, exit with the right status.
+//! The program `sbt`: parses the command line, runs the command, and exits with its status.
 
 use std::{io::Write as _, process::ExitCode};
 
@@ -12,11 +12,11 @@ use sbt::{
 use sbt_engine::{place::printable, words::without_codes};
 use sbt_program::launch::ExecError;
 
-/// sbt itself has failed, as with `env`, `nice` and `timeout`.
+/// The exit status if sbt itself fails, as for `env`, `nice` and `timeout`.
 const OWN_FAILURE: u8 = 125;
 
 fn main() -> ExitCode {
-    // Of sbt's own, and no command.
+    // sbt starts itself with this argument to trace; it is not a command.
     let mut words = std::env::args_os().skip(1);
     if words.next().is_some_and(|word| word == ptrace::ARGUMENT) {
         return ExitCode::from(u8::from(ptrace::trace(words).is_err()));
@@ -38,12 +38,13 @@ fn main() -> ExitCode {
     told(commands::act(cli.command), own)
 }
 
-/// How sbt ends, after it has said what failed. `own`: its status then.
+/// Prints the error if there is one, and returns the exit status. `own`: the status of a failure of
+/// sbt itself.
 fn told(result: anyhow::Result<u8>, own: u8) -> ExitCode {
     match result {
         Ok(status) => ExitCode::from(status),
         Err(error) => {
-            // What the target is called must not drive the terminal.
+            // Control characters in the target's names must not reach the terminal.
             let text = without_codes(&format!("{error:#}"));
             let text: Vec<String> = text.lines().map(printable).collect();
             commands::say(&format!("sbt: {}\n", text.join("\n")));
@@ -52,13 +53,13 @@ fn told(result: anyhow::Result<u8>, own: u8) -> ExitCode {
     }
 }
 
-/// Prints what clap answers to `--help` and `--version`: clap itself hides that it cannot.
+/// Prints clap's answer to `--help` or `--version`, and reports a failed write, which clap ignores.
 fn print(help: &clap::Error) -> anyhow::Result<u8> {
     let printed = help.print().and_then(|()| std::io::stdout().flush());
     output::printed(printed).map(|()| 0)
 }
 
-/// What a shell would say of a program that cannot be executed; else `own`.
+/// The exit status that a shell uses for a program that cannot be executed; else `own`.
 fn status(error: &anyhow::Error, own: u8) -> u8 {
     if error.is::<Usage>() {
         return Usage::EXIT;

@@ -1,4 +1,4 @@
-//! The user's names for sites, and what is wanted of each.
+//! The user's names for sites, and the roles of each site.
 
 use std::collections::BTreeSet;
 
@@ -9,11 +9,11 @@ use sbt_engine::{
     place::{Place, printable, short},
 };
 
-/// What the settings say of sites.
+/// Answers questions about sites from the settings.
 pub struct Naming<'a>(pub &'a Settings);
 
 impl Naming<'_> {
-    /// The name that the user has given to a place; the last one counts.
+    /// The name that the user has given to a place; of several the last one counts.
     pub fn name(&self, place: &Place) -> Option<&str> {
         let names = self.0.names.iter().rev();
         names
@@ -22,7 +22,8 @@ impl Naming<'_> {
             .next()
     }
 
-    /// Whether a place is meant: by the name given to it, if that is one.
+    /// Whether a pattern means a place. A pattern that is a name from the settings means the places
+    /// with that name.
     fn is_meant(&self, pattern: &Pattern, place: &Place) -> bool {
         if self.0.is_name_of_site(pattern) {
             self.name(place).is_some_and(|name| pattern.is_name(name))
@@ -39,13 +40,13 @@ impl Naming<'_> {
             })
     }
 
-    /// What is wanted of the episodes at a place.
+    /// What to do with the episodes at a place.
     pub fn roles(&self, place: &Place) -> Roles {
         let mut roles = Roles {
             watched: self.is_watched(place),
             ..Roles::default()
         };
-        // `Roles` has a bit for each.
+        // `Roles` has one bit for each phase.
         for (number, phase) in self.0.phases.iter().take(MAX_PHASES).enumerate() {
             let bit = 1 << number;
             let (begins, ends) = (
@@ -54,7 +55,7 @@ impl Naming<'_> {
             );
             roles.begins |= if begins { bit } else { 0 };
             roles.ends |= if ends { bit } else { 0 };
-            // To watch a phase is to watch its ends.
+            // Watching a phase means watching its two ends.
             let by_name = |watch: &Pattern| watch.is_name(&phase.name);
             roles.watched |= (begins || ends) && self.0.watch.iter().any(by_name);
         }
@@ -86,8 +87,8 @@ impl Naming<'_> {
     }
 }
 
-/// The line with a barrier that is the fewest lines away, in the file that was
-/// written or, if no barrier is there, in that whose name is most like it.
+/// The nearest line with a barrier: in the file that the user wrote or, if there is no barrier in
+/// it, in the file with the most similar name.
 fn nearest_line(file: &str, line: u32, places: &[&Place]) -> Option<String> {
     let lines = || {
         let frames = places.iter().flat_map(|place| &place.frames);
@@ -105,7 +106,7 @@ fn nearest_line(file: &str, line: u32, places: &[&Place]) -> Option<String> {
         .map(|(path, at)| format!("{}:{at}", printable(short(path))))
 }
 
-/// What a user may write to mean a place, in the form of what was written.
+/// What a user may write to mean a place, in the form of the user's pattern `form`.
 fn written(place: &Place, form: &str) -> Vec<String> {
     let lines = place.frames.iter().filter_map(|frame| {
         let (file, line) = frame.file.as_deref().zip(frame.line)?;
@@ -212,7 +213,7 @@ mod tests {
         }
     }
 
-    /// Even where it reads like a line, or like a function that there is.
+    /// A name wins even if it reads like a line or like an existing function.
     #[test]
     fn a_name_means_what_it_was_given_to() {
         let (a, b) = (place("factor", 40), place("update", 60));
@@ -288,7 +289,7 @@ mod tests {
             ("lu.c:17", "lu.c:13"),
             ("src/lu.c:1", "lu.c:7"),
             ("900", "lu.c:13"),
-            // Another file, whose name is like it.
+            // Another file with a similar name.
             ("li.c:12", "lu.c:13"),
         ] {
             let settings = Settings {

@@ -1,4 +1,4 @@
-//! One run, wired up: target → source → model → report.
+//! One run from start to report: connects target, source, model and report.
 
 use crate::{
     kernel::privilege,
@@ -77,31 +77,30 @@ use spinning::Spinning;
 use stopped::Stopped;
 use view::View;
 
-/// What to watch.
+/// The target to watch.
 #[derive(Clone, Debug)]
 pub enum Target {
-    /// A program to be started.
+    /// A program that sbt starts.
     Run {
         /// The program and its arguments.
         command: Vec<OsString>,
-        /// As whom, if not as ourselves.
+        /// The user who runs the program; `None` for the user of sbt.
         invoker: Option<Invoker>,
-        /// How the command is shown, if not as it is.
+        /// The command as reports show it; `None` shows `command`.
         shown: Option<Vec<String>>,
     },
-    /// A process that runs.
+    /// A process that runs already.
     Attach {
-        /// It, or one of its threads.
+        /// The id of the process or of one of its threads.
         pid: u32,
     },
 }
 
-/// Watches a target to its end, or until told to stop, and delivers the
-/// report. `narration`: what to do with single episodes meanwhile; `recording`: where
-/// what happens is kept; `look`: that
-/// of the live screen, if there is to be one. Returns the
-/// exit status of a program that was started, for whose end it waits even after
-/// the watching.
+/// Watches a target until the target ends or a signal, the user or the time limit ends watching,
+/// then delivers the report. `narration` says what happens to single episodes meanwhile;
+/// `recording` is the file that keeps the events; `look` is the theme of the live screen, `None`
+/// for no screen. Returns the exit status of a started program: the function waits for the
+/// program's end even when watching ends earlier.
 pub fn watch(
     target: &Target,
     settings: Settings,
@@ -117,7 +116,7 @@ pub fn watch(
     };
     let folded = sampling::prepare(&settings)?;
     let mut master = None;
-    // The child is forked while there is only one thread.
+    // Fork the child while sbt has only one thread.
     let prepared = match target {
         Target::Run {
             command,
@@ -128,8 +127,8 @@ pub fn watch(
             let pty = look.map(|_| Pty::open(invoker)).transpose()?.flatten();
             let prepared = Prepared::run(command, invoker, pty.as_ref(), shown.clone(), &settings)?;
             master = pty.map(Pty::into_master);
-            // The rest: nothing is executed any more. Who becomes an ordinary user has nothing
-            // then that we would need as well.
+            // Drop the remaining privileges: sbt executes nothing from here on. A program that runs
+            // as an ordinary user has no capabilities that sbt would need to look into it.
             let looked_into = invoker.is_none().then_some(prepared.pid);
             privilege::limit(looked_into)?;
             prepared
@@ -147,8 +146,8 @@ pub fn watch(
         .build()
         .context("cannot start the event loop")?
         .block_on(async {
-            // The program does not run yet: from when it does, nothing may fail for which it would
-            // be left alone.
+            // The program does not run yet. Once the program runs, no error may make sbt leave the
+            // program alone.
             let terminal = master.map(Terminal::new).transpose()?;
             let mut session = Session::begin(prepared, settings, narration, signals)?;
             session.folded = folded;
@@ -170,11 +169,11 @@ pub fn watch(
         })
 }
 
-/// What watching a small program takes, and some more: with fewer files it would fail here and
-/// there, with other words each time.
+/// Open files needed to watch a small program, with some to spare. With fewer files sbt would fail
+/// at various places, each with a different message.
 const FEWEST_FILES: u64 = 128;
 
-/// Makes sure that enough files may be open.
+/// Checks that the limit of open files is high enough.
 fn check_files() -> anyhow::Result<()> {
     let (most, _) = getrlimit(Resource::RLIMIT_NOFILE).context("cannot read a limit")?;
     anyhow::ensure!(
@@ -185,14 +184,14 @@ fn check_files() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Why the watching ends.
+/// The reason why watching ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ending {
     /// The target has ended.
     Target,
-    /// Time is up, or we were told to.
+    /// The time is up, or the user or a signal told sbt to end.
     Asked,
-    /// The source has ended by itself.
+    /// The source has stopped by itself.
     Lost,
 }
 
@@ -203,16 +202,17 @@ struct Session {
     narrator: Narrator,
     signals: Signals,
     running: Option<Running>,
-    /// That of the program, while the screen has the real one.
+    /// The terminal of the program while the live screen uses the real terminal.
     terminal: Option<Terminal>,
-    /// What joins the two afterwards.
+    /// Connects the program's terminal with the real terminal once the screen is closed.
     relay: Option<Relay>,
     view: Option<View>,
     pidfd: AsyncFd<OwnedFd>,
     source: Option<Box<dyn Source>>,
     stopping: Option<JoinHandle<anyhow::Result<Totals>>>,
-    /// By which source, and how that works.
+    /// The name of the source.
     backend: &'static str,
+    /// How the source works, for reports.
     method: String,
     counters: Plan,
     states: States,
@@ -231,7 +231,7 @@ struct Session {
     locks: Locks,
     spinning: Spinning,
     sampling: Option<Sampling>,
-    /// For the folded stacks of the samples.
+    /// The file for the folded stacks of the samples.
     folded: Option<File>,
     recording: Option<Recording>,
     lifetime: Lifetime,
@@ -239,21 +239,21 @@ struct Session {
     end_ns: u64,
     exit_status: Option<u8>,
     had_children: Option<bool>,
-    /// The first thread is about to end, before the others.
+    /// The first thread is about to end, before the other threads.
     first_ends: bool,
     children: bool,
-    /// How many CPUs the target may use, as last seen.
+    /// The number of CPUs that the target may use, at the last look.
     cpus: Cpus,
     interrupted: bool,
-    /// Events lost when the watching ended.
+    /// The number of events lost, known when watching ended.
     lost: u64,
-    /// Marks that were not watched, known by then.
+    /// Marks without a probe when watching ended.
     unseen_marks: BTreeSet<u8>,
     notes: Vec<String>,
 }
 
 impl Session {
-    /// Starts to listen and lets the target go.
+    /// Starts the source and lets the target go.
     fn begin(
         prepared: Prepared,
         mut settings: Settings,
@@ -270,7 +270,7 @@ impl Session {
         } = prepared;
         let pidfd =
             launch::pidfd(pid).with_context(|| format!("process {pid} has ended already"))?;
-        // SAFETY: the descriptor is owned by what is registered: it stays the same.
+        // SAFETY: the registered `OwnedFd` owns the descriptor, which stays the same.
         let pidfd =
             unsafe { AsyncFd::register(pidfd) }.context("cannot wait for the program's end")?;
         let (sink, batches) = mpsc::channel(QUEUE);
@@ -349,7 +349,7 @@ impl Session {
             session.set_futexes(true);
         }
         session.running = held.map(Held::release).transpose()?;
-        // Not before: the program's start would have to wait for it.
+        // Measure only now: earlier, the program's start would have to wait for the measurement.
         if let Some(source) = &session.source {
             session.cost = Cost::new(source.measure_costs());
         }
@@ -371,8 +371,8 @@ impl Session {
             self.had_children = process::had_children(self.pid);
             self.children = source.has_children();
             self.processes.end();
-            // On a thread of its own: it waits for the last batches to be
-            // handed over, which is for us to take.
+            // Stop on a separate thread: stopping waits until the last batches are handed over, and
+            // this thread has to take them.
             self.stopping = Some(tokio::task::spawn_blocking(move || source.stop()));
         }
     }

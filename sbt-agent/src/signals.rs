@@ -1,4 +1,4 @@
-//! Signals as data: which, and whether the terminal sent it to everyone.
+//! Signals as data: the number, and whether the terminal sent the signal to all processes.
 
 use std::{
     io,
@@ -11,7 +11,7 @@ use nix::sys::{
 };
 use tokio::io::unix::AsyncFd;
 
-/// Those that end the watching.
+/// The signals that end watching.
 const ENDING: [Signal; 4] = [
     Signal::SIGINT,
     Signal::SIGTERM,
@@ -19,19 +19,19 @@ const ENDING: [Signal; 4] = [
     Signal::SIGQUIT,
 ];
 
-/// Those that mean the program that was started and not us: batch systems send
-/// them to what they have started.
+/// The signals that are meant for the program, not for sbt: batch systems send them to the process
+/// they have started.
 const PASSED_ON: [Signal; 3] = [Signal::SIGUSR1, Signal::SIGUSR2, Signal::SIGALRM];
 
-/// The signals that are heard, taken out of their usual way.
+/// The signals that sbt takes as data instead of their default action.
 pub struct Signals {
     set: SigSet,
     fd: AsyncFdLater,
 }
 
 impl Drop for Signals {
-    /// From here on they do again what they always do. What has come and was not heard asked sbt
-    /// to end, which it does: a terminal that goes away is often noticed before its SIGHUP.
+    /// Restores the default actions. Pending signals are dropped: they asked sbt to end, which it
+    /// is doing. The end of a terminal, for example, is often noticed before its SIGHUP.
     fn drop(&mut self) {
         let fd = match &self.fd {
             AsyncFdLater::Raw(raw) => raw.as_ref(),
@@ -42,21 +42,21 @@ impl Drop for Signals {
     }
 }
 
-/// A descriptor is registered with the event loop when it is first waited on,
-/// since the signals have to be blocked before there is one.
+/// A descriptor that is registered with the event loop at the first wait, since the signals have to
+/// be blocked before there is a loop.
 enum AsyncFdLater {
     Raw(Option<SignalFd>),
     Async(AsyncFd<SignalFd>),
 }
 
-/// Lets through again what whoever started us had blocked for itself.
+/// Unblocks the signals that the parent process had blocked for itself.
 pub fn unblock() -> nix::Result<()> {
     SigSet::from_iter(ENDING).thread_unblock()
 }
 
-/// Starts a thread that never gets a signal which [`Signals`] may take, nor do those that it
-/// starts. The kernel gives one to any thread that has not blocked it: once the first one has,
-/// sbt would end by the first thread that has not.
+/// Starts a thread in which, and in whose child threads, the signals of [`Signals`] stay blocked.
+/// The kernel gives a signal to any thread that does not block it: one such thread would be enough
+/// for a signal to end sbt.
 pub fn apart<T>(start: impl FnOnce() -> T) -> T {
     let all = ENDING.into_iter().chain(PASSED_ON).chain([Signal::SIGTSTP]);
     let all: SigSet = all.collect();
@@ -71,32 +71,32 @@ pub fn apart<T>(start: impl FnOnce() -> T) -> T {
 pub struct Heard {
     /// Its number.
     pub number: i32,
-    /// Sent by the terminal, and so to the program as well.
+    /// The terminal sent the signal, so the program has got it too.
     pub from_terminal: bool,
 }
 
 impl Heard {
-    /// Whether it ends the watching.
+    /// Whether the signal ends watching.
     pub fn ends(self) -> bool {
         ENDING.iter().any(|signal| self.number == *signal as i32)
     }
 
-    /// Whether it is there to stop us, as Ctrl-Z does.
+    /// Whether the signal stops sbt, as Ctrl-Z does.
     pub fn stops(self) -> bool {
         self.number == Signal::SIGTSTP as i32
     }
 
-    /// Ctrl-C, or the like.
+    /// Whether the signal is an interrupt, as from Ctrl-C.
     pub fn is_interrupt(self) -> bool {
         self.number == Signal::SIGINT as i32
     }
 }
 
 impl Signals {
-    /// Blocks the signals in this thread and those it starts from now on. Whoever
-    /// started us with a signal ignored, as nohup does, wants it to be so for us
-    /// too. `for_program`: there is one to pass some on to; `for_screen`: the
-    /// terminal is to be given back before we stop.
+    /// Blocks the signals in this thread and in threads it starts from now on. Signals that sbt
+    /// inherited as ignored, as under nohup, stay ignored. `for_program`: a program was started
+    /// that gets some signals passed on; `for_screen`: SIGTSTP is taken too, since the terminal has
+    /// to be restored before sbt stops.
     pub fn block(for_program: bool, for_screen: bool) -> nix::Result<Self> {
         let passed_on = PASSED_ON.iter().filter(|_| for_program);
         let stop = [Signal::SIGTSTP];
@@ -119,7 +119,7 @@ impl Signals {
     pub async fn next(&mut self) -> io::Result<Heard> {
         if let AsyncFdLater::Raw(raw) = &mut self.fd {
             let raw = raw.take().ok_or(io::ErrorKind::NotConnected)?;
-            // SAFETY: the descriptor is owned by what is registered: it stays the same.
+            // SAFETY: the registered `SignalFd` owns the descriptor, which stays the same.
             self.fd = AsyncFdLater::Async(unsafe { AsyncFd::register(raw) }?);
         }
         let AsyncFdLater::Async(fd) = &self.fd else {
@@ -134,23 +134,24 @@ impl Signals {
         }
     }
 
-    /// Where another thread may hear the same signals, while nobody waits for [`Self::next`].
+    /// A second reader of the same signals for another thread, to be used while nothing waits in
+    /// [`Self::next`].
     pub fn ear(&self) -> io::Result<Ear> {
         let fd = match &self.fd {
             AsyncFdLater::Raw(raw) => raw.as_ref().ok_or(io::ErrorKind::NotConnected)?,
             AsyncFdLater::Async(fd) => fd.get_ref(),
         };
         let fd = fd.as_fd().try_clone_to_owned()?;
-        // SAFETY: a copy of a descriptor that is one for signals.
+        // SAFETY: the descriptor is a copy of a signalfd.
         Ok(Ear(unsafe { SignalFd::from_owned_fd(fd) }))
     }
 }
 
-/// See [`Signals::ear`].
+/// A second reader of the signals, from [`Signals::ear`].
 pub struct Ear(SignalFd);
 
 impl Ear {
-    /// The next signal; `None` if there is none now.
+    /// The next signal; `None` if none is pending.
     pub fn next(&self) -> io::Result<Option<Heard>> {
         read(&self.0)
     }
@@ -168,17 +169,17 @@ fn read(fd: &SignalFd) -> io::Result<Option<Heard>> {
         let number = info.ssi_signo.cast_signed();
         Heard {
             number,
-            // SI_KERNEL: the terminal driver, to its foreground group.
-            // That it is gone it tells the session's leader alone.
+            // SI_KERNEL: the terminal driver sent the signal to its foreground group. The exception
+            // is SIGHUP, which the driver sends to the session leader alone.
             from_terminal: info.ssi_code == libc::SI_KERNEL && number != libc::SIGHUP,
         }
     }))
 }
 
 fn is_ignored(signal: Signal) -> bool {
-    // SAFETY: a structure of integers, which the call fills.
+    // SAFETY: the structure has only integer fields, and the call fills it.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
-    // SAFETY: nothing is set, and the structure is the one meant.
+    // SAFETY: the call sets nothing, and the pointer is to a structure of the right type.
     let result = unsafe { libc::sigaction(signal as i32, std::ptr::null(), &raw mut action) };
     result == 0 && action.sa_sigaction == libc::SIG_IGN
 }

@@ -8,7 +8,7 @@ use crate::settings::{
 use sbt_engine::counters::Counter;
 use sbt_program::access;
 
-/// What the command line says.
+/// The settings that the options give.
 pub fn layer(options: &Options) -> Layer {
     Layer {
         departures: one(options.departures, "--departures"),
@@ -47,12 +47,12 @@ pub fn layer(options: &Options) -> Layer {
             options.exit_with_program.then_some(true),
             "--exit-with-program",
         ),
-        // They are no options of `run`.
+        // Rules are not options of `run`.
         check: Gate::default(),
     }
 }
 
-/// Whether options were typed that say how to watch.
+/// Whether the options say how to watch.
 pub fn say_how_to_watch(options: &Options) -> bool {
     layer(options) != Layer::default()
 }

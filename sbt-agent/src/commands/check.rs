@@ -1,4 +1,4 @@
-//! `sbt check`: a program or a recording is judged.
+//! `sbt check`: judges a program or a recording.
 
 use std::{ffi::OsString, path::Path};
 
@@ -67,7 +67,7 @@ pub fn program(
     let path = program
         .first()
         .and_then(|name| libraries::find_program(name, std::env::var_os("PATH").as_deref()));
-    // What is wrong with them is wrong with what was asked for, as if it had been typed.
+    // Errors in the settings count as usage errors, as if the settings had been typed.
     let effective = settings(options, None).map_err(|error| match error.downcast() {
         Ok(SettingsError(text)) => Usage(text).into(),
         Err(other) => other,
@@ -94,7 +94,7 @@ pub fn program(
     let check = Check::new(gate, to)?;
     let mut settings = effective.settings;
     if let Some(limit) = check.asked().no_hang {
-        // It has to be told before it is ended.
+        // The hang must be reported before the program is ended.
         let look = rule::look_after(limit);
         settings.hang_time = Some(settings.hang_time.map_or(look, |time| time.min(look)));
         settings.end_hangs = Some(limit);
@@ -112,7 +112,7 @@ pub fn program(
         Ok(())
     })?;
     let mut report = found.context("nothing was reported of the run")?;
-    // It may have ended only when it was no longer watched.
+    // The program may have ended after the end of watching.
     report.exit_status = status;
     check.tell(&report)
 }

@@ -1,4 +1,4 @@
-//! What was chosen by options, settings and the terminal, for whatever is watched.
+//! The choices of options, settings and terminal that all watching commands share.
 
 use std::{
     io::{IsTerminal as _, Write as _},
@@ -22,13 +22,13 @@ use crate::{
 use sbt_engine::place::printable;
 use sbt_program::access::{self, Invoker};
 
-/// A setting cannot be read, wherever it stands.
+/// A setting from any source is not valid.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct SettingsError(pub String);
 
-/// The user as whom a program is started; `None`: as sbt itself, which under sudo is with `--as-root` alone. To be
-/// called before anything of the program is looked for.
+/// The user as whom to start the program; `None` for the user of sbt, which under sudo only
+/// `--as-root` chooses. Call this before looking for any file of the program.
 pub fn invoker(as_root: bool) -> Option<Invoker> {
     if as_root {
         access::target::runs_as_sbt();
@@ -43,13 +43,12 @@ pub fn say(text: &str) {
     let _gone = std::io::stderr().write_all(text.as_bytes());
 }
 
-/// What messages call files that are read, beside [`READ`] and [`PROGRAM`].
+/// The name of the baseline file in messages.
 pub const BASELINE: &str = "the baseline";
 pub const SETTINGS: &str = "the file of settings";
 
-/// Makes sure that watching replaces no file that is read, and writes nothing twice to one
-/// place. `read` and `written`: what there is beside the settings, the report, the recording
-/// and the stacks.
+/// Checks that no output replaces a file that is read, and that no two outputs go to one file.
+/// `read` and `written`: the files beside settings, report, recording and stacks.
 pub fn guard_watching(
     options: &Options,
     effective: &Effective,
@@ -67,9 +66,8 @@ pub fn guard_watching(
     guard::check(&read, &[&own, written].concat())
 }
 
-/// The effective settings, shown if the user wants to see them; `None` if
-/// nothing is to be watched at all. `hang_time`: what suits a demo, if nobody has said
-/// otherwise.
+/// The effective settings, printed if the user asks for them; `None` if watching is forbidden.
+/// `hang_time`: a hang time that suits a demo, unless the user has set one.
 pub fn settings(
     options: &Options,
     hang_time: Option<Duration>,
@@ -87,14 +85,14 @@ pub fn settings(
     Ok(Some(effective))
 }
 
-/// Says what is to be known of the settings.
+/// Prints the notes about the settings.
 pub fn say_notes(effective: &Effective) {
     for note in &effective.notes {
         say(&format!("sbt: {}\n", printable(note)));
     }
 }
 
-/// The effective settings, and how much of them is to be shown.
+/// The effective settings, and how much of them to show.
 pub fn effective(
     options: &Options,
     environment: Environment,
@@ -106,8 +104,8 @@ pub fn effective(
     Ok((effective, detail))
 }
 
-/// How single episodes and warnings are told while the program runs. Who wants
-/// the report in a file wants nothing else on standard error than was asked for.
+/// How to print episodes and warnings while the program runs. With the report in a file, standard
+/// error gets only what the user has asked for.
 pub fn narration(options: &Options, settings: &Settings) -> Narration {
     let asked = settings.watch_all || settings.phase_times || !settings.watch.is_empty();
     let terminal = std::io::stderr().is_terminal();
@@ -119,8 +117,8 @@ pub fn narration(options: &Options, settings: &Settings) -> Narration {
     }
 }
 
-/// How the live screen looks, if there is to be one: on a terminal that is ours,
-/// unless something else is wanted.
+/// The theme of the live screen; `None` for no screen. There is a screen by default if sbt has the
+/// terminal and no option asks for another output.
 pub fn look(options: &Options) -> anyhow::Result<Option<Look>> {
     if options.no_tui {
         return Ok(None);
@@ -137,16 +135,16 @@ pub fn look(options: &Options) -> anyhow::Result<Option<Look>> {
     Ok(wanted.then(|| output::style(options.color, true).into()))
 }
 
-/// The files that are written to, as far as they are not there yet.
+/// The output files that do not exist yet.
 pub fn fresh(options: &Options, settings: &Settings) -> Fresh {
     let all = [&options.record, &options.output, &options.folded];
     let named = settings.folded.as_ref();
-    // What may not be made is told by whoever makes it.
+    // The code that creates the file reports the error.
     let below = named.and_then(|named| named.below(FOLDED).ok().flatten());
     Fresh::of(all.into_iter().flatten().map(AsRef::as_ref)).and(below)
 }
 
-/// The file of the recording, if there is to be one.
+/// Opens the file of the recording, if the user asks for one.
 pub fn recording(options: &Options) -> anyhow::Result<Option<Sink>> {
     let Some(path) = &options.record else {
         return Ok(None);
@@ -159,11 +157,11 @@ pub fn recording(options: &Options) -> anyhow::Result<Option<Sink>> {
     Ok(Some(Sink::to(file, path, keep)?))
 }
 
-/// Where standard output is the program's.
+/// The error for `--json` where standard output belongs to the program.
 pub const JSON_NEEDS_FILE: &str =
     "--json needs --output FILE here, since standard output belongs to the program";
 
-/// Where the report goes.
+/// The destination and the format of the report.
 pub fn wish(options: &Options, stdout_is_ours: bool) -> anyhow::Result<output::Wish> {
     if options.json && options.output.is_none() && !stdout_is_ours {
         return Err(Usage(JSON_NEEDS_FILE.into()).into());

@@ -1,4 +1,4 @@
-//! What each command does, from what was typed to what is told.
+//! Carries out each command, from the options typed to the text printed.
 
 mod check;
 mod chosen;
@@ -40,14 +40,13 @@ fn write_manual(folder: &Path) -> anyhow::Result<u8> {
     Ok(0)
 }
 
-/// Does what was asked for, and tells with what status sbt ends.
+/// Carries out a command, and returns the exit status of sbt.
 ///
-/// # Errors
-/// What could not be done, in a line that names the remedy: a [`crate::usage::Usage`] if it
-/// was asked for wrongly.
+/// # Errors What failed, in a line that names the remedy; a [`crate::usage::Usage`] for a wrong
+/// command line.
 pub fn act(command: Command) -> anyhow::Result<u8> {
     check_proc(&command)?;
-    // These start nothing. What they read may be anybody's.
+    // Commands that start no program: what they read may have been written by anybody.
     match &command {
         Command::Hang { pid, .. } => {
             access::target::is_process(*pid);
@@ -148,7 +147,7 @@ pub fn act(command: Command) -> anyhow::Result<u8> {
     }
 }
 
-/// Makes sure that a command which watches or looks at a process has what /proc tells.
+/// Checks that /proc is there for a command that watches or inspects processes.
 fn check_proc(command: &Command) -> anyhow::Result<()> {
     let looks_at_processes = matches!(
         command,
@@ -165,7 +164,7 @@ fn check_proc(command: &Command) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Looks at a process that does not go on.
+/// Looks at a process that hangs.
 fn look_at(pid: u32, children: bool, to: &Destination) -> anyhow::Result<u8> {
     if let Some(path) = &to.output {
         let program = process::folder(pid).join("exe");
@@ -184,8 +183,7 @@ fn look_at(pid: u32, children: bool, to: &Destination) -> anyhow::Result<u8> {
     Ok(0)
 }
 
-/// The report of a run that is compared with another: a part of a run does not compare, unless
-/// the user allows it.
+/// Reads the report of a run to compare: an incomplete run is refused unless the user allows it.
 fn compared(path: &Path, allow_incomplete: bool) -> anyhow::Result<Report> {
     let report = record::report(path)?;
     if let Some(missing) = report.incomplete.first().filter(|_| !allow_incomplete) {
@@ -198,7 +196,7 @@ fn compared(path: &Path, allow_incomplete: bool) -> anyhow::Result<Report> {
     Ok(report)
 }
 
-/// Puts two runs side by side.
+/// Compares two runs.
 fn diff(
     [before, after]: [&Path; 2],
     tolerance: Option<f64>,
@@ -214,7 +212,7 @@ fn diff(
     Ok(u8::from(is_slower))
 }
 
-/// Tells what a recording or a report has.
+/// Prints or exports a recording or a report.
 fn report(
     file: &Path,
     compensated: bool,

@@ -1,4 +1,4 @@
-//! `sbt scale`: a program is run at several numbers of threads.
+//! `sbt scale`: runs a program at several numbers of threads.
 
 use std::{fs::File, io::Write as _, os::fd::BorrowedFd};
 
@@ -19,7 +19,7 @@ use crate::{
 use sbt_engine::{place::printable, scale::counts};
 use sbt_program::libraries;
 
-/// Runs a program at several numbers of threads, and tells how it scales.
+/// Runs a program at several numbers of threads, and reports how it scales.
 pub fn run(scale: &Scale) -> anyhow::Result<u8> {
     let options = &scale.options;
     for (is_there, option, instead) in [
@@ -51,7 +51,7 @@ pub fn run(scale: &Scale) -> anyhow::Result<u8> {
     let program = scale.program.first();
     let program =
         program.and_then(|name| libraries::find_program(name, std::env::var_os("PATH").as_deref()));
-    // What is wrong with them shows before anything runs.
+    // Report errors in the settings before anything runs.
     let Some(mut effective) = settings(options, None)? else {
         anyhow::bail!("SBT_NO_DEBUG=1 forbids watching; unset it to see how a program scales");
     };
@@ -86,7 +86,7 @@ pub fn run(scale: &Scale) -> anyhow::Result<u8> {
     Ok(outcome.status)
 }
 
-/// One of those runs, in a process of its own.
+/// Runs one run of a series, in a process of its own.
 pub fn once(scale: &Scale, threads: u32, into: i32) -> anyhow::Result<u8> {
     let mut into = inherited(into).context("cannot write the report of one run")?;
     signals::unblock().context("cannot let signals through")?;
@@ -94,7 +94,7 @@ pub fn once(scale: &Scale, threads: u32, into: i32) -> anyhow::Result<u8> {
     let command = scale
         .program
         .iter()
-        .map(|it| counts::put(it, threads))
+        .map(|argument| counts::put(argument, threads))
         .collect();
     let target = Target::Run {
         command,
@@ -103,9 +103,9 @@ pub fn once(scale: &Scale, threads: u32, into: i32) -> anyhow::Result<u8> {
     };
     let environment = Environment::read(std::env::vars_os()).map_err(anyhow::Error::msg)?;
     let (mut effective, _) = effective(&scale.options, environment)?;
-    // Whoever runs the series has told of them.
+    // The process that runs the series has printed the notes.
     let _told = effective.for_several_runs();
-    // Single episodes of so many runs are for nobody to read; that one does not end is.
+    // Print hangs, but no single episodes: there are too many runs to read them.
     let run = which(threads, scale.run, scale.repeat);
     let narration = Narration {
         style: None,
@@ -121,12 +121,13 @@ pub fn once(scale: &Scale, threads: u32, into: i32) -> anyhow::Result<u8> {
     Ok(status.unwrap_or(0))
 }
 
-/// Opens the file that the process which runs the series has open for us under this number. The program that is run
-/// does not get the file.
+/// Opens the file that the process of the series passes on under this descriptor. The program does
+/// not inherit the file.
 fn inherited(number: i32) -> anyhow::Result<File> {
     let path = format!("/proc/self/fd/{number}");
     let file = File::options().write(true).open(path)?;
-    // SAFETY: what can be opened by its number is open, and nothing closes it.
+    // SAFETY: opening it by its number has shown that the descriptor is open, and nothing closes
+    // it.
     let inherited = unsafe { BorrowedFd::borrow_raw(number) };
     fcntl(inherited, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC))?;
     Ok(file)

@@ -1,8 +1,8 @@
-//! Running a program at several numbers of threads, each time under a new `sbt`.
+//! Runs a program at several numbers of threads, each time under a new `sbt`.
 //!
-//! A program has to be forked by a process with one thread, and what one run has needed must
-//! not weigh on the next: so each run is a process of its own, with this one's command line
-//! and which run it is.
+//! A program has to be forked by a process with one thread, and one run's resources must not burden
+//! the next run: so each run is a process of its own, which gets this command line and the number
+//! of the run.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -40,60 +40,57 @@ use sbt_engine::{
 };
 use sbt_program::{access::Invoker, launch, libraries};
 
-/// What tells a program with OpenMP how many threads to use.
+/// The environment variable with which OpenMP programs take the number of threads.
 const OPENMP: &str = "OMP_NUM_THREADS";
 
-/// What to run.
+/// The program and how to run it.
 #[derive(Clone, Debug)]
 pub struct Series {
-    /// Numbers of threads.
+    /// The numbers of threads.
     pub counts: Counts,
-    /// How often each.
+    /// The number of runs at each number of threads.
     pub repeat: u32,
     /// The program and its arguments.
     pub program: Vec<OsString>,
-    /// Variables of its environment.
+    /// Variables to set in the program's environment.
     pub variables: Vec<Variable>,
-    /// Nothing is told meanwhile.
+    /// Print nothing during the runs.
     pub quiet: bool,
-    /// What the user should know beside what comes of the runs.
+    /// Notes for the user beside those from the runs.
     pub notes: Vec<String>,
-    /// See [`crate::settings::Settings::hang_time`].
+    /// The setting [`crate::settings::Settings::hang_time`].
     pub hang_time: Option<Duration>,
 }
 
-/// What came of it.
+/// The result of a series.
 #[derive(Debug)]
 pub struct Outcome {
-    /// The table of what was run; `None` without a single run.
+    /// The table of all runs; `None` if no run was complete.
     pub scaling: Option<Scaling>,
-    /// That of the program, if it failed; 128 + N if signal N ended the series.
+    /// The exit status of the program if it failed; 128 + N if signal N ended the series.
     pub status: u8,
-    /// What went wrong, if it has not been said yet.
+    /// What went wrong, if it has not been printed yet.
     pub failure: Option<String>,
 }
 
 /// How one run ended.
 enum Ended {
     Well(Box<Run>),
-    /// With what to say of it.
+    /// The exit status, and the message if none has been printed yet.
     Badly(u8, Option<String>),
 }
 
 impl Series {
-    /// Makes sure, before anything is written or run, that the program is told how many
-    /// threads to use.
+    /// Checks, before anything is written or run, that the program learns how many threads to use.
     ///
-    /// # Errors
-    /// [`Usage`]: nothing tells it.
+    /// # Errors [`Usage`]: the program would not learn it.
     pub fn check(&self) -> Result<(), Usage> {
         self.missing_variable().map(drop)
     }
 
-    /// Runs everything.
+    /// Runs the whole series.
     ///
-    /// # Errors
-    /// [`Usage`], as of [`Series::check`]; or sbt itself failed.
+    /// # Errors [`Usage`], as for [`Series::check`]; or sbt itself failed.
     pub fn run(mut self) -> anyhow::Result<Outcome> {
         self.variables.extend(self.missing_variable()?);
         let signals =
@@ -105,7 +102,8 @@ impl Series {
             .block_on(self.all(signals))
     }
 
-    /// What tells the program the number, if the command does not.
+    /// The variable to add for the number of threads, if the command does not pass that number
+    /// already.
     fn missing_variable(&self) -> Result<Option<Variable>, Usage> {
         let in_program = self.program.iter().any(|argument| has_place(argument));
         let told = missing_variable(in_program, &self.variables, || self.uses_openmp());
@@ -115,11 +113,11 @@ impl Series {
     fn uses_openmp(&self) -> bool {
         let path = std::env::var_os("PATH");
         let program = self.program.first();
-        let Some(program) = program.and_then(|it| libraries::find_program(it, path.as_deref()))
+        let Some(program) = program.and_then(|name| libraries::find_program(name, path.as_deref()))
         else {
             return false;
         };
-        let user = Invoker::from_sudo().map(|it| (it.uid.as_raw(), it.gid.as_raw()));
+        let user = Invoker::from_sudo().map(|user| (user.uid.as_raw(), user.gid.as_raw()));
         let libraries = libraries::will_map(&program, user).certain;
         libraries.iter().any(|path| is_openmp(path))
     }
@@ -128,7 +126,7 @@ impl Series {
         let binary = std::env::current_exe().context("cannot find sbt's own binary")?;
         let mut runs = Vec::new();
         let (mut status, mut failure) = (0, None);
-        // Whatever else the machine does meanwhile is spread over all numbers.
+        // Repeat the whole list, so that other load on the machine is spread over all numbers.
         'all: for repeat in 1..=self.repeat {
             for &threads in &self.counts.0 {
                 let longest = runs.iter().map(|run: &Run| run.report.wall_ns).max();
@@ -159,7 +157,7 @@ impl Series {
         let command: Vec<String> = self
             .program
             .iter()
-            .map(|it| it.to_string_lossy().into_owned())
+            .map(|argument| argument.to_string_lossy().into_owned())
             .collect();
         Ok(Outcome {
             scaling: scaling(command, &runs, notes),
@@ -176,7 +174,7 @@ impl Series {
         patience: Option<Duration>,
         signals: &mut Signals,
     ) -> anyhow::Result<Ended> {
-        // In memory, and so without a name that the program could put something else in the place of.
+        // A file in memory has no name under which the program could replace it.
         let into =
             memfd_create(c"sbt", MFdFlags::empty()).context("cannot make a file in memory")?;
         let into = File::from(into);
@@ -186,7 +184,7 @@ impl Series {
             .args(["--run", &repeat.to_string()])
             .arg("--into")
             .arg(into.as_raw_fd().to_string())
-            // Of the command line all that comes after `scale`.
+            // The command line after `scale`.
             .args(std::env::args_os().skip(2));
         launch::as_called(&mut command);
         for variable in &self.variables {
@@ -212,7 +210,7 @@ impl Series {
         }
         let is_empty = into.metadata().is_ok_and(|file| file.len() == 0);
         if is_empty {
-            // Why it could not has been said by whoever could not.
+            // The process that failed has printed the reason.
             return Ok(Ended::Badly(code.max(1), None));
         }
         let report = record::report(Path::new(&format!("/proc/self/fd/{}", into.as_raw_fd())))?;
@@ -239,37 +237,39 @@ impl Series {
     }
 }
 
-/// How a run is called.
+/// The name of a run in messages.
 pub fn which(threads: u32, repeat: u32, of: u32) -> String {
     format!("{}, run {repeat} of {of}", threads_of(threads))
 }
 
-/// How long a run may take before it is said that it does; `longest`: of those before, ns.
-/// What stands still at a barrier is told by whoever watches it; what does so elsewhere shows
-/// by this alone. Of the first run it is not known how long it takes.
+/// How long a run may take before sbt warns that it is late. `longest`: the longest run so far, ns;
+/// `None` before the first run, whose time is unknown. The run's own sbt reports threads that hang
+/// at a barrier; any other hang shows only by this warning.
 fn patience(hang_time: Option<Duration>, longest: Option<u64>) -> Option<Duration> {
     const TIMES: u32 = 3;
     let longest = Duration::from_nanos(longest?);
     hang_time?.checked_add(longest.checked_mul(TIMES)?)
 }
 
-/// What tells the program the number of threads, if neither its arguments nor its variables
-/// do. `uses_openmp`: whether it would obey the variable of OpenMP.
+/// The variable to add for the number of threads; `None` if the arguments or variables pass that
+/// number already. `uses_openmp`: whether the program would obey the variable of OpenMP.
+///
+/// # Errors One line: the program would not learn the number.
 fn missing_variable(
     in_program: bool,
     variables: &[Variable],
     uses_openmp: impl Fn() -> bool,
 ) -> Result<Option<Variable>, String> {
-    // Of two for the same name the last one holds.
+    // Of two variables with the same name the last one counts.
     let holds = |at: usize| {
         let name = &variables[at].name;
         !variables[at + 1..].iter().any(|later| later.name == *name)
     };
     let mut holding = variables.iter().enumerate().filter(|(at, _)| holds(*at));
-    if in_program || holding.any(|(_, it)| has_place(OsStr::new(&it.value))) {
+    if in_program || holding.any(|(_, variable)| has_place(OsStr::new(&variable.value))) {
         return Ok(None);
     }
-    if let Some(fixed) = variables.iter().rfind(|it| it.name == OPENMP) {
+    if let Some(fixed) = variables.iter().rfind(|variable| variable.name == OPENMP) {
         return Err(format!(
             "--env {OPENMP}={} is the same for all numbers of threads; write --env \
              {OPENMP}={PLACE}",
@@ -288,12 +288,12 @@ fn missing_variable(
     }))
 }
 
-/// The exit status of a run whose time says nothing, and why; `code`: how the `sbt` ended
-/// that watched it.
+/// The exit status and the message for a run whose time is not valid. `code`: the exit status of
+/// the `sbt` that watched the run.
 fn failure(report: &Report, code: u8, which: &str) -> Option<(u8, String)> {
     let command = printable(&command_line(&report.command));
     let (status, what) = match report.exit_status {
-        // It may go on: what was seen is not its time.
+        // The program may still run: the time seen is not its whole time.
         None => (code.max(1), "was not watched to its end".into()),
         Some(0) => return None,
         Some(status @ 129..=192) => (status, format!("was ended by signal {}", status - 128)),
@@ -309,9 +309,9 @@ fn is_openmp(path: &Path) -> bool {
         .any(|begin| name.starts_with(begin))
 }
 
-/// Waits for a child's end, and passes on to it what we are told meanwhile: it passes that
-/// on to the program. The last signal that means the end comes back. `is_late` is called if
-/// it takes longer than `patience`.
+/// Waits for a child's end, and passes signals on to the child, which passes them on to the
+/// program. Returns the exit status and the last signal that asks sbt to end. Calls `is_late` once
+/// if the child takes longer than `patience`.
 async fn wait(
     mut child: Child,
     signals: &mut Signals,
@@ -321,7 +321,7 @@ async fn wait(
     let pid = Pid::from_raw(child.id().cast_signed());
     let mut end = tokio::task::spawn_blocking(move || child.wait());
     let mut last = None;
-    let mut due = patience.and_then(|it| Instant::now().checked_add(it));
+    let mut due = patience.and_then(|patience| Instant::now().checked_add(patience));
     loop {
         tokio::select! {
             () = until(due) => {
@@ -330,7 +330,7 @@ async fn wait(
             }
             heard = signals.next() => {
                 let heard = heard.context("cannot hear signals")?;
-                // What the terminal sent has been sent to all.
+                // Signals from the terminal have reached all processes.
                 if !heard.from_terminal
                     && let Ok(signal) = Signal::try_from(heard.number)
                 {
@@ -360,14 +360,14 @@ mod tests {
     use super::*;
     use sbt_engine::{samples, scale::counts};
 
-    /// What is told the program by these, each `NAME=VALUE`.
+    /// The variable added for the program with these `NAME=VALUE` variables.
     fn told(in_program: bool, variables: &[&str], openmp: bool) -> Result<Option<String>, String> {
         let variables: Vec<Variable> = variables
             .iter()
             .map(|text| counts::variable(text).unwrap())
             .collect();
         let told = missing_variable(in_program, &variables, || openmp)?;
-        Ok(told.map(|it| format!("{}={}", it.name, it.value)))
+        Ok(told.map(|variable| format!("{}={}", variable.name, variable.value)))
     }
 
     #[test]
@@ -388,9 +388,9 @@ mod tests {
                 "{fixed}"
             );
         }
-        // Who tells the program in another way may fix it.
+        // A program that gets the number in another way may have the variable fixed.
         assert_eq!(told(true, &["OMP_NUM_THREADS=2"], true), Ok(None));
-        // Of two the last one holds.
+        // Of two variables with the same name the last one counts.
         assert!(told(false, &["A={n}", "A=2"], false).is_err());
         assert_eq!(told(false, &["A=2", "A={n}"], false), Ok(None));
     }
@@ -419,7 +419,7 @@ mod tests {
                 "./lu was ended by signal 11 with 2 threads, run 1 of 3"
             )
         );
-        // Whatever says that it was watched for a part of its time only.
+        // Whatever the exit status, the program was watched for part of its time only.
         assert_eq!(
             of(None, 0),
             told(
@@ -431,7 +431,7 @@ mod tests {
 
     #[test]
     fn only_what_takes_much_longer_than_others_is_late() {
-        let seconds = |it| Some(Duration::from_secs(it));
+        let seconds = |seconds| Some(Duration::from_secs(seconds));
         assert_eq!(patience(seconds(10), Some(2_000_000_000)), seconds(16));
         assert_eq!(patience(seconds(10), None), None);
         assert_eq!(patience(None, Some(2_000_000_000)), None);

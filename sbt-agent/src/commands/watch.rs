@@ -1,4 +1,4 @@
-//! Programs that are started or joined, and watched.
+//! Starts or joins programs, and watches them.
 
 use std::{ffi::OsString, time::Duration};
 
@@ -35,8 +35,7 @@ pub fn attach(options: &Options, pid: u32) -> anyhow::Result<u8> {
     Ok(0)
 }
 
-/// Starts one of the programs that sbt has in it, which does an amount of work or goes on for a
-/// time.
+/// Starts a demo program of sbt, which does a fixed amount of work or runs for a given time.
 pub fn demo(
     name: &str,
     threads: u32,
@@ -72,7 +71,7 @@ pub fn demo(
         program.push(format!("--seconds={}", time.as_secs_f64()).into());
     }
     if hangs && look(options)?.is_some() {
-        // Somebody wants to read what the screen has to say.
+        // Leave the user time to read the screen.
         program.push("--patient".into());
     }
     let shown = vec!["sbt".into(), "demo".into(), name.to_owned()];
@@ -80,8 +79,8 @@ pub fn demo(
     run(program, Some(shown), as_root, options, hang_time)
 }
 
-/// Starts a program. `shown`: what it is called instead of its command; `hang_time`: what
-/// suits it, if nobody has said otherwise.
+/// Starts a program. `shown`: the command to show instead of the real one; `hang_time`: a hang time
+/// that suits the program, unless the user has set one.
 pub fn run(
     command: Vec<OsString>,
     shown: Option<Vec<String>>,
@@ -103,7 +102,7 @@ pub fn run(
     guard_watching(options, &effective, &[(PROGRAM, path.as_deref())], &[])?;
     let mut settings = effective.settings;
     if shown.is_some() {
-        // A demo has none.
+        // A demo starts no processes.
         settings.children.get_or_insert(false);
     }
     let _fresh = fresh(options, &settings);

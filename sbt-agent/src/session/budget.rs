@@ -1,92 +1,95 @@
-//! Whether watching costs the target more than it may: a pure decision, and what is
-//! left out then.
+//! Decides whether watching costs the target more than its budget, and what to leave out then: a
+//! pure decision.
 //!
-//! What counts is the busiest thread: a parallel program goes at the pace of its
-//! slowest. Its share is what the probes have cost it, by their number, of the time
-//! that has passed. Above the budget departures go first. If that is not enough, the
-//! probes are on for spans of time only: long enough to see whole episodes, and with so
-//! much time between them that the budget is met over both together.
+//! The busiest thread counts: a parallel program runs at the pace of its slowest thread. Its share
+//! is the cost of the probes it hit, divided by the time passed. Above the budget, departures are
+//! dropped first. If that is not enough, the probes are on in spans only: each span is long enough
+//! to see whole episodes, and the pause between two spans is long enough to meet the budget over
+//! both together.
 
-/// Ticks above the budget before anything is left out,
+/// The number of ticks above the budget before anything is left out.
 const PATIENCE: u32 = 2;
 
-/// but one is enough so many times above it.
+/// The multiple of the budget above which one tick is enough.
 const FAR: f64 = 5.0;
 
-/// Once that much was paid as all of the budget of so long a run would be, ns, it is not waited
-/// for a tick: a short program would be over.
+/// The time whose whole budget has to be spent before the costs are judged without waiting for a
+/// tick, ns: a short program would be over by then.
 const EARLY_NS: f64 = 1e9;
 
-/// How long the probes are on at a time, ns.
+/// The length of a span with the probes on, ns.
 const ON_NS: u64 = 50_000_000;
 
-/// And for the first time where they hit far too often: long enough for what is needed to thin
-/// out, ns.
+/// The length of the first span if the costs are far above the budget, ns: long enough to gather
+/// what thinning needs.
 const FIRST_NS: u64 = 10_000_000;
 
-/// How long they are off at least: to put them on and take them off has its price, ns.
+/// The shortest pause with the probes off, ns: switching probes has a price too.
 const OFF_NS: u64 = 100_000_000;
 
-/// And at most, however much they cost, ns.
+/// The longest pause, however high the costs, ns.
 const LONGEST_NS: u64 = 10_000_000_000;
 
-/// What was paid too much before is made up for by being off longer, but no longer than
-/// this, ns: who looks on wants to see something.
+/// The longest pause to make up for earlier overspending, ns: a user who looks on wants to see
+/// something.
 const REPAY_NS: u64 = 2_000_000_000;
 
-/// Thinned out the costs are to be that far below the budget: it is a limit.
+/// The share of the budget that a thinned run may use: the budget is an upper limit.
 const MARGIN: f64 = 0.9;
 
-/// What should be done.
+/// The action to take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Departures are to be watched no longer.
+    /// Stop watching departures.
     DropDepartures,
-    /// From now on the probes are on for spans only; they are still on.
+    /// Begin to watch in spans; the probes are still on.
     Thin,
-    /// They go off.
+    /// Switch the probes off.
     Off,
-    /// They come on.
+    /// Switch the probes on for a span.
     On,
-    /// They stay on: it is cheap again.
+    /// Switch the probes on for good: watching is cheap again.
     Whole,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// All the time.
+    /// The probes are on all the time.
     Whole,
-    /// On since a time, in spans.
+    /// The probes are on for a span that began at `since_ns`.
     On { since_ns: u64 },
-    /// Off, after a span that began then; until when is known once its costs are.
+    /// The probes are off after a span that began at `since_ns`; `until_ns` is known once the costs
+    /// of the span are.
     Off {
         since_ns: u64,
         until_ns: Option<u64>,
     },
 }
 
-/// See the module.
+/// Keeps the costs of a run below the budget.
 #[derive(Debug)]
 pub struct Governor {
-    /// Percent; `None` if there is none.
+    /// In percent; `None` if there is no budget.
     budget: Option<f64>,
     state: State,
     over: u32,
-    /// When it began, ns.
+    /// The time from which costs count, ns.
     begun_ns: u64,
-    /// When the costs of threads were last looked at, and what they were, ns.
+    /// The time of the last look at the costs, and the cost of each thread then, both in ns.
     last: (u64, Vec<f64>),
-    /// Since when departures are no longer watched, and since when it is thinned, ns.
+    /// When departures were dropped, ns.
     dropped_ns: Option<u64>,
+    /// When thinning began, ns.
     thinned_ns: Option<u64>,
-    /// Off at all, ns, up to when they came on last; and since when they are off.
+    /// The total time with the probes off, up to the last time they came on, ns.
     off_ns: u64,
+    /// The last time the probes went off, ns.
     went_off_ns: u64,
     spans: u64,
 }
 
 impl Governor {
-    /// Begins at `now_ns`; `budget` in percent.
+    /// Starts at `now_ns`; `budget` is in percent, `None` for no budget.
     pub fn new(budget: Option<f64>, now_ns: u64) -> Self {
         Self {
             budget,
@@ -102,8 +105,8 @@ impl Governor {
         }
     }
 
-    /// What the busiest thread has paid since this was last asked, ns, and how much
-    /// time that was.
+    /// The cost of the busiest thread since the last call, and the time passed since then, both in
+    /// ns.
     fn paid(&mut self, now_ns: u64, costs: impl Iterator<Item = f64>) -> (f64, u64) {
         let (then_ns, last) = &mut self.last;
         let mut most = 0.0_f64;
@@ -111,7 +114,7 @@ impl Governor {
             if index == last.len() {
                 last.push(0.0);
             }
-            // Less than before after a reset.
+            // After a reset a cost is lower than before.
             most = most.max(now - std::mem::replace(&mut last[index], now));
         }
         let passed_ns = now_ns.saturating_sub(*then_ns);
@@ -119,8 +122,8 @@ impl Governor {
         (most, passed_ns)
     }
 
-    /// Every now and then: `costs` of all threads so far, ns. `departures`: whether they
-    /// are watched and may be dropped.
+    /// Decides at a tick. `costs`: the cost of each thread so far, ns; `departures`: departures are
+    /// watched and may be dropped.
     pub fn tick(
         &mut self,
         now_ns: u64,
@@ -149,7 +152,7 @@ impl Governor {
         Some(self.begin(now_ns, is_far))
     }
 
-    /// The same between ticks, while the run is young.
+    /// Decides between ticks, while the run is young.
     pub fn look(&mut self, now_ns: u64, costs: impl Iterator<Item = f64>) -> Option<Step> {
         let budget = self.budget?;
         if self.state != State::Whole {
@@ -165,7 +168,7 @@ impl Governor {
         Some(self.begin(now_ns, true))
     }
 
-    /// Whether [`Governor::look`] is worth it.
+    /// Whether the run is so young that [`Governor::look`] should be called.
     pub fn is_young(&self, now_ns: u64) -> bool {
         self.state == State::Whole
             && self.thinned_ns.is_none()
@@ -182,14 +185,14 @@ impl Governor {
         Step::Thin
     }
 
-    /// The probes count from now on, ns: to put them on takes a while.
+    /// The span begins now: switching the probes on took a while.
     pub fn came_on(&mut self, now_ns: u64) {
         if let State::On { since_ns } = &mut self.state {
             *since_ns = now_ns;
         }
     }
 
-    /// The user has taken the probes off; when they come back all is watched again.
+    /// The user has switched the probes off; when they come back, everything is watched again.
     pub fn interrupt(&mut self, now_ns: u64) {
         if self.is_off() {
             self.off_ns += now_ns.saturating_sub(self.went_off_ns);
@@ -198,7 +201,7 @@ impl Governor {
         self.over = 0;
     }
 
-    /// Counts from zero on; what is done goes on.
+    /// Resets all totals; thinning goes on.
     pub fn reset(&mut self, now_ns: u64) {
         self.begun_ns = now_ns;
         self.off_ns = 0;
@@ -209,7 +212,7 @@ impl Governor {
         self.last = (now_ns, Vec::new());
     }
 
-    /// When something is to be done next, ns.
+    /// When to call [`Governor::turn`] next, ns; `None` if the run is not thinned.
     pub fn due_ns(&self) -> Option<u64> {
         match self.state {
             State::Whole => None,
@@ -218,7 +221,7 @@ impl Governor {
         }
     }
 
-    /// That time has come; `costs` as for [`Governor::tick`].
+    /// Ends the current on or off span. `costs`: as for [`Governor::tick`].
     pub fn turn(&mut self, now_ns: u64, costs: impl Iterator<Item = f64>) -> Option<Step> {
         let budget = self.budget?;
         match self.state {
@@ -267,8 +270,8 @@ impl Governor {
         }
     }
 
-    /// When the budget is met over the whole run, if nothing more is paid, but not too
-    /// late, ns.
+    /// The time at which the run as a whole meets its budget if nothing more is spent, ns; at most
+    /// [`REPAY_NS`] after the last switch to off.
     fn repaid_ns(&self, budget: f64) -> u64 {
         let most = self.last.1.iter().copied().fold(0.0, f64::max);
         let latest_ns = self.went_off_ns + REPAY_NS;
@@ -286,8 +289,7 @@ impl Governor {
         self.state = State::On { since_ns: now_ns };
     }
 
-    /// Whether the last tick was above the budget: what is needed to thin out should be
-    /// gathered.
+    /// Whether the last tick was above the budget, so that the model should prepare for thinning.
     pub const fn is_over(&self) -> bool {
         self.over > 0
     }
@@ -297,13 +299,13 @@ impl Governor {
         matches!(self.state, State::Off { .. })
     }
 
-    /// Whether they are on for spans only.
+    /// Whether the probes are on in spans only.
     pub fn is_thinning(&self) -> bool {
         self.state != State::Whole
     }
 
-    /// Since when, ns, and for how long they were off until `now_ns`; `None` if they
-    /// never were.
+    /// When thinning began and how long the probes have been off until `now_ns`, both in ns; `None`
+    /// if no span has ended.
     pub fn thinned(&self, now_ns: u64) -> Option<(u64, u64)> {
         let since_ns = self.thinned_ns.filter(|_| self.spans > 0)?;
         let open = self.is_off();
@@ -320,7 +322,7 @@ impl Governor {
         self.dropped_ns.is_some()
     }
 
-    /// Percent.
+    /// In percent; `None` if there is no budget.
     pub const fn budget(&self) -> Option<f64> {
         self.budget
     }
@@ -332,7 +334,7 @@ mod tests {
 
     const TICK: u64 = 250_000_000;
 
-    /// Costs of two threads.
+    /// The costs of two threads, ns.
     fn costs(a: f64, b: f64) -> impl Iterator<Item = f64> {
         [a, b].into_iter()
     }
@@ -341,7 +343,7 @@ mod tests {
     fn what_is_cheap_is_never_thinned() {
         let mut governor = Governor::new(Some(2.0), 0);
         for tick in 1..100_u32 {
-            // 1.9 % of the busiest.
+            // The busiest thread pays 1.9 %.
             let paid = f64::from(tick) * TICK as f64 * 0.019;
             assert_eq!(
                 governor.tick(u64::from(tick) * TICK, costs(0.0, paid), true),
@@ -373,8 +375,8 @@ mod tests {
         assert_eq!(governor.due_ns(), Some(at + ON_NS));
         let off = at + ON_NS;
         assert_eq!(governor.turn(off, costs(0.0, 0.0)), Some(Step::Off));
-        // 5 ms were paid in 50: at 1.8 % that is worth 278 ms. But there were 50 before, and
-        // 55 are worth three seconds.
+        // The span of 50 ms cost 5 ms: at 1.8 % that needs 278 ms. With the 50 ms paid before, 55
+        // ms need three seconds.
         let look = governor.due_ns().unwrap();
         assert_eq!(look, off + OFF_NS);
         let paid = at as f64 * 0.1 + 5e6;
@@ -383,7 +385,7 @@ mod tests {
         assert_eq!(on, off + REPAY_NS);
         assert_eq!(governor.turn(on, costs(paid, 0.0)), Some(Step::On));
         assert_eq!(governor.thinned(on), Some((at, on - off)));
-        // Then it is cheap again.
+        // Watching is cheap again.
         let off = on + ON_NS;
         assert_eq!(governor.turn(off, costs(paid, 0.0)), Some(Step::Off));
         assert!(governor.is_off());
@@ -408,13 +410,13 @@ mod tests {
         let mut now = TICK;
         while now < 100 * TICK {
             now = governor.due_ns().unwrap();
-            // While they are on, half of the time.
+            // The probes take half of the time while they are on.
             if governor.turn(now, costs(paid, 0.0)) == Some(Step::Off) {
                 paid += ON_NS as f64 * 0.5;
             }
         }
         assert!(paid / (now as f64) < 0.02, "{paid} {now}");
-        // From then on it is the budget that counts.
+        // From here on the budget alone decides.
         let (then, before) = (now, paid);
         while now < 400 * TICK {
             now = governor.due_ns().unwrap();
@@ -430,20 +432,21 @@ mod tests {
     fn far_above_it_is_not_waited_for_a_tick() {
         let mut governor = Governor::new(Some(2.0), 0);
         let ms = |ms: u64| ms * 1_000_000;
-        // Half of the time: 20 ms, a second's budget, are paid after 40.
+        // Half of the time: after 40 ms the 20 ms of a second's budget are spent.
         let half = |now: u64| costs(now as f64 * 0.5, 0.0);
         assert_eq!(governor.look(ms(25), half(ms(25))), None);
         assert!(governor.is_young(ms(25)));
         assert_eq!(governor.look(ms(50), half(ms(50))), Some(Step::Thin));
         assert!(!governor.is_young(ms(50)));
         assert_eq!(governor.due_ns(), Some(ms(50) + FIRST_NS));
-        // As much in a longer time is for the ticks to judge.
+        // The ticks judge the same cost spent over a longer time.
         let mut governor = Governor::new(Some(2.0), 0);
         assert_eq!(governor.look(ms(250), costs(2.1e7, 0.0)), None);
         assert!(governor.is_young(ms(999)) && !governor.is_young(ms(1000)));
     }
 
-    /// Thinned since a time, and off after a span; the costs until then were looked at.
+    /// A governor that thins and whose first span has ended, and the time of that end; all costs so
+    /// far have been looked at.
     fn off(budget: f64) -> (Governor, u64) {
         let mut governor = Governor::new(Some(budget), 0);
         let nearly = TICK as f64 * 0.2;
@@ -451,7 +454,7 @@ mod tests {
             governor.tick(TICK, costs(nearly, 0.0), false),
             Some(Step::Thin)
         );
-        // What was paid before is forgotten, so that nothing is to be made up for.
+        // The reset forgets earlier costs, so that there is nothing to make up for.
         governor.reset(1000 * TICK);
         governor.begun_ns = 0;
         governor.came_on(1000 * TICK);
@@ -462,7 +465,7 @@ mod tests {
 
     #[test]
     fn it_is_cheap_again_below_nine_tenths_of_the_budget() {
-        // Of 50 ms, 2 % are 1 ms; nine tenths of that are 0.9 ms.
+        // 2 % of 50 ms are 1 ms; nine tenths of that are 0.9 ms.
         for (paid_ns, expected) in [
             (899_000.0, Some(Step::Whole)),
             (901_000.0, Some(Step::On)),
@@ -479,12 +482,12 @@ mod tests {
 
     #[test]
     fn the_pause_leaves_a_tenth_of_the_budget() {
-        // 5 ms in 50: to be 1.8 % of the whole they need 277.8 ms, from when it came on.
+        // 5 ms in a span of 50 ms are 1.8 % of 277.8 ms from the start of the span.
         let (mut governor, off_ns) = off(2.0);
         assert_eq!(governor.turn(off_ns + OFF_NS, costs(5e6, 0.0)), None);
         let period_ns = governor.due_ns().unwrap() - (off_ns - ON_NS);
         assert!(period_ns.abs_diff(277_777_777) <= 1, "{period_ns}");
-        // So over the period it is nine tenths of the budget.
+        // Over the whole period the share is nine tenths of the budget.
         let share_pct = 5e6 / period_ns as f64 * 100.0;
         assert!((share_pct - 1.8).abs() < 1e-6, "{share_pct}");
     }
@@ -492,8 +495,8 @@ mod tests {
     #[test]
     fn what_was_paid_too_much_is_made_up_for_with_a_tenth_to_spare() {
         let (mut governor, off_ns) = off(2.0);
-        // Over the run until now 1.9 % were paid: within the budget, but not below nine
-        // tenths of it. The last span alone, of 2 %, needs no pause that is longer than it was.
+        // 1.9 % of the run so far were spent: within the budget, but above nine tenths of it. The
+        // last span alone cost 2 %, which needs no pause longer than the pause that has passed.
         let before = off_ns as f64 * 0.019;
         governor.last.1 = vec![before];
         let now_ns = off_ns + OFF_NS;

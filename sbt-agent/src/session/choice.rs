@@ -1,4 +1,4 @@
-//! Which source watches a target: the best that this user may use.
+//! Chooses the source for a target: the best source that the user may use.
 
 use crate::kernel::privilege;
 use crate::{
@@ -15,11 +15,11 @@ use sbt_engine::choices::Backend;
 use sbt_engine::choices::Departures;
 use sbt_program::access::rights;
 
-/// A source, and what the user should know of its choice at once.
+/// A source, and a line on the choice for the user.
 pub type Chosen = (Box<dyn Source>, Option<String>);
 
-/// What is to be started while sbt has its privileges still: the process that traces `pid`, if
-/// it will be wanted.
+/// Starts the process that traces `pid`, if the settings or missing privileges make the source
+/// ptrace likely. Call this while sbt still has its privileges.
 pub fn tracer(pid: u32, settings: &Settings) -> anyhow::Result<Option<ptrace::Process>> {
     let wanted = match settings.backend {
         Backend::Ptrace => true,
@@ -33,15 +33,15 @@ pub fn tracer(pid: u32, settings: &Settings) -> anyhow::Result<Option<ptrace::Pr
         .transpose()
 }
 
-/// Gets the source ready that the settings ask for. Breakpoints of the processor are only for
-/// those who ask for them: they are few, nobody knows before a program runs how many it would
-/// need, and they show less than threads that stop do.
+/// Prepares the source that the settings ask for. Hardware breakpoints are used only on request:
+/// there are few of them, the number a program needs is unknown before it runs, and they show less
+/// than ptrace does.
 ///
-/// `runs`: the target runs its own program already; `children`: those that it starts are
-/// watched too; `tracer`: see [`tracer`].
+/// `runs`: the target already runs its own program; `children`: processes that the target starts
+/// are watched too; `tracer`: the process from [`tracer`].
 ///
-/// # Errors
-/// It may not be used, or there is none: the line says what would help.
+/// # Errors The user may not use the source, or no source is available: the message says what would
+/// help.
 pub fn source(
     pid: u32,
     runs: bool,
@@ -65,7 +65,7 @@ pub fn source(
     }
     let counters = (&settings.events[..], settings.may_choose);
     let why = match Ebpf::load(pid, departures, children, settings.states, counters) {
-        // With two capabilities the programs can be loaded there, and nothing be probed.
+        // With two capabilities these kernels load the BPF programs but allow no probes.
         Ok(source) if settings.backend == Backend::Auto && !source.may_probe() => {
             anyhow::anyhow!("before Linux 6.6 probes need root")
         }

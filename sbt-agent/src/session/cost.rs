@@ -1,14 +1,14 @@
-//! What watching costs the target, as far as it is known.
+//! What watching costs the target, once measured.
 
 use std::time::{Duration, Instant};
 
 use crate::source::Measurement;
 use sbt_engine::model::{Model, cost::Tariff};
 
-/// How long a report waits at most for the measurement: the program was a short one.
+/// The longest time that the report of a short program waits for the measurement.
 const PATIENCE: Duration = Duration::from_millis(150);
 
-/// Takes the costs over when they have been measured.
+/// Hands the costs to the model when they have been measured.
 #[derive(Debug, Default)]
 pub struct Cost {
     measurement: Measurement,
@@ -16,7 +16,7 @@ pub struct Cost {
 }
 
 impl Cost {
-    /// Of a measurement that has begun.
+    /// Takes a measurement that has begun.
     pub fn new(measurement: Measurement) -> Self {
         Self {
             measurement,
@@ -24,7 +24,7 @@ impl Cost {
         }
     }
 
-    /// Tells the model of them, once.
+    /// Hands the costs to the model, once.
     pub fn look(&mut self, model: &mut Model) {
         if !self.told
             && let Some(outcome) = self.measurement.outcome()
@@ -36,7 +36,7 @@ impl Cost {
         }
     }
 
-    /// Waits for them a little, if there is anything to reckon.
+    /// Waits up to [`PATIENCE`] for the measurement if there are arrivals to price.
     pub fn wait_for(&self, arrivals: u64) {
         if arrivals == 0 {
             return;
@@ -47,12 +47,12 @@ impl Cost {
         }
     }
 
-    /// What probes cost, if it is known.
+    /// What each kind of probe costs; `None` while unknown.
     pub fn tariff(&self) -> Option<&Tariff> {
         self.measurement.outcome()?.as_ref().ok()
     }
 
-    /// Why it is not known.
+    /// Why the costs are unknown; `None` if they are known.
     pub fn unknown_because(&self) -> Option<String> {
         match self.measurement.outcome() {
             Some(Ok(_)) => None,

@@ -1,4 +1,4 @@
-//! What counters say, for the tables of the live screen.
+//! The values of counters for the tables of the live screen.
 
 use sbt_engine::{
     counters::{Plan, Source},
@@ -24,14 +24,14 @@ enum RowKey {
     Interval(MarkId, MarkId),
 }
 
-/// How fast counters grow in the rows of all tables.
+/// The growth per second of the counters in the rows of all tables.
 #[derive(Default)]
 pub struct CounterRates {
     rates: Rates<RowKey>,
 }
 
 impl CounterRates {
-    /// Takes in what has been counted up to a time, ns.
+    /// Takes in the counts up to `now_ns`.
     pub fn push(&mut self, now_ns: u64, model: &Model) {
         let mut push = |row: RowKey, sums: &Sums| {
             self.rates.push(now_ns, row, sums.all());
@@ -54,7 +54,8 @@ impl CounterRates {
     }
 }
 
-/// What the counters of a report say in its rows. `plan`: which of them are counted now.
+/// The values of the report's counters in each of its rows. `plan` says which counters are being
+/// counted now.
 pub fn figures(
     report: &Report,
     plan: &Plan,
@@ -140,18 +141,19 @@ pub fn figures(
     (0..report.counters.len()).map(of).collect()
 }
 
-/// The mark that a report calls so.
+/// The mark with this id in a report.
 fn mark(id: u32) -> MarkId {
     MarkId(u8::try_from(id).unwrap_or(u8::MAX))
 }
 
-/// The mean of an interval of work.
+/// The mean over the intervals of work that were counted.
 fn mean(sum: Sum) -> Option<f64> {
     sum.get().map(|value| value as f64 / sum.known() as f64)
 }
 
-/// The mean of an interval, as often as there were intervals in a phase. `intervals`: in all
-/// phases, also those before the counter was chosen, of which `sum` knows nothing.
+/// The mean per phase: the mean per interval times the mean number of intervals in a phase.
+/// `intervals` and `phases` cover the whole run; `sum` covers only the time since the counter was
+/// chosen.
 fn of_all(sum: Sum, intervals: u64, phases: u64) -> Option<f64> {
     mean(sum).map(|mean| mean * intervals as f64 / phases as f64)
 }
@@ -178,7 +180,7 @@ mod tests {
     #[test]
     fn a_counter_that_was_chosen_late_has_the_means_of_the_phases_since() {
         let mut sums = Sums::default();
-        // 4 threads that count 10 each, in the last 2 of 6 phases.
+        // 4 threads count 10 each in the last 2 of 6 phases.
         for _ in 0..8 {
             sums.add(&[Some(Count {
                 value: 10,

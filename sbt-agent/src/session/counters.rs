@@ -25,8 +25,8 @@ impl Session {
         }
     }
 
-    /// Counts these from now on, and no others. What that means for the figures of the whole run
-    /// becomes a note in the report.
+    /// Counts the named counters from now on, and no others. Notes in the report say what that
+    /// means for the figures of the whole run.
     pub(super) fn count(&mut self, names: &[String]) {
         let wanted: Vec<Counter> = names.iter().filter_map(|name| name.parse().ok()).collect();
         let Some(source) = &mut self.source else {

@@ -1,6 +1,5 @@
-//! Signals while the report is written. Nobody may ever take the report: a pipe is full, or a
-//! FIFO has no reader. The session's own loop stands still meanwhile, so a thread hears the
-//! signals.
+//! Handles signals while the report is written. A full pipe or a FIFO without a reader may block
+//! the write forever. The session's loop stands still meanwhile, so a thread waits for the signals.
 
 use std::{
     io,
@@ -20,26 +19,26 @@ use super::Session;
 use crate::signals::{Ear, Heard};
 use crate::terminal::stop_ourselves;
 
-/// What happens to signals while something is written.
+/// The handling of signals during a write.
 pub struct Delivery {
     ear: Ear,
     program: Option<Program>,
-    /// A signal has told sbt to end before.
+    /// A signal has already told sbt to end.
     told_to_end: bool,
     end: (OwnedFd, OwnedFd),
 }
 
-/// The program that sbt has started, and not reaped.
+/// The program that sbt started and has not reaped.
 #[derive(Clone, Copy)]
 struct Program {
     pid: Pid,
-    /// What the real terminal sends does not reach it.
+    /// Signals from the real terminal do not reach the program.
     is_on_pty: bool,
 }
 
 impl Delivery {
-    /// Writes. The first signal that tells sbt to end goes to the program alone: the report is
-    /// still written. The second one ends sbt at once.
+    /// Runs `write`. The first signal that tells sbt to end goes to the program alone, and the
+    /// report is still written. The second ends sbt at once.
     pub fn write<T>(self, write: impl FnOnce() -> T) -> T {
         let Self {
             ear,
@@ -54,16 +53,16 @@ impl Delivery {
                 }
             };
             let named = thread::Builder::new().name("sbt-deliver".into());
-            // Without a thread the signals are heard when the writing is over.
+            // If the thread cannot be started, the signals are handled after the write.
             let _unheard = named.spawn_scoped(scope, listen);
-            // Closed when the writing is over, however: the thread ends then.
+            // Dropping the pipe's end when the write is over, even by a panic, ends the thread.
             let _end = end;
             write()
         })
     }
 }
 
-/// The next signal; `None` when the writing is over.
+/// The next signal; `None` when the write is over.
 fn next(ear: &Ear, ended: &OwnedFd) -> Option<Heard> {
     loop {
         let mut polls = [
@@ -100,7 +99,8 @@ fn hear(heard: Heard, program: Option<Program>, told_to_end: &mut bool) {
 }
 
 impl Session {
-    /// Hears signals while a report is written. `told_to_end`: a signal has said so before.
+    /// Prepares to handle signals while a report is written. `told_to_end`: a signal has already
+    /// told sbt to end.
     pub(super) fn delivery(&self, told_to_end: bool) -> io::Result<Delivery> {
         let program = self.running.as_ref().filter(|_| self.exit_status.is_none());
         Ok(Delivery {

@@ -1,17 +1,17 @@
-//! Whether departures are worth what they cost: a pure decision.
+//! Decides whether departures are worth their cost: a pure decision.
 //!
-//! Idle times follow from the arrivals alone. Departures add the release
-//! latency and make the start of a phase exact, for about half the price of an
-//! arrival; a program with very short phases should not pay it.
+//! Idle times follow from the arrivals alone. Departures add the release latency and the exact
+//! start of a phase, for about half the price of an arrival; a program with very short phases
+//! should not pay that price.
 
 use sbt_engine::choices::Departures;
 
-/// Above this many arrivals a second and thread, departures go off by
-/// themselves: they would cost more than half a percent of its time.
+/// Arrivals per second and thread above which departures are switched off automatically: above this
+/// rate they would cost more than half a percent of the thread's time.
 const TOO_MANY: f64 = 5_000.0;
-/// Below this they come back.
+/// Arrivals per second and thread below which departures are switched on again.
 const FEW: f64 = TOO_MANY / 4.0;
-/// After this many quiet ticks.
+/// The number of consecutive ticks below [`FEW`] before departures are switched on again.
 const QUIET_TICKS: u32 = 20;
 
 /// Decides from the rate of arrivals.
@@ -20,16 +20,16 @@ pub struct Governor {
     wish: Departures,
     on: bool,
     ever_off: bool,
-    /// For the number of arrivals, and not for another reason.
+    /// Departures were switched off because of the number of arrivals, not for another reason.
     too_many: bool,
     last: (u64, u64),
-    /// By thread.
+    /// Arrivals so far, by thread.
     arrivals: Vec<u64>,
     quiet: u32,
 }
 
 impl Governor {
-    /// Begins at `now_ns`.
+    /// Starts at `now_ns`.
     pub fn new(wish: Departures, now_ns: u64) -> Self {
         let on = wish != Departures::Off;
         Self {
@@ -43,8 +43,8 @@ impl Governor {
         }
     }
 
-    /// How many threads have arrived anywhere since this was last called, from the
-    /// arrivals of each so far: also those that have ended since.
+    /// The number of threads with arrivals since the last call, threads that have ended included.
+    /// `arrivals`: the arrivals so far of each thread.
     pub fn active(&mut self, arrivals: impl Iterator<Item = u64>) -> usize {
         let mut active = 0;
         for (index, now) in arrivals.enumerate() {
@@ -56,8 +56,8 @@ impl Governor {
         active
     }
 
-    /// Takes the number of arrivals so far, and of active threads; says when
-    /// departures should be switched, and to what.
+    /// Takes the number of arrivals so far and of active threads; returns the new state if
+    /// departures should be switched.
     pub fn tick(&mut self, now_ns: u64, arrivals: u64, threads: usize) -> Option<bool> {
         let (then_ns, before) = std::mem::replace(&mut self.last, (now_ns, arrivals));
         let seconds = now_ns.saturating_sub(then_ns) as f64 / 1e9;
@@ -79,19 +79,20 @@ impl Governor {
         }
     }
 
-    /// Whether they are watched and may be dropped for another reason.
+    /// Whether departures are being watched and may be dropped to save cost.
     pub fn may_drop(&self) -> bool {
         self.on && self.wish == Departures::Auto
     }
 
-    /// They are.
+    /// Departures have been dropped to save cost.
     pub fn drop_them(&mut self) {
         self.on = false;
         self.ever_off = true;
         self.quiet = 0;
     }
 
-    /// Whether departures were watched: all the time, never, or in part.
+    /// Whether departures were watched: `true` all the time, `false` never, `None` part of the
+    /// time.
     pub fn summary(&self) -> Option<bool> {
         match (self.on, self.ever_off) {
             (true, false) => Some(true),
@@ -100,7 +101,7 @@ impl Governor {
         }
     }
 
-    /// What to tell the user, if departures went off by themselves.
+    /// The note for the user if the rate of arrivals switched departures off.
     pub fn note(&self) -> Option<String> {
         self.too_many.then(|| {
             format!(
@@ -121,7 +122,7 @@ mod tests {
     fn goes_off_above_the_limit_and_comes_back_after_a_quiet_time() {
         let mut governor = Governor::new(Departures::Auto, 0);
         assert_eq!(governor.tick(TICK, 1_000, 4), None);
-        // 24 000 more in a quarter second, four threads: 24 000/s each.
+        // 24 000 more arrivals in a quarter of a second on four threads: 24 000/s each.
         assert_eq!(governor.tick(2 * TICK, 25_000, 4), Some(false));
         assert_eq!(governor.tick(3 * TICK, 49_000, 4), None);
         for tick in 4..23 {

@@ -1,5 +1,4 @@
-//! A program that hangs is ended where nobody is there to do it: see
-//! [`crate::settings::Settings::end_hangs`].
+//! Ends a program that hangs when [`crate::settings::Settings::end_hangs`] asks for that.
 
 use std::{os::fd::OwnedFd, time::Duration};
 
@@ -7,23 +6,23 @@ use super::Session;
 use sbt_engine::words::since;
 use sbt_program::{clock, launch, process};
 
-/// How long who was told to end may take for that, ns.
+/// The time between SIGTERM and SIGKILL, ns.
 const GRACE_NS: u64 = 5_000_000_000;
 
-/// How often it is looked whether all have ended.
+/// The interval between two checks whether all processes have ended.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// How far that has come.
+/// The progress of ending a program that hangs.
 #[derive(Debug, Default)]
 pub struct End {
-    /// When they were told to end, ns.
+    /// When SIGTERM was sent, ns.
     told_ns: Option<u64>,
-    /// The program and all that it had started.
+    /// The pidfds of the program and of all its descendants.
     told: Vec<OwnedFd>,
     killed: bool,
 }
 
-/// What is to be done next.
+/// The next action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     Wait,
@@ -32,7 +31,7 @@ enum Step {
 }
 
 impl End {
-    /// `hangs`: for too long, and still.
+    /// `hangs`: the program has hung for longer than the limit, and still hangs.
     fn step(&self, now_ns: u64, hangs: bool) -> Step {
         match self.told_ns {
             None if hangs => Step::Tell,
@@ -55,7 +54,7 @@ impl End {
 }
 
 impl Session {
-    /// Ends the program, and what it has started, if it hangs for too long.
+    /// Ends the program and its descendants if the program has hung for too long.
     pub(super) fn end_what_hangs(&mut self) {
         let Some(limit) = self.settings.end_hangs else {
             return;
@@ -69,18 +68,18 @@ impl Session {
             None => self.hang_report(now_ns),
             Some(_) => None,
         };
-        let hang = hang.filter(|it| it.outcome == "lasts" && it.is_too_long(limit_ns));
+        let hang = hang.filter(|hang| hang.outcome == "lasts" && hang.is_too_long(limit_ns));
         match self.ended.step(now_ns, hang.is_some()) {
             Step::Wait => {}
             Step::Tell => {
                 let mut all = vec![self.pid];
                 all.extend(process::descendants(self.pid));
-                // Who has ended meanwhile needs no telling.
+                // A process that has ended meanwhile has no pidfd.
                 let all = all.into_iter().filter_map(|pid| launch::pidfd(pid).ok());
                 self.ended.told = all.collect();
                 self.ended.told_ns = Some(now_ns);
                 self.ended.send(libc::SIGTERM);
-                let lasted = hang.map_or(0, |it| it.lasted_ns);
+                let lasted = hang.map_or(0, |hang| hang.lasted_ns);
                 self.notes.push(format!(
                     "sbt ended the program with SIGTERM, since it had hung for {}",
                     since(lasted)
@@ -99,8 +98,9 @@ impl Session {
         ));
     }
 
-    /// The program has ended: what it had started, and was told to end with it, does so
-    /// too. Whoever waits for our output would else wait for theirs.
+    /// The program has ended: waits for its descendants that were told to end, and kills them after
+    /// the grace time. They hold the standard output, which a reader of sbt's output would
+    /// otherwise wait for.
     pub(super) async fn end_the_rest(&mut self) {
         while !self.ended.all_have_ended() {
             if self.ended.step(clock::now_ns(), false) == Step::Kill {

@@ -1,33 +1,33 @@
-//! Whether the system calls of futexes are worth watching: a pure decision.
+//! Decides whether the system calls of futexes are worth watching: a pure decision.
 //!
-//! The programs at the tracepoints of system calls run for those of every process
-//! on the machine. So by itself that is tried only for a target that has several
-//! threads and shows no barrier, and not for long if it shows nothing.
+//! The BPF programs at the tracepoints of system calls run for every process on the machine. With
+//! `auto` they are tried only for a target with several threads and no barriers, and only briefly
+//! if they show nothing.
 
 use sbt_engine::choices::Futexes;
 
-/// No barrier was hit for so long, ns.
+/// The time without a hit at any barrier before futexes are tried, ns.
 pub(super) const QUIET_NS: u64 = 200_000_000;
 
-/// The same if there were some before: it is rather a long phase then, or a hang.
+/// The time without a hit before futexes are tried if barriers were hit earlier, ns: then a long
+/// phase or a hang is more likely.
 pub(super) const QUIET_AFTER_OTHERS_NS: u64 = 10_000_000_000;
 
-/// How long it is tried, ns.
+/// The time for which futexes are tried, ns.
 const TRIED_NS: u64 = 2_000_000_000;
 
-/// After this long it is tried again, ns: programs have stages. It doubles each
-/// time.
+/// The pause before the next try, ns: programs have stages. The pause doubles each time.
 const AWAY_NS: u64 = 10_000_000_000;
 const MAX_AWAY_DOUBLED: u32 = 5;
 
 /// What has been seen of the target.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Seen {
-    /// How many threads it has.
+    /// The number of its threads.
     pub threads: u64,
-    /// Arrivals at barriers that are seen without this, so far.
+    /// Arrivals so far at barriers that are seen without watching futexes.
     pub others: u64,
-    /// Arrivals at barriers made of futexes, so far.
+    /// Arrivals so far at barriers made of futexes.
     pub futexes: u64,
 }
 
@@ -38,18 +38,18 @@ pub struct Governor {
     on: bool,
     ever_off: bool,
     ever_on: bool,
-    /// Since when it is on, ns, and what had been seen then.
+    /// When watching was switched on, ns, and what had been seen by then.
     on_since: (u64, Seen),
-    /// Since when no other barrier has been hit, ns.
+    /// The time of the last hit at a barrier that is not made of futexes, ns.
     quiet_since_ns: u64,
     others: u64,
     times_in_vain: u32,
-    /// Not tried before, ns.
+    /// The earliest time of the next try, ns.
     back_ns: u64,
 }
 
 impl Governor {
-    /// Begins at `now_ns`: on, if that is wished.
+    /// Starts at `now_ns`, switched on if the user asks for [`Futexes::On`].
     pub fn new(wish: Futexes, now_ns: u64) -> Self {
         let on = wish == Futexes::On;
         Self {
@@ -65,17 +65,17 @@ impl Governor {
         }
     }
 
-    /// Whether they are watched.
+    /// Whether futexes are being watched.
     pub const fn is_on(&self) -> bool {
         self.on
     }
 
-    /// They cannot be watched here.
+    /// Futexes cannot be watched here: never tries again.
     pub fn give_up(&mut self) {
         *self = Self::new(Futexes::Off, 0);
     }
 
-    /// Takes what has been seen; says when to switch, and to what.
+    /// Takes what has been seen; returns the new state if watching should be switched.
     pub fn tick(&mut self, now_ns: u64, seen: Seen) -> Option<bool> {
         if std::mem::replace(&mut self.others, seen.others) != seen.others {
             self.quiet_since_ns = now_ns;
@@ -111,7 +111,7 @@ impl Governor {
         Some(true)
     }
 
-    /// Whether futexes were watched: all the time, never, or in part.
+    /// Whether futexes were watched: `true` all the time, `false` never, `None` part of the time.
     pub const fn summary(&self) -> Option<bool> {
         match (self.ever_on, self.ever_off) {
             (true, false) => Some(true),
@@ -120,7 +120,7 @@ impl Governor {
         }
     }
 
-    /// What to tell the user.
+    /// The note for the user; `None` if futexes were never watched.
     pub fn note(&self) -> Option<String> {
         match self.summary() {
             Some(false) => None,

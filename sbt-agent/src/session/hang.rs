@@ -1,5 +1,5 @@
-//! Hangs: when threads have waited at a barrier for too long and nobody comes, who is
-//! missing is looked at, and again while it lasts.
+//! Hangs: when threads have waited at a barrier for too long without an arrival, sbt looks for the
+//! missing threads, and looks again while the hang lasts.
 
 mod looking;
 mod merge;
@@ -44,38 +44,38 @@ use sight::Sight;
 pub use watch::Outcome;
 use watch::{Found, Hang, Step, Watch};
 
-/// Stands for all that began unseen, before anybody watched or while the probes were off:
-/// nobody comes to any barrier.
+/// Stands for every wait that began unseen, before watching or while the probes were off.
 const UNSEEN: BarrierId = BarrierId(u32::MAX);
 
-/// Processes that are looked at, at most.
+/// The most processes in one look.
 const MOST_PROCESSES: usize = 16;
 
-/// A look that takes longer is blocked by the system, and not waited for.
+/// The longest wait for a look: a longer one is blocked by the system.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// What a look has seen, with what the model knows.
+/// The scene of a look, completed with the model's barriers.
 struct Seen {
     scene: Scene,
-    /// Which of the scene's barriers are which.
+    /// Pairs of an index into the scene's barriers and the model's barrier.
     barriers: Vec<(usize, BarrierId)>,
-    /// When, ns.
+    /// The time of the look, ns.
     at_ns: u64,
 }
 
-/// What is known of hangs.
+/// The state of the search for hangs.
 pub struct Hangs {
     watch: Watch<Rc<Seen>>,
-    /// A look under way.
+    /// The look under way.
     looking: Option<Looking>,
-    /// What is not known since the probes were off.
+    /// The times in which hangs could not be seen because the probes were off.
     sight: Sight,
-    /// What was there before anybody watched was looked at, and does not hang.
+    /// A look at the waits that began before watching found no hang.
     is_idle: bool,
 }
 
 impl Hangs {
-    /// After so long without an arrival threads have waited for too long; `None`: never.
+    /// `limit`: the time without an arrival after which threads have waited for too long; `None`
+    /// never looks for hangs.
     pub fn new(limit: Option<Duration>) -> Self {
         let ns = |limit: Duration| u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
         Self {
@@ -86,18 +86,18 @@ impl Hangs {
         }
     }
 
-    /// After how long without an arrival it is looked; `None`: never.
+    /// The time without an arrival after which to look, ns; `None` never looks.
     pub fn limit_ns(&self) -> Option<u64> {
         self.watch.limit_ns()
     }
 
-    /// When what hangs was looked at last, ns, and what has become of it.
+    /// The time of the last look at the current or longest hang, ns, and its outcome.
     pub fn state(&self, now_ns: u64) -> Option<(u64, Outcome)> {
         let hang = self.watch.hang(now_ns)?;
         Some((hang.found.what.at_ns, hang.outcome))
     }
 
-    /// What happens is no longer seen.
+    /// Notes that the probes go off.
     pub fn lose_sight(&mut self, now_ns: u64) {
         if let Some(looking) = &mut self.looking {
             looking.forget();
@@ -106,19 +106,19 @@ impl Hangs {
         self.sight.lose(now_ns);
     }
 
-    /// It is seen again. `arrivals`: how many were seen so far.
+    /// Notes that the probes are on again. `arrivals`: the number of arrivals seen so far.
     pub fn regain_sight(&mut self, now_ns: u64, arrivals: u64) {
         self.sight.regain(now_ns, arrivals);
     }
 
-    /// The longest time in which a barrier may have stood still unseen, ns; `None` if
-    /// nobody looks for that at all.
+    /// The longest time in which a barrier may have stood still unseen, ns; `None` if sbt does not
+    /// look for hangs.
     pub fn unwatched_ns(&self, until_ns: u64) -> Option<u64> {
         self.limit_ns().map(|_| self.sight.longest_ns(until_ns))
     }
 
-    /// Waits for the look that is under way, if there is one, without what it sees: whoever
-    /// stops in the middle of one keeps threads of the target from going on.
+    /// Waits for the look under way, if any, and ignores its result: if sbt were stopped during a
+    /// look, threads of the target would stay stopped.
     pub async fn let_look_end(&mut self) {
         if let Some(looking) = &self.looking {
             looking.over(PATIENCE).await;
@@ -127,12 +127,12 @@ impl Hangs {
 }
 
 impl Session {
-    /// Decides anew whether anything hangs.
+    /// Decides again whether anything hangs.
     pub(super) fn look_for_hangs(&mut self) {
         let Some(limit_ns) = self.hangs.watch.limit_ns() else {
             return;
         };
-        // Without probes whoever is missing may have come.
+        // Without probes the missing threads may arrive unseen.
         if self.source.is_none() || self.is_off() {
             return;
         }
@@ -140,7 +140,7 @@ impl Session {
         self.hangs.sight.see(now_ns, self.model.totals().arrivals);
         self.finish_look(now_ns);
         let mut still = self.model.standing_still(now_ns, limit_ns);
-        let is_due = |it: &Still| now_ns.saturating_sub(it.since_ns) >= limit_ns;
+        let is_due = |still: &Still| now_ns.saturating_sub(still.since_ns) >= limit_ns;
         still.extend(self.unseen().filter(is_due));
         let (model, unseen) = (&self.model, self.unseen());
         let since = |still: &Still| since_then(model, unseen, still);
@@ -151,8 +151,8 @@ impl Session {
         }
     }
 
-    /// What hangs in a process that was joined may have done so before, and any program may
-    /// while the probes are off: nobody comes to any barrier then.
+    /// The wait that may have begun unseen: before sbt joined the process, or while the probes were
+    /// off. `None` if there can be none.
     fn unseen(&self) -> Option<Still> {
         let is_joined = self.running.is_none();
         let nobody_came = self.model.totals().arrivals == 0;
@@ -169,7 +169,7 @@ impl Session {
         })
     }
 
-    /// Looks at what stands still, on a thread of its own.
+    /// Starts a look at the barriers that stand still, on a separate thread.
     fn begin_look(&mut self, still: Vec<Still>) {
         if self.hangs.looking.is_some() {
             return;
@@ -177,7 +177,7 @@ impl Session {
         let rows = self.model.threads().rows();
         let seen = still.iter().filter(|still| still.barrier != UNSEEN);
         let known: Vec<Known> = seen.map(|still| self.model.known(still)).collect();
-        // Whoever is missing at a barrier that processes share may never have been there.
+        // The thread missing at a barrier that processes share may never have been at that barrier.
         let is_shared = known.iter().any(|known| known.key.0 == 0);
         let mut processes: BTreeSet<u32> = known
             .into_iter()
@@ -189,7 +189,7 @@ impl Session {
         if still.iter().any(|still| still.barrier == UNSEEN) {
             processes.insert(self.pid);
         }
-        // Nor is it known in which process something began unseen.
+        // A wait that began unseen may be in any process.
         let is_anywhere = self.hangs.sight.unseen_since_ns().is_some();
         if is_shared || is_anywhere {
             processes.extend(self.processes.living());
@@ -200,11 +200,11 @@ impl Session {
             barriers: self.recognised_barriers(),
             ..Looks::default()
         };
-        // If no thread can be started now, one may be at the next tick.
+        // If the thread cannot be started now, the next tick tries again.
         self.hangs.looking = Looking::begin(still, move || look(&processes, left_out, &how)).ok();
     }
 
-    /// What else is a barrier than what calls itself so.
+    /// The recognised barriers, which memory alone does not show to be barriers.
     fn recognised_barriers(&self) -> Vec<KnownBarrier> {
         let all = self.model.barriers().all().iter();
         let recognised = all.filter(|barrier| barrier.kind.is_recognised() && barrier.key.0 != 0);
@@ -217,12 +217,12 @@ impl Session {
             .collect()
     }
 
-    /// Takes what a look has seen, if it is over.
+    /// Takes the result of a look that is over.
     fn finish_look(&mut self, now_ns: u64) {
-        let Some(looking) = self.hangs.looking.take_if(|it| it.is_over()) else {
+        let Some(looking) = self.hangs.looking.take_if(|looking| looking.is_over()) else {
             return;
         };
-        // If it has failed the next one may not.
+        // If the look has failed, the next one may succeed.
         let Some((still, mut scene)) = looking.end() else {
             return;
         };
@@ -231,7 +231,7 @@ impl Session {
             .iter()
             .filter(|still| since_then(model, unseen, still) == Since::Still)
             .collect();
-        // They went on while it was looked.
+        // The threads went on during the look.
         if still.is_empty() {
             return;
         }
@@ -243,9 +243,9 @@ impl Session {
         let naming = Naming(&self.settings);
         let barriers = known.iter().map(|known| {
             let place = |id: PlaceId| places.get(id.0 as usize).copied();
-            // Those of one barrier need not be told apart from each other.
+            // Places of one barrier need not be distinguished from each other.
             let members = known.members.iter();
-            let mine: Vec<&Place> = members.filter_map(|it| place(it.place?)).collect();
+            let mine: Vec<&Place> = members.filter_map(|member| place(member.place?)).collect();
             let others = others(&mine, &places);
             merge::of_model(known, model, now_ns, |id| {
                 let place = place(id)?;
@@ -257,7 +257,7 @@ impl Session {
             })
         });
         let barriers: Vec<BarrierSeen> = barriers.collect();
-        // It was about to end: what was found before is what is true of it.
+        // The process was about to end: what the last look found still holds.
         let has_gone = scene.threads.is_empty() && process::find(self.pid).is_err();
         if has_gone || merge::is_ending(&scene, &barriers) {
             return;
@@ -274,14 +274,15 @@ impl Session {
             scene,
             at_ns: now_ns,
         });
-        // Where all have come only a look tells that somebody is not there after all.
+        // If all threads have arrived, only the look can show that one is missing after all.
         let only_full = !known.is_empty() && known.iter().all(|known| known.full);
         let report = self.judge(&seen, now_ns);
-        let report = report.filter(|it| !only_full || it.barrier.is_some());
-        // Whoever sleeps need not hang; who waits at a barrier may.
-        // And who waits since the probes were off does so for somebody: slow, or not yet stuck.
+        let report = report.filter(|report| !only_full || report.barrier.is_some());
+        // A sleeping thread need not hang; a thread that waits at a barrier may. After a time
+        // without probes, any thread at a barrier waits for another that is slow or about to be
+        // stuck.
         let began = self.hangs.sight.unseen_since_ns().is_some();
-        let hangs = |it: &HangReport| (began || is_hang(it)) && it.barrier.is_some();
+        let hangs = |report: &HangReport| (began || is_hang(report)) && report.barrier.is_some();
         if is_unseen && !report.as_ref().is_some_and(hangs) {
             self.hangs.is_idle = true;
             self.hangs.sight.clear();
@@ -296,7 +297,7 @@ impl Session {
         }
     }
 
-    /// What comes of what was seen, as the report calls threads and barriers by now.
+    /// The conclusion from a look, with the current names of threads and barriers.
     fn judge(&self, seen: &Seen, until_ns: u64) -> Option<HangReport> {
         let mut scene = seen.scene.clone();
         merge::age(&mut scene, until_ns.saturating_sub(seen.at_ns));
@@ -308,7 +309,7 @@ impl Session {
         let order = Order::new(model);
         let rows = order.by_index(model.threads().rows()).into_iter();
         let threads = rows
-            // Those that share one cannot be told apart.
+            // Threads that share a row cannot be distinguished.
             .filter(|(_, row)| row.threads == 1)
             .map(|(number, row)| {
                 let id = ThreadId {
@@ -332,7 +333,7 @@ impl Session {
         }
     }
 
-    /// Watching has ended, and all that happened is known.
+    /// Settles the outcome of a hang when watching has ended and all events are known.
     pub(super) fn settle_hangs(&mut self) {
         let (model, unseen) = (&self.model, self.unseen());
         let since = |still: &Still| since_then(model, unseen, still);
@@ -341,7 +342,7 @@ impl Session {
         }
     }
 
-    /// What there is to report of hangs.
+    /// The hang to report, if any.
     pub(super) fn hang_report(&self, until_ns: u64) -> Option<StandstillReport> {
         let hang = self.hangs.watch.hang(until_ns)?;
         Some(StandstillReport {
@@ -355,7 +356,7 @@ impl Session {
         })
     }
 
-    /// Says that a hang was found, or that it is over: a line.
+    /// Prints a line: a hang was found, or is over.
     fn tell_hang(&mut self, hang: &Hang<Rc<Seen>>) {
         let Some(report) = self.judge(&hang.found.what, hang.until_ns) else {
             return;
@@ -374,8 +375,8 @@ impl Session {
     }
 }
 
-/// What has become of something that stood still. `unseen`: what does so before anybody
-/// has come to any barrier.
+/// What has become of a barrier that stood still. `unseen`: the wait that began unseen and still
+/// lasts, if any.
 fn since_then(model: &Model, unseen: Option<Still>, still: &Still) -> Since {
     match unseen {
         _ if still.barrier != UNSEEN => model.since(still),
@@ -385,7 +386,8 @@ fn since_then(model: &Model, unseen: Option<Still>, still: &Still) -> Since {
     }
 }
 
-/// Looks at processes; if that cannot be, why. `left_out`: so many more were too many.
+/// Looks at processes; if that fails, the scene's note says why. `left_out`: the number of further
+/// processes that were too many.
 fn look(processes: &[u32], left_out: usize, how: &Looks) -> Scene {
     let mut scene = inspect::at(processes, how).unwrap_or_else(|error| Scene {
         notes: vec![without_codes(&format!("{error:#}"))],

@@ -57,7 +57,7 @@ impl Lifetime {
             Event::Exec {
                 time_ns, process, ..
             } if self.is_target(*process) => {
-                // The other threads have ended. The thread that goes on is told of again,
+                // The other threads have ended. A later event announces the thread that goes on,
                 // with its end at the latest.
                 self.living.clear();
                 self.first_ended = false;
@@ -87,8 +87,8 @@ impl Lifetime {
         self.executed_ns.is_some()
     }
 
-    /// When the last thread ended, ns, for a target that is known to have ended: later only if
-    /// other watched processes were still at work then. `lost`: some events were. `None` if
+    /// When the last thread ended, ns, for a target that is known to have ended: a later
+    /// time only if other watched processes were still at work then. `lost`: some events were. `None` if
     /// the end was not seen.
     pub fn end_ns(&self, lost: bool) -> Option<u64> {
         // A thread of which all events were lost is not known at all. The first one always is.

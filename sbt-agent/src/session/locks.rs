@@ -1,5 +1,5 @@
-//! Contended locks: what the kernel side counts by futex, with what the code of the
-//! processes says of it.
+//! Contended locks: combines the kernel side's counts by futex with what the code of the processes
+//! says about each futex.
 
 use rustc_hash::FxHashMap;
 use sbt_common::{Futex, Lock};
@@ -8,11 +8,11 @@ use crate::source::Source;
 use sbt_engine::{event::CallersId, model::ids::PlaceId, place::LockKind, report::locks::Found};
 use sbt_program::{process, sites::Resolver};
 
-/// How often the counts are read, ns.
+/// The interval between two reads of the counts, ns.
 const READ_EVERY_NS: u64 = 1_000_000_000;
 
-/// The bits of a glibc mutex's word that are 0 while nobody has it:
-/// `FUTEX_WAITERS` and `FUTEX_OWNER_DIED` are others.
+/// The bits of a glibc mutex's word that are 0 while the mutex is free; the other bits are
+/// `FUTEX_WAITERS` and `FUTEX_OWNER_DIED`.
 const HELD: u32 = 0x3fff_ffff;
 
 /// A futex that threads wait on.
@@ -20,49 +20,49 @@ const HELD: u32 = 0x3fff_ffff;
 struct Known {
     kind: Option<LockKind>,
     place: Option<PlaceId>,
-    /// What was counted before the kernel began anew.
+    /// The counts before the last reset of the kernel's counts.
     before: Lock,
-    /// What it has counted since.
+    /// The kernel's counts since then.
     now: Lock,
     holder: Option<u32>,
 }
 
-/// A futex: whose, and its address there.
+/// A futex: the process and the address in it.
 type At = (u32, u64);
 
-/// Locks of processes and programs that are no more, which are kept apart.
+/// The most kinds and places of locks kept from processes and programs that have ended.
 const MAX_GONE: usize = 4096;
 
-/// All of one run.
+/// All locks of one run.
 #[derive(Debug, Default)]
 pub struct Locks {
-    /// The process that one stands for of which the number is unknown.
+    /// The process that 0 stands for, the number of an unknown process.
     target: u32,
-    /// Whether anybody looked.
+    /// Whether futexes were ever watched.
     watched: bool,
     read_ns: u64,
     callers: FxHashMap<CallersId, Box<[u64]>>,
     known: FxHashMap<At, Known>,
-    /// Of programs that are no more: those for which threads have waited at one place
-    /// are together, by the address of the first.
+    /// Locks of programs that have ended, summed by kind and place; the address is that of the
+    /// first lock.
     gone: FxHashMap<(LockKind, Option<PlaceId>), (u64, Known)>,
-    /// Waits that the kernel counted in none.
+    /// Waits that the kernel could not count for any futex, because its table was full.
     unlisted: u64,
-    /// Waits that were counted in some that are not kept.
+    /// Waits on locks for which there was no room in `gone`.
     dropped: u64,
-    /// Waits in programs that are no more, of which it is not known what they were for.
+    /// Waits in programs that have ended, on futexes of unknown purpose.
     undecided: u64,
 }
 
 impl Known {
-    /// Whether it is known what its threads wait for: a lock, or something else.
+    /// Whether the purpose of the futex is known: a lock, or something else.
     const fn is_decided(&self) -> bool {
         self.kind.is_some() || self.place.is_some()
     }
 }
 
 impl Locks {
-    /// Of a target and those that descend from it.
+    /// The locks of `target` and its descendants.
     pub fn new(target: u32) -> Self {
         Self {
             target,
@@ -74,19 +74,19 @@ impl Locks {
         (if process == 0 { self.target } else { process }, address)
     }
 
-    /// They are counted from now on.
+    /// Marks that futexes are being watched from now on.
     pub const fn watch(&mut self) {
         self.watched = true;
     }
 
-    /// A chain of callers is new.
+    /// Takes in the addresses of a chain of callers that is new.
     pub fn know(&mut self, callers: CallersId, addresses: &[u64]) {
         if self.watched {
             self.callers.insert(callers, addresses.into());
         }
     }
 
-    /// Threads wait on a futex from there.
+    /// Threads wait on the futex `at`, called from `callers`.
     pub fn found(&mut self, at: At, callers: CallersId, resolver: &mut Resolver) {
         let Some(addresses) = self.callers.get(&callers) else {
             return;
@@ -98,7 +98,7 @@ impl Locks {
         known.place = place.or(known.place);
     }
 
-    /// Reads the counts, if it is time.
+    /// Reads the counts if [`READ_EVERY_NS`] has passed since the last read.
     pub fn tick(&mut self, now_ns: u64, source: &dyn Source) {
         if now_ns.saturating_sub(self.read_ns) >= READ_EVERY_NS {
             self.read_ns = now_ns;
@@ -124,11 +124,11 @@ impl Locks {
         {
             let at = self.at((process, address));
             let known = self.known.entry(at).or_default();
-            // Of a lock that nobody has waited for since, nothing is new.
+            // The holder can only have become known with a new wait.
             if lock.waits != known.now.waits || lock.waiting > 0 {
                 known.holder = holder(&lock, at.0);
             }
-            // It was forgotten meanwhile, with who waited then.
+            // The kernel has dropped the entry and counted again from zero.
             if lock.waits < known.now.waits {
                 known.before = sum(&known.before, &known.now);
             }
@@ -136,7 +136,7 @@ impl Locks {
         }
     }
 
-    /// The kernel begins to count anew.
+    /// Keeps the counts so far: the kernel is about to count from zero.
     pub fn begin_anew(&mut self) {
         for known in self.known.values_mut() {
             known.before = sum(&known.before, &known.now);
@@ -144,11 +144,11 @@ impl Locks {
         }
     }
 
-    /// A process has ended or executed another program: its addresses mean something
-    /// else.
+    /// Puts aside the locks of a process that has ended or executed another program: its addresses
+    /// are no longer valid.
     pub fn leave(&mut self, process: u32, source: &dyn Source) -> anyhow::Result<()> {
         let (process, _) = self.at((process, 0));
-        // Its first wait on each was told.
+        // The first wait on each futex is an event, so a process with waits is in `known`.
         if !self.known.keys().any(|(of, _)| *of == process) {
             return Ok(());
         }
@@ -157,7 +157,7 @@ impl Locks {
         source.clear_locks(Some(process))
     }
 
-    /// Keeps what is to be reported of a process.
+    /// Moves the counts of a process into `gone`.
     fn put_by(&mut self, process: u32) {
         let gone = self.known.extract_if(|(of, _), _| *of == process);
         for ((_, address), new) in gone {
@@ -186,14 +186,14 @@ impl Locks {
         }
     }
 
-    /// How often threads have waited.
+    /// The number of waits so far.
     pub fn waits(&self) -> u64 {
         let gone = self.gone.values().map(|(_, known)| known);
         let all = self.known.values().chain(gone);
         all.map(|known| known.before.waits + known.now.waits).sum()
     }
 
-    /// What to report; `None` if nobody looked.
+    /// The locks to report; `None` if futexes were never watched.
     pub fn report(&self) -> Option<Vec<Found>> {
         let known = self.known.iter();
         let gone = self.gone.values();
@@ -217,7 +217,7 @@ impl Locks {
         self.watched.then(|| found.collect())
     }
 
-    /// Where events were lost: how many waits may have been for locks that are not listed.
+    /// If events were lost: the note on the waits that may have been for unlisted locks.
     pub fn note_of_loss(&self) -> Option<String> {
         let known = self.known.values().filter(|known| !known.is_decided());
         let waits: u64 = known
@@ -232,7 +232,7 @@ impl Locks {
         })
     }
 
-    /// What the user should know.
+    /// The note for the user.
     pub fn note(&self) -> Option<String> {
         let unlisted = self.unlisted + self.dropped;
         (unlisted > 0).then(|| {
@@ -246,7 +246,7 @@ impl Locks {
     }
 }
 
-/// Both together.
+/// The sum of the counts before and after a reset.
 fn sum(before: &Lock, now: &Lock) -> Lock {
     Lock {
         waits: before.waits + now.waits,
@@ -257,7 +257,7 @@ fn sum(before: &Lock, now: &Lock) -> Lock {
     }
 }
 
-/// Who had a mutex of glibc when somebody came to wait for it last, if that thread
+/// The thread that held a glibc mutex when a thread last began to wait for it, if the holder still
 /// lives.
 fn holder(lock: &Lock, pid: u32) -> Option<u32> {
     let is_held = lock.word & HELD != 0;
@@ -302,7 +302,7 @@ mod tests {
         locks.begin_anew();
         locks.known.get_mut(&(7, 64)).unwrap().now = counted(2, 500, 400);
         locks.put_by(7);
-        // At the same address, in another program.
+        // Add a lock at the same address in another program.
         locks.known.insert((7, 64), known(counted(1, 10, 10)));
         let mut found: Vec<_> = locks
             .report()
@@ -337,7 +337,7 @@ mod tests {
             .collect();
         assert_eq!(waits, [(500, 5000), (500, 5000)]);
         assert_eq!(locks.note(), None);
-        // Nor do their places.
+        // The number of places is bounded, too.
         for place in 0..10_000 {
             let lock = Known {
                 place: Some(PlaceId(place)),
@@ -367,7 +367,7 @@ mod tests {
         let mut locks = Locks::default();
         locks.watch();
         assert_eq!(locks.note_of_loss(), None);
-        // A lock, and what is known to be none.
+        // The first futex is a lock, the second is known not to be a lock.
         locks.known.insert((7, 64), known(counted(3, 30, 10)));
         let barrier = Known {
             kind: None,
@@ -385,7 +385,7 @@ mod tests {
         }
         let has = |locks: &Locks, words| locks.note_of_loss().unwrap().starts_with(words);
         assert!(has(&locks, "7 waits"));
-        // Their programs have ended.
+        // The program has ended.
         locks.put_by(7);
         assert!(has(&locks, "7 waits"));
         assert_eq!(locks.report().unwrap().len(), 1);

@@ -1,4 +1,4 @@
-//! Tells episodes while the program runs, and keeps those that were asked for.
+//! Prints episodes while the program runs, and keeps the watched ones for the report.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -25,36 +25,36 @@ use sbt_engine::{
 };
 use sbt_program::clock;
 
-/// Watched episodes that are kept for JSON, the last ones.
+/// The most watched episodes kept for JSON; older ones are dropped.
 const KEPT: usize = 10_000;
 
-/// Arrivals in them: what memory they can take.
+/// The most arrivals in the kept episodes, which bounds their memory.
 const KEPT_ARRIVALS: usize = 100_000;
 
-/// What is done with single episodes while the program runs.
+/// What happens to single episodes while the program runs.
 #[derive(Clone, Debug)]
 pub struct Narration {
-    /// How standard error wants them told; `None` to tell nothing there.
+    /// The style for episodes on standard error; `None` prints none.
     pub style: Option<Style>,
-    /// Whether the report will list those that are watched.
+    /// Whether the report will list the watched episodes.
     pub keep: bool,
-    /// Which of several runs it is: hangs are told, with that in front, also where nothing
-    /// else is.
+    /// The name of this run if there are several: it stands in front of messages about hangs, which
+    /// are then printed even if `style` is `None`.
     pub run: Option<String>,
 }
 
-/// Tells and keeps.
+/// Prints and keeps episodes.
 pub struct Narrator {
-    /// How standard error wants it; `None` to tell nothing there.
+    /// The style for episodes on standard error; `None` prints none.
     style: Option<Style>,
-    /// See [`Narration::run`].
+    /// The name of this run, as in [`Narration::run`].
     run: Option<String>,
     start_ns: u64,
     /// `CLOCK_REALTIME` less `CLOCK_MONOTONIC` at the start, ns.
     pub unix_offset_ns: u64,
     limit_ns: Option<u64>,
     phase_times: bool,
-    /// By site: how often a barrier time was above the limit, and the longest.
+    /// By site: how many barrier times were above the limit, and the longest of them, ns.
     warned: BTreeMap<SiteId, (u64, u64)>,
     kept: Option<VecDeque<Told>>,
     kept_arrivals: usize,
@@ -62,7 +62,7 @@ pub struct Narrator {
 }
 
 impl Narrator {
-    /// From `start_ns` on.
+    /// A narrator for a run that begins at `start_ns`.
     pub fn new(settings: &Settings, narration: Narration, start_ns: u64) -> Self {
         let Narration { style, keep, run } = narration;
         let limit_ns = u64::try_from(settings.warn_time.as_nanos()).unwrap_or(u64::MAX);
@@ -81,12 +81,12 @@ impl Narrator {
         }
     }
 
-    /// The run begins later than it was said to.
+    /// Moves the beginning of the run to a later time.
     pub const fn begin_at(&mut self, start_ns: u64) {
         self.start_ns = start_ns;
     }
 
-    /// What stands in front of what is told of hangs; `None` if nothing is told of them.
+    /// The text in front of messages about hangs; `None` if none are printed.
     pub fn before_hangs(&self) -> Option<String> {
         match &self.run {
             Some(run) => Some(format!("{run}: ")),
@@ -94,7 +94,7 @@ impl Narrator {
         }
     }
 
-    /// Which episodes it has to see.
+    /// The episodes that the model should hand to the narrator.
     pub fn telling(&self) -> Telling {
         Telling {
             all: self.phase_times,
@@ -102,7 +102,7 @@ impl Narrator {
         }
     }
 
-    /// Takes what the model has to tell, and gives the lines for the user.
+    /// Takes the episodes that the model has ready, and returns the lines to print.
     pub fn tell(
         &mut self,
         model: &mut Model,
@@ -174,7 +174,7 @@ impl Narrator {
         }
     }
 
-    /// By site: how often, the longest and the limit, ns.
+    /// By site: the number of warnings, the longest barrier time and the limit, both in ns.
     pub fn warnings(&self) -> Vec<(SiteId, u64, u64, u64)> {
         let limit_ns = self.limit_ns.unwrap_or(0);
         let warned = self.warned.iter();
@@ -183,8 +183,8 @@ impl Narrator {
             .collect()
     }
 
-    /// The watched episodes, if any were asked for, and how many came before
-    /// those kept.
+    /// The kept episodes, `None` if the user asked for none, and the number of older ones that were
+    /// dropped.
     pub fn take_kept(&mut self) -> (Option<Vec<Told>>, u64) {
         (self.kept.take().map(Vec::from), self.omitted)
     }

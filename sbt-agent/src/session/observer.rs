@@ -15,37 +15,36 @@ use sbt_engine::{
 };
 use sbt_program::clock;
 
-/// Lines of single episodes and warnings that are kept.
+/// The most lines about episodes and warnings that are kept.
 const TOLD: usize = 1000;
 
-/// By how much the source may be late at most, ns: the reader of the rings comes
-/// by more often.
+/// The longest delay of the source's events, ns: the rings are read more often than that.
 const LATE_NS: u64 = 100_000_000;
 
-/// Over how long sbt's own share of a CPU is reckoned, ns.
+/// The shortest time over which sbt's own share of a CPU is computed, ns.
 const SHARE_NS: u64 = 1_000_000_000;
 
-/// What is remembered from one snapshot to the next.
+/// The state kept from one snapshot to the next.
 pub struct Observer {
     origin_ns: u64,
-    /// When events were taken in last.
+    /// When events were last taken in, ns.
     pub heard_ns: u64,
-    /// Which of [`LEVELS`] the lanes have.
+    /// The zoom of the lanes, an index into [`LEVELS`].
     level: usize,
-    /// When the probes went off, if they are.
+    /// When the probes went off, ns; `None` while they are on.
     pub off_ns: Option<u64>,
-    /// When the program began, or watching it, if the sums were set to zero since.
+    /// When the program or watching began, ns, if the totals have been reset since.
     began_ns: Option<u64>,
     gaps: Vec<(u64, u64)>,
     pace: VecDeque<u32>,
     step: u64,
     episodes: u64,
-    /// When the share was last reckoned, and what had been used then, ns; `None` of a
-    /// recording, of which nothing is used.
+    /// When the share was last computed, and the CPU time used by then, ns; `None` for a recording,
+    /// which has no such share.
     used: Option<(u64, u64)>,
     share_pct: Option<f64>,
     rates: CounterRates,
-    /// See [`Snapshot::offers`].
+    /// The counters offered to the user, as in [`Snapshot::offers`].
     pub offers: Option<Arc<Vec<Offer>>>,
     told: VecDeque<String>,
     told_drawn: Arc<Vec<String>>,
@@ -53,7 +52,7 @@ pub struct Observer {
 }
 
 impl Observer {
-    /// Of what happens from `origin_ns` on.
+    /// An observer of a run that begins at `origin_ns`.
     pub fn new(origin_ns: u64) -> Self {
         Self {
             origin_ns,
@@ -75,7 +74,7 @@ impl Observer {
         }
     }
 
-    /// Of a recording that begins at `origin_ns`.
+    /// An observer of a recording that begins at `origin_ns`.
     pub fn of_recording(origin_ns: u64) -> Self {
         Self {
             used: None,
@@ -83,7 +82,7 @@ impl Observer {
         }
     }
 
-    /// Of the same from the beginning: what the user has chosen stays.
+    /// Starts the same recording from its beginning, and keeps the user's choices.
     pub fn begin_again(&mut self) {
         *self = Self {
             level: self.level,
@@ -92,7 +91,7 @@ impl Observer {
         };
     }
 
-    /// Shorter pieces of time in the lanes, or longer ones.
+    /// Shortens or lengthens the pieces of time in the lanes.
     pub fn zoom(&mut self, closer: bool) {
         self.level = if closer {
             self.level.saturating_sub(1)
@@ -101,7 +100,7 @@ impl Observer {
         };
     }
 
-    /// Answers the user.
+    /// Sets the answer to the user's request.
     pub fn notice(&mut self, text: String) {
         let number = self.notice.as_ref().map_or(0, |(number, _)| number + 1);
         self.notice = Some((number, text));
@@ -118,17 +117,17 @@ impl Observer {
         self.told_drawn = Arc::new(self.told.iter().cloned().collect());
     }
 
-    /// Those lines.
+    /// The kept lines.
     pub fn into_told(self) -> impl Iterator<Item = String> {
         self.told.into_iter()
     }
 
-    /// The sums are set to zero; they began at `start_ns` until now.
+    /// Notes a reset of all totals, which had begun at `start_ns`.
     pub fn reset(&mut self, start_ns: u64) {
         self.began_ns.get_or_insert(start_ns);
     }
 
-    /// The probes are on again.
+    /// Notes that the probes are on again.
     pub fn resumed(&mut self, now_ns: u64) {
         if let Some(off_ns) = self.off_ns.take() {
             self.gaps
@@ -136,7 +135,7 @@ impl Observer {
         }
     }
 
-    /// How long the probes were off, all in all, ns.
+    /// How long the probes have been off in total until `now_ns`, ns.
     pub fn off_for_ns(&self, now_ns: u64) -> u64 {
         let open = self
             .off_ns
@@ -144,7 +143,7 @@ impl Observer {
         self.gaps.iter().map(|(from, to)| to - from).sum::<u64>() + open
     }
 
-    /// Takes note of how many episodes there have been, and of what was counted.
+    /// Updates the number of episodes, the counters and sbt's own share of a CPU.
     pub fn count(&mut self, now_ns: u64, model: &Model) {
         self.rates.push(now_ns, model);
         let episodes = model.totals().episodes;
@@ -156,7 +155,7 @@ impl Observer {
         while self.pace.len() > PACE_STEPS {
             self.pace.pop_front();
         }
-        // They begin anew after a reset.
+        // After a reset the number of episodes starts again from zero.
         let new = episodes.checked_sub(self.episodes).unwrap_or(episodes);
         self.episodes = episodes;
         if let Some(newest) = self.pace.back_mut() {
@@ -174,8 +173,7 @@ impl Observer {
         }
     }
 
-    /// Up to when all that has happened is known: what threads are seen to do they
-    /// may have ended since.
+    /// The time up to which all events are known, ns: threads may have changed their state since.
     fn seen_until(&self, now_ns: u64) -> u64 {
         self.heard_ns.clamp(now_ns.saturating_sub(LATE_NS), now_ns)
     }
@@ -184,7 +182,7 @@ impl Observer {
         time_ns.saturating_sub(self.origin_ns)
     }
 
-    /// How things stand. `present`: what the threads of the model do.
+    /// A snapshot of the current state. `present`: what the threads of the model are doing.
     pub fn snapshot(
         &self,
         now_ns: u64,
@@ -281,7 +279,7 @@ impl Observer {
         let level = self.level;
         let piece_ns = LEVELS[level];
         let end = now_ns / piece_ns + 1;
-        // Nothing was before the origin.
+        // There is nothing before the origin.
         let from = (end.saturating_sub(PIECES as u64)).max(self.origin_ns / piece_ns);
         let Some(kept) = model.lanes() else {
             return Lanes::default();
@@ -311,7 +309,7 @@ impl Observer {
     }
 }
 
-/// Draws what a thread has been doing since its last episode and still does.
+/// Draws what a thread has been doing since its last episode and is still doing.
 fn go_on(pieces: &mut [Piece], from: u64, piece_ns: u64, present: Present, now_ns: u64) {
     let (since_ns, doing) = match present {
         Present::Waiting { since_ns, .. } => (since_ns, lanes::Doing::Idle),

@@ -1,4 +1,4 @@
-//! Gets a target ready: found or held before its start, probed.
+//! Prepares a target: finds it or holds it before its start, and puts the probes on.
 
 use std::{
     collections::BTreeSet,
@@ -38,13 +38,13 @@ pub struct Prepared {
     pub held: Option<Held>,
     pub source: Box<dyn Source>,
     pub resolver: Resolver,
-    /// What the user should know at once.
+    /// The lines to print at once.
     pub lines: Vec<String>,
 }
 
 impl Prepared {
-    /// Holds a program before its start, with its probes in place; on `pty`, if
-    /// it is not to have our terminal.
+    /// Holds a program before its start and puts the probes on. `pty`: the program's terminal, if
+    /// it is not to use sbt's terminal.
     pub fn run(
         command: &[OsString],
         invoker: Option<&Invoker>,
@@ -58,7 +58,7 @@ impl Prepared {
         let held = launch::hold(command, program.as_deref(), invoker, pty)?;
         let pid = held.pid();
         let tracer = choice::tracer(pid, settings)?;
-        // The program has been forked, and has what it should have.
+        // The program has been forked with the privileges it should have.
         privilege::limit_to_set_up(pid)?;
         let wanted = Arc::new(wanted(settings));
         let arguments = &command[1.min(command.len())..];
@@ -84,8 +84,7 @@ impl Prepared {
         }
     }
 
-    /// Probes a process that runs.
-    /// `tracer`: see [`choice::tracer`].
+    /// Puts probes on a process that runs. `tracer`: the process from [`choice::tracer`].
     pub fn attach(pid: u32, settings: &Settings, tracer: Option<Tracer>) -> anyhow::Result<Self> {
         let found = process::find(pid)?;
         privilege::check_process(found.pid, settings.backend)?;
@@ -102,7 +101,8 @@ impl Prepared {
         });
         let (mut source, line) = loaded?;
         source.set_scope(scope);
-        // From now on it is told of; it may have executed another program before.
+        // From here on events report changes; before, the process may have executed another
+        // program.
         resolver.refresh();
         let files = resolver.new_files();
         check_wanted(&wanted, None, &files)?;
@@ -127,7 +127,7 @@ impl Prepared {
     }
 }
 
-/// A source, and all that the user should know at once.
+/// A source, and the lines to print at once.
 type Told = (Box<dyn Source>, Vec<String>);
 
 fn attach_to_program(
@@ -142,11 +142,12 @@ fn attach_to_program(
     let user = invoker.map(|invoker| (invoker.uid.as_raw(), invoker.gid.as_raw()));
     let (loaded, (mut files, possible, has_children)) =
         while_loading(pid, false, settings, children, tracer, || {
-            // A program that is not there fails at its exec, with the right message.
+            // A missing program fails at its exec, with the right message.
             let paths = program.as_deref();
             let paths = paths.map_or_else(WillMap::default, |path| libraries::will_map(path, user));
             let mut files = sites::open_all(&paths.certain, &wanted);
-            // Whoever has children has them at any moment, and they begin at once.
+            // Child processes may start at any time and then run at once, so prepare their files
+            // now.
             if executes::execute_others(&files) {
                 let path = std::env::var_os("PATH");
                 let named = program.as_deref().unwrap_or_else(|| Path::new(""));
@@ -184,7 +185,7 @@ fn attach_to_program(
     Ok(((source, lines), resolver))
 }
 
-/// Learns from the files which callers are to be found, and how.
+/// Tells the source which callers to find, and how.
 fn learn(source: &mut dyn Source, resolver: &mut Resolver) -> anyhow::Result<()> {
     match resolver.new_rules() {
         Some(rules) => source.learn(&rules),
@@ -192,7 +193,7 @@ fn learn(source: &mut dyn Source, resolver: &mut Resolver) -> anyhow::Result<()>
     }
 }
 
-/// The probes of the user's own that the settings ask for.
+/// The user's own probes from the settings.
 fn wanted(settings: &Settings) -> Wanted {
     let barriers = settings.barriers.iter().map(|barrier| Wish {
         at: barrier.function.clone(),
@@ -209,13 +210,14 @@ fn wanted(settings: &Settings) -> Wanted {
     Wanted(barriers.chain(marks).collect())
 }
 
-/// Nothing to put a probe on is an error now, and not an empty report later.
+/// Fails if there is no place for one of the user's probes: an error now is better than an empty
+/// report later.
 fn check_wanted(
     wanted: &Wanted,
     program: Option<&Path>,
     files: &[Arc<ProbedFile>],
 ) -> anyhow::Result<()> {
-    // What is not there fails at its exec, with the right message.
+    // A missing program fails at its exec, with the right message.
     if program.is_some() || !files.is_empty() {
         let missing = wanted.missing(files);
         anyhow::ensure!(missing.is_empty(), "{}", missing.join("\n"));
@@ -223,8 +225,8 @@ fn check_wanted(
     Ok(())
 }
 
-/// Gets the source ready, which takes tens of milliseconds, and does something else
-/// meanwhile. `runs`: see [`choice::source`].
+/// Prepares the source, which takes tens of milliseconds, and runs `work` meanwhile. `runs`: as in
+/// [`choice::source`].
 fn while_loading<T>(
     pid: u32,
     runs: bool,
@@ -242,13 +244,13 @@ fn while_loading<T>(
     })
 }
 
-/// How often those are looked for that were forked while others were told of.
+/// The most passes over the descendants, to find processes forked during the pass before.
 const MOST_LOOKS: usize = 16;
 
-/// Watches the descendants of a process that run already, and says which those are.
+/// Watches the descendants of a process that already run, and returns their ids.
 fn follow(source: &mut dyn Source, target: u32) -> anyhow::Result<BTreeSet<u32>> {
     let mut followed = BTreeSet::new();
-    // What those fork that are followed already is followed by itself.
+    // The source follows the children of followed processes by itself.
     for _ in 0..MOST_LOOKS {
         let before = followed.len();
         for child in process::descendants(target) {
@@ -256,7 +258,7 @@ fn follow(source: &mut dyn Source, target: u32) -> anyhow::Result<BTreeSet<u32>>
                 continue;
             }
             if let Err(error) = source.follow(child) {
-                // It has ended meanwhile.
+                // The process has ended meanwhile.
                 if process::find(child).is_err() {
                     continue;
                 }

@@ -1,29 +1,28 @@
-//! The processes of a session: the target and those that descend from it.
+//! The processes of a session: the target and its descendants.
 
 use std::collections::HashSet;
 
 use sbt_engine::model::Model;
 use sbt_program::process;
 
-/// What is known of them.
+/// The processes seen so far.
 pub struct Processes {
     target: u32,
-    /// Those with threads that were seen.
+    /// Processes of which threads were seen.
     met: HashSet<u32>,
-    /// Those that live beside the target, as far as they were seen to begin.
+    /// Living processes other than the target whose start was seen.
     living: HashSet<u32>,
-    /// How many were too many.
+    /// The number of processes that were not watched because there were too many.
     unfollowed: u64,
-    /// How many go on without the target; `None` before the end.
+    /// The number of processes that live on when watching ends; `None` before that.
     left: Option<usize>,
 }
 
-/// Threads are counted in so many processes at most, ever so often: to ask for one
-/// takes some 30 µs.
+/// The most processes whose threads are counted at a time: each takes some 30 µs.
 const MAX_COUNTED: usize = 64;
 
 impl Processes {
-    /// Of a target.
+    /// A session with a target and no other process.
     pub fn new(target: u32) -> Self {
         Self {
             target,
@@ -34,8 +33,7 @@ impl Processes {
         }
     }
 
-    /// The target, and those that descend from it and live, as far as they were seen to
-    /// begin.
+    /// The target, and its living descendants whose start was seen.
     pub fn living(&self) -> impl Iterator<Item = u32> {
         std::iter::once(self.target).chain(self.living.iter().copied())
     }
@@ -47,45 +45,46 @@ impl Processes {
         }
     }
 
-    /// A new one is about to begin.
+    /// A new process is about to begin.
     pub fn forked(&mut self, child: Option<u32>, followed: bool) {
         self.unfollowed += u64::from(!followed);
         self.living.extend(child.filter(|_| followed));
     }
 
-    /// One has executed a program: what starts ranks tells them which they are then.
+    /// A process has executed a program: MPI launchers tell each rank its number at that time.
     pub fn executed(&mut self, process: u32, model: &mut Model) {
         if self.met.contains(&process) {
             learn_rank(process, model);
         }
     }
 
-    /// One has ended: its number may become another's.
+    /// A process has ended: its id may go to another process.
     pub fn ended(&mut self, process: u32) {
         self.met.remove(&process);
         self.living.remove(&process);
     }
 
-    /// How many threads the target has, or another that has several.
+    /// The number of threads of the target, or of another process if the target has only one
+    /// thread.
     pub fn threads(&self) -> u64 {
         let all = [self.target].into_iter().chain(self.living.iter().copied());
         let mut counts = all.take(MAX_COUNTED).map(process::threads);
         counts.find(|count| *count > 1).unwrap_or(1)
     }
 
-    /// Watching ends.
+    /// Watching ends: counts the watched processes that live on.
     pub fn end(&mut self) {
         let others = self.met.iter().filter(|pid| **pid != self.target);
         self.left = Some(others.filter(|pid| process::find(**pid).is_ok()).count());
     }
 
-    /// How many of those that were watched go on when the target has ended; `None` as long
-    /// as it has not.
+    /// The number of watched processes, the target aside, that live on when watching ends; `None`
+    /// before that.
     pub fn left(&self) -> Option<u64> {
         self.left.map(|left| left as u64)
     }
 
-    /// What the user should know.
+    /// The notes for the user.
     pub fn notes(&self) -> Vec<String> {
         let target_ended = process::find(self.target).is_err();
         let left = self.left.filter(|left| *left > 0 && target_ended);
@@ -105,7 +104,7 @@ impl Processes {
     }
 }
 
-/// While it lives: its environment goes with it.
+/// Reads the rank from the environment of a living process.
 fn learn_rank(process: u32, model: &mut Model) {
     if let Some(rank) = process::rank(process) {
         model.set_rank(process, rank);

@@ -1,4 +1,4 @@
-//! What a session writes down as it goes.
+//! Writes the recording of a session while it runs.
 
 use std::{mem::size_of, time::Duration};
 
@@ -21,63 +21,64 @@ use sbt_engine::{
 };
 use sbt_program::clock;
 
-/// What was taken in is in the file after so long, ns, but for the time that the disk
-/// takes.
+/// The longest time from taking in an event to its flush into the file, ns, apart from the time
+/// that the disk takes.
 const FLUSH_EVERY_NS: u64 = 500_000_000;
 
-/// Where nothing happens, that is written down after so long, ns,
+/// The interval between two writes of the facts if nothing happens, ns.
 const CALM_NS: u64 = 1_000_000_000;
 
-/// but then no more often than that one part in so many of the silence is missing: a
-/// program that hangs over night does not fill the disk.
+/// A silence of this many seconds may lack one second in the file: writes become rarer as the
+/// silence lasts, so that a program that hangs over night does not fill the disk.
 const CALMER: u64 = 60;
 
-/// What is known beside the model costs more to gather than to wait for: no more often
-/// than that it takes one part in so many of the time.
+/// Gathering facts takes at most one part in this many of the time: facts cost more to gather than
+/// to write.
 const SPARED: u64 = 50;
 
-/// The report waits for the end of the recording, which may be a reason for a note, but no
-/// longer than this.
+/// The longest time that the report waits for the end of the recording, whose failure would be a
+/// note in the report.
 const REPORT_WAITS: Duration = Duration::from_secs(2);
 
-/// A disk that has taken nothing for so long is not waited for any more.
+/// The longest wait for a disk that takes nothing.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Something to be written.
+/// A part to write.
 enum Part {
-    /// What the model was told, and places that are new.
+    /// Events that the model took, and new places.
     Steps(Vec<Step>, Vec<Place>),
-    /// What is known beside, and the report so far if that is to be kept; all of it is to
-    /// be on the disk.
+    /// The facts outside of the model, and the report so far if the recording keeps it; everything
+    /// is then flushed to the disk.
     Facts(Box<Run>, Option<Box<Report>>),
-    /// The last.
+    /// The final facts and report; no part follows.
     End(Box<Run>, Option<Box<Report>>),
 }
 
-/// What is known beside what the model was told, as far as a change of it is news.
+/// The facts outside of the model whose change is news.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Known {
     totals: Totals,
-    /// When the hang was looked at last, ns, and what has become of it.
+    /// The time of the last look at a hang, ns, and its outcome.
     hang: Option<(u64, super::hang::Outcome)>,
     lock_waits: u64,
     notes: usize,
     names: Vec<Named>,
 }
 
-/// When it is time to write down what is known.
+/// Decides when to write the facts.
 #[derive(Clone, Copy, Debug)]
 #[allow(clippy::struct_field_names, reason = "it is their unit")]
 struct Pace {
-    /// When there was news last, ns.
+    /// The time of the last news, ns.
     news_ns: u64,
-    /// With news not before, and without them then, ns.
+    /// The earliest next write if there is news, ns.
     due_ns: u64,
+    /// The earliest next write without news, ns.
     calm_ns: u64,
 }
 
 impl Pace {
-    /// Begins at `now_ns`.
+    /// A pace that starts at `now_ns`.
     const fn from(now_ns: u64) -> Self {
         Self {
             news_ns: now_ns,
@@ -90,12 +91,12 @@ impl Pace {
         now_ns >= self.due_ns
     }
 
-    /// Whether it is to be written, if that is due; `news`: whether there are any.
+    /// Whether to write at a due time. `news`: there is news since the last write.
     const fn wants(self, now_ns: u64, news: bool) -> bool {
         news || now_ns >= self.calm_ns
     }
 
-    /// It was; to gather it took so long, ns.
+    /// Takes note of a write. `took_ns`: the time it took to gather the facts.
     fn written(&mut self, now_ns: u64, news: bool, took_ns: u64) {
         if news {
             self.news_ns = now_ns;
@@ -107,28 +108,29 @@ impl Pace {
     }
 }
 
-/// A file that is being written.
+/// A recording that is being written.
 pub struct Recording {
     writer: Writer<Part>,
-    /// Places that were handed over.
+    /// The number of places handed over.
     places: usize,
-    /// Not all is kept: it needs the report.
+    /// The recording keeps only part of the events, and so needs the report.
     is_bounded: bool,
     known: Known,
-    /// Something was handed over since it was last flushed.
+    /// Events or places were handed over since the last flush.
     news: bool,
     pace: Pace,
-    /// With the last flush so many parts were handed over.
+    /// The number of parts handed over at the last flush.
     flushed: u64,
 }
 
 impl Recording {
-    /// `begin`: how the model was begun; `facts`: what is known by then.
+    /// Starts a recording. `begin`: how the model was started; `facts`: the facts known at the
+    /// start.
     fn begin(sink: Sink, begin: Begin, facts: Run, report: Option<Report>) -> anyhow::Result<Self> {
         let is_bounded = sink.bound.is_some();
         let writer = Writer::spawn(move |queue| {
             let mut recorder = Recorder::to(sink, begin)?;
-            // Who is killed at once has at least begun.
+            // Even if sbt is killed at once, the file has a beginning.
             recorder.flush(facts, report)?;
             for part in queue {
                 match part {
@@ -154,13 +156,14 @@ impl Recording {
         })
     }
 
-    /// What is known is handed over only when that before it is on the disk: it is large.
+    /// Whether the last facts handed over are on the disk: facts are large, so only one set waits
+    /// at a time.
     fn is_up_to_date(&self) -> bool {
         self.writer.written() >= self.flushed
     }
 }
 
-/// Memory that steps and places take until they are written, bytes.
+/// The memory that steps and places take until they are written, bytes.
 fn memory(steps: &[Step], places: &[Place]) -> usize {
     let beside = |step: &Step| match step {
         Step::Event(Event::Thread { name, .. }) => name.len(),
@@ -168,13 +171,16 @@ fn memory(steps: &[Step], places: &[Place]) -> usize {
         Step::Event(Event::Away { takers, .. }) => size_of_val(&**takers),
         _ => 0,
     };
-    let steps: usize = steps.iter().map(|it| size_of::<Step>() + beside(it)).sum();
+    let steps: usize = steps
+        .iter()
+        .map(|step| size_of::<Step>() + beside(step))
+        .sum();
     let frame = |frame: &Frame| {
         let names = [&frame.function, &frame.file];
         let names = names.into_iter().flatten().map(String::len);
         size_of::<Frame>() + names.sum::<usize>()
     };
-    let place = |it: &Place| size_of::<Place>() + it.frames.iter().map(frame).sum::<usize>();
+    let place = |place: &Place| size_of::<Place>() + place.frames.iter().map(frame).sum::<usize>();
     steps + places.iter().map(place).sum::<usize>()
 }
 
@@ -184,7 +190,7 @@ fn note(why: &str) -> String {
 }
 
 impl Session {
-    /// Begins to write down what the model is told from now on, which is all.
+    /// Starts to record everything that the model is told.
     pub(super) fn record(&mut self, sink: Sink) {
         let begin = Begin {
             start_ns: self.start_ns,
@@ -206,12 +212,12 @@ impl Session {
         }
     }
 
-    /// Whether it is being written down.
+    /// Whether a recording is being written.
     pub(super) const fn is_recording(&self) -> bool {
         self.recording.is_some()
     }
 
-    /// What is known by now, as far as a change of it is news.
+    /// The current facts whose change is news.
     fn known(&self, now_ns: u64) -> Known {
         Known {
             totals: *self.model.totals(),
@@ -222,7 +228,7 @@ impl Session {
         }
     }
 
-    /// Writes down what has come in. Where that cannot be, the watching goes on.
+    /// Hands the new events to the recording. If recording fails, watching goes on.
     pub(super) fn write_down(&mut self) {
         let Some(mut recording) = self.recording.take() else {
             return;
@@ -244,7 +250,7 @@ impl Session {
             let news = recording.news || known != recording.known;
             if recording.pace.wants(now_ns, news) {
                 (recording.news, recording.known) = (false, known);
-                // Nobody watches any more after the end.
+                // Nothing is watched after the end.
                 let until_ns = match self.source {
                     Some(_) => now_ns,
                     None => self.end_ns,
@@ -256,7 +262,7 @@ impl Session {
                 let took_ns = clock::now_ns().saturating_sub(now_ns);
                 recording.pace.written(now_ns, news, took_ns);
                 let part = Part::Facts(Box::new(facts), report);
-                // There is one at a time.
+                // At most one part of facts waits at a time, so it needs no limit.
                 goes_on = recording.writer.push_last(part, 0);
                 recording.flushed = recording.writer.handed();
             }
@@ -269,23 +275,24 @@ impl Session {
         }
     }
 
-    /// The report, of what is known beside the model.
+    /// The report so far, with the given facts.
     pub(super) fn report_so_far(&self, facts: Run) -> Report {
         verdict::with(Report::new(&self.model, self.resolver.places(), facts))
     }
 
-    /// Ends the file with the report and what it takes from us.
+    /// Ends the recording with the report, if the recording keeps it, and the final facts.
     pub(super) fn end_recording(&mut self, facts: Option<Run>, report: &Report) {
         if let (Some(recording), Some(facts)) = (&mut self.recording, facts) {
             let report = recording.is_bounded.then(|| Box::new(report.clone()));
-            // If it is not taken, waiting for the end tells why.
+            // If this fails, waiting for the end returns the reason.
             recording
                 .writer
                 .push_last(Part::End(Box::new(facts), report), 0);
         }
     }
 
-    /// Waits a little for the end of the file; what the report has to say of it.
+    /// Waits up to [`REPORT_WAITS`] for the end of the recording, and returns a note if it failed
+    /// or is not complete.
     pub(super) async fn recording_note(&mut self) -> Option<String> {
         let recording = self.recording.as_mut()?;
         let outcome = recording.writer.over(REPORT_WAITS).await;
@@ -302,8 +309,8 @@ impl Session {
         }
     }
 
-    /// Waits for the end of the file as long as the disk takes it, and nobody wants us to
-    /// end.
+    /// Waits for the end of the recording as long as the disk makes progress and no signal tells
+    /// sbt to end.
     pub(super) async fn leave_recording(&mut self) {
         let Some(mut recording) = self.recording.take() else {
             return;
@@ -335,17 +342,18 @@ mod tests {
     use super::*;
 
     const S: u64 = 1_000_000_000;
-    /// How often it is looked.
+    /// The interval between two checks.
     const TICK: u64 = S / 4;
 
-    /// How often it is written until then, and what is missing in the file at most, ns.
+    /// The number of writes until `until_ns`, and the longest time of which the file lacks the
+    /// events, ns.
     fn writes(until_ns: u64, has_news: impl Fn(u64) -> bool, took_ns: u64) -> (u64, u64) {
-        // The machine runs for a year.
+        // The machine has been up for a year.
         let begin_ns = 365 * 24 * 3_600 * S;
         let mut pace = Pace::from(begin_ns);
         let (mut count, mut last_ns, mut missing_ns) = (0, begin_ns, 0);
         let times = (TICK..=until_ns).step_by(usize::try_from(TICK).unwrap());
-        for now_ns in times.map(|it| begin_ns + it) {
+        for now_ns in times.map(|passed_ns| begin_ns + passed_ns) {
             let news = has_news(now_ns - begin_ns);
             missing_ns = missing_ns.max(now_ns - last_ns);
             if pace.is_due(now_ns) && pace.wants(now_ns, news) {
@@ -359,7 +367,7 @@ mod tests {
     #[test]
     fn news_are_written_at_once_and_silence_now_and_then() {
         assert_eq!(writes(60 * S, |_| true, 0), (120, FLUSH_EVERY_NS));
-        // To gather them takes long.
+        // Gathering the facts takes long.
         assert_eq!(writes(60 * S, |_| true, S / 50), (60, S));
         let silent = |from_ns| move |now_ns| now_ns <= from_ns;
         let (count, missing_ns) = writes(30 * S, |_| false, 0);
@@ -367,7 +375,7 @@ mod tests {
         let (count, missing_ns) = writes(30 * S, silent(S), 0);
         assert!((29..=33).contains(&count), "{count}");
         assert_eq!(missing_ns, CALM_NS);
-        // A night is some hundred times a second, and no more is missing than of a minute.
+        // A night has a few hundred writes, and the file lacks at most a minute per hour.
         let (count, missing_ns) = writes(10 * 3_600 * S, silent(S), 0);
         assert!((300..600).contains(&count), "{count}");
         assert!(missing_ns <= 10 * 3_600 * S / CALMER + TICK, "{missing_ns}");

@@ -1,4 +1,4 @@
-//! What a session has found out, for a report.
+//! Collects the results of a session for a report.
 
 use super::{Sampling, Session};
 use crate::{
@@ -27,7 +27,7 @@ impl Session {
         let (_, new): (Vec<_>, Vec<_>) = totals.notes.into_iter().partition(known);
         self.notes.extend(new);
         self.lost = totals.lost;
-        // If that fails, there is something to note.
+        // A failure to write becomes a note.
         self.write_down();
         let none_found = self.model.totals().arrivals == 0;
         if none_found {
@@ -47,7 +47,7 @@ impl Session {
             folded: self.recorded_stacks(),
             ..self.facts(self.end_ns)
         };
-        // Before the end nobody knows what will be found, and to look takes a while.
+        // The resolver's notes need all places, and finding them takes time: ask only at the end.
         run.notes.extend(self.resolver.notes());
         let places: Vec<&Place> = self.resolver.places().iter().map(AsRef::as_ref).collect();
         run.notes.extend(Naming(&self.settings).unmatched(&places));
@@ -57,7 +57,7 @@ impl Session {
         report
     }
 
-    /// What the user should know, as far as it is known.
+    /// The notes for the user, as known until `until_ns`.
     pub(super) fn all_notes(&self, until_ns: u64) -> Vec<String> {
         let mut notes = self.notes.clone();
         notes.extend(self.processes.notes());
@@ -74,21 +74,21 @@ impl Session {
         notes
     }
 
-    /// The target has executed a program for the first time. What sbt has started begins then,
-    /// and not when sbt let it go.
+    /// The target has executed a program for the first time. The run of a program that sbt started
+    /// begins with this exec, not when sbt let the program go.
     pub(super) fn begin_program(&mut self, time_ns: u64) {
-        // The user may have begun to count anew meanwhile.
+        // The user may have reset the totals meanwhile.
         if self.running.is_some() && time_ns > self.start_ns {
             self.start_ns = time_ns;
             self.narrator.begin_at(time_ns);
         }
     }
 
-    /// Watching ends when the program did, and not when sbt noticed the end. To be called when
-    /// all events have been taken in. `lost`: some were lost.
+    /// Sets the end of watching to the end of the program, not to the time at which sbt noticed
+    /// that end. Call this after all events have been taken in. `lost`: some events were lost.
     pub(super) fn settle_end(&mut self, lost: bool) {
         if !self.lifetime.is_over {
-            // Events were counted until the last probe was off.
+            // Events were counted until the last probe was removed.
             self.end_ns = self.end_ns.max(self.lifetime.seen_ns());
             return;
         }
@@ -109,13 +109,13 @@ impl Session {
         }
     }
 
-    /// Events lost until now.
+    /// The number of events lost so far.
     fn lost_so_far(&self) -> u64 {
         let source = self.source.as_ref();
         source.map_or(self.lost, |source| source.lost())
     }
 
-    /// What was left out for the budget.
+    /// The note on what was not watched to keep to the budget.
     fn note_of_budget(&self, until_ns: u64) -> Option<String> {
         let budget = self.budget.budget()?;
         let Some((since_ns, off_ns)) = self.budget.thinned(until_ns) else {
@@ -141,11 +141,11 @@ impl Session {
         ))
     }
 
-    /// What to type to watch the target like this once more: before and after the
-    /// options.
+    /// The command line that watches the target in the same way: the part before and the part after
+    /// further options.
     fn again(&self) -> [String; 2] {
         let [mut before, after] = match (&self.running, &self.command[..]) {
-            // Its number may be another's now.
+            // The process has ended: its id may belong to another process now.
             (None, _) if process::find(self.pid).is_err() => ["sbt attach".into(), "PID".into()],
             (None, _) => ["sbt attach".into(), self.pid.to_string()],
             (_, [sbt, demo, rest @ ..]) if sbt == "sbt" && demo == "demo" => {
@@ -160,7 +160,7 @@ impl Session {
         [before, after]
     }
 
-    /// What is known beside the model, up to a time.
+    /// The facts of the run that are not in the model, up to `until_ns`.
     pub(super) fn facts(&self, until_ns: u64) -> Run {
         let places = self.resolver.places();
         let naming = Naming(&self.settings);
@@ -203,7 +203,10 @@ impl Session {
             counters: self.counters.clone(),
             states: self.states,
             own_cpu_ns: clock::process_cpu_ns(),
-            sampled: self.sampling.as_ref().and_then(|it| it.report(&self.model)),
+            sampled: self
+                .sampling
+                .as_ref()
+                .and_then(|sampling| sampling.report(&self.model)),
             tariff: self.cost.tariff().copied(),
             cost_unknown_because: self.cost.unknown_because(),
             budget_pct: self.budget.budget(),

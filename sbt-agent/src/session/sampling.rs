@@ -1,5 +1,5 @@
-//! Samples of where the target's threads are: taken, followed to their callers, and
-//! handed to the model.
+//! Samples where the target's threads run: takes the samples, follows their callers and hands them
+//! to the model.
 
 use std::{fs::File, io::Write as _, path::Path, time::Duration};
 
@@ -18,14 +18,14 @@ use sbt_program::{
     sites::{Resolver, Stacks},
 };
 
-/// How often samples are fetched: their rings have room for several times as long.
+/// The interval between two reads of the samples; the rings have room for several times as long.
 pub const PERIOD: Duration = Duration::from_millis(40);
 
-/// Where the kernel says how often it samples at most.
+/// The kernel's file with the highest sampling rate it allows, per second.
 const MOST: &str = "/proc/sys/kernel/perf_event_max_sample_rate";
 
-/// Checks before the program begins what would be an error later, and makes the file for
-/// folded stacks, if there is to be one.
+/// Reports errors in the sampling settings before the program starts, and creates the file for
+/// folded stacks if the user asked for the file.
 pub fn prepare(settings: &Settings) -> anyhow::Result<Option<File>> {
     if settings.sample > 0 {
         let most = std::fs::read_to_string(MOST).ok();
@@ -48,10 +48,10 @@ pub fn prepare(settings: &Settings) -> anyhow::Result<Option<File>> {
     output::for_stacks(named).map(Some)
 }
 
-/// See the module.
+/// The sampler of one run.
 pub struct Sampling {
     hz: u32,
-    /// Until watching ends.
+    /// `None` after watching has ended.
     profile: Option<Profile>,
     stacks: Stacks,
     chains: Chains,
@@ -60,13 +60,13 @@ pub struct Sampling {
     of_own_code: bool,
 }
 
-/// What to say where the kernel's part may not be sampled.
+/// The note for a user who may not sample kernel code.
 const OF_OWN_CODE: &str = "--sample sees the program's own code alone: system calls and faults, and \
     so the time that they take, may not be sampled by this user; sudo, CAP_PERFMON or \
     `sudo sysctl kernel.perf_event_paranoid=1` would do";
 
 impl Sampling {
-    /// Begins, if the settings ask for it; with `children` also of processes that the
+    /// Begins to sample if the settings ask for samples; with `children` also in processes that the
     /// target starts.
     pub fn begin(settings: &Settings, pid: u32, children: bool) -> anyhow::Result<Option<Self>> {
         let hz = settings.sample;
@@ -100,18 +100,17 @@ impl Sampling {
         }))
     }
 
-    /// What the user should know of them.
+    /// The note for the user; `None` if kernel code was sampled too.
     pub fn note(&self) -> Option<String> {
         self.of_own_code.then(|| OF_OWN_CODE.to_owned())
     }
 
-    /// Run time that a sample stands for, ns.
+    /// The run time that one sample stands for, ns.
     pub fn period_ns(&self) -> u64 {
         1_000_000_000 / u64::from(self.hz)
     }
 
-    /// Hands the model what has been sampled so far: to be done before it learns of what
-    /// came later.
+    /// Hands the samples taken so far to the model. Call this before the model gets later events.
     pub fn take(&mut self, resolver: &mut Resolver, model: &mut Model) {
         let Some(profile) = &mut self.profile else {
             return;
@@ -126,24 +125,24 @@ impl Sampling {
         }
     }
 
-    /// Stops for a while, or goes on.
+    /// Pauses or resumes sampling.
     pub fn switch(&mut self, on: bool) {
         if let Some(profile) = &mut self.profile {
             profile.switch(on);
         }
     }
 
-    /// No more are taken.
+    /// Stops sampling for good.
     pub fn end(&mut self) {
         self.profile = None;
     }
 
-    /// Counts from zero on.
+    /// Resets the counts of lost and truncated samples.
     pub fn reset(&mut self) {
         (self.lost, self.truncated) = (0, 0);
     }
 
-    /// What was found out.
+    /// The totals and the functions for the report; `None` if the model keeps no samples.
     pub fn report(&self, model: &Model) -> Option<(SamplingReport, Vec<FunctionReport>)> {
         let mut sampling = SamplingReport {
             hz: self.hz,
@@ -155,13 +154,13 @@ impl Sampling {
         Some((sampling, functions))
     }
 
-    /// Folded stacks, a line each.
+    /// The folded stacks, one per line.
     pub fn folded(&self, model: &Model) -> Option<Vec<String>> {
         let text = folded(model.samples()?, &self.chains);
         Some(text.lines().map(str::to_owned).collect())
     }
 
-    /// Writes folded stacks.
+    /// Writes the folded stacks to `file`.
     fn write(&self, mut file: &File, path: &Path, model: &Model) -> anyhow::Result<()> {
         let Some(samples) = model.samples() else {
             return Ok(());
@@ -173,20 +172,20 @@ impl Sampling {
 }
 
 impl Session {
-    /// Takes the samples in that there are.
+    /// Hands the samples taken so far to the model.
     pub(super) fn sample(&mut self) {
         if let Some(sampling) = &mut self.sampling {
             sampling.take(&mut self.resolver, &mut self.model);
         }
     }
 
-    /// The folded stacks, if there is a recording to keep them in.
+    /// The folded stacks, if a recording keeps them.
     pub(super) fn recorded_stacks(&self) -> Option<Vec<String>> {
         let sampling = self.sampling.as_ref().filter(|_| self.is_recording())?;
         sampling.folded(&self.model)
     }
 
-    /// Writes the folded stacks, if they were asked for.
+    /// Writes the folded stacks if the user asked for them.
     pub(super) fn write_folded(&mut self) -> anyhow::Result<()> {
         match (&self.sampling, &self.folded, &self.settings.folded) {
             (Some(sampling), Some(file), Some(named)) => {

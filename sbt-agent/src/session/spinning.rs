@@ -1,5 +1,5 @@
-//! Looks for barriers that only spin, which no probe shows: samples where a target's
-//! threads are, if it has several and no barrier was hit for a while.
+//! Looks for barriers that only spin, which no probe shows: samples where the target's threads run,
+//! if there are several and no barrier was hit for a while.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -16,40 +16,39 @@ use sbt_program::{
     spin::tally::Tally,
 };
 
-/// After this long it is looked again, ns: programs have stages. It doubles each
-/// time.
+/// The time from one look to the next, ns: programs have stages. The time doubles each time.
 const AWAY_NS: u64 = 500_000_000;
 
-/// How long a look takes at least, ns.
+/// The shortest duration of a look, ns.
 const LOOK_NS: u64 = 240_000_000;
 
-/// So often it is looked in a run, at most,
+/// The most looks in a run.
 const MAX_LOOKS: u32 = 10;
 
-/// and so often once there was something to see.
+/// The number of looks with suspects after which the search ends.
 const MAX_FOUND: u32 = 3;
 
-/// How long it may take to look up what was seen, ns: meanwhile nothing else is done.
+/// The longest time to look up the sampled addresses, ns: the session does nothing else meanwhile.
 const LOOK_UP_NS: u64 = 50_000_000;
 
-/// So many different addresses are looked up in one look.
+/// The most distinct addresses looked up in one look.
 const MAX_ADDRESSES: usize = 512;
 
-/// Return addresses on top of a stack that may be in such a loop: what reads or gives
-/// way may do so through other functions.
+/// The most return addresses, from the top of the stack, that are checked for a waiting loop: a
+/// loop may read or yield through other functions.
 const MAX_RETURNS: usize = 4;
 
-/// What is known of addresses.
+/// What is known about sampled addresses.
 struct Known {
     waits: HashMap<u64, Option<(WaitId, SpinPlace)>>,
     returns: HashMap<u64, bool>,
     watched: HashMap<u64, bool>,
-    /// After that nothing more is looked up, ns.
+    /// The time after which nothing more is looked up, ns.
     until_ns: u64,
 }
 
 impl Known {
-    /// What a sample shows a thread to wait in.
+    /// The loop in which a sample shows its thread waiting.
     fn wait(&mut self, sample: &Sample, resolver: &mut Resolver) -> Option<(WaitId, SpinPlace)> {
         let mut returns = Vec::with_capacity(MAX_RETURNS);
         for &word in &sample.stack {
@@ -61,7 +60,7 @@ impl Known {
                 break;
             }
         }
-        // Waiting in a barrier that is counted is no news.
+        // A wait in a barrier that is already watched is no news.
         let mut ways = std::iter::once(sample.at).chain(returns.iter().map(|word| word - 1));
         if ways.any(|at| self.is_watched(at, resolver)) {
             return None;
@@ -69,8 +68,8 @@ impl Known {
         if let Some(found) = self.at(sample.at, resolver) {
             return Some(found);
         }
-        // In what the loop has called, which returns to it. Of the program's own
-        // functions only that which was called there: a stack holds old addresses too.
+        // Check the functions that called the sampled one. If the sampled function is the program's
+        // own, it must have been called from the loop: a stack holds stale addresses too.
         let is_own = resolver.is_own(sample.at);
         returns.into_iter().find_map(|word| {
             let is_way = !is_own || resolver.has_called(word, sample.at);
@@ -96,26 +95,27 @@ impl Known {
     }
 }
 
-/// Looks, and what has been seen.
+/// The looks of a run and their results.
 #[derive(Debug, Default)]
 pub struct Spinning {
-    /// While it looks: since when, ns.
+    /// The look under way: its start, ns, and the sampler.
     sampler: Option<(u64, Sampler)>,
     /// Whether any look has been completed.
     has_looked: bool,
     looks: u32,
     found: u32,
-    /// Since when no barrier has been hit, ns, and how often before.
+    /// The time of the last hit at a barrier, ns.
     quiet_since_ns: u64,
+    /// The number of hits so far.
     hits: u64,
-    /// Not looked before, ns.
+    /// The earliest time of the next look, ns.
     back_ns: u64,
     tally: Tally<WaitId>,
     places: BTreeMap<WaitId, SpinPlace>,
 }
 
 impl Spinning {
-    /// From this moment on, ns.
+    /// Starts at `now_ns`.
     pub fn new(now_ns: u64) -> Self {
         Self {
             quiet_since_ns: now_ns,
@@ -123,7 +123,7 @@ impl Spinning {
         }
     }
 
-    /// Whether it is time to look, by what has been seen of the target.
+    /// Whether to look now, given what has been seen of the target.
     fn is_due(&mut self, now_ns: u64, seen: Seen) -> bool {
         let hits = seen.others + seen.futexes;
         if std::mem::replace(&mut self.hits, hits) != hits {
@@ -141,7 +141,7 @@ impl Spinning {
             && self.found < MAX_FOUND
     }
 
-    /// Takes what has been seen of the target `pid`; begins to look, or ends it.
+    /// Takes what has been seen of the target `pid`; begins or ends a look.
     pub fn tick(&mut self, now_ns: u64, seen: Seen, pid: u32, resolver: &mut Resolver) {
         let is_due = self.is_due(now_ns, seen);
         if let Some((since_ns, _)) = self.sampler {
@@ -154,7 +154,7 @@ impl Spinning {
         } else if is_due {
             self.back_ns = now_ns.saturating_add(AWAY_NS << self.looks);
             self.looks += 1;
-            // Where it is not allowed, nobody has looked.
+            // A user who may not sample gets no look.
             let sampler = Sampler::begin(&process::busy_first(pid)).ok();
             self.sampler = sampler.map(|sampler| (now_ns, sampler));
             resolver.turn_to(pid);
@@ -162,14 +162,13 @@ impl Spinning {
         }
     }
 
-    /// Stops looking, with nothing seen. Until `now_ns` nobody knew whether barriers
-    /// were hit.
+    /// Ends a look without a result. `now_ns`: the time until which hits at barriers were not seen.
     pub fn give_up(&mut self, now_ns: u64) {
         self.sampler = None;
         self.quiet_since_ns = now_ns;
     }
 
-    /// Ends the look that is under way, if there is one.
+    /// Ends the look under way, if any, and evaluates its samples.
     pub fn end(&mut self, pid: u32, resolver: &mut Resolver) {
         let Some((_, sampler)) = self.sampler.take() else {
             return;
@@ -182,7 +181,7 @@ impl Spinning {
             watched: HashMap::new(),
             until_ns: clock::now_ns() + LOOK_UP_NS,
         };
-        // Where most of them are comes first, should there be no time for all.
+        // Look up the most frequent addresses first, in case the time runs out.
         let mut often: HashMap<u64, u32> = HashMap::new();
         for (_, sample) in &taken {
             *often.entry(sample.at).or_default() += 1;
@@ -203,8 +202,8 @@ impl Spinning {
         self.found += u32::from(!self.tally.suspects().is_empty());
     }
 
-    /// What to report, most samples first; `None` if nobody looked. `again`: what
-    /// to type before and after an option to watch the target in the same way.
+    /// The results, most samples first; `None` if no look was completed. `again`: what to type
+    /// before and after an option to watch the target in the same way.
     pub fn report(&self, again: &[String; 2]) -> Option<Vec<Found>> {
         let mut suspects = self.tally.suspects();
         suspects.sort_by_key(|(_, suspect)| std::cmp::Reverse(suspect.samples));
@@ -215,7 +214,7 @@ impl Spinning {
                 command: option.and_then(|function| {
                     let option = command_line(&["--barrier".to_owned(), function.clone()]);
                     let command = format!("{} {option} {}", again[0], again[1]);
-                    // What cannot be shown as it is cannot be typed.
+                    // A command with unprintable characters cannot be typed.
                     (printable(&command) == command).then_some(command)
                 }),
                 place,

@@ -1,4 +1,4 @@
-//! What a program loses that is watched from its start.
+//! The privileges that a program loses when it is traced from its start.
 
 use std::path::Path;
 
@@ -11,10 +11,10 @@ use sbt_program::{
 
 use crate::kernel::privilege;
 
-/// What is to be said before a program starts, if its file gives it privileges and `source`
-/// comes between. `who`: who executes it.
+/// The line to print before a program starts whose file gives it privileges that it loses because
+/// `source` traces it. `who`: the user who executes the program.
 pub fn line(source: &dyn Source, program: &Path, who: &Who) -> Option<String> {
-    // Whoever might look into every process, and so into this one, takes nothing away.
+    // A tracer that may look into every process takes no privileges away.
     if !source.traces_the_start() || rights::may_look_at_all() {
         return None;
     }

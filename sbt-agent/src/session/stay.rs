@@ -1,5 +1,5 @@
-//! The screen after the program's end: it stays as it was, until its user leaves. Everything but
-//! the screen has been released by then, and the report is made.
+//! The screen after the program's end: it stays until the user leaves it. By then everything but
+//! the screen has been released, and the report is complete.
 
 use anyhow::Context as _;
 
@@ -11,10 +11,10 @@ use crate::terminal::Terminal;
 use sbt_engine::{live::Request, report::Report};
 
 impl Session {
-    /// Shows the end until the user leaves; whether a signal has told sbt to end instead.
+    /// Shows the end until the user leaves. Returns whether a signal told sbt to end instead.
     pub(super) async fn stay(&mut self, report: &Report) -> anyhow::Result<bool> {
         if let Some(running) = &self.running {
-            // Whoever waits until the program is gone does not wait for our user.
+            // Processes that wait for the program's end must not wait for the user of sbt.
             running.release();
         }
         if let Some(terminal) = &mut self.terminal {
@@ -38,13 +38,14 @@ impl Session {
                 }
                 turn = View::turn(&mut self.view) => match turn {
                     Turn::Due => self.show(),
-                    // Pressed just before the end was to be seen: there is nobody to interrupt.
+                    // The user pressed the key just before the end was on the screen: there is
+                    // nothing to interrupt.
                     Turn::Asked(Request::Interrupt) => return Ok(false),
                     Turn::Asked(request) => if self.obey(request).await? == Then::End {
                         return Ok(false);
                     },
                 },
-                // What the program has started may write on.
+                // Processes that the program started may go on writing.
                 result = Terminal::turn_of(&mut self.terminal) => {
                     if result.context("reading the program's output")? {
                         View::has_news(&mut self.view);

@@ -1,19 +1,21 @@
-//! For how long a signal had stopped the program: that time is in all figures as work or
-//! as waiting, and nobody is to be blamed for it. Pure.
+//! Measures how long signals kept the program stopped: all figures count that time as work or
+//! waiting, for which no thread is to blame. Pure.
 
-/// See the module.
+/// Sums the time for which the program was seen stopped.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Stopped {
-    /// How many arrivals there were at the last look.
+    /// The number of arrivals at the last look.
     arrivals: u64,
-    /// Since when it stands, ns: as last seen.
+    /// The time of the last look at which the program stood stopped, ns; `None` while the program
+    /// runs.
     since_ns: Option<u64>,
     total_ns: u64,
     times: u32,
 }
 
 impl Stopped {
-    /// Looks again, if nobody has come since the last time: who stands does not.
+    /// Checks whether the program is stopped, unless threads have arrived since the last check: a
+    /// stopped program has no arrivals.
     pub fn tick(&mut self, now_ns: u64, arrivals: u64, is_stopped: impl FnOnce() -> bool) {
         let moves = std::mem::replace(&mut self.arrivals, arrivals) != arrivals;
         let stands = !moves && is_stopped();
@@ -30,7 +32,7 @@ impl Stopped {
         }
     }
 
-    /// What the user should know.
+    /// The note for the report; `None` if the program was never seen stopped.
     pub fn note(&self) -> Option<String> {
         let times = match self.times {
             0 => return None,
@@ -68,7 +70,7 @@ mod tests {
         assert_eq!((stopped.times, stopped.total_ns), (2, 3_000_000_000));
         let note = stopped.note().unwrap_or_default();
         assert!(note.contains(", 2 times, for at least 3.0 s"), "{note}");
-        // Somebody comes: it is over without a look.
+        // An arrival ends the stop without a look.
         stopped.tick(7_000_000_000, 6, || unreachable!("somebody has come"));
         assert_eq!(stopped.since_ns, None);
     }

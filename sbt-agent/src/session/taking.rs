@@ -1,4 +1,4 @@
-//! What is done with the events that the source hands over.
+//! Takes in the events that the source hands over.
 
 use std::{
     io::Write as _,
@@ -51,12 +51,13 @@ impl Session {
                     }
                     if *replaced && [0, self.pid].contains(process) {
                         first_replaced = true;
-                        // Its number is another's now, who has not ended.
+                        // The first thread's id now belongs to the thread that executed the
+                        // program, which has not ended.
                         first_ended = false;
                         self.first_ends = false;
                     }
                 }
-                // At once: it may have ended before all the places are found.
+                // Refresh at once: the process may end before all places are found.
                 Event::Mapped { process, time_ns } => {
                     self.resolver.turn_to(*process);
                     self.resolver.refresh_since(*time_ns);
@@ -105,8 +106,8 @@ impl Session {
         self.resolver.refresh();
     }
 
-    /// What the probes are to learn of what has happened. `first_replaced`: a thread that
-    /// was not the first of the target has executed a program.
+    /// Updates the probes after a batch of events. `first_replaced`: a thread other than the
+    /// target's first thread has executed a program.
     fn follow_up(&mut self, has_forked: bool, first_replaced: bool, someone_ended: bool) {
         let Some(source) = self.source.as_deref_mut() else {
             return;
@@ -116,18 +117,18 @@ impl Session {
             self.notes.push(format!("{error:#}"));
         }
         if first_replaced && source.scope() == Scope::Target {
-            // The kernel had the probes bound to the first thread.
+            // The kernel had bound the probes to the first thread.
             if let Err(error) = source.renew() {
                 self.notes.push(format!("{error:#}"));
             }
-            // It may do so again and again.
+            // The program may do so repeatedly; one note is enough.
             let note = "a thread that was not the first executed a program: the probes came on it \
                         a moment after its start";
             if !self.notes.iter().any(|known| known == note) {
                 self.notes.push(note.into());
             }
         }
-        // Those of a process that has ended meanwhile have no use.
+        // Errors about the files of a process that has ended meanwhile do not matter.
         if let Err(error) = source.attach(&self.resolver.new_files())
             && process::find(self.pid).is_ok()
         {
@@ -143,15 +144,16 @@ impl Session {
         }
     }
 
-    /// The first thread may end before the process does, and the kernel tells of it before it
-    /// has: what comes of it is to be known soon, for until then others may have the kernel
-    /// take its probes for nobody's.
+    /// Watches for a first thread that ends before its process: then the probes, bound to the first
+    /// thread, have to be widened. The kernel reports the end before the thread has ended, so this
+    /// waits a few milliseconds for the end: until the probes are widened, other users of probes
+    /// may make the kernel treat these probes as unused.
     pub(super) fn notice_first(&mut self) {
         const PAUSE: Duration = Duration::from_micros(100);
         const LONGEST: Duration = Duration::from_millis(3);
         let scope = self.source.as_deref().map(Source::scope);
         if scope != Some(Scope::Target) {
-            // Whoever ends, the probes are everybody's.
+            // The probes are not bound to the first thread.
             self.first_ends = false;
             return;
         }
@@ -168,7 +170,7 @@ impl Session {
         }
     }
 
-    /// A chain of callers is new, or its number means another one now.
+    /// Takes in a chain of callers that is new, or whose number now means another chain.
     fn called(&mut self, id: CallersId, process: u32, addresses: &[u64]) {
         self.resolver.turn_to(process);
         let place = self.resolver.place(addresses);
@@ -180,7 +182,7 @@ impl Session {
         self.recognition.define(id, place, roles);
     }
 
-    /// A process has executed a program: nothing lies where it lay.
+    /// A process has executed a program: all addresses known of the process are invalid.
     fn executed(&mut self, process: u32) {
         self.resolver.turn_to(process);
         self.resolver.executed();
@@ -188,7 +190,7 @@ impl Session {
         self.leave_locks(process);
     }
 
-    /// The locks of a process are no more: it has ended, or executed a program.
+    /// Forgets the locks of a process that has ended or executed a program.
     fn leave_locks(&mut self, process: u32) {
         if let Some(source) = self.source.as_deref()
             && let Err(error) = self.locks.leave(process, source)
@@ -197,9 +199,10 @@ impl Session {
         }
     }
 
-    /// Tells the episodes that the model has to tell.
+    /// Prints the episodes that the model has ready to print.
     pub(super) fn narrate(&mut self) {
-        // As soon as they are known: what waits for them is bounded.
+        // Look as soon as the costs are known: the queue of episodes that wait for the costs is
+        // bounded.
         self.cost.look(&mut self.model);
         let places = self.resolver.places();
         let text = self
@@ -210,14 +213,14 @@ impl Session {
         }
     }
 
-    /// Tells the user something, in lines.
+    /// Tells the user some lines, on the live screen if there is one, else on standard error.
     pub(super) fn tell(&mut self, text: &str) {
         if let Some(view) = &mut self.view {
             view.observer.told(text);
             return;
         }
         let text = ci::tame(text);
-        // Whoever closed it does not want to read it.
+        // Ignore errors: a closed standard error has no reader.
         drop(std::io::stderr().lock().write_all(text.as_bytes()));
     }
 }

@@ -1,4 +1,4 @@
-//! The loop of a session: whoever has something to say has a turn.
+//! The main loop of a session: waits for events, signals, timers and the screen, and handles each.
 
 use std::{io::Write as _, time::Duration};
 
@@ -18,14 +18,14 @@ use crate::{
 use sbt_engine::{live::Request, place::printable, report::Report, words::without_codes};
 use sbt_program::clock;
 
-/// How often it is decided about departures.
+/// The interval between two decisions about departures, budget, futexes and hangs.
 const TICK: Duration = Duration::from_millis(250);
 
-/// And whether watching costs far too much, while the run is young.
+/// The interval between two checks for far too high costs while the run is young.
 const EARLY_TICK: Duration = Duration::from_millis(25);
 
-/// How long a program that was told to end is waited for before the report is
-/// written without it.
+/// The time to wait for a program that was told to end before the report is written without its
+/// end.
 const GRACE: Duration = Duration::from_secs(1);
 
 impl Session {
@@ -47,20 +47,21 @@ impl Session {
             tokio::select! {
                 batch = self.batches.recv() => {
                     let Some(batch) = batch else {
-                        // The source has stopped and handed everything over.
+                        // The source has stopped and handed over all events.
                         if self.lose_source() {
                             ending = Some(Ending::Lost);
                         }
                         break;
                     };
-                    // The model is to have them before it learns of what came later.
+                    // The model needs the samples before it learns of later events.
                     self.sample();
                     self.take(&batch);
                 }
                 result = self.pidfd.readable(), if ending != Some(Ending::Target) => {
                     drop(result.context("waiting for the program")?);
                     ending = Some(Ending::Target);
-                    // What it leaves behind is gone once it has been reaped.
+                    // Stop first: what the process leaves behind in /proc is gone once the process
+                    // is reaped.
                     self.stop();
                     self.reap()?;
                 }
@@ -94,7 +95,7 @@ impl Session {
                         View::has_news(&mut self.view);
                     }
                 }
-                // Where the screen could not be opened.
+                // Runs only if the screen could not be opened.
                 result = Relay::turn_of(&mut self.relay) => {
                     result.context("passing on what the program writes")?;
                 }
@@ -117,7 +118,7 @@ impl Session {
                     self.govern_futexes();
                     self.look_for_hangs();
                     self.end_what_hangs();
-                    // With what was found out just now.
+                    // Last, so that the recording includes what was found in this tick.
                     self.write_down();
                 }
             }
@@ -127,7 +128,8 @@ impl Session {
         self.conclude((ending, told_to_end), stays, deliver).await
     }
 
-    /// Nothing more comes. If nobody has stopped the source, it has ended by itself: whether.
+    /// The source hands over no more events. Returns whether the source ended by itself, not
+    /// because it was stopped.
     fn lose_source(&mut self) -> bool {
         let Some(source) = &self.source else {
             return false;
@@ -139,9 +141,9 @@ impl Session {
         true
     }
 
-    /// After the probes: the report is written, and the program waited for. `ending`: by what
-    /// watching was over; `told_to_end`: a signal has said so; `stays`: the screen stays until
-    /// its user leaves.
+    /// Runs after the probes are off: writes the report and waits for the program. `ending`: why
+    /// watching ended; `told_to_end`: a signal told sbt to end; `stays`: the screen stays open
+    /// until the user leaves it.
     async fn conclude(
         mut self,
         (ending, mut told_to_end): (Option<Ending>, bool),
@@ -170,7 +172,8 @@ impl Session {
             told_to_end |= self.stay(&report).await?;
             self.leave_screen()?;
         }
-        // What cannot be written is no reason to leave the program alone, nor the other files.
+        // A report that cannot be written is no reason to leave the program alone or to skip the
+        // other files.
         let told_to_end = told_to_end || self.interrupted;
         let delivery = self.delivery(told_to_end).context("hearing signals")?;
         let delivered = self.aside(|| delivery.write(|| deliver(&report))).await;
@@ -181,7 +184,7 @@ impl Session {
             anyhow::ensure!(!is_lost, "watching ended before the program did");
             Ok(())
         });
-        // Watching may be over when the program is not: its status is ours.
+        // Watching may end before the program does: sbt's exit status is the program's.
         self.wait(None).await?;
         if let Some(relay) = &mut self.relay {
             relay
@@ -191,7 +194,7 @@ impl Session {
         }
         self.leave_recording().await;
         match (delivered, self.exit_status) {
-            // That it failed is what its caller must know, whatever else did.
+            // The caller must learn that the program failed, whatever else failed.
             (Err(error), Some(status)) if status != 0 => {
                 let text = without_codes(&format!("{error:#}"));
                 self.tell(&format!("sbt: {}\n", printable(&text)));
@@ -201,23 +204,23 @@ impl Session {
         }
     }
 
-    /// What the source has to say at its end.
+    /// The totals of the stopped source.
     async fn stopped(&mut self) -> anyhow::Result<Totals> {
         match self.stopping.take() {
             Some(stopping) => stopping.await.context("stopping the probes")?,
-            // It is stopped wherever watching ends.
+            // Every path that ends watching stops the source.
             None => anyhow::bail!("the source has not been stopped"),
         }
     }
 
-    /// How long the user had the probes off.
+    /// The note on how long the probes were off at the user's wish.
     fn note_of_off(&self) -> Option<String> {
         let off_ns = self.view.as_ref()?.observer.off_for_ns(self.end_ns);
         let seconds = off_ns as f64 / 1e9;
         (off_ns > 0).then(|| format!("the probes were off for {seconds:.1} s, at the user's wish"))
     }
 
-    /// Closes the screen: from here on the program has the real terminal.
+    /// Closes the screen: from here on the program uses the real terminal.
     pub(super) fn leave_screen(&mut self) -> anyhow::Result<()> {
         if let Some(view) = self.view.take() {
             let observer = view.close();
@@ -232,14 +235,15 @@ impl Session {
                 terminal.take_rest();
             }
             let running = self.running.as_mut().filter(|_| !ended);
-            // Where that fails, what the program writes is read all the same: it must not stop.
+            // If this fails, the program's output is still read: a full terminal would block the
+            // program.
             let ends = Ends::open(running).context("joining the terminals")?;
             self.relay = self.terminal.take().map(|terminal| ends.join(terminal));
         }
         Ok(())
     }
 
-    /// Does something on the real terminal, after what the program has written.
+    /// Runs `act` on the real terminal, after all output of the program so far.
     pub(super) async fn aside(
         &mut self,
         act: impl FnOnce() -> anyhow::Result<()>,
@@ -260,7 +264,7 @@ impl Session {
         relay.aside(act)
     }
 
-    /// Takes the exit status of a program that we started.
+    /// Takes the exit status of a program that sbt started.
     pub(super) fn reap(&mut self) -> anyhow::Result<()> {
         if let Some(running) = &self.running {
             self.exit_status = Some(running.wait()?);
@@ -268,9 +272,9 @@ impl Session {
         Ok(())
     }
 
-    /// The program gets a signal as it would without us: what the terminal
-    /// sends reaches it anyway, what was sent to us alone it gets from us. A
-    /// second interrupt ends us at once.
+    /// Passes a signal to the program as if sbt were not there: signals from the terminal reach the
+    /// program directly, and sbt forwards signals that were sent to sbt alone. A second interrupt
+    /// ends sbt at once.
     pub(super) fn hear(&mut self, heard: Heard) {
         if heard.stops() {
             match &mut self.relay {
@@ -280,7 +284,7 @@ impl Session {
             return;
         }
         if heard.is_interrupt() && std::mem::replace(&mut self.interrupted, true) {
-            // Nothing is dropped then.
+            // `exit` runs no destructors.
             screen::restore();
             self.say_screen(false);
             self.relay = None;
@@ -316,7 +320,7 @@ fn ticks(period: Duration) -> Interval {
     ticks
 }
 
-/// Until a time of the events' clock.
+/// Sleeps until `time_ns` of the events' clock; forever for `None`.
 async fn until_ns(time_ns: Option<u64>) {
     match time_ns {
         Some(time_ns) => {

@@ -1,4 +1,4 @@
-//! What is decided anew every now and then: what is worth watching.
+//! Decides periodically what is worth watching.
 
 use anyhow::Context as _;
 
@@ -7,7 +7,7 @@ use sbt_engine::event::Event;
 use sbt_program::{clock, process};
 
 impl Session {
-    /// Lets go what the recogniser holds back for too long.
+    /// Releases events that the recogniser holds back for too long.
     pub(super) fn recognise(&mut self) {
         if let Some(source) = self.source.as_deref_mut()
             && let Err(error) = self
@@ -18,7 +18,7 @@ impl Session {
         }
     }
 
-    /// Asks anew how many CPUs the target may use: it may bind its threads.
+    /// Reads again how many CPUs the target may use: the program may bind its threads.
     pub(super) fn count_cpus(&mut self) {
         if self.source.is_some() {
             self.cpus.look(self.pid);
@@ -35,10 +35,10 @@ impl Session {
         }
     }
 
-    /// Decides anew whether departures are worth their cost.
+    /// Decides again whether departures are worth their cost.
     pub(super) fn govern(&mut self) {
         if self.budget.is_thinning() {
-            // Rates say nothing while not all is seen.
+            // Rates are meaningless while the probes are on for part of the time only.
             return;
         }
         let totals = self.model.totals();
@@ -55,7 +55,7 @@ impl Session {
         }
     }
 
-    /// What the probes have cost each thread so far, ns.
+    /// What the probes have cost each thread so far, ns; empty until the cost of a probe is known.
     fn costs(&self) -> Vec<f64> {
         let rows = self.model.threads().rows().iter();
         self.cost.tariff().map_or_else(Vec::new, |tariff| {
@@ -63,10 +63,10 @@ impl Session {
         })
     }
 
-    /// Decides anew whether watching costs too much.
+    /// Decides again whether watching costs too much.
     pub(super) fn keep_to_budget(&mut self) {
         self.cost.look(&mut self.model);
-        // Before it is known what probes cost no time has passed for the budget.
+        // The budget's time starts when the cost of a probe is known.
         if self.source.is_none() || self.is_off() || self.cost.tariff().is_none() {
             return;
         }
@@ -79,7 +79,7 @@ impl Session {
         self.thin(step);
     }
 
-    /// The same between two such decisions, while the run is young.
+    /// Checks between two ticks whether watching costs far too much, while the run is young.
     pub(super) fn look_at_budget(&mut self) {
         self.cost.look(&mut self.model);
         if self.source.is_none() || self.is_off() || self.cost.tariff().is_none() {
@@ -90,7 +90,7 @@ impl Session {
         self.thin(step);
     }
 
-    /// The next span begins, or the one after it.
+    /// Ends the current on or off span of a thinned run when its time has come.
     pub(super) fn thin_next(&mut self) {
         let costs = self.costs().into_iter();
         let step = self.budget.turn(clock::now_ns(), costs);
@@ -119,18 +119,18 @@ impl Session {
                 Ok(())
             }
             Step::On | Step::Whole => {
-                // What was seen before has come in: there was time enough.
+                // The probes were off long enough for all earlier events to come in.
                 let time_ns = clock::now_ns();
                 let gap = Event::Gap { time_ns };
                 self.recognition
                     .push(&gap, &mut self.resolver, &mut self.model);
-                // Libraries that came meanwhile were not told of.
+                // No event reported libraries that were mapped while the probes were off.
                 self.resolver.turn_to(self.pid);
                 self.resolver.refresh();
                 let files = self.resolver.new_files();
                 self.model.set_off(false);
                 let done = source.attach(&files).and_then(|()| source.resume());
-                // That took a while in which nobody looked yet, either.
+                // Attaching took a while, in which nothing was watched either.
                 let time_ns = clock::now_ns();
                 let gap = Event::Gap { time_ns };
                 self.recognition
@@ -149,8 +149,8 @@ impl Session {
         }
     }
 
-    /// Where the end came while the probes were off for the budget: who was in a barrier
-    /// before has left it since, and nobody saw that.
+    /// Handles an end of watching while the probes are off for the budget: threads that were in a
+    /// barrier may have left it unseen.
     pub(super) fn forget_unwatched(&mut self) {
         if !self.model.is_off() {
             return;
@@ -162,10 +162,10 @@ impl Session {
             .push(&gap, &mut self.resolver, &mut self.model);
     }
 
-    /// Decides anew whether the system calls of futexes are worth watching.
+    /// Decides again whether the system calls of futexes are worth watching.
     pub(super) fn govern_futexes(&mut self) {
         if self.budget.is_thinning() {
-            // Nor would they show that there are no barriers.
+            // A thinned run cannot show that there are no barriers.
             return;
         }
         let (futexes, others) = self.recognition.arrivals();
@@ -180,9 +180,9 @@ impl Session {
         if let Some(on) = self.futexes.tick(clock::now_ns(), seen) {
             self.set_futexes(on);
         }
-        // Without probes nobody knows whether barriers are hit.
+        // Without probes it is unknown whether barriers are hit.
         if self.source.is_some() && !self.is_off() {
-            // Its children are not looked at.
+            // The search for spinning covers the target alone, not its children.
             let seen = futexes::Seen {
                 threads: process::threads(self.pid),
                 ..seen
@@ -207,7 +207,7 @@ impl Session {
             if on {
                 self.locks.watch();
             } else {
-                // Who waits now will not be seen to go on.
+                // Waits under way will end unseen, so their counts are reset.
                 self.locks.read(source);
                 source.clear_locks(None).context("forgetting locks")?;
                 self.locks.begin_anew();

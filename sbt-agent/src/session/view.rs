@@ -1,5 +1,4 @@
-//! The live screen, from the session's side: what it is shown, and what its
-//! user wants.
+//! The live screen as the session sees it: the snapshots shown and the requests of its user.
 
 use std::{io, sync::Arc, time::Duration};
 
@@ -28,18 +27,18 @@ use sbt_engine::{
 };
 use sbt_program::clock;
 
-/// Between two snapshots at the least,
+/// The shortest time between two snapshots.
 const PERIOD: Duration = Duration::from_millis(150);
-/// and at the most: the time is shown in seconds.
+/// The longest time between two snapshots: the screen shows the time in seconds.
 const CALM: Duration = Duration::from_secs(1);
-/// Between a snapshot and the one that shows what the user asked for.
+/// The time between a snapshot and the next one after a request of the user.
 const PROMPT: Duration = Duration::from_millis(20);
-/// Taking them may use one part in so many of the time.
+/// Snapshots take at most one part in this many of the time.
 const SPARED: u32 = 50;
-/// Without news from the source for so long, all that happened before is in.
+/// The time without a batch after which all earlier events are known to have come in.
 const SILENCE: Duration = Duration::from_millis(150);
 
-/// So many of these are waited for at most.
+/// The number of [`SILENCE`] times to wait at most after the probes are switched off.
 const MOST_SILENCES: u32 = 4;
 
 /// The screen while it is open.
@@ -48,27 +47,28 @@ pub struct View {
     latest: watch::Sender<Arc<Snapshot>>,
     requests: UnboundedReceiver<Request>,
     pub observer: Observer,
-    /// When the latest was taken, and when the next may be.
+    /// The time of the latest snapshot.
     taken: Instant,
+    /// The earliest time of the next snapshot.
     due: Instant,
-    /// That something has happened since.
+    /// Something has happened since the latest snapshot.
     news: bool,
-    /// That the terminal is somebody else's, since we go on in the background.
+    /// sbt is in the background, so the terminal belongs to another job.
     is_away: bool,
-    /// That of a program that has ended: from then on nothing changes but what the user does,
-    /// and what others write to the program's terminal.
+    /// The report of a program that has ended: from then on only the user's actions and the output
+    /// of other processes change the screen.
     last: Option<Box<Report>>,
 }
 
 impl View {
-    /// Something has happened that is to be shown.
+    /// Marks that there is something new to show.
     pub fn has_news(view: &mut Option<Self>) {
         if let Some(view) = view {
             view.news = true;
         }
     }
 
-    /// All that happened before now is known.
+    /// Notes that all events up to now are known.
     pub fn heard(view: &mut Option<Self>) {
         Self::has_news(view);
         if let Some(view) = view {
@@ -76,7 +76,7 @@ impl View {
         }
     }
 
-    /// What comes next from it.
+    /// Waits for a request, or for the time of the next snapshot.
     pub async fn turn(view: &mut Option<Self>) -> Turn {
         let Some(view) = view else {
             return std::future::pending().await;
@@ -88,36 +88,36 @@ impl View {
             view.taken + CALM
         };
         tokio::select! {
-            // Gone without being asked to: the terminal is.
+            // A screen that closes by itself has lost its terminal.
             request = view.requests.recv() => Turn::Asked(request.unwrap_or(Request::Leave)),
             () = sleep_until(due), if view.news || !is_still => Turn::Due,
         }
     }
 
-    /// From here on the end of the program is shown.
+    /// Shows the end of the program from here on.
     pub fn end(view: &mut Option<Self>, report: &Report) {
         if let Some(view) = view {
             view.last = Some(Box::new(report.clone()));
         }
     }
 
-    /// Closes the screen, and gives what was told meanwhile.
+    /// Closes the screen, and returns the observer with the lines kept meanwhile.
     pub fn close(self) -> Observer {
         self.handle.close();
         self.observer
     }
 }
 
-/// What comes from the screen.
+/// What the view asks of the session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Turn {
-    /// The user wants something.
+    /// The user asks for something.
     Asked(Request),
-    /// It is time to show something new.
+    /// It is time for a new snapshot.
     Due,
 }
 
-/// What becomes of the watching.
+/// What happens after a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Then {
     GoOn,
@@ -149,14 +149,15 @@ impl Session {
         Ok(())
     }
 
-    /// Says whether there is a screen, in case that we are killed.
+    /// Tells the keeper whether there is a screen, so that the keeper can restore the terminal if
+    /// sbt is killed.
     pub fn say_screen(&self, on: bool) {
         if let Some(running) = &self.running {
             running.has_screen(on);
         }
     }
 
-    /// The moment that is shown: now, and after the end of watching that end, ns.
+    /// The time of the snapshot, ns: now, or the end of watching after that end.
     fn shown_ns(&self) -> u64 {
         if self.source.is_some() {
             clock::now_ns()
@@ -165,7 +166,7 @@ impl Session {
         }
     }
 
-    /// `last`: the report of a program that has ended.
+    /// Takes a snapshot. `last`: the report of a program that has ended.
     fn snapshot(&mut self, observer: &Observer, last: Option<&Report>) -> Snapshot {
         let now_ns = self.shown_ns();
         let report = match last {
@@ -174,13 +175,13 @@ impl Session {
         };
         let places: Vec<&Place> = self.resolver.places().iter().map(AsRef::as_ref).collect();
         let output = self.terminal.as_mut().map(Terminal::output);
-        // Where the end of a thread was not seen, the thread has ended all the same.
+        // After the end of the program no thread is present, even if its end was not seen.
         let present = self.model.present().filter(|_| last.is_none()).collect();
         let said = (report, &self.counters);
         observer.snapshot(now_ns, &self.model, present, &places, said, output)
     }
 
-    /// Shows how things stand.
+    /// Sends a new snapshot to the screen.
     pub fn show(&mut self) {
         let Some(mut view) = self.view.take() else {
             return;
@@ -201,7 +202,7 @@ impl Session {
         self.view = Some(view);
     }
 
-    /// Does what the user wants.
+    /// Carries out a request.
     pub async fn obey(&mut self, request: Request) -> anyhow::Result<Then> {
         match request {
             Request::Leave => return Ok(Then::End),
@@ -211,7 +212,7 @@ impl Session {
                 return Ok(Then::End);
             }
             Request::Toggle => self.toggle().await,
-            // What was asked for just before the program ended.
+            // The request came just before the program ended.
             Request::Reset if self.source.is_none() => {}
             Request::Reset => {
                 if let Some(view) = &mut self.view {
@@ -247,11 +248,11 @@ impl Session {
                 }
             }
             Request::Suspend => self.suspend().await?,
-            // There is none.
+            // Only a replay has playback.
             Request::Play(_) => {}
         }
         if let Some(view) = &mut self.view {
-            // The answer should not seem to be late.
+            // Show the answer soon.
             view.due = view.due.min(view.taken + PROMPT);
             view.news = true;
         }
@@ -278,7 +279,7 @@ impl Session {
         }
     }
 
-    /// Takes the probes off.
+    /// Switches the probes off.
     async fn watch_no_more(&mut self) {
         let Some(source) = &mut self.source else {
             return;
@@ -292,8 +293,8 @@ impl Session {
         if let Some(sampling) = &mut self.sampling {
             sampling.switch(false);
         }
-        // What was seen before still has to come in. It may never be silent: the lives of
-        // threads are still told.
+        // Earlier events still have to come in. The queue may never fall silent, since events about
+        // the lives of threads go on.
         let latest = Instant::now() + MOST_SILENCES * SILENCE;
         while Instant::now() < latest
             && let Ok(Some(batch)) = timeout(SILENCE, self.batches.recv()).await
@@ -311,7 +312,7 @@ impl Session {
         }
     }
 
-    /// Puts them on again.
+    /// Switches the probes on again.
     fn watch_again(&mut self) {
         let Some(source) = &mut self.source else {
             return;
@@ -335,7 +336,7 @@ impl Session {
         }
     }
 
-    /// The report so far, as text, into a new file of the working directory.
+    /// Saves the report so far as text in a new file in the working directory.
     fn save(&mut self) {
         let Some(view) = self.view.take() else {
             return;
@@ -349,7 +350,7 @@ impl Session {
         });
     }
 
-    /// Names a site, here and in `sbt.toml`.
+    /// Names a site, in this run and in `sbt.toml`.
     fn name(&mut self, site: u32, name: &str) {
         let Some(site) = self.model.sites().all().get(site as usize) else {
             return;
@@ -373,11 +374,11 @@ impl Session {
         self.notice(answer);
     }
 
-    /// Stops, as a shell's job control does, until continued.
+    /// Suspends sbt and the program, as a shell's job control does, until continued.
     async fn suspend(&mut self) -> anyhow::Result<()> {
         self.signal_program(Signal::SIGTSTP);
-        // The time in which a program stands still with us is not its own; of one
-        // that runs on, nobody would read what it does.
+        // If the program stops too, the pause must not count as its time; if the program runs on,
+        // there is no screen to show its work.
         let pauses = !self.is_off();
         if pauses {
             self.watch_no_more().await;
@@ -389,7 +390,7 @@ impl Session {
         }
         stop_ourselves();
         if let Some(view) = &mut self.view {
-            // Not if it was `bg` that continued us, or the shell's end.
+            // `bg` or the end of the shell may have continued sbt without the terminal.
             view.is_away = true;
         }
         if pauses {
@@ -399,8 +400,9 @@ impl Session {
         Ok(())
     }
 
-    /// Sends a signal to whoever is in front on the program's terminal, or to the program. One
-    /// that has been reaped gets none: its number may be another's.
+    /// Sends a signal to the foreground processes of the program's terminal, or to the program
+    /// itself. After the program is reaped the signal is dropped: its id may belong to another
+    /// process.
     fn signal_program(&self, signal: Signal) {
         if self.exit_status.is_some() {
             return;

@@ -1,5 +1,5 @@
-//! The recogniser in a session: what it asks of the target's code, what it tells
-//! the probes, and when they are not worth their cost.
+//! Connects the recogniser with a session: what it asks of the target's code, what it tells the
+//! probes, and when its probes are not worth their cost.
 
 use std::collections::VecDeque;
 
@@ -15,53 +15,53 @@ use sbt_engine::{
 };
 use sbt_program::sites::{Resolver, SystemCaller};
 
-/// Above this many uses of condition variables a second, none of which is a
-/// barrier, their probes come off.
+/// Uses of condition variables per second above which their probes are switched off if no barrier
+/// was recognised.
 const TOO_MANY: f64 = 50_000.0;
 
-/// After this long they are put on again, ns: programs have stages. It doubles
-/// each time.
+/// The time after which these probes are switched on again, ns: programs have stages. The time
+/// doubles with each switch to off.
 const AWAY_NS: u64 = 10_000_000_000;
 const MAX_AWAY_DOUBLED: u32 = 5;
 
-/// What the C library waits on is left alone for so long, ns: something else may
-/// come to lie there.
+/// How long futexes of the C library are ignored, ns: later, another object may lie at the same
+/// address.
 const OF_LIBRARY_NS: u64 = 10_000_000_000;
 
-/// So many pairs of calls are looked at, in all, to find the functions that both are in.
+/// The most pairs of calls examined, in total, to find the functions that contain both calls of a
+/// pair.
 const MAX_PAIRS: usize = 256;
 
-/// So many functions are asked about, at most.
+/// The most functions named in hints.
 const MAX_HINTS: usize = 3;
 
-/// The recogniser and what belongs to it.
+/// The recogniser and its state.
 pub struct Recognition {
     recogniser: Recogniser,
-    /// The process of each chain of callers, and its return addresses, innermost
-    /// first.
+    /// The process and the return addresses, innermost first, of each chain of callers.
     addresses: FxHashMap<CallersId, (u32, Box<[u64]>)>,
-    /// Chains that begin in a library whose waiting is known in another way.
+    /// Chains that begin in a library whose waits are known in another way.
     of_libraries: FxHashSet<CallersId>,
-    /// Chains that begin in the runtime of OpenMP, which has condition variables.
+    /// Chains that begin in the OpenMP runtime, which uses condition variables itself.
     of_runtimes: FxHashSet<CallersId>,
-    /// Chains that begin where the C library hands on what has woken a thread.
+    /// Chains that begin where the C library passes a wake-up on to the next thread.
     handed_on: FxHashSet<CallersId>,
-    /// What those of libraries wait on, and until when it is left alone, ns.
+    /// The futexes on which libraries wait, and until when to ignore each, ns.
     silenced: Vec<(u64, u64)>,
     watch: Watch,
-    /// Threads that have come to a barrier of a language's library, and on what they
-    /// have waited there, if they have.
+    /// Threads inside a barrier of a language's library, with the futex each waits on there; `None`
+    /// before the first wait.
     inside: FxHashMap<Tid, Option<u64>>,
-    /// Evidence of futexes that the recogniser got.
+    /// The number of futex events that the recogniser got.
     futexes: u64,
     handing: Handing,
 }
 
-/// What is handed to the model.
+/// Hands events to the model.
 #[derive(Default)]
 struct Handing {
-    /// Places of chains of callers that are held back with the events before them:
-    /// a number that means another chain now must not change what those say.
+    /// The places of chains of callers, held back with the events before them: when a number gets a
+    /// new chain, earlier events must keep the old place.
     places: VecDeque<(CallersId, PlaceId, Roles)>,
     /// Arrivals so far at barriers made of futexes, and at all others.
     arrivals: (u64, u64),
@@ -74,7 +74,7 @@ impl Handing {
                 kind: Kind::Futex, ..
             } => self.arrivals.0 += 1,
             Event::Arrive { .. } => self.arrivals.1 += 1,
-            // They come in the order in which they were said.
+            // Chains come out in the order in which `Recognition::define` took them.
             Event::Callers { .. } => {
                 if let Some((callers, place, roles)) = self.places.pop_front() {
                     model.define_place(callers, place, roles);
@@ -86,7 +86,7 @@ impl Handing {
     }
 }
 
-/// The code, asked by addresses.
+/// Answers the recogniser's questions about the code at return addresses.
 struct Asking<'a> {
     addresses: &'a FxHashMap<CallersId, (u32, Box<[u64]>)>,
     resolver: &'a mut Resolver,
@@ -113,7 +113,7 @@ impl Code for Asking<'_> {
 }
 
 impl Recognition {
-    /// For a target that may run already, or not, from `now_ns` on.
+    /// A recogniser that starts at `now_ns`. `runs_already`: the target may have run before.
     pub fn new(runs_already: bool, now_ns: u64) -> Self {
         Self {
             recogniser: Recogniser::new(runs_already),
@@ -129,13 +129,13 @@ impl Recognition {
         }
     }
 
-    /// Which place a chain of callers is: to be said before its event is pushed,
-    /// each time.
+    /// Sets the place of a chain of callers. Call this each time before the event of the chain is
+    /// pushed.
     pub fn define(&mut self, callers: CallersId, place: PlaceId, roles: Roles) {
         self.handing.places.push_back((callers, place, roles));
     }
 
-    /// A chain of callers is new.
+    /// Takes in the addresses of a chain of callers that is new.
     pub fn know(
         &mut self,
         callers: CallersId,
@@ -174,8 +174,9 @@ impl Recognition {
         self.handing.arrivals
     }
 
-    /// Whether an event is a library's own: of a futex with which it does what is known in
-    /// another way, which then is left alone, or a wake that nobody has called for.
+    /// Whether the recogniser should not see an event because the event is internal to a library:
+    /// it belongs to a wait that is known in another way, or is a wake-up that the C library passes
+    /// on. The futexes on which libraries wait are then ignored for a while.
     fn is_of_library(&mut self, event: &Event) -> bool {
         let (tid, of, key, callers, clocks) = match event {
             Event::Arrive {
@@ -212,7 +213,7 @@ impl Recognition {
             return self.of_runtimes.contains(callers)
                 || is_wake && self.handed_on.contains(callers);
         }
-        // What such a barrier is made of is no other one.
+        // The futex of such a barrier is not another barrier.
         if let Some(waits_on) = self.inside.get_mut(tid)
             && *waits_on.get_or_insert(*key) == *key
         {
@@ -228,7 +229,7 @@ impl Recognition {
         is_known
     }
 
-    /// Takes an event in, and hands what comes of it to the model.
+    /// Takes an event in, and hands the events that result to the model.
     pub fn push(&mut self, event: &Event, resolver: &mut Resolver, model: &mut Model) {
         if self.is_of_library(event) {
             return;
@@ -243,7 +244,7 @@ impl Recognition {
         });
     }
 
-    /// Tells the probes what they need not look at.
+    /// Tells the probes which futexes to ignore.
     pub fn silence(&mut self, source: &mut dyn Source) {
         let of_libraries = std::mem::take(&mut self.silenced);
         for (key, until_ns) in self
@@ -252,20 +253,20 @@ impl Recognition {
             .into_iter()
             .chain(of_libraries)
         {
-            // Were it not heard, the events would only be more.
+            // If the source does not obey, only more events arrive.
             let _heard = source.silence(key, until_ns);
         }
     }
 
-    /// Time has come to `now_ns`: lets go what is held back for too long, and
-    /// decides whether the probes are worth their cost.
+    /// Releases events held back for too long at `now_ns`, and decides whether the probes of
+    /// condition variables are worth their cost.
     pub fn tick(
         &mut self,
         now_ns: u64,
         source: &mut dyn Source,
         model: &mut Model,
     ) -> anyhow::Result<()> {
-        // What the rings still hold is older than this.
+        // Events still in the rings are older than `now_ns`.
         let handing = &mut self.handing;
         self.recogniser
             .tick(now_ns, &mut |event| handing.hand(event, model));
@@ -280,28 +281,28 @@ impl Recognition {
         }
     }
 
-    /// No more events will come.
+    /// Ends recognition: hands all events still held back to the model.
     pub fn finish(&mut self, model: &mut Model) {
         let handing = &mut self.handing;
         self.recogniser
             .finish(&mut |event| handing.hand(event, model));
     }
 
-    /// Functions in which threads wait for each other, and wake each other, in a way that is not
-    /// known to be a barrier's: what the user may say of them. `again`: what to type before and
-    /// after an option to watch the target in the same way.
+    /// Hints on functions in which threads wait for each other without a recognised barrier.
+    /// `again`: what to type before and after an option to watch the target in the same way.
     pub fn hints(&self, resolver: &mut Resolver, again: &[String; 2]) -> Vec<String> {
         let mut hints: Vec<String> = Vec::new();
         let mut looks = MAX_PAIRS;
-        for it in self.recogniser.unclear() {
+        for unclear in self.recogniser.unclear() {
             if hints.len() == MAX_HINTS || looks == 0 {
                 break;
             }
-            let mut pairs = it
+            let mut pairs = unclear
                 .waits
                 .iter()
-                .flat_map(|wait| it.wakes.iter().map(move |wake| (wait, wake)));
-            // How far their callers are followed is learned on the way.
+                .flat_map(|wait| unclear.wakes.iter().map(move |wake| (wait, wake)));
+            // The search also finds the function that makes the calls of all others, if there is
+            // one.
             let mut wrapper = None;
             let meeting = pairs.by_ref().take(looks).find_map(|(wait, wake)| {
                 looks -= 1;
@@ -311,13 +312,13 @@ impl Recognition {
                 if process != other {
                     return None;
                 }
-                if it.wakers_waited && wrapper.is_none() {
+                if unclear.wakers_waited && wrapper.is_none() {
                     wrapper = resolver.wrapper_of(wait, wake);
                 }
                 resolver.meets_in(wait, wake)
             });
             let Some(meeting) = meeting else {
-                let hint = wrapper.map(|function| through(&function, it.of));
+                let hint = wrapper.map(|function| through(&function, unclear.of));
                 hints.extend(hint.filter(|hint| printable(hint) == *hint && !hints.contains(hint)));
                 continue;
             };
@@ -326,10 +327,10 @@ impl Recognition {
             let hint = format!(
                 "threads wait for each other at a {} in {}, and it is not known whether that is a \
                  barrier: if each calls it once a round, watch it: {command}",
-                it.of.name(),
+                unclear.of.name(),
                 meeting.place,
             );
-            // What cannot be shown as it is cannot be typed.
+            // A command with unprintable characters cannot be typed.
             if printable(&hint) == hint && !hints.contains(&hint) {
                 hints.push(hint);
             }
@@ -337,7 +338,7 @@ impl Recognition {
         hints
     }
 
-    /// What the user should know.
+    /// The notes for the user.
     pub fn notes(&self) -> Vec<String> {
         let mut notes = self.recogniser.notes().to_vec();
         notes.extend(self.watch.note());
@@ -345,7 +346,7 @@ impl Recognition {
     }
 }
 
-/// What to say where one function makes the calls of all others.
+/// The hint for a function that makes the calls of all other functions.
 fn through(function: &str, of: Evidence) -> String {
     format!(
         "threads wait for each other at a {} through {function}, and it is not known which functions \
@@ -355,7 +356,7 @@ fn through(function: &str, of: Evidence) -> String {
     )
 }
 
-/// Whether condition variables are worth watching: a pure decision.
+/// Decides whether condition variables are worth watching: a pure decision.
 #[derive(Debug)]
 struct Watch {
     last: (u64, u64),
@@ -374,7 +375,7 @@ impl Watch {
         }
     }
 
-    /// Takes the number of uses so far; says when to switch, and to what.
+    /// Takes the number of uses so far; returns the new state if watching should be switched.
     fn tick(&mut self, now_ns: u64, uses: u64, has_barriers: bool) -> Option<bool> {
         let (then_ns, before) = std::mem::replace(&mut self.last, (now_ns, uses));
         let seconds = now_ns.saturating_sub(then_ns) as f64 / 1e9;
@@ -415,7 +416,7 @@ mod tests {
 
     const SECOND: u64 = 1_000_000_000;
 
-    /// A thread of a process does something, with a chain of callers.
+    /// A thread arrives at a barrier with a chain of callers.
     fn arrive(tid: Tid, time_ns: u64, object: u64, callers: CallersId) -> Event {
         Event::Arrive {
             tid,
@@ -452,7 +453,7 @@ mod tests {
         );
         recognition.define(arrives, PlaceId(0), Roles::default());
         push(&mut recognition, &means(0));
-        // Nobody knows yet what comes of this.
+        // The recogniser does not yet know what this wait belongs to.
         push(
             &mut recognition,
             &Event::Wait {

@@ -1,5 +1,5 @@
-//! What is written on a thread of its own, since a disk may be slow or stand still: whoever
-//! hands parts over never waits for it.
+//! Writes on a separate thread, since a disk may be slow or block: the thread that hands parts over
+//! never waits for the disk.
 
 use std::{
     io,
@@ -14,30 +14,30 @@ use std::{
 
 use tokio::{sync::oneshot, time::timeout};
 
-/// Bytes that wait to be written, at most: beyond that the disk is too slow.
+/// The most bytes that may wait to be written: beyond that the disk is too slow.
 const MOST_WAITING: usize = 128 << 20;
 
-/// How far it has come.
+/// The progress of the writing thread.
 #[derive(Debug, Default)]
 struct Progress {
-    /// Bytes that were handed over, and are not written.
+    /// Bytes handed over and not yet written.
     waiting: AtomicUsize,
-    /// Parts that are written.
+    /// The number of parts written.
     written: AtomicU64,
 }
 
-/// Parts that are to be written, in their order.
+/// The parts to write, in order.
 pub struct Queue<T> {
     parts: Receiver<(T, usize)>,
     progress: Arc<Progress>,
-    /// Of the one that is being written.
+    /// The size of the part being written.
     bytes: Option<usize>,
 }
 
 impl<T> Iterator for &mut Queue<T> {
     type Item = T;
 
-    /// The next; the one before it is written.
+    /// The next part; asking for it marks the part before as written.
     fn next(&mut self) -> Option<T> {
         if let Some(bytes) = self.bytes.take() {
             self.progress.waiting.fetch_sub(bytes, Ordering::Relaxed);
@@ -49,7 +49,7 @@ impl<T> Iterator for &mut Queue<T> {
     }
 }
 
-/// Whoever writes.
+/// The handle of a writing thread.
 pub struct Writer<T> {
     parts: Sender<(T, usize)>,
     progress: Arc<Progress>,
@@ -57,22 +57,21 @@ pub struct Writer<T> {
     result: oneshot::Receiver<anyhow::Result<()>>,
 }
 
-/// What has become of what was handed over.
+/// The state of the parts handed over.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// All of it is written.
+    /// All parts are written.
     Written,
-    /// It is not, and will not be; why.
+    /// Writing failed, with the reason.
     Failed(String),
-    /// Not yet.
+    /// Some parts are not written yet.
     Pending,
 }
 
 impl<T: Send + 'static> Writer<T> {
-    /// Begins to write; `write` gets the parts, and ends after the last.
+    /// Starts the writing thread; `write` gets the parts and returns after the last one.
     ///
-    /// # Errors
-    /// There can be no thread.
+    /// # Errors The thread cannot be started.
     pub fn spawn(
         write: impl FnOnce(&mut Queue<T>) -> anyhow::Result<()> + Send + 'static,
     ) -> io::Result<Self> {
@@ -85,7 +84,7 @@ impl<T: Send + 'static> Writer<T> {
             bytes: None,
         };
         Builder::new().name("sbt-record".into()).spawn(move || {
-            // Told before nothing more can be handed over.
+            // Send the result before the queue closes, so that a failed `push` finds it.
             let _nobody_asks = tell.send(write(&mut queue));
             drop(queue);
         })?;
@@ -97,33 +96,34 @@ impl<T: Send + 'static> Writer<T> {
         })
     }
 
-    /// Hands a part over that takes so many bytes. False if it cannot be written: nothing
-    /// more can.
+    /// Hands over a part that takes `bytes` of memory. Returns false if too much waits to be
+    /// written already, or the writing thread has ended.
     pub fn push(&mut self, part: T, bytes: usize) -> bool {
         let waiting = self.progress.waiting.load(Ordering::Relaxed);
-        // One alone may be larger.
+        // A single part may be larger than the limit.
         let has_room = waiting == 0 || waiting.saturating_add(bytes) <= MOST_WAITING;
         has_room && self.push_last(part, bytes)
     }
 
-    /// The same of the last one, for which there is room in any case.
+    /// Hands over a part without regard to the limit on waiting bytes. Returns false if the writing
+    /// thread has ended.
     pub fn push_last(&mut self, part: T, bytes: usize) -> bool {
         self.progress.waiting.fetch_add(bytes, Ordering::Relaxed);
         self.handed += 1;
         self.parts.send((part, bytes)).is_ok()
     }
 
-    /// How many parts have been handed over.
+    /// The number of parts handed over.
     pub const fn handed(&self) -> u64 {
         self.handed
     }
 
-    /// How many of them are written.
+    /// The number of parts written.
     pub fn written(&self) -> u64 {
         self.progress.written.load(Ordering::Relaxed)
     }
 
-    /// Why nothing more can be written: that is not waited for.
+    /// Why no more parts can be written, without waiting for the writing thread.
     pub fn failure(mut self) -> String {
         use oneshot::error::TryRecvError;
         match self.result.try_recv() {
@@ -133,7 +133,7 @@ impl<T: Send + 'static> Writer<T> {
         }
     }
 
-    /// Waits until all is written, but no longer than so.
+    /// Waits at most `patience` until all parts are written.
     pub async fn over(&mut self, patience: Duration) -> Outcome {
         match timeout(patience, &mut self.result).await {
             Err(_) => Outcome::Pending,
@@ -148,7 +148,8 @@ impl<T: Send + 'static> Writer<T> {
 mod tests {
     use super::*;
 
-    /// A disk that takes a part whenever it is told to, and fails when nobody does any more.
+    /// A disk that writes one part for each permission, and fails when no more permissions can
+    /// come.
     fn disk() -> (Writer<u32>, Sender<()>, Receiver<u32>) {
         let (allow, allowed) = channel::<()>();
         let (tell, told) = channel();
@@ -180,11 +181,11 @@ mod tests {
         let (mut writer, allow, told) = disk();
         assert!(writer.push(1, MOST_WAITING / 2));
         assert!(writer.push(2, MOST_WAITING / 2));
-        // By bytes, and not by parts.
+        // The limit counts bytes, not parts.
         assert!(!writer.push(3, 1));
         assert_eq!((writer.handed(), writer.written()), (2, 0));
         assert_eq!(over(&mut writer, Duration::ZERO), Outcome::Pending);
-        // What is small goes on.
+        // Once a part is written, a small part has room again.
         allow.send(()).unwrap();
         assert_eq!(told.recv(), Ok(1));
         while writer.written() == 0 {

@@ -1,4 +1,4 @@
-//! Adds a name to the settings file, leaving everything else in it as it is.
+//! Adds a name to the settings file and leaves everything else in the file unchanged.
 
 use std::{
     fs,
@@ -16,9 +16,10 @@ use super::{
 };
 use sbt_program::access;
 
-/// Names a site in the nearest `sbt.toml` from `folder` upwards, or in a new one
-/// there. Returns the name as it will be read, and the file. Fails, with a line,
-/// if the name cannot be one, or the file not be changed.
+/// Names a site in the nearest `sbt.toml` from `folder` upwards, or in a new one in `folder`.
+/// Returns the name as it will be read, and the file.
+///
+/// # Errors One line: the name is not valid, or the file cannot be changed.
 pub fn add_name(folder: Option<&Path>, site: &str, name: &str) -> Result<(Named, PathBuf), String> {
     let named = spec::named(&format!("{site}={name}"))?;
     let folder = folder.ok_or("the working directory is gone")?;
@@ -52,8 +53,8 @@ fn with_name(text: &str, site: &str, name: &str) -> Result<String, String> {
     Ok(document.to_string())
 }
 
-/// The file never is half written: a new one takes the place of the old. It is made with the rights of the caller, whose
-/// folder it is.
+/// Replaces the file by a new one, so that it is never half written. The new file is made with the
+/// rights of the caller, who owns the folder.
 fn write(path: &Path, text: &str) -> io::Result<()> {
     access::as_caller(|| replace(path, text))?
 }
@@ -61,7 +62,7 @@ fn write(path: &Path, text: &str) -> io::Result<()> {
 fn replace(path: &Path, text: &str) -> io::Result<()> {
     let new = path.with_extension(format!("toml.{}", std::process::id()));
     let old = fs::metadata(path).ok();
-    // Whoever else may write to the folder may have put something there, as a link.
+    // Another user with write access to the folder may have put a link there.
     let mut file = fs::OpenOptions::new()
         .write(true)
         .create_new(true)

@@ -1,4 +1,4 @@
-//! The table `[check]` of a `sbt.toml`: the rules of `sbt check`, named as its options.
+//! The table `[check]` of an `sbt.toml`: the rules of `sbt check`, named like its options.
 
 use toml::de::DeValue;
 
@@ -10,7 +10,7 @@ use sbt_engine::{
 };
 use sbt_program::access::Named;
 
-/// What `sbt check` is to judge.
+/// The rules of a check.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Gate {
     /// The limits.
@@ -20,7 +20,7 @@ pub struct Gate {
 }
 
 impl Gate {
-    /// Both; where they speak of the same, what the `stronger` one says.
+    /// The rules of both; on the same subject the `stronger` one wins.
     #[must_use]
     pub fn with(self, stronger: Self) -> Self {
         Self {
@@ -29,17 +29,17 @@ impl Gate {
         }
     }
 
-    /// Whether nothing is to be judged.
+    /// Whether there are no rules.
     pub const fn is_empty(&self) -> bool {
         self.asked.is_empty() && self.baseline.is_none()
     }
 }
 
-/// Those that are no limits of a [`Measure`].
+/// The rules that are not limits of a [`Measure`].
 const OTHERS: [&str; 4] = ["no-hang", "max-lost", "baseline", "tolerance"];
 
 impl File<'_> {
-    /// Reads it.
+    /// Reads the table.
     pub(super) fn check(&self, value: &Value) -> Result<Gate, String> {
         let (mut asked, mut baseline) = (Asked::default(), None);
         for (key, value) in self.table("check", value)? {
@@ -69,7 +69,7 @@ impl File<'_> {
         Ok(Gate { asked, baseline })
     }
 
-    /// One limit, or a list of several.
+    /// Reads one limit or a list of limits.
     fn limits(&self, measure: Measure, value: &Value) -> Result<Asked, String> {
         let name = measure.name();
         let read = |text: &str| Rule::parse(measure, text);

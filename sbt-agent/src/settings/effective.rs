@@ -1,4 +1,4 @@
-//! All sources together: the thin part that looks around.
+//! Merges all sources of settings: the part that reads files.
 
 use std::{path::Path, time::Duration};
 
@@ -10,22 +10,23 @@ use super::{
 };
 use sbt_engine::value::duration_text;
 
-/// What holds, and why.
+/// The effective settings and their origins.
 #[derive(Clone, Debug)]
 pub struct Effective {
-    /// What holds.
+    /// The effective settings.
     pub settings: Settings,
-    /// Where each value came from.
+    /// The origin of each value.
     pub rows: Vec<Row>,
-    /// The settings file that was found, as the user calls it.
+    /// The settings file in use, as the user knows it.
     pub file: Option<String>,
-    /// What the user should know, a line each.
+    /// Notes for the user, one line each.
     pub notes: Vec<String>,
 }
 
 impl Effective {
-    /// Drops what is for a single run, and would spoil one of several or be replaced by the
-    /// next. What was dropped, a line each.
+    /// Drops settings that make sense for a single run only: in a series they would cut each run
+    /// short, or each run would overwrite the output of the run before. Returns a line for each
+    /// dropped setting.
     pub fn for_several_runs(&mut self) -> Vec<String> {
         self.settings.duration = None;
         self.settings.folded = None;
@@ -44,7 +45,7 @@ impl Effective {
         lines.collect()
     }
 
-    /// What a demo is best watched with, if the user has not said otherwise.
+    /// Sets the hang time that suits a demo, unless the user has set one.
     pub fn suggest_hang_time(&mut self, time: Duration) {
         let mut rows = self.rows.iter_mut();
         let row = rows.find(|row| row.setting == "hang-time" && row.origin == DEFAULT);
@@ -56,18 +57,17 @@ impl Effective {
     }
 }
 
-/// Reads the `text` of a `sbt.toml` that is called `shown`, alone.
+/// Checks the `text` of an `sbt.toml` that the user knows as `shown`.
 ///
-/// # Errors
-/// One line, which begins with file and line number, about what is wrong in it.
+/// # Errors One line that begins with file and line number: something in the file is not valid.
 pub fn check_file(shown: &str, text: &str) -> Result<(), String> {
     merge(vec![file::layer(shown, text)?]).map(drop)
 }
 
-/// Lays the sources over each other: the nearest `sbt.toml` from `folder`
-/// upwards, the environment, what is `typed`. Without a folder (it may have
-/// been removed) there is no file. Fails, with a line, at what cannot be
-/// understood.
+/// Merges the nearest `sbt.toml` from `folder` upwards, the environment and the options `typed`.
+/// Without a folder, which may have been removed, no file is read.
+///
+/// # Errors One line: a source has something that is not valid.
 pub fn effective(
     folder: Option<&Path>,
     environment: Environment,

@@ -1,4 +1,4 @@
-//! The variables `SBT_*`, with the meaning that the thesis gives them.
+//! The environment variables `SBT_*`, with the meanings that the thesis gives them.
 
 use std::{ffi::OsString, time::Duration};
 
@@ -9,25 +9,26 @@ use super::{
 use sbt_engine::value;
 use sbt_engine::{counters, pattern::Pattern, place::printable};
 
-/// What the environment says.
+/// The settings and switches from the environment.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Environment {
-    /// `SBT_NO_DEBUG`: do not watch at all.
+    /// `SBT_NO_DEBUG`: run the program without watching it.
     pub no_debug: bool,
     /// `SBT_OPTIONS`: show the settings.
     pub options: bool,
-    /// `SBT_VERBOSE`: show and describe them.
+    /// `SBT_VERBOSE`: show and describe the settings.
     pub verbose: bool,
-    /// What the user should know, a line each.
+    /// Notes for the user, one line each.
     pub notes: Vec<String>,
     /// The settings.
     pub(super) layer: Layer,
 }
 
 impl Environment {
-    /// Reads `variables`, of which those of other programs are left alone: the
-    /// build tool of Scala has its own that begin with `SBT_`. An empty one
-    /// counts as not set. Fails, with a line, at a value that means nothing.
+    /// Reads `variables`. Unknown variables that begin with `SBT_` are ignored: Scala's build tool
+    /// has variables of that kind. An empty variable counts as not set.
+    ///
+    /// # Errors One line: the value of a known variable is not valid.
     pub fn read(variables: impl IntoIterator<Item = (OsString, OsString)>) -> Result<Self, String> {
         let mut environment = Self::default();
         for (name, value) in variables {
@@ -54,7 +55,7 @@ impl Environment {
                 .and_then(|value| environment.set(known, value))
                 .map_err(|expected| format!("{name}={}: {expected}", printable(&lossy)))?;
         }
-        // Not in the order of whoever has set them.
+        // Make the order independent of the order of the environment.
         environment.notes.sort();
         Ok(environment)
     }
@@ -97,12 +98,12 @@ fn hang_time(text: &str) -> Result<Option<Duration>, String> {
     value::hang_time(text).map_err(|error| format!("{error}; a plain number is seconds"))
 }
 
-/// Which of our variables an unknown one was very likely meant to be.
+/// The variable of sbt that an unknown one most likely stands for.
 fn meant(name: &str) -> Option<&'static str> {
     let name = name.to_uppercase();
     known::variables()
         .map(|known| (strsim::damerau_levenshtein(known, &name), known))
-        // One letter in a short word, two in a long one.
+        // One wrong letter in a short word, two in a long one.
         .filter(|(distance, known)| *distance <= (known.len() - "SBT_".len()).div_ceil(8))
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, known)| known)
@@ -219,7 +220,7 @@ mod tests {
                 ),
             }
         }
-        // Those of other programs, and of our own tests.
+        // Variables of other programs, and of sbt's own tests.
         for name in [
             "SBT_OPTS",
             "SBT_HOME",

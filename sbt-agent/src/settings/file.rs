@@ -1,4 +1,4 @@
-//! The text of a `sbt.toml` as a source of settings. Pure.
+//! Reads the text of an `sbt.toml` as a source of settings. Pure.
 
 use std::{ops::Range, path::Path};
 
@@ -20,8 +20,9 @@ use sbt_engine::{
 };
 use sbt_program::access::Named;
 
-/// Reads the `text` of the file that is called `shown` to the user. Fails, with
-/// a line that begins with file and line number, at what it does not know.
+/// Reads the `text` of the file that the user knows as `shown`.
+///
+/// # Errors One line that begins with file and line number: something in the file is not valid.
 pub fn layer(shown: &str, text: &str) -> Result<Layer, String> {
     let file = File { shown, text };
     let table = DeTable::parse(text).map_err(|error| {
@@ -40,7 +41,7 @@ pub fn layer(shown: &str, text: &str) -> Result<Layer, String> {
 pub(super) type Key<'a> = Spanned<std::borrow::Cow<'a, str>>;
 pub(super) type Value<'a> = Spanned<DeValue<'a>>;
 
-/// As they are written: of two for the same the later one wins.
+/// The entries in the order of the file: of two for the same subject the later one wins.
 fn in_order<'t, 'i>(table: &'t DeTable<'i>) -> Vec<(&'t Key<'i>, &'t Value<'i>)> {
     let mut entries: Vec<_> = table.iter().collect();
     entries.sort_by_key(|(key, _)| key.span().start);
@@ -156,7 +157,7 @@ impl File<'_> {
         Ok(())
     }
 
-    /// An error at a place of the file, in one line.
+    /// An error at a place in the file, as one line.
     pub(super) fn at(&self, place: &Range<usize>, what: &str) -> String {
         let what: Vec<_> = what.lines().map(printable).collect();
         format!("{}: {}", self.line(place), what.join("; "))
@@ -250,7 +251,7 @@ impl File<'_> {
             .iter()
             .map(|item| {
                 let text = match item.get_ref() {
-                    // A line of any file.
+                    // A line number, which matches in any file.
                     DeValue::Integer(line)
                         if line.radix() == 10 && !line.as_str().starts_with('-') =>
                     {

@@ -1,7 +1,7 @@
 use super::*;
 use crate::settings::{Gate, Settings, merge::merge};
 
-/// The effective settings of a file alone, a line each.
+/// The effective settings of a file alone, one line each.
 fn shown(text: &str) -> Vec<String> {
     let layer = layer("sbt.toml", text).unwrap_or_else(|error| panic!("{error}"));
     let (_, table) = merge(vec![layer]).unwrap();
@@ -119,7 +119,7 @@ fn an_empty_file_says_nothing() {
         assert_eq!(layer, Layer::default(), "{text:?}");
         assert_eq!(merge(vec![layer]).unwrap().0, Settings::default());
     }
-    // But an empty list is one: nothing is watched, whatever weaker sources say.
+    // An empty list is a setting: nothing is watched, whatever weaker sources say.
     assert_eq!(shown("watch = []"), ["watch none sbt.toml:1"]);
 }
 

@@ -1,4 +1,4 @@
-//! Which `sbt.toml` counts: the nearest one upwards, if it can be trusted.
+//! Finds the `sbt.toml` that applies: the nearest one upwards from a folder, if it can be trusted.
 
 use std::{
     fs::{self, File, Metadata, OpenOptions},
@@ -9,33 +9,33 @@ use std::{
 
 use sbt_program::access;
 
-/// What the file is called.
+/// The name of the settings file.
 pub const NAME: &str = "sbt.toml";
-/// More is no settings file.
+/// The largest size of a settings file.
 const MAX_BYTES: u64 = 1 << 20;
 
 /// The file that was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
-    /// Where; the bare name if it lies in the working directory.
+    /// The path; the bare name if the file lies in the working directory.
     pub shown: String,
-    /// Its text; `None` if it is not to be trusted.
+    /// The text; `None` if the file is not trusted.
     pub text: Option<String>,
-    /// What the user should know, in a line.
+    /// A line for the user.
     pub note: Option<String>,
 }
 
-/// Whose files we obey.
+/// The users whose settings files sbt trusts, root aside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Trust {
-    /// Our own effective user.
+    /// The effective user of sbt.
     pub user: u32,
-    /// Who has called sudo, if we are root by it.
+    /// The user who called sudo, if sbt runs as root through sudo.
     pub invoker: Option<u32>,
 }
 
 impl Trust {
-    /// Of this process.
+    /// The users of this process.
     pub fn of_this_process() -> Self {
         Self {
             user: nix::unistd::Uid::effective().as_raw(),
@@ -43,8 +43,8 @@ impl Trust {
         }
     }
 
-    /// Why a file of this `owner` and `mode` is not obeyed, and what to type.
-    /// Whoever can write it would else decide what a privileged sbt does.
+    /// Why a file with this `owner` and `mode` is not trusted, and what to do about it. Any user
+    /// who can write the file could otherwise control a privileged sbt.
     fn objection(self, owner: u32, mode: u32) -> Option<(String, &'static str)> {
         let known = owner == self.user || owner == 0 || self.invoker == Some(owner);
         if !known {
@@ -58,9 +58,10 @@ impl Trust {
     }
 }
 
-/// Looks for the file in `folder` and, if there is none, in each one above.
-/// `None` if there is none at all. Fails, with a line, if the nearest cannot be
-/// read. It is read with the rights of the caller: a link of that name may lead anywhere.
+/// Finds the file in `folder` or in the nearest folder above. `None` if there is no such file. The
+/// file is read with the rights of the caller: a link of that name may lead anywhere.
+///
+/// # Errors One line: the nearest file cannot be read.
 pub fn nearest(folder: &Path, trust: Trust) -> Result<Option<Found>, String> {
     access::as_caller(|| find(folder, trust)).map_err(|error| error.to_string())?
 }
@@ -110,12 +111,12 @@ fn read(path: &Path, trust: Trust) -> Result<Read, String> {
         Ok(errno) => errno.desc().to_owned(),
         Err(error) => error.to_string(),
     };
-    // Before it is opened: what may not be trusted may not stop us either.
+    // Check before opening: an untrusted file, such as a pipe, must not block sbt.
     let before = match fs::metadata(path) {
         Ok(metadata) => metadata,
         Err(error) => {
             return match error.kind() {
-                // If one may not look into the folder, nobody can tell.
+                // A folder that the caller may not search counts as a folder without the file.
                 io::ErrorKind::NotFound
                 | io::ErrorKind::NotADirectory
                 | io::ErrorKind::PermissionDenied => Ok(Read::Missing),
@@ -129,13 +130,13 @@ fn read(path: &Path, trust: Trust) -> Result<Read, String> {
     if !before.is_file() {
         return Err("it is not a file".into());
     }
-    // Should it be a pipe by now, nobody has to wait for its other end.
+    // If the file has become a pipe meanwhile, opening it must not block.
     let file = OpenOptions::new()
         .read(true)
         .custom_flags(libc::O_NONBLOCK)
         .open(path)
         .map_err(say)?;
-    // And once more, of what was really opened.
+    // Check again what was really opened.
     let metadata = file.metadata().map_err(say)?;
     if let Some(objection) = objection(&metadata, trust) {
         return Ok(Read::Refused(objection));

@@ -53,7 +53,7 @@ fn the_nearest_one_upwards_counts() {
     let top = folder.path();
     let inner = top.join("a/b");
     fs::create_dir_all(&inner).unwrap();
-    // Nobody has one in / or in the folder of temporary files, it is hoped.
+    // This assumes that there is no sbt.toml in / or in the temporary folder.
     assert_eq!(nearest(&inner, trust()), Ok(None));
     fs::write(top.join(NAME), "top").unwrap();
     let found = nearest(&inner, trust()).unwrap().unwrap();

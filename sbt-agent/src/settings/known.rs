@@ -1,19 +1,19 @@
-//! Which settings there are, what they are called where, and what they mean.
+//! The list of all settings: their names in each source, and their meaning.
 
-/// A setting.
+/// The names and the meaning of a setting.
 #[derive(Clone, Copy, Debug)]
 pub struct Known {
-    /// In `sbt.toml` and in the table of effective settings.
+    /// The key in `sbt.toml` and in the table of effective settings.
     pub key: &'static str,
-    /// The variable of the environment, if there is one.
+    /// The environment variable, if there is one.
     pub variable: Option<&'static str>,
-    /// The option of the command line.
+    /// The option on the command line.
     pub option: &'static str,
-    /// In a line.
+    /// The meaning, in one line.
     pub meaning: &'static str,
 }
 
-/// All of them, in the order in which they are shown.
+/// All settings, in the order in which they are shown.
 pub const SETTINGS: [Known; 21] = [
     known(
         "departures",
@@ -143,7 +143,7 @@ pub const SETTINGS: [Known; 21] = [
     ),
 ];
 
-/// Variables that are no setting of the watching itself.
+/// Environment variables that are not settings of a run.
 pub const CONTROLS: [(&str, &str); 3] = [
     (
         "SBT_NO_DEBUG",
@@ -156,7 +156,7 @@ pub const CONTROLS: [(&str, &str); 3] = [
     ),
 ];
 
-/// The table of rules, which are options of `sbt check` alone.
+/// The key of the table of rules, which are options of `sbt check` alone.
 pub const CHECK: &str = "check";
 
 const fn known(
@@ -173,7 +173,7 @@ const fn known(
     }
 }
 
-/// Every variable that means something to sbt.
+/// Every environment variable that sbt reads.
 pub fn variables() -> impl Iterator<Item = &'static str> {
     SETTINGS
         .iter()
@@ -185,7 +185,7 @@ pub fn variables() -> impl Iterator<Item = &'static str> {
 mod tests {
     use super::*;
 
-    /// The page that describes them for users.
+    /// The page of the manual that describes the settings.
     const PAGE: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/settings.md"));
 
     #[test]

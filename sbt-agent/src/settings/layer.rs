@@ -1,4 +1,4 @@
-//! What one source says: the file, the environment or the command line.
+//! The settings of one source: the file, the environment or the command line.
 
 use std::time::Duration;
 
@@ -10,17 +10,18 @@ use sbt_engine::{
 };
 use sbt_program::access;
 
-/// A value, and where it was given.
+/// A value and its origin.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Given<T> {
-    /// What.
+    /// The value.
     pub value: T,
-    /// Where, as the user calls it: `sbt.toml:12`, `SBT_WATCH`, `--watch`.
+    /// The place where the value was given, as the user knows it: `sbt.toml:12`, `SBT_WATCH`,
+    /// `--watch`.
     pub origin: String,
 }
 
 impl<T> Given<T> {
-    /// A value and its origin.
+    /// A value given at `origin`.
     pub fn new(value: T, origin: impl Into<String>) -> Self {
         Self {
             value,
@@ -29,51 +30,53 @@ impl<T> Given<T> {
     }
 }
 
-/// What one source says; what it does not speak of is `None` or empty.
+/// The settings of one source; settings that the source does not give are `None` or empty. The
+/// meaning of each is described at [`super::Settings`].
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Layer {
-    /// See [`super::Settings::departures`]; so for all.
+    /// Whether to watch departures.
     pub departures: Option<Given<Departures>>,
-    /// Of watching; `None` in it for none.
+    /// The budget for the overhead, in percent; the inner `None` means no limit.
     pub budget: Option<Given<Option<f64>>>,
-    /// How the program is watched.
+    /// The way to watch the program.
     pub backend: Option<Given<Backend>>,
-    /// Of barriers made of futexes.
+    /// Whether to watch the system calls of futexes.
     pub futex: Option<Given<Futexes>>,
-    /// Of processors.
+    /// How closely to watch what threads do between barriers.
     pub states: Option<Given<States>>,
-    /// Whether they are watched.
+    /// Whether to watch processes that the target starts.
     pub children: Option<Given<bool>>,
-    /// Of watching.
+    /// The time after which watching ends.
     pub duration: Option<Given<Duration>>,
-    /// Replaces that of a weaker source.
+    /// Barriers whose episodes are printed. Replaces the list of a weaker source.
     pub watch: Option<Given<Vec<Pattern>>>,
-    /// Everything.
+    /// Whether to print the episodes of all barriers.
     pub watch_all: Option<Given<bool>>,
-    /// Of long episodes.
+    /// Whether to warn of long episodes.
     pub warnings: Option<Given<bool>>,
-    /// Above which an episode is long.
+    /// The barrier time above which an episode is long.
     pub warn_time: Option<Given<Duration>>,
-    /// After which a wait may be a hang; `None` in it for never.
+    /// The time after which a wait may be a hang; the inner `None` means never.
     pub hang_time: Option<Given<Option<Duration>>>,
-    /// As they end.
+    /// Whether to print the time of each phase as it ends.
     pub phase_times: Option<Given<bool>>,
-    /// Added to those of weaker sources.
+    /// Names of sites, added to those of weaker sources.
     pub names: Vec<Given<Named>>,
-    /// Likewise.
+    /// Conceptual phases, added to those of weaker sources.
     pub phases: Vec<Given<Conceptual>>,
-    /// Likewise.
+    /// Marks, added to those of weaker sources.
     pub marks: Vec<Given<Mark>>,
-    /// Likewise.
+    /// The user's barriers, added to those of weaker sources.
     pub barriers: Vec<Given<UserBarrier>>,
-    /// Replaces that of a weaker source.
+    /// Counters. Replaces the list of a weaker source.
     pub events: Option<Given<Vec<Counter>>>,
-    /// A second.
+    /// Samples per second.
     pub sample: Option<Given<u32>>,
-    /// For flame graphs.
+    /// The file for folded stacks, for flame graphs.
     pub folded: Option<Given<access::Named>>,
-    /// Of the live screen.
+    /// Whether the live screen closes when the program ends.
     pub exit_with_program: Option<Given<bool>>,
-    /// Rules; those of a stronger source replace those that speak of the same.
+    /// Rules of `sbt check`; a rule of a stronger source replaces the weaker source's rule on the
+    /// same subject.
     pub check: Gate,
 }

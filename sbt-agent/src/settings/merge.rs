@@ -1,4 +1,4 @@
-//! One [`Settings`] of what the sources say, and a table of where each value
+//! Merges the settings of all sources into one [`Settings`], and makes a table of where each value
 //! came from. Pure.
 
 use std::{
@@ -16,26 +16,27 @@ use super::{
 };
 use sbt_engine::value::{choice_text, duration_text};
 
-/// Conceptual phases at most.
+/// The most conceptual phases.
 pub const MAX_PHASES: usize = 64;
-/// Marks at most: their number crosses the ring in a byte.
+/// The most marks: the number of a mark crosses the ring in one byte.
 pub const MAX_MARKS: usize = 255;
-/// Functions of the program's own at most.
+/// The most functions of the user's that are barriers.
 pub const MAX_BARRIERS: usize = 32;
 
-/// A line of the table of effective settings.
+/// A row of the table of effective settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
     /// The key of the setting.
     pub setting: &'static str,
-    /// What holds; of what adds up each item has a row.
+    /// The effective value; a setting that adds up over sources has a row for each item.
     pub value: String,
-    /// Where it was given; `default` if nowhere.
+    /// The place where the value was given; `default` if it was given nowhere.
     pub origin: String,
 }
 
-/// Lays `layers` over the defaults, weakest first. Fails, with a line, if there
-/// is too much of something or two phases of one source share a name.
+/// Lays `layers` over the defaults, weakest first.
+///
+/// # Errors One line: a list is too long, or two phases of one source share a name.
 pub fn merge(layers: Vec<Layer>) -> Result<(Settings, Vec<Row>), String> {
     let mut all = Layer::default();
     for layer in layers {
@@ -113,7 +114,7 @@ fn over(weak: Layer, strong: Layer) -> Layer {
     }
 }
 
-/// The items of both; one that speaks of the same as an earlier one replaces it.
+/// The items of both layers; a later item on the same subject replaces the earlier one.
 fn add<T, K: Eq + Hash>(
     weak: Vec<Given<T>>,
     strong: Vec<Given<T>>,
@@ -195,7 +196,7 @@ fn settle(all: Layer) -> (Settings, Vec<Row>) {
     (settings, table.rows)
 }
 
-/// The origin of what nobody has given.
+/// The origin of a value that no source gives.
 pub(super) const DEFAULT: &str = "default";
 const NONE: &str = "none";
 

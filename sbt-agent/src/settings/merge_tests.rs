@@ -133,7 +133,7 @@ fn names_add_up_and_the_later_one_of_a_site_wins() {
             said("lu.c:3=three", "--name"),
         ]
     );
-    // Two sites may share one.
+    // Two sites may share a name.
     assert_eq!(
         merge(vec![named(&["a=x", "b=x"], "--name")])
             .unwrap()
@@ -216,7 +216,7 @@ fn too_much_of_something_is_an_error() {
         let error = merge(vec![make(limit + 1)]).unwrap_err();
         assert!(error.contains(option), "{error}");
         assert!(error.contains(&limit.to_string()), "{error}");
-        // Where they are from does not matter, nor that they are given twice.
+        // Items that replace each other count once, from whichever source they are.
         assert!(merge(vec![make(limit), make(limit)]).is_ok(), "{option}");
     }
 }

@@ -1,8 +1,8 @@
-//! What the user wants, from whatever source: built-in defaults, `sbt.toml`,
-//! the environment, the command line, weakest first. See docs/settings.md.
+//! The user's settings from all sources: built-in defaults, `sbt.toml`, the environment and the
+//! command line, weakest first. See docs/settings.md.
 //!
-//! Each source becomes a [`layer::Layer`]; [`merge`] makes one [`Settings`] of
-//! them, and a table that tells where each value came from.
+//! Each source becomes a [`layer::Layer`]; `merge` makes one [`Settings`] of them, and a table of
+//! where each value came from.
 
 use std::time::Duration;
 
@@ -33,13 +33,13 @@ pub use known::{CONTROLS, Known, SETTINGS};
 pub use merge::{MAX_BARRIERS, MAX_MARKS, MAX_PHASES, Row};
 pub use show::{Detail, table};
 
-/// See [`Settings::budget`], percent.
+/// The default of [`Settings::budget`], in percent.
 pub const DEFAULT_BUDGET: f64 = 2.0;
 
-/// See [`Settings::hang_time`].
+/// The default of [`Settings::hang_time`].
 pub const DEFAULT_HANG_TIME: Duration = Duration::from_secs(10);
 
-/// How to watch and what to tell.
+/// How to watch and what to print.
 #[derive(Clone, Debug, PartialEq)]
 #[allow(
     clippy::struct_excessive_bools,
@@ -48,52 +48,51 @@ pub const DEFAULT_HANG_TIME: Duration = Duration::from_secs(10);
 pub struct Settings {
     /// Whether to watch departures.
     pub departures: Departures,
-    /// How much of its time watching may cost a thread, percent; without it any.
+    /// The share of a thread's time that watching may cost, in percent; `None` for no limit.
     pub budget: Option<f64>,
-    /// How the program is watched.
+    /// The way to watch the program.
     pub backend: Backend,
     /// Whether to watch the system calls of futexes.
     pub futex: Futexes,
-    /// How closely is looked at what threads do between barriers.
+    /// How closely to watch what threads do between barriers.
     pub states: States,
-    /// Whether processes that the target starts are watched too; without it those of
-    /// a program that sbt starts.
+    /// Whether to watch processes that the target starts; `None` watches them only if sbt starts
+    /// the target itself.
     pub children: Option<bool>,
-    /// For how long to watch; without it until the target ends.
+    /// How long to watch; `None` watches until the target ends.
     pub duration: Option<Duration>,
-    /// Names of sites; no site twice, a name perhaps.
+    /// Names of sites. A site has one name at most; several sites may share a name.
     pub names: Vec<Named>,
-    /// Sites, or names of sites or phases, whose episodes are told one by one.
+    /// Sites, or names of sites or phases, whose episodes are printed one by one.
     pub watch: Vec<Pattern>,
-    /// All of them are.
+    /// Whether to print the episodes of all barriers one by one.
     pub watch_all: bool,
-    /// Whether long episodes are warned of.
+    /// Whether to warn of long episodes.
     pub warnings: bool,
-    /// A barrier time above this is long.
+    /// The barrier time above which an episode is long.
     pub warn_time: Duration,
-    /// A barrier at which threads wait for longer than this, and nobody comes, may be a
-    /// hang; without it nobody looks.
+    /// The time without an arrival after which threads waiting at a barrier may hang; `None` never
+    /// looks for hangs.
     pub hang_time: Option<Duration>,
-    /// A program that hangs for so long is ended; without it none is.
+    /// The time after which a program that hangs is ended; `None` never ends it.
     pub end_hangs: Option<Duration>,
-    /// Whether the time of each phase is told as it ends.
+    /// Whether to print the time of each phase as it ends.
     pub phase_times: bool,
-    /// Conceptual phases; no name twice, at most [`MAX_PHASES`].
+    /// Conceptual phases, with distinct names, at most [`MAX_PHASES`].
     pub phases: Vec<Conceptual>,
-    /// Marks; no place twice, at most [`MAX_MARKS`].
+    /// Marks, at distinct places, at most [`MAX_MARKS`].
     pub marks: Vec<Mark>,
-    /// Functions of the program's own that are barriers; none twice, at most
-    /// [`MAX_BARRIERS`].
+    /// The user's own functions that are barriers, each once, at most [`MAX_BARRIERS`].
     pub barriers: Vec<UserBarrier>,
-    /// Counters to be read with every event of a thread.
+    /// Counters to read with every event of a thread.
     pub events: Vec<Counter>,
-    /// Whether others may be chosen while the program runs, as on the live screen.
+    /// Whether the user may choose other counters while the program runs, as on the live screen.
     pub may_choose: bool,
-    /// Samples a second of a thread's time on a CPU; 0: none.
+    /// Samples per second of a thread's time on a CPU; 0 takes none.
     pub sample: u32,
-    /// Where folded stacks of the samples go.
+    /// The file for folded stacks of the samples.
     pub folded: Option<access::Named>,
-    /// The live screen leaves when the program ends, and does not wait for a key.
+    /// Whether the live screen closes when the program ends, without waiting for a key.
     pub exit_with_program: bool,
     /// The rules of `sbt check`.
     pub check: Gate,
@@ -102,42 +101,42 @@ pub struct Settings {
 /// A name for a site.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Named {
-    /// Which barrier call.
+    /// The barrier calls that get the name.
     pub site: Pattern,
-    /// Not empty, fit to print.
+    /// Not empty, and safe to print.
     pub name: String,
 }
 
-/// A phase from one barrier to another, whatever lies between.
+/// A phase from one barrier to another, whatever lies between them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conceptual {
-    /// Not empty, fit to print.
+    /// Not empty, and safe to print.
     pub name: String,
-    /// It begins with the last arrival here; a site or the name of one.
+    /// The barrier with whose last arrival the phase begins: a site or the name of a site.
     pub from: Pattern,
-    /// It ends with the next last arrival here; likewise.
+    /// The barrier with whose next last arrival the phase ends: a site or the name of a site.
     pub to: Pattern,
 }
 
-/// A place in the program whose passing is told.
+/// A place in the program; sbt reports each time that a thread passes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mark {
-    /// What to call it, if not as it is written.
+    /// The name of the mark; `None` to call it by its place.
     pub name: Option<String>,
-    /// A function's beginning, or a line of a file.
+    /// The beginning of a function, or a line of a file.
     pub at: Pattern,
 }
 
-/// A function of the program's own that is a barrier.
+/// A function of the user's own that is a barrier.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UserBarrier {
-    /// It; never a line.
+    /// The function; never a line.
     pub function: Pattern,
-    /// Which of its arguments is the barrier, from 1 to 6; 0 if the function is
-    /// the one barrier. Without it debug information decides: the first
-    /// argument if that is a pointer.
+    /// The number of the argument that is the barrier object, from 1 to 6; 0 if the function itself
+    /// is the only barrier. With `None` debug information decides: the first argument if it is a
+    /// pointer.
     pub object: Option<u8>,
-    /// Which of its arguments is the number of participants, from 1 to 6.
+    /// The number of the argument that is the count of participants, from 1 to 6.
     pub count: Option<u8>,
 }
 
@@ -173,9 +172,9 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Every pattern that ought to match a barrier call some time, with the
-    /// option that it belongs to. A name that these settings give is not among
-    /// them where it is used: what it stands for is.
+    /// The patterns that should match a barrier call during the run, each with its option. A
+    /// pattern that is the name of a site or phase in these settings is left out: the pattern
+    /// behind the name is checked instead.
     pub fn patterns(&self) -> impl Iterator<Item = (&'static str, &Pattern)> {
         let names = self.names.iter().map(|named| ("--name", &named.site));
         let watch = self
@@ -192,13 +191,12 @@ impl Settings {
         names.chain(watch).chain(phases)
     }
 
-    /// Whether a pattern stands for the site of this name, and not for what it
-    /// reads like.
+    /// Whether a pattern is the name of a site in these settings, even if it reads like a place.
     pub fn is_name_of_site(&self, pattern: &Pattern) -> bool {
         self.names.iter().any(|named| pattern.is_name(&named.name))
     }
 
-    /// Likewise for a phase, where one may be meant.
+    /// Whether a pattern is the name of a phase in these settings, where a phase may be meant.
     pub fn is_name_of_phase(&self, pattern: &Pattern) -> bool {
         self.phases.iter().any(|phase| pattern.is_name(&phase.name))
     }
@@ -261,7 +259,7 @@ mod tests {
                 "--watch other",
                 "--phase lu.c:10",
                 "--phase lu.c:20",
-                // Of a site this is no name.
+                // `solve` is not the name of a site.
                 "--phase solve",
             ]
         );

@@ -1,23 +1,23 @@
-//! The table of effective settings as text.
+//! The table of effective settings, as text.
 
 use std::fmt::Write as _;
 
 use super::{effective::Effective, known};
 use sbt_engine::place::printable;
 
-/// How much is shown.
+/// The amount of detail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Detail {
-    /// Nothing.
+    /// No table.
     Nothing,
-    /// Each setting and where it came from.
+    /// Each setting and its origin.
     Settings,
-    /// And what each means.
+    /// Each setting, its origin and its meaning.
     Described,
 }
 
 impl Detail {
-    /// Of what `-v`, `SBT_OPTIONS` and `SBT_VERBOSE` ask for, the most.
+    /// The highest detail that `-v`, `SBT_OPTIONS` and `SBT_VERBOSE` ask for.
     pub fn of(verbose_option: bool, options_variable: bool, verbose_variable: bool) -> Self {
         if verbose_variable {
             Self::Described
@@ -29,10 +29,10 @@ impl Detail {
     }
 }
 
-/// Values longer than this push their origin to the right of the others'.
+/// The widest column of values; longer values move their origin out of the column.
 const WIDEST: usize = 40;
 
-/// The table, safe to print; empty if nothing is to be shown.
+/// The table, safe to print; empty for [`Detail::Nothing`].
 pub fn table(effective: &Effective, detail: Detail) -> String {
     if detail == Detail::Nothing {
         return String::new();
@@ -49,7 +49,7 @@ pub fn table(effective: &Effective, detail: Detail) -> String {
     let mut text = format!("sbt: settings, with {}\n", printable(file));
     let mut before = "";
     for (setting, value, origin) in &rows {
-        // A String takes all that is written to it.
+        // Writing to a String cannot fail.
         let _always = writeln!(text, "  {setting:<first$}  {value:<second$}  {origin}");
         let known = known::SETTINGS.iter().find(|known| known.key == *setting);
         if let (Detail::Described, Some(known)) = (detail, known)

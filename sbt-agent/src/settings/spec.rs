@@ -1,7 +1,7 @@
-//! What is typed for a name, a phase, a mark or a barrier, and back.
+//! Reads and writes the text forms of names, phases, marks and barriers.
 //!
-//! Names of C++ functions may contain `:`, `=`, `.` and more, so each form is
-//! split where the rest can be nothing else.
+//! Names of C++ functions may contain `:`, `=`, `.` and more, so each form is split where only one
+//! reading is possible.
 
 use std::fmt;
 
@@ -11,10 +11,10 @@ use sbt_engine::{
     place::printable,
 };
 
-/// Arguments that a function gets in registers.
+/// The number of arguments that a function gets in registers.
 const ARGUMENTS: u8 = 6;
 
-/// Reads `SITE=NAME`. A name has no `=`, but a site may.
+/// Reads `SITE=NAME`. A site may contain `=`, a name may not.
 pub fn named(text: &str) -> Result<Named, String> {
     let (site, name) = text
         .rsplit_once('=')
@@ -25,7 +25,7 @@ pub fn named(text: &str) -> Result<Named, String> {
     })
 }
 
-/// Checks a name that the user gives.
+/// Checks a name given by the user.
 pub fn name(text: &str) -> Result<String, String> {
     if text.trim().is_empty() {
         return Err("the name is empty".into());
@@ -39,7 +39,7 @@ pub fn name(text: &str) -> Result<String, String> {
     Ok(safe)
 }
 
-/// Reads `NAME=SITE..SITE`. A site may contain `=`, but the name has none.
+/// Reads `NAME=SITE..SITE`. A site may contain `=`, a name may not.
 pub fn phase(text: &str) -> Result<Conceptual, String> {
     let (name, sites) = text
         .split_once('=')
@@ -47,7 +47,7 @@ pub fn phase(text: &str) -> Result<Conceptual, String> {
     phase_of(name, sites)
 }
 
-/// Reads `SITE..SITE` for a phase of that name.
+/// Reads `SITE..SITE` for the phase `name`.
 pub fn phase_of(name: &str, sites: &str) -> Result<Conceptual, String> {
     let name = self::name(name)?;
     let (from, to) = span(sites).ok_or_else(|| {
@@ -70,7 +70,7 @@ fn span(text: &str) -> Option<(Pattern, Pattern)> {
         .find_map(|(from, to)| Some((from.parse().ok()?, to.parse().ok()?)))
 }
 
-/// Reads `FUNCTION`, `FILE:LINE`, or either with `=NAME`.
+/// Reads `FUNCTION` or `FILE:LINE`, each optionally followed by `=NAME`.
 pub fn mark(text: &str) -> Result<Mark, String> {
     let (at, name) = match split_name(text) {
         Some((at, name)) => (at, Some(self::name(name)?)),
@@ -87,7 +87,7 @@ pub fn mark(text: &str) -> Result<Mark, String> {
 
 /// Splits at the last `=` that is not part of an operator's name (`operator==`).
 fn split_name(text: &str) -> Option<(&str, &str)> {
-    /// What may stand between `operator` and an `=` of its name.
+    /// The signs between `operator` and a further `=` in an operator's name.
     const SIGNS: [&str; 15] = [
         "", "=", "!", "<", ">", "+", "-", "*", "/", "%", "^", "&", "|", "<<", ">>",
     ];
@@ -148,13 +148,14 @@ pub fn barrier(text: &str) -> Result<UserBarrier, String> {
     })
 }
 
-/// What is before and after the last colon, unless that is one of a C++ name.
+/// The text before and the number after the last colon; `None` if there is no colon, or only colons
+/// of a C++ name.
 fn trailing_number(text: &str) -> Result<Option<(&str, &str)>, String> {
     let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
     match text.rsplit_once(':') {
         None => Ok(None),
         Some((rest, scoped)) if rest.ends_with(':') && !is_number(scoped) => Ok(None),
-        // Parameters: app::wait(std::pair<a::b, int>) ends beyond its colons.
+        // Parameters follow the last colon, as in `app::wait(std::pair<a::b, int>)`.
         Some((_, number)) if number.ends_with(')') => Ok(None),
         Some((rest, number)) if is_number(number) => {
             if rest.is_empty() || rest.ends_with(':') || number.is_empty() {

@@ -1,4 +1,4 @@
-//! A look that is under way while the program is watched.
+//! A look under way while the program is watched.
 
 use std::{
     io,
@@ -10,18 +10,17 @@ use tokio::time::{sleep, timeout};
 
 use sbt_engine::{hang::Scene, model::still::Still};
 
-/// A look under way: it waits for threads to stop, and may wait for a file whose server
-/// is down. It has a thread of its own, for whose end nobody has to wait.
+/// A look under way. It waits for threads to stop, and may block on a file whose server is down, so
+/// it runs on a separate thread that nothing has to wait for.
 pub struct Looking {
     still: Vec<Still>,
     look: JoinHandle<Scene>,
 }
 
 impl Looking {
-    /// Begins. `still`: at what is looked.
+    /// Starts a look. `still`: the waits that the look is about.
     ///
-    /// # Errors
-    /// No thread could be started.
+    /// # Errors The thread cannot be started.
     pub fn begin(
         still: Vec<Still>,
         look: impl FnOnce() -> Scene + Send + 'static,
@@ -33,14 +32,14 @@ impl Looking {
         })
     }
 
-    /// What it sees is of no use any more.
+    /// Marks the result as useless.
     pub fn forget(&mut self) {
         self.still.clear();
     }
 
-    /// Waits until it is over, but not for longer than so.
+    /// Waits at most `at_most` for the end of the look.
     pub async fn over(&self, at_most: Duration) {
-        /// From one question to the next.
+        /// The interval between two checks.
         const PAUSE: Duration = Duration::from_millis(5);
         let over = async {
             while !self.is_over() {
@@ -50,12 +49,13 @@ impl Looking {
         let _it_may_be_blocked = timeout(at_most, over).await;
     }
 
-    /// Whether what it has seen can be had at once.
+    /// Whether the result is ready.
     pub fn is_over(&self) -> bool {
         self.look.is_finished()
     }
 
-    /// Waits for its end: at what was looked, and what was seen, unless it failed.
+    /// Waits for the end of the look. Returns the waits it was about and the scene, or `None` if
+    /// the look failed.
     pub fn end(self) -> Option<(Vec<Still>, Scene)> {
         Some((self.still, self.look.join().ok()?))
     }

@@ -1,4 +1,4 @@
-//! What the model knows of barriers that stand still goes into what a look has seen.
+//! Completes the scene of a look with what the model knows of the barriers that stand still.
 
 use std::collections::HashSet;
 
@@ -8,8 +8,7 @@ use sbt_engine::{
     model::{Model, ids::PlaceId, still::Known, thread},
 };
 
-/// A barrier as the model knows it, in the words of a look. `site`: what users call a
-/// place.
+/// A barrier of the model in the form of a scene. `site`: the name of a place for the user.
 pub fn of_model(
     known: &Known,
     model: &Model,
@@ -36,10 +35,12 @@ pub fn of_model(
         .filter(|member| member.arrived_ns_ago.is_some() && !member.ended)
         .map(|member| member.id)
         .collect();
-    let come = members.iter().filter(|it| it.arrived_ns_ago.is_some());
+    let come = members
+        .iter()
+        .filter(|member| member.arrived_ns_ago.is_some());
     let come = u32::try_from(come.count()).unwrap_or(u32::MAX);
     BarrierSeen {
-        // Of what several processes share, one of them.
+        // For a barrier that processes share, the process of one of its threads.
         process: match (known.key.0, waiting.first()) {
             (0, Some(first)) => first.process,
             (process, _) => process,
@@ -59,7 +60,7 @@ pub fn of_model(
     }
 }
 
-/// A thread as looks number it.
+/// The thread's id in a scene.
 const fn id(row: &thread::Row) -> ThreadId {
     ThreadId {
         process: row.shown.1,
@@ -67,19 +68,22 @@ const fn id(row: &thread::Row) -> ThreadId {
     }
 }
 
-/// Puts what the model knows into what was seen: into the same barrier, or as one that the
-/// look has not recognised. Returns which of the scene's barriers those are.
+/// Adds the model's barriers to a scene: to the same barrier if the look has recognised it, else as
+/// a new one. Returns the index of each in the scene.
 pub fn merge(scene: &mut Scene, known: Vec<BarrierSeen>) -> Vec<usize> {
     add_unseen(scene, &known);
     let mut places = Vec::new();
     for barrier in known {
-        let found = scene.barriers.iter().position(|it| is_same(it, &barrier));
+        let found = scene
+            .barriers
+            .iter()
+            .position(|seen| is_same(seen, &barrier));
         let at = found.unwrap_or(scene.barriers.len());
         let here = barrier.waiting.clone();
         match scene.barriers.get_mut(at) {
             Some(seen) => {
                 seen.past = barrier.past;
-                // Its memory is more certain than what was seen to happen.
+                // The barrier's memory is more reliable than the events.
                 seen.participants = seen.participants.or(barrier.participants);
                 seen.arrived = seen.arrived.or(barrier.arrived);
                 seen.shared |= barrier.shared;
@@ -97,21 +101,28 @@ pub fn merge(scene: &mut Scene, known: Vec<BarrierSeen>) -> Vec<usize> {
     places
 }
 
-/// Whether a thread that waits, as far as events tell, was not there any more: its
-/// process is about to end.
+/// Whether a thread that waits according to the events is gone in the scene: then its process is
+/// about to end.
 pub fn is_ending(scene: &Scene, known: &[BarrierSeen]) -> bool {
     let mut waiting = known.iter().flat_map(|barrier| &barrier.waiting);
     waiting.any(|id| {
         let mut of_process = scene.threads.iter();
-        let looked_at = of_process.any(|it| it.id.process == id.process);
-        let mut alive = scene.threads.iter().filter(|it| it.doing != Doing::Ended);
-        looked_at && !alive.any(|it| it.id == *id)
+        let looked_at = of_process.any(|thread| thread.id.process == id.process);
+        let mut alive = scene
+            .threads
+            .iter()
+            .filter(|thread| thread.doing != Doing::Ended);
+        looked_at && !alive.any(|thread| thread.id == *id)
     })
 }
 
-/// Threads of processes that could not be looked at are there all the same.
+/// Adds the threads of processes that could not be looked at.
 fn add_unseen(scene: &mut Scene, known: &[BarrierSeen]) {
-    let looked_at: HashSet<u32> = scene.threads.iter().map(|it| it.id.process).collect();
+    let looked_at: HashSet<u32> = scene
+        .threads
+        .iter()
+        .map(|thread| thread.id.process)
+        .collect();
     let mut added = HashSet::new();
     let pasts = known.iter().filter_map(|barrier| barrier.past.as_ref());
     for member in pasts.flat_map(|past| &past.members) {
@@ -132,17 +143,17 @@ fn add_unseen(scene: &mut Scene, known: &[BarrierSeen]) {
     }
 }
 
-/// Whether it is the same object: by its place, or, where processes have it at different
-/// ones, by who waits there.
+/// Whether both are the same object: by address, or, for a barrier that processes map at different
+/// addresses, by its waiting threads.
 fn is_same(seen: &BarrierSeen, known: &BarrierSeen) -> bool {
     let by_place = !known.shared && (seen.process, seen.address) == (known.process, known.address);
     by_place || seen.waiting.iter().any(|id| known.waiting.contains(id))
 }
 
-/// A thread has come to a barrier and not left: what it sleeps for there is the others,
-/// unless that is seen to be something else, such as a lock of the barrier's own.
+/// Makes a thread that has arrived and not left wait at its barrier, unless the scene shows it
+/// waiting for something else, such as a lock inside of the barrier.
 fn sit(scene: &mut Scene, at: usize, id: ThreadId) {
-    let Some(thread) = scene.threads.iter_mut().find(|it| it.id == id) else {
+    let Some(thread) = scene.threads.iter_mut().find(|thread| thread.id == id) else {
         return;
     };
     let waits_here = match &thread.doing {
@@ -153,7 +164,7 @@ fn sit(scene: &mut Scene, at: usize, id: ThreadId) {
             true
         }
         Doing::Waiting(WaitFor::Barrier(other)) => *other == at,
-        // It spins there.
+        // The thread spins in the barrier.
         Doing::Running | Doing::Stopped | Doing::Traced { .. } => true,
         Doing::Waiting(_) | Doing::Ended => false,
     };
@@ -163,9 +174,12 @@ fn sit(scene: &mut Scene, at: usize, id: ThreadId) {
     }
 }
 
-/// Time has gone by since it was looked, and nothing has happened.
+/// Ages a scene by `ns` in which nothing has happened.
 pub fn age(scene: &mut Scene, ns: u64) {
-    let pasts = scene.barriers.iter_mut().filter_map(|it| it.past.as_mut());
+    let pasts = scene
+        .barriers
+        .iter_mut()
+        .filter_map(|barrier| barrier.past.as_mut());
     for past in pasts {
         past.still_ns = past.still_ns.saturating_add(ns);
         for member in &mut past.members {
@@ -270,10 +284,15 @@ mod tests {
         let places = merge(&mut scene, vec![known(0x100, &[1, 2, 3, 5])]);
         assert_eq!(places, [1]);
         let here = Doing::Waiting(WaitFor::Barrier(1));
-        let doing: Vec<_> = scene.threads.iter().map(|it| it.doing.clone()).collect();
-        // The second spins, the third waits for a lock, and the fourth is not there.
+        let doing: Vec<_> = scene
+            .threads
+            .iter()
+            .map(|thread| thread.doing.clone())
+            .collect();
+        // The second thread spins, the third waits for a lock, and the fourth is not at the
+        // barrier.
         assert_eq!(doing, [here, Doing::Running, MUTEX, Doing::Running]);
-        // The fifth was not seen at all.
+        // The look did not see the fifth thread at all.
         assert_eq!(scene.barriers[1].waiting, [id(1), id(2)]);
     }
 
@@ -287,7 +306,7 @@ mod tests {
         assert!(!is_ending(&scene(FUTEX), &barriers));
         assert!(is_ending(&scene(Doing::Ended), &barriers));
         assert!(is_ending(&scene(FUTEX), &[known(0x100, &[1, 3])]));
-        // It was not looked at at all.
+        // The process was not looked at.
         assert!(!is_ending(&Scene::default(), &barriers));
     }
 
@@ -315,7 +334,11 @@ mod tests {
             ..known(0x100, &[1])
         };
         assert_eq!(merge(&mut scene, vec![barrier]), [0]);
-        let doing: Vec<_> = scene.threads.iter().map(|it| it.doing.clone()).collect();
+        let doing: Vec<_> = scene
+            .threads
+            .iter()
+            .map(|thread| thread.doing.clone())
+            .collect();
         let here = Doing::Waiting(WaitFor::Barrier(0));
         assert_eq!(doing, [here, Doing::Unknown], "the third has ended");
         assert_eq!(scene.barriers[0].waiting, [id(1)]);

@@ -1,18 +1,18 @@
-//! While the probes were off a barrier may have come to stand still: what is not known of
-//! hangs since then. Pure.
+//! Times in which a barrier may have come to stand still unseen because the probes were off. Pure.
 
-/// See the module. All times are ns of the events' clock.
+/// The state of sight. All times are ns of the events' clock.
 #[derive(Clone, Debug, Default)]
 pub struct Sight {
-    /// Since when nobody was seen to come, because not all was seen.
+    /// The start of the time without a seen arrival, when the probes went off.
     lost_ns: Option<u64>,
-    /// Since when all is seen again,
+    /// When the probes came back on.
     again_ns: Option<u64>,
-    /// and how many had come until then.
+    /// The number of arrivals seen when the probes came back on.
     arrivals: u64,
-    /// When sight was lost once more, with nobody known to have come in between.
+    /// When the probes went off once more, if no thread is known to have arrived since they came
+    /// back on.
     relost_ns: Option<u64>,
-    /// The longest of the times that are over.
+    /// The longest time without a seen arrival that is over.
     longest_ns: u64,
 }
 
@@ -22,12 +22,12 @@ impl Sight {
         if self.lost_ns.is_none() {
             self.lost_ns = Some(now_ns);
         } else if self.again_ns.is_some() {
-            // Who came at last may not have been told of yet.
+            // The latest arrivals may not have been taken in yet.
             self.relost_ns.get_or_insert(now_ns);
         }
     }
 
-    /// They are on again. `arrivals`: how many were seen so far, of all that came before.
+    /// The probes are on again. `arrivals`: the arrivals seen so far, earlier ones included.
     pub fn regain(&mut self, now_ns: u64, arrivals: u64) {
         if self.lost_ns.is_none() {
             return;
@@ -40,14 +40,15 @@ impl Sight {
         (self.again_ns, self.arrivals) = (Some(now_ns), arrivals);
     }
 
-    /// While they are on: who comes now moves. `arrivals` as before.
+    /// Takes the number of arrivals so far while the probes are on: a new arrival shows that
+    /// threads move.
     pub fn see(&mut self, now_ns: u64, arrivals: u64) {
         if self.unseen_since_ns().is_some() && arrivals != self.arrivals {
             self.close(now_ns);
         }
     }
 
-    /// It was looked from outside, and nobody waits at a barrier: who waits later is seen.
+    /// A look has found no thread waiting at a barrier: later waits are seen.
     pub fn clear(&mut self) {
         if let Some(again_ns) = self.unseen_since_ns() {
             self.close(again_ns);
@@ -59,15 +60,17 @@ impl Sight {
         (self.lost_ns, self.again_ns) = (None, None);
     }
 
-    /// Since when all is seen and nobody has come, although threads may wait at a barrier
-    /// to which they came unseen; `None` if it is not so.
+    /// When the probes came back on, ns, if no thread has arrived since: threads may wait at a
+    /// barrier at which they arrived unseen. `None` otherwise.
     pub fn unseen_since_ns(&self) -> Option<u64> {
         self.again_ns.filter(|_| self.relost_ns.is_none())
     }
 
-    /// The longest time in which a barrier may have stood still unseen.
+    /// The longest time in which a barrier may have stood still unseen, ns.
     pub fn longest_ns(&self, now_ns: u64) -> u64 {
-        let open_ns = self.lost_ns.map_or(0, |it| now_ns.saturating_sub(it));
+        let open_ns = self
+            .lost_ns
+            .map_or(0, |lost_ns| now_ns.saturating_sub(lost_ns));
         self.longest_ns.max(open_ns)
     }
 }
@@ -107,7 +110,7 @@ mod tests {
             sight.regain(100 * round + 50, round);
             assert_eq!(sight.unseen_since_ns(), Some(100 * round + 50));
         }
-        // From one loss to the end of the span after it.
+        // From one loss of sight to the end of the span after it.
         assert_eq!(sight.longest_ns(450), 100);
     }
 
@@ -120,7 +123,7 @@ mod tests {
         }
         assert_eq!(sight.unseen_since_ns(), Some(450));
         assert_eq!(sight.longest_ns(460), 460);
-        // Nobody waits: what was not seen is over since it was last off.
+        // No thread waits: the unseen time ended when the probes came back on.
         sight.clear();
         assert_eq!(sight.unseen_since_ns(), None);
         assert_eq!(sight.longest_ns(9999), 450);

@@ -1,4 +1,4 @@
-//! Looks that are under way.
+//! Looks under way.
 
 use std::{sync::mpsc, thread, time::Instant};
 
@@ -24,13 +24,13 @@ fn whoever_is_to_stop_waits_for_the_look() {
         episode: 0,
     };
     hangs.looking = Some(Looking::begin(vec![still], look).unwrap());
-    // What it sees is of no use any more, but it still holds threads.
+    // The result is useless, but the look still holds threads.
     hangs.lose_sight(0);
     events.block_on(hangs.let_look_end());
     assert!(begun.elapsed() >= TAKES);
     let (still, _) = hangs.looking.take().unwrap().end().unwrap();
     assert!(still.is_empty());
-    // One that does not come back is not waited for.
+    // A look that never ends is not waited for.
     let (say, told) = mpsc::channel::<()>();
     let look = move || {
         let _over = told.recv();
@@ -49,7 +49,7 @@ fn what_is_left_out_is_said() {
         times: 1,
         ..Looks::default()
     };
-    let says_so = |scene: &Scene| scene.notes.iter().any(|it| it.contains("3 more"));
+    let says_so = |scene: &Scene| scene.notes.iter().any(|note| note.contains("3 more"));
     let scene = look(&[own], 0, &how);
     assert!(!scene.partial && !says_so(&scene), "{:?}", scene.notes);
     let scene = look(&[own], 3, &how);

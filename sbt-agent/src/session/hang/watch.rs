@@ -1,54 +1,54 @@
-//! When to look at what stands still, and when that is over. Pure.
+//! Decides when to look at barriers that stand still, and when a hang is over. Pure.
 
 use sbt_engine::model::still::{Since, Still};
 
-/// From one look to the next while nothing moves, ns: at first,
+/// The time from the first to the second look while nothing moves, ns; it doubles with each look.
 const FIRST_PAUSE_NS: u64 = 2_000_000_000;
-/// and at most. A look stops the threads for moments.
+/// The longest time between two looks, ns. A look stops the threads for moments.
 const LONGEST_PAUSE_NS: u64 = 30_000_000_000;
 
-/// After something has changed, at the latest, ns.
+/// The longest time from a change to the next look, ns.
 const SETTLED_NS: u64 = 500_000_000;
 
-/// When nothing is left that stands still and nobody was seen to come, ns: the process may
-/// be about to end.
+/// How long to wait when nothing stands still any more but no thread was seen to arrive, ns: the
+/// process may be about to end.
 const GONE_NS: u64 = 1_000_000_000;
 
-/// What a look has found.
+/// The result of a look.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found<R> {
-    /// It.
+    /// The findings of the look.
     pub what: R,
-    /// Nothing moves: it is not merely slow.
+    /// Nothing moves: the program is stuck, not merely slow.
     pub is_stuck: bool,
 }
 
-/// How something that stood still goes on.
+/// How a standstill goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It does not.
+    /// The standstill still lasts.
     Lasts,
-    /// It is over: threads have come, or run again.
+    /// The standstill is over: threads have arrived, or run again.
     Over,
-    /// Nobody knows: it was no longer watched.
+    /// Unknown: it was no longer watched.
     Unknown,
 }
 
-/// What stands still, or stood.
+/// A standstill, present or past.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hang<R> {
-    /// What was found at the last look.
+    /// The result of the last look.
     pub found: Found<R>,
-    /// Since when nobody has come, ns.
+    /// The time of the last arrival before it, ns.
     pub since_ns: u64,
-    /// Until when that is known, ns.
+    /// The time until which the standstill is known to last, ns.
     pub until_ns: u64,
-    /// How it goes on.
+    /// How the standstill goes on.
     pub outcome: Outcome,
 }
 
 impl<R> Hang<R> {
-    /// For how long, ns.
+    /// The duration, ns.
     pub const fn lasted_ns(&self) -> u64 {
         self.until_ns.saturating_sub(self.since_ns)
     }
@@ -56,10 +56,11 @@ impl<R> Hang<R> {
 
 #[derive(Clone, Debug)]
 struct Standing<R> {
-    /// The longest first.
+    /// What stands still, the longest wait first.
     all: Vec<Still>,
     since_ns: u64,
-    /// Since when what will be found has, if not for as long.
+    /// The later start of what stands still now, ns, if it is not what the standstill began with;
+    /// the next look takes it over.
     next_since_ns: Option<u64>,
     due_ns: u64,
     pause_ns: u64,
@@ -83,29 +84,29 @@ impl<R> Standing<R> {
     }
 }
 
-/// What is to be done.
+/// The next action.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step<R> {
-    /// Nothing.
+    /// Nothing to do.
     Wait,
-    /// These are to be looked at.
+    /// Look at these waits.
     Look(Vec<Still>),
-    /// What was a hang is over, and is to be told so.
+    /// A hang is over, and the user should be told.
     Over(Hang<R>),
 }
 
-/// See the module.
+/// Tracks what stands still, from tick to tick.
 #[derive(Clone, Debug)]
 pub struct Watch<R> {
     limit_ns: Option<u64>,
     standing: Option<Standing<R>>,
-    /// The longest of those that are over.
+    /// The longest hang that is over.
     kept: Option<Hang<R>>,
 }
 
 impl<R: Clone> Watch<R> {
-    /// Whoever waits for so many ns, and nobody comes, waits for too long; `None`: nobody
-    /// does.
+    /// `limit_ns`: the time without an arrival after which threads have waited for too long; `None`
+    /// for no limit.
     pub const fn new(limit_ns: Option<u64>) -> Self {
         Self {
             limit_ns,
@@ -114,13 +115,13 @@ impl<R: Clone> Watch<R> {
         }
     }
 
-    /// What waiting for too long is, ns.
+    /// The time after which a wait is too long, ns.
     pub const fn limit_ns(&self) -> Option<u64> {
         self.limit_ns
     }
 
-    /// Decides anew. `still`: what stands still for too long; `since`: what has become of
-    /// what did.
+    /// Decides again. `still`: what stands still for too long; `since`: what has become of an
+    /// earlier wait.
     pub fn tick(
         &mut self,
         now_ns: u64,
@@ -134,18 +135,23 @@ impl<R: Clone> Watch<R> {
         let all = || standing.all.iter().map(&since);
         if !all().any(|since| since == Since::Still) {
             let gone_ns = *standing.gone_ns.get_or_insert(now_ns);
-            let moved = standing.all.iter().any(|it| since(it) == Since::Moved);
+            let moved = standing
+                .all
+                .iter()
+                .any(|still| since(still) == Since::Moved);
             if moved || now_ns.saturating_sub(gone_ns) >= GONE_NS {
                 return self.end(now_ns, Outcome::Over);
             }
             return Step::Wait;
         }
-        let later = still.first().filter(|it| it.since_ns > standing.since_ns);
+        let later = still
+            .first()
+            .filter(|still| still.since_ns > standing.since_ns);
         if let Some(first) = later
             && all().next() != Some(Since::Still)
         {
-            // What it began with is over, and what stands still now does so for less long. What
-            // was found may be of either: a look tells.
+            // The first wait is over, and what stands still now began later. The findings may
+            // belong to either: a new look decides.
             let next_since_ns = first.since_ns;
             standing.next_since_ns = Some(next_since_ns);
             standing.all = still;
@@ -160,7 +166,11 @@ impl<R: Clone> Watch<R> {
     }
 
     fn look(&mut self, now_ns: u64) -> Step<R> {
-        let Some(standing) = self.standing.as_mut().filter(|it| it.due_ns <= now_ns) else {
+        let Some(standing) = self
+            .standing
+            .as_mut()
+            .filter(|standing| standing.due_ns <= now_ns)
+        else {
             return Step::Wait;
         };
         standing.due_ns = now_ns + standing.pause_ns;
@@ -168,20 +178,21 @@ impl<R: Clone> Watch<R> {
         Step::Look(standing.all.clone())
     }
 
-    /// What a look has found, of what still stands still: a hang that is to be told, or
-    /// one that is over since its threads run again.
+    /// Takes the result of a look at what still stands still. Returns a hang to tell the user: a
+    /// new one, or one that is over because its threads run again.
     pub fn looked(&mut self, now_ns: u64, found: Option<Found<R>>) -> Option<Hang<R>> {
         let was = self.found(now_ns);
         let standing = self.standing.as_mut()?;
-        let was_stuck = standing.found.as_ref().is_some_and(|it| it.is_stuck);
-        let is_stuck = found.as_ref().is_some_and(|it| it.is_stuck);
+        let was_stuck = standing.found.as_ref().is_some_and(|found| found.is_stuck);
+        let is_stuck = found.as_ref().is_some_and(|found| found.is_stuck);
         standing.found = found;
         let next_since_ns = standing.next_since_ns.take();
         standing.since_ns = next_since_ns.unwrap_or(standing.since_ns);
         match (was_stuck, is_stuck) {
             (false, true) => self.hang(now_ns),
             (true, true) => {
-                // The one before is over, though this one goes on: it has lasted for longer.
+                // The earlier hang is over, though a later one goes on: the earlier one has lasted
+                // longer.
                 let over = was.filter(|_| next_since_ns.is_some())?;
                 self.keep(Hang {
                     outcome: Outcome::Over,
@@ -199,15 +210,20 @@ impl<R: Clone> Watch<R> {
         }
     }
 
-    /// Nobody watches from here on, or what stood still cannot be seen any more.
+    /// Ends the standstill with an unknown outcome: watching stops, or the waits cannot be seen any
+    /// more.
     pub fn lose_sight(&mut self, now_ns: u64) {
         let _untold = self.end(now_ns, Outcome::Unknown);
     }
 
-    /// Watching ends: a hang that was over by then is, also if there was no time to say so;
-    /// but not one whose threads have only ended.
+    /// Settles at the end of watching: a hang whose threads have moved on is over even if no tick
+    /// noticed; a hang whose threads have only ended is not.
     pub fn settle(&mut self, now_ns: u64, since: impl Fn(&Still) -> Since) -> Step<R> {
-        let all = self.standing.iter().flat_map(|it| &it.all).map(since);
+        let all = self
+            .standing
+            .iter()
+            .flat_map(|standing| &standing.all)
+            .map(since);
         let all: Vec<Since> = all.collect();
         if all.contains(&Since::Moved) && !all.contains(&Since::Still) {
             return self.end(now_ns, Outcome::Over);
@@ -215,16 +231,20 @@ impl<R: Clone> Watch<R> {
         Step::Wait
     }
 
-    /// What stands still at present, if it was looked at.
+    /// The present standstill, if a look has seen it.
     pub fn present(&self, now_ns: u64) -> Option<Hang<R>> {
         let mut hang = self.found(now_ns)?;
-        // Of two that follow each other it may be either: it has stood for so long at least.
-        let next_since_ns = self.standing.as_ref().and_then(|it| it.next_since_ns);
+        // The findings may belong to the earlier or the later standstill: report the shorter
+        // duration.
+        let next_since_ns = self
+            .standing
+            .as_ref()
+            .and_then(|standing| standing.next_since_ns);
         hang.since_ns = next_since_ns.unwrap_or(hang.since_ns);
         Some(hang)
     }
 
-    /// What was found at the last look.
+    /// The result of the last look.
     fn found(&self, now_ns: u64) -> Option<Hang<R>> {
         let standing = self.standing.as_ref()?;
         Some(Hang {
@@ -235,11 +255,11 @@ impl<R: Clone> Watch<R> {
         })
     }
 
-    /// What there is to report: a hang of the present, or else the longest that there was;
-    /// or else what is slow.
+    /// The standstill to report: a present hang, else the longest past hang, else a present
+    /// standstill that is merely slow.
     pub fn hang(&self, now_ns: u64) -> Option<Hang<R>> {
         let present = self.present(now_ns);
-        let is_stuck = present.as_ref().is_some_and(|it| it.found.is_stuck);
+        let is_stuck = present.as_ref().is_some_and(|hang| hang.found.is_stuck);
         match &self.kept {
             Some(kept) if !is_stuck => Some(kept.clone()),
             _ => present,
@@ -249,7 +269,7 @@ impl<R: Clone> Watch<R> {
     fn end(&mut self, now_ns: u64, outcome: Outcome) -> Step<R> {
         let hang = self.found(now_ns);
         self.standing = None;
-        match hang.filter(|it| it.found.is_stuck) {
+        match hang.filter(|hang| hang.found.is_stuck) {
             Some(hang) => {
                 let hang = Hang { outcome, ..hang };
                 self.keep(hang.clone());
@@ -259,7 +279,7 @@ impl<R: Clone> Watch<R> {
         }
     }
 
-    /// Of two as long the later one.
+    /// Of two equally long hangs the later one is kept.
     fn keep(&mut self, hang: Hang<R>) {
         let longest = self.kept.as_ref().map_or(0, Hang::lasted_ns);
         if hang.lasted_ns() >= longest {
@@ -376,10 +396,10 @@ mod tests {
         let mut watch = watch();
         watch.tick(10 * S, vec![still(0, 0)], stays);
         watch.looked(10 * S, Some(found("a", true)));
-        // Its threads end one by one, and then it is no more.
+        // The threads end one by one, then the process does.
         assert_eq!(watch.tick(11 * S, Vec::new(), is_lost), Step::Wait);
         assert_eq!(watch.hang(11 * S).unwrap().outcome, Outcome::Lasts);
-        // Without that they have ended, and the process goes on.
+        // Otherwise the threads have ended while the process goes on.
         let step = watch.tick(13 * S, Vec::new(), is_lost);
         assert!(matches!(step, Step::Over(_)));
     }
@@ -411,7 +431,13 @@ mod tests {
         let (a, b) = (still(0, 0), still(1, 1));
         watch.tick(11 * S, vec![a, b], stays);
         watch.looked(11 * S, Some(found("both", true)));
-        let since = |it: &Still| if *it == b { Since::Moved } else { Since::Still };
+        let since = |still: &Still| {
+            if *still == b {
+                Since::Moved
+            } else {
+                Since::Still
+            }
+        };
         assert_eq!(watch.tick(12 * S, vec![a], since), Step::Wait);
         assert_eq!(watch.tick(13 * S, vec![a], stays), Step::Look(vec![a]));
         watch.looked(13 * S, Some(found("a", true)));
@@ -422,19 +448,19 @@ mod tests {
     fn what_stands_still_since_later_has_not_stood_for_as_long() {
         let b = still(1, 5);
         for gone in [Since::Moved, Since::Lost] {
-            let since = |it: &Still| if *it == b { Since::Still } else { gone };
+            let since = |still: &Still| if *still == b { Since::Still } else { gone };
             let begun = |is_stuck| {
                 let mut watch = watch();
                 watch.tick(15 * S, vec![still(0, 0), b], stays);
                 watch.looked(15 * S, Some(found("first", is_stuck)));
-                // It is looked at once; until then nobody says that anything is over.
+                // The look is at once; until then nothing is reported as over.
                 assert_eq!(watch.tick(16 * S, vec![b], since), Step::Look(vec![b]));
                 let told = watch.hang(16 * S).unwrap();
                 assert_eq!((told.found.what, told.outcome), ("first", Outcome::Lasts));
                 assert_eq!(told.lasted_ns(), 11 * S, "for less nobody is ended");
                 watch
             };
-            // Another hang, or the same: the one that lasts comes first, and the other is kept.
+            // Another hang or the same: the lasting one comes first, and the other is kept.
             let mut watch = begun(true);
             assert_eq!(watch.looked(17 * S, Some(found("second", true))), None);
             let hang = watch.hang(17 * S).unwrap();
@@ -442,18 +468,18 @@ mod tests {
             watch.tick(18 * S, Vec::new(), moves);
             let kept = watch.hang(19 * S).unwrap();
             assert_eq!((kept.found.what, kept.lasted_ns()), ("first", 17 * S));
-            // It was that of the first, which has stood for longer.
+            // The findings belonged to the first hang, which has lasted longer.
             let mut watch = begun(true);
             let over = watch.looked(17 * S, None).unwrap();
             assert_eq!((over.outcome, over.lasted_ns()), (Outcome::Over, 17 * S));
-            // Nobody has looked before the other was over too.
+            // The second standstill was over before any look.
             let mut watch = begun(true);
             let step = watch.tick(17 * S, Vec::new(), moves);
             let Step::Over(over) = step else {
                 panic!("{step:?}");
             };
             assert_eq!((over.found.what, over.lasted_ns()), ("first", 17 * S));
-            // What was not told needs no end.
+            // A standstill that was never reported needs no end.
             let mut watch = begun(false);
             let hang = watch.looked(17 * S, Some(found("second", true))).unwrap();
             assert_eq!(hang.lasted_ns(), 12 * S);
