@@ -1,5 +1,5 @@
-//! The critical path: in each episode it runs through the work of whoever came last.
-//! Where it lies, and what would be gained if things there were otherwise.
+//! The critical path, which runs through the work of the last thread to arrive in each episode:
+//! where it lies, and what would be gained by changing this.
 
 use ratatui::{
     buffer::Buffer,
@@ -23,13 +23,13 @@ use sbt_engine::{
     report::{Report, SiteReport, SiteThreadReport},
 };
 
-/// What the table has a row for.
+/// The kinds of rows, in the order of the views.
 const VIEWS: [&str; 3] = ["site", "thread", "function"];
 
-/// The column of the grids that they are sorted by at first: the weighted share.
+/// Index of the column by which the tables are sorted initially: the weighted share.
 const WEIGHTED: usize = 2;
 
-/// See the module.
+/// The tab of the critical path.
 pub struct Path {
     views: Views<3>,
 }
@@ -42,7 +42,7 @@ impl Default for Path {
     }
 }
 
-/// Name and what it is found by, share of the path, and weighted.
+/// Id, name, search text, share of the path, and weighted share.
 type Row = (u32, String, String, Option<f64>, Option<f64>);
 
 fn rows(report: &Report, what: usize) -> Vec<Row> {
@@ -155,7 +155,7 @@ impl Tab for Path {
         let (title, body) = site::split(area);
         let columns = usize::from(area.width);
         let key = key(what, view.look, columns);
-        // The meaning of the columns, where the rows leave room for it.
+        // The legend is shown only if the rows leave room for it.
         let needed = usize::from(body.height) > rows.len() + 1 + key.len();
         let below = if needed { key.len() } else { 0 };
         let below = u16::try_from(below).unwrap_or(0);
@@ -209,7 +209,7 @@ impl Tab for Path {
     }
 }
 
-/// What the columns mean.
+/// The meaning of the columns.
 fn key(what: usize, look: Look, columns: usize) -> Vec<Line<'static>> {
     let path = "path: the work of whoever came last, on which all others waited. weighted: each \
                 moment counts by how many threads did not work then.";
@@ -226,7 +226,7 @@ fn key(what: usize, look: Look, columns: usize) -> Vec<Line<'static>> {
         .collect()
 }
 
-/// One row closer.
+/// The details of one row.
 fn details(
     row: &Row,
     report: &Report,
