@@ -1,5 +1,5 @@
-//! Tables as comma-separated values (RFC 4180), for spreadsheets and scripts. What is
-//! unknown is an empty cell. docs/exports.md has the columns.
+//! Tables as comma-separated values (RFC 4180), for spreadsheets and scripts. Unknown values are
+//! empty cells. docs/exports.md describes the columns.
 
 use std::io::Write;
 
@@ -11,8 +11,8 @@ use sbt_engine::{
     report::{Report, SiteReport, SiteThreadReport, WaitsReport},
 };
 
-/// A cell of text. Spreadsheets take what begins with one of these characters for a formula;
-/// with an apostrophe before them they do not.
+/// A text cell. Spreadsheets treat a cell that begins with one of these characters as a formula,
+/// unless an apostrophe precedes it.
 fn text(text: &str) -> String {
     let text = printable(text);
     match text.chars().next() {
@@ -33,7 +33,7 @@ fn writer<W: Write>(out: W) -> Writer<W> {
         .from_writer(out)
 }
 
-/// The first columns of the table of sites and threads; counters follow.
+/// The first columns of the table of sites and threads. The counters' columns follow.
 const SITES: [&str; 27] = [
     "site",
     "name",
@@ -64,10 +64,11 @@ const SITES: [&str; 27] = [
     "npt_ns",
 ];
 
-/// One row for each site and thread; a site that no thread is known of has one without.
+/// Writes one row for each site and thread; a site without known threads gets one row without a
+/// thread.
 ///
 /// # Errors
-/// Those of `out`.
+/// Writing to `out` fails.
 pub fn sites(report: &Report, out: impl Write) -> csv::Result<()> {
     let mut out = writer(out);
     let counters: Vec<&str> = report.counters.iter().map(|it| it.name.as_str()).collect();
@@ -132,7 +133,7 @@ fn row(
     row
 }
 
-/// The first columns of the table of episodes; counters follow.
+/// The first columns of the table of episodes. The counters' columns follow.
 const EPISODES: [&str; 19] = [
     "site",
     "name",
@@ -155,20 +156,21 @@ const EPISODES: [&str; 19] = [
     "blocked_ns",
 ];
 
-/// One row for each arrival, in the order in which episodes were completed.
+/// Writes the table of episodes: one row for each arrival, in the order in which episodes were
+/// completed.
 pub struct Episodes<'a, W: Write> {
     out: Writer<W>,
     report: &'a Report,
-    /// Names by number, as cells.
+    /// Names of sites by id, and of threads by number, as cells.
     sites: Vec<(u32, String)>,
     threads: Vec<String>,
 }
 
 impl<'a, W: Write> Episodes<'a, W> {
-    /// Writes the titles.
+    /// Writes the titles of the columns.
     ///
     /// # Errors
-    /// Those of `out`.
+    /// Writing to `out` fails.
     pub fn new(report: &'a Report, out: W) -> csv::Result<Self> {
         let mut sites: Vec<(u32, String)> = report
             .sites
@@ -188,10 +190,10 @@ impl<'a, W: Write> Episodes<'a, W> {
         Ok(this)
     }
 
-    /// Writes an episode.
+    /// Writes the rows of an episode.
     ///
     /// # Errors
-    /// Those of the file.
+    /// Writing to the file fails.
     pub fn add(&mut self, episode: &Episode) -> csv::Result<()> {
         let site = self.sites.binary_search_by_key(&episode.site, |it| it.0);
         let name = site.map_or("", |at| &self.sites[at].1);
@@ -231,10 +233,10 @@ impl<'a, W: Write> Episodes<'a, W> {
         Ok(())
     }
 
-    /// Writes out what is left.
+    /// Flushes the output.
     ///
     /// # Errors
-    /// Those of the file.
+    /// Writing to the file fails.
     pub fn finish(mut self) -> csv::Result<()> {
         Ok(self.out.flush()?)
     }

@@ -41,7 +41,7 @@ pub fn draw(view: &View, order: &[u32], buffer: &mut Buffer, area: Rect) {
     let (report, look) = (&view.snapshot.report, view.look);
     let threads: Vec<&ThreadReport> = order.iter().filter_map(|id| report.thread(*id)).collect();
     let title = "where their time went";
-    // The note names the share of work on a CPU; the rest of the work has other glyphs.
+    // The share beside a bar counts work on a CPU only: other work has its own glyphs.
     let note = "running";
     rule(buffer, area, title, note, look);
     strip::draw_key(view, title, note, buffer, area);

@@ -1,4 +1,4 @@
-//! Outcomes as text, JUnit and remarks, of programs with bad names too.
+//! Tests of outcomes as text, JUnit and annotations, also for programs with hostile names.
 
 use std::time::Duration;
 
@@ -89,7 +89,7 @@ fn a_long_name_gets_lines_of_its_own() {
     assert!(text.contains("\n      a_long_name"), "{text}");
 }
 
-/// Names that are markup, commands and no text at all.
+/// A report whose names contain markup, commands and control characters.
 fn hostile() -> CheckReport {
     let bad = "<\u{1b}[2J]]>&\"'\u{0}\n::error::x\r###vso[task.x]|'|]%0A\u{fffe}\u{202e}\u{2028}::warning::y\u{85}";
     let mut report = two_sites();

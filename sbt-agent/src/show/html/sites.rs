@@ -1,4 +1,4 @@
-//! Barriers by what was lost at them, with the threads of the worst.
+//! Barriers by lost time, with the threads of the worst sites.
 
 use maud::{Markup, html};
 
@@ -8,16 +8,16 @@ use super::{
 };
 use sbt_engine::report::{Report, SiteReport, StatReport, StragglerReport};
 
-/// Sites whose threads are shown.
+/// Number of sites whose threads are shown.
 const DETAILED: usize = 8;
-/// Threads of one, at most.
+/// Maximum number of threads shown per site.
 const MOST_THREADS: usize = 128;
 
 fn mean(stat: Option<&StatReport>) -> Option<u64> {
     stat.map(|it| it.mean)
 }
 
-/// The table, and what there is of the worst.
+/// The section: the table of sites, and details of the worst.
 pub fn barriers(report: &Report) -> Markup {
     if report.sites.is_empty() {
         let body = html! {
@@ -157,7 +157,7 @@ fn details(report: &Report, site: &SiteReport) -> Markup {
     }
 }
 
-/// Against the thread that did most.
+/// A bar of a thread's work and idle time. The full width is the largest sum of any thread.
 fn work_and_idle(site: &SiteReport, work_ns: Option<u64>, idle_ns: u64) -> Markup {
     let sums = site
         .threads

@@ -1,11 +1,11 @@
-//! Where each thread's time went.
+//! How each thread spent its time.
 
 use maud::{Markup, html};
 
 use super::{MOST_ROWS, Times, bars, further, scrolling, section, td_count, th, time};
 use sbt_engine::report::{Report, ThreadReport};
 
-/// The table of threads.
+/// The section with the table of threads.
 pub fn threads(report: &Report) -> Markup {
     if report.threads.is_empty() {
         return html! {};

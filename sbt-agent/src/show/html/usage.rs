@@ -1,14 +1,14 @@
-//! How many threads were busy at a time, and what lay on the critical path.
+//! How many threads were busy at the same time, and what was on the critical path.
 
 use maud::{Markup, html};
 
 use super::{MOST_ROWS, Times, bars, further, percent, scrolling, section, td_percent, th, time};
 use sbt_engine::report::{ParallelismReport, PhaseReport, Report, SiteReport};
 
-/// Functions that are shown, at most.
+/// Maximum number of functions in a table.
 const MOST_FUNCTIONS: usize = 40;
 
-/// Time by the number of busy threads, and normalised processor time.
+/// The section about time by number of busy threads, and normalised processor time.
 pub fn parallelism(report: &Report) -> Markup {
     let body = html! {
         p class="hint" {
@@ -59,7 +59,7 @@ fn busy(it: &ParallelismReport) -> Markup {
     }
 }
 
-/// What, its normalised processor time, and how many were busy on average.
+/// Name, normalised processor time (ns), and mean number of busy threads.
 type Row = (String, u64, Option<f64>);
 
 fn npt(title: &str, what: &str, mut rows: Vec<Row>) -> Markup {
@@ -182,7 +182,7 @@ fn functions(report: &Report) -> Markup {
     }
 }
 
-/// Shares of the critical path.
+/// The section about shares of the critical path.
 pub fn path(report: &Report) -> Markup {
     let sites = report.sites.iter().map(|site| {
         let shares = (site.path_pct, site.weighted_path_pct);

@@ -1,4 +1,4 @@
-//! What is written, read by Perfetto's published definitions.
+//! Tests that read the output with Perfetto's published definitions.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -33,7 +33,8 @@ fn report() -> Report {
     report
 }
 
-/// Four threads work, each 1 ms longer than the one before; the last comes last.
+/// An episode of four threads. Each works 1 ms longer than the previous one; the fourth arrives
+/// last.
 fn episode(index: u64, begin_ns: u64, release_ns: Option<u64>) -> Episode {
     let last_ns = begin_ns + 5 * MS;
     let seen = |thread: u32| {
@@ -65,15 +66,15 @@ fn episode(index: u64, begin_ns: u64, release_ns: Option<u64>) -> Episode {
     }
 }
 
-/// A file, as its readers see it.
+/// The content of a file, as its readers understand it.
 #[derive(Default)]
 struct Read {
     tracks: BTreeMap<u64, TrackDescriptor>,
-    /// By track: from, to, name and depth.
+    /// By track: start, end, name and depth.
     slices: BTreeMap<u64, Vec<(u64, u64, String, usize)>>,
     instants: Vec<(u64, u64, String)>,
     counts: BTreeMap<u64, Vec<(u64, f64)>>,
-    /// When they begin and end.
+    /// Start and end of each arrow.
     flows: BTreeMap<u64, (u64, Option<u64>)>,
     texts: BTreeSet<String>,
 }
@@ -93,7 +94,7 @@ impl Read {
     }
 }
 
-/// Nothing is in it that the definitions do not have.
+/// Checks that a message has no fields beyond the definitions.
 fn known(message: &DynamicMessage) {
     assert_eq!(message.unknown_fields().count(), 0, "{message:?}");
     for (_, field) in message.fields() {
@@ -116,7 +117,8 @@ fn read(bytes: &[u8]) -> Read {
     structure(proto::Trace::decode(bytes).unwrap())
 }
 
-/// As Perfetto's importer takes it: by time, and at one moment in the order of the file.
+/// Reads a trace like Perfetto's importer: by time, and packets of the same time in the order of
+/// the file.
 fn structure(whole: proto::Trace) -> Read {
     let mut out = Read::default();
     let mut names: HashMap<u64, String> = HashMap::new();
@@ -184,7 +186,7 @@ fn structure(whole: proto::Trace) -> Read {
     out
 }
 
-/// All of a run.
+/// All episodes of a run are known.
 fn all(arrivals: u64) -> Known {
     Known {
         from_ns: 0,
@@ -208,7 +210,8 @@ fn written_of(
     trace.finish().unwrap()
 }
 
-/// Each begins when the first has left the one before: what a thread does never overlaps.
+/// Each episode begins when the first thread has left the previous one: a thread's spans never
+/// overlap.
 fn run(count: u64, release_ns: Option<u64>) -> impl Iterator<Item = Episode> {
     let step = 5 * MS + release_ns.map_or(0, |ns| ns + 3);
     (0..count).map(move |at| episode(at, at * step, release_ns))
@@ -223,7 +226,7 @@ fn threads_work_wait_and_go_on() {
     let slices = &found.slices[&thread];
     assert_eq!((slices[1].0, slices[1].1), (3 * MS, 5 * MS));
     assert!(slices.iter().all(|it| it.3 == 0), "side by side");
-    // Whoever comes last does not wait.
+    // The last thread to arrive does not wait.
     assert_eq!(
         found.names(found.track("T3 worker"))[..2],
         ["work", "release"]
@@ -360,7 +363,7 @@ fn of_a_long_run_some_stretches_are_drawn_and_the_rest_is_said_to_be_missing() {
 fn what_was_not_recorded_is_no_time_in_which_nobody_was_busy() {
     let mut report = report();
     report.wall_ns = 20_000 * MS;
-    // The run had more than is drawn of one; what was kept of it has not.
+    // The whole run has more arrivals than are drawn, the kept part has fewer.
     for thread in &mut report.threads {
         thread.episodes = MOST_ARRIVALS;
     }
@@ -381,7 +384,7 @@ fn what_was_not_recorded_is_no_time_in_which_nobody_was_busy() {
     assert_eq!(drawn.iter().filter(|name| **name == "work").count(), 8);
 }
 
-/// When each thread was counted what is said of each of these episodes.
+/// The spans of time in which the thread of the first track was counted.
 fn spans(report: &Report, episodes: impl IntoIterator<Item = Episode>) -> Vec<(u64, f64)> {
     let found = read(&written(report, episodes));
     let thread = Some(found.track("T0 lu"));
@@ -397,7 +400,8 @@ fn rates_are_of_the_time_that_was_counted() {
     let mut report = report();
     let mut episodes: Vec<Episode> = run(3, Some(2000)).collect();
     for one in &mut episodes[1..] {
-        // Its work begins a millisecond after it has left the barrier: it was at another one.
+        // The work begins 1 ms after the thread has left the barrier, as if it had been at another
+        // one.
         one.seen[0].work_ns = Some(MS);
     }
     let found = spans(&report, episodes.clone());
@@ -405,7 +409,7 @@ fn rates_are_of_the_time_that_was_counted() {
     assert_eq!(from, [0, 6 * MS + 2003, 11 * MS + 4006]);
     assert!(close(found[1].1, 4e9), "{found:?}");
 
-    // Where work begins with regions, what lies between them was counted too.
+    // If work begins with regions, the time between regions is counted too.
     let site = report.sites.iter_mut().find(|site| site.id == 1);
     site.unwrap().kind = "gomp";
     let found = spans(&report, episodes);
@@ -420,7 +424,8 @@ fn where_departures_are_not_watched_waiting_is_counted() {
     let report = report();
     let found = spans(&report, run(3, None));
     let from: Vec<u64> = found.iter().map(|it| it.0).collect();
-    // The first from its birth, the others since it had arrived before.
+    // The first count covers the time since the thread's birth, the others the time since its
+    // previous arrival.
     assert_eq!(from, [0, 2 * MS, 7 * MS]);
     assert!((found[1].1 / (4e6 / 0.005) - 1.0).abs() < 1e-6, "{found:?}");
 }
@@ -443,7 +448,7 @@ fn names_of_any_kind_are_text_and_threads_of_any_number_are_apart() {
     let mut all: Vec<Episode> = run(2, Some(2000)).collect();
     for episode in &mut all {
         episode.seen[3].is_shared = true;
-        // A site and a thread that no report has.
+        // A site and a thread that are not in the report.
         episode.phase = Some((Some(4000), MS));
         episode.straggler = Some((u32::MAX, 0));
     }

@@ -1,15 +1,15 @@
-//! What threads did while they were on no CPU, in the text report.
+//! What threads did while off the CPU, in the text report.
 
 use super::{MOST_ROWS, count, duration, line, phases::title, rest, thread_name};
 use crate::show::table::Style;
 use sbt_engine::report::{BlockedReport, LateAwayReport, Report, TakerReport};
 
-/// Reasons or takers that are named.
+/// Number of reasons, or of processes that took the CPU, that are named.
 const NAMED: usize = 3;
-/// Those with a smaller share are not.
+/// Minimum share of a reason that is named.
 const LEAST: f64 = 0.01;
 
-/// `page faults 3.0 ms, a futex (lock) 120 µs`
+/// Reasons for blocking with their times: `page faults 3.0 ms, a futex (lock) 120 µs`.
 fn blocked(all: &[BlockedReport], style: Style) -> Option<String> {
     let sum: u64 = all.iter().map(|it| it.ns).sum();
     let named: Vec<String> = all
@@ -32,7 +32,7 @@ fn taken(all: &[TakerReport], style: Style) -> Option<String> {
     (!named.is_empty()).then(|| named.join("; "))
 }
 
-/// Of whoever comes last at a site, a line each.
+/// Why the last thread to arrive at a site was late, one line for each fact.
 pub fn late(late: &LateAwayReport, style: Style) -> Vec<String> {
     let blocked = blocked(&late.last, style)
         .map(|text| format!("whoever came last was blocked before that: {text}"));
@@ -40,7 +40,7 @@ pub fn late(late: &LateAwayReport, style: Style) -> Vec<String> {
     blocked.into_iter().chain(taken).collect()
 }
 
-/// By thread.
+/// The section by thread.
 pub fn away(out: &mut String, report: &Report, style: Style) {
     let threads = report.threads.iter();
     let mut all: Vec<(u64, String)> = threads

@@ -4,10 +4,10 @@ use super::{Table, count, duration, each, line, percent, phases::title, plural, 
 use crate::show::table::Style;
 use sbt_engine::report::{FunctionReport, Report, SamplingReport};
 
-/// Functions that are shown, at most.
+/// Maximum number of functions in the table.
 const MOST: usize = 10;
 
-/// The functions that threads were sampled in, and how far that can be trusted.
+/// The functions in which samples were taken, and how far the samples can be trusted.
 pub fn functions(out: &mut String, report: &Report, style: Style) {
     let (Some(sampling), Some(functions)) = (&report.sampling, &report.functions) else {
         return;

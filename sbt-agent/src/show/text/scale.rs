@@ -1,4 +1,4 @@
-//! A program at several numbers of threads as text: what `sbt scale` prints.
+//! A program at several numbers of threads as text: the output of `sbt scale`.
 
 use super::{
     MOST_ROWS, Table, line, paragraph,
@@ -14,12 +14,12 @@ use sbt_engine::{
     words::command_line,
 };
 
-/// Columns for numbers of threads, beside all else.
+/// Maximum number of columns for numbers of threads.
 const MOST_COLUMNS: usize = 4;
-/// Room for the names of phases.
+/// Minimum width of the names of phases.
 const NAMES: usize = 20;
 
-/// What `sbt scale` prints.
+/// The output of `sbt scale`.
 pub fn scale(all: &Scaling, style: Style) -> String {
     let mut out = String::new();
     let dot = if style.unicode { '·' } else { '|' };
@@ -93,7 +93,7 @@ fn whole(out: &mut String, all: &Scaling, style: Style) {
     table.write(out, style, 8);
 }
 
-/// A bar for each number of threads, and how long the ideal one would be.
+/// A bar for each number of threads, with the length of the ideal bar.
 fn plot(out: &mut String, all: &Scaling, style: Style) {
     let Some(least) = all.counts.first().filter(|_| all.counts.len() > 1) else {
         return;
@@ -132,7 +132,7 @@ fn plot(out: &mut String, all: &Scaling, style: Style) {
     }
 }
 
-/// What keeps it from scaling, in a sentence.
+/// A sentence about what limits the scaling.
 pub fn limit_text(all: &Scaling, limit: &Limit, arrow: &str) -> String {
     let at = all
         .phases
@@ -201,7 +201,7 @@ fn why(out: &mut String, all: &Scaling, style: Style) {
     }
 }
 
-/// The numbers of threads that there is room for: the first, the last and some between.
+/// Indices of the numbers of threads that fit: the first, the last, and some between.
 fn columns(all: usize) -> Vec<usize> {
     if all <= MOST_COLUMNS {
         return (0..all).collect();
@@ -222,7 +222,7 @@ fn phases(out: &mut String, all: &Scaling, columns: &[usize], style: Style) {
     );
     let shown: Vec<&PhaseScaling> = all.phases.iter().take(MOST_ROWS).collect();
     let names = phase_names(&all.phases, arrow(style));
-    // What is in no phase has no episodes.
+    // Time outside of all phases has no episodes, and therefore no mean.
     let time = |at: &PhaseAt| at.mean_ns.or(at.sum_ns);
     let cell = |phase: &PhaseScaling, column: usize| phase.at.get(column).and_then(time);
     let values = shown
@@ -254,13 +254,13 @@ fn phases(out: &mut String, all: &Scaling, columns: &[usize], style: Style) {
             "share",
             shown.iter().map(|phase| percent(phase.lost_pct)).collect(),
         );
-    // A column is 9 wide mostly, and those behind are 30 together.
+    // The columns are usually 9 wide; the columns after them take 30 together.
     let room = style.width.saturating_sub(9 * columns.len() + 30);
     table.write(out, style, room.max(NAMES));
     rest(out, all.phases.len(), "phase", style);
 }
 
-/// A counter, per phase and number of threads.
+/// The table of a counter per phase and number of threads.
 fn counted(
     out: &mut String,
     all: &Scaling,
