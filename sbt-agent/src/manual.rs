@@ -1,5 +1,5 @@
-//! The manual pages and what shells need to complete commands, both from the definition of
-//! the command line: what can be typed stands there once.
+//! Manual pages and shell completions. Both are generated from the definition of the command line,
+//! so that options are described in one place.
 
 use anyhow::Context as _;
 use clap::{Command, CommandFactory as _};
@@ -20,16 +20,16 @@ use sections::{Item, PAGES, Page, Section, WATCHING};
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// A manual page.
+/// A generated manual page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Written {
-    /// Of the file, such as `sbt-run.1`.
+    /// Name of the file, such as `sbt-run.1`.
     pub name: String,
-    /// In roff, and in ASCII alone: what else there is has names there.
+    /// Content in roff, in ASCII: other characters are written as escapes.
     pub text: String,
 }
 
-/// All of them: that of sbt, then one for each command that is shown.
+/// All manual pages: the page of sbt, then one for each command that is not hidden.
 pub fn pages() -> anyhow::Result<Vec<Written>> {
     let mut all = Cli::command();
     all.build();
@@ -38,7 +38,7 @@ pub fn pages() -> anyhow::Result<Vec<Written>> {
     commands.iter().copied().map(page).collect()
 }
 
-/// The script that a shell reads to complete what is typed.
+/// The completion script for a shell.
 pub fn completions(shell: Shell) -> anyhow::Result<String> {
     let mut script = Vec::new();
     let mut command = shown(&Cli::command()).version(VERSION);
@@ -46,7 +46,8 @@ pub fn completions(shell: Shell) -> anyhow::Result<String> {
     String::from_utf8(script).context("the script is no text")
 }
 
-/// The same without what is hidden, which shells would offer all the same.
+/// The command without its hidden arguments and subcommands, which completion scripts would offer
+/// otherwise.
 fn shown(command: &Command) -> Command {
     let arguments = command.get_arguments().filter(|it| !it.is_hide_set());
     let commands = command.get_subcommands().filter(|it| !it.is_hide_set());
@@ -64,8 +65,8 @@ fn page(command: &Command) -> anyhow::Result<Written> {
     let name = command
         .get_display_name()
         .unwrap_or_else(|| command.get_name());
-    // Without a date, which a page of this version does not change with; what would write
-    // this line leaves out what is empty, and all behind it is taken for something else.
+    // The title line is written by hand, without a date: the page of one version should not change.
+    // clap_mangen would omit the empty date, which shifts the fields after it.
     let upper = name.to_uppercase();
     let title =
         format!(".TH \"{upper}\" 1 \"\" \"sbt {VERSION}\" \"Barriers of parallel programs\"\n");
@@ -90,7 +91,7 @@ fn page(command: &Command) -> anyhow::Result<Written> {
     })
 }
 
-/// What the command line does not say itself.
+/// Writes the sections that the command line does not define.
 fn say(roff: &mut Roff, page: &Page) {
     for section in page.sections {
         write(roff, section);
@@ -127,7 +128,7 @@ fn say(roff: &mut Roff, page: &Page) {
 fn write(roff: &mut Roff, section: &Section) {
     roff.control("SH", [section.title]);
     for (at, item) in section.items.iter().enumerate() {
-        // A section begins with a paragraph of its own.
+        // A section heading already starts a paragraph.
         if at > 0 && !matches!(item, Item::Entry(..)) {
             roff.control("PP", []);
         }
@@ -166,7 +167,7 @@ fn plain(page: &str) -> String {
         if character.is_ascii() {
             out.push(character);
         } else {
-            // A string takes everything.
+            // Writing to a string cannot fail.
             let _ok = write!(out, "\\[u{:04X}]", u32::from(character));
         }
     }
@@ -177,7 +178,7 @@ fn plain(page: &str) -> String {
 mod tests {
     use super::*;
 
-    /// A page as it is read: without what roff means by it.
+    /// The text of a page as a reader sees it, without roff markup.
     fn read(page: &Written) -> String {
         page.text
             .replace("\\-", "-")
