@@ -32,9 +32,9 @@ pub struct Finding {
 /// The outcome of a check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
-    /// As it should be.
+    /// All is well.
     Ok(String),
-    /// sbt works, but not as well: what is missing, and what to type.
+    /// sbt works with restrictions: what is missing, and what to type.
     Less(String),
     /// sbt does not work: what is missing, and what to type.
     Bad(String),

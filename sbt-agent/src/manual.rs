@@ -154,8 +154,8 @@ fn write_item(roff: &mut Roff, item: &Item<'_>) {
     }
 }
 
-/// In ASCII, as every formatter reads it, without the codes for terminals that help texts
-/// have, and with one command for an empty line, which is written as two.
+/// Converts a page to plain ASCII roff that every formatter reads: removes the terminal codes of
+/// help texts, and merges the two requests for an empty line into one.
 fn plain(page: &str) -> String {
     use std::fmt::Write as _;
 

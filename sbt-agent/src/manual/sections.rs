@@ -22,13 +22,14 @@ pub struct Section {
 
 /// The parts of a manual page that are specific to it.
 pub struct Page {
-    /// `sbt`, or `sbt-run` and the like.
+    /// Name of the page: `sbt`, or for example `sbt-run`.
     pub of: &'static str,
-    /// Whether it watches a program: settings from elsewhere hold then.
+    /// Whether the command watches a program, so that settings from files and the environment
+    /// apply.
     pub watches: bool,
-    /// Its sections.
+    /// Sections of the page.
     pub sections: &'static [Section],
-    /// Other pages and their sections of the manual.
+    /// Pages to refer to, with their section of the manual.
     pub see: &'static [(&'static str, u8)],
 }
 

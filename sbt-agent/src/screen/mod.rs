@@ -99,6 +99,7 @@ impl State {
         }
     }
 
+    /// Draws the screen for a snapshot into a frame.
     pub fn draw(&mut self, frame: &mut Frame, snapshot: &Snapshot) {
         let area = frame.area();
         let buffer = frame.buffer_mut();
