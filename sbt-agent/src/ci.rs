@@ -19,7 +19,7 @@ impl Service {
     /// not included: it reads JUnit instead.
     pub fn by(variable: impl Fn(&str) -> Option<String>) -> Option<Self> {
         let is = |name: &str, value: &str| {
-            variable(name).is_some_and(|it| it.eq_ignore_ascii_case(value))
+            variable(name).is_some_and(|found| found.eq_ignore_ascii_case(value))
         };
         if is("GITHUB_ACTIONS", "true") {
             Some(Self::GitHub)

@@ -33,7 +33,9 @@ pub struct Written {
 pub fn pages() -> anyhow::Result<Vec<Written>> {
     let mut all = Cli::command();
     all.build();
-    let shown = all.get_subcommands().filter(|it| !it.is_hide_set());
+    let shown = all
+        .get_subcommands()
+        .filter(|command| !command.is_hide_set());
     let commands: Vec<&Command> = std::iter::once(&all).chain(shown).collect();
     commands.iter().copied().map(page).collect()
 }
@@ -49,8 +51,12 @@ pub fn completions(shell: Shell) -> anyhow::Result<String> {
 /// The command without its hidden arguments and subcommands, which completion scripts would offer
 /// otherwise.
 fn shown(command: &Command) -> Command {
-    let arguments = command.get_arguments().filter(|it| !it.is_hide_set());
-    let commands = command.get_subcommands().filter(|it| !it.is_hide_set());
+    let arguments = command
+        .get_arguments()
+        .filter(|argument| !argument.is_hide_set());
+    let commands = command
+        .get_subcommands()
+        .filter(|command| !command.is_hide_set());
     let all = Command::new(command.get_name().to_owned())
         .disable_help_subcommand(true)
         .args(arguments.cloned())
@@ -193,7 +199,9 @@ mod tests {
         all.build();
         let pages = pages().unwrap();
         let top = read(&pages[0]);
-        let shown = all.get_subcommands().filter(|it| !it.is_hide_set());
+        let shown = all
+            .get_subcommands()
+            .filter(|command| !command.is_hide_set());
         let mut count = 1;
         for command in shown {
             count += 1;
@@ -202,7 +210,10 @@ mod tests {
             let file = format!("{name}.1");
             let page = pages.iter().find(|page| page.name == file);
             let page = read(page.unwrap_or_else(|| panic!("no {file}")));
-            for argument in command.get_arguments().filter(|it| !it.is_hide_set()) {
+            for argument in command
+                .get_arguments()
+                .filter(|argument| !argument.is_hide_set())
+            {
                 let typed = match (argument.get_long(), argument.get_value_names()) {
                     (Some(long), _) => format!("--{long}"),
                     (None, Some(names)) => names[0].to_string(),
@@ -230,7 +241,7 @@ mod tests {
             for (name, section) in page.see {
                 let is_ours = pages
                     .iter()
-                    .any(|it| it.name == format!("{name}.{section}"));
+                    .any(|page| page.name == format!("{name}.{section}"));
                 assert!(is_ours || !name.starts_with("sbt"), "{name}");
                 assert_ne!(*name, page.of, "refers to itself");
             }
@@ -255,7 +266,7 @@ mod tests {
             let odd = page
                 .text
                 .chars()
-                .find(|it| !it.is_ascii() || it.is_ascii_control() && *it != '\n');
+                .find(|letter| !letter.is_ascii() || letter.is_ascii_control() && *letter != '\n');
             assert_eq!(odd, None, "{}", page.name);
         }
     }

@@ -373,7 +373,7 @@ mod tests {
         let page = fs::read_to_string(folder.path().join("a.html")).unwrap();
         assert!(page.contains("Only the end of the run was kept"));
         let trace = fs::read(folder.path().join("a.pftrace")).unwrap();
-        let has = |text: &[u8]| trace.windows(text.len()).any(|it| it == text);
+        let has = |text: &[u8]| trace.windows(text.len()).any(|part| part == text);
         assert!(has(b"not recorded"));
     }
 

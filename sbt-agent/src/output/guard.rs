@@ -64,7 +64,7 @@ impl Identity {
     /// The identity; `None` for devices, pipes and folders, which are never replaced.
     fn of(path: &Path) -> Option<Self> {
         match fs::metadata(path) {
-            Ok(it) if it.is_file() => Some(Self::There(it.dev(), it.ino())),
+            Ok(file) if file.is_file() => Some(Self::There(file.dev(), file.ino())),
             Ok(_) => None,
             Err(_) => Some(Self::New(made(path, MOST_LINKS))),
         }

@@ -215,7 +215,9 @@ fn behind_links(path: &Path) -> io::Result<PathBuf> {
 }
 
 fn folder(path: &Path) -> &Path {
-    let parent = path.parent().filter(|it| !it.as_os_str().is_empty());
+    let parent = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty());
     parent.unwrap_or(Path::new("."))
 }
 

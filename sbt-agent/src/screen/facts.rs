@@ -62,7 +62,7 @@ pub fn motion(snapshot: &Snapshot) -> Motion {
         Watching::On => {}
     }
     let standstill = snapshot.report.hang.as_ref();
-    if let Some(hang) = standstill.filter(|it| it.outcome == "lasts") {
+    if let Some(hang) = standstill.filter(|hang| hang.outcome == "lasts") {
         let ns = hang.lasted_ns;
         return if hang.is_hang() {
             Motion::Hangs { ns }

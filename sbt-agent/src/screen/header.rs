@@ -314,7 +314,7 @@ fn efficiency(snapshot: &Snapshot, look: Look) -> Option<[String; 2]> {
 /// room.
 fn how_well(snapshot: &Snapshot, room: usize, look: Look) -> String {
     let texts = efficiency(snapshot, look);
-    let Some(text) = texts.into_iter().flatten().find(|it| width(it) <= room) else {
+    let Some(text) = texts.into_iter().flatten().find(|text| width(text) <= room) else {
         return where_time_goes(snapshot, room, look);
     };
     let dot = look.dot();

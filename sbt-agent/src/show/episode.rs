@@ -143,7 +143,11 @@ impl Numbers {
         Self {
             order,
             start_ns: report.start_ns,
-            shared: report.threads.iter().map(|it| it.threads > 1).collect(),
+            shared: report
+                .threads
+                .iter()
+                .map(|thread| thread.threads > 1)
+                .collect(),
         }
     }
 
@@ -171,7 +175,11 @@ impl Numbers {
                     to_ns: self.since(alone.to_ns),
                     doing: Doing::Alone(alone.split),
                 }),
-            seen: told.arrivals.iter().map(|it| self.seen(it)).collect(),
+            seen: told
+                .arrivals
+                .iter()
+                .map(|arrival| self.seen(arrival))
+                .collect(),
         })
     }
 

@@ -63,7 +63,11 @@ impl Rates {
                 (_, begin_ns) => begin_ns,
             };
             let to_ns = seen.arrived_ns;
-            spans.push(from_ns.filter(|it| *it < to_ns).map(|it| (it, to_ns)));
+            spans.push(
+                from_ns
+                    .filter(|from_ns| *from_ns < to_ns)
+                    .map(|from_ns| (from_ns, to_ns)),
+            );
             let left_ns = seen.release_ns.map(|ns| episode.last_ns + ns);
             *read = Some(Read {
                 at_ns: left_ns.unwrap_or(seen.arrived_ns),

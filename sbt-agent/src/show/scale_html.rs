@@ -303,7 +303,7 @@ fn row(out: &mut String, tag: &str, cells: impl Iterator<Item = String>) {
 }
 
 fn ratio(value: Option<f64>) -> String {
-    value.map_or_else(|| UNKNOWN.into(), |it| format!("{it:.2}"))
+    value.map_or_else(|| UNKNOWN.into(), |value| format!("{value:.2}"))
 }
 
 fn whole(out: &mut String, all: &Scaling) {

@@ -86,7 +86,7 @@ impl PartialOrd for Kept {
 impl Ord for Kept {
     /// The episode to be discarded first is the greatest.
     fn cmp(&self, other: &Self) -> Ordering {
-        let key = |it: &Self| (it.lost_ns, it.serial);
+        let key = |kept: &Self| (kept.lost_ns, kept.serial);
         key(other).cmp(&key(self))
     }
 }
@@ -272,9 +272,9 @@ mod tests {
         assert!(
             kept[..MOST_ARRIVALS / 2]
                 .iter()
-                .all(|it| it.lost_ns() >= 96)
+                .all(|episode| episode.lost_ns() >= 96)
         );
-        assert_eq!(kept.last().map(|it| it.index), Some(99_999));
+        assert_eq!(kept.last().map(|episode| episode.index), Some(99_999));
         let last = &kept[MOST_ARRIVALS / 2..];
         assert!(last.is_sorted_by(|a, b| a.index + 1 == b.index));
         assert_eq!(timeline.lanes[0].len(), 8192);

@@ -40,8 +40,8 @@ fn groups(times: &[BusyReport], rows: usize) -> Vec<Group> {
 pub fn bars(times: &[BusyReport], look: Look, columns: usize, rows: usize) -> Vec<Line<'static>> {
     let groups = groups(times, rows);
     let whole: u64 = groups.iter().fold(0, |sum, it| sum.saturating_add(it.2));
-    let most = groups.iter().map(|it| it.2).max().unwrap_or(0).max(1);
-    let unit = Unit::fitting(groups.iter().map(|it| Some(it.2)));
+    let most = groups.iter().map(|group| group.2).max().unwrap_or(0).max(1);
+    let unit = Unit::fitting(groups.iter().map(|group| Some(group.2)));
     let name = |(from, to, _): &Group| {
         if from == to {
             format!("{from} busy")
@@ -49,7 +49,7 @@ pub fn bars(times: &[BusyReport], look: Look, columns: usize, rows: usize) -> Ve
             format!("{from}-{to} busy")
         }
     };
-    let names = groups.iter().map(|it| words::width(&name(it))).max();
+    let names = groups.iter().map(|group| words::width(&name(group))).max();
     let names = names.unwrap_or(0);
     let label = unit.label(look.text());
     // Columns for the time with its unit and the share.

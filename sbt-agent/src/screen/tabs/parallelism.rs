@@ -144,8 +144,11 @@ fn rows<'a>(view: &View<'a>, what: usize) -> Vec<Row<'a>> {
 /// The NPT of all rows together, ns.
 fn whole(report: &Report, what: usize) -> Option<u64> {
     match what {
-        3 => report.sampling.as_ref().map(|it| it.npt_ns),
-        _ => report.parallelism.as_ref().map(|it| it.busy_ns),
+        3 => report.sampling.as_ref().map(|sampling| sampling.npt_ns),
+        _ => report
+            .parallelism
+            .as_ref()
+            .map(|parallelism| parallelism.busy_ns),
     }
 }
 
@@ -234,16 +237,16 @@ impl Tab for Parallelism {
         let times = report.parallelism.as_ref();
         let room = usize::from(area.height / 3).max(3);
         let columns = usize::from(area.width);
-        let bars = times.map_or_else(Vec::new, |it| {
-            busy::bars(&it.times, view.look, columns, room)
+        let bars = times.map_or_else(Vec::new, |parallelism| {
+            busy::bars(&parallelism.times, view.look, columns, room)
         });
         let height = u16::try_from(bars.len() + 1).unwrap_or(u16::MAX);
         let height = if bars.is_empty() { 0 } else { height };
         let [above, below] =
             Layout::vertical([Constraint::Length(height), Constraint::Min(0)]).areas(area);
-        if let Some(it) = times {
+        if let Some(parallelism) = times {
             let (title, body) = site::split(above);
-            let note = format!("{:.1} on average", it.mean_busy);
+            let note = format!("{:.1} on average", parallelism.mean_busy);
             let name = "time by the number of busy threads";
             rule(buffer, title, name, &note, view.look);
             words::put_all(buffer, body, bars);
@@ -325,8 +328,8 @@ fn parts(row: &Row, view: &View, what: usize) -> (&'static str, Vec<(String, u64
     let report = &view.snapshot.report;
     let of_site = |id: u32| {
         let threads = report.site(id).map_or(&[][..], |site| &site.threads);
-        let part = |it: &sbt_engine::report::SiteThreadReport| {
-            (words::thread(report, it.thread), it.npt_ns)
+        let part = |thread: &sbt_engine::report::SiteThreadReport| {
+            (words::thread(report, thread.thread), thread.npt_ns)
         };
         threads.iter().map(part).collect()
     };
@@ -338,20 +341,21 @@ fn parts(row: &Row, view: &View, what: usize) -> (&'static str, Vec<(String, u64
         1 => ("by thread", of_site(row.id)),
         2 => ("by site", {
             let sites = report.sites.iter().flat_map(|site| {
-                let mine = site.threads.iter().filter(|it| it.thread == row.id);
-                mine.map(|it| (words::site_name(site), it.npt_ns))
+                let mine = site.threads.iter().filter(|thread| thread.thread == row.id);
+                mine.map(|thread| (words::site_name(site), thread.npt_ns))
             });
             sites.collect()
         }),
         _ => ("by caller", {
             let functions = report.functions.as_deref().unwrap_or_default();
-            let function = functions.iter().find(|it| it.id == row.id);
-            let callers = function.map_or(&[][..], |it| &it.callers);
+            let function = functions.iter().find(|function| function.id == row.id);
+            let callers = function.map_or(&[][..], |function| &function.callers);
             let name = |name: &Option<String>| match name {
                 Some(name) => printable(name),
                 None => "(beginning of the thread)".into(),
             };
-            let caller = |it: &sbt_engine::report::CallerReport| (name(&it.function), it.npt_ns);
+            let caller =
+                |caller: &sbt_engine::report::CallerReport| (name(&caller.function), caller.npt_ns);
             callers.iter().map(caller).collect()
         }),
     };

@@ -110,7 +110,7 @@ fn case(to: &mut To, outcome: &Outcome, name: &str) -> io::Result<()> {
             case = case.with_attribute(("line", line.to_string().as_str()));
         }
     }
-    let measured = outcome.measured.map(|it| outcome.texts(it));
+    let measured = outcome.measured.map(|value| outcome.texts(value));
     case.write_inner_content(|to| {
         let known = measured
             .iter()

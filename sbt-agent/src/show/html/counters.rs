@@ -269,7 +269,10 @@ fn threads(report: &Report) -> Markup {
 fn named(report: &Report) -> Markup {
     let mut rows = Rows::default();
     for phase in &report.conceptual_phases {
-        let threads = phase.threads.iter().map(|it| (it.thread, &it.counters));
+        let threads = phase
+            .threads
+            .iter()
+            .map(|thread| (thread.thread, &thread.counters));
         rows.add(report, phase.name.clone(), &phase.counters, threads);
     }
     rows.table(report, "By named phase", "phase")
@@ -284,7 +287,10 @@ fn intervals(report: &Report) -> Markup {
     let mut rows = Rows::default();
     for interval in &report.intervals {
         let name = format!("{} → {}", mark(interval.from), mark(interval.to));
-        let threads = interval.threads.iter().map(|it| (it.thread, &it.counters));
+        let threads = interval
+            .threads
+            .iter()
+            .map(|thread| (thread.thread, &thread.counters));
         rows.add(report, name, &interval.counters, threads);
     }
     rows.table(report, "Between marks", "interval")

@@ -117,7 +117,7 @@ fn data(report: &Report, timeline: &Timeline, kept: &[&Episode], strips: &Strips
         "threads": threads,
         "sites": sites,
         "counters": strips.data(),
-        "episodes": kept.iter().map(|it| episode(it)).collect::<Vec<_>>(),
+        "episodes": kept.iter().map(|kept| episode(kept)).collect::<Vec<_>>(),
     })
 }
 
@@ -192,7 +192,7 @@ mod tests {
         };
         let lane = vec![cell; 8192];
         let text = cells(&lane, 10.0);
-        let digit = |c: u8| DIGITS.iter().position(|it| *it == c).unwrap() as f64;
+        let digit = |c: u8| DIGITS.iter().position(|digit| *digit == c).unwrap() as f64;
         for (kind, expected) in [9.0, 0.04, 0.11, 0.15, 0.7].into_iter().enumerate() {
             let digits = text.bytes().skip(kind).step_by(5).map(digit);
             let sum = digits.sum::<f64>() * 10.0 / 63.0;

@@ -75,7 +75,11 @@ pub fn unfinished(report: &Report) -> Markup {
 fn missing(report: &Report, it: &UnfinishedReport) -> Option<String> {
     let hang = &report.hang.as_ref()?.found;
     let is_it = hang.barrier.as_ref()?.id == Some(it.barrier);
-    let names = hang.missing.iter().take(32).map(|it| it.who.name.as_str());
+    let names = hang
+        .missing
+        .iter()
+        .take(32)
+        .map(|thread| thread.who.name.as_str());
     let names: Vec<&str> = names.collect();
     let further = hang.missing.len() - names.len();
     let names = match further {

@@ -14,7 +14,7 @@ const DETAILED: usize = 8;
 const MOST_THREADS: usize = 128;
 
 fn mean(stat: Option<&StatReport>) -> Option<u64> {
-    stat.map(|it| it.mean)
+    stat.map(|stat| stat.mean)
 }
 
 /// The section: the table of sites, and details of the worst.
@@ -93,13 +93,17 @@ fn last(report: &Report, it: Option<&StragglerReport>) -> Markup {
 
 fn details(report: &Report, site: &SiteReport) -> Markup {
     let threads = &site.threads;
-    let work = Times::new("work, mean", threads, |it| mean(it.each.work_ns.as_ref()));
-    let idle = Times::new("idle, mean", threads, |it| mean(it.each.idle_ns.as_ref()));
-    let lost = Times::new("idle, sum", threads, |it| Some(it.idle_ns));
-    let release = Times::new("release, mean", threads, |it| {
-        mean(it.each.release_ns.as_ref())
+    let work = Times::new("work, mean", threads, |thread| {
+        mean(thread.each.work_ns.as_ref())
     });
-    let counts: Vec<_> = threads.iter().map(|it| &it.counters).collect();
+    let idle = Times::new("idle, mean", threads, |thread| {
+        mean(thread.each.idle_ns.as_ref())
+    });
+    let lost = Times::new("idle, sum", threads, |thread| Some(thread.idle_ns));
+    let release = Times::new("release, mean", threads, |thread| {
+        mean(thread.each.release_ns.as_ref())
+    });
+    let counts: Vec<_> = threads.iter().map(|thread| &thread.counters).collect();
     let counted = counters::columns(report, &counts, ", sum");
     let table = html! {
         table class="sortable" {
@@ -162,7 +166,7 @@ fn work_and_idle(site: &SiteReport, work_ns: Option<u64>, idle_ns: u64) -> Marku
     let sums = site
         .threads
         .iter()
-        .map(|it| it.work_ns.unwrap_or(0) + it.idle_ns);
+        .map(|thread| thread.work_ns.unwrap_or(0) + thread.idle_ns);
     let most = sums.max().unwrap_or(0).max(1) as f64;
     let label = format!("work {}, idle {}", time(work_ns), time(idle_ns));
     let parts = [

@@ -99,7 +99,10 @@ impl<'a> Strips<'a> {
 /// Amounts in equal pieces of time: the length of a piece, the amount that 1 stands for, and the
 /// lanes.
 fn strip(step_ns: u64, lanes: &[&[Amount]]) -> Value {
-    let sums = lanes.iter().flat_map(|lane| lane.iter()).map(|it| it.sum);
+    let sums = lanes
+        .iter()
+        .flat_map(|lane| lane.iter())
+        .map(|amount| amount.sum);
     let most = sums.fold(0.0, f64::max);
     let scale = if most > 0.0 { most / MOST } else { 1.0 };
     let cells: Vec<String> = lanes.iter().map(|lane| amounts(lane, scale)).collect();
@@ -147,7 +150,7 @@ mod tests {
     }
 
     fn read(text: &str) -> Vec<(usize, usize)> {
-        let digit = |c: &u8| DIGITS.iter().position(|it| it == c).unwrap();
+        let digit = |c: &u8| DIGITS.iter().position(|other| other == c).unwrap();
         let codes = text.as_bytes().chunks(3);
         let codes = codes.map(|all| all.iter().fold(0, |code, c| code << 6 | digit(c)));
         codes.map(|code| (code >> 2, code & 3)).collect()

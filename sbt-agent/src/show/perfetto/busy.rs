@@ -34,11 +34,11 @@ impl Busy {
     /// Adds the work of all participants before an episode.
     pub fn add(&mut self, episode: &Episode) {
         let alone = episode.alone.iter();
-        let alone = alone.map(|it| (it.from_ns, it.to_ns));
+        let alone = alone.map(|piece| (piece.from_ns, piece.to_ns));
         let all = episode.seen.iter().filter_map(|seen| {
             let piece = seen.pieces(episode.last_ns);
-            let mut work = piece.filter(|it| matches!(it.doing, Doing::Work(_)));
-            work.next().map(|it| (it.from_ns, it.to_ns))
+            let mut work = piece.filter(|piece| matches!(piece.doing, Doing::Work(_)));
+            work.next().map(|piece| (piece.from_ns, piece.to_ns))
         });
         let since = |time_ns: u64| time_ns.saturating_sub(self.from_ns);
         for (from_ns, to_ns) in alone.chain(all) {

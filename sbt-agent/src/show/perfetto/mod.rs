@@ -91,7 +91,11 @@ impl<'a, W: Write> Trace<'a, W> {
             episodes: Lanes::new(tracks.episodes),
             phases: Lanes::new(tracks.phases),
             labels: labels.map(Rc::from).collect(),
-            counters: report.counters.iter().map(|it| it.name.clone()).collect(),
+            counters: report
+                .counters
+                .iter()
+                .map(|counter| counter.name.clone())
+                .collect(),
             until_ns: vec![0; report.threads.len()],
             rates: Rates::new(report),
             tracks,
@@ -191,8 +195,8 @@ impl<'a, W: Write> Trace<'a, W> {
         }
         let last = episode.straggler.map(|(thread, _)| thread);
         // An arrow's start has to be written before its end.
-        let mut seen: Vec<_> = episode.seen.iter().filter(|it| !it.is_shared).collect();
-        seen.sort_by_key(|it| Some(it.thread) != last);
+        let mut seen: Vec<_> = episode.seen.iter().filter(|seen| !seen.is_shared).collect();
+        seen.sort_by_key(|seen| Some(seen.thread) != last);
         let others = match seen.first() {
             Some(first) if Some(first.thread) == last => seen.len() as u64 - 1,
             _ => 0,

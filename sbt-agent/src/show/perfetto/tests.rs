@@ -81,16 +81,19 @@ struct Read {
 
 impl Read {
     fn track(&self, name: &str) -> u64 {
-        let named = |it: &&TrackDescriptor| {
-            let thread = it.thread.as_ref().and_then(|it| it.thread_name.as_deref());
-            it.name.as_deref().or(thread) == Some(name)
+        let named = |track: &&TrackDescriptor| {
+            let thread = track
+                .thread
+                .as_ref()
+                .and_then(|track| track.thread_name.as_deref());
+            track.name.as_deref().or(thread) == Some(name)
         };
         self.tracks.values().find(named).unwrap().uuid.unwrap()
     }
 
     fn names(&self, track: u64) -> Vec<&str> {
         let slices = &self.slices[&track];
-        slices.iter().map(|it| it.2.as_str()).collect()
+        slices.iter().map(|slice| slice.2.as_str()).collect()
     }
 }
 
@@ -139,21 +142,24 @@ fn structure(whole: proto::Trace) -> Read {
                 .insert(String::from_utf8(text.str.unwrap()).unwrap());
         }
         if let Some(track) = packet.track_descriptor {
-            let thread = track.thread.iter().filter_map(|it| it.thread_name.clone());
+            let thread = track
+                .thread
+                .iter()
+                .filter_map(|thread| thread.thread_name.clone());
             out.texts.extend(thread.chain(track.name.clone()));
             let parent = track.parent_uuid;
-            assert!(parent.is_none_or(|it| out.tracks.contains_key(&it)));
+            assert!(parent.is_none_or(|number| out.tracks.contains_key(&number)));
             assert!(out.tracks.insert(track.uuid.unwrap(), track).is_none());
         }
         if let Some(event) = packet.track_event {
             assert!(out.tracks.contains_key(&event.track_uuid.unwrap()));
             let name = event
                 .name_iid
-                .map_or_else(String::new, |it| names[&it].clone());
+                .map_or_else(String::new, |number| names[&number].clone());
             events.push((packet.timestamp.unwrap(), event, name));
         }
     }
-    events.sort_by_key(|it| it.0);
+    events.sort_by_key(|event| event.0);
     let mut open: HashMap<u64, Vec<(u64, String)>> = HashMap::new();
     for (time_ns, event, name) in events {
         let track = event.track_uuid.unwrap();
@@ -225,7 +231,7 @@ fn threads_work_wait_and_go_on() {
     assert_eq!(found.names(thread), ["work", "idle", "release"].repeat(3));
     let slices = &found.slices[&thread];
     assert_eq!((slices[1].0, slices[1].1), (3 * MS, 5 * MS));
-    assert!(slices.iter().all(|it| it.3 == 0), "side by side");
+    assert!(slices.iter().all(|slice| slice.3 == 0), "side by side");
     // The last thread to arrive does not wait.
     assert_eq!(
         found.names(found.track("T3 worker"))[..2],
@@ -247,7 +253,13 @@ fn arrows_lead_from_the_last_to_all_others() {
         for (begin_ns, end_ns) in found.flows.values() {
             assert!((gone_ns..gone_ns + 3).contains(&(end_ns.unwrap() - begin_ns)));
         }
-        let named = |name: &str| found.instants.iter().filter(|it| it.2 == name).count();
+        let named = |name: &str| {
+            found
+                .instants
+                .iter()
+                .filter(|instant| instant.2 == name)
+                .count()
+        };
         assert_eq!(named("last to arrive"), 3);
         let (left, may) = if release_ns.is_some() { (9, 0) } else { (0, 9) };
         assert_eq!((named("leaves"), named("may leave")), (left, may));
@@ -261,7 +273,10 @@ fn episodes_and_phases_are_slices_below_their_site() {
     let site = report.site(1).unwrap().called();
     let below = |parent: &str| {
         let parent = Some(found.track(parent));
-        let mut mine = found.tracks.values().filter(|it| it.parent_uuid == parent);
+        let mut mine = found
+            .tracks
+            .values()
+            .filter(|track| track.parent_uuid == parent);
         let track = mine.next().unwrap();
         assert!(mine.next().is_none(), "one is enough");
         assert_eq!(track.name.as_deref(), Some(site.as_str()));
@@ -280,18 +295,21 @@ fn what_happens_at_a_time_at_one_site_has_tracks_of_its_own() {
     for at in 0..3 {
         for team in 0..2 {
             let mut one = episode(at, at * 6 * MS + team * MS, Some(10));
-            one.seen.retain(|it| u64::from(it.thread) / 2 == team);
+            one.seen.retain(|seen| u64::from(seen.thread) / 2 == team);
             one.straggler = Some((if team == 0 { 1 } else { 3 }, MS));
             teams.push(one);
         }
     }
     let found = read(&written(&report, teams));
     let parent = Some(found.track("episodes"));
-    let below = found.tracks.values().filter(|it| it.parent_uuid == parent);
-    let below: Vec<u64> = below.map(|it| it.uuid.unwrap()).collect();
+    let below = found
+        .tracks
+        .values()
+        .filter(|track| track.parent_uuid == parent);
+    let below: Vec<u64> = below.map(|track| track.uuid.unwrap()).collect();
     assert_eq!(below.len(), 2);
     for track in below {
-        assert!(found.slices[&track].iter().all(|it| it.3 == 0));
+        assert!(found.slices[&track].iter().all(|slice| slice.3 == 0));
     }
 }
 
@@ -305,8 +323,8 @@ fn what_is_told_late_does_not_end_what_comes_after_it() {
     let found = read(&written(&report, all));
     for thread in ["T0 lu", "T3 worker"] {
         let slices = &found.slices[&found.track(thread)];
-        assert!(slices.iter().all(|it| it.3 == 0), "{slices:?}");
-        let work = slices.iter().filter(|it| it.2 == "work");
+        assert!(slices.iter().all(|slice| slice.3 == 0), "{slices:?}");
+        let work = slices.iter().filter(|slice| slice.2 == "work");
         let expected = if thread == "T0 lu" { 2 * MS } else { 5 * MS };
         for slice in work {
             assert!((expected - 1..=expected).contains(&(slice.1 - slice.0)));
@@ -319,7 +337,7 @@ fn busy_threads_and_counters_are_counted() {
     let report = report();
     let found = read(&written(&report, run(1, Some(2000))));
     let busy = &found.counts[&found.track("busy threads")];
-    let at = |time_ns: u64| busy.iter().rfind(|it| it.0 <= time_ns).unwrap().1;
+    let at = |time_ns: u64| busy.iter().rfind(|step| step.0 <= time_ns).unwrap().1;
     let values = [MS, 2 * MS + MS / 2, 4 * MS + MS / 2, 6 * MS].map(at);
     assert!(
         values
@@ -328,7 +346,10 @@ fn busy_threads_and_counters_are_counted() {
             .all(|(a, b)| (a - b).abs() < 0.01)
     );
     let thread = Some(found.track("T0 lu"));
-    let mut below = found.tracks.values().filter(|it| it.parent_uuid == thread);
+    let mut below = found
+        .tracks
+        .values()
+        .filter(|track| track.parent_uuid == thread);
     let counter = below.next().unwrap();
     assert_eq!(counter.name.as_deref(), Some("instructions per second"));
     let values = &found.counts[&counter.uuid.unwrap()];
@@ -388,9 +409,12 @@ fn what_was_not_recorded_is_no_time_in_which_nobody_was_busy() {
 fn spans(report: &Report, episodes: impl IntoIterator<Item = Episode>) -> Vec<(u64, f64)> {
     let found = read(&written(report, episodes));
     let thread = Some(found.track("T0 lu"));
-    let mut below = found.tracks.values().filter(|it| it.parent_uuid == thread);
-    let counter = below.next().and_then(|it| it.uuid);
-    let values = counter.and_then(|it| found.counts.get(&it).cloned());
+    let mut below = found
+        .tracks
+        .values()
+        .filter(|track| track.parent_uuid == thread);
+    let counter = below.next().and_then(|track| track.uuid);
+    let values = counter.and_then(|number| found.counts.get(&number).cloned());
     values.unwrap_or_default()
 }
 
@@ -405,7 +429,7 @@ fn rates_are_of_the_time_that_was_counted() {
         one.seen[0].work_ns = Some(MS);
     }
     let found = spans(&report, episodes.clone());
-    let from: Vec<u64> = found.iter().map(|it| it.0).collect();
+    let from: Vec<u64> = found.iter().map(|span| span.0).collect();
     assert_eq!(from, [0, 6 * MS + 2003, 11 * MS + 4006]);
     assert!(close(found[1].1, 4e9), "{found:?}");
 
@@ -413,7 +437,7 @@ fn rates_are_of_the_time_that_was_counted() {
     let site = report.sites.iter_mut().find(|site| site.id == 1);
     site.unwrap().kind = "gomp";
     let found = spans(&report, episodes);
-    let from: Vec<u64> = found.iter().map(|it| it.0).collect();
+    let from: Vec<u64> = found.iter().map(|span| span.0).collect();
     assert_eq!(from, [5 * MS + 2000, 10 * MS + 4003]);
     let seconds = (2 * MS + 3) as f64 / 1e9;
     assert!(close(found[0].1, 4e6 / seconds), "{found:?}");
@@ -423,7 +447,7 @@ fn rates_are_of_the_time_that_was_counted() {
 fn where_departures_are_not_watched_waiting_is_counted() {
     let report = report();
     let found = spans(&report, run(3, None));
-    let from: Vec<u64> = found.iter().map(|it| it.0).collect();
+    let from: Vec<u64> = found.iter().map(|span| span.0).collect();
     // The first count covers the time since the thread's birth, the others the time since its
     // previous arrival.
     assert_eq!(from, [0, 2 * MS, 7 * MS]);
@@ -460,10 +484,10 @@ fn names_of_any_kind_are_text_and_threads_of_any_number_are_apart() {
             "{text:?}"
         );
     }
-    let threads = found.tracks.values().filter(|it| it.thread.is_some());
+    let threads = found.tracks.values().filter(|track| track.thread.is_some());
     assert_eq!(threads.count(), 1, "the others share numbers or have none");
-    let drawn = found.tracks.values().filter(|it| {
-        let slices = it.uuid.and_then(|uuid| found.slices.get(&uuid));
+    let drawn = found.tracks.values().filter(|track| {
+        let slices = track.uuid.and_then(|uuid| found.slices.get(&uuid));
         slices.is_some_and(|all| all.iter().any(|slice| slice.2 == "work"))
     });
     assert_eq!(drawn.count(), 3);

@@ -206,7 +206,7 @@ fn processes(report: &Report, packets: &mut Packets<impl Write>) -> io::Result<H
             uuid: Some(uuid),
             process: Some(ProcessDescriptor {
                 pid: pid(number),
-                cmdline: report.command.iter().map(|it| printable(it)).collect(),
+                cmdline: report.command.iter().map(|word| printable(word)).collect(),
                 process_name: Some(name),
             }),
             child_ordering: Some(EXPLICIT),

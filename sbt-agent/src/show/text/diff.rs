@@ -35,7 +35,7 @@ pub fn diff(all: &Comparison, tolerance_pct: Option<f64>, style: Style) -> Strin
         all.phases
             .iter()
             .filter(same)
-            .filter(|it| it.from.is_some())
+            .filter(|phase| phase.from.is_some())
             .count()
             > 1
     });
@@ -77,8 +77,9 @@ fn head(out: &mut String, all: &Comparison, style: Style) {
     ];
     let known = |(_, shares): &(&str, Shares)| shares.before.is_some() || shares.after.is_some();
     let written = |(name, shares): (&str, Shares)| {
-        let one =
-            |share: Option<f64>| share.map_or_else(|| UNKNOWN.into(), |it| format!("{it:.2}"));
+        let one = |share: Option<f64>| {
+            share.map_or_else(|| UNKNOWN.into(), |share| format!("{share:.2}"))
+        };
         format!(
             "{name} {} {} {}",
             one(shares.before),
@@ -105,7 +106,7 @@ fn sentences(out: &mut String, all: &Comparison, tolerance_pct: Option<f64>, sty
     let is_told = |to: &str| {
         slower
             .iter()
-            .any(|it| matches!(it, Slower::Site(name, _) if *name == to))
+            .any(|other| matches!(other, Slower::Site(name, _) if *name == to))
     };
     let mut texts: Vec<String> = Vec::new();
     for it in &slower {
@@ -215,7 +216,7 @@ fn times(out: &mut String, what: &str, rows: Vec<Row>, style: Style) {
     let episodes = |row: &Row| match (row.episodes.before, row.episodes.after) {
         (Some(before), Some(after)) if before == after => count(after),
         (before, after) => {
-            let one = |it: Option<u64>| it.map_or_else(|| UNKNOWN.into(), count);
+            let one = |value: Option<u64>| value.map_or_else(|| UNKNOWN.into(), count);
             format!("{}{}{}", one(before), arrow(style), one(after))
         }
     };
@@ -274,8 +275,9 @@ fn waiting(out: &mut String, sites: &[SiteChange], style: Style) {
     );
     both(&mut table, &column(|site| site.lost_ns), "lost", style);
     let imbalance = |site: &&SiteChange| {
-        let one =
-            |share: Option<f64>| share.map_or_else(|| UNKNOWN.into(), |it| format!("{it:.0}"));
+        let one = |share: Option<f64>| {
+            share.map_or_else(|| UNKNOWN.into(), |share| format!("{share:.0}"))
+        };
         let Shares { before, after } = site.imbalance_pct;
         format!("{}{}{} %", one(before), arrow(style), one(after))
     };
@@ -285,23 +287,26 @@ fn waiting(out: &mut String, sites: &[SiteChange], style: Style) {
 
 /// Two columns with the same unit.
 fn both(table: &mut Table, changes: &[Change], what: &str, style: Style) {
-    let values = changes.iter().flat_map(|it| [it.before, it.after]);
+    let values = changes
+        .iter()
+        .flat_map(|change| [change.before, change.after]);
     let unit = Unit::fitting(values);
     let label = unit.label(style);
     let [first, second] = match what {
         "" => [format!("before {label}"), format!("after {label}")],
         _ => [format!("{what} {label}"), "after".into()],
     };
-    let cells =
-        |f: fn(&Change) -> Option<u64>| changes.iter().map(|it| unit.write(f(it))).collect();
+    let cells = |f: fn(&Change) -> Option<u64>| {
+        changes.iter().map(|change| unit.write(f(change))).collect()
+    };
     table
-        .column(first, cells(|it| it.before))
-        .column(second, cells(|it| it.after));
+        .column(first, cells(|change| change.before))
+        .column(second, cells(|change| change.after));
 }
 
 fn alone(out: &mut String, heading: &str, all: &[Alone], style: Style) {
     // Phases that end at such a site exist in one run only as well.
-    let sites: Vec<&Alone> = all.iter().filter(|it| it.what == "site").collect();
+    let sites: Vec<&Alone> = all.iter().filter(|alone| alone.what == "site").collect();
     if sites.is_empty() {
         return;
     }

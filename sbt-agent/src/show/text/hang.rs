@@ -33,7 +33,10 @@ pub fn look(report: &LookReport, style: Style) -> String {
         groups(&mut out, "threads", &report.threads, style);
     }
     // The notes of a hang include the notes of the report.
-    let notes = report.hang.as_ref().map_or(&report.notes, |it| &it.notes);
+    let notes = report
+        .hang
+        .as_ref()
+        .map_or(&report.notes, |hang| &hang.notes);
     notes_of(&mut out, notes, style);
     out
 }
@@ -101,8 +104,9 @@ fn groups(out: &mut String, title: &str, threads: &[HangThreadReport], style: St
     }
     let mut groups: Vec<Vec<&HangThreadReport>> = Vec::new();
     for thread in threads {
-        let is_alike =
-            |it: &&mut Vec<&HangThreadReport>| it[0].does == thread.does && it[0].at == thread.at;
+        let is_alike = |group: &&mut Vec<&HangThreadReport>| {
+            group[0].does == thread.does && group[0].at == thread.at
+        };
         match groups.iter_mut().find(is_alike) {
             Some(group) => group.push(thread),
             None => groups.push(vec![thread]),
@@ -123,7 +127,10 @@ fn groups(out: &mut String, title: &str, threads: &[HangThreadReport], style: St
 
 fn group(out: &mut String, threads: &[&HangThreadReport], style: Style) {
     let first = threads[0];
-    let names: Vec<&str> = threads.iter().map(|it| it.who.name.as_str()).collect();
+    let names: Vec<&str> = threads
+        .iter()
+        .map(|thread| thread.who.name.as_str())
+        .collect();
     let mut who = names[..names.len().min(MOST_NAMES)].join(", ");
     if names.len() > MOST_NAMES {
         let _ = write!(who, " and {} more", names.len() - MOST_NAMES);
@@ -135,7 +142,7 @@ fn group(out: &mut String, threads: &[&HangThreadReport], style: Style) {
     let is_common = |at: &usize| {
         threads
             .iter()
-            .all(|it| it.stack.get(*at) == first.stack.get(*at))
+            .all(|thread| thread.stack.get(*at) == first.stack.get(*at))
     };
     let common = (0..first.stack.len()).take_while(is_common).count();
     let mut calls: Vec<String> = first.stack[..common.min(MOST_CALLS)].to_vec();

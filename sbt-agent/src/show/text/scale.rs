@@ -60,7 +60,8 @@ fn whole(out: &mut String, all: &Scaling, style: Style) {
         line(out, &style.dim(&text));
     }
     line(out, "");
-    let ratio = |value: Option<f64>| value.map_or_else(|| UNKNOWN.into(), |it| format!("{it:.2}"));
+    let ratio =
+        |value: Option<f64>| value.map_or_else(|| UNKNOWN.into(), |value| format!("{value:.2}"));
     let ratios = |f: fn(&sbt_engine::scale::AtCount) -> Option<f64>| {
         counts
             .iter()
@@ -127,7 +128,7 @@ fn plot(out: &mut String, all: &Scaling, style: Style) {
             .collect();
         let speedup = at
             .speedup
-            .map_or_else(|| UNKNOWN.into(), |it| format!("{it:.2}"));
+            .map_or_else(|| UNKNOWN.into(), |value| format!("{value:.2}"));
         line(out, &format!("{:>7}  {bar} {speedup}", at.threads));
     }
 }
@@ -137,7 +138,7 @@ pub fn limit_text(all: &Scaling, limit: &Limit, arrow: &str) -> String {
     let at = all
         .phases
         .iter()
-        .position(|it| it.from == limit.from && it.to == limit.to);
+        .position(|phase| phase.from == limit.from && phase.to == limit.to);
     let names = phase_names(&all.phases, arrow);
     let name = at.and_then(|at| names.get(at)).map_or("", String::as_str);
     let threads = all.counts.last().map_or(0, |at| at.threads);
@@ -174,7 +175,7 @@ fn why(out: &mut String, all: &Scaling, style: Style) {
     } else if let Some(last) = all.counts.last().filter(|_| all.counts.len() > 1) {
         let good = last
             .scaling_efficiency
-            .is_some_and(|it| it >= sbt_engine::scale::GOOD);
+            .is_some_and(|ratio| ratio >= sbt_engine::scale::GOOD);
         let text = if good {
             format!(
                 "it scales: with {} threads the speed-up is {:.0} % of the ideal one",
@@ -244,7 +245,7 @@ fn phases(out: &mut String, all: &Scaling, columns: &[usize], style: Style) {
     }
     let speedup = |phase: &&PhaseScaling| {
         let last = phase.at.last().and_then(|at| at.speedup);
-        last.map_or_else(|| UNKNOWN.into(), |it| format!("{it:.2}"))
+        last.map_or_else(|| UNKNOWN.into(), |value| format!("{value:.2}"))
     };
     let lost: Vec<Option<u64>> = shown.iter().map(|phase| phase.lost_ns).collect();
     table

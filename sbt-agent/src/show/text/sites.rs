@@ -82,7 +82,10 @@ pub fn details(out: &mut String, report: &Report, site: &SiteReport, style: Styl
     if !site.callers.is_empty() {
         facts.push(format!("called from {}", site.callers.join(" < ")));
     }
-    let late = site.straggler.as_ref().and_then(|it| it.late.as_ref());
+    let late = site
+        .straggler
+        .as_ref()
+        .and_then(|straggler| straggler.late.as_ref());
     if let Some(away) = late.and_then(|late| late.away.as_ref()) {
         facts.extend(super::away::late(away, style));
     }
@@ -258,8 +261,8 @@ fn stragglers(report: &Report, site: &SiteReport, style: Style) -> Vec<String> {
     let mut facts = Vec::new();
     let each = if differ(site) { " at each barrier" } else { "" };
     // If each barrier has its own straggler, the site has none.
-    let own = |it: &&StragglerReport| !each.is_empty() && it.pattern == "persistent";
-    if let Some(straggler) = known(site).filter(|it| !own(it)) {
+    let own = |straggler: &&StragglerReport| !each.is_empty() && straggler.pattern == "persistent";
+    if let Some(straggler) = known(site).filter(|straggler| !own(straggler)) {
         let pattern = match pattern(straggler, site) {
             "" => String::new(),
             words if straggler.pattern == "alternating" && each.is_empty() => {
@@ -346,7 +349,7 @@ fn several(out: &mut String, report: &Report, site: &SiteReport, style: Style) {
     let persistent = site
         .straggler
         .as_ref()
-        .is_some_and(|it| it.pattern == "persistent");
+        .is_some_and(|straggler| straggler.pattern == "persistent");
     let how = if persistent { ", one to each" } else { "" };
     line(
         out,

@@ -118,7 +118,7 @@ fn path(site: &SiteReport) -> Option<String> {
         .filter(|pct| (LEAST_PCT..100.0 - LEAST_PCT).contains(pct))?;
     let weighted = site
         .weighted_path_pct
-        .filter(|it| (it - path).abs() >= TELLING_PCT);
+        .filter(|weighted| (weighted - path).abs() >= TELLING_PCT);
     let weighted = weighted.map_or_else(String::new, |weighted| {
         format!(", {weighted:.0} % if each moment counts by the threads that do not work")
     });
