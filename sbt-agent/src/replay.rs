@@ -451,7 +451,7 @@ mod tests {
             let (_, notice) = player.snapshot().notice.unwrap();
             assert!(notice.contains("this is the end"), "{notice}");
         }
-        // It begins again, and goes on from there.
+        // The replay begins again, and goes on from there.
         player.play(Play::Begin);
         let snapshot = player.snapshot();
         assert_eq!(snapshot.report.episodes, 0);

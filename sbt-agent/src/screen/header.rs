@@ -227,8 +227,8 @@ fn facts_line(snapshot: &Snapshot, paused: bool, columns: u16, look: Look) -> Li
     Line::from(spans)
 }
 
-/// What watching costs the program, and the share of episodes that is observed. `at` is the
-/// priority for omission.
+/// What watching costs the program, and the share of time in which probes are on if it is
+/// reduced. `at` is the priority for omission.
 fn own_cost(report: &Report, at: u8, look: Look) -> Fact {
     let cost = &report.own_cost;
     let share = cost

@@ -59,7 +59,7 @@ impl Rates {
                     Some(read.at_ns)
                 }
                 (None, Some(_)) if in_region => None,
-                // It was born then, or was at a barrier of which too little is known.
+                // The thread was born then, or came from a barrier with too little information.
                 (_, begin_ns) => begin_ns,
             };
             let to_ns = seen.arrived_ns;

@@ -55,11 +55,11 @@ struct Row<'a> {
     times: &'a [BusyReport],
 }
 
-fn of_busy(it: Option<&ParallelismReport>) -> (Option<u64>, Option<f64>, &[BusyReport]) {
+fn of_busy(parallelism: Option<&ParallelismReport>) -> (Option<u64>, Option<f64>, &[BusyReport]) {
     (
-        it.map(|it| it.busy_ns),
-        it.map(|it| it.mean_busy),
-        it.map_or(&[], |it| &it.times),
+        parallelism.map(|found| found.busy_ns),
+        parallelism.map(|found| found.mean_busy),
+        parallelism.map_or(&[], |found| &found.times),
     )
 }
 

@@ -102,7 +102,7 @@ impl Played {
         // SAFETY: a plain system call.
         unsafe { libc::fcntl(ours.as_raw_fd(), libc::F_SETFD, libc::FD_CLOEXEC) };
         let mut command = Command::new(std::env::current_exe().unwrap());
-        // These roles' output is not read by anybody.
+        // The output of these two roles is not read by anybody.
         let quiet = matches!(role, "stuck" | "hangup");
         command
             .args(["--exact", "screen::terminal::tests::child", "--nocapture"])
