@@ -1,12 +1,12 @@
-//! Services that run builds and obey what a step writes. Names from the target must not
-//! tell them anything.
+//! CI services interpret commands in the output of build steps. This module makes sure that names
+//! from the program cannot be taken for commands.
 
 use std::borrow::Cow;
 
-/// A service that reads remarks.
+/// A CI service that reads annotations from output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Service {
-    /// GitHub Actions, and what does as it does (Gitea, Forgejo).
+    /// GitHub Actions, and compatible services (Gitea, Forgejo).
     GitHub,
     /// Azure Pipelines.
     Azure,
@@ -15,11 +15,11 @@ pub enum Service {
 }
 
 impl Service {
-    /// The one that has started us, by the variables that it sets. GitLab has none: it
-    /// reads JUnit.
+    /// The service that started this process, recognised by its environment variables. GitLab is
+    /// not included: it reads JUnit instead.
     pub fn by(variable: impl Fn(&str) -> Option<String>) -> Option<Self> {
         let is = |name: &str, value: &str| {
-            variable(name).is_some_and(|it| it.eq_ignore_ascii_case(value))
+            variable(name).is_some_and(|found| found.eq_ignore_ascii_case(value))
         };
         if is("GITHUB_ACTIONS", "true") {
             Some(Self::GitHub)
@@ -35,13 +35,13 @@ impl Service {
 }
 
 impl Service {
-    /// The one that has started this process.
+    /// The service that started this process.
     pub fn of_this_process() -> Option<Self> {
         Self::by(|name| std::env::var(name).ok())
     }
 }
 
-/// Text for people, as it may be written where a service may read it.
+/// Makes text for people safe to print if a CI service may read it.
 pub fn tame(text: &str) -> Cow<'_, str> {
     match Service::of_this_process() {
         Some(_) => harmless(text).into(),
@@ -49,7 +49,7 @@ pub fn tame(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// JSON, as it may be written likewise: it says the same.
+/// Makes JSON safe to print if a CI service may read it. The JSON value stays the same.
 pub fn tame_json(text: &str) -> Cow<'_, str> {
     match Service::of_this_process() {
         Some(_) => harmless_json(text).into(),
@@ -57,17 +57,16 @@ pub fn tame_json(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// JSON in which a service finds nothing to obey: no line of it begins with `::`, and what it
-/// would obey elsewhere has two `#`, which are within strings.
+/// Removes commands from JSON. No line of JSON begins with `::`; commands elsewhere in a line need
+/// `##`, which occurs within strings only and can be escaped.
 fn harmless_json(text: &str) -> String {
     text.replace("##", "#\\u0023")
 }
 
-/// Text for people in which such a service finds nothing to obey, whatever the target
-/// calls its functions.
+/// Removes commands from text for people, whatever names the program contains.
 pub fn harmless(text: &str) -> String {
     let lines = text.split_inclusive('\n').map(|line| {
-        // Azure finds its commands, and GitHub its older ones, in the middle of lines too.
+        // Azure's commands, and older ones of GitHub, are also recognised in the middle of a line.
         let line = hashes_apart(line);
         match line.trim_start().strip_prefix("::") {
             Some(rest) => format!(": :{rest}"),
@@ -77,7 +76,7 @@ pub fn harmless(text: &str) -> String {
     lines.collect()
 }
 
-/// No `#` follows another.
+/// Separates consecutive `#` by blanks.
 pub fn hashes_apart(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for letter in text.chars() {

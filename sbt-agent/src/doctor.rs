@@ -1,5 +1,5 @@
-//! `sbt doctor`: what this machine and this user may do, and what to type if
-//! not. Every answer comes from trying the thing itself where that is possible.
+//! `sbt doctor`: what this machine and this user allow, and what to type where something is
+//! missing. Answers come from trying the operation itself if possible.
 
 use std::{fs, path::Path};
 
@@ -17,36 +17,36 @@ pub mod programs;
 mod rungs;
 mod setcap;
 
-/// What is found out last.
+/// Name of the last check.
 const REHEARSAL: &str = "rehearsal";
 
-/// One thing that was looked at.
+/// The result of one check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// What.
+    /// What was checked.
     pub what: &'static str,
-    /// How it stands.
+    /// The outcome of the check.
     pub state: State,
 }
 
-/// How a thing stands.
+/// The outcome of a check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
-    /// As it should be.
+    /// All is well.
     Ok(String),
-    /// sbt works, but not as well: what is missing, and what to type.
+    /// sbt works with restrictions: what is missing, and what to type.
     Less(String),
     /// sbt does not work: what is missing, and what to type.
     Bad(String),
 }
 
-/// Looks at everything, prints it, and says whether sbt can work.
+/// Runs all checks and prints their results. Returns whether sbt can work.
 ///
 /// # Errors
-/// It could not be printed.
+/// The results could not be printed.
 pub fn examine() -> anyhow::Result<bool> {
     if !process::has_proc() {
-        // Nothing else could be found out.
+        // Without /proc no other check is possible.
         crate::output::print(&line("/proc", &State::Bad(process::NO_PROC.into())))?;
         return Ok(false);
     }
@@ -204,7 +204,7 @@ fn sysctls(paranoid: &str, unprivileged: &str, ptrace: &str) -> Finding {
         let value = if value.is_empty() { "absent" } else { value };
         format!("{name} = {value}")
     };
-    // None of them binds a process that has the capabilities.
+    // These settings do not restrict a process that has the capabilities.
     Finding {
         what: "sysctls",
         state: State::Ok(format!(
@@ -231,7 +231,7 @@ fn lockdown(state: &str) -> Finding {
     }
 }
 
-/// A C library, if it has barriers.
+/// The check of a C library; `None` if the library has no barriers.
 fn library(path: &Path) -> Option<Finding> {
     let file = ProbedFile::open(path, path).ok()?;
     let point = file
@@ -260,7 +260,7 @@ fn library(path: &Path) -> Option<Finding> {
     })
 }
 
-/// Does it all once, with this very process as the target.
+/// Rehearses a complete measurement with this process as the target.
 fn rehearsal() -> Finding {
     let state = match rehearse() {
         Ok(text) => State::Ok(text),

@@ -1,5 +1,5 @@
-//! The manual pages and what shells need to complete commands, both from the definition of
-//! the command line: what can be typed stands there once.
+//! Manual pages and shell completions. Both are generated from the definition of the command line,
+//! so that options are described in one place.
 
 use anyhow::Context as _;
 use clap::{Command, CommandFactory as _};
@@ -20,25 +20,27 @@ use sections::{Item, PAGES, Page, Section, WATCHING};
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// A manual page.
+/// A generated manual page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Written {
-    /// Of the file, such as `sbt-run.1`.
+    /// Name of the file, such as `sbt-run.1`.
     pub name: String,
-    /// In roff, and in ASCII alone: what else there is has names there.
+    /// Content in roff, in ASCII: other characters are written as escapes.
     pub text: String,
 }
 
-/// All of them: that of sbt, then one for each command that is shown.
+/// All manual pages: the page of sbt, then one for each command that is not hidden.
 pub fn pages() -> anyhow::Result<Vec<Written>> {
     let mut all = Cli::command();
     all.build();
-    let shown = all.get_subcommands().filter(|it| !it.is_hide_set());
+    let shown = all
+        .get_subcommands()
+        .filter(|command| !command.is_hide_set());
     let commands: Vec<&Command> = std::iter::once(&all).chain(shown).collect();
     commands.iter().copied().map(page).collect()
 }
 
-/// The script that a shell reads to complete what is typed.
+/// The completion script for a shell.
 pub fn completions(shell: Shell) -> anyhow::Result<String> {
     let mut script = Vec::new();
     let mut command = shown(&Cli::command()).version(VERSION);
@@ -46,10 +48,15 @@ pub fn completions(shell: Shell) -> anyhow::Result<String> {
     String::from_utf8(script).context("the script is no text")
 }
 
-/// The same without what is hidden, which shells would offer all the same.
+/// The command without its hidden arguments and subcommands, which completion scripts would offer
+/// otherwise.
 fn shown(command: &Command) -> Command {
-    let arguments = command.get_arguments().filter(|it| !it.is_hide_set());
-    let commands = command.get_subcommands().filter(|it| !it.is_hide_set());
+    let arguments = command
+        .get_arguments()
+        .filter(|argument| !argument.is_hide_set());
+    let commands = command
+        .get_subcommands()
+        .filter(|command| !command.is_hide_set());
     let all = Command::new(command.get_name().to_owned())
         .disable_help_subcommand(true)
         .args(arguments.cloned())
@@ -64,8 +71,8 @@ fn page(command: &Command) -> anyhow::Result<Written> {
     let name = command
         .get_display_name()
         .unwrap_or_else(|| command.get_name());
-    // Without a date, which a page of this version does not change with; what would write
-    // this line leaves out what is empty, and all behind it is taken for something else.
+    // The title line is written by hand, without a date: the page of one version should not change.
+    // clap_mangen would omit the empty date, which shifts the fields after it.
     let upper = name.to_uppercase();
     let title =
         format!(".TH \"{upper}\" 1 \"\" \"sbt {VERSION}\" \"Barriers of parallel programs\"\n");
@@ -90,7 +97,7 @@ fn page(command: &Command) -> anyhow::Result<Written> {
     })
 }
 
-/// What the command line does not say itself.
+/// Writes the sections that the command line does not define.
 fn say(roff: &mut Roff, page: &Page) {
     for section in page.sections {
         write(roff, section);
@@ -127,7 +134,7 @@ fn say(roff: &mut Roff, page: &Page) {
 fn write(roff: &mut Roff, section: &Section) {
     roff.control("SH", [section.title]);
     for (at, item) in section.items.iter().enumerate() {
-        // A section begins with a paragraph of its own.
+        // A section heading already starts a paragraph.
         if at > 0 && !matches!(item, Item::Entry(..)) {
             roff.control("PP", []);
         }
@@ -153,8 +160,8 @@ fn write_item(roff: &mut Roff, item: &Item<'_>) {
     }
 }
 
-/// In ASCII, as every formatter reads it, without the codes for terminals that help texts
-/// have, and with one command for an empty line, which is written as two.
+/// Converts a page to plain ASCII roff that every formatter reads: removes the terminal codes of
+/// help texts, and merges the two requests for an empty line into one.
 fn plain(page: &str) -> String {
     use std::fmt::Write as _;
 
@@ -166,7 +173,7 @@ fn plain(page: &str) -> String {
         if character.is_ascii() {
             out.push(character);
         } else {
-            // A string takes everything.
+            // Writing to a string cannot fail.
             let _ok = write!(out, "\\[u{:04X}]", u32::from(character));
         }
     }
@@ -177,7 +184,7 @@ fn plain(page: &str) -> String {
 mod tests {
     use super::*;
 
-    /// A page as it is read: without what roff means by it.
+    /// The text of a page as a reader sees it, without roff markup.
     fn read(page: &Written) -> String {
         page.text
             .replace("\\-", "-")
@@ -192,7 +199,9 @@ mod tests {
         all.build();
         let pages = pages().unwrap();
         let top = read(&pages[0]);
-        let shown = all.get_subcommands().filter(|it| !it.is_hide_set());
+        let shown = all
+            .get_subcommands()
+            .filter(|command| !command.is_hide_set());
         let mut count = 1;
         for command in shown {
             count += 1;
@@ -201,7 +210,10 @@ mod tests {
             let file = format!("{name}.1");
             let page = pages.iter().find(|page| page.name == file);
             let page = read(page.unwrap_or_else(|| panic!("no {file}")));
-            for argument in command.get_arguments().filter(|it| !it.is_hide_set()) {
+            for argument in command
+                .get_arguments()
+                .filter(|argument| !argument.is_hide_set())
+            {
                 let typed = match (argument.get_long(), argument.get_value_names()) {
                     (Some(long), _) => format!("--{long}"),
                     (None, Some(names)) => names[0].to_string(),
@@ -229,7 +241,7 @@ mod tests {
             for (name, section) in page.see {
                 let is_ours = pages
                     .iter()
-                    .any(|it| it.name == format!("{name}.{section}"));
+                    .any(|page| page.name == format!("{name}.{section}"));
                 assert!(is_ours || !name.starts_with("sbt"), "{name}");
                 assert_ne!(*name, page.of, "refers to itself");
             }
@@ -254,7 +266,7 @@ mod tests {
             let odd = page
                 .text
                 .chars()
-                .find(|it| !it.is_ascii() || it.is_ascii_control() && *it != '\n');
+                .find(|letter| !letter.is_ascii() || letter.is_ascii_control() && *letter != '\n');
             assert_eq!(odd, None, "{}", page.name);
         }
     }

@@ -1,4 +1,4 @@
-//! Where a report goes, and in which form.
+//! The destination of a report, and its form.
 
 use std::{
     fs,
@@ -28,7 +28,7 @@ mod replace;
 pub use fresh::Fresh;
 pub use options::{Destination, Exports};
 
-/// How a file wants its text.
+/// Style of text in files.
 pub const PLAIN: Style = Style {
     width: 80,
     color: false,
@@ -38,7 +38,7 @@ pub const PLAIN: Style = Style {
 /// The option that names the file for folded stacks.
 pub const FOLDED: &str = "--folded";
 
-/// Reports of one process that are saved in one folder.
+/// Maximum number of saved reports per process and folder.
 const MAX_SAVED: usize = 1000;
 
 /// When to use bold and colour.
@@ -52,18 +52,18 @@ pub enum Color {
     Never,
 }
 
-/// What the user asked for.
+/// The user's wishes for the report.
 #[derive(Clone, Debug)]
 pub struct Wish {
-    /// JSON instead of text; to standard output if no file is named.
+    /// JSON instead of text. JSON goes to standard output if no file is named.
     pub json: bool,
-    /// A file instead of a stream.
+    /// A file to write to instead of a stream.
     pub file: Option<PathBuf>,
-    /// See [`Color`].
+    /// Whether text has bold and colours.
     pub color: Color,
-    /// Nothing, if all went well and no file was named.
+    /// Print no report if all went well and no file was named.
     pub quiet: bool,
-    /// As text also what would have been unwatched.
+    /// Add estimates without the cost of watching to a text report.
     pub compensated: bool,
 }
 
@@ -73,7 +73,7 @@ impl Wish {
     }
 }
 
-/// How standard error wants its text.
+/// Style of text on standard error.
 pub fn style(color: Color, terminal: bool) -> Style {
     let color = match color {
         Color::Always => true,
@@ -94,8 +94,8 @@ pub fn style(color: Color, terminal: bool) -> Style {
     }
 }
 
-/// Whether there is a terminal that a screen can be opened on: one that is more
-/// than a printer, and for us to use by the shell's job control.
+/// Whether a terminal is available for the live screen: it is not dumb, and the shell's job control
+/// has sbt in the foreground.
 pub fn has_terminal() -> bool {
     let smart = std::env::var_os("TERM").is_some_and(|term| !term.is_empty() && term != "dumb");
     let tty = fs::OpenOptions::new()
@@ -106,9 +106,9 @@ pub fn has_terminal() -> bool {
 }
 
 fn terminal_width() -> usize {
-    // SAFETY: a structure of integers, which the call fills.
+    // SAFETY: a structure of integers may be zero; the call fills it.
     let mut size: libc::winsize = unsafe { std::mem::zeroed() };
-    // SAFETY: the descriptor is ours and the structure is the one meant.
+    // SAFETY: the descriptor is standard error, and the structure is the one that TIOCGWINSZ fills.
     let result = unsafe { libc::ioctl(libc::STDERR_FILENO, libc::TIOCGWINSZ, &raw mut size) };
     if result == 0 && size.ws_col > 0 {
         usize::from(size.ws_col).max(60)
@@ -117,14 +117,13 @@ fn terminal_width() -> usize {
     }
 }
 
-/// Writes a report where it belongs.
+/// Writes a report to its destination.
 pub fn deliver(report: &Report, wish: &Wish) -> anyhow::Result<()> {
     deliver_beside(report, wish, |report, style| wish.text(report, style))
 }
 
-/// Writes what was found while a program ran: not to standard output, which is the
-/// program's, unless JSON is wanted and no program runs. `text`: how it is written for
-/// people.
+/// Writes findings about a program that ran beside sbt. Standard output belongs to the program, so
+/// it is used only for JSON and only if no program runs. `text` formats the findings for people.
 pub fn deliver_beside<T: Serialize>(
     found: &T,
     wish: &Wish,
@@ -150,7 +149,7 @@ pub fn deliver_beside<T: Serialize>(
         let text = text(found, style(wish.color, terminal));
         let text = ci::tame(&text);
         let result = io::stderr().lock().write_all(text.as_bytes());
-        // So a terminal answers that is gone.
+        // A terminal that has hung up answers EIO.
         let gone = |error: &io::Error| error.raw_os_error() == Some(libc::EIO);
         if !result.as_ref().is_err_and(gone) {
             ignore_broken_pipe(result).context("writing the report")?;
@@ -159,8 +158,8 @@ pub fn deliver_beside<T: Serialize>(
     Ok(())
 }
 
-/// Writes what was asked for, and not watched beside a program: to standard output, or to
-/// a file. `text`: how it is written for people.
+/// Writes the result of a command that runs no program, to standard output or to a file. `text`
+/// formats the result for people.
 pub fn deliver_asked<T: Serialize>(
     asked: &T,
     to: &Destination,
@@ -181,8 +180,8 @@ pub fn deliver_asked<T: Serialize>(
     }
 }
 
-/// Writes a report as text to a new file of the working directory, named after
-/// the target's process id.
+/// Saves a report as text in a new file of the working directory, which is named after the
+/// program's process id.
 pub fn save(report: &Report, pid: u32) -> anyhow::Result<PathBuf> {
     let names = (1..).map(|number| match number {
         1 => format!("sbt-{pid}.txt"),
@@ -204,17 +203,17 @@ pub fn save(report: &Report, pid: u32) -> anyhow::Result<PathBuf> {
 /// Writes to standard output.
 ///
 /// # Errors
-/// Not all of it could be written.
+/// The text could not be written completely.
 pub fn print(text: &str) -> anyhow::Result<()> {
     let mut stdout = io::stdout().lock();
     let written = stdout.write_all(text.as_bytes());
     printed(written.and_then(|()| stdout.flush()))
 }
 
-/// What has come of writing to standard output.
+/// Turns the result of writing to standard output into an error with a message.
 ///
 /// # Errors
-/// Not all of it could be written.
+/// The text could not be written completely.
 pub fn printed(written: io::Result<()>) -> anyhow::Result<()> {
     ignore_broken_pipe(written).context("cannot write to standard output")
 }
@@ -229,14 +228,14 @@ pub fn write_page(path: &Path, page: &str) -> anyhow::Result<()> {
     write_file(path, page)
 }
 
-/// As JSON, on lines of its own.
+/// A report as JSON, with a newline at its end.
 pub fn to_json(report: &impl serde::Serialize) -> anyhow::Result<String> {
     let mut text = serde_json::to_string_pretty(report).context("writing JSON")?;
     text.push('\n');
     Ok(text)
 }
 
-/// A reader that has gone away is no failure of ours.
+/// A reader that has closed the pipe is no error.
 fn ignore_broken_pipe(result: io::Result<()>) -> io::Result<()> {
     match result {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
@@ -244,12 +243,12 @@ fn ignore_broken_pipe(result: io::Result<()>) -> io::Result<()> {
     }
 }
 
-/// Makes sure, before anything is measured, that a file can be written. That it may be is
-/// for [`guard::check`] to say, first.
+/// Checks, before anything is measured, that a file can be written. [`guard::check`] has to be
+/// called first: it checks that the file may be overwritten.
 pub fn check_file(path: &Path) -> anyhow::Result<()> {
     let is_fifo = fs::metadata(path).is_ok_and(|file| file.file_type().is_fifo());
     let checked = if is_fifo {
-        // Opening it would wait for a reader, who would have read to the end when it is closed.
+        // Opening the pipe would wait for a reader, and closing it would end the reader's input.
         access(path, AccessFlags::W_OK).map_err(io::Error::from)
     } else {
         typed::write(path).map(drop)
@@ -257,11 +256,12 @@ pub fn check_file(path: &Path) -> anyhow::Result<()> {
     checked.with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// Opens the file for a recording before anything is measured; what is in it stays until
-/// the recording begins. That it may be written is for [`guard::check`] to say, first.
+/// Opens the file for a recording before anything is measured. Its content stays until the
+/// recording begins. [`guard::check`] has to be called first: it checks that the file may be
+/// overwritten.
 ///
 /// # Errors
-/// It is no regular file, or cannot be written.
+/// The file is not regular, or cannot be written.
 pub fn for_recording(path: &Path) -> anyhow::Result<fs::File> {
     let shown = printable(&path.to_string_lossy());
     if let Ok(metadata) = fs::metadata(path) {
@@ -273,11 +273,11 @@ pub fn for_recording(path: &Path) -> anyhow::Result<fs::File> {
     typed::write(path).with_context(|| format!("cannot write {shown}"))
 }
 
-/// Opens the file for folded stacks, which takes the place of what was there if it was typed,
-/// and is new if settings name it.
+/// Opens the file for folded stacks. A file from the command line is overwritten; a file from
+/// settings has to be new.
 ///
 /// # Errors
-/// It cannot be written.
+/// The file cannot be written.
 pub fn for_stacks(named: &Named) -> anyhow::Result<fs::File> {
     if let Some(below) = named.below(FOLDED)? {
         return below.create();
@@ -294,11 +294,11 @@ pub fn for_stacks(named: &Named) -> anyhow::Result<fs::File> {
     file.with_context(|| format!("cannot write {}", printable(&path.to_string_lossy())))
 }
 
-/// Writes a report to the file that was asked for. A report that cannot be written there goes to
-/// standard error: it may have taken hours to make. `json`: what the text is.
+/// Writes a report to the file that the user named. If this fails, the report goes to standard
+/// error: it may have taken hours to make. `json` says whether the text is JSON.
 ///
 /// # Errors
-/// It could not be written to the file.
+/// The file could not be written.
 pub fn write_report(path: &Path, text: &str, json: bool) -> anyhow::Result<()> {
     write_file(path, text).map_err(|error| {
         let text = if json {
@@ -314,16 +314,16 @@ pub fn write_report(path: &Path, text: &str, json: bool) -> anyhow::Result<()> {
     })
 }
 
-/// Writes a file of which nothing else is to remain.
+/// Writes a file and removes its previous content.
 pub fn write_file(path: &Path, text: &str) -> anyhow::Result<()> {
     let write = || -> io::Result<()> {
         let mut file = typed::write(path)?;
-        // /dev/stdout and pipes cannot be cut off.
+        // /dev/stdout and pipes cannot be truncated.
         if file.metadata()?.is_file() {
             file.set_len(0)?;
         }
         match file.write_all(text.as_bytes()) {
-            // As of standard output: whoever reads has had enough.
+            // As for standard output: a reader that has closed the pipe is no error.
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
             result => result,
         }

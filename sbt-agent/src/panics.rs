@@ -1,5 +1,5 @@
-//! Panics of a library that was given what others have written: they are answers, of which
-//! nobody is told.
+//! Catches panics of libraries that parse untrusted data. Such a panic is an ordinary result, and
+//! no message is printed.
 
 use std::{
     cell::Cell,
@@ -11,7 +11,7 @@ thread_local! {
     static CAUGHT: Cell<bool> = const { Cell::new(false) };
 }
 
-/// What it gives; `None` if it panics, of which nothing is said.
+/// The result of `doing`; `None` if it panics. The panic's message is suppressed.
 pub fn caught<T>(doing: impl FnOnce() -> T) -> Option<T> {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
@@ -28,7 +28,8 @@ pub fn caught<T>(doing: impl FnOnce() -> T) -> Option<T> {
     result.ok()
 }
 
-/// Whether a panic of this thread would be such an answer: nothing is to be done about it.
+/// Whether a panic of this thread would be caught by [`caught`], so that nothing has to be
+/// restored.
 pub fn is_caught() -> bool {
     CAUGHT.get()
 }

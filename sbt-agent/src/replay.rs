@@ -1,5 +1,5 @@
-//! A recording in the live screen: what it tells goes into a model at the recording's own
-//! pace, and the screen shows that model as it would one that is watched.
+//! Replays a recording in the live screen: events enter a model at the recording's own pace, and
+//! the screen shows this model like that of a running program.
 
 use std::{
     path::{Path, PathBuf},
@@ -32,21 +32,20 @@ use sbt_engine::{
 };
 use sbt_program::clock;
 
-/// Between two snapshots at the least.
+/// Minimum time between two snapshots.
 const PERIOD: Duration = Duration::from_millis(100);
-/// How often it is looked whether the terminal is ours again.
+/// Interval of checking whether the terminal is available again.
 const CALM: Duration = Duration::from_secs(1);
-/// Taking them may use one part in so many of the time.
+/// Snapshots may take at most 1/`SPARED` of the time.
 const SPARED: u32 = 4;
-/// Rows that are read before it is looked for keys again: some milliseconds.
+/// Number of rows to read before handling keys again; takes a few milliseconds.
 const SLICE: usize = 10_000;
 
-/// Shows a recording until the user has seen enough. `look`: that of the screen, if there
-/// is a terminal for it.
+/// Replays a recording until the user leaves. `look` describes the terminal; `None` if there is no
+/// terminal.
 ///
 /// # Errors
-/// There is none, or the file is no recording from which anything can be shown; see
-/// [`ReadError`].
+/// There is no terminal, or the file is no recording that can be replayed; see [`ReadError`].
 pub fn show(path: &Path, speed: Speed, look: Option<Look>) -> anyhow::Result<()> {
     let player = Player::open(path, speed)?;
     let shown = printable(&path.to_string_lossy());
@@ -62,29 +61,29 @@ pub fn show(path: &Path, speed: Speed, look: Option<Look>) -> anyhow::Result<()>
         .block_on(player.run(look, signals))
 }
 
-/// What is being shown.
+/// The state of a replay.
 struct Player {
     path: PathBuf,
     replay: Replay,
     observer: Observer,
     pace: Pace,
-    /// How long it is, ns, as far as that is known.
+    /// Length of the recording, ns; `None` while unknown.
     length_ns: Option<u64>,
-    /// What is shown, ns since the beginning.
+    /// Time that is shown, ns since the start of the recording.
     shown_ns: u64,
-    /// Up to so many episodes, and then it stands still.
+    /// Number of episodes at which the replay pauses again; `None` unless stepping.
     step: Option<u64>,
     is_over: bool,
 }
 
-/// What there is to do next.
+/// What the player does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Next {
-    /// To read on.
+    /// Read on.
     Read,
-    /// Nothing, until it is later.
+    /// Wait until the next event is due.
     Wait,
-    /// Nothing, until somebody wants something.
+    /// Wait for a request from the user.
     Stand,
 }
 
@@ -104,7 +103,7 @@ impl Player {
             step: None,
             is_over: false,
         };
-        // Who it is about, and whether there is anything.
+        // Reads the header, and checks that the recording has events.
         this.read_until(0)?;
         ensure!(
             !this.has_only_statistics(),
@@ -118,7 +117,7 @@ impl Player {
         self.replay.summary().is_some() && self.replay.facts.pid == 0
     }
 
-    /// Reads on as far as the time has come, for a while at most.
+    /// Reads the events that are due, for a limited time.
     fn read(&mut self) -> anyhow::Result<Next> {
         if self.is_over {
             return Ok(Next::Stand);
@@ -137,7 +136,7 @@ impl Player {
             }
             Rest::More => {
                 self.shown_ns = self.read_ns();
-                // The disk and the model are not as fast as that.
+                // Reading may be slower than the pace: the clock restarts from what was read.
                 self.pace.stand_at(self.shown_ns, clock::now_ns());
                 Ok(Next::Read)
             }
@@ -145,7 +144,7 @@ impl Player {
         }
     }
 
-    /// Up to the moment at which there are so many episodes.
+    /// Reads until the model has this many episodes.
     fn read_step(&mut self, episodes: u64) -> anyhow::Result<Next> {
         for _ in 0..SLICE {
             if self.replay.model.totals().episodes >= episodes {
@@ -168,7 +167,7 @@ impl Player {
         self.take(read)
     }
 
-    /// Takes note of what has been read; at the end settles what is open.
+    /// Processes the result of reading. At the end of the recording, open episodes are settled.
     fn take(&mut self, read: Result<Rest, ReadError>) -> anyhow::Result<Rest> {
         let stopped = match read {
             Ok(Rest::None) => None,
@@ -188,7 +187,7 @@ impl Player {
         Ok(Rest::None)
     }
 
-    /// The latest moment that has been read, ns since the beginning.
+    /// Time of the latest event read, ns since the start of the recording.
     const fn read_ns(&self) -> u64 {
         self.replay.at_ns().saturating_sub(self.replay.start_ns())
     }
@@ -198,7 +197,7 @@ impl Player {
         self.pace.stand_at(at_ns, clock::now_ns());
     }
 
-    /// Does what the user wants of the recording.
+    /// Carries out a request that concerns the recording.
     fn play(&mut self, play: Play) {
         let (shown_ns, now_ns) = (self.shown_ns, clock::now_ns());
         let was_stepping = self.step.take().is_some();
@@ -208,7 +207,7 @@ impl Player {
                 let text = "this is the end; Home begins again";
                 self.observer.notice(text.into());
             }
-            // On the way to an episode that does not come, it is to stop.
+            // Stops on the way to an episode that does not come.
             Play::Toggle if was_stepping => {}
             Play::Toggle => self.pace.toggle(shown_ns, now_ns),
             Play::Step if self.pace.is_paused() => {
@@ -224,7 +223,7 @@ impl Player {
         }
     }
 
-    /// Opens the file anew.
+    /// Opens the file again and starts from its beginning.
     fn begin_again(&mut self) {
         match Self::open(&self.path, self.pace.speed()) {
             Ok(again) => {
@@ -242,7 +241,7 @@ impl Player {
         }
     }
 
-    /// What is known beside the model at the moment that is shown.
+    /// Facts about the run besides the model, at the time that is shown.
     fn facts(&self) -> Run {
         let facts = self.replay.facts.clone();
         if self.is_over {
@@ -311,7 +310,7 @@ impl Player {
         loop {
             if is_away && output::has_terminal() {
                 is_away = false;
-                // The time in between is nobody's.
+                // The recording does not advance while the screen is suspended.
                 self.stand_at(self.shown_ns);
                 handle.resume();
             }
@@ -325,7 +324,7 @@ impl Player {
                 has_news = false;
             }
             let wakes = match next {
-                // Continued in the background: perhaps it is in front again.
+                // After continuing in the background: check again whether sbt is in the foreground.
                 _ if is_away => Some(Instant::now() + CALM),
                 Next::Read => Some(Instant::now()),
                 Next::Wait => Some(due),
@@ -342,14 +341,14 @@ impl Player {
                     }
                 }
                 request = requests.recv() => {
-                    // Gone without being asked to: the terminal is.
+                    // A closed channel means that the terminal is gone.
                     match request.unwrap_or(Request::Leave) {
                         Request::Leave | Request::Interrupt => break,
                         Request::Suspend => is_away = suspend(&handle),
                         Request::Save => self.save(),
                         Request::Zoom { closer } => self.observer.zoom(closer),
                         Request::Play(play) => self.play(play),
-                        // There is nobody to do it.
+                        // In a replay nobody can carry out these requests.
                         Request::Toggle
                         | Request::Reset
                         | Request::Offer
@@ -358,7 +357,7 @@ impl Player {
                         | Request::Keys(_)
                         | Request::Size(..) => continue,
                     }
-                    // The answer should not seem to be late.
+                    // Draw at once, so that the answer does not seem late.
                     (has_news, due) = (true, Instant::now());
                 }
                 () = until(wakes) => {}
@@ -369,8 +368,8 @@ impl Player {
     }
 }
 
-/// Stops, as a shell's job control does, until continued. The terminal is not ours then,
-/// as far as is known: true.
+/// Stops this process like the shell's job control, until it is continued. Returns `true`: the
+/// terminal counts as unavailable afterwards.
 fn suspend(handle: &Handle) -> bool {
     handle.suspend();
     stop_ourselves();
@@ -400,7 +399,7 @@ mod tests {
         player
     }
 
-    /// Reads until nothing more is to be done.
+    /// Reads until the player stands.
     fn settle(player: &mut Player) {
         while player.read().unwrap() != Next::Stand {}
     }
@@ -425,7 +424,7 @@ mod tests {
             assert_eq!(snapshot.now_ns, replay.at_ns);
         }
         assert!(moments.is_sorted_by(|before, after| before < after));
-        // There is no more: it goes to the end.
+        // There are no more episodes: stepping leads to the end.
         player.play(Play::Step);
         settle(&mut player);
         assert_eq!(motion(&mut player), Playing::AtEnd);
@@ -444,7 +443,7 @@ mod tests {
         let replay = snapshot.replay.unwrap();
         assert_eq!(replay.motion, Playing::AtEnd);
         assert_eq!((replay.at_ns, replay.of_ns), (5 * S, Some(5 * S)));
-        // There it stays,
+        // The replay stays at the end for all these requests.
         for play in [Play::Toggle, Play::Step, Play::Faster, Play::End] {
             player.play(play);
             assert_eq!(player.read().unwrap(), Next::Stand);
@@ -452,7 +451,7 @@ mod tests {
             let (_, notice) = player.snapshot().notice.unwrap();
             assert!(notice.contains("this is the end"), "{notice}");
         }
-        // until it begins again, and goes on then.
+        // The replay begins again, and goes on from there.
         player.play(Play::Begin);
         let snapshot = player.snapshot();
         assert_eq!(snapshot.report.episodes, 0);
@@ -490,7 +489,7 @@ mod tests {
         assert!(notice.contains(note), "{notice}");
         assert!(snapshot.report.notes.last().unwrap().contains(note));
         assert!(snapshot.report.episodes > 100);
-        // Its end is not known otherwise.
+        // The length of the recording is not known otherwise.
         assert!(snapshot.replay.unwrap().of_ns > Some(2 * S));
     }
 

@@ -1,13 +1,13 @@
-//! What was typed, and makes no sense.
+//! Errors of usage: arguments that make no sense.
 
 use thiserror::Error;
 
-/// What was typed makes no sense: the exit status of usage.
+/// An error of usage, which leads to the exit status [`Usage::EXIT`].
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{0}")]
 pub struct Usage(pub String);
 
 impl Usage {
-    /// See [`Usage`].
+    /// Exit status of sbt for an error of usage.
     pub const EXIT: u8 = 2;
 }

@@ -1,7 +1,9 @@
-//! A square grid whose cells are coloured like a chess board, the colours kept apart.
+//! A square grid whose cells are coloured like a chess board, with a separate array for each
+//! colour.
 //!
-//! In a red-black sweep the neighbours of a cell, all of the other colour, are only read. With an
-//! array per colour no thread ever writes a range of memory that another one reads.
+//! A red-black sweep writes cells of one colour and only reads their neighbours, which all have the
+//! other colour. With one array per colour, no thread ever writes a range of memory that another
+//! thread reads.
 
 use std::ops::Range;
 
@@ -9,18 +11,18 @@ use super::shared::Shared;
 
 /// Cells whose row and column add up to an even number.
 pub const RED: usize = 0;
-/// The others.
+/// Cells whose row and column add up to an odd number.
 pub const BLACK: usize = 1;
 
-/// Each of these rows with each colour.
+/// Pairs each of these rows with each colour.
 pub fn with_colors(rows: Range<usize>) -> impl Iterator<Item = (usize, usize)> {
     rows.flat_map(|row| [(row, RED), (row, BLACK)])
 }
 
-/// A number per cell. The cells on the edge are 0 and stay so.
+/// A number for each cell. The cells on the edge stay 0.
 pub struct Field {
     side: usize,
-    /// Per colour, row by row, every second column.
+    /// The arrays of the two colours: row by row, every second column.
     colors: [Shared<f64>; 2],
 }
 
@@ -33,7 +35,7 @@ pub struct Around<'a> {
 }
 
 impl Around<'_> {
-    /// Per cell the sum of its four neighbours.
+    /// For each cell the sum of its four neighbours.
     pub fn sums(&self) -> impl Iterator<Item = f64> {
         let vertical = self.above.iter().zip(self.below);
         let horizontal = self.left.iter().zip(self.right);
@@ -44,7 +46,7 @@ impl Around<'_> {
 }
 
 impl Field {
-    /// Zero everywhere; `side` is even and counts the edges.
+    /// A field of zeros; `side` is even and includes the edges.
     pub fn new(side: usize) -> Self {
         let color = || Shared::new(side * (side / 2), 0.0);
         Self {
@@ -84,7 +86,8 @@ impl Field {
     /// The neighbours of a row's cells; the row is not an edge.
     ///
     /// # Safety
-    /// As for [`Shared::read`], of the other colour in this row and the two beside it.
+    /// As for [`Shared::read`], for the cells of the other colour in this row and in the two
+    /// adjacent rows.
     pub unsafe fn around(&self, color: usize, row: usize) -> Around<'_> {
         let other = &self.colors[1 - color];
         let width = self.side / 2;
@@ -113,7 +116,7 @@ impl Field {
         })
     }
 
-    /// Where the cells of row `at` are that lie in the columns of `row`'s cells of this colour.
+    /// The range of row `at` that lies in the same columns as the cells of this colour in `row`.
     fn cells(&self, color: usize, row: usize, at: usize) -> Range<usize> {
         let width = self.side / 2;
         let shift = (row + color) % 2;

@@ -1,16 +1,16 @@
 //! The built-in programs of `sbt demo`: parallel programs whose barriers behave in a known way.
 //!
-//! A monitor is learnt best on a program whose trouble one knows beforehand. These are the case
-//! studies of the literature (matrix product, LU with two distributions, LU in blocks, radix sort,
-//! ocean, water) with real algorithms and real `pthread_barrier_wait`s, and a program that hangs. Of
-//! most there are two programs, one with a fault and one without, that differ in one thing only:
-//! docs/case-studies.md takes them through. `sbt` starts itself as the target, so they are watched
-//! from outside like any other process and know nothing of the monitor. Each checks its own result:
-//! a monitor that disturbs its target shows.
+//! A monitor is best learnt on programs whose faults are known beforehand. The programs are the
+//! case studies of the literature (matrix product, LU with two distributions, LU in blocks, radix
+//! sort, ocean, water) with real algorithms and real `pthread_barrier_wait` calls, and a program
+//! that hangs. Most come as a pair, one program with a fault and one without, that differ in one
+//! thing only; docs/case-studies.md discusses them. `sbt` starts itself as the target, so that the
+//! programs are watched from outside like any other process. Each program checks its own result,
+//! which would reveal a monitor that disturbs its target.
 //!
-//! All are SPMD: every thread, the main thread being number 0, calls the same phase functions in
-//! the same order, and every phase ends at the barrier wait inside its function. That function's
-//! name is what a report shows as the site.
+//! All programs are SPMD: every thread, including the main thread (number 0), calls the same phase
+//! functions in the same order, and every phase ends with a barrier wait inside its function. A
+//! report shows the name of this function as the site.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test may fail that way"))]
 
@@ -36,17 +36,16 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
-/// The program that hangs,
+/// Name of the program that hangs.
 pub const DEADLOCK: &str = "deadlock";
 
-/// and after how long of that a monitor may say so: it does so for long enough then.
+/// Time after which a monitor may report a hang; the program that hangs lasts long enough for this.
 pub const HANG_TIME: Duration = Duration::from_secs(2);
 
-/// For how long a program runs unless the user says otherwise: something moves on the live screen
-/// for long enough to read it.
+/// Default running time of a program: long enough to read the live screen while it changes.
 pub const TIME: Duration = Duration::from_millis(8500);
 
-/// Name of each program, and in one line what one will see in it.
+/// Names of the programs, each with one line about what a report will show.
 pub const NAMES: &[(&str, &str)] = &[
     (
         "lu-block",
@@ -99,12 +98,12 @@ pub const NAMES: &[(&str, &str)] = &[
     ),
 ];
 
-/// Runs the program `name` with `threads` threads, the caller being one of them.
+/// Runs the program `name` with `threads` threads, including the calling thread.
 ///
-/// `size` is how much it does: a scale of 1 takes some seconds on two CPUs. Prints a
-/// line with the problem's size first and one with the outcome of its check at the end. It is an
-/// error if there is no such program or if its result is wrong. `deadlock` does not return: it
-/// ends the process with status 1, if `patient` after a minute.
+/// `size` is the amount of work: a scale of 1 takes some seconds on two CPUs. Prints one line with
+/// the problem's size at the start, and one with the outcome of the check at the end. Fails if
+/// there is no such program or its result is wrong. `deadlock` does not return: it ends the process
+/// with status 1, after a minute if `patient`.
 pub fn run(name: &str, threads: usize, size: Size, patient: bool) -> Result<()> {
     ensure!(threads > 0, "a program needs at least one thread");
     let scale = size.factor();
@@ -135,7 +134,7 @@ pub fn run(name: &str, threads: usize, size: Size, patient: bool) -> Result<()> 
     ))
 }
 
-/// Whether there is a program of this name; the error lists those that there are.
+/// Checks that there is a program of this name. The error lists all programs.
 pub fn check(name: &str) -> Result<()> {
     if NAMES.iter().any(|(known, _)| *known == name) {
         return Ok(());
@@ -147,7 +146,7 @@ pub fn check(name: &str) -> Result<()> {
     );
 }
 
-/// Prints one line at once; unlike `println!`, a closed pipe is an error and not a panic.
+/// Prints one line at once. Unlike with `println!`, a closed pipe is an error and not a panic.
 fn say(line: &str) -> Result<()> {
     let mut out = std::io::stdout().lock();
     writeln!(out, "{line}")

@@ -31,7 +31,7 @@ impl Space {
         }
     }
 
-    /// The same place inside the box, for a coordinate that has left it by less than its size.
+    /// Maps a coordinate back into the box, if it has left the box by less than the box's size.
     pub fn wrap(&self, coordinate: f64) -> f64 {
         if coordinate < 0.0 {
             coordinate + self.edge
@@ -42,9 +42,10 @@ impl Space {
         }
     }
 
-    /// The force on a molecule at `at` from another, if they are near enough.
+    /// The force on a molecule at `at` from another molecule; `None` beyond the cutoff.
     ///
-    /// Shifted so that it falls to 0 at the cutoff without a jump; energy is conserved then.
+    /// The force is shifted so that it falls to 0 at the cutoff without a jump, which conserves
+    /// energy.
     pub fn force(&self, at: &Vector, other: &Vector) -> Option<Vector> {
         let (apart, r2) = self.nearest(at, other);
         (r2 < self.cutoff2).then(|| {
@@ -65,7 +66,7 @@ impl Space {
         }
     }
 
-    /// The force of all others on one molecule.
+    /// The sum of the forces of all other molecules on one molecule.
     pub fn force_on(&self, molecule: usize, positions: &[Vector]) -> Vector {
         let others = positions.iter().enumerate().filter(|(i, _)| *i != molecule);
         let forces: Vec<Vector> = others
@@ -74,7 +75,7 @@ impl Space {
         sum(&forces)
     }
 
-    /// From the nearest image of `other` to `at`, and the square of that distance.
+    /// The vector from the nearest image of `other` to `at`, and the square of its length.
     fn nearest(&self, at: &Vector, other: &Vector) -> (Vector, f64) {
         let half = 0.5 * self.edge;
         let mut apart = [0.0; 3];
@@ -100,7 +101,8 @@ fn lennard_jones(r2: f64) -> (f64, f64) {
     )
 }
 
-/// Positions on a cubic lattice, `edge` each way, and random velocities of no total momentum.
+/// Positions on a cubic lattice of `edge` molecules each way, and random velocities without total
+/// momentum.
 pub fn lattice(edge: usize) -> (Vec<Vector>, Vec<Vector>) {
     let count = edge.pow(3);
     let place = |i: usize| (i as f64 + 0.5) * SPACING;

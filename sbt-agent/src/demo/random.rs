@@ -1,7 +1,7 @@
-//! Reproducible noise: a value depends on its index alone, so any thread can make any element,
-//! and the original of a matrix that was overwritten can be had again for the check.
+//! Reproducible noise: a value depends on its index only, so that any thread can create any
+//! element, and the original of an overwritten matrix can be recreated for the check.
 
-/// A well mixed 64-bit value for `index` (the finaliser of `SplitMix64`).
+/// A well-mixed 64-bit value for `index` (the finaliser of `SplitMix64`).
 pub fn mix(index: u64) -> u64 {
     let z = index.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -9,7 +9,7 @@ pub fn mix(index: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// A number from -0.5 up to 0.5 for `index`.
+/// A number in [-0.5, 0.5) for `index`.
 pub fn centred(index: u64) -> f64 {
     (mix(index) >> 11) as f64 / (1_u64 << 53) as f64 - 0.5
 }

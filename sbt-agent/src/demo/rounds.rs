@@ -1,25 +1,25 @@
-//! How much a demo does: a number of rounds, or rounds until a time has passed.
+//! The amount of work of a demo: a number of rounds, or rounds until a time has passed.
 //!
-//! All threads do the same number of rounds, whoever reads the clock when: thread 0 alone decides
-//! before a round whether it is the last one, and the others learn of it after that round. The
-//! barriers of the round lie in between, so no barrier has to be added.
+//! All threads do the same number of rounds, no matter when each reads the clock: thread 0 alone
+//! decides before a round whether this round is the last, and the other threads learn this after
+//! the round. The barriers of the round lie in between, so no further barrier is needed.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use super::{TIME, scaled};
 
-/// How much a demo does.
+/// The amount of work of a demo.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Size {
-    /// An amount of work against that of 1, however long it takes; above 0.
+    /// The work relative to the usual amount, however long it takes; above 0.
     Scale(f64),
-    /// Work of the usual size, again and again for so long.
+    /// The usual work, repeated for this duration.
     Time(Duration),
 }
 
 impl Size {
-    /// By what the user has said: a time, a scale, or neither.
+    /// The size for the user's choice of a time, a scale, or neither.
     pub fn chosen(scale: Option<f64>, time: Option<Duration>) -> Self {
         match (time, scale) {
             (None, Some(scale)) => Self::Scale(scale),
@@ -27,7 +27,7 @@ impl Size {
         }
     }
 
-    /// The amount of work against the usual one.
+    /// The amount of work relative to the usual amount.
     pub const fn factor(self) -> f64 {
         match self {
             Self::Scale(scale) => scale,
@@ -35,12 +35,13 @@ impl Size {
         }
     }
 
-    /// As many rounds as `usual`, times the scale.
+    /// `usual` rounds times the scale, or rounds for the duration.
     pub fn scaled_rounds(self, usual: usize) -> Rounds {
         self.rounds(scaled(usual, self.factor(), 1))
     }
 
-    /// `number` rounds, whatever the scale: the size of each follows it.
+    /// `number` rounds at any scale, because the size of each round follows the scale; or rounds
+    /// for the duration.
     pub fn rounds(self, number: usize) -> Rounds {
         match self {
             Self::Scale(_) => Rounds::of(number),
@@ -52,16 +53,16 @@ impl Size {
 /// The rounds of a demo, which its threads do together.
 #[derive(Debug)]
 pub struct Rounds {
-    /// How many, if not for a time.
+    /// Number of rounds, unless `time` limits them.
     number: usize,
-    /// For how long, and until when.
+    /// The duration and its end, if a duration limits the rounds.
     time: Option<(Duration, Instant)>,
-    /// The last one, once thread 0 knows.
+    /// Index of the last round; `usize::MAX` until thread 0 knows.
     last: AtomicUsize,
 }
 
 impl Rounds {
-    /// So many, at least one.
+    /// A fixed number of rounds, at least one.
     pub const fn of(number: usize) -> Self {
         Self {
             number,
@@ -70,7 +71,7 @@ impl Rounds {
         }
     }
 
-    /// From now on for so long; the round that is under way then is the last one.
+    /// Rounds for a duration from now on. The round in progress at its end is the last one.
     pub fn during(time: Duration) -> Self {
         Self {
             number: usize::MAX,
@@ -79,8 +80,7 @@ impl Rounds {
         }
     }
 
-    /// Those of thread `me`, one after the other. In each of them all threads have to meet at a
-    /// barrier.
+    /// The rounds of thread `me`, in order. In each round all threads have to meet at a barrier.
     pub fn by(&self, me: usize) -> impl Iterator<Item = usize> {
         (0_usize..)
             .take_while(move |round| match round.checked_sub(1) {
@@ -99,12 +99,12 @@ impl Rounds {
         round + 1 >= self.number || self.time.is_some_and(is_over)
     }
 
-    /// How many there were, when all threads are done.
+    /// The number of rounds done, once all threads have finished.
     pub fn done(&self) -> usize {
         self.last.load(Ordering::Relaxed).saturating_add(1)
     }
 
-    /// So many of `what`, in words, or for how long.
+    /// The amount in words: the number of `what`, or the duration.
     pub fn told(&self, what: &str) -> String {
         match self.time {
             Some((time, _)) => format!("{what} for {} s", time.as_secs_f64()),
@@ -118,7 +118,7 @@ mod tests {
     use super::super::{barrier::Barrier, team};
     use super::*;
 
-    /// How many rounds each of some threads has done.
+    /// The number of rounds that each thread has done.
     fn done_by(threads: usize, rounds: &Rounds) -> Vec<usize> {
         let barrier = Barrier::new(threads).unwrap();
         let done: Vec<AtomicUsize> = (0..threads).map(|_| AtomicUsize::new(0)).collect();

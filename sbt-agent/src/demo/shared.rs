@@ -1,7 +1,7 @@
-//! An array that the members of a team write in turns, with barriers between the turns.
+//! An array whose elements the threads of a team write in turns, with barriers between the turns.
 //!
-//! The borrow checker knows nothing of barriers. All access that it cannot follow goes through
-//! this type, so that every such place is marked by its `unsafe` and has to give its reason.
+//! The borrow checker knows nothing about barriers. All access that it cannot follow goes through
+//! this type, so that every such place is marked by `unsafe` and has to give its reason.
 
 use std::cell::UnsafeCell;
 use std::ops::Range;
@@ -11,8 +11,8 @@ pub struct Shared<T> {
     cells: Box<[UnsafeCell<T>]>,
 }
 
-// SAFETY: whoever takes a reference promises by the contract of `read`, `write` and `set` that
-// threads do not race; `T` itself may be used and dropped in any thread.
+// SAFETY: callers of `read`, `write` and `set` promise that threads do not race; `T` itself may be
+// used and dropped in any thread.
 unsafe impl<T: Send + Sync> Sync for Shared<T> {}
 
 impl<T: Copy> Shared<T> {
@@ -26,8 +26,8 @@ impl<T: Copy> Shared<T> {
     /// The elements in `range`, for reading.
     ///
     /// # Safety
-    /// While the result is in use no thread writes any of these elements. Whoever wrote one
-    /// before has passed a barrier together with this thread since.
+    /// While the result is in use, no thread writes these elements. Threads that wrote them before
+    /// have since passed a barrier together with this thread.
     pub unsafe fn read(&self, range: Range<usize>) -> &[T] {
         let cells = &self.cells[range];
         // SAFETY: in bounds and initialised, `UnsafeCell<T>` has the layout of `T`, and the
@@ -38,8 +38,8 @@ impl<T: Copy> Shared<T> {
     /// The elements in `range`, for writing.
     ///
     /// # Safety
-    /// While the result is in use nobody else, this thread included, reads or writes any of these
-    /// elements. Whoever used one before has passed a barrier together with this thread since.
+    /// While the result is in use, nobody else reads or writes these elements, not even this
+    /// thread. Threads that used them before have since passed a barrier together with this thread.
     #[expect(
         clippy::mut_from_ref,
         reason = "exclusive by the contract, not the type"
@@ -54,13 +54,13 @@ impl<T: Copy> Shared<T> {
     /// Sets one element.
     ///
     /// # Safety
-    /// As for `write`, of this element.
+    /// As for `write`, for this element only.
     pub unsafe fn set(&self, index: usize, value: T) {
         // SAFETY: the caller keeps all others away from this element.
         unsafe { *self.cells[index].get() = value }
     }
 
-    /// The whole array, once the team is done with it.
+    /// The whole array, once the team has finished with it.
     pub fn as_slice(&mut self) -> &[T] {
         // SAFETY: the exclusive borrow shows that no other reference is left.
         unsafe { self.read(0..self.cells.len()) }

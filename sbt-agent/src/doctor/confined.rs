@@ -1,5 +1,5 @@
-//! Whether something around sbt forbids what its capabilities allow: a user namespace, a
-//! filter of system calls.
+//! Checks whether sbt's environment forbids what its capabilities allow: by a user namespace, or by
+//! a filter of system calls.
 
 use super::{Finding, State};
 use crate::kernel::{
@@ -8,7 +8,7 @@ use crate::kernel::{
 };
 use sbt_program::access::rights::in_user_namespace;
 
-/// Whether capabilities are those of the machine.
+/// Checks whether capabilities are valid for the machine, not only for a user namespace.
 pub(super) fn container() -> Finding {
     Finding {
         what: "container",
@@ -20,7 +20,7 @@ pub(super) fn container() -> Finding {
     }
 }
 
-/// Whether a filter keeps bpf from us.
+/// Checks whether a seccomp filter forbids bpf(2).
 pub(super) fn filter() -> Finding {
     let status = privilege::read_status();
     Finding {
@@ -33,7 +33,7 @@ pub(super) fn filter() -> Finding {
     }
 }
 
-/// `forbids`: it is known that the filter does.
+/// Judges the filter. `forbids` says that the filter is known to forbid bpf(2).
 fn judge(is_filtered: bool, forbids: bool, is_refused: bool) -> State {
     match (is_filtered, is_refused) {
         (false, _) => State::Ok("no filter of system calls".into()),

@@ -1,4 +1,4 @@
-//! `sbt doctor --programs`: what this kernel says of each of sbt's BPF programs.
+//! `sbt doctor --programs`: the kernel's answer to each of sbt's BPF programs.
 
 use std::fmt::Write as _;
 
@@ -11,12 +11,12 @@ use crate::{
 };
 use sbt_engine::place::printable;
 
-/// Prints a line for each program, and says whether those are accepted without which
-/// sbt cannot work.
+/// Prints a line for each program. Returns whether the kernel accepts all programs that sbt
+/// requires.
 ///
 /// # Errors
 ///
-/// What all programs need cannot be had; writing failed.
+/// A prerequisite of all programs is missing, or writing failed.
 pub fn examine() -> anyhow::Result<bool> {
     let trials = trial::all().map_err(privilege::explain)?;
     crate::output::print(&table(&trials))?;

@@ -1,4 +1,4 @@
-//! The ways to watch that need no privilege, tried with processes of our own.
+//! Checks of the backends that need no privilege, tried with sbt's own processes.
 
 use std::process::{Command, Stdio};
 
@@ -12,10 +12,10 @@ use crate::{
     },
 };
 
-/// What is missing where only privilege is: breakpoints do without.
+/// Checks that fail for lack of privilege only; breakpoints work without it.
 const OF_PRIVILEGE: [&str; 4] = ["capabilities", "container", "seccomp", super::REHEARSAL];
 
-/// Whether the processor's breakpoints can be used.
+/// Checks whether the processor's breakpoint registers can be used.
 pub(super) fn perf() -> Finding {
     let settings = Settings::default();
     let tried = Hardware::begin(std::process::id(), true, false, &settings);
@@ -28,8 +28,8 @@ pub(super) fn perf() -> Finding {
     }
 }
 
-/// Whether threads can be stopped at breakpoints. To be asked where eBPF cannot be used: a file
-/// that has capabilities makes programs that nobody may write into.
+/// Checks whether threads can be stopped at breakpoints. Called only if eBPF cannot be used: a file
+/// with capabilities starts processes whose memory nobody may write.
 pub(super) fn ptrace() -> Finding {
     Finding {
         what: "ptrace",
@@ -59,7 +59,7 @@ fn try_ptrace() -> anyhow::Result<()> {
     tried
 }
 
-/// What hinders eBPF alone hinders sbt less where breakpoints work.
+/// If breakpoints work, failed checks of eBPF only restrict sbt.
 pub(super) fn weigh(findings: &mut [Finding]) {
     let works =
         |finding: &Finding| finding.what == "ptrace" && matches!(finding.state, State::Ok(_));

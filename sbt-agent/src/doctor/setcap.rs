@@ -1,5 +1,5 @@
-//! What capabilities the file of sbt has, and whether they come to anything: what an
-//! ordinary user needs in the place of root.
+//! Checks the capabilities of sbt's executable file, which an ordinary user needs instead of root,
+//! and whether they take effect.
 
 use std::env;
 
@@ -9,7 +9,7 @@ use super::{Finding, State};
 use crate::kernel::privilege::{self, SETCAP};
 use sbt_program::capabilities;
 
-/// Those that matter, by their bits, as setcap calls them.
+/// The relevant capabilities: bit number, and name in setcap's notation.
 const NAMES: [(u32, &str); 5] = [
     (39, "cap_bpf"),
     (38, "cap_perfmon"),
@@ -18,23 +18,23 @@ const NAMES: [(u32, &str); 5] = [
     (40, "cap_checkpoint_restore"),
 ];
 
-/// What was found out.
+/// The facts to be judged.
 struct Facts<'a> {
-    /// Where sbt lies.
+    /// Path of sbt's executable.
     path: &'a str,
-    /// The permitted set of the file; `None` if it has none.
+    /// Permitted set of the file; `None` if the file has no capabilities.
     permitted: Option<u64>,
-    /// Whether they are in effect from the start.
+    /// Whether the file's capabilities are effective from the start.
     at_once: bool,
-    /// Of this process.
+    /// Effective set of this process.
     effective: u64,
-    /// The file system gives nobody anything.
+    /// Whether the file system is mounted nosuid, which disables file capabilities.
     nosuid: bool,
-    /// So does whoever has started us.
+    /// Whether this process has `no_new_privs`, which disables file capabilities.
     no_new_privs: bool,
 }
 
-/// Looks at the file of this process.
+/// Checks the executable of this process.
 pub(super) fn file(effective: u64) -> Finding {
     let path = env::current_exe().unwrap_or_default();
     let (permitted, at_once) = capabilities::of_file(&path).unzip();

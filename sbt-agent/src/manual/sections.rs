@@ -1,34 +1,35 @@
-//! What the manual says beside what can be typed.
+//! Sections of the manual pages that the command line does not define.
 
 /// A part of a section.
 pub enum Item<'a> {
     /// A paragraph.
     Text(&'a str),
-    /// A word, and what it means.
+    /// A term and its explanation.
     Entry(&'a str, &'a str),
-    /// What for, and the command.
+    /// The purpose of a command, and the command.
     Example(&'a str, &'a str),
 }
 
 use Item::{Entry, Example, Text};
 
-/// A section.
+/// A section of a manual page.
 pub struct Section {
-    /// In capitals.
+    /// Title in capitals.
     pub title: &'static str,
-    /// In this order.
+    /// Content of the section, in order.
     pub items: &'static [Item<'static>],
 }
 
-/// What a page has of its own.
+/// The parts of a manual page that are specific to it.
 pub struct Page {
-    /// `sbt`, or `sbt-run` and the like.
+    /// Name of the page: `sbt`, or for example `sbt-run`.
     pub of: &'static str,
-    /// Whether it watches a program: settings from elsewhere hold then.
+    /// Whether the command watches a program, so that settings from files and the environment
+    /// apply.
     pub watches: bool,
-    /// Its sections.
+    /// Sections of the page.
     pub sections: &'static [Section],
-    /// Other pages and their sections of the manual.
+    /// Pages to refer to, with their section of the manual.
     pub see: &'static [(&'static str, u8)],
 }
 
@@ -49,7 +50,7 @@ const DONE: Item<'static> = Entry("0", "Done.");
 const FAILED_TO_TELL: Item<'static> =
     Entry("1", "It could not be done, with a line that says why.");
 
-/// Of one that starts a program.
+/// Exit status of commands that start a program.
 const OF_PROGRAM: Section = Section {
     title: EXIT,
     items: &[
@@ -70,13 +71,13 @@ const OF_PROGRAM: Section = Section {
     ],
 };
 
-/// Of one that tells something.
+/// Exit status of commands that only print something.
 const OF_TELLING: Section = Section {
     title: EXIT,
     items: &[DONE, FAILED_TO_TELL, USAGE],
 };
 
-/// What everything that watches has.
+/// Sections for all commands that watch a program.
 pub const WATCHING: &[Section] = &[
     Section {
         title: "FILES",
@@ -110,7 +111,7 @@ pub const WATCHING: &[Section] = &[
     },
 ];
 
-/// All pages.
+/// All manual pages.
 pub const PAGES: [Page; 14] = [
     Page {
         of: "sbt",

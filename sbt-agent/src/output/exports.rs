@@ -1,5 +1,5 @@
-//! `sbt report --html OUT` and the like: reads a recording as often as it takes, and replaces
-//! the files when all of them are whole.
+//! Exports such as `sbt report --html OUT`: reads a recording as often as necessary, and replaces
+//! the files once all of them are complete.
 
 use std::{
     fs,
@@ -25,7 +25,7 @@ use sbt_engine::{
     report::{Report, order::Order},
 };
 
-/// What each file is called in messages, and where it is to be.
+/// The option and the path of each exported file.
 pub fn written(exports: &Exports) -> [Named<'_>; 5] {
     [
         ("--html", exports.html.as_deref()),
@@ -62,7 +62,7 @@ impl Files {
         self.html.is_some() || self.perfetto.is_some() || self.csv_episodes.is_some()
     }
 
-    /// All of them, or none.
+    /// Replaces all files, or none on an error.
     fn finish(self) -> anyhow::Result<()> {
         let all = [
             self.html,
@@ -75,21 +75,21 @@ impl Files {
     }
 }
 
-/// Writes all that was asked for, and gives the report that it was made from. That none of
-/// it is what is read is for [`super::guard::check`] to say, first. Of a recording that is cut or
-/// damaged it writes what is there.
+/// Writes the requested files, and returns the report that they are made from.
+/// [`super::guard::check`] has to be called first: it checks that no file is also the input. If the
+/// recording is cut or damaged, its readable part is used.
 ///
 /// # Errors
-/// The file is no recording, and what was asked for needs one; or something cannot be
-/// written. Then nothing is replaced.
+/// The input is no recording although a requested file needs one, or a file cannot be written. In
+/// both cases no file is replaced.
 pub fn write(file: &Path, exports: &Exports) -> anyhow::Result<Report> {
     write_if(file, exports, true)
 }
 
-/// The same; without `allow_incomplete` only of a recording in which nothing is missing.
+/// Like [`write()`]. Without `allow_incomplete`, only complete recordings are accepted.
 ///
 /// # Errors
-/// Likewise, or something is missing.
+/// As for [`write()`], or the recording is incomplete.
 pub fn write_if(file: &Path, exports: &Exports, allow_incomplete: bool) -> anyhow::Result<Report> {
     let shown = printable(&file.to_string_lossy());
     let report = match record::open(file)? {
@@ -132,8 +132,9 @@ pub fn write_if(file: &Path, exports: &Exports, allow_incomplete: bool) -> anyho
     Ok(report)
 }
 
-/// Makes sure that nobody takes a part of a run for all of it: but for a page, the files have
-/// no room to say what is missing. `shown`: the recording.
+/// Refuses incomplete recordings, so that nobody takes a part of a run for the whole. A page is
+/// allowed, since it can say what is missing; the other formats cannot. `shown` is the printable
+/// name of the recording.
 fn is_to_be_written(
     report: &Report,
     exports: &Exports,
@@ -155,7 +156,7 @@ fn is_to_be_written(
     Ok(())
 }
 
-/// On a terminal one wants to know that something has happened.
+/// Reports a written file on a terminal, where the user expects feedback.
 fn tell(path: &Path) {
     let size = fs::metadata(path).ok().filter(fs::Metadata::is_file);
     if let Some(size) = size.filter(|_| io::stderr().is_terminal()) {
@@ -201,7 +202,7 @@ fn of_recording(file: &Path, whole: Whole, files: &mut Files) -> anyhow::Result<
     Ok(report)
 }
 
-/// What there is without single episodes. `shown`: the recording.
+/// Writes what can be made without single episodes. `shown` is the printable name of the recording.
 fn statistics(report: &Report, shown: &str, files: &mut Files) -> anyhow::Result<()> {
     let needs = [
         ("--perfetto", files.perfetto.is_some()),
@@ -238,8 +239,8 @@ fn stacks(
     Ok(())
 }
 
-/// Goes through the recording once more, for what is made of single episodes. `known`:
-/// which there are.
+/// Reads the recording once more for the files made from single episodes. `known` is the part of
+/// the run with known episodes.
 fn episodes(
     file: &Path,
     report: &Report,
@@ -302,7 +303,7 @@ mod tests {
 
     const S: u64 = 1_000_000_000;
 
-    /// All that can be made of any recording with episodes.
+    /// All exports that any recording with episodes supports.
     fn exports(folder: &TempDir) -> Exports {
         let at = |name: &str| Some(folder.path().join(name));
         Exports {
@@ -314,14 +315,14 @@ mod tests {
         }
     }
 
-    /// What is embedded for the page's script.
+    /// The data embedded for the page's script.
     fn data(folder: &TempDir) -> serde_json::Value {
         let page = fs::read_to_string(folder.path().join("a.html")).unwrap();
         let (_, rest) = page.split_once("id=\"tl-data\">").unwrap();
         serde_json::from_str(rest.split_once("</script>").unwrap().0).unwrap()
     }
 
-    /// Of the table of episodes: site and index.
+    /// Site and index of each row in the table of episodes.
     fn rows(folder: &TempDir) -> Vec<(u32, u64)> {
         let table = fs::read_to_string(folder.path().join("b.csv")).unwrap();
         let mut lines = table.lines();
@@ -334,7 +335,7 @@ mod tests {
         lines.map(cells).collect()
     }
 
-    /// Each site's last episode is the last that the report counts.
+    /// Asserts that the table ends with the last episode that the report counts, for each site.
     fn check_last(rows: &[(u32, u64)], report: &Report) {
         for site in &report.sites {
             let last = rows.iter().rfind(|row| row.0 == site.id).unwrap();
@@ -372,7 +373,7 @@ mod tests {
         let page = fs::read_to_string(folder.path().join("a.html")).unwrap();
         assert!(page.contains("Only the end of the run was kept"));
         let trace = fs::read(folder.path().join("a.pftrace")).unwrap();
-        let has = |text: &[u8]| trace.windows(text.len()).any(|it| it == text);
+        let has = |text: &[u8]| trace.windows(text.len()).any(|part| part == text);
         assert!(has(b"not recorded"));
     }
 
@@ -417,7 +418,7 @@ mod tests {
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
         let report = write_if(&written.path(), &all, true).unwrap();
         assert_eq!(rows(&folder).len() as u64, report.episodes * 3);
-        // A page says it by itself.
+        // A page itself says what is missing.
         let page = Exports {
             html: all.html.clone(),
             ..Exports::default()

@@ -1,19 +1,19 @@
-//! Files of which it is made sure that they can be written, before anything is in them.
+//! New files that are created early to check that they can be written.
 
 use std::path::{Path, PathBuf};
 
 use sbt_program::access::{below::Below, typed};
 
-/// Files that are not there yet. When this goes away, those of them that are empty are
-/// removed: nothing was run, and so nothing was written.
+/// Files that did not exist before. Dropping this removes those that are still empty: nothing was
+/// run, so nothing was written.
 pub struct Fresh {
     typed: Vec<PathBuf>,
-    /// What settings name.
+    /// The file named by settings.
     below: Option<Below>,
 }
 
 impl Fresh {
-    /// Of files that may be there already; those stay.
+    /// Tracks the files that do not exist yet; existing files are never removed.
     pub fn of<'a>(paths: impl IntoIterator<Item = &'a Path>) -> Self {
         let new = paths.into_iter().filter(|path| !path.exists());
         Self {
@@ -22,7 +22,7 @@ impl Fresh {
         }
     }
 
-    /// The same with a file that settings name to be made.
+    /// Tracks another file, named by settings.
     #[must_use]
     pub fn and(mut self, below: Option<Below>) -> Self {
         self.below = below.filter(|below| !below.path().exists());

@@ -1,7 +1,7 @@
-//! Nothing is written over what is read, and no two things to one place.
+//! Makes sure that no input is overwritten, and that no two outputs go to the same file.
 //!
-//! Every command says here what it reads and what it writes before it opens any of it: what
-//! is opened to be written may be gone by that alone.
+//! Every command declares its inputs and outputs here before it opens any of them, since opening a
+//! file for writing may already destroy its content.
 
 use std::{
     fs,
@@ -11,24 +11,23 @@ use std::{
 
 use sbt_engine::place::printable;
 
-/// Links that point to links, at most: as many as the system follows.
+/// Maximum length of a chain of links, which is Linux' own limit.
 const MOST_LINKS: u32 = 40;
 
-/// What messages call the file that is shown, judged or compared.
+/// Name of an input file in messages: the file to be shown, judged or compared.
 pub const READ: &str = "the file that is read";
-/// What they call the target's own file.
+/// Name of the target's executable in messages.
 pub const PROGRAM: &str = "the program that is to be watched";
 
-/// A file with what messages call it; `None` if it is not wanted.
+/// A file with its name in messages; `None` if the file is not used.
 pub type Named<'a> = (&'a str, Option<&'a Path>);
 
-/// Makes sure that every file that is to be written is another one than those that are
-/// read, by [`READ`] and the like, and than each other, by their options. Files are told
-/// apart by what they are and not by their names. Devices and pipes take all that is
-/// written to them.
+/// Checks that each output file differs from all inputs and from the other outputs. Inputs are
+/// named by [`READ`] or [`PROGRAM`], outputs by their options. Files are compared by identity, not
+/// by path. Devices and pipes are exempt, since nothing there is overwritten.
 ///
 /// # Errors
-/// Two are the same.
+/// Two files are the same.
 pub fn check(read: &[Named<'_>], written: &[Named<'_>]) -> anyhow::Result<()> {
     let all = |named: &[Named<'_>]| -> Vec<(String, PathBuf, Identity)> {
         let named = named.iter();
@@ -52,28 +51,28 @@ pub fn check(read: &[Named<'_>], written: &[Named<'_>]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Which file it is.
+/// The identity of a file.
 #[derive(Debug, PartialEq, Eq)]
 enum Identity {
-    /// One that is there, by device and inode: it may have several names.
+    /// An existing file, by device and inode: it may have several names.
     There(u64, u64),
-    /// One that will be made.
+    /// A file that will be created at this path.
     New(PathBuf),
 }
 
 impl Identity {
-    /// `None` of what is no file, and so is never replaced.
+    /// The identity; `None` for devices, pipes and folders, which are never replaced.
     fn of(path: &Path) -> Option<Self> {
         match fs::metadata(path) {
-            Ok(it) if it.is_file() => Some(Self::There(it.dev(), it.ino())),
+            Ok(file) if file.is_file() => Some(Self::There(file.dev(), file.ino())),
             Ok(_) => None,
             Err(_) => Some(Self::New(made(path, MOST_LINKS))),
         }
     }
 }
 
-/// What will be made where a path leads to nothing yet; a link to nothing makes what it
-/// points to.
+/// The path of the file that would be created for a path without a file. A dangling link creates
+/// the file that it points to.
 fn made(path: &Path, links: u32) -> PathBuf {
     let (Some(name), Some(folder)) = (path.file_name(), path.parent()) else {
         return path.to_owned();
@@ -157,7 +156,7 @@ mod tests {
         }
         let (one, other) = (at("new"), at("sub/new"));
         check(&[], &[("--html", Some(&one)), ("--csv", Some(&other))]).unwrap();
-        // Links in a circle lead nowhere, and not for ever.
+        // Links in a circle lead nowhere; following them has to end.
         symlink("one", at("other")).unwrap();
         symlink("other", at("one")).unwrap();
         check(&[], &[("--html", Some(&at("one")))]).unwrap();

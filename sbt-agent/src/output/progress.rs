@@ -1,17 +1,17 @@
-//! How far a long job has come, on a terminal.
+//! Progress of a long job, shown on a terminal.
 
 use std::{
     io::{self, IsTerminal as _, Write as _},
     time::{Duration, Instant},
 };
 
-/// Shorter jobs say nothing,
+/// Minimum duration of a job before its progress is shown.
 const AFTER: Duration = Duration::from_millis(500);
-/// and others no more often than this.
+/// Minimum time between two updates.
 const EVERY: Duration = Duration::from_millis(200);
 
-/// A line on standard error that goes away with it. Nothing is written where that is no
-/// terminal.
+/// A progress line on standard error, which is erased when this is dropped. Nothing is written if
+/// standard error is not a terminal.
 pub struct Progress {
     doing: String,
     due: Option<Instant>,
@@ -20,7 +20,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Of a job.
+    /// Starts with no progress; `doing` describes the job.
     pub fn of(doing: String) -> Self {
         let terminal = io::stderr().is_terminal();
         Self {
@@ -31,10 +31,10 @@ impl Progress {
         }
     }
 
-    /// It has come so far: from 0 to 1.
+    /// Updates the progress, from 0 to 1.
     pub fn at(&mut self, share: f64) {
         self.calls = self.calls.wrapping_add(1);
-        // The clock costs more than most of what is done in between.
+        // Reading the clock costs more than most of the work between two calls.
         if !self.calls.is_multiple_of(256) || self.due.is_none_or(|due| Instant::now() < due) {
             return;
         }
@@ -56,7 +56,7 @@ impl Drop for Progress {
     }
 }
 
-/// The terminal may be gone.
+/// Writes to standard error; ignores errors, since the terminal may be gone.
 fn write(text: &str) {
     let _gone = io::stderr().write_all(text.as_bytes());
 }

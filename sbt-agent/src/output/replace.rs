@@ -1,5 +1,5 @@
-//! Files that are replaced as a whole: whoever reads one has what was there before, or all of
-//! what is there then, whatever happens to us or to the machine meanwhile.
+//! Files that are replaced atomically: a reader finds either the old content or the complete new
+//! content, even after a crash of sbt or of the machine.
 
 use std::{
     ffi::OsString,
@@ -18,47 +18,47 @@ use sbt_program::access::{
     typed::{self, Place},
 };
 
-/// Bytes that are written at once.
+/// Size of the write buffer, bytes.
 const BUFFER: usize = 1 << 18;
 
-/// Links that are followed, at most; as many as the kernel follows.
+/// Maximum number of links that are followed, which is Linux' own limit.
 const MOST_LINKS: usize = 40;
 
-/// A file that is being written, and takes its place when it is whole.
+/// A file that is being written, and replaces the old file when it is complete.
 pub struct Replacement {
     out: BufWriter<File>,
     form: Form,
     path: PathBuf,
     place: Place,
-    /// What is there already.
+    /// The existing file, if any.
     old: Option<File>,
 }
 
-/// What is written to.
+/// The file that is written to.
 enum Form {
-    /// A file of the same folder without a name: if we are killed, nothing is left of it.
+    /// A nameless file in the same folder: if sbt is killed, nothing remains.
     Nameless,
-    /// One with a name, where the file system has no others.
+    /// A temporary file with a name, for file systems without nameless files.
     Named(Place),
-    /// What is there itself: a pipe or a device, which cannot be replaced.
+    /// The existing pipe or device itself, which cannot be replaced.
     Itself,
 }
 
-/// Names are not used twice.
+/// Counter that makes temporary names unique.
 static NUMBER: AtomicU32 = AtomicU32::new(0);
 
 impl Replacement {
-    /// Begins one for a file, which may be there already or not.
+    /// Starts replacing a file, which may not exist yet.
     ///
     /// # Errors
-    /// It cannot be written.
+    /// The file cannot be written.
     pub fn begin(path: &Path) -> anyhow::Result<Self> {
         Self::open(path).with_context(|| cannot(path))
     }
 
     fn open(path: &Path) -> io::Result<Self> {
-        // What a link points to is replaced, and not the link. Under sudo the program that was
-        // recorded is the user's, and may have left one.
+        // The target of a link is replaced, not the link itself. Under sudo links are not followed
+        // here: the recorded program runs as the user, and may have left a link.
         let path = match caller() {
             None => behind_links(path)?,
             Some(_) => path.to_owned(),
@@ -78,7 +78,7 @@ impl Replacement {
             place: place.clone(),
             old,
         };
-        // Whether it may be written decides its owner, and not that of the folder.
+        // Whether replacing is allowed depends on the file's permissions, not only on the folder's.
         let old = match place.existing()? {
             Some(file) if !file.metadata()?.is_file() => {
                 return Ok(with(file, Form::Itself, None));
@@ -86,19 +86,19 @@ impl Replacement {
             old => old,
         };
         if caller().is_some() && place.is_link() {
-            // One of root's own, or it would not have been followed.
+            // This link belongs to root; other links are refused before.
             return Self::through(&behind_links(path)?);
         }
         let (new, form) = Self::begun(place)?;
         Ok(with(new, form, old))
     }
 
-    /// The file that will be put there.
+    /// Creates the file that receives the new content.
     fn begun(place: &Place) -> io::Result<(File, Form)> {
         match place.create_nameless() {
-            // A nameless file gets its name by /proc.
+            // A nameless file gets its name through /proc.
             Ok(file) if Path::new("/proc/self/fd").exists() => return Ok((file, Form::Nameless)),
-            // Kernels and file systems without nameless files answer with these.
+            // Kernels and file systems without nameless files return these errors.
             Err(error)
                 if !matches!(
                     error.raw_os_error(),
@@ -113,11 +113,10 @@ impl Replacement {
         Ok((named.create_new()?, Form::Named(named)))
     }
 
-    /// Puts all that was written in its place. Without this nothing changes, and nothing
-    /// does either if one of them cannot be written to its end.
+    /// Puts all new files in place. If one of them cannot be written completely, nothing changes.
     ///
     /// # Errors
-    /// One cannot be written, or not be put there.
+    /// A file cannot be written, or cannot be put in place.
     pub fn finish_all(all: impl IntoIterator<Item = Self>) -> anyhow::Result<()> {
         let mut all: Vec<Self> = all.into_iter().collect();
         for file in &mut all {
@@ -129,7 +128,7 @@ impl Replacement {
         Ok(())
     }
 
-    /// All of it is on the disk then, beside what it replaces, and is like that.
+    /// Writes the new content to disk, and copies owner and permissions of the old file.
     fn settle(&mut self) -> io::Result<()> {
         self.out.flush()?;
         if matches!(self.form, Form::Itself) {
@@ -160,7 +159,7 @@ impl Replacement {
         };
         self.place.act(|place| {
             named.replace(place)?;
-            // The name is on the disk as well then. Some file systems know no such thing.
+            // Makes the new name durable. Some file systems do not support syncing a folder.
             if let Ok(folder) = place.folder() {
                 let _unknown = folder.sync_all();
             }
@@ -170,7 +169,7 @@ impl Replacement {
         Ok(())
     }
 
-    /// Says which file it was.
+    /// Adds the file's name to an error.
     fn named(&self, error: &io::Error) -> io::Error {
         io::Error::new(error.kind(), format!("{}: {error}", cannot(&self.path)))
     }
@@ -200,7 +199,7 @@ fn cannot(path: &Path) -> String {
     format!("cannot write {}", printable(&path.to_string_lossy()))
 }
 
-/// What a path leads to, also if that is not there yet.
+/// The file that a path leads to through links, whether or not it exists.
 fn behind_links(path: &Path) -> io::Result<PathBuf> {
     let mut path = path.to_owned();
     for _ in 0..MOST_LINKS {
@@ -216,22 +215,24 @@ fn behind_links(path: &Path) -> io::Result<PathBuf> {
 }
 
 fn folder(path: &Path) -> &Path {
-    let parent = path.parent().filter(|it| !it.as_os_str().is_empty());
+    let parent = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty());
     parent.unwrap_or(Path::new("."))
 }
 
-/// A name in the same folder that nobody else uses.
+/// An unused temporary name in the same folder.
 fn beside(place: &Place) -> Place {
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     let mut name = OsString::from(".");
-    // Names have 255 bytes at most.
+    // File names have at most 255 bytes.
     let stem = Some(place.name()).filter(|name| name.len() < 200);
     name.push(stem.unwrap_or("sbt".as_ref()));
     name.push(format!(".{}-{number}.tmp", std::process::id()));
     place.beside(name)
 }
 
-/// Makes a new file belong to whom the old one does, with the same permissions.
+/// Gives a new file the owner and permissions of the old file.
 fn be_like(file: &File, old: &File) -> io::Result<()> {
     let (mine, there) = (file.metadata()?, old.metadata()?);
     if (mine.uid(), mine.gid()) != (there.uid(), there.gid()) {
@@ -272,7 +273,7 @@ mod tests {
         let mut file = Replacement::begin(&path).unwrap();
         file.write_all(&vec![7; 2 * BUFFER]).unwrap();
         drop(file);
-        // The same where files need names.
+        // The same for file systems without nameless files.
         typed::at(&path, |place| {
             let named = beside(place);
             let out = named.create_new()?;
@@ -314,7 +315,7 @@ mod tests {
         assert!(fs::symlink_metadata(at("a")).unwrap().is_symlink());
         assert!(fs::symlink_metadata(at("b")).unwrap().is_symlink());
         assert_eq!(fs::read_to_string(at("c")).unwrap(), "new");
-        // One that leads to itself leads nowhere.
+        // A link to itself leads nowhere.
         std::os::unix::fs::symlink("d", at("d")).unwrap();
         assert!(Replacement::begin(&at("d")).is_err());
         assert!(fs::symlink_metadata(at("d")).unwrap().is_symlink());
@@ -333,7 +334,7 @@ mod tests {
         assert_eq!(error.to_string(), "cannot write /dev/full");
         assert_eq!(fs::read_to_string(&path).unwrap(), "old");
         assert_eq!(names(folder.path()), ["a"]);
-        // It is named where the room ends before the end as well.
+        // An error in the middle of writing names the file as well.
         let mut full = Replacement::begin(Path::new("/dev/full")).unwrap();
         let error = full.write_all(&vec![7; 2 * BUFFER]).unwrap_err();
         assert!(

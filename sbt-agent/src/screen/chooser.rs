@@ -1,5 +1,5 @@
-//! Chooses counters while the program runs: a list of what this machine has, and why the rest
-//! is not there.
+//! The list for choosing counters while the program runs: the counters this machine has, and why
+//! the others are unavailable.
 
 use std::collections::BTreeSet;
 
@@ -19,35 +19,35 @@ use super::{
 use crate::screen::theme::Look;
 use sbt_engine::live::{Offer, Request, Snapshot};
 
-/// The longest text to look for, characters.
+/// Maximum length of the search text, in characters.
 const MOST: usize = 30;
-/// Columns of a name at the most.
+/// Maximum width of a counter's name, in columns.
 const NAME: usize = 34;
 
-/// What becomes of it after a key.
+/// What happens to the list after a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Then {
     /// The list stays open.
     Stay,
-    /// The list is closed, and this is to be done.
+    /// The list closes; the session carries out the request, if there is one.
     Close(Option<Request>),
 }
 
-/// The list, and what was chosen in it so far.
+/// The open list, with the counters chosen so far.
 #[derive(Clone, Debug)]
 pub struct Chooser {
     chosen: BTreeSet<String>,
-    /// What names have to contain.
+    /// Only counters whose name contains this lower-case text are listed.
     text: String,
-    /// The row that is selected, and the first in sight.
+    /// Index of the selected row; `top` is the index of the first visible row.
     at: usize,
     top: usize,
-    /// Rows in sight, when it was drawn.
+    /// Number of visible rows when the list was last drawn.
     height: usize,
 }
 
 impl Chooser {
-    /// With what is counted now.
+    /// Starts with the counters that are being counted now.
     pub fn new(snapshot: &Snapshot) -> Self {
         let names = chosen(snapshot).map(|(counter, _)| counter.name.clone());
         Self {
@@ -59,7 +59,7 @@ impl Chooser {
         }
     }
 
-    /// The rows that match: what can be counted first.
+    /// The rows that match the search text, available counters first.
     fn rows<'a>(&self, offers: &'a [Offer]) -> Vec<&'a Offer> {
         let matches = |offer: &&Offer| offer.name.to_lowercase().contains(&self.text);
         let mut rows: Vec<&Offer> = offers.iter().filter(matches).collect();
@@ -67,7 +67,7 @@ impl Chooser {
         rows
     }
 
-    /// Draws it over a tab.
+    /// Draws the list over a tab.
     pub fn draw(&mut self, snapshot: &Snapshot, look: Look, buffer: &mut Buffer, area: Rect) {
         Clear.render(area, buffer);
         let Some(offers) = &snapshot.offers else {
@@ -148,7 +148,7 @@ impl Chooser {
         Line::from(Span::styled(text, style))
     }
 
-    /// Does what a key asks for.
+    /// Handles a key.
     pub fn key(&mut self, key: &KeyEvent, snapshot: &Snapshot) -> Then {
         let offers = snapshot.offers.as_deref().map_or(&[][..], Vec::as_slice);
         let rows = self.rows(offers);
@@ -188,7 +188,7 @@ impl Chooser {
     }
 }
 
-/// The keys, for the last line.
+/// Key hints for the last line while the list is open.
 pub const KEYS: [(&str, &str); 5] = [
     ("Space", "choose"),
     ("Enter", "count these"),

@@ -7,23 +7,24 @@ use sbt_engine::{
     report::counters::{CounterReport, Counts, derived},
 };
 
-/// What is told of a counter beside how fast it grows.
+/// Which value of a counter is shown beside its rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Told {
-    /// All that was counted.
+    /// The total.
     Sum,
-    /// The mean of a phase.
+    /// The mean per phase.
     PerPhase,
 }
 
-/// The counters that are counted now, and what they say.
+/// The counters that are being counted now, with their figures.
 pub fn chosen(snapshot: &Snapshot) -> impl Iterator<Item = (&CounterReport, &CounterFigures)> {
     let all = snapshot.report.counters.iter().zip(&snapshot.counters);
     all.filter(|(_, figures)| figures.is_chosen)
 }
 
-/// Adds the columns of all counters: what is told of each, how fast it grows, and last what
-/// follows from several of them. `rows`: of a counter, those of the grid; `counts`: of each row.
+/// Adds the columns of all counters: the value selected by `told`, the rate, and last the ratios of
+/// several counters. `rows` picks the figures of the grid's rows from a counter's figures; `counts`
+/// holds the counts of each row.
 pub fn columns(
     grid: &mut Grid,
     snapshot: &Snapshot,
@@ -44,7 +45,7 @@ pub fn columns(
     for (counter, figures) in chosen(snapshot) {
         let rows = rows(figures).iter().map(|row| row.per_second);
         if counter.unit == "ns" {
-            // A second of it a second is one CPU.
+            // One second of time counted per second is one full CPU: 100 %.
             let share = rows.map(|rate| rate.map(|ns| ns / 1e9 * 100.0));
             grid.scrolling(format!("{} %", counter.name), Cells::Share(share.collect()));
         } else {
@@ -54,8 +55,8 @@ pub fn columns(
     ratios(grid, counts);
 }
 
-/// Adds those of the threads of a site, which has this place in the report: the mean of a phase,
-/// and what follows from several.
+/// Adds the columns for the threads of one site: the mean per phase of each counter, then the
+/// ratios. `site` is the site's index in the report.
 pub fn of_threads(grid: &mut Grid, snapshot: &Snapshot, site: usize, counts: &[&Counts]) {
     for (counter, figures) in snapshot.report.counters.iter().zip(&snapshot.counters) {
         let rows = figures
@@ -76,8 +77,8 @@ fn per_phase(counter: &CounterReport, rows: &[CounterFigure]) -> Cells {
     }
 }
 
-/// What follows from several counters: a column each, in which the rows where one of its parts
-/// is not known are so, too.
+/// Adds one column for each ratio of several counters. A cell is unknown if any counter in the
+/// ratio is unknown for its row.
 fn ratios(grid: &mut Grid, counts: &[&Counts]) {
     let all: Vec<_> = counts.iter().map(|counts| derived(counts)).collect();
     let mut names: Vec<&str> = Vec::new();

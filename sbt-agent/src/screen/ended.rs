@@ -1,4 +1,4 @@
-//! The screen when the program has ended: it stays, keys that look around go on working, and
+//! The screen after the program has ended: the screen stays, navigation keys keep working, and
 //! every other key leaves.
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
@@ -9,17 +9,17 @@ use super::{
 };
 use sbt_engine::live::{Snapshot, Watching};
 
-/// Whether the program has ended, and the screen stays until its user leaves. A recording has
-/// an end of its own.
+/// Whether the program has ended and the screen stays until the user leaves. Always `false` in a
+/// replay, which handles the end of its recording itself.
 pub fn is_over(snapshot: &Snapshot) -> bool {
     snapshot.replay.is_none() && matches!(snapshot.watching, Watching::Ended { .. })
 }
 
-/// What a key asks for, outside of dialogs; `None` if nothing. `open`: the tab shows details, or
-/// not all of its rows, which the keys that go back close first.
+/// The action of a key outside of dialogs; `None` if the key does nothing. `open` means that the
+/// tab shows details or hides rows by a filter; the keys for going back undo this first.
 pub fn action(key: &KeyEvent, open: bool) -> Option<Action> {
     let is_plain = !key.modifiers.contains(KeyModifiers::CONTROL);
-    // The key for counters looks around, too: there is nothing left to count.
+    // `e` opens the counters while the program runs; now it does nothing instead of leaving.
     if is_plain && key.code == KeyCode::Char('e') {
         return None;
     }
@@ -43,8 +43,7 @@ pub fn action(key: &KeyEvent, open: bool) -> Option<Action> {
     })
 }
 
-/// The keys of the last line: the way out first, then those of the tab that still mean
-/// something.
+/// Key hints for the last line: leaving first, then the hints of the tab that still apply.
 pub fn hints(tab: Vec<Hint>) -> Vec<Hint> {
     let mut hints = vec![("q", "or any other key: leave"), ("1-0 Tab arrows", "look")];
     let here = tab

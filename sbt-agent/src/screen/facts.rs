@@ -1,57 +1,57 @@
-//! What a snapshot says at a glance: whether the program moves, who waits, and
-//! where time goes.
+//! Summary of a snapshot: whether the program makes progress, which threads wait, and where time
+//! goes.
 
 use sbt_engine::{
     live::{Doing, PACE_STEP_NS, Snapshot, Watching},
     report::SiteReport,
 };
 
-/// Whether the program moves.
+/// Whether the program makes progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Motion {
     /// No episode has ended yet.
     NoneYet,
-    /// Episodes end.
+    /// Episodes keep ending.
     Moving,
-    /// None has ended for so long.
+    /// No episode has ended for this long.
     Silent {
-        /// ns.
+        /// Time since the last episode ended, ns.
         ns: u64,
-        /// Longer than any phase so far.
+        /// Whether the silence is longer than every phase so far.
         unusual: bool,
     },
-    /// Threads wait for one that does not come; for how long, ns.
+    /// Threads wait for a thread that will not arrive.
     Hangs {
-        /// ns.
+        /// Duration of the wait, ns.
         ns: u64,
     },
-    /// Threads wait for one that is at work, or will be; for how long, ns.
+    /// Threads wait for a thread that works, or is about to.
     Slow {
-        /// ns.
+        /// Duration of the wait, ns.
         ns: u64,
-        /// Or it may be in a loop without end.
+        /// Whether the late thread may be in an endless loop.
         stuck: bool,
     },
-    /// Nobody watches, for so many ns.
+    /// Probes are off.
     Off {
-        /// ns.
+        /// Time since the probes were turned off, ns.
         ns: u64,
     },
     /// The program has ended.
     Ended {
-        /// If it is known.
+        /// Exit status; `None` if unknown.
         status: Option<u8>,
-        /// From the beginning of the program, or of watching it, to its end, ns.
+        /// Time from the start of the program, or of watching, to the program's end, ns.
         ran_ns: u64,
     },
 }
 
-/// A program is said to be silent after this, ns.
+/// The program counts as silent if no episode ends for this long, ns.
 const SILENT_NS: u64 = 1_000_000_000;
-/// And unusually so after this at the least, ns.
+/// Silence shorter than this is never called unusual, ns.
 const UNUSUAL_NS: u64 = 2_000_000_000;
 
-/// Whether the program moves.
+/// Classifies the program's progress.
 pub fn motion(snapshot: &Snapshot) -> Motion {
     match snapshot.watching {
         Watching::Ended { status, ran_ns } => return Motion::Ended { status, ran_ns },
@@ -62,7 +62,7 @@ pub fn motion(snapshot: &Snapshot) -> Motion {
         Watching::On => {}
     }
     let standstill = snapshot.report.hang.as_ref();
-    if let Some(hang) = standstill.filter(|it| it.outcome == "lasts") {
+    if let Some(hang) = standstill.filter(|hang| hang.outcome == "lasts") {
         let ns = hang.lasted_ns;
         return if hang.is_hang() {
             Motion::Hangs { ns }
@@ -86,7 +86,7 @@ pub fn motion(snapshot: &Snapshot) -> Motion {
     Motion::Silent { ns, unusual }
 }
 
-/// For how long no episode has ended, ns; `None` if none ever has.
+/// Time since the last episode ended, ns; `None` if no episode has ended.
 fn silent_ns(snapshot: &Snapshot) -> Option<u64> {
     let sites = snapshot.report.sites.iter();
     let last = sites
@@ -94,23 +94,23 @@ fn silent_ns(snapshot: &Snapshot) -> Option<u64> {
         .map(|part| part.until_ns)
         .max();
     if let Some(last) = last {
-        // Both are counted from where the report begins.
+        // Both times are relative to the start of the report.
         return Some(snapshot.report.wall_ns.saturating_sub(last));
     }
-    // Sums may have been set to zero since.
+    // The sums may have been reset since the last episode.
     let pace = &snapshot.pace;
     let steps = pace.iter().rev().position(|count| *count > 0);
-    // There was one, but it is further back.
+    // Episodes were counted, but before the recorded pace.
     let steps = steps.or_else(|| (snapshot.report.episodes > 0).then_some(pace.len()));
     Some(steps? as u64 * PACE_STEP_NS)
 }
 
-/// Steps of the pace that make up its present value.
+/// Number of pace steps that make up the current rate.
 const RECENT: usize = 4;
 
-/// Episodes a second lately; `None` before it is known.
+/// Current rate of episodes per second; `None` if not known yet.
 pub fn rate(snapshot: &Snapshot) -> Option<f64> {
-    // The last step is not over.
+    // The last step is still in progress.
     let (_, done) = snapshot.pace.split_last()?;
     let recent = &done[done.len().saturating_sub(RECENT)..];
     if recent.is_empty() {
@@ -121,30 +121,30 @@ pub fn rate(snapshot: &Snapshot) -> Option<f64> {
     Some(sum as f64 / seconds)
 }
 
-/// The site with the most lost thread-time, if any was lost.
+/// The site with the most lost thread-time; `None` if no time was lost.
 pub fn worst(snapshot: &Snapshot) -> Option<&SiteReport> {
     let worst = snapshot.report.sites.iter().max_by_key(|site| site.lost_ns);
     worst.filter(|site| site.lost_ns > 0)
 }
 
-/// Who does what now.
+/// What each thread is doing at the moment of the snapshot, by thread id.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Now {
-    /// In barriers.
+    /// Threads that wait in a barrier.
     pub waiting: Vec<u32>,
-    /// The longest of them, since when (ns) and where.
+    /// The longest of these waits: since when (ns), and at which site.
     pub longest: Option<(u64, String)>,
-    /// Outside.
+    /// Threads outside of barriers.
     pub working: Vec<u32>,
-    /// The longest of them, since when, ns.
+    /// Start of the longest of these stretches of work, ns.
     pub working_since_ns: Option<u64>,
-    /// No longer there.
+    /// Threads that have ended.
     pub ended: Vec<u32>,
-    /// Not known.
+    /// Threads whose state is unknown.
     pub unknown: Vec<u32>,
 }
 
-/// Who does what now.
+/// Sorts the threads of a snapshot by what they are doing.
 pub fn now(snapshot: &Snapshot) -> Now {
     let mut now = Now::default();
     for (thread, doing) in snapshot.report.threads.iter().zip(&snapshot.doing) {

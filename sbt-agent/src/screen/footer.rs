@@ -1,5 +1,4 @@
-//! The names of the tabs, and the last line: what is being asked, answers, or
-//! which keys there are.
+//! The line with the names of the tabs, and the last line: a prompt, an answer, or key hints.
 
 use ratatui::{
     buffer::Buffer,
@@ -18,23 +17,23 @@ use sbt_engine::{
     place::printable,
 };
 
-/// What the user is being asked.
+/// A prompt in the last line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Dialog {
-    /// What rows have to contain; the tab holds the text.
+    /// Text that rows have to contain. The tab stores the text.
     Filter,
-    /// The name of a site.
+    /// A new name for a site.
     Name {
-        /// Its number.
+        /// Number of the site.
         site: u32,
-        /// What it is called so far.
+        /// Current name of the site.
         was: String,
-        /// What was typed.
+        /// Text typed so far.
         text: String,
     },
 }
 
-/// The longest name or filter, characters.
+/// Maximum length of a name or filter, in characters.
 const MOST: usize = 60;
 
 impl State {
@@ -61,15 +60,15 @@ impl State {
         put(buffer, area, 0, &Line::from(spans));
     }
 
-    /// The tabs that are there, their names with their keys, as long as there is room for
-    /// them; whether that is much. What has come by itself comes first.
+    /// The names of the available tabs with their keys, shortened to fit, and whether the full
+    /// names are used. Tabs that appear by themselves (with a key of their own) come first.
     fn tab_names(&self, columns: usize, snapshot: &Snapshot) -> (Vec<(usize, String)>, bool) {
         let names = |name: &dyn Fn(char, &dyn Tab) -> String| -> Vec<(usize, String)> {
             let tabs = self.tabs.iter().enumerate();
             let there = tabs.filter(|(_, tab)| tab.is_there(snapshot));
             let mut names: Vec<_> = there
                 .map(|(index, tab)| {
-                    // The tenth has the key 0.
+                    // The tenth tab has the key 0.
                     let digit = (1..=9).chain([0]).nth(index);
                     let digit = digit.and_then(|digit| char::from_digit(digit, 10));
                     let key = tab.key().or(digit).unwrap_or(' ');
@@ -87,7 +86,7 @@ impl State {
             return (long, true);
         }
         let short = names(&|key, tab| format!("{key}{} ", tab.short_title()));
-        // The blank at the end needs no room.
+        // The trailing blank may be cut off.
         if length(&short) <= columns + 1 {
             return (short, false);
         }
@@ -99,7 +98,7 @@ impl State {
         (brief, false)
     }
 
-    /// The last line; where the cursor is, if something is being typed.
+    /// Draws the last line. Returns the position of the cursor if the user is typing.
     pub(super) fn draw_footer(
         &mut self,
         buffer: &mut Buffer,
@@ -153,14 +152,14 @@ impl State {
         None
     }
 
-    /// What there is to say to what the user has asked for.
+    /// The answer to the user's last request, if one is to be shown.
     fn answer(&mut self, snapshot: &Snapshot) -> Option<String> {
         if let Some(said) = self.said {
             return Some(said.into());
         }
         let (number, text) = snapshot.notice.as_ref()?;
         if self.notice.is_none_or(|(shown, _)| shown != *number) {
-            // Never 0, which is for those that were seen.
+            // Never 0, which marks a notice as seen.
             self.notice = Some((*number, snapshot.now_ns.max(1)));
         }
         let (_, since_ns) = self.notice?;
@@ -168,7 +167,7 @@ impl State {
         (!seen).then(|| printable(text))
     }
 
-    /// As many keys as fit; the way out always does.
+    /// As many key hints as fit; the hint for leaving always does.
     fn hints(&self, snapshot: &Snapshot, columns: usize) -> Vec<Hint> {
         if self.chooser.is_some() {
             return chooser::KEYS.to_vec();
@@ -214,7 +213,7 @@ impl State {
         }
     }
 
-    /// The text that is being typed.
+    /// The text that the user is typing.
     pub(super) fn line(&mut self) -> Option<&mut String> {
         match self.dialog.as_mut()? {
             Dialog::Filter => self.tabs[self.current].filter(),
@@ -222,7 +221,7 @@ impl State {
         }
     }
 
-    /// A key in a dialog.
+    /// Handles a key while a prompt is open.
     pub(super) fn dialog_key(&mut self, key: &KeyEvent) -> Vec<Request> {
         let control = key.modifiers.contains(KeyModifiers::CONTROL);
         match key.code {
@@ -264,10 +263,10 @@ impl State {
     }
 }
 
-/// The keys that always have a place.
+/// Hints that are always shown.
 const OUT: [Hint; 2] = [("q", "leave"), ("?", "help")];
 
-/// As many keys as fit, and the way out.
+/// As many key hints as fit, followed by `out`.
 fn fitting(mut hints: Vec<Hint>, out: &[Hint], columns: usize) -> Vec<Hint> {
     let length = |(key, what): &Hint| width(key) + width(what) + 3;
     let mut room = columns.saturating_sub(out.iter().map(length).sum());
@@ -280,7 +279,7 @@ fn fitting(mut hints: Vec<Hint>, out: &[Hint], columns: usize) -> Vec<Hint> {
     hints
 }
 
-/// The end of a text, where the cursor is.
+/// The end of a text, which is where the cursor is.
 fn last_of(text: &str, columns: usize) -> String {
     let mut text = text;
     while width(text) > columns {

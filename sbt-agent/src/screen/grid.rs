@@ -1,5 +1,5 @@
-//! Columns of figures on the screen: one unit a column, sorted by any of them,
-//! and those that matter least left out where there is no room.
+//! Tables on the screen: one unit per column, sortable by any column; the least important columns
+//! are omitted if space is short.
 
 use std::{borrow::Cow, cmp::Ordering, ops::Range};
 
@@ -7,90 +7,89 @@ use super::words::{fit_middle, left, right, width};
 use crate::screen::theme::Look;
 use crate::show::table::{UNKNOWN, Unit, count, mean, percent};
 
-/// The cells of a column.
+/// The cells of a column, one per row.
 #[derive(Clone, Debug)]
 pub enum Cells {
-    /// To the left, in the order of the alphabet, cut in the middle.
+    /// Left-aligned, sorted alphabetically, shortened in the middle.
     Text(Vec<String>),
-    /// To the left, in the order in which the rows come.
+    /// Left-aligned, sorted in the original order of the rows.
     Label(Vec<String>),
-    /// To the right.
+    /// Right-aligned.
     Count(Vec<Option<u64>>),
-    /// Durations, ns, to the right.
+    /// Durations in ns, right-aligned.
     Time(Vec<Option<u64>>),
-    /// The same in a unit of several columns, so that these compare.
+    /// Durations in ns, right-aligned, in a unit shared with other columns so that these compare.
     TimeIn(Unit, Vec<Option<u64>>),
-    /// Per cent, to the right.
+    /// Percentages, right-aligned.
     Share(Vec<Option<f64>>),
-    /// Per cent as a bar.
+    /// Percentages, drawn as bars.
     Bar(Vec<Option<f64>>),
-    /// How often something happens on average, to the right.
+    /// Average number of occurrences, right-aligned.
     Mean(Vec<Option<f64>>),
-    /// To the right, in the order of a number.
+    /// Right-aligned texts, sorted by the number beside them.
     Ranked(Vec<(Option<f64>, String)>),
 }
 
-/// A column.
 #[derive(Clone, Debug)]
 pub struct Column {
-    /// Its title, without the unit.
+    /// Title without the unit.
     pub title: Cow<'static, str>,
-    /// Its cells.
     pub cells: Cells,
-    /// How easily it is left out: 0 never, others the higher the sooner.
+    /// Priority for omission when space is short: 0 is never omitted, higher values are omitted
+    /// first.
     pub spare: u8,
-    /// Whether it is one of those of which some are shown, from one on that the user chooses.
+    /// Whether the column belongs to those that scroll sideways.
     pub scrolls: bool,
 }
 
-/// Rows and columns.
+/// A table: its columns, and for each row its id and searchable text.
 #[derive(Clone, Debug, Default)]
 pub struct Grid {
-    /// At least one, of text.
+    /// At least one column, and at least one of text.
     pub columns: Vec<Column>,
-    /// What each row is about.
+    /// Id of the object (site, thread, ...) in each row.
     pub ids: Vec<u32>,
-    /// What a filter looks for in each row, in lower case.
+    /// Text of each row that the filter searches, in lower case.
     pub search: Vec<String>,
 }
 
-/// Columns of a bar.
+/// Width of a bar, in screen columns.
 const BAR: usize = 12;
-/// What a column of text has at least.
+/// Minimum width of a text column.
 const TEXT_AT_LEAST: usize = 24;
-/// Columns between columns.
+/// Screen columns between two table columns.
 const SPACE: usize = 2;
 
-/// A column ready to be drawn.
+/// A column with its cells as text, ready to be drawn.
 #[derive(Clone, Debug)]
 pub struct Shown {
-    /// Which of the grid's.
+    /// Index of the column in the grid.
     pub index: usize,
-    /// Columns of the screen.
+    /// Width in screen columns.
     pub width: usize,
-    /// With the unit.
+    /// Title with the unit.
     pub title: String,
-    /// Whether it stands to the right.
+    /// Whether the cells are right-aligned.
     pub to_right: bool,
-    /// Whether it is cut in the middle.
+    /// Whether cells are shortened in the middle.
     is_text: bool,
-    /// By row.
+    /// Cells as text, by row of the grid.
     pub texts: Vec<String>,
 }
 
-/// The columns that fit.
+/// The columns that fit on the screen.
 #[derive(Clone, Debug)]
 pub struct Fitting {
-    /// In the order of the grid.
+    /// The columns, in the order of the grid.
     pub columns: Vec<Shown>,
-    /// Which of those that scroll are among them.
+    /// Which of the scrolling columns are among them.
     pub scrolled: Range<usize>,
-    /// How many of those there are.
+    /// Number of scrolling columns in the grid.
     pub scrolling: usize,
 }
 
 impl Fitting {
-    /// The titles as one line, and a line for each of some rows.
+    /// The titles as one line, and one line for each of the given rows.
     pub fn lines(&self, rows: &[usize], look: Look) -> (String, Vec<String>) {
         let line = |f: &dyn Fn(&Shown) -> String| {
             let cells: Vec<String> = self.columns.iter().map(f).collect();
@@ -108,14 +107,14 @@ impl Fitting {
         )
     }
 
-    /// How many of the columns that scroll are not in sight.
+    /// Number of scrolling columns that are not visible.
     pub fn hidden(&self) -> usize {
         self.scrolling - self.scrolled.len()
     }
 }
 
 impl Shown {
-    /// A text as wide as the column.
+    /// Pads or shortens a text to the width of the column.
     pub fn pad(&self, text: &str, look: Look) -> String {
         if self.to_right {
             right(text, self.width, look)
@@ -128,7 +127,7 @@ impl Shown {
 }
 
 impl Grid {
-    /// Adds a column.
+    /// Adds a fixed column; see [`Column::spare`] for `spare`.
     pub fn column(&mut self, title: &'static str, spare: u8, cells: Cells) -> &mut Self {
         self.columns.push(Column {
             title: Cow::Borrowed(title),
@@ -139,7 +138,7 @@ impl Grid {
         self
     }
 
-    /// Adds a column of those that scroll sideways.
+    /// Adds a column that scrolls sideways.
     pub fn scrolling(&mut self, title: String, cells: Cells) -> &mut Self {
         self.columns.push(Column {
             title: Cow::Owned(title),
@@ -150,8 +149,8 @@ impl Grid {
         self
     }
 
-    /// The rows that contain a text, sorted by a column: figures with the
-    /// greatest first and what is not known last, texts from the first on.
+    /// The indices of the rows that contain `filter`, sorted by a column: numbers in descending
+    /// order with unknown values last, texts in ascending order.
     pub fn order(&self, column: usize, reverse: bool, filter: &str) -> Vec<usize> {
         let filter = filter.to_lowercase();
         let mut rows: Vec<usize> = (0..self.ids.len())
@@ -166,8 +165,8 @@ impl Grid {
         rows
     }
 
-    /// The columns that fit, of those that scroll from the number `from` on; the room that is
-    /// left goes to those of text.
+    /// Selects the columns that fit into `columns`. Scrolling columns start at number `from`;
+    /// leftover space goes to the text columns.
     pub fn shown(&self, columns: usize, sorted: usize, from: usize, look: Look) -> Fitting {
         let all: Vec<Shown> = self
             .columns
@@ -195,7 +194,7 @@ impl Grid {
                 fixed.retain(|shown| spare(shown) < most);
             }
         };
-        // What the user asked for goes before what can be spared.
+        // Scrolling columns, which the user asked for, take precedence over optional ones.
         let mut kept = fixed.clone();
         spare(&mut kept, 0, KEPT);
         let first = scrolling.first().map_or(0, |shown| SPACE + shown.width);
@@ -224,11 +223,11 @@ impl Grid {
     }
 }
 
-/// What is kept beside columns that scroll, if there is room: see [`Column::spare`].
+/// The highest [`Column::spare`] that is kept beside scrolling columns if there is room.
 const KEPT: u8 = 1;
 
-/// Which of some columns fit into so much room from a number on; if the last one is among
-/// them, those before it that fit, too.
+/// The range of columns, starting at number `from`, that fits into `room`. If the range reaches the
+/// last column, it is extended to the left as far as there is room.
 fn fitting(columns: &[Shown], room: usize, from: usize) -> Range<usize> {
     let fit = |columns: &mut dyn Iterator<Item = &Shown>| {
         let mut left = room;
@@ -283,7 +282,7 @@ impl Column {
     }
 }
 
-/// The mark of the column that rows are sorted by.
+/// The arrow on the title of the column that the rows are sorted by.
 pub const fn mark(reverse: bool, look: Look) -> &'static str {
     if reverse {
         look.pick("▲", "^ ")
@@ -316,7 +315,7 @@ impl Cells {
     }
 }
 
-/// What is not known comes last, whichever way.
+/// Compares two cells; unknown values come last in either direction.
 fn figures<T>(a: Option<&T>, b: Option<&T>, compare: impl Fn(&T, &T) -> Ordering) -> Ordering {
     match (a, b) {
         (Some(a), Some(b)) => compare(a, b),

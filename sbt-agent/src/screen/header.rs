@@ -1,4 +1,4 @@
-//! The two lines on top: whether the program moves, and where time goes.
+//! The two lines at the top: whether the program makes progress, and where time goes.
 
 use nix::sys::signal::Signal;
 use ratatui::{
@@ -29,22 +29,21 @@ use sbt_engine::{
 /// Rows of the header.
 pub const HEIGHT: u16 = 2;
 
-/// From so many columns on, it is said what the bars are.
+/// Minimum width at which the bars are labelled.
 const ROOMY: usize = 110;
 
-/// Bars of the pace, at least.
+/// Minimum number of bars of the pace.
 const PACE_AT_LEAST: usize = 8;
 
-/// Columns that are worth more than a sentence.
+/// Minimum width of the sentence; facts are omitted before it gets narrower.
 const SENTENCE_AT_LEAST: usize = 44;
 
-/// Columns that a place has at least.
+/// Minimum width of a place.
 const PLACE_AT_LEAST: usize = 12;
 
-/// Columns that a command has at least.
+/// Minimum width of a command.
 const COMMAND_AT_LEAST: usize = 20;
 
-/// Draws it.
 pub fn draw(snapshot: &Snapshot, paused: bool, look: Look, buffer: &mut Buffer, area: Rect) {
     put(
         buffer,
@@ -55,12 +54,12 @@ pub fn draw(snapshot: &Snapshot, paused: bool, look: Look, buffer: &mut Buffer, 
     let columns = usize::from(area.width);
     let most = columns.saturating_sub(44) / 2;
     let pace = match facts::motion(snapshot) {
-        // Who is missing needs the room more.
+        // The space is needed to say which threads are missing.
         Motion::Silent { unusual: true, .. } | Motion::Hangs { .. } | Motion::Slow { .. } => {
             String::new()
         }
         Motion::Moving | Motion::Ended { .. } | Motion::Off { .. } => {
-            // All of the efficiency is worth more than the oldest bars.
+            // The complete efficiency is worth more than the oldest bars.
             let needed = efficiency(snapshot, look).map_or(0, |texts| width(&texts[0]) + 3);
             let room = columns.saturating_sub(needed).min(most);
             pace(
@@ -87,7 +86,7 @@ pub fn draw(snapshot: &Snapshot, paused: bool, look: Look, buffer: &mut Buffer, 
     put(buffer, area, 1, &line);
 }
 
-/// The mark that tells at a glance how the program is.
+/// A mark and a few words for the program's state.
 fn mark(snapshot: &Snapshot, look: Look) -> (String, Style) {
     match facts::motion(snapshot) {
         Motion::NoneYet => (
@@ -123,12 +122,12 @@ fn mark(snapshot: &Snapshot, look: Look) -> (String, Style) {
                 Some(status) => (format!("ended, status {status}"), look.alarm()),
                 None => ("ended".into(), look.bold()),
             };
-            // Rounded, as the report that follows tells it.
+            // Rounded the same way as in the report that follows.
             let ran = since(ran_ns.saturating_add(50_000_000));
             let text = match status {
                 _ if !ended::is_over(snapshot) => text,
                 Some(_) => format!("program {text}, {ran}"),
-                // When it began is not known.
+                // The program's start is unknown.
                 None => format!("program {text}, watched for {ran}"),
             };
             (format!("{} {text}", look.pick("◼", "#")), style)
@@ -136,7 +135,7 @@ fn mark(snapshot: &Snapshot, look: Look) -> (String, Style) {
     }
 }
 
-/// A signal, with its name if it has one: `9 (SIGKILL)`.
+/// The number of a signal, with its name if it has one: `9 (SIGKILL)`.
 fn signal(number: u8) -> String {
     Signal::try_from(i32::from(number)).map_or_else(
         |_| number.to_string(),
@@ -144,7 +143,8 @@ fn signal(number: u8) -> String {
     )
 }
 
-/// A fact, and how easily it is left out: 0 never, others the higher the sooner.
+/// A fact: its priority for omission (0 is never omitted, higher values are omitted first), its
+/// text and style.
 type Fact = (u8, String, Style);
 
 fn facts_line(snapshot: &Snapshot, paused: bool, columns: u16, look: Look) -> Line<'static> {
@@ -156,7 +156,7 @@ fn facts_line(snapshot: &Snapshot, paused: bool, columns: u16, look: Look) -> Li
             let rate = facts::rate(snapshot).map_or_else(|| UNKNOWN.into(), rate);
             format!("{rate} episodes/s")
         }
-        // There is no pace any more.
+        // After the end there is no rate.
         _ => format!("{} episodes", count(report.episodes)),
     };
     let own = snapshot.own_share_pct;
@@ -165,11 +165,11 @@ fn facts_line(snapshot: &Snapshot, paused: bool, columns: u16, look: Look) -> Li
     let threads = report.threads.iter().map(|thread| thread.threads).sum();
     let moment = match &snapshot.replay {
         Some(replay) => Some(replay::position(replay, look)),
-        // The mark says how long the program ran.
+        // The mark already says how long the program ran.
         None if ended::is_over(snapshot) => None,
         None => Some(clock(snapshot.now_ns)),
     };
-    // Where watching costs much, by which way it is done and how much is said early.
+    // With backends that cost a lot, the cost and the backend are omitted late.
     let [cost_at, backend_at] = if report.backend == "ebpf" {
         [6, 7]
     } else {
@@ -189,7 +189,7 @@ fn facts_line(snapshot: &Snapshot, paused: bool, columns: u16, look: Look) -> Li
         (backend_at, report.backend.clone(), plain),
     ];
     if snapshot.replay.is_some() {
-        // What sbt uses now is not what it used then.
+        // sbt's own share now says nothing about its share during the recording.
         facts.retain(|fact| fact.0 != 8);
     }
     if let Some(moment) = moment {
@@ -227,15 +227,15 @@ fn facts_line(snapshot: &Snapshot, paused: bool, columns: u16, look: Look) -> Li
     Line::from(spans)
 }
 
-/// What watching costs the program, and how much of it is seen. `at`: how easily it is left
-/// out.
+/// What watching costs the program, and the share of time in which probes are on if it is
+/// reduced. `at` is the priority for omission.
 fn own_cost(report: &Report, at: u8, look: Look) -> Fact {
     let cost = &report.own_cost;
     let share = cost
         .share_pct
         .map_or_else(|| UNKNOWN.into(), |pct| format!("{pct:.2} %"));
     match &cost.thinned {
-        // Not left out: what is shown is a part of what there is.
+        // Never omitted: the figures on the screen cover only a part of the run.
         Some(thinned) => (
             0,
             format!("own cost {share}, {:.0} % seen", thinned.observed_pct),
@@ -258,7 +258,7 @@ fn rate(rate: f64) -> String {
     }
 }
 
-/// How many episodes there were lately, as a line of bars.
+/// The number of recent episodes per step of time, as a line of bars.
 fn pace(snapshot: &Snapshot, columns: usize, look: Look) -> String {
     let done = snapshot.pace.split_last().map_or(&[][..], |(_, done)| done);
     let recent = &done[done.len().saturating_sub(columns)..];
@@ -266,7 +266,7 @@ fn pace(snapshot: &Snapshot, columns: usize, look: Look) -> String {
     look.spark(&values)
 }
 
-/// Where time goes; or, if nothing moves, who waits for whom.
+/// Where time goes; or, if the program does not move, which threads wait for which.
 fn sentence(snapshot: &Snapshot, room: usize, look: Look) -> (String, Style) {
     match facts::motion(snapshot) {
         Motion::Silent { unusual, .. } => {
@@ -290,10 +290,11 @@ fn sentence(snapshot: &Snapshot, room: usize, look: Look) -> (String, Style) {
     }
 }
 
-/// The efficiency and its factors, in more words and fewer; `None` if it is not known.
+/// The efficiency and its factors, as a long and a short text; `None` if not known.
 fn efficiency(snapshot: &Snapshot, look: Look) -> Option<[String; 2]> {
     let Some(it) = snapshot.report.efficiency else {
-        // What is on its way is no news; the log has the reason.
+        // Efficiency that is merely not computed yet is not mentioned. The log has the reason for
+        // lost events.
         let is_lossy = snapshot.report.lost_events > 0;
         return is_lossy.then(|| ["efficiency ?".into(), "efficiency ?".into()]);
     };
@@ -309,11 +310,11 @@ fn efficiency(snapshot: &Snapshot, look: Look) -> Option<[String; 2]> {
     ])
 }
 
-/// How well the threads are used; where time goes, if that is not known or there is room
-/// for both.
+/// How well the threads are used. Where time goes instead, if that is not known; both if there is
+/// room.
 fn how_well(snapshot: &Snapshot, room: usize, look: Look) -> String {
     let texts = efficiency(snapshot, look);
-    let Some(text) = texts.into_iter().flatten().find(|it| width(it) <= room) else {
+    let Some(text) = texts.into_iter().flatten().find(|text| width(text) <= room) else {
         return where_time_goes(snapshot, room, look);
     };
     let dot = look.dot();
@@ -356,8 +357,8 @@ fn where_time_goes(snapshot: &Snapshot, room: usize, look: Look) -> String {
     })
 }
 
-/// How many are missing at the barrier at which all wait who wait, if that is
-/// one; also those that have ended.
+/// The number of participants missing at the barrier where all waiting threads wait, including
+/// threads that have ended. `None` if they wait at different barriers.
 fn missed(snapshot: &Snapshot, now: &facts::Now) -> Option<usize> {
     let at_once = |open: &&UnfinishedReport| open.arrived.len() == now.waiting.len();
     let open = snapshot.report.unfinished.iter().find(at_once)?;
@@ -365,7 +366,7 @@ fn missed(snapshot: &Snapshot, now: &facts::Now) -> Option<usize> {
     participants.checked_sub(open.arrived.len())
 }
 
-/// Who waits, since when, and who is missing.
+/// How many threads wait, since when, and which are missing.
 fn who_waits(snapshot: &Snapshot, room: usize, look: Look) -> String {
     let now = facts::now(snapshot);
     let ago = |ns: u64| since(snapshot.now_ns.saturating_sub(ns));
@@ -413,7 +414,7 @@ fn who_waits(snapshot: &Snapshot, room: usize, look: Look) -> String {
     if place.is_empty() || left < PLACE_AT_LEAST {
         return text;
     }
-    // After the first part, which says that some wait.
+    // The place follows the first part, which says how many threads wait.
     parts[0].push_str(" at ");
     parts[0].push_str(&words::fit_middle(&place, left, look));
     parts.join("; ")

@@ -1,80 +1,80 @@
-//! Keys: what they mean to the screen, and as what bytes they reach a program.
+//! What keys mean to the screen, and which bytes they are for a program.
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
-/// Where to.
+/// A movement within a tab.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Move {
-    /// One up.
+    /// One line up.
     Up,
-    /// One down.
+    /// One line down.
     Down,
-    /// A page up.
+    /// One page up.
     PageUp,
-    /// A page down.
+    /// One page down.
     PageDown,
-    /// To the beginning.
+    /// To the first line.
     Home,
-    /// To the end.
+    /// To the last line.
     End,
-    /// To the left, into the past.
+    /// To the left: into the past, or to the previous columns.
     Left,
     /// To the right.
     Right,
 }
 
-/// What a key asks for.
+/// What a key does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Within the tab.
+    /// Move within the tab.
     Go(Move),
-    /// The details of what is selected.
+    /// Open the details of the selected row.
     Open,
-    /// Out of what was opened last.
+    /// Close what was opened last.
     Back,
     /// Sort by the next column.
     Sort,
-    /// Sort the other way round.
+    /// Reverse the order of rows.
     Reverse,
-    /// Shorter pieces of time.
+    /// Show shorter pieces of time.
     ZoomIn,
-    /// Longer ones.
+    /// Show longer pieces of time.
     ZoomOut,
-    /// The tab with this number, from 0.
+    /// Show the tab with this index, from 0.
     Tab(usize),
-    /// The hang, if there is one.
+    /// Show the tab about the hang, if there is one.
     Hang,
-    /// The next tab.
+    /// Show the next tab.
     NextTab,
-    /// The tab before.
+    /// Show the previous tab.
     PreviousTab,
-    /// The keys.
+    /// Show the list of keys.
     Help,
-    /// Show only what contains a text.
+    /// Show only the rows that contain a text.
     Filter,
-    /// The display stands still.
+    /// Freeze or continue the display.
     Pause,
-    /// Probes off and on.
+    /// Turn the probes off or on.
     Toggle,
     /// Name the selected site.
     Name,
-    /// Sums from zero on.
+    /// Reset all totals.
     Reset,
     /// Save a report.
     Save,
     /// End the watching.
     Leave,
-    /// As Ctrl-C does.
+    /// Do what Ctrl-C does.
     Interrupt,
-    /// As Ctrl-Z does.
+    /// Do what Ctrl-Z does.
     Suspend,
-    /// The program gets the keyboard.
+    /// Give the keyboard to the program.
     Type,
-    /// Open the list of counters to choose from.
+    /// Open the list of counters.
     Counters,
 }
 
-/// What a key asks for, outside of dialogs.
+/// The action of a key outside of dialogs; `None` if the key does nothing.
 pub fn action(key: &KeyEvent) -> Option<Action> {
     if key.modifiers.contains(KeyModifiers::CONTROL) {
         return match key.code {
@@ -119,8 +119,8 @@ pub fn action(key: &KeyEvent) -> Option<Action> {
     })
 }
 
-/// Whether this key takes the keyboard back from the program: Ctrl-], which
-/// terminals send as the byte that Ctrl-5 is, too.
+/// Whether this key takes the keyboard back from the program: Ctrl-], for which terminals send the
+/// same byte as for Ctrl-5.
 pub fn takes_back(key: &KeyEvent) -> bool {
     key.modifiers.contains(KeyModifiers::CONTROL)
         && matches!(key.code, KeyCode::Char(']' | '5') | KeyCode::Esc)
@@ -162,8 +162,8 @@ pub fn bytes(key: &KeyEvent) -> Vec<u8> {
     out
 }
 
-/// The byte of a letter with Ctrl. Terminals send the same for some digits,
-/// and those are what comes to us.
+/// The control byte of a character pressed with Ctrl. Terminals send the same bytes for some
+/// digits, and the key library reports these as digits.
 fn control(c: char) -> Option<u8> {
     match c {
         ' ' | '@' | '2' => Some(0),

@@ -1,4 +1,4 @@
-//! Swim lanes: what threads did lately, a row each.
+//! Swim lanes: what threads did lately, one row per thread.
 
 use ratatui::text::{Line, Span};
 
@@ -10,19 +10,19 @@ use sbt_engine::{
     report::Report,
 };
 
-/// A stretch of time, cut into pieces of the lanes.
+/// A time window of the lanes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
-    /// Where the last piece ends, ns.
+    /// End of the last piece, ns.
     pub end_ns: u64,
-    /// How many.
+    /// Number of pieces.
     pub pieces: usize,
 }
 
-/// Pieces over which the glyphs add up to what was measured.
+/// Number of pieces over which the glyphs add up to the measured times.
 const GROUP: u64 = 64;
 
-/// The kinds of time in a piece, in the order of [`amounts`].
+/// The kinds of time in a piece, in the order in which [`amounts`] returns them.
 const KINDS: [Ink; 6] = [
     Ink::Work,
     Ink::Idle,
@@ -32,7 +32,7 @@ const KINDS: [Ink; 6] = [
     Ink::Unknown,
 ];
 
-/// ns of each of [`KINDS`].
+/// The time of each of [`KINDS`] in a piece, ns.
 fn amounts(piece: &Piece, piece_ns: u64, is_last: bool) -> [u64; 6] {
     let known = [
         piece.work,
@@ -44,7 +44,7 @@ fn amounts(piece: &Piece, piece_ns: u64, is_last: bool) -> [u64; 6] {
     .map(u64::from);
     let sum: u64 = known.iter().sum();
     let [work, idle, release, ready, blocked] = known;
-    // The last piece is not over: what it lacks is yet to come.
+    // The last piece is still in progress: its missing time lies in the future.
     let unknown = if is_last && sum > 0 {
         0
     } else {
@@ -53,8 +53,8 @@ fn amounts(piece: &Piece, piece_ns: u64, is_last: bool) -> [u64; 6] {
     [work, idle, release, ready, blocked, unknown]
 }
 
-/// A lane's pieces in a window: from which on, and how many columns stay
-/// empty before them.
+/// The pieces of a lane up to the end of the window, the index of the first visible piece, and the
+/// number of empty columns before it.
 fn part<'a>(lane: &'a Lane, snapshot: &Snapshot, window: Window) -> (&'a [Piece], usize, usize) {
     let piece_ns = snapshot.lanes.piece_ns.max(1);
     let behind = snapshot.lanes.end_ns.saturating_sub(window.end_ns) / piece_ns;
@@ -64,16 +64,15 @@ fn part<'a>(lane: &'a Lane, snapshot: &Snapshot, window: Window) -> (&'a [Piece]
     (&lane.pieces[..end], begin, window.pieces - (end - begin))
 }
 
-/// A character for every piece. A piece in which several things happened shows
-/// that which is most behind in its row: so the characters of a row add up to
-/// the times, however long the pieces are.
+/// One glyph for every piece. A piece with several kinds of time shows the kind that is furthest
+/// behind its measured share in this row. The glyphs of a row thus add up to the measured times at
+/// any zoom.
 pub fn inks(lane: &Lane, snapshot: &Snapshot, window: Window) -> Vec<Ink> {
     let lanes = &snapshot.lanes;
     let piece_ns = lanes.piece_ns.max(1);
     let (pieces, begin, empty) = part(lane, snapshot, window);
     let mut inks = vec![Ink::Unknown; empty];
-    // Counted from the beginning of time, so that the picture does not change
-    // when it moves.
+    // Groups are counted from time 0, so that the glyphs do not change as the window moves.
     let last_number = lanes.end_ns.div_ceil(piece_ns);
     let number_of = |index: usize| last_number.saturating_sub((lane.pieces.len() - index) as u64);
     let warm_up = usize::try_from(number_of(begin) % GROUP).unwrap_or(0);
@@ -88,7 +87,7 @@ pub fn inks(lane: &Lane, snapshot: &Snapshot, window: Window) -> Vec<Ink> {
         for (debt, amount) in debts.iter_mut().zip(amounts) {
             *debt += amount;
         }
-        // What is not in this piece at all is not drawn there.
+        // A kind that does not occur in this piece is not drawn here.
         let kinds = (0..KINDS.len()).filter(|kind| amounts[*kind] > 0);
         let kind = kinds
             .rev()
@@ -107,7 +106,7 @@ pub fn inks(lane: &Lane, snapshot: &Snapshot, window: Window) -> Vec<Ink> {
     inks
 }
 
-/// Whether nobody watched then.
+/// Whether probes were off at this time.
 fn in_gap(snapshot: &Snapshot, at_ns: u64) -> bool {
     let now = match snapshot.watching {
         Watching::Off { since_ns } => Some((since_ns, u64::MAX)),
@@ -131,12 +130,12 @@ pub fn waiting_pct(lane: &Lane, snapshot: &Snapshot, window: Window) -> Option<f
     (known > 0).then(|| waiting as f64 / known as f64 * 100.0)
 }
 
-/// Columns of a lane that are not its pieces.
+/// Columns of a row besides its pieces.
 pub fn chrome(names: usize) -> usize {
     names + " 100 %".len() + 2
 }
 
-/// Columns that the names of some threads take, at most 16.
+/// Width of the longest of some threads' names, 2 to 16 columns.
 pub fn name_columns(report: &Report, lanes: &[&Lane]) -> usize {
     let widths = lanes
         .iter()
@@ -144,7 +143,7 @@ pub fn name_columns(report: &Report, lanes: &[&Lane]) -> usize {
     widths.max().unwrap_or(2).clamp(2, 16)
 }
 
-/// A lane: name, pieces, share of waiting.
+/// One row: the thread's name, the pieces, the share of waiting.
 pub fn line(
     lane: &Lane,
     snapshot: &Snapshot,
@@ -163,15 +162,15 @@ pub fn line(
     Line::from(spans)
 }
 
-/// How many of [`Ink::NAMED`] a key explains: all,
+/// Number of entries of [`Ink::NAMED`] in a complete legend.
 pub const ALL: usize = Ink::NAMED.len();
-/// those that are measured,
+/// Number of entries without the one for unwatched time.
 pub const KNOWN: usize = ALL - 1;
-/// those that there always are.
+/// Number of entries for the kinds that always occur.
 pub const MAIN: usize = 2;
 
-/// How many there are to explain: where it was watched all the time, a sign
-/// for when it was not would only puzzle.
+/// Number of entries in the legend. The entry for unwatched time is omitted if there was none: it
+/// would only puzzle.
 pub fn kinds(snapshot: &Snapshot) -> usize {
     let is_off = matches!(snapshot.watching, Watching::Off { .. });
     if is_off || !snapshot.gaps.is_empty() {
@@ -181,7 +180,7 @@ pub fn kinds(snapshot: &Snapshot) -> usize {
     }
 }
 
-/// The key to the first so many characters.
+/// A legend of the first `names` kinds.
 pub fn key(names: usize, look: Look) -> Line<'static> {
     let mut spans = Vec::new();
     for (ink, name) in Ink::NAMED.iter().take(names) {
@@ -195,7 +194,7 @@ pub fn key(names: usize, look: Look) -> Line<'static> {
     Line::from(spans)
 }
 
-/// How long a window is, ns.
+/// Length of a window, ns.
 pub fn length_ns(snapshot: &Snapshot, window: Window) -> u64 {
     snapshot.lanes.piece_ns * window.pieces as u64
 }
@@ -245,7 +244,7 @@ mod tests {
         let mixed = row(&lane(&[(75, 25); 64]), 64);
         assert_eq!(mixed.matches('.').count(), 16, "{mixed}");
         let half = row(&lane(&[(40, 20); 64]), 64);
-        // Of 64, the unknown as well.
+        // Unknown time counts as well among the 64 pieces.
         for (glyph, expected) in [('#', 25.6), ('.', 12.8), (' ', 25.6)] {
             let drawn = half.matches(glyph).count() as f64;
             assert!((drawn - expected).abs() <= 1.0, "{glyph} in {half}");

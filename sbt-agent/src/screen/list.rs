@@ -1,4 +1,4 @@
-//! A grid to walk through: selection, order, filter.
+//! A table that the user moves in: selection, order, filter.
 
 use std::ops::Range;
 
@@ -15,32 +15,32 @@ use super::{
 };
 use crate::screen::theme::Look;
 
-/// Where the user is in a grid.
+/// The user's position in a table, and how the table is sorted and filtered.
 #[derive(Clone, Debug, Default)]
 pub struct List {
-    /// What is selected; until the user moves, whatever is on top.
+    /// Id of the selected row; `None` until the user moves, which selects the first row.
     chosen: Option<u32>,
-    /// The first row in sight.
+    /// Index of the first visible row.
     top: usize,
-    /// The column that it is sorted by.
+    /// Index of the column that the rows are sorted by.
     sorted: usize,
     reverse: bool,
-    /// From which on those columns are shown that scroll sideways.
+    /// Number of the first visible column among those that scroll sideways.
     across: usize,
-    /// What rows have to contain.
+    /// Text that rows have to contain.
     pub filter: String,
-    /// What was drawn: the rows in order,
+    /// Ids of the rows last drawn, in order.
     order: Vec<u32>,
-    /// where they are,
+    /// Screen area of the rows last drawn.
     rows: Rect,
-    /// where the titles of the columns are,
+    /// Screen columns of each title last drawn, with the index of its column.
     titles: Vec<(Range<u16>, usize)>,
-    /// and which of the columns that scroll, of how many.
+    /// Visible range of the scrolling columns last drawn, and their total number.
     scrolled: (Range<usize>, usize),
 }
 
 impl List {
-    /// One sorted by this column.
+    /// A table sorted by this column.
     pub fn sorted_by(column: usize) -> Self {
         Self {
             sorted: column,
@@ -48,26 +48,26 @@ impl List {
         }
     }
 
-    /// What is selected.
+    /// Id of the selected row.
     pub fn selected(&self) -> Option<u32> {
         self.chosen
             .filter(|id| self.order.contains(id))
             .or_else(|| self.order.first().copied())
     }
 
-    /// What was drawn, in its order.
+    /// Ids of the rows last drawn, in order.
     pub fn order(&self) -> &[u32] {
         &self.order
     }
 
-    /// Which rows are in sight: `1-20 of 100`; nothing if all are.
+    /// The visible range of rows: `1-20 of 100`; `None` if all rows are visible.
     pub fn range(&self) -> Option<String> {
         let (all, height) = (self.order.len(), usize::from(self.rows.height));
         let last = (self.top + height).min(all);
         (all > height).then(|| format!("{}-{last} of {all}", self.top + 1))
     }
 
-    /// Which of the columns that scroll are in sight: `columns 1-2 of 6`; nothing if all are.
+    /// The visible range of the scrolling columns: `columns 1-2 of 6`; `None` if all are visible.
     pub fn columns(&self) -> Option<String> {
         let (range, all) = &self.scrolled;
         let text = match range.len() {
@@ -78,13 +78,13 @@ impl List {
         (range.len() < *all).then_some(text)
     }
 
-    /// The first of the columns that scroll.
+    /// Number of the first visible scrolling column.
     pub const fn across(&self) -> usize {
         self.across
     }
 
-    /// What stands beside the title of the table: which rows and columns are in sight, or how
-    /// many rows there are; `what`: one of them.
+    /// The note beside the table's title: the visible rows and columns, or the number of rows.
+    /// `what` is the singular name of a row.
     pub fn note(&self, all: usize, what: &str) -> String {
         let rows = self.range().or_else(|| self.found(all));
         let rows = rows.unwrap_or_else(|| plural(all as u64, what));
@@ -94,12 +94,11 @@ impl List {
         }
     }
 
-    /// How many of all rows contain the text: `3 of 100`; nothing without one.
+    /// The number of rows that match the filter: `3 of 100`; `None` without a filter.
     pub fn found(&self, all: usize) -> Option<String> {
         (!self.filter.is_empty()).then(|| format!("{} of {all}", self.order.len()))
     }
 
-    /// Draws it.
     pub fn draw(&mut self, grid: &Grid, look: Look, buffer: &mut Buffer, area: Rect) {
         let order = grid.order(self.sorted, self.reverse, &self.filter);
         self.order = order.iter().map(|row| grid.ids[*row]).collect();
@@ -110,7 +109,7 @@ impl List {
         };
         let selected = self.selected();
         self.show_selected(selected);
-        // The mark of the selection stands before the columns.
+        // The first columns hold the mark of the selection.
         let room = usize::from(area.width).saturating_sub(2);
         let fitting = grid.shown(room, self.sorted, self.across, look);
         self.across = fitting.scrolled.start;
@@ -195,17 +194,17 @@ impl List {
         self.chosen = self.order.get(to.min(last)).copied();
     }
 
-    /// Scrolls by one of the columns of counters.
+    /// Scrolls the counters' columns by one.
     pub fn scroll(&mut self, to: Move) {
         match to {
             Move::Left => self.across = self.across.saturating_sub(1),
-            // Drawing takes back what is too far.
+            // Drawing corrects a position that is too far right.
             Move::Right => self.across = (self.across + 1).min(self.scrolled.1),
             _ => {}
         }
     }
 
-    /// Sorts by the next of the columns that are shown.
+    /// Sorts by the next visible column.
     pub fn sort(&mut self) {
         let at = self
             .titles
@@ -218,13 +217,13 @@ impl List {
         }
     }
 
-    /// Sorts the other way round.
+    /// Reverses the order of the rows.
     pub fn reverse(&mut self) {
         self.reverse = !self.reverse;
     }
 
-    /// A click: on a row selects it, on a title sorts. Whether it was on the
-    /// row that was selected already.
+    /// Handles a click: a click on a row selects this row, a click on a title sorts by its column.
+    /// Returns whether the clicked row was already selected.
     pub fn click(&mut self, at: Position) -> bool {
         if self.rows.contains(at) {
             let row = self.top + usize::from(at.y - self.rows.y);

@@ -1,5 +1,5 @@
-//! The live screen: drawing is a function of its state and of a snapshot, and
-//! keys become requests. What touches the terminal is in [`terminal`].
+//! The live screen. Drawing is a function of its state and a snapshot; keys become requests to the
+//! session. [`terminal`] is the only module that touches the terminal.
 
 use ratatui::{
     Frame,
@@ -37,51 +37,51 @@ use replay::Meaning;
 use tabs::{HANG, HELP, Tab, View};
 pub use terminal::{Handle, Screen, restore};
 
-/// The least columns and rows that something can be shown in.
+/// Minimum columns and rows of a usable screen.
 pub const LEAST: (u16, u16) = (60, 15);
 
-/// Rows that are not the tab's: header, names of the tabs, last line.
+/// Rows outside of the tab: header, names of the tabs, last line.
 const CHROME: u16 = header::HEIGHT + 2;
 
-/// Rows that a notch of the wheel moves by.
+/// Rows scrolled by one notch of the mouse wheel.
 const NOTCH: usize = 3;
 
-/// For how long an answer is shown unless a key is pressed, ns.
+/// How long an answer is shown if no key is pressed, ns.
 const NOTICE_NS: u64 = 10_000_000_000;
 
-/// What a program that writes to a screen of so many columns and rows should
-/// take for its terminal's size.
+/// The terminal size that a program should assume if its output is shown on a screen of this many
+/// columns and rows.
 pub fn program_size(columns: u16, rows: u16) -> (u16, u16) {
-    // The title of the tab, too.
+    // One more row is taken by the title of the tab.
     (columns.max(1), rows.saturating_sub(CHROME + 1).max(1))
 }
 
-/// What the user has done to the screen.
+/// The state of the screen: all that the user has changed.
 pub struct State {
     look: Look,
     tabs: Vec<Box<dyn Tab>>,
     current: usize,
-    /// What is shown instead of the present.
+    /// The snapshot that was frozen, shown instead of the present one.
     paused: Option<Box<Snapshot>>,
     dialog: Option<Dialog>,
-    /// The list of counters, while the user chooses some.
+    /// The open list of counters.
     chooser: Option<Chooser>,
-    /// Whether the program has the keyboard, and whether an escape for it is
-    /// held back: a second one takes the keyboard back.
+    /// `Some` while the program has the keyboard. The flag says whether an Esc is held back for the
+    /// program: a second Esc takes the keyboard back.
     typing: Option<bool>,
-    /// What we ourselves have to say to the last key.
+    /// The screen's own answer to the last key.
     said: Option<&'static str>,
-    /// The answer that is or was shown, by its number, and since when, ns.
+    /// Number of the answer last shown, and since when it is shown, ns (0 once seen).
     notice: Option<(u64, u64)>,
-    /// What was drawn: the columns of the tabs' names and their row,
+    /// Screen columns of each tab's name as last drawn; `title_row` is their row.
     titles: Vec<(usize, std::ops::Range<u16>)>,
     title_row: u16,
-    /// and the tab.
+    /// Screen area of the tab as last drawn.
     body: Rect,
 }
 
 impl State {
-    /// As it is at first.
+    /// The initial state.
     pub fn new(look: Look) -> Self {
         Self {
             look,
@@ -99,7 +99,7 @@ impl State {
         }
     }
 
-    /// Draws the screen.
+    /// Draws the screen for a snapshot into a frame.
     pub fn draw(&mut self, frame: &mut Frame, snapshot: &Snapshot) {
         let area = frame.area();
         let buffer = frame.buffer_mut();
@@ -130,7 +130,7 @@ impl State {
         ])
         .areas(area);
         if ended::is_over(snapshot) {
-            // Nobody reads what is typed any more, and all there is to show is the end.
+            // After the end nobody reads the typed text, and only the end can be shown.
             (self.typing, self.paused, self.chooser) = (None, None, None);
         }
         header::draw(snapshot, self.paused.is_some(), self.look, buffer, top);
@@ -152,7 +152,7 @@ impl State {
         self.draw_footer(buffer, bottom, snapshot)
     }
 
-    /// Does what the user asks for; what the session has to do for it.
+    /// Handles an event. Returns what the session has to do.
     pub fn event(&mut self, event: &Event, snapshot: &Snapshot) -> Vec<Request> {
         match event {
             Event::Key(key) if key.kind != KeyEventKind::Release => self.key(key, snapshot),
@@ -168,7 +168,7 @@ impl State {
 
     fn key(&mut self, key: &KeyEvent, snapshot: &Snapshot) -> Vec<Request> {
         self.said = None;
-        // Whoever presses a key has seen the answer.
+        // A user who presses a key has seen the answer.
         if let (Some((_, since_ns)), Some(_)) = (&mut self.notice, &snapshot.notice) {
             *since_ns = 0;
         }
@@ -242,14 +242,14 @@ impl State {
         Vec::new()
     }
 
-    /// Whether the tab shows details, or not all of its rows.
+    /// Whether the tab shows details, or hides rows by a filter.
     fn is_open(&mut self) -> bool {
         let tab = &mut self.tabs[self.current];
         let filters = tab.filter().is_some_and(|text| !text.is_empty());
         filters || tab.hints().iter().any(|(key, _)| *key == "Esc")
     }
 
-    /// Shows a tab, if it is there.
+    /// Shows the tab with this index, if it is available.
     fn turn_to(&mut self, tab: usize, snapshot: &Snapshot) {
         let shown = self.paused.as_deref().unwrap_or(snapshot);
         match self.tabs.get(tab) {
@@ -259,7 +259,7 @@ impl State {
         }
     }
 
-    /// Shows the tab that comes so many after this one, or the next that is there.
+    /// Shows the tab `step` places further on; skips tabs that are not available.
     fn turn(&mut self, step: usize, snapshot: &Snapshot) {
         let shown = self.paused.as_deref().unwrap_or(snapshot);
         let tabs = self.tabs.len();
@@ -269,7 +269,7 @@ impl State {
         }
     }
 
-    /// What is the tab's own.
+    /// Passes an action on to the current tab.
     fn pass_on(&mut self, action: Action, snapshot: &Snapshot) -> Vec<Request> {
         let view = View {
             snapshot: self.paused.as_deref().unwrap_or(snapshot),
@@ -289,7 +289,7 @@ impl State {
         }
     }
 
-    /// A key while the program has the keyboard.
+    /// Handles a key while the program has the keyboard.
     fn type_key(&mut self, key: &KeyEvent) -> Vec<Request> {
         let is_escape = keys::bytes(key) == [0x1b];
         let held = self.typing == Some(true);
@@ -359,7 +359,8 @@ fn draw_too_small(buffer: &mut Buffer, area: Rect, look: Look) {
     words::put_all(buffer, area, lines.into_iter().map(Into::into));
 }
 
-/// Names from the target may hold what this terminal cannot show.
+/// Replaces characters beyond ASCII, which names from the program may contain, on terminals that
+/// cannot show them.
 fn only_ascii(buffer: &mut Buffer) {
     for cell in &mut buffer.content {
         if !cell.symbol().is_ascii() {

@@ -4,18 +4,18 @@ use ratatui::{buffer::Buffer, layout::Rect, text::Line};
 
 use super::{keys::Move, words::put};
 
-/// Where the user is in some lines.
+/// The user's position in a text.
 #[derive(Clone, Debug, Default)]
 pub struct Pager {
     top: usize,
-    /// Whether the end stays in sight as lines come.
+    /// Whether the last line stays visible as lines are added.
     follow: bool,
     lines: usize,
     height: usize,
 }
 
 impl Pager {
-    /// One that stays at the end.
+    /// A pager that stays at the last line as lines are added.
     pub fn at_end() -> Self {
         Self {
             follow: true,
@@ -23,18 +23,18 @@ impl Pager {
         }
     }
 
-    /// Whether it stays at the end as lines come.
+    /// Whether the pager stays at the last line as lines are added.
     pub fn follows(&self) -> bool {
         self.follow
     }
 
-    /// Which lines are in sight: `1-20 of 100`; nothing if all are.
+    /// The visible range of lines: `1-20 of 100`; `None` if all lines are visible.
     pub fn range(&self) -> Option<String> {
         let last = (self.top + self.height).min(self.lines);
         (self.lines > self.height).then(|| format!("{}-{last} of {}", self.top + 1, self.lines))
     }
 
-    /// Makes up which of so many lines are in sight.
+    /// Updates the position for a text of this many lines. Returns the visible lines.
     pub fn view(&mut self, lines: usize, height: u16) -> std::ops::Range<usize> {
         (self.lines, self.height) = (lines, usize::from(height));
         let last = lines.saturating_sub(self.height);
@@ -46,14 +46,13 @@ impl Pager {
         self.top..(self.top + self.height).min(lines)
     }
 
-    /// Draws the lines in sight.
     pub fn draw(&mut self, lines: &[Line], buffer: &mut Buffer, area: Rect) {
         for (row, line) in (0..).zip(&lines[self.view(lines.len(), area.height)]) {
             put(buffer, area, row, line);
         }
     }
 
-    /// Moves. Who comes to the end of lines that are followed follows again.
+    /// Moves. With `may_follow`, reaching the last line makes the pager follow again.
     pub fn go(&mut self, to: Move, may_follow: bool) {
         let last = self.lines.saturating_sub(self.height);
         let page = self.height.saturating_sub(1).max(1);

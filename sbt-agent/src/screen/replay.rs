@@ -1,4 +1,4 @@
-//! The screen over a recording: what keys mean there, and where in it we are.
+//! The screen of a replay: what keys mean there, and the position in the recording.
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
@@ -11,22 +11,22 @@ use crate::screen::theme::Look;
 use sbt_engine::live::{Play, Playing, Replaying, Request};
 
 const SECOND: u64 = 1_000_000_000;
-/// From here on minutes are told, ns.
+/// Recordings at least this long are shown in minutes, ns.
 const MINUTES: u64 = 600 * SECOND;
 
-/// What becomes of a key.
+/// What a key means in a replay.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Meaning {
-    /// It is for whoever reads the recording.
+    /// A request to the reader of the recording.
     Ask(Request),
-    /// As of a program that runs.
+    /// The same action as for a running program.
     Act(Action),
-    /// It makes no sense here, and why.
+    /// The key makes no sense here; the text says why.
     Say(&'static str),
 }
 
-/// What a key means, outside of dialogs; `None` if nothing. Whether that can be done now is
-/// for whoever reads the recording to say: what is shown may be older.
+/// What a key means outside of dialogs; `None` if the key does nothing. The reader of the recording
+/// decides whether the request is possible now: the screen may lag behind.
 pub fn meaning(key: &KeyEvent) -> Option<Meaning> {
     let play = |play| Some(Meaning::Ask(Request::Play(play)));
     let is_plain = !key.modifiers.contains(KeyModifiers::CONTROL);
@@ -63,7 +63,7 @@ pub fn meaning(key: &KeyEvent) -> Option<Meaning> {
     Some(Meaning::Say(off))
 }
 
-/// The keys of the last line: those of the tab, and those of a replay.
+/// Key hints for the last line: those of a replay, and those of the tab.
 pub fn hints(tab: Vec<Hint>, replay: &Replaying) -> Vec<Hint> {
     let mut hints = match replay.motion {
         Playing::On => vec![("Space", "pause")],
@@ -84,7 +84,7 @@ pub fn hints(tab: Vec<Hint>, replay: &Replaying) -> Vec<Hint> {
     hints
 }
 
-/// Where in the recording we are, and how fast it goes.
+/// The position in the recording, and the speed.
 pub fn position(replay: &Replaying, look: Look) -> String {
     let dot = look.dot();
     let longest_ns = replay.of_ns.unwrap_or(replay.at_ns);
@@ -102,11 +102,11 @@ pub fn position(replay: &Replaying, look: Look) -> String {
     format!("replay{dot}{at}{of}{dot}{speed}{motion}")
 }
 
-/// A moment of a recording that is so long.
+/// A time in a recording, in a unit that suits the recording's length.
 fn moment(ns: u64, longest_ns: u64) -> String {
     match longest_ns {
         0..SECOND => format!("{} ms", ns / 1_000_000),
-        // Not rounded: the end is not reached before it is.
+        // Truncated, not rounded: the end is shown only once it is reached.
         SECOND..MINUTES => format!("{}.{} s", ns / SECOND, ns / (SECOND / 10) % 10),
         _ => clock(ns),
     }

@@ -1,6 +1,5 @@
-//! The terminal: taken over, drawn to from a thread of its own, and given back
-//! whatever happens. A terminal that takes nothing more (a connection that
-//! hangs) holds up that thread only.
+//! Takes the terminal over, draws to it from a separate thread, and always gives it back. A
+//! terminal that accepts no output (for example, a connection that hangs) blocks this thread only.
 
 use std::{
     fs::{File, OpenOptions},
@@ -40,31 +39,31 @@ use crate::screen::theme::Look;
 use sbt_engine::live::{Request, Snapshot};
 use sbt_program::pty::GIVE_BACK;
 
-/// Between two frames at the least.
+/// Minimum time between two frames.
 const FRAME: Duration = Duration::from_millis(100);
-/// The same while the user looks elsewhere.
+/// Minimum time between two frames while the window has no focus.
 const UNFOCUSED: Duration = Duration::from_millis(500);
-/// How often it is looked for something new.
+/// Interval of polling for keys and snapshots.
 const LOOK: Duration = Duration::from_millis(100);
-/// The library looks for nothing at all if it may not wait.
+/// Timeout for reading events; with a timeout of zero the library does not look at all.
 const INSTANT: Duration = Duration::from_millis(1);
-/// How long the terminal is given to take what restores it.
+/// Maximum wait for the terminal to accept its restoration.
 const PATIENCE: Duration = Duration::from_millis(500);
-/// How long to wait before a terminal that takes nothing is tried again.
+/// Delay before the next attempt to write to a blocked terminal.
 const RETRY: Duration = Duration::from_millis(10);
 
-// Clicks and the wheel, with coordinates of any size; not every movement.
+// Reports clicks and the wheel, with coordinates of any size, but not every movement.
 const MOUSE_ON: &str = "\x1b[?1000h\x1b[?1006h";
 
-/// Whether the terminal is ours.
+/// Whether the screen has taken the terminal over.
 static TAKEN: AtomicBool = AtomicBool::new(false);
-/// Whether writing has to come to an end.
+/// Tells blocked writers to give up.
 static GIVE_UP: AtomicBool = AtomicBool::new(false);
 
-/// The terminal to write to, without blocking for ever.
+/// The terminal opened for writing; writes do not block for ever.
 struct Tty {
     file: File,
-    /// When to give up; `None`: when told to.
+    /// Deadline for writing. `None`: writing is given up only when [`GIVE_UP`] is set.
     until: Option<Instant>,
 }
 
@@ -102,15 +101,14 @@ impl Write for Tty {
     }
 }
 
-/// Waits until there is something to read or time is up; which it is.
+/// Waits until there is input or time is up. Returns whether there is input.
 ///
 /// # Errors
 ///
-/// Nobody is at the other end any more. The library that reads the keys would
-/// try for ever.
+/// The terminal has hung up. The library that reads the keys would retry for ever.
 fn wait_for_keys(tty: &File, timeout: Duration) -> io::Result<bool> {
     let mut fds = [PollFd::new(tty.as_fd(), PollFlags::POLLIN)];
-    // Whole ms, and not fewer than asked for: it would be asked for again at once.
+    // Rounded up to whole ms: a shorter wait would lead to another one at once.
     let timeout = timeout + Duration::from_millis(1);
     let timeout = PollTimeout::try_from(timeout).unwrap_or(PollTimeout::ZERO);
     match poll(&mut fds, timeout) {
@@ -140,8 +138,8 @@ fn take() -> io::Result<()> {
     )
 }
 
-/// Gives the terminal back, if it is ours. For those who are about to end the
-/// process; everybody else closes the [`Handle`].
+/// Gives the terminal back if it was taken over. For code that is about to end the process; all
+/// other code closes the [`Handle`].
 pub fn restore() {
     if !TAKEN.swap(false, Ordering::SeqCst) {
         return;
@@ -149,13 +147,13 @@ pub fn restore() {
     GIVE_UP.store(true, Ordering::SeqCst);
     if let Ok(tty) = Tty::open(Some(Instant::now() + PATIENCE)) {
         let mut tty = BufWriter::new(tty);
-        // If it takes nothing, there is nothing that we could do about it.
+        // If the terminal accepts nothing, nothing can be done about it.
         let _gone = execute!(tty, Print(GIVE_BACK),);
     }
     let _gone = disable_raw_mode();
 }
 
-/// A panic's message has to be readable.
+/// Restores the terminal on a panic, so that the panic's message can be read.
 fn restore_on_panic() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -169,14 +167,14 @@ fn restore_on_panic() {
     });
 }
 
-/// What the thread is told; each is answered when done.
+/// Orders to the screen's thread.
 enum Order {
     Suspend(SyncSender<()>),
     Resume,
     Close,
 }
 
-/// The screen's thread.
+/// The screen, run by its own thread.
 pub struct Screen {
     look: Look,
     latest: watch::Receiver<Arc<Snapshot>>,
@@ -184,7 +182,7 @@ pub struct Screen {
     orders: Receiver<Order>,
 }
 
-/// The session's end of it.
+/// The session's handle to the screen's thread.
 pub struct Handle {
     orders: Sender<Order>,
     done: Receiver<()>,
@@ -192,10 +190,9 @@ pub struct Handle {
 }
 
 impl Screen {
-    /// Takes the terminal over and draws what is `latest` until closed. What
-    /// the user wants comes through `requests`, the size that the program's
-    /// terminal should have first; when their receiver finds the other end
-    /// gone, the terminal is.
+    /// Takes the terminal over and draws the `latest` snapshot until closed. The user's requests
+    /// arrive through `requests`; the first of them is the size for the program's terminal. The
+    /// sender is dropped if the terminal hangs up.
     ///
     /// # Errors
     ///
@@ -207,7 +204,7 @@ impl Screen {
     ) -> io::Result<Handle> {
         restore_on_panic();
         GIVE_UP.store(false, Ordering::SeqCst);
-        // From here on, whatever fails gives it back.
+        // From here on the guard gives the terminal back on any error.
         let guard = Guard;
         take()?;
         let (orders, theirs) = channel();
@@ -222,7 +219,7 @@ impl Screen {
             .name("sbt screen".into())
             .spawn(move || {
                 let guard = guard;
-                // Without a terminal there is nobody to tell.
+                // Without a terminal an error cannot be reported to the user.
                 let _gone = screen.run();
                 drop(guard);
                 let _nobody = end.try_send(());
@@ -240,8 +237,8 @@ impl Screen {
         let mut terminal = Terminal::new(backend)?;
         let keys = Tty::open(None)?.file;
         let mut snapshot = self.latest.borrow_and_update().clone();
-        // The library hears of a new size from here on. It may have read what was
-        // pressed until now, which nobody will find in the terminal any more.
+        // From here on the library learns about new sizes. It may already have read earlier key
+        // presses, which polling the terminal would not find.
         let mut has_read = event::poll(INSTANT)?;
         self.ask_size();
         let mut drawn: Option<Instant> = None;
@@ -255,8 +252,8 @@ impl Screen {
                     if !self.suspend(&done)? {
                         return Ok(());
                     }
-                    // All of it anew. `clear` would ask the terminal for its
-                    // cursor, on standard output.
+                    // Redraw everything. `clear` would query the cursor position on standard
+                    // output.
                     terminal.resize(terminal.size()?.into())?;
                     self.ask_size();
                     is_old = true;
@@ -280,13 +277,13 @@ impl Screen {
                 self.ask_size();
                 is_old = true;
             }
-            // To ask for keys where there are none costs a millisecond of CPU time.
+            // Polling for keys that are not there costs 1 ms of CPU time.
             while has_keys && event::poll(INSTANT)? {
                 let event = event::read()?;
                 match event {
                     Event::FocusGained => frame = FRAME,
                     Event::FocusLost => frame = UNFOCUSED,
-                    // Whoever presses keys is there.
+                    // A user who presses keys is looking, whatever the focus.
                     _ => frame = frame.min(FRAME),
                 }
                 for request in state.event(&event, &snapshot) {
@@ -306,7 +303,7 @@ impl Screen {
         }
     }
 
-    /// Lets the terminal go until told to go on; whether to go on at all.
+    /// Gives the terminal back until told to resume. Returns `false` if the screen is to end.
     fn suspend(&self, done: &SyncSender<()>) -> io::Result<bool> {
         restore();
         let _nobody = done.try_send(());
@@ -333,8 +330,8 @@ impl Drop for Guard {
 }
 
 impl Handle {
-    /// Gives the terminal back until [`Handle::resume`], before the process
-    /// stops. Waits for it, but not for ever.
+    /// Gives the terminal back until [`Handle::resume`], before the process stops. Waits for this
+    /// for a limited time.
     pub fn suspend(&self) {
         let (done, wait) = sync_channel(1);
         if self.orders.send(Order::Suspend(done)).is_ok()
@@ -344,12 +341,12 @@ impl Handle {
         }
     }
 
-    /// Takes the terminal over again, after [`Handle::suspend`].
+    /// Takes the terminal over again after [`Handle::suspend`].
     pub fn resume(&self) {
         let _screen_is_gone = self.orders.send(Order::Resume);
     }
 
-    /// Gives the terminal back and ends the thread; does not wait for ever.
+    /// Gives the terminal back and ends the thread. Waits for a limited time.
     pub fn close(mut self) {
         self.end();
     }
@@ -361,7 +358,7 @@ impl Handle {
         let _screen_is_gone = self.orders.send(Order::Close);
         GIVE_UP.store(true, Ordering::SeqCst);
         match self.done.recv_timeout(LOOK + 2 * PATIENCE) {
-            // Also after a panic there, which has told about itself.
+            // A thread that panicked has reported this itself.
             Ok(()) | Err(RecvTimeoutError::Disconnected) => drop(thread.join()),
             Err(RecvTimeoutError::Timeout) => restore(),
         }

@@ -1,4 +1,4 @@
-//! Frames, keys and sizes.
+//! Tests of frames, keys and screen sizes.
 
 mod keys;
 
@@ -62,7 +62,7 @@ impl Shown {
         self.event(&Event::Key(key))
     }
 
-    /// Types each character.
+    /// Presses a key for each character.
     fn keys(&mut self, keys: &str) -> Vec<Request> {
         keys.chars()
             .flat_map(|c| self.code(KeyCode::Char(c)))
@@ -78,12 +78,12 @@ impl Shown {
         }))
     }
 
-    /// The characters, without blanks at the ends of lines.
+    /// The characters on the screen, without blanks at the ends of lines.
     fn text(&self) -> String {
         let buffer = self.terminal.backend().buffer();
         let mut out = String::new();
         for row in buffer.content.chunks(usize::from(buffer.area.width)) {
-            // What lies behind a wide character belongs to it.
+            // Skip the cells behind a wide character, which occupies them.
             let mut skip = 0;
             let mut line = String::new();
             for cell in row {
@@ -110,7 +110,7 @@ impl Shown {
     }
 }
 
-/// Compares with what is stored; `SBT_WRITE_FRAMES=1` stores it instead.
+/// Compares the screen with a stored frame; `SBT_WRITE_FRAMES=1` stores it instead.
 fn check(name: &str, shown: &Shown) {
     let path = format!(
         "{}/src/screen/frames/{name}.txt",
@@ -221,10 +221,10 @@ fn columns_of_counters_scroll() {
         for _ in 0..40 {
             shown.code(KeyCode::Right);
         }
-        // What is counted in turns, and what does not exist here.
+        // Counters that take turns on the hardware, and counters that do not exist here.
         assert!(shown.text().contains("IPC"), "{}", shown.text());
         assert!(!shown.text().contains("page-faults  "), "{}", shown.text());
-        // There is nothing more to the right, and the first key to the left goes back.
+        // Further right there is nothing; the first key to the left goes back.
         let end = shown.text();
         shown.code(KeyCode::Left);
         assert_ne!(shown.text(), end);
@@ -287,7 +287,7 @@ fn a_recording_at_every_size() {
     }
 }
 
-/// The style of the first of these characters.
+/// The style at the first occurrence of a text.
 fn style_of(shown: &Shown, text: &str) -> ratatui::style::Style {
     let buffer = shown.terminal.backend().buffer();
     let width = usize::from(buffer.area.width);
@@ -328,7 +328,7 @@ fn a_hang_has_a_tab_of_its_own() {
             .contains("mutex 0x55d0c0de40 held by T1 worker")
     );
     assert!(!shown.text().contains("! who is missing"), "it is in sight");
-    // By Tab it comes behind the help and in front of the first.
+    // With Tab it follows the help and precedes the first tab.
     shown.code(KeyCode::Tab);
     assert!(
         shown.text().contains("thread-time is lost"),
@@ -339,7 +339,7 @@ fn a_hang_has_a_tab_of_its_own() {
     assert!(shown.text().contains("who is missing"));
     shown.code(KeyCode::BackTab);
     assert!(shown.text().contains("1-0, Tab, Shift-Tab"));
-    // And by a click, as the others.
+    // A click works as for the other tabs.
     shown.click(2, 2);
     assert!(shown.text().contains("who waits for whom"));
 }
@@ -420,7 +420,7 @@ fn without_a_hang_there_is_no_such_tab() {
         "{}",
         shown.text()
     );
-    // It goes while it is looked at.
+    // The tab disappears while it is shown.
     shown.snapshot = samples::hung();
     shown.keys("!");
     shown.snapshot = samples::imbalanced();
@@ -503,7 +503,7 @@ fn without_colours_there_are_none() {
             assert!(plain, "tab {tab}");
         }
     }
-    // And the text is the same as with them.
+    // The text is the same as with colours.
     for (_, sample) in SAMPLES {
         let with = Shown::new(sample(), (80, 24), LOOK);
         let without = Shown::new(sample(), (80, 24), look);
@@ -538,7 +538,7 @@ fn parallelism_is_told_by_phase_site_thread_and_function() {
     shown.code(KeyCode::Esc);
     shown.code(KeyCode::Left);
     assert!(top(&shown).contains("T3 worker"), "each has its own filter");
-    // Sampling costs, and is off.
+    // Sampling has a cost, so it is off by default.
     shown.snapshot.report.functions = None;
     shown.code(KeyCode::Right);
     shown.code(KeyCode::Esc);

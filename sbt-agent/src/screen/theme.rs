@@ -1,16 +1,16 @@
-//! How things look: colours that the colour-blind can tell apart, and never a
-//! colour alone; glyphs for terminals with and without Unicode.
+//! The look of the screen: colours that colour-blind users can tell apart, never used as the only
+//! sign, and glyphs for terminals with and without Unicode.
 
 use ratatui::style::{Color, Modifier, Style};
 
 use crate::show::table;
 
-/// What the terminal can show.
+/// The capabilities of the terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Look {
-    /// Characters beyond ASCII.
+    /// Whether characters beyond ASCII can be shown.
     pub unicode: bool,
-    /// Colours; without, bold, dim and reversed text have to do.
+    /// Whether colours are used; otherwise bold, dim and reversed text replace them.
     pub color: bool,
 }
 
@@ -23,27 +23,27 @@ impl From<table::Style> for Look {
     }
 }
 
-/// What a thread did in a piece of time.
+/// The kind of time that a glyph stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ink {
     /// Outside of barriers, on a CPU.
     Work,
-    /// In a barrier, before the last had arrived.
+    /// In a barrier, before the last thread arrived.
     Idle,
-    /// In a barrier, after that.
+    /// In a barrier, after the last thread arrived.
     Release,
     /// Outside of barriers, waiting for a CPU.
     Ready,
     /// Outside of barriers, asleep.
     Blocked,
-    /// Not known.
+    /// Unknown.
     Unknown,
-    /// Nobody watched.
+    /// Probes were off.
     Gap,
 }
 
-// The palette of Okabe and Ito (https://jfly.uni-koeln.de/color/), in the 256
-// colours that nearly every terminal has.
+// The palette of Okabe and Ito (https://jfly.uni-koeln.de/color/), approximated in the 256 colours
+// that nearly every terminal has.
 const BLUISH_GREEN: Color = Color::Indexed(36);
 const ORANGE: Color = Color::Indexed(214);
 const YELLOW: Color = Color::Indexed(227);
@@ -52,7 +52,7 @@ const VERMILLION: Color = Color::Indexed(166);
 const REDDISH_PURPLE: Color = Color::Indexed(175);
 
 impl Ink {
-    /// Those of a key to the picture, with their names.
+    /// The kinds in a legend, with their names.
     pub const NAMED: [(Self, &'static str); 6] = [
         (Self::Work, "work"),
         (Self::Idle, "idle"),
@@ -62,7 +62,7 @@ impl Ink {
         (Self::Gap, "not watched"),
     ];
 
-    /// Its character.
+    /// The glyph of this kind.
     pub const fn glyph(self, look: Look) -> char {
         match (self, look.unicode) {
             (Self::Work, true) => '█',
@@ -80,7 +80,7 @@ impl Ink {
         }
     }
 
-    /// Its colour.
+    /// The style of this kind.
     pub fn style(self, look: Look) -> Style {
         if !look.color {
             return match self {
@@ -100,47 +100,47 @@ impl Ink {
 }
 
 impl Look {
-    /// The one or the other text.
+    /// Selects the text for terminals with or without Unicode.
     pub const fn pick<'a>(self, unicode: &'a str, ascii: &'a str) -> &'a str {
         if self.unicode { unicode } else { ascii }
     }
 
-    /// Between facts in a row.
+    /// The separator between facts in a row.
     pub const fn dot(self) -> &'static str {
         self.pick(" · ", " | ")
     }
 
-    /// Where a text was cut.
+    /// The mark where a text was cut.
     pub const fn cut(self) -> &'static str {
         self.pick("…", "~")
     }
 
-    /// Emphasised.
+    /// Style for emphasised text.
     pub const fn bold(self) -> Style {
         Style::new().add_modifier(Modifier::BOLD)
     }
 
-    /// In the background.
+    /// Style for secondary text.
     pub const fn dim(self) -> Style {
         Style::new().add_modifier(Modifier::DIM)
     }
 
-    /// What is chosen.
+    /// Style for the selected item.
     pub const fn chosen(self) -> Style {
         Style::new().add_modifier(Modifier::REVERSED)
     }
 
-    /// A title.
+    /// Style for titles.
     pub fn title(self) -> Style {
         self.tinted(SKY_BLUE)
     }
 
-    /// All is well.
+    /// Style for good news.
     pub fn good(self) -> Style {
         self.tinted(BLUISH_GREEN)
     }
 
-    /// Look at this.
+    /// Style for what needs attention.
     pub fn alarm(self) -> Style {
         if self.color {
             self.tinted(VERMILLION)
@@ -157,7 +157,7 @@ impl Look {
         }
     }
 
-    /// For the figures of the text report.
+    /// The style with which the text report formats its figures.
     pub const fn text(self) -> table::Style {
         table::Style {
             width: 80,
@@ -166,7 +166,7 @@ impl Look {
         }
     }
 
-    /// A line of bars, as high as their values; nothing where there is none.
+    /// A line of bars with heights in proportion to the values; a blank for 0.
     pub fn spark(self, values: &[u64]) -> String {
         let most = values.iter().copied().max().unwrap_or(0);
         let sparks = self.text().spark(values, most);
@@ -176,8 +176,7 @@ impl Look {
             .collect()
     }
 
-    /// A bar for a share from 0 to 1, in eighths of a column where the
-    /// terminal can.
+    /// A bar for a share from 0 to 1, in eighths of a column if the terminal supports Unicode.
     pub fn bar(self, share: f64, width: usize) -> String {
         const PARTS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
         if !self.unicode {
@@ -189,7 +188,7 @@ impl Look {
             reason = "a share of a small width"
         )]
         let eighths = (share.clamp(0.0, 1.0) * (width * 8) as f64).round() as usize;
-        // What is there at all is seen.
+        // A share above 0 is always visible.
         let eighths = if share > 0.0 { eighths.max(1) } else { 0 };
         let eighths = eighths.min(width * 8);
         let mut bar = "█".repeat(eighths / 8) + PARTS[eighths % 8];

@@ -1,4 +1,4 @@
-//! Texts of the screen: cut to the columns that they take, and names.
+//! Texts of the screen: measuring, cutting and padding by columns, and names.
 
 use std::fmt::Write as _;
 
@@ -14,12 +14,12 @@ use sbt_engine::{
 
 pub use sbt_engine::words::since;
 
-/// Columns that a text takes.
+/// Width of a text in columns.
 pub fn width(text: &str) -> usize {
     text.width()
 }
 
-/// A text of at most so many columns; where it was cut is marked.
+/// Cuts a text at the end to at most `columns` columns, and marks the cut.
 pub fn fit(text: &str, columns: usize, look: Look) -> String {
     if width(text) <= columns {
         return text.to_owned();
@@ -40,8 +40,8 @@ pub fn fit(text: &str, columns: usize, look: Look) -> String {
     out
 }
 
-/// The same, cut in the middle: of a place, the end says more than the
-/// beginning.
+/// Cuts a text in the middle to at most `columns` columns: the end of a place is more informative
+/// than its beginning.
 pub fn fit_middle(text: &str, columns: usize, look: Look) -> String {
     if width(text) <= columns || columns < 8 {
         return fit(text, columns, look);
@@ -57,20 +57,20 @@ pub fn fit_middle(text: &str, columns: usize, look: Look) -> String {
     head + tail
 }
 
-/// A text of exactly so many columns, to the left.
+/// Cuts or pads a text to exactly `columns` columns, left-aligned.
 pub fn left(text: &str, columns: usize, look: Look) -> String {
     let text = fit(text, columns, look);
     let pad = columns.saturating_sub(width(&text));
     text + &" ".repeat(pad)
 }
 
-/// A text of exactly so many columns, to the right.
+/// Cuts or pads a text to exactly `columns` columns, right-aligned.
 pub fn right(text: &str, columns: usize, look: Look) -> String {
     let text = fit(text, columns, look);
     " ".repeat(columns.saturating_sub(width(&text))) + &text
 }
 
-/// A text in lines of at most so many columns, broken between words.
+/// Breaks a text between words into lines of at most `columns` columns.
 pub fn wrap(text: &str, columns: usize, look: Look) -> Vec<String> {
     let mut lines = Vec::new();
     let mut line = String::new();
@@ -88,7 +88,7 @@ pub fn wrap(text: &str, columns: usize, look: Look) -> Vec<String> {
     lines
 }
 
-/// Draws a line, if it is within the area.
+/// Draws a line at a row of the area; nothing if the row is outside.
 pub fn put(buffer: &mut Buffer, area: Rect, row: u16, line: &Line) {
     let area = area.intersection(buffer.area);
     if row < area.height {
@@ -96,20 +96,20 @@ pub fn put(buffer: &mut Buffer, area: Rect, row: u16, line: &Line) {
     }
 }
 
-/// Draws lines one below the other.
+/// Draws lines below each other, as many as fit.
 pub fn put_all<'a>(buffer: &mut Buffer, area: Rect, lines: impl IntoIterator<Item = Line<'a>>) {
     for (row, line) in (0..area.height).zip(lines) {
         put(buffer, area, row, &line);
     }
 }
 
-/// A rule across the area with a title, and a note at its end: `── title ── note ─`.
+/// A rule across the area with a title and a note at its end: `── title ── note ─`.
 pub fn rule(buffer: &mut Buffer, area: Rect, title: &str, note: &str, look: Look) {
     let dash = look.pick("─", "-");
     let columns = usize::from(area.width);
     let title = fit(title, columns.saturating_sub(6), look);
     let room = columns.saturating_sub(width(&title) + 9);
-    // Half a note says nothing.
+    // The note is omitted rather than cut.
     let note = if width(note) <= room { note } else { "" };
     let mut end = String::new();
     if !note.is_empty() {
@@ -124,13 +124,13 @@ pub fn rule(buffer: &mut Buffer, area: Rect, title: &str, note: &str, look: Look
     put(buffer, area, 0, &line);
 }
 
-/// The name of a site: the user's, or all places that it is called from.
+/// The name of a site: the name that the user gave, or all places where it is called.
 pub fn site_name(site: &SiteReport) -> String {
     let name = site.name.clone().unwrap_or_else(|| site.places.join(" | "));
     printable(&name)
 }
 
-/// All that a site can be found by: its name, places and callers.
+/// All texts by which a filter finds a site: its name, places and callers.
 pub fn printable_site(site: &SiteReport) -> String {
     let name = site.name.as_slice().iter();
     let all: Vec<&str> = name
@@ -141,12 +141,12 @@ pub fn printable_site(site: &SiteReport) -> String {
     printable(&all.join(" "))
 }
 
-/// The name of a site by its number.
+/// The name of a site given by its number.
 pub fn site(report: &Report, id: u32) -> String {
     report.site(id).map_or_else(|| "?".into(), site_name)
 }
 
-/// `T3 worker`.
+/// The label and name of a thread: `T3 worker`.
 pub fn thread_name(thread: &ThreadReport) -> String {
     if thread.threads > 1 {
         return format!("{} further threads", count(thread.threads));
@@ -156,14 +156,14 @@ pub fn thread_name(thread: &ThreadReport) -> String {
         .to_owned()
 }
 
-/// The name of a thread by its number.
+/// The name of a thread given by its number.
 pub fn thread(report: &Report, id: u32) -> String {
     report
         .thread(id)
         .map_or_else(|| report.label(id), thread_name)
 }
 
-/// Threads by number: `T0 T2-T5 T9`, cut after so many columns.
+/// Thread labels with ranges, `T0 T2-T5 T9`, cut to `columns` columns.
 pub fn threads(ids: &[u32], columns: usize, label: impl Fn(u32) -> String) -> String {
     let mut sorted = ids.to_vec();
     sorted.sort_unstable();
@@ -194,7 +194,7 @@ fn append(out: &mut String, text: &str, columns: usize) {
     }
 }
 
-/// A length of time in two digits or three, for scales: `8.4 ms`, `134 ms`.
+/// A duration with two or three digits, for scales: `8.4 ms`, `134 ms`.
 pub fn about(ns: u64, look: Look) -> String {
     let (unit, name) = match ns {
         0..1_000 => (1_u64, "ns"),
@@ -203,13 +203,13 @@ pub fn about(ns: u64, look: Look) -> String {
         _ => (1_000_000_000, "s"),
     };
     let value = ns as f64 / unit as f64;
-    // The first that is written with two digits before the point.
+    // From 9.95 on, rounding gives two digits before the point.
     let decimals = usize::from(unit > 1 && value < 9.95);
     let text = format!("{value:.decimals$}");
     format!("{} {name}", text.strip_suffix(".0").unwrap_or(&text))
 }
 
-/// The time since the start: `00:12.4`, `1:02:03`.
+/// Time since the start: `00:12.4`, `1:02:03`.
 pub fn clock(ns: u64) -> String {
     let tenths = ns / 100_000_000;
     let (hours, minutes, seconds) = (tenths / 36_000, tenths / 600 % 60, tenths / 10 % 60);
@@ -220,7 +220,7 @@ pub fn clock(ns: u64) -> String {
     }
 }
 
-/// `1 site`, `2 sites`.
+/// A number with its noun: `1 site`, `2 sites`.
 pub fn plural(n: u64, what: &str) -> String {
     let s = if n == 1 { "" } else { "s" };
     format!("{} {what}{s}", count(n))

@@ -1,18 +1,18 @@
-//! Equal pieces of a time.
+//! A span of time cut into equal pieces.
 
-/// The pieces.
+/// Equal pieces of a span of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Columns {
-    /// When the first begins, ns since watching began.
+    /// Start of the first piece, ns since watching began.
     pub from_ns: u64,
-    /// How long each of them is, ns.
+    /// Length of each piece, ns.
     pub step_ns: u64,
-    /// How many there are, at least 1.
+    /// Number of pieces, at least 1.
     pub number: usize,
 }
 
 impl Columns {
-    /// Of the time from `from_ns` to `to_ns`, at most `most` pieces: a short time has fewer.
+    /// Cuts the time from `from_ns` to `to_ns` into at most `most` pieces; a short time gets fewer.
     pub fn new(from_ns: u64, to_ns: u64, most: usize) -> Self {
         let length_ns = to_ns.saturating_sub(from_ns);
         let step_ns = length_ns.div_ceil(most.max(1) as u64).max(1);
@@ -24,8 +24,8 @@ impl Columns {
         }
     }
 
-    /// In which of them a span lies, and how much of it in each, ns. What lies before the
-    /// first or after the last is left out: a release may end after the watching did.
+    /// The pieces that a span overlaps, with the overlap of each, ns. Time outside of all pieces is
+    /// left out: a release may end after watching did.
     pub fn parts(self, from_ns: u64, to_ns: u64) -> impl Iterator<Item = (usize, u64)> {
         let since = |time_ns: u64| time_ns.saturating_sub(self.from_ns);
         let (from_ns, to_ns) = (since(from_ns), since(to_ns));

@@ -1,8 +1,8 @@
-//! What counters counted over the run, in bounded memory: of all threads together, and of
-//! each thread if there is room.
+//! Counts of counters over the run in bounded memory: for all threads together, and for each thread
+//! if there is room.
 //!
-//! A count belongs to a span of time ([`Rates`]) and is spread evenly over it. While a thread
-//! waits in a barrier, nothing is counted of it here.
+//! A count belongs to a span of time ([`Rates`]) and is spread evenly over this span. Counts from
+//! the time that threads wait in barriers are not included.
 
 use super::{
     Episode, Seen,
@@ -12,39 +12,39 @@ use super::{
 };
 use sbt_engine::report::Report;
 
-/// Threads with fewer pieces each than this have none.
+/// Minimum number of pieces per thread. If memory allows fewer, there are no counts per thread.
 const LEAST_COLUMNS: usize = 100;
 
-/// What a counter counted in a piece of time.
+/// The count of a counter in a piece of time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Amount {
-    /// As far as it is known.
+    /// Sum of the known counts.
     pub sum: f64,
-    /// Something of it is known.
+    /// Whether some of the count is known.
     pub is_counted: bool,
-    /// Something of it is not.
+    /// Whether some of the count is unknown.
     pub is_partial: bool,
 }
 
-/// A counter over the run.
+/// The counts of one counter over the run.
 #[derive(Debug)]
 pub struct Counter {
-    /// Of all threads together, by [`Counted::all`].
+    /// Counts of all threads together, by piece of [`Counted::all`].
     pub all: Vec<Amount>,
-    /// By thread and [`Counted::each`].
+    /// Counts by thread, and by piece of [`Counted::each`].
     pub threads: Vec<Vec<Amount>>,
-    /// What was counted at a time that is not known, and so is nowhere else.
+    /// Counts whose span of time is unknown; not included elsewhere.
     pub untimed: u64,
 }
 
-/// All of them.
+/// The counts of all counters.
 #[derive(Debug)]
 pub struct Counted {
-    /// Pieces of time of all threads together,
+    /// The pieces of time for all threads together.
     pub all: Columns,
-    /// and of each thread; `None` if there is no room.
+    /// The pieces of time for each thread; `None` if there is no room.
     pub each: Option<Columns>,
-    /// As in the report.
+    /// The counters, in the order of the report.
     pub counters: Vec<Counter>,
     rates: Rates,
     /// By thread: the end of its last episode, ns.
@@ -52,14 +52,15 @@ pub struct Counted {
 }
 
 impl Counted {
-    /// Of the run that a report is about, from `from_ns` on; `None` if nothing was counted.
+    /// Starts with no counts for the run of this report, from `from_ns` on; `None` if nothing was
+    /// counted.
     pub fn new(report: &Report, from_ns: u64) -> Option<Self> {
         let counters = report.counters.len();
         if counters == 0 {
             return None;
         }
         let columns = |most: usize| Columns::new(from_ns, report.wall_ns, most.min(MOST_COLUMNS));
-        // Half of the room is for all together.
+        // Half of the memory is for all threads together.
         let all = columns(MOST_CELLS / 2 / counters);
         let threads = report.threads.len().min(MOST_THREADS);
         let most = MOST_CELLS / 2 / (counters * threads.max(1));
@@ -79,7 +80,7 @@ impl Counted {
         })
     }
 
-    /// Takes an episode in.
+    /// Adds an episode.
     pub fn add(&mut self, episode: &Episode) {
         let spans = self.rates.spans(episode);
         for (seen, span) in episode.seen.iter().zip(spans) {
@@ -91,7 +92,7 @@ impl Counted {
         }
     }
 
-    /// What was counted of a thread before an episode; `span`: when, if that is known.
+    /// Adds what a thread counted before an episode. `span` is the time of the counting, if known.
     fn count(&mut self, seen: &Seen, span: Option<(u64, u64)>) {
         for at in 0..self.counters.len() {
             match (seen.counts.get(at).copied().flatten(), span) {
@@ -110,17 +111,17 @@ impl Counted {
         }
     }
 
-    /// The time before an arrival of which something is not known.
+    /// The time before an arrival for which counts are incomplete.
     fn gap(&self, seen: &Seen) -> (u64, u64) {
         let until_ns = self.until_ns.get(seen.thread as usize).copied();
         let work = seen.work_ns.map(|ns| seen.arrived_ns.saturating_sub(ns));
-        // What threads do that share a number overlaps.
+        // Threads that share a number overlap, so the end of the last episode says nothing.
         let last = until_ns.filter(|_| !seen.is_shared);
         let begin_ns = work.into_iter().chain(last).min();
         (begin_ns.unwrap_or(seen.arrived_ns), seen.arrived_ns)
     }
 
-    /// `count`: `None` if it is not known.
+    /// Spreads a count over a span of time. `None` stands for an unknown count.
     fn draw(&mut self, at: usize, thread: u32, (from_ns, to_ns): (u64, u64), count: Option<u64>) {
         let counter = &mut self.counters[at];
         let a_ns = count.map(|count| count as f64 / to_ns.saturating_sub(from_ns).max(1) as f64);
@@ -143,7 +144,7 @@ mod tests {
     use super::*;
     use sbt_engine::{model::parts::Split, samples};
 
-    /// The sample with its counters: page faults and what else.
+    /// A sample report whose counters include page faults.
     fn counted() -> Counted {
         let mut report = samples::counted().report;
         report.wall_ns = 1_000_000;
@@ -217,7 +218,7 @@ mod tests {
         assert_eq!(flags(&faults.threads[0][0]), (false, true));
         assert_eq!(flags(&faults.threads[1][0]), (true, false));
         assert_eq!(flags(&faults.all[0]), (true, true));
-        // Nobody worked there.
+        // In the last piece no thread worked.
         let last = faults.all.last().unwrap();
         assert_eq!(flags(last), (false, false));
     }

@@ -1,5 +1,5 @@
-//! Tables as comma-separated values (RFC 4180), for spreadsheets and scripts. What is
-//! unknown is an empty cell. docs/exports.md has the columns.
+//! Tables as comma-separated values (RFC 4180), for spreadsheets and scripts. Unknown values are
+//! empty cells. docs/exports.md describes the columns.
 
 use std::io::Write;
 
@@ -11,8 +11,8 @@ use sbt_engine::{
     report::{Report, SiteReport, SiteThreadReport, WaitsReport},
 };
 
-/// A cell of text. Spreadsheets take what begins with one of these characters for a formula;
-/// with an apostrophe before them they do not.
+/// A text cell. Spreadsheets treat a cell that begins with one of these characters as a formula,
+/// unless an apostrophe precedes it.
 fn text(text: &str) -> String {
     let text = printable(text);
     match text.chars().next() {
@@ -24,7 +24,9 @@ fn text(text: &str) -> String {
 }
 
 fn number(value: impl Into<Option<u64>>) -> String {
-    value.into().map_or_else(String::new, |it| it.to_string())
+    value
+        .into()
+        .map_or_else(String::new, |value| value.to_string())
 }
 
 fn writer<W: Write>(out: W) -> Writer<W> {
@@ -33,7 +35,7 @@ fn writer<W: Write>(out: W) -> Writer<W> {
         .from_writer(out)
 }
 
-/// The first columns of the table of sites and threads; counters follow.
+/// The first columns of the table of sites and threads. The counters' columns follow.
 const SITES: [&str; 27] = [
     "site",
     "name",
@@ -64,15 +66,20 @@ const SITES: [&str; 27] = [
     "npt_ns",
 ];
 
-/// One row for each site and thread; a site that no thread is known of has one without.
+/// Writes one row for each site and thread; a site without known threads gets one row without a
+/// thread.
 ///
 /// # Errors
-/// Those of `out`.
+/// Writing to `out` fails.
 pub fn sites(report: &Report, out: impl Write) -> csv::Result<()> {
     let mut out = writer(out);
-    let counters: Vec<&str> = report.counters.iter().map(|it| it.name.as_str()).collect();
-    let titles = SITES.iter().map(|it| (*it).to_owned());
-    out.write_record(titles.chain(counters.iter().map(|it| text(it))))?;
+    let counters: Vec<&str> = report
+        .counters
+        .iter()
+        .map(|counter| counter.name.as_str())
+        .collect();
+    let titles = SITES.iter().map(|title| (*title).to_owned());
+    out.write_record(titles.chain(counters.iter().map(|name| text(name))))?;
     for site in &report.sites {
         if site.threads.is_empty() {
             out.write_record(row(report, site, None, &counters))?;
@@ -88,13 +95,14 @@ pub fn sites(report: &Report, out: impl Write) -> csv::Result<()> {
 fn row(
     report: &Report,
     site: &SiteReport,
-    it: Option<&SiteThreadReport>,
+    site_thread: Option<&SiteThreadReport>,
     counters: &[&str],
 ) -> Vec<String> {
-    let thread = it.and_then(|it| report.thread(it.thread));
-    let of = |f: fn(&SiteThreadReport) -> Option<u64>| number(it.and_then(f));
-    let maybe = |it: &Option<String>| text(it.as_deref().unwrap_or(""));
-    let waits = |f: fn(&WaitsReport) -> Option<u64>| number(it.and_then(|it| f(&it.waits)));
+    let thread = site_thread.and_then(|row| report.thread(row.thread));
+    let of = |f: fn(&SiteThreadReport) -> Option<u64>| number(site_thread.and_then(f));
+    let maybe = |cell: &Option<String>| text(cell.as_deref().unwrap_or(""));
+    let waits =
+        |f: fn(&WaitsReport) -> Option<u64>| number(site_thread.and_then(|row| f(&row.waits)));
     let mut row = vec![
         site.id.to_string(),
         text(&site.called()),
@@ -103,36 +111,36 @@ fn row(
         maybe(&site.file),
         number(site.line.map(u64::from)),
         text(&site.binary),
-        number(it.map(|it| it.thread.into())),
-        text(&it.map_or_else(String::new, |it| report.label(it.thread))),
-        number(thread.map(|it| it.tid.into())),
-        number(thread.map(|it| it.pid.into())),
-        text(thread.map_or("", |it| &it.name)),
+        number(site_thread.map(|row| row.thread.into())),
+        text(&site_thread.map_or_else(String::new, |row| report.label(row.thread))),
+        number(thread.map(|thread| thread.tid.into())),
+        number(thread.map(|thread| thread.pid.into())),
+        text(thread.map_or("", |thread| &thread.name)),
         number(site.episodes),
         number(site.lost_ns),
-        of(|it| Some(it.episodes)),
-        of(|it| Some(it.last)),
-        of(|it| it.work_ns),
-        of(|it| Some(it.idle_ns)),
-        of(|it| it.release_ns),
-        of(|it| it.running_ns),
-        of(|it| it.ready_ns),
-        of(|it| it.blocked_ns),
-        waits(|it| it.spinning_ns),
-        waits(|it| it.asleep_ns),
-        of(|it| it.alone_ns),
-        of(|it| Some(it.path_ns)),
-        of(|it| Some(it.npt_ns)),
+        of(|thread| Some(thread.episodes)),
+        of(|thread| Some(thread.last)),
+        of(|thread| thread.work_ns),
+        of(|thread| Some(thread.idle_ns)),
+        of(|thread| thread.release_ns),
+        of(|thread| thread.running_ns),
+        of(|thread| thread.ready_ns),
+        of(|thread| thread.blocked_ns),
+        waits(|waits| waits.spinning_ns),
+        waits(|waits| waits.asleep_ns),
+        of(|thread| thread.alone_ns),
+        of(|thread| Some(thread.path_ns)),
+        of(|thread| Some(thread.npt_ns)),
     ];
     let counts = counters.iter().map(|name| {
-        let count = it.and_then(|it| it.counters.get(*name).copied().flatten());
+        let count = site_thread.and_then(|row| row.counters.get(*name).copied().flatten());
         number(count)
     });
     row.extend(counts);
     row
 }
 
-/// The first columns of the table of episodes; counters follow.
+/// The first columns of the table of episodes. The counters' columns follow.
 const EPISODES: [&str; 19] = [
     "site",
     "name",
@@ -155,20 +163,21 @@ const EPISODES: [&str; 19] = [
     "blocked_ns",
 ];
 
-/// One row for each arrival, in the order in which episodes were completed.
+/// Writes the table of episodes: one row for each arrival, in the order in which episodes were
+/// completed.
 pub struct Episodes<'a, W: Write> {
     out: Writer<W>,
     report: &'a Report,
-    /// Names by number, as cells.
+    /// Names of sites by id, and of threads by number, as cells.
     sites: Vec<(u32, String)>,
     threads: Vec<String>,
 }
 
 impl<'a, W: Write> Episodes<'a, W> {
-    /// Writes the titles.
+    /// Writes the titles of the columns.
     ///
     /// # Errors
-    /// Those of `out`.
+    /// Writing to `out` fails.
     pub fn new(report: &'a Report, out: W) -> csv::Result<Self> {
         let mut sites: Vec<(u32, String)> = report
             .sites
@@ -180,24 +189,30 @@ impl<'a, W: Write> Episodes<'a, W> {
             out: writer(out),
             report,
             sites,
-            threads: report.threads.iter().map(|it| text(&it.label)).collect(),
+            threads: report
+                .threads
+                .iter()
+                .map(|thread| text(&thread.label))
+                .collect(),
         };
-        let titles = EPISODES.iter().map(|it| (*it).to_owned());
-        let counters = report.counters.iter().map(|it| text(&it.name));
+        let titles = EPISODES.iter().map(|title| (*title).to_owned());
+        let counters = report.counters.iter().map(|counter| text(&counter.name));
         this.out.write_record(titles.chain(counters))?;
         Ok(this)
     }
 
-    /// Writes an episode.
+    /// Writes the rows of an episode.
     ///
     /// # Errors
-    /// Those of the file.
+    /// Writing to the file fails.
     pub fn add(&mut self, episode: &Episode) -> csv::Result<()> {
-        let site = self.sites.binary_search_by_key(&episode.site, |it| it.0);
+        let site = self
+            .sites
+            .binary_search_by_key(&episode.site, |site| site.0);
         let name = site.map_or("", |at| &self.sites[at].1);
         let known_site = site.is_ok().then_some(u64::from(episode.site));
         let from = episode.phase.and_then(|(from, _)| from);
-        let from = from.filter(|id| self.sites.binary_search_by_key(id, |it| it.0).is_ok());
+        let from = from.filter(|id| self.sites.binary_search_by_key(id, |site| site.0).is_ok());
         let mut before_ns = episode.first_ns;
         for (order, seen) in (1_u64..).zip(&episode.seen) {
             let counts = (0..self.report.counters.len())
@@ -231,10 +246,10 @@ impl<'a, W: Write> Episodes<'a, W> {
         Ok(())
     }
 
-    /// Writes out what is left.
+    /// Flushes the output.
     ///
     /// # Errors
-    /// Those of the file.
+    /// Writing to the file fails.
     pub fn finish(mut self) -> csv::Result<()> {
         Ok(self.out.flush()?)
     }
@@ -265,7 +280,10 @@ mod tests {
         assert!(text.contains("\r\n"));
         let pairs: usize = report.sites.iter().map(|site| site.threads.len()).sum();
         assert_eq!(rows.len(), pairs);
-        let idle = titles.split(',').position(|it| it == "idle_ns").unwrap();
+        let idle = titles
+            .split(',')
+            .position(|title| title == "idle_ns")
+            .unwrap();
         let sum: u64 = rows
             .iter()
             .map(|row| row[idle].parse::<u64>().unwrap())
@@ -279,7 +297,7 @@ mod tests {
         let report = samples::lossy().report;
         let (text, rows) = table(&report);
         let titles: Vec<&str> = text.lines().next().unwrap().split(',').collect();
-        let at = |title| titles.iter().position(|it| *it == title).unwrap();
+        let at = |title| titles.iter().position(|other| *other == title).unwrap();
         assert_eq!(&rows[0][at("work_ns")], "");
         assert_eq!(&rows[0][at("release_ns")], "");
     }

@@ -1,4 +1,4 @@
-//! Episodes by the numbers of a report, their times since the start of watching.
+//! Episodes with the numbering of a report and times since the start of watching.
 
 use sbt_engine::{
     event::Count,
@@ -10,85 +10,86 @@ use sbt_engine::{
     report::{Report, order::Order},
 };
 
-/// A complete episode. Times are in ns since watching began.
+/// A completed episode. Times are in ns since watching began.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Episode {
-    /// Its site, as in the report.
+    /// Id of the site in the report.
     pub site: u32,
-    /// How many were completed there before.
+    /// Number of episodes completed at this site before.
     pub index: u64,
-    /// First arrival.
+    /// Time of the first arrival.
     pub first_ns: u64,
-    /// Last arrival.
+    /// Time of the last arrival.
     pub last_ns: u64,
-    /// After which site its phase began, and how long it took; `None` if that is unknown.
+    /// The site where the phase before this episode began (`None`: none known), and the duration of
+    /// the phase; `None` if the phase is unknown.
     pub phase: Option<(Option<u32>, u64)>,
-    /// Who came last, and how long after the one before it; `None` if that is unknown.
+    /// The last thread to arrive, and the delay since the arrival before; `None` if unknown.
     pub straggler: Option<(u32, u64)>,
-    /// What one of its threads worked alone before, while the others were kept waiting.
+    /// Work of one thread alone before the episode, while the others were kept waiting.
     pub alone: Option<Piece>,
-    /// Who took part, in order of arrival.
+    /// The participants, in order of arrival.
     pub seen: Vec<Seen>,
 }
 
-/// Which of a run's episodes are known one by one.
+/// The part of a run whose episodes are known one by one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Known {
-    /// Those from then on, ns since watching began: not 0 if only the end of it was kept.
+    /// Start of this part, ns since watching began. Not 0 if only the end of the run was kept.
     pub from_ns: u64,
-    /// Arrivals in them.
+    /// Number of arrivals in these episodes.
     pub arrivals: u64,
 }
 
-/// One thread in it.
+/// One participant of an episode.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Seen {
-    /// As in the report.
+    /// Number of the thread in the report.
     pub thread: u32,
-    /// Several threads share that number: what they do overlaps.
+    /// Whether several threads share this number, so that their times overlap.
     pub is_shared: bool,
-    /// When it came.
+    /// Time of arrival.
     pub arrived_ns: u64,
-    /// Until the last came.
+    /// Time from the arrival to the last arrival.
     pub idle_ns: u64,
-    /// From then until it left; `None` if that was not seen.
+    /// Time from the last arrival until the thread left; `None` if its departure was not seen.
     pub release_ns: Option<u64>,
-    /// Its work before; `None` if its beginning was not seen.
+    /// Duration of the work before the arrival; `None` if its start was not seen.
     pub work_ns: Option<u64>,
-    /// How that splits up.
+    /// How the work splits up into running, ready and blocked.
     pub split: Split,
-    /// What counters said of it, in the order of the report's.
+    /// Counts of the work, in the order of the report's counters.
     pub counts: Vec<Option<u64>>,
 }
 
-/// What a thread did for a while.
+/// What a thread did during a span of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Doing {
     /// Work between barriers.
     Work(Split),
     /// Work between parallel regions, while the others were kept waiting.
     Alone(Split),
-    /// Waiting for others.
+    /// Waiting for other threads.
     Idle,
-    /// Getting going again.
+    /// From the last arrival until the thread leaves the barrier.
     Release,
 }
 
-/// Some time of a thread; ns since watching began.
+/// A span of a thread's time, in ns since watching began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// As in the report.
+    /// Number of the thread in the report.
     pub thread: u32,
-    /// From when on.
+    /// Start of the span.
     pub from_ns: u64,
-    /// Until when.
+    /// End of the span.
     pub to_ns: u64,
-    /// What it did.
+    /// What the thread did.
     pub doing: Doing,
 }
 
 impl Seen {
-    /// Its work, waiting and getting going again, as far as they are known.
+    /// The work, waiting and release of this participant, as far as known.
     pub fn pieces(&self, last_ns: u64) -> impl Iterator<Item = Piece> + use<> {
         let piece = |from_ns, to_ns, doing| Piece {
             thread: self.thread,
@@ -109,18 +110,18 @@ impl Seen {
 }
 
 impl Episode {
-    /// L - F, ns.
+    /// Time from the first to the last arrival, ns.
     pub const fn barrier_ns(&self) -> u64 {
         self.last_ns.saturating_sub(self.first_ns)
     }
 
-    /// Waiting of all its threads, ns.
+    /// Sum of the participants' waiting times, ns.
     pub fn lost_ns(&self) -> u64 {
         let idle = self.seen.iter().map(|seen| seen.idle_ns);
         idle.fold(0, u64::saturating_add)
     }
 
-    /// What its threads did, those with a number of their own.
+    /// The spans of all participants that have a number of their own.
     pub fn pieces(&self) -> impl Iterator<Item = Piece> {
         let own = self.seen.iter().filter(|seen| !seen.is_shared);
         let all = own.flat_map(|seen| seen.pieces(self.last_ns));
@@ -128,26 +129,30 @@ impl Episode {
     }
 }
 
-/// The numbers of a report.
+/// Translates ids of the model into the numbers of a report.
 pub struct Numbers {
     order: Order,
     start_ns: u64,
-    /// By number: several threads share it.
+    /// By number: whether several threads share the number.
     shared: Vec<bool>,
 }
 
 impl Numbers {
-    /// Those of a report and the order that it was drawn up in.
+    /// The numbers of a report and of the order in which it was drawn up.
     pub fn new(report: &Report, order: Order) -> Self {
         Self {
             order,
             start_ns: report.start_ns,
-            shared: report.threads.iter().map(|it| it.threads > 1).collect(),
+            shared: report
+                .threads
+                .iter()
+                .map(|thread| thread.threads > 1)
+                .collect(),
         }
     }
 
-    /// An episode by these numbers; `None` if the report does not count it, since counting
-    /// began anew after it.
+    /// Translates an episode; `None` if the report does not include the episode because totals were
+    /// reset after it.
     pub fn episode(&self, told: &Told) -> Option<Episode> {
         let done = &told.done;
         (done.last_ns > self.start_ns).then(|| Episode {
@@ -170,7 +175,11 @@ impl Numbers {
                     to_ns: self.since(alone.to_ns),
                     doing: Doing::Alone(alone.split),
                 }),
-            seen: told.arrivals.iter().map(|it| self.seen(it)).collect(),
+            seen: told
+                .arrivals
+                .iter()
+                .map(|arrival| self.seen(arrival))
+                .collect(),
         })
     }
 
@@ -178,7 +187,7 @@ impl Numbers {
         time_ns.saturating_sub(self.start_ns)
     }
 
-    /// Also of one without a number, which no report has.
+    /// Whether several threads share the number; also `true` for a thread without a number.
     fn is_shared(&self, thread: ThreadId) -> bool {
         let number = self.order.number(thread) as usize;
         self.shared.get(number).copied().unwrap_or(true)

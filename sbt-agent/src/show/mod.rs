@@ -1,8 +1,8 @@
-//! What a run was, for readers and for other programs: text, JUnit and annotations, a page for
-//! browsers, a trace for Perfetto, tables.
+//! Reports of a run for people and for other programs: text, JUnit, annotations, a web page, a
+//! Perfetto trace, tables.
 //!
-//! What is here is pure: it is given a report, and episodes one by one, and writes to
-//! whatever it is given. [`crate::output`] says where that is.
+//! This module is pure: it takes a report and single episodes, and writes to any output.
+//! [`crate::output`] decides where the output goes.
 
 pub mod check;
 mod columns;

@@ -1,33 +1,33 @@
-//! Over which time counters counted what they say of some work.
+//! The spans of time in which counters were counting.
 //!
-//! A thread's counters are read when it comes to a barrier, and when it leaves it if that is
-//! watched. So what they say of work is of that work alone, but for two cases: where leaving
-//! is not watched, they have counted since the thread arrived before; and work in a parallel
-//! region begins later than counting does, which goes on between the regions.
+//! A thread's counters are read when the thread arrives at a barrier, and when it leaves if
+//! departures are watched. So counts before an arrival cover exactly the work, with two exceptions.
+//! Without departures, they cover the time since the previous arrival. And work in a parallel
+//! region begins later than counting, which continues between regions.
 
 use super::Episode;
 use sbt_engine::report::Report;
 
-/// When each thread's counters were read last.
+/// The last time that each thread's counters were read.
 #[derive(Debug)]
 pub struct Rates {
-    /// By thread.
+    /// The last reading, by thread.
     read: Vec<Option<Read>>,
-    /// By site: work there begins with parallel regions.
+    /// By site: whether work there begins with parallel regions.
     regions: Vec<bool>,
 }
 
-/// At the end of an episode.
+/// A reading of a thread's counters at the end of an episode.
 #[derive(Clone, Copy, Debug)]
 struct Read {
-    /// When, ns.
+    /// Time of the reading, ns.
     at_ns: u64,
-    /// When work began then, ns.
+    /// Time when the work after this reading began, ns.
     work_ns: u64,
 }
 
 impl Rates {
-    /// Of the threads and sites of a report.
+    /// Starts without readings, for the threads and sites of a report.
     pub fn new(report: &Report) -> Self {
         let most = report.sites.iter().map(|site| site.id as usize + 1).max();
         let mut regions = vec![false; most.unwrap_or(0)];
@@ -40,8 +40,8 @@ impl Rates {
         }
     }
 
-    /// From when to when (ns) was counted what counters say of the work before an episode,
-    /// of each of its threads; `None` if that is not known.
+    /// For each participant, the span of time (ns) that its counts before this episode cover;
+    /// `None` if unknown.
     pub fn spans(&mut self, episode: &Episode) -> Vec<Option<(u64, u64)>> {
         let regions = self.regions.get(episode.site as usize).copied();
         let in_region = regions.unwrap_or(false);
@@ -59,11 +59,15 @@ impl Rates {
                     Some(read.at_ns)
                 }
                 (None, Some(_)) if in_region => None,
-                // It was born then, or was at a barrier of which too little is known.
+                // The thread was born then, or came from a barrier with too little information.
                 (_, begin_ns) => begin_ns,
             };
             let to_ns = seen.arrived_ns;
-            spans.push(from_ns.filter(|it| *it < to_ns).map(|it| (it, to_ns)));
+            spans.push(
+                from_ns
+                    .filter(|from_ns| *from_ns < to_ns)
+                    .map(|from_ns| (from_ns, to_ns)),
+            );
             let left_ns = seen.release_ns.map(|ns| episode.last_ns + ns);
             *read = Some(Read {
                 at_ns: left_ns.unwrap_or(seen.arrived_ns),

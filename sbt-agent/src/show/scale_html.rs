@@ -1,4 +1,4 @@
-//! How a program scales, as a page: one file with plots and tables that needs no network.
+//! The page about how a program scales: one file with plots and tables that needs no network.
 
 use std::fmt::Write as _;
 
@@ -12,11 +12,11 @@ use sbt_engine::{
     words::command_line,
 };
 
-/// Lines of phases in a plot.
+/// Maximum number of phases in a plot.
 const MOST_LINES: usize = 6;
-/// Rows of a table.
+/// Maximum number of rows in a table.
 const MOST_ROWS: usize = 200;
-/// Of a plot, without what is written around it; pixels.
+/// Size of a plot without its labels, in pixels; `LEFT`, `TOP` and `BOTTOM` are its margins.
 const WIDTH: f64 = 560.0;
 const HEIGHT: f64 = 280.0;
 const LEFT: f64 = 48.0;
@@ -60,7 +60,7 @@ struct Line {
     values: Vec<Option<f64>>,
 }
 
-/// The whole page.
+/// Renders the page.
 pub fn page(all: &Scaling) -> String {
     let mut out = HEAD.to_owned();
     let command = escaped(&command_line(&all.command));
@@ -97,7 +97,8 @@ pub fn page(all: &Scaling) -> String {
     out
 }
 
-/// What cannot end an element or an attribute, or drive anything.
+/// Escapes a text, so that it cannot end an element or an attribute, and holds no control
+/// characters.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in printable(text).chars() {
@@ -132,7 +133,7 @@ fn speedups(all: &Scaling, names: &[String]) -> Vec<Line> {
         values: all.counts.iter().map(|at| at.speedup).collect(),
     }];
     let least = all.counts.first().map(|at| at.threads);
-    // Against another number of threads they would not compare.
+    // Phases with a different base number of threads would not be comparable.
     let compares = |phase: &&(&String, &PhaseScaling)| phase.1.base_threads == least;
     let phases = names.iter().zip(&all.phases);
     lines.extend(
@@ -171,7 +172,7 @@ fn plot(out: &mut String, all: &Scaling, lines: &[Line], has_ideal: bool) {
         .flat_map(|line| &line.values)
         .flatten()
         .copied();
-    // What is faster than ideal by far would hide all else.
+    // Limit the height: a value far above the ideal would flatten all others.
     let top = if has_ideal { ideal * 1.5 } else { 1.5 };
     let high = values
         .fold(if has_ideal { ideal } else { 1.0 }, f64::max)
@@ -257,7 +258,7 @@ fn plot(out: &mut String, all: &Scaling, lines: &[Line], has_ideal: bool) {
     key(out, lines, has_ideal);
 }
 
-/// Which line is which.
+/// The legend: which line is which.
 fn key(out: &mut String, lines: &[Line], has_ideal: bool) {
     out.push_str("<ul class=\"key\">\n");
     for (index, line) in lines.iter().enumerate() {
@@ -277,7 +278,7 @@ fn key(out: &mut String, lines: &[Line], has_ideal: bool) {
     out.push_str("</ul>\n");
 }
 
-/// A round step that makes four to ten lines.
+/// A round step that gives four to ten grid lines.
 fn tick(high: f64) -> f64 {
     let rough = high / 5.0;
     let power = 10_f64.powf(rough.log10().floor());
@@ -302,7 +303,7 @@ fn row(out: &mut String, tag: &str, cells: impl Iterator<Item = String>) {
 }
 
 fn ratio(value: Option<f64>) -> String {
-    value.map_or_else(|| UNKNOWN.into(), |it| format!("{it:.2}"))
+    value.map_or_else(|| UNKNOWN.into(), |value| format!("{value:.2}"))
 }
 
 fn whole(out: &mut String, all: &Scaling) {

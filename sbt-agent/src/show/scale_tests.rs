@@ -1,4 +1,4 @@
-//! How a series of runs is written, as text and as a page.
+//! Tests of the text and the page about a series of runs.
 
 use std::collections::BTreeMap;
 
@@ -143,7 +143,7 @@ fn what_scales_is_told_and_one_number_tells_nothing() {
         text.contains("it scales: with 4 threads the speed-up is 100 % of the ideal"),
         "{text}"
     );
-    // Of one number nothing can be said.
+    // A single number of threads allows no conclusions.
     let one = of(&[run(4, &[(10, MS)], 0)]);
     let text = text::scale(&one, PLAIN);
     assert!(

@@ -1,23 +1,23 @@
-//! Columns of figures: one unit a column, so that rows compare at a glance.
+//! Tables of figures with one unit per column, so that rows compare at a glance.
 
-/// How a terminal wants its text.
+/// How text is formatted for a terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Style {
-    /// Columns to fill; 80 where the output is not a terminal.
+    /// Width in columns; 80 if the output is not a terminal.
     pub width: usize,
-    /// Whether to use bold and dim.
+    /// Whether bold and dim text is used.
     pub color: bool,
     /// Whether characters beyond ASCII can be shown.
     pub unicode: bool,
 }
 
 impl Style {
-    /// Emphasised.
+    /// Emphasises a text.
     pub fn bold(self, text: &str) -> String {
         self.wrap("1", text)
     }
 
-    /// Put into the background.
+    /// Dims a text.
     pub fn dim(self, text: &str) -> String {
         self.wrap("2", text)
     }
@@ -45,13 +45,13 @@ impl Style {
     }
 }
 
-/// Heights of a sparkline, the lowest first.
+/// Heights of a sparkline, lowest first.
 const SPARKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 const ASCII_SPARKS: [char; 8] = ['_', '.', '-', ':', '=', '+', '*', '#'];
 
 impl Style {
-    /// A character for each value, as high as its share of `top`; a mark for
-    /// those above.
+    /// One character for each value, with a height in proportion to `top`; [`Style::above`] for
+    /// greater values.
     pub fn spark(self, values: &[u64], top: u64) -> String {
         let sparks = if self.unicode { SPARKS } else { ASCII_SPARKS };
         let draw = |value: u64| {
@@ -64,32 +64,32 @@ impl Style {
         values.iter().map(|value| draw(*value)).collect()
     }
 
-    /// The mark for what is too high to be drawn.
+    /// The mark for values above the top of a sparkline.
     pub fn above(self) -> char {
         if self.unicode { '↑' } else { '^' }
     }
 }
 
-/// What is not known.
+/// The text for an unknown value.
 pub const UNKNOWN: &str = "?";
 
-/// Of a duration that is short for its column, at most.
+/// Maximum number of decimals of a duration that is short compared with its column.
 const MOST_DECIMALS: usize = 3;
-/// Steps of the last digit in a unit, by the decimals.
+/// Steps of the last digit within a unit, by number of decimals.
 const STEPS: [f64; MOST_DECIMALS + 1] = [1.0, 10.0, 100.0, 1000.0];
 
-/// A unit of time.
+/// A unit of time, with the number of decimals for a column.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Unit {
-    /// How it is written.
+    /// Name of the unit.
     pub name: &'static str,
     ns: f64,
     decimals: usize,
 }
 
 impl Unit {
-    /// The unit in which the greatest of some durations (ns) has one to four
-    /// digits before the point.
+    /// The unit in which the greatest of some durations (ns) has one to four digits before the
+    /// point.
     pub fn fitting(values: impl IntoIterator<Item = Option<u64>>) -> Self {
         let max = values.into_iter().flatten().max().unwrap_or(0);
         let unit = |name, ns: u64| {
@@ -116,14 +116,14 @@ impl Unit {
         }
     }
 
-    /// A duration in this unit, without its name. What is not 0 is not written as 0, how
-    /// much longer others in its column may be: `0.04`, and `<0.001` below that.
+    /// A duration in this unit, without the unit's name. A duration above 0 is never written as 0,
+    /// however long the others in its column are: `0.04`, and `<0.001` below that.
     pub fn write(self, value: Option<u64>) -> String {
         let Some(value) = value else {
             return UNKNOWN.into();
         };
         let in_unit = value as f64 / self.ns;
-        // Half of the last digit is rounded to 0.
+        // Values up to half of the last digit would be rounded to 0.
         let shows = |decimals: &usize| in_unit > 0.5 / STEPS[*decimals];
         match (self.decimals..=MOST_DECIMALS).find(shows) {
             Some(decimals) => grouped(&format!("{in_unit:.decimals$}")),
@@ -132,7 +132,7 @@ impl Unit {
         }
     }
 
-    /// The name, in ASCII if need be.
+    /// The unit's name, in ASCII if the terminal requires this.
     pub fn label(self, style: Style) -> &'static str {
         if self.name == "µs" && !style.unicode {
             "us"
@@ -151,19 +151,19 @@ pub fn duration(value: Option<u64>, style: Style) -> String {
     }
 }
 
-/// A count with its thousands set apart: `12 345`.
+/// A count with grouped thousands: `12 345`.
 pub fn count(value: u64) -> String {
     grouped(&value.to_string())
 }
 
-/// How often something happens on average, with three digits or more: `0.25`, `12 345`,
-/// `345 M` for 345 millions.
+/// The average number of occurrences, with at least three digits: `0.25`, `12 345`, `345 M` for 345
+/// millions.
 pub fn mean(value: Option<f64>) -> String {
     let Some(value) = value else {
         return UNKNOWN.into();
     };
     match value {
-        // What is not 0 is not written as 0.
+        // A value above 0 is not written as 0.
         0.0..0.005 if value > 0.0 => "<0.01".into(),
         0.0..10.0 if value.fract() == 0.0 => format!("{value:.0}"),
         0.0..9.995 => format!("{value:.2}"),
@@ -189,7 +189,7 @@ fn grouped(number: &str) -> String {
     out
 }
 
-/// A mean as whole ns.
+/// Rounds a mean to whole ns.
 #[allow(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -199,12 +199,12 @@ pub fn rounded(ns: f64) -> u64 {
     ns.round() as u64
 }
 
-/// A share in per cent.
+/// A share in percent.
 pub fn percent(value: Option<f64>) -> String {
     value.map_or_else(|| UNKNOWN.into(), |value| format!("{value:.0} %"))
 }
 
-/// A table: the first column to the left, the others to the right.
+/// A table: the first column is left-aligned, the others are right-aligned.
 #[derive(Debug, Default)]
 pub struct Table {
     columns: Vec<(String, Vec<String>)>,
@@ -217,7 +217,7 @@ impl Table {
         self
     }
 
-    /// Adds a column of durations in ns, in a unit of its own.
+    /// Adds a column of durations (ns) with a unit of its own.
     pub fn durations(&mut self, title: &str, cells: &[Option<u64>], style: Style) -> &mut Self {
         let unit = Unit::fitting(cells.iter().copied());
         let title = format!("{title} {}", unit.label(style));
@@ -225,8 +225,8 @@ impl Table {
         self.column(title, cells)
     }
 
-    /// Writes the table out. A first cell that is too long for its column
-    /// gets a line to itself: nothing is cut.
+    /// Writes the table. A first cell that is too long for its column gets a line of its own:
+    /// nothing is cut.
     pub fn write(&self, out: &mut String, style: Style, first_at_most: usize) {
         let length = |text: &str| text.chars().count();
         let widths: Vec<usize> = self

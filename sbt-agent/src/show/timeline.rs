@@ -1,5 +1,5 @@
-//! What each thread did over the whole run, in bounded memory: equal pieces of time for
-//! every thread, and some episodes as they were.
+//! What each thread did over the whole run, in bounded memory: equal pieces of time for every
+//! thread, and some complete episodes.
 
 use std::{
     cmp::Ordering,
@@ -9,37 +9,37 @@ use std::{
 use super::{Doing, Episode, Piece, columns::Columns, counted::Counted};
 use sbt_engine::report::Report;
 
-/// Threads that are drawn, at most: the first ones of the report.
+/// Maximum number of threads that are drawn: the first threads of the report.
 pub const MOST_THREADS: usize = 256;
 
-/// Pieces of all threads together, at most,
+/// Maximum number of pieces of all threads together.
 pub const MOST_CELLS: usize = 160_000;
-/// and of one.
+/// Maximum number of pieces of one thread.
 pub const MOST_COLUMNS: usize = 8192;
 
-/// Arrivals in the episodes that are kept as they were, at most: in the last ones, and as
-/// many in those of the rest in which most was lost.
+/// Maximum number of arrivals in the last episodes, which are kept complete. As many are kept again
+/// in the episodes before that lost the most time.
 const MOST_ARRIVALS: usize = 6000;
 
-/// What a thread did in a piece of time, ns; what is missing is not known, or between
-/// parallel regions.
+/// What a thread did in a piece of time, ns. Missing time is unknown, or lies between parallel
+/// regions.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Cell {
-    /// Outside of barriers and on a CPU; also where it is not known whether.
+    /// Outside of barriers, on a CPU or with unknown CPU use.
     pub work: f64,
     /// Outside of barriers, waiting for a CPU.
     pub ready: f64,
     /// Outside of barriers, asleep.
     pub blocked: f64,
-    /// From the last arrival to its departure.
+    /// From the last arrival to the thread's departure.
     pub release: f64,
-    /// Waiting for the last to arrive.
+    /// Waiting for the last thread to arrive.
     pub idle: f64,
 }
 
 impl Cell {
-    /// `part` ns out of a piece that is `whole` ns long. How work splits up is taken to be
-    /// spread evenly over it.
+    /// Adds `part` ns of a span that is `whole` ns long. The parts of work are assumed to be spread
+    /// evenly over the span.
     fn add(&mut self, doing: Doing, part: f64, whole: f64) {
         match doing {
             Doing::Work(split) | Doing::Alone(split) => {
@@ -54,17 +54,17 @@ impl Cell {
         }
     }
 
-    /// All of it, ns.
+    /// Total of all kinds of time, ns.
     pub fn sum(&self) -> f64 {
         self.work + self.ready + self.blocked + self.release + self.idle
     }
 }
 
-/// An episode that is kept, by what was lost in it.
+/// A complete episode, ordered by its lost time.
 #[derive(Debug)]
 struct Kept {
     lost_ns: u64,
-    /// The later of two is kept.
+    /// Of two equal episodes the later one is kept.
     serial: u64,
     episode: Episode,
 }
@@ -84,23 +84,23 @@ impl PartialOrd for Kept {
 }
 
 impl Ord for Kept {
-    /// What gives way first is the greatest.
+    /// The episode to be discarded first is the greatest.
     fn cmp(&self, other: &Self) -> Ordering {
-        let key = |it: &Self| (it.lost_ns, it.serial);
+        let key = |kept: &Self| (kept.lost_ns, kept.serial);
         key(other).cmp(&key(self))
     }
 }
 
-/// The run.
+/// The timeline of a run.
 #[derive(Debug)]
 pub struct Timeline {
-    /// The pieces of time: where only the end of the run was kept, of that.
+    /// The pieces of time. They cover only the end of the run if only this was kept.
     pub columns: Columns,
-    /// By thread, the earliest first.
+    /// Pieces by thread, the earliest first.
     pub lanes: Vec<Vec<Cell>>,
-    /// What counters counted meanwhile; `None` if nothing was counted.
+    /// Counts of the counters over the run; `None` if nothing was counted.
     pub counted: Option<Counted>,
-    /// The last ones, with their arrivals.
+    /// The last episodes, with their arrivals.
     last: VecDeque<Episode>,
     last_arrivals: usize,
     worst: BinaryHeap<Kept>,
@@ -109,7 +109,7 @@ pub struct Timeline {
 }
 
 impl Timeline {
-    /// Of the run that a report is about, from `from_ns` on.
+    /// An empty timeline for the run of this report, from `from_ns` on.
     pub fn of(report: &Report, from_ns: u64) -> Self {
         Self {
             counted: Counted::new(report, from_ns),
@@ -117,7 +117,7 @@ impl Timeline {
         }
     }
 
-    /// Of a run that was watched so long, with so many threads, from `from_ns` on.
+    /// An empty timeline for a run of this duration and number of threads, from `from_ns` on.
     fn new(from_ns: u64, wall_ns: u64, threads: usize) -> Self {
         let threads = threads.min(MOST_THREADS);
         let most = (MOST_CELLS / threads.max(1)).min(MOST_COLUMNS);
@@ -134,7 +134,7 @@ impl Timeline {
         }
     }
 
-    /// Takes an episode in.
+    /// Adds an episode.
     pub fn add(&mut self, episode: Episode) {
         for piece in episode.pieces() {
             self.draw(piece);
@@ -179,8 +179,8 @@ impl Timeline {
         }
     }
 
-    /// The episodes that were kept as they were: the last ones, and the worst of the
-    /// others. By their last arrival.
+    /// The complete episodes: the last ones, and the worst before them. Sorted by their last
+    /// arrival.
     pub fn kept(&self) -> Vec<&Episode> {
         let worst = self.worst.iter().map(|kept| &kept.episode);
         let mut all: Vec<&Episode> = worst.chain(&self.last).collect();
@@ -272,9 +272,9 @@ mod tests {
         assert!(
             kept[..MOST_ARRIVALS / 2]
                 .iter()
-                .all(|it| it.lost_ns() >= 96)
+                .all(|episode| episode.lost_ns() >= 96)
         );
-        assert_eq!(kept.last().map(|it| it.index), Some(99_999));
+        assert_eq!(kept.last().map(|episode| episode.index), Some(99_999));
         let last = &kept[MOST_ARRIVALS / 2..];
         assert!(last.is_sorted_by(|a, b| a.index + 1 == b.index));
         assert_eq!(timeline.lanes[0].len(), 8192);

@@ -1,5 +1,4 @@
-//! The threads of a site in the order of their arrival: how long they worked,
-//! and then waited.
+//! The threads of a site in the order of their arrival: how long each worked, and then waited.
 
 use ratatui::text::{Line, Span};
 
@@ -15,23 +14,23 @@ use crate::{
 };
 use sbt_engine::report::{SiteReport, SiteThreadReport, counters::Counts};
 
-/// Columns of a figure.
+/// Width of a figure, in columns.
 const FIGURE: usize = 9;
-/// Columns of release times.
+/// Width of release times, in columns.
 const RELEASE: usize = 12;
-/// Columns of how often a thread came last, at the least.
+/// Minimum width of "how often the thread arrived last", in columns.
 const LAST: usize = 11;
-/// Columns of a name at the most.
+/// Maximum width of a name, in columns.
 const NAME: usize = 16;
 
-/// A thread; means of an episode, ns.
+/// One thread. Times are means per episode, ns.
 struct Row {
     name: String,
     work: Option<u64>,
     idle: Option<u64>,
     release: Option<u64>,
     last: String,
-    /// What counters say, in the columns that are shown.
+    /// Figures of the counters in the visible columns.
     counted: Vec<String>,
 }
 
@@ -49,38 +48,38 @@ impl Row {
     }
 }
 
-/// How rows are drawn.
+/// Units and widths for drawing the rows.
 struct Layout {
     name: usize,
-    /// Of work and idle alike: they make up one bar.
+    /// Unit of work and idle time, which share one bar.
     unit: Unit,
-    /// None if release times are not shown.
+    /// Unit of release times; `None` if they are not shown.
     release_unit: Option<Unit>,
-    /// Titles of counters, with how wide their columns are.
+    /// Titles of the counters' columns with their widths.
     counted: Vec<(String, usize)>,
     bar: usize,
-    /// What a whole bar stands for, ns.
+    /// Time that the full width of a bar stands for, ns.
     longest: u64,
-    /// Columns of how often a thread came last.
+    /// Width of "how often the thread arrived last", in columns.
     last: usize,
     look: Look,
 }
 
-/// How rows are to be drawn.
+/// The space for the rows.
 #[derive(Clone, Copy, Debug)]
 pub struct Room {
-    /// Columns of the screen.
+    /// Width in columns.
     pub columns: usize,
-    /// Rows, that of the titles included.
+    /// Number of rows, including the row of titles.
     pub rows: usize,
     /// Whether release times are shown.
     pub with_release: bool,
-    /// The first of the counters that are shown.
+    /// Number of the first visible counter.
     pub from: usize,
 }
 
-/// The rows that fit, with their title, the earliest first; of more than fit,
-/// those in the middle are left out.
+/// The title and the rows that fit, in the order of arrival. If space is short, rows in the middle
+/// are left out.
 pub fn lines(site: &SiteReport, view: &View, room: Room) -> Vec<Line<'static>> {
     let Room {
         columns,
@@ -140,7 +139,7 @@ pub fn lines(site: &SiteReport, view: &View, room: Room) -> Vec<Line<'static>> {
     lines
 }
 
-/// What counters say of each thread, as far as there is room.
+/// The counters' columns that fit into `room`.
 fn counted(site: &SiteReport, view: &View, room: usize, from: usize) -> Vec<Shown> {
     let report = &view.snapshot.report;
     let Some(at) = report.sites.iter().position(|other| other.id == site.id) else {
@@ -155,14 +154,14 @@ fn counted(site: &SiteReport, view: &View, room: usize, from: usize) -> Vec<Show
     grid.shown(room, usize::MAX, from, view.look).columns
 }
 
-/// Columns of a bar that can be read, beside counters.
+/// Minimum width of a bar beside counters, in columns.
 const LEAST_BAR: usize = 4;
 
-/// Rows in which there is room to say that some are left out.
+/// Minimum number of rows for a note that some threads are left out.
 const LEAST_WITH_GAP: usize = 3;
 
-/// Which of so many threads are left out in so many rows: after how many, and
-/// how many. Those that come last matter more than the first.
+/// Which threads are left out if only `rows` rows fit: the number of threads shown before the gap,
+/// and the number left out. Late threads matter more than early ones.
 fn hidden(threads: usize, rows: usize) -> (usize, usize) {
     if threads <= rows {
         return (0, 0);
@@ -215,7 +214,7 @@ impl Layout {
         Line::from(spans)
     }
 
-    /// Work and then waiting, as long as they took.
+    /// The bar of a thread: work, then waiting, then empty space.
     fn stretch(&self, row: &Row) -> [Span<'static>; 3] {
         let (longest, bar) = (u128::from(self.longest), self.bar);
         let scale = |ns: u64| {
@@ -224,7 +223,7 @@ impl Layout {
         };
         let (ink, arrival, end) = match (row.work, row.idle) {
             (Some(work), idle) => (Ink::Work, scale(work), scale(work + idle.unwrap_or(0))),
-            // Unknown work stays empty: that it came earlier is known all the same.
+            // Unknown work stays empty, but the time of arrival is known.
             (None, Some(idle)) => (Ink::Unknown, bar - scale(idle), bar),
             (None, None) => (Ink::Unknown, 0, 0),
         };
@@ -240,7 +239,7 @@ impl Layout {
     }
 }
 
-/// A share in per cent.
+/// A share in percent.
 pub fn share(part: u64, of: u64) -> String {
     if of == 0 {
         return UNKNOWN.into();

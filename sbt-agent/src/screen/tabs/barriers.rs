@@ -1,4 +1,4 @@
-//! The sites, the worst first, and one of them closer.
+//! The table of sites, worst first, and the details of the selected site.
 
 use ratatui::{
     buffer::Buffer,
@@ -25,19 +25,19 @@ use sbt_engine::{
     report::{SiteReport, StatReport, counters::Counts},
 };
 
-/// The column of [`grid`] that sites are sorted by at first: lost.
+/// Index of the column in [`grid`] by which sites are sorted initially: lost time.
 const LOST: usize = 4;
-/// From so many columns on, details stand beside the table.
+/// Minimum width for showing details beside the table.
 const WIDE: u16 = 110;
 
-/// In fewer rows the table needs them all.
+/// Minimum height for showing a verdict; a lower table needs all rows.
 const ROWS_FOR_VERDICT: u16 = 14;
 
-/// See the module.
+/// The tab of the barriers.
 pub struct Barriers {
     list: List,
     details: Pager,
-    /// Whether the selected site has the tab to itself, and which.
+    /// Id of the site whose details fill the tab; `None` if the table is shown.
     open: Option<u32>,
 }
 
@@ -54,8 +54,8 @@ impl Default for Barriers {
 fn grid(view: &View) -> Grid {
     let sites = &view.snapshot.report.sites;
     let wall = || sites.iter().map(|site| site.lost_wall_pct).collect();
-    // The first phase holds the program's start, and one slow episode would
-    // hide what the others are like.
+    // The median, because the first phase includes the program's start, and a single slow episode
+    // would distort the mean.
     let median = |stat: &Option<StatReport>| stat.as_ref().map(|stat| stat.p50);
     let last = |site: &SiteReport| match text::known(site) {
         Some(straggler) => (
@@ -140,7 +140,7 @@ impl Tab for Barriers {
             (table, beside)
         } else {
             let rows = u16::try_from(report.sites.len().max(3)).unwrap_or(u16::MAX);
-            // The details get what the sites leave, and a third in any case.
+            // The details get the rows that the table does not need, but at least a third.
             let table = rows.saturating_add(2).min(below.height - below.height / 3);
             let areas = [Constraint::Length(table), Constraint::Min(0)];
             let [table, beside] = Layout::vertical(areas).areas(below);
@@ -246,7 +246,7 @@ impl Barriers {
     }
 }
 
-/// Draws why threads wait into the last row; what is left for the others.
+/// Draws the first verdict into the last row. Returns the area that remains.
 fn draw_verdict(view: &View, buffer: &mut Buffer, area: Rect) -> Rect {
     let look = view.look;
     let top = view.snapshot.report.verdicts.iter().flatten().next();
@@ -268,7 +268,7 @@ fn draw_verdict(view: &View, buffer: &mut Buffer, area: Rect) -> Rect {
     rest
 }
 
-/// What there is to say when no barrier was seen.
+/// Draws a text in place of the table if there are no barriers.
 fn draw_nothing(view: &View, buffer: &mut Buffer, area: Rect) {
     let columns = usize::from(area.width.saturating_sub(2));
     let text = if ended::is_over(view.snapshot) {

@@ -11,14 +11,14 @@ use crate::{
 };
 use sbt_engine::report::BusyReport;
 
-/// Numbers of busy threads that one bar is of, and the time, ns.
+/// The lowest and highest number of busy threads that a bar stands for, and the time, ns.
 type Group = (u32, u32, u64);
 
-/// At most so many groups of neighbours, equally wide.
+/// Groups neighbouring numbers of busy threads into at most `rows` equally wide groups.
 fn groups(times: &[BusyReport], rows: usize) -> Vec<Group> {
     let most = times.iter().map(|time| time.busy).max().unwrap_or(0);
     let rows = u32::try_from(rows.max(1)).unwrap_or(u32::MAX);
-    // Nobody busy is a group of its own.
+    // 0 busy threads is always a group of its own.
     let size = most.div_ceil(rows.saturating_sub(1).max(1)).max(1);
     let mut groups: Vec<Group> = Vec::new();
     for time in times {
@@ -35,13 +35,13 @@ fn groups(times: &[BusyReport], rows: usize) -> Vec<Group> {
     groups
 }
 
-/// A bar for each number of busy threads, or for several of them where there is no room
-/// for all. The longest bar is the most time.
+/// A bar for each number of busy threads, or for groups of them if space is short. The longest bar
+/// stands for the most time.
 pub fn bars(times: &[BusyReport], look: Look, columns: usize, rows: usize) -> Vec<Line<'static>> {
     let groups = groups(times, rows);
     let whole: u64 = groups.iter().fold(0, |sum, it| sum.saturating_add(it.2));
-    let most = groups.iter().map(|it| it.2).max().unwrap_or(0).max(1);
-    let unit = Unit::fitting(groups.iter().map(|it| Some(it.2)));
+    let most = groups.iter().map(|group| group.2).max().unwrap_or(0).max(1);
+    let unit = Unit::fitting(groups.iter().map(|group| Some(group.2)));
     let name = |(from, to, _): &Group| {
         if from == to {
             format!("{from} busy")
@@ -49,10 +49,10 @@ pub fn bars(times: &[BusyReport], look: Look, columns: usize, rows: usize) -> Ve
             format!("{from}-{to} busy")
         }
     };
-    let names = groups.iter().map(|it| words::width(&name(it))).max();
+    let names = groups.iter().map(|group| words::width(&name(group))).max();
     let names = names.unwrap_or(0);
     let label = unit.label(look.text());
-    // The figures: time with its unit, share.
+    // Columns for the time with its unit and the share.
     let figures = 11 + label.len() + 6;
     let room = columns.saturating_sub(names + figures + 4);
     let line = |group: &Group| {

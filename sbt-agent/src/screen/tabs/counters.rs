@@ -1,4 +1,4 @@
-//! What counters say of one site, a line each.
+//! The counters of one site, one line each.
 
 use ratatui::text::Line;
 
@@ -19,14 +19,14 @@ use sbt_engine::{
     },
 };
 
-/// Columns of a figure.
+/// Width of a figure, in columns.
 const FIGURE: usize = 12;
-/// Columns of a name at the most.
+/// Maximum width of a name, in columns.
 const NAME: usize = 30;
 
-/// A heading, and a line for each counter: all of it, the mean of a phase, how much comes a
-/// second; then what follows from several, and what each thread counted, of the counters from
-/// the number `from` on. Nothing if nothing is counted.
+/// A heading, a line for each counter (total, mean per phase, rate per second), the ratios of
+/// several counters, and a table of the threads, which shows the counters from number `from` on.
+/// Empty if nothing is counted.
 pub fn of_site(
     site: &SiteReport,
     view: &View,
@@ -70,7 +70,7 @@ pub fn of_site(
     lines
 }
 
-/// A line for each counter that is known in some intervals of the work, and not in all.
+/// A line for each counter that is known in some intervals of work, but not in all.
 fn partial(site: &SiteReport, view: &View) -> Vec<Line<'static>> {
     let counters = chosen(view.snapshot).filter_map(|(counter, _)| {
         let counted = site.counted.get(&counter.name)?;
@@ -87,8 +87,8 @@ fn partial(site: &SiteReport, view: &View) -> Vec<Line<'static>> {
     counters.collect()
 }
 
-/// A row for each thread of a site, which has this place in the report: the mean of a phase.
-/// `from`: the first of the counters that are shown.
+/// A table of the site's threads with the mean per phase of each counter. `at` is the site's index
+/// in the report, `from` the number of the first visible counter.
 fn of_threads(
     site: &SiteReport,
     at: usize,

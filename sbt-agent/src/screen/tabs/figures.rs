@@ -23,7 +23,8 @@ use sbt_engine::{
 
 type Figure = (&'static str, fn(&StatReport) -> u64);
 
-/// Figures of a distribution, with how easily they are left out.
+/// The figures of a distribution, each with its priority for omission: 0 is never omitted, higher
+/// values are omitted first.
 const FIGURES: [(u8, Figure); 7] = [
     (0, ("mean", |stat| stat.mean)),
     (3, ("dev", |stat| stat.stddev)),
@@ -34,12 +35,13 @@ const FIGURES: [(u8, Figure); 7] = [
     (0, ("max", |stat| stat.max)),
 ];
 
-/// Columns of a figure.
+/// Width of a figure, in columns.
 const FIGURE: usize = 8;
-/// Columns of what it is about.
+/// Width of a row's name, in columns.
 const WHAT: usize = 12;
 
-/// A row for each of a site's times, each in its own unit: they are far apart.
+/// A row for each of a site's times. Each row has its own unit, because the times differ by orders
+/// of magnitude.
 pub fn distributions(site: &SiteReport, look: Look, columns: usize) -> Vec<Line<'static>> {
     let rows = [
         ("phase", &site.phase_ns),
@@ -73,7 +75,8 @@ pub fn distributions(site: &SiteReport, look: Look, columns: usize) -> Vec<Line<
     lines
 }
 
-/// A site's barrier times; from the first range that occurred to the last.
+/// The histogram of a site's barrier times, from the first range that occurred to the last: the
+/// range's lower limit (ns) and its number of episodes.
 fn ranges(site: &SiteReport, view: &View) -> Vec<(u64, u64)> {
     let snapshot = view.snapshot;
     let at = snapshot
@@ -93,7 +96,7 @@ fn ranges(site: &SiteReport, view: &View) -> Vec<(u64, u64)> {
     }
 }
 
-/// A row for every range of barrier times.
+/// The histogram with one row for each range of barrier times.
 pub fn histogram(site: &SiteReport, view: &View, columns: usize) -> Vec<Line<'static>> {
     let look = view.look;
     let ranges = ranges(site, view);
@@ -120,7 +123,7 @@ pub fn histogram(site: &SiteReport, view: &View, columns: usize) -> Vec<Line<'st
     ranges.iter().map(line).collect()
 }
 
-/// The histogram as one row.
+/// The histogram in one row.
 pub fn histogram_row(site: &SiteReport, view: &View, columns: usize) -> Vec<Line<'static>> {
     let look = view.look;
     let ranges = ranges(site, view);
@@ -138,10 +141,10 @@ pub fn histogram_row(site: &SiteReport, view: &View, columns: usize) -> Vec<Line
     vec![Line::raw(words::fit(&text, columns, look))]
 }
 
-/// What a trend is of, ns.
+/// Selects the time that a trend shows, ns.
 type TrendFigure = fn(&TrendReport) -> Option<u64>;
 
-/// How phases and waiting changed over the run.
+/// How phases and waiting changed during the run.
 pub fn trend(site: &SiteReport, look: Look, columns: usize, full: bool) -> Vec<Line<'static>> {
     let phase: TrendFigure = |part| part.phase_ns;
     let barrier: TrendFigure = |part| Some(part.barrier_ns);
@@ -153,7 +156,7 @@ pub fn trend(site: &SiteReport, look: Look, columns: usize, full: bool) -> Vec<L
     };
     let mut lines = Vec::new();
     for (what, f) in rows {
-        // Label, first and last value.
+        // Space for the name, the first and the last value.
         let room = columns.saturating_sub(1 + 14 + 2 * 9 + 1).min(64);
         let means = means(&site.trend, *f, room.max(1));
         let (Some(first), Some(last)) = (means.first(), means.last()) else {
@@ -188,7 +191,7 @@ pub fn trend(site: &SiteReport, look: Look, columns: usize, full: bool) -> Vec<L
     lines
 }
 
-/// The mean of at most so many groups of consecutive parts, by their episodes.
+/// Means over at most `groups` groups of consecutive parts, weighted by episodes.
 fn means(trend: &[TrendReport], f: TrendFigure, groups: usize) -> Vec<u64> {
     let size = trend.len().div_ceil(groups).max(1);
     let mean = |group: &[TrendReport]| {

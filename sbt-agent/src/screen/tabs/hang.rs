@@ -1,5 +1,5 @@
-//! What stands still: who is missing, and what that thread does. Comes by itself when
-//! something does.
+//! A program that stands still: which threads are missing, and what they do. The tab appears by
+//! itself when a standstill is found.
 
 use ratatui::{
     buffer::Buffer,
@@ -26,13 +26,13 @@ use sbt_engine::{
     report::{HangThreadReport, StandstillReport},
 };
 
-/// See the module.
+/// The tab of the hang.
 #[derive(Default)]
 pub struct Hang {
     pager: Pager,
 }
 
-/// Lines that are drawn one below the other.
+/// The lines of the tab, collected before drawing.
 struct Lines<'a> {
     view: &'a View<'a>,
     columns: usize,
@@ -40,14 +40,14 @@ struct Lines<'a> {
 }
 
 impl Lines<'_> {
-    /// A text, broken between words, so far from the edge.
+    /// Adds a text, broken between words and indented.
     fn text(&mut self, text: &str, indent: usize, style: Style) {
         let look = self.view.look;
         let text = sentence(&printable(text), look.text());
         let lines = wrap(&text, self.columns.saturating_sub(indent + 1), look);
         let lines = lines.into_iter().enumerate();
         self.all.extend(lines.map(|(at, text)| {
-            // What goes on stands a little further in.
+            // Further lines of an indented text are indented more.
             let indent = if at > 0 && indent > 1 {
                 indent + 2
             } else {
@@ -65,7 +65,7 @@ impl Lines<'_> {
         self.text(text, 1, self.view.look.title());
     }
 
-    /// What threads do, and where.
+    /// Adds what each of some threads does, and where.
     fn threads(&mut self, title: &str, threads: &[HangThreadReport]) {
         const MOST: usize = 32;
         if threads.is_empty() {

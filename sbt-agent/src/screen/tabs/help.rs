@@ -1,4 +1,4 @@
-//! The keys, and what the words and signs mean.
+//! The keys, and the meaning of words and signs.
 
 use ratatui::{
     buffer::Buffer,
@@ -15,7 +15,7 @@ use crate::screen::{
 };
 use sbt_engine::live::Request;
 
-/// See the module.
+/// The tab with the help.
 #[derive(Default)]
 pub struct Help {
     pager: Pager,
@@ -71,7 +71,7 @@ const KEYS: [(&str, &str); 23] = [
     ),
 ];
 
-/// Of a recording.
+/// The keys in a replay.
 const REPLAY_KEYS: [(&str, &str); 20] = [
     ("Space p", "pause, and go on"),
     (

@@ -1,5 +1,4 @@
-//! Locks for which threads have waited, where the system calls of futexes were
-//! watched.
+//! Locks that threads waited for. Known only if futex system calls are watched.
 
 use ratatui::{buffer::Buffer, layout::Rect, text::Line};
 
@@ -15,13 +14,13 @@ use sbt_engine::{
     report::{Report, locks::LockReport},
 };
 
-/// See the module.
+/// The tab of the locks.
 #[derive(Default)]
 pub struct Locks {
     pager: Pager,
 }
 
-/// Who has a lock, as the other tabs call it.
+/// The holder of a lock, named like in the other tabs; `?` if unknown.
 fn holder(report: &Report, lock: &LockReport) -> String {
     let Some(tid) = lock.holder else {
         return "?".into();

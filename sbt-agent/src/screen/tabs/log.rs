@@ -1,4 +1,4 @@
-//! What was told of single episodes, warnings, and what the user should know.
+//! Messages about single episodes, warnings, and notes for the user.
 
 use ratatui::{
     buffer::Buffer,
@@ -22,7 +22,7 @@ use crate::{
 };
 use sbt_engine::{live::Request, place::printable, report::Withheld};
 
-/// See the module.
+/// The tab of the log.
 pub struct Log {
     pager: Pager,
 }
@@ -35,8 +35,8 @@ impl Default for Log {
     }
 }
 
-/// What was told, as standard error would have had it: bold lines in the
-/// terminal's own codes, and what belongs to them far to the right.
+/// The lines of one message, which is formatted as for standard error: headings are marked by
+/// escape codes for bold, and details are indented.
 fn entry(told: &str, columns: usize, look: Look) -> Vec<Line<'static>> {
     const CODES: [&str; 3] = ["\x1b[1m", "\x1b[2m", "\x1b[0m"];
     let is_head = told.starts_with(CODES[0]);
@@ -50,8 +50,8 @@ fn entry(told: &str, columns: usize, look: Look) -> Vec<Line<'static>> {
         (false, false) => (1, Style::new()),
     };
     let (text, room) = (printable(text.trim_start()), columns.saturating_sub(indent));
-    // At the end of a row of figures is the time of day, which comes again
-    // with the next.
+    // Rows of figures are cut, not wrapped: their end is the time of day, which the next message
+    // repeats.
     let texts = if is_head || indent > 1 {
         vec![fit(&text, room, look)]
     } else {
@@ -61,7 +61,7 @@ fn entry(told: &str, columns: usize, look: Look) -> Vec<Line<'static>> {
     texts.into_iter().map(indented).collect()
 }
 
-/// What the user should know.
+/// Notes for the user.
 fn notes(view: &View, columns: usize) -> Vec<Line<'static>> {
     let (snapshot, look) = (view.snapshot, view.look);
     let report = &snapshot.report;

@@ -1,4 +1,4 @@
-//! The tabs. A new one is a file and a line in [`all`].
+//! The tabs. A new tab takes a file and a line in [`all`].
 
 use ratatui::{
     buffer::Buffer,
@@ -29,81 +29,81 @@ mod threads;
 mod timeline;
 mod views;
 
-/// What there is to draw, and how.
+/// What a tab draws, and how.
 #[derive(Clone, Copy, Debug)]
 pub struct View<'a> {
-    /// How things stand.
+    /// The snapshot to draw.
     pub snapshot: &'a Snapshot,
-    /// Whether that is no longer the present.
+    /// Whether the snapshot is frozen, so that it no longer shows the present.
     pub paused: bool,
-    /// What the terminal can show.
+    /// The capabilities of the terminal.
     pub look: Look,
 }
 
 /// A key and what it does, for the last line.
 pub type Hint = (&'static str, &'static str);
 
-/// A tab.
+/// A tab of the screen.
 pub trait Tab: Send {
-    /// Its name.
+    /// The full title.
     fn title(&self) -> &'static str;
 
-    /// The same where there is little room.
+    /// A shorter title, used if space is short.
     fn short_title(&self) -> &'static str {
         self.title()
     }
 
-    /// The same where there is hardly any.
+    /// The shortest title, used if space is very short.
     fn brief_title(&self) -> &'static str {
         self.short_title()
     }
 
-    /// Draws it.
+    /// Draws the tab.
     fn draw(&mut self, view: &View, buffer: &mut Buffer, area: Rect);
 
-    /// Does what a key asks for; what the session has to do for it.
+    /// Handles an action. Returns what the session has to do.
     fn act(&mut self, action: Action, view: &View) -> Vec<Request>;
 
-    /// Its own keys.
+    /// Hints for the tab's own keys.
     fn hints(&self) -> Vec<Hint> {
         Vec::new()
     }
 
-    /// A click within its area.
+    /// Handles a click within the tab.
     fn click(&mut self, _at: Position) {}
 
-    /// The text that it filters by, if it does.
+    /// The text of the tab's filter; `None` if the tab has no filter.
     fn filter(&mut self) -> Option<&mut String> {
         None
     }
 
-    /// The site that is selected.
+    /// Id of the selected site, if any.
     fn site(&self) -> Option<u32> {
         None
     }
 
-    /// Its key, if that is not the digit of its place.
+    /// The tab's own key; `None` if the key is the digit of the tab's position.
     fn key(&self) -> Option<char> {
         None
     }
 
-    /// Whether there is anything to show; without, the tab is not there.
+    /// Whether the tab has anything to show; otherwise it is hidden.
     fn is_there(&self, _snapshot: &Snapshot) -> bool {
         true
     }
 
-    /// Whether the user should look here now.
+    /// Whether the user should look at this tab now.
     fn is_alarming(&self, _snapshot: &Snapshot) -> bool {
         false
     }
 
-    /// Whether this is where the program's output is.
+    /// Whether the tab shows the program's output.
     fn is_output(&self) -> bool {
         false
     }
 }
 
-/// All, in their order.
+/// All tabs, in their order on the screen.
 pub fn all() -> Vec<Box<dyn Tab>> {
     vec![
         Box::new(barriers::Barriers::default()),
@@ -120,8 +120,8 @@ pub fn all() -> Vec<Box<dyn Tab>> {
     ]
 }
 
-/// Which of them is the help,
+/// Index of the help in [`all`].
 pub const HELP: usize = 9;
 
-/// and which the hang: it comes and goes, so that it has no digit.
+/// Index of the hang in [`all`]. This tab comes and goes, so it has no digit.
 pub const HANG: usize = 10;

@@ -1,4 +1,4 @@
-//! What the program writes.
+//! The output of the program.
 
 use ratatui::{buffer::Buffer, layout::Rect, text::Line};
 
@@ -13,7 +13,7 @@ use crate::{
 };
 use sbt_engine::{live::Request, place::printable};
 
-/// See the module.
+/// The tab of the program's output.
 pub struct OutputTab {
     pager: Pager,
 }
@@ -26,12 +26,12 @@ impl Default for OutputTab {
     }
 }
 
-/// What to say when its output does not come through us.
+/// Shown if the program's output does not pass through sbt.
 const ELSEWHERE: &str = "The program keeps its own terminal: what it writes does not come through \
                          here. Its output is shown for programs that sbt itself starts on a \
                          terminal.";
 
-/// The same of a recording.
+/// Shown in a replay.
 const NOT_RECORDED: &str = "A recording has what sbt saw of the program, and not what the \
                             program wrote.";
 

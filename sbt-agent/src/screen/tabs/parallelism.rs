@@ -1,5 +1,5 @@
-//! How many threads were busy at a time, and whose time that was: normalised processor
-//! time (Quartz), by phase, site, thread and function.
+//! How many threads were busy at the same time, and to what this time belongs: normalised processor
+//! time (NPT, from the Quartz profiler) by phase, site, thread and function.
 
 use ratatui::{
     buffer::Buffer,
@@ -24,13 +24,13 @@ use sbt_engine::{
     report::{BusyReport, FunctionReport, ParallelismReport, PhaseReport, Report},
 };
 
-/// What the table has a row for.
+/// The kinds of rows, in the order of the views.
 const VIEWS: [&str; 4] = ["phase", "site", "thread", "function"];
 
-/// The column of the grids that they are sorted by at first: NPT.
+/// Index of the column by which the tables are sorted initially: NPT.
 const NPT: usize = 1;
 
-/// See the module.
+/// The tab of the parallelism.
 pub struct Parallelism {
     views: Views<4>,
 }
@@ -49,17 +49,17 @@ struct Row<'a> {
     name: String,
     search: String,
     npt_ns: Option<u64>,
-    /// What it is by itself, for functions.
+    /// NPT of the function without its callees; only for functions.
     self_ns: Option<u64>,
     mean: Option<f64>,
     times: &'a [BusyReport],
 }
 
-fn of_busy(it: Option<&ParallelismReport>) -> (Option<u64>, Option<f64>, &[BusyReport]) {
+fn of_busy(parallelism: Option<&ParallelismReport>) -> (Option<u64>, Option<f64>, &[BusyReport]) {
     (
-        it.map(|it| it.busy_ns),
-        it.map(|it| it.mean_busy),
-        it.map_or(&[], |it| &it.times),
+        parallelism.map(|found| found.busy_ns),
+        parallelism.map(|found| found.mean_busy),
+        parallelism.map_or(&[], |found| &found.times),
     )
 }
 
@@ -72,7 +72,7 @@ fn phase_name(report: &Report, phase: &PhaseReport, look: Look) -> String {
     format!("{from} {} {to}", look.pick("→", "->"))
 }
 
-/// The mean number of busy threads over a function's times.
+/// The mean number of busy threads while a function ran.
 fn mean(function: &FunctionReport) -> Option<f64> {
     let all: f64 = function.times.iter().map(|time| time.ns as f64).sum();
     (function.npt_ns > 0).then(|| all / function.npt_ns as f64)
@@ -118,7 +118,7 @@ fn rows<'a>(view: &View<'a>, what: usize) -> Vec<Row<'a>> {
                     id: thread.id,
                     search: name.to_lowercase(),
                     name,
-                    // Nobody's is 0 where all of it is unknown.
+                    // Without parallelism figures the thread's NPT is unknown, not 0.
                     npt_ns: report.parallelism.as_ref().map(|_| thread.npt_ns),
                     self_ns: None,
                     mean: None,
@@ -141,11 +141,14 @@ fn rows<'a>(view: &View<'a>, what: usize) -> Vec<Row<'a>> {
     }
 }
 
-/// What all rows together are, ns.
+/// The NPT of all rows together, ns.
 fn whole(report: &Report, what: usize) -> Option<u64> {
     match what {
-        3 => report.sampling.as_ref().map(|it| it.npt_ns),
-        _ => report.parallelism.as_ref().map(|it| it.busy_ns),
+        3 => report.sampling.as_ref().map(|sampling| sampling.npt_ns),
+        _ => report
+            .parallelism
+            .as_ref()
+            .map(|parallelism| parallelism.busy_ns),
     }
 }
 
@@ -192,7 +195,7 @@ fn grid(view: &View, what: usize, rows: &[Row]) -> Grid {
     grid
 }
 
-/// What there is to say in place of rows.
+/// Shown in place of rows if there are none.
 fn nothing(report: &Report, what: usize) -> &'static str {
     match what {
         3 if report.functions.is_none() => {
@@ -234,16 +237,16 @@ impl Tab for Parallelism {
         let times = report.parallelism.as_ref();
         let room = usize::from(area.height / 3).max(3);
         let columns = usize::from(area.width);
-        let bars = times.map_or_else(Vec::new, |it| {
-            busy::bars(&it.times, view.look, columns, room)
+        let bars = times.map_or_else(Vec::new, |parallelism| {
+            busy::bars(&parallelism.times, view.look, columns, room)
         });
         let height = u16::try_from(bars.len() + 1).unwrap_or(u16::MAX);
         let height = if bars.is_empty() { 0 } else { height };
         let [above, below] =
             Layout::vertical([Constraint::Length(height), Constraint::Min(0)]).areas(area);
-        if let Some(it) = times {
+        if let Some(parallelism) = times {
             let (title, body) = site::split(above);
-            let note = format!("{:.1} on average", it.mean_busy);
+            let note = format!("{:.1} on average", parallelism.mean_busy);
             let name = "time by the number of busy threads";
             rule(buffer, title, name, &note, view.look);
             words::put_all(buffer, body, bars);
@@ -289,7 +292,7 @@ impl Tab for Parallelism {
 }
 
 impl Parallelism {
-    /// One row closer: its bars, and what its time consists of.
+    /// Draws the details of one row: its bars, and the parts of its time.
     fn draw_open(&mut self, row: &Row, view: &View, buffer: &mut Buffer, area: Rect) {
         let look = view.look;
         let (title, body) = site::split(area);
@@ -320,13 +323,13 @@ impl Parallelism {
     }
 }
 
-/// What a row's time consists of: a title, names and NPT.
+/// The parts of a row's time: a title, and names with their NPT, ns.
 fn parts(row: &Row, view: &View, what: usize) -> (&'static str, Vec<(String, u64)>) {
     let report = &view.snapshot.report;
     let of_site = |id: u32| {
         let threads = report.site(id).map_or(&[][..], |site| &site.threads);
-        let part = |it: &sbt_engine::report::SiteThreadReport| {
-            (words::thread(report, it.thread), it.npt_ns)
+        let part = |thread: &sbt_engine::report::SiteThreadReport| {
+            (words::thread(report, thread.thread), thread.npt_ns)
         };
         threads.iter().map(part).collect()
     };
@@ -338,20 +341,21 @@ fn parts(row: &Row, view: &View, what: usize) -> (&'static str, Vec<(String, u64
         1 => ("by thread", of_site(row.id)),
         2 => ("by site", {
             let sites = report.sites.iter().flat_map(|site| {
-                let mine = site.threads.iter().filter(|it| it.thread == row.id);
-                mine.map(|it| (words::site_name(site), it.npt_ns))
+                let mine = site.threads.iter().filter(|thread| thread.thread == row.id);
+                mine.map(|thread| (words::site_name(site), thread.npt_ns))
             });
             sites.collect()
         }),
         _ => ("by caller", {
             let functions = report.functions.as_deref().unwrap_or_default();
-            let function = functions.iter().find(|it| it.id == row.id);
-            let callers = function.map_or(&[][..], |it| &it.callers);
+            let function = functions.iter().find(|function| function.id == row.id);
+            let callers = function.map_or(&[][..], |function| &function.callers);
             let name = |name: &Option<String>| match name {
                 Some(name) => printable(name),
                 None => "(beginning of the thread)".into(),
             };
-            let caller = |it: &sbt_engine::report::CallerReport| (name(&it.function), it.npt_ns);
+            let caller =
+                |caller: &sbt_engine::report::CallerReport| (name(&caller.function), caller.npt_ns);
             callers.iter().map(caller).collect()
         }),
     };
@@ -359,7 +363,7 @@ fn parts(row: &Row, view: &View, what: usize) -> (&'static str, Vec<(String, u64
     (title, parts)
 }
 
-/// Names with their times and a bar.
+/// Names with their times and bars.
 fn shares(parts: &[(String, u64)], look: Look, columns: usize) -> Vec<Line<'static>> {
     let most = parts.iter().map(|part| part.1).max().unwrap_or(0).max(1);
     let names = parts.iter().map(|part| words::width(&part.0)).max();

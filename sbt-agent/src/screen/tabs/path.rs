@@ -1,5 +1,5 @@
-//! The critical path: in each episode it runs through the work of whoever came last.
-//! Where it lies, and what would be gained if things there were otherwise.
+//! The critical path, which runs through the work of the last thread to arrive in each episode:
+//! where it lies, and what would be gained by changing this.
 
 use ratatui::{
     buffer::Buffer,
@@ -23,13 +23,13 @@ use sbt_engine::{
     report::{Report, SiteReport, SiteThreadReport},
 };
 
-/// What the table has a row for.
+/// The kinds of rows, in the order of the views.
 const VIEWS: [&str; 3] = ["site", "thread", "function"];
 
-/// The column of the grids that they are sorted by at first: the weighted share.
+/// Index of the column by which the tables are sorted initially: the weighted share.
 const WEIGHTED: usize = 2;
 
-/// See the module.
+/// The tab of the critical path.
 pub struct Path {
     views: Views<3>,
 }
@@ -42,7 +42,7 @@ impl Default for Path {
     }
 }
 
-/// Name and what it is found by, share of the path, and weighted.
+/// Id, name, search text, share of the path, and weighted share.
 type Row = (u32, String, String, Option<f64>, Option<f64>);
 
 fn rows(report: &Report, what: usize) -> Vec<Row> {
@@ -63,10 +63,17 @@ fn rows(report: &Report, what: usize) -> Vec<Row> {
             })
             .collect(),
         _ => (report.functions.iter().flatten())
-            .map(|it| {
-                let search = printable(&format!("{} {}", it.function, it.binary)).to_lowercase();
-                let name = printable(&it.function);
-                (it.id, name, search, it.path_pct, it.weighted_path_pct)
+            .map(|function| {
+                let search =
+                    printable(&format!("{} {}", function.function, function.binary)).to_lowercase();
+                let name = printable(&function.function);
+                (
+                    function.id,
+                    name,
+                    search,
+                    function.path_pct,
+                    function.weighted_path_pct,
+                )
             })
             .collect(),
     }
@@ -98,20 +105,24 @@ fn grid(report: &Report, what: usize, rows: &[Row]) -> Grid {
             let times = |f: &dyn Fn(&SiteReport) -> Option<u64>| {
                 Cells::Time(report.sites.iter().map(f).collect())
             };
-            let faster = |it: &SiteReport| Some(it.what_if.straggler_25_pct_faster_ns);
+            let faster = |site: &SiteReport| Some(site.what_if.straggler_25_pct_faster_ns);
             grid.column("last -25 %", 2, times(&faster))
-                .column("balance", 3, times(&|it| Some(it.gain_ns)))
-                .column("release", 4, times(&|it| it.what_if.no_release_ns));
+                .column("balance", 3, times(&|site| Some(site.gain_ns)))
+                .column("release", 4, times(&|site| site.what_if.no_release_ns));
         }
         1 => {
             let threads = &report.threads;
-            let paths = threads.iter().map(|it| Some(it.path_ns)).collect();
-            let last = threads.iter().map(|it| Some(it.last)).collect();
+            let paths = threads.iter().map(|thread| Some(thread.path_ns)).collect();
+            let last = threads.iter().map(|thread| Some(thread.last)).collect();
             grid.column("time", 2, Cells::Time(paths))
                 .column("last", 3, Cells::Count(last));
         }
         _ => {
-            let cpu = report.functions.iter().flatten().map(|it| Some(it.cpu_pct));
+            let cpu = report
+                .functions
+                .iter()
+                .flatten()
+                .map(|function| Some(function.cpu_pct));
             grid.column("CPU", 2, Cells::Share(cpu.collect()));
         }
     }
@@ -155,7 +166,7 @@ impl Tab for Path {
         let (title, body) = site::split(area);
         let columns = usize::from(area.width);
         let key = key(what, view.look, columns);
-        // The meaning of the columns, where the rows leave room for it.
+        // The legend is shown only if the rows leave room for it.
         let needed = usize::from(body.height) > rows.len() + 1 + key.len();
         let below = if needed { key.len() } else { 0 };
         let below = u16::try_from(below).unwrap_or(0);
@@ -209,7 +220,7 @@ impl Tab for Path {
     }
 }
 
-/// What the columns mean.
+/// The meaning of the columns.
 fn key(what: usize, look: Look, columns: usize) -> Vec<Line<'static>> {
     let path = "path: the work of whoever came last, on which all others waited. weighted: each \
                 moment counts by how many threads did not work then.";
@@ -226,7 +237,7 @@ fn key(what: usize, look: Look, columns: usize) -> Vec<Line<'static>> {
         .collect()
 }
 
-/// One row closer.
+/// The details of one row.
 fn details(
     row: &Row,
     report: &Report,
@@ -248,11 +259,14 @@ fn details(
                 return lines;
             };
             lines.push(Line::default());
-            let it = &site.what_if;
+            let what_if = &site.what_if;
             let gains = [
-                ("who came last 10 % faster", it.straggler_10_pct_faster_ns),
-                ("25 % faster", it.straggler_25_pct_faster_ns),
-                ("50 % faster", it.straggler_50_pct_faster_ns),
+                (
+                    "who came last 10 % faster",
+                    what_if.straggler_10_pct_faster_ns,
+                ),
+                ("25 % faster", what_if.straggler_25_pct_faster_ns),
+                ("50 % faster", what_if.straggler_50_pct_faster_ns),
                 ("perfect balance", site.gain_ns),
             ];
             let gains = gains.map(|(what, ns)| (what, Some(ns)));
@@ -262,7 +276,7 @@ fn details(
             ));
             for (what, ns) in gains
                 .into_iter()
-                .chain([("all go on at once", it.no_release_ns)])
+                .chain([("all go on at once", what_if.no_release_ns)])
             {
                 let share = ns.filter(|_| report.seen_ns() > 0);
                 let share = share.map(|ns| ns as f64 / report.seen_ns() as f64 * 100.0);
@@ -274,24 +288,25 @@ fn details(
                 )));
             }
             title = "whose work it is";
-            let part = |it: &SiteThreadReport| (words::thread(report, it.thread), it.path_ns);
+            let part =
+                |thread: &SiteThreadReport| (words::thread(report, thread.thread), thread.path_ns);
             parts.extend(site.threads.iter().map(part));
         }
         1 => {
             title = "where";
             for site in &report.sites {
-                let mine = site.threads.iter().filter(|it| it.thread == row.0);
-                parts.extend(mine.map(|it| (words::site_name(site), it.path_ns)));
+                let mine = site.threads.iter().filter(|thread| thread.thread == row.0);
+                parts.extend(mine.map(|thread| (words::site_name(site), thread.path_ns)));
             }
         }
         _ => {
             let functions = report.functions.as_deref().unwrap_or_default();
-            if let Some(it) = functions.iter().find(|it| it.id == row.0) {
+            if let Some(function) = functions.iter().find(|function| function.id == row.0) {
                 let text = format!(
                     " {} of the processor time, {} of the normalised, in {}",
-                    percent(Some(it.cpu_pct)),
-                    percent(Some(it.npt_pct)),
-                    printable(&it.binary)
+                    percent(Some(function.cpu_pct)),
+                    percent(Some(function.npt_pct)),
+                    printable(&function.binary)
                 );
                 lines.push(Line::raw(text));
             }

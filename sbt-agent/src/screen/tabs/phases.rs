@@ -1,5 +1,4 @@
-//! Phases: between consecutive barriers, those that the user has named, and
-//! the ways between marks.
+//! Phases: between consecutive barriers, named by the user, and between marks.
 
 use ratatui::{buffer::Buffer, layout::Rect, text::Line};
 
@@ -19,33 +18,33 @@ use sbt_engine::{
     report::{ConceptualReport, MarkReport, PhaseReport, StatReport, counters::Counts},
 };
 
-/// See the module.
+/// The tab of the phases.
 #[derive(Default)]
 pub struct Phases {
     pager: Pager,
-    /// The first of the columns that scroll sideways,
+    /// Number of the first visible column among those that scroll sideways.
     across: usize,
-    /// and how many of them there are more than are in sight.
+    /// Number of scrolling columns that are not visible.
     hidden: usize,
 }
 
-/// Where the user is, and what does not fit.
+/// The sideways position while the tables are drawn, and the columns that did not fit.
 struct Sideways<'a> {
     view: &'a View<'a>,
     columns: usize,
     from: usize,
-    /// The most columns that one of the tables could not show,
+    /// The largest number of columns that one table could not show.
     hidden: usize,
-    /// and the first that is shown in the one that goes furthest.
+    /// The largest number of a first visible column among the tables.
     start: usize,
 }
 
-/// The column of the sums of times, by which phases are sorted.
+/// Index of the column by which phases are sorted: the sum of times.
 const SUM_OF_PHASES: usize = 3;
 
 type Stats<'a> = Vec<Option<&'a StatReport>>;
 
-/// The columns of a distribution: how often, sum, mean, p95, max.
+/// Adds the columns of a distribution: count, sum, mean, p95, max.
 fn distribution(grid: &mut Grid, stats: &Stats) {
     let column = |f: fn(&StatReport) -> u64| -> Vec<Option<u64>> {
         stats.iter().map(|stat| stat.map(f)).collect()
@@ -87,7 +86,7 @@ fn lines(title: &str, grid: &Grid, order: &[usize], across: &mut Sideways) -> Ve
     lines
 }
 
-/// Shares of idle time.
+/// The share of idle time in a phase, percent.
 fn idle(phase: &ConceptualReport) -> Option<f64> {
     let all = phase.idle_ns + phase.work_ns;
     (all > 0).then(|| phase.idle_ns as f64 / all as f64 * 100.0)

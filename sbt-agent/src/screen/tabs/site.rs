@@ -1,4 +1,5 @@
-//! One site closer: who waits there, for whom, and how it went over the run.
+//! The details of one site: which threads wait, for which threads, and how this changed over the
+//! run.
 
 use std::fmt::Write as _;
 
@@ -28,20 +29,20 @@ use sbt_engine::{
     report::{Report, SiteReport, SiteThreadReport, UnfinishedReport},
 };
 
-/// From so many columns on, the full details stand in two columns.
+/// Minimum width for the full details in two columns.
 const TWO_COLUMNS: usize = 110;
 
-/// From so many columns on, the threads have their release times.
+/// Minimum width for showing the threads' release times.
 const WITH_RELEASE: usize = 72;
 
-/// A row for a title, and the rest.
+/// Splits an area into a row for the title and the rest.
 pub fn split(area: Rect) -> (Rect, Rect) {
     let [title, body] = Layout::vertical([Constraint::Length(1), Constraint::Min(0)]).areas(area);
     (title, body)
 }
 
-/// What fits into so many columns and rows, the most important first. `from`: the first of
-/// the counters that are shown.
+/// The most important details that fit into `columns` and `rows`. `from` is the number of the first
+/// visible counter.
 pub fn overview(
     site: &SiteReport,
     view: &View,
@@ -55,7 +56,7 @@ pub fn overview(
     extras.extend(figures::trend(site, view.look, columns, false));
     let histogram = figures::histogram(site, view, columns);
     let room = rows.saturating_sub(lines.len());
-    // In rows of their own, if all of them and all threads have room.
+    // The histogram gets rows of its own only if the complete histogram and all threads fit.
     if room > extras.len() + site.threads.len() + histogram.len() + 2 {
         extras.push(Line::default());
         extras.push(Line::styled(" barrier times", view.look.dim()));
@@ -72,7 +73,7 @@ pub fn overview(
     };
     lines.extend(arrivals::lines(site, view, room));
     if lines.len() + extras.len() > rows {
-        // No room for all: what a line each says.
+        // If space is short, each figure is reduced to one line.
         extras = vec![Line::default()];
         extras.extend(figures::trend(site, view.look, columns, false));
         extras.extend(figures::histogram_row(site, view, columns));
@@ -81,7 +82,7 @@ pub fn overview(
     lines
 }
 
-/// Everything. `from`: the first of the counters that are shown.
+/// All details. `from` is the number of the first visible counter.
 pub fn full(site: &SiteReport, view: &View, columns: usize, from: usize) -> Vec<Line<'static>> {
     let two = columns >= TWO_COLUMNS;
     let each = if two { columns / 2 - 2 } else { columns };
@@ -92,7 +93,7 @@ pub fn full(site: &SiteReport, view: &View, columns: usize, from: usize) -> Vec<
     first.extend(origin(site, look, each));
     first.push(Line::default());
     first.push(heading("in the order of arrival, means of an episode"));
-    // The bars need the room more than the release times do.
+    // If space is short, the bars take precedence over release times.
     let with_release = each >= WITH_RELEASE;
     let room = Room {
         columns: each,
@@ -133,7 +134,7 @@ pub fn full(site: &SiteReport, view: &View, columns: usize, from: usize) -> Vec<
     first.into_iter().zip(second).map(beside).collect()
 }
 
-/// Why threads wait here, if that can be said.
+/// Why threads wait here, if this is known.
 fn verdict(site: &SiteReport, view: &View, columns: usize) -> Vec<Line<'static>> {
     let look = view.look;
     let verdicts = view.snapshot.report.verdicts.iter().flatten();
@@ -146,7 +147,7 @@ fn verdict(site: &SiteReport, view: &View, columns: usize) -> Vec<Line<'static>>
     .collect()
 }
 
-/// What a reader should know first, in sentences.
+/// The most important facts, in sentences.
 fn facts(site: &SiteReport, view: &View, columns: usize) -> Vec<Line<'static>> {
     let look = view.look;
     let report = &view.snapshot.report;
@@ -206,7 +207,7 @@ fn waits_still(open: &UnfinishedReport, report: &Report) -> String {
     text
 }
 
-/// Where it is in the program.
+/// Where the site is in the program.
 fn origin(site: &SiteReport, look: Look, columns: usize) -> Vec<Line<'static>> {
     let mut texts = Vec::new();
     if site.name.is_some() || site.places.len() > 1 {
@@ -227,7 +228,7 @@ fn origin(site: &SiteReport, look: Look, columns: usize) -> Vec<Line<'static>> {
         .collect()
 }
 
-/// Who comes last how often.
+/// How often each thread arrives last.
 fn ledger(site: &SiteReport, view: &View, columns: usize) -> Vec<Line<'static>> {
     const MOST: usize = 8;
     let look = view.look;

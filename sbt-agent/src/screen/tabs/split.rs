@@ -1,4 +1,4 @@
-//! The time of each thread as a bar, to compare at a glance.
+//! The time of each thread as a bar, to compare threads at a glance.
 
 use ratatui::{
     buffer::Buffer,
@@ -16,18 +16,18 @@ use crate::{
 };
 use sbt_engine::report::ThreadReport;
 
-/// Columns of a name at the most.
+/// Maximum width of a name, in columns.
 const NAME: usize = 16;
-/// Columns of a share, with what stands before it.
+/// Width of a share and the blank before it, in columns.
 const SHARE: usize = " 100 %".len();
 
-/// What a thread's time consists of, ns, in the order in which it is drawn.
+/// The parts of a thread's time, ns, in the order in which they are drawn.
 fn parts(thread: &ThreadReport) -> [(Ink, u64); 5] {
     let ready = thread.ready_ns.unwrap_or(0);
     let blocked = thread.blocked_ns.unwrap_or(0);
     let work = thread.work_ns.unwrap_or(0);
     [
-        // Also what is not known to be anything else.
+        // Includes work for which CPU use is unknown.
         (Ink::Work, work.saturating_sub(ready + blocked)),
         (Ink::Ready, ready),
         (Ink::Blocked, blocked),
@@ -36,13 +36,12 @@ fn parts(thread: &ThreadReport) -> [(Ink, u64); 5] {
     ]
 }
 
-/// Draws the bars of these threads, in this order. The longest is as wide as
-/// there is room.
+/// Draws a bar for each thread, in the given order. The longest bar fills the width.
 pub fn draw(view: &View, order: &[u32], buffer: &mut Buffer, area: Rect) {
     let (report, look) = (&view.snapshot.report, view.look);
     let threads: Vec<&ThreadReport> = order.iter().filter_map(|id| report.thread(*id)).collect();
     let title = "where their time went";
-    // Of work, that on a CPU: the rest of it has signs of its own.
+    // The share beside a bar counts work on a CPU only: other work has its own glyphs.
     let note = "running";
     rule(buffer, area, title, note, look);
     strip::draw_key(view, title, note, buffer, area);

@@ -9,10 +9,10 @@ use crate::screen::{
 };
 use sbt_engine::live::{Doing, Lane};
 
-/// Rows for so many threads in so many rows of the screen, with the title; 0
-/// if it is not worth it.
+/// The height for this many threads on a screen of `rows` rows, including the title; 0 if there is
+/// too little space.
 pub fn height(threads: usize, rows: u16) -> u16 {
-    // What is below needs more.
+    // The table below needs most of the screen.
     let most = rows / 4;
     let threads = u16::try_from(threads).unwrap_or(u16::MAX);
     match threads.min(most) {
@@ -21,7 +21,7 @@ pub fn height(threads: usize, rows: u16) -> u16 {
     }
 }
 
-/// Draws it.
+/// Draws the timeline.
 pub fn draw(view: &View, buffer: &mut Buffer, area: Rect) {
     let (snapshot, look) = (view.snapshot, view.look);
     let report = &snapshot.report;
@@ -51,11 +51,10 @@ pub fn draw(view: &View, buffer: &mut Buffer, area: Rect) {
     words::put_all(buffer, below, lines);
 }
 
-/// What the figures at the ends of the lanes are.
+/// The note on the figures at the ends of the lanes.
 const WAITING: &str = "waiting";
 
-/// The key to the characters in the rule, between its title and its note: as
-/// much of it as fits.
+/// Draws the legend into the rule, between title and note, as far as it fits.
 pub fn draw_key(view: &View, title: &str, note: &str, buffer: &mut Buffer, area: Rect) {
     let used = words::width(title) + words::width(note) + "--  - -  --".len();
     let room = usize::from(area.width).saturating_sub(used);
@@ -75,15 +74,15 @@ pub fn draw_key(view: &View, title: &str, note: &str, buffer: &mut Buffer, area:
             width: u16::try_from(columns).unwrap_or(u16::MAX),
             ..area
         };
-        // The rule is dim, and what is drawn over it would be.
+        // Reset the style: otherwise the legend would be dim like the rule.
         buffer.set_style(Rect { height: 1, ..place }, Style::reset());
         words::put(buffer, place, 0, &key);
         return;
     }
 }
 
-/// The threads to show if not all can be: who is missing at a barrier now, and
-/// who came last most often.
+/// The threads to show if there are more threads than rows: those missing at a barrier now, and
+/// those that arrived last most often.
 fn chosen<'a>(view: &View<'a>, rows: usize) -> Vec<&'a Lane> {
     let snapshot = view.snapshot;
     let all: Vec<&Lane> = snapshot.lanes.lanes.iter().collect();

@@ -1,4 +1,4 @@
-//! The threads: what became of their time, and what they do now.
+//! The threads: how their time was spent, and what they do now.
 
 use ratatui::{
     buffer::Buffer,
@@ -23,14 +23,14 @@ use sbt_engine::{
     report::{Report, ThreadReport, counters::Counts},
 };
 
-/// See the module.
+/// The tab of the threads.
 #[derive(Default)]
 pub struct Threads {
     list: List,
 }
 
 fn doing(doing: Option<&Doing>, now_ns: u64) -> String {
-    // What has only just begun will be over before it has been read.
+    // Shorter times would be outdated before the user has read them.
     let ago = |ns: &u64| match now_ns.saturating_sub(*ns) {
         0..100_000_000 => String::new(),
         ns => format!(" {}", since(ns)),
@@ -50,8 +50,8 @@ fn idle_pct(thread: &ThreadReport) -> Option<f64> {
     (all > 0).then(|| thread.idle_ns as f64 / all as f64 * 100.0)
 }
 
-/// What the probes have cost of its time; of the wall time where they are on for a part of
-/// it only.
+/// The share of the thread's time that probes have cost; of the wall time if probes were on for a
+/// part of the run only.
 fn probes(thread: &ThreadReport, report: &Report) -> (Option<f64>, String) {
     let times = [
         thread.work_ns,
@@ -73,7 +73,7 @@ fn probes(thread: &ThreadReport, report: &Report) -> (Option<f64>, String) {
 fn grid(view: &View) -> Grid {
     let snapshot = view.snapshot;
     let threads = &snapshot.report.threads;
-    // These are parts of each other: one unit for all.
+    // Work and idle time are compared, so both get the same unit.
     let unit = Unit::fitting(
         threads
             .iter()
@@ -109,7 +109,7 @@ fn grid(view: &View) -> Grid {
         .column(
             "tid",
             8,
-            // A name and not a number: its digits are not grouped.
+            // A thread id is a name, not a quantity: its digits are not grouped.
             Cells::Ranked(
                 threads
                     .iter()
@@ -158,8 +158,8 @@ impl Tab for Threads {
     fn draw(&mut self, view: &View, buffer: &mut Buffer, area: Rect) {
         let all = view.snapshot.report.threads.len();
         let rows = u16::try_from(all).unwrap_or(u16::MAX);
-        // Both only if there is room for all threads in both: with their
-        // titles, and an empty row between.
+        // The bars are shown only if there is room for all threads twice, with two titles and an
+        // empty row between.
         let below = if all > 0 && area.height / 2 >= rows.saturating_add(2) {
             area.height - rows - 3
         } else {

@@ -1,4 +1,4 @@
-//! Swim lanes: a row a thread, time from left to right.
+//! Swim lanes: one row per thread, time from left to right.
 
 use ratatui::{
     buffer::Buffer,
@@ -17,30 +17,30 @@ use crate::screen::{
 };
 use sbt_engine::live::{Lane, Request, Snapshot};
 
-/// See the module.
+/// The tab of the timeline.
 #[derive(Default)]
 pub struct Timeline {
     threads: Pager,
-    /// Where the window ends, ns, unless that is now.
+    /// End of the window, ns; `None` if the window ends now.
     end_ns: Option<u64>,
-    /// Pieces in sight.
+    /// Number of visible pieces.
     pieces: usize,
 }
 
-/// The most rows of a lane, with an empty one.
+/// Maximum height of a lane, including an empty row.
 const TALLEST: usize = 3;
 
-/// Columns between two labels of the axis, at the least.
+/// Minimum distance between two labels of the axis, in columns.
 const TICK: usize = 12;
 
 impl Timeline {
-    /// The window, within what there is.
+    /// The window, moved into the time that is still recorded.
     fn window(&mut self, snapshot: &Snapshot) -> Window {
         let lanes = &snapshot.lanes;
         let most = lanes.lanes.iter().map(|lane| lane.pieces.len()).max();
         let beyond = most.unwrap_or(0).saturating_sub(self.pieces) as u64;
         let oldest_end = lanes.end_ns.saturating_sub(beyond * lanes.piece_ns);
-        // What has slid out of memory cannot be seen.
+        // Time that has been discarded cannot be shown.
         self.end_ns = self
             .end_ns
             .map(|end| end.max(oldest_end))
@@ -61,7 +61,7 @@ impl Timeline {
         self.window(snapshot);
     }
 
-    /// Round times before now, below their pieces.
+    /// The time axis: round times before now, each below its piece.
     fn axis(snapshot: &Snapshot, window: Window, names: usize, look: Look) -> Line<'static> {
         let piece_ns = snapshot.lanes.piece_ns.max(1);
         let behind_ns = snapshot.lanes.end_ns.saturating_sub(window.end_ns);
@@ -69,7 +69,7 @@ impl Timeline {
         let length_ns = behind_ns + window.pieces as u64 * piece_ns;
         let indent = names + 2;
         let mut text = String::new();
-        // The oldest first; 0 is now.
+        // From the oldest label to 0, which is now.
         for number in (0..=length_ns / step_ns).rev() {
             let before_ns = number * step_ns;
             let Some(from_end) = before_ns.checked_sub(behind_ns) else {
@@ -89,10 +89,10 @@ impl Timeline {
     }
 }
 
-/// A lane in so many rows, the last of which, if there are several, is empty.
+/// A lane drawn `tall` rows high. The last of several rows is empty.
 fn rows_of(line: Line<'static>, tall: usize, names: usize) -> Vec<Line<'static>> {
     let mut again = line.clone();
-    // The name comes first and the share last: once is enough.
+    // The first span is the name and the last one the share: both appear once.
     if let [name, .., share] = &mut again.spans[..] {
         *name = Span::raw(" ".repeat(names + 2));
         *share = Span::raw("");
@@ -103,7 +103,7 @@ fn rows_of(line: Line<'static>, tall: usize, names: usize) -> Vec<Line<'static>>
     lines
 }
 
-/// The next of 1, 2, 5, 10, 20, … ns.
+/// Rounds up to the next of 1, 2, 5, 10, 20, … ns.
 fn round_up(ns: u64) -> u64 {
     let mut power = 1_u64;
     loop {
@@ -116,7 +116,7 @@ fn round_up(ns: u64) -> u64 {
     }
 }
 
-/// A round time: `20 ms`.
+/// A round time with its unit: `20 ms`.
 fn round(ns: u64, look: Look) -> String {
     match ns {
         0..1_000_000 => format!("{} {}", ns / 1_000, look.pick("µs", "us")),
@@ -191,7 +191,7 @@ impl Tab for Timeline {
         );
         let mut key = lanes::key(lanes::kinds(snapshot), look);
         key.spans.insert(0, Span::styled(" ", Style::new()));
-        // Below the axis, with an empty row between if there is room.
+        // The legend stands below the axis, after an empty row if there is room.
         let row = (drawn + 2).min(body.height.saturating_sub(1));
         if row > drawn {
             put(buffer, body, row, &key);
@@ -208,7 +208,7 @@ impl Tab for Timeline {
                 self.window(snapshot);
             }
             Action::Go(to) => self.threads.go(to, false),
-            // What was not kept cannot be seen closer: only the present can.
+            // The past was recorded at one zoom only, so just the present can be zoomed.
             Action::ZoomIn | Action::ZoomOut if view.paused => {}
             Action::ZoomIn => return vec![Request::Zoom { closer: true }],
             Action::ZoomOut => return vec![Request::Zoom { closer: false }],

@@ -1,5 +1,5 @@
-//! A table that can have rows of several kinds, one kind at a time: left and right go
-//! from one to the next. One of the rows may be open: then its details are shown.
+//! A table with several kinds of rows, of which one is shown at a time: left and right switch
+//! between the kinds. The selected row can be opened to show its details.
 
 use ratatui::{
     buffer::Buffer,
@@ -15,22 +15,22 @@ use crate::screen::{
     words::{plural, rule},
 };
 
-/// See the module.
+/// The table, and which kind of rows it shows.
 pub struct Views<const N: usize> {
     names: [&'static str; N],
     current: usize,
-    /// The table of the present kind.
+    /// The table of the current kind.
     pub list: List,
-    /// Those of the others, by kind.
+    /// The tables of the other kinds, by kind.
     others: [List; N],
-    /// The details of the selected row, if it is open.
+    /// Position in the details of the open row.
     pub details: Pager,
-    /// Whether it is.
+    /// Whether the details of the selected row are shown.
     pub open: bool,
 }
 
 impl<const N: usize> Views<N> {
-    /// Their keys.
+    /// Hints for the keys of the table.
     const HINTS: [Hint; 4] = [
         ("Enter", "details"),
         ("left/right", "rows"),
@@ -38,7 +38,7 @@ impl<const N: usize> Views<N> {
         ("/", "filter"),
     ];
 
-    /// Of rows of these kinds, sorted by this column.
+    /// A table with these kinds of rows, sorted by column `sorted`.
     pub fn new(names: [&'static str; N], sorted: usize) -> Self {
         Self {
             names,
@@ -50,7 +50,7 @@ impl<const N: usize> Views<N> {
         }
     }
 
-    /// Which kind is shown.
+    /// Index of the kind that is shown.
     pub const fn current(&self) -> usize {
         self.current
     }
@@ -61,7 +61,7 @@ impl<const N: usize> Views<N> {
         std::mem::swap(&mut self.list, &mut self.others[self.current]);
     }
 
-    /// Does what a key asks for.
+    /// Handles an action.
     pub fn act(&mut self, action: Action) {
         match action {
             Action::Go(to) if self.open => self.details.go(to, false),
@@ -80,7 +80,7 @@ impl<const N: usize> Views<N> {
         }
     }
 
-    /// What keys do now.
+    /// Hints for the keys that work now.
     pub fn hints(&self) -> Vec<Hint> {
         if self.open {
             return vec![("Esc", "back")];
@@ -88,7 +88,7 @@ impl<const N: usize> Views<N> {
         Self::HINTS.to_vec()
     }
 
-    /// A click on a row opens it.
+    /// Handles a click: a click on the selected row opens it.
     pub fn click(&mut self, at: Position) {
         if !self.open && self.list.click(at) {
             self.open = true;
@@ -96,12 +96,12 @@ impl<const N: usize> Views<N> {
         }
     }
 
-    /// What is typed to filter by, where there is a table.
+    /// The text of the filter; `None` while details are shown.
     pub fn filter(&mut self) -> Option<&mut String> {
         (!self.open).then_some(&mut self.list.filter)
     }
 
-    /// The rule above the table, with how many rows of which kind there are.
+    /// Draws the rule above the table, with the number of rows and their kind.
     pub fn rule(&self, buffer: &mut Buffer, area: Rect, name: &str, all: usize, look: Look) {
         let what = self.names[self.current];
         let note = self
@@ -117,7 +117,7 @@ impl<const N: usize> Views<N> {
         rule(buffer, area, &name, &note, look);
     }
 
-    /// What stands in place of rows: `nothing` if it is not the filter that hides them.
+    /// The text shown in place of rows: `nothing`, unless the filter hides all rows.
     pub fn none(&self, nothing: &str) -> String {
         if self.list.filter.is_empty() {
             return nothing.to_owned();

@@ -1,5 +1,5 @@
-//! In a real pseudo-terminal: this test binary starts itself again there, with
-//! a [`ROLE`] to play.
+//! Tests in a real pseudo-terminal: this test binary starts itself again there, with a [`ROLE`] to
+//! play.
 
 use std::{
     fs::File,
@@ -19,9 +19,9 @@ use tokio::sync::{mpsc::unbounded_channel, watch};
 use super::*;
 use sbt_engine::samples;
 
-/// The variable that says what the process in the terminal is to do.
+/// The environment variable that tells the process in the terminal what to do.
 const ROLE: &str = "SBT_TEST_SCREEN";
-/// Longer than anything here takes.
+/// Longer than any step here takes.
 const LIMIT: Duration = Duration::from_secs(30);
 
 /// What the process in the terminal does.
@@ -52,7 +52,7 @@ fn child() {
         assert!(began.elapsed() < LIMIT / 5);
         return;
     }
-    // After a hang-up there are no more.
+    // After a hang-up no more requests arrive.
     while let Some(request) = theirs.blocking_recv() {
         match request {
             Request::Save => {
@@ -68,7 +68,7 @@ fn child() {
     handle.close();
 }
 
-/// A process whose terminal we are.
+/// A process in a pseudo-terminal whose other end we hold.
 struct Played {
     child: Child,
     ours: File,
@@ -84,7 +84,8 @@ impl Played {
             ws_xpixel: 0,
             ws_ypixel: 0,
         };
-        // SAFETY: both numbers are written to, the size is read; all else may be null.
+        // SAFETY: both descriptors are written to, the size is read; the other pointers may be
+        // null.
         let result = unsafe {
             libc::openpty(
                 &raw mut ours,
@@ -97,11 +98,11 @@ impl Played {
         assert_eq!(result, 0, "openpty: {}", io::Error::last_os_error());
         // SAFETY: the call has just opened them for us.
         let (ours, theirs) = unsafe { (OwnedFd::from_raw_fd(ours), OwnedFd::from_raw_fd(theirs)) };
-        // Nobody but us may hold our end, or a hang-up is never noticed.
+        // If another process held our end, the hang-up would never be noticed.
         // SAFETY: a plain system call.
         unsafe { libc::fcntl(ours.as_raw_fd(), libc::F_SETFD, libc::FD_CLOEXEC) };
         let mut command = Command::new(std::env::current_exe().unwrap());
-        // Nobody reads what these write.
+        // The output of these two roles is not read by anybody.
         let quiet = matches!(role, "stuck" | "hangup");
         command
             .args(["--exact", "screen::terminal::tests::child", "--nocapture"])
@@ -109,10 +110,10 @@ impl Played {
             .stdin(theirs.try_clone().unwrap())
             .stdout(Stdio::null())
             .stderr(if quiet { Stdio::null() } else { theirs.into() });
-        // SAFETY: three system calls, which are allowed there.
+        // SAFETY: the closure makes three system calls, which are allowed between fork and exec.
         unsafe {
             command.pre_exec(|| {
-                // As under nohup: the screen has to notice by itself.
+                // Ignored as under nohup: the screen has to notice the hang-up by itself.
                 libc::signal(libc::SIGHUP, libc::SIG_IGN);
                 if libc::setsid() < 0 || libc::ioctl(0, libc::TIOCSCTTY, 0) < 0 {
                     return Err(io::Error::last_os_error());
@@ -139,7 +140,7 @@ impl Played {
         String::from_utf8_lossy(&self.shown.lock().unwrap()).into_owned()
     }
 
-    /// Waits for a text after what came before.
+    /// Waits until a text appears after position `from`. Returns where it ends.
     fn expect(&self, from: usize, what: &str) -> usize {
         let began = Instant::now();
         loop {
@@ -169,9 +170,9 @@ impl Played {
         assert_eq!(result, 0);
     }
 
-    /// Whether lines and echo are as in a shell.
+    /// Whether lines and echo are set as in a shell.
     fn is_cooked(&self) -> bool {
-        // SAFETY: a structure of integers, which the call fills.
+        // SAFETY: a structure of integers may be zero; the call fills it.
         let mut modes: libc::termios = unsafe { std::mem::zeroed() };
         // SAFETY: the descriptor is ours and the structure is the one meant.
         let result = unsafe { libc::tcgetattr(self.ours.as_raw_fd(), &raw mut modes) };
@@ -185,7 +186,7 @@ impl Played {
     }
 }
 
-/// The exit status of a process; `None` if it does not end.
+/// The exit status of a process; `None` if the process does not end in time.
 #[allow(clippy::option_option, reason = "a process may end by a signal")]
 fn ended(child: &mut Child) -> Option<Option<i32>> {
     let began = Instant::now();

@@ -1,4 +1,4 @@
-//! What is pressed and clicked.
+//! Tests of keys and clicks.
 
 use std::sync::Arc;
 
@@ -28,7 +28,8 @@ fn counters_are_chosen_from_a_list() {
     ] {
         assert!(shown.text().contains(text), "{text}: {}", shown.text());
     }
-    // What is not there cannot be chosen; letters look for names, also those that are keys.
+    // Unavailable counters cannot be chosen. Letters search names, even letters that are keys
+    // elsewhere.
     shown.keys("llc ");
     shown.code(KeyCode::Esc);
     shown.keys("minor");
@@ -77,7 +78,7 @@ fn keys_of_a_recording() {
         assert!(shown.keys(keys).is_empty(), "{keys}");
         assert!(shown.text().contains(said), "{keys}:\n{}", shown.text());
     }
-    // What is of the screen alone is as ever.
+    // Keys that only concern the screen work as usual.
     shown.keys("3");
     assert_eq!(shown.keys("z"), [Request::Zoom { closer: true }]);
     assert_eq!(shown.keys("Z"), [Request::Zoom { closer: false }]);
@@ -124,7 +125,7 @@ fn the_timeline_scrolls_into_the_past_and_back() {
     let past = shown.row("T1");
     assert_ne!(now, past);
     assert!(shown.text().contains("in the past"));
-    // What is looked at stays where it is as time goes on.
+    // The visible window stays at its time while time goes on.
     let piece = shown.snapshot.lanes.piece_ns;
     shown.snapshot.lanes.end_ns += 4 * piece;
     for lane in &mut shown.snapshot.lanes.lanes {

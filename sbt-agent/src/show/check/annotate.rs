@@ -1,10 +1,10 @@
-//! Remarks at lines of the source, as CI services read them from what a step writes.
+//! Annotations of source lines, in the formats that CI services recognise in a step's output.
 
 use super::safe;
 use crate::ci::{Service, hashes_apart};
 use sbt_engine::gate::{CheckReport, Outcome};
 
-/// A line for each outcome that does not hold.
+/// One line for each rule that does not hold.
 pub fn render(check: &CheckReport, service: Service) -> String {
     let broken = check.outcomes.iter().filter(|outcome| !outcome.holds);
     let lines = broken.map(|outcome| line(outcome, service) + "\n");
@@ -12,7 +12,7 @@ pub fn render(check: &CheckReport, service: Service) -> String {
 }
 
 fn line(outcome: &Outcome, service: Service) -> String {
-    // No command begins in the middle of ours.
+    // Prevents a text from starting a command in the middle of a line.
     let safe = |text: &str| hashes_apart(&safe(text));
     let text = safe(&outcome.sentence());
     let file = outcome.file.as_deref().map(safe);
@@ -49,7 +49,7 @@ fn title(outcome: &Outcome) -> String {
     format!("sbt check: {}", outcome.rule)
 }
 
-/// Characters replaced by what stands for them, each once.
+/// Replaces characters of a text, in a single pass.
 fn replaced(text: &str, by: impl Fn(char) -> Option<&'static str>) -> String {
     let mut out = String::with_capacity(text.len());
     for letter in text.chars() {

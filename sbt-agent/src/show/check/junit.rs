@@ -1,4 +1,4 @@
-//! Outcomes as JUnit has them: what most CI services can read.
+//! Outcomes of rules in JUnit's format, which most CI services can read.
 
 use std::{collections::HashMap, io};
 
@@ -13,10 +13,10 @@ use sbt_engine::{
     words::command_line,
 };
 
-/// A suite for the program, with a case for each rule and site.
+/// A test suite for the program, with a test case for each rule and site.
 ///
 /// # Errors
-/// None, since it is written into memory.
+/// Never fails, since the output goes to memory.
 pub fn render(check: &CheckReport) -> io::Result<String> {
     let mut to = Writer::new_with_indent(Vec::new(), b' ', 2);
     to.write_event(Event::Decl(BytesDecl::new("1.0", Some("UTF-8"), None)))?;
@@ -84,7 +84,7 @@ fn list<'a>(to: &mut To, all: impl Iterator<Item = (&'a str, &'a str)>) -> io::R
 fn cases(to: &mut To, check: &CheckReport) -> io::Result<()> {
     let mut names: HashMap<String, u32> = HashMap::new();
     for outcome in &check.outcomes {
-        // Services tell cases apart by their names.
+        // CI services tell cases apart by their names.
         let name = safe(&outcome.case);
         let count = names.entry(name.clone()).or_insert(0);
         *count += 1;
@@ -110,7 +110,7 @@ fn case(to: &mut To, outcome: &Outcome, name: &str) -> io::Result<()> {
             case = case.with_attribute(("line", line.to_string().as_str()));
         }
     }
-    let measured = outcome.measured.map(|it| outcome.texts(it));
+    let measured = outcome.measured.map(|value| outcome.texts(value));
     case.write_inner_content(|to| {
         let known = measured
             .iter()

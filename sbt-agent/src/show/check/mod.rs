@@ -1,4 +1,4 @@
-//! What came of rules, for people and for CI services.
+//! Outcomes of rules, for people and for CI services.
 
 pub mod annotate;
 pub mod junit;
@@ -9,9 +9,9 @@ mod tests;
 
 use sbt_engine::place::printable;
 
-/// A sentence or name that is safe wherever it is written: what the target calls its
-/// functions may hold anything.
+/// A sentence or name that is safe in every output format: function names from the program may
+/// contain anything.
 fn safe(text: &str) -> String {
-    // These are not characters, and not allowed in XML.
+    // These code points are noncharacters, which XML does not allow.
     printable(text).replace(['\u{fffe}', '\u{ffff}'], "?")
 }

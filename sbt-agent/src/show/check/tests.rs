@@ -1,4 +1,4 @@
-//! Outcomes as text, JUnit and remarks, of programs with bad names too.
+//! Tests of outcomes as text, JUnit and annotations, also for programs with hostile names.
 
 use std::time::Duration;
 
@@ -89,7 +89,7 @@ fn a_long_name_gets_lines_of_its_own() {
     assert!(text.contains("\n      a_long_name"), "{text}");
 }
 
-/// Names that are markup, commands and no text at all.
+/// A report whose names contain markup, commands and control characters.
 fn hostile() -> CheckReport {
     let bad = "<\u{1b}[2J]]>&\"'\u{0}\n::error::x\r###vso[task.x]|'|]%0A\u{fffe}\u{202e}\u{2028}::warning::y\u{85}";
     let mut report = two_sites();
@@ -129,14 +129,14 @@ fn junit_is_valid_xml_with_a_case_for_each_rule_and_site() {
     }
     let properties: Vec<_> = suite
         .descendants()
-        .filter(|it| {
-            it.has_tag_name("property")
-                && it.parent_element().unwrap().parent_element() == Some(suite)
+        .filter(|node| {
+            node.has_tag_name("property")
+                && node.parent_element().unwrap().parent_element() == Some(suite)
         })
-        .map(|it| {
+        .map(|node| {
             (
-                it.attribute("name").unwrap(),
-                it.attribute("value").unwrap(),
+                node.attribute("name").unwrap(),
+                node.attribute("value").unwrap(),
             )
         })
         .collect();
@@ -150,7 +150,7 @@ fn junit_is_valid_xml_with_a_case_for_each_rule_and_site() {
     );
     let cases: Vec<_> = suite
         .children()
-        .filter(|it| it.has_tag_name("testcase"))
+        .filter(|node| node.has_tag_name("testcase"))
         .collect();
     assert_eq!(cases.len(), 8);
     let first = cases[0];
@@ -163,11 +163,11 @@ fn junit_is_valid_xml_with_a_case_for_each_rule_and_site() {
     assert_eq!(first.attribute("line"), Some("700"));
     let failures: Vec<_> = cases
         .iter()
-        .filter_map(|case| case.children().find(|it| it.has_tag_name("failure")))
+        .filter_map(|case| case.children().find(|node| node.has_tag_name("failure")))
         .collect();
     let types: Vec<_> = failures
         .iter()
-        .filter_map(|it| it.attribute("type"))
+        .filter_map(|node| node.attribute("type"))
         .collect();
     assert_eq!(types, ["broken", "not-measured"]);
     let message = failures[0].attribute("message").unwrap();
@@ -185,7 +185,7 @@ fn no_name_makes_the_xml_something_else() {
     let all = |tag: &'static str| {
         document
             .descendants()
-            .filter(move |it| it.has_tag_name(tag))
+            .filter(move |node| node.has_tag_name(tag))
     };
     assert_eq!(all("testcase").count(), hostile().outcomes.len());
     assert_eq!(all("failure").count(), hostile().failures);
@@ -193,7 +193,7 @@ fn no_name_makes_the_xml_something_else() {
     assert!(xml.chars().all(allowed), "{xml:?}");
     // Two sites have the same name.
     let mut names: Vec<_> = all("testcase")
-        .filter_map(|it| it.attribute("name"))
+        .filter_map(|node| node.attribute("name"))
         .collect();
     names.sort_unstable();
     let count = names.len();

@@ -1,4 +1,4 @@
-//! The outcomes of rules in lines.
+//! Outcomes of rules as text lines.
 
 use std::fmt::Write as _;
 
@@ -9,10 +9,10 @@ use crate::show::{
 };
 use sbt_engine::gate::{CheckReport, Outcome};
 
-/// Of a site's name and of sentences, where a line has no room for them.
+/// Indentation of site names and sentences that do not fit on the outcome's line.
 const INDENT: &str = "      ";
 
-/// A line for each rule and site, the worst first, and one that says what comes of it all.
+/// One line for each rule and site, worst first, and a summary.
 pub fn render(check: &CheckReport, style: Style) -> String {
     let rows: Vec<Row> = check
         .outcomes
@@ -32,7 +32,7 @@ pub fn render(check: &CheckReport, style: Style) -> String {
     out
 }
 
-/// In one line how many rules hold.
+/// The summary: how many rules hold.
 fn summary(check: &CheckReport, style: Style) -> String {
     let all = check.outcomes.len();
     let text = match (check.failures, all) {
@@ -57,7 +57,7 @@ fn summary(check: &CheckReport, style: Style) -> String {
 
 struct Row {
     holds: bool,
-    /// The rule, what was measured, the limit.
+    /// The rule, the measured value, the limit.
     cells: [String; 3],
     site: String,
     text: Option<String>,
@@ -128,7 +128,7 @@ fn length(text: &str) -> usize {
 fn indented(out: &mut String, text: &str, style: Style) {
     for line in wrapped(text, style.width.saturating_sub(INDENT.len())) {
         out.push_str(INDENT);
-        // Between words alone it is broken.
+        // Lines are broken between words only.
         out.push_str(&line.replace('\u{a0}', " "));
         out.push('\n');
     }

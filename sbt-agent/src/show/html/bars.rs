@@ -1,9 +1,9 @@
-//! Bars, as SVG: they are printed too, and need no styles of their own. Each kind of time has
-//! a pattern beside its colour.
+//! Bars as SVG, which can be printed and need no inline styles. Each kind of time has a pattern
+//! besides its colour.
 
 use maud::{Markup, html};
 
-/// The patterns, to be written once.
+/// The definitions of the patterns, written once per page.
 pub fn patterns() -> Markup {
     html! {
         svg class="defs" width="0" height="0" aria-hidden="true" {
@@ -29,7 +29,7 @@ pub fn patterns() -> Markup {
     }
 }
 
-/// A bar of several parts: their kind and their share of the whole bar, from 0 to 1.
+/// A bar of several parts, each with its kind and its share of the whole bar, from 0 to 1.
 pub fn stacked(label: &str, parts: &[(&str, f64)]) -> Markup {
     let mut at = 0.0;
     let parts: Vec<(&str, f64, f64)> = parts
@@ -51,7 +51,7 @@ pub fn stacked(label: &str, parts: &[(&str, f64)]) -> Markup {
     }
 }
 
-/// A bar of one part.
+/// A bar of one part; the share ranges from 0 to 1.
 pub fn single(label: &str, share: f64) -> Markup {
     stacked(label, &[("plain", share.clamp(0.0, 1.0))])
 }
@@ -60,7 +60,7 @@ fn share_of(share: f64) -> String {
     format!("{:.2}%", share * 100.0)
 }
 
-/// What the patterns mean.
+/// The legend of the patterns.
 pub fn legend(kinds: &[(&str, &str)]) -> Markup {
     html! {
         ul class="legend" {

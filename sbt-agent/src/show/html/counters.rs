@@ -1,4 +1,4 @@
-//! What counters counted in the work before barriers: at sites, in phases, of threads.
+//! Counters of the work before barriers: by site, by phase and by thread.
 
 use maud::{Markup, html};
 
@@ -14,7 +14,7 @@ use sbt_engine::report::{
     counters::{Counted, CountedReport, CounterReport, Counts, DerivedReport, derived},
 };
 
-/// A column of figures: of each row what is shown, and what it is sorted by.
+/// A column of figures. Each cell has its text, and the value for sorting.
 pub struct Column {
     title: String,
     unit: &'static str,
@@ -22,7 +22,7 @@ pub struct Column {
 }
 
 impl Column {
-    /// The title of the column.
+    /// The title cell of the column.
     pub fn th(&self) -> Markup {
         html! {
             th scope="col" class="n" {
@@ -32,7 +32,7 @@ impl Column {
         }
     }
 
-    /// The cell of the column in a row.
+    /// The column's cell in a row.
     pub fn td(&self, row: usize) -> Markup {
         match self.cells.get(row) {
             Some((shown, value)) => td(&unbroken(shown), *value),
@@ -67,8 +67,8 @@ fn value(counts: &Counts, counter: &CounterReport) -> Option<u64> {
     counts.get(&counter.name).copied().flatten()
 }
 
-/// The sums of all counters in these rows, and what follows from several of them. `what` is
-/// added to the title of a sum.
+/// Columns for the totals of all counters in these rows, and for their ratios. `what` is appended
+/// to the titles of totals.
 pub fn columns(report: &Report, rows: &[&Counts], what: &str) -> Vec<Column> {
     let sum = |counter: &CounterReport| sum(counter, rows, what);
     let sums: Vec<Column> = report.counters.iter().map(sum).collect();
@@ -84,8 +84,8 @@ fn sum(counter: &CounterReport, rows: &[&Counts], what: &str) -> Column {
     }
 }
 
-/// The mean of a phase; `at`: the counter's place in the report. Of a row in which the counter is
-/// not known in all intervals of work, the cell says in how many.
+/// The column of a counter's mean per phase. `at` is the counter's index in the report. If the
+/// counter is known in only some intervals of work, the cell says in how many.
 fn mean(counter: &CounterReport, at: usize, rows: &[Row]) -> Column {
     let title = format!("{}, a phase", counter.title());
     let means: Vec<_> = rows.iter().map(|row| row.means[at]).collect();
@@ -112,7 +112,7 @@ fn mean(counter: &CounterReport, at: usize, rows: &[Row]) -> Column {
     column
 }
 
-/// Adds a column for each figure that follows from two counters in any of these rows.
+/// Adds a column for each ratio of two counters that is known in any of these rows.
 fn with_ratios(mut columns: Vec<Column>, rows: &[&Counts]) -> Vec<Column> {
     let all: Vec<_> = rows.iter().map(|counts| derived(counts)).collect();
     let mut known: Vec<&DerivedReport> = Vec::new();
@@ -136,7 +136,7 @@ fn with_ratios(mut columns: Vec<Column>, rows: &[&Counts]) -> Vec<Column> {
     columns
 }
 
-/// The section; nothing if nothing was asked for.
+/// The section; empty if no counters were requested.
 pub fn counters(report: &Report) -> Markup {
     if report.counters.is_empty() {
         return html! {};
@@ -174,7 +174,7 @@ fn written(counter: &CounterReport, value: Option<u64>) -> String {
     }
 }
 
-/// A table; nothing without rows. `all`: how many rows there are, of which not all may be here.
+/// A table; empty without rows. `all` is the total number of rows, of which only some may be given.
 fn table(title: &str, what: &str, names: &[String], all: usize, columns: &[Column]) -> Markup {
     if names.is_empty() {
         return html! {};
@@ -204,15 +204,15 @@ fn table(title: &str, what: &str, names: &[String], all: usize, columns: &[Colum
     }
 }
 
-/// A row of a table with means of a phase.
+/// A row of a table with totals and means.
 struct Row<'a> {
     counts: &'a Counts,
     counted: &'a Counted,
-    /// The mean of a phase, by counter.
+    /// Means per phase, by counter.
     means: Vec<Option<f64>>,
 }
 
-/// Of each counter the sum and the mean of a phase.
+/// Columns for the total and the mean per phase of each counter.
 fn sums_and_means(report: &Report, rows: &[Row]) -> Vec<Column> {
     let counts: Vec<&Counts> = rows.iter().map(|row| row.counts).collect();
     let both = |(at, counter)| [sum(counter, &counts, ", sum"), mean(counter, at, rows)];
@@ -265,17 +265,20 @@ fn threads(report: &Report) -> Markup {
     )
 }
 
-/// Of the phases that the user has named.
+/// The table of phases that the user has named.
 fn named(report: &Report) -> Markup {
     let mut rows = Rows::default();
     for phase in &report.conceptual_phases {
-        let threads = phase.threads.iter().map(|it| (it.thread, &it.counters));
+        let threads = phase
+            .threads
+            .iter()
+            .map(|thread| (thread.thread, &thread.counters));
         rows.add(report, phase.name.clone(), &phase.counters, threads);
     }
     rows.table(report, "By named phase", "phase")
 }
 
-/// Of the time between marks.
+/// The table of intervals between marks.
 fn intervals(report: &Report) -> Markup {
     let mark = |id: u32| {
         let found = report.marks.iter().find(|mark| mark.id == id);
@@ -284,13 +287,16 @@ fn intervals(report: &Report) -> Markup {
     let mut rows = Rows::default();
     for interval in &report.intervals {
         let name = format!("{} → {}", mark(interval.from), mark(interval.to));
-        let threads = interval.threads.iter().map(|it| (it.thread, &it.counters));
+        let threads = interval
+            .threads
+            .iter()
+            .map(|thread| (thread.thread, &thread.counters));
         rows.add(report, name, &interval.counters, threads);
     }
     rows.table(report, "Between marks", "interval")
 }
 
-/// Rows of which each is followed by those of its threads.
+/// Rows of a table, each followed by the rows of its threads.
 #[derive(Default)]
 struct Rows<'a> {
     names: Vec<String>,

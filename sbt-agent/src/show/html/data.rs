@@ -1,4 +1,4 @@
-//! The timeline: what the page's script draws it from.
+//! The timeline: the data from which the page's script draws it.
 
 use maud::{Markup, PreEscaped, html};
 use serde_json::{Value, json};
@@ -10,10 +10,10 @@ use crate::show::{
 };
 use sbt_engine::{place::printable, report::Report};
 
-/// How a share is written: one character, from nothing to all.
+/// The characters that encode a share, from 0 to 1.
 pub const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
-/// The section.
+/// The section with the timeline.
 pub fn timeline(report: &Report, told: &Told<'_>) -> Markup {
     let body = match told {
         Told::Nothing => html! {
@@ -88,7 +88,7 @@ fn drawn(report: &Report, timeline: &Timeline) -> Markup {
     }
 }
 
-/// JSON that ends no script, whatever is in it.
+/// JSON for a script element: it cannot contain the element's end tag.
 fn embedded(value: &Value) -> String {
     value.to_string().replace('<', "\\u003c")
 }
@@ -117,12 +117,12 @@ fn data(report: &Report, timeline: &Timeline, kept: &[&Episode], strips: &Strips
         "threads": threads,
         "sites": sites,
         "counters": strips.data(),
-        "episodes": kept.iter().map(|it| episode(it)).collect::<Vec<_>>(),
+        "episodes": kept.iter().map(|kept| episode(kept)).collect::<Vec<_>>(),
     })
 }
 
-/// Five characters a piece of time: shares of work, ready, blocked, release and idle. What
-/// rounding adds or takes is carried to the next piece, so that it does not add up.
+/// Five characters for each piece of time: the shares of work, ready, blocked, release and idle.
+/// Rounding errors are carried over to the next piece, so that they do not accumulate.
 fn cells(lane: &[Cell], step_ns: f64) -> String {
     let mut carried = [0.0; 5];
     let mut out = String::with_capacity(lane.len() * carried.len());
@@ -143,8 +143,8 @@ fn cells(lane: &[Cell], step_ns: f64) -> String {
     out
 }
 
-/// Its site, number and last arrival, then who took part: when it came, its work before and
-/// its release; null if unknown.
+/// An episode: its site, index and last arrival, then for each participant its arrival, the work
+/// before and the release; null if unknown.
 fn episode(it: &Episode) -> Value {
     let own = it.seen.iter().filter(|seen| !seen.is_shared);
     let seen: Vec<Value> = own
@@ -192,7 +192,7 @@ mod tests {
         };
         let lane = vec![cell; 8192];
         let text = cells(&lane, 10.0);
-        let digit = |c: u8| DIGITS.iter().position(|it| *it == c).unwrap() as f64;
+        let digit = |c: u8| DIGITS.iter().position(|digit| *digit == c).unwrap() as f64;
         for (kind, expected) in [9.0, 0.04, 0.11, 0.15, 0.7].into_iter().enumerate() {
             let digits = text.bytes().skip(kind).step_by(5).map(digit);
             let sum = digits.sum::<f64>() * 10.0 / 63.0;

@@ -1,5 +1,4 @@
-//! What stands on top: which run it was, how well its threads were used, and what to make of
-//! it.
+//! The top of the page: which run this was, how well its threads were used, and why they waited.
 
 use maud::{Markup, html};
 
@@ -9,7 +8,7 @@ use sbt_engine::{
     words::command_line,
 };
 
-/// Factors below this are no longer good: that of POP.
+/// Factors below this limit, which is POP's, are highlighted.
 const GOOD: f64 = 0.8;
 
 /// The header.
@@ -111,7 +110,7 @@ fn factor(sign: &str, name: &str, value: f64, meaning: &str) -> Markup {
     }
 }
 
-/// What stands still, or stood.
+/// The section about a standstill, present or past.
 pub fn hang(report: &Report) -> Markup {
     let Some(it) = &report.hang else {
         return html! {};
@@ -147,7 +146,7 @@ pub fn hang(report: &Report) -> Markup {
     html! { div class="hang" { (section("hang", title, &body)) } }
 }
 
-/// For how long, and whether it was over then.
+/// How long a standstill lasted, and whether it was over.
 fn lasted(it: &StandstillReport) -> String {
     let time = time(it.lasted_ns);
     match it.outcome {
@@ -169,7 +168,7 @@ fn hung(thread: &HangThreadReport) -> Markup {
     }
 }
 
-/// Why threads waited.
+/// The section about why threads waited.
 pub fn verdicts(report: &Report) -> Markup {
     let all = report.verdicts.iter().flatten();
     let body = html! {

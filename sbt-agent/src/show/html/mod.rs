@@ -1,8 +1,8 @@
-//! A page about a run: one file, readable without network, script or privilege, on a phone
+//! A page about a run: one file that is readable without network, scripts or privileges, on a phone
 //! and on paper. Scripts only sort tables and draw the timeline.
 //!
-//! All that is said of the target is text for maud, which writes no markup of it; and if
-//! there were a way around that, the page's own policy would run no script but ours.
+//! maud escapes all text from the program. If this failed, the page's content security policy would
+//! still allow only the page's own scripts.
 
 use std::{
     borrow::Cow,
@@ -32,36 +32,36 @@ mod usage;
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
 
-/// Rows of a table, at most; the rest is counted.
+/// Maximum number of rows in a table; further rows are only counted.
 const MOST_ROWS: usize = 500;
 
-/// Characters of a command in the title of the window, at most.
+/// Maximum length of a command in the window's title, in characters.
 const MOST_TITLE: usize = 120;
 
-/// How durations are written.
+/// Style of durations.
 const PLAIN: Style = Style {
     width: 80,
     color: false,
     unicode: true,
 };
 
-/// Where the timeline comes from.
+/// The source of the timeline.
 pub enum Told<'a> {
-    /// Episodes of a recording.
+    /// The episodes of a recording.
     Timeline(&'a Timeline),
-    /// There are none in the recording: it has statistics only.
+    /// None: the recording has statistics, but no episodes.
     Statistics,
-    /// There are none: only a report was given.
+    /// None: there is only a report.
     Nothing,
 }
 
 /// Writes the page.
 ///
 /// # Errors
-/// Those of `out`.
+/// Writing to `out` fails.
 pub fn write(report: &Report, told: &Told<'_>, out: &mut impl Write) -> io::Result<()> {
     let page = page(report, told).into_string();
-    // Here for all of it, so that no name is forgotten.
+    // Filtering the complete page makes sure that no name is forgotten.
     for line in page.split_inclusive('\n') {
         let text = line.strip_suffix('\n');
         out.write_all(printable(text.unwrap_or(line)).as_bytes())?;
@@ -72,7 +72,7 @@ pub fn write(report: &Report, told: &Told<'_>, out: &mut impl Write) -> io::Resu
     Ok(())
 }
 
-/// What a browser is to do with the page: load nothing, and run nothing but our script.
+/// The content security policy: load nothing, and run only the page's own scripts.
 fn policy() -> String {
     let hash = |text: &str| format!("'sha256-{}'", STANDARD.encode(Sha256::digest(text)));
     format!(
@@ -121,7 +121,7 @@ fn page(report: &Report, told: &Told<'_>) -> Markup {
     }
 }
 
-/// A duration; spaces in it do not break.
+/// A duration with non-breaking spaces.
 fn time(ns: impl Into<Option<u64>>) -> String {
     unbroken(&table::duration(ns.into(), PLAIN))
 }
@@ -137,7 +137,7 @@ fn percent(value: Option<f64>) -> String {
     })
 }
 
-/// Its first characters.
+/// The first `most` characters of a text.
 fn begin(text: &str, most: usize) -> Cow<'_, str> {
     match text.char_indices().nth(most) {
         Some((at, _)) => Cow::Owned(format!("{}…", &text[..at])),
@@ -145,7 +145,7 @@ fn begin(text: &str, most: usize) -> Cow<'_, str> {
     }
 }
 
-/// A sentence; what stands in backticks is of the program, or to be typed.
+/// A sentence in which backticks mark names from the program and text to be typed.
 fn marked(text: &str) -> Markup {
     let parts: Vec<&str> = text.split('`').collect();
     if parts.len().is_multiple_of(2) {
@@ -162,12 +162,12 @@ fn unbroken(text: &str) -> String {
     text.replace(' ', "\u{a0}")
 }
 
-/// A title of a column of figures, by which the table can be sorted.
+/// The title cell of a column of figures, by which the table can be sorted.
 fn th(title: &str) -> Markup {
     html! { th scope="col" class="n" { (title) } }
 }
 
-/// A cell with a figure, and what it is sorted by; what is unknown comes last.
+/// A cell with a figure and the value for sorting; unknown values come last.
 fn td(shown: &str, value: Option<f64>) -> Markup {
     html! { td class="n" data-v=[value] { (shown) } }
 }
@@ -177,7 +177,7 @@ fn td_time(ns: impl Into<Option<u64>>) -> Markup {
     td(&time(ns), ns.map(|ns| ns as f64))
 }
 
-/// A column of durations, in one unit, so that rows compare at a glance.
+/// A column of durations in one unit, so that rows compare at a glance.
 struct Times<'a, R> {
     title: &'a str,
     unit: Unit,
@@ -190,7 +190,7 @@ impl<'a, R> Times<'a, R> {
         Self { title, unit, of }
     }
 
-    /// `sorted`: the rows are in its order, the greatest first.
+    /// The title cell. `sorted` says that the rows are sorted by this column in descending order.
     fn th(&self, sorted: bool) -> Markup {
         html! {
             th scope="col" class="n" aria-sort=[sorted.then_some("descending")] {
@@ -223,12 +223,12 @@ fn section(id: &str, title: &str, body: &Markup) -> Markup {
     }
 }
 
-/// A table that scrolls by itself where it is too wide.
+/// A wide table that scrolls on its own.
 fn scrolling(label: &str, table: &Markup) -> Markup {
     html! { div class="scroll" role="region" aria-label=(label) tabindex="0" { (table) } }
 }
 
-/// That a table has more rows than are shown.
+/// A note that a table has more rows than are shown.
 fn further(all: usize, what: &str) -> Markup {
     html! {
         @if all > MOST_ROWS {

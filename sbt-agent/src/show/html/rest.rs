@@ -1,4 +1,4 @@
-//! Locks, what had not ended, and what one ought to know of the figures.
+//! Locks, unfinished episodes, and notes on the figures.
 
 use maud::{Markup, html};
 
@@ -7,7 +7,7 @@ use super::{
 };
 use sbt_engine::report::{Report, UnfinishedReport, locks::LockReport};
 
-/// Locks for which threads waited, if anybody looked.
+/// The section about locks that threads waited for; empty if locks were not watched.
 pub fn locks(report: &Report) -> Markup {
     let Some(all) = report.locks.as_ref().filter(|all| !all.is_empty()) else {
         return html! {};
@@ -44,7 +44,7 @@ pub fn locks(report: &Report) -> Markup {
     section("locks", "Locks", &body)
 }
 
-/// Episodes that had not ended.
+/// The section about episodes that had not ended.
 pub fn unfinished(report: &Report) -> Markup {
     if report.unfinished.is_empty() {
         return html! {};
@@ -70,11 +70,16 @@ pub fn unfinished(report: &Report) -> Markup {
     section("unfinished", "Not ended", &body)
 }
 
-/// Who is missing at a barrier that a hang is about: there it was looked.
+/// The threads missing at a barrier. Known only for the barrier of the hang, where threads were
+/// inspected.
 fn missing(report: &Report, it: &UnfinishedReport) -> Option<String> {
     let hang = &report.hang.as_ref()?.found;
     let is_it = hang.barrier.as_ref()?.id == Some(it.barrier);
-    let names = hang.missing.iter().take(32).map(|it| it.who.name.as_str());
+    let names = hang
+        .missing
+        .iter()
+        .take(32)
+        .map(|thread| thread.who.name.as_str());
     let names: Vec<&str> = names.collect();
     let further = hang.missing.len() - names.len();
     let names = match further {
@@ -84,7 +89,7 @@ fn missing(report: &Report, it: &UnfinishedReport) -> Option<String> {
     (is_it && !names.is_empty()).then_some(names)
 }
 
-/// What was lost or is unknown, and what watching cost.
+/// The section about lost events, unknown values, and the cost of watching.
 pub fn notes(report: &Report) -> Markup {
     let cost = &report.own_cost;
     let departures = match report.departures {

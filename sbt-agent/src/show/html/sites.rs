@@ -1,4 +1,4 @@
-//! Barriers by what was lost at them, with the threads of the worst.
+//! Barriers by lost time, with the threads of the worst sites.
 
 use maud::{Markup, html};
 
@@ -8,16 +8,16 @@ use super::{
 };
 use sbt_engine::report::{Report, SiteReport, StatReport, StragglerReport};
 
-/// Sites whose threads are shown.
+/// Number of sites whose threads are shown.
 const DETAILED: usize = 8;
-/// Threads of one, at most.
+/// Maximum number of threads shown per site.
 const MOST_THREADS: usize = 128;
 
 fn mean(stat: Option<&StatReport>) -> Option<u64> {
-    stat.map(|it| it.mean)
+    stat.map(|stat| stat.mean)
 }
 
-/// The table, and what there is of the worst.
+/// The section: the table of sites, and details of the worst.
 pub fn barriers(report: &Report) -> Markup {
     if report.sites.is_empty() {
         let body = html! {
@@ -93,13 +93,17 @@ fn last(report: &Report, it: Option<&StragglerReport>) -> Markup {
 
 fn details(report: &Report, site: &SiteReport) -> Markup {
     let threads = &site.threads;
-    let work = Times::new("work, mean", threads, |it| mean(it.each.work_ns.as_ref()));
-    let idle = Times::new("idle, mean", threads, |it| mean(it.each.idle_ns.as_ref()));
-    let lost = Times::new("idle, sum", threads, |it| Some(it.idle_ns));
-    let release = Times::new("release, mean", threads, |it| {
-        mean(it.each.release_ns.as_ref())
+    let work = Times::new("work, mean", threads, |thread| {
+        mean(thread.each.work_ns.as_ref())
     });
-    let counts: Vec<_> = threads.iter().map(|it| &it.counters).collect();
+    let idle = Times::new("idle, mean", threads, |thread| {
+        mean(thread.each.idle_ns.as_ref())
+    });
+    let lost = Times::new("idle, sum", threads, |thread| Some(thread.idle_ns));
+    let release = Times::new("release, mean", threads, |thread| {
+        mean(thread.each.release_ns.as_ref())
+    });
+    let counts: Vec<_> = threads.iter().map(|thread| &thread.counters).collect();
     let counted = counters::columns(report, &counts, ", sum");
     let table = html! {
         table class="sortable" {
@@ -157,12 +161,12 @@ fn details(report: &Report, site: &SiteReport) -> Markup {
     }
 }
 
-/// Against the thread that did most.
+/// A bar of a thread's work and idle time. The full width is the largest sum of any thread.
 fn work_and_idle(site: &SiteReport, work_ns: Option<u64>, idle_ns: u64) -> Markup {
     let sums = site
         .threads
         .iter()
-        .map(|it| it.work_ns.unwrap_or(0) + it.idle_ns);
+        .map(|thread| thread.work_ns.unwrap_or(0) + thread.idle_ns);
     let most = sums.max().unwrap_or(0).max(1) as f64;
     let label = format!("work {}, idle {}", time(work_ns), time(idle_ns));
     let parts = [

@@ -1,5 +1,5 @@
-//! Counters beside the timeline: which can be chosen, and what the page's script draws them
-//! from.
+//! Counters beside the timeline: the choice of a counter, and the data from which the page's script
+//! draws it.
 
 use maud::{Markup, html};
 use serde_json::{Value, json};
@@ -14,17 +14,17 @@ use sbt_engine::{
     report::{Report, counters::CounterReport},
 };
 
-/// The greatest amount that is written; others are shares of it.
+/// Encoding of the greatest amount; other amounts are encoded in proportion.
 const MOST: f64 = 65_535.0;
 
-/// The counters of which something was counted in the time of the timeline.
+/// The counters with known counts in the time of the timeline.
 pub struct Strips<'a> {
     all: Vec<(&'a CounterReport, &'a Counter)>,
     counted: Option<&'a Counted>,
 }
 
 impl<'a> Strips<'a> {
-    /// The strips of a report and its timeline.
+    /// The counters of a report and its timeline.
     pub fn new(report: &'a Report, timeline: &'a Timeline) -> Self {
         let counted = timeline.counted.as_ref();
         let counters = counted.map_or(&[][..], |counted| &counted.counters);
@@ -36,12 +36,12 @@ impl<'a> Strips<'a> {
         }
     }
 
-    /// There are none.
+    /// Whether there are no such counters.
     pub fn is_empty(&self) -> bool {
         self.all.is_empty()
     }
 
-    /// What one of them is chosen with.
+    /// The control for choosing a counter.
     pub fn choice(&self) -> Markup {
         html! {
             @if !self.is_empty() {
@@ -56,7 +56,7 @@ impl<'a> Strips<'a> {
         }
     }
 
-    /// What is to be known of them.
+    /// A hint on how to read the strips.
     pub fn hint(&self) -> Markup {
         html! {
             @if !self.is_empty() {
@@ -74,7 +74,8 @@ impl<'a> Strips<'a> {
         }
     }
 
-    /// Of each counter its name, unit, and the amounts of all threads together and of each.
+    /// For each counter its name, its unit, and the amounts of all threads together and of each
+    /// thread.
     pub fn data(&self) -> Value {
         let Some(counted) = self.counted else {
             return json!([]);
@@ -95,18 +96,22 @@ impl<'a> Strips<'a> {
     }
 }
 
-/// Amounts in equal pieces of time: how long these are, what 1 stands for, and the lanes.
+/// Amounts in equal pieces of time: the length of a piece, the amount that 1 stands for, and the
+/// lanes.
 fn strip(step_ns: u64, lanes: &[&[Amount]]) -> Value {
-    let sums = lanes.iter().flat_map(|lane| lane.iter()).map(|it| it.sum);
+    let sums = lanes
+        .iter()
+        .flat_map(|lane| lane.iter())
+        .map(|amount| amount.sum);
     let most = sums.fold(0.0, f64::max);
     let scale = if most > 0.0 { most / MOST } else { 1.0 };
     let cells: Vec<String> = lanes.iter().map(|lane| amounts(lane, scale)).collect();
     json!({"step": step_ns, "scale": scale, "cells": cells})
 }
 
-/// Three characters a piece of time, of 6 bits each: the amount has 16, and the last two say
-/// whether something is known of it, and whether something is not. What rounding adds or takes
-/// is carried to the next piece in which something was counted.
+/// Three characters of 6 bits each for a piece of time. 16 bits encode the amount, one bit says
+/// whether some of it is known, and one whether some of it is unknown. Rounding errors are carried
+/// over to the next piece with a known amount.
 fn amounts(lane: &[Amount], scale: f64) -> String {
     let mut carried = 0.0;
     let mut out = String::with_capacity(lane.len() * 3);
@@ -145,7 +150,7 @@ mod tests {
     }
 
     fn read(text: &str) -> Vec<(usize, usize)> {
-        let digit = |c: &u8| DIGITS.iter().position(|it| it == c).unwrap();
+        let digit = |c: &u8| DIGITS.iter().position(|other| other == c).unwrap();
         let codes = text.as_bytes().chunks(3);
         let codes = codes.map(|all| all.iter().fold(0, |code, c| code << 6 | digit(c)));
         codes.map(|code| (code >> 2, code & 3)).collect()

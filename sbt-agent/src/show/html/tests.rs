@@ -12,7 +12,7 @@ fn from_report(snapshot: &Snapshot) -> String {
     written(&snapshot.report, &Told::Nothing)
 }
 
-/// Two threads of so many episodes.
+/// A timeline of two threads with this many episodes.
 fn timeline(report: &mut Report, episodes: u64) -> Timeline {
     report.wall_ns = episodes * 10_000;
     let mut timeline = Timeline::of(report, 0);
@@ -71,7 +71,7 @@ fn it_has_all_its_sections_and_loads_nothing() {
     for outside in ["http:", "https:", "src=", "url(//", "@import", "href=\"/"] {
         assert!(!page.contains(outside), "{outside}");
     }
-    // The policy would not let it: no styles on elements, and no handlers.
+    // The policy forbids styles and handlers on elements.
     for inline in [" style=", " onclick=", " onload=", "javascript:"] {
         assert!(!page.contains(inline), "{inline}");
     }
@@ -133,7 +133,7 @@ fn names_are_text_and_no_markup() {
     let page = written(report, &Told::Timeline(&timeline));
     assert!(!page.contains("<script>alert"), "it would run");
     assert!(!page.contains("<img"));
-    // Ours: the data and the program.
+    // The page's own scripts: the data and the program.
     assert_eq!(page.matches("<script").count(), 2);
     assert_eq!(page.matches("</script>").count(), 2);
     assert!(page.contains("&lt;/script&gt;"));
@@ -185,7 +185,7 @@ fn counters_have_tables_by_site_phase_and_thread() {
     ] {
         assert!(section.contains(column), "{column}");
     }
-    // The fourth thread alone faults.
+    // Only the fourth thread has page faults.
     let row = |label: &str| {
         let (_, threads) = section.split_once("<h3>By thread</h3>").unwrap();
         let (_, row) = threads.split_once(&format!("\">{label} ")).unwrap();
@@ -194,9 +194,9 @@ fn counters_have_tables_by_site_phase_and_thread() {
     assert!(row("T0").contains("data-v=\"0\">0<"), "{}", row("T0"));
     let faults = samples::counted().report.threads[3].counters["page-faults"].unwrap();
     assert!(faults > 0 && row("T3").contains(&format!("data-v=\"{faults}\"")));
-    // What this machine does not count is unknown, and sorted last.
+    // Counters that this machine lacks are unknown, and sorted last.
     assert!(row("T3").contains("<td class=\"n\">?</td>"));
-    // A site's own table of threads has them, too.
+    // The table of a site's threads has the counters too.
     let (_, details) = page.split_once("<details>").unwrap();
     let (details, _) = details.split_once("</details>").unwrap();
     assert!(details.contains(">page-faults, sum<") && details.contains(">IPC<"));
@@ -221,7 +221,7 @@ fn a_mean_is_that_of_the_known_intervals_and_says_of_how_many() {
     let whole = section(&snapshot);
     assert!(!whole.contains(")</td>"), "{whole}");
     let (before, episodes) = mean(&snapshot.report);
-    // A quarter of the intervals of the thread that faults is not known.
+    // A quarter of the intervals of the thread with page faults is unknown.
     let unknown = episodes / 4;
     let site = &mut snapshot.report.sites[0];
     let phase = snapshot.report.phases.iter_mut();
@@ -244,11 +244,11 @@ fn a_mean_is_that_of_the_known_intervals_and_says_of_how_many() {
     let partial = section(&snapshot);
     let all = 4 * episodes;
     let told = format!(" ({} of {})</td>", count(all - unknown), count(all));
-    // Of the site and of its phase, and nowhere else.
+    // Said once for the site and once for its phase.
     assert_eq!(partial.matches(&told).count(), 2, "{told}: {partial}");
     assert_eq!(partial.matches(")</td>").count(), 2, "{partial}");
     assert!(partial.contains("a counter could not be read at both ends"));
-    // If nothing is known of a thread, as much as of the others is not assumed.
+    // A thread without known counts is not assumed to count as much as the others.
     let site = &mut snapshot.report.sites[0];
     site.threads[3]
         .counted
@@ -289,7 +289,7 @@ fn a_counter_is_chosen_beside_the_timeline() {
         let whole = |text: &serde_json::Value| text.as_str().is_some_and(|text| text.len() > 3000);
         assert!(cells.len() == lanes && cells.iter().all(whole), "{strip}");
     }
-    // Of a page from a report there is nothing to choose.
+    // A page made from a report has no counters to choose.
     assert!(!from_report(&samples::counted()).contains("<select"));
 }
 
@@ -326,7 +326,7 @@ fn who_is_missing_at_a_hang_is_missing_where_it_has_not_ended() {
     let page = from_report(&snapshot);
     let (_, unfinished) = page.split_once("<section id=\"unfinished\"").unwrap();
     assert!(unfinished.contains("missing T3 worker;"), "{unfinished}");
-    // A barrier that nobody has looked at.
+    // A barrier whose threads were not inspected.
     let hang = snapshot.report.hang.as_mut().unwrap();
     hang.found.barrier.as_mut().unwrap().id = Some(9);
     assert!(from_report(&snapshot).contains("missing nobody known;"));

@@ -1,22 +1,22 @@
-//! Where each thread's time went.
+//! How each thread spent its time.
 
 use maud::{Markup, html};
 
 use super::{MOST_ROWS, Times, bars, further, scrolling, section, td_count, th, time};
 use sbt_engine::report::{Report, ThreadReport};
 
-/// The table of threads.
+/// The section with the table of threads.
 pub fn threads(report: &Report) -> Markup {
     if report.threads.is_empty() {
         return html! {};
     }
     let most = report.threads.iter().map(whole).max().unwrap_or(0).max(1) as f64;
     let all = &report.threads;
-    let idle = Times::new("idle", all, |it| Some(it.idle_ns));
-    let work = Times::new("work", all, |it| it.work_ns);
-    let release = Times::new("release", all, |it| it.release_ns);
-    let ready = Times::new("ready", all, |it| it.ready_ns);
-    let blocked = Times::new("blocked", all, |it| it.blocked_ns);
+    let idle = Times::new("idle", all, |thread| Some(thread.idle_ns));
+    let work = Times::new("work", all, |thread| thread.work_ns);
+    let release = Times::new("release", all, |thread| thread.release_ns);
+    let ready = Times::new("ready", all, |thread| thread.ready_ns);
+    let blocked = Times::new("blocked", all, |thread| thread.blocked_ns);
     let table = html! {
         table class="sortable" {
             thead {

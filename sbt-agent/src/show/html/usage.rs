@@ -1,14 +1,14 @@
-//! How many threads were busy at a time, and what lay on the critical path.
+//! How many threads were busy at the same time, and what was on the critical path.
 
 use maud::{Markup, html};
 
 use super::{MOST_ROWS, Times, bars, further, percent, scrolling, section, td_percent, th, time};
 use sbt_engine::report::{ParallelismReport, PhaseReport, Report, SiteReport};
 
-/// Functions that are shown, at most.
+/// Maximum number of functions in a table.
 const MOST_FUNCTIONS: usize = 40;
 
-/// Time by the number of busy threads, and normalised processor time.
+/// The section about time by number of busy threads, and normalised processor time.
 pub fn parallelism(report: &Report) -> Markup {
     let body = html! {
         p class="hint" {
@@ -59,7 +59,7 @@ fn busy(it: &ParallelismReport) -> Markup {
     }
 }
 
-/// What, its normalised processor time, and how many were busy on average.
+/// Name, normalised processor time (ns), and mean number of busy threads.
 type Row = (String, u64, Option<f64>);
 
 fn npt(title: &str, what: &str, mut rows: Vec<Row>) -> Markup {
@@ -105,8 +105,8 @@ fn npt(title: &str, what: &str, mut rows: Vec<Row>) -> Markup {
     }
 }
 
-fn mean(it: Option<&ParallelismReport>) -> Option<f64> {
-    it.map(|it| it.mean_busy)
+fn mean(parallelism: Option<&ParallelismReport>) -> Option<f64> {
+    parallelism.map(|parallelism| parallelism.mean_busy)
 }
 
 pub fn phase_name(report: &Report, phase: &PhaseReport) -> String {
@@ -121,16 +121,20 @@ pub fn phase_name(report: &Report, phase: &PhaseReport) -> String {
 
 fn phases(report: &Report) -> Markup {
     let rows = report.phases.iter().filter_map(|phase| {
-        let it = phase.parallelism.as_ref()?;
-        Some((phase_name(report, phase), it.busy_ns, Some(it.mean_busy)))
+        let parallelism = phase.parallelism.as_ref()?;
+        Some((
+            phase_name(report, phase),
+            parallelism.busy_ns,
+            mean(Some(parallelism)),
+        ))
     });
     npt("By phase", "phase", rows.collect())
 }
 
 fn sites(report: &Report) -> Markup {
     let rows = report.sites.iter().filter_map(|site| {
-        let it = site.parallelism.as_ref()?;
-        Some((site.called(), it.busy_ns, mean(Some(it))))
+        let parallelism = site.parallelism.as_ref()?;
+        Some((site.called(), parallelism.busy_ns, mean(Some(parallelism))))
     });
     npt("By site", "site", rows.collect())
 }
@@ -147,8 +151,8 @@ fn functions(report: &Report) -> Markup {
     let Some(all) = report.functions.as_ref().filter(|all| !all.is_empty()) else {
         return html! {};
     };
-    let npt = Times::new("NPT", all, |it| Some(it.npt_ns));
-    let own = Times::new("itself", all, |it| Some(it.self_npt_ns));
+    let npt = Times::new("NPT", all, |function| Some(function.npt_ns));
+    let own = Times::new("itself", all, |function| Some(function.self_npt_ns));
     let table = html! {
         table class="sortable" {
             thead {
@@ -182,7 +186,7 @@ fn functions(report: &Report) -> Markup {
     }
 }
 
-/// Shares of the critical path.
+/// The section about shares of the critical path.
 pub fn path(report: &Report) -> Markup {
     let sites = report.sites.iter().map(|site| {
         let shares = (site.path_pct, site.weighted_path_pct);
@@ -258,17 +262,17 @@ fn what_if(report: &Report) -> Markup {
         return html! {};
     }
     let columns = [
-        column("last 10 % faster", &rows, |it| {
-            Some(it.what_if.straggler_10_pct_faster_ns)
+        column("last 10 % faster", &rows, |site| {
+            Some(site.what_if.straggler_10_pct_faster_ns)
         }),
-        column("25 %", &rows, |it| {
-            Some(it.what_if.straggler_25_pct_faster_ns)
+        column("25 %", &rows, |site| {
+            Some(site.what_if.straggler_25_pct_faster_ns)
         }),
-        column("50 %", &rows, |it| {
-            Some(it.what_if.straggler_50_pct_faster_ns)
+        column("50 %", &rows, |site| {
+            Some(site.what_if.straggler_50_pct_faster_ns)
         }),
-        column("perfect balance", &rows, |it| Some(it.gain_ns)),
-        column("no release time", &rows, |it| it.what_if.no_release_ns),
+        column("perfect balance", &rows, |site| Some(site.gain_ns)),
+        column("no release time", &rows, |site| site.what_if.no_release_ns),
     ];
     let table = html! {
         table class="sortable" {

@@ -1,12 +1,12 @@
-//! How many threads were seen at work, over the run: means over equal pieces of time.
+//! How many threads were seen working over the run: means over equal pieces of time.
 
 use crate::show::{Doing, Episode};
 
-/// Pieces, at most, and how short they may be, ns.
+/// Maximum number of pieces; `LEAST_NS` is the minimum length of a piece, ns.
 const MOST: u64 = 50_000;
 const LEAST_NS: u64 = 1_000;
 
-/// Thread time by piece, ns.
+/// Work of all threads by piece of time, ns.
 pub struct Busy {
     from_ns: u64,
     step_ns: u64,
@@ -14,7 +14,7 @@ pub struct Busy {
 }
 
 impl Busy {
-    /// Of a run that took so long, from `from_ns` on.
+    /// Starts with no work for a run of this duration, from `from_ns` on.
     pub fn new(from_ns: u64, wall_ns: u64) -> Self {
         let length_ns = wall_ns.saturating_sub(from_ns);
         let step_ns = length_ns.div_ceil(MOST).max(LEAST_NS);
@@ -26,19 +26,19 @@ impl Busy {
         }
     }
 
-    /// How long a piece is, ns.
+    /// Length of a piece, ns.
     pub const fn step_ns(&self) -> u64 {
         self.step_ns
     }
 
-    /// Takes the work before an episode in: that of all its threads.
+    /// Adds the work of all participants before an episode.
     pub fn add(&mut self, episode: &Episode) {
         let alone = episode.alone.iter();
-        let alone = alone.map(|it| (it.from_ns, it.to_ns));
+        let alone = alone.map(|piece| (piece.from_ns, piece.to_ns));
         let all = episode.seen.iter().filter_map(|seen| {
             let piece = seen.pieces(episode.last_ns);
-            let mut work = piece.filter(|it| matches!(it.doing, Doing::Work(_)));
-            work.next().map(|it| (it.from_ns, it.to_ns))
+            let mut work = piece.filter(|piece| matches!(piece.doing, Doing::Work(_)));
+            work.next().map(|piece| (piece.from_ns, piece.to_ns))
         });
         let since = |time_ns: u64| time_ns.saturating_sub(self.from_ns);
         for (from_ns, to_ns) in alone.chain(all) {
@@ -56,7 +56,8 @@ impl Busy {
         }
     }
 
-    /// From when on (ns) how many were, where that changes; in hundredths.
+    /// The number of busy threads, rounded to hundredths, and since when (ns); only where the
+    /// number changes.
     pub fn steps(&self) -> impl Iterator<Item = (u64, f64)> {
         let mut before = None;
         (0_u64..).zip(&self.work).filter_map(move |(at, work)| {

@@ -1,9 +1,9 @@
-//! A trace for Perfetto (ui.perfetto.dev), in its own format: track events. A track for each
-//! thread, with what it did; phases and episodes; how many threads were busy, and counters;
-//! and arrows from whoever came last to those that could go on then.
+//! A trace for Perfetto (ui.perfetto.dev) in its native format of track events. Each thread has a
+//! track with what it did. Further tracks show phases, episodes, the number of busy threads, and
+//! counters. Arrows lead from the last thread to arrive to the threads that it released.
 //!
-//! It is written as episodes come. Packets need not be in the order of time, but for those
-//! of one track at one moment.
+//! The trace is written as episodes are read. Packets need not be sorted by time, except for
+//! packets of one track at the same time.
 
 use std::{
     borrow::Cow,
@@ -30,14 +30,14 @@ use busy::Busy;
 use packets::{Arg, Packets, Value, count, text};
 use tracks::{Lanes, Tracks};
 
-/// Arrivals that are drawn, at most: of a longer run only some stretches are, evenly spread
-/// over it. What browsers open with ease.
+/// Maximum number of arrivals that are drawn, which browsers can still open with ease. A longer run
+/// is drawn in stretches that are spread evenly over it.
 const MOST_ARRIVALS: u64 = 400_000;
 
-/// Episodes in such a stretch.
+/// Number of consecutive episodes in a stretch.
 const STRETCH: u64 = 200;
 
-/// A trace that is being written.
+/// Writer of a trace.
 pub struct Trace<'a, W> {
     packets: Packets<W>,
     tracks: Tracks,
@@ -45,27 +45,27 @@ pub struct Trace<'a, W> {
     busy: Busy,
     episodes: Lanes,
     phases: Lanes,
-    /// Names of sites by their number.
+    /// Names of sites by id.
     sites: Vec<Option<Rc<str>>>,
     labels: Vec<Rc<str>>,
     counters: Vec<String>,
-    /// Of so many stretches one is drawn.
+    /// One of this many stretches is drawn.
     every: u64,
     serial: u64,
-    /// Those that were not, since when, ns.
+    /// Number of episodes not drawn since `drawn_until_ns`.
     left_out: u64,
     drawn_until_ns: u64,
-    /// By thread: until when something is drawn, ns.
+    /// By thread: the end of the last drawn span, ns.
     until_ns: Vec<u64>,
     rates: Rates,
     flow: u64,
 }
 
 impl<'a, W: Write> Trace<'a, W> {
-    /// Writes the tracks. `known`: of what.
+    /// Writes the tracks. `known` tells which part of the run will be added.
     ///
     /// # Errors
-    /// Those of `out`.
+    /// Writing to `out` fails.
     pub fn new(report: &'a Report, known: Known, out: W) -> io::Result<Self> {
         Self::with_at_most(report, known, out, MOST_ARRIVALS)
     }
@@ -91,7 +91,11 @@ impl<'a, W: Write> Trace<'a, W> {
             episodes: Lanes::new(tracks.episodes),
             phases: Lanes::new(tracks.phases),
             labels: labels.map(Rc::from).collect(),
-            counters: report.counters.iter().map(|it| it.name.clone()).collect(),
+            counters: report
+                .counters
+                .iter()
+                .map(|counter| counter.name.clone())
+                .collect(),
             until_ns: vec![0; report.threads.len()],
             rates: Rates::new(report),
             tracks,
@@ -105,10 +109,10 @@ impl<'a, W: Write> Trace<'a, W> {
         })
     }
 
-    /// Takes an episode in.
+    /// Adds an episode.
     ///
     /// # Errors
-    /// Those of the file.
+    /// Writing to the file fails.
     pub fn add(&mut self, episode: &Episode) -> io::Result<()> {
         self.busy.add(episode);
         let counted = self.rates.spans(episode);
@@ -130,7 +134,7 @@ impl<'a, W: Write> Trace<'a, W> {
         Ok(())
     }
 
-    /// Says that episodes are not drawn, up to a time.
+    /// Marks the time up to `until_ns` as not drawn if episodes were left out.
     fn leave_out(&mut self, until_ns: u64) -> io::Result<()> {
         let left_out = std::mem::take(&mut self.left_out);
         if left_out == 0 || until_ns <= self.drawn_until_ns {
@@ -190,9 +194,9 @@ impl<'a, W: Write> Trace<'a, W> {
             self.draw_piece(alone, &[text("before", &site)])?;
         }
         let last = episode.straggler.map(|(thread, _)| thread);
-        // Arrows begin before they end.
-        let mut seen: Vec<_> = episode.seen.iter().filter(|it| !it.is_shared).collect();
-        seen.sort_by_key(|it| Some(it.thread) != last);
+        // An arrow's start has to be written before its end.
+        let mut seen: Vec<_> = episode.seen.iter().filter(|seen| !seen.is_shared).collect();
+        seen.sort_by_key(|seen| Some(seen.thread) != last);
         let others = match seen.first() {
             Some(first) if Some(first.thread) == last => seen.len() as u64 - 1,
             _ => 0,
@@ -214,7 +218,7 @@ impl<'a, W: Write> Trace<'a, W> {
                 self.arrives(track, episode.last_ns, flows.clone())?;
             } else if others > 0 && at > 0 {
                 let gone_ns = episode.last_ns + it.release_ns.unwrap_or(0);
-                // Where it is not known when it left, it could from then on.
+                // A thread whose departure is unknown could leave from the last arrival on.
                 let name = match it.release_ns {
                     Some(_) => "leaves",
                     None => "may leave",
@@ -227,7 +231,7 @@ impl<'a, W: Write> Trace<'a, W> {
         Ok(())
     }
 
-    /// Whoever came last: all others go on from there.
+    /// Marks the last arrival, from which arrows lead to all other threads.
     fn arrives(&mut self, track: u64, time_ns: u64, flows: Range<u64>) -> io::Result<()> {
         let begins: Vec<u64> = flows.map(number).collect();
         self.packets
@@ -270,7 +274,7 @@ impl<'a, W: Write> Trace<'a, W> {
         self.packets.slice(track, span, name, args)
     }
 
-    /// What counters said of a thread in a time, a second of it.
+    /// Draws the counts of a span of time, as rates per second.
     fn counted(&mut self, seen: &Seen, (from_ns, to_ns): (u64, u64)) -> io::Result<()> {
         let seconds = (to_ns - from_ns) as f64 / 1e9;
         for (at, count) in seen.counts.iter().enumerate() {
@@ -287,10 +291,10 @@ impl<'a, W: Write> Trace<'a, W> {
         Ok(())
     }
 
-    /// Writes how many threads were busy, and what is left.
+    /// Writes the number of busy threads, and flushes the output.
     ///
     /// # Errors
-    /// Those of the file.
+    /// Writing to the file fails.
     pub fn finish(mut self) -> io::Result<W> {
         self.leave_out(self.report.wall_ns)?;
         for (time_ns, busy) in self.busy.steps() {
@@ -300,9 +304,9 @@ impl<'a, W: Write> Trace<'a, W> {
     }
 }
 
-/// A time where a thread is drawn until `until_ns` already. What is told late, and lies
-/// before that, ends a nanosecond earlier: of what begins and ends at one moment, the end
-/// would be taken for that of the other.
+/// Fits a span into a thread's track, which is drawn until `until_ns`. A span that is reported
+/// late, and lies before this time, ends 1 ns early: if one span ended where another begins,
+/// Perfetto would take this end for the end of the other span.
 fn fitted((from_ns, to_ns): (u64, u64), until_ns: u64) -> Option<(u64, u64)> {
     let span = if to_ns <= until_ns {
         (from_ns, to_ns - 1)
@@ -312,7 +316,7 @@ fn fitted((from_ns, to_ns): (u64, u64), until_ns: u64) -> Option<(u64, u64)> {
     (span.0 < span.1).then_some(span)
 }
 
-/// Of an arrow; 0 stands for none.
+/// The number of an arrow in the trace, where 0 stands for no arrow.
 const fn number(flow: u64) -> u64 {
     flow + 1
 }

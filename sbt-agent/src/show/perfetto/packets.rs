@@ -1,5 +1,5 @@
-//! Packets of a trace, written one by one. Text that comes often is written once, and called
-//! by a number then.
+//! Writes packets of a trace one by one. Repeated text is written once and then referred to by a
+//! number (interning).
 
 use std::{
     borrow::Cow,
@@ -16,13 +16,13 @@ use super::proto::{
 };
 use sbt_engine::place::printable;
 
-/// All packets are of one sequence.
+/// The sequence id of all packets.
 const SEQUENCE: u32 = 1;
 
-/// Texts that are kept, at most: of more, the numbers begin anew.
+/// Maximum number of interned texts; beyond this, numbering starts again.
 const MOST_TEXTS: usize = 1 << 16;
 
-/// What a slice says of itself.
+/// The value of a slice's argument.
 #[derive(Clone, Debug)]
 pub enum Value {
     /// A count, or a time in ns.
@@ -31,20 +31,20 @@ pub enum Value {
     Text(Rc<str>),
 }
 
-/// The same with its name.
+/// An argument of a slice: its name and value.
 pub type Arg = (Cow<'static, str>, Value);
 
-/// A count, or a time in ns.
+/// An argument with a count, or a time in ns.
 pub const fn count(name: &'static str, value: u64) -> Arg {
     (Cow::Borrowed(name), Value::Count(value))
 }
 
-/// A name.
+/// An argument with a name.
 pub fn text(name: &'static str, value: &Rc<str>) -> Arg {
     (Cow::Borrowed(name), Value::Text(Rc::clone(value)))
 }
 
-/// What has a number so far.
+/// Texts with their numbers, and texts not yet written.
 #[derive(Default)]
 struct Texts {
     numbers: HashMap<String, u64>,
@@ -56,7 +56,7 @@ impl Texts {
         if let Some(number) = self.numbers.get(text) {
             return *number;
         }
-        // 0 stands for nothing.
+        // The number 0 stands for no text.
         let number = self.numbers.len() as u64 + 1;
         self.numbers.insert(text.to_owned(), number);
         self.new.push(Interned {
@@ -67,7 +67,7 @@ impl Texts {
     }
 }
 
-/// A trace that is being written.
+/// Writer of packets.
 pub struct Packets<W> {
     out: W,
     names: Texts,
@@ -77,7 +77,7 @@ pub struct Packets<W> {
 }
 
 impl<W: Write> Packets<W> {
-    /// Begins one.
+    /// Starts a trace.
     pub fn new(out: W) -> io::Result<Self> {
         let mut this = Self {
             out,
@@ -97,14 +97,14 @@ impl<W: Write> Packets<W> {
         })
     }
 
-    /// A number for a new track.
+    /// Returns the id of a new track.
     pub const fn uuid(&mut self) -> u64 {
         self.uuid += 1;
         self.uuid
     }
 
     fn write(&mut self, packet: TracePacket) -> io::Result<()> {
-        // A file of one packet; files may be put one behind the other.
+        // Write a file of one packet; concatenated files are one valid file.
         let trace = Trace {
             packet: vec![TracePacket {
                 trusted_packet_sequence_id: Some(SEQUENCE),
@@ -114,7 +114,7 @@ impl<W: Write> Packets<W> {
         self.out.write_all(&trace.encode_to_vec())
     }
 
-    /// Describes a track. Text in it is to be printable.
+    /// Describes a track. Text in the description has to be printable.
     pub fn describe(&mut self, track: TrackDescriptor) -> io::Result<()> {
         self.write(TracePacket {
             track_descriptor: Some(track),
@@ -155,7 +155,7 @@ impl<W: Write> Packets<W> {
         self.begin()
     }
 
-    /// Something that took a time, ns.
+    /// Writes a slice: an action with its duration, ns.
     pub fn slice(
         &mut self,
         track: u64,
@@ -191,7 +191,7 @@ impl<W: Write> Packets<W> {
         }
     }
 
-    /// A moment, at which arrows begin and end: those of one number are one.
+    /// Writes an instant, with the numbers of arrows that begin and end there.
     pub fn instant(
         &mut self,
         track: u64,
@@ -212,7 +212,7 @@ impl<W: Write> Packets<W> {
         self.event(time_ns, event)
     }
 
-    /// The value of a counter from a time on.
+    /// Writes the value that a counter has from `time_ns` on.
     pub fn count(&mut self, track: u64, time_ns: u64, value: f64) -> io::Result<()> {
         let event = TrackEvent {
             r#type: Some(Type::Counter.into()),
@@ -223,7 +223,7 @@ impl<W: Write> Packets<W> {
         self.event(time_ns, event)
     }
 
-    /// Writes out what is left.
+    /// Flushes the output.
     pub fn finish(mut self) -> io::Result<W> {
         self.out.flush()?;
         Ok(self.out)

@@ -1,10 +1,10 @@
-//! The messages of Perfetto's trace format that are written here, with the numbers of its
-//! published definitions (protos/perfetto/trace); `published.proto` has these, and the tests
-//! read what is written by them.
+//! The messages of Perfetto's trace format that sbt writes, with the field numbers of the published
+//! definitions (protos/perfetto/trace). `published.proto` contains these definitions, and the tests
+//! use them to read the output.
 
 use prost::{Message, Oneof};
 
-/// A file: packets, one after the other.
+/// A trace file: a sequence of packets.
 #[derive(Clone, PartialEq, Message)]
 pub struct Trace {
     #[prost(message, repeated, tag = "1")]
@@ -13,7 +13,7 @@ pub struct Trace {
 
 #[derive(Clone, PartialEq, Message)]
 pub struct TracePacket {
-    /// ns.
+    /// Time of the event, ns.
     #[prost(uint64, optional, tag = "8")]
     pub timestamp: Option<u64>,
     #[prost(uint32, optional, tag = "10")]
@@ -28,7 +28,7 @@ pub struct TracePacket {
     pub track_descriptor: Option<TrackDescriptor>,
 }
 
-/// What a packet says of those before it, in `sequence_flags`.
+/// Bits of `sequence_flags`: whether earlier interned data is cleared, and whether it is needed.
 pub const STATE_CLEARED: u32 = 1;
 pub const NEEDS_STATE: u32 = 2;
 
@@ -118,7 +118,7 @@ pub struct TrackDescriptor {
     pub parent_uuid: Option<u64>,
     #[prost(message, optional, tag = "8")]
     pub counter: Option<CounterDescriptor>,
-    /// 3: as [`Self::sibling_order_rank`] says.
+    /// 3: the order given by [`Self::sibling_order_rank`].
     #[prost(int32, optional, tag = "11")]
     pub child_ordering: Option<i32>,
     #[prost(int32, optional, tag = "12")]
@@ -127,7 +127,7 @@ pub struct TrackDescriptor {
     pub description: Option<String>,
 }
 
-/// See [`TrackDescriptor::child_ordering`].
+/// Value of [`TrackDescriptor::child_ordering`].
 pub const EXPLICIT: i32 = 3;
 
 #[derive(Clone, PartialEq, Message)]

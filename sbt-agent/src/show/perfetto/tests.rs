@@ -1,4 +1,4 @@
-//! What is written, read by Perfetto's published definitions.
+//! Tests that read the output with Perfetto's published definitions.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -33,7 +33,8 @@ fn report() -> Report {
     report
 }
 
-/// Four threads work, each 1 ms longer than the one before; the last comes last.
+/// An episode of four threads. Each works 1 ms longer than the previous one; the fourth arrives
+/// last.
 fn episode(index: u64, begin_ns: u64, release_ns: Option<u64>) -> Episode {
     let last_ns = begin_ns + 5 * MS;
     let seen = |thread: u32| {
@@ -65,35 +66,38 @@ fn episode(index: u64, begin_ns: u64, release_ns: Option<u64>) -> Episode {
     }
 }
 
-/// A file, as its readers see it.
+/// The content of a file, as its readers understand it.
 #[derive(Default)]
 struct Read {
     tracks: BTreeMap<u64, TrackDescriptor>,
-    /// By track: from, to, name and depth.
+    /// By track: start, end, name and depth.
     slices: BTreeMap<u64, Vec<(u64, u64, String, usize)>>,
     instants: Vec<(u64, u64, String)>,
     counts: BTreeMap<u64, Vec<(u64, f64)>>,
-    /// When they begin and end.
+    /// Start and end of each arrow.
     flows: BTreeMap<u64, (u64, Option<u64>)>,
     texts: BTreeSet<String>,
 }
 
 impl Read {
     fn track(&self, name: &str) -> u64 {
-        let named = |it: &&TrackDescriptor| {
-            let thread = it.thread.as_ref().and_then(|it| it.thread_name.as_deref());
-            it.name.as_deref().or(thread) == Some(name)
+        let named = |track: &&TrackDescriptor| {
+            let thread = track
+                .thread
+                .as_ref()
+                .and_then(|track| track.thread_name.as_deref());
+            track.name.as_deref().or(thread) == Some(name)
         };
         self.tracks.values().find(named).unwrap().uuid.unwrap()
     }
 
     fn names(&self, track: u64) -> Vec<&str> {
         let slices = &self.slices[&track];
-        slices.iter().map(|it| it.2.as_str()).collect()
+        slices.iter().map(|slice| slice.2.as_str()).collect()
     }
 }
 
-/// Nothing is in it that the definitions do not have.
+/// Checks that a message has no fields beyond the definitions.
 fn known(message: &DynamicMessage) {
     assert_eq!(message.unknown_fields().count(), 0, "{message:?}");
     for (_, field) in message.fields() {
@@ -116,7 +120,8 @@ fn read(bytes: &[u8]) -> Read {
     structure(proto::Trace::decode(bytes).unwrap())
 }
 
-/// As Perfetto's importer takes it: by time, and at one moment in the order of the file.
+/// Reads a trace like Perfetto's importer: by time, and packets of the same time in the order of
+/// the file.
 fn structure(whole: proto::Trace) -> Read {
     let mut out = Read::default();
     let mut names: HashMap<u64, String> = HashMap::new();
@@ -137,21 +142,24 @@ fn structure(whole: proto::Trace) -> Read {
                 .insert(String::from_utf8(text.str.unwrap()).unwrap());
         }
         if let Some(track) = packet.track_descriptor {
-            let thread = track.thread.iter().filter_map(|it| it.thread_name.clone());
+            let thread = track
+                .thread
+                .iter()
+                .filter_map(|thread| thread.thread_name.clone());
             out.texts.extend(thread.chain(track.name.clone()));
             let parent = track.parent_uuid;
-            assert!(parent.is_none_or(|it| out.tracks.contains_key(&it)));
+            assert!(parent.is_none_or(|number| out.tracks.contains_key(&number)));
             assert!(out.tracks.insert(track.uuid.unwrap(), track).is_none());
         }
         if let Some(event) = packet.track_event {
             assert!(out.tracks.contains_key(&event.track_uuid.unwrap()));
             let name = event
                 .name_iid
-                .map_or_else(String::new, |it| names[&it].clone());
+                .map_or_else(String::new, |number| names[&number].clone());
             events.push((packet.timestamp.unwrap(), event, name));
         }
     }
-    events.sort_by_key(|it| it.0);
+    events.sort_by_key(|event| event.0);
     let mut open: HashMap<u64, Vec<(u64, String)>> = HashMap::new();
     for (time_ns, event, name) in events {
         let track = event.track_uuid.unwrap();
@@ -184,7 +192,7 @@ fn structure(whole: proto::Trace) -> Read {
     out
 }
 
-/// All of a run.
+/// All episodes of a run are known.
 fn all(arrivals: u64) -> Known {
     Known {
         from_ns: 0,
@@ -208,7 +216,8 @@ fn written_of(
     trace.finish().unwrap()
 }
 
-/// Each begins when the first has left the one before: what a thread does never overlaps.
+/// Each episode begins when the first thread has left the previous one: a thread's spans never
+/// overlap.
 fn run(count: u64, release_ns: Option<u64>) -> impl Iterator<Item = Episode> {
     let step = 5 * MS + release_ns.map_or(0, |ns| ns + 3);
     (0..count).map(move |at| episode(at, at * step, release_ns))
@@ -222,8 +231,8 @@ fn threads_work_wait_and_go_on() {
     assert_eq!(found.names(thread), ["work", "idle", "release"].repeat(3));
     let slices = &found.slices[&thread];
     assert_eq!((slices[1].0, slices[1].1), (3 * MS, 5 * MS));
-    assert!(slices.iter().all(|it| it.3 == 0), "side by side");
-    // Whoever comes last does not wait.
+    assert!(slices.iter().all(|slice| slice.3 == 0), "side by side");
+    // The last thread to arrive does not wait.
     assert_eq!(
         found.names(found.track("T3 worker"))[..2],
         ["work", "release"]
@@ -244,7 +253,13 @@ fn arrows_lead_from_the_last_to_all_others() {
         for (begin_ns, end_ns) in found.flows.values() {
             assert!((gone_ns..gone_ns + 3).contains(&(end_ns.unwrap() - begin_ns)));
         }
-        let named = |name: &str| found.instants.iter().filter(|it| it.2 == name).count();
+        let named = |name: &str| {
+            found
+                .instants
+                .iter()
+                .filter(|instant| instant.2 == name)
+                .count()
+        };
         assert_eq!(named("last to arrive"), 3);
         let (left, may) = if release_ns.is_some() { (9, 0) } else { (0, 9) };
         assert_eq!((named("leaves"), named("may leave")), (left, may));
@@ -258,7 +273,10 @@ fn episodes_and_phases_are_slices_below_their_site() {
     let site = report.site(1).unwrap().called();
     let below = |parent: &str| {
         let parent = Some(found.track(parent));
-        let mut mine = found.tracks.values().filter(|it| it.parent_uuid == parent);
+        let mut mine = found
+            .tracks
+            .values()
+            .filter(|track| track.parent_uuid == parent);
         let track = mine.next().unwrap();
         assert!(mine.next().is_none(), "one is enough");
         assert_eq!(track.name.as_deref(), Some(site.as_str()));
@@ -277,18 +295,21 @@ fn what_happens_at_a_time_at_one_site_has_tracks_of_its_own() {
     for at in 0..3 {
         for team in 0..2 {
             let mut one = episode(at, at * 6 * MS + team * MS, Some(10));
-            one.seen.retain(|it| u64::from(it.thread) / 2 == team);
+            one.seen.retain(|seen| u64::from(seen.thread) / 2 == team);
             one.straggler = Some((if team == 0 { 1 } else { 3 }, MS));
             teams.push(one);
         }
     }
     let found = read(&written(&report, teams));
     let parent = Some(found.track("episodes"));
-    let below = found.tracks.values().filter(|it| it.parent_uuid == parent);
-    let below: Vec<u64> = below.map(|it| it.uuid.unwrap()).collect();
+    let below = found
+        .tracks
+        .values()
+        .filter(|track| track.parent_uuid == parent);
+    let below: Vec<u64> = below.map(|track| track.uuid.unwrap()).collect();
     assert_eq!(below.len(), 2);
     for track in below {
-        assert!(found.slices[&track].iter().all(|it| it.3 == 0));
+        assert!(found.slices[&track].iter().all(|slice| slice.3 == 0));
     }
 }
 
@@ -302,8 +323,8 @@ fn what_is_told_late_does_not_end_what_comes_after_it() {
     let found = read(&written(&report, all));
     for thread in ["T0 lu", "T3 worker"] {
         let slices = &found.slices[&found.track(thread)];
-        assert!(slices.iter().all(|it| it.3 == 0), "{slices:?}");
-        let work = slices.iter().filter(|it| it.2 == "work");
+        assert!(slices.iter().all(|slice| slice.3 == 0), "{slices:?}");
+        let work = slices.iter().filter(|slice| slice.2 == "work");
         let expected = if thread == "T0 lu" { 2 * MS } else { 5 * MS };
         for slice in work {
             assert!((expected - 1..=expected).contains(&(slice.1 - slice.0)));
@@ -316,7 +337,7 @@ fn busy_threads_and_counters_are_counted() {
     let report = report();
     let found = read(&written(&report, run(1, Some(2000))));
     let busy = &found.counts[&found.track("busy threads")];
-    let at = |time_ns: u64| busy.iter().rfind(|it| it.0 <= time_ns).unwrap().1;
+    let at = |time_ns: u64| busy.iter().rfind(|step| step.0 <= time_ns).unwrap().1;
     let values = [MS, 2 * MS + MS / 2, 4 * MS + MS / 2, 6 * MS].map(at);
     assert!(
         values
@@ -325,7 +346,10 @@ fn busy_threads_and_counters_are_counted() {
             .all(|(a, b)| (a - b).abs() < 0.01)
     );
     let thread = Some(found.track("T0 lu"));
-    let mut below = found.tracks.values().filter(|it| it.parent_uuid == thread);
+    let mut below = found
+        .tracks
+        .values()
+        .filter(|track| track.parent_uuid == thread);
     let counter = below.next().unwrap();
     assert_eq!(counter.name.as_deref(), Some("instructions per second"));
     let values = &found.counts[&counter.uuid.unwrap()];
@@ -360,7 +384,7 @@ fn of_a_long_run_some_stretches_are_drawn_and_the_rest_is_said_to_be_missing() {
 fn what_was_not_recorded_is_no_time_in_which_nobody_was_busy() {
     let mut report = report();
     report.wall_ns = 20_000 * MS;
-    // The run had more than is drawn of one; what was kept of it has not.
+    // The whole run has more arrivals than are drawn, the kept part has fewer.
     for thread in &mut report.threads {
         thread.episodes = MOST_ARRIVALS;
     }
@@ -381,13 +405,16 @@ fn what_was_not_recorded_is_no_time_in_which_nobody_was_busy() {
     assert_eq!(drawn.iter().filter(|name| **name == "work").count(), 8);
 }
 
-/// When each thread was counted what is said of each of these episodes.
+/// The spans of time in which the thread of the first track was counted.
 fn spans(report: &Report, episodes: impl IntoIterator<Item = Episode>) -> Vec<(u64, f64)> {
     let found = read(&written(report, episodes));
     let thread = Some(found.track("T0 lu"));
-    let mut below = found.tracks.values().filter(|it| it.parent_uuid == thread);
-    let counter = below.next().and_then(|it| it.uuid);
-    let values = counter.and_then(|it| found.counts.get(&it).cloned());
+    let mut below = found
+        .tracks
+        .values()
+        .filter(|track| track.parent_uuid == thread);
+    let counter = below.next().and_then(|track| track.uuid);
+    let values = counter.and_then(|number| found.counts.get(&number).cloned());
     values.unwrap_or_default()
 }
 
@@ -397,19 +424,20 @@ fn rates_are_of_the_time_that_was_counted() {
     let mut report = report();
     let mut episodes: Vec<Episode> = run(3, Some(2000)).collect();
     for one in &mut episodes[1..] {
-        // Its work begins a millisecond after it has left the barrier: it was at another one.
+        // The work begins 1 ms after the thread has left the barrier, as if it had been at another
+        // one.
         one.seen[0].work_ns = Some(MS);
     }
     let found = spans(&report, episodes.clone());
-    let from: Vec<u64> = found.iter().map(|it| it.0).collect();
+    let from: Vec<u64> = found.iter().map(|span| span.0).collect();
     assert_eq!(from, [0, 6 * MS + 2003, 11 * MS + 4006]);
     assert!(close(found[1].1, 4e9), "{found:?}");
 
-    // Where work begins with regions, what lies between them was counted too.
+    // If work begins with regions, the time between regions is counted too.
     let site = report.sites.iter_mut().find(|site| site.id == 1);
     site.unwrap().kind = "gomp";
     let found = spans(&report, episodes);
-    let from: Vec<u64> = found.iter().map(|it| it.0).collect();
+    let from: Vec<u64> = found.iter().map(|span| span.0).collect();
     assert_eq!(from, [5 * MS + 2000, 10 * MS + 4003]);
     let seconds = (2 * MS + 3) as f64 / 1e9;
     assert!(close(found[0].1, 4e6 / seconds), "{found:?}");
@@ -419,8 +447,9 @@ fn rates_are_of_the_time_that_was_counted() {
 fn where_departures_are_not_watched_waiting_is_counted() {
     let report = report();
     let found = spans(&report, run(3, None));
-    let from: Vec<u64> = found.iter().map(|it| it.0).collect();
-    // The first from its birth, the others since it had arrived before.
+    let from: Vec<u64> = found.iter().map(|span| span.0).collect();
+    // The first count covers the time since the thread's birth, the others the time since its
+    // previous arrival.
     assert_eq!(from, [0, 2 * MS, 7 * MS]);
     assert!((found[1].1 / (4e6 / 0.005) - 1.0).abs() < 1e-6, "{found:?}");
 }
@@ -443,7 +472,7 @@ fn names_of_any_kind_are_text_and_threads_of_any_number_are_apart() {
     let mut all: Vec<Episode> = run(2, Some(2000)).collect();
     for episode in &mut all {
         episode.seen[3].is_shared = true;
-        // A site and a thread that no report has.
+        // A site and a thread that are not in the report.
         episode.phase = Some((Some(4000), MS));
         episode.straggler = Some((u32::MAX, 0));
     }
@@ -455,10 +484,10 @@ fn names_of_any_kind_are_text_and_threads_of_any_number_are_apart() {
             "{text:?}"
         );
     }
-    let threads = found.tracks.values().filter(|it| it.thread.is_some());
+    let threads = found.tracks.values().filter(|track| track.thread.is_some());
     assert_eq!(threads.count(), 1, "the others share numbers or have none");
-    let drawn = found.tracks.values().filter(|it| {
-        let slices = it.uuid.and_then(|uuid| found.slices.get(&uuid));
+    let drawn = found.tracks.values().filter(|track| {
+        let slices = track.uuid.and_then(|uuid| found.slices.get(&uuid));
         slices.is_some_and(|all| all.iter().any(|slice| slice.2 == "work"))
     });
     assert_eq!(drawn.count(), 3);

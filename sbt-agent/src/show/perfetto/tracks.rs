@@ -16,7 +16,8 @@ use sbt_engine::{
     words::command_line,
 };
 
-/// Tracks of one site, at most: so many of its episodes are drawn at a time.
+/// Maximum number of tracks of one site, which limits how many of its episodes are drawn at the
+/// same time.
 const MOST_LANES: usize = 64;
 
 const STYLE: Style = Style {
@@ -25,34 +26,34 @@ const STYLE: Style = Style {
     unicode: true,
 };
 
-/// Where things are drawn.
+/// The tracks that things are drawn on.
 pub struct Tracks {
-    /// By thread; `None` where several share one number.
+    /// By thread; `None` if several threads share a number.
     threads: Vec<Option<u64>>,
     /// By thread and counter.
     counters: HashMap<(u32, usize), u64>,
-    /// How many threads are busy.
+    /// The track of the number of busy threads.
     pub busy: u64,
-    /// Above those of the sites' episodes,
+    /// The parent of the sites' episode tracks.
     pub episodes: u64,
-    /// and of the phases that end there.
+    /// The parent of the phase tracks, which are grouped by the site where a phase ends.
     pub phases: u64,
     left_out: Option<u64>,
 }
 
-/// What a thread's track is called.
+/// Name of a thread's track.
 pub fn thread_name(thread: &ThreadReport) -> String {
     printable(&format!("{} {}", thread.label, thread.name))
 }
 
-/// As the format has process numbers.
+/// A process id in the type that the format uses.
 fn pid(pid: u32) -> Option<i32> {
     i32::try_from(pid).ok()
 }
 
 impl Tracks {
-    /// Describes those of a report. `step_ns`: over which times the number of busy threads is
-    /// a mean.
+    /// Describes the tracks of a report. `step_ns` is the time over which the number of busy
+    /// threads is averaged.
     pub fn new(
         report: &Report,
         packets: &mut Packets<impl Write>,
@@ -67,7 +68,8 @@ impl Tracks {
                 continue;
             }
             let uuid = packets.uuid();
-            // A number that was used twice, or is unknown, is none for Perfetto.
+            // Perfetto needs unique thread ids: a thread whose id is unknown or was reused
+            // is described by its name only.
             let is_one = thread.tid != 0 && met.insert((thread.pid, thread.tid));
             let described = ThreadDescriptor {
                 pid: pid(thread.pid),
@@ -124,12 +126,12 @@ impl Tracks {
         })
     }
 
-    /// That of a thread; `None` if it has none of its own.
+    /// The track of a thread; `None` if it has no track of its own.
     pub fn thread(&self, number: u32) -> Option<u64> {
         self.threads.get(number as usize).copied().flatten()
     }
 
-    /// That of one of its counters.
+    /// The track of one of a thread's counters.
     pub fn counter(
         &mut self,
         thread: u32,
@@ -157,7 +159,7 @@ impl Tracks {
         Ok(Some(uuid))
     }
 
-    /// That which says where not all is drawn, or nothing was recorded.
+    /// The track that shows where episodes are not drawn or not recorded.
     pub fn left_out(&mut self, packets: &mut Packets<impl Write>) -> io::Result<u64> {
         if let Some(track) = self.left_out {
             return Ok(track);
@@ -178,7 +180,7 @@ impl Tracks {
     }
 }
 
-/// Describes the processes; their tracks by number.
+/// Describes the processes. Returns their tracks by process id.
 fn processes(report: &Report, packets: &mut Packets<impl Write>) -> io::Result<HashMap<u32, u64>> {
     let mut all: Vec<(u32, String)> = Vec::new();
     let command = printable(&command_line(&report.command));
@@ -204,7 +206,7 @@ fn processes(report: &Report, packets: &mut Packets<impl Write>) -> io::Result<H
             uuid: Some(uuid),
             process: Some(ProcessDescriptor {
                 pid: pid(number),
-                cmdline: report.command.iter().map(|it| printable(it)).collect(),
+                cmdline: report.command.iter().map(|word| printable(word)).collect(),
                 process_name: Some(name),
             }),
             child_ordering: Some(EXPLICIT),
@@ -215,15 +217,15 @@ fn processes(report: &Report, packets: &mut Packets<impl Write>) -> io::Result<H
     Ok(tracks)
 }
 
-/// Tracks for what may overlap: each site has as many as it needs, of one name.
+/// Tracks for spans that may overlap: each site gets as many tracks of the same name as needed.
 pub struct Lanes {
     parent: u64,
-    /// By site: tracks, and until when they are used, ns.
+    /// By site: its tracks, each with the end of its last span, ns.
     of: HashMap<u32, Vec<(u64, u64)>>,
 }
 
 impl Lanes {
-    /// Below a track.
+    /// Starts without tracks; new tracks go below `parent`.
     pub fn new(parent: u64) -> Self {
         Self {
             parent,
@@ -231,8 +233,8 @@ impl Lanes {
         }
     }
 
-    /// The track on which there is room for a time of a site; `None` if that is nothing, or
-    /// there are too many.
+    /// A track of a site that is free during a span; `None` if the span is empty or there are too
+    /// many tracks.
     pub fn of(
         &mut self,
         site: u32,

@@ -1,38 +1,38 @@
-//! What threads did while they were on no CPU, in the text report.
+//! What threads did while off the CPU, in the text report.
 
 use super::{MOST_ROWS, count, duration, line, phases::title, rest, thread_name};
 use crate::show::table::Style;
 use sbt_engine::report::{BlockedReport, LateAwayReport, Report, TakerReport};
 
-/// Reasons or takers that are named.
+/// Number of reasons, or of processes that took the CPU, that are named.
 const NAMED: usize = 3;
-/// Those with a smaller share are not.
+/// Minimum share of a reason that is named.
 const LEAST: f64 = 0.01;
 
-/// `page faults 3.0 ms, a futex (lock) 120 µs`
+/// Reasons for blocking with their times: `page faults 3.0 ms, a futex (lock) 120 µs`.
 fn blocked(all: &[BlockedReport], style: Style) -> Option<String> {
-    let sum: u64 = all.iter().map(|it| it.ns).sum();
+    let sum: u64 = all.iter().map(|reason| reason.ns).sum();
     let named: Vec<String> = all
         .iter()
-        .filter(|it| it.ns as f64 >= LEAST * sum as f64)
+        .filter(|reason| reason.ns as f64 >= LEAST * sum as f64)
         .take(NAMED)
-        .map(|it| format!("{} {}", it.words(), duration(Some(it.ns), style)))
+        .map(|reason| format!("{} {}", reason.words(), duration(Some(reason.ns), style)))
         .collect();
     (!named.is_empty()).then(|| named.join(", "))
 }
 
 fn taken(all: &[TakerReport], style: Style) -> Option<String> {
-    let sum: u64 = all.iter().map(|it| it.ns).sum();
+    let sum: u64 = all.iter().map(|taker| taker.ns).sum();
     let named: Vec<String> = all
         .iter()
-        .filter(|it| it.ns as f64 >= LEAST * sum as f64)
+        .filter(|taker| taker.ns as f64 >= LEAST * sum as f64)
         .take(NAMED)
-        .map(|it| format!("{} {}", it.called(), duration(Some(it.ns), style)))
+        .map(|taker| format!("{} {}", taker.called(), duration(Some(taker.ns), style)))
         .collect();
     (!named.is_empty()).then(|| named.join("; "))
 }
 
-/// Of whoever comes last at a site, a line each.
+/// Why the last thread to arrive at a site was late, one line for each fact.
 pub fn late(late: &LateAwayReport, style: Style) -> Vec<String> {
     let blocked = blocked(&late.last, style)
         .map(|text| format!("whoever came last was blocked before that: {text}"));
@@ -40,7 +40,7 @@ pub fn late(late: &LateAwayReport, style: Style) -> Vec<String> {
     blocked.into_iter().chain(taken).collect()
 }
 
-/// By thread.
+/// The section by thread.
 pub fn away(out: &mut String, report: &Report, style: Style) {
     let threads = report.threads.iter();
     let mut all: Vec<(u64, String)> = threads
@@ -51,8 +51,10 @@ pub fn away(out: &mut String, report: &Report, style: Style) {
                 taken(&away.taken_by, style).map(|text| format!("CPU taken by {text}")),
             ];
             let text = parts.into_iter().flatten().collect::<Vec<_>>().join("; ");
-            let times = away.blocked_on.iter().map(|it| it.ns);
-            let ns = times.chain(away.taken_by.iter().map(|it| it.ns)).sum();
+            let times = away.blocked_on.iter().map(|reason| reason.ns);
+            let ns = times
+                .chain(away.taken_by.iter().map(|taker| taker.ns))
+                .sum();
             let name = thread_name(report, thread.id);
             (!text.is_empty()).then(|| (ns, format!("{name}: {text}")))
         })

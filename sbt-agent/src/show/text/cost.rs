@@ -4,7 +4,7 @@ use super::{line, paragraph};
 use crate::show::table::{Style, Table, count, duration};
 use sbt_engine::report::{CompensatedReport, Report, Withheld};
 
-/// The cost to the target, for the last lines.
+/// The cost to the program, for the last lines of the report.
 pub(super) fn own_cost(report: &Report, style: Style) -> String {
     let cost = &report.own_cost;
     match (cost.share_pct, cost.ns_per_event) {
@@ -18,7 +18,7 @@ pub(super) fn own_cost(report: &Report, style: Style) -> String {
     }
 }
 
-/// A share that may be tiny.
+/// A share that may be tiny, percent.
 fn share_text(pct: f64) -> String {
     if pct > 0.0 && pct < 0.01 {
         "< 0.01".into()
@@ -27,7 +27,7 @@ fn share_text(pct: f64) -> String {
     }
 }
 
-/// What would have been without it, beside what was.
+/// The estimated times without the cost of watching, beside the measured times.
 pub fn compensated(out: &mut String, report: &Report, style: Style) {
     line(out, "");
     let Some(all) = &report.compensated else {

@@ -1,4 +1,4 @@
-//! Counters: what they said at each site, and over the whole run.
+//! Counters at each site, and over the whole run.
 
 use super::{MOST_ROWS, NO_BREAK, Table, line, name, paragraph, rest, thread_name};
 use crate::show::table::{Style, UNKNOWN, Unit, count};
@@ -7,10 +7,10 @@ use sbt_engine::report::{
     counters::{CounterReport, Counts},
 };
 
-/// Room for the names of sites.
+/// Columns for the names of sites.
 const NAMES: usize = 22;
 
-/// What was asked for, if anything was.
+/// The section; empty if no counters were requested.
 pub fn counters(out: &mut String, report: &Report, style: Style) {
     if report.counters.is_empty() {
         return;
@@ -26,7 +26,7 @@ pub fn counters(out: &mut String, report: &Report, style: Style) {
     gaps(out, report, style);
 }
 
-/// The counters in groups of as many as fit side by side, and one in any case.
+/// Groups of as many counters as fit side by side, at least one per group.
 fn side_by_side(report: &Report, style: Style) -> Vec<&[CounterReport]> {
     let mut groups = Vec::new();
     let mut left = &report.counters[..];
@@ -44,8 +44,8 @@ fn side_by_side(report: &Report, style: Style) -> Vec<&[CounterReport]> {
     groups
 }
 
-/// What was counted of each of some threads, in a table under whatever they belong to; nothing
-/// if nothing was asked for.
+/// A table of the counts of some threads, written below the object that they belong to; empty
+/// without threads.
 pub fn of_threads(out: &mut String, report: &Report, threads: &[(u32, &Counts)], style: Style) {
     if threads.is_empty() {
         return;
@@ -94,7 +94,7 @@ fn table(out: &mut String, report: &Report, counters: &[CounterReport], style: S
     table.write(out, style, NAMES);
 }
 
-/// A title and the values, those of times in a unit of their own.
+/// The title and the cells of a counter. Times get a unit of their own.
 fn cells(counter: &CounterReport, values: &[Option<u64>], style: Style) -> (String, Vec<String>) {
     if counter.unit == "ns" {
         let unit = Unit::fitting(values.iter().copied());
@@ -109,7 +109,7 @@ fn value(counts: &Counts, name: &str) -> Option<u64> {
     counts.get(name).copied().flatten()
 }
 
-/// What follows from two of them.
+/// The ratios of two counters.
 fn derived(out: &mut String, report: &Report, style: Style) {
     for site in report.sites.iter().take(MOST_ROWS) {
         let figures: Vec<String> = site
@@ -127,7 +127,7 @@ fn derived(out: &mut String, report: &Report, style: Style) {
     }
 }
 
-/// What was counted from one mark to another, if anything was asked for.
+/// The counts between two marks; empty if no counters were requested.
 pub fn between(out: &mut String, report: &Report, names: &str, counts: &Counts, style: Style) {
     let figures: Vec<String> = report
         .counters
@@ -142,14 +142,14 @@ pub fn between(out: &mut String, report: &Report, names: &str, counts: &Counts, 
     }
 }
 
-/// What the sums do not have.
+/// Counts that the totals lack.
 fn gaps(out: &mut String, report: &Report, style: Style) {
     for text in gap_texts(report) {
         paragraph(out, &text, style);
     }
 }
 
-/// A sentence for each of them.
+/// A sentence for each gap in the totals.
 pub fn gap_texts(report: &Report) -> Vec<String> {
     let counted = report
         .counters

@@ -1,4 +1,4 @@
-//! Two runs side by side as text: what `sbt diff` prints.
+//! Two runs side by side as text: the output of `sbt diff`.
 
 use super::{
     MOST_ROWS, NO_BREAK, Table, line, paragraph,
@@ -10,10 +10,11 @@ use super::{
 use crate::show::table::{Style, UNKNOWN, Unit, count, duration};
 use sbt_engine::compare::{Alone, Change, Comparison, PhaseChange, Shares, SiteChange, Slower};
 
-/// Sites and phases of which a sentence tells, at most.
+/// Maximum number of sites and phases that get a sentence.
 const MOST_SENTENCES: usize = 5;
 
-/// What `sbt diff` prints. `tolerance_pct`: how much slower is tolerated, if anybody asked.
+/// The output of `sbt diff`. `tolerance_pct` is the tolerated slowdown in percent, if the user gave
+/// one.
 pub fn diff(all: &Comparison, tolerance_pct: Option<f64>, style: Style) -> String {
     let mut out = String::new();
     head(&mut out, all, style);
@@ -34,7 +35,7 @@ pub fn diff(all: &Comparison, tolerance_pct: Option<f64>, style: Style) -> Strin
         all.phases
             .iter()
             .filter(same)
-            .filter(|it| it.from.is_some())
+            .filter(|phase| phase.from.is_some())
             .count()
             > 1
     });
@@ -76,8 +77,9 @@ fn head(out: &mut String, all: &Comparison, style: Style) {
     ];
     let known = |(_, shares): &(&str, Shares)| shares.before.is_some() || shares.after.is_some();
     let written = |(name, shares): (&str, Shares)| {
-        let one =
-            |share: Option<f64>| share.map_or_else(|| UNKNOWN.into(), |it| format!("{it:.2}"));
+        let one = |share: Option<f64>| {
+            share.map_or_else(|| UNKNOWN.into(), |share| format!("{share:.2}"))
+        };
         format!(
             "{name} {} {} {}",
             one(shares.before),
@@ -104,16 +106,16 @@ fn sentences(out: &mut String, all: &Comparison, tolerance_pct: Option<f64>, sty
     let is_told = |to: &str| {
         slower
             .iter()
-            .any(|it| matches!(it, Slower::Site(name, _) if *name == to))
+            .any(|other| matches!(other, Slower::Site(name, _) if *name == to))
     };
     let mut texts: Vec<String> = Vec::new();
     for it in &slower {
         let (name, change) = match it {
-            // Without a tolerance it cannot be told from noise.
+            // Without a tolerance a slower run cannot be distinguished from noise.
             Slower::Whole(_) if tolerance_pct.is_none() => continue,
             Slower::Whole(wall) => ("the whole run".into(), *wall),
             Slower::Site(name, change) => ((*name).to_owned(), *change),
-            // The table of phases says by which way.
+            // The table of phases shows from which site.
             Slower::Phase(_, to, _) if is_told(to) => continue,
             Slower::Phase(from, to, change) => (phase_name(*from, to, style), *change),
         };
@@ -143,7 +145,7 @@ fn sentences(out: &mut String, all: &Comparison, tolerance_pct: Option<f64>, sty
         let phase = &site.phase_ns;
         phase.beyond_noise == Some(true) && phase.change_pct.is_some_and(|pct| pct < 0.0)
     });
-    // What gained most stands last.
+    // The greatest gains stand last.
     for site in faster.rev().take(MOST_SENTENCES) {
         let phase = &site.phase_ns;
         texts.push(format!(
@@ -179,7 +181,7 @@ struct Row {
 
 impl Row {
     fn site(site: &SiteChange, style: Style) -> Self {
-        // Where lines moved, the reader of either source finds it.
+        // If lines moved, both names are given, to match the source before and after.
         let name = if site.name == site.name_before {
             site.name.clone()
         } else {
@@ -214,7 +216,7 @@ fn times(out: &mut String, what: &str, rows: Vec<Row>, style: Style) {
     let episodes = |row: &Row| match (row.episodes.before, row.episodes.after) {
         (Some(before), Some(after)) if before == after => count(after),
         (before, after) => {
-            let one = |it: Option<u64>| it.map_or_else(|| UNKNOWN.into(), count);
+            let one = |value: Option<u64>| value.map_or_else(|| UNKNOWN.into(), count);
             format!("{}{}{}", one(before), arrow(style), one(after))
         }
     };
@@ -273,8 +275,9 @@ fn waiting(out: &mut String, sites: &[SiteChange], style: Style) {
     );
     both(&mut table, &column(|site| site.lost_ns), "lost", style);
     let imbalance = |site: &&SiteChange| {
-        let one =
-            |share: Option<f64>| share.map_or_else(|| UNKNOWN.into(), |it| format!("{it:.0}"));
+        let one = |share: Option<f64>| {
+            share.map_or_else(|| UNKNOWN.into(), |share| format!("{share:.0}"))
+        };
         let Shares { before, after } = site.imbalance_pct;
         format!("{}{}{} %", one(before), arrow(style), one(after))
     };
@@ -282,25 +285,28 @@ fn waiting(out: &mut String, sites: &[SiteChange], style: Style) {
     table.write(out, style, style.width.saturating_sub(60).max(16));
 }
 
-/// Two columns with one unit.
+/// Two columns with the same unit.
 fn both(table: &mut Table, changes: &[Change], what: &str, style: Style) {
-    let values = changes.iter().flat_map(|it| [it.before, it.after]);
+    let values = changes
+        .iter()
+        .flat_map(|change| [change.before, change.after]);
     let unit = Unit::fitting(values);
     let label = unit.label(style);
     let [first, second] = match what {
         "" => [format!("before {label}"), format!("after {label}")],
         _ => [format!("{what} {label}"), "after".into()],
     };
-    let cells =
-        |f: fn(&Change) -> Option<u64>| changes.iter().map(|it| unit.write(f(it))).collect();
+    let cells = |f: fn(&Change) -> Option<u64>| {
+        changes.iter().map(|change| unit.write(f(change))).collect()
+    };
     table
-        .column(first, cells(|it| it.before))
-        .column(second, cells(|it| it.after));
+        .column(first, cells(|change| change.before))
+        .column(second, cells(|change| change.after));
 }
 
 fn alone(out: &mut String, heading: &str, all: &[Alone], style: Style) {
-    // Phases of such a site are so as well.
-    let sites: Vec<&Alone> = all.iter().filter(|it| it.what == "site").collect();
+    // Phases that end at such a site exist in one run only as well.
+    let sites: Vec<&Alone> = all.iter().filter(|alone| alone.what == "site").collect();
     if sites.is_empty() {
         return;
     }
@@ -329,7 +335,7 @@ fn sign(value: f64) -> &'static str {
     }
 }
 
-/// `+12.3 %`.
+/// A change in percent: `+12.3 %`.
 fn change(it: &Change) -> String {
     let Some(pct) = it.change_pct else {
         return UNKNOWN.into();

@@ -1,5 +1,5 @@
-//! Single episodes, warnings and phase times, as they are told while the
-//! program runs: what the thesis prints of a watched barrier.
+//! Single episodes, warnings and phase times, printed while the program runs: the lines that the
+//! thesis prints for a watched barrier.
 
 use std::fmt::Write as _;
 
@@ -13,21 +13,21 @@ use sbt_engine::{
     },
 };
 
-/// What a line needs to know beside the episode.
+/// What a line needs besides the episode.
 pub struct Context<'a> {
-    /// The site's name.
+    /// Name of the site.
     pub site: &'a str,
-    /// That of the site before, if there was one and it is known.
+    /// Name of the site before, if there was one and it is known.
     pub from: Option<&'a str>,
-    /// When watching began, `CLOCK_MONOTONIC` ns.
+    /// Start of watching, `CLOCK_MONOTONIC` ns.
     pub start_ns: u64,
-    /// How to write a moment (`CLOCK_MONOTONIC` ns) as the time of day.
+    /// Formats a time (`CLOCK_MONOTONIC` ns) as time of day.
     pub time_of_day: &'a dyn Fn(u64) -> String,
-    /// How to write a thread.
+    /// Formats the name of a thread.
     pub thread: &'a dyn Fn(ThreadId) -> String,
     /// The counters, in the order of an arrival's counts.
     pub counters: &'a [(Counter, Source)],
-    /// How the terminal wants it.
+    /// The style of the terminal.
     pub style: Style,
 }
 
@@ -43,7 +43,7 @@ impl Context<'_> {
         duration(Some(ns), self.style)
     }
 
-    /// What was counted in the work before an arrival: `, page-faults 12, task-clock 1.2 ms`.
+    /// The counts of the work before an arrival: `, page-faults 12, task-clock 1.2 ms`.
     fn counted(&self, arrival: &Arrival) -> String {
         let value = |at: usize| arrival.counts.as_ref().and_then(|counts| *counts.get(at)?);
         let one = |(at, (counter, _)): (usize, &(Counter, Source))| {
@@ -64,7 +64,7 @@ impl Context<'_> {
     }
 }
 
-/// An episode with its arrivals in their order.
+/// An episode with its arrivals in order.
 pub fn episode(told: &Told, context: &Context<'_>) -> String {
     let mut out = context.style.bold(&format!(
         "sbt: {}, episode {}: barrier {}, phase {}, total {}, {}",
@@ -98,7 +98,7 @@ pub fn episode(told: &Told, context: &Context<'_>) -> String {
     out
 }
 
-/// That a barrier time is above the limit, ns: the first time at a site.
+/// A warning that a barrier time exceeds the limit (ns), printed the first time at a site.
 pub fn warning(told: &Told, limit_ns: u64, context: &Context<'_>) -> String {
     let last = told.arrivals.last().map_or_else(String::new, |arrival| {
         format!("; {} came last", (context.thread)(arrival.thread))
@@ -112,7 +112,7 @@ pub fn warning(told: &Told, limit_ns: u64, context: &Context<'_>) -> String {
     )
 }
 
-/// The time of the phase that an episode ends.
+/// The duration of the phase that ends with an episode.
 pub fn phase(told: &Told, context: &Context<'_>) -> String {
     let from = match (told.done.phase, context.from) {
         (_, Some(from)) => from,

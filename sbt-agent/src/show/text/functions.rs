@@ -4,10 +4,10 @@ use super::{Table, count, duration, each, line, percent, phases::title, plural, 
 use crate::show::table::Style;
 use sbt_engine::report::{FunctionReport, Report, SamplingReport};
 
-/// Functions that are shown, at most.
+/// Maximum number of functions in the table.
 const MOST: usize = 10;
 
-/// The functions that threads were sampled in, and how far that can be trusted.
+/// The functions in which samples were taken, and how far the samples can be trusted.
 pub fn functions(out: &mut String, report: &Report, style: Style) {
     let (Some(sampling), Some(functions)) = (&report.sampling, &report.functions) else {
         return;
@@ -15,19 +15,32 @@ pub fn functions(out: &mut String, report: &Report, style: Style) {
     title(out, "FUNCTIONS, by normalised processor time", style);
     let shown: Vec<&FunctionReport> = functions.iter().take(MOST).collect();
     if !shown.is_empty() {
-        let texts = |f: &dyn Fn(&FunctionReport) -> String| shown.iter().map(|it| f(it)).collect();
+        let texts = |f: &dyn Fn(&FunctionReport) -> String| {
+            shown.iter().map(|function| f(function)).collect()
+        };
         let mut table = Table::default();
         table
             .column(
                 "function",
-                texts(&|it| sbt_engine::place::printable(&it.function)),
+                texts(&|function| sbt_engine::place::printable(&function.function)),
             )
-            .durations("NPT", &each(&shown, |it| Some(it.npt_ns)), style)
-            .column("share", texts(&|it| percent(Some(it.npt_pct))))
-            .durations("self", &each(&shown, |it| Some(it.self_npt_ns)), style)
-            .column("CPU", texts(&|it| percent(Some(it.cpu_pct))))
-            .column("path", texts(&|it| percent(it.path_pct)))
-            .column("weighted", texts(&|it| percent(it.weighted_path_pct)));
+            .durations(
+                "NPT",
+                &each(&shown, |function| Some(function.npt_ns)),
+                style,
+            )
+            .column("share", texts(&|function| percent(Some(function.npt_pct))))
+            .durations(
+                "self",
+                &each(&shown, |function| Some(function.self_npt_ns)),
+                style,
+            )
+            .column("CPU", texts(&|function| percent(Some(function.cpu_pct))))
+            .column("path", texts(&|function| percent(function.path_pct)))
+            .column(
+                "weighted",
+                texts(&|function| percent(function.weighted_path_pct)),
+            );
         table.write(out, style, 32);
         let more = functions.len() - shown.len();
         if more > 0 {

@@ -1,4 +1,4 @@
-//! Hangs as text: in a report, and what `sbt hang` prints.
+//! Hangs as text: in a report, and as the output of `sbt hang`.
 
 use std::fmt::Write as _;
 
@@ -9,14 +9,14 @@ use sbt_engine::{
     words::time,
 };
 
-/// Threads of a group that are named.
+/// Maximum number of threads named per group.
 const MOST_NAMES: usize = 12;
-/// Groups of a kind that are shown.
+/// Maximum number of groups per kind.
 const MOST_GROUPS: usize = 12;
-/// Calls of a thread that are shown.
+/// Maximum number of calls shown per thread.
 const MOST_CALLS: usize = 5;
 
-/// What `sbt hang` prints.
+/// The output of `sbt hang`.
 pub fn look(report: &LookReport, style: Style) -> String {
     let mut out = String::new();
     let mut title = format!("sbt hang · pid {}", report.pid);
@@ -32,13 +32,16 @@ pub fn look(report: &LookReport, style: Style) -> String {
         verdict(&mut out, &report.text, style);
         groups(&mut out, "threads", &report.threads, style);
     }
-    // Those of a hang have these among them.
-    let notes = report.hang.as_ref().map_or(&report.notes, |it| &it.notes);
+    // The notes of a hang include the notes of the report.
+    let notes = report
+        .hang
+        .as_ref()
+        .map_or(&report.notes, |hang| &hang.notes);
     notes_of(&mut out, notes, style);
     out
 }
 
-/// The part of a report that is about a hang, if there is one.
+/// The part of a report about a hang; empty if there is none.
 pub fn hang(out: &mut String, report: &Report, style: Style) {
     let Some(hang) = &report.hang else { return };
     line(out, "");
@@ -94,15 +97,16 @@ fn verdict(out: &mut String, text: &str, style: Style) {
     }
 }
 
-/// Threads that do the same at the same place are one entry.
+/// One entry for all threads that do the same at the same place.
 fn groups(out: &mut String, title: &str, threads: &[HangThreadReport], style: Style) {
     if threads.is_empty() {
         return;
     }
     let mut groups: Vec<Vec<&HangThreadReport>> = Vec::new();
     for thread in threads {
-        let is_alike =
-            |it: &&mut Vec<&HangThreadReport>| it[0].does == thread.does && it[0].at == thread.at;
+        let is_alike = |group: &&mut Vec<&HangThreadReport>| {
+            group[0].does == thread.does && group[0].at == thread.at
+        };
         match groups.iter_mut().find(is_alike) {
             Some(group) => group.push(thread),
             None => groups.push(vec![thread]),
@@ -123,7 +127,10 @@ fn groups(out: &mut String, title: &str, threads: &[HangThreadReport], style: St
 
 fn group(out: &mut String, threads: &[&HangThreadReport], style: Style) {
     let first = threads[0];
-    let names: Vec<&str> = threads.iter().map(|it| it.who.name.as_str()).collect();
+    let names: Vec<&str> = threads
+        .iter()
+        .map(|thread| thread.who.name.as_str())
+        .collect();
     let mut who = names[..names.len().min(MOST_NAMES)].join(", ");
     if names.len() > MOST_NAMES {
         let _ = write!(who, " and {} more", names.len() - MOST_NAMES);
@@ -131,11 +138,11 @@ fn group(out: &mut String, threads: &[&HangThreadReport], style: Style) {
     let each = if names.len() > 1 { "each " } else { "" };
     let what = sentence(&format!("{who}: {each}{}", first.does), style);
     indented(out, &what, 2, 4, style);
-    // Those that they have in common.
+    // Calls that all threads of the group have in common.
     let is_common = |at: &usize| {
         threads
             .iter()
-            .all(|it| it.stack.get(*at) == first.stack.get(*at))
+            .all(|thread| thread.stack.get(*at) == first.stack.get(*at))
     };
     let common = (0..first.stack.len()).take_while(is_common).count();
     let mut calls: Vec<String> = first.stack[..common.min(MOST_CALLS)].to_vec();
@@ -149,7 +156,7 @@ fn group(out: &mut String, threads: &[&HangThreadReport], style: Style) {
     indented(out, &plain(&sentence(&calls, style), style), 4, 7, style);
 }
 
-/// Text with one indentation for its first line and another for the rest.
+/// A text with one indentation for its first line and another for further lines.
 fn indented(out: &mut String, text: &str, first: usize, rest: usize, style: Style) {
     let width = style.width.saturating_sub(rest).max(20);
     for (index, part) in wrapped(text, width).iter().enumerate() {
@@ -158,7 +165,7 @@ fn indented(out: &mut String, text: &str, first: usize, rest: usize, style: Styl
     }
 }
 
-/// Signs that not every terminal has, as others.
+/// Replaces characters that not every terminal can show.
 fn plain(text: &str, style: Style) -> String {
     if style.unicode {
         return text.to_owned();

@@ -4,7 +4,7 @@ use super::{MOST_ROWS, Table, count, each, line, phases::title, rest};
 use crate::show::table::Style;
 use sbt_engine::report::{Report, locks::LockReport};
 
-/// Locks for which threads have waited, the most time first.
+/// Locks that threads waited for, most waiting time first.
 pub fn locks(out: &mut String, report: &Report, style: Style) {
     let Some(locks) = report.locks.as_ref().filter(|locks| !locks.is_empty()) else {
         return;

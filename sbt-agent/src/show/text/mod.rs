@@ -1,4 +1,4 @@
-//! The text report: what one pastes into a bug report.
+//! The text report, ready to be pasted into a bug report.
 
 use super::table::{Style, Table, Unit, count, duration, percent};
 use sbt_engine::{
@@ -34,15 +34,15 @@ pub use sites::{facts, known, top};
 use spins::{is_spin, spins};
 pub use verdicts::sentence;
 
-/// Sites whose threads are shown one by one, at most.
+/// Maximum number of sites whose threads are shown one by one.
 const DETAILED: usize = 3;
-/// Those at which less of all that is lost is lost are not, but the worst one.
+/// Minimum share of the total lost time for showing a site's threads. The worst site is always
+/// shown.
 const DETAILED_SHARE: f64 = 0.05;
-/// Rows of a table before the rest is only counted.
+/// Maximum number of rows in a table; further rows are only counted.
 const MOST_ROWS: usize = 24;
 
-/// A report, and behind it what would have been without the cost of watching, if that is
-/// wanted.
+/// A report, followed by the estimates without the cost of watching if `is_compensated`.
 pub fn with(report: &Report, style: Style, is_compensated: bool) -> String {
     let mut text = render(report, style);
     if is_compensated {
@@ -51,13 +51,13 @@ pub fn with(report: &Report, style: Style, is_compensated: bool) -> String {
     text
 }
 
-/// Writes the report.
+/// Renders the report.
 pub fn render(report: &Report, style: Style) -> String {
     let mut out = String::new();
     header(&mut out, report, style);
     hang::hang(&mut out, report, style);
     if report.sites.is_empty() && !report.marks.is_empty() {
-        // Who only asked for marks does not miss barriers.
+        // A user who only asked for marks does not miss barriers.
     } else if report.sites.is_empty() {
         nothing_found(&mut out, report, style);
     } else {
@@ -124,7 +124,7 @@ fn nothing_found(out: &mut String, report: &Report, style: Style) {
         Some(because) => {
             format!("No barrier was used in {wall} that could be found: {because}.")
         }
-        // What was lost may have been at a barrier.
+        // The lost events may include barriers.
         None if report.lost_events > 0 => format!(
             "No barrier was seen in {wall}, but {} were lost.",
             plural(report.lost_events, "event")
@@ -190,7 +190,7 @@ fn summary(out: &mut String, report: &Report, style: Style) {
             "at least {}",
             part(ns, time.release_pct, "getting going again")
         ),
-        // It is in the work then.
+        // Release time that was not measured is included in the work.
         (None, _) => "? getting going again".into(),
     };
     let waiting: u64 = report
@@ -224,7 +224,7 @@ fn summary(out: &mut String, report: &Report, style: Style) {
     if parts.is_empty() {
         return;
     }
-    // Two lines, broken between the parts if that is enough.
+    // Two lines, broken between the parts if this suffices.
     let whole: Vec<String> = parts
         .iter()
         .map(|part| part.replace(' ', NO_BREAK))
@@ -240,13 +240,13 @@ fn summary(out: &mut String, report: &Report, style: Style) {
     }
 }
 
-/// A blank at which no line is broken.
+/// A blank at which lines are not broken.
 const NO_BREAK: &str = "\u{a0}";
 
-/// Whether threads waited no longer at an open barrier than they always do
-/// there: watching ended in the middle of an episode, and that was all.
+/// Whether the wait at an open barrier is no longer than usual there: then watching simply ended in
+/// the middle of an episode.
 fn is_usual(report: &Report, open: &UnfinishedReport) -> bool {
-    // With some of its threads missing an episode may be of another site.
+    // An episode with missing threads may be assigned to another site, so barriers count as well.
     let sites = report.sites.iter();
     sites
         .filter(|site| site.id == open.site || site.barriers.contains(&open.barrier))
@@ -254,12 +254,12 @@ fn is_usual(report: &Report, open: &UnfinishedReport) -> bool {
         .any(|barrier| open.waiting_ns <= barrier.max)
 }
 
-/// The name of a site: the user's, or all places that it is called from.
+/// The name of a site: the user's name for it, or all places that it is called from.
 fn name(site: &SiteReport) -> String {
     site.called()
 }
 
-/// The name of a site by its id.
+/// The name of a site given by its id.
 fn name_of(report: &Report, site: u32) -> String {
     report.site(site).map_or_else(String::new, name)
 }
@@ -287,14 +287,14 @@ fn rest(out: &mut String, all: usize, what: &str, style: Style) {
     }
 }
 
-/// Of threads, the rows to be shown in their order, and the others.
+/// The rows to be shown, in their order, and the other rows.
 struct Chosen<'a, T> {
     shown: Vec<&'a T>,
     others: Vec<&'a T>,
 }
 
-/// Chooses those who come last most often, then those with the most work, then
-/// those with the most idle time. `figures`: a thread's number, and these three.
+/// Chooses threads that most often arrive last, then threads with the most work, then those with
+/// the most idle time. `figures` returns a row's thread number and these three values.
 fn choose<'a, T>(
     report: &Report,
     rows: &'a [T],
@@ -306,7 +306,8 @@ fn choose<'a, T>(
         for (index, row) in rows.iter().enumerate() {
             let (thread, figures) = figures(row);
             if is_shared(report, thread) {
-                // Sums of many do not compare with those of one.
+                // Sums over several threads do not compare with the sums of one, so shared rows are
+                // always shown.
                 chosen.insert(index);
             } else {
                 ranked.push((index, figures));
@@ -334,14 +335,14 @@ fn choose<'a, T>(
     }
 }
 
-/// Whether an entry stands for several threads.
+/// Whether a row stands for several threads.
 fn is_shared(report: &Report, thread: u32) -> bool {
     report
         .thread(thread)
         .is_some_and(|thread| thread.threads > 1)
 }
 
-/// One line for the threads that a table leaves out.
+/// One line that summarises the threads left out of a table.
 fn others(out: &mut String, work: &[Option<u64>], idle: &[Option<u64>], style: Style) {
     if work.is_empty() {
         return;
@@ -390,7 +391,7 @@ fn threads(out: &mut String, report: &Report, style: Style) {
             .map(|thread| thread_name(report, thread.id))
             .collect(),
     );
-    // There is room for one of the two.
+    // There is room for one of the two columns.
     if !spin {
         table.column(
             "tid",
@@ -426,7 +427,7 @@ fn threads(out: &mut String, report: &Report, style: Style) {
     );
 }
 
-/// Names of threads, of many only the first.
+/// Names of threads; of many only the first are given.
 fn names(report: &Report, ids: &[u32], name: impl Fn(u32) -> String) -> String {
     const MOST: usize = 12;
     let mut names: Vec<String> = ids
@@ -536,14 +537,14 @@ fn footer(out: &mut String, report: &Report, style: Style) {
     }
 }
 
-/// Text in the background, broken between words to fit the width.
+/// Dimmed text, broken between words to fit the width.
 fn paragraph(out: &mut String, text: &str, style: Style) {
     for part in wrapped(text, style.width) {
         line(out, &style.dim(&part));
     }
 }
 
-/// Lines of a text, broken between words.
+/// The lines of a text, broken between words.
 pub(super) fn wrapped(text: &str, width: usize) -> Vec<String> {
     let mut lines = Vec::new();
     let mut current = String::new();

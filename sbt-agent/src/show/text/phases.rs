@@ -1,4 +1,4 @@
-//! Phases by both their ends, conceptual ones, marks and warnings.
+//! Phases by the sites at both ends, conceptual phases, marks, and warnings.
 
 use super::{
     MOST_ROWS, Table, count, counters, duration, each, line, name_of, percent, rest, sites,
@@ -20,7 +20,7 @@ fn figure(stat: Option<&StatReport>, f: fn(&StatReport) -> u64) -> Option<u64> {
     stat.map(f)
 }
 
-/// Barrier times above the limit.
+/// Warnings about barrier times above the limit.
 pub fn warnings(out: &mut String, report: &Report, style: Style) {
     for warning in report.warnings.iter().take(MOST_ROWS) {
         let text = format!(
@@ -34,7 +34,7 @@ pub fn warnings(out: &mut String, report: &Report, style: Style) {
     }
 }
 
-/// Phases by the sites at both ends, where that says more than the sites do.
+/// Phases by the sites at both ends, if these say more than the sites alone.
 pub fn phases(out: &mut String, report: &Report, style: Style) {
     let ways = |to: u32| {
         let from_somewhere = |phase: &&PhaseReport| phase.to == to && phase.from.is_some();
@@ -72,7 +72,7 @@ pub fn phases(out: &mut String, report: &Report, style: Style) {
     rest(out, all.len(), "phase", style);
 }
 
-/// Those that the user has named.
+/// Phases that the user has named.
 pub fn conceptual(out: &mut String, report: &Report, style: Style) {
     if report.conceptual_phases.is_empty() {
         return;
@@ -133,7 +133,7 @@ pub fn conceptual(out: &mut String, report: &Report, style: Style) {
     }
 }
 
-/// How often marks were passed, and the times between them.
+/// How often marks were passed, and the times between marks.
 pub fn marks(out: &mut String, report: &Report, style: Style) {
     if report.marks.is_empty() {
         return;

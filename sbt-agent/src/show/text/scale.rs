@@ -1,4 +1,4 @@
-//! A program at several numbers of threads as text: what `sbt scale` prints.
+//! A program at several numbers of threads as text: the output of `sbt scale`.
 
 use super::{
     MOST_ROWS, Table, line, paragraph,
@@ -14,12 +14,12 @@ use sbt_engine::{
     words::command_line,
 };
 
-/// Columns for numbers of threads, beside all else.
+/// Maximum number of columns for numbers of threads.
 const MOST_COLUMNS: usize = 4;
-/// Room for the names of phases.
+/// Minimum width of the names of phases.
 const NAMES: usize = 20;
 
-/// What `sbt scale` prints.
+/// The output of `sbt scale`.
 pub fn scale(all: &Scaling, style: Style) -> String {
     let mut out = String::new();
     let dot = if style.unicode { '·' } else { '|' };
@@ -60,7 +60,8 @@ fn whole(out: &mut String, all: &Scaling, style: Style) {
         line(out, &style.dim(&text));
     }
     line(out, "");
-    let ratio = |value: Option<f64>| value.map_or_else(|| UNKNOWN.into(), |it| format!("{it:.2}"));
+    let ratio =
+        |value: Option<f64>| value.map_or_else(|| UNKNOWN.into(), |value| format!("{value:.2}"));
     let ratios = |f: fn(&sbt_engine::scale::AtCount) -> Option<f64>| {
         counts
             .iter()
@@ -93,7 +94,7 @@ fn whole(out: &mut String, all: &Scaling, style: Style) {
     table.write(out, style, 8);
 }
 
-/// A bar for each number of threads, and how long the ideal one would be.
+/// A bar for each number of threads, with the length of the ideal bar.
 fn plot(out: &mut String, all: &Scaling, style: Style) {
     let Some(least) = all.counts.first().filter(|_| all.counts.len() > 1) else {
         return;
@@ -127,17 +128,17 @@ fn plot(out: &mut String, all: &Scaling, style: Style) {
             .collect();
         let speedup = at
             .speedup
-            .map_or_else(|| UNKNOWN.into(), |it| format!("{it:.2}"));
+            .map_or_else(|| UNKNOWN.into(), |value| format!("{value:.2}"));
         line(out, &format!("{:>7}  {bar} {speedup}", at.threads));
     }
 }
 
-/// What keeps it from scaling, in a sentence.
+/// A sentence about what limits the scaling.
 pub fn limit_text(all: &Scaling, limit: &Limit, arrow: &str) -> String {
     let at = all
         .phases
         .iter()
-        .position(|it| it.from == limit.from && it.to == limit.to);
+        .position(|phase| phase.from == limit.from && phase.to == limit.to);
     let names = phase_names(&all.phases, arrow);
     let name = at.and_then(|at| names.get(at)).map_or("", String::as_str);
     let threads = all.counts.last().map_or(0, |at| at.threads);
@@ -174,7 +175,7 @@ fn why(out: &mut String, all: &Scaling, style: Style) {
     } else if let Some(last) = all.counts.last().filter(|_| all.counts.len() > 1) {
         let good = last
             .scaling_efficiency
-            .is_some_and(|it| it >= sbt_engine::scale::GOOD);
+            .is_some_and(|ratio| ratio >= sbt_engine::scale::GOOD);
         let text = if good {
             format!(
                 "it scales: with {} threads the speed-up is {:.0} % of the ideal one",
@@ -201,7 +202,7 @@ fn why(out: &mut String, all: &Scaling, style: Style) {
     }
 }
 
-/// The numbers of threads that there is room for: the first, the last and some between.
+/// Indices of the numbers of threads that fit: the first, the last, and some between.
 fn columns(all: usize) -> Vec<usize> {
     if all <= MOST_COLUMNS {
         return (0..all).collect();
@@ -222,7 +223,7 @@ fn phases(out: &mut String, all: &Scaling, columns: &[usize], style: Style) {
     );
     let shown: Vec<&PhaseScaling> = all.phases.iter().take(MOST_ROWS).collect();
     let names = phase_names(&all.phases, arrow(style));
-    // What is in no phase has no episodes.
+    // Time outside of all phases has no episodes, and therefore no mean.
     let time = |at: &PhaseAt| at.mean_ns.or(at.sum_ns);
     let cell = |phase: &PhaseScaling, column: usize| phase.at.get(column).and_then(time);
     let values = shown
@@ -244,7 +245,7 @@ fn phases(out: &mut String, all: &Scaling, columns: &[usize], style: Style) {
     }
     let speedup = |phase: &&PhaseScaling| {
         let last = phase.at.last().and_then(|at| at.speedup);
-        last.map_or_else(|| UNKNOWN.into(), |it| format!("{it:.2}"))
+        last.map_or_else(|| UNKNOWN.into(), |value| format!("{value:.2}"))
     };
     let lost: Vec<Option<u64>> = shown.iter().map(|phase| phase.lost_ns).collect();
     table
@@ -254,13 +255,13 @@ fn phases(out: &mut String, all: &Scaling, columns: &[usize], style: Style) {
             "share",
             shown.iter().map(|phase| percent(phase.lost_pct)).collect(),
         );
-    // A column is 9 wide mostly, and those behind are 30 together.
+    // The columns are usually 9 wide; the columns after them take 30 together.
     let room = style.width.saturating_sub(9 * columns.len() + 30);
     table.write(out, style, room.max(NAMES));
     rest(out, all.phases.len(), "phase", style);
 }
 
-/// A counter, per phase and number of threads.
+/// The table of a counter per phase and number of threads.
 fn counted(
     out: &mut String,
     all: &Scaling,

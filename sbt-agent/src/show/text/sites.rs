@@ -1,4 +1,4 @@
-//! Sites: the table of all, and the worst ones closer.
+//! Sites: the table of all sites, and details of the worst.
 
 use std::fmt::Write as _;
 
@@ -12,21 +12,21 @@ use sbt_engine::report::{
     WaitsReport,
 };
 
-/// Characters of a sparkline.
+/// Width of a sparkline, in characters.
 const SPARKS: usize = 32;
 
-/// Barriers of a site that are shown one by one.
+/// Maximum number of a site's barriers that are shown one by one.
 const MOST_BARRIERS: usize = 8;
-/// Threads that take turns and are named, at most.
+/// Maximum number of threads named as taking turns.
 const MOST_TURNS: usize = 6;
-/// What balance would save is told from this share of the wall time on.
+/// Minimum share of the wall time that balance must save to be mentioned.
 const WORTH_SAVING: f64 = 0.001;
 
-/// All sites in a table.
+/// The table of all sites.
 pub fn barriers(out: &mut String, report: &Report, style: Style) {
     line(out, "");
-    // A median, since the first phase holds the program's start, and one slow
-    // episode would hide what the others are like.
+    // The median, because the first phase includes the program's start, and a single slow episode
+    // would distort the mean.
     let title = "BARRIERS, by thread-time lost (wall: of the wall time; phase, barrier: median)";
     line(out, &style.bold(title));
     let shown: Vec<&SiteReport> = report.sites.iter().take(MOST_ROWS).collect();
@@ -70,7 +70,7 @@ pub fn barriers(out: &mut String, report: &Report, style: Style) {
     rest(out, report.sites.len(), "site", style);
 }
 
-/// One site: who waits there, and for whom.
+/// Details of one site: which threads wait there, and for which threads.
 pub fn details(out: &mut String, report: &Report, site: &SiteReport, style: Style) {
     line(out, "");
     let mut title = name(site);
@@ -82,7 +82,10 @@ pub fn details(out: &mut String, report: &Report, site: &SiteReport, style: Styl
     if !site.callers.is_empty() {
         facts.push(format!("called from {}", site.callers.join(" < ")));
     }
-    let late = site.straggler.as_ref().and_then(|it| it.late.as_ref());
+    let late = site
+        .straggler
+        .as_ref()
+        .and_then(|straggler| straggler.late.as_ref());
     if let Some(away) = late.and_then(|late| late.away.as_ref()) {
         facts.extend(super::away::late(away, style));
     }
@@ -159,8 +162,8 @@ pub fn details(out: &mut String, report: &Report, site: &SiteReport, style: Styl
     counters::of_threads(out, report, &counts, style);
 }
 
-/// What a reader should know of a site first, a sentence each: who comes last,
-/// and what balance would save.
+/// The most important facts about a site, one sentence each: which thread arrives last, and what
+/// balance would save.
 pub fn facts(report: &Report, site: &SiteReport, style: Style) -> Vec<String> {
     let mut facts = stragglers(report, site, style);
     let saved_ns = saved_ns(report, site);
@@ -181,13 +184,13 @@ pub fn facts(report: &Report, site: &SiteReport, style: Style) -> Vec<String> {
     facts
 }
 
-/// Whether spinning is worth telling: a short sleep has the CPU time of going to sleep
-/// and waking up in it.
+/// Whether spinning is worth mentioning. Even a short sleep uses CPU time for going to sleep and
+/// waking up, so small shares are ignored.
 pub fn spins_much(waits: &WaitsReport) -> bool {
     waits.spinning_pct.is_some_and(|pct| pct >= 25.0)
 }
 
-/// Whether its threads spin while they wait, if they do.
+/// A sentence about threads that spin while they wait, if they do.
 fn spinning(site: &SiteReport) -> Option<String> {
     let spinning_pct = site
         .waits
@@ -198,7 +201,7 @@ fn spinning(site: &SiteReport) -> Option<String> {
     ))
 }
 
-/// What its barriers were recognised by, if the program does not call them so.
+/// How the site's barriers were recognised, if they are not calls of a barrier function.
 fn recognised(report: &Report, site: &SiteReport) -> Option<String> {
     let barriers = site.barriers.iter().filter_map(|id| report.barrier(*id));
     let barriers: Vec<_> = barriers
@@ -230,7 +233,7 @@ fn recognised(report: &Report, site: &SiteReport) -> Option<String> {
     ))
 }
 
-/// What the pattern of stragglers means.
+/// The meaning of the pattern of stragglers.
 fn pattern(straggler: &StragglerReport, site: &SiteReport) -> &'static str {
     let ever = site.threads.iter().filter(|thread| thread.last > 0).count();
     match (straggler.pattern, straggler.sequence) {
@@ -246,19 +249,20 @@ fn pattern(straggler: &StragglerReport, site: &SiteReport) -> &'static str {
     }
 }
 
-/// Who comes last most often, unless one of those of whom it is not known may.
+/// The thread that most often arrives last; `None` if the share of episodes with an unknown last
+/// thread is larger.
 pub fn known(site: &SiteReport) -> Option<&StragglerReport> {
     let straggler = site.straggler.as_ref();
     straggler.filter(|straggler| straggler.share_pct >= straggler.unknown_pct)
 }
 
-/// Who comes last.
+/// Sentences about which threads arrive last.
 fn stragglers(report: &Report, site: &SiteReport, style: Style) -> Vec<String> {
     let mut facts = Vec::new();
     let each = if differ(site) { " at each barrier" } else { "" };
-    // Where each barrier has its own, the site has none.
-    let own = |it: &&StragglerReport| !each.is_empty() && it.pattern == "persistent";
-    if let Some(straggler) = known(site).filter(|it| !own(it)) {
+    // If each barrier has its own straggler, the site has none.
+    let own = |straggler: &&StragglerReport| !each.is_empty() && straggler.pattern == "persistent";
+    if let Some(straggler) = known(site).filter(|straggler| !own(straggler)) {
         let pattern = match pattern(straggler, site) {
             "" => String::new(),
             words if straggler.pattern == "alternating" && each.is_empty() => {
@@ -287,7 +291,7 @@ fn stragglers(report: &Report, site: &SiteReport, style: Style) -> Vec<String> {
     if let Some(straggler) = &site.straggler {
         let lead = duration(Some(straggler.mean_lead_ns), style);
         let mut fact = format!("the last comes {lead} after the one before on average");
-        // At several barriers one straggler's runs are cut by the others'.
+        // At several barriers, the runs of one straggler are interrupted by the others.
         if each.is_empty() {
             let run = count(straggler.longest_run);
             fact = format!("{fact}; most in a row: {run}");
@@ -297,7 +301,7 @@ fn stragglers(report: &Report, site: &SiteReport, style: Style) -> Vec<String> {
     facts
 }
 
-/// The fewest threads that account for four of five episodes, with their shares.
+/// The fewest threads that are last in four of five episodes, with their shares.
 fn turns(report: &Report, site: &SiteReport) -> String {
     let mut threads: Vec<_> = site
         .threads
@@ -325,8 +329,7 @@ fn turns(report: &Report, site: &SiteReport) -> String {
     names.join(", ")
 }
 
-/// Whether the barriers used from a site have different stragglers, and not by
-/// chance.
+/// Whether the barriers used from a site have different stragglers, beyond chance.
 fn differ(site: &SiteReport) -> bool {
     let all = &site.straggler_by_barrier;
     let mut clear = all.iter().filter(|at| at.pattern != "none");
@@ -335,18 +338,18 @@ fn differ(site: &SiteReport) -> bool {
     first.is_some_and(|first| clear.any(|at| at.thread != first.thread)) && all.iter().any(marked)
 }
 
-/// The barriers used from a site, where that tells more than the site does.
+/// The barriers used from a site, if they say more than the site alone.
 fn several(out: &mut String, report: &Report, site: &SiteReport, style: Style) {
     if !differ(site) {
         return;
     }
     let number = site.barriers.len() as u64;
-    // Not more of them are named.
+    // At most 64 barriers are recorded per site.
     let or_more = if number >= 64 { " or more" } else { "" };
     let persistent = site
         .straggler
         .as_ref()
-        .is_some_and(|it| it.pattern == "persistent");
+        .is_some_and(|straggler| straggler.pattern == "persistent");
     let how = if persistent { ", one to each" } else { "" };
     line(
         out,
@@ -386,8 +389,8 @@ fn several(out: &mut String, report: &Report, site: &SiteReport, style: Style) {
     }
 }
 
-/// Wall time that perfect balance would save at a site, ns: the gain of each
-/// team, of which there may be several at once.
+/// Wall time that perfect balance would save at a site, ns: the gain divided by the number of teams
+/// that use the site at the same time.
 fn saved_ns(report: &Report, site: &SiteReport) -> f64 {
     let parts: u64 = site.threads.iter().map(|thread| thread.episodes).sum();
     let team_ns = parts as f64 / site.episodes.max(1) as f64 * report.seen_ns() as f64;
@@ -405,8 +408,8 @@ fn whole_ns(ns: f64) -> u64 {
     ns.round() as u64
 }
 
-/// The greatest value that is drawn in full: a few that tower above all others,
-/// like the phase with the program's start, would press those flat.
+/// The greatest value that is drawn to scale. A few much greater values, such as the phase with the
+/// program's start, would otherwise flatten all others.
 pub fn top(values: &[u64]) -> u64 {
     let mut sorted = values.to_vec();
     sorted.sort_unstable();
@@ -421,7 +424,7 @@ pub fn top(values: &[u64]) -> u64 {
     }
 }
 
-/// How the phase times changed over the run, as a line of bars.
+/// The phase times over the run as a line of bars.
 pub fn trend(trend: &[TrendReport], style: Style) -> Option<String> {
     let groups = trend.chunks(trend.len().div_ceil(SPARKS).max(1));
     let means: Vec<u64> = groups
@@ -455,7 +458,7 @@ pub fn trend(trend: &[TrendReport], style: Style) -> Option<String> {
     ))
 }
 
-/// How its times are distributed.
+/// The distributions of a site's times.
 fn distributions(out: &mut String, site: &SiteReport, style: Style) {
     let rows = [
         ("phase", &site.phase_ns),
@@ -471,8 +474,8 @@ fn distributions(out: &mut String, site: &SiteReport, style: Style) {
     if known.is_empty() || site.episodes < 2 {
         return;
     }
-    // One unit a row, of the size of most: release and phase times are far
-    // apart, and the longest far from the mean.
+    // One unit per row, fitted to the mean: release and phase times differ by orders of magnitude,
+    // as does the maximum from the mean.
     let unit = |stat: &StatReport| Unit::fitting([Some(stat.mean)]);
     let cells = |f: &dyn Fn(&StatReport) -> u64| -> Vec<String> {
         known

@@ -1,4 +1,4 @@
-//! How long something that was watched stood still, and what it was, in words.
+//! What stood still and for how long, in words.
 
 use sbt_engine::{
     place::printable,
@@ -6,7 +6,7 @@ use sbt_engine::{
     words::since,
 };
 
-/// What it is, and for how long.
+/// The kind of standstill, and its duration.
 pub fn heading(hang: &StandstillReport) -> String {
     let lasted = since(hang.lasted_ns);
     match (hang.is_hang(), hang.outcome) {
@@ -18,7 +18,7 @@ pub fn heading(hang: &StandstillReport) -> String {
     }
 }
 
-/// What stands over those that are missing.
+/// The heading above the missing threads.
 pub fn missing(hang: &StandstillReport) -> &'static str {
     if hang.found.certain {
         "missing"
@@ -27,7 +27,7 @@ pub fn missing(hang: &StandstillReport) -> &'static str {
     }
 }
 
-/// What a thread does, and for how long it has waited.
+/// What a thread does, and how long it has waited.
 pub fn does(report: &Report, thread: &HangThreadReport) -> String {
     let waits = thread.waiting_ns;
     let waits = waits.map_or_else(String::new, |ns| format!(", for {}", since(ns)));

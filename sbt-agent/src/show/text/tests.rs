@@ -20,7 +20,7 @@ const PLAIN: Style = Style {
 
 const MS: u64 = 1_000_000;
 
-/// A program of which it is known what it does.
+/// A simulated program with known behaviour.
 struct Program {
     model: Model,
     time_ns: u64,
@@ -61,7 +61,7 @@ impl Program {
         });
     }
 
-    /// Every thread works for so many ms; then all leave 1 ms after the last.
+    /// Every thread works for a given number of ms; all leave 1 ms after the last arrival.
     fn meet(&mut self, object: u64, work: &[(u32, u64)]) {
         let count = u32::try_from(work.len()).unwrap();
         self.model.push(&Event::Init {
@@ -124,7 +124,7 @@ fn text(report: &Report) -> String {
     text
 }
 
-/// Fails unless the text has this line, or a line that begins so.
+/// Asserts that the text has a line that begins like this.
 #[track_caller]
 fn has(text: &str, line: &str) {
     assert!(text.contains(&format!("\n{line}")), "{line:?} in:\n{text}");
@@ -190,7 +190,7 @@ fn waiting_longer_than_ever_is_told_and_other_waiting_in_one_line() {
         let start_ns = program.time_ns;
         program.arrives(1, start_ns + MS, 1);
         program.time_ns += MS + waits_ms * MS;
-        // After the end: it was not there.
+        // An arrival after the end of watching, which does not count.
         program.arrives(3, program.time_ns + 1, 1);
         program.time_ns -= 0;
         let run = Run {
@@ -240,7 +240,7 @@ fn of_many_threads_those_that_matter_are_shown() {
     let mut program = Program::new(true);
     program.starts(1..65);
     for _ in 0..5 {
-        // The last but three is the straggler, and the last waits longest.
+        // Thread 61 is the straggler, and thread 64 waits longest.
         let work: Vec<_> = (1..65)
             .map(|tid| match tid {
                 61 => (tid, 200),
@@ -272,7 +272,7 @@ fn a_row_of_many_threads_is_nobody() {
     let mut program = Program::new(false);
     for tid in (2..rows + 2000).step_by(2) {
         program.starts(tid..tid + 2);
-        // Each of the later ones comes last; they all share a row.
+        // In each later pair the second thread arrives last; they all share a row.
         program.meet(1, &[(tid, 1), (tid + 1, if tid < rows { 0 } else { 3 })]);
     }
     let report = program.report();
@@ -302,7 +302,7 @@ fn barriers_used_from_one_line_have_stragglers_of_their_own() {
     let mut program = Program::new(true);
     program.starts(1..5);
     for _ in 0..20 {
-        // Two teams of two at one line, each with its own barrier and straggler.
+        // Two teams of two threads at one line, each team with its own barrier and straggler.
         program.meet(0x10, &[(1, 10), (2, 30)]);
         program.meet(0x20, &[(3, 80), (4, 50)]);
     }
@@ -360,7 +360,7 @@ fn what_balance_saves_is_told_against_the_wall_time() {
         &text(&program.report()),
         "  imbalance 67 %: perfect balance would save 100 ms of 310 ms wall time (32 %)\n",
     );
-    // 10 of 10 000 per thread: lost is little, and no balance is worth it.
+    // Each thread waits 1 ms of 10 000 ms at most: too little to mention balance.
     let mut program = Program::new(true);
     program.starts(1..3);
     program.meet(1, &[(1, 9_999), (2, 10_000)]);
@@ -384,7 +384,7 @@ fn one_long_phase_does_not_hide_the_others() {
         .lines()
         .find(|line| line.starts_with("step a.c:40  "))
         .unwrap();
-    // 20 to 22 ms of work, and 1 ms until all were out of the barrier before.
+    // 20 to 22 ms of work, and 1 ms until all threads had left the barrier before.
     let phase: f64 = row.split_whitespace().nth(3).unwrap().parse().unwrap();
     assert!((20.0..24.0).contains(&phase), "{text}");
     let trend = text
@@ -430,7 +430,7 @@ fn without_barriers_what_is_known_is_said() {
         words.contains("and in the processes that it started."),
         "{words}"
     );
-    // What is watched for is not among what is not recognised.
+    // A barrier kind that is watched for is not listed as unrecognised.
     let (_, not) = words.split_once("processes that it started. ").unwrap();
     assert!(
         not.starts_with("Barriers that only spin are not counted by themselves: "),
@@ -442,7 +442,7 @@ fn without_barriers_what_is_known_is_said() {
         "No barrier was used in 0 ns that could be found: prog is stripped. ",
     );
     assert!(!hidden.contains("note:"), "{hidden}");
-    // What was lost may have been at one.
+    // The lost events may include barriers.
     let lost = Run {
         lost: 3,
         ..Run::default()

@@ -4,19 +4,19 @@ use super::{duration, line, wrapped};
 use crate::show::table::Style;
 use sbt_engine::report::{EfficiencyReport, ParallelismReport, Report, SiteReport, TrendReport};
 
-/// Numbers of busy threads that are told one by one, at most.
+/// Maximum number of busy-thread counts that are listed one by one.
 const MOST_COUNTS: usize = 6;
-/// Shares below this are not told, per cent.
+/// Minimum share that is mentioned, percent.
 const LEAST_PCT: f64 = 1.0;
-/// The weighted path is told if it differs by so much, per cent.
+/// Minimum difference from the plain path for mentioning the weighted path, percent.
 const TELLING_PCT: f64 = 5.0;
-/// A lack of CPUs is told below this.
+/// A lack of CPUs is mentioned if the available share is below this.
 const ENOUGH_CPUS: f64 = 0.98;
-/// A change in the number of busy threads is told from here on.
+/// Minimum relative change in the number of busy threads that is mentioned.
 const CHANGED: f64 = 0.25;
-/// Bars in a line of them.
+/// Number of bars in a line of bars.
 const SPARKS: usize = 20;
-/// What could be saved is told from this share of the wall time on.
+/// Minimum share of the wall time that a saving must have to be mentioned.
 const WORTH_SAVING: f64 = 0.001;
 
 /// The efficiency of the run and its factors.
@@ -47,7 +47,7 @@ pub fn efficiency(out: &mut String, report: &Report, style: Style) {
     }
 }
 
-/// The parallel efficiency and what it is the product of.
+/// The parallel efficiency and its factors.
 pub fn factors(it: &EfficiencyReport, style: Style) -> String {
     let times = if style.unicode { '×' } else { 'x' };
     format!(
@@ -56,7 +56,7 @@ pub fn factors(it: &EfficiencyReport, style: Style) -> String {
     )
 }
 
-/// What a reader may want to know of a site beside who is late, a sentence each.
+/// Facts about a site other than which thread is late, one sentence each.
 pub fn usage(report: &Report, site: &SiteReport, style: Style) -> Vec<String> {
     let mut facts = Vec::new();
     facts.extend(site.parallelism.as_ref().map(busy));
@@ -84,7 +84,7 @@ fn busy(it: &ParallelismReport) -> String {
     )
 }
 
-/// How the number of busy threads changed over the run, if it did.
+/// The number of busy threads over the run as bars, if it changed.
 pub fn busy_over_the_run(trend: &[TrendReport], style: Style) -> Option<String> {
     let groups = trend.chunks(trend.len().div_ceil(SPARKS).max(1));
     let mean = |group: &[TrendReport]| {
@@ -111,14 +111,14 @@ pub fn busy_over_the_run(trend: &[TrendReport], style: Style) -> Option<String> 
     ))
 }
 
-/// How much of the critical path is here, where there are other sites.
+/// The share of the critical path at this site, if there are other sites on the path.
 fn path(site: &SiteReport) -> Option<String> {
     let path = site
         .path_pct
         .filter(|pct| (LEAST_PCT..100.0 - LEAST_PCT).contains(pct))?;
     let weighted = site
         .weighted_path_pct
-        .filter(|it| (it - path).abs() >= TELLING_PCT);
+        .filter(|weighted| (weighted - path).abs() >= TELLING_PCT);
     let weighted = weighted.map_or_else(String::new, |weighted| {
         format!(", {weighted:.0} % if each moment counts by the threads that do not work")
     });

@@ -1,10 +1,10 @@
-//! Why threads waited, on top of the text report.
+//! Why threads waited, at the top of the text report.
 
 use super::{line, paragraph, wrapped};
 use crate::show::table::Style;
 use sbt_engine::report::Report;
 
-/// A sentence as it can be shown.
+/// A sentence in characters that can be shown.
 pub fn sentence(text: &str, style: Style) -> String {
     let text = sbt_engine::place::printable(text);
     if style.unicode {
@@ -16,7 +16,7 @@ pub fn sentence(text: &str, style: Style) -> String {
     }
 }
 
-/// A paragraph for each verdict; or why there are none.
+/// A paragraph for each verdict, or the reason why there are none.
 pub fn verdicts(out: &mut String, report: &Report, style: Style) {
     if let Some(because) = &report.no_verdict_because {
         paragraph(out, &format!("no verdict: {because}"), style);
@@ -30,7 +30,7 @@ pub fn verdicts(out: &mut String, report: &Report, style: Style) {
         for (index, part) in wrapped(&text, style.width - 2).iter().enumerate() {
             let indent = if index == 0 { mark } else { ' ' };
             let part = format!("{indent} {part}");
-            // What it is and where stands in front of the colon.
+            // The part before the colon is bold: the kind of verdict and its place.
             line(out, &if index == 0 { style.bold(&part) } else { part });
         }
     }
