@@ -105,7 +105,12 @@ fn one_that_is_full_stands_still_until_somebody_leaves() {
     let known = known(&model, 15 * S);
     assert!(known.full && known.heard_ns == 5 * S, "{known:?}");
     // That they came is known, and not whether they are there.
-    assert!(known.members.iter().all(|it| it.arrived_ns.is_none()));
+    assert!(
+        known
+            .members
+            .iter()
+            .all(|member| member.arrived_ns.is_none())
+    );
     assert_eq!(known.members.len(), 3);
     model.push(&depart(3, 20 * S));
     assert_eq!(model.since(&still[0]), Since::Moved);
@@ -138,7 +143,11 @@ fn a_member_that_skipped_the_last_round_is_still_known() {
     }
     events.push(arrive(1, 4 * S, 7, 1));
     let known = known(&model(&events), 14 * S);
-    let places: Vec<_> = known.members.iter().map(|it| it.place.is_some()).collect();
+    let places: Vec<_> = known
+        .members
+        .iter()
+        .map(|member| member.place.is_some())
+        .collect();
     // From where it came then is known no longer.
     assert_eq!(places, [true, true, false]);
 }
