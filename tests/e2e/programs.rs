@@ -78,8 +78,8 @@ impl Build {
         fs::create_dir_all(&folder).unwrap();
         let path = folder.join(self.name());
         // Build under a name of this process: another run of the tests may be using or building the
-        // executable. The name has no dot, since rustc derives its intermediate files from the name
-        // up to the last dot.
+        // executable. The process id comes first, since rustc derives the names of intermediate
+        // files from the name up to its last dot.
         let fresh = folder.join(format!("{}-{}", std::process::id(), self.name()));
         let is_rust = self.compiler == "rustc";
         let mut command = if is_rust {

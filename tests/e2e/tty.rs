@@ -338,7 +338,7 @@ impl Drop for Terminal {
     }
 }
 
-/// The output after the live screen, without line ends.
+/// The output after the live screen, without carriage returns and the code that shows the cursor.
 #[track_caller]
 pub fn after_screen(shown: &str) -> String {
     let Some((_, after)) = shown.rsplit_once(LEAVE) else {
