@@ -1,5 +1,4 @@
-//! What makes an end-to-end test a few lines: running things under a hard
-//! limit, and reading the JSON report.
+//! Helpers for end-to-end tests: run commands with a time limit, and read JSON reports.
 
 use std::{
     fs,
@@ -16,7 +15,7 @@ use tempfile::TempDir;
 
 pub(crate) use crate::turns::{needs_nothing, needs_root};
 
-/// No command here takes longer than this unless it hangs.
+/// Time limit for commands: a command that takes longer hangs.
 pub const LIMIT: Duration = Duration::from_mins(1);
 
 /// Whether the tests may use real probes.
@@ -25,7 +24,7 @@ pub fn is_root() -> bool {
     unsafe { libc::geteuid() == 0 }
 }
 
-/// The program under test: that of `SBT_BIN`, else built here and now.
+/// The program under test: `SBT_BIN`, otherwise built on first use.
 pub fn sbt() -> &'static Path {
     static SBT: OnceLock<PathBuf> = OnceLock::new();
     SBT.get_or_init(|| match std::env::var_os("SBT_BIN") {
@@ -53,7 +52,7 @@ fn build() -> PathBuf {
         .unwrap()
 }
 
-/// What every report has to conform to.
+/// The schema to which every report must conform.
 fn schema() -> &'static jsonschema::Validator {
     static SCHEMA: OnceLock<jsonschema::Validator> = OnceLock::new();
     SCHEMA.get_or_init(|| {
@@ -63,7 +62,7 @@ fn schema() -> &'static jsonschema::Validator {
     })
 }
 
-/// A folder of the test's own that every user can reach.
+/// A temporary folder that every user can enter.
 pub fn folder() -> TempDir {
     use std::os::unix::fs::PermissionsExt as _;
     let folder = tempfile::Builder::new()
@@ -71,7 +70,7 @@ pub fn folder() -> TempDir {
         .permissions(fs::Permissions::from_mode(0o755))
         .tempdir_in("/tmp")
         .unwrap();
-    // Whatever the umask is.
+    // The mode must not depend on the umask.
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
     folder
 }
@@ -103,14 +102,14 @@ impl Finished {
         String::from_utf8_lossy(&self.stdout).into_owned()
     }
 
-    /// Fails unless the exit status is this one.
+    /// Fails unless the exit status is `code`.
     #[track_caller]
     pub fn expect(self, code: i32) -> Self {
         assert_eq!(self.status.code(), Some(code), "{self}");
         self
     }
 
-    /// Fails unless sbt said what failed in one line and nothing else.
+    /// Fails unless sbt reported its failure in exactly one line; returns the line.
     #[track_caller]
     pub fn one_line(&self) -> &str {
         let text = self.stderr.as_str();
@@ -137,10 +136,10 @@ impl std::fmt::Display for Finished {
     }
 }
 
-/// Gives a command the signals of an interactive shell: whoever runs the tests
-/// may be ignoring some, as a shell does for what it starts with `&`.
+/// Gives a command the default handling of signals, as in an interactive shell. The parent of the
+/// tests may ignore some, as a shell does for commands that it starts with `&`.
 pub fn with_usual_signals(command: &mut Command) {
-    // SAFETY: nothing but system calls, which are allowed there.
+    // SAFETY: the closure makes only system calls that are allowed between fork and exec.
     unsafe {
         command.pre_exec(|| {
             for signal in [libc::SIGINT, libc::SIGQUIT, libc::SIGHUP, libc::SIGTERM] {
@@ -151,7 +150,7 @@ pub fn with_usual_signals(command: &mut Command) {
     }
 }
 
-/// A process in a group of its own, which does not outlive the test.
+/// A process in a process group of its own, which is killed at the end of the test.
 pub struct Started {
     child: Child,
     shown: String,
@@ -159,13 +158,13 @@ pub struct Started {
     ended: Option<ExitStatus>,
 }
 
-/// Starts a command; its output is kept in files, which nobody has to read.
+/// Starts a command; its output goes to files, so that it never blocks.
 #[track_caller]
 pub fn start(command: Command) -> Started {
     start_reading(command, Stdio::null())
 }
 
-/// The same with something to read.
+/// Starts a command with an input; its output goes to files.
 #[track_caller]
 pub fn start_reading(mut command: Command, input: impl Into<Stdio>) -> Started {
     let folder = folder();
@@ -204,12 +203,12 @@ impl Started {
         String::from_utf8_lossy(&self.read("stderr")).into_owned()
     }
 
-    /// Sends a signal to the one process.
+    /// Sends a signal to the process itself.
     pub fn signal(&self, number: i32) {
         kill(self.pid().cast_signed(), number);
     }
 
-    /// Sends a signal to the process and all that it has started.
+    /// Sends a signal to the process and its group.
     pub fn signal_all(&self, number: i32) {
         kill(-self.pid().cast_signed(), number);
     }
@@ -221,7 +220,7 @@ impl Started {
         self.ended.is_none()
     }
 
-    /// Waits until a line of output begins with `text`; gives the line.
+    /// Waits until a line of output begins with `text`, and returns the line.
     #[track_caller]
     pub fn wait_for(&mut self, text: &str) -> String {
         let found = eventually(LIMIT, || {
@@ -230,7 +229,7 @@ impl Started {
                 .split_inclusive('\n')
                 .find(|line| line.starts_with(text) && line.ends_with('\n'))
                 .map(str::to_owned);
-            // An end without the line is no reason to wait longer.
+            // Stop waiting if the process has ended without the line.
             match line {
                 Some(line) => Some(Ok(line)),
                 None if !self.is_running() && !self.out().contains(text) => Some(Err(())),
@@ -254,7 +253,7 @@ impl Started {
         );
     }
 
-    /// Waits for the end.
+    /// Waits until the process ends.
     #[track_caller]
     pub fn finish(mut self) -> Finished {
         if eventually(LIMIT, || (!self.is_running()).then_some(())).is_none() {
@@ -270,8 +269,8 @@ impl Started {
 
 impl Drop for Started {
     fn drop(&mut self) {
-        // The group may hold what the process has left behind, and its number
-        // stays taken until the leader has been waited for.
+        // The group may still hold processes that the leader left behind. Its id stays in use until
+        // the leader has been waited for.
         self.signal_all(libc::SIGKILL);
         let _ = self.child.wait();
     }
@@ -286,7 +285,7 @@ pub fn is_alive(pid: u32) -> bool {
     fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
 }
 
-/// Tries until there is an answer or time is up.
+/// Repeats `attempt` until it returns a value or the time is up.
 pub fn eventually<T>(limit: Duration, mut attempt: impl FnMut() -> Option<T>) -> Option<T> {
     let end = Instant::now() + limit;
     loop {
@@ -304,10 +303,10 @@ pub fn pause(milliseconds: u64) {
     thread::sleep(Duration::from_millis(milliseconds));
 }
 
-/// Measures time up to five times, after longer and longer pauses: other programs may have
-/// had the CPUs, and for a while. Only for what depends on how long something takes: a test of
-/// anything else that fails once has found a fault. Each miss is logged, and too many fail the
-/// whole suite: see [`crate::turns::missed`].
+/// Makes up to five attempts, with longer and longer pauses, because other programs may keep the
+/// CPUs busy for a while. This is only for tests that measure time: any other test that fails once
+/// has found a fault. Each miss is logged, and too many fail the whole suite: see
+/// [`crate::turns::missed`].
 #[track_caller]
 pub fn best_of_five(mut attempt: impl FnMut() -> Result<(), String>) {
     let mut failures = Vec::new();
@@ -330,8 +329,8 @@ pub fn run(command: Command) -> Finished {
     start(command).finish()
 }
 
-/// Copies a program. By another process: a test that forks while this one writes would hold
-/// the file open, and then it cannot be executed.
+/// Copies a program, with the help of another process. If this process held the file open for
+/// writing while another test forks, the copy could not be executed.
 #[track_caller]
 pub fn install(program: &Path, copy: &Path) {
     let mut install = Command::new("install");
@@ -350,7 +349,7 @@ pub fn sbt_with<S: AsRef<std::ffi::OsStr>>(arguments: &[S]) -> Command {
 pub struct Report(pub Value);
 
 impl Report {
-    /// Reads a report of a run in which nothing was lost, and which does not contradict itself.
+    /// Reads a report that must be free of losses and contradictions.
     #[track_caller]
     pub fn read(path: &Path) -> Self {
         let report = Self::read_lossy(path);
@@ -358,8 +357,7 @@ impl Report {
         report
     }
 
-    /// What was lost and what was seen, before everything else in the report: a long message is
-    /// cut.
+    /// A text that begins with what was lost and seen, since long messages are cut.
     fn loss(&self) -> String {
         let notes: Vec<_> = self.notes().collect();
         format!(
@@ -375,7 +373,7 @@ impl Report {
         )
     }
 
-    /// The same where events may have been lost: the test says so.
+    /// Reads a report in which events may have been lost; it must still be free of contradictions.
     #[track_caller]
     pub fn read_lossy(path: &Path) -> Self {
         let text = fs::read_to_string(path)
@@ -392,13 +390,13 @@ impl Report {
         report
     }
 
-    /// Why a figure is withheld, if it is.
+    /// The entry that says why a figure is withheld; `None` if it is not.
     pub fn withheld(&self, figure: &str) -> Option<&Value> {
         let mut all = self.list("withheld").iter();
         all.find(|withheld| withheld["figure"] == figure)
     }
 
-    /// Fails if figures are told that cannot be true, or if sbt had to withhold some for that.
+    /// Fails if figures cannot be true, or if sbt withheld some because of a contradiction.
     #[track_caller]
     fn is_possible(&self) {
         for withheld in self.list("withheld") {
@@ -418,7 +416,7 @@ impl Report {
             let wall_ns = self.number("wall_ns") as f64;
             let useful_ns = share("speedup") * share("path_ns") / share("transfer").max(1e-9);
             let missing_ns = threads * wall_ns - useful_ns;
-            // Of a program that goes on, events come in for a moment after the end of watching.
+            // If the program goes on, events still arrive for a moment after the end of watching.
             let is_whole = self.0["ended"] == true;
             let lost_ns: u64 = self
                 .sites()
@@ -438,7 +436,7 @@ impl Report {
         }
     }
 
-    /// What is counted of sites and threads is what is counted in all.
+    /// Fails unless the counters of sites and threads agree with the totals.
     #[track_caller]
     fn has_sums(&self) {
         for counter in self.list("counters") {
@@ -447,7 +445,7 @@ impl Report {
             let sum = |all: &[Value]| all.iter().map(value).sum::<u64>();
             let all = counter["work"].as_u64().unwrap_or(0);
             assert_eq!(sum(self.list("threads")), all, "{name} of threads: {self}");
-            // Work after a thread's last barrier belongs to none.
+            // Work after a thread's last barrier belongs to no site.
             assert!(sum(self.sites()) <= all, "{name} at sites: {self}");
             for site in self.sites() {
                 let threads = site["threads"].as_array().unwrap();
@@ -469,7 +467,7 @@ impl Report {
         self.0[field].as_array().unwrap()
     }
 
-    /// The verdicts; none where it is said why there are none.
+    /// The verdicts; empty if the report gives a reason instead of verdicts.
     pub fn verdicts(&self) -> &[Value] {
         self.0["verdicts"].as_array().map_or(&[], Vec::as_slice)
     }
@@ -478,7 +476,7 @@ impl Report {
         self.list("notes").iter().map(|note| note.as_str().unwrap())
     }
 
-    /// Whether a note has these words.
+    /// Whether a note contains these words.
     pub fn is_noted(&self, words: &str) -> bool {
         self.notes().any(|note| note.contains(words))
     }
@@ -491,7 +489,7 @@ impl Report {
         self.list("threads")
     }
 
-    /// The one site at a line.
+    /// The only site at this line; fails if there are more or none.
     #[track_caller]
     pub fn site_at(&self, line: u32) -> &Value {
         let found: Vec<_> = self
@@ -503,7 +501,7 @@ impl Report {
         found[0]
     }
 
-    /// Fails unless all that happened was seen, and as whole episodes.
+    /// Fails unless everything was seen, with these numbers and no incomplete episode.
     #[track_caller]
     pub fn is_exactly(&self, arrivals: u64, episodes: u64) -> &Self {
         let seen = ["arrivals", "episodes", "incomplete_episodes", "lost_events"]
@@ -533,11 +531,11 @@ impl Report {
         assert_eq!(time("total_ns"), parts, "{self}");
         assert_eq!(sum(self.sites(), "episodes"), episodes, "{self}");
         assert_eq!(sum(self.list("barriers"), "episodes"), episodes, "{self}");
-        // After an incomplete episode the next phase of each of its threads may have no
-        // known beginning, and they may be in as many teams.
+        // After an incomplete episode, the beginning of each thread's next phase may be unknown,
+        // and each thread may be in a different team.
         let phases = sum(self.list("phases"), "episodes");
         let unknown = episodes.checked_sub(phases);
-        // And who was joined may have just left a barrier that it was not seen to enter.
+        // When sbt attaches, a thread may just be leaving a barrier that it was not seen to enter.
         let joined = u64::from(self.0["exit_status"].is_null());
         let cut = self.number("incomplete_episodes") + joined;
         let at_most = cut * self.threads().len() as u64;
@@ -566,13 +564,13 @@ impl Report {
 
 impl std::fmt::Display for Report {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // Of thousands of threads the first will do.
+        // Long lists are cut: there may be thousands of threads.
         let mut value = self.0.clone();
         for field in ["threads", "sites", "barriers", "phases", "unfinished"] {
             shorten(&mut value[field]);
         }
         for site in value["sites"].as_array_mut().into_iter().flatten() {
-            // The last may be a word of how many more there are.
+            // The last entry may be the text of how many were cut.
             site.get_mut("threads").map(shorten);
         }
         write!(f, "{value:#}")
@@ -596,7 +594,7 @@ pub fn number(value: &Value, field: &str) -> u64 {
         .unwrap_or_else(|| panic!("no number {field} in {value:#}"))
 }
 
-/// A figure of each thread at a site.
+/// A number of each thread at a site.
 pub fn each(site: &Value, field: &str) -> Vec<u64> {
     let threads = site["threads"].as_array().unwrap();
     threads.iter().map(|thread| number(thread, field)).collect()
@@ -608,7 +606,7 @@ pub fn watch_with(options: &[&str], program: &Path, arguments: &[&str]) -> (Fini
     let folder = folder();
     let json = folder.path().join("report.json");
     let mut command = sbt_with(&["run", "--json", "--output"]);
-    // Many of these programs do nothing but come to barriers, and all is to be counted.
+    // Many of these programs do nothing but call barriers, and every call must be counted.
     command
         .env("SBT_BUDGET", "off")
         .arg(&json)
@@ -630,7 +628,7 @@ pub fn watch(program: &Path, arguments: &[&str]) -> Report {
     report
 }
 
-/// `sbt attach` with a JSON report.
+/// A running `sbt attach` with a JSON report.
 pub struct Attached {
     pub sbt: Started,
     pub folder: TempDir,
@@ -641,7 +639,7 @@ pub struct Attached {
 pub fn attach(pid: u32, options: &[&str]) -> Attached {
     let folder = folder();
     let mut command = sbt_with(&["attach", "--json", "--output"]);
-    // As above.
+    // Every call must be counted, without a limit on the cost.
     command
         .env("SBT_BUDGET", "off")
         .arg(folder.path().join("report.json"))
@@ -654,7 +652,8 @@ pub fn attach(pid: u32, options: &[&str]) -> Attached {
 }
 
 impl Attached {
-    /// Waits until probes of barriers are on, as far as the kernel tells: later versions do.
+    /// Waits until the probes of barriers are on, on kernels that show this in `fdinfo`; on others,
+    /// for 3 s.
     pub fn wait_for_probes(&self) {
         let folder = format!("/proc/{}/fdinfo", self.sbt.pid());
         let is_on = |entry: &fs::DirEntry| {
@@ -665,17 +664,17 @@ impl Attached {
             let mut entries = fs::read_dir(&folder).ok()?.flatten();
             entries.any(|entry| is_on(&entry)).then_some(())
         });
-        // All of them.
+        // Allow time for the remaining probes.
         pause(100);
     }
 
-    /// Waits for its end, which must be a success without a word.
+    /// Waits for sbt to end, successfully and without messages, and reads the report.
     #[track_caller]
     pub fn report(self) -> Report {
         Report::read(&self.ended().path().join("report.json"))
     }
 
-    /// The same where events may have been lost.
+    /// Like [`Self::report`], but events may have been lost.
     #[track_caller]
     pub fn lossy_report(self) -> Report {
         Report::read_lossy(&self.ended().path().join("report.json"))

@@ -1,15 +1,15 @@
-//! What the loads of a program come to that it noted itself: what its report has to say.
+//! The figures that a report must contain, computed from the loads that a program logged.
 
 use crate::truth::Truth;
 
-/// From when until when each thread loads in each round, ns, in the order of the threads'
-/// numbers; and when the last leaves.
+/// Begin and end of each thread's load in each round, ns, in the order of the threads' ids; and
+/// when the last thread leaves.
 pub struct Loads {
     rounds: Vec<Vec<(u64, u64)>>,
     end_ns: u64,
 }
 
-/// Shares of 1, and how many threads work at the same time.
+/// Efficiencies, from 0 to 1, and the speedup.
 pub struct Factors {
     pub parallel: f64,
     pub balance: f64,
@@ -19,14 +19,14 @@ pub struct Factors {
 }
 
 impl Loads {
-    /// Of all rounds. The first thread is at work from the start of its program on.
+    /// The loads of all rounds. The first thread works from the start of its program.
     pub fn of(truth: &Truth, start_ns: u64) -> Self {
         let mut loads = Self::from_round(truth, 0);
         loads.rounds[0][0].0 = start_ns;
         loads
     }
 
-    /// Of all rounds but the first, from the end of that one to the end of the last.
+    /// The loads of all rounds but the first.
     pub fn between_meetings(truth: &Truth) -> Self {
         Self::from_round(truth, 1)
     }
@@ -34,37 +34,44 @@ impl Loads {
     fn from_round(truth: &Truth, first: usize) -> Self {
         let rounds = truth.0[first..].iter().map(|round| {
             let mut round = round.clone();
-            round.sort_by_key(|it| it.tid);
-            let times = round.iter().map(|it| (it.begin.unwrap(), it.arrival));
+            round.sort_by_key(|passage| passage.tid);
+            let times = round
+                .iter()
+                .map(|passage| (passage.begin.unwrap(), passage.arrival));
             times.collect::<Vec<_>>()
         });
-        let end = truth.0.last().unwrap().iter().map(|it| it.departure);
+        let end = truth
+            .0
+            .last()
+            .unwrap()
+            .iter()
+            .map(|passage| passage.departure);
         Self {
             rounds: rounds.collect(),
             end_ns: end.max().unwrap(),
         }
     }
 
-    /// From the first that begins to the last that leaves.
+    /// From the first beginning to the last departure, ns.
     fn wall_ns(&self) -> u64 {
-        let begin = self.rounds[0].iter().map(|it| it.0).min().unwrap();
+        let begin = self.rounds[0].iter().map(|load| load.0).min().unwrap();
         self.end_ns - begin
     }
 
     fn works(&self) -> impl Iterator<Item = Vec<u64>> {
-        let work = |it: &(u64, u64)| it.1 - it.0;
+        let work = |load: &(u64, u64)| load.1 - load.0;
         let of = move |round: &Vec<(u64, u64)>| round.iter().map(work).collect();
         self.rounds.iter().map(of)
     }
 
-    /// The longest load of each round, summed up.
+    /// Sum over the rounds of the longest load, ns.
     pub fn path_ns(&self) -> u64 {
         self.works()
             .map(|works| works.into_iter().max().unwrap())
             .sum()
     }
 
-    /// Sum of loads / (threads × time), and what it is the product of (POP).
+    /// Sum of loads / (threads × time), and its factors (POP).
     pub fn factors(&self) -> Factors {
         let threads = self.rounds[0].len();
         let sums: Vec<u64> = (0..threads)
@@ -83,18 +90,22 @@ impl Loads {
         }
     }
 
-    /// For how long so many threads were busy, from one on; and each thread's time by how
-    /// many shared it (Quartz), in the order of the threads' numbers. ns.
+    /// The time for which exactly 1, 2, … threads were busy; and each thread's time divided by the
+    /// number of busy threads (Quartz), in the order of the threads' ids. All in ns.
     pub fn busy(&self) -> (Vec<f64>, Vec<f64>) {
         let threads = self.rounds[0].len();
         let (mut times, mut shares) = (vec![0.0; threads], vec![0.0; threads]);
         for round in &self.rounds {
-            let mut moments: Vec<u64> = round.iter().flat_map(|it| [it.0, it.1]).collect();
+            let mut moments: Vec<u64> = round.iter().flat_map(|load| [load.0, load.1]).collect();
             moments.sort_unstable();
             for pair in moments.windows(2) {
                 let (from, until) = (pair[0], pair[1]);
-                let is_busy = |it: &&(usize, &(u64, u64))| it.1.0 <= from && until <= it.1.1;
-                let busy: Vec<_> = round.iter().enumerate().filter(|it| is_busy(&it)).collect();
+                let is_busy = |load: &&(usize, &(u64, u64))| load.1.0 <= from && until <= load.1.1;
+                let busy: Vec<_> = round
+                    .iter()
+                    .enumerate()
+                    .filter(|load| is_busy(&load))
+                    .collect();
                 let time = (until - from) as f64;
                 for (thread, _) in &busy {
                     shares[*thread] += time / busy.len() as f64;
@@ -107,12 +118,12 @@ impl Loads {
         (times, shares)
     }
 
-    /// What is gained if whoever comes last loads that much less: no more than to where the
-    /// one before comes. ns.
+    /// Time gained if the last thread of each round loads less by `share`, ns; in each round at
+    /// most the last thread's lead.
     pub fn gained(&self, share: f64) -> f64 {
         let rounds = self.rounds.iter().map(|round| {
             let mut round = round.clone();
-            round.sort_by_key(|it| it.1);
+            round.sort_by_key(|load| load.1);
             let [.., before, last] = round.as_slice() else {
                 panic!("two of them");
             };

@@ -1,8 +1,8 @@
-//! End to end: the real binary, the real kernel, real programs.
+//! End-to-end tests: the real binary, the real kernel, real programs.
 //!
-//! Tests that need real probes run as root. Where they cannot they say so and
-//! are counted (`SBT_SKIP_LOG`), and CI fails if any was. `SBT_BIN` names the
-//! binary to test; without it the release build is made first.
+//! Tests that need real probes run as root. Otherwise they are skipped and logged (`SBT_SKIP_LOG`),
+//! and CI fails if any was skipped. `SBT_BIN` names the binary to test; without it, the release
+//! build is made first.
 
 #![allow(clippy::unwrap_used, reason = "that is how a test fails")]
 #![allow(missing_docs, reason = "nobody reads the documentation of tests")]

@@ -1,4 +1,4 @@
-//! The programs that are watched: built from their sources, once each.
+//! Builds the programs that are watched from their sources, each only once.
 
 use std::{
     collections::HashMap,
@@ -8,7 +8,7 @@ use std::{
     sync::{Arc, Mutex, OnceLock, PoisonError},
 };
 
-/// One way to build one source.
+/// A source and how to build it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Build {
     source: &'static str,
@@ -18,7 +18,7 @@ pub struct Build {
 }
 
 impl Build {
-    /// With gcc (g++ for C++, rustc for Rust, go for Go), optimised and with line numbers.
+    /// A build with gcc (g++ for C++, rustc for Rust, go for Go), optimised and with line numbers.
     pub const fn of(source: &'static str) -> Self {
         Self {
             source,
@@ -43,7 +43,7 @@ impl Build {
         self
     }
 
-    /// The executable.
+    /// The path of the executable, built on first use.
     pub fn path(self) -> PathBuf {
         type Cell = Arc<OnceLock<PathBuf>>;
         static BUILT: OnceLock<Mutex<HashMap<Build, Cell>>> = OnceLock::new();
@@ -77,12 +77,13 @@ impl Build {
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("programs");
         fs::create_dir_all(&folder).unwrap();
         let path = folder.join(self.name());
-        // Another run of the tests may be using the old one, or making it too: rustc names what it
-        // makes on the way by this name up to its last dot.
+        // Build under a name of this process: another run of the tests may be using or building the
+        // executable. The process id comes first, since rustc derives the names of intermediate
+        // files from the name up to its last dot.
         let fresh = folder.join(format!("{}-{}", std::process::id(), self.name()));
         let is_rust = self.compiler == "rustc";
         let mut command = if is_rust {
-            // That of the cargo that built these tests.
+            // The rustc beside the cargo that built these tests.
             Command::new(Path::new(env!("CARGO")).with_file_name(self.compiler))
         } else {
             Command::new(self.compiler)
@@ -97,7 +98,7 @@ impl Build {
             // The user who runs the tests may have no home for Go's cache.
             command.env("GOCACHE", folder.join("go-cache"));
             command.env("GO111MODULE", "off");
-            // Files come last there.
+            // go takes files last.
             command.args(self.flags).arg(source(self.source));
         } else {
             command.arg(source(self.source)).args(self.flags);
@@ -138,12 +139,12 @@ pub fn execute(mut command: Command) {
     );
 }
 
-/// A program built the usual way.
+/// A program built with the default settings.
 pub fn program(source: &'static str) -> PathBuf {
     Build::of(source).path()
 }
 
-/// The number of the line with a mark such as `SITE meet` in a source.
+/// The number of the line that ends with a mark such as `// SITE meet`.
 pub fn line(name: &str, mark: &str) -> u32 {
     let text = fs::read_to_string(source(name)).unwrap();
     let found = (1..)

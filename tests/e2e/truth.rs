@@ -1,4 +1,4 @@
-//! What the program `truth` wrote down about itself, and what follows from it.
+//! The log of the program `truth`, and figures that follow from it.
 
 use std::{collections::BTreeMap, fs, path::Path};
 
@@ -7,7 +7,7 @@ use crate::{
     programs::program,
 };
 
-/// Watches the program, and reads what it wrote down.
+/// Watches the program and reads its log.
 pub fn measure(options: &[&str], arguments: &[&str]) -> (Truth, Report) {
     let folder = folder();
     let log = folder.path().join("log");
@@ -25,11 +25,11 @@ pub struct Passage {
     pub tid: u64,
     pub arrival: u64,
     pub departure: u64,
-    /// When it began to load for the round, if the program notes that.
+    /// When the thread began its load for the round, if the program logs it.
     pub begin: Option<u64>,
 }
 
-/// All episodes of a run, each with its passages in the order of arrival.
+/// All episodes of a run; passages in the order of arrival.
 pub struct Truth(pub Vec<Vec<Passage>>);
 
 impl Truth {
@@ -66,7 +66,7 @@ impl Truth {
             .sum()
     }
 
-    /// Σ over all episodes but the first of (L - L of the one before).
+    /// Σ over all episodes but the first of (L - L of the previous episode).
     pub fn phase_time(&self) -> u64 {
         self.0
             .windows(2)
@@ -111,7 +111,7 @@ impl Truth {
         count as u64
     }
 
-    /// In how many episodes it is not clear who came last.
+    /// Number of episodes in which no thread came last by more than `lead` ns.
     pub fn unclear(&self, lead: u64) -> u64 {
         let clear: u64 = self
             .tids()
@@ -121,7 +121,7 @@ impl Truth {
         self.0.len() as u64 - clear
     }
 
-    /// The threads, by number.
+    /// Ids of the threads, sorted.
     pub fn tids(&self) -> Vec<u64> {
         let mut tids: Vec<_> = self.0[0].iter().map(|passage| passage.tid).collect();
         tids.sort_unstable();

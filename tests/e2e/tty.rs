@@ -1,5 +1,5 @@
-//! A terminal: a command runs on it, keys are pressed, and what it shows is
-//! known, byte by byte and as a screen.
+//! A terminal for tests: runs a command, presses keys, and records the output, as bytes and as a
+//! screen.
 
 use std::{
     fs::{self, File},
@@ -24,7 +24,7 @@ use crate::harness::{LIMIT, eventually, kill, pause, sbt_with, with_usual_signal
 /// Columns and rows.
 pub type Size = (u16, u16);
 
-/// What most terminals begin with.
+/// Usual size of a new terminal.
 pub const USUAL: Size = (80, 24);
 
 pub const CTRL_C: &str = "\x03";
@@ -33,17 +33,17 @@ pub const CTRL_Z: &str = "\x1a";
 pub const CTRL_BRACKET: &str = "\x1d";
 pub const ESC: &str = "\x1b";
 
-/// What ends a screen.
+/// Escape sequence that leaves the alternate screen.
 const LEAVE: &str = "\x1b[?1049l";
-/// That the terminal tells whether the user looks at it.
+/// Escape sequences that turn reports of focus on and off.
 const FOCUS: [&str; 2] = ["\x1b[?1004h", "\x1b[?1004l"];
 
-/// `sbt` with arguments, for a terminal that can show all that there is.
+/// `sbt` with arguments, for a terminal with all features.
 pub fn sbt_for_tty<S: AsRef<std::ffi::OsStr>>(arguments: &[S]) -> Command {
     for_tty(sbt_with(arguments))
 }
 
-/// A command for such a terminal.
+/// A command for a terminal with all features.
 pub fn for_tty(mut command: Command) -> Command {
     for name in ["NO_COLOR", "LC_ALL", "LC_CTYPE"] {
         command.env_remove(name);
@@ -52,11 +52,11 @@ pub fn for_tty(mut command: Command) -> Command {
     command
 }
 
-/// A command whose terminal we are.
+/// A command on a terminal that the test controls.
 pub struct Terminal {
     child: Child,
     ended: Option<ExitStatus>,
-    /// Our end; `None` when the terminal has gone away.
+    /// Our end of the terminal; `None` after a hang-up.
     master: Option<File>,
     shown: Arc<Mutex<Shown>>,
     reader: Option<JoinHandle<()>>,
@@ -65,24 +65,24 @@ pub struct Terminal {
     modes: Modes,
 }
 
-/// What was written to it.
+/// The output on the terminal.
 struct Shown {
     bytes: Vec<u8>,
     parser: Parser,
 }
 
 impl Terminal {
-    /// Starts a program on a terminal of its own.
+    /// Starts a program on a new terminal.
     pub fn start(program: &Path, arguments: &[&str]) -> Self {
         let mut command = Command::new(program);
         command.args(arguments);
         Self::spawn(command, USUAL)
     }
 
-    /// The same of this size.
+    /// Starts a command on a new terminal of this size.
     pub fn spawn(mut command: Command, size: Size) -> Self {
         let (mut ours, mut theirs) = (-1, -1);
-        // SAFETY: both numbers are written to; all else may be null.
+        // SAFETY: the call writes to both numbers; the other arguments may be null.
         let result = unsafe {
             libc::openpty(
                 &raw mut ours,
@@ -93,9 +93,9 @@ impl Terminal {
             )
         };
         assert_eq!(result, 0, "openpty: {}", std::io::Error::last_os_error());
-        // SAFETY: the call has just opened them for us.
+        // SAFETY: the call has just opened both descriptors for us.
         let (ours, theirs) = unsafe { (OwnedFd::from_raw_fd(ours), OwnedFd::from_raw_fd(theirs)) };
-        // Nobody but us may hold our end, or a hang-up is never noticed.
+        // No other process may hold our end, or a hang-up would not be noticed.
         // SAFETY: a plain system call.
         unsafe { libc::fcntl(ours.as_raw_fd(), libc::F_SETFD, libc::FD_CLOEXEC) };
         let master = File::from(ours);
@@ -106,7 +106,7 @@ impl Terminal {
             .stdout(theirs.try_clone().unwrap())
             .stderr(theirs);
         with_usual_signals(&mut command);
-        // SAFETY: two system calls, which are allowed there.
+        // SAFETY: the closure makes only two system calls, which are allowed between fork and exec.
         unsafe {
             command.pre_exec(|| {
                 if libc::setsid() < 0 || libc::ioctl(0, libc::TIOCSCTTY, 0) < 0 {
@@ -116,9 +116,9 @@ impl Terminal {
             });
         }
         let child = command.spawn().unwrap();
-        // The command holds copies of their end.
+        // The command holds copies of the program's end.
         drop(command);
-        // What most programs take a terminal without a size for.
+        // Most programs assume this size for a terminal without a size.
         let (columns, rows) = if size == (0, 0) { USUAL } else { size };
         let shown = Arc::new(Mutex::new(Shown {
             bytes: Vec::new(),
@@ -152,42 +152,42 @@ impl Terminal {
         self.master.as_ref().unwrap()
     }
 
-    /// All that was written to it.
+    /// The output so far, as text.
     pub fn shown(&self) -> String {
         String::from_utf8_lossy(&self.lock().bytes).into_owned()
     }
 
-    /// How many bytes were.
+    /// The number of bytes written so far.
     pub fn written(&self) -> usize {
         self.lock().bytes.len()
     }
 
-    /// What is to be seen now, line by line.
+    /// The text on the screen, line by line.
     pub fn contents(&self) -> String {
         self.look(Screen::contents)
     }
 
-    /// Looks at the screen.
+    /// Calls `look` with the screen.
     pub fn look<T>(&self, look: impl FnOnce(&Screen) -> T) -> T {
         look(self.lock().parser.screen())
     }
 
-    /// Waits until a text was written.
+    /// Waits until the output contains a text.
     #[track_caller]
     pub fn wait_for(&self, text: &str) {
         let found = eventually(LIMIT, || self.shown().contains(text).then_some(()));
         assert!(found.is_some(), "no \"{text}\" in:\n{}", self.shown());
     }
 
-    /// Waits until the screen is as wanted.
+    /// Waits until `wanted` is true for the screen.
     #[track_caller]
     pub fn wait_until(&self, what: &str, mut wanted: impl FnMut(&Screen) -> bool) {
         let found = eventually(LIMIT, || self.look(&mut wanted).then_some(()));
         assert!(found.is_some(), "never {what}:\n{}", self.contents());
     }
 
-    /// Waits until no more is written: a text that is to be seen may be the first half of a
-    /// frame. How many bytes were written by then.
+    /// Waits until no more is written, because a visible text may belong to an incomplete frame.
+    /// Returns the number of bytes written.
     #[track_caller]
     pub fn rests(&self) -> usize {
         let at_rest = || {
@@ -198,32 +198,32 @@ impl Terminal {
         eventually(LIMIT, at_rest).expect("the screen comes to rest")
     }
 
-    /// Waits until a text is to be seen.
+    /// Waits until the screen shows a text.
     #[track_caller]
     pub fn sees(&self, text: &str) {
         self.wait_until(text, |screen| screen.contents().contains(text));
     }
 
-    /// Waits until it is not.
+    /// Waits until the screen does not show a text.
     #[track_caller]
     pub fn sees_no(&self, text: &str) {
         let what = format!("without {text}");
         self.wait_until(&what, |screen| !screen.contents().contains(text));
     }
 
-    /// Types.
+    /// Types keys.
     pub fn press(&self, keys: &str) {
         self.master().write_all(keys.as_bytes()).unwrap();
     }
 
-    /// Clicks on the beginning of a text.
+    /// Clicks on the first character of a text.
     #[track_caller]
     pub fn click(&self, text: &str) {
         self.sees(text);
         let rows = self.look(|screen| screen.rows(0, screen.size().1).collect::<Vec<_>>());
         let at = (1..).zip(&rows).find_map(|(row, line)| {
             let before = line.split_once(text)?.0;
-            // None of the characters before are wide.
+            // The characters before the text must have one column each.
             Some((before.chars().count() + 1, row))
         });
         let Some((column, row)) = at else {
@@ -232,13 +232,13 @@ impl Terminal {
         self.press(&format!("\x1b[<0;{column};{row}M\x1b[<0;{column};{row}m"));
     }
 
-    /// Changes its size; who is in front is told.
+    /// Changes the size of the terminal; the kernel tells the foreground processes.
     pub fn resize(&self, size: Size) {
         self.lock().parser.screen_mut().set_size(size.1, size.0);
         set_size(self.master(), size);
     }
 
-    /// Whether the live screen has it.
+    /// Whether the live screen is on the terminal.
     pub fn has_screen(&self) -> bool {
         let shown = self.shown();
         self.look(|screen| {
@@ -250,7 +250,7 @@ impl Terminal {
             && !Modes::of(self.master()).are_cooked()
     }
 
-    /// Whether it is as it was when the command was started.
+    /// Whether the terminal's settings are as before the start of the command.
     pub fn is_restored(&self) -> bool {
         let shown = self.shown();
         self.look(|screen| {
@@ -276,7 +276,7 @@ impl Terminal {
         self.press("q");
     }
 
-    /// Waits for the end of the command, whatever becomes of the terminal.
+    /// Waits until the command ends, whatever state the terminal is in.
     #[track_caller]
     pub fn wait(&mut self) -> ExitStatus {
         self.ended = eventually(LIMIT, || self.child.try_wait().unwrap());
@@ -284,8 +284,8 @@ impl Terminal {
             .unwrap_or_else(|| panic!("does not end:\n{}", self.contents()))
     }
 
-    /// Waits for the end, after which it must be as before: the exit status,
-    /// and what was written.
+    /// Waits until the command ends, after which the terminal must be restored. Returns the exit
+    /// status and the output.
     #[track_caller]
     pub fn finish(mut self) -> (Option<i32>, String) {
         let status = self.wait();
@@ -296,15 +296,15 @@ impl Terminal {
         (status.code(), self.shown())
     }
 
-    /// Waits for the end; what was written after the live screen.
+    /// Waits until the command ends. Returns the exit status and the output after the live screen.
     #[track_caller]
     pub fn finish_screen(self) -> (Option<i32>, String) {
         let (status, shown) = self.finish();
         (status, after_screen(&shown))
     }
 
-    /// The same, which ends with this status and in which these parts are in this
-    /// order.
+    /// Waits until the command ends with this status, with these parts in order in the output after
+    /// the live screen. Returns this output.
     #[track_caller]
     pub fn leaves(self, expected: i32, parts: &[&str]) -> String {
         let (status, after) = self.finish_screen();
@@ -313,12 +313,12 @@ impl Terminal {
         after
     }
 
-    /// Takes nothing any more, or again.
+    /// Stops or resumes reading what is written to the terminal.
     pub fn stall(&self, stalls: bool) {
         self.stalled.store(stalls, Ordering::Relaxed);
     }
 
-    /// Goes away, as a window that is closed.
+    /// Hangs up, as when a window is closed.
     pub fn hang_up(&mut self) {
         self.hang_up.store(true, Ordering::Relaxed);
         if let Some(reader) = self.reader.take() {
@@ -330,7 +330,7 @@ impl Terminal {
 
 impl Drop for Terminal {
     fn drop(&mut self) {
-        // Until it has been waited for, its number stays taken.
+        // The process id cannot be reused before it has been waited for.
         if self.ended.is_none() {
             kill_all(self.child.id());
         }
@@ -338,7 +338,7 @@ impl Drop for Terminal {
     }
 }
 
-/// What was written after the live screen, without what ends lines.
+/// The output after the live screen, without carriage returns and the code that shows the cursor.
 #[track_caller]
 pub fn after_screen(shown: &str) -> String {
     let Some((_, after)) = shown.rsplit_once(LEAVE) else {
@@ -347,7 +347,7 @@ pub fn after_screen(shown: &str) -> String {
     after.replace("\x1b[?25h", "").replace('\r', "")
 }
 
-/// Fails unless these follow each other in a text.
+/// Fails unless the parts follow each other in this order in the text.
 #[track_caller]
 pub fn in_order(text: &str, parts: &[&str]) {
     let mut rest = text;
@@ -359,7 +359,7 @@ pub fn in_order(text: &str, parts: &[&str]) {
     }
 }
 
-/// Keeps what is written until nobody writes any more.
+/// Reads the output until no process writes any more.
 fn read(mut source: File, shown: &Mutex<Shown>, over: &AtomicBool, stalled: &AtomicBool) {
     let mut bytes = vec![0; 1 << 16];
     while !over.load(Ordering::Relaxed) {
@@ -388,7 +388,7 @@ fn read(mut source: File, shown: &Mutex<Shown>, over: &AtomicBool, stalled: &Ato
 /// The program that `sbt run` has started on a terminal of its own.
 #[track_caller]
 pub fn program_of(sbt: u32) -> u32 {
-    // Between them is the keeper of that terminal.
+    // The program's parent is the keeper of that terminal, a child of sbt.
     let program = || children(*children(sbt).first()?).first().copied();
     eventually(LIMIT, program).unwrap()
 }
@@ -401,7 +401,7 @@ pub fn children(pid: u32) -> Vec<u32> {
     ids.collect()
 }
 
-/// Kills a process and what it has started, whatever groups they are in.
+/// Kills a process and its descendants, in whatever groups they are.
 fn kill_all(pid: u32) {
     for child in children(pid) {
         kill_all(child);
@@ -416,12 +416,12 @@ fn set_size(master: &File, (columns, rows): Size) {
         ws_xpixel: 0,
         ws_ypixel: 0,
     };
-    // SAFETY: the structure is the one meant, and only read.
+    // SAFETY: the structure has the type that the call expects, and is only read.
     let result = unsafe { libc::ioctl(master.as_raw_fd(), libc::TIOCSWINSZ, &raw const size) };
     assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
 }
 
-/// What a terminal makes of what goes through it.
+/// The terminal's settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Modes {
     flags: [libc::tcflag_t; 4],
@@ -430,9 +430,9 @@ struct Modes {
 
 impl Modes {
     fn of(master: &File) -> Self {
-        // SAFETY: a structure of integers, which the call fills.
+        // SAFETY: a structure of integers, for which zeros are valid.
         let mut modes: libc::termios = unsafe { std::mem::zeroed() };
-        // SAFETY: the structure is the one meant.
+        // SAFETY: the structure has the type that the call expects.
         let result = unsafe { libc::tcgetattr(master.as_raw_fd(), &raw mut modes) };
         assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
         Self {
@@ -441,7 +441,7 @@ impl Modes {
         }
     }
 
-    /// Whether lines are edited and Ctrl-C is a signal.
+    /// Whether lines are edited or Ctrl-C is a signal.
     fn are_cooked(&self) -> bool {
         self.flags[3] & (libc::ICANON | libc::ECHO | libc::ISIG) != 0
     }

@@ -1,4 +1,4 @@
-//! Whether it is a test's turn: with others or alone, and with the rights that it needs.
+//! Decides whether a test runs now: with others or alone, and only with the rights that it needs.
 
 use std::{
     cell::RefCell,
@@ -7,7 +7,7 @@ use std::{
     sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
 };
 
-/// Says that a test did not run, and counts it in the file of `SBT_SKIP_LOG`.
+/// Reports a skipped test, and logs it in the file of `SBT_SKIP_LOG`.
 pub fn skipped(why: &str, test: &str) {
     let line = format!("SKIPPED ({why}): {test}\n");
     // Not eprint: the test runner would hide it.
@@ -15,8 +15,8 @@ pub fn skipped(why: &str, test: &str) {
     log("SBT_SKIP_LOG", &line);
 }
 
-/// Says that a test measured something else than it should, and will measure again; and counts
-/// that in the file of `SBT_RETRY_LOG`: a line with the test, a tab and what was wrong, shortened.
+/// Logs that a test measured a wrong value and will measure again, in the file of `SBT_RETRY_LOG`:
+/// a line with the test, a tab and what was wrong, shortened.
 pub fn missed(what: &str) {
     const LONGEST: usize = 200;
     let words = what.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -25,7 +25,7 @@ pub fn missed(what: &str) {
     log("SBT_RETRY_LOG", &line);
 }
 
-/// Adds a line to the file that a variable names, if it does.
+/// Adds a line to the file that an environment variable names, if it is set.
 fn log(variable: &str, line: &str) {
     if let Some(path) = std::env::var_os(variable) {
         fs::OpenOptions::new()
@@ -38,12 +38,11 @@ fn log(variable: &str, line: &str) {
 }
 
 thread_local! {
-    /// The test that runs in this thread.
+    /// Name of the test that runs in this thread.
     static CURRENT: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
-/// Takes note of the test that runs in this thread: `name` is that of its function with its
-/// crate.
+/// Sets the test that runs in this thread. `name`: the test function with its crate.
 pub fn begins(name: &str) {
     let in_crate = name.split_once("::").map_or(name, |(_, name)| name);
     CURRENT.with_borrow_mut(|current| in_crate.clone_into(current));
@@ -53,9 +52,8 @@ fn current() -> String {
     CURRENT.with_borrow(Clone::clone)
 }
 
-/// Leaves a test that needs real probes, and counts it, where there are none. With
-/// `alone`, no other that needs them runs meanwhile: for those that measure time, or
-/// how threads share the processors.
+/// Skips and logs a test that needs real probes if there are none. With `alone`, no other test runs
+/// at the same time: for tests that measure time, or how threads share the processors.
 macro_rules! needs_root {
     () => {
         let Some(_among_others) = $crate::turns::among_others() else {
@@ -81,7 +79,7 @@ macro_rules! needs_root {
 }
 pub(crate) use needs_root;
 
-/// What a test that needs no root begins with.
+/// The first statement of a test that needs no root.
 macro_rules! needs_nothing {
     () => {
         let Some(_among_others) = $crate::turns::among_others() else {
@@ -93,8 +91,9 @@ pub(crate) use needs_nothing;
 
 static RUNNING: RwLock<()> = RwLock::new(());
 
-/// Whether `SBT_TURN` asks for tests of this kind, or for nothing: `cargo xtask test` runs those
-/// that run alone after all others, for whoever has to be alone waits for whoever runs.
+/// Whether tests of this kind run now: `SBT_TURN` names the kind, or is unset for all. `cargo xtask
+/// test` runs the tests that run alone after all others, because they would have to wait for the
+/// others.
 fn is_turn_of(kind: &str) -> bool {
     let turn = std::env::var("SBT_TURN").ok();
     let known = turn
@@ -104,13 +103,13 @@ fn is_turn_of(kind: &str) -> bool {
     turn.is_none_or(|turn| turn == kind)
 }
 
-/// Held by a test while others may run; `None`: it is not their turn.
+/// The lock of a test that runs with others; `None` if these tests do not run now.
 pub fn among_others() -> Option<RwLockReadGuard<'static, ()>> {
     let held = || RUNNING.read().unwrap_or_else(PoisonError::into_inner);
     is_turn_of("others").then(held)
 }
 
-/// Held by a test while none other that holds anything may run; `None` likewise.
+/// The lock of a test that runs alone; `None` if these tests do not run now.
 pub fn alone() -> Option<RwLockWriteGuard<'static, ()>> {
     let held = || RUNNING.write().unwrap_or_else(PoisonError::into_inner);
     is_turn_of("alone").then(held)

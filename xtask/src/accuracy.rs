@@ -1,7 +1,7 @@
-//! How true sbt's figures are: `docs/accuracy.md`.
+//! Measures how accurate sbt's figures are and writes `docs/accuracy.md`.
 //!
-//! Programs that know the answer write down what they did, by their own clock,
-//! and sbt's figures are held against that.
+//! Programs that know the answer log what they did, by their own clock, and sbt's figures are
+//! compared with these logs.
 
 mod barriers;
 mod bars;
@@ -43,7 +43,7 @@ enum Part {
     Influence,
 }
 
-/// What a part found: its tables, and which bars were missed.
+/// Result of one part: its tables, and the bars that were missed.
 #[derive(Default)]
 struct Section {
     text: String,

@@ -1,30 +1,30 @@
-//! Tests that fail are run again by themselves: that tells whether another test disturbs them.
-//! They have failed nevertheless.
+//! Runs failed tests again, alone. This tells whether other tests disturb them; the tests still
+//! count as failed.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
-/// Of more tests it is not worth the time.
+/// With more failed tests than this, none is run again.
 const MOST: usize = 8;
 
-/// So often each is run.
+/// Runs of each test.
 const TIMES: usize = 3;
 
-/// What came of a run of tests.
+/// The result of a run of tests.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
-    /// Those that failed, by their names.
+    /// Names of the failed tests.
     pub failed: Vec<String>,
-    /// How many have come to an end.
+    /// Number of tests that ended.
     pub ended: usize,
 }
 
-/// Runs tests, with what they say on our standard error.
+/// Runs tests; their output goes to our standard error.
 ///
 /// # Errors
-/// They could not be run, or not to their end, or failed without names.
+/// If the tests cannot be run, do not run to the end, or fail without names.
 pub fn run(command: &mut Command) -> Result<Outcome> {
     let mut tests = command
         .stdin(Stdio::null())
@@ -50,11 +50,11 @@ pub fn run(command: &mut Command) -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// Runs tests that have failed by themselves, each several times, and says how often each has
-/// failed. `command` runs the tests whose names it is given.
+/// Runs each failed test alone several times, and returns a text that says how often each failed.
+/// `command` makes the command to which the name of a test is added.
 ///
 /// # Errors
-/// They could not be run.
+/// If the tests cannot be run.
 pub fn look_closer(failed: &[String], command: impl Fn() -> Command) -> Result<String> {
     if failed.is_empty() || failed.len() > MOST {
         return Ok(String::new());
@@ -71,13 +71,13 @@ pub fn look_closer(failed: &[String], command: impl Fn() -> Command) -> Result<S
     Ok(lines.collect::<Vec<_>>().concat())
 }
 
-/// The test that a line says has failed.
+/// The name of the test that a line reports as failed.
 fn failure(line: &str) -> Option<&str> {
     let name = line.strip_prefix("test ")?.strip_suffix(" ... FAILED")?;
     (!name.contains(' ')).then_some(name)
 }
 
-/// How many tests a line says have passed or failed.
+/// Number of tests that a line reports as passed or failed.
 fn ended(line: &str) -> Option<usize> {
     let counts = line.strip_prefix("test result: ")?.split_once(". ")?.1;
     let count = |of: &str| {

@@ -1,7 +1,7 @@
-//! What sbt costs, as ratios within one run: `bench/RESULTS.md`.
+//! Measures what sbt costs, as ratios within one run, and writes `bench/RESULTS.md`.
 //!
-//! Timings wander on shared machines, so everything is measured in pairs, with
-//! and without, in turns, and the median of the pairs' ratios counts.
+//! Timings drift on shared machines. So everything is measured in pairs, with and without sbt in
+//! turn, and the median of the pairs' ratios counts.
 
 mod backends;
 mod counters;
@@ -260,7 +260,7 @@ fn probes(workspace: &Workspace, count: usize, out: &mut String) -> Result<Cost>
     })
 }
 
-/// A system call without the tracepoints of futexes and with them, ns.
+/// Times of a system call with and without the tracepoints of futexes, ns.
 #[derive(Deserialize)]
 struct SystemCallPair {
     system_call: String,
@@ -269,7 +269,7 @@ struct SystemCallPair {
     watched: f64,
 }
 
-/// What `--futex on` costs.
+/// Writes what `--futex on` costs.
 fn system_calls(rows: &[SystemCallPair], out: &mut String) -> Result<()> {
     writeln!(
         out,
@@ -306,10 +306,10 @@ struct Memory {
     rss_mib: f64,
 }
 
-/// Threads, sites and millions of events of which the memory is told.
+/// Threads, sites and millions of events for which the memory is reported.
 const MEMORY: [(u32, u32, u32); 2] = [(8, 64, 100), (256, 64, 100)];
 
-/// What the model keeps as the run goes on.
+/// Writes how much memory the model uses as a run goes on.
 fn memory(workspace: &Workspace, out: &mut String) -> Result<()> {
     writeln!(
         out,
@@ -360,7 +360,7 @@ fn engine(workspace: &Workspace, out: &mut String) -> Result<()> {
     Ok(())
 }
 
-/// A line of a table: what, bar, median, pairs.
+/// Writes a line of a table: subject, bar, median, pairs.
 fn row(out: &mut String, what: &str, bar: &str, ratios: &[f64]) -> Result<()> {
     writeln!(
         out,

@@ -1,8 +1,8 @@
-//! The page of case studies, docs/case-studies.md: programs with a known fault and the same without
-//! it, run, measured and told.
+//! Writes the page of case studies, docs/case-studies.md: runs programs with a known fault and
+//! their mended forms, and compares them.
 //!
-//! What the page says in figures is taken from the reports of these runs, and where a report does
-//! not show what the study is about the command fails: so the page is true or is not written.
+//! All figures on the page come from the reports of these runs. If a report does not show the fault
+//! of its study, the command fails, so that no false page is written.
 
 mod excerpt;
 mod page;
@@ -21,7 +21,7 @@ use runs::Bench;
 use series::Pair;
 use studies::{STUDIES, Study};
 
-/// Threads with which the pattern over the threads is shown.
+/// Number of threads for the tables over many threads.
 const MANY: usize = 4;
 
 /// Options of `cargo xtask case-studies`.
@@ -41,13 +41,13 @@ pub struct Args {
     only: Option<String>,
 }
 
-/// What was measured for one study.
+/// The measurements for one study.
 struct Measured {
-    /// The report, at its beginning, of each program that the page shows.
+    /// The beginning of the report of each program that the page shows.
     shown: Vec<String>,
-    /// With a CPU for every thread.
+    /// Runs with a CPU for each thread.
     fair: Pair,
-    /// With [`MANY`] threads.
+    /// Runs with [`MANY`] threads.
     many: Pair,
 }
 
@@ -66,7 +66,7 @@ pub fn run(args: &Args) -> Result<()> {
     let sbt = machine::release_build(&workspace)?;
     let bench = Bench::new(&workspace, sbt, args)?;
     let cpus = std::thread::available_parallelism().context("counting CPUs")?;
-    // An even number: the studies speak of halves.
+    // The number of threads is even, because the studies speak of halves.
     let threads = if cpus.get() < MANY { 2 } else { MANY };
 
     let mut page = page::Page::begin(args, cpus.get(), threads)?;

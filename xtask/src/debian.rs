@@ -1,7 +1,7 @@
-//! Debian's packages: installed, or unpacked into the target folder, as the compiler is.
+//! Debian packages: installed, or unpacked into the target folder as the compiler is.
 //!
-//! Debian's newest rustc is packaged for building browsers, and conflicts with
-//! rustup. Unpacking needs neither root nor the removal of anything.
+//! Debian's newest rustc is packaged for building browsers, and conflicts with rustup. Unpacking
+//! needs no root, and nothing has to be removed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,12 +10,12 @@ use anyhow::{Context, Result, bail};
 
 use crate::process;
 
-/// Unpacks the compiler under `dir`, unless a former run did, and returns its
-/// prefix (the folder with `bin` and `lib`).
+/// Unpacks the compiler under `dir`, unless an earlier run did, and returns its prefix (the folder
+/// with `bin` and `lib`).
 pub fn unpack(dir: &Path) -> Result<PathBuf> {
     let root = dir.join("debian");
     let prefix = root.join("usr");
-    // Written last: an interrupted run leaves none.
+    // This file is written last, so it is missing after an interrupted run.
     let complete = root.join("packages.txt");
     if complete.exists() {
         return Ok(prefix);
@@ -49,7 +49,7 @@ pub fn download_and_extract(packages: &[String], root: &Path) -> Result<()> {
         .args(packages)
         .current_dir(&archives);
     if is_root() {
-        // Else apt would want its own user to write to the target folder.
+        // Otherwise apt's own user would need write access to the target folder.
         download.args(["-o", "APT::Sandbox::User=root"]);
     }
     process::run(&mut download).context("is the package list old? run `apt-get update`")?;
@@ -73,7 +73,7 @@ pub fn depends(package: &str, start: &str) -> Result<String> {
         .with_context(|| format!("{package} depends on no {start}…: run `apt-get update`"))
 }
 
-/// The folder under `prefix` with the compiler's shared libraries, LLVM's too.
+/// The folder under `prefix` with the shared libraries of the compiler and of LLVM.
 pub fn library_dir(prefix: &Path) -> Result<PathBuf> {
     for entry in fs::read_dir(prefix.join("lib"))? {
         let dir = entry?.path();
@@ -96,11 +96,11 @@ pub fn library_dir(prefix: &Path) -> Result<PathBuf> {
     )
 }
 
-/// Installs those of `packages` that are missing: by apt-get as root, else the
-/// error says how.
+/// Installs the missing ones of `packages` with apt-get. Without root, the error says how to
+/// install them.
 pub fn require(packages: &[String]) -> Result<()> {
     if process::on_path("dpkg-query").is_none() {
-        // Not Debian: whatever is missing will be named by the build.
+        // Not Debian: the build will name what is missing.
         return Ok(());
     }
     let missing: Vec<&String> = packages.iter().filter(|name| !is_installed(name)).collect();
@@ -130,14 +130,14 @@ pub fn require(packages: &[String]) -> Result<()> {
                 .env("DEBIAN_FRONTEND", "noninteractive"),
         )
     };
-    // Old lists may name versions that are no longer there.
+    // Old package lists may name versions that no longer exist.
     install().or_else(|_| update().and_then(|()| install()))
 }
 
-/// The compiler's packages. Two names carry versions: that of the standard
-/// library follows from the compiler's, that of LLVM is a dependency of it.
+/// The compiler's packages. Two names contain versions: the standard library's follows from the
+/// compiler's version, and LLVM's is among its dependencies.
 fn compiler_packages() -> Result<Vec<String>> {
-    // Old lists may know an old compiler, which no linker here fits.
+    // Old package lists may have an old compiler that fits no linker here.
     if is_root() {
         update()?;
     }
@@ -161,7 +161,7 @@ fn compiler_packages() -> Result<Vec<String>> {
     Ok(names.map(str::to_owned).to_vec())
 }
 
-/// What the package lists say about the version of `package` that would be installed.
+/// The entry in the package lists for the version of `package` that would be installed.
 fn show(package: &str) -> Result<String> {
     let text =
         process::read(process::command("apt-cache").args(["show", "--no-all-versions", package]));
@@ -194,12 +194,12 @@ fn field<'a>(paragraph: &'a str, name: &str) -> Option<&'a str> {
         .find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
 }
 
-/// `1.96` of `1.96.0+dfsg1-1`.
+/// Returns `1.96` for `1.96.0+dfsg1-1`.
 fn major_minor(version: &str) -> String {
     version.split('.').take(2).collect::<Vec<_>>().join(".")
 }
 
-/// `libllvm22` of `libc6 (>= 2.34), libllvm22 (>= 1:22), libstdc++6`, for `libllvm`.
+/// Returns `libllvm22` for `libc6 (>= 2.34), libllvm22 (>= 1:22), libstdc++6` and `libllvm`.
 fn dependency<'a>(depends: &'a str, start: &str) -> Option<&'a str> {
     depends
         .split(',')

@@ -1,4 +1,4 @@
-//! `cargo xtask ebpf`: the committed BPF object, made or checked.
+//! `cargo xtask ebpf`: builds or checks the committed BPF object.
 
 use std::fs;
 use std::path::Path;
@@ -32,7 +32,7 @@ pub struct Args {
     toolchain: Choice,
 }
 
-/// What is done with the verifier's counts.
+/// What to do with the verifier's counts.
 #[derive(Clone, Copy, clap::ValueEnum)]
 enum Verifier {
     Check,
@@ -57,7 +57,8 @@ pub fn run(args: &Args) -> Result<()> {
 
 fn write(workspace: &Workspace, choice: Choice) -> Result<()> {
     let toolchain = Toolchain::prepare(choice, workspace)?;
-    // Before the build: sources edited meanwhile must not look built.
+    // The hash is taken before the build, so that sources edited during the build do not count as
+    // built.
     let sources = hash_sources(&workspace.root)?;
     let bytes = object::build(&toolchain, workspace)?;
     let record = Record {
@@ -126,7 +127,7 @@ fn check_hashes(workspace: &Workspace) -> Result<Record> {
     Ok(record)
 }
 
-/// Writes `path` in one step: whoever builds meanwhile sees the old or the new.
+/// Replaces `path` in one step: a concurrent build sees either the old or the new content.
 fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
     let cannot = || format!("cannot write {}", path.display());
     if let Some(dir) = path.parent() {

@@ -1,7 +1,7 @@
-//! Feeds what reads foreign bytes with bytes that nobody meant: `tests/fuzz`, by libFuzzer.
+//! Runs the parsers of foreign bytes on random input: `tests/fuzz`, with libFuzzer.
 //!
-//! The counters at every branch that guide it are options of the compiler's stable part, so
-//! that neither nightly nor a tool beside cargo is needed.
+//! The branch counters that guide libFuzzer are stable compiler options, so that neither nightly
+//! nor a tool besides cargo is needed.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -26,31 +26,31 @@ pub struct Args {
     target: Option<String>,
 }
 
-/// No input of interest is longer, bytes.
+/// Longest input, bytes.
 const LONGEST: u32 = 64 << 10;
-/// Of one input, seconds.
+/// Longest time for one input, s.
 const SLOWEST: u32 = 10;
-/// More memory than this is none that an input may cost, MiB.
+/// Most memory that an input may take, MiB.
 const MEMORY: u32 = 2048;
-/// How a target says how many inputs it has run.
+/// Prefix of the line in which a target prints its number of inputs.
 const INPUTS: &str = "stat::number_of_executed_units:";
-/// So much of what a target prints before an input breaks it is told.
+/// Lines of a target's output that are shown when an input breaks it.
 const LAST_LINES: usize = 60;
 
-/// Builds the targets and runs them; an input that breaks one stays in `target/fuzz`.
+/// Builds the targets and runs them. An input that breaks a target stays in `target/fuzz`.
 pub fn run(args: &Args) -> Result<()> {
     let workspace = Workspace::locate()?;
     let folder = workspace.root.join("tests/fuzz");
     let targets = targets(&folder.join("targets"))?;
     let chosen: Vec<&String> = match &args.target {
-        Some(name) => targets.iter().filter(|it| *it == name).collect(),
+        Some(name) => targets.iter().filter(|target| *target == name).collect(),
         None => targets.iter().collect(),
     };
     if chosen.is_empty() {
         bail!("there is no such target; there are {}", targets.join(", "));
     }
-    // The libraries are those of the tests: only the project's own crates are
-    // compiled anew, with counters and checks.
+    // Dependencies are built with the tests' profile: only the project's own crates are compiled
+    // again, with counters and checks.
     process::run(
         process::command(process::cargo())
             .args(["build", "--profile", TESTED, "--locked"])
@@ -63,7 +63,7 @@ pub fn run(args: &Args) -> Result<()> {
                 folder.join("rustc-with-counters"),
             ),
     )?;
-    // All at once, also where there are fewer CPUs: each has its time.
+    // All targets run at once, even with fewer CPUs: each gets its full time.
     let broken: Vec<&str> = thread::scope(|scope| {
         let (workspace, folder) = (&workspace, &folder);
         let all: Vec<_> = chosen
@@ -71,8 +71,8 @@ pub fn run(args: &Args) -> Result<()> {
             .map(|target| scope.spawn(move || (target, fuzz(workspace, folder, target, args))))
             .collect();
         all.into_iter()
-            .filter_map(|it| {
-                let (target, ended) = it.join().expect("no panic");
+            .filter_map(|run| {
+                let (target, ended) = run.join().expect("no panic");
                 eprintln!("{:#}", ended.err()?);
                 Some(target.as_str())
             })
@@ -84,7 +84,7 @@ pub fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// Runs one target; what it prints is told only if an input breaks it.
+/// Runs one target; its output is shown only if an input breaks it.
 fn fuzz(workspace: &Workspace, folder: &Path, target: &str, args: &Args) -> Result<()> {
     let built = workspace.target.join("fuzz");
     let found = built.join("inputs").join(target);
@@ -92,7 +92,7 @@ fn fuzz(workspace: &Workspace, folder: &Path, target: &str, args: &Args) -> Resu
     let log = built.join(format!("{target}.log"));
     let mut fuzzer = process::command(workspace.target.join(format!("{TESTED}/fuzz-{target}")));
     fuzzer
-        // New ones go to the first folder.
+        // libFuzzer writes new inputs to the first folder.
         .arg(&found)
         .arg(folder.join("corpus").join(target))
         .arg(format!("-max_total_time={}", args.seconds))
@@ -121,7 +121,7 @@ fn fuzz(workspace: &Workspace, folder: &Path, target: &str, args: &Args) -> Resu
     Ok(())
 }
 
-/// Their names, in order.
+/// Names of the targets, sorted.
 fn targets(folder: &Path) -> Result<Vec<String>> {
     let mut names = Vec::new();
     for file in fs::read_dir(folder)? {

@@ -1,23 +1,22 @@
-//! Whether anybody else has used the CPUs meanwhile: what they take is missing in a measurement.
+//! Measures how much of the CPUs other programs use, since that distorts measurements.
 
 use std::fs;
 use std::time::Instant;
 
 use anyhow::{Context, Result};
 
-/// Ticks of the kernel's accounting, at a moment.
+/// The kernel's CPU accounting at a moment, in ticks.
 pub struct Moment {
-    /// Of all CPUs, not idle.
+    /// Busy ticks of all CPUs.
     busy: u64,
-    /// Of the children that have ended and been waited for.
+    /// Ticks of our children that have ended and been waited for.
     ours: u64,
-    /// Of all CPUs, whatever they did.
+    /// Busy and idle ticks of all CPUs.
     all: u64,
     time: Instant,
 }
 
 impl Moment {
-    /// Now.
     pub fn now() -> Result<Self> {
         let text = fs::read_to_string("/proc/stat").context("cannot read /proc/stat")?;
         let (busy, all) = cpu_ticks(&text).context("/proc/stat is not as expected")?;
@@ -30,10 +29,10 @@ impl Moment {
         })
     }
 
-    /// What part of all CPUs others have used since, from 0 to 1.
+    /// The fraction of all CPUs that other programs have used since, 0 to 1.
     pub fn others_since(&self) -> Result<f64> {
         let now = Self::now()?;
-        // Shorter, a tick more or less would count too much.
+        // In a shorter time, a single tick would count too much.
         if self.time.elapsed().as_millis() < 100 {
             return Ok(0.0);
         }
@@ -44,21 +43,22 @@ impl Moment {
     }
 }
 
-/// Busy and all ticks of all CPUs: what a hypervisor has taken is busy.
+/// Busy ticks and all ticks of all CPUs. Time taken by a hypervisor counts as busy.
 fn cpu_ticks(stat: &str) -> Option<(u64, u64)> {
     let line = stat.lines().next()?.strip_prefix("cpu ")?;
     let ticks: Vec<u64> = line
         .split_whitespace()
         .map_while(|field| field.parse().ok())
         .collect();
-    // user, nice, system, idle, iowait, irq, softirq, steal; guests are in user already.
+    // The fields are user, nice, system, idle, iowait, irq, softirq, steal; guest time is part of
+    // user.
     let all: u64 = ticks.get(..8)?.iter().sum();
     Some((all - ticks[3] - ticks[4], all))
 }
 
-/// User and system time of the children.
+/// Ticks of the children, user and system.
 fn children_ticks(stat: &str) -> Option<u64> {
-    // The name, in brackets, may contain anything.
+    // The process name in parentheses may contain any character.
     let (_, fields) = stat.rsplit_once(')')?;
     let ticks: Vec<u64> = fields
         .split_whitespace()

@@ -1,4 +1,4 @@
-//! bpf-linker: joins the compiler's bitcode into one BPF object and writes BTF.
+//! bpf-linker, which joins the compiler's bitcode into one BPF object and writes BTF.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,22 +9,21 @@ use crate::{debian, process};
 
 const VERSION: &str = "0.13.0";
 
-/// The majors of LLVM that this bpf-linker can be built with.
+/// The major versions of LLVM with which this bpf-linker can be built.
 const LLVM: std::ops::RangeInclusive<u32> = 21..=23;
 
 /// A bpf-linker that reads the compiler's bitcode.
 pub struct Linker {
-    /// The program.
     pub path: PathBuf,
-    /// Version and LLVM, as recorded beside the object. None where its LLVM is
-    /// unknown: it then cannot be told whether two builds used the same one.
+    /// Version with LLVM's, as recorded beside the object. `None` if the version of LLVM is
+    /// unknown: then it is not known whether two builds used the same one.
     pub llvm: Option<String>,
-    /// What the program says of its version.
+    /// The version that the program prints.
     pub version: String,
 }
 
 impl Linker {
-    /// As recorded beside the object.
+    /// The text recorded beside the object.
     pub fn identity(&self) -> String {
         let llvm = self.llvm.as_deref().unwrap_or("unknown");
         format!("{}, LLVM {llvm}", self.version)
@@ -41,9 +40,9 @@ impl Linker {
         })
     }
 
-    /// Builds bpf-linker under `dir` for a compiler with `llvm` (a version such
-    /// as 22.1.8), unless a former run did. `libraries` is a folder with the
-    /// compiler's own LLVM, to be used instead of the system's.
+    /// Builds bpf-linker under `dir` unless an earlier run did. `llvm`: the LLVM version of the
+    /// compiler, such as 22.1.8. `libraries`: a folder with the compiler's own LLVM, used instead
+    /// of the system's.
     pub fn build(dir: &Path, llvm: &str, libraries: Option<&Path>) -> Result<Self> {
         let major = major(llvm)?;
         if !LLVM.contains(&major) {
@@ -96,11 +95,11 @@ fn install(dir: &Path, root: &Path, prefix: &Path, major: u32) -> Result<()> {
             .arg(root)
             .arg("--target-dir")
             .arg(&scratch)
-            // The work is LLVM's: what is around it need not be fast.
+            // LLVM does the work, so the rest need not be fast.
             .env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "0")
             .env("CARGO_PROFILE_RELEASE_LTO", "off")
             .env("CARGO_PROFILE_RELEASE_DEBUG", "false")
-            // One names LLVM for the bindings, the other for the link.
+            // The first variable names LLVM for the bindings, the second for linking.
             .env(format!("LLVM_SYS_{major}1_PREFIX"), prefix)
             .env("LLVM_PREFIX", prefix)
             .current_dir(dir),

@@ -1,4 +1,4 @@
-//! What measured figures were measured on.
+//! The machine on which figures were measured.
 
 use std::fs;
 use std::path::PathBuf;
@@ -26,10 +26,10 @@ pub fn line() -> Result<String> {
     ))
 }
 
-/// The profile with which everything is tested.
+/// The cargo profile of all tests.
 pub const TESTED: &str = "tested";
 
-/// Builds sbt as it is released, and returns where it is.
+/// Builds sbt with its release profile, and returns the path.
 pub fn release_build(workspace: &Workspace) -> Result<PathBuf> {
     let mut build = process::command(process::cargo());
     build

@@ -1,4 +1,4 @@
-//! Building the object: the same bytes wherever the checkout lies.
+//! Builds the BPF object, with the same bytes wherever the checkout lies.
 
 use std::env;
 use std::fs;
@@ -16,8 +16,8 @@ use crate::workspace::Workspace;
 
 const TARGET: &str = "bpfel-unknown-none";
 
-/// The architecture of the probed programs: it decides how a probe finds the
-/// arguments. Named, since it would else be that of the building machine.
+/// The architecture of the probed programs, which determines how a probe finds arguments. The
+/// default would be that of the building machine.
 const PROBED: &str = "x86_64";
 
 const WRAPPER: &str = include_str!("wrapper.sh");
@@ -55,7 +55,7 @@ pub fn build(toolchain: &Toolchain, workspace: &Workspace) -> Result<Vec<u8>> {
         .env("RUSTC_BOOTSTRAP", "1")
         .env("RUSTC_WRAPPER", &wrapper)
         .env("RUSTC_WORKSPACE_WRAPPER", "")
-        // Separated by this, paths may hold blanks.
+        // This separator allows blanks in paths.
         .env("CARGO_ENCODED_RUSTFLAGS", flags.join("\x1f"));
     if let Some(libraries) = &toolchain.libraries {
         cargo.env("LD_LIBRARY_PATH", libraries);
@@ -89,14 +89,14 @@ fn start_afresh_if_new(dir: &Path, recipe: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Removes DWARF, which BTF was made from and nothing reads afterwards.
+/// Removes DWARF: BTF was made from it, and nothing else reads it.
 fn strip(bytes: &[u8]) -> Result<Vec<u8>> {
     let mut builder = Builder::read(bytes)?;
     for section in &mut builder.sections {
         let name = section.name.as_slice();
         section.delete = name.starts_with(b".debug_") || name.starts_with(b".rel.debug_");
     }
-    // LLVM keeps the names of sections and of symbols in one table, this writer in two.
+    // LLVM keeps the names of sections and symbols in one table, this writer in two.
     let names = builder.sections.add();
     names.name = ".shstrtab".into();
     names.sh_type = elf::SHT_STRTAB;
@@ -107,7 +107,7 @@ fn strip(bytes: &[u8]) -> Result<Vec<u8>> {
     Ok(stripped)
 }
 
-/// What the loader relies on.
+/// Checks what the loader relies on.
 fn check(bytes: &[u8]) -> Result<()> {
     let builder = Builder::read(bytes)?;
     let has = |wanted: &str| {
@@ -124,7 +124,7 @@ fn check(bytes: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// Bytes that name a folder would differ from machine to machine.
+/// Fails if the bytes contain the name of a folder, since they would differ between machines.
 fn check_folders(bytes: &[u8], folders: &[PathBuf]) -> Result<()> {
     for folder in folders {
         let name = folder.as_os_str().as_bytes();

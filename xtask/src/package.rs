@@ -1,5 +1,5 @@
-//! What is handed to users: manual pages, completions and a package for Debian, made and
-//! then tried: `target/package`.
+//! Makes what users get (manual pages, completions, and a Debian package) in `target/package`, and
+//! tests it.
 
 mod cargo_deb;
 mod checks;
@@ -27,7 +27,7 @@ pub struct Args {
     maintainer: Option<String>,
 }
 
-/// What is used here, and the Debian packages that have it.
+/// Tools that are used here, and their Debian packages.
 const TOOLS: [(&str, &str); 9] = [
     ("gzip", "gzip"),
     ("dpkg-deb", "dpkg"),
@@ -40,10 +40,10 @@ const TOOLS: [(&str, &str); 9] = [
     ("xz", "xz-utils"),
 ];
 
-/// Shells and what the file with their completions is called.
+/// Shells, and the names of their completion files.
 const SHELLS: [(&str, &str); 3] = [("bash", "sbt.bash"), ("zsh", "_sbt"), ("fish", "sbt.fish")];
 
-/// Makes all of it, and tries it.
+/// Makes and tests everything.
 pub fn run(args: &Args) -> Result<()> {
     let workspace = Workspace::locate()?;
     require_tools(&TOOLS)?;
@@ -68,8 +68,8 @@ pub fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// Where a build of cargo's would put them, so that the package's list of files finds them:
-/// the binary, and what it writes of itself.
+/// Puts the binary and the files that it writes where cargo would build them, so that the package's
+/// list of files finds them.
 fn stage(workspace: &Workspace, sbt: &Path, folder: &Path) -> Result<PathBuf> {
     let stage = folder.join("build/release");
     if stage.exists() {
@@ -95,13 +95,13 @@ fn stage(workspace: &Workspace, sbt: &Path, folder: &Path) -> Result<PathBuf> {
     Ok(stage)
 }
 
-/// The changelog in Debian's form: one entry that refers to the project's own.
+/// The changelog in Debian's format: one entry that refers to the project's changelog.
 fn changelog(workspace: &Workspace) -> Result<String> {
     let version = env!("CARGO_PKG_VERSION");
     let mut git = process::command("git");
     git.args(["log", "-1", "--format=%cD"])
         .current_dir(&workspace.root);
-    // Of a checkout without its history it is that of today.
+    // In a checkout without history, the date is that of today.
     let date =
         process::read(&mut git).or_else(|_| process::read(process::command("date").arg("-R")))?;
     Ok(format!(
@@ -112,7 +112,7 @@ fn changelog(workspace: &Workspace) -> Result<String> {
     ))
 }
 
-/// The files of a folder, into another that has nothing else.
+/// Copies the files of a folder; the target folder is emptied before.
 fn copy(from: &Path, to: &Path) -> Result<()> {
     if to.exists() {
         fs::remove_dir_all(to)?;
@@ -125,7 +125,7 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// As `man` and Debian want their files.
+/// Compresses a file as `man` and Debian expect it.
 fn compress(file: &Path) -> Result<()> {
     process::run(process::command("gzip").arg("-9n").arg(file))
 }
@@ -156,7 +156,7 @@ fn build(workspace: &Workspace, folder: &Path, maintainer: Option<&str>) -> Resu
     let mut found = Vec::new();
     for entry in fs::read_dir(&debs)? {
         let path = entry?.path();
-        if path.extension().is_some_and(|it| it == "deb") {
+        if path.extension().is_some_and(|extension| extension == "deb") {
             found.push(path);
         }
     }

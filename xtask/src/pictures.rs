@@ -1,6 +1,6 @@
-//! Pictures of the live screen, docs/screen/*.svg: the real binary in a
-//! terminal of our own, with the built-in demo programs, its keys pressed as a
-//! user would. What a document shows is then what the program does.
+//! Makes the pictures of the live screen, docs/screen/*.svg: runs the real binary with the built-in
+//! demo programs in a terminal of our own, and presses its keys as a user would. So the documents
+//! show what the program does.
 
 mod scenes;
 mod shapes;
@@ -35,20 +35,20 @@ pub struct Args {
     busy: bool,
 }
 
-/// A run of sbt of which pictures are taken.
+/// A run of sbt in which pictures are taken.
 struct Run {
     name: &'static str,
-    /// Columns and rows.
+    /// Columns and rows of the terminal.
     size: (u16, u16),
     arguments: &'static str,
-    /// Variable and value.
+    /// An environment variable and its value.
     environment: Option<(&'static str, &'static str)>,
     play: fn(&mut Stage) -> Result<()>,
 }
 
-/// Threads that differ in their work, the last of which has the most.
+/// Threads with different amounts of work; the last thread has the most.
 const WATER: &str = "demo water --scale 40";
-/// Long enough to fill a page, not too large for one.
+/// Columns and rows: enough to fill a page without being too large.
 const SIZE: (u16, u16) = (100, 30);
 
 const RUNS: [Run; 8] = [
@@ -144,10 +144,10 @@ pub fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// What part of the CPUs others may use when a run begins: a thread that waits
-/// for them is not what the pictures are about.
+/// Fraction of the CPUs that other programs may use when a run begins, since the pictures should
+/// not show threads that wait for them.
 const OTHERS: f64 = 0.1;
-/// So often that is looked at.
+/// Looks at the use of the CPUs, at most.
 const ATTEMPTS: u32 = 300;
 
 fn wait_for_quiet() -> Result<()> {
@@ -168,7 +168,7 @@ fn command(sbt: &Path, workspace: &Workspace, run: &Run) -> Command {
     let mut command = process::command(sbt);
     command
         .args(run.arguments.split(' '))
-        // Where no sbt.toml is in the way.
+        // A folder without a sbt.toml.
         .current_dir(&workspace.target)
         .env("TERM", "xterm-256color")
         .env("LANG", "C.UTF-8");
@@ -179,7 +179,7 @@ fn command(sbt: &Path, workspace: &Workspace, run: &Run) -> Command {
     command
 }
 
-/// A run under way.
+/// A run in progress.
 struct Stage {
     tty: Tty,
     folder: PathBuf,
@@ -190,7 +190,7 @@ impl Stage {
         self.tty.press(keys)
     }
 
-    /// Waits for a text to be on the screen.
+    /// Waits until a text is on the screen.
     fn see(&mut self, text: &str) -> Result<Screen> {
         self.tty
             .wait_for(text, |screen| screen.contents().contains(text))
@@ -210,5 +210,5 @@ impl Stage {
     }
 }
 
-/// Bytes of a picture.
+/// Size of a picture, at most, bytes.
 const MOST: usize = 60_000;

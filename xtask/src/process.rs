@@ -1,4 +1,4 @@
-//! Child processes: their environment and their errors.
+//! Child processes: their environment and errors.
 
 use std::env;
 use std::ffi::OsStr;
@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
-/// Settings of cargo that name where things come from, not what comes out.
+/// Settings of cargo that say where things come from, and do not change the result.
 const KEPT: [&str; 7] = [
     "CARGO_HOME",
     "CARGO_HTTP_",
@@ -32,8 +32,8 @@ const DROPPED: [&str; 10] = [
     "__CARGO",
 ];
 
-/// A command free of the settings of the cargo that runs us: they would reach
-/// compilers that are not ours.
+/// A command without the settings of the cargo that runs us: they would reach compilers that are
+/// not part of this build.
 pub fn command(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new(program);
     for (name, _) in env::vars_os() {
@@ -50,7 +50,7 @@ fn is_dropped(name: &str) -> bool {
     starts_with_any(&DROPPED) && !starts_with_any(&KEPT)
 }
 
-/// Runs `command`, its output on our standard error.
+/// Runs `command`; its output goes to our standard error.
 pub fn run(command: &mut Command) -> Result<()> {
     let status = command
         .stdin(Stdio::null())
@@ -63,7 +63,7 @@ pub fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// Runs `command` and returns what it prints.
+/// Runs `command` and returns its standard output.
 pub fn read(command: &mut Command) -> Result<String> {
     let output = command
         .stdin(Stdio::null())
@@ -81,7 +81,7 @@ pub fn read(command: &mut Command) -> Result<String> {
     String::from_utf8(output.stdout).with_context(|| format!("{} printed no text", name(command)))
 }
 
-/// The program `name` on PATH.
+/// Finds the program `name` on PATH.
 pub fn on_path(name: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH")?;
     env::split_paths(&path)

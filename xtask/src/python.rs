@@ -1,4 +1,4 @@
-//! Other tools that read recordings: what docs/recording.md shows is run by the tests.
+//! A Python with other tools that read recordings: the tests run what docs/recording.md shows.
 
 use std::fs;
 use std::path::PathBuf;
@@ -8,14 +8,14 @@ use anyhow::Result;
 use crate::workspace::Workspace;
 use crate::{debian, process};
 
-/// What is installed, by pip, into a folder of its own.
+/// Packages that pip installs, into a folder of its own.
 const PACKAGES: [&str; 4] = ["pandas", "polars", "duckdb", "pyarrow"];
 
-/// A Python that has the packages; it stays in the target folder.
+/// Returns a Python with the packages; it stays in the target folder.
 pub fn prepare(workspace: &Workspace) -> Result<PathBuf> {
     let folder = workspace.target.join("python");
     let python = folder.join("bin/python");
-    // Written last: an interrupted run leaves none.
+    // This file is written last, so it is missing after an interrupted run.
     let complete = folder.join("packages.txt");
     let wanted = PACKAGES.join("\n");
     if fs::read_to_string(&complete).is_ok_and(|there| there == wanted) {
@@ -25,7 +25,7 @@ pub fn prepare(workspace: &Workspace) -> Result<PathBuf> {
         process::command("python3")
             .args(["-c", "import ensurepip, venv"])
             .output()
-            .is_ok_and(|it| it.status.success())
+            .is_ok_and(|output| output.status.success())
     };
     if !has_venv() {
         debian::require(&["python3-venv".to_owned()])?;

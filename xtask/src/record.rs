@@ -1,4 +1,4 @@
-//! What the committed object was made from, and by what.
+//! The record of the committed object: its sources and the tools that built it.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -8,8 +8,8 @@ use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-/// All that the object is made from, beside its dependencies, which
-/// `Cargo.lock` pins by hash.
+/// Everything that the object is built from, except the dependencies, which `Cargo.lock` pins by
+/// hash.
 const SOURCES: [&str; 5] = [
     "sbt-common/Cargo.toml",
     "sbt-common/src",
@@ -18,7 +18,7 @@ const SOURCES: [&str; 5] = [
     "sbt-ebpf/src",
 ];
 
-/// The file beside the committed object.
+/// The content of the file beside the committed object.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Record {
@@ -26,7 +26,7 @@ pub struct Record {
     pub rustc: String,
     /// Version of the linker, with its LLVM.
     pub linker: String,
-    /// SHA-256 over the sources, see [`hash_sources`]; hexadecimal.
+    /// SHA-256 of the sources, see [`hash_sources`]; hexadecimal.
     pub sources: String,
     /// SHA-256 of the object; hexadecimal.
     pub object: String,
@@ -56,9 +56,9 @@ pub fn hash(bytes: &[u8]) -> String {
     hex(&Sha256::digest(bytes))
 }
 
-/// SHA-256 over the sources under the checkout `root`, hexadecimal: of every
-/// file, in the order of the paths, the lengths (64 bits, little endian) and
-/// bytes of path and content. Where the checkout lies does not enter.
+/// SHA-256 of the sources under the checkout `root`, hexadecimal. For every file, in the order of
+/// the paths, the hash covers the lengths (64 bits, little endian) and the bytes of path and
+/// content. It does not depend on where the checkout lies.
 pub fn hash_sources(root: &Path) -> Result<String> {
     let mut files = Vec::new();
     for source in SOURCES {

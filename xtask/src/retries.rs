@@ -1,23 +1,23 @@
-//! Tests that measure time and have measured more than once: each is named, and too many of
-//! them fail the suite.
+//! Tests that measure time may measure more than once. Each test that needed a second try is named;
+//! too many of them fail the suite.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use anyhow::{Result, bail};
 
-/// Of a hundred tests so many may need a second try.
+/// Per cent of the tests that may need a second try.
 const MOST_PCT: usize = 1;
 
-/// What the tests have logged, and how many of them have run.
+/// The log of the tests, and the number of tests that ran.
 pub struct Retries {
-    /// The misses of each test, as it has told them.
+    /// Misses by test, as the tests logged them.
     misses: BTreeMap<String, Vec<String>>,
     tests: usize,
 }
 
 impl Retries {
-    /// Reads a log: a line for each miss, with the test, a tab and what was wrong.
+    /// Reads a log with one line for each miss: the test, a tab, and what was wrong.
     pub fn of(log: &str, tests: usize) -> Self {
         let mut misses: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for line in log.lines() {
@@ -30,7 +30,8 @@ impl Retries {
         Self { misses, tests }
     }
 
-    /// The tests that needed a second try, each with how often and why at first.
+    /// A text that lists the tests that needed a second try, with the number of misses and the
+    /// first reason.
     pub fn text(&self) -> String {
         if self.misses.is_empty() {
             return "no test needed a second try\n".to_owned();
@@ -48,7 +49,7 @@ impl Retries {
     }
 
     /// # Errors
-    /// There are more of them than a noisy machine explains.
+    /// If more tests needed a second try than a noisy machine explains.
     pub fn check(&self) -> Result<()> {
         let (needed, tests) = (self.misses.len(), self.tests);
         if needed * 100 > tests * MOST_PCT {

@@ -1,4 +1,4 @@
-//! Everything that has to pass, in one command on a fresh machine.
+//! Runs all tests with one command, even on a fresh machine.
 
 use std::fs;
 use std::path::Path;
@@ -26,7 +26,7 @@ pub struct Args {
     filter: Option<String>,
 }
 
-/// Tools and files that the tests use, and the Debian packages that have them.
+/// Tools and files that the tests use, and their Debian packages.
 const TOOLS: [(&str, &str); 25] = [
     ("gcc", "gcc"),
     ("g++", "g++"),
@@ -55,8 +55,8 @@ const TOOLS: [(&str, &str); 25] = [
     ("/usr/bin/python3", "python3"),
 ];
 
-/// What whoever started us ignores (`nohup`, or `&` in a script) the programs that are tested
-/// would ignore too, and with them what tests press and send.
+/// Restores the default handling of signals. If our parent ignores them (`nohup`, or `&` in a
+/// script), the tested programs would inherit that and miss what the tests send.
 fn hear_signals() -> Result<()> {
     for ignored in [Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT] {
         // SAFETY: no handler.
@@ -65,7 +65,7 @@ fn hear_signals() -> Result<()> {
     Ok(())
 }
 
-/// Runs the unit tests, then the real binary against the real kernel.
+/// Runs the unit tests, then the end-to-end tests with the real binary and kernel.
 pub fn run(args: &Args) -> Result<()> {
     let workspace = Workspace::locate()?;
     let skips = workspace.target.join("skipped-tests.txt");
@@ -74,7 +74,7 @@ pub fn run(args: &Args) -> Result<()> {
     fs::write(&skips, "")?;
     fs::write(&retries, "")?;
     hear_signals()?;
-    // What is downloaded and installed takes as long as what is built.
+    // Downloads take as long as the build, so both run at the same time.
     let python = thread::scope(|scope| {
         let tools = scope.spawn(|| {
             require_tools(&TOOLS)?;
@@ -83,7 +83,7 @@ pub fn run(args: &Args) -> Result<()> {
         process::run(tests(&workspace).arg("--no-run"))?;
         tools.join().expect("no panic")
     })?;
-    // They mostly wait. Those that measure time have the machine for themselves.
+    // These tests mostly wait. Tests that measure time run without others.
     let pure = [
         "--lib",
         "--bins",
@@ -97,7 +97,7 @@ pub fn run(args: &Args) -> Result<()> {
             .args(which)
             .args(&args.filter)
             .args(["--", "--test-threads", at_once])
-            // It has come with the tests beside the library.
+            // The binary is built together with the tests.
             .env("SBT_BIN", workspace.target.join(TESTED).join("sbt"))
             .env("SBT_PYTHON", &python)
             .env("SBT_SKIP_LOG", &skips)
@@ -113,12 +113,12 @@ pub fn run(args: &Args) -> Result<()> {
     let others = again::run(&mut e2e("3", "others"))?;
     let closer = again::look_closer(&others.failed, || {
         let mut tests = e2e("1", "others");
-        // What they measure now says nothing of the run before.
+        // What the tests measure in this run does not count for the earlier run.
         tests.env_remove("SBT_RETRY_LOG").arg("--exact");
         tests
     })?;
     let alone = again::run(&mut e2e("1", "alone"))?;
-    // Each run begins all tests, and leaves those whose turn it is not.
+    // Each of the two runs starts all tests, and skips those of the other run.
     let retries = Retries::of(
         &fs::read_to_string(&retries)?,
         others.ended.max(alone.ended),
@@ -128,14 +128,15 @@ pub fn run(args: &Args) -> Result<()> {
     if !failed.is_empty() {
         bail!("{} tests failed: {}", failed.len(), failed.join(", "));
     }
-    // A few tests that were asked for say nothing of a share.
+    // A filtered set of tests is too small for a percentage.
     if args.filter.is_none() {
         retries.check()?;
     }
     report_skips(&skips, args.no_skips)
 }
 
-/// All at once: built apart, some libraries would have other features and be built twice.
+/// Builds all tests at once: separately, some libraries would be built twice with different
+/// features.
 fn tests(workspace: &Workspace) -> Command {
     let mut command = process::command(process::cargo());
     command
@@ -146,8 +147,7 @@ fn tests(workspace: &Workspace) -> Command {
     command
 }
 
-/// Has the packages installed whose tools are missing; a machine that has the
-/// tools from elsewhere needs no packages.
+/// Installs the packages of missing tools. A tool from another source needs no package.
 pub fn require_tools(tools: &[(&str, &str)]) -> Result<()> {
     let is_there = |tool: &str| {
         process::on_path(tool).is_some()

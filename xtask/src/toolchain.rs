@@ -1,4 +1,4 @@
-//! The compiler of the object: one that can build `core` from source for BPF.
+//! The compiler of the object, which must be able to build `core` from source for BPF.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -21,22 +21,20 @@ pub enum Choice {
     Debian,
 }
 
-/// A compiler, the cargo to drive it and a linker that reads its bitcode.
+/// A compiler, a cargo that drives it, and a linker that reads its bitcode.
 pub struct Toolchain {
-    /// cargo; of any version, but stable ones need `RUSTC_BOOTSTRAP`.
+    /// cargo of any version; a stable one needs `RUSTC_BOOTSTRAP`.
     pub cargo: PathBuf,
-    /// rustc.
     pub rustc: PathBuf,
-    /// Where rustc's shared libraries are, if it does not find them itself.
+    /// Folder of rustc's shared libraries, if rustc does not find them itself.
     pub libraries: Option<PathBuf>,
-    /// bpf-linker.
     pub linker: Linker,
-    /// Version of rustc and of its LLVM, as recorded beside the object.
+    /// Versions of rustc and its LLVM, as recorded beside the object.
     pub compiler: String,
 }
 
 impl Toolchain {
-    /// Finds the compiler, or fetches it.
+    /// Finds or downloads the compiler.
     pub fn prepare(choice: Choice, workspace: &Workspace) -> Result<Self> {
         let dir = workspace.toolchains();
         fs::create_dir_all(&dir).with_context(|| format!("cannot create {}", dir.display()))?;
@@ -81,7 +79,7 @@ impl Toolchain {
     }
 }
 
-/// The folder of rustup's nightly, if it holds the source of `core`.
+/// The folder of rustup's nightly, if it has the source of `core`.
 fn nightly_sysroot() -> Option<PathBuf> {
     let printed = process::read(
         process::command("rustup").args(["run", "nightly", "rustc", "--print", "sysroot"]),
@@ -94,7 +92,7 @@ fn nightly_sysroot() -> Option<PathBuf> {
         .then_some(sysroot)
 }
 
-/// What `rustc -vV` says.
+/// The versions that `rustc -vV` prints.
 struct Version {
     rustc: String,
     llvm: String,

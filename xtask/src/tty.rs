@@ -1,4 +1,4 @@
-//! A program in a terminal that we are: we press its keys and see its screen.
+//! Runs a program in a terminal of our own: presses its keys and reads its screen.
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};
@@ -16,14 +16,13 @@ use nix::sys::signal::{Signal, killpg};
 use nix::unistd::{Pid, setsid};
 use vt100::{Parser, Screen};
 
-/// How long anything may take to appear.
+/// Longest time for something to appear on the screen.
 const LIMIT: Duration = Duration::from_mins(1);
-/// Between two looks at the screen.
+/// Time between two looks at the screen.
 const LOOK: Duration = Duration::from_millis(20);
-/// How long an interrupted program may take to end.
+/// Longest time for an interrupted program to end.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// A frame may come in several pieces; without another one for so long it is
-/// whole.
+/// A frame may be written in several pieces; after this time without another piece it is complete.
 const STILL: Duration = Duration::from_millis(40);
 
 /// A running program and its terminal.
@@ -33,15 +32,15 @@ pub struct Tty {
     shown: Arc<Mutex<Shown>>,
 }
 
-/// What it has written.
+/// The output of the program.
 struct Shown {
     parser: Parser,
-    /// When it last wrote.
+    /// Time of its last output.
     at: Instant,
 }
 
 impl Tty {
-    /// Starts a program in a terminal of so many columns and rows.
+    /// Starts a program in a terminal with this many columns and rows.
     pub fn start(command: &mut Command, (columns, rows): (u16, u16)) -> Result<Self> {
         let size = Winsize {
             ws_row: rows,
@@ -50,7 +49,7 @@ impl Tty {
             ws_ypixel: 0,
         };
         let OpenptyResult { master, slave } = openpty(&size, None).context("openpty")?;
-        // The program must not hold our end: it would never see us hang up.
+        // The program must not inherit our end of the terminal, or it would never see us hang up.
         fcntl(&master, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC)).context("fcntl")?;
         let child = spawn(command, slave)?;
         let keyboard = File::from(master);
@@ -60,7 +59,7 @@ impl Tty {
             at: Instant::now(),
         }));
         let theirs = Arc::clone(&shown);
-        // Ends when the last program on the terminal does.
+        // The thread ends when the last program on the terminal does.
         thread::spawn(move || {
             let mut bytes = [0; 1 << 13];
             while let Ok(n @ 1..) = source.read(&mut bytes) {
@@ -76,19 +75,19 @@ impl Tty {
         })
     }
 
-    /// The process.
+    /// The process id.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Types.
+    /// Types keys.
     pub fn press(&mut self, keys: &str) -> Result<()> {
         self.keyboard
             .write_all(keys.as_bytes())
             .context("the terminal takes no keys")
     }
 
-    /// The next whole frame that shows what is wanted.
+    /// The next complete frame for which `wanted` is true.
     pub fn wait_for(&mut self, what: &str, wanted: impl Fn(&Screen) -> bool) -> Result<Screen> {
         let until = Instant::now() + LIMIT;
         loop {
@@ -114,7 +113,7 @@ impl Tty {
 
 impl Drop for Tty {
     fn drop(&mut self) {
-        // The program goes on if sbt is killed: so it is interrupted first.
+        // The watched program would go on if sbt were killed, so it is interrupted first.
         let _gone = self.press("\x03");
         let until = Instant::now() + PATIENCE;
         while Instant::now() < until && matches!(self.child.try_wait(), Ok(None)) {
@@ -137,8 +136,8 @@ fn spawn(command: &mut Command, terminal: OwnedFd) -> Result<Child> {
         .stdout(terminal.try_clone().context("dup")?)
         .stderr(terminal.try_clone().context("dup")?);
     let number = terminal.as_raw_fd();
-    // SAFETY: between fork and exec only two system calls are made, on a
-    // descriptor that is open until after that.
+    // SAFETY: between fork and exec only two system calls are made, on a descriptor that is open
+    // until after exec.
     unsafe {
         command.pre_exec(move || {
             setsid()?;
@@ -149,7 +148,7 @@ fn spawn(command: &mut Command, terminal: OwnedFd) -> Result<Child> {
         });
     }
     let child = command.spawn();
-    // Copies of their end would keep the terminal open.
+    // Copies of the program's end would keep the terminal open.
     command
         .stdin(std::process::Stdio::null())
         .stdout(std::process::Stdio::null())

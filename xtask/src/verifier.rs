@@ -1,6 +1,6 @@
-//! How much the kernel's verifier has to look at before it accepts the programs: kept
-//! in a file by kernel, so that a program that comes near to the limit is noticed before
-//! an older kernel refuses it.
+//! Compares how many instructions the kernel's verifier processes for each program with a file of
+//! counts by kernel. So a program that comes close to the limit is noticed before an older kernel
+//! refuses it.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -13,31 +13,30 @@ use crate::machine::release_build;
 use crate::process;
 use crate::workspace::Workspace;
 
-/// By how much a program may grow unnoticed, per cent of what is in the file.
+/// Growth of a program that is tolerated, per cent of the count in the file.
 const MAY_GROW_PCT: u64 = 10;
 
-/// More than this no program may take on any kernel: the kernel gives up at a million,
-/// and may take ten times as many as its neighbours (of other versions) do.
+/// Most instructions that the verifier may process for a program, on any kernel. The kernel gives
+/// up at a million, and one version may process ten times as many as the next.
 const BOUND: u64 = 100_000;
 
-/// Instructions of a program, and how many of them the verifier has looked at, each as
-/// often as it did.
+/// Instructions of a program, and how many the verifier processed, counting repetitions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Count {
-    /// As the program was given to the kernel.
+    /// Instructions as passed to the kernel.
     pub instructions: u64,
-    /// Unknown before Linux 5.16.
+    /// Instructions that the verifier processed; `None` before Linux 5.16.
     pub verified: Option<u64>,
 }
 
-/// What a kernel says of each program, by name: a count, or why it is refused.
+/// For each program by name, its count, or why the kernel refuses it.
 pub type Said = BTreeMap<String, Result<Count, String>>;
 
-/// The counts in the file by `major.minor` of the kernel and by program: instructions
-/// and verified.
+/// The counts in the file, by `major.minor` of the kernel and by program: instructions and verified
+/// instructions.
 type Kept = BTreeMap<String, BTreeMap<String, (u64, u64)>>;
 
-/// Asks the kernel of this machine, and compares with the file, or writes to it.
+/// Compares the counts of this machine's kernel with the file, or writes them to it.
 pub fn run(workspace: &Workspace, write: bool) -> Result<()> {
     let sbt = sbt(workspace)?;
     let text = process::read(process::command(&sbt).args(["doctor", "--programs"]))
@@ -50,7 +49,7 @@ pub fn run(workspace: &Workspace, write: bool) -> Result<()> {
     Ok(())
 }
 
-/// The sbt that is asked: that of `SBT_BIN`, else built as it is released.
+/// The sbt to use: `SBT_BIN`, otherwise a release build.
 pub fn sbt(workspace: &Workspace) -> Result<PathBuf> {
     match std::env::var_os("SBT_BIN") {
         Some(path) => Ok(std::path::absolute(path)?),
@@ -58,8 +57,8 @@ pub fn sbt(workspace: &Workspace) -> Result<PathBuf> {
     }
 }
 
-/// Compares what a kernel says with what the file says of that kernel, or puts it there.
-/// Returns what there is to say; an error if anything is refused or has grown too much.
+/// Compares a kernel's counts with the file, or writes them to it. Returns a text about them; an
+/// error if a program is refused or has grown too much.
 pub fn settle(
     workspace: &Workspace,
     release: &str,
@@ -94,7 +93,7 @@ pub fn settle(
             Some((name.clone(), (count.instructions, count.verified?)))
         });
         let counts: BTreeMap<_, _> = counts.collect();
-        // Before Linux 5.16 there is nothing to keep.
+        // Before Linux 5.16 there are no counts to keep.
         if counts.is_empty() {
             return Ok(lines);
         }
@@ -112,7 +111,7 @@ pub fn settle(
     Ok(lines)
 }
 
-/// Reads what `sbt doctor --programs` prints.
+/// Parses the output of `sbt doctor --programs`.
 pub fn parse(text: &str) -> Result<Said> {
     let mut said = Said::new();
     for line in text.lines().skip(1) {
@@ -139,8 +138,8 @@ pub fn parse(text: &str) -> Result<Said> {
     Ok(said)
 }
 
-/// What is wrong: refused, above the bound, or grown since; nothing is compared without
-/// `kept`.
+/// Lists faults: programs that are refused, above the bound, or grown. Without `kept`, growth is
+/// not checked.
 fn faults(said: &Said, kept: Option<&BTreeMap<String, (u64, u64)>>) -> Vec<String> {
     let mut faults = Vec::new();
     for (name, count) in said {
@@ -196,7 +195,7 @@ fn to_text(kept: &Kept) -> String {
     text
 }
 
-/// `6.1` of `6.1.0-56-amd64`.
+/// Returns `6.1` for `6.1.0-56-amd64`.
 fn major_minor(release: &str) -> String {
     let mut numbers = release.split(|c: char| !c.is_ascii_digit());
     let mut next = || numbers.next().unwrap_or_default();

@@ -1,8 +1,8 @@
-//! `cargo xtask vm`: another kernel in a virtual machine, and sbt at work on it.
+//! `cargo xtask vm`: runs sbt on another kernel in a virtual machine.
 //!
-//! The machine is emulated, so neither KVM nor the kernel of this machine matters. It
-//! has nothing but an initramfs: busybox, sbt, and programs that know what is to be
-//! seen of them. What it has to say comes through its second serial port.
+//! The machine is emulated, so it depends neither on KVM nor on the kernel of this machine. It has
+//! only an initramfs with busybox, sbt, and programs whose correct results are known. It reports
+//! its results through its second serial port.
 
 mod initramfs;
 mod kernel;
@@ -38,7 +38,7 @@ pub struct Args {
     write: bool,
 }
 
-/// Tools that this takes, and the Debian packages that have them.
+/// Tools that are needed, and their Debian packages.
 const TOOLS: [(&str, &str); 5] = [
     ("qemu-system-x86_64", "qemu-system-x86"),
     ("busybox", "busybox-static"),
@@ -47,7 +47,7 @@ const TOOLS: [(&str, &str); 5] = [
     ("setpriv", "util-linux"),
 ];
 
-/// Boots each kernel and prints what came of it; an error unless all holds.
+/// Boots each kernel and prints the results; an error unless all are as expected.
 pub fn run(args: &Args) -> Result<()> {
     let workspace = Workspace::locate()?;
     require_tools(&TOOLS)?;
@@ -104,7 +104,7 @@ pub fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// The first line of what a kernel says when it dies.
+/// The first line of a kernel's crash message on the console.
 fn crash(console: &Path) -> Option<String> {
     let said = fs::read(console).ok()?;
     let said = String::from_utf8_lossy(&said);
@@ -117,7 +117,7 @@ fn crash(console: &Path) -> Option<String> {
     line.map(|line| line.trim().to_owned())
 }
 
-/// What the verifier says of the programs there.
+/// The row about the verifier's counts on that kernel.
 fn counts(workspace: &Workspace, release: &str, said: &str, write: bool) -> Row {
     let settled = stages::printed(said, stages::PROGRAMS)
         .context("`sbt doctor --programs` did not run")

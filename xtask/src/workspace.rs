@@ -1,22 +1,23 @@
-//! Where things are: the checkout and the target folder.
+//! Paths of the checkout and the target folder.
 
 use std::env;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-/// The folders that everything else is named from; all absolute.
+/// The folders on which all other paths are based; all absolute.
 pub struct Workspace {
     /// The checkout.
     pub root: PathBuf,
-    /// Cargo's target folder: `CARGO_TARGET_DIR` is respected.
+    /// Cargo's target folder; respects `CARGO_TARGET_DIR`.
     pub target: PathBuf,
 }
 
 impl Workspace {
-    /// Finds the checkout that this program was started from.
+    /// Finds the checkout from which this program was started.
     pub fn locate() -> Result<Self> {
-        // The variable first: two checkouts may share a target folder, hence this binary.
+        // The environment variable comes first, because two checkouts may share a target folder and
+        // so this binary.
         let manifest = env::var_os("CARGO_MANIFEST_DIR")
             .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
         let root = manifest
@@ -35,7 +36,7 @@ impl Workspace {
         self.root.join("sbt-ebpf")
     }
 
-    /// The committed object.
+    /// The committed BPF object.
     pub fn object(&self) -> PathBuf {
         self.ebpf().join("object/sbt.bpf.o")
     }
@@ -45,22 +46,22 @@ impl Workspace {
         self.ebpf().join("object/sbt.bpf.toml")
     }
 
-    /// How much the verifier looks at of each program, by kernel.
+    /// The file with the verifier's counts by kernel.
     pub fn verifier(&self) -> PathBuf {
         self.ebpf().join("object/verifier.toml")
     }
 
-    /// Compilers and linkers that were fetched or built for the object.
+    /// Compilers and linkers that were downloaded or built for the object.
     pub fn toolchains(&self) -> PathBuf {
         self.target.join("bpf-toolchain")
     }
 
-    /// Scratch space for building the object.
+    /// Folder for building the object.
     pub fn build(&self) -> PathBuf {
         self.target.join("bpf")
     }
 
-    /// `path` as seen from the checkout, for messages.
+    /// `path` relative to the checkout, for messages.
     pub fn relative<'a>(&self, path: &'a Path) -> &'a Path {
         path.strip_prefix(&self.root).unwrap_or(path)
     }

@@ -1,5 +1,4 @@
-//! Part one: every episode of programs that stamp their own arrivals and
-//! departures.
+//! Part one: every episode of programs that stamp their own arrivals and departures.
 
 use std::fmt::Write as _;
 
@@ -13,15 +12,15 @@ use super::lab::{Lab, Program};
 use super::log;
 use crate::bench::figures::{median, percentile};
 
-/// Another process may have had the CPU: so often a case is tried.
+/// Runs of a case at most: another process may have had the CPU in the earlier ones.
 const TRIES: usize = 3;
 
-/// What a case came to.
+/// The result of one case.
 struct Outcome {
     case: Case,
-    /// Of the last try, if the accounts could be compared.
+    /// The comparison of the last run; `None` if the two accounts could not be compared.
     comparison: Option<Comparison>,
-    /// What each try missed; only that of the last one may be empty.
+    /// The bars that each run missed; only the last entry may be empty.
     missed: Vec<Vec<String>>,
 }
 
@@ -30,7 +29,7 @@ impl Outcome {
         self.missed.last().is_none_or(|missed| !missed.is_empty())
     }
 
-    /// What the times without bars would miss.
+    /// The bars that quantities without a bar would miss, in words.
     fn beyond(&self) -> Option<String> {
         let beyond = bars::beyond(self.comparison.as_ref()?);
         (!beyond.is_empty()).then(|| format!("{} ({})", self.case, beyond.join(", ")))
@@ -50,7 +49,7 @@ pub fn measure(lab: &Lab) -> Result<Section> {
         };
         while outcome.failed() && outcome.missed.len() < TRIES {
             eprintln!("measuring: {case}, try {}", outcome.missed.len() + 1);
-            // Different episodes are a wrong answer too, and not the end.
+            // Different episodes are a wrong result, but no reason to stop.
             match try_once(lab, &program, &case)? {
                 Ok(comparison) => {
                     all.add(&comparison);
@@ -70,8 +69,8 @@ pub fn measure(lab: &Lab) -> Result<Section> {
     Ok(section)
 }
 
-/// The outer error: there is nothing to compare. The inner one: the accounts
-/// are not of the same episodes.
+/// Runs a case once. The outer error means that there is nothing to compare; the inner error means
+/// that the two accounts do not have the same episodes.
 fn try_once(lab: &Lab, program: &Program, case: &Case) -> Result<Result<Comparison>> {
     let (text, report) = lab.reported(&["--watch-all"], program, &case.arguments())?;
     let truth = log::parse(&text)?;

@@ -1,10 +1,10 @@
-//! How far off a figure may be.
+//! Limits on the error of each figure.
 
 use super::compare::{Comparison, Quantity, Sample};
 use crate::bench::figures::percentile;
 
-/// So many per cent of the times have to be within a bound, or within a share
-/// of themselves if that is more.
+/// A limit: `percent` of the times must be within a bound, or within a share of the true time if
+/// that is more.
 struct Bar {
     name: &'static str,
     percent: usize,
@@ -28,7 +28,7 @@ const BARS: [Bar; 2] = [
 ];
 
 impl Bar {
-    /// How much of what is allowed is used: above 1 the bar is missed.
+    /// The fraction of the limit that is used: above 1 the bar is missed.
     fn used(&self, samples: &[Sample]) -> f64 {
         let used: Vec<f64> = samples
             .iter()
@@ -41,7 +41,7 @@ impl Bar {
     }
 }
 
-/// Which bars a run misses, in words.
+/// The bars that a run misses, in words.
 pub fn missed(comparison: &Comparison) -> Vec<String> {
     let mut missed = missed_times(comparison, Quantity::has_bars);
     for (count, what) in [
@@ -56,7 +56,7 @@ pub fn missed(comparison: &Comparison) -> Vec<String> {
     missed
 }
 
-/// What would be missed by the times that have no bars, if they had the same.
+/// The bars that quantities without a bar would miss if the same bars applied.
 pub fn beyond(comparison: &Comparison) -> Vec<String> {
     missed_times(comparison, |quantity| !quantity.has_bars())
 }

@@ -1,19 +1,18 @@
-//! Which barriers are measured: how many threads, how they are loaded, and how
-//! far apart they arrive.
+//! The barriers that are measured: number of threads, load, and distance between arrivals.
 
 use std::fmt;
 
 /// How a thread spends its load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Load {
-    /// Asleep: as many threads as one likes have room.
+    /// Asleep: works with any number of threads.
     Sleep,
     /// On a CPU.
     Spin,
 }
 
 impl Load {
-    /// What the program calls it.
+    /// The name of the load in the program's arguments.
     const fn name(self) -> &'static str {
         match self {
             Self::Sleep => "sleep",
@@ -22,37 +21,36 @@ impl Load {
     }
 }
 
-/// Who comes last.
+/// The thread that comes last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Straggler {
-    /// Nobody in particular.
+    /// No particular thread.
     None,
     /// Always the same thread.
     Fixed,
-    /// Every round the next one.
+    /// The next thread in every round.
     Rotating,
 }
 
 /// One run of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Case {
-    /// How many threads meet.
+    /// Threads that meet.
     pub threads: u32,
-    /// What they do before.
+    /// What the threads do before they meet.
     pub load: Load,
-    /// By how much each thread's load exceeds the one's before it, µs.
+    /// Difference in load from one thread to the next, µs.
     pub skew_us: u32,
-    /// Who has the greatest load.
+    /// The thread with the greatest load.
     pub straggler: Straggler,
-    /// How often they meet.
+    /// Number of meetings.
     pub rounds: u32,
 }
 
-/// The least load, µs: keeps the rate below that at which sbt stops to watch
-/// departures by itself.
+/// The least load, µs. It keeps the rate of arrivals below the limit at which sbt stops to watch
+/// departures.
 const BASE_US: u32 = 300;
 
-/// All cases.
 pub fn all() -> Vec<Case> {
     let mut cases = Vec::new();
     let mut add = |threads, load, skew_us, rounds| {
@@ -89,7 +87,7 @@ pub fn all() -> Vec<Case> {
 }
 
 impl Case {
-    /// What the program is called with.
+    /// The program's arguments.
     pub fn arguments(&self) -> Vec<String> {
         vec![
             format!("threads={}", self.threads),

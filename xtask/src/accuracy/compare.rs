@@ -1,29 +1,29 @@
-//! Two accounts of the same episodes: the program's and sbt's.
+//! Compares two accounts of the same episodes: the program's and sbt's.
 
 use anyhow::{Context, Result, ensure};
 
 use super::log::{Episode, Passage};
 use super::report::Seen;
 
-/// What is compared.
+/// The times that are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Quantity {
-    /// A thread's arrival to the last one.
+    /// From a thread's arrival to the last arrival.
     Idle,
-    /// One arrival to the next.
+    /// From one arrival to the next.
     Gap,
-    /// First arrival to the last.
+    /// From the first arrival to the last.
     Barrier,
-    /// Last arrival of the episode before to the last arrival.
+    /// From the last arrival of the previous episode to the last arrival.
     Phase,
-    /// Last arrival to a thread's departure.
+    /// From the last arrival to a thread's departure.
     Release,
-    /// A thread's departure from the episode before to its arrival.
+    /// From a thread's departure from the previous episode to its arrival.
     Work,
 }
 
 impl Quantity {
-    /// All of them, in the order in which they are shown.
+    /// All quantities, in the order of the tables.
     pub const ALL: [Self; 6] = [
         Self::Idle,
         Self::Gap,
@@ -33,14 +33,13 @@ impl Quantity {
         Self::Work,
     ];
 
-    /// Whether it has to meet bars. In the others lies what the probe itself
-    /// takes: between sbt's stamp and the program's there is a way in or out,
-    /// which does not fall out of the difference.
+    /// Whether the quantity must meet bars. The others include the time of the probe itself: the
+    /// code between sbt's stamp and the program's stamp does not cancel out.
     pub fn has_bars(self) -> bool {
         !matches!(self, Self::Release | Self::Work)
     }
 
-    /// How tables call it.
+    /// The name in tables.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Idle => "idle",
@@ -53,44 +52,43 @@ impl Quantity {
     }
 }
 
-/// One time by both accounts.
+/// One time in both accounts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sample {
-    /// By the program's own clock, ns.
+    /// Time by the program's own clock, ns.
     pub truth_ns: u64,
-    /// By sbt, ns.
+    /// Time by sbt, ns.
     pub seen_ns: u64,
 }
 
 impl Sample {
-    /// How far sbt is off, ns.
+    /// Error of sbt, ns.
     pub fn error_ns(self) -> f64 {
         self.truth_ns.abs_diff(self.seen_ns) as f64
     }
 }
 
-/// All that came out of comparing runs.
+/// The combined result of comparing runs.
 #[derive(Clone, Debug, Default)]
 pub struct Comparison {
-    /// Episodes that both accounts have.
+    /// Episodes in both accounts.
     pub episodes: u64,
-    /// Pairs of arrivals that lie clearly apart, in an order that the barrier's
-    /// own count confirms.
+    /// Pairs of arrivals that are clearly apart, in an order that the barrier's own count confirms.
     pub pairs: u64,
-    /// The other pairs that lie clearly apart.
+    /// Other pairs of arrivals that are clearly apart.
     pub doubtful: u64,
-    /// Those of them that sbt has the other way round.
+    /// Confirmed pairs that sbt has in the opposite order.
     pub swapped: u64,
-    /// Moments stamped by both.
+    /// Moments stamped by the program and by sbt.
     pub stamps: u64,
-    /// Those that sbt has at a time at which they cannot have been: before the
-    /// thread called the barrier, or after the call had returned.
+    /// Moments for which sbt's time is impossible: before the thread called the barrier, or after
+    /// the call returned.
     pub impossible: u64,
     /// Times that sbt does not know.
     pub unknown: u64,
-    /// How much later than the program's own stamp an arrival's is, ns.
+    /// How much later sbt's stamp of an arrival is than the program's, ns.
     pub late_ns: Vec<f64>,
-    /// How much earlier a departure's is, ns.
+    /// How much earlier sbt's stamp of a departure is than the program's, ns.
     pub early_ns: Vec<f64>,
     samples: [Vec<Sample>; Quantity::ALL.len()],
 }
@@ -120,12 +118,12 @@ impl Comparison {
         Ok(result)
     }
 
-    /// The times of one kind.
+    /// The times of one quantity.
     pub fn samples(&self, quantity: Quantity) -> &[Sample] {
         &self.samples[quantity as usize]
     }
 
-    /// Adds what another run gave.
+    /// Adds the result of another run.
     pub fn add(&mut self, other: &Self) {
         self.episodes += other.episodes;
         self.pairs += other.pairs;
@@ -142,8 +140,8 @@ impl Comparison {
     }
 
     fn push(&mut self, quantity: Quantity, truth_ns: u64, seen_ns: Option<u64>) {
-        // The last has no idle time and the first no gap: to agree on that is
-        // no merit, and would make half of the times of two threads exact.
+        // The last thread has no idle time, and the first has no gap. These agree trivially, and
+        // would make half of the times of two threads exact.
         let trivial = matches!(quantity, Quantity::Idle | Quantity::Gap);
         if trivial && truth_ns == 0 && seen_ns == Some(0) {
             return;
@@ -176,7 +174,7 @@ impl Comparison {
             let release_ns = passage.departure_ns.saturating_sub(truth.last_ns);
             self.push(Quantity::Idle, idle_ns, Some(arrival.idle_ns));
             self.push(Quantity::Release, release_ns, arrival.release_ns);
-            // Where the order is not clear, the gaps still are: by their place.
+            // Gaps are clear even if the order of the threads is not: compare by position.
             let gap_ns = passage.arrival_ns - before_ns;
             before_ns = passage.arrival_ns;
             self.push(Quantity::Gap, gap_ns, Some(at_same_place.gap_ns));
@@ -204,12 +202,12 @@ impl Comparison {
         self.impossible += u64::from(!possible.contains(&seen_ns));
     }
 
-    /// `places`: where sbt has each of the passages.
+    /// Checks the order of the arrivals. `places`: the position of each passage in sbt's account.
     ///
-    /// A thread may be held up between its clock and the barrier, and another
-    /// overtake it. So the order by the clocks counts only if the later thread,
-    /// or one that came between, found all that were earlier by the clocks
-    /// counted by the barrier.
+    /// A thread may be held up between reading its clock and calling the barrier, and another
+    /// thread may overtake it. So the order by the clocks counts only if the later thread, or a
+    /// thread in between, found that the barrier had counted all threads that were earlier by the
+    /// clocks.
     fn take_order(&mut self, passages: &[Passage], places: &[usize]) {
         for earlier in 0..passages.len() {
             let mut confirmed = false;
@@ -229,7 +227,7 @@ impl Comparison {
         }
     }
 
-    /// What reaches back to the episode before.
+    /// Compares the times that reach back to the previous episode.
     fn take_since(&mut self, before: &Episode, truth: &Episode, seen: &Seen) -> Result<()> {
         let phase_ns = truth.last_ns - before.last_ns;
         self.push(Quantity::Phase, phase_ns, seen.phase_ns);
@@ -266,7 +264,7 @@ mod tests {
         Episode::new(passages.collect()).unwrap()
     }
 
-    /// From arrivals and departures, in order, as sbt would have it.
+    /// sbt's account, made from arrivals and departures in order.
     fn seen(phase_ns: Option<u64>, passages: &[(u32, u64, Option<u64>)]) -> Seen {
         let last_ns = passages[passages.len() - 1].1;
         let mut before_ns = passages[0].1;
@@ -348,7 +346,7 @@ mod tests {
         assert_eq!(order(&truth, [2, 1, 3]), (2, 0, 0));
         assert_eq!(order(&truth, [1, 3, 2]), (2, 1, 0));
         assert_eq!(order(&truth, [3, 1, 2]), (2, 2, 0));
-        // The third came when only one of two had been counted.
+        // The third thread arrived when only one of the first two had been counted.
         truth[0].passages[2].counted = Some(1);
         assert_eq!(order(&truth, [1, 3, 2]), (1, 0, 1));
         truth[0].passages[1].counted = Some(0);

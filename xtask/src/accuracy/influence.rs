@@ -1,4 +1,4 @@
-//! Part three: what sbt does to the program that it watches.
+//! Part three: the influence of sbt on the program that it watches.
 
 use std::fmt::Write as _;
 
@@ -9,19 +9,19 @@ use super::lab::{Lab, Program};
 use super::log;
 use crate::bench::figures::{median, percent, percentile, percents};
 
-/// Lengths of phases, µs, and how many make a run of about half a second.
+/// Lengths of phases, µs, and the number of phases in a run of about half a second.
 const PHASES: [(u32, u32); 3] = [(100, 6_000), (1_000, 600), (10_000, 60)];
 
-/// How long the phases of one run were.
+/// Lengths of the phases in one run.
 #[derive(Clone, Copy)]
 struct Length {
-    /// The middle one, ns.
+    /// Median, ns.
     median_ns: f64,
-    /// All of them together, ns.
+    /// Sum, ns.
     total_ns: f64,
 }
 
-/// What of a run is compared.
+/// A figure of a run that is compared.
 type Figure = fn(Length) -> f64;
 
 const FIGURES: [(&str, Figure); 2] = [
@@ -29,7 +29,7 @@ const FIGURES: [(&str, Figure); 2] = [
     ("all phases", |length| length.total_ns),
 ];
 
-/// Measures pairs with and without sbt.
+/// Measures pairs of runs with and without sbt.
 pub fn measure(lab: &Lab, pairs: usize) -> Result<Section> {
     let program = lab.build("bench/accuracy-phases.c")?;
     let steps_per_us = calibrate(lab, &program)?;
@@ -55,7 +55,7 @@ pub fn measure(lab: &Lab, pairs: usize) -> Result<Section> {
         let mut runs = Vec::new();
         for pair in 0..pairs {
             eprintln!("measuring: phases of {phase_us} µs, pair {}", pair + 1);
-            // Whoever comes second may find the machine warmer or busier.
+            // The second run of a pair may find the machine warmer or busier.
             runs.push(if pair % 2 == 0 {
                 let (base, with) = (alone()?, watched()?);
                 (base, with, alone()?)
@@ -82,8 +82,8 @@ pub fn measure(lab: &Lab, pairs: usize) -> Result<Section> {
     Ok(section)
 }
 
-/// How many steps of arithmetic take a microsecond on this machine: by the
-/// shortest phases, in which nobody else had the CPU.
+/// Steps of arithmetic per microsecond on this machine, from the shortest phases: in these, the
+/// thread kept its CPU.
 fn calibrate(lab: &Lab, program: &Program) -> Result<f64> {
     const STEPS: u32 = 600_000;
     let arguments = [format!("work={STEPS}"), "rounds=200".to_owned()];
@@ -99,7 +99,7 @@ fn length(log: &str) -> Result<Length> {
     })
 }
 
-/// From one last arrival to the next, ns.
+/// Times from one last arrival to the next, ns.
 fn phases(log: &str) -> Result<Vec<f64>> {
     let episodes = log::parse(log)?;
     let phases: Vec<f64> = episodes

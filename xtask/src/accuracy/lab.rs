@@ -11,18 +11,18 @@ use crate::process;
 use crate::test::require_tools;
 use crate::workspace::Workspace;
 
-/// Where everything is that a measurement needs.
+/// Paths that a measurement needs.
 pub struct Lab {
     root: PathBuf,
     folder: PathBuf,
     sbt: PathBuf,
 }
 
-/// A program of the lab, built.
+/// A built program of the lab.
 pub struct Program(PathBuf);
 
 impl Lab {
-    /// Builds sbt as it is released.
+    /// Builds sbt with its release profile.
     pub fn prepare(workspace: &Workspace) -> Result<Self> {
         require_tools(&[("gcc", "gcc")])?;
         let folder = workspace.target.join("accuracy");
@@ -35,7 +35,7 @@ impl Lab {
         })
     }
 
-    /// Builds the program of a source, named from the checkout.
+    /// Builds a program; `source` is relative to the checkout.
     pub fn build(&self, source: &str) -> Result<Program> {
         let source = self.root.join(source);
         let name = source.file_stem().context("a source without a name")?;
@@ -54,14 +54,14 @@ impl Lab {
         self.logged(&mut process::command(&program.0), arguments)
     }
 
-    /// The same under sbt, which keeps its report to itself.
+    /// Runs a program under sbt without a report, and returns its log.
     pub fn under_sbt(&self, program: &Program, arguments: &[String]) -> Result<String> {
         let mut command = process::command(&self.sbt);
         command.args(["run", "--quiet", "--"]).arg(&program.0);
         self.logged(&mut command, arguments)
     }
 
-    /// The same under sbt with a JSON report, which is returned as well.
+    /// Runs a program under sbt with a JSON report, and returns both its log and the report.
     pub fn reported(
         &self,
         options: &[&str],
@@ -89,7 +89,7 @@ impl Lab {
     }
 }
 
-/// What a former run left must not look like what this one wrote.
+/// Removes a file of an earlier run, so that it is not mistaken for a new one.
 fn remove(file: &Path) -> Result<()> {
     match fs::remove_file(file) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {

@@ -1,5 +1,4 @@
-//! What a program of known load wrote down about itself: the shares of its
-//! time.
+//! Reads how programs of known load spent their time.
 
 use std::collections::BTreeMap;
 
@@ -8,25 +7,25 @@ use anyhow::{Context, Result, bail, ensure};
 use super::log::{Episode, Passage, numbers};
 use super::report::Report;
 
-/// How a thread's time was shared out, until its last arrival.
+/// How a thread spent its time until its last arrival.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(clippy::struct_field_names, reason = "the unit is part of the name")]
 pub struct Shares {
-    /// Between barriers, ns.
+    /// Time between barriers, ns.
     pub work_ns: u64,
-    /// The part of it on a CPU, ns.
+    /// The part of `work_ns` on a CPU, ns.
     pub running_ns: u64,
-    /// Waiting for the last to arrive, ns.
+    /// Time waiting for the last arrival, ns.
     pub idle_ns: u64,
 }
 
 impl Shares {
-    /// Per cent of the time on a CPU.
+    /// Time on a CPU, per cent.
     pub fn running(self) -> f64 {
         self.share(self.running_ns)
     }
 
-    /// Per cent of the time waiting.
+    /// Time waiting, per cent.
     pub fn idle(self) -> f64 {
         self.share(self.idle_ns)
     }
@@ -37,7 +36,7 @@ impl Shares {
     }
 }
 
-/// The program's own account, by `tid`, in the order of its threads.
+/// The program's own account by `tid`, in the order of its threads.
 pub fn truth(text: &str) -> Result<Vec<(u32, Shares)>> {
     let mut starts = BTreeMap::new();
     let mut threads: BTreeMap<u64, Thread> = BTreeMap::new();
@@ -96,12 +95,12 @@ pub fn truth(text: &str) -> Result<Vec<(u32, Shares)>> {
 
 struct Thread {
     tid: u32,
-    /// Time and CPU time when it last began to work.
+    /// Time and CPU time at the beginning of its present work, ns.
     since: (u64, u64),
     shares: Shares,
 }
 
-/// sbt's account, by `tid`.
+/// sbt's account by `tid`.
 pub fn seen(report: &Report) -> Result<BTreeMap<u32, Shares>> {
     let tids = report.tids();
     let [site] = &report.sites[..] else {

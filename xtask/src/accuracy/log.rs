@@ -1,34 +1,33 @@
-//! What a program of barriers wrote down about itself.
+//! Reads the log of a program of barriers.
 
 use std::collections::BTreeMap;
 
 use anyhow::{Context, Result, bail};
 
-/// One thread's way through one episode, by its own clock.
+/// One thread's passage through one episode, by its own clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Passage {
-    /// The kernel's number of the thread.
+    /// The kernel's id of the thread.
     pub tid: u32,
-    /// Just before it called the barrier, ns.
+    /// Time just before the call of the barrier, ns.
     pub arrival_ns: u64,
-    /// Just after the call returned, ns.
+    /// Time just after the call returned, ns.
     pub departure_ns: u64,
-    /// How many the barrier had counted just before the arrival, if the
-    /// program notes that.
+    /// Threads that the barrier had counted just before the arrival, if the program logs it.
     pub counted: Option<u64>,
 }
 
 /// One episode.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Episode {
-    /// In the order of arrival; never empty.
+    /// Passages in the order of arrival; never empty.
     pub passages: Vec<Passage>,
     /// The last arrival, ns.
     pub last_ns: u64,
 }
 
 impl Episode {
-    /// Brings the passages in order; `None` without any.
+    /// Sorts the passages; `None` if there are none.
     pub fn new(mut passages: Vec<Passage>) -> Option<Self> {
         passages.sort_by_key(|passage| passage.arrival_ns);
         Some(Self {
@@ -37,15 +36,14 @@ impl Episode {
         })
     }
 
-    /// That of one thread.
+    /// The passage of one thread.
     pub fn passage(&self, tid: u32) -> Option<&Passage> {
         self.passages.iter().find(|passage| passage.tid == tid)
     }
 }
 
-/// Reads a log: a line for each passage with the thread's number in the
-/// program, its `tid`, the round, arrival and departure, and perhaps how many
-/// the barrier had counted.
+/// Reads a log with a line for each passage: the thread's number in the program, its `tid`, the
+/// round, arrival and departure, and optionally how many threads the barrier had counted.
 pub fn parse(text: &str) -> Result<Vec<Episode>> {
     let mut rounds: BTreeMap<u64, Vec<Passage>> = BTreeMap::new();
     for line in text.lines() {

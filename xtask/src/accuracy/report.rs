@@ -1,4 +1,4 @@
-//! As much of sbt's JSON report as is compared.
+//! The parts of sbt's JSON report that are compared.
 
 use std::collections::HashMap;
 
@@ -8,12 +8,12 @@ use serde::Deserialize;
 /// The report of one run.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub struct Report {
-    /// When watching began, `CLOCK_MONOTONIC`; what follows counts from there.
+    /// When watching began, `CLOCK_MONOTONIC` ns; other times of the report are relative to it.
     #[serde(default)]
     pub start_ns: u64,
     /// Complete episodes.
     pub episodes: u64,
-    /// Others.
+    /// Incomplete episodes.
     pub incomplete_episodes: u64,
     /// Records that were lost.
     pub lost_events: u64,
@@ -29,33 +29,33 @@ pub struct Report {
 /// A thread of the report.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Thread {
-    /// How the report refers to it.
+    /// The report's id of the thread.
     pub id: u64,
-    /// The kernel's number.
+    /// The kernel's id of the thread.
     pub tid: u32,
 }
 
 /// A site of the report.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Site {
-    /// The threads that came there.
+    /// Times of the threads that arrived there.
     pub threads: Vec<Share>,
 }
 
-/// What a thread did before and at a site, ns.
+/// A thread's times before and at a site, ns.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Share {
-    /// Which thread.
+    /// The report's id of the thread.
     pub thread: u64,
-    /// Between barriers.
+    /// Time between barriers.
     pub work_ns: Option<u64>,
-    /// The part of it on a CPU.
+    /// The part of `work_ns` on a CPU.
     pub running_ns: Option<u64>,
-    /// Waiting for the last to arrive.
+    /// Time waiting for the last arrival.
     pub idle_ns: u64,
 }
 
-/// One episode as the report lists it.
+/// One episode in the report.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Watched {
     last_ns: u64,
@@ -73,37 +73,37 @@ struct Arrived {
     work_ns: Option<u64>,
 }
 
-/// One episode by sbt's account.
+/// One episode in sbt's account.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seen {
-    /// The last arrival, `CLOCK_MONOTONIC`, ns.
+    /// The last arrival, `CLOCK_MONOTONIC` ns.
     pub last_ns: u64,
-    /// How long the phase was that it ended, if known, ns.
+    /// Length of the phase that ended with the episode, ns, if known.
     pub phase_ns: Option<u64>,
-    /// First to last arrival, ns.
+    /// From the first to the last arrival, ns.
     pub barrier_ns: u64,
-    /// In the order of arrival.
+    /// Arrivals in order.
     pub arrivals: Vec<SeenArrival>,
 }
 
-/// One arrival by sbt's account.
+/// One arrival in sbt's account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SeenArrival {
-    /// The kernel's number of the thread.
+    /// The kernel's id of the thread.
     pub tid: u32,
-    /// Since the arrival before it, ns.
+    /// Time since the previous arrival, ns.
     pub gap_ns: u64,
-    /// Until the last arrival, ns.
+    /// Time until the last arrival, ns.
     pub idle_ns: u64,
-    /// From the last arrival to its own departure, ns, if that was seen.
+    /// From the last arrival to the thread's departure, ns; `None` if that was not seen.
     pub release_ns: Option<u64>,
-    /// From its departure before to its arrival, ns, likewise.
+    /// From the thread's previous departure to its arrival, ns; `None` if that was not seen.
     pub work_ns: Option<u64>,
 }
 
 impl Report {
-    /// The episodes in the order in which they ended. Fails if one was not
-    /// whole or is not listed, since then nothing can be compared.
+    /// The episodes in the order of their ends. Fails if an episode is incomplete or not listed,
+    /// since the accounts cannot be compared then.
     pub fn seen(&self) -> Result<Vec<Seen>> {
         let tids = self.tids();
         let watched = self
@@ -146,7 +146,7 @@ impl Report {
         Ok(seen)
     }
 
-    /// The kernel's numbers of the threads, by the report's own.
+    /// The kernel's ids of the threads, by the report's ids.
     pub fn tids(&self) -> HashMap<u64, u32> {
         self.threads
             .iter()

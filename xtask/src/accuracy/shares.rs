@@ -1,4 +1,4 @@
-//! Part two: threads that use a known share of their time.
+//! Part two: threads that work for a known share of their time.
 
 use std::fmt::Write as _;
 use std::thread;
@@ -15,14 +15,14 @@ const RUNS: usize = 10;
 const PERIOD_US: u32 = 5_000;
 const ROUNDS: u32 = 50;
 
-/// A run counts if the program had the load that it was to have, within so many
-/// points: otherwise others have used the CPUs.
+/// A run counts if the program had its intended load within this many percentage points; otherwise
+/// other programs used the CPUs.
 const NEAR: f64 = 5.0;
-/// So often a run is tried.
+/// Runs of a load at most.
 const TRIES: u32 = 40;
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Bars, points of a per cent: those of the validation that this one repeats.
+/// Bars in percentage points, from the validation that this one repeats.
 const WORST: f64 = 5.0;
 const DEVIATION: f64 = 2.0;
 
@@ -81,7 +81,7 @@ pub fn measure(lab: &Lab) -> Result<Section> {
     Ok(section)
 }
 
-/// A run in which both threads had the load.
+/// Repeats a run until both threads had the intended load.
 fn run_undisturbed(lab: &Lab, program: &Program, load: u32) -> Result<[(Shares, Shares); 2]> {
     for _ in 0..TRIES {
         let threads = run(lab, program, load)?;
@@ -95,7 +95,7 @@ fn run_undisturbed(lab: &Lab, program: &Program, load: u32) -> Result<[(Shares, 
     bail!("others use the CPUs: in {TRIES} runs the load of {load} % was not reached; stop them")
 }
 
-/// Both threads, by the program's and by sbt's account.
+/// Both threads' shares, by the program's account and by sbt's.
 fn run(lab: &Lab, program: &Program, load: u32) -> Result<[(Shares, Shares); 2]> {
     let arguments = [
         format!("load={load}"),
@@ -128,7 +128,7 @@ fn deviations(points: &[Point]) -> Vec<f64> {
         .collect()
 }
 
-/// The deviation that is farthest from 0.
+/// The deviation farthest from 0.
 fn worst(points: &[Point]) -> f64 {
     deviations(points)
         .into_iter()

@@ -1,4 +1,4 @@
-//! What an arrival costs by each way to watch.
+//! What an arrival costs with each backend.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -9,13 +9,13 @@ use super::figures::{median, pairs};
 use crate::process;
 use crate::workspace::Workspace;
 
-/// Rounds of two threads on two CPUs that do nothing else.
+/// Rounds of two threads, which do nothing else on their two CPUs.
 const ROUNDS: u32 = 2000;
 const THREADS: u32 = 2;
 
 const BACKENDS: [(&str, &str); 3] = [("ebpf", "on"), ("perf", "off"), ("ptrace", "on")];
 
-/// Measures it, in turns without sbt and with each.
+/// Measures runs without sbt and with each backend, in turn.
 pub fn rungs(workspace: &Workspace, sbt: &Path, count: usize, out: &mut String) -> Result<()> {
     let program = workspace.target.join("bench-truth");
     let mut compiler = process::command("cc");
@@ -64,7 +64,7 @@ pub fn rungs(workspace: &Workspace, sbt: &Path, count: usize, out: &mut String) 
     Ok(())
 }
 
-/// µs from the first arrival to the last departure, by rounds.
+/// Time of each round from the first arrival to the last departure, µs.
 fn round_us(log: &Path) -> Result<f64> {
     let text = std::fs::read_to_string(log).context("the program has written no log")?;
     let mut times = Vec::new();

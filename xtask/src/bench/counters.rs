@@ -9,11 +9,11 @@ use super::figures::{median, pairs};
 use crate::process;
 use crate::workspace::Workspace;
 
-/// Passes of a barrier of one thread: a fraction of a second.
+/// Passes of a barrier with one thread: a fraction of a second.
 const PASSES: &str = "200000";
 
-/// What is counted: its name in the table, and what `--events` is given. Perf events that every
-/// machine has.
+/// What is counted: the name in the table, and the value of `--events`. Every machine has these
+/// perf events.
 const COUNTED: [(&str, Option<&str>); 5] = [
     ("nothing", None),
     ("1 free counter", Some("page-faults")),
@@ -25,7 +25,7 @@ const COUNTED: [(&str, Option<&str>); 5] = [
     ),
 ];
 
-/// Measures it, in turns without sbt and with each.
+/// Measures runs without sbt and with each set of counters, in turn.
 pub fn cost(workspace: &Workspace, sbt: &Path, count: usize, out: &mut String) -> Result<()> {
     let program = workspace.target.join("bench-alone");
     let mut compiler = process::command("cc");

@@ -1,4 +1,4 @@
-//! Medians, and how figures are written.
+//! Medians, percentiles, and the format of figures.
 
 /// The middle value; 0 without values.
 pub fn median(values: &[f64]) -> f64 {
@@ -11,8 +11,7 @@ pub fn median(values: &[f64]) -> f64 {
     }
 }
 
-/// The least value that so many per cent of the values do not exceed; 0 without
-/// values.
+/// The least value that `percent` of the values do not exceed; 0 without values.
 pub fn percentile(values: &[f64], percent: usize) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -20,8 +19,7 @@ pub fn percentile(values: &[f64], percent: usize) -> f64 {
     sorted.get(rank - 1).copied().unwrap_or(0.0)
 }
 
-/// How far the values lie from their mean: root of the mean square; 0 without
-/// values.
+/// Standard deviation from the mean; 0 without values.
 pub fn deviation(values: &[f64]) -> f64 {
     let count = values.len().max(1) as f64;
     let mean = values.iter().sum::<f64>() / count;
@@ -29,18 +27,18 @@ pub fn deviation(values: &[f64]) -> f64 {
     (squares / count).sqrt()
 }
 
-/// All ratios, in the order in which they were measured.
+/// The ratios as text, in the order of measurement.
 pub fn pairs(values: &[f64]) -> String {
     let values: Vec<_> = values.iter().map(|value| format!("{value:.2}")).collect();
     values.join(", ")
 }
 
-/// A ratio as what it adds: 1.01 is `+1.0 %`.
+/// The change that a ratio stands for: 1.01 becomes `+1.0 %`.
 pub fn percent(ratio: f64) -> String {
     format!("{:+.1} %", (ratio - 1.0) * 100.0)
 }
 
-/// All ratios as what they add, in the order in which they were measured.
+/// The changes that the ratios stand for, in the order of measurement.
 pub fn percents(ratios: &[f64]) -> String {
     let ratios: Vec<_> = ratios.iter().map(|ratio| percent(*ratio)).collect();
     ratios.join(", ")

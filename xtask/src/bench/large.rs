@@ -1,5 +1,5 @@
-//! What sbt itself uses for programs with much code: two JVMs, a Python with many libraries, and a
-//! program that waits and wakes at many places.
+//! CPU time of sbt itself for programs with much code: two JVMs, a Python with many libraries, and
+//! a program that waits and wakes at many places.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -13,10 +13,10 @@ use super::figures::median;
 use crate::workspace::Workspace;
 use crate::{debian, process, python};
 
-/// CPU time that sbt may use for each, ms.
+/// CPU time that sbt may use for each program, ms.
 const BAR_MS: u32 = 150;
 
-/// Places at which the last program comes to its barrier.
+/// Places from which the last program calls its barrier.
 const PLACES: u32 = 1000;
 
 const IMPORTS: &str = "import pandas, pyarrow.dataset, pyarrow.compute\n\
@@ -33,10 +33,10 @@ struct Cost {
     cpu_ns: f64,
 }
 
-/// Measures them and writes a table.
+/// Measures the programs and writes a table.
 ///
 /// # Errors
-/// A program cannot be made or run.
+/// If a program cannot be built or run.
 pub fn programs(
     workspace: &Workspace,
     sbt: &Path,
@@ -92,7 +92,7 @@ pub fn programs(
     Ok(measured)
 }
 
-/// A program, and the CPU time that sbt used for it in each run, ms.
+/// A program, and sbt's CPU time in each run, ms.
 pub struct Subject {
     name: String,
     ms: Vec<f64>,
@@ -108,16 +108,16 @@ fn table(subjects: &[Subject]) -> String {
     for Subject { name, ms } in subjects {
         let all: Vec<_> = ms.iter().map(|ms| format!("{ms:.0}")).collect();
         let (all, median) = (all.join(", "), median(ms));
-        // Writing to a text cannot fail.
+        // Writing to a string cannot fail.
         let _ = writeln!(out, "| {name} | ≤ {BAR_MS} | **{median:.0}** | {all} |");
     }
     out
 }
 
-/// Fails if sbt used more than the bar for any of the programs, and names all of these.
+/// Checks sbt's CPU time for each program.
 ///
 /// # Errors
-/// One line for each program that is above the bar.
+/// If sbt used more than the bar: one line for each such program.
 pub fn check(subjects: &[Subject]) -> Result<()> {
     let above = subjects.iter().filter_map(|Subject { name, ms }| {
         let median = median(ms);
@@ -129,7 +129,7 @@ pub fn check(subjects: &[Subject]) -> Result<()> {
     Ok(())
 }
 
-/// CPU time that sbt says to have used, ms.
+/// sbt's CPU time according to its report, ms.
 fn used_ms(sbt: &Path, program: &Command, folder: &Path) -> Result<f64> {
     let report = folder.join("large.json");
     let mut command = process::command(sbt);
@@ -141,7 +141,8 @@ fn used_ms(sbt: &Path, program: &Command, folder: &Path) -> Result<f64> {
     Ok(report.own_cost.cpu_ns / 1e6)
 }
 
-/// A program that comes to one barrier at many places, some of them in one function.
+/// Source of a program that calls one barrier from many places, several of them in the same
+/// function.
 fn places() -> String {
     const IN_ONE: u32 = 10;
     let mut text = String::from(

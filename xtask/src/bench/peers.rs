@@ -1,5 +1,5 @@
-//! The same programs under other tools that do the nearest job: how much longer they take,
-//! how many of their arrivals at barriers the tool sees, and whether it tells who was late.
+//! Runs the same programs under other tools that do a similar job: how much longer they take, how
+//! many arrivals at barriers the tool sees, and whether it tells which thread was late.
 
 mod limited;
 mod programs;
@@ -23,20 +23,20 @@ use programs::Program;
 use table::{Cell, Column, Row};
 use tools::{Scratch, Tool};
 
-/// The heading of what [`compare`] writes.
+/// Heading of the section that [`compare`] writes.
 pub const HEADING: &str = "## Against peers";
 
-/// So long may a run under a tool take before it is cut off, or [`TIMES`] as long as the
-/// program alone, if that is more.
+/// A run under a tool is cut off after this time, or after [`TIMES`] times the program's own time,
+/// if that is more.
 const LIMIT: Duration = Duration::from_secs(15);
 
-/// See [`LIMIT`].
+/// Factor for the limit of a run: see [`LIMIT`].
 const TIMES: u32 = 5;
 
-/// So long may a program take alone.
+/// A program alone may take this long.
 const ALONE: Duration = Duration::from_mins(5);
 
-/// Runs every program under every tool, in turns, and returns the section about it.
+/// Runs every program under every tool, in turn, and returns the section of the results.
 pub fn compare(workspace: &Workspace, sbt: &Path, rounds: usize) -> Result<String> {
     require_tools(&[("gcc", "gcc"), ("unshare", "util-linux")])?;
     let folder = workspace.target.join("bench/peers");
@@ -58,14 +58,14 @@ pub fn compare(workspace: &Workspace, sbt: &Path, rounds: usize) -> Result<Strin
     table::section(HEADING, &machine::line()?, &limits, &columns, &rows)
 }
 
-/// Has a tool installed; if that fails, why.
+/// Installs a tool if needed; returns why that failed.
 fn why_not_there(tool: &Tool) -> Option<String> {
     let package = tool.package?;
     let error = require_tools(&[package]).err()?;
     Some(format!("{error:#}"))
 }
 
-/// One program, under nothing and under each tool, `rounds` times.
+/// Runs one program without a tool and under each tool, `rounds` times.
 fn series(
     program: &Program,
     tools: &[Tool],
@@ -101,7 +101,7 @@ fn series(
         };
         let limit = LIMIT.max(Duration::from_secs_f64(without.wall) * TIMES);
         alone.push(without.own);
-        // Whoever comes later in a round may find the machine warmer or busier.
+        // A later run in a round may find the machine warmer or busier.
         for turn in 0..tools.len() {
             let at = (turn + round) % tools.len();
             let (tool, cell) = (&tools[at], &mut cells[at]);
@@ -117,7 +117,8 @@ fn series(
                         seen.map_err(|error| format!("{error:#}")),
                     );
                 }
-                // The whole commands are compared: when the program began is not known.
+                // This compares the times of the whole commands, since the start of the program is
+                // not known.
                 Ok(Ran::Cut) => *cell = Cell::MoreThan(limit.as_secs_f64() / without.wall),
                 Err(error) => cell.fail(format!("{error:#}")),
             }
@@ -132,14 +133,14 @@ fn series(
     Ok((column, cells))
 }
 
-/// The program of two threads with phases of 100 µs.
+/// The program with two threads and phases of 100 µs.
 pub fn phases(workspace: &Workspace) -> Result<PathBuf> {
     let program = workspace.target.join("bench-phases");
     programs::compile(workspace, "phases.c", &["-pthread"], &program)?;
     Ok(program)
 }
 
-/// Runs a program that prints its own time in seconds.
+/// Runs a program that prints its own time, and returns it in seconds.
 pub fn own_time(command: &mut Command) -> Result<f64> {
     let text = process::read(command)?;
     read::own_time(&text)

@@ -13,7 +13,7 @@ use crate::{process, workspace::Workspace};
 /// Phases of a run: about two seconds.
 const PHASES: &str = "20000";
 
-/// Measures runs that are recorded against the same without.
+/// Measures runs with a recording against runs without.
 pub fn cost(workspace: &Workspace, sbt: &Path, pairs: usize, out: &mut String) -> Result<()> {
     let program = peers::phases(workspace)?;
     let folder = workspace.target.join("bench");

@@ -9,13 +9,13 @@ use super::{peers, row};
 use crate::process;
 use crate::workspace::Workspace;
 
-/// Samples a second.
+/// Samples per second.
 const RATES: [&str; 4] = ["100", "200", "500", "5000"];
 
 /// Phases of a run: about two seconds.
 const PHASES: &str = "20000";
 
-/// Measures it against the same without samples.
+/// Measures runs with samples against runs without.
 pub fn cost(workspace: &Workspace, sbt: &Path, pairs: usize, out: &mut String) -> Result<()> {
     let program = peers::phases(workspace)?;
     writeln!(

@@ -1,4 +1,4 @@
-//! What sbt itself uses while it watches, with the live screen and without.
+//! CPU time of sbt itself while it watches, with and without the live screen.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -13,18 +13,17 @@ use crate::process;
 use crate::tty::Tty;
 use crate::workspace::Workspace;
 
-/// Episodes a second and threads, and what the bar is called there.
+/// Episodes per second, threads, and the bar.
 const LOADS: [(u32, u32, &str); 3] = [(1000, 8, "≤ 2 %"), (100, 8, ""), (0, 8, "~0")];
 
-/// Columns and rows.
+/// Columns and rows of the terminal.
 const SIZE: (u16, u16) = (120, 40);
 
-/// How long to wait until it has read the program's symbols, and how long to
-/// look.
+/// Time to wait until sbt has read the program's symbols, and (`LOOK`) time to measure.
 const START: Duration = Duration::from_secs(4);
 const LOOK: Duration = Duration::from_secs(15);
 
-/// Measures it.
+/// Measures sbt's share of a CPU and writes a table.
 pub fn share(workspace: &Workspace, sbt: &Path, out: &mut String) -> Result<()> {
     let program = workspace.target.join("bench-paced");
     let mut compiler = process::command("cc");
@@ -71,7 +70,7 @@ pub fn share(workspace: &Workspace, sbt: &Path, out: &mut String) -> Result<()> 
     Ok(())
 }
 
-/// What a process uses of one CPU, percent.
+/// CPU time of a process, per cent of one CPU.
 fn used_pct(pid: u32) -> Result<f64> {
     thread::sleep(START);
     let (begin, before) = (Instant::now(), used_ns(pid)?);
@@ -80,7 +79,7 @@ fn used_pct(pid: u32) -> Result<f64> {
     Ok(used as f64 / begin.elapsed().as_nanos() as f64 * 100.0)
 }
 
-/// The CPU time of all its threads, ns.
+/// CPU time of all threads of a process, ns.
 fn used_ns(pid: u32) -> Result<u64> {
     let mut sum = 0;
     let folder = format!("/proc/{pid}/task");

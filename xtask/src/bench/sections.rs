@@ -1,7 +1,7 @@
-//! Sections of the results, each with a heading of its own, so that one can be measured
-//! again without the others.
+//! Sections of the results, each with a heading, so that one section can be measured again without
+//! the others.
 
-/// The section under a heading (`## …`), to the next one or the end.
+/// The section under a heading (`## …`), up to the next heading or the end.
 pub fn find<'a>(text: &'a str, heading: &str) -> Option<&'a str> {
     let start = start(text, heading)?;
     let body = start + heading.len();
@@ -11,14 +11,13 @@ pub fn find<'a>(text: &'a str, heading: &str) -> Option<&'a str> {
     Some(&text[start..end])
 }
 
-/// The text with this section, which begins with `heading`, in place of the former one; at
-/// the end if there was none.
+/// Replaces the section that begins with `heading`, or adds it at the end.
 pub fn put(text: &str, heading: &str, section: &str) -> String {
     let section = section.trim();
     let Some(former) = find(text, heading) else {
         return format!("{}\n\n{section}\n", text.trim_end());
     };
-    // What was found is there.
+    // The section was found in the text, so it splits the text.
     let (before, after) = text.split_once(former).unwrap_or((text, ""));
     let blank = if after.is_empty() { "" } else { "\n" };
     format!("{before}{section}\n{blank}{after}")

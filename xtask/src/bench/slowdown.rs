@@ -14,25 +14,24 @@ use crate::process;
 const DEMOS: [&str; 5] = ["radix", "lu-block", "lu-cyclic", "water", "ocean"];
 const THREADS: &str = "4";
 
-/// Wall time that a program shall at least take, seconds.
+/// Least wall time of a program, s.
 const LONG: f64 = 10.0;
 
 /// What one watched call costs its thread, ns, measured in the same run.
 #[derive(Clone, Copy, Debug)]
 pub struct Cost {
-    /// The arrival's probe.
+    /// Cost of the probe at the arrival.
     pub arrival: f64,
-    /// What the departure's adds.
+    /// Additional cost of the probe at the departure.
     pub departure: f64,
 }
 
-/// The built-in programs with all their barriers watched, default options. The
-/// time is the program's own, from its start to the end of its check.
+/// Measures the demo programs with all their barriers watched and default options. The time is the
+/// program's own, from its start to the end of its check.
 ///
-/// On a shared machine one run of ten seconds differs from the next by more
-/// than sbt costs. So the table also says how much the program differs from
-/// itself, and what the probes must have cost: their number in such a run
-/// times the cost of one.
+/// On a shared machine, one run of ten seconds differs from the next by more than sbt costs. So the
+/// table also shows how much the program's own times vary, and what the probes must have cost:
+/// their number in a run times the cost of one.
 pub fn demos(
     sbt: &Path,
     pairs: usize,
@@ -69,7 +68,7 @@ pub fn demos(
                         .args(program),
                 )
             };
-            // Whoever comes second may find the machine warmer or busier.
+            // The second run of a pair may find the machine warmer or busier.
             let (without, with) = if pair % 2 == 0 {
                 let without = plain()?;
                 (without, watched()?)
@@ -97,7 +96,7 @@ pub fn demos(
     Ok(())
 }
 
-/// The size at which a program runs for [`LONG`].
+/// The scale at which a program runs for [`LONG`].
 fn long_enough(sbt: &Path, name: &str) -> Result<f64> {
     eprintln!("measuring: how big {name} has to be");
     let mut scale = 1.0;
@@ -112,7 +111,7 @@ fn long_enough(sbt: &Path, name: &str) -> Result<f64> {
     Ok(scale)
 }
 
-/// The probes' share of a program's CPU time, from how many calls it makes.
+/// The probes' share of a program's CPU time, computed from the number of calls.
 fn by_count(sbt: &Path, program: &[&str], cost: Cost) -> Result<f64> {
     let folder = std::env::temp_dir().join(format!("sbt-bench-{}", std::process::id()));
     fs::create_dir_all(&folder)?;
@@ -159,8 +158,8 @@ fn own_time(command: &mut std::process::Command) -> Result<f64> {
         .with_context(|| format!("the demo did not say how long it took: {text:?}"))
 }
 
-/// How much later a program starts under `sbt run`, and how much longer it is
-/// until the shell is back after its end.
+/// Measures how much later a program starts under `sbt run`, and how much later the shell returns
+/// after its end.
 pub fn start_up(sbt: &Path, pairs: usize, out: &mut String) -> Result<()> {
     let mut delays = Vec::new();
     for _ in 0..pairs {
@@ -200,7 +199,7 @@ fn list(values: &[f64]) -> String {
     values.join(", ")
 }
 
-/// Seconds since the machine has started, to 10 ms.
+/// Seconds since the machine started, with a resolution of 10 ms.
 fn uptime() -> Result<f64> {
     fs::read_to_string("/proc/uptime")?
         .split(' ')

@@ -1,4 +1,4 @@
-//! What each level of `--states` costs where threads do nothing but switch.
+//! What each level of `--states` costs if threads do nothing but switch.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -12,15 +12,15 @@ use super::figures::{median, pairs};
 use crate::process;
 use crate::workspace::Workspace;
 
-/// Rounds of two switches each: a second or so.
+/// Rounds of two switches each: about a second.
 const ROUNDS: &str = "150000";
 
 const LEVELS: [&str; 3] = ["off", "light", "full"];
 
-/// How long sbt may take until it watches.
+/// Time that sbt may take to start watching.
 const START: Duration = Duration::from_millis(700);
 
-/// Measures it, in turns without sbt and with each level.
+/// Measures runs without sbt and with each level, in turn.
 pub fn levels(workspace: &Workspace, sbt: &Path, count: usize, out: &mut String) -> Result<()> {
     let program = workspace.target.join("bench-switches");
     let mut compiler = process::command("cc");
@@ -40,7 +40,7 @@ pub fn levels(workspace: &Workspace, sbt: &Path, count: usize, out: &mut String)
         command.args(["run", "--quiet", "--futex=off", "--states", level, "--"]);
         round_ns(command.arg(&program).arg(ROUNDS))
     };
-    // Attached: sbt can be killed then without leaving a program behind.
+    // sbt attaches to another program, so that killing sbt leaves no program behind.
     let beside = |level: &str| {
         let mut other = quiet(Command::new("sleep").arg("600"))?;
         let mut command = Command::new(sbt);
@@ -57,7 +57,7 @@ pub fn levels(workspace: &Workspace, sbt: &Path, count: usize, out: &mut String)
         let taken = round_ns(process::command(&program).arg(ROUNDS));
         other.kill().context("cannot end sleep")?;
         other.wait().context("cannot wait for sleep")?;
-        // It ends with what it watches.
+        // sbt ends with the program that it watches.
         watching?.wait().context("cannot wait for sbt")?;
         taken
     };
@@ -102,7 +102,7 @@ fn quiet(command: &mut Command) -> Result<Child> {
         .context("cannot start what is watched, or sbt")
 }
 
-/// What the program says at its end.
+/// The time of a round as the program prints it at its end, ns.
 fn round_ns(command: &mut Command) -> Result<f64> {
     let text = process::read(command)?;
     text.trim()

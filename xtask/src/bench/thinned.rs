@@ -1,5 +1,5 @@
-//! What watching costs a program that does nothing but come to its barrier: thinned out
-//! to the default budget, and in full.
+//! What watching costs a program that does nothing but call its barrier: thinned out to the default
+//! budget, and in full.
 
 use std::{fmt::Write as _, fs, path::Path, process::Command};
 
@@ -8,10 +8,11 @@ use anyhow::{Context as _, Result, ensure};
 use super::figures::{median, percent, percents};
 use crate::{process, workspace::Workspace};
 
-/// Barriers of a run, so that most of it lies behind the first moments in full.
+/// Barriers of a run: enough that most of them come after the first moments, which are watched in
+/// full.
 const ROUNDS: &str = "rounds=400000";
 
-/// Measures pairs of runs, without and with, and writes a table.
+/// Measures pairs of runs without and with sbt, and writes a table.
 pub fn compare(workspace: &Workspace, sbt: &Path, pairs: usize, out: &mut String) -> Result<()> {
     let folder = workspace.target.join("bench");
     fs::create_dir_all(&folder).context("making a folder for the program")?;
@@ -65,7 +66,7 @@ pub fn compare(workspace: &Workspace, sbt: &Path, pairs: usize, out: &mut String
     Ok(())
 }
 
-/// Seconds between its barriers, as the program tells.
+/// The program's own time between its barriers, s.
 fn took(command: &mut Command) -> Result<f64> {
     let text = process::read(command)?;
     let ns: f64 = text

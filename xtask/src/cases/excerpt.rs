@@ -4,7 +4,7 @@ use anyhow::{Context, Result};
 
 use super::studies::Excerpt;
 
-/// Lines of a source, without the indentation that they have in common.
+/// Lines of a source, without their common indentation.
 pub fn lines_of(source: &str, excerpt: &Excerpt) -> Result<String> {
     let Excerpt { file, from } = excerpt;
     let mut lines = source.lines().skip_while(|line| !line.contains(from));
@@ -15,7 +15,7 @@ pub fn lines_of(source: &str, excerpt: &Excerpt) -> Result<String> {
     let mut shown = vec![first];
     for line in lines {
         shown.push(line);
-        // Rust's formatter puts the brace below the line that it was opened in.
+        // rustfmt puts the closing brace on a line with the indentation of the first.
         if line
             .get(..indent)
             .is_some_and(|start| start.trim().is_empty())
@@ -31,7 +31,7 @@ pub fn lines_of(source: &str, excerpt: &Excerpt) -> Result<String> {
     anyhow::bail!("{file}: \"{from}\" does not end")
 }
 
-/// A paragraph in lines of up to 100 characters; a figure stays with its unit.
+/// Wraps a paragraph at 100 characters; a number stays with its unit.
 pub fn wrap(text: &str) -> String {
     const HELD: &str = "\u{a0}";
     let text = [" %", " ms"].iter().fold(text.to_owned(), |text, unit| {

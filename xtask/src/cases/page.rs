@@ -14,23 +14,23 @@ use super::{Args, Measured};
 use crate::machine;
 use crate::workspace::Workspace;
 
-/// Where the demo programs are.
+/// Folder of the demo programs.
 pub const SOURCE: &str = "sbt-agent/src/demo";
-/// Wall times that differ by less are called equal, per cent.
+/// Wall times that differ by less than this count as equal, per cent.
 const SAME: f64 = 3.0;
 
-/// The page as far as it is written.
+/// The page as written so far.
 pub struct Page {
     /// Markdown.
     pub text: String,
     studies: usize,
     cpus: usize,
-    /// What was typed besides what belongs to the program.
+    /// Options in addition to those of the program.
     options: String,
 }
 
 impl Page {
-    /// What stands above the studies.
+    /// Starts the page with the text above the studies.
     pub fn begin(args: &Args, cpus: usize, threads: usize) -> Result<Self> {
         // A program and its mended form do the same work.
         let options = format!(" --scale {}", args.scale);
@@ -86,7 +86,7 @@ impl Page {
         })
     }
 
-    /// Adds a study; fails if the mended program is not the better one.
+    /// Adds a study; fails if the mended program is not better.
     pub fn study(&mut self, workspace: &Workspace, study: &Study, runs: &Measured) -> Result<()> {
         self.studies += 1;
         let fair = &runs.fair;
@@ -123,7 +123,7 @@ impl Page {
         self.line(&wrap(text));
     }
 
-    /// What was typed and the beginning of what came.
+    /// Adds the command and the beginning of its report.
     fn report(&mut self, program: &Program, threads: usize, text: &str) -> Result<()> {
         let paragraphs: Vec<&str> = text.trim_end().split("\n\n").collect();
         ensure!(
@@ -140,7 +140,7 @@ impl Page {
         Ok(())
     }
 
-    /// The table of before and after.
+    /// Adds the table of figures with and without the fault.
     fn effect(&mut self, study: &Study, runs: &Measured) -> Result<()> {
         let Pair { fault, fix, .. } = &runs.fair;
         let (from, to) = (study.fault.site, study.fix.site);
@@ -207,7 +207,7 @@ impl Page {
         Ok(())
     }
 
-    /// The table of CPU times over many threads.
+    /// Adds the table of CPU times over many threads.
     fn pattern(&mut self, study: &Study, many: &Pair) -> Result<()> {
         let threads = many.threads;
         let names: Vec<String> = (0..threads).map(|thread| format!("T{thread}")).collect();

@@ -1,10 +1,10 @@
-//! Reads out of the reports what each study is about, or fails.
+//! Reads the fault of each study from the reports, or fails if it is not there.
 
 use anyhow::{Result, ensure};
 
 use super::series::{Pair, Series};
 
-/// The thread with one tile more is last.
+/// The thread with one more tile comes last.
 pub fn matmul(pair: &Pair) -> Result<String> {
     let (run, site) = (&pair.fault, "multiply");
     let share = run.last_pct(site, 0)?;
@@ -24,7 +24,7 @@ pub fn matmul(pair: &Pair) -> Result<String> {
     ))
 }
 
-/// The same by CPU time, and even without the tiles.
+/// CPU time shows the same thread; without tiles the times are even.
 pub fn matmul_pattern(pair: &Pair) -> Result<String> {
     let before = running(&pair.fault, "multiply", pair.threads)?;
     let after = running(&pair.fix, "multiply", pair.threads)?;
@@ -37,7 +37,7 @@ pub fn matmul_pattern(pair: &Pair) -> Result<String> {
     ))
 }
 
-/// What is left without the tiles.
+/// The waiting that remains without tiles.
 pub fn matmul_healthy(pair: &Pair) -> Result<String> {
     let (run, site) = (&pair.fix, "multiply");
     let imbalance = run.imbalance(site)?;
@@ -50,7 +50,7 @@ pub fn matmul_healthy(pair: &Pair) -> Result<String> {
     ))
 }
 
-/// The last rows have most work, the first wait.
+/// The last rows have the most work, so the first threads wait.
 pub fn lu(pair: &Pair) -> Result<String> {
     let (run, site, last) = (&pair.fault, "update_rows", pair.threads - 1);
     let share = run.last_pct(site, last)?;
@@ -74,7 +74,7 @@ pub fn lu(pair: &Pair) -> Result<String> {
     ))
 }
 
-/// The same by CPU time, and even if dealt round robin.
+/// CPU time shows the same order; dealt round robin, the times are even.
 pub fn lu_pattern(pair: &Pair) -> Result<String> {
     let before = running(&pair.fault, "update_rows", pair.threads)?;
     let after = running(&pair.fix, "update_rows", pair.threads)?;
@@ -114,7 +114,7 @@ pub fn radix(pair: &Pair) -> Result<String> {
     ))
 }
 
-/// The same with more levels, and even by ranges of digits.
+/// CPU time shows more levels of the tree; by ranges of digits, the times are even.
 pub fn radix_pattern(pair: &Pair) -> Result<String> {
     let before = running(&pair.fault, "tree_sum", pair.threads)?;
     let after = running(&pair.fix, "flat_sum", pair.threads)?;
@@ -133,7 +133,7 @@ pub fn radix_pattern(pair: &Pair) -> Result<String> {
     ))
 }
 
-/// All but one wait.
+/// All threads but one wait.
 pub fn blocks(pair: &Pair) -> Result<String> {
     let (run, site) = (&pair.fault, "factor_panel");
     let imbalance = run.imbalance(site)?;
@@ -149,7 +149,8 @@ pub fn blocks(pair: &Pair) -> Result<String> {
     ))
 }
 
-/// The same two have the phase to themselves, and little is left of it.
+/// The same two threads have the phase to themselves; in the mended program little of the phase is
+/// left.
 pub fn blocks_pattern(pair: &Pair) -> Result<String> {
     let before = running(&pair.fault, "factor_panel", pair.threads)?;
     let after = running(&pair.fix, "factor_panel", pair.threads)?;
@@ -165,7 +166,7 @@ pub fn blocks_pattern(pair: &Pair) -> Result<String> {
     ))
 }
 
-/// Two phases count, and the last thread is last in them.
+/// Two phases matter, and the last thread comes last in both.
 pub fn water(pair: &Pair) -> Result<String> {
     let (run, last) = (&pair.fault, pair.threads - 1);
     let loops = ["pair_forces", "potential_energy"];
@@ -191,7 +192,7 @@ pub fn water(pair: &Pair) -> Result<String> {
     ))
 }
 
-/// The threads share the triangle as 1, 3, 5, 7; even when folded.
+/// The threads share the triangle as 1, 3, 5, 7; folded, the shares are even.
 pub fn water_pattern(pair: &Pair) -> Result<String> {
     let before = running(&pair.fault, "pair_forces", pair.threads)?;
     let after = running(&pair.fix, "pair_forces", pair.threads)?;
@@ -223,7 +224,7 @@ fn percent(part: f64, all: &[f64]) -> f64 {
     100.0 * part / all.iter().sum::<f64>()
 }
 
-/// The most over the least.
+/// The largest value divided by the smallest.
 fn spread(values: &[f64]) -> f64 {
     let most = values.iter().copied().fold(0.0, f64::max);
     let least = values.iter().copied().fold(f64::INFINITY, f64::min);

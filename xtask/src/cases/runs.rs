@@ -14,16 +14,16 @@ use crate::idle::Moment;
 use crate::process;
 use crate::workspace::Workspace;
 
-/// What part of the CPUs others may use during a run.
+/// Fraction of the CPUs that other programs may use during a run.
 pub const OTHERS: f64 = 0.05;
-/// So often a run is tried until nobody does.
+/// Attempts to get a run in which they use less.
 const ATTEMPTS: u32 = 20;
 const PAUSE: Duration = Duration::from_secs(5);
 
-/// Runs programs under sbt.
+/// Runs demo programs under sbt.
 pub struct Bench {
     sbt: PathBuf,
-    /// Where reports go.
+    /// Folder for the reports.
     folder: PathBuf,
     runs: usize,
     scale: String,
@@ -31,7 +31,7 @@ pub struct Bench {
 }
 
 impl Bench {
-    /// Runs them under this sbt.
+    /// Prepares to run programs under this sbt.
     pub fn new(workspace: &Workspace, sbt: PathBuf, args: &Args) -> Result<Self> {
         let folder = workspace.target.join("case-studies");
         fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
@@ -44,12 +44,12 @@ impl Bench {
         })
     }
 
-    /// Runs both programs of a study in turns: a machine that is slow for a while is so for both.
+    /// Runs both programs of a study in turn, so that slow times of the machine affect both.
     pub fn pair(&self, study: &Study, threads: usize) -> Result<Pair> {
         let (mut fault, mut fix) = (Vec::new(), Vec::new());
         for run in 1..=self.runs {
             let mut order = [(&study.fault, &mut fault), (&study.fix, &mut fix)];
-            // Whoever comes second may find the machine warmer.
+            // A later run may find the machine warmer.
             if run % 2 == 0 {
                 order.reverse();
             }
@@ -69,12 +69,12 @@ impl Bench {
         })
     }
 
-    /// The report that a reader would get, 80 columns wide.
+    /// The report as a reader would get it, 80 columns wide.
     pub fn text(&self, program: &Program, threads: usize) -> Result<String> {
         self.report(program, threads, &[])
     }
 
-    /// A report of a run during which the machine was ours.
+    /// The report of a run during which other programs used few CPUs.
     fn report(&self, program: &Program, threads: usize, options: &[&str]) -> Result<String> {
         let mut least = f64::INFINITY;
         for attempt in 0..ATTEMPTS {

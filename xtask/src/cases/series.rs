@@ -10,7 +10,7 @@ pub struct Pair {
     pub threads: usize,
     /// The program with the fault.
     pub fault: Series,
-    /// The one without.
+    /// The mended program.
     pub fix: Series,
 }
 
@@ -18,7 +18,7 @@ pub struct Pair {
 #[derive(Clone)]
 pub struct Series(Vec<Report>);
 
-/// The part of a JSON report that is used here; docs/json.md has the fields.
+/// The part of a JSON report that is used here; docs/json.md describes the fields.
 #[derive(Clone, Deserialize)]
 pub struct Report {
     wall_ns: u64,
@@ -50,7 +50,7 @@ struct Straggler {
     mean_lead_ns: u64,
 }
 
-/// One thread, of the whole report or of a site, in the order of the threads' numbers.
+/// Times of a thread, over the whole report or at a site, in the order of the threads' numbers.
 #[derive(Clone, Deserialize)]
 struct Times {
     work_ns: Option<u64>,
@@ -60,7 +60,7 @@ struct Times {
 }
 
 impl Pair {
-    /// Median of what the mended program takes of the faulty one's time, run by run.
+    /// Median over the runs of the mended program's wall time divided by the faulty program's.
     pub fn wall_ratio(&self) -> f64 {
         let runs = self.fault.0.iter().zip(&self.fix.0);
         median(runs.map(|(fault, fix)| fix.wall_ns as f64 / fault.wall_ns as f64))
@@ -68,24 +68,24 @@ impl Pair {
 }
 
 impl Report {
-    /// Whether all that happened was seen.
+    /// Whether all events were seen.
     pub fn is_complete(&self) -> bool {
         self.lost_events == 0 && self.incomplete_episodes == 0
     }
 }
 
 impl Series {
-    /// Of at least one report.
+    /// The reports must not be empty.
     pub fn new(reports: Vec<Report>) -> Self {
         Self(reports)
     }
 
-    /// How long the program was watched, s.
+    /// Time for which the program was watched, s.
     pub fn wall_s(&self) -> f64 {
         median(self.0.iter().map(|report| report.wall_ns as f64 / 1e9))
     }
 
-    /// Thread-time lost at all barriers, ms.
+    /// Thread time lost at all barriers, ms.
     pub fn lost_ms(&self) -> f64 {
         median(self.0.iter().map(|report| {
             let lost = report.sites.iter().map(|site| site.lost_ns);
@@ -93,7 +93,7 @@ impl Series {
         }))
     }
 
-    /// What part of the threads' time was lost, per cent.
+    /// Fraction of the threads' time that was lost, per cent.
     pub fn lost_pct(&self) -> f64 {
         median(self.0.iter().map(|report| {
             let idle: u64 = report.threads.iter().map(|thread| thread.idle_ns).sum();
@@ -106,7 +106,7 @@ impl Series {
         }))
     }
 
-    /// What part of the time of all phases these sites hold, per cent.
+    /// Fraction of the time of all phases that belongs to these sites, per cent.
     pub fn phase_pct(&self, functions: &[&str]) -> f64 {
         median(self.0.iter().map(|report| {
             let all: u64 = report.sites.iter().map(Site::phase).sum();
@@ -115,7 +115,7 @@ impl Series {
         }))
     }
 
-    /// The median of something at one site.
+    /// The median of a figure at one site.
     fn at(&self, function: &str, f: impl Fn(&Site) -> Option<f64>) -> Result<f64> {
         let values: Option<Vec<f64>> = self
             .0
@@ -131,7 +131,7 @@ impl Series {
         Ok(median(values.into_iter()))
     }
 
-    /// Thread-time lost at a site, ms.
+    /// Thread time lost at a site, ms.
     pub fn lost_at_ms(&self, function: &str) -> Result<f64> {
         self.at(function, |site| Some(site.lost_ns as f64 / 1e6))
     }
@@ -146,28 +146,28 @@ impl Series {
         self.at(function, |site| site.imbalance_pct)
     }
 
-    /// By how much the last comes after the one before it, ms.
+    /// Mean lead of the last thread over the second last at a site, ms.
     pub fn lead_ms(&self, function: &str) -> Result<f64> {
         self.at(function, |site| {
             Some(site.straggler.as_ref()?.mean_lead_ns as f64 / 1e6)
         })
     }
 
-    /// In how many of a site's episodes a thread comes last, per cent.
+    /// Fraction of a site's episodes in which a thread comes last, per cent.
     pub fn last_pct(&self, function: &str, thread: usize) -> Result<f64> {
         self.at(function, |site| {
             Some(100.0 * site.threads.get(thread)?.last as f64 / site.episodes as f64)
         })
     }
 
-    /// How long a thread works in the phase before a site, ms.
+    /// Work of a thread in the phases before a site, ms.
     pub fn work_ms(&self, function: &str, thread: usize) -> Result<f64> {
         self.at(function, |site| {
             Some(site.threads.get(thread)?.work_ns? as f64 / 1e6)
         })
     }
 
-    /// How long a thread waits at a site, ms.
+    /// Waiting time of a thread at a site, ms.
     pub fn idle_ms(&self, function: &str, thread: usize) -> Result<f64> {
         self.at(function, |site| {
             Some(site.threads.get(thread)?.idle_ns as f64 / 1e6)
@@ -194,7 +194,7 @@ impl Site {
     }
 }
 
-/// The middle value, of an even number the upper one of two.
+/// The middle value; the upper of the two middle values if their number is even.
 fn median(values: impl Iterator<Item = f64>) -> f64 {
     let mut sorted: Vec<f64> = values.collect();
     sorted.sort_by(f64::total_cmp);

@@ -1,50 +1,50 @@
-//! The five studies: which programs, what one must see in them, and how it is told.
+//! The five studies: their programs, what their reports must show, and their texts.
 
 use anyhow::Result;
 
 use super::readings;
 use super::series::Pair;
 
-/// A program with a fault and the same without.
+/// A program with a fault, and its mended form.
 pub struct Study {
-    /// What is wrong, as a heading.
+    /// The fault, as a heading.
     pub title: &'static str,
     /// What the program does.
     pub about: &'static str,
     /// The program with the fault.
     pub fault: Program,
-    /// The program without.
+    /// The mended program.
     pub fix: Program,
-    /// What the mended program does otherwise.
+    /// What the mended program does differently.
     pub change: &'static str,
-    /// Where the two differ in their source.
+    /// Where the sources of the two programs differ.
     pub source: &'static [Excerpt],
-    /// Reads the faulty program's report, and fails if the fault is not in it.
+    /// Reads the faulty program's report; fails if the fault is not in it.
     pub reading: fn(&Pair) -> Result<String>,
-    /// Reads who has the work, with a CPU's time for each of many threads; fails likewise.
+    /// Reads how the work is spread over many threads; fails if the fault does not show.
     pub pattern: fn(&Pair) -> Result<String>,
-    /// Reads the mended program's report, which the page then shows.
+    /// Reads the mended program's report; if set, the page shows that report.
     pub healthy: Option<fn(&Pair) -> Result<String>>,
 }
 
-/// A demo program and where to look.
+/// A demo program, and what to look at in its report.
 pub struct Program {
-    /// Its name.
+    /// The name of the demo.
     pub demo: &'static str,
-    /// Options with which sbt watches it.
+    /// sbt's options.
     pub options: &'static [&'static str],
-    /// The function with the barrier that matters.
+    /// The function that calls the barrier of interest.
     pub site: &'static str,
-    /// Paragraphs of the text report that the page shows: the head, the table of barriers, a table
-    /// a site.
+    /// Paragraphs of the text report that the page shows: the head, the table of barriers, and a
+    /// table for each site.
     pub paragraphs: usize,
 }
 
-/// Some lines of a demo's source: from the one that contains a text to where its brace is closed.
+/// Lines of a demo's source, from the first line with a given text to its closing brace.
 pub struct Excerpt {
-    /// The file in sbt-agent/src/demo.
+    /// The file, in sbt-agent/src/demo.
     pub file: &'static str,
-    /// In the first line.
+    /// A text in the first line.
     pub from: &'static str,
 }
 
@@ -58,7 +58,7 @@ impl Program {
         }
     }
 
-    /// sbt's arguments, as a reader would type them.
+    /// sbt's arguments as a reader would type them.
     pub fn command(&self, threads: usize) -> Vec<String> {
         let mut command = vec!["demo".into(), self.demo.into()];
         command.extend(["-t".into(), threads.to_string()]);
@@ -67,7 +67,7 @@ impl Program {
     }
 }
 
-/// All of them, in the order of the page.
+/// All studies, in the order of the page.
 pub const STUDIES: [Study; 5] = [
     Study {
         title: "Matrix multiplication: tiles that do not go evenly into the threads",

@@ -1,4 +1,4 @@
-//! cargo-deb: makes a package for Debian of what Cargo.toml says.
+//! cargo-deb, which makes a Debian package from the settings in Cargo.toml.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use crate::process;
 
 const VERSION: &str = "3.8.0";
 
-/// A cargo-deb, which is built under `folder` unless a former run did.
+/// Builds cargo-deb under `folder` unless an earlier run did, and returns its path.
 pub fn prepare(folder: &Path) -> Result<PathBuf> {
     let root = folder.join(format!("cargo-deb-{VERSION}"));
     let path = root.join("bin/cargo-deb");
@@ -26,7 +26,7 @@ pub fn prepare(folder: &Path) -> Result<PathBuf> {
             .arg(&root)
             .arg("--target-dir")
             .arg(&scratch)
-            // It is run once: it need not be fast.
+            // cargo-deb runs once, so it need not be fast.
             .env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1")
             .env("CARGO_PROFILE_RELEASE_LTO", "off")
             .env("CARGO_PROFILE_RELEASE_DEBUG", "false")

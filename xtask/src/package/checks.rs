@@ -1,5 +1,6 @@
-//! The package is tried in a root of its own, where it can do no harm: nothing in it is setuid
-//! or has capabilities, it needs the right glibc, it runs, and it can be removed again.
+//! Tests the package in a root of its own, where it can do no harm: no file is setuid or has
+//! capabilities, the binary needs the promised glibc, it runs, and the package can be removed
+//! again.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -10,7 +11,7 @@ use anyhow::{Context, Result, bail, ensure};
 use super::glibc::Version;
 use crate::process;
 
-/// What has to be in it.
+/// Files that must be in the package.
 const FILES: [&str; 7] = [
     "usr/bin/sbt",
     "usr/share/man/man1/sbt.1.gz",
@@ -21,16 +22,16 @@ const FILES: [&str; 7] = [
     "usr/share/doc/sbt-agent/README.Debian",
 ];
 
-/// Of what lintian finds, that which is meant so: whoever publishes the package names
-/// themselves and the report that asked for it; and names and lines come with the binary, since
-/// the demo programs are in it.
+/// Findings of lintian that are intended. The publisher of the package fills in the address and the
+/// report that asks for the package; and the binary contains names and lines because of the demo
+/// programs.
 const MEANT: [&str; 3] = [
     "bogus-mail-host",
     "initial-upload-closes-no-bugs",
     "debug-suffix-not-dbg",
 ];
 
-/// Tries `deb`, whose binary needs glibc `needs`, in the folder `root`.
+/// Tests the package `deb`, whose binary needs glibc `needs`, in the folder `root`.
 pub fn check(deb: &Path, root: &Path, needs: Version) -> Result<()> {
     let contents = process::read(process::command("dpkg-deb").arg("--contents").arg(deb))?;
     let odd = odd(&contents);
@@ -57,7 +58,7 @@ pub fn check(deb: &Path, root: &Path, needs: Version) -> Result<()> {
     lintian(deb)
 }
 
-/// Lines of the list of files that are not root's, or have a bit of those that give rights.
+/// Lines of the list of files that do not belong to root or have a mode bit that gives rights.
 fn odd(contents: &str) -> Vec<&str> {
     contents
         .lines()
@@ -66,13 +67,15 @@ fn odd(contents: &str) -> Vec<&str> {
             let gives = mode.contains(['s', 'S', 't', 'T']);
             let writable = mode.as_bytes().get(8) == Some(&b'w') && !mode.starts_with('l');
             // By number, where the archive has no names.
-            let of_root = [" root/root ", " 0/0 "].iter().any(|it| line.contains(it));
+            let of_root = [" root/root ", " 0/0 "]
+                .iter()
+                .any(|owner| line.contains(owner));
             gives || writable || !of_root
         })
         .collect()
 }
 
-/// Nothing of the package is run when it is installed, so nothing can change more than files.
+/// Checks that the package runs nothing when it is installed, so that only files can change.
 fn scripts(deb: &Path) -> Result<()> {
     for name in ["preinst", "postinst", "prerm", "postrm"] {
         let mut command = process::command("dpkg-deb");
@@ -91,7 +94,7 @@ fn field(deb: &Path, name: &str) -> Result<String> {
     )
 }
 
-/// Whether a list of packages has the C library, of this version or a newer one.
+/// Whether a dependency list has the C library in this version or a newer one.
 fn depends_on_glibc(depends: &str, needs: Version) -> bool {
     depends.split(',').any(|package| {
         package
@@ -102,7 +105,7 @@ fn depends_on_glibc(depends: &str, needs: Version) -> bool {
     })
 }
 
-/// Installs into a root that has nothing else. Who is not root unpacks only.
+/// Installs the package into an empty root. Without root rights, it is only unpacked.
 fn install(deb: &Path, root: &Path) -> Result<()> {
     if root.exists() {
         fs::remove_dir_all(root)?;
@@ -115,7 +118,7 @@ fn install(deb: &Path, root: &Path) -> Result<()> {
         fs::write(admin.join(file), "")?;
     }
     if nix::unistd::geteuid().is_root() {
-        // What it depends on is not in there.
+        // The packages that it depends on are not in there.
         process::run(dpkg(root).args(["--force-depends", "--install"]).arg(deb))
     } else {
         process::run(process::command("dpkg-deb").arg("-x").arg(deb).arg(root))
@@ -140,7 +143,7 @@ fn dpkg(root: &Path) -> std::process::Command {
     command
 }
 
-/// Nothing gives whoever executes it what they do not have.
+/// Checks that no file gives rights to those who execute it.
 fn privileges(root: &Path) -> Result<()> {
     for file in files(root)? {
         let mode = fs::symlink_metadata(&file)?.permissions().mode();
@@ -163,7 +166,7 @@ fn files(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(all)
 }
 
-/// Debian's own checker finds nothing else.
+/// Checks that lintian, Debian's checker, finds nothing else.
 fn lintian(deb: &Path) -> Result<()> {
     let output = process::command("lintian")
         .args([

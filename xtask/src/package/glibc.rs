@@ -1,4 +1,4 @@
-//! Which glibc the binary needs: the newest version that one of its symbols asks for.
+//! The glibc that the binary needs: the newest version that one of its symbols requires.
 
 use std::fmt;
 use std::fs;
@@ -16,7 +16,7 @@ pub struct Version {
     minor: u32,
 }
 
-/// What docs/limits.md promises.
+/// The version that docs/limits.md promises.
 pub const BASELINE: Version = Version {
     major: 2,
     minor: 34,
@@ -29,7 +29,7 @@ impl fmt::Display for Version {
 }
 
 impl Version {
-    /// Reads `2.34`; what follows a further point does not count.
+    /// Parses `2.34`; anything after a second point is ignored.
     pub fn parse(text: &str) -> Option<Self> {
         let mut parts = text.split('.');
         let major = parts.next()?.parse().ok()?;
@@ -38,10 +38,10 @@ impl Version {
     }
 }
 
-/// Which one the binary needs.
+/// The version that the binary needs.
 ///
 /// # Errors
-/// It is newer than what is promised.
+/// If it is newer than the promised version.
 pub fn check(binary: &Path) -> Result<Version> {
     let data = fs::read(binary).with_context(|| format!("cannot read {}", binary.display()))?;
     let needs =
@@ -55,7 +55,7 @@ pub fn check(binary: &Path) -> Result<Version> {
     Ok(needs)
 }
 
-/// The newest version of glibc that a symbol of an ELF file asks for; None if none does.
+/// The newest version of glibc that a symbol of an ELF file requires; `None` if no symbol does.
 fn needed(data: &[u8]) -> Result<Option<Version>> {
     let header = FileHeader64::<LittleEndian>::parse(data).context("no ELF file")?;
     let endian = header.endian()?;
@@ -76,7 +76,7 @@ fn needed(data: &[u8]) -> Result<Option<Version>> {
     Ok(newest)
 }
 
-/// `2.34` of `GLIBC_2.34`; nothing of other libraries and of `GLIBC_PRIVATE`.
+/// Returns 2.34 for `GLIBC_2.34`; `None` for other libraries and for `GLIBC_PRIVATE`.
 fn of_glibc(name: &[u8]) -> Option<Version> {
     let name = std::str::from_utf8(name).ok()?;
     Version::parse(name.strip_prefix("GLIBC_")?)
@@ -109,7 +109,7 @@ mod tests {
     fn a_binary_says_what_it_needs() {
         let own = fs::read(std::env::current_exe().unwrap()).unwrap();
         let needs = needed(&own).unwrap().unwrap();
-        // Its Rust standard library uses functions of that age.
+        // The Rust standard library uses functions of this version.
         assert!(needs >= Version::parse("2.17").unwrap(), "{needs}");
         assert!(needed(b"#!/bin/sh\n").is_err());
     }

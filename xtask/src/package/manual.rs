@@ -1,4 +1,4 @@
-//! Manual pages are free of errors: two formatters read them, and complain of nothing.
+//! Checks that the manual pages are free of errors, with two formatters.
 
 use std::fs;
 use std::path::Path;
@@ -7,11 +7,11 @@ use anyhow::{Result, ensure};
 
 use crate::process;
 
-/// What mandoc complains of and is meant so: no date, since pages change with the version and
-/// not by the day.
+/// An intended finding of mandoc: pages have no date, since they change with the version and not by
+/// the day.
 const MEANT: &str = "missing date";
 
-/// Lets groff and mandoc read each page of a folder.
+/// Formats each page of a folder with groff and mandoc.
 pub fn check(folder: &Path) -> Result<()> {
     let mut count = 0;
     for entry in fs::read_dir(folder)? {

@@ -1,18 +1,18 @@
-//! What is done in each run: keys are pressed as a user would, and pictures
-//! taken when the screen shows what they are about.
+//! The scenes of each run: presses keys as a user would, and takes pictures when the screen shows
+//! what they are about.
 
 use anyhow::Result;
 use vt100::Screen;
 
 use super::Stage;
 
-/// The first tab, when there is something to tell.
+/// The first tab, in steady state.
 pub fn barriers(stage: &mut Stage, name: &str, title: &str) -> Result<()> {
     let screen = stage.tty.wait_for("steady state", is_steady)?;
     stage.save(name, title, &screen)
 }
 
-/// The first tab of a program that mostly sleeps, when its figures are steady.
+/// The first tab of a program that mostly sleeps, in steady state.
 pub fn counters(stage: &mut Stage) -> Result<()> {
     let is_old = |screen: &Screen| seconds(screen).is_some_and(|seconds| seconds >= STEADY);
     let screen = stage.tty.wait_for("steady state", is_old)?;
@@ -20,15 +20,15 @@ pub fn counters(stage: &mut Stage) -> Result<()> {
     stage.save("counters", title, &screen)
 }
 
-/// Seconds after which the figures are no longer those of the start.
+/// Seconds after which the figures are no longer dominated by the start.
 const STEADY: u32 = 8;
 
-/// Whether the run is old enough, and its lanes in sight are all known.
+/// Whether the run is old enough and all lanes in sight are completely known.
 fn is_steady(screen: &Screen) -> bool {
     seconds(screen).is_some_and(|seconds| seconds >= STEADY) && lanes_are_lively(screen)
 }
 
-/// The seconds of the clock `00:12.4` in the first row.
+/// The seconds of the clock in the first row, such as `00:12.4`.
 fn seconds(screen: &Screen) -> Option<u32> {
     let contents = screen.contents();
     contents.lines().next()?.split([' ', '|']).find_map(|word| {
@@ -38,11 +38,11 @@ fn seconds(screen: &Screen) -> Option<u32> {
     })
 }
 
-/// Columns of the longest name of a thread, with the blanks around it.
+/// Columns of the longest thread name with the blanks around it.
 const NAME: usize = " T1 water-1 ".len();
 
-/// Whether it is a moment at which something can be seen: of every lane in
-/// sight what it did is known, and that it worked; and one waited.
+/// Whether the lanes show something: each lane in sight is completely known and shows work, and one
+/// shows waiting.
 fn lanes_are_lively(screen: &Screen) -> bool {
     let contents = screen.contents();
     let is_lane = |line: &&str| line.starts_with(" T");
@@ -66,7 +66,7 @@ fn lanes_are_lively(screen: &Screen) -> bool {
         && lanes.iter().any(|lane| has(lane, ["░", "."], 16))
 }
 
-/// One run through all tabs.
+/// All tabs in one run.
 pub fn tabs(stage: &mut Stage) -> Result<()> {
     barriers(stage, "barriers", "The tab Barriers")?;
     stage.press("\r")?;
@@ -99,10 +99,10 @@ pub fn tabs(stage: &mut Stage) -> Result<()> {
     stage.save("help", "The tab Help", &screen)
 }
 
-/// Probes off for a while.
+/// Probes that are off for a while.
 pub fn gap(stage: &mut Stage) -> Result<()> {
     stage.press("3")?;
-    // Longer pieces: the gap and what is around it fit into the window.
+    // With longer pieces, the gap and its surroundings fit into the window.
     stage.see("as it happens")?;
     stage.press("--")?;
     stage.see("67 ms a character")?;
@@ -118,14 +118,14 @@ pub fn gap(stage: &mut Stage) -> Result<()> {
     stage.save("gap", "The tab Timeline with a gap", &screen)
 }
 
-/// What the program writes, and its keyboard.
+/// The program's output and its keyboard.
 pub fn output(stage: &mut Stage) -> Result<()> {
     stage.press("5")?;
     stage.see("time steps")?;
     stage
         .tty
         .wait_for("some time", |screen| seconds(screen) >= Some(3))?;
-    // Its terminal echoes what it is typed.
+    // The terminal echoes the typed text.
     stage.press("i")?;
     stage.see("HAS THE KEYBOARD")?;
     stage.press("go on\r")?;
@@ -137,7 +137,7 @@ pub fn output(stage: &mut Stage) -> Result<()> {
     )
 }
 
-/// A program that does not go on.
+/// A program that hangs.
 pub fn hang(stage: &mut Stage) -> Result<()> {
     stage.see("HANG for 3")?;
     stage.press("!")?;

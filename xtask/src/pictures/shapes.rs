@@ -1,40 +1,39 @@
-//! Characters that are drawn as shapes and not as letters.
+//! Characters that are drawn as shapes rather than letters.
 
 use vt100::Cell;
 
-/// Columns and rows of a cell, pixels.
+/// Width and height of a cell, pixels.
 pub const CELL: (u16, u16) = (8, 17);
 
-/// What there is in a cell.
+/// The content of a cell.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Piece {
-    /// A letter of one column, or none: a blank.
+    /// A letter of one column, or a blank.
     Letter,
     /// A character of two columns.
     Wide,
     /// A block or a line.
     Block(Block),
-    /// A sign, by its corners.
+    /// A symbol, given by its corners.
     Sign(&'static [(u16, u16)]),
 }
 
-/// A part of a cell, pixels, and how much of the colour it has, per cent.
+/// A rectangle in a cell.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Block {
-    /// From the left.
+    /// Distance from the left, pixels.
     pub left: u16,
-    /// From the top.
+    /// Distance from the top, pixels.
     pub top: u16,
-    /// How wide.
+    /// Pixels.
     pub width: u16,
-    /// How high.
+    /// Pixels.
     pub height: u16,
-    /// How much of the colour, per cent.
+    /// Share of the text colour, per cent; the rest is background.
     pub share: u16,
 }
 
 impl Piece {
-    /// Of a cell.
     pub fn new(cell: &Cell) -> Self {
         if cell.is_wide() {
             return Self::Wide;
@@ -57,7 +56,7 @@ fn block(symbol: char) -> Option<Block> {
         share: 100,
     };
     let height = |eighths: u16| (CELL.1 * eighths + 4) / 8;
-    // Of three parts of a range, from 1 on.
+    // Number of a character in its range, counted from 1.
     let nth = |first: char| u16::try_from(u32::from(symbol) - u32::from(first) + 1).unwrap_or(1);
     Some(match symbol {
         '█' => WHOLE,
@@ -94,7 +93,7 @@ fn block(symbol: char) -> Option<Block> {
     })
 }
 
-/// Signs that many fonts lack, or have as coloured little pictures.
+/// Corners of symbols that many fonts lack or draw as small coloured pictures.
 fn corners(symbol: char) -> Option<&'static [(u16, u16)]> {
     Some(match symbol {
         '▶' => &[(0, 4), (8, 9), (0, 14)],

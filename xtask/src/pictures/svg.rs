@@ -1,6 +1,5 @@
-//! A terminal's screen as a picture. Blocks and lines are drawn as shapes and
-//! texts are stretched to their columns, so that every viewer shows the same
-//! whatever fonts it has.
+//! Draws a terminal's screen as SVG. Blocks and lines are drawn as shapes, and texts are stretched
+//! to their columns, so that every viewer shows the same picture whatever fonts it has.
 
 use std::fmt::Write as _;
 
@@ -8,21 +7,21 @@ use vt100::{Cell, Color, Screen};
 
 use super::shapes::{Block, CELL, Piece};
 
-/// Around all cells, pixels.
+/// Margin around all cells, pixels.
 const MARGIN: u16 = 10;
-/// Size of letters: those of most monospaced fonts are 0.6 of it wide.
+/// Font size, pixels: letters of most monospaced fonts are 0.6 times as wide.
 const FONT: &str = "13.3";
 const FONTS: &str =
     "ui-monospace,SFMono-Regular,Menlo,Consolas,DejaVu Sans Mono,Liberation Mono,monospace";
-/// From the top of a cell to the line that letters stand on.
+/// Distance from the top of a cell to the baseline, pixels.
 const BASE: u16 = 13;
 
-/// Colours: red, green, blue.
+/// Red, green, blue.
 type Rgb = [u8; 3];
 const BACKGROUND: Rgb = [0x16, 0x18, 0x1d];
 const TEXT: Rgb = [0xd8, 0xdb, 0xe0];
 
-/// The first 16 of the 256 colours of a terminal, a little softer than xterm's.
+/// The first 16 of a terminal's 256 colours, a little softer than xterm's.
 const BASIC: [Rgb; 16] = [
     [0x24, 0x27, 0x2e],
     [0xd7, 0x5f, 0x5f],
@@ -42,7 +41,7 @@ const BASIC: [Rgb; 16] = [
     [0xff, 0xff, 0xff],
 ];
 
-/// How a cell looks.
+/// Colours and style of a cell.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Ink {
     text: Rgb,
@@ -50,7 +49,7 @@ struct Ink {
     bold: bool,
 }
 
-/// A screen, and what it is called.
+/// Draws a screen with a title.
 pub fn draw(screen: &Screen, title: &str) -> String {
     let (rows, columns) = screen.size();
     let (width, height) = (columns * CELL.0 + 2 * MARGIN, rows * CELL.1 + 2 * MARGIN);
@@ -112,7 +111,7 @@ fn x(column: u16) -> u16 {
     MARGIN + column * CELL.0
 }
 
-/// The first of a cell's characters: what would combine with it takes no column.
+/// The first character of a cell: combining characters take no column.
 fn letter(cell: &Cell) -> char {
     cell.contents().chars().next().unwrap_or(' ')
 }
@@ -125,7 +124,7 @@ fn rect(out: &mut String, (x, y, width, height): (u16, u16, u16, u16), fill: Rgb
     );
 }
 
-/// A block so many times side by side; as one, so that no gap can show.
+/// Draws `times` blocks side by side as one shape, so that no gap can show.
 fn draw_block(out: &mut String, block: Block, (x, y): (u16, u16), times: u16, ink: Ink) {
     let fill = mix(ink.text, ink.background, block.share);
     let (each, width) = if block.width == CELL.0 {
@@ -153,7 +152,7 @@ fn draw_sign(out: &mut String, corners: &[(u16, u16)], (x, y): (u16, u16), ink: 
     let _infallible = writeln!(out, "<polygon points=\"{points}\" fill=\"{fill}\"/>");
 }
 
-/// Text where it stands, in pieces between which there is more than one blank.
+/// Draws text in place, in pieces that are separated by more than one blank.
 fn write_words(out: &mut String, text: &str, (x, y): (u16, u16), ink: Ink) {
     let chars: Vec<char> = text.chars().collect();
     let is_end = |at: usize| chars[at] == ' ' && chars.get(at + 1).is_none_or(|c| *c == ' ');
@@ -172,7 +171,7 @@ fn write_words(out: &mut String, text: &str, (x, y): (u16, u16), ink: Ink) {
     }
 }
 
-/// Text, stretched to so many columns.
+/// Draws text stretched to `columns`.
 fn write(out: &mut String, text: &str, (x, y, columns): (u16, u16, u16), ink: Ink) {
     let bold = if ink.bold {
         " font-weight=\"bold\""
@@ -211,7 +210,7 @@ fn rgb(color: Color, default: Rgb) -> Rgb {
         Color::Default => default,
         Color::Rgb(red, green, blue) => [red, green, blue],
         Color::Idx(n @ ..16) => BASIC[usize::from(n)],
-        // A cube of six steps each, and then greys.
+        // A colour cube with six steps for each part, followed by greys.
         Color::Idx(n @ 16..232) => {
             let step = |part: u8| if part == 0 { 0 } else { 55 + 40 * part };
             let n = n - 16;
@@ -221,7 +220,7 @@ fn rgb(color: Color, default: Rgb) -> Rgb {
     }
 }
 
-/// So many per cent of a colour, the rest of another.
+/// Mixes `share` per cent of a colour with the rest of another.
 fn mix(color: Rgb, other: Rgb, share: u16) -> Rgb {
     let part = |a: u8, b: u8| {
         let sum = u16::from(a) * share + u16::from(b) * (100 - share);
@@ -249,7 +248,7 @@ mod tests {
         let mut parser = vt100::Parser::new(1, 12, 0);
         parser.process(bytes.as_bytes());
         let svg = draw(parser.screen(), "a & b");
-        // Behind the title and the background.
+        // The first three lines hold the title and the background.
         let shapes = svg.lines().skip(3);
         shapes
             .filter(|line| !line.starts_with("<g") && !line.starts_with("</"))
@@ -291,7 +290,7 @@ mod tests {
 
     #[test]
     fn colours_follow_the_cell() {
-        // Reversed, bold, of the cube.
+        // Bold with a colour of the cube, and reversed.
         let lines = drawn("\x1b[1;38;5;36ma\x1b[0;7mb");
         assert!(lines[0].contains("fill=\"#d8dbe0\""), "{lines:?}");
         assert!(lines[1].contains("fill=\"#00af87\" font-weight=\"bold\""));

@@ -1,4 +1,4 @@
-//! What the machine boots with: busybox, sbt, programs, and the libraries they need.
+//! The initramfs of the machine: busybox, sbt, programs, and their libraries.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -11,13 +11,13 @@ use super::stages;
 use crate::process;
 use crate::workspace::Workspace;
 
-/// The commands that the script of the machine uses.
+/// The commands that the machine's script uses.
 const APPLETS: [&str; 12] = [
     "cat", "chmod", "dmesg", "echo", "mkdir", "mount", "reboot", "rm", "sh", "sleep", "sync",
     "uname",
 ];
 
-/// Builds it under `folder`, and returns where it is.
+/// Builds the initramfs under `folder` and returns its path.
 pub fn build(workspace: &Workspace, folder: &Path, sbt: &Path) -> Result<PathBuf> {
     let root = folder.join("root");
     if root.exists() {
@@ -67,7 +67,7 @@ pub fn build(workspace: &Workspace, folder: &Path, sbt: &Path) -> Result<PathBuf
 fn libraries(programs: &[PathBuf]) -> Result<BTreeSet<PathBuf>> {
     let mut libraries = BTreeSet::new();
     for program in programs {
-        // It fails for a static one, which has none.
+        // `ldd` fails for a static program, which has no libraries.
         let output = process::command("ldd").arg(program).output();
         let output = output.context("cannot run ldd")?;
         let text = String::from_utf8_lossy(&output.stdout);
@@ -76,13 +76,13 @@ fn libraries(programs: &[PathBuf]) -> Result<BTreeSet<PathBuf>> {
     Ok(libraries)
 }
 
-/// `/lib/libc.so.6` of `libc.so.6 => /lib/libc.so.6 (0x00007f…)`.
+/// Returns `/lib/libc.so.6` for `libc.so.6 => /lib/libc.so.6 (0x00007f…)`.
 fn library(line: &str) -> Option<&str> {
     line.split_whitespace().find(|word| word.starts_with('/'))
 }
 
 fn pack(root: &Path, to: &Path) -> Result<PathBuf> {
-    // Folders before what is in them: the kernel makes them as they come.
+    // Folders come before their contents, because the kernel creates entries in order.
     let paths = process::read(process::command("find").arg(".").current_dir(root))?;
     let list = root.with_extension("list");
     fs::write(&list, paths)?;

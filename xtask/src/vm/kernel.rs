@@ -1,4 +1,4 @@
-//! The kernel to boot: from a package of Debian, or a file.
+//! The kernel to boot: from a Debian package, or a file.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,8 +11,8 @@ use crate::process;
 /// The package that depends on Debian's own current kernel.
 const CURRENT: &str = "linux-image-amd64";
 
-/// Finds the kernel that `wanted` names: a package, a `.deb` or a kernel itself;
-/// Debian's own if nothing is wanted. What is unpacked comes under `dir`.
+/// Finds the kernel that `wanted` names: a package, a `.deb`, or a kernel image. By default, it is
+/// Debian's current kernel. Packages are unpacked under `dir`.
 pub fn find(wanted: Option<&str>, dir: &Path) -> Result<PathBuf> {
     let Some(wanted) = wanted else {
         return of_package(&debian::depends(CURRENT, "linux-image-")?, dir);
@@ -35,8 +35,8 @@ fn of_package(package: &str, dir: &Path) -> Result<PathBuf> {
     })
 }
 
-/// The kernel that `unpack` brings, kept as `kernel` beside nothing else: its modules
-/// are not needed and large.
+/// The kernel from `unpack`, kept as `kernel`. Everything else in the package is removed: the
+/// modules are large and not needed.
 fn unpacked(kernel: &Path, unpack: impl FnOnce(&Path) -> Result<()>) -> Result<PathBuf> {
     if kernel.is_file() {
         return Ok(kernel.to_path_buf());
@@ -88,7 +88,7 @@ mod tests {
         let found = unpacked(&kernel, unpack).unwrap();
         assert_eq!(fs::read_to_string(&found).unwrap(), "kernel");
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
-        // A second time nothing is unpacked.
+        // The second call must not unpack anything.
         unpacked(&kernel, |_| bail!("unpacked again")).unwrap();
     }
 

@@ -1,4 +1,4 @@
-//! The virtual machine: started, watched, and ended at the latest after a while.
+//! The virtual machine: starts it, watches it, and ends it after a time limit.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,21 +10,21 @@ use anyhow::{Context, Result, bail};
 
 use crate::process;
 
-/// Of the machine.
+/// CPUs of the machine.
 pub const CPUS: u32 = 2;
 
-/// How a machine has run.
+/// The result of a run of the machine.
 pub struct Ran {
-    /// What its second serial port said.
+    /// Output of its second serial port.
     pub said: String,
-    /// Where its console is.
+    /// File with the output of its console.
     pub console: PathBuf,
-    /// How long it took.
+    /// Duration of the run.
     pub took: Duration,
 }
 
-/// Boots a kernel with an initramfs, and waits until the machine ends by itself; after
-/// `limit` it is ended, which is an error.
+/// Boots a kernel with an initramfs and waits until the machine ends by itself. After `limit` the
+/// machine is killed, which is an error.
 pub fn run(kernel: &Path, initramfs: &Path, folder: &Path, limit: Duration) -> Result<Ran> {
     let console = folder.join("console.txt");
     let said = folder.join("said.txt");
@@ -43,7 +43,7 @@ pub fn run(kernel: &Path, initramfs: &Path, folder: &Path, limit: Duration) -> R
         .arg(kernel)
         .arg("-initrd")
         .arg(initramfs)
-        // The first is the console.
+        // The first serial port is the console.
         .arg("-serial")
         .arg(file_of(&console))
         .arg("-serial")
@@ -73,14 +73,14 @@ pub fn run(kernel: &Path, initramfs: &Path, folder: &Path, limit: Duration) -> R
     }
     let bytes = fs::read(&said).with_context(|| format!("cannot read {}", said.display()))?;
     Ok(Ran {
-        // As terminals have it.
+        // The serial port ends lines like a terminal.
         said: String::from_utf8_lossy(&bytes).replace("\r\n", "\n"),
         console,
         took: begun.elapsed(),
     })
 }
 
-/// In names of files qemu takes a comma for the end.
+/// A qemu argument for a file: qemu takes a comma for the end of a name unless it is doubled.
 fn file_of(path: &Path) -> String {
     format!("file:{}", path.display().to_string().replace(',', ",,"))
 }

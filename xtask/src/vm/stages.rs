@@ -1,14 +1,13 @@
-//! What is done in the machine, and what has to come of it. Pure.
+//! The stages that run in the machine, and how their results are judged. All functions are pure.
 //!
-//! The machine says of each stage its name, exit status and output; it is judged here,
-//! where there is more than busybox to do it with.
+//! The machine reports the name, exit status and output of each stage. They are judged here, where
+//! more tools than busybox are available.
 
 use std::fmt::Write as _;
 
 use serde_json::Value;
 
-/// What is run, by the names of sources in `tests/programs`, and how they are built
-/// beyond the usual.
+/// Sources in `tests/programs` that are run, and additional compiler options for each.
 pub const SOURCES: &[(&str, &[&str])] = &[
     ("truth.c", &[]),
     ("condbarrier.c", &[]),
@@ -16,21 +15,21 @@ pub const SOURCES: &[(&str, &[&str])] = &[
     ("openmp.c", &["-fopenmp"]),
 ];
 
-/// The stage that prints what the verifier says.
+/// The stage that prints the verifier's counts.
 pub const PROGRAMS: &str = "programs";
 
 /// The stage that tries everything once.
 const REHEARSAL: &str = "rehearsal";
 
-/// A program that is watched, and what it does. Emulated, breakpoints take far more than their
-/// budget.
+/// A watched program and its expected results. On the emulated machine, breakpoints take far more
+/// than their budget.
 struct Watched {
     name: &'static str,
-    /// What is typed; the report goes to `/tmp/report`.
+    /// The command; the report goes to `/tmp/report`.
     command: &'static str,
     arrivals: u64,
     episodes: u64,
-    /// How it is to be watched.
+    /// The expected backend.
     by: Backend,
 }
 
@@ -40,16 +39,16 @@ enum Backend {
     Ebpf,
     Perf,
     Ptrace,
-    /// By eBPF from the first kernel on that attaches uprobes without root; before, most want
-    /// root for that, and it is by ptrace there.
+    /// eBPF on kernels that attach uprobes without root; ptrace on older kernels, most of which
+    /// require root for that.
     OfTwoCapabilities,
 }
 
-/// That kernel.
+/// The first kernel that attaches uprobes without root.
 const UPROBE_MULTI: (u32, u32) = (6, 6);
 
 impl Backend {
-    /// What it may be called in the report.
+    /// Names of the backend that are accepted in the report.
     fn names(self, version: (u32, u32)) -> &'static [&'static str] {
         match self {
             Self::Ebpf => &["ebpf"],
@@ -71,7 +70,7 @@ const WATCHED: [Watched; 12] = [
     },
     Watched {
         name: "attach",
-        // It is there and idle until long after the probes are.
+        // The program starts early and stays idle until long after the probes are attached.
         command: "attach_to truth threads=3 rounds=100 hold=8000000",
         arrivals: 300,
         episodes: 100,
@@ -87,8 +86,8 @@ const WATCHED: [Watched; 12] = [
     Watched {
         name: "OpenMP",
         command: "sbt run --json --output /tmp/report -- openmp rounds=20 nested=0",
-        // Barrier, two loops, single, sections; the end of each small region, and of the
-        // large one.
+        // Barrier, two loops, single and sections; the end of each small region, and of the large
+        // region.
         arrivals: 4 * (20 * 5 + 20 + 1),
         episodes: 20 * 5 + 20 + 1,
         by: Backend::Ebpf,
@@ -157,13 +156,13 @@ const WATCHED: [Watched; 12] = [
     },
 ];
 
-/// What older kernels do without, as the note says it, and before which version.
+/// What older kernels cannot do, by the wording of the note, and the first version that can.
 const LACKS: [(&str, (u32, u32)); 1] = [("cannot watch switches of threads", (5, 18))];
 
-/// What sbt says when it has to do without eBPF.
+/// Part of the note when sbt cannot use eBPF.
 const FALLS: &str = "using ptrace instead";
 
-/// The script that the machine begins with.
+/// The machine's start script.
 pub fn script() -> String {
     let mut script = String::from(
         "#!/bin/sh\n\
@@ -218,27 +217,27 @@ pub fn script() -> String {
     script
 }
 
-/// A line of the table.
+/// A row of the table of results.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Row {
-    /// What was tried.
+    /// The subject of the test.
     pub what: String,
-    /// What has to come of it.
+    /// The expected result.
     pub expected: String,
-    /// What came of it.
+    /// The actual result.
     pub found: String,
-    /// Whether that is the same.
+    /// Whether the two agree.
     pub holds: bool,
 }
 
-/// A stage as the machine told of it.
+/// A stage as reported by the machine.
 struct Told<'a> {
     status: &'a str,
     output: &'a str,
     errors: &'a str,
 }
 
-/// The release of the kernel, if it came up, and a row for each stage.
+/// The kernel's release (`None` if it did not come up), and a row for each stage.
 pub fn judge(said: &str) -> (Option<String>, Vec<Row>) {
     let release = said
         .lines()
@@ -254,10 +253,10 @@ pub fn judge(said: &str) -> (Option<String>, Vec<Row>) {
     (release, rows)
 }
 
-/// What a stage printed.
+/// What a stage printed on its standard output, or if that is empty, its errors.
 pub fn printed(said: &str, stage: &str) -> Option<String> {
     told(said, stage).map(|told| {
-        // What it could not do is what there is to say then.
+        // If there is no output, the errors say why.
         if told.output.trim().is_empty() {
             told.errors.to_owned()
         } else {
@@ -266,7 +265,7 @@ pub fn printed(said: &str, stage: &str) -> Option<String> {
     })
 }
 
-/// The part about a stage; `None` if the machine did not come so far.
+/// The report of a stage; `None` if the machine did not get so far.
 fn told<'a>(said: &'a str, stage: &str) -> Option<Told<'a>> {
     said.split("\n@stage ").skip(1).find_map(|part| {
         let (head, rest) = part.split_once('\n')?;
@@ -302,7 +301,7 @@ fn rehearsal(told: Option<Told<'_>>) -> Row {
     }
 }
 
-/// The first two numbers of a kernel's release; 0 for those that are not there.
+/// The first two numbers of a kernel's release; missing numbers are 0.
 fn version(release: &str) -> (u32, u32) {
     let mut numbers = release.split(|c: char| !c.is_ascii_digit());
     let mut next = || numbers.next().and_then(|number| number.parse().ok());
@@ -334,7 +333,7 @@ fn counted(watched: &Watched, told: Option<Told<'_>>, version: (u32, u32)) -> Ro
     }
 }
 
-/// What a report says, and whether that is what was expected and nothing else.
+/// A summary of a report, and whether the report is exactly as expected.
 fn found(report: &Value, watched: &Watched, status: &str, version: (u32, u32)) -> (String, bool) {
     let number = |field: &str| report[field].as_u64().unwrap_or(u64::MAX);
     let by = report["backend"].as_str().unwrap_or_default();
@@ -358,11 +357,11 @@ fn found(report: &Value, watched: &Watched, status: &str, version: (u32, u32)) -
     }
     for note in report["notes"].as_array().into_iter().flatten() {
         let note = one_line(note.as_str().unwrap_or_default());
-        // Other notes tell of the machine, or of what this user may not do.
+        // Other notes are about the machine, or about missing rights of this user.
         let lacks = LACKS
             .iter()
             .any(|(what, before)| version < *before && note.contains(what));
-        // Why it is this rung of the ladder.
+        // The note says why this backend was chosen.
         let falls = by == "ptrace" && note.contains(FALLS);
         holds &= lacks || falls || !note.contains("refuses") && !note.contains("cannot");
         let _ = write!(found, "; note: {note}");
@@ -379,7 +378,7 @@ fn one_line(text: &str) -> String {
     words.join(" ").chars().take(300).collect()
 }
 
-/// The rows, for people.
+/// The rows as a text table.
 pub fn table(rows: &[Row]) -> String {
     let width = |of: fn(&Row) -> &str| {
         let widths = rows.iter().map(|row| of(row).chars().count());
@@ -405,7 +404,7 @@ mod tests {
 
     const DOCTOR: &str = "OK    kernel        6.1.0\nOK    rehearsal     one barrier passed\n";
 
-    /// What a machine says in which every stage prints `output`, by its name.
+    /// Output of a machine in which every stage prints `output`, which depends on the program.
     fn said(output: impl Fn(&Watched) -> (u8, String)) -> String {
         let mut said = format!("@kernel 6.1.0\n@stage 0 rehearsal\n{DOCTOR}@errors\n");
         for watched in &WATCHED {

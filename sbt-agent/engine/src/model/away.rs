@@ -1,27 +1,28 @@
-//! What threads did with the time in which they were on no CPU: slept for what, and ready
-//! while who ran. Only where each switch is watched.
+//! What threads did while they were on no CPU: for what they slept, and which threads ran while
+//! they were ready. Known only where each switch is watched.
 
 use rustc_hash::FxHashMap;
 
 use crate::event::{Away, Reason, Taken, Tid, Why};
 
-/// Times of one thread that are kept until its work ends, at most; of more only the
-/// sums.
+/// Absences of one thread that are kept until its work ends, at most; later ones enter the sums
+/// only.
 const MAX_SPANS: usize = 4096;
 
-/// Of all threads together: 16 MiB.
+/// Absences that are kept for all threads together, at most (16 MiB).
 const MAX_ALL: usize = 1 << 20;
 
-/// Threads of which something is kept.
+/// Threads for which anything is kept, at most.
 const MAX_THREADS: usize = 1 << 16;
 
-/// Takers that are kept apart.
+/// Takers of CPU time that are kept, at most.
 const MAX_TAKERS: usize = 16;
 
 /// Time asleep, ns, by [`Reason`].
 pub type ByReason = [u64; Reason::ALL.len()];
 
-/// Who took CPUs: by name and kind, at most so many; of the rest the time is known.
+/// Threads that ran while watched threads were ready, by name and kind. At most [`MAX_TAKERS`] are
+/// kept; for the rest only the time is known.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Takers {
     all: Vec<Taken>,
@@ -29,7 +30,8 @@ pub struct Takers {
 }
 
 impl Takers {
-    /// Takes one in. Processes of one name are one; its number is then 0.
+    /// Adds CPU time taken. Processes with the same name and kind become one entry, whose process
+    /// number is then 0.
     pub fn add(&mut self, taken: &Taken) {
         let same = |known: &&mut Taken| known.by == taken.by && known.name == taken.name;
         if let Some(known) = self.all.iter_mut().find(same) {
@@ -40,7 +42,7 @@ impl Takers {
             return;
         }
         if self.all.len() >= MAX_TAKERS {
-            // The least of them makes room, so that whoever comes late is seen as well.
+            // The smallest entry makes room for a larger one, so that a late taker is seen as well.
             let least = (0..self.all.len()).min_by_key(|at| self.all[*at].ns);
             let least = least.filter(|at| self.all[*at].ns < taken.ns);
             let Some(least) = least else {
@@ -60,7 +62,7 @@ impl Takers {
         self.rest_ns = self.rest_ns.saturating_add(other.rest_ns);
     }
 
-    /// Who took most first, and what others took, ns.
+    /// The entries by descending time, and the time that all others took, ns.
     pub fn most(&self) -> (Vec<&Taken>, u64) {
         let mut all: Vec<_> = self.all.iter().collect();
         all.sort_by(|a, b| (b.ns, a.by, &a.name).cmp(&(a.ns, b.by, &b.name)));
@@ -68,21 +70,21 @@ impl Takers {
     }
 }
 
-/// What one thread did in one stretch of work.
+/// What one thread did while it was on no CPU, in one stretch of work.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Work {
-    /// When it was on no CPU, in their order; `None` if they were too many to be kept.
+    /// Absences from CPUs, in order; `None` if there were too many to keep.
     pub spans: Option<Vec<Away>>,
-    /// Asleep, ns.
+    /// Time asleep, ns.
     pub asleep: ByReason,
-    /// Ready without a CPU, ns.
+    /// Time ready without a CPU, ns.
     pub ready_ns: u64,
-    /// Who ran meanwhile.
+    /// Threads that ran while this thread was ready.
     pub takers: Takers,
 }
 
 impl Work {
-    /// From when to when it was on no CPU, within a time, ns.
+    /// Begin and end of each absence, clipped to a span of time, ns.
     pub fn off(&self, (begin_ns, end_ns): (u64, u64)) -> impl Iterator<Item = (u64, u64)> {
         let spans = self.spans.iter().flatten();
         let clipped = spans.map(move |away| {
@@ -92,7 +94,7 @@ impl Work {
         clipped.filter(|(from_ns, to_ns)| from_ns < to_ns)
     }
 
-    /// What it did from then on, ns; `None` if that is not known.
+    /// The part of this from `since_ns` on; `None` if single absences were not kept.
     pub fn since(&self, since_ns: u64) -> Option<Self> {
         let mut work = Self {
             spans: Some(Vec::new()),
@@ -101,7 +103,7 @@ impl Work {
         for away in self.spans.as_ref()? {
             work.add(away, since_ns, u64::MAX);
         }
-        // Who ran meanwhile is not known by time.
+        // The takers cannot be split by time, so all of them are kept.
         if work.ready_ns > 0 {
             work.takers = self.takers.clone();
         }
@@ -115,7 +117,7 @@ impl Work {
             return;
         }
         let whole_ns = to_ns - from_ns;
-        // It sleeps first.
+        // An absence begins with sleep; the time ready comes last.
         let woken_ns = away.until_ns.saturating_sub(away.ready_ns);
         let ready_ns = to_ns.saturating_sub(woken_ns.max(from_ns)).min(whole_ns);
         self.ready_ns += ready_ns;
@@ -133,32 +135,32 @@ impl Work {
 #[derive(Debug, Default)]
 struct Track {
     spans: Vec<Away>,
-    /// What is beyond those.
+    /// Sums of the absences that found no room in `spans`.
     beyond: Option<Work>,
     takers: Takers,
-    /// Since when there are any, ns.
+    /// When the latest absence counted in `takers` ended, ns.
     takers_ns: u64,
-    /// Something is missing.
+    /// Whether an absence may be missing.
     torn: bool,
 }
 
-/// All threads'.
+/// The tracks of all threads.
 #[derive(Debug, Default)]
 pub struct Tracks {
     threads: FxHashMap<Tid, Track>,
-    /// How many spans they have.
+    /// Absences kept, over all threads.
     kept: usize,
 }
 
 impl Tracks {
-    /// A thread comes back to a CPU.
+    /// A thread comes back to a CPU after an absence.
     pub fn back(&mut self, tid: Tid, away: &Away, takers: &[Taken]) {
         if self.threads.len() >= MAX_THREADS && !self.threads.contains_key(&tid) {
             self.threads.clear();
             self.kept = 0;
         }
         if away.from_ns.is_none() {
-            // Whatever is known is of another of this number.
+            // Everything known so far belongs to another thread that had the same id.
             self.forget(tid);
         }
         let track = self.threads.entry(tid).or_default();
@@ -176,12 +178,14 @@ impl Tracks {
         track.takers_ns = away.until_ns;
     }
 
-    /// Its work ends that began at `since_ns`, if that is known: what it did meanwhile.
-    /// Of a thread of which nothing was heard, it was on a CPU all the time.
+    /// Ends a thread's work and returns its absences since `since_ns`, the beginning of the work;
+    /// `None` if the beginning is unknown or an absence may be missing. A thread without any report
+    /// was on a CPU all the time.
     pub fn end(&mut self, tid: Tid, since_ns: Option<u64>, now_ns: u64) -> Option<Box<Work>> {
         let track = self.threads.get_mut(&tid);
         let track = track.map_or_else(Track::default, |track| {
-            // What a barrier is told of late was followed by more.
+            // An arrival may be reported late, when later absences are already known: they belong
+            // to the next work.
             let later = |away: &&Away| away.until_ns > now_ns;
             let spans = track.spans.iter().filter(later).copied().collect();
             let next = Track {
@@ -205,7 +209,7 @@ impl Tracks {
         Some(Box::new(work))
     }
 
-    /// A thread begins to work, or has ended: what it did before is of no concern.
+    /// Forgets a thread's absences so far: its work begins now, or the thread has ended.
     pub fn forget(&mut self, tid: Tid) {
         if let Some(track) = self.threads.remove(&tid) {
             self.kept -= track.spans.len();
@@ -216,20 +220,20 @@ impl Tracks {
 /// Sums of [`Work`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sum {
-    /// How many.
+    /// Intervals of work with known absences.
     pub known: u64,
-    /// How many are not in it.
+    /// Intervals of work with unknown absences.
     pub unknown: u64,
-    /// Asleep, ns.
+    /// Time asleep, ns.
     pub asleep: ByReason,
-    /// Ready without a CPU, ns.
+    /// Time ready without a CPU, ns.
     pub ready_ns: u64,
-    /// Who ran meanwhile.
+    /// Threads that ran while the threads were ready.
     pub takers: Takers,
 }
 
 impl Sum {
-    /// Takes one in.
+    /// Adds one interval of work; `None` if its absences are unknown.
     pub fn add(&mut self, work: Option<&Work>) {
         let Some(work) = work else {
             self.unknown += 1;
@@ -244,21 +248,21 @@ impl Sum {
     }
 }
 
-/// What whoever came last at a site did, against the others: as [`super::late`].
+/// Absences of the stragglers at a site compared with those of the others, as in [`super::late`].
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Late {
-    /// Of so many episodes.
+    /// Episodes in the sums.
     pub episodes: u64,
-    /// Of whoever came last, asleep, ns.
+    /// Time asleep of the stragglers, ns.
     pub last: ByReason,
-    /// Of all others, the mean of each episode, ns.
+    /// Time asleep of all others, as the mean of each episode, summed, ns.
     pub others: [f64; Reason::ALL.len()],
-    /// Who ran while whoever came last was ready.
+    /// Threads that ran while the straggler was ready.
     pub takers: Takers,
 }
 
 impl Late {
-    /// Takes one episode in: `last` is one of `all`.
+    /// Adds one episode; `last`, the straggler's work, is one of `all`.
     pub fn add<'a>(&mut self, last: &Work, all: impl ExactSizeIterator<Item = &'a Work>) {
         let others = 1.0 / all.len().saturating_sub(1).max(1) as f64;
         self.episodes += 1;

@@ -33,7 +33,7 @@ fn asleep(work: &Work) -> Vec<(Reason, u64)> {
 fn what_lies_in_the_work_is_summed_by_reason() {
     let mut tracks = Tracks::default();
     for away in [
-        // Half of it before the work begins: asleep until 90, ready until 120.
+        // Half of the time is before the work begins: asleep until 90, ready until 120.
         slept(50, 120, 30, Reason::Futex),
         slept(200, 300, 10, Reason::File),
         slept(300, 310, 0, Reason::File),
@@ -49,7 +49,7 @@ fn what_lies_in_the_work_is_summed_by_reason() {
     assert_eq!(work.ready_ns, 30 + 10 + 30);
     let off = [(80, 120), (200, 300), (300, 310), (400, 430)];
     assert_eq!(work.off((80, 430)).collect::<Vec<_>>(), off);
-    // The next work had none of it.
+    // Nothing of it counts for the next work.
     let work = tracks.end(7, Some(500), 600).unwrap();
     assert_eq!(
         (asleep(&work), work.spans.as_deref()),
@@ -67,7 +67,7 @@ fn what_was_before_the_departure_does_not_count() {
     let work = tracks.end(7, Some(121), 200).unwrap();
     assert_eq!(asleep(&work), [(Reason::Sleep, 10)]);
     assert_eq!(work.takers, Takers::default());
-    // Where departures are not watched the last return tells.
+    // Where departures are not watched, the takers count by the latest absence.
     tracks.back(7, &slept(210, 220, 5, Reason::Futex), &other);
     let work = tracks.end(7, Some(220), 300).unwrap();
     assert_eq!(work.takers, Takers::default());
@@ -131,7 +131,7 @@ fn takers_of_one_name_are_one_and_few_are_kept() {
     let (most, rest_ns) = takers.most();
     let most: Vec<_> = most
         .iter()
-        .map(|it| (&*it.name, it.process, it.ns))
+        .map(|taken| (&*taken.name, taken.process, taken.ns))
         .collect();
     assert_eq!(
         most[..3],
@@ -159,7 +159,7 @@ fn the_last_is_compared_with_the_mean_of_the_others() {
     assert!((late.others[file] - 40.0).abs() < 1e-9);
 }
 
-/// Who was kept waiting before a parallel region sleeps there for no fault of its own.
+/// A thread that is kept waiting before a parallel region sleeps there through no fault of its own.
 #[test]
 fn what_lies_before_a_moment_is_left_out() {
     let mut tracks = Tracks::default();

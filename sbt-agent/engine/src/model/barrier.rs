@@ -9,17 +9,16 @@ use super::{
 };
 use crate::event::{Kind, Recognition, Round};
 
-/// Barriers kept apart. A program that makes new ones for ever reuses the
-/// entries of those that have been silent for long.
+/// Barriers that are kept, at most. If a program makes more, new barriers reuse the entries of
+/// barriers that have not been used for long.
 pub const MAX_BARRIERS: usize = 4096;
 
-/// A barrier takes no more participants than this, and glibc's counters start
-/// again from 0 after the last whole round below it (nptl/internaltypes.h,
-/// `BARRIER_IN_THRESHOLD`).
+/// The most participants of a barrier. glibc's counters restart from 0 after the last whole round
+/// below this number (nptl/internaltypes.h, `BARRIER_IN_THRESHOLD`).
 const THRESHOLD: u32 = u32::MAX / 2;
 
-/// A number of participants that a barrier can have; with any other it cannot
-/// be initialised.
+/// Returns `count` if a barrier can have so many participants; initialisation fails with any other
+/// number.
 pub const fn possible_count(count: u32) -> Option<u32> {
     if count > 0 && count <= THRESHOLD {
         Some(count)
@@ -39,16 +38,16 @@ pub const fn round_after(number: u32, count: u32) -> u32 {
     wrapped(number as u64 + count as u64, count)
 }
 
-/// How many rounds a number is behind another, which may be across the start
-/// from 0: about the whole way round if it is ahead.
+/// How many rounds `number` is behind `expected`, across the restart from 0 if need be. If it is
+/// ahead, the result is close to the number of rounds between two restarts.
 pub const fn rounds_behind(number: u32, expected: u32, count: u32) -> u32 {
     let whole = (THRESHOLD - THRESHOLD % count) as u64;
     wrapped(expected as u64 + whole - number as u64, count) / count
 }
 
-/// The round that runs according to a barrier's memory, and how many have
-/// arrived in it: with more threads than the barrier takes, one may look when
-/// a round is full but not yet turned over.
+/// The number of the round that runs according to a barrier's memory, and how many threads have
+/// arrived in it. If more threads use the barrier than it takes, the memory may show a full round
+/// that has not turned over yet.
 pub const fn running_round(read: Round, count: u32) -> (u32, u32) {
     let arrived = read.arrived % count;
     let full = read.arrived - arrived;
@@ -58,39 +57,41 @@ pub const fn running_round(read: Round, count: u32) -> (u32, u32) {
 /// One barrier object.
 #[derive(Clone, Debug)]
 pub struct Barrier {
-    /// The process whose memory it lives in, 0 if several share it, and where:
-    /// see [`crate::event::SPACE`].
+    /// The process whose memory holds the barrier (0 if several share it), and its address: see
+    /// [`crate::event::SPACE`].
     pub key: (u32, u64),
-    /// How it was recognised.
+    /// How the barrier was recognised.
     pub kind: Kind,
-    /// What it was recognised by, if nobody calls it a barrier.
+    /// What the barrier was recognised by, if the program does not call it a barrier.
     pub recognised: Option<Recognition>,
     /// Number of participants, n, if known.
     pub count: Option<u32>,
     /// Complete episodes.
     pub episodes: u64,
-    /// The episode that fills.
+    /// The episode that is filling.
     pub open: Episode,
-    /// Full episodes that not everyone is known to have left.
+    /// Full episodes that some members are not known to have left.
     pub leaving: Vec<Episode>,
-    /// Serial number of the last episode before it was initialised.
+    /// Serial number of the newest episode when the barrier was last initialised or changed its
+    /// count.
     pub before: u64,
     /// Serial number of the last complete episode.
     pub last_serial: u64,
-    /// Who took part in it.
+    /// Participants of the last complete episode.
     pub last_members: Vec<ThreadId>,
-    /// From where each of them came, in the same order.
+    /// The places from which the `last_members` arrived, in the same order.
     pub last_places: Vec<PlaceId>,
-    /// Who has ever been there.
+    /// All threads that have ever arrived there.
     pub ever: Rows,
     /// When a thread last arrived, ns; 0 before the first.
     pub heard_ns: u64,
-    /// Which one it is of all there have been: its entry may have been
-    /// another's before.
+    /// Number among all barriers ever seen; unlike the id it is never reused.
     pub number: u64,
-    /// Who began the parallel region whose threads meet here, if they have met before.
+    /// The thread that began the parallel region whose threads meet here; `None` before they first
+    /// meet.
     pub master: Option<ThreadId>,
-    /// It was used again since the search for an entry to give up came by.
+    /// Whether the barrier was used more than once since the search for a free entry last passed
+    /// it.
     pub recent: bool,
 }
 
@@ -99,24 +100,24 @@ pub struct Barrier {
 pub struct Barriers {
     by_key: FxHashMap<(u32, u64), BarrierId>,
     all: Vec<Barrier>,
-    /// Where the search for an entry to give up goes on.
+    /// The entry at which the search for a free entry goes on.
     hand: usize,
-    /// How many there have been.
+    /// Number of barriers ever seen.
     pub seen: u64,
 }
 
 impl Barriers {
-    /// All that are kept, by [`BarrierId`].
+    /// The kept barriers, by [`BarrierId`].
     pub fn all(&self) -> &[Barrier] {
         &self.all
     }
 
-    /// The ids of all that are kept.
+    /// The ids of the kept barriers.
     pub fn ids(&self) -> impl Iterator<Item = BarrierId> + use<> {
         (0..self.all.len()).map(id)
     }
 
-    /// One of them.
+    /// The barrier with this id.
     pub fn get(&mut self, id: BarrierId) -> &mut Barrier {
         &mut self.all[id.index()]
     }
@@ -126,8 +127,8 @@ impl Barriers {
         self.by_key.get(&key).copied()
     }
 
-    /// The barrier at an address, or one that gives up its entry to it: the
-    /// caller must settle that one's episodes first, and gets its id.
+    /// Looks for the barrier at an address. If there is none and no room, this returns an entry to
+    /// reuse, whose episodes the caller must settle first.
     pub fn entry(&mut self, key: (u32, u64)) -> Entry {
         if let Some(id) = self.find(key) {
             return Entry::Known(id);
@@ -135,8 +136,8 @@ impl Barriers {
         if self.all.len() < MAX_BARRIERS {
             return Entry::Free;
         }
-        // Second chance: the next one at which nobody waits and that was not
-        // used since we came by last. That is cheap however many there are.
+        // Second-chance search: take the next barrier without waiting threads that was not used
+        // since the search last passed it. This is cheap however many barriers there are.
         for _ in 0..=2 * self.all.len() {
             let index = self.hand;
             self.hand = (index + 1) % self.all.len();
@@ -149,13 +150,13 @@ impl Barriers {
         Entry::Taken(id(self.hand))
     }
 
-    /// All addresses of a process mean something else from here on; what is kept
-    /// stays.
+    /// Forgets the addresses of a process, since they mean other objects from now on. The barriers
+    /// stay in the table.
     pub fn forget(&mut self, process: u32) {
         self.by_key.retain(|(owner, _), _| *owner != process);
     }
 
-    /// Puts a barrier into a new entry or into that of an old one.
+    /// Adds a barrier, in the entry `old` if given.
     pub fn insert(&mut self, key: (u32, u64), kind: Kind, old: Option<BarrierId>) -> BarrierId {
         let barrier = Barrier {
             key,
@@ -200,8 +201,8 @@ fn id(index: usize) -> BarrierId {
 pub enum Entry {
     /// The barrier is known.
     Known(BarrierId),
-    /// It is new and there is room.
+    /// The barrier is new, and there is room for it.
     Free,
-    /// It is new and there is none: this entry has been silent for long.
+    /// The barrier is new, and takes the entry of this one, which has not been used for long.
     Taken(BarrierId),
 }

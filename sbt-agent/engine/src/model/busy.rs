@@ -1,23 +1,24 @@
-//! How many threads of an episode were busy at a time: between barriers, and not waiting
-//! in one. Where switches are watched, on a CPU as well.
+//! How many threads of an episode were busy at each moment. A thread is busy while it is between
+//! barriers and does not wait in one; where switches are watched, it must also be on a CPU.
 //!
-//! From Quartz (Anderson and Lazowska, 1989): a thread's time counts by how many worked
-//! beside it. Normalised processor time of a thread is the sum of its time / the number
-//! of busy threads: that of all of them is the time in which at least one was busy. From
-//! Jiang's thesis: the straggler's path counts the more the fewer work beside it.
+//! From Quartz (Anderson and Lazowska, 1989): a thread's time is divided by the number of threads
+//! that were busy at the same time. The result is the thread's normalised processor time. Its sum
+//! over all threads is the time in which at least one thread was busy. From Jiang's thesis: the
+//! straggler's path weighs more the fewer threads work beside it.
 
 use super::{away::Work, episode::Member, ids::ThreadId, parts::Alone};
 
-/// Numbers of busy threads up to this are kept apart; of more, so many together.
+/// Up to this number of busy threads, each number has a slot of its own; above it, [`TOGETHER`]
+/// numbers share a slot.
 const EXACT: usize = 64;
 const TOGETHER: usize = 16;
-/// More than that are one.
+/// Larger numbers of busy threads count as this number.
 const MOST: usize = 1024;
 
 /// Wall time by the number of busy threads.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Busy {
-    /// By [`slot`], ns.
+    /// Indexed by [`slot`], ns.
     by_slot: Vec<u64>,
     /// Thread time: the number of busy threads × time, ns.
     thread_ns: u64,
@@ -42,7 +43,7 @@ impl Busy {
             .saturating_add(ns.saturating_mul(busy as u64));
     }
 
-    /// The same, each time multiplied.
+    /// A copy with each time multiplied by `factor`.
     #[must_use]
     pub fn scaled(&self, factor: f64) -> Self {
         let scale = |ns: &u64| whole(*ns as f64 * factor);
@@ -52,7 +53,7 @@ impl Busy {
         }
     }
 
-    /// Takes another's sums in.
+    /// Adds the sums of `other`.
     pub fn merge(&mut self, other: &Self) {
         if self.by_slot.len() < other.by_slot.len() {
             self.by_slot.resize(other.by_slot.len(), 0);
@@ -63,8 +64,8 @@ impl Busy {
         self.thread_ns = self.thread_ns.saturating_add(other.thread_ns);
     }
 
-    /// The most busy threads that a time was with, and the time, ns; in their order.
-    /// Above 64 they are told by the highest of sixteen.
+    /// Pairs of a number of busy threads and the time with so many, ns, in ascending order. Above
+    /// 64, a number stands for itself and the 15 numbers below it.
     pub fn times(&self) -> impl Iterator<Item = (usize, u64)> {
         let times = self.by_slot.iter().enumerate().filter(|(_, ns)| **ns > 0);
         times.map(|(slot, ns)| {
@@ -76,64 +77,64 @@ impl Busy {
         })
     }
 
-    /// Time in which at least one was busy, ns: the normalised processor time.
+    /// Time in which at least one thread was busy, ns: the sum of the normalised processor times.
     pub fn any_ns(&self) -> u64 {
         let busy = self.by_slot.iter().skip(1);
         busy.fold(0, |sum, ns| sum.saturating_add(*ns))
     }
 
-    /// Time of all threads that were, ns.
+    /// Busy time summed over all threads, ns.
     pub const fn thread_ns(&self) -> u64 {
         self.thread_ns
     }
 
-    /// How many were busy on average, while any was; `None` if none ever was.
+    /// Mean number of busy threads while at least one was busy; `None` if none ever was.
     pub fn mean(&self) -> Option<f64> {
         let any_ns = self.any_ns();
         (any_ns > 0).then(|| self.thread_ns as f64 / any_ns as f64)
     }
 }
 
-/// What one thread's time was worth.
+/// What one thread's work contributes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Share {
-    /// It is of what the thread worked alone before a parallel region.
+    /// Whether this is work that the thread did alone before a parallel region.
     pub is_alone: bool,
-    /// Whose.
+    /// The thread that worked.
     pub row: ThreadId,
-    /// Its normalised processor time, ns.
+    /// Normalised processor time, ns.
     pub normalised_ns: f64,
-    /// Its time, each moment counted as often as threads did not work, and once more, ns:
-    /// the weight that it has on the critical path.
+    /// Its work, each moment multiplied by 1 + the number of threads that did not work then, ns:
+    /// the weight of the work on the critical path.
     pub weighted_ns: f64,
 }
 
-/// What happens in the work of a member; of what happens at the same time, in this order.
+/// What happens in the work of a member. Edges at the same time are sorted in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Edge {
-    /// It begins, and the member is busy.
+    /// The work begins, and the member is busy.
     Begin,
     /// The member comes back to a CPU.
     On,
-    /// It leaves one.
+    /// The member leaves its CPU.
     Off,
-    /// The work ends, and the member is busy no longer.
+    /// The work ends, and the member is no longer busy.
     End,
 }
 
-/// Goes through the times of an episode. Kept to be used again.
+/// Computes [`Busy`] and [`Share`]s of an episode. Kept to reuse its memory.
 #[derive(Clone, Debug, Default)]
 pub struct Sweep {
-    /// When, ns, what, and whose.
+    /// Time in ns, kind, and index into `shares`.
     edges: Vec<(u64, Edge, u32)>,
-    /// From when on how many were busy, ns.
+    /// Time in ns, and the number of busy members from then on.
     steps: Vec<(u64, usize)>,
-    /// What each member had behind it when it began, then what it got.
+    /// While work goes on: minus the sums at its beginning. At the end: the result.
     shares: Vec<Share>,
 }
 
 impl Sweep {
-    /// One stretch of work, of which the thread may have been without a CPU for parts.
+    /// Adds one stretch of work. `away`: when the thread was on no CPU.
     fn push(&mut self, row: ThreadId, is_alone: bool, span: (u64, u64), away: Option<&Work>) {
         let index = u32::try_from(self.shares.len()).unwrap_or(u32::MAX);
         self.edges.push((span.0, Edge::Begin, index));
@@ -150,9 +151,9 @@ impl Sweep {
         });
     }
 
-    /// The time of an episode's members from their beginnings to their arrivals, and what
-    /// of it each one's was worth; `alone`: what one of them worked before. `None` if not
-    /// all beginnings are known.
+    /// Computes the busy time of an episode's members from the beginning of their work to their
+    /// arrival, and each member's share. `alone`: work that one member did before a parallel
+    /// region. `None` if the beginning of some member's work is unknown.
     pub fn run(&mut self, members: &[Member], alone: Option<&Alone>) -> Option<(Busy, &[Share])> {
         self.edges.clear();
         self.shares.clear();
@@ -180,7 +181,7 @@ impl Sweep {
             if passed > 0 {
                 busy.add(count, passed);
                 normalised += passed as f64 / count.max(1) as f64;
-                // Where nobody has a CPU, whoever is last is as alone as if it had one.
+                // If no member has a CPU, the straggler counts as the only busy member.
                 weighted += passed as f64 * (n - count.clamp(1, n) + 1) as f64;
                 now_ns = *at_ns;
             }
@@ -192,8 +193,9 @@ impl Sweep {
                 count = count.saturating_sub(1);
                 share.normalised_ns += normalised;
             }
-            // Who works without a CPU is on the critical path all the same.
             self.steps.push((*at_ns, count));
+            // Work without a CPU is on the critical path as well: `weighted_ns` ignores `On` and
+            // `Off`.
             match edge {
                 Edge::Begin => share.weighted_ns -= weighted,
                 Edge::End => share.weighted_ns += weighted,
@@ -203,18 +205,19 @@ impl Sweep {
         Some((busy, &self.shares))
     }
 
-    /// How many members worked at a time of the last episode, ns, if all beginnings are
-    /// known.
+    /// How many members of the last episode were busy at `time_ns`; 0 before the first edge.
     pub fn busy_at(&self, time_ns: u64) -> usize {
-        let at = self.steps.partition_point(|it| it.0 <= time_ns);
+        let at = self.steps.partition_point(|step| step.0 <= time_ns);
         let before = at.checked_sub(1).and_then(|at| self.steps.get(at));
-        before.map_or(0, |it| it.1)
+        before.map_or(0, |step| step.1)
     }
 
-    /// The normalised time of a member of the last episode, ns; behind the members, of what
-    /// one of them worked alone before.
+    /// The normalised time of a member of the last episode, ns. The index after the last member is
+    /// the work that one member did alone before a region.
     pub fn normalised_ns(&self, member: usize) -> f64 {
-        self.shares.get(member).map_or(0.0, |it| it.normalised_ns)
+        self.shares
+            .get(member)
+            .map_or(0.0, |share| share.normalised_ns)
     }
 }
 
@@ -272,7 +275,7 @@ mod tests {
         member
     }
 
-    /// Two threads on one CPU, in turns, and a third that sleeps.
+    /// Two threads alternate on one CPU, and a third sleeps.
     #[test]
     fn who_is_on_no_cpu_is_not_busy() {
         let members = [
@@ -283,12 +286,12 @@ mod tests {
         let mut sweep = Sweep::default();
         let (busy, shares) = sweep.run(&members, None).unwrap();
         let times: Vec<_> = busy.times().collect();
-        // 38 to 40 both; then nobody until the third wakes.
+        // 38 to 40: both are busy; then nobody is until the third wakes.
         assert_eq!(times, [(0, 10), (1, 48), (2, 2)]);
         near(shares[0].normalised_ns, 10.0 + 10.0 + 3.0 + 1.0);
         near(shares[1].normalised_ns, 10.0 + 5.0 + 1.0);
         near(shares[2].normalised_ns, 10.0);
-        // All but two of the third's 55 count three times.
+        // All but 2 of the third thread's 55 ns count three times.
         near(shares[2].weighted_ns, 53.0 * 3.0 + 2.0 * 2.0);
     }
 
@@ -298,7 +301,7 @@ mod tests {
 
     #[test]
     fn time_goes_by_the_number_of_busy_threads() {
-        // Two at once, then one alone, then nobody, then the third alone.
+        // Two threads at once, then one, then none, then the third.
         let members = [member(0, 0, 10), member(1, 0, 30), member(2, 40, 50)];
         let mut sweep = Sweep::default();
         let (busy, shares) = sweep.run(&members, None).unwrap();
@@ -309,14 +312,14 @@ mod tests {
         near(shares[0].normalised_ns, 5.0);
         near(shares[1].normalised_ns, 25.0);
         near(shares[2].normalised_ns, 10.0);
-        // n - busy + 1: two of three count twice, one alone three times.
+        // n - busy + 1: a moment with two of three busy counts twice, with one busy three times.
         near(shares[1].weighted_ns, 10.0 * 2.0 + 20.0 * 3.0);
         near(shares[2].weighted_ns, 30.0);
         let at = [0, 9, 10, 29, 30, 40, 50].map(|at| sweep.busy_at(at));
         assert_eq!(at, [2, 2, 1, 1, 0, 1, 0]);
     }
 
-    /// Quartz: the normalised times of all threads are the elapsed time.
+    /// Quartz: the normalised times of all threads add up to the elapsed time.
     #[test]
     fn normalised_times_sum_to_the_time_in_which_any_was_busy() {
         let members: Vec<_> = (0..100)
@@ -328,7 +331,7 @@ mod tests {
         near(sum, busy.any_ns() as f64);
         let work: u64 = members
             .iter()
-            .map(|it| it.arrived.time_ns - it.since.unwrap().clocks.time_ns)
+            .map(|member| member.arrived.time_ns - member.since.unwrap().clocks.time_ns)
             .sum();
         assert_eq!(busy.thread_ns, work);
     }

@@ -1,5 +1,4 @@
-//! How an episode ends: complete, it enters the sums; otherwise it is counted
-//! apart.
+//! Ends episodes: a complete episode enters the sums, an incomplete one is only counted.
 
 use std::borrow::Cow;
 
@@ -18,15 +17,15 @@ use super::{
 };
 use crate::event::{Clocks, Kind};
 
-/// How many lists of members are kept to be filled again.
+/// Emptied lists of members kept for reuse, at most.
 const MAX_SPARE: usize = 64;
 
 impl Model {
-    /// All have arrived, as far as we know.
+    /// Ends the open episode: all threads have arrived, as far as is known.
     pub(super) fn end(&mut self, id: BarrierId) {
         let barrier = self.barriers.get(id);
-        // A communicator that could not be read: this rank is one of nobody knows how
-        // many.
+        // The size of this MPI communicator could not be read, so the rank is one of an unknown
+        // number.
         let is_part = barrier.kind == Kind::Mpi && barrier.count.is_none();
         if barrier.open.doubtful || is_part {
             self.close_open(id);
@@ -39,22 +38,22 @@ impl Model {
     pub(super) fn departs(&mut self, id: BarrierId) -> bool {
         match self.barriers.get(id).kind {
             Kind::Pthread | Kind::Gomp | Kind::Kmp | Kind::Rust => self.departures,
-            // The end of a function that is probed as a whole always is.
+            // The end of a function that is probed as a whole is always seen.
             Kind::User | Kind::Mpi => true,
-            // No return probe is put on functions at which threads are cancelled, and
-            // where waiting is inlined into the program it has no end of its own.
+            // Threads may be cancelled inside of these functions, so they get no return probe; and
+            // a wait that is inlined into the program has no end of its own.
             Kind::Condvar | Kind::Futex | Kind::Std => false,
         }
     }
 
-    /// All have arrived: L is known, and with it everything but departures.
+    /// All have arrived: L is known, and with it everything except departures.
     fn fill(&mut self, id: BarrierId) {
         let barrier = self.barriers.get(id);
         let mut episode = next_open(barrier);
         let Some((_, last_ns)) = episode.span() else {
             return;
         };
-        // In use for more than once: so it keeps its entry a while.
+        // A barrier used more than once keeps its entry for a while.
         barrier.recent = barrier.episodes > 0;
         barrier.episodes += 1;
         barrier.last_serial = episode.serial;
@@ -93,9 +92,8 @@ impl Model {
         }
     }
 
-    /// An episode counts in the conceptual phases at once and not when it is
-    /// settled: by then some of its threads may have been in others, which would
-    /// have come before it.
+    /// Adds an episode to the conceptual phases as soon as it is full, not when it is settled: by
+    /// then its threads may have been in later episodes, which would be counted first.
     fn pass_conceptual(&mut self, site: SiteId, episode: &Episode, last_ns: u64) {
         if self.conceptual.all().is_empty() {
             return;
@@ -115,9 +113,9 @@ impl Model {
         self.conceptual.pass(roles, last_ns, &self.parts);
     }
 
-    /// Tells the members of an episode that it is open no longer: what it was
-    /// and, if known, L, from where their work is reckoned until a departure
-    /// says better. Returns how many still sit in it.
+    /// Tells the members that their episode is no longer open. `was`: what the episode was;
+    /// `last_ns`: L, if known. The members' work is reckoned from L until a departure gives a
+    /// better time. Returns how many members have not left yet.
     fn conclude(&mut self, episode: &mut Episode, was: Before, last_ns: Option<u64>) -> usize {
         let mut inside = 0;
         let begun = episode.begun.filter(|_| episode.ends_region);
@@ -132,7 +130,7 @@ impl Model {
                 let here = |seat: Seat| seat.episode == episode.serial && seat.index == index;
                 live.row == member.row && live.seat.is_some_and(here)
             });
-            // Another may bear the number of one that died waiting.
+            // The thread died while it waited, and another thread may now have its id.
             let Some(live) = live else {
                 if member.left == Left::NotYet {
                     member.left = Left::Unseen;
@@ -156,7 +154,7 @@ impl Model {
         inside
     }
 
-    /// The open episode will not be completed.
+    /// Closes the open episode as incomplete.
     pub(super) fn close_open(&mut self, id: BarrierId) {
         let barrier = self.barriers.get(id);
         if !barrier.open.members.is_empty() {
@@ -165,8 +163,7 @@ impl Model {
         }
     }
 
-    /// Counts an incomplete episode; `last_ns`: when its last thread arrived,
-    /// if that is known.
+    /// Counts an incomplete episode. `last_ns`: when its last thread arrived, if known.
     pub(super) fn drop_incomplete(
         &mut self,
         id: BarrierId,
@@ -190,7 +187,7 @@ impl Model {
         }
     }
 
-    /// The site of an episode: the set of places from which it was called.
+    /// The site of an episode: the set of places from which its members called.
     pub(super) fn site_of(&mut self, id: BarrierId, episode: &Episode) -> SiteId {
         self.set.clear();
         for member in &episode.members {
@@ -204,7 +201,7 @@ impl Model {
         site
     }
 
-    /// A complete episode enters the sums.
+    /// Adds a complete episode to the sums.
     pub(super) fn settle(&mut self, id: BarrierId, episode: Episode) {
         let (Some(site), Some((first_ns, last_ns))) = (episode.site, episode.span()) else {
             return;
@@ -232,7 +229,7 @@ impl Model {
             self.busy.merge(&busy);
             self.sites.record_busy(site, &done, &busy, shares);
             let has_gaps =
-                |member: &Member| member.away.as_ref().is_none_or(|it| it.spans.is_none());
+                |member: &Member| member.away.as_ref().is_none_or(|away| away.spans.is_none());
             if episode.members.iter().any(has_gaps) {
                 self.exact.others += 1;
             } else {
@@ -283,7 +280,7 @@ impl Model {
         self.recycle(episode.members);
     }
 
-    /// The samples of its members find what they were taken in.
+    /// Assigns the samples of the members to the work or the wait in which they were taken.
     fn attribute(&mut self, site: SiteId, episode: &Episode, done: &Done) {
         let Some(samples) = &mut self.samples else {
             return;
@@ -327,7 +324,7 @@ impl Model {
         }
     }
 
-    /// What counters said of its work enters the sums.
+    /// Adds the counter values of the members' work to the sums.
     fn count(&mut self, site: SiteId, done: &Done, episode: &Episode) {
         let before = done.phase.map(|(before, _)| before);
         for member in &episode.members {
@@ -338,7 +335,7 @@ impl Model {
         }
     }
 
-    /// What its members did while they were on no CPU enters the sums.
+    /// Adds what the members did while they were on no CPU to the sums.
     fn note_away(&mut self, site: SiteId, done: &Done, episode: &Episode) {
         if self.away.is_none() {
             return;
@@ -350,7 +347,7 @@ impl Model {
         let (Some((Some(_), _)), Some((straggler, _))) = (done.phase, done.straggler) else {
             return;
         };
-        // Not what one of them did alone before.
+        // Leave out what one of the members did alone before the region.
         let alone = episode.alone.map(|alone| alone.row);
         let members = episode.members.iter();
         let all = members.map(|member| in_region(member, alone));
@@ -366,7 +363,7 @@ impl Model {
         }
     }
 
-    /// Puts an episode into the lanes, if they are kept.
+    /// Adds an episode to the lanes, if lanes are kept.
     fn draw(&mut self, episode: &Episode, last_ns: u64) {
         let Some(lanes) = &mut self.lanes else {
             return;
@@ -389,7 +386,7 @@ impl Model {
         }
     }
 
-    /// Keeps an episode until [`Model::take_told`].
+    /// Keeps an episode for [`Model::take_told`].
     fn tell(&mut self, site: SiteId, done: &Done, episode: &Episode) {
         let mut arrivals: Vec<Arrival> = episode
             .members
@@ -408,7 +405,7 @@ impl Model {
                 }
             })
             .collect();
-        // Who swapped seats came in another order.
+        // Members that swapped seats are not in the order of arrival.
         arrivals.sort_by_key(|arrival| arrival.time_ns);
         self.told.push(Told {
             site,
@@ -418,10 +415,10 @@ impl Model {
         });
     }
 
-    /// After which site, and when (ns), the phase began that ended with this
-    /// episode: at the last arrival L of the episode before, so that phases
-    /// follow each other without gaps or overlaps, whether departures are
-    /// watched or not. `None` if it was not seen of all its members.
+    /// The site after which the phase that ends with this episode began, and the time of its
+    /// beginning in ns. A phase begins at the last arrival L of the previous episode, so that
+    /// phases follow each other without gaps or overlaps, whether departures are watched or not.
+    /// `None` if the beginning was not seen for all members.
     fn phase_begin(&self, episode: &Episode) -> Option<(Option<SiteId>, u64)> {
         let (mut begun, mut born_ns) = (None, u64::MAX);
         for member in &episode.members {
@@ -435,9 +432,9 @@ impl Model {
         if let Some((begin_ns, before)) = begun {
             return Some((before, begin_ns));
         }
-        // None of them was in an episode before. The first team's phase began
-        // with the program, also if its threads did not; that of a team which
-        // comes later began with its first thread.
+        // None of the members was in an episode before. The phase of the first team began with the
+        // program, even if its threads started later; the phase of a later team began with the
+        // team's first thread.
         let first_team = self.first_end_ns.is_none_or(|end_ns| born_ns <= end_ns);
         let begin_ns = if first_team { self.start_ns } else { born_ns };
         Some((None, begin_ns))
@@ -451,8 +448,7 @@ impl Model {
     }
 }
 
-/// Takes an episode out to which all have come, and leaves the next one, whose
-/// round follows.
+/// Takes out an episode to which all have come, and leaves an empty one with the next round number.
 pub(super) fn next_open(barrier: &mut Barrier) -> Episode {
     let next = Episode {
         round: barrier
@@ -466,15 +462,15 @@ pub(super) fn next_open(barrier: &mut Barrier) -> Episode {
     std::mem::replace(&mut barrier.open, next)
 }
 
-/// How long a member had worked when it arrived, ns, and how that splits up; `None` if
-/// it is not known since when.
+/// How long a member had worked when it arrived, ns, and how that time splits up; `None` if the
+/// beginning of the work is unknown.
 fn worked(member: &Member) -> Option<(u64, Split)> {
     let since = member.since?.clocks;
     let work_ns = member.arrived.time_ns.saturating_sub(since.time_ns);
     Some((work_ns, Split::between(since, member.arrived)))
 }
 
-/// What a member did while it was on no CPU, without what it did alone before.
+/// What a member did while it was on no CPU, without the part before a region that it began.
 fn in_region(member: &Member, alone: Option<ThreadId>) -> Option<Cow<'_, Work>> {
     let away = member.away.as_deref()?;
     match member.since.filter(|_| alone == Some(member.row)) {
@@ -483,7 +479,7 @@ fn in_region(member: &Member, alone: Option<ThreadId>) -> Option<Cow<'_, Work>> 
     }
 }
 
-/// What a member did, in an episode whose last thread arrived at `last_ns`.
+/// A member's part in an episode whose last thread arrived at `last_ns`.
 fn part(member: &Member, last_ns: u64) -> Part {
     let arrived = member.arrived;
     let left = match member.left {
@@ -500,8 +496,8 @@ fn part(member: &Member, last_ns: u64) -> Part {
     }
 }
 
-/// Who arrived last, and its lead a_(n) - a_(n-1), ns: the most that could be
-/// gained by speeding up that thread alone.
+/// The last thread to arrive, and its lead a_(n) - a_(n-1), ns: the most that speeding up that
+/// thread alone could gain.
 fn straggler(episode: &Episode) -> Option<(ThreadId, u64)> {
     let (mut last, mut before): (Option<&Member>, Option<u64>) = (None, None);
     for member in &episode.members {

@@ -1,16 +1,15 @@
 //! Conceptual phases: from one barrier to another, whatever lies between.
 //!
-//! The thesis names them as future work ("user-defined start and end barriers
-//! for one conceptual phase that contains other barriers"). A span of such a
-//! phase begins with the last arrival at an episode of its first site and ends
-//! with that at the next episode of its second, as ordinary phases do. It
-//! belongs to the threads of the episode that began it: other teams have spans
-//! of their own. If these pass the first site again before, it goes on. Different
-//! phases may overlap and contain each other.
+//! The thesis names them as future work ("user-defined start and end barriers for one conceptual
+//! phase that contains other barriers"). A span of such a phase begins with the last arrival at an
+//! episode of its first site. It ends with the last arrival at the next episode of its second site,
+//! as ordinary phases do. A span belongs to the threads of the episode that began it: other teams
+//! have spans of their own. If its threads pass the first site again before the second, the span
+//! goes on. Different phases may overlap and contain each other.
 //!
-//! A thread is in one span of a phase at most, and spans hold their own threads
-//! only: so all of them together need no more memory than the threads, and an
-//! episode costs what its members do.
+//! A thread is in at most one span of each phase, and a span holds its own threads only. So all
+//! spans of a phase together need no more memory than the threads, and the cost of an episode is
+//! proportional to its members.
 
 use rustc_hash::FxHashMap;
 
@@ -25,34 +24,34 @@ use super::{
 };
 use crate::event::Count;
 
-/// What happened in the spans of one of them.
+/// Sums over the finished spans of one conceptual phase.
 #[derive(Clone, Debug, Default)]
 pub struct Sums {
-    /// Wall-clock times, from beginning to end.
+    /// Wall-clock times of the spans, ns.
     pub time: Stat,
-    /// How they changed over the run.
+    /// How the times changed over the run.
     pub trend: Trend,
-    /// Episodes in which threads of a span took part inside of it, the one that
-    /// ends it included.
+    /// Episodes inside the spans in which threads of the span took part, including the episode that
+    /// ends the span.
     pub episodes: u64,
-    /// Waiting for others inside, of the spans' threads, ns.
+    /// Idle time of the spans' threads inside the spans, ns.
     pub idle_ns: u64,
-    /// Work inside, of the same, ns.
+    /// Work of the spans' threads inside the spans, ns.
     pub work_ns: u64,
-    /// Work and idle time inside by [`super::thread::ThreadId`], ns.
+    /// Work and idle time inside the spans, ns, by [`super::thread::ThreadId`].
     pub threads: Vec<(u64, u64)>,
-    /// Intervals of work inside, of all threads together.
+    /// Intervals of work inside the spans, over all threads.
     pub intervals: u64,
-    /// What counters said of that work, of all threads,
+    /// Counter values for the work inside the spans, over all threads.
     pub counts: counts::Sums,
-    /// and of each, in the same order.
+    /// Counter values for the work inside the spans, by thread, in the order of `threads`.
     pub thread_counts: Vec<counts::Sums>,
-    /// How well the threads were used inside.
+    /// How well the threads were used inside the spans.
     pub within: Within,
 }
 
 impl Sums {
-    /// Takes a span in that has ended.
+    /// Adds a finished span.
     fn add(&mut self, span: &Span, last_ns: u64) {
         let time_ns = last_ns.saturating_sub(span.begun_ns);
         let mut span_idle_ns: u64 = 0;
@@ -89,7 +88,7 @@ impl Sums {
     }
 }
 
-/// What a thread did so far in the span that it is in.
+/// What a thread has done so far in its current span.
 #[derive(Clone, Debug)]
 struct Member {
     row: ThreadId,
@@ -100,50 +99,50 @@ struct Member {
     progress: Progress,
 }
 
-/// One that is going on; it counts when it ends.
+/// A span that is going on; it enters the sums when it ends.
 #[derive(Clone, Debug)]
 struct Span {
     begun_ns: u64,
     episodes: u64,
-    /// The episode that was counted last, by [`Spans::passed`].
+    /// Value of [`Spans::passed`] at the last episode counted in this span.
     counted: u64,
     members: Vec<Member>,
-    /// Members that have not ended.
+    /// Members whose threads are still alive.
     living: usize,
 }
 
-/// Where a thread is: in which span, and which of its members. The span may be
-/// over: numbers are not used again, and 0 is none.
+/// A thread's current span and its index in the span's members. The span may be over: numbers are
+/// never reused, and 0 means no span.
 #[derive(Clone, Copy, Debug, Default)]
 struct Stand {
     span: u64,
     index: usize,
 }
 
-/// One conceptual phase: all its spans.
+/// One conceptual phase with all its spans.
 #[derive(Clone, Debug, Default)]
 pub struct Spans {
-    /// Those that have ended.
+    /// Sums of the finished spans.
     pub done: Sums,
-    /// Those given up, since not all that their threads did was seen.
+    /// Spans given up because some activity of their threads was not seen.
     pub abandoned: u64,
-    /// Those that had not ended when all their threads had, or the program.
+    /// Spans that had not ended when all their threads, or the program, ended.
     unended: u64,
-    /// Those that are going on, by their numbers.
+    /// Spans that are going on, by number.
     open: FxHashMap<u64, Span>,
-    /// Of the span that began last.
+    /// Number of the newest span.
     number: u64,
     /// Episodes so far.
     passed: u64,
-    /// By [`ThreadId`].
+    /// Indexed by [`ThreadId`].
     stands: Vec<Stand>,
-    /// From when to when each was that has ended.
+    /// Begin and end of each finished span, ns.
     #[cfg(test)]
     pub log: Vec<(u64, u64)>,
 }
 
 impl Spans {
-    /// Whether one had begun that never ended, as far as could be seen.
+    /// Whether a span began that, as far as was seen, never ended.
     pub fn is_unfinished(&self) -> bool {
         self.unended > 0 || !self.open.is_empty()
     }
@@ -170,7 +169,7 @@ impl Spans {
         }
     }
 
-    /// A thread's part counts in the span that it is in.
+    /// Adds a thread's part to its current span.
     fn note(&mut self, part: &Part) {
         let Some(stand) = self.stands.get(part.row.index()) else {
             return;
@@ -196,9 +195,9 @@ impl Spans {
         Some((stand.span, &mut span.members[stand.index]))
     }
 
-    /// All of an episode go on from where the longest path of any of them has led.
+    /// Lets all members of an episode continue from the longest path among them.
     fn meet(&mut self, parts: &[Part]) {
-        // They are nearly always in the same span.
+        // The members are nearly always in the same span, so only one span is handled.
         let mut longest: Option<(u64, u64)> = None;
         for part in parts {
             if let Some((span, member)) = self.member(part.row) {
@@ -219,7 +218,7 @@ impl Spans {
         }
     }
 
-    /// Whoever is in none begins one.
+    /// Begins a span with those threads that are in no span.
     fn begin(&mut self, last_ns: u64, parts: &[Part]) {
         let number = self.number + 1;
         let mut members = Vec::new();
@@ -229,7 +228,7 @@ impl Spans {
                 self.stands.resize(at + 1, Stand::default());
             }
             let stand = &mut self.stands[at];
-            // Threads that share a row are one here.
+            // Threads that share a row count as one thread here.
             if stand.span == number || self.open.contains_key(&stand.span) {
                 continue;
             }
@@ -260,12 +259,12 @@ impl Spans {
         self.open.insert(number, span);
     }
 
-    /// Takes the span out that a thread is in.
+    /// Removes and returns the span that a thread is in.
     fn take(&mut self, row: ThreadId) -> Option<Span> {
         self.open.remove(&self.stands.get(row.index())?.span)
     }
 
-    /// A thread has ended, so it will not end the span that it is in.
+    /// Notes that a thread has ended: it cannot end its span any more.
     fn leave(&mut self, row: ThreadId) {
         let Some(stand) = self.stands.get_mut(row.index()) else {
             return;
@@ -282,27 +281,27 @@ impl Spans {
     }
 }
 
-/// All of them.
+/// All conceptual phases.
 #[derive(Clone, Debug, Default)]
 pub struct Conceptual {
     all: Vec<Spans>,
 }
 
 impl Conceptual {
-    /// For so many, at most 64.
+    /// Creates `count` phases, at most 64.
     pub fn new(count: usize) -> Self {
         Self {
             all: vec![Spans::default(); count.min(64)],
         }
     }
 
-    /// By their numbers.
+    /// The phases, by number.
     pub fn all(&self) -> &[Spans] {
         &self.all
     }
 
-    /// An episode was completed, its last thread having come at `last_ns`. Those
-    /// of one thread come in their order.
+    /// Takes in a complete episode whose last thread arrived at `last_ns`. Episodes of one thread
+    /// must come in order.
     pub(super) fn pass(&mut self, roles: Roles, last_ns: u64, parts: &[Part]) {
         for (number, spans) in self.all.iter_mut().enumerate() {
             let has = |bits: u64| bits & 1 << number != 0;
@@ -310,7 +309,7 @@ impl Conceptual {
         }
     }
 
-    /// Counters told of a thread's work before the episode that is about to pass.
+    /// Adds counter values for a thread's work before the episode that is about to pass.
     pub(super) fn count(&mut self, row: ThreadId, counts: &[Option<Count>]) {
         for spans in &mut self.all {
             if let Some((_, member)) = spans.member(row) {
@@ -319,8 +318,8 @@ impl Conceptual {
         }
     }
 
-    /// Before an episode of these one of them has worked alone, and all others go on from
-    /// there.
+    /// Adds what one thread worked alone before an episode of these threads; all others continue
+    /// from the end of that work.
     pub(super) fn pass_alone(&mut self, alone: &Alone, parts: &[Part]) {
         for spans in &mut self.all {
             if let Some((_, member)) = spans.member(alone.row) {
@@ -331,8 +330,8 @@ impl Conceptual {
         }
     }
 
-    /// Not all that a thread did was seen: it may have ended the spans that it
-    /// is in.
+    /// Gives up the spans of a thread whose activity was partly missed: the thread may have ended
+    /// them unseen.
     pub(super) fn abandon(&mut self, row: ThreadId) {
         for spans in &mut self.all {
             let given_up = spans.take(row).is_some();
@@ -340,7 +339,7 @@ impl Conceptual {
         }
     }
 
-    /// The same of all threads.
+    /// Gives up the spans of all threads.
     pub(super) fn abandon_all(&mut self) {
         for spans in &mut self.all {
             spans.abandoned += spans.open.len() as u64;
@@ -355,7 +354,7 @@ impl Conceptual {
         }
     }
 
-    /// The program has ended: nothing was missed.
+    /// The program has ended with nothing missed: open spans count as unended.
     pub(super) fn leave_all(&mut self) {
         for spans in &mut self.all {
             spans.unended += spans.open.len() as u64;
@@ -363,7 +362,7 @@ impl Conceptual {
         }
     }
 
-    /// All sums from zero on. What is going on goes on.
+    /// Resets all totals; open spans stay open.
     pub(super) fn reset(&mut self) {
         for spans in &mut self.all {
             spans.done = Sums::default();
@@ -403,13 +402,13 @@ mod tests {
         rows.iter().map(|row| part(*row, 10, 1)).collect()
     }
 
-    /// Number and sum of the times, and episodes.
+    /// Number of spans, sum of their times, and episodes.
     fn sums(all: &Conceptual, number: usize) -> (u64, u64, u64) {
         let done = &all.all()[number].done;
         (done.time.count(), done.time.sum(), done.episodes)
     }
 
-    /// Sites A, B, C in turns; phases A..C, B..C, A..A.
+    /// Sites A, B, C in turn; the phases are A..C, B..C and A..A.
     #[test]
     fn they_contain_each_other_and_overlap() {
         let mut all = Conceptual::new(3);
@@ -464,14 +463,14 @@ mod tests {
         assert_eq!(all.all()[0].done.threads, [(100, 10); 4]);
     }
 
-    /// Whoever is in a span adds to it and ends it, with whomever it comes.
+    /// A thread that is in a span adds to it and ends it, whichever threads arrive with it.
     #[test]
     fn an_episode_counts_in_the_spans_of_its_threads() {
         let mut all = Conceptual::new(1);
         all.pass(roles(1, 0), 0, &team(&[0, 1]));
-        // 0 goes on, 2 and 3 begin.
+        // The span of thread 0 goes on; threads 2 and 3 begin a span.
         all.pass(roles(1, 0), 5, &team(&[0, 2, 3]));
-        // 9 is in none.
+        // Thread 9 is in no span.
         all.pass(roles(0, 0), 8, &team(&[0, 1, 2, 3, 9]));
         all.pass(roles(0, 1), 10, &team(&[9]));
         assert_eq!(sums(&all, 0), (0, 0, 0));
@@ -490,7 +489,7 @@ mod tests {
         all.pass(roles(1, 0), 10, &team(&[0, 1]));
         all.pass(roles(1, 0), 10, &team(&[2, 3]));
         all.pass(roles(0, 0), 15, &team(&[0, 1]));
-        // Both are in the same, and the third in none.
+        // Threads 0 and 1 are in the same span; thread 7 is in none.
         for row in [0, 1, 7] {
             all.abandon(ThreadId(row));
         }
@@ -511,7 +510,7 @@ mod tests {
         all.leave(ThreadId(0));
         all.pass(roles(0, 0), 15, &team(&[1]));
         all.leave(ThreadId(1));
-        // Later threads share a row: it is not theirs.
+        // Two later threads share row 1.
         all.pass(roles(1, 0), 50, &team(&[1, 1]));
         all.pass(roles(0, 1), 60, &team(&[1, 1]));
         let spans = &all.all()[0];
@@ -533,7 +532,7 @@ mod tests {
         assert_eq!(sums(&all, 0), (1, 5, 1));
     }
 
-    /// Episodes of one team: roles, time since the one before, work and idle.
+    /// Episodes of one team: roles, time since the previous episode, work and idle time.
     type Script = Vec<(u64, u64, u64, u64, u64)>;
 
     fn script() -> impl Strategy<Value = Script> {

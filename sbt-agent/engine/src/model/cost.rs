@@ -1,6 +1,5 @@
-//! What watching has cost each thread: hits of probes by kind, and what one of each
-//! kind costs. Counted and not timed, so that the figures are there also for what
-//! happened before the costs were measured.
+//! What watching has cost each thread: probe hits by kind, and the cost of each kind. Hits are
+//! counted rather than timed, so that they also cover the time before the costs were measured.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,13 +8,13 @@ use serde::{Deserialize, Serialize};
 pub enum Class {
     /// A function that waits at a barrier was entered.
     Wait,
-    /// The same of a team: OpenMP, C++ and Rust.
+    /// A team's barrier function of OpenMP, C++ or Rust was entered.
     Team,
-    /// A function that the user has named, or one of MPI's.
+    /// A function that the user named, or one of MPI's, was entered.
     Call,
-    /// The end of one of those.
+    /// A function that the user named, or one of MPI's, was left.
     CallEnd,
-    /// A function returned: the return probe, with what it adds to the entry.
+    /// A function returned: the additional cost of the return probe.
     Return,
     /// A function of condition variables was entered.
     Condvar,
@@ -26,7 +25,7 @@ pub enum Class {
 }
 
 impl Class {
-    /// All, in the order of their numbers.
+    /// All classes, in the order of their discriminants.
     pub const ALL: [Self; 8] = [
         Self::Wait,
         Self::Team,
@@ -56,35 +55,35 @@ impl Class {
 /// How many kinds there are.
 pub const CLASSES: usize = Class::ALL.len();
 
-/// What one of each costs the thread that hits it, ns of its CPU time.
+/// Costs of one hit for the thread that hits the probe, ns of CPU time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Tariff {
-    /// By [`Class`], on an instruction that the kernel emulates.
+    /// Cost by [`Class`], on an instruction that the kernel emulates.
     pub each: [f64; CLASSES],
-    /// More than that on one that it single-steps.
+    /// Additional cost on an instruction that the kernel single-steps.
     pub step: f64,
-    /// More for each function beyond the first in a chain of callers.
+    /// Additional cost of each function beyond the first in a chain of callers.
     pub walk: f64,
 }
 
-/// Hits since some moment.
+/// Probe hits since some moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Paid {
-    /// By [`Class`].
+    /// Hits by [`Class`].
     pub hits: [u32; CLASSES],
-    /// Of those, on instructions that are single-stepped.
+    /// Hits on instructions that are single-stepped.
     pub stepped: u32,
-    /// Functions that were walked beyond the first.
+    /// Functions beyond the first in the chains of callers.
     pub walked: u32,
 }
 
 impl Paid {
-    /// One hit.
+    /// Adds one hit.
     pub fn add(&mut self, class: Class) {
         self.hits[class as usize] += 1;
     }
 
-    /// What that cost, ns.
+    /// Cost of the hits, ns.
     pub fn ns(&self, tariff: &Tariff) -> f64 {
         let hits = self.hits.iter().zip(tariff.each);
         let hits: f64 = hits.map(|(hits, ns)| f64::from(*hits) * ns).sum();
@@ -92,24 +91,24 @@ impl Paid {
     }
 }
 
-/// The same over a whole run.
+/// Probe hits over a whole run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sum {
-    /// By [`Class`].
+    /// Hits by [`Class`].
     pub hits: [u64; CLASSES],
-    /// See [`Paid::stepped`].
+    /// Hits on instructions that are single-stepped.
     pub stepped: u64,
-    /// See [`Paid::walked`].
+    /// Functions beyond the first in the chains of callers.
     pub walked: u64,
 }
 
 impl Sum {
-    /// One hit.
+    /// Adds one hit.
     pub fn add(&mut self, class: Class) {
         self.hits[class as usize] += 1;
     }
 
-    /// All of another.
+    /// Adds the hits of `other`.
     pub fn merge(&mut self, other: &Self) {
         for (hits, more) in self.hits.iter_mut().zip(other.hits) {
             *hits += more;
@@ -118,12 +117,12 @@ impl Sum {
         self.walked += other.walked;
     }
 
-    /// How many hits.
+    /// Number of hits.
     pub fn events(&self) -> u64 {
         self.hits.iter().sum()
     }
 
-    /// What they cost, ns.
+    /// Cost of the hits, ns.
     pub fn ns(&self, tariff: &Tariff) -> f64 {
         let hits = self.hits.iter().zip(tariff.each);
         let hits: f64 = hits.map(|(hits, ns)| *hits as f64 * ns).sum();

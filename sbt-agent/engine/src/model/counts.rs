@@ -1,13 +1,14 @@
-//! What counters say of work: readings, what lies between two, and sums of that.
+//! Counter values for work: readings, the differences between readings, and sums of them.
 
 use std::collections::VecDeque;
 
 use crate::event::{Count, Reading};
 
-/// Readings of a thread that wait for the event to which they belong, at most.
+/// Readings of a thread that are kept until their event arrives, at most.
 const MAX_WAITING: usize = 64;
 
-/// What lies between two readings, by counter; `None` where it is unknown.
+/// The differences between two readings, by counter; `None` for a counter whose difference is
+/// unknown.
 pub fn between(from: &[Option<Count>], to: &[Option<Count>]) -> Reading {
     let pairs = from.iter().zip(to);
     pairs
@@ -15,8 +16,8 @@ pub fn between(from: &[Option<Count>], to: &[Option<Count>]) -> Reading {
         .collect()
 }
 
-/// What came on top of `from`; `None` if that did not lead to `to`, or if the
-/// counter was not counted at all in between, though it should have been.
+/// The difference from `from` to `to`. `None` if the two do not belong to the same counting, or if
+/// the counter was enabled in between but never ran.
 fn difference(from: Count, to: Count) -> Option<Count> {
     let same = from.since_ns == to.since_ns;
     let whole = Count {
@@ -30,8 +31,7 @@ fn difference(from: Count, to: Count) -> Option<Count> {
 }
 
 impl Count {
-    /// The count, and where it was counted only for a part of the time, what it
-    /// would have been.
+    /// The count, extrapolated to the whole time if the counter ran only for a part of it.
     pub fn scaled(self) -> u64 {
         if self.running_ns == 0 || self.running_ns >= self.enabled_ns {
             return self.value;
@@ -41,7 +41,7 @@ impl Count {
     }
 }
 
-/// A sum of one counter.
+/// The sum of one counter over intervals, some of which may be unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sum {
     value: u64,
@@ -68,18 +68,18 @@ impl Sum {
         (self.known > 0).then_some(self.value)
     }
 
-    /// How many parts are in it.
+    /// Number of intervals in the sum.
     pub const fn known(self) -> u64 {
         self.known
     }
 
-    /// How many parts are not in it.
+    /// Number of intervals that are unknown and so not in the sum.
     pub const fn unknown(self) -> u64 {
         self.unknown
     }
 
-    /// For how much of the time it was counted, in per cent; `None` for what is
-    /// always counted, and where nothing is known.
+    /// Fraction of the time for which the counter ran, in per cent. `None` for a counter that
+    /// always runs, and if nothing is known.
     pub fn counted_pct(self) -> Option<f64> {
         (self.enabled_ns > 0).then(|| self.running_ns as f64 / self.enabled_ns as f64 * 100.0)
     }
@@ -97,12 +97,12 @@ impl std::iter::Sum for Sum {
     }
 }
 
-/// Sums of all counters; empty as long as there are none.
+/// Sums of all counters; empty while there are no counters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sums(Vec<Sum>);
 
 impl Sums {
-    /// Takes in what one interval had.
+    /// Adds the counter values of one interval.
     pub fn add(&mut self, part: &[Option<Count>]) {
         if self.0.len() < part.len() {
             self.0.resize(part.len(), Sum::default());
@@ -112,7 +112,7 @@ impl Sums {
         }
     }
 
-    /// Takes in other sums.
+    /// Adds the sums of `other`.
     pub fn merge(&mut self, other: &Self) {
         if self.0.len() < other.0.len() {
             self.0.resize(other.0.len(), Sum::default());
@@ -127,27 +127,27 @@ impl Sums {
         self.0.iter().copied()
     }
 
-    /// That of a counter.
+    /// The sum of the counter with this index.
     pub fn of(&self, counter: usize) -> Sum {
         self.0.get(counter).copied().unwrap_or_default()
     }
 }
 
-/// The readings of a living thread.
+/// The counter readings of a living thread.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Track {
-    /// With their times, ns: for events that are still to come.
+    /// Readings with their times, ns, for events that have not arrived yet.
     waiting: VecDeque<(u64, Reading)>,
-    /// Where its present work began, if it is known; else where it arrived last.
+    /// Reading at the beginning of the present work, if known; otherwise at the last arrival.
     begun: Option<Reading>,
     last: Option<Reading>,
-    /// At the mark that it passed last.
+    /// Reading at the last mark that the thread passed.
     marked: Option<Reading>,
 }
 
 impl Track {
-    /// Takes a reading in that belongs to an event of this thread at `time_ns`.
-    /// Returns what has come since the last.
+    /// Takes in a reading that belongs to an event of this thread at `time_ns`. Returns the
+    /// difference from the previous reading.
     pub fn read(&mut self, time_ns: u64, reading: &Reading) -> Option<Reading> {
         if self.waiting.len() >= MAX_WAITING {
             self.waiting.pop_front();
@@ -157,7 +157,7 @@ impl Track {
         last.map(|last| between(&last, reading))
     }
 
-    /// The reading at a time, if there is one. Earlier ones are forgotten.
+    /// The reading at `time_ns`, if there is one. Drops earlier readings.
     fn at(&mut self, time_ns: u64) -> Option<Reading> {
         while self
             .waiting
@@ -174,13 +174,13 @@ impl Track {
         found.flatten().map(|(_, reading)| reading)
     }
 
-    /// Work begins.
+    /// Notes that work begins.
     pub fn begin(&mut self, time_ns: u64) {
         self.begun = self.at(time_ns);
     }
 
-    /// Work ends that began at `since_ns`, if that is known: what it had, if
-    /// anything is counted.
+    /// Ends the work that began at `since_ns`, if known. Returns its counter values; `None` if
+    /// nothing is counted.
     pub fn end(&mut self, since_ns: Option<u64>, time_ns: u64) -> Option<Reading> {
         let begun = self.begun.take();
         let begun = begun.or_else(|| since_ns.and_then(|since_ns| self.at(since_ns)));
@@ -192,10 +192,12 @@ impl Track {
         })
     }
 
-    /// It passes a mark: what has come since the last, if anything is counted.
+    /// Notes that the thread passes a mark. Returns the counter values since the previous mark;
+    /// `None` if nothing is counted.
     pub fn mark(&mut self, time_ns: u64) -> Option<Reading> {
         let newest = self.waiting.back();
-        let reading = newest.and_then(|(time, it)| (*time == time_ns).then(|| it.clone()));
+        let reading =
+            newest.and_then(|(time, reading)| (*time == time_ns).then(|| reading.clone()));
         let before = std::mem::replace(&mut self.marked, reading);
         let reading = self.marked.as_ref()?;
         Some(match before {
@@ -204,7 +206,7 @@ impl Track {
         })
     }
 
-    /// Nothing is known of what it has counted so far.
+    /// Drops all readings: they no longer help to know what the thread counts.
     pub fn forget(&mut self) {
         self.waiting.clear();
         self.begun = None;
@@ -256,7 +258,7 @@ mod tests {
         sums.add(&between(&[Some(zero)], &[Some(half)]));
         assert_eq!(sums.of(0).get(), Some(100));
         assert_eq!(sums.of(0).counted_pct(), Some(50.0));
-        // Not counted at all, it is not 0.
+        // A counter that never ran has no value, rather than 0.
         let never = Count {
             value: 50,
             enabled_ns: 300,
@@ -291,12 +293,12 @@ mod tests {
         assert_eq!(track.mark(5), None);
         track.read(10, &reading(&[count(1)]));
         assert_eq!(track.mark(10), Some(reading(&[None])));
-        // A barrier in between takes nothing away.
+        // A barrier between two marks does not change the difference.
         track.read(20, &reading(&[count(3)]));
         track.begin(20);
         track.read(30, &reading(&[count(9)]));
         assert_eq!(track.mark(30), Some(reading(&[count(8)])));
-        // One without a reading.
+        // A mark without a reading.
         assert_eq!(track.mark(40), None);
         track.read(50, &reading(&[count(10)]));
         assert_eq!(track.mark(50), Some(reading(&[None])));
@@ -306,7 +308,7 @@ mod tests {
     fn without_departures_work_is_from_the_arrival_before() {
         let mut track = Track::default();
         track.read(20, &reading(&[count(3)]));
-        // Nobody knows when it began.
+        // The beginning of the work is unknown.
         assert_eq!(track.end(None, 20), Some(reading(&[None])));
         track.read(40, &reading(&[count(11)]));
         assert_eq!(track.end(Some(25), 40), Some(reading(&[count(8)])));

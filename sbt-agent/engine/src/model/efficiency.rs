@@ -1,31 +1,31 @@
-//! How well the threads are used: the efficiencies of POP, and the path that they follow.
+//! How well the threads are used: the efficiencies of POP, and the longest path.
 //!
-//! POP (Performance Optimisation and Productivity, "POP Standard Metrics") factors the
-//! parallel efficiency into load balance, serialisation and transfer. The time that an
-//! ideal barrier would leave is the longest path through the phases (Jiang's execution
-//! graph): each episode ends at the longest of what its members have behind them. For one
-//! team it is the sum of the longest works; teams side by side have paths of their own.
+//! POP (Performance Optimisation and Productivity, "POP Standard Metrics") factors the parallel
+//! efficiency into load balance, serialisation and transfer. With ideal barriers, the run would
+//! take as long as the longest path through the phases (Jiang's execution graph): an episode ends
+//! when the longest path of any of its members arrives. For one team, this path is the sum of the
+//! longest works; teams side by side have paths of their own.
 //!
-//! Threads that come one after the other, in waves, are one place in the program: a
-//! thread that begins takes the place of one that has ended.
+//! Threads that follow each other in waves share a place: a thread that begins takes the place of a
+//! thread that has ended.
 
 use std::{cmp::Reverse, collections::BinaryHeap};
 
 use super::parts::Split;
 
-/// Of how many episodes more than one may be incomplete, before nothing can be said.
+/// The efficiency is unknown if more than one in this many episodes is incomplete.
 pub const MOST_INCOMPLETE: u64 = 10;
 
-/// Where a thread stands, as far as efficiency goes.
+/// A thread's place and its path so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Chain {
-    /// The place that it takes; `None` before its first arrival.
+    /// Index of the thread's place; `None` before its first arrival.
     place: Option<u32>,
-    /// The longest path that leads to the episode it was in last, ns.
+    /// The longest path to the thread's latest episode, ns.
     pub(super) path_ns: u64,
 }
 
-/// The sums over a run.
+/// Sums over a run.
 #[derive(Clone, Debug, Default)]
 pub struct Usage {
     start_ns: u64,
@@ -34,49 +34,47 @@ pub struct Usage {
     free: BinaryHeap<Reverse<u32>>,
     /// The longest path so far, ns.
     path_ns: u64,
-    /// When the last of the threads that took part ended, ns, if all have.
+    /// When the last of the threads that took part ended, ns; `None` while any lives.
     empty_since_ns: Option<u64>,
-    /// Work of which it is known how long it lacked a CPU, and how long it did, ns.
+    /// Work for which the time without a CPU is known, and (`ready_ns`) that time, ns.
     work_ns: u64,
     ready_ns: u64,
-    /// Nothing was watched for a while.
+    /// Whether something went unwatched for a while.
     interrupted: bool,
 }
 
-/// What they come to. The first four are shares of 1.
+/// The efficiencies. The first four are fractions from 0 to 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Efficiency {
     /// Sum of useful work / (threads × wall time): load balance × serialisation ×
     /// transfer.
     pub parallel: f64,
-    /// Mean / most useful work of a thread.
+    /// Mean of the places' useful work / the largest useful work.
     pub load_balance: f64,
-    /// Most useful work of a thread / the longest path: imbalance that moves from one
-    /// thread to another makes it small.
+    /// Largest useful work / the longest path: small if the imbalance moves from thread to thread.
     pub serialisation: f64,
-    /// The longest path / wall time: what the barriers themselves, and a lack of CPUs,
-    /// leave.
+    /// The longest path / wall time: small if the barriers themselves or a lack of CPUs take time.
     pub transfer: f64,
-    /// Of the threads' work, not waiting for a CPU; `None` if that is unknown.
+    /// Fraction of the work that did not wait for a CPU; `None` if unknown.
     pub cpu_availability: Option<f64>,
     /// Sum of useful work / wall time.
     pub speedup: f64,
-    /// Useful work / the rest of the threads' time; `None` if there is no rest.
+    /// Useful work / the rest of the threads' time; `None` if no time is left.
     pub granularity: Option<f64>,
-    /// Threads that took part at the same time, at most.
+    /// Places: the most threads that took part at the same time.
     pub threads: usize,
     /// The longest path, ns.
     pub path_ns: u64,
 }
 
-/// Useful work of an interval: without the time for which it lacked a CPU, as far as that
-/// is known.
+/// Useful work of an interval, ns: the work without the time for which the thread lacked a CPU, as
+/// far as that is known.
 pub fn useful(work_ns: u64, split: Split) -> u64 {
     work_ns.saturating_sub(split.ready_ns.unwrap_or(0))
 }
 
 impl Usage {
-    /// Of what is watched from `start_ns` on.
+    /// Sums for a run that is watched from `start_ns` on.
     pub fn new(start_ns: u64) -> Self {
         Self {
             start_ns,
@@ -84,7 +82,7 @@ impl Usage {
         }
     }
 
-    /// A thread arrives, which was born at `born_ns`.
+    /// A thread arrives; the first arrival gives it a place. `born_ns`: when the thread began.
     pub fn arrive(&mut self, chain: &mut Chain, born_ns: Option<u64>) {
         if chain.place.is_some() {
             return;
@@ -97,7 +95,7 @@ impl Usage {
             },
             |Reverse(place)| place,
         );
-        // Whoever started it had to come so far.
+        // The path begins with the time that the program took to start the thread.
         let before_ns = born_ns.map_or(0, |born_ns| born_ns.saturating_sub(self.start_ns));
         *chain = Chain {
             place: Some(place),
@@ -105,15 +103,19 @@ impl Usage {
         };
     }
 
-    /// A thread that took part has worked until `until_ns`. Returns the path to there.
+    /// Adds work of a thread that ended at `until_ns`; `None` if its length is unknown. Returns the
+    /// thread's path up to there, ns.
     pub fn work(&mut self, chain: Chain, work: Option<(u64, Split)>, until_ns: u64) -> u64 {
         let Some((work_ns, split)) = work else {
             return chain.path_ns;
         };
-        // It may have begun before we began to count.
+        // The work may have begun before the sums did.
         let most = until_ns.saturating_sub(self.start_ns);
         let useful_ns = useful(work_ns, split).min(most);
-        if let Some(place) = chain.place.and_then(|it| self.places.get_mut(it as usize)) {
+        if let Some(place) = chain
+            .place
+            .and_then(|place| self.places.get_mut(place as usize))
+        {
             *place = place.saturating_add(useful_ns);
         }
         if let Some(ready_ns) = split.ready_ns {
@@ -125,12 +127,12 @@ impl Usage {
         path_ns
     }
 
-    /// All members of an episode have come; the path to its end is known.
+    /// Sets a thread's path after an episode to the longest path of all members.
     pub fn follow(chain: &mut Chain, path_ns: u64) {
         chain.path_ns = path_ns;
     }
 
-    /// A thread has ended.
+    /// A thread has ended and frees its place.
     pub fn leave(&mut self, chain: Chain, time_ns: u64) {
         if let Some(place) = chain.place {
             self.free.push(Reverse(place));
@@ -140,12 +142,12 @@ impl Usage {
         }
     }
 
-    /// Nothing was watched for a while: what was done then is unknown.
+    /// Notes that something went unwatched: the efficiency stays unknown until the next reset.
     pub const fn interrupt(&mut self) {
         self.interrupted = true;
     }
 
-    /// All from `start_ns` on; who takes part still does.
+    /// Resets all totals to count from `start_ns` on; threads keep their places.
     pub fn reset(&mut self, start_ns: u64) {
         self.places.fill(0);
         *self = Self {
@@ -157,8 +159,8 @@ impl Usage {
         };
     }
 
-    /// What all of it comes to at `now_ns`, with what threads are working at since then:
-    /// where each stands, and since when (ns). `None` where too little was seen.
+    /// The efficiencies at `now_ns`. `working`: the threads that work now, each with the time since
+    /// when (ns). `None` if too little was seen.
     pub fn efficiency(
         &self,
         now_ns: u64,
@@ -177,16 +179,19 @@ impl Usage {
                 now.work(chain, Some((work_ns, Split::default())), now_ns);
             }
         }
-        // A thread that takes a place may have begun before the thread that had it ended: what
-        // both did at that time counts once.
+        // A thread may begin before the thread whose place it takes has ended: their common time
+        // counts once.
         for place in &mut now.places {
             *place = (*place).min(wall_ns);
         }
-        // After the last of them somebody else has gone on.
+        // After all threads have ended, other code has gone on.
         let after_ns = self.empty_since_ns.map_or(0, |since_ns| {
             now_ns.saturating_sub(since_ns.max(self.start_ns))
         });
-        let sum_ns: u64 = now.places.iter().fold(0, |sum, it| sum.saturating_add(*it));
+        let sum_ns: u64 = now
+            .places
+            .iter()
+            .fold(0, |sum, useful_ns| sum.saturating_add(*useful_ns));
         let most_ns = now.places.iter().copied().max().unwrap_or(0);
         let path_ns = (now.path_ns + after_ns).max(most_ns).min(wall_ns);
         let (n, wall, sum) = (now.places.len() as f64, wall_ns as f64, sum_ns as f64);
@@ -217,7 +222,7 @@ mod tests {
         }
     }
 
-    /// Phases of a team by the works of its members; each ends with the longest.
+    /// Runs a team through phases, given the work of each member; the longest work ends a phase.
     fn run(phases: &[&[u64]]) -> Efficiency {
         let mut usage = Usage::new(1000);
         let mut chains = vec![Chain::default(); phases[0].len()];
@@ -236,7 +241,7 @@ mod tests {
             for chain in &mut chains {
                 Usage::follow(chain, path_ns);
             }
-            // What the barrier itself takes.
+            // The time of the barrier itself.
             time_ns += 10;
         }
         let episodes = phases.len() as u64;
@@ -251,7 +256,7 @@ mod tests {
 
     #[test]
     fn the_factors_are_those_of_pop() {
-        // One thread always works more.
+        // The same thread always works more.
         let it = run(&[&[100, 50], &[100, 50]]);
         near(it.load_balance, 0.75);
         near(it.serialisation, 1.0);
@@ -260,7 +265,7 @@ mod tests {
         near(it.speedup, 300.0 / 220.0);
         near(it.granularity.unwrap(), 300.0 / 140.0);
         near(it.cpu_availability.unwrap(), 1.0);
-        // The same, in turns.
+        // The threads work more in turn.
         let it = run(&[&[100, 50], &[50, 100]]);
         near(it.load_balance, 1.0);
         near(it.serialisation, 0.75);
@@ -280,8 +285,8 @@ mod tests {
             );
             let wall = it.speedup / it.parallel / it.threads as f64;
             near(wall, 1.0);
-            // Of the threads' time: useful, uneven, moving from thread to thread, the
-            // barriers'.
+            // Fractions of the threads' time: useful, uneven, moving from thread to thread, and
+            // lost in the barriers.
             let serial = it.serialisation * it.transfer;
             let parts = [
                 it.parallel,
@@ -342,7 +347,7 @@ mod tests {
         assert_eq!(it.threads, 1);
         near(it.parallel, 0.6);
         near(it.cpu_availability.unwrap(), 0.75);
-        // Until each began, and after the last, somebody else went on.
+        // The program starts each thread late, and goes on after the last thread.
         near(it.transfer, 0.98);
     }
 

@@ -1,4 +1,4 @@
-//! One use of a barrier, while it is going on.
+//! One use of a barrier.
 
 use super::{
     away::Work,
@@ -9,17 +9,16 @@ use super::{
 };
 use crate::event::{Clocks, Reading, Tid};
 
-/// Where a thread sits: which episode of which barrier.
+/// A thread's seat: a place in an episode of a barrier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seat {
     /// The barrier.
     pub barrier: BarrierId,
     /// Serial number of the episode.
     pub episode: u64,
-    /// Which of its members.
+    /// Index in the episode's members.
     pub index: usize,
-    /// What the thread will have been in when it leaves; `None` as long as the
-    /// episode is open.
+    /// What the thread's next work will follow; `None` while the episode is open.
     pub before: Option<Before>,
 }
 
@@ -28,69 +27,69 @@ pub struct Seat {
 pub struct Member {
     /// The thread.
     pub tid: Tid,
-    /// Its row.
+    /// The thread's row.
     pub row: ThreadId,
-    /// From where it called.
+    /// The place from which it called.
     pub place: PlaceId,
     /// When it arrived, `a_i`.
     pub arrived: Clocks,
-    /// Since when it had worked, if that is known.
+    /// When its work before the arrival began, if known.
     pub since: Option<Since>,
     /// Whether and when it left, `d_i`.
     pub left: Left,
-    /// Where it stood for the efficiencies before.
+    /// The thread's place and path for the efficiencies.
     pub chain: Chain,
-    /// What counters said of its work, if anything is counted.
+    /// Counter values for its work, if anything is counted.
     pub counts: Option<Reading>,
     /// What it did while it was on no CPU, if that was seen.
     pub away: Option<Box<Work>>,
-    /// What it paid since its arrival before, this one included.
+    /// What it paid since its previous arrival, including this arrival.
     pub paid: Paid,
 }
 
 /// What is known of a departure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Left {
-    /// Nothing yet.
+    /// No departure is known yet.
     NotYet,
-    /// It left, but when was not seen.
+    /// The thread left at an unknown time.
     Unseen,
-    /// When, and with what on its clocks.
+    /// The thread's clocks at its departure.
     At(Clocks),
 }
 
-/// One use of a barrier, open until all participants have arrived, then
-/// leaving until the last has left.
+/// One use of a barrier: open until all participants have arrived, then leaving until the last one
+/// has left.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Episode {
     /// Serial number, over all barriers.
     pub serial: u64,
-    /// In order of arrival.
+    /// Members in order of arrival.
     pub members: Vec<Member>,
-    /// The barrier's own number of the round, as it was read or follows from
-    /// the round before; `None` if the barrier does not tell.
+    /// The barrier's own round number, read from memory or derived from the previous round; `None`
+    /// if the barrier has no number.
     pub round: Option<u32>,
-    /// It begins just where the one before was complete.
+    /// Whether the episode began exactly where a complete one ended.
     pub sure: bool,
-    /// Participants whose arrival was not seen: before watching began, or lost.
+    /// Participants that arrived unseen, before watching began or in lost events.
     pub unseen: u32,
-    /// Someone is in it who may belong to another: it cannot be complete.
+    /// Whether some member may belong to another episode; such an episode never counts as complete.
     pub doubtful: bool,
-    /// Who began the parallel region in which it is, if that is known.
+    /// The member that began the surrounding parallel region, if known.
     pub begun: Option<Begun>,
-    /// The region ends with it.
+    /// Whether the region ends with this episode.
     pub ends_region: bool,
-    /// What whoever began the region had worked before, alone.
+    /// What that member worked alone before the region.
     pub alone: Option<Alone>,
-    /// Members that are not known to have left; counted once it is full.
+    /// Members not known to have left; set when the episode is full.
     pub inside: usize,
-    /// From where it was called; known once it is full.
+    /// The places from which the episode was called; set when the episode is full.
     pub site: Option<SiteId>,
 }
 
 impl Episode {
-    /// Whether its first member had arrived by then (ns), and not right after
-    /// a barrier that it was not seen to enter.
+    /// Whether the first member had arrived before `time_ns`, and not directly after a barrier that
+    /// it was not seen to enter.
     pub fn was_begun_before(&self, time_ns: Option<u64>) -> bool {
         self.members.first().is_some_and(|first| {
             let before = first.since.map(|since| since.before);
@@ -98,7 +97,7 @@ impl Episode {
         })
     }
 
-    /// What its members have been in, once it is full.
+    /// What the members' next work will follow; `None` until the episode is full.
     pub fn was(&self) -> Option<Before> {
         let (site, (_, last_ns)) = self.site.zip(self.span())?;
         Some(Before::Episode { last_ns, site })

@@ -1,28 +1,29 @@
-//! The straggler's path, and what would be gained if things were otherwise.
+//! The straggler's path, and what changes would gain.
 
 use super::stats::KnownSum;
 
-/// By how much faster the straggler is imagined to be, per cent.
+/// Assumed speedups of the straggler, in per cent less work time.
 pub const FASTER_PCT: [u64; 3] = [10, 25, 50];
 
 /// Sums over episodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Gains {
-    /// Work of whoever came last: where the critical path runs, ns.
+    /// Work of the stragglers, through which the critical path runs, ns.
     pub path_ns: u64,
-    /// The same, each moment counted as often as threads did not work, and once more, ns.
+    /// The work in `path_ns`, each moment multiplied by 1 + the number of threads that did not work
+    /// then, ns.
     pub weighted_ns: f64,
-    /// Wall time saved if the straggler alone took so much less time ([`FASTER_PCT`]), but
-    /// not more than to where another would be the last, ns.
+    /// Wall time saved if only the straggler took less time, by each of [`FASTER_PCT`], ns. In each
+    /// episode, at most the straggler's lead counts, since then another thread comes last.
     pub faster_ns: [u64; FASTER_PCT.len()],
-    /// From the last arrival to the last departure, ns: what a barrier that lets all go at
-    /// once would save.
+    /// Sum of the times from the last arrival to the last departure, ns: what a barrier that
+    /// releases all threads at once would save.
     pub release: KnownSum,
 }
 
 impl Gains {
-    /// An episode whose straggler worked for `work_ns` and came `lead_ns` after the one
-    /// before it. `release_ns`: of whoever left last.
+    /// Adds an episode whose straggler worked for `work_ns` and arrived `lead_ns` after the second
+    /// last thread. `release_ns`: release time of the last thread to leave.
     pub fn add(&mut self, work_ns: Option<u64>, lead_ns: u64, release_ns: Option<u64>) {
         self.release.add(release_ns);
         let Some(work_ns) = work_ns else { return };

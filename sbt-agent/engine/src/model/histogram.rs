@@ -1,30 +1,29 @@
-//! How a stream of values was distributed, in memory that depends on how wide
-//! it spreads and not on how long it is.
+//! The distribution of a stream of values, in memory that depends on the spread of the values and
+//! not on their number.
 //!
-//! Log-linear buckets: [`SUB`] of equal width in every octave, so that a bucket
-//! is never wider than 1/16 of what is in it. Octaves are kept only where there
-//! are values: there is one histogram per thread and site, and those have
-//! rarely seen more than three octaves.
+//! Buckets are log-linear: [`SUB`] buckets of equal width in every octave, so that the width of a
+//! bucket is at most 1/16 of its values. Only octaves with values are stored, because there is a
+//! histogram for each thread and site, and most of them see at most three octaves.
 
-/// Buckets of one octave.
+/// Buckets in each octave.
 const SUB: usize = 16;
 const SUB_BITS: u32 = SUB.trailing_zeros();
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Octave {
-    /// 0 holds the values below [`SUB`]; `k` those from `SUB << (k - 1)` on.
+    /// Octave 0 holds the values below [`SUB`]; octave `k` begins at `SUB << (k - 1)`.
     number: u32,
     counts: [u32; SUB],
 }
 
-/// Counts of values by their size.
+/// Counts of values by size.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Histogram {
-    /// In ascending order.
+    /// Octaves in ascending order.
     octaves: Vec<Octave>,
 }
 
-/// Octave and bucket of a value.
+/// The octave and the bucket of a value.
 #[allow(clippy::cast_possible_truncation, reason = "only the low bits count")]
 const fn bucket(value: u64) -> (u32, usize) {
     let number = match value.checked_ilog2() {
@@ -35,7 +34,7 @@ const fn bucket(value: u64) -> (u32, usize) {
     (number, (value >> shift) as usize % SUB)
 }
 
-/// The least value of a bucket, and how many values share it.
+/// The smallest value of a bucket, and the bucket's width.
 const fn bounds(number: u32, index: usize) -> (u64, u64) {
     match number {
         0 => (index as u64, 1),
@@ -44,7 +43,7 @@ const fn bounds(number: u32, index: usize) -> (u64, u64) {
 }
 
 impl Histogram {
-    /// Takes one value in.
+    /// Adds one value.
     pub fn add(&mut self, value: u64) {
         let (number, index) = bucket(value);
         let at = self
@@ -58,7 +57,7 @@ impl Histogram {
             .is_none_or(|octave| octave.number != number)
         {
             let counts = [0; SUB];
-            // One more, not twice as many: most never get a fourth.
+            // Grow by one, since most histograms never get a fourth octave.
             self.octaves.reserve_exact(1);
             self.octaves.insert(at, Octave { number, counts });
         }
@@ -66,8 +65,8 @@ impl Histogram {
         *count = count.saturating_add(1);
     }
 
-    /// How many values are from 2ᵏ (the first: from 0) to below 2ᵏ⁺¹, for all k from
-    /// the first to the last with any: the lower bound, and the count.
+    /// The number of values in each octave from 2ᵏ (0 for the first) to below 2ᵏ⁺¹, for all k from
+    /// the first to the last octave with values: pairs of lower bound and count.
     pub fn octaves(&self) -> Vec<(u64, u64)> {
         let mut out: Vec<(u64, u64)> = Vec::new();
         for (least, _, count) in self.buckets() {
@@ -85,8 +84,8 @@ impl Histogram {
         out
     }
 
-    /// The value below which a share `q` (0 to 1) of all lie, by interpolation
-    /// in its bucket: at most 1/16 off. `None` without values.
+    /// The value below which the fraction `q` (0 to 1) of all values lies, by interpolation in its
+    /// bucket: at most 1/16 off. `None` without values.
     pub fn quantile(&self, q: f64) -> Option<f64> {
         let total: u64 = self.buckets().map(|(_, _, count)| count).sum();
         let wanted = q.clamp(0.0, 1.0) * total as f64;
@@ -94,8 +93,8 @@ impl Histogram {
         for (least, width, count) in self.buckets() {
             let count = count as f64;
             if below + count >= wanted {
-                // The values of a bucket are taken to be spread evenly over it;
-                // of a bucket of one value, they are that value.
+                // The values of a bucket are assumed to be spread evenly over it; a bucket of width
+                // 1 is exact.
                 let within = ((wanted - below) / count).clamp(0.0, 1.0);
                 return Some(least as f64 + within * (width - 1) as f64);
             }
@@ -104,7 +103,7 @@ impl Histogram {
         None
     }
 
-    /// Least value, width and count of each bucket in use, ascending.
+    /// Smallest value, width and count of each bucket in use, in ascending order.
     pub fn buckets(&self) -> impl Iterator<Item = (u64, u64, u64)> + '_ {
         self.octaves.iter().flat_map(|octave| {
             octave
@@ -191,12 +190,12 @@ mod tests {
             let found = of(values, q);
             assert!((found - expected).abs() < 1e-9, "{values:?} {q}: {found}");
         }
-        // A bucket's values are taken to be spread evenly over it: from 1024 to 1087.
+        // The values of a bucket, here 1024 to 1087, are assumed to be spread evenly over it.
         for (q, expected) in [(0.25, 1039.75), (0.5, 1055.5), (1.0, 1087.0)] {
             let found = of(&[1024, 1025, 1026, 1027], q);
             assert!((found - expected).abs() < 1e-9, "{q}: {found}");
         }
-        // Of two that are far apart it is near the lesser, and not near the greater.
+        // The median of two values far apart is near the lesser one.
         let found = of(&[1_000, 1_000_000], 0.5);
         assert!((1_000.0..1_063.0).contains(&found), "{found}");
     }

@@ -1,21 +1,22 @@
-//! Numbers of what the model keeps apart.
+//! Ids of the model's objects.
 
 use serde::{Deserialize, Serialize};
 
-/// A barrier, in the order of first appearance.
+/// A barrier, numbered in the order of first appearance; the number is reused when the barrier's
+/// entry is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BarrierId(pub u32);
 
 impl BarrierId {
-    /// Its place in the table of barriers.
+    /// Index in the table of barriers.
     pub const fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// One place in the program that calls a barrier: a source line with its chain
-/// of callers, however many addresses the compiler has made of it. Numbered by
-/// whoever resolves addresses; the model only compares.
+/// A place in the program that calls a barrier: a source line with its chain of callers, even if
+/// the compiler has made several addresses of it. The caller of the model assigns the numbers; the
+/// model only compares them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct PlaceId(pub u32);
 
@@ -24,29 +25,29 @@ pub struct PlaceId(pub u32);
 pub struct SiteId(pub u32);
 
 impl SiteId {
-    /// Its place in the table of sites.
+    /// Index in the table of sites.
     pub const fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// A row of the thread table, in the order of first appearance.
+/// A row of the thread table, numbered in the order of first appearance.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 pub struct ThreadId(pub u32);
 
 impl ThreadId {
-    /// Its place in a table of threads.
+    /// Index in a table of threads.
     pub const fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// A chain of functions that called each other, by number.
+/// Number of a chain of functions that called each other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ChainId(pub u32);
 
-/// More rows than this are not kept apart: later threads share the last one.
-/// So memory does not grow with a program that starts threads for ever.
+/// Rows of threads, at most: later threads share the last row. So memory stays bounded in a program
+/// that keeps starting threads.
 pub const MAX_ROWS: usize = 4096;

@@ -1,4 +1,4 @@
-//! Events come in: to each what it changes.
+//! Takes events in: what each event changes.
 
 use super::{Model, barrier::possible_count, cost::Class, key, tape::Step, thread::Hint};
 use crate::event::{Clocks, Event, MarkId, Reading, Tid};
@@ -17,7 +17,8 @@ impl Model {
             } => {
                 if self.threads.is_another(*tid, *since) {
                     self.bury(*tid, since.time_ns);
-                    // What it did before is missing, or was taken for the other's.
+                    // The new thread's earlier activity is missing, or was counted for the old
+                    // thread.
                     self.threads.meet(*tid, since.time_ns);
                 }
                 self.threads.introduce(*tid, *shown, name, *since);
@@ -63,7 +64,7 @@ impl Model {
                 tid,
                 count,
             } => {
-                // With another count it fails, and the object stays what it was.
+                // Initialisation fails with an impossible count, and leaves the object as it was.
                 if let Some(count) = possible_count(*count) {
                     self.init(*tid, *time_ns, *object, *kind, count);
                 }
@@ -100,7 +101,7 @@ impl Model {
                 round,
             } => self.turn((*tid, *time_ns), *object, *round),
             Event::Gap { time_ns } => self.gap(*time_ns),
-            // Evidence is the recogniser's.
+            // Only the recogniser uses these events.
             Event::Callers { .. }
             | Event::Mapped { .. }
             | Event::Wait { .. }
@@ -129,7 +130,7 @@ impl Model {
         }
     }
 
-    /// See [`Event::Toll`].
+    /// Adds costs that other events do not show: see [`Event::Toll`].
     fn toll(&mut self, tid: Tid, condvar: bool, stepped: bool, walked: u32) {
         if condvar {
             self.pay(tid, Class::Condvar);
@@ -142,7 +143,7 @@ impl Model {
         }
     }
 
-    /// See [`Event::Turn`].
+    /// Takes in a round number found in a barrier's memory: see [`Event::Turn`].
     fn turn(&mut self, (tid, time_ns): (Tid, Option<u64>), object: u64, round: u32) {
         if let Some((live, row)) = self.threads.both(tid) {
             let key = key(live.process, object);
@@ -152,7 +153,7 @@ impl Model {
         }
     }
 
-    /// A thread has hit a probe.
+    /// Adds the cost of a probe hit to a thread.
     pub(super) fn pay(&mut self, tid: Tid, class: Class) {
         if let Some((live, row)) = self.threads.both(tid) {
             live.paid.add(class);

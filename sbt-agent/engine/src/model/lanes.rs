@@ -1,12 +1,12 @@
-//! What each thread did lately, in equal pieces of time: for the timeline of
-//! the live screen. Bounded: of every thread the last [`PIECES`] pieces of each
-//! length in [`LEVELS`], of at most [`MAX_LANES`] threads.
+//! The recent past of each thread in equal pieces of time, for the timeline of the live screen.
+//! Memory is bounded: at most [`MAX_LANES`] threads, each with the last [`PIECES`] pieces of every
+//! length in [`LEVELS`].
 
 use rustc_hash::FxHashMap;
 
 use super::{ids::ThreadId, parts::Split};
 
-/// The lengths of pieces that there are, ns: the zoom levels.
+/// Lengths of pieces, ns: the zoom levels.
 pub const LEVELS: [u64; 6] = [
     131_072,
     1_048_576,
@@ -16,35 +16,35 @@ pub const LEVELS: [u64; 6] = [
     4_294_967_296,
 ];
 
-/// The most pieces of a lane.
+/// Pieces of each lane and level, at most.
 pub const PIECES: usize = 512;
 
-/// The most threads whose lanes are kept; those silent longest give way.
+/// Threads whose lanes are kept, at most; the thread silent for longest gives way.
 pub const MAX_LANES: usize = 256;
 
-/// What a thread did in a piece of time, ns; what is missing is not known.
+/// How a thread spent a piece of time, ns; the rest of the piece is unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Piece {
-    /// Outside of barriers and on a CPU; also where it is not known whether.
+    /// Outside of barriers and on a CPU, or not known to be without one.
     pub work: u32,
     /// Outside of barriers, waiting for a CPU.
     pub ready: u32,
     /// Outside of barriers, asleep.
     pub blocked: u32,
-    /// In a barrier, before the last had arrived.
+    /// In a barrier before the last arrival.
     pub idle: u32,
-    /// In a barrier, after that.
+    /// In a barrier after the last arrival.
     pub release: u32,
 }
 
-/// What a thread did for some time.
+/// An activity of a thread.
 #[derive(Clone, Copy, Debug)]
 pub enum Doing {
-    /// Work; how it splits up is taken to be spread evenly over it.
+    /// Work; its parts are assumed to be spread evenly over it.
     Work(Split),
-    /// Waiting for others.
+    /// Waiting for other threads.
     Idle,
-    /// Waiting to get going again.
+    /// Waiting to leave the barrier.
     Release,
 }
 
@@ -96,7 +96,7 @@ impl Ring {
         &mut self.pieces[usize::try_from(number % length).unwrap_or(0)]
     }
 
-    /// The oldest number that is still kept.
+    /// The number of the oldest piece that is kept.
     fn oldest(&self) -> u64 {
         self.newest.saturating_sub(PIECES as u64 - 1)
     }
@@ -128,7 +128,7 @@ pub struct Lanes {
 }
 
 impl Lanes {
-    /// A thread did something from one time to another, ns.
+    /// Adds an activity of a thread that lasted from `span.0` to `span.1`, ns.
     pub fn add(&mut self, thread: ThreadId, span: (u64, u64), doing: Doing) {
         if span.1 <= span.0 {
             return;
@@ -161,8 +161,8 @@ impl Lanes {
         self.of.keys().copied()
     }
 
-    /// The pieces of one thread from piece `from` of the run on, up to but
-    /// without piece `to`; those that are not kept, or not there yet, are empty.
+    /// The pieces of a thread at a zoom level, numbered `from..to` since time 0. Pieces that are
+    /// not kept, or not there yet, are empty.
     pub fn pieces(&self, thread: ThreadId, level: usize, from: u64, to: u64) -> Vec<Piece> {
         let ring = self.of.get(&thread).and_then(|rings| rings.get(level));
         (from..to)
@@ -206,7 +206,7 @@ mod tests {
         let quarter = u32::try_from(step / 4).unwrap();
         assert_eq!((piece.work, piece.ready), (2 * quarter, quarter));
         assert_eq!((piece.blocked, piece.idle), (quarter, 0));
-        // The next coarser level has it all in one.
+        // The next coarser level has all of the time in one piece.
         assert_eq!(u64::from(all(&lanes, 1, 1)[0].idle), step / 2 + step + 10);
     }
 
@@ -237,7 +237,7 @@ mod tests {
     }
 
     proptest! {
-        /// Nothing is lost or counted twice, on no level.
+        /// Nothing is lost or counted twice at any level.
         #[test]
         fn pieces_add_up(spans in prop::collection::vec((0_u64..50_000_000, 0_u64..9_000_000), 1..20)) {
             let mut lanes = Lanes::default();

@@ -1,17 +1,17 @@
-//! What whoever came last did with its time, against the others: why it was late.
+//! How stragglers spent their time compared with the other threads: why they were late.
 
 use super::parts::{Done, Part, Split};
 
-/// Work, and how it splits up, ns, summed over episodes.
+/// Work and its parts, ns, summed over episodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Times {
-    /// From the departure before to the arrival.
+    /// From the previous departure to the arrival.
     pub work: f64,
-    /// On a CPU.
+    /// Time on a CPU.
     pub running: f64,
-    /// Runnable, but without a CPU.
+    /// Time runnable, but without a CPU.
     pub ready: f64,
-    /// Asleep in the kernel.
+    /// Time asleep in the kernel.
     pub blocked: f64,
 }
 
@@ -23,7 +23,7 @@ impl Times {
     }
 }
 
-/// A [`Split`] of which everything is known.
+/// A [`Split`] whose parts are all known.
 #[derive(Clone, Copy, Debug, Default)]
 struct Parts {
     running: f64,
@@ -41,37 +41,36 @@ impl Parts {
     }
 }
 
-/// Sums over the episodes of a site that followed another one, and in which the
-/// work of each participant is known. A program's first episode is left out: its
-/// phase holds the program's start.
+/// Sums over the episodes of a site that followed another episode and in which all work is known. A
+/// program's first episode is left out, because its phase includes the program's start.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Late {
-    /// How many.
+    /// Number of episodes.
     pub episodes: u64,
-    /// In how many of them the work of all splits up.
+    /// Number of episodes in which the split of all work is known.
     pub split_episodes: u64,
-    /// Participants, summed.
+    /// Participants, summed over the episodes.
     pub participants: u64,
-    /// Phase times, ns.
+    /// Sum of the phase times, ns.
     pub phase: f64,
-    /// Idle times of all, ns.
+    /// Sum of the idle times of all threads, ns.
     pub idle: f64,
-    /// By how much the last came after the one before it, ns.
+    /// Sum of the leads of the straggler over the second last arrival, ns.
     pub lead: f64,
-    /// Of whoever came last.
+    /// Work of the stragglers.
     pub last: Times,
-    /// Of all others, the mean of each episode.
+    /// Work of the other threads, as the mean of each episode, summed.
     pub others: Times,
 }
 
 impl Late {
-    /// Takes one episode in.
+    /// Adds one episode.
     pub fn add(&mut self, done: &Done, parts: &[Part]) {
         let (Some((Some(_), phase_ns)), Some((straggler, lead_ns))) = (done.phase, done.straggler)
         else {
             return;
         };
-        // A row that several threads share may be there more than once.
+        // Threads that share a row may give the row several parts.
         let is_last = |part: &Part| part.row == straggler && part.idle_ns == 0;
         let Some(last) = parts.iter().position(is_last) else {
             return;
@@ -184,7 +183,8 @@ mod tests {
     fn what_is_not_known_is_not_counted() {
         let mut parts = [part(0, 60, [20, 0, 0]), part(2, 0, [50, 0, 0])];
         let mut late = Late::default();
-        // The program's start, one thread alone, and nobody known as the last.
+        // The program's start, an episode of one thread, and an episode without the straggler's
+        // part.
         late.add(&done(None), &parts);
         late.add(&done(Some(SiteId(0))), &parts[1..]);
         late.add(&done(Some(SiteId(0))), &parts[..1]);

@@ -17,8 +17,8 @@ impl Model {
             return;
         };
         let (has_arrived, born_ns) = (row.arrivals > 0, live.born_ns);
-        // A thread that was not seen to leave may have died where it waited.
-        // Who is kept for the next region need not have been seen to leave the last.
+        // A thread that was not seen to leave may have died where it waited. A thread that is kept
+        // for the next region may not have been seen to leave the last one.
         let working = live.seat.is_none() || !departs || live.regions.is_kept;
         if let Some(since) = live
             .since
@@ -30,7 +30,8 @@ impl Model {
             } else {
                 let split = Split::between(since.clocks, clocks);
                 row.work.add(Some(work));
-                // Who mostly waits for others to end does not work; when it did is not known.
+                // A thread that mostly sleeps after its last barrier waits for others to end; when
+                // it last worked is not known.
                 let is_asleep = split.running_ns.is_some_and(|running| running < work / 2);
                 if !is_asleep {
                     row.worked_until_ns = clocks.time_ns;
@@ -53,11 +54,12 @@ impl Model {
             let barrier = self.barriers.get(seat.barrier);
             let open = barrier.open.serial == seat.episode;
             if open && barrier.count.is_none() && !departs {
-                // It may have left or died waiting; others may have left too.
+                // The thread may have left, or have died while it waited; others may have left as
+                // well.
                 self.close_open(seat.barrier);
             }
-            // In an open episode it stays: the barrier has counted it, and
-            // whoever looks for the reason of a hang wants to know.
+            // The thread stays in the open episode: the barrier has counted it, and it matters for
+            // the diagnosis of a hang.
             self.mark_left(seat, Left::Unseen);
         }
         self.turns.leave(tid, has_arrived, born_ns);
@@ -76,13 +78,13 @@ impl Model {
         }
     }
 
-    /// Another program: nothing that was open in the process will ever end.
+    /// A process executes another program: nothing that was open in it will ever end.
     pub(super) fn exec(&mut self, time_ns: u64, process: u32) {
         let is_alone = self
             .threads
             .all_living()
             .all(|live| live.process == process);
-        // Before what was open is dropped: it was cut short, and not missed.
+        // Open spans count as unended rather than missed, so this comes before episodes are closed.
         if is_alone {
             self.conceptual.leave_all();
         }
@@ -122,7 +124,7 @@ impl Model {
         }
     }
 
-    /// Nothing lies any more where it lay in the memory of a process.
+    /// A process has ended: its addresses no longer mean the same barriers.
     pub(super) fn end_process(&mut self, process: u32) {
         self.turns.end_process(process);
         for id in self.barriers.ids() {

@@ -1,8 +1,8 @@
 //! Marks: places that threads pass, and the time from one to the next.
 //!
-//! What calipers are to a workpiece: also for programs without barriers, and
-//! for those of one thread. The thesis names this as future work ("a sequential
-//! version (caliper points in programs with one thread)").
+//! Marks are like calipers on a workpiece, and also serve programs without barriers and programs
+//! with one thread. The thesis names them as future work ("a sequential version (caliper points in
+//! programs with one thread)").
 
 use rustc_hash::FxHashMap;
 
@@ -14,47 +14,47 @@ use super::{
 };
 use crate::event::{Clocks, Count, MarkId};
 
-/// Pairs of an interval and a thread that are kept apart; of later ones only
-/// the sums over all threads know.
+/// Pairs of an interval and a thread that are kept, at most; later pairs enter the sums over all
+/// threads only.
 const MAX_PAIRS: usize = 1 << 16;
 
-/// The time from a thread's passing one mark to its passing the next.
+/// The time from one mark to the next that the same thread passes.
 #[derive(Clone, Debug, Default)]
 pub struct Interval {
-    /// Wall-clock time, of all threads.
+    /// Wall-clock times, over all threads, ns.
     pub time: Stat,
-    /// What they did in it.
+    /// How the threads spent the time.
     pub split: SplitSum,
-    /// What counters said of it.
+    /// Counter values for the time.
     pub counts: Sums,
-    /// By thread.
+    /// Sums by thread.
     pub threads: FxHashMap<ThreadId, OfThread>,
 }
 
-/// An [`Interval`] of one thread.
+/// Sums of an [`Interval`] for one thread.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OfThread {
-    /// How often.
+    /// How often the thread passed the interval.
     pub count: u64,
-    /// How long in all, ns.
+    /// Sum of the times, ns.
     pub time_ns: u64,
-    /// What counters said of it.
+    /// Counter values for the time.
     pub counts: Sums,
 }
 
 /// All marks.
 #[derive(Clone, Debug, Default)]
 pub struct Marks {
-    /// How often each was passed, by thread.
+    /// How often each thread passed each mark.
     pub hits: FxHashMap<(MarkId, ThreadId), u64>,
-    /// By the marks at both ends.
+    /// Intervals by the marks at both ends.
     pub intervals: FxHashMap<(MarkId, MarkId), Interval>,
     pairs: usize,
 }
 
 impl Marks {
-    /// A thread passes a mark; `before`: the one that it passed last; `counts`: what has
-    /// been counted since.
+    /// A thread passes a mark. `before`: the previous mark and the clocks there. `counts`: counter
+    /// values since the previous mark.
     pub(super) fn pass(
         &mut self,
         thread: ThreadId,

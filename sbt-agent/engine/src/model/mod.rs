@@ -1,13 +1,13 @@
-//! Events → episodes, phases and sums. Pure: no clock, no I/O, no privilege;
-//! the same events give the same answer.
+//! The model turns events into episodes, phases and sums. It is pure: no clock, no I/O, no
+//! privilege; the same events give the same answer.
 //!
-//! Words and formulas are those of docs/model.md. How an arrival finds its
-//! episode, in short: with a known count, arrivals at one barrier in the order
-//! of time fill episodes n at a time; where that cannot be trusted (we came in
-//! the middle, events were lost) the barrier's own round number decides, or a
-//! thread that arrives again, or one that leaves before all have come. The
-//! cost of an event depends neither on the number of threads nor of sites: what
-//! is done for a whole episode is done once for each of its members.
+//! docs/model.md defines the words and formulas. In short, this is how an arrival finds its
+//! episode: if the barrier's count n is known, the arrivals at one barrier, ordered by time, fill
+//! episodes n at a time. Where that cannot be trusted (watching began in the middle, or events were
+//! lost), an episode ends when the barrier's own round number says so, when a thread arrives a
+//! second time, or when a thread leaves before all have arrived. The cost of an event depends
+//! neither on the number of threads nor on the number of sites: work for a whole episode is done
+//! once for each of its members.
 
 pub mod away;
 pub mod barrier;
@@ -90,30 +90,31 @@ pub struct Totals {
     pub departures: u64,
     /// Complete episodes.
     pub episodes: u64,
-    /// Others: begun before we came, cut short, or spoilt by a loss.
+    /// Incomplete episodes: begun before watching began, cut short, or spoilt by lost events.
     pub incomplete: u64,
-    /// Events known to be lost, thread by thread.
+    /// Events known to be lost, summed over the threads.
     pub lost: u64,
-    /// Arrivals while the probes were off, by what barriers themselves count.
+    /// Arrivals while the probes were off, derived from the barriers' own round numbers.
     pub unseen: u64,
 }
 
-/// An episode that had arrivals but had not ended when watching did.
+/// An episode with arrivals that had not ended when watching ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unfinished {
-    /// Its barrier.
+    /// The barrier that the episode uses.
     pub barrier: BarrierId,
-    /// Where its threads wait.
+    /// The site at which its threads wait.
     pub site: SiteId,
-    /// Who had arrived, and when (ns), in order.
+    /// Threads that had arrived, in order, each with its arrival time in ns.
     pub arrived: Vec<(ThreadId, u64)>,
-    /// Who took part in the barrier's last complete episode but not in this.
+    /// Threads that took part in the barrier's last complete episode but have not arrived in this
+    /// one.
     pub missing: Vec<ThreadId>,
     /// Participants whose arrival was not seen.
     pub unseen: u32,
 }
 
-/// The episode that fills at a barrier.
+/// Describes the episode that is filling at a barrier.
 fn unfinished(id: BarrierId, site: SiteId, barrier: &Barrier) -> Unfinished {
     let members = barrier.open.members.iter();
     let arrived: Vec<_> = members
@@ -134,43 +135,45 @@ fn unfinished(id: BarrierId, site: SiteId, barrier: &Barrier) -> Unfinished {
 /// What a thread does now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Present {
-    /// It waits in an episode that is not complete.
+    /// The thread waits in an episode that is not complete.
     Waiting {
-        /// Since when, ns.
+        /// When it arrived, ns.
         since_ns: u64,
-        /// From where it called.
+        /// The place from which it called the barrier.
         place: PlaceId,
     },
-    /// It is kept waiting by its runtime until a parallel region begins.
+    /// The runtime keeps the thread waiting until the next parallel region begins.
     Between {
-        /// Since when, ns: at most its last arrival.
+        /// When this began, ns; where departures are not watched, at the last arrival of the
+        /// thread's previous episode.
         since_ns: u64,
     },
-    /// It works, or is on its way out of a barrier.
+    /// The thread works, or is on its way out of a barrier.
     Working {
-        /// Since when, ns: at most its last arrival.
+        /// When this began, ns; where departures are not watched, at the last arrival of the
+        /// thread's previous episode.
         since_ns: u64,
     },
-    /// Not known.
+    /// The thread's state is not known.
     Unknown,
 }
 
-/// What a barrier is known by: in whose memory it lies, and where.
+/// Identifies a barrier: the process whose memory holds it (0 if shared), and its address.
 fn key(process: u32, object: u64) -> (u32, u64) {
     let owner = if space(object) == SHARED { 0 } else { process };
     (owner, object)
 }
 
-/// For how many episodes the number of busy threads is by what they did on CPUs.
+/// How many episodes counted busy threads by their actual time on CPUs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Exact {
-    /// So many.
+    /// Episodes in which all switches of all members were seen.
     pub episodes: u64,
-    /// For these not all of it was seen: threads are taken to be busy between barriers.
+    /// All others: their threads are assumed to be busy whenever they are between barriers.
     pub others: u64,
 }
 
-/// The engine.
+/// The model: takes events in, keeps the sums.
 #[derive(Debug, Default)]
 pub struct Model {
     start_ns: u64,
@@ -185,39 +188,39 @@ pub struct Model {
     marks: Marks,
     usage: Usage,
     busy: Busy,
-    /// Kept only if there are any.
+    /// `None` unless samples are taken.
     samples: Option<Samples>,
     compensated: Virtual,
     turns: Turns,
-    /// Kept only for whoever looks on.
+    /// `None` unless the live screen is on.
     lanes: Option<Lanes>,
-    /// Kept only where switches are watched.
+    /// `None` unless switches are watched.
     away: Option<Tracks>,
     exact: Exact,
     telling: Telling,
     told: Vec<Told>,
     unfinished: Vec<Unfinished>,
-    /// Of the episode that was opened last.
+    /// Serial number of the newest episode.
     serial: u64,
-    /// When the first complete episode had all its arrivals, ns.
+    /// Earliest time at which a complete episode had all its arrivals, ns.
     first_end_ns: Option<u64>,
-    /// Last arrival in an incomplete episode, ns: threads that had shown nothing
-    /// by then may have been in it.
+    /// Latest arrival in an incomplete episode, ns: a thread first seen before then may have taken
+    /// part in that episode unseen.
     blurred_ns: Option<u64>,
-    /// Kept to be filled again: no allocation per episode.
+    /// Emptied lists of members for reuse, which saves an allocation for each episode.
     spare: Vec<Vec<Member>>,
     sweep: Sweep,
     tape: Tape,
     parts: Vec<Part>,
     set: Vec<PlaceId>,
-    /// All that was ever counted as complete.
+    /// Every complete episode.
     #[cfg(test)]
     log: Vec<Episode>,
 }
 
 impl Model {
-    /// A model of what happens from `start_ns` on. `departures`: whether they
-    /// are reported; see [`Event::Departures`].
+    /// Creates a model of what happens from `start_ns` on. `departures`: whether departures are
+    /// reported; see [`Event::Departures`].
     pub fn new(start_ns: u64, departures: bool) -> Self {
         Self {
             start_ns,
@@ -227,17 +230,17 @@ impl Model {
         }
     }
 
-    /// Counts.
+    /// Counts over the whole run.
     pub const fn totals(&self) -> &Totals {
         &self.totals
     }
 
-    /// Threads.
+    /// All threads, living and ended.
     pub const fn threads(&self) -> &Threads {
         &self.threads
     }
 
-    /// Barriers.
+    /// All barriers that are kept.
     pub const fn barriers(&self) -> &Barriers {
         &self.barriers
     }
@@ -247,13 +250,12 @@ impl Model {
         &self.sites
     }
 
-    /// Episodes that had not ended; known after [`Model::finish`].
+    /// Episodes that had not ended; filled by [`Model::finish`].
     pub fn unfinished(&self) -> &[Unfinished] {
         &self.unfinished
     }
 
-    /// Episodes that have arrivals and have not ended yet; none after
-    /// [`Model::finish`].
+    /// Episodes with arrivals that have not ended yet; none after [`Model::finish`].
     pub fn under_way(&self) -> Vec<Unfinished> {
         let all = (0..).zip(self.barriers.all());
         all.filter_map(|(id, barrier)| {
@@ -261,14 +263,14 @@ impl Model {
             let mut places: Vec<_> = members.iter().map(|member| member.place).collect();
             places.sort_unstable();
             places.dedup();
-            // Before all have come it is known as what it has been before.
+            // Until all have arrived, the site is taken from earlier episodes at these places.
             let site = self.sites.known(&places)?;
             Some(unfinished(BarrierId(id), site, barrier))
         })
         .collect()
     }
 
-    /// How well the threads were used until `now_ns`; `None` where too little was seen.
+    /// How well the threads were used until `now_ns`; `None` if too little was seen.
     pub fn efficiency(&self, now_ns: u64) -> Option<Efficiency> {
         let working = self.threads.all_living().filter_map(|live| {
             let since = live
@@ -280,24 +282,24 @@ impl Model {
         self.usage.efficiency(now_ns, working, counts)
     }
 
-    /// Time by the number of busy threads, each episode's for itself.
+    /// Time by the number of busy threads, where each episode counts the threads of its own team.
     pub const fn busy(&self) -> &Busy {
         &self.busy
     }
 
-    /// Begins to take samples, each of which stands for so much run time, ns. `cpus`: how
-    /// many threads can be on a CPU at once, if that is known.
+    /// Starts to take samples. Each sample stands for `period_ns` ns of run time. `cpus`: how many
+    /// threads can run at once, if known.
     pub fn keep_samples(&mut self, period_ns: u64, cpus: Option<u32>) {
         self.samples = Some(Samples::new(period_ns, cpus));
     }
 
-    /// What became of the samples, if there are any.
+    /// What became of the samples; `None` unless samples are taken.
     pub const fn samples(&self) -> Option<&Samples> {
         self.samples.as_ref()
     }
 
-    /// A thread, by its number as the user sees it, was seen on a CPU. To be said before
-    /// the events that came later.
+    /// Takes in a sample: the thread with this number (as the user sees it) was on a CPU. Must be
+    /// called before later events are pushed.
     pub fn sampled(&mut self, thread: u32, time_ns: u64, chain: ChainId) {
         if let Some(samples) = &mut self.samples
             && time_ns >= self.start_ns
@@ -306,24 +308,25 @@ impl Model {
         }
     }
 
-    /// Says what probes cost the threads that hit them.
+    /// Sets what each probe costs the thread that hits it.
     pub fn set_tariff(&mut self, tariff: Tariff) {
         self.tape.keep(|| Step::Tariff(tariff));
         self.compensated.set_tariff(tariff);
     }
 
-    /// What would have been without that.
+    /// Figures as they would be without the cost of the probes.
     pub const fn compensated(&self) -> &Virtual {
         &self.compensated
     }
 
-    /// Probes may be off for spans of time from here on: arrivals are reckoned.
+    /// Announces that probes may be off for some time: from now on, unseen arrivals are derived
+    /// from the barriers' round numbers.
     pub fn expect_gaps(&mut self) {
         self.tape.keep(|| Step::ExpectGaps);
         self.turns.begin();
     }
 
-    /// They go off for a while, or have come on.
+    /// Notes that the probes are going off, or are on again.
     pub fn set_off(&mut self, off: bool) {
         self.tape.keep(|| Step::Off(off));
         if off {
@@ -339,12 +342,12 @@ impl Model {
         }
     }
 
-    /// Whether they are off.
+    /// Whether the probes are off.
     pub const fn is_off(&self) -> bool {
         self.turns.is_off()
     }
 
-    /// Whether all arrivals were seen or could be reckoned.
+    /// Whether all arrivals were seen or could be derived.
     pub const fn knows_all_arrivals(&self) -> bool {
         self.turns.is_exact() && self.totals.lost == 0
     }
@@ -354,28 +357,28 @@ impl Model {
         &self.conceptual
     }
 
-    /// Marks.
+    /// Passages of marks, and the time between them.
     pub const fn marks(&self) -> &Marks {
         &self.marks
     }
 
-    /// Events tell when threads are on no CPU.
+    /// Announces events that tell when threads are on no CPU.
     pub fn watch_switches(&mut self) {
         self.away.get_or_insert_default();
     }
 
-    /// For how many episodes [`Self::busy`] is by what threads did on CPUs; `None` where
-    /// switches are not watched.
+    /// How many episodes [`Self::busy`] counts by actual time on CPUs; `None` if switches are not
+    /// watched.
     pub fn exact(&self) -> Option<Exact> {
         self.away.as_ref().map(|_| self.exact)
     }
 
-    /// Begins to keep what the threads did lately.
+    /// Starts to keep the recent past of each thread.
     pub fn keep_lanes(&mut self) {
         self.lanes.get_or_insert_default();
     }
 
-    /// What they did lately, if that is kept.
+    /// The recent past of each thread; `None` unless it is kept.
     pub const fn lanes(&self) -> Option<&Lanes> {
         self.lanes.as_ref()
     }
@@ -405,8 +408,8 @@ impl Model {
         })
     }
 
-    /// Says which place a chain of callers is, and what is wanted there. To be
-    /// said before its first arrival; otherwise each chain is a place of its own.
+    /// Maps a chain of callers to a place and sets the place's roles. Must be called before the
+    /// first arrival with that chain; a chain without a place becomes a place of its own.
     pub fn define_place(&mut self, callers: CallersId, place: PlaceId, roles: Roles) {
         self.tape.keep(|| Step::Place {
             callers,
@@ -417,23 +420,23 @@ impl Model {
         self.sites.assign(place, roles);
     }
 
-    /// Says how many conceptual phases there are, and which episodes are to be
-    /// told beside those of watched places.
+    /// Sets the number of conceptual phases, and which episodes [`Self::take_told`] returns in
+    /// addition to those of watched places.
     pub fn observe(&mut self, conceptual: usize, telling: Telling) {
         self.conceptual = Conceptual::new(conceptual);
         self.telling = telling;
     }
 
-    /// The episodes to be told that were completed since this was last called,
-    /// in the order of their completion. They are kept until then.
+    /// Returns the episodes completed since the last call that were asked for, in the order of
+    /// completion.
     pub fn take_told(&mut self) -> Vec<Told> {
         std::mem::take(&mut self.told)
     }
 
-    /// No more events will come. Settles what is still open.
+    /// Settles everything that is still open. No more events may follow.
     pub fn finish(&mut self) {
         self.turns.end(self.threads.all_living().next().is_some());
-        // What is open now was not missed: such spans are unfinished.
+        // Spans that are open now are unfinished, not abandoned: nothing of them was missed.
         let conceptual = std::mem::take(&mut self.conceptual);
         for id in self.barriers.ids() {
             self.settle_leaving(id);
@@ -456,7 +459,7 @@ impl Model {
         self.unfinished.push(unfinished);
     }
 
-    /// The barrier at an address, which may be new.
+    /// Finds the barrier at an address, or makes a new one.
     fn barrier(&mut self, key: (u32, u64), kind: Kind) -> BarrierId {
         match self.barriers.entry(key) {
             Entry::Known(id) => id,
@@ -481,19 +484,19 @@ impl Model {
         self.close_open(id);
         let barrier = self.barriers.get(id);
         barrier.count = Some(count);
-        // Another team may use it from here on.
+        // A different team may use the barrier from now on.
         barrier.ever = Rows::default();
         barrier.open.round = None;
         barrier.before = self.serial;
     }
 
-    /// Says which rank of a parallel program a process is.
+    /// Sets the rank of a process in a parallel program.
     pub fn set_rank(&mut self, process: u32, rank: u32) {
         self.tape.keep(|| Step::Rank { process, rank });
         self.ranks.insert(process, rank);
     }
 
-    /// Which it is, if that is known.
+    /// The rank of a process, if known.
     pub fn rank(&self, process: u32) -> Option<u32> {
         self.ranks.get(&process).copied()
     }

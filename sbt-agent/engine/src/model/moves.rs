@@ -1,5 +1,5 @@
-//! How threads move through episodes: arrivals, departures, and what a
-//! barrier's own memory says about them.
+//! Moves threads through episodes: arrivals, departures, and what a barrier's own memory says about
+//! them.
 
 use super::{
     Model,
@@ -14,11 +14,11 @@ use super::{
 };
 use crate::event::{CallersId, Clocks, Kind, Tid};
 
-/// How many rounds may turn between a thread's look at the barrier's memory and
-/// the stamp of its arrival. If it is more, the object was initialised unseen.
+/// Rounds that may pass between a thread's look at the barrier's memory and the time stamp of its
+/// arrival. A larger distance means that the object was initialised unseen.
 const MAX_LAG: u32 = 64;
 
-/// By what probe an arrival was seen; `None` of those that are made of other events.
+/// The class of the probe that saw an arrival; `None` for arrivals derived from other events.
 const fn class(kind: Kind) -> Option<Class> {
     match kind {
         Kind::Pthread => Some(Class::Wait),
@@ -39,7 +39,7 @@ impl Model {
     ) {
         self.totals.arrivals += 1;
         self.threads.meet(tid, clocks.time_ns);
-        // It is here, so it has left where it was, seen or not.
+        // An arrival implies that the thread has left its previous episode, seen or not.
         self.leave(tid, Left::Unseen);
         let Some((live, row)) = self.threads.both(tid) else {
             return;
@@ -52,7 +52,8 @@ impl Model {
         }
         live.in_call = matches!(kind, Kind::User | Kind::Mpi);
         let hint = live.hint.take().filter(|hint| hint.object == object);
-        // Where rounds of condition variables end is told by who wakes.
+        // The thread that wakes the others tells where a round of a condition variable ends, so a
+        // loss in the waiting threads does no harm.
         let lost = std::mem::take(&mut live.lost) && !kind.is_recognised();
         let (last_episode, last_round) = (live.last_episode, live.last_round);
         let unseated_ns = live.unseated_ns.take();
@@ -99,15 +100,15 @@ impl Model {
             && last_episode > barrier.before
             && last_round.is_some_and(|last| open.round.map(|round| (id, round)) == Some(last))
         {
-            // A thread arrives once in a round: so that one is over.
+            // A thread arrives once in each round, so the open round is over.
             self.close_open(id);
         } else if lost && hint.is_none_or(|hint| hint.round.is_none()) {
-            // It may belong to the open episode or to the one after it.
+            // The arrival may belong to the open episode or to the next one.
             self.close_open(id);
             self.barriers.get(id).open.doubtful = true;
         } else if open.round.is_none() && open.was_begun_before(unseated_ns) {
-            // As far as we can know it was in the open episode when watching
-            // began, and has left it.
+            // As far as is known, the thread was in the open episode when watching began, and has
+            // left it since.
             self.close_open(id);
         }
         let barrier = self.barriers.get(id);
@@ -118,7 +119,7 @@ impl Model {
         self.sit(id, member);
     }
 
-    /// Puts a member into the barrier's open episode, which may fill it.
+    /// Adds a member to the barrier's open episode, and ends the episode if that fills it.
     fn sit(&mut self, id: BarrierId, member: Member) {
         let barrier = self.barriers.get(id);
         barrier.heard_ns = member.arrived.time_ns;
@@ -153,23 +154,21 @@ impl Model {
         if full && open.unseen == 0 {
             self.end(id);
         } else if full {
-            // All have come, but not all were seen to: before we came, or else
-            // it is not certain that this one was the last.
+            // All have arrived, but some arrived unseen: before watching began, or in lost events.
+            // After a loss, this arrival need not be the last one.
             let last_ns = barrier.heard_ns;
             let episode = next_open(barrier);
             self.drop_incomplete(id, episode, (self.totals.lost == 0).then_some(last_ns));
         }
     }
 
-    /// Uses what the object's own memory said just before an arrival.
-    /// `last_episode`: what the thread was in before. `lost`: whether events of
-    /// it are missing.
+    /// Uses what the barrier's memory held just before an arrival. `last_episode`: the thread's
+    /// previous episode. `lost`: whether events of the thread are missing.
     fn heed(&mut self, id: BarrierId, hint: Hint, last_episode: u64, lost: bool) {
         let barrier = self.barriers.get(id);
         if barrier.count != Some(hint.count) {
             let present = barrier.open.members.len();
-            // How many a round takes that is made of a condition variable is known
-            // when the last of them comes.
+            // A round made of a condition variable reports its size with the last thread to arrive.
             let is_another = barrier.count.is_some() && !barrier.kind.is_recognised();
             if is_another || present >= hint.count as usize {
                 self.settle_leaving(id);
@@ -180,7 +179,7 @@ impl Model {
             barrier.open.round = None;
             barrier.before = self.serial;
         }
-        // Read while it changed, the count of the new round less than none: the
+        // The memory was read while it changed, so that the count of arrivals is below zero: its
         // two words do not belong together.
         let Some(round) = hint.round.filter(|round| round.arrived < u32::MAX / 2) else {
             return;
@@ -193,9 +192,9 @@ impl Model {
         });
         let was_there = last_episode == barrier.last_serial;
         if behind && (!was_there || self.counts_alone(id)) {
-            // More threads use the barrier than it takes, and this one looked
-            // when the last of the round had been stamped but not yet counted,
-            // or lost its CPU for some rounds between looking and being stamped.
+            // More threads use the barrier than it takes. This thread looked when the last arrival
+            // of the round was stamped but not yet counted, or it lost its CPU for some rounds
+            // between its look and its stamp.
             return;
         }
         let barrier = self.barriers.get(id);
@@ -205,23 +204,23 @@ impl Model {
         } else {
             0
         };
-        // Nobody could have been in a round before the first. That matters where the
-        // first to come could not look: a page that its process had not touched.
+        // No thread can have been in a round before the first. This matters if the first thread to
+        // arrive could not look, because its process had not touched the page yet.
         let is_first = number == 0 && expected.is_none() && !lost;
         let unsure = lost || behind || expected.is_none() && !is_first;
-        // Another round than the one that fills: that one is over. Without a
-        // number to compare, it may be over as well; whoever is
-        // given up wrongly is counted as not seen below. Behind, who was in
-        // that very round cannot have looked too early: so the object
-        // was initialised unseen, and all here are in its new round.
+        // The memory holds another round than the open one: the open episode is over. If there is
+        // no number to compare, it may be over as well; a member given up by mistake is counted as
+        // unseen below. If the number is behind, a thread that was in that very round cannot have
+        // looked too early: the object was initialised unseen, and all present members are in its
+        // new round.
         if expected != Some(number) && !behind && !is_first {
             self.close_open(id);
         }
         let open = &mut self.barriers.get(id).open;
         open.round = Some(number);
-        // Arrivals are stamped before they are counted: so whoever is counted
-        // and is not here was not seen. Not all who are here need be counted
-        // yet; but after a loss they may as well belong to the round before.
+        // Arrivals are stamped before the barrier counts them. So a counted thread that is not
+        // present arrived unseen. Present threads need not be counted yet; but after a loss they
+        // may also belong to the previous round.
         let present = len(open);
         open.unseen = open.unseen.max(arrived.saturating_sub(present));
         open.doubtful |= unsure && arrived < present.max(leftover);
@@ -233,7 +232,7 @@ impl Model {
             return;
         };
         let class = if live.in_call {
-            // At a `ret`, which is single-stepped.
+            // The probe is on a `ret` instruction, which the kernel single-steps.
             live.paid.stepped += 1;
             row.paid.stepped += 1;
             Class::CallEnd
@@ -247,7 +246,7 @@ impl Model {
             tracks.forget(tid);
         }
         let Some(seat) = live.seat else {
-            // Its arrival was not seen, so neither was what it left.
+            // The thread's arrival was not seen, so its episode is unknown.
             live.unseated_ns = Some(clocks.time_ns);
             live.since = Some(Since {
                 clocks,
@@ -265,31 +264,32 @@ impl Model {
         self.leave(tid, Left::At(clocks));
     }
 
-    /// A member of an episode that is not full has left it.
+    /// Handles a member that leaves an episode that is not full.
     fn left_early(&mut self, seat: Seat, tid: Tid) {
         let id = seat.barrier;
         if self.barriers.get(id).count.is_none() {
-            // That is how an episode of unknown size ends.
+            // A departure ends an episode of unknown size.
             self.end(id);
         } else if !self.swap(seat, tid) && !self.counts_alone(id) {
             self.close_open(id);
         }
     }
 
-    /// Whether the number of arrivals alone tells where episodes end: the
-    /// barrier was seen from its first round, nothing was lost, and if
-    /// something is, unknown to us yet, its own numbers will say so. Then a
-    /// thread that seems to leave too early was only overtaken between our probe
-    /// and the barrier's count, which more threads than it takes can do.
+    /// Whether the number of arrivals alone tells where episodes end: the barrier was seen from its
+    /// first round, and nothing is known to be lost (a loss not yet known will show in the
+    /// barrier's own numbers). Then a thread that seems to leave too early was overtaken between
+    /// the probe and the barrier's count. That can happen if more threads use the barrier than it
+    /// takes.
     fn counts_alone(&mut self, id: BarrierId) -> bool {
         let lost = self.totals.lost > 0;
         let open = &self.barriers.get(id).open;
         open.round.is_some() && open.sure && !open.doubtful && open.unseen == 0 && !lost
     }
 
-    /// Two threads may pass our probe in one order and the barrier's count in
-    /// the other, which matters if more threads use it than it takes: then
-    /// someone who has not left sits in the episode before, instead.
+    /// Swaps the seats of two threads that passed the probe in one order and the barrier's count in
+    /// the other, which matters if more threads use the barrier than it takes. The thread that
+    /// departs takes the seat in the previous episode of a member that has not left it. Returns
+    /// whether there was such a member.
     fn swap(&mut self, seat: Seat, tid: Tid) -> bool {
         let Barrier {
             open,
@@ -305,7 +305,8 @@ impl Model {
         let before = leaving.last_mut();
         let before = before.filter(|full| full.serial == *last_serial);
         let found = before.and_then(|full| {
-            // Nobody has left it before all its members had come.
+            // Every departure from the previous episode must come after the arrival of its supposed
+            // last member.
             let fits = full.members.iter().all(|member| match member.left {
                 Left::At(left) => left.time_ns > mine.arrived.time_ns,
                 Left::NotYet => true,
@@ -315,7 +316,7 @@ impl Model {
             let index = members.rposition(|member| member.left == Left::NotYet)?;
             fits.then_some((index, full))
         });
-        // And the open episode is known to be the one after it.
+        // The open episode must be known to follow directly.
         let (Some((index, full)), true) = (found, open.sure && !open.doubtful) else {
             return false;
         };
@@ -341,21 +342,21 @@ impl Model {
         true
     }
 
-    /// A thread leaves its seat, if it has one.
+    /// Takes a thread out of its seat, if it has one.
     fn leave(&mut self, tid: Tid, left: Left) {
         let Some(seat) = self.threads.live(tid).and_then(|live| live.seat) else {
             return;
         };
         let barrier = self.barriers.get(seat.barrier);
         if barrier.open.serial == seat.episode {
-            // Nobody leaves before all have come. If the size is unknown, that
-            // is how the episode ends; else we have not seen them all.
+            // No thread leaves before all have arrived. If the size is unknown, this departure ends
+            // the episode; otherwise some arrivals were not seen.
             if barrier.count.is_none() {
                 self.end(seat.barrier);
             } else if self.counts_alone(seat.barrier) {
                 let member = &mut self.barriers.get(seat.barrier).open.members[seat.index];
                 member.left = left;
-                // Overtaken, or else the loss of who came last is not known yet.
+                // The thread was overtaken, or the loss of the last arrival is not known yet.
                 let row = member.row;
                 self.conceptual.abandon(row);
             } else {
@@ -368,7 +369,7 @@ impl Model {
         self.mark_left(seat, left);
     }
 
-    /// Notes in a full episode that a member has left; the last one settles it.
+    /// Records that a member has left a full episode; the last departure settles it.
     pub(super) fn mark_left(&mut self, seat: Seat, left: Left) {
         let barrier = self.barriers.get(seat.barrier);
         let Some(at) = barrier
@@ -387,11 +388,11 @@ impl Model {
         }
     }
 
-    /// Events of a thread are missing before this point.
+    /// Records that `count` events of a thread are missing before this point.
     pub(super) fn lost(&mut self, tid: Tid, count: u32) {
         self.totals.lost += u64::from(count);
         self.threads.meet(tid, self.start_ns);
-        // It has gone on since, so it sits no longer where it sat.
+        // The thread went on unseen, so it is no longer in its seat.
         self.leave(tid, Left::Unseen);
         if let Some(live) = self.threads.live(tid) {
             live.since = None;

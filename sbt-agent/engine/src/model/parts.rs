@@ -1,4 +1,4 @@
-//! What threads did in the course of an episode: the parts from which the sums are made.
+//! What threads did in an episode: the parts that are added up.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,20 +8,20 @@ use super::{
 };
 use crate::event::Clocks;
 
-/// What a thread did with the time between two moments.
+/// How a thread spent the time between two moments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Split {
     /// On a CPU, ns.
     pub running_ns: Option<u64>,
     /// Runnable, but without a CPU, ns.
     pub ready_ns: Option<u64>,
-    /// Neither: asleep in the kernel, ns.
+    /// Asleep in the kernel, ns.
     pub blocked_ns: Option<u64>,
 }
 
 impl Split {
-    /// From the clocks at both ends. The parts never exceed the whole, which
-    /// the kernel's own figures may do by the length of an interrupt.
+    /// The split between two readings of a thread's clocks. The parts never exceed the whole,
+    /// although the kernel's own figures may do so by the length of an interrupt.
     pub fn between(from: Clocks, to: Clocks) -> Self {
         let whole = to.time_ns.saturating_sub(from.time_ns);
         let delta = |a: Option<u64>, b: Option<u64>| Some(b?.saturating_sub(a?));
@@ -43,16 +43,16 @@ impl Split {
 /// Sums of [`Split`]s.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SplitSum {
-    /// On a CPU.
+    /// Time on a CPU.
     pub running: KnownSum,
-    /// Runnable, but without a CPU.
+    /// Time runnable, but without a CPU.
     pub ready: KnownSum,
-    /// Asleep in the kernel.
+    /// Time asleep in the kernel.
     pub blocked: KnownSum,
 }
 
 impl SplitSum {
-    /// Takes one interval in.
+    /// Adds one interval.
     pub fn add(&mut self, split: Split) {
         self.running.add(split.running_ns);
         self.ready.add(split.ready_ns);
@@ -63,26 +63,26 @@ impl SplitSum {
 /// What a thread did before its present work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Before {
-    /// Nothing: it, or the watching, has only begun.
+    /// Nothing: the thread, or the watching, has only just begun.
     Start,
-    /// It was in an episode of which not all was seen.
+    /// The thread was in an episode that was only partly seen.
     Unknown,
-    /// It was in an episode.
+    /// The thread was in an episode.
     Episode {
         /// Last arrival L, ns.
         last_ns: u64,
-        /// Where.
+        /// The site of the episode.
         site: SiteId,
     },
 }
 
-/// From where a thread's present work is reckoned.
+/// The moment at which a thread's present work began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Since {
-    /// When it began. The clocks may be those of the arrival before it, where
-    /// departures are not traced: a thread does not run in a barrier.
+    /// The clocks at that moment. Where departures are not traced, run time and delay are those of
+    /// the last arrival: a thread is assumed not to run in a barrier.
     pub clocks: Clocks,
-    /// After what.
+    /// What the thread did before.
     pub before: Before,
 }
 
@@ -91,13 +91,13 @@ pub struct Since {
 pub struct Part {
     /// The thread.
     pub row: ThreadId,
-    /// `a_i - start_i`, if the start is known.
+    /// Work before the arrival, `a_i - start_i`, ns; `None` if the start is unknown.
     pub work_ns: Option<u64>,
-    /// `L - a_i`.
+    /// Idle time, `L - a_i`, ns.
     pub idle_ns: u64,
-    /// `d_i - L`, if the departure was seen.
+    /// Release time, `d_i - L`, ns; `None` if the departure was not seen.
     pub release_ns: Option<u64>,
-    /// How it waited, likewise.
+    /// How the thread waited; `None` if the departure was not seen.
     pub wait: Option<Wait>,
     /// How the work splits up.
     pub split: Split,
@@ -110,76 +110,76 @@ pub struct Done {
     pub first_ns: u64,
     /// Last arrival L, ns.
     pub last_ns: u64,
-    /// After which site its phase began, and how long it was, ns; `None` if
-    /// that is unknown.
+    /// The site after which the phase began (`None` at the start), and the phase time in ns; `None`
+    /// if the beginning is unknown.
     pub phase: Option<(Option<SiteId>, u64)>,
-    /// Who came last, and its lead a_(n) - a_(n-1), ns.
+    /// The last thread to arrive, and its lead a_(n) - a_(n-1), ns.
     pub straggler: Option<(ThreadId, u64)>,
-    /// What one of its threads worked alone before, while the others were kept waiting
-    /// for a parallel region to begin.
+    /// What one of its threads worked alone before, while the others were kept waiting for a
+    /// parallel region to begin.
     pub alone: Option<Alone>,
 }
 
 impl Done {
-    /// L - F, ns.
+    /// Barrier time L - F, ns.
     pub const fn barrier_ns(&self) -> u64 {
         self.last_ns - self.first_ns
     }
 }
 
-/// What a thread works between two parallel regions.
+/// Work of one thread between two parallel regions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Alone {
-    /// Which.
+    /// The thread.
     pub row: ThreadId,
-    /// From when, ns.
+    /// When the work began, ns.
     pub from_ns: u64,
-    /// How it splits up.
+    /// How the work splits up.
     pub split: Split,
-    /// Until when, ns: where the next region begins.
+    /// When the work ended, ns: the next region begins there.
     pub to_ns: u64,
-    /// How long the others were kept waiting meanwhile, together, ns.
+    /// How long the others were kept waiting meanwhile, summed over them, ns.
     pub waited_ns: u64,
 }
 
 impl Alone {
-    /// How long.
+    /// Length of the work, ns.
     pub const fn ns(&self) -> u64 {
         self.to_ns.saturating_sub(self.from_ns)
     }
 }
 
-/// What a thread that arrives has to do with a region that it has begun.
+/// The region that an arriving thread has begun.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Begun {
-    /// Which of the members of the episode it is.
+    /// Index of the thread in the episode's members.
     pub index: usize,
-    /// Whether its threads have met before.
+    /// Whether the region's threads have met before.
     pub met: Met,
 }
 
-/// Whether the threads of a region have met in it.
+/// Whether the threads of a region have met at a barrier before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Met {
-    /// For the first time; it began then.
+    /// They meet for the first time; the clocks are those at the beginning of the region.
     First(Clocks),
-    /// They had before.
+    /// They have met before.
     Again,
 }
 
 /// One thread in one barrier, from its arrival to its departure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wait {
-    /// Running: it spun, but for the few microseconds of the barrier's own code and
-    /// of the probes on it; with OpenMP it may have executed tasks. Ready: it spun
-    /// as well, or had been woken. Blocked: it slept.
+    /// How the thread spent the wait. Running: it spun, apart from the few microseconds of the
+    /// barrier's own code and the probes; with OpenMP it may have executed tasks. Ready: it spun,
+    /// or had been woken. Blocked: it slept.
     pub split: Split,
-    /// Idle and release, ns.
+    /// Length of the wait, idle and release together, ns.
     pub whole_ns: u64,
 }
 
 impl Wait {
-    /// From the clocks at both ends.
+    /// The wait between the clocks at arrival and departure.
     pub fn between(arrived: Clocks, left: Clocks) -> Self {
         Self {
             split: Split::between(arrived, left),

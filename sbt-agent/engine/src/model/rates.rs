@@ -1,9 +1,9 @@
 //! How fast sums of counters have grown lately.
 //!
-//! A sum grows where an interval of work ends. So its growth is divided by the time between
-//! two moments at which intervals had ended, and not by that between two looks at it: a
-//! thread with phases longer than the window would else seem to stand still, and then to
-//! run many times too fast.
+//! A sum grows when an interval of work ends. So its growth is divided by the time between two
+//! moments at which intervals had ended, not by the time between two looks at the sum. Otherwise a
+//! thread with phases longer than the window would seem to stand still, and then to run many times
+//! too fast.
 
 use std::{collections::VecDeque, hash::Hash};
 
@@ -11,13 +11,13 @@ use rustc_hash::FxHashMap;
 
 use super::counts::Sum;
 
-/// Over how much time rates go, ns: long enough to be read, short enough to be news.
+/// Time over which rates are taken, ns: long enough to be read, short enough to be current.
 pub const WINDOW_NS: u64 = 3_000_000_000;
 
-/// Between two moments that are kept, ns, at the least.
+/// Least time between two moments that are kept, ns.
 const STEP_NS: u64 = 500_000_000;
 
-/// A rate over less time than this would jump, ns.
+/// Least time for a rate, ns; rates over less time would jump.
 const LEAST_NS: u64 = 200_000_000;
 
 /// A sum at a moment.
@@ -25,11 +25,11 @@ const LEAST_NS: u64 = 200_000_000;
 struct Point {
     time_ns: u64,
     sum: u64,
-    /// Intervals in it.
+    /// Number of intervals in the sum.
     known: u64,
 }
 
-/// One sum over the last seconds, the oldest moment first.
+/// One sum over the last seconds, oldest moment first.
 #[derive(Clone, Debug, Default)]
 struct Track(VecDeque<Point>);
 
@@ -37,7 +37,7 @@ impl Track {
     fn push(&mut self, now: Point) {
         let points = &mut self.0;
         if points.back().is_some_and(|last| last.known > now.known) {
-            // Sums have begun anew.
+            // The sums were reset.
             points.clear();
         }
         let is_news = points.back().is_none_or(|last| last.known < now.known);
@@ -54,7 +54,7 @@ impl Track {
         }
     }
 
-    /// A second; `None` where nothing has ended lately.
+    /// Growth per second; `None` if no interval has ended lately.
     fn per_second(&self, now_ns: u64) -> Option<f64> {
         let (first, last) = (self.0.front()?, self.0.back()?);
         let span_ns = last.time_ns - first.time_ns;
@@ -83,7 +83,7 @@ impl<K> Default for Rates<K> {
 }
 
 impl<K: Eq + Hash> Rates<K> {
-    /// Takes in how the sums of a row stand at a time, ns. Times do not go back.
+    /// Takes in the sums of a row at `now_ns`, which must not decrease.
     pub fn push(&mut self, now_ns: u64, row: K, sums: impl Iterator<Item = Sum>) {
         self.now_ns = now_ns;
         let tracks = self.rows.entry(row).or_default();
@@ -99,7 +99,7 @@ impl<K: Eq + Hash> Rates<K> {
         }
     }
 
-    /// How much of a counter came in a row, a second; `None` where that is not known.
+    /// Growth of a counter in a row, per second; `None` if unknown.
     pub fn per_second(&self, row: &K, counter: usize) -> Option<f64> {
         self.rows.get(row)?.get(counter)?.per_second(self.now_ns)
     }
@@ -112,7 +112,7 @@ mod tests {
 
     const S: u64 = 1_000_000_000;
 
-    /// A row whose counter has had these values, one an interval, looked at at these times.
+    /// A row whose counter had these values, one for each interval, at these times.
     fn seen(looks: &[(u64, &[u64])]) -> Rates<()> {
         let (mut rates, mut sums) = (Rates::default(), Sums::default());
         for (time_ns, values) in looks {
@@ -132,7 +132,7 @@ mod tests {
         let looks: Vec<(u64, &[u64])> = (0..20_u64)
             .map(|n| (n * S / 4, if n < 10 { &[5][..] } else { &[100] }))
             .collect();
-        // 400 a second for the last 2.5 s, 20 a second before.
+        // 400 per second for the last 2.5 s, 20 per second before.
         let rate = seen(&looks).per_second(&(), 0).unwrap();
         assert!((330.0..=400.0).contains(&rate), "{rate}");
         let later: Vec<_> = looks

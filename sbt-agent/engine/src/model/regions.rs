@@ -1,7 +1,7 @@
-//! Parallel regions of OpenMP. Between two of them one thread works on, and the runtime
-//! keeps the others waiting: that is neither work nor waiting for each other at a
-//! barrier. Where a region begins is told by the thread that begins it; with which
-//! barrier one ends, by those who come to it.
+//! Parallel regions of OpenMP. Between two regions one thread works on, and the runtime keeps the
+//! others waiting; this is neither work nor waiting for each other at a barrier. The thread that
+//! begins a region reports its beginning; the threads that arrive at the region's last barrier
+//! report its end.
 
 use super::{
     Model,
@@ -14,46 +14,47 @@ use super::{
 };
 use crate::event::{Clocks, Tid};
 
-/// Regions one inside the other that are kept of a thread.
+/// Nested regions that are kept for each thread, at most.
 const MOST: usize = 8;
 
-/// How deep stacks are is told modulo this, in words.
+/// Stack depths are reported modulo this number, in words.
 const DEPTHS: u32 = 1 << 24;
 
-/// A region that a thread has begun, and not ended as far as is known.
+/// A region that a thread has begun and, as far as is known, not ended.
 #[derive(Clone, Copy, Debug)]
 struct Region {
     began: Clocks,
     depth: u32,
-    /// At which barrier its threads have met.
+    /// The barrier at which the region's threads met; `None` before they first meet.
     team: Option<u64>,
 }
 
-/// What a thread has to do with regions.
+/// A thread's state with respect to parallel regions.
 #[derive(Clone, Debug, Default)]
 pub struct Regions {
-    /// Those that it has begun, the outermost first.
+    /// Regions that the thread has begun, the outermost first.
     begun: Vec<Region>,
-    /// The barrier at which it arrives next ends one.
+    /// Whether the next barrier at which the thread arrives ends a region.
     pub ends_next: bool,
-    /// It has been in one that is over, and has not begun it: it is kept for another.
+    /// Whether the runtime keeps the thread for another region: it was in a region that is over and
+    /// that another thread began.
     pub is_kept: bool,
 }
 
-/// Whether a stack that ends at `a` is as deep as one that ends at `b`, or deeper.
+/// Whether a stack of depth `a` is as deep as a stack of depth `b`, or deeper.
 const fn is_as_deep(a: u32, b: u32) -> bool {
     a.wrapping_sub(b).is_multiple_of(DEPTHS) || a.wrapping_sub(b) % DEPTHS > DEPTHS / 2
 }
 
 impl Regions {
-    /// The thread begins another.
+    /// The thread begins a region.
     pub fn begin(&mut self, began: Clocks, depth: u32) {
-        // One of a single thread ends without a barrier; what was begun from as deep or
-        // deeper has returned since.
+        // A region of a single thread ends without a barrier. Regions begun at this stack depth or
+        // deeper must have returned.
         while self
             .begun
             .last()
-            .is_some_and(|it| is_as_deep(it.depth, depth))
+            .is_some_and(|region| is_as_deep(region.depth, depth))
         {
             self.begun.pop();
         }
@@ -67,12 +68,15 @@ impl Regions {
         });
     }
 
-    /// The thread comes to a barrier of its team, which ends a region or does not.
-    /// `None` if it has begun no region with this team.
+    /// The thread arrives at a barrier of its team; `ends`: whether a region ends with this
+    /// barrier. `None` if the thread has begun no region with this team.
     pub fn meet(&mut self, team: u64, ends: bool) -> Option<Met> {
-        let known = self.begun.iter().rposition(|it| it.team == Some(team));
-        // Inside of the outermost there may be some of a single thread.
-        let at = known.or_else(|| self.begun.iter().position(|it| it.team.is_none()))?;
+        let known = self
+            .begun
+            .iter()
+            .rposition(|region| region.team == Some(team));
+        // Regions without a team inside of the outermost one are those of a single thread.
+        let at = known.or_else(|| self.begun.iter().position(|region| region.team.is_none()))?;
         let region = &mut self.begun[at];
         let met = match region.team.replace(team) {
             None => Met::First(region.began),
@@ -86,8 +90,8 @@ impl Regions {
 }
 
 impl Barrier {
-    /// A thread comes that has begun a region, perhaps this one: others may have begun
-    /// some of their own inside of it, each of a single thread, and those began later.
+    /// Notes that an arriving thread has begun a region, perhaps that of this barrier. Other
+    /// members may have begun nested regions of a single thread; those began later.
     pub(super) fn note_begun(&mut self, row: ThreadId, met: Met) {
         let is_other = self.master.is_some_and(|master| master != row);
         let is_later = match (self.open.begun.map(|begun| begun.met), met) {
@@ -112,15 +116,15 @@ impl Model {
         }
     }
 
-    /// See [`crate::event::Event::RegionEnd`].
+    /// The next barrier of a thread ends a region: see [`crate::event::Event::RegionEnd`].
     pub(super) fn region_ends(&mut self, tid: Tid) {
         if let Some(live) = self.threads.live(tid) {
             live.regions.ends_next = true;
         }
     }
 
-    /// All threads of a region meet for the first time: the one that began it has worked
-    /// alone before, the others work since then.
+    /// The threads of a region meet for the first time. The thread that began the region has worked
+    /// alone before; the work of the others is reckoned from the beginning of the region.
     pub(super) fn begin_region(&mut self, id: BarrierId, episode: &mut Episode) {
         let master = episode.begun.map(|begun| episode.members[begun.index].row);
         self.barriers.get(id).master = master.filter(|_| !episode.ends_region);
@@ -132,13 +136,16 @@ impl Model {
             return;
         };
         let master = &mut episode.members[index];
-        let Some(since) = master.since.filter(|it| it.clocks.time_ns < began.time_ns) else {
+        let Some(since) = master
+            .since
+            .filter(|since| since.clocks.time_ns < began.time_ns)
+        else {
             return;
         };
         let work_ns = began.time_ns - since.clocks.time_ns;
         let split = Split::between(since.clocks, began);
         let path_ns = if since.before == Before::Start {
-            // Before the first region nobody waits for it: they are not there yet.
+            // Before the first region no thread waits for this one: the others do not exist yet.
             master.chain.path_ns + useful(work_ns, split)
         } else {
             let work = Some((work_ns, split));
@@ -209,7 +216,7 @@ mod tests {
     #[test]
     fn those_of_a_single_thread_pass() {
         let mut regions = Regions::default();
-        // One before, begun from as deep; then two inside of one of several threads.
+        // A region begun at the same depth; then two inside of a region of several threads.
         for (time_ns, depth) in [(10, 500), (20, 500), (30, 400), (40, 400)] {
             regions.begin(Clocks::at(time_ns), depth);
         }

@@ -1,4 +1,4 @@
-//! Gaps in the watching, and beginning to count again.
+//! Gaps in the watching, and resets of the totals.
 
 use super::{
     Exact, Model, Totals, away::Tracks, busy::Busy, cost::Paid, efficiency::Usage, marks::Marks,
@@ -6,8 +6,8 @@ use super::{
 };
 
 impl Model {
-    /// Nothing was seen until `time_ns`: every barrier may be in any round, and
-    /// every thread anywhere. As where watching begins in the middle.
+    /// Nothing was seen until `time_ns`: every barrier may be in any round, and every thread
+    /// anywhere, as when watching begins in the middle of a run.
     pub(super) fn gap(&mut self, time_ns: u64) {
         for id in self.barriers.ids() {
             self.settle_leaving(id);
@@ -24,7 +24,7 @@ impl Model {
             live.counts.forget();
             live.paid = Paid::default();
         }
-        // A thread that was born meanwhile may have been in anything.
+        // A thread born during the gap may have been in any episode.
         self.blurred_ns = self.blurred_ns.max(Some(time_ns));
         self.conceptual.abandon_all();
         self.usage.interrupt();
@@ -35,8 +35,8 @@ impl Model {
         self.turns.gap();
     }
 
-    /// Counts everything from zero on, from `time_ns`. What is going on goes on,
-    /// and counts when it ends.
+    /// Resets all totals to count from `time_ns`. Open episodes and spans stay open, and count when
+    /// they end.
     pub fn reset(&mut self, time_ns: u64) {
         self.tape.keep(|| Step::Reset { time_ns });
         for id in self.barriers.ids() {
@@ -49,7 +49,7 @@ impl Model {
         self.marks = Marks::default();
         self.unfinished.clear();
         self.totals = Totals {
-            // It decides what can be trusted.
+            // Past losses still limit what can be trusted.
             lost: self.totals.lost,
             ..Totals::default()
         };

@@ -2,7 +2,7 @@
 
 use super::ids::{MAX_ROWS, ThreadId};
 
-/// A set of threads, one bit each: adding a thread at each arrival is cheap.
+/// A set of threads, one bit for each: adding a thread at each arrival is cheap.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rows(Vec<u64>);
 
@@ -18,7 +18,7 @@ impl Rows {
         }
     }
 
-    /// The threads, by their numbers.
+    /// The threads in the set, in ascending order.
     pub fn iter(&self) -> impl Iterator<Item = ThreadId> {
         (0..)
             .map(ThreadId)

@@ -1,8 +1,8 @@
-//! Samples of where threads were, joined with what they did.
+//! Joins samples of where threads were with what the threads did.
 //!
-//! A sample is taken while its thread is on a CPU. It is kept until the episode is
-//! settled in which the work that it was taken in ends, or the wait. Only then it is
-//! known whether the thread worked, how many others did, and whether it came last.
+//! A sample is taken while its thread is on a CPU. It is kept until the episode that ends its work
+//! or wait is settled. Only then is it known whether the thread worked, how many others worked, and
+//! whether the thread came last.
 
 use std::{collections::VecDeque, ops::Range};
 
@@ -14,84 +14,86 @@ use super::{
     parts::Split,
 };
 
-/// Samples that wait for their episode, of all threads together, at most about so many.
+/// Samples kept until their episode is settled, over all threads, at most about this many.
 const MAX_KEPT: usize = 1 << 18;
 
-/// So many are kept of a thread in any case.
+/// Samples kept for each thread, however many threads there are.
 const LEAST_KEPT: usize = 64;
 
-/// Of more threads than this, those that were not seen for [`GONE_NS`] are forgotten.
+/// With this many threads, those without a sample for [`GONE_NS`] are forgotten.
 const MAX_THREADS: usize = 4096;
 
-/// See there, ns.
+/// Time without a sample after which a thread may be forgotten, ns.
 const GONE_NS: u64 = 10_000_000_000;
 
-/// From so many samples at a site on, the threads' time there is shared out among them:
-/// their number is no chance then.
+/// With at least this many samples at a site, they are scaled to the exact time of its threads:
+/// fewer samples may have met the site by chance.
 const ENOUGH: u64 = 4;
 
-/// Pairs of a site and a chain that are kept apart, at most.
+/// Pairs of a site and a chain that are kept, at most.
 const MAX_PAIRS: usize = 1 << 16;
 
-/// One that waits for its episode.
+/// A sample whose episode is not settled yet.
 #[derive(Clone, Copy, Debug)]
 struct Kept {
     time_ns: u64,
     chain: ChainId,
-    /// How many it stands for: where there is no room, every second one is kept.
+    /// Samples that this sample stands for: where room is short, every second one is kept.
     weight: u32,
 }
 
-/// What became of the samples in one chain of functions.
+/// Sums over the samples in one chain of functions.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Sums {
-    /// How many, of threads that worked.
+    /// Samples of threads that worked.
     pub samples: u64,
-    /// Their time by the number of busy threads.
+    /// Time of these samples by the number of busy threads.
     pub busy: Busy,
-    /// The same, each moment divided by that number, ns.
+    /// Time of these samples, each divided by the number of busy threads, ns.
     pub normalised_ns: f64,
-    /// Their time where the thread came last, ns.
+    /// Time of the samples whose thread came last, ns.
     pub path_ns: f64,
-    /// The same, each moment counted as often as threads did not work, and once more, ns.
+    /// Time of the samples whose thread came last, each multiplied by 1 + the number of threads
+    /// that did not work then, ns.
     pub weighted_ns: f64,
 }
 
-/// What a thread did in an episode, as far as samples are concerned.
+/// What the samples need to know about one thread's part in an episode.
 #[derive(Clone, Debug)]
 pub struct Part {
-    /// Its number, as the user sees it.
+    /// The thread's number, as the user sees it.
     pub thread: u32,
-    /// When it worked, ns; `None` if it is not known since when, or of one of the others.
+    /// When the thread worked, ns; `None` if the beginning of any member's work is unknown, or if
+    /// several threads share its row.
     pub work: Option<Range<u64>>,
-    /// When it arrived, ns.
+    /// When the thread arrived, ns.
     pub arrived_ns: u64,
-    /// When it left, or the last had arrived, ns.
+    /// When the thread left, ns; at least the time of the last arrival.
     pub left_ns: u64,
-    /// How its work splits up.
+    /// How the work splits up.
     pub split: Split,
-    /// Its normalised processor time, ns.
+    /// Normalised processor time of the work, ns.
     pub normalised_ns: f64,
-    /// Whether it came last.
+    /// Whether the thread came last.
     pub is_last: bool,
-    /// Before its work it was kept waiting for a parallel region to begin.
+    /// Whether the thread was kept waiting for a parallel region before its work.
     pub was_kept: bool,
 }
 
-/// What is known of a site without samples, and what they make of the same.
+/// Exact figures of a site, and the same figures as its samples give them.
 #[derive(Clone, Copy, Debug, Default)]
 struct Site {
     samples: u64,
-    /// Normalised processor time without sleep, ns.
+    /// Normalised processor time without sleep, ns: exact, and by samples.
     normalised_ns: [f64; 2],
     path_samples: u64,
-    /// Work of whoever came last, without sleep, ns.
+    /// Work of the stragglers without sleep, ns: exact, and by samples.
     path_ns: [f64; 2],
 }
 
 impl Site {
-    /// By what samples are multiplied, to be as much as it was: for all of them, and for
-    /// those on the path.
+    /// Factors that scale samples to the exact figures: for all samples, and for those of
+    /// stragglers.
     fn factors(self) -> [f64; 2] {
         let factor = |samples: u64, [exact, sampled]: [f64; 2]| {
             if samples < ENOUGH || sampled <= 0.0 {
@@ -107,28 +109,28 @@ impl Site {
     }
 }
 
-/// All of them.
+/// All samples.
 #[derive(Clone, Debug)]
 pub struct Samples {
-    /// Run time that a sample stands for, ns.
+    /// Run time that each sample stands for, ns.
     period_ns: u64,
-    /// How many threads can be on a CPU at once, if that is known.
+    /// How many threads can be on a CPU at once, if known.
     cpus: Option<u32>,
     threads: FxHashMap<u32, VecDeque<Kept>>,
     sites: FxHashMap<SiteId, Site>,
     sums: FxHashMap<(SiteId, ChainId), Sums>,
-    /// Taken in barriers.
+    /// Samples of threads that waited in barriers.
     pub waiting: u64,
-    /// Taken in nothing of which all is known.
+    /// Samples outside of the known work and waits.
     pub outside: u64,
-    /// Normalised processor time for which working threads slept, ns; `None` where it
-    /// was not known how work splits up.
+    /// Normalised processor time in which working threads slept, ns; `None` if the split of some
+    /// work was unknown.
     pub blocked_ns: Option<f64>,
 }
 
 impl Samples {
-    /// None yet, of which each stands for so much run time, ns. `cpus`: how many threads
-    /// can be on a CPU at once, if that is known.
+    /// Creates an empty collection. `period_ns`: run time that each sample stands for, ns. `cpus`:
+    /// how many threads can be on a CPU at once, if known.
     pub fn new(period_ns: u64, cpus: Option<u32>) -> Self {
         Self {
             period_ns,
@@ -142,14 +144,14 @@ impl Samples {
         }
     }
 
-    /// By chain of functions, in the order of their numbers.
+    /// Sums by chain of functions, sorted by the chains' numbers.
     pub fn sums(&self) -> Vec<(ChainId, Sums)> {
         let mut pairs: Vec<_> = self.sums.iter().collect();
-        // Sums of what is not whole depend on the order.
+        // Sums of floating-point numbers depend on the order.
         pairs.sort_by_key(|((site, chain), _)| (*chain, *site));
         let mut all: Vec<(ChainId, Sums)> = Vec::new();
         for ((site, chain), sums) in pairs {
-            let [factor, on_path] = self.sites.get(site).map_or([1.0; 2], |it| it.factors());
+            let [factor, on_path] = self.sites.get(site).map_or([1.0; 2], |site| site.factors());
             if all.last().is_none_or(|last| last.0 != *chain) {
                 all.push((*chain, Sums::default()));
             }
@@ -164,13 +166,13 @@ impl Samples {
         all
     }
 
-    /// Those that wait for their episode.
+    /// Samples whose episode is not settled yet.
     pub fn waiting_for_episodes(&self) -> u64 {
         let kept = self.threads.values().flatten();
         kept.map(|kept| u64::from(kept.weight)).sum()
     }
 
-    /// Takes one in. Those of a thread come nearly in the order of their times.
+    /// Takes in a sample. Samples of one thread come nearly in the order of their times.
     pub fn push(&mut self, thread: u32, time_ns: u64, chain: ChainId) {
         if self.threads.len() >= MAX_THREADS && !self.threads.contains_key(&thread) {
             self.forget(time_ns.saturating_sub(GONE_NS));
@@ -189,7 +191,7 @@ impl Samples {
         kept.insert(at.map_or(0, |at| at + 1), new);
     }
 
-    /// Threads that were not seen since then, ns: they have ended, or meet no barrier.
+    /// Drops threads without a sample since `before_ns`: they have ended, or meet no barrier.
     fn forget(&mut self, before_ns: u64) {
         let outside = &mut self.outside;
         self.threads.retain(|_, kept| {
@@ -201,7 +203,7 @@ impl Samples {
         });
     }
 
-    /// Takes those of a thread in a span of time out.
+    /// Removes and returns the samples of a thread within `span`.
     fn take(&mut self, thread: u32, span: Range<u64>) -> Vec<Kept> {
         let Some(kept) = self.threads.get_mut(&thread) else {
             return Vec::new();
@@ -211,8 +213,8 @@ impl Samples {
         kept.drain(from..to.max(from)).collect()
     }
 
-    /// An episode at a site is over of which this is one thread's part. `busy`: how many
-    /// worked at a time of its work, of `n`.
+    /// Settles the samples of one thread's part in an episode. `busy`: how many of the `n` members
+    /// worked at a given time, ns.
     pub fn settle(&mut self, site: SiteId, part: &Part, n: usize, busy: impl Fn(u64) -> usize) {
         let waited = self.take(
             part.thread,
@@ -224,7 +226,7 @@ impl Samples {
             self.outside += count(&all);
             return;
         };
-        // What it did before belongs to no episode that all is known of.
+        // Earlier samples belong to no episode that is fully known.
         let before = self.take(part.thread, 0..work.start);
         if part.was_kept {
             self.waiting += count(&before);
@@ -247,7 +249,7 @@ impl Samples {
         }
         for sample in taken {
             let busy = busy(sample.time_ns).clamp(1, n.max(1));
-            // Where more are busy than there are CPUs, each is seen so much less often.
+            // With more busy threads than CPUs, each thread is sampled proportionally less often.
             let shared = self
                 .cpus
                 .map_or(1.0, |cpus| busy as f64 / f64::from(cpus.max(1)));
@@ -274,13 +276,13 @@ impl Samples {
         }
     }
 
-    /// Nothing more will be known of those that are left.
+    /// Counts the remaining samples as outside of known episodes.
     pub fn finish(&mut self) {
         self.outside += self.waiting_for_episodes();
         self.threads.clear();
     }
 
-    /// Counts from zero on.
+    /// Resets all totals; unsettled samples are kept.
     pub fn reset(&mut self) {
         *self = Self {
             threads: std::mem::take(&mut self.threads),
@@ -293,10 +295,10 @@ fn count(kept: &[Kept]) -> u64 {
     kept.iter().map(|kept| u64::from(kept.weight)).sum()
 }
 
-/// Leaves every second one, which stands for the other as well.
+/// Drops every second sample; the next one takes over its weight.
 fn thin(kept: &mut VecDeque<Kept>) {
-    // Those that stand for the fewest, and of these not the newest: all stand for the
-    // same as long as only they are thinned.
+    // Only the samples with the least weight are thinned, so that all weights become equal over
+    // time.
     let least = kept.iter().map(|kept| kept.weight).min().unwrap_or(1);
     let mut carried = 0;
     kept.retain_mut(|kept| {
@@ -349,7 +351,7 @@ mod tests {
 
     fn of(samples: &Samples, chain: u32) -> Sums {
         let all = samples.sums();
-        let found = all.into_iter().find(|it| it.0 == ChainId(chain));
+        let found = all.into_iter().find(|found| found.0 == ChainId(chain));
         found.unwrap().1
     }
 
@@ -366,7 +368,7 @@ mod tests {
             normalised_ns: 62.5 * MS as f64,
             ..part(7, 0..100 * MS, 120 * MS, 0)
         };
-        // Half of the time one of four, then four.
+        // One of four threads is busy for half of the time, then all four.
         samples.settle(HERE, &part, 4, |at| if at < 50 * MS { 1 } else { 4 });
         near(of(&samples, 1).normalised_ns, 50.0 * MS as f64);
         near(of(&samples, 2).normalised_ns, 12.5 * MS as f64);
@@ -380,7 +382,7 @@ mod tests {
         assert_eq!(samples.outside, 1);
     }
 
-    /// Two threads share a CPU for a while, then one has it alone.
+    /// Two threads share a CPU for a while, then one of them has it alone.
     #[test]
     fn time_without_a_cpu_counts() {
         let mut samples = Samples::new(5 * MS, Some(1));
@@ -394,7 +396,7 @@ mod tests {
         samples.settle(HERE, &part, 2, |at| if at < 100 * MS { 2 } else { 1 });
         near(of(&samples, 1).normalised_ns, 50.0 * MS as f64);
         near(of(&samples, 2).normalised_ns, 50.0 * MS as f64);
-        // Somebody else has the other half of the CPU.
+        // Another program has the other half of the CPU.
         let mut samples = Samples::new(5 * MS, Some(1));
         for at in 0..10 {
             samples.push(1, at * 10 * MS, ChainId(1));
@@ -428,7 +430,8 @@ mod tests {
         near(samples.blocked_ns.unwrap(), 40.0 * MS as f64);
     }
 
-    /// Phases shorter than the period: few are met, and those stand for the others.
+    /// The phases are shorter than the sampling period: the few that are sampled stand for the
+    /// others.
     #[test]
     fn short_phases_are_right_in_the_mean() {
         let mut samples = Samples::new(5 * MS, None);
@@ -446,7 +449,7 @@ mod tests {
         near(of(&samples, 1).normalised_ns, 1000.0 * MS as f64);
     }
 
-    /// A site that was met by chance is not made less than what was seen.
+    /// A site sampled by chance is not scaled down.
     #[test]
     fn few_samples_stand_for_themselves() {
         let mut samples = Samples::new(5 * MS, None);

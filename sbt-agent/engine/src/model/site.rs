@@ -1,4 +1,4 @@
-//! A site: from where barriers are called, with what happened there.
+//! A site: a set of places from which barriers are called, and what happened there.
 
 use serde::{Deserialize, Serialize};
 
@@ -21,21 +21,21 @@ use super::{
 };
 use crate::event::Kind;
 
-/// How many barriers a site names; it may have been used with more.
+/// Barriers listed for each site; the site may have used more.
 const MAX_NAMED_BARRIERS: usize = 64;
 
-/// Pairs of a site and a thread that are kept apart, over all sites: what
-/// memory a program can make us use. Of later ones only the sites' sums know.
+/// Pairs of a site and a thread that are kept, over all sites: this bounds the memory. Later pairs
+/// enter the sums of the site only.
 pub const MAX_PAIRS: usize = 1 << 18;
 
-/// What whoever knows the places wants of those that are at one.
+/// What the user wants of the episodes at a place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Roles {
-    /// Every episode is to be told: see [`super::Model::take_told`].
+    /// Report every episode: see [`super::Model::take_told`].
     pub watched: bool,
-    /// Conceptual phases that begin here, one bit each.
+    /// Conceptual phases that begin here, one bit for each.
     pub begins: u64,
-    /// Conceptual phases that end here, likewise.
+    /// Conceptual phases that end here, one bit for each.
     pub ends: u64,
 }
 
@@ -56,40 +56,40 @@ pub struct SiteThread {
     pub id: ThreadId,
     /// Complete episodes.
     pub episodes: u64,
-    /// How often it came last.
+    /// Episodes in which the thread came last.
     pub last: u64,
-    /// Whether it did in its last episode here.
+    /// Whether the thread came last in its latest episode here.
     pub(super) was_last: bool,
-    /// Work in the phases that ended here, as far as its beginning was seen.
+    /// Work in the phases that ended here, where its beginning was seen.
     pub work: Stat,
-    /// Waiting for others.
+    /// Time waiting for others.
     pub idle: Stat,
-    /// From the last arrival to its departure, where that was seen.
+    /// From the last arrival to the thread's departure, where that was seen.
     pub release: Stat,
-    /// How they waited in the barrier, likewise.
+    /// How the thread waited in the barrier, where its departure was seen.
     pub waits: Waits,
     /// How `work` splits up.
     pub split: SplitSum,
-    /// Its normalised processor time: see [`super::busy`], ns.
+    /// Normalised processor time, ns: see [`super::busy`].
     pub normalised_ns: f64,
-    /// Its work where it came last, ns.
+    /// Work in the episodes in which the thread came last, ns.
     pub path_ns: u64,
-    /// What it worked alone before the parallel regions that end or go on here, ns.
+    /// Work done alone before the parallel regions that end or go on here, ns.
     pub alone_ns: u64,
-    /// What counters said of it.
+    /// Counter values for the work.
     pub counts: Sums,
 }
 
-/// Who came last at one of a site's barriers.
+/// Which threads came last at one of a site's barriers.
 #[derive(Clone, Debug, Default)]
 pub struct AtBarrier {
     /// Complete episodes.
     pub episodes: u64,
-    /// Participants, summed over them.
+    /// Participants, summed over the episodes.
     pub participants: u64,
-    /// Waiting for others, ns.
+    /// Time waiting for others, summed over the participants, ns.
     pub lost_ns: u64,
-    /// How often each thread came last, where it ever did.
+    /// Episodes in which each thread came last; a thread that never came last is absent.
     pub lasts: FxHashMap<ThreadId, u64>,
 }
 
@@ -98,62 +98,62 @@ pub struct AtBarrier {
 pub struct Site {
     /// The places, sorted.
     pub places: Box<[PlaceId]>,
-    /// How its barriers were recognised.
+    /// How the barriers were recognised.
     pub kind: Kind,
-    /// Barriers used from here, as far as they are named.
+    /// The first [`MAX_NAMED_BARRIERS`] barriers used from here.
     pub barriers: BTreeSet<BarrierId>,
     /// Complete episodes.
     pub episodes: u64,
-    /// Others.
+    /// Incomplete episodes.
     pub incomplete: u64,
-    /// From the end of the episode before to the last arrival, where that end
-    /// is known.
+    /// From the end of the previous episode to the last arrival, where that end is known.
     pub phase: Stat,
-    /// From first to last arrival, L - F.
+    /// From the first to the last arrival, L - F.
     pub barrier: Stat,
-    /// Waiting for others, of each thread in each episode; its sum is `lost`.
+    /// Time waiting for others, of each thread in each episode; its sum is `lost`.
     pub idle: Stat,
-    /// From the last arrival to the departure, likewise.
+    /// From the last arrival to the departure of each thread, where it was seen.
     pub release: Stat,
-    /// How they waited in the barrier, likewise.
+    /// How threads waited in the barrier, where their departure was seen.
     pub waits: Waits,
     /// Work of each thread in each episode.
     pub work: Stat,
-    /// What counters said of it.
+    /// Counter values for the work.
     pub counts: Sums,
-    /// By how much the longest work exceeded the mean, summed over the
-    /// episodes in which all of it is known: wall time to be gained by balance.
+    /// By how much the longest work exceeded the mean, summed over the episodes in which all work
+    /// is known: the wall time that perfect balance would save.
     pub gain_ns: f64,
-    /// Sum of the longest works of the same episodes.
+    /// Sum of the longest works of the same episodes, ns.
     pub longest_ns: u64,
-    /// Of those with more than one participant: sum of (max - mean) n / (n - 1),
-    /// and of max, ns.
+    /// Over the same episodes with more than one participant: the sum of (max - mean) n / (n - 1),
+    /// and the sum of max, ns.
     uneven: (f64, f64),
-    /// The straggler's path, and what could be gained.
+    /// The straggler's path, and what a faster straggler would gain.
     pub gains: Gains,
-    /// Work of one thread alone, while others were kept waiting for a parallel region to
-    /// begin: ns, and how much those waited, thread-ns.
+    /// Work of one thread alone while others were kept waiting for a parallel region to begin, ns;
+    /// and the waiting time of those others, summed over them, ns.
     pub alone_ns: (u64, u64),
-    /// Time by the number of busy threads, of its episodes' members.
+    /// Time by the number of busy threads, over the members of the episodes.
     pub busy: Busy,
-    /// Who came last, in their order.
+    /// The stragglers, in order.
     pub ledger: Ledger,
-    /// What they did, against the others.
+    /// What the stragglers did, compared with the others.
     pub late: Late,
-    /// Likewise while they were on no CPU, where switches are watched.
+    /// What the stragglers did while they were on no CPU, compared with the others; empty unless
+    /// switches are watched.
     pub late_away: away::Late,
-    /// The stragglers by barrier, by [`super::barrier::Barrier::number`]: of the
-    /// first [`MAX_NAMED_BARRIERS`]. Each may have stragglers of its own.
+    /// The stragglers at each barrier, since each barrier may have its own. By
+    /// [`super::barrier::Barrier::number`], for the first [`MAX_NAMED_BARRIERS`].
     pub by_barrier: FxHashMap<u64, AtBarrier>,
-    /// Participants, summed over episodes.
+    /// Participants, summed over the episodes.
     pub participants: u64,
-    /// How all this changed over the run.
+    /// How the figures changed over the run.
     pub trend: Trend,
-    /// What is wanted of its episodes.
+    /// What the user wants of the episodes.
     pub roles: Roles,
-    /// Per thread, in the order of their first episodes here.
+    /// What each thread did, in the order of their first episodes here.
     pub threads: Vec<SiteThread>,
-    /// Where in `threads` each is, by [`ThreadId`]; [`ABSENT`] if nowhere.
+    /// Index into `threads` by [`ThreadId`]; [`ABSENT`] if the thread is not in it.
     index: Vec<u32>,
 }
 
@@ -192,8 +192,8 @@ impl Site {
         }
     }
 
-    /// What a thread did here; `pairs` counts those kept so far. `None` if
-    /// there are too many of them.
+    /// What a thread did here, with a new entry if needed. `pairs`: pairs kept so far; `None` if
+    /// there is no room for another.
     pub(super) fn thread(&mut self, id: ThreadId, pairs: &mut usize) -> Option<&mut SiteThread> {
         if self.index.len() <= id.index() {
             self.index.resize(id.index() + 1, ABSENT);
@@ -214,8 +214,8 @@ impl Site {
         self.threads.get_mut(*slot as usize)
     }
 
-    /// How those who come last follow each other.
-    /// `shared`: the row that stands for several threads, if one does.
+    /// How the stragglers follow each other. `shared`: the row that stands for several threads, if
+    /// any.
     pub fn sequence(&self, shared: Option<ThreadId>) -> Sequence {
         let is_unknown = |thread: &SiteThread| Some(thread.id) == shared && thread.last > 0;
         if self.threads.iter().any(is_unknown) {
@@ -228,19 +228,21 @@ impl Site {
         )
     }
 
-    /// Whether the same threads come last again and again. `shared`: the row
-    /// that stands for several threads, if one does.
+    /// Whether the same threads come last again and again. `shared`: the row that stands for
+    /// several threads, if any.
     ///
-    /// Where several barriers are used, each may have a straggler of its own: if
-    /// most episodes were at barriers that show the same pattern, it is that.
+    /// If the site uses several barriers, each may have a straggler of its own. If most episodes
+    /// were at barriers that show one and the same pattern, the site has this pattern.
     pub fn pattern(&self, shared: Option<ThreadId>) -> Pattern {
         if self.by_barrier.len() > 1 {
             let patterns = self.by_barrier.values();
             let patterns = patterns.map(|at| (self.pattern_at(at, shared), at.episodes));
-            let known: Vec<_> = patterns.filter(|(it, _)| *it != Pattern::None).collect();
+            let known: Vec<_> = patterns
+                .filter(|(pattern, _)| *pattern != Pattern::None)
+                .collect();
             let episodes: u64 = known.iter().map(|(_, episodes)| episodes).sum();
             let first = known.first().map(|(pattern, _)| *pattern);
-            let agreed = first.filter(|first| known.iter().all(|(it, _)| it == first));
+            let agreed = first.filter(|first| known.iter().all(|(pattern, _)| pattern == first));
             if let Some(pattern) = agreed.filter(|_| 2 * episodes > self.episodes) {
                 return pattern;
             }
@@ -249,9 +251,9 @@ impl Site {
         self.pattern_of(lasts, self.sequence(shared), shared)
     }
 
-    /// The same at one of its barriers.
+    /// The pattern at one of the site's barriers.
     pub fn pattern_at(&self, at: &AtBarrier, shared: Option<ThreadId>) -> Pattern {
-        // Those that never came last there took part, too.
+        // Threads that never came last took part as well.
         let members = at.participants.checked_div(at.episodes).unwrap_or(0);
         let members = usize::try_from(members).unwrap_or(usize::MAX);
         let others = members.saturating_sub(at.lasts.len());
@@ -267,7 +269,7 @@ impl Site {
         shared: Option<ThreadId>,
     ) -> Pattern {
         let (idle, work) = (self.idle.sum() as f64, self.work.sum() as f64);
-        // Without any known work all of the time went into waiting.
+        // Without any known work, all known time is waiting.
         let waiting = if idle > 0.0 {
             idle / (idle + work)
         } else {
@@ -283,7 +285,7 @@ impl Site {
             }
         }
         match Pattern::of(&all, sequence, waiting) {
-            // It could be one of those that share a row, or all of them.
+            // The straggler may be one thread of the shared row, or each of them in turn.
             Pattern::Persistent if unknown > most => Pattern::None,
             Pattern::Alternating | Pattern::Rotating if unknown * 5 > all.iter().sum::<u64>() => {
                 Pattern::None
@@ -292,7 +294,7 @@ impl Site {
         }
     }
 
-    /// Notes who came last in an episode at the barrier of this number.
+    /// Records the straggler of an episode at the barrier with this number.
     pub(super) fn note_barrier(
         &mut self,
         barrier: u64,
@@ -320,14 +322,14 @@ impl Site {
         }
     }
 
-    /// Notes a barrier that is used from here.
+    /// Adds a barrier that is used from here.
     pub fn name_barrier(&mut self, id: BarrierId) {
         if self.barriers.len() < MAX_NAMED_BARRIERS {
             self.barriers.insert(id);
         }
     }
 
-    /// Notes how even the work was, if all of it is known.
+    /// Records how evenly the work was spread, if all of it is known.
     pub(super) fn note_balance(&mut self, parts: &[Part]) {
         let (mut longest, mut sum) = (0, 0.0);
         for part in parts {
@@ -347,8 +349,8 @@ impl Site {
         }
     }
 
-    /// (max - mean) / max × n / (n - 1) × 100 of the work, weighted by its
-    /// length: 0 = even, 100 = one thread does it all. `None` if unknown.
+    /// Imbalance of the work, 0 (even) to 100 (one thread does it all): (max - mean) / max × n / (n
+    /// - 1) × 100, weighted by its length. `None` if unknown.
     pub fn imbalance_pct(&self) -> Option<f64> {
         let (uneven, longest) = self.uneven;
         (longest > 0.0).then(|| uneven / longest * 100.0)

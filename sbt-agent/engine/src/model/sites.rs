@@ -1,4 +1,4 @@
-//! All sites, and the phases between them: where episodes are added up.
+//! All sites and the phases between them: adds up the episodes.
 
 use rustc_hash::FxHashMap;
 
@@ -13,10 +13,10 @@ use super::{
 };
 use crate::event::{Count, Kind};
 
-/// Phases kept apart; more are counted at their sites only.
+/// Phases that are kept, at most; later ones are counted at their sites only.
 pub const MAX_PHASES: usize = 16384;
 
-/// Sites kept apart; what comes from more is filed under the last.
+/// Sites that are kept, at most; episodes at later sites are counted at the last site.
 pub const MAX_SITES: usize = 4096;
 
 /// All sites and phases.
@@ -24,34 +24,33 @@ pub const MAX_SITES: usize = 4096;
 pub struct Sites {
     by_places: FxHashMap<Box<[PlaceId]>, SiteId>,
     all: Vec<Site>,
-    /// What is wanted at places, where anything is.
+    /// Roles of places; places without any role are absent.
     roles: FxHashMap<PlaceId, Roles>,
-    /// Pairs of site and thread that are kept, and likewise of a barrier and
-    /// who came last there.
+    /// Kept pairs of a site and a thread, and (`at_barriers`) of a barrier and a straggler.
     pairs: usize,
     at_barriers: usize,
-    /// The row that several threads share, if one is.
+    /// The row that several threads share, if there is one.
     pub shared: Option<ThreadId>,
-    /// Parts of episodes whose thread is not kept at its site.
+    /// Parts of episodes whose pair of site and thread is not kept.
     pub unkept_parts: u64,
-    /// Phases by their (site before, site after).
+    /// Phases by (site before, site after); the site before is `None` at the start.
     pub phases: FxHashMap<(Option<SiteId>, SiteId), Phase>,
-    /// How often a phase had to be left out of them.
+    /// Phases that were not kept in `phases`.
     pub unkept_phases: u64,
 }
 
 /// What the threads do between two consecutive episodes.
 #[derive(Clone, Debug, Default)]
 pub struct Phase {
-    /// Wall-clock time.
+    /// Wall-clock times, ns.
     pub phase: Stat,
-    /// Work of each thread in it.
+    /// Work of each thread, ns.
     pub work: Stat,
     /// Time by the number of busy threads.
     pub busy: Busy,
-    /// Intervals of work of a thread, with those of which the time is not known.
+    /// Intervals of work of a thread, including those of unknown length.
     pub intervals: u64,
-    /// What counters said of them.
+    /// Counter values for the work.
     pub counts: Sums,
 }
 
@@ -61,19 +60,20 @@ impl Sites {
         &self.all
     }
 
-    /// One of them.
+    /// The site with this id.
     pub fn get(&mut self, id: SiteId) -> &mut Site {
         &mut self.all[id.index()]
     }
 
-    /// Says what is wanted at a place; to be said before it is first used.
+    /// Sets the roles of a place. Must be called before the first episode there.
     pub fn assign(&mut self, place: PlaceId, roles: Roles) {
         if roles != Roles::default() {
             self.roles.insert(place, roles);
         }
     }
 
-    /// The site of a set of places; they come sorted and without repetition.
+    /// The site of a set of places, with a new entry if needed. `places` must be sorted and without
+    /// duplicates.
     pub fn of(&mut self, places: &[PlaceId], kind: Kind) -> SiteId {
         if let Some(id) = self.by_places.get(places) {
             return *id;
@@ -93,7 +93,7 @@ impl Sites {
         id
     }
 
-    /// The site of these places, or if there is none one that has them all.
+    /// The site with exactly these places, otherwise the first site that contains them all.
     pub fn known(&self, places: &[PlaceId]) -> Option<SiteId> {
         if places.is_empty() {
             return None;
@@ -105,7 +105,7 @@ impl Sites {
         })
     }
 
-    /// All sums from zero on. The sites stay, with the numbers that they have.
+    /// Resets all totals. The sites keep their ids.
     pub fn reset(&mut self) {
         for site in &mut self.all {
             let places = std::mem::take(&mut site.places);
@@ -118,7 +118,7 @@ impl Sites {
         self.unkept_phases = 0;
     }
 
-    /// Takes one complete episode in. `barrier`: the number of the barrier.
+    /// Adds a complete episode. `barrier`: the number of the barrier.
     pub fn record(&mut self, id: SiteId, barrier: u64, done: &Done, parts: &[Part]) {
         let site = &mut self.all[id.index()];
         site.episodes += 1;
@@ -190,7 +190,7 @@ impl Sites {
         }
     }
 
-    /// Takes in how many threads were busy before the episode that was recorded last.
+    /// Adds how many threads were busy before the episode that was recorded last.
     pub fn record_busy(&mut self, id: SiteId, done: &Done, busy: &Busy, shares: &[Share]) {
         let site = &mut self.all[id.index()];
         site.busy.merge(busy);
@@ -209,8 +209,8 @@ impl Sites {
         }
     }
 
-    /// Takes in what counters said of a thread's work in an episode that was
-    /// recorded. `before`: the site before, if the phase is known.
+    /// Adds the counter values of a thread's work in a recorded episode. `before`: the site before,
+    /// if the phase is known.
     pub fn count(
         &mut self,
         id: SiteId,

@@ -2,8 +2,7 @@
 
 use super::histogram::Histogram;
 
-/// Count, sum, extremes, mean, deviation and distribution of a stream of
-/// durations in ns.
+/// Count, sum, extremes, mean, deviation and distribution of durations, all in ns.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Stat {
     count: u64,
@@ -17,8 +16,8 @@ pub struct Stat {
 }
 
 impl Stat {
-    /// Takes one value in. Mean and deviation by Welford, Technometrics 4(3),
-    /// 1962: one pass, and no difference of large sums.
+    /// Adds a value. Mean and deviation follow Welford, Technometrics 4(3), 1962: one pass, and no
+    /// difference of large sums.
     pub fn add(&mut self, value: u64) {
         self.min = if self.count == 0 {
             value
@@ -27,7 +26,7 @@ impl Stat {
         };
         self.max = self.max.max(value);
         self.count += 1;
-        // Only nonsense from outside is that long; it must not stop us.
+        // Only invalid input is so long; it must not cause an overflow.
         self.sum = self.sum.saturating_add(value);
         let delta = value as f64 - self.mean;
         self.mean += delta / self.count as f64;
@@ -35,63 +34,62 @@ impl Stat {
         self.histogram.add(value);
     }
 
-    /// Takes one value in, if it is known.
+    /// Adds a value, if it is known.
     pub fn add_known(&mut self, value: Option<u64>) {
         if let Some(value) = value {
             self.add(value);
         }
     }
 
-    /// How often the values were how large: see [`Histogram::octaves`].
+    /// Number of values in each octave: see [`Histogram::octaves`].
     pub fn octaves(&self) -> Vec<(u64, u64)> {
         self.histogram.octaves()
     }
 
-    /// How many values there were.
+    /// Number of values.
     pub const fn count(&self) -> u64 {
         self.count
     }
 
-    /// Their sum, ns.
+    /// Sum of the values, ns.
     pub const fn sum(&self) -> u64 {
         self.sum
     }
 
-    /// Their sum, ns; `None` without values: then it was not measured.
+    /// Sum of the values, ns; `None` without values, since nothing was measured then.
     pub fn known_sum(&self) -> Option<u64> {
         (self.count > 0).then_some(self.sum)
     }
 
-    /// The least, ns; `None` without values.
+    /// The smallest value, ns; `None` without values.
     pub fn min(&self) -> Option<u64> {
         (self.count > 0).then_some(self.min)
     }
 
-    /// The greatest, ns; `None` without values.
+    /// The largest value, ns; `None` without values.
     pub fn max(&self) -> Option<u64> {
         (self.count > 0).then_some(self.max)
     }
 
-    /// The mean, ns; `None` without values.
+    /// The mean of the values, ns; `None` without values.
     pub fn mean(&self) -> Option<f64> {
         (self.count > 0).then_some(self.mean)
     }
 
-    /// The standard deviation of the values seen, ns; `None` without values.
+    /// The standard deviation of the values (not of a sample), ns; `None` without values.
     pub fn stddev(&self) -> Option<f64> {
         (self.count > 0).then(|| (self.m2 / self.count as f64).sqrt())
     }
 
-    /// The value that a share `q` (0 to 1) of all do not exceed, ns, at most
-    /// 1/16 off; `None` without values.
+    /// The value that the fraction `q` (0 to 1) of all values does not exceed, ns, at most 1/16
+    /// off; `None` without values.
     pub fn quantile(&self, q: f64) -> Option<f64> {
         let value = self.histogram.quantile(q)?;
         Some(value.clamp(self.min as f64, self.max as f64))
     }
 }
 
-/// A sum of which some parts may be unknown: then so is the sum, unless no
-/// part of it was asked for.
+/// A sum of parts that may be unknown. The sum is unknown only if no part is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KnownSum {
     sum: u64,
@@ -100,7 +98,7 @@ pub struct KnownSum {
 }
 
 impl KnownSum {
-    /// Takes one part in.
+    /// Adds a part; `None` if it is unknown.
     pub fn add(&mut self, part: Option<u64>) {
         match part {
             Some(part) => {
@@ -116,7 +114,7 @@ impl KnownSum {
         if self.known > 0 { Some(self.sum) } else { None }
     }
 
-    /// How many parts were unknown.
+    /// Number of unknown parts.
     pub const fn unknown(self) -> u64 {
         self.unknown
     }

@@ -1,5 +1,5 @@
-//! Barriers at which threads wait and nothing happens: what a hang looks like from here.
-//! Whether it is one depends on what the missing threads do, which no event tells.
+//! Barriers at which threads wait and nothing happens, as in a hang. Whether it is a hang depends
+//! on what the missing threads do, which no event tells.
 
 use std::collections::BTreeMap;
 
@@ -11,92 +11,93 @@ use super::{
 };
 use crate::event::Kind;
 
-/// Barriers that are told at most, those that have stood still for longest.
+/// Barriers that are reported, at most: those that have stood still for longest.
 const MOST: usize = 16;
 
-/// Members that are told of one of them at most.
+/// Members that are reported for each of these barriers, at most.
 const MOST_MEMBERS: usize = 1024;
 
-/// A barrier with threads that wait, to which nobody has come for long. All may have: that
-/// nobody leaves then is as much of a standstill, as where a thread of OpenMP that waits has
-/// been given a task that does not end.
+/// A barrier with waiting threads at which no thread has arrived for long. All may have arrived: it
+/// is a standstill as well if no thread leaves then, as when a waiting OpenMP thread has been given
+/// a task that does not end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Still {
-    /// Since when, ns.
+    /// When the last thread arrived, ns.
     pub since_ns: u64,
-    /// Which.
+    /// The barrier.
     pub barrier: BarrierId,
-    /// Which of its episodes, over all barriers.
+    /// Serial number of the episode, over all barriers.
     pub episode: u64,
 }
 
-/// What has become of a barrier that stood still.
+/// What has happened at a barrier since it was found to stand still.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Since {
-    /// Nothing.
+    /// Nothing has happened.
     Still,
-    /// Somebody has come, or it was left.
+    /// A thread has arrived, or the threads have left.
     Moved,
-    /// Its episode was given up: who waited there has ended, or not all was seen.
+    /// The episode was given up: a waiting thread has ended, or something was not seen.
     Lost,
 }
 
-/// What is known of such a barrier.
+/// What is known of a barrier that stands still.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Known {
-    /// The process in whose memory it lies, 0 if several share it, and where.
+    /// The process whose memory holds the barrier (0 if several share it), and its address.
     pub key: (u32, u64),
-    /// How it was recognised.
+    /// How the barrier was recognised.
     pub kind: Kind,
-    /// How many it waits for, if known.
+    /// Number of participants, if known.
     pub count: Option<u32>,
     /// Complete episodes.
     pub episodes: u64,
-    /// All threads that were ever seen there, in the order of their rows; neither those
-    /// beyond [`MAX_ROWS`], which cannot be told apart, nor more than so many.
+    /// Threads that ever arrived there, sorted by row, at most [`MOST_MEMBERS`]. Threads that share
+    /// the last of [`MAX_ROWS`] rows are left out: they cannot be told apart.
     pub members: Vec<Member>,
-    /// Participants that are there and were not seen to come.
+    /// Participants that have arrived unseen.
     pub unseen: u32,
-    /// All have come, and nobody has left: who is there indeed only a look tells, and no
-    /// member is said to have arrived.
+    /// Whether all have arrived and none has left. Then no member has an arrival time: only a look
+    /// at the threads tells which of them are still there.
     pub full: bool,
-    /// When somebody came last, ns.
+    /// When the last thread arrived, ns.
     pub heard_ns: u64,
-    /// Not all that happened was seen: who has come is not certain.
+    /// Whether some events were not seen, so that it is uncertain which threads have arrived.
     pub unsure: bool,
 }
 
-/// A thread that was there some time.
+/// A thread that has arrived at the barrier at some time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Member {
-    /// Which.
+    /// The thread.
     pub row: ThreadId,
-    /// It has come to the episode that stands still: when, ns.
+    /// When the thread arrived in the episode that stands still, ns; `None` if it did not.
     pub arrived_ns: Option<u64>,
-    /// From where it came last, if that is still known.
+    /// The place from which the thread arrived last, if still known.
     pub place: Option<PlaceId>,
 }
 
-/// The episode in which threads wait: one that fills, or a full one that nobody has left.
+/// The episode in which threads wait: the open one, or a full one that no thread has left.
 fn standing(barrier: &Barrier) -> Option<&Episode> {
     if !barrier.open.members.is_empty() {
         return Some(&barrier.open);
     }
     let full = barrier.leaving.last();
-    full.filter(|it| it.serial == barrier.last_serial && it.inside == it.members.len())
+    full.filter(|full| full.serial == barrier.last_serial && full.inside == full.members.len())
 }
 
 impl Model {
-    /// Barriers with threads that wait, to which nobody has come for at least so long,
-    /// the longest first. None while not all is seen: whoever is missing may have come.
-    /// Nor threads that a runtime of OpenMP keeps for its next parallel region: they are
-    /// in no episode, or one that the thread which began the region has left.
+    /// Barriers with waiting threads at which no thread has arrived for at least `limit_ns`, those
+    /// with the longest standstill first. Empty while the probes are off, since missing threads may
+    /// have arrived unseen. Threads that an OpenMP runtime keeps for its next parallel region do
+    /// not count: they are in no episode, or in one that the thread which began the region has
+    /// left.
     pub fn standing_still(&self, now_ns: u64, limit_ns: u64) -> Vec<Still> {
         if self.turns.is_off() {
             return Vec::new();
         }
         let all = (0..).map(BarrierId).zip(self.barriers.all());
-        let long = all.filter(|(_, it)| now_ns.saturating_sub(it.heard_ns) >= limit_ns);
+        let long = all.filter(|(_, barrier)| now_ns.saturating_sub(barrier.heard_ns) >= limit_ns);
         let mut still: Vec<Still> = long
             .filter_map(|(id, barrier)| {
                 Some(Still {
@@ -111,13 +112,13 @@ impl Model {
         still
     }
 
-    /// What has happened to it since.
+    /// What has happened at the barrier since.
     pub fn since(&self, still: &Still) -> Since {
         let Some(barrier) = self.barriers.all().get(still.barrier.index()) else {
             return Since::Lost;
         };
-        let stands = standing(barrier).is_some_and(|it| it.serial == still.episode);
-        // One that has filled meanwhile is news, whether or not it is left.
+        let stands = standing(barrier).is_some_and(|episode| episode.serial == still.episode);
+        // An episode that has filled meanwhile counts as moved, whether or not threads leave it.
         if barrier.heard_ns > still.since_ns {
             Since::Moved
         } else if stands {
@@ -129,7 +130,7 @@ impl Model {
         }
     }
 
-    /// What is known of it.
+    /// What is known of the barrier.
     pub fn known(&self, still: &Still) -> Known {
         let barrier = &self.barriers.all()[still.barrier.index()];
         let shared = self.threads.shared();
@@ -155,11 +156,17 @@ impl Model {
                 member.place = Some(arrived.place);
             }
         }
-        // Who is there now matters most, then who was there last.
+        // Keep first the threads that are there now, then those of the last complete episode.
         let mut members: Vec<Member> = members.into_values().collect();
-        members.sort_by_key(|it| (it.arrived_ns.is_none(), it.place.is_none(), it.row));
+        members.sort_by_key(|member| {
+            (
+                member.arrived_ns.is_none(),
+                member.place.is_none(),
+                member.row,
+            )
+        });
         members.truncate(MOST_MEMBERS);
-        members.sort_by_key(|it| it.row);
+        members.sort_by_key(|member| member.row);
         Known {
             key: barrier.key,
             kind: barrier.kind,

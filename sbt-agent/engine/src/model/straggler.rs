@@ -1,35 +1,33 @@
-//! Who comes last, and whether there is a pattern in it.
+//! Stragglers, the threads that arrive last, and the patterns in which they follow each other.
 
 use super::ids::ThreadId;
 
-/// Fewer episodes than this show no pattern.
+/// A pattern needs at least this many episodes.
 const FEW: u64 = 4;
 
 /// The 97.5 % point of the normal distribution.
 const Z: f64 = 1.96;
 
-/// Below this share of the threads' time the waiting is too little to ask who
-/// caused it.
+/// No pattern is reported if waiting takes less than this fraction of the threads' time.
 const NEGLIGIBLE: f64 = 0.01;
 
-/// The last arrivers of one site.
+/// A record of the stragglers of one site.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ledger {
-    /// Sum of leads a_(n) - a_(n-1), ns.
+    /// Sum of the leads a_(n) - a_(n-1), ns.
     pub lead_ns: u64,
     run: Option<(ThreadId, u64)>,
     /// The longest run of episodes with the same straggler.
     pub longest_run: u64,
-    /// How often a thread that had come last did so in its next episode here
-    /// as well.
+    /// How often a straggler came last in its next episode here as well.
     pub repeats: u64,
-    /// How often it did not. By the thread's next episode, and not by the site's:
-    /// several teams may use one site.
+    /// How often a straggler did not come last in its next episode here. This goes by the thread's
+    /// next episode and not by the site's next one, since several teams may use one site.
     pub changes: u64,
 }
 
 impl Ledger {
-    /// Notes who came last in the next episode, and by how much, ns.
+    /// Notes the straggler of the next episode, and its lead in ns.
     pub fn note(&mut self, id: ThreadId, lead_ns: u64) {
         self.lead_ns = self.lead_ns.saturating_add(lead_ns);
         let run = match self.run {
@@ -40,23 +38,23 @@ impl Ledger {
         self.longest_run = self.longest_run.max(run);
     }
 
-    /// Notes that someone came last of whom it is not known who.
+    /// Notes an episode whose straggler is unknown, and its lead in ns.
     pub fn note_unknown(&mut self, lead_ns: u64) {
         self.lead_ns = self.lead_ns.saturating_add(lead_ns);
         self.run = None;
     }
 }
 
-/// How those who come last follow each other.
+/// How the stragglers of a site follow each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sequence {
-    /// In turns: a thread is last twice running, of its own episodes, less than
-    /// half as often as it would be by chance.
+    /// In turn: a thread comes last in two of its own episodes in a row less than half as often as
+    /// by chance.
     Turns,
-    /// For long stretches the same: once last, a thread is not so the next time
-    /// less than half as often.
+    /// In long stretches: a straggler gives way to another in its next episode less than half as
+    /// often as by chance.
     Stretches,
-    /// As chance would have it, or too few episodes to tell.
+    /// Indistinguishable from chance, or too few episodes.
     None,
 }
 
@@ -70,13 +68,12 @@ impl Sequence {
         }
     }
 
-    /// From the episodes of each participant, and in how many of them it came
-    /// last.
+    /// Derives the sequence from each participant's number of episodes and how many of them it came
+    /// last in.
     ///
-    /// Chance is any order of the same: whoever came last in n of its N episodes
-    /// does so in the one after such an episode with probability
-    /// (n - 1) / (N - 1). How often that was so is told by the interval of
-    /// [`at_least`].
+    /// Chance means any order of the same episodes: a thread that came last in n of its N episodes
+    /// comes last again in the next one with probability (n - 1) / (N - 1). The observed frequency
+    /// counts by the lower end of its interval, see [`at_least`].
     pub fn of(threads: impl Iterator<Item = (u64, u64)>, ledger: &Ledger) -> Self {
         let (mut same, mut all) = (0.0, 0.0);
         for (episodes, last) in threads.filter(|(episodes, _)| *episodes > 1) {
@@ -102,13 +99,13 @@ impl Sequence {
 /// Whether the same threads come last again and again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pattern {
-    /// One thread, more often than all others together.
+    /// One thread comes last more often than all others together.
     Persistent,
-    /// A few, at most half of all; or two that take turns.
+    /// A few threads come last, at most half of all; or two threads take turns.
     Alternating,
-    /// Any of them, at random or in turns: noise, or work that moves about.
+    /// Any thread comes last, at random or in turn: noise, or work that moves about.
     Rotating,
-    /// Too few episodes or too little waiting to tell.
+    /// Too few episodes, or too little waiting.
     None,
 }
 
@@ -123,12 +120,12 @@ impl Pattern {
         }
     }
 
-    /// From how often each participant came last, in what sequence, and the
-    /// share (0 to 1) of their time that went into waiting.
+    /// Derives the pattern from how often each participant came last, the sequence, and the
+    /// fraction (0 to 1) of the threads' time that went into waiting.
     ///
-    /// A share of the episodes counts only as far as chance cannot explain it:
-    /// by the lower end of its 95 % interval (Wilson, J. Am. Stat. Assoc. 22,
-    /// 1927), which is far below it when there are few episodes.
+    /// A share of the episodes counts only as far as chance cannot explain it: by the lower end of
+    /// its 95 % interval (Wilson, J. Am. Stat. Assoc. 22, 1927), which is far below the share if
+    /// there are few episodes.
     pub fn of(lasts: &[u64], sequence: Sequence, waiting: f64) -> Self {
         let episodes: u64 = lasts.iter().sum();
         if lasts.len() < 2 || episodes < FEW || waiting < NEGLIGIBLE {
@@ -139,7 +136,7 @@ impl Pattern {
         if at_least(lasts[0], episodes) > 0.5 {
             return Self::Persistent;
         }
-        // The fewest that account for four of five episodes.
+        // The smallest group of threads that came last in four of five episodes.
         let mut together = 0;
         let few = lasts.iter().take_while(|last| {
             let more = together * 5 < episodes * 4;
@@ -149,7 +146,7 @@ impl Pattern {
         let few = few.count();
         let fair = few as f64 / lasts.len() as f64;
         let is_few = 2 * few <= lasts.len() && at_least(together, episodes) > fair;
-        // Chance hardly makes two of few threads take turns.
+        // Two threads out of few hardly take turns by chance.
         if is_few || few == 2 && sequence == Sequence::Turns {
             Self::Alternating
         } else {
@@ -190,7 +187,7 @@ mod tests {
             (&[50, 0, 0, 50], 0.2, Alternating),
             (&[522, 10, 12, 480], 0.2, Alternating),
             (&[25, 26, 24, 25], 0.2, Rotating),
-            // One of two, as a coin may fall.
+            // One of two threads, as a coin may fall.
             (&[6, 4], 0.2, Rotating),
             (&[5_000, 5_000], 0.2, Rotating),
             (&[1, 2], 0.2, None),
@@ -204,8 +201,8 @@ mod tests {
         }
     }
 
-    /// What is told of a site at which these teams meet, each with the one that
-    /// comes last.
+    /// The pattern and sequence of a site at which these teams meet; each team comes with the
+    /// thread that arrives last.
     fn told_of_teams(
         episodes: impl IntoIterator<Item = (std::ops::Range<u32>, u32)>,
     ) -> (Pattern, Sequence) {
@@ -237,7 +234,7 @@ mod tests {
         (site.pattern(None), site.sequence(None))
     }
 
-    /// The same of one team, in this order.
+    /// The pattern and sequence of a site used by one team with these stragglers.
     fn told(threads: u32, order: impl IntoIterator<Item = u32>) -> (Pattern, Sequence) {
         told_of_teams(order.into_iter().map(|last| (0..threads, last)))
     }
@@ -251,17 +248,17 @@ mod tests {
         };
         assert_eq!(turns(2, 2, 100), (Alternating, Turns));
         assert_eq!(turns(2, 2, 14), (Alternating, Turns));
-        // A coin may fall so.
+        // A coin may fall like this.
         assert_eq!(turns(2, 2, 8), (Rotating, None));
         assert_eq!(turns(3, 2, 100), (Alternating, Turns));
         assert_eq!(turns(8, 2, 100), (Alternating, Turns));
         assert_eq!(turns(3, 3, 99), (Rotating, Turns));
         assert_eq!(turns(8, 8, 100), (Rotating, Turns));
         assert_eq!(turns(8, 8, 16), (Rotating, None));
-        // Hardly ever out of turn.
+        // The threads hardly ever break their turn.
         let nearly = (0..200).map(|episode| (episode + episode / 20) % 2);
         assert_eq!(told(2, nearly), (Alternating, Turns));
-        // One for the first half of the run, then another.
+        // One thread for the first half of the run, another one for the second.
         let halves = |threads| told(threads, (0..100).map(|episode| episode / 50));
         assert_eq!(halves(2), (Rotating, Stretches));
         assert_eq!(halves(4), (Alternating, Stretches));
@@ -269,7 +266,7 @@ mod tests {
         assert_eq!(told(2, []), (Pattern::None, None));
     }
 
-    /// Two teams of two that meet in turns at one site.
+    /// Two teams of two threads use one site in turn.
     #[test]
     fn teams_that_share_a_site_are_not_mixed_up() {
         use Pattern::{Persistent, Rotating};
@@ -281,7 +278,7 @@ mod tests {
             });
             told_of_teams(episodes.collect::<Vec<_>>())
         };
-        // The same of each team every time, none in particular, in turns.
+        // The same thread of each team every time, a random one, and in turn.
         assert_eq!(teams(&mut |_| 1), (Persistent, None));
         let mut random = Random(7);
         let mut coin = |_| u32::from(random.chance(50));
@@ -289,7 +286,7 @@ mod tests {
         assert_eq!(teams(&mut |round| round % 2), (Rotating, Turns));
     }
 
-    /// Of runs of all lengths.
+    /// Stragglers in runs of all lengths.
     #[test]
     fn chance_is_not_taken_for_turns() {
         let mut random = Random(1);

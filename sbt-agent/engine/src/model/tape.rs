@@ -1,45 +1,45 @@
-//! What goes into a model, kept so that it can be written down and go into another one.
-//! The same steps give the same model.
+//! Records what goes into a model, so that it can be stored and replayed into another model. The
+//! same steps give the same model.
 
 use super::{Model, cost::Tariff, ids::PlaceId, site::Roles};
 use crate::event::{CallersId, Event};
 
-/// One thing that a model was told.
+/// One input of a model.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
-    /// See [`Model::push`].
+    /// An event: see [`Model::push`].
     Event(Event),
-    /// See [`Model::define_place`].
+    /// The place of a chain of callers: see [`Model::define_place`].
     Place {
-        /// Which chain of callers
+        /// The chain of callers.
         callers: CallersId,
-        /// is which place,
+        /// The place.
         place: PlaceId,
-        /// and what is wanted there.
+        /// The roles of the place.
         roles: Roles,
     },
-    /// See [`Model::set_rank`].
+    /// The rank of a process: see [`Model::set_rank`].
     Rank {
-        /// A process
+        /// The process.
         process: u32,
-        /// is this rank.
+        /// The rank of the process.
         rank: u32,
     },
-    /// See [`Model::set_tariff`].
+    /// The costs of probes: see [`Model::set_tariff`].
     Tariff(Tariff),
-    /// See [`Model::expect_gaps`].
+    /// Probes may be off from now on: see [`Model::expect_gaps`].
     ExpectGaps,
-    /// See [`Model::set_off`].
+    /// Probes go off or come on: see [`Model::set_off`].
     Off(bool),
-    /// See [`Model::reset`].
+    /// All totals are reset: see [`Model::reset`].
     Reset {
-        /// From when on it counts, ns.
+        /// The time from which the totals count, ns.
         time_ns: u64,
     },
 }
 
 impl Step {
-    /// When it happened, ns; `None` of what is told of no moment.
+    /// When the step happened, ns; `None` for a step without a time.
     pub const fn time_ns(&self) -> Option<u64> {
         match self {
             Self::Event(event) => event.time_ns(),
@@ -53,12 +53,12 @@ impl Step {
     }
 }
 
-/// Keeps what comes in, if anybody wants it.
+/// The recorded steps; `None` unless recording is on.
 #[derive(Debug, Default)]
 pub(super) struct Tape(Option<Vec<Step>>);
 
 impl Tape {
-    /// `step` is made only if it is kept.
+    /// Records a step; `step` is called only if recording is on.
     pub(super) fn keep(&mut self, step: impl FnOnce() -> Step) {
         if let Some(steps) = &mut self.0 {
             steps.push(step());
@@ -67,23 +67,22 @@ impl Tape {
 }
 
 impl Model {
-    /// Begins to keep what comes in, for [`Self::take_tape`].
+    /// Starts to record inputs for [`Self::take_tape`].
     pub fn keep_tape(&mut self) {
         self.tape.0.get_or_insert_default();
     }
 
-    /// Ends that.
+    /// Stops recording and drops the recorded inputs.
     pub fn drop_tape(&mut self) {
         self.tape = Tape::default();
     }
 
-    /// What has come in since this was last called, in its order; nothing if it is not
-    /// kept.
+    /// Returns the inputs since the last call, in order; empty unless recording is on.
     pub fn take_tape(&mut self) -> Vec<Step> {
         self.tape.0.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
-    /// Takes in what another model was told.
+    /// Replays an input of another model.
     pub fn take(&mut self, step: &Step) {
         match step {
             Step::Event(event) => self.push(event),

@@ -1,4 +1,4 @@
-//! The engine against a machine that knows the truth.
+//! Tests of the model against a simulated machine that knows the truth.
 #![allow(
     clippy::unwrap_used,
     missing_docs,
@@ -17,7 +17,7 @@ mod truth;
 
 use crate::{event::Event, model::Model};
 
-/// A model of these events.
+/// A model that has taken in these events.
 fn model(events: &[Event], start_ns: u64, departures: bool) -> Model {
     let mut model = Model::new(start_ns, departures);
     for event in events {
@@ -27,8 +27,8 @@ fn model(events: &[Event], start_ns: u64, departures: bool) -> Model {
     model
 }
 
-/// Fewer than proptest's own default, so that all end in a few seconds; more
-/// with `PROPTEST_CASES`.
+/// Fewer cases than proptest's default, so that the tests end in a few seconds; `PROPTEST_CASES`
+/// sets another number.
 fn cases() -> proptest::test_runner::Config {
     let mut config = proptest::test_runner::Config {
         failure_persistence: None,

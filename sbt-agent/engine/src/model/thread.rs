@@ -1,4 +1,4 @@
-//! Threads: what is kept while one lives, and the row that stays of it.
+//! Threads: the state of living threads, and the row of sums that remains of each thread.
 
 use rustc_hash::FxHashMap;
 
@@ -16,166 +16,167 @@ use super::{
 };
 use crate::event::{Clocks, MarkId, Round, Tid};
 
-/// What stays of a thread: sums over the whole run.
+/// Sums of a thread over the whole run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Row {
     /// Thread and process id, as the user sees them.
     pub shown: (u32, u32),
-    /// The kernel's name of the thread, as it is.
+    /// The kernel's name of the thread, unescaped.
     pub name: String,
-    /// When watching it began, ns: with its number the order of its birth.
+    /// When watching it began, ns: together with the row's number this gives the order of birth.
     pub since_ns: u64,
-    /// How many threads share this row; more than one only in the last.
+    /// How many threads share this row; more than one only in the last row.
     pub threads: u64,
-    /// Arrivals, of complete and incomplete episodes.
+    /// Arrivals in complete and incomplete episodes.
     pub arrivals: u64,
-    /// Those while the probes were off, as far as its barriers count them.
+    /// Arrivals while the probes were off, as far as the barriers count them.
     pub unseen: u64,
-    /// Hits of probes.
+    /// Probe hits.
     pub paid: Sum,
-    /// Complete episodes it took part in.
+    /// Complete episodes in which the thread took part.
     pub episodes: u64,
-    /// How often it came last in them.
+    /// Complete episodes in which the thread came last.
     pub last: u64,
-    /// Work: from the start of each phase to the arrival, and from the last
-    /// departure to the thread's end.
+    /// Work: from the start of each phase to the arrival, and from the last departure to the
+    /// thread's end.
     pub work: KnownSum,
-    /// Waiting for others.
+    /// Time waiting for others, ns.
     pub idle_ns: u64,
     /// From the last arrival to this thread's departure.
     pub release: KnownSum,
     /// When its last known work ended, ns; 0 before the first.
     pub worked_until_ns: u64,
-    /// Kept waiting by its runtime between parallel regions, ns.
+    /// Time for which the runtime kept the thread waiting between parallel regions, ns.
     pub between_ns: u64,
-    /// How it waited, where the departure was seen.
+    /// How the thread waited, where its departure was seen.
     pub waits: Waits,
     /// How `work` splits up.
     pub split: SplitSum,
-    /// Of `split`, the work before the thread's first barrier.
+    /// The part of `split` before the thread's first barrier.
     pub begin: SplitSum,
-    /// Of `split`, the work after the thread's last barrier.
+    /// The part of `split` after the thread's last barrier.
     pub end: SplitSum,
-    /// Its normalised processor time: see [`super::busy`], ns.
+    /// Normalised processor time, ns: see [`super::busy`].
     pub normalised_ns: f64,
-    /// Its work where it came last, on which all others waited, ns.
+    /// Work in the episodes in which the thread came last, so that all others waited for it, ns.
     pub path_ns: u64,
-    /// The same, each moment counted as often as threads did not work, and once more, ns.
+    /// The work in `path_ns`, each moment multiplied by 1 + the number of threads that did not work
+    /// then, ns.
     pub weighted_path_ns: f64,
-    /// What counters said of `work`.
+    /// Counter values for `work`.
     pub counts: Sums,
-    /// What they said of all that it did, in barriers too.
+    /// Counter values for all that the thread did, including time in barriers.
     pub counted: Sums,
-    /// What it did in `work` while it was on no CPU, where switches are watched.
+    /// What the thread did during `work` while it was on no CPU, where switches are watched.
     pub away: away::Sum,
-    /// It has ended; not told of a row that several share.
+    /// Whether the thread has ended; always false for a row that several threads share.
     pub ended: bool,
 }
 
-/// A thread that lives.
+/// The state of a living thread.
 #[derive(Clone, Debug)]
 pub struct Live {
-    /// Its row.
+    /// The thread's row.
     pub row: ThreadId,
-    /// Its process.
+    /// The thread's process.
     pub process: u32,
-    /// When watching it began, ns; `None` if it has not introduced itself.
+    /// When watching the thread began, ns; `None` if the event that introduces the thread was lost.
     pub born_ns: Option<u64>,
-    /// Where it sits waiting, or sat and was not seen to leave.
+    /// The episode in which the thread waits, or which it was not seen to leave.
     pub seat: Option<Seat>,
-    /// Serial number of the episode that it arrived in last.
+    /// Serial number of the episode in which the thread last arrived.
     pub last_episode: u64,
-    /// At which barrier that was, and in which round by the barrier's number.
+    /// The barrier of that episode, and the round by the barrier's own number.
     pub last_round: Option<(BarrierId, u32)>,
-    /// Since when it works; `None` while it waits, and after an episode whose
-    /// end is unknown.
+    /// When the present work began; `None` while the thread waits, and after an episode whose end
+    /// is unknown.
     pub since: Option<Since>,
-    /// What the memory of the object it is about to enter held.
+    /// What the memory of the next barrier held just before the thread's arrival.
     pub hint: Option<Hint>,
-    /// Events of it are missing since its last arrival.
+    /// Whether events of the thread are missing since its last arrival.
     pub lost: bool,
-    /// When it left a barrier that it was not seen to enter, ns.
+    /// When the thread left a barrier that it was not seen to enter, ns.
     pub unseated_ns: Option<u64>,
-    /// The mark that it passed last, and when.
+    /// The mark that the thread passed last, and the clocks at that time.
     pub mark: Option<(MarkId, Clocks)>,
-    /// Where it stands for the efficiencies.
+    /// The thread's place and path for the efficiencies.
     pub chain: Chain,
-    /// Parallel regions that it has begun, and whether it is kept for one.
+    /// Parallel regions that the thread has begun, and whether it is kept for one.
     pub regions: Regions,
-    /// What counters say of it.
+    /// The thread's counter readings.
     pub counts: Track,
-    /// What it has paid since its last arrival.
+    /// What the thread has paid since its last arrival.
     pub paid: Paid,
-    /// What it entered last was a function that the user has named, or one of MPI's.
+    /// Whether the thread last entered a function that the user named, or one of MPI's functions.
     pub in_call: bool,
 }
 
-/// See [`crate::event::Event::Memory`].
+/// What a barrier's memory said: see [`crate::event::Event::Memory`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hint {
-    /// Address of the object.
+    /// Address of the barrier.
     pub object: u64,
     /// Number of participants.
     pub count: u32,
-    /// The running round, if the object tells.
+    /// The round that runs, if the barrier tells.
     pub round: Option<Round>,
 }
 
-/// All threads.
+/// All threads, living and ended.
 #[derive(Debug, Default)]
 pub struct Threads {
     live: FxHashMap<Tid, Live>,
     rows: Vec<Row>,
-    /// Whose threads they are, as far as it is known: the process of the last
-    /// that introduced itself.
+    /// The process that introduced a thread last: new threads are assumed to belong to it until
+    /// they introduce themselves.
     process: u32,
 }
 
 impl Threads {
-    /// The rows, by [`ThreadId`].
+    /// All rows, by [`ThreadId`].
     pub fn rows(&self) -> &[Row] {
         &self.rows
     }
 
-    /// The row that several threads share, if one is.
+    /// The row that several threads share, if there is one.
     pub fn shared(&self) -> Option<ThreadId> {
         let last = self.rows.len().checked_sub(1)?;
         (self.rows[last].threads > 1).then(|| ThreadId(u32::try_from(last).unwrap_or(u32::MAX)))
     }
 
-    /// A row.
+    /// The row of a thread.
     pub fn row(&mut self, id: ThreadId) -> &mut Row {
         &mut self.rows[id.index()]
     }
 
-    /// A living thread.
+    /// The state of a living thread.
     pub fn live(&mut self, tid: Tid) -> Option<&mut Live> {
         self.live.get_mut(&tid)
     }
 
-    /// Both a living thread and its row.
+    /// The state and the row of a living thread.
     pub fn both(&mut self, tid: Tid) -> Option<(&mut Live, &mut Row)> {
         let live = self.live.get_mut(&tid)?;
         let row = &mut self.rows[live.row.index()];
         Some((live, row))
     }
 
-    /// Every living thread, and its number.
+    /// All living threads with their ids.
     pub fn living(&mut self) -> impl Iterator<Item = (Tid, &mut Live)> {
         self.live.iter_mut().map(|(tid, live)| (*tid, live))
     }
 
-    /// The same, to look at.
+    /// All living threads.
     pub fn all_living(&self) -> impl Iterator<Item = &Live> {
         self.live.values()
     }
 
-    /// How many live.
+    /// Number of living threads.
     pub fn count_living(&self) -> usize {
         self.live.len()
     }
 
-    /// All sums from zero on; who there is stays.
+    /// Resets all totals; the threads stay known.
     pub fn reset(&mut self) {
         for row in &mut self.rows {
             *row = Row {
@@ -189,8 +190,8 @@ impl Threads {
         }
     }
 
-    /// Whether the number now belongs to another thread than it did: the end
-    /// of the one before was not seen.
+    /// Whether the id now belongs to another thread, since the end of the previous one was not
+    /// seen.
     pub fn is_another(&self, tid: Tid, since: Clocks) -> bool {
         self.live
             .get(&tid)
@@ -198,8 +199,8 @@ impl Threads {
             .is_some_and(|born_ns| born_ns != since.time_ns)
     }
 
-    /// A thread introduces itself. Again by one that is known: only its name
-    /// is taken.
+    /// Takes in a thread's introduction. If the thread has introduced itself before, only its name
+    /// is updated.
     pub fn introduce(&mut self, tid: Tid, shown: (u32, u32), name: &str, since: Clocks) {
         self.process = shown.1;
         if !self.live.contains_key(&tid) {
@@ -224,7 +225,7 @@ impl Threads {
         }
     }
 
-    /// A thread is met, which may not have introduced itself: that was lost.
+    /// Makes sure that a thread is known, in case its introduction was lost.
     pub fn meet(&mut self, tid: Tid, time_ns: u64) {
         if !self.live.contains_key(&tid) {
             self.begin(tid, (tid, self.process), time_ns);

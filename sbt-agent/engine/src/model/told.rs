@@ -1,4 +1,4 @@
-//! Single episodes for whoever wants to see them one by one.
+//! Single episodes, for a view that shows each episode.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,12 +8,12 @@ use super::{
 };
 use crate::event::Reading;
 
-/// Which episodes are told beside those of watched places.
+/// Which episodes are reported in addition to those of watched places.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Telling {
-    /// All of them.
+    /// All episodes.
     pub all: bool,
-    /// Those whose barrier time exceeds this, ns.
+    /// Episodes whose barrier time exceeds this, ns.
     pub above_ns: Option<u64>,
 }
 
@@ -26,41 +26,40 @@ impl Telling {
 /// A complete episode.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Told {
-    /// Where.
+    /// The site of the episode.
     pub site: SiteId,
-    /// How many were completed there before.
+    /// Episodes completed at the site before this one.
     pub index: u64,
-    /// Its times.
+    /// Times and straggler of the episode.
     pub done: Done,
-    /// In order of arrival.
+    /// The arrivals in order of time.
     pub arrivals: Vec<Arrival>,
 }
 
-/// One thread's arrival in it.
+/// One thread's arrival in an episode.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Arrival {
-    /// Who.
+    /// The thread.
     pub thread: ThreadId,
-    /// From where.
+    /// The place from which the thread called the barrier.
     pub place: PlaceId,
-    /// When, `CLOCK_MONOTONIC` ns.
+    /// When the thread arrived, `CLOCK_MONOTONIC` ns.
     pub time_ns: u64,
-    /// `L - a_i`, ns.
+    /// Idle time, `L - a_i`, ns.
     pub idle_ns: u64,
-    /// `d_i - L`, ns, if the departure was seen.
+    /// Release time, `d_i - L`, ns; `None` if the departure was not seen.
     pub release_ns: Option<u64>,
-    /// `a_i - start_i`, ns, if the start is known.
+    /// Work before the arrival, `a_i - start_i`, ns; `None` if the start is unknown.
     pub work_ns: Option<u64>,
-    /// How that splits up; recordings of older versions do not have it.
+    /// How the work splits up; absent in recordings of older versions.
     #[serde(default)]
     pub split: Split,
-    /// What counters said of that work, if anything is counted.
+    /// Counter values for the work, if anything is counted.
     pub counts: Option<Reading>,
 }
 
 impl Told {
-    /// The arrivals in their order, each with the time since the one before
-    /// it, ns; 0 for the first.
+    /// The arrivals in order, each with the time since the previous arrival, ns; 0 for the first.
     pub fn in_order(&self) -> impl Iterator<Item = (u64, &Arrival)> {
         let mut before = None;
         self.arrivals.iter().map(move |arrival| {

@@ -2,23 +2,23 @@
 
 use super::busy::Busy;
 
-/// Buckets at most. When they are all in use, each two become one.
+/// Buckets of a trend, at most. When all are in use, they are merged in pairs.
 pub const MAX_BUCKETS: usize = 512;
 
-/// Some consecutive episodes.
+/// Sums over some consecutive episodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bucket {
-    /// How many.
+    /// Number of episodes.
     pub episodes: u64,
-    /// Last arrival of the last of them, ns.
+    /// Latest of the episodes' last arrivals, ns.
     pub last_ns: u64,
-    /// Of how many the phase time is known, and its sum, ns.
+    /// Number of episodes with a known phase time, and the sum of these phase times, ns.
     pub phases: (u64, u64),
     /// Sum of the barrier times, ns.
     pub barrier_ns: u64,
     /// Sum of the idle times of all threads, ns.
     pub idle_ns: u64,
-    /// Time of busy threads, and how long any was busy, ns: see [`super::busy`].
+    /// Time of busy threads, and time in which any thread was busy, ns: see [`super::busy`].
     pub busy_ns: (u64, u64),
 }
 
@@ -38,24 +38,24 @@ impl Bucket {
         self.busy_ns.1 = self.busy_ns.1.saturating_add(any_ns);
     }
 
-    /// Mean phase time, ns; `None` where no phase's beginning was seen.
+    /// Mean phase time, ns; `None` if no phase time is known.
     pub fn phase_ns(&self) -> Option<u64> {
         self.phases.1.checked_div(self.phases.0)
     }
 
-    /// How many threads were busy on average, while any was; `None` if that is not known.
+    /// Mean number of busy threads while any was busy; `None` if unknown.
     pub fn mean_busy(&self) -> Option<f64> {
         let (threads_ns, any_ns) = self.busy_ns;
         (any_ns > 0).then(|| threads_ns as f64 / any_ns as f64)
     }
 }
 
-/// The episodes of a site in buckets of equal numbers, in their order. By
-/// number and not by time, so that a short but busy time is as well resolved
-/// as a long one; each bucket knows when it ended.
+/// The episodes of a site, in order, in buckets with equal numbers of episodes. Buckets go by
+/// number rather than by time, so that a short but busy period is resolved as well as a long one;
+/// each bucket records when it ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trend {
-    /// Episodes in a full bucket: a power of two.
+    /// Episodes in a full bucket, a power of two.
     width: u64,
     buckets: Vec<Bucket>,
 }
@@ -70,7 +70,7 @@ impl Default for Trend {
 }
 
 impl Trend {
-    /// Takes one episode in, given as a bucket of one.
+    /// Adds one episode, given as a bucket of its own.
     pub fn add(&mut self, episode: &Bucket) {
         match self.buckets.last_mut() {
             Some(last) if last.episodes < self.width => last.add(episode),
@@ -83,14 +83,14 @@ impl Trend {
         }
     }
 
-    /// How many threads were busy in the episode that was taken in last.
+    /// Adds the busy threads of the episode that was added last.
     pub fn note_busy(&mut self, busy: &Busy) {
         if let Some(last) = self.buckets.last_mut() {
             last.note_busy((busy.thread_ns(), busy.any_ns()));
         }
     }
 
-    /// Makes room: every two buckets become one.
+    /// Makes room by merging each pair of buckets.
     fn halve(&mut self) {
         self.width *= 2;
         for index in 0..MAX_BUCKETS / 2 {
@@ -101,13 +101,13 @@ impl Trend {
         self.buckets.truncate(MAX_BUCKETS / 2);
     }
 
-    /// In the order of the run. All hold the same number of episodes, but the
+    /// The buckets in the order of the run. All hold the same number of episodes, except that the
     /// last may hold fewer.
     pub fn buckets(&self) -> &[Bucket] {
         &self.buckets
     }
 
-    /// The same in at most `most` buckets, for who has less room.
+    /// The trend merged into at most `most` buckets.
     pub fn resampled(&self, most: usize) -> Vec<Bucket> {
         let group = self.buckets.len().div_ceil(most.max(1)).max(1);
         let merge = |group: &[Bucket]| {

@@ -1,72 +1,72 @@
-//! Arrivals that nobody saw, by what barriers themselves count: exact totals while
-//! the probes are off for spans of time.
+//! Counts arrivals that were not seen, by the barriers' own round numbers: totals stay exact
+//! although the probes are off at times.
 //!
-//! A barrier of glibc or of GNU OpenMP numbers its rounds, and a thread of a team
-//! takes part in each. So the number that a thread finds when it comes next says how
+//! Barriers of glibc and of GNU OpenMP number their rounds, and each thread of a team takes part in
+//! every round. So the number that a thread finds at its next arrival tells how often the thread
+//! arrived unseen.
 //! often it was there meanwhile.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::event::Tid;
 
-/// More pairs of a barrier and a thread are not followed, nor more barriers or processes that
-/// tell nothing.
+/// Pairs of a barrier and a thread that are followed, at most; also the limit for untrusted
+/// barriers and for processes not seen at any barrier.
 const MAX_PAIRS: usize = 65_536;
 
-/// No round of a barrier takes less, ns: what would have had more of them is none any more, but
-/// something else that lies where it lay. Two threads on one core need several times as much.
+/// Shortest possible round of a barrier, ns. If the number says that more rounds passed, the memory
+/// no longer holds the same barrier. Two threads on one core need several times as long.
 const ROUND_NS: u64 = 20;
 
-/// Whose barrier, and where.
+/// A barrier: the process whose memory holds it, and its address.
 type Key = (u32, u64);
 
 #[derive(Clone, Copy, Debug)]
 struct Turn {
-    /// The round in which the thread comes next, if nothing goes unseen.
+    /// The round in which the thread arrives next, if no arrival goes unseen.
     next: u32,
-    /// How many gaps in the watching there had been.
+    /// Gaps in the watching when the number was read.
     gaps: u64,
-    /// It was found while the probes were off: the thread was ending.
+    /// Whether the number was read while the probes were off, because the thread was ending.
     off: bool,
-    /// When it was found, ns; `None` if a recording does not say.
+    /// When the number was read, ns; `None` if a recording does not say.
     found_ns: Option<u64>,
 }
 
-/// See the module.
+/// Derives unseen arrivals; see the module's documentation.
 #[derive(Debug, Default)]
 pub struct Turns {
-    /// Nothing is done before.
+    /// Whether [`Self::begin`] was called; all else is ignored before.
     on: bool,
-    /// The probes are off at present.
+    /// Whether the probes are off now.
     off: bool,
     gaps: u64,
     pairs: usize,
     barriers: FxHashMap<Key, FxHashMap<Tid, Turn>>,
-    /// Of these not every thread takes part in each round: how often it was there does not
-    /// follow.
+    /// Barriers at which some rounds ran without some threads: the number does not tell how often a
+    /// thread arrived.
     uneven: FxHashSet<Key>,
-    /// Processes that were started since the probes were off for the first time, and have not
-    /// been seen at any barrier.
+    /// Processes started after the probes first went off that have not been seen at any barrier.
     unheard: FxHashSet<u32>,
-    /// When the probes went off for the first time, at the earliest, ns.
+    /// Earliest time at which the probes may first have gone off, ns.
     first_off_ns: Option<u64>,
-    /// Some arrivals can neither have been seen nor reckoned.
+    /// Whether some arrivals were neither seen nor derived.
     inexact: bool,
 }
 
 impl Turns {
-    /// Begins to follow.
+    /// Starts to follow round numbers.
     pub fn begin(&mut self) {
         self.on = true;
     }
 
-    /// The probes go off. The last arrival was seen at `heard_ns`.
+    /// Notes that the probes go off. `heard_ns`: the last arrival that was seen.
     pub fn go_off(&mut self, heard_ns: u64) {
         self.off = true;
         self.first_off_ns.get_or_insert(heard_ns);
     }
 
-    /// They come on.
+    /// Notes that the probes are on again.
     pub const fn come_on(&mut self) {
         self.off = false;
     }
@@ -76,24 +76,24 @@ impl Turns {
         self.off
     }
 
-    /// Whether every arrival was seen or is reckoned.
+    /// Whether every arrival was seen or derived.
     pub const fn is_exact(&self) -> bool {
         !self.inexact
     }
 
-    /// Something came that cannot be reckoned.
+    /// Notes something that cannot be derived; this matters only after a gap.
     pub fn doubt(&mut self) {
         self.inexact |= self.on && self.gaps > 0;
     }
 
-    /// The probes were off.
+    /// Notes a gap: the probes were off.
     pub fn gap(&mut self) {
         if self.on {
             self.gaps += 1;
         }
     }
 
-    /// A process was started; `None`: which is not known.
+    /// A process was started; `None` if it is not known which.
     pub fn fork(&mut self, child: Option<u32>, time_ns: u64) {
         if self.first_off_ns.is_none_or(|off_ns| time_ns < off_ns) {
             return;
@@ -104,12 +104,12 @@ impl Turns {
         }
     }
 
-    /// A process has ended. Of one that was never seen nobody knows where it was.
+    /// A process has ended. If it was not seen at any barrier, its arrivals are unknown.
     pub fn end_process(&mut self, process: u32) {
         self.inexact |= self.on && self.unheard.remove(&process);
     }
 
-    /// Nothing is known any more of where threads stand.
+    /// Forgets all round numbers.
     pub fn forget(&mut self) {
         self.barriers.clear();
         self.uneven.clear();
@@ -117,7 +117,7 @@ impl Turns {
         self.doubt();
     }
 
-    /// A thread of a process comes to a barrier, and that is seen.
+    /// A thread was seen to arrive at a barrier.
     pub fn arrive(&mut self, key: Key, (process, tid): (u32, Tid)) {
         if !self.on {
             return;
@@ -129,19 +129,18 @@ impl Turns {
             .and_then(|turns| turns.get_mut(&tid))
         {
             Some(turn) => turn.next = turn.next.wrapping_add(1),
-            // Its barrier does not say how often it has been there.
+            // The barrier has no known round number for the thread.
             None => self.doubt(),
         }
     }
 
-    /// A thread has ended, and where its barriers told how often it was there that has
-    /// been found. `has_arrived`: it was seen at some barrier; `born_ns`: when it began, if that
-    /// is known.
+    /// A thread has ended; its final round numbers have already been passed to [`Self::find`].
+    /// `has_arrived`: whether it was seen at any barrier. `born_ns`: when it began, if known.
     pub fn leave(&mut self, tid: Tid, has_arrived: bool, born_ns: Option<u64>) {
         if !self.on {
             return;
         }
-        // Whoever came while nobody looked may have been at any barrier.
+        // A thread born after the probes first went off may have been at any barrier.
         self.inexact |= !has_arrived
             && born_ns
                 .zip(self.first_off_ns)
@@ -154,16 +153,16 @@ impl Turns {
                 self.inexact |= turn.gaps != self.gaps || self.off && !turn.off;
             }
         }
-        // Its barriers do not say how often it was there since.
+        // None of its barriers tells how often the thread arrived meanwhile.
         self.inexact |= self.off && has_arrived && !is_told;
     }
 
-    /// Nothing more will come; `living`: some threads have not ended.
+    /// Ends the run. `living`: whether some threads have not ended.
     pub fn end(&mut self, living: bool) {
         self.inexact |= self.on && (self.off && living || !self.unheard.is_empty());
     }
 
-    /// A barrier begins anew.
+    /// A barrier is initialised: its rounds start again.
     pub fn init(&mut self, key: Key) {
         if let Some(gone) = self.barriers.remove(&key) {
             self.pairs -= gone.len();
@@ -171,7 +170,7 @@ impl Turns {
         self.uneven.remove(&key);
     }
 
-    /// Of a barrier nothing is reckoned any more.
+    /// Stops deriving arrivals at a barrier.
     fn distrust(&mut self, key: Key) {
         self.inexact = true;
         self.uneven.insert(key);
@@ -184,8 +183,9 @@ impl Turns {
         }
     }
 
-    /// A thread is about to come to a barrier, or ends, and finds so many rounds over:
-    /// how often it was there unseen. `time_ns`: when, if that is known.
+    /// A thread that is about to arrive at a barrier, or that ends, finds this round number.
+    /// Returns how often the thread arrived there unseen. `time_ns`: when the number was read, if
+    /// known.
     pub fn find(&mut self, key: Key, tid: Tid, round: u32, time_ns: Option<u64>) -> u64 {
         if !self.on {
             return 0;
@@ -201,7 +201,7 @@ impl Turns {
         let Some(was) = turns.insert(tid, turn) else {
             self.pairs += 1;
             if round != 0 {
-                // It may have been there while nobody looked.
+                // Earlier arrivals may have gone unseen.
                 self.doubt();
             }
             if self.pairs > MAX_PAIRS {
@@ -210,18 +210,19 @@ impl Turns {
             return 0;
         };
         let unseen = round.wrapping_sub(was.next);
-        // It is in the round that is under way: what is seen of it comes first.
+        // The thread is in the running round, and its arrival, already seen, has yet to be
+        // processed.
         if unseen == u32::MAX {
             turns.insert(tid, was);
             return 0;
         }
-        // A thread that ends while they are off has no gap behind it yet.
+        // For a thread that ends while the probes are off, the current gap is not counted yet.
         let watched = gaps == was.gaps && !self.off;
         let most = time_ns
             .zip(was.found_ns)
             .map_or(u64::MAX, |(now, then)| now.saturating_sub(then) / ROUND_NS);
         if unseen > u32::MAX / 2 || unseen > 0 && watched || u64::from(unseen) > most {
-            // Not every thread takes part in each round, or the barrier is another, or none.
+            // Some thread skips rounds, or the memory holds another barrier or none.
             self.distrust(key);
             return 0;
         }
@@ -251,7 +252,7 @@ mod tests {
         assert_eq!(turns.find(KEY, 7, 113, None), 100);
         turns.arrive(KEY, (1, 7));
         assert!(turns.is_exact());
-        // At its end.
+        // The thread ends.
         turns.go_off(0);
         assert_eq!(turns.find(KEY, 7, 120, None), 6);
         assert!(turns.is_exact());
@@ -275,7 +276,7 @@ mod tests {
         }));
         assert!(!told(|turns| turns.leave(7, true, None)));
         assert!(!told(|turns| turns.end(true)));
-        // One of which no barrier tells; and one that was at none.
+        // A thread whose barriers have no number, and a thread that was at no barrier.
         let untold = |has_arrived| {
             let mut turns = Turns::default();
             turns.begin();
@@ -284,7 +285,7 @@ mod tests {
             turns.is_exact()
         };
         assert!(!untold(true) && untold(false));
-        // It was not seen since the last gap.
+        // The thread was not seen since the last gap.
         assert!(!told(|turns| {
             turns.gap();
             turns.come_on();
@@ -313,7 +314,7 @@ mod tests {
         turns.begin();
         turns.find(KEY, 7, 3, None);
         turns.arrive(KEY, (1, 7));
-        // It was not in each round, which was seen.
+        // The thread skipped a round while the probes were on.
         assert_eq!(turns.find(KEY, 7, 9, None), 0);
         turns.arrive(KEY, (1, 7));
         turns.gap();
@@ -366,7 +367,7 @@ mod tests {
             turns.end(false);
         }));
         assert!(told(Some(5), |_| {}), "it may be seen yet");
-        // It was there before.
+        // The thread arrived before.
         let mut turns = Turns::default();
         turns.begin();
         turns.fork(Some(5), 99);
@@ -415,14 +416,14 @@ mod tests {
 
     #[test]
     fn what_cannot_be_reckoned_is_doubted() {
-        // A pool of more threads than take part.
+        // A pool with more threads than take part in a round.
         let mut turns = Turns::default();
         turns.begin();
         turns.find(KEY, 7, 3, None);
         turns.arrive(KEY, (1, 7));
         turns.find(KEY, 7, 9, None);
         assert!(!turns.is_exact());
-        // A barrier that says nothing, after a gap.
+        // A barrier without a round number, after a gap.
         let mut turns = Turns::default();
         turns.begin();
         turns.arrive(KEY, (1, 7));
@@ -430,13 +431,13 @@ mod tests {
         turns.gap();
         turns.arrive(KEY, (1, 7));
         assert!(!turns.is_exact());
-        // One that was in use before anybody followed it.
+        // A barrier that was in use before it was followed.
         let mut turns = Turns::default();
         turns.begin();
         turns.gap();
         turns.find(KEY, 7, 3, None);
         assert!(!turns.is_exact());
-        // And one that is new.
+        // A new barrier.
         let mut turns = Turns::default();
         turns.begin();
         turns.gap();

@@ -1,36 +1,36 @@
 //! Compensated figures: what the program would have done unwatched.
 //!
-//! Virtual time (Z. Li and H. Zhang): VT = RT - I, where I is what monitoring has
-//! taken of a thread so far. Episodes are recomputed with it: a thread arrives at
-//! a' = R' + (a - R) - I(R, a), where R is the last release of the thread, real and
-//! virtual, and I(R, a) what it paid between its arrivals; L' = max a' is the next
-//! release. A cost that was hidden by waiting so does not count, one that made
-//! others wait counts for all of them. Nothing of it enters the other figures.
+//! Virtual time (Z. Li and H. Zhang): VT = RT - I, where I is what monitoring has cost a thread so
+//! far. Episodes are recomputed in virtual time. A thread arrives at a' = R' + (a - R) - I(R, a). R
+//! and R' are the thread's last release in real and virtual time; I(R, a) is what the thread paid
+//! between its arrivals. The next release is L' = max a'. So a cost hidden by waiting does not
+//! count, and a cost that made others wait counts for all of them. All other figures stay
+//! uncompensated.
 
 use super::{
     cost::{Paid, Tariff},
     ids::{SiteId, ThreadId},
 };
 
-/// Members of episodes that are kept until it is known what probes cost.
+/// Members of episodes that are kept until the costs of probes are known, at most.
 const MAX_WAITING: usize = 65_536;
 
 /// A thread's part in an episode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// Who.
+    /// The thread.
     pub row: ThreadId,
-    /// What its work is reckoned from, ns; `None` if that is unknown.
+    /// When the thread's work began, ns; `None` if unknown.
     pub start_ns: Option<u64>,
-    /// When it arrived, ns.
+    /// When the thread arrived, ns.
     pub arrived_ns: u64,
-    /// What it has paid since its last arrival, this one included.
+    /// What the thread has paid since its previous arrival, including this arrival.
     pub paid: Paid,
 }
 
 impl Part {
-    /// From its release to the beginning of its work, ns: it was let go later, or kept
-    /// until the next region began.
+    /// From the thread's release to the beginning of its work, ns: the thread left the barrier
+    /// later, or was kept until the next region began.
     fn idle_before(&self, released: f64) -> f64 {
         self.start_ns
             .map_or(0.0, |start_ns| (start_ns as f64 - released).max(0.0))
@@ -40,17 +40,17 @@ impl Part {
 /// Sums over episodes, ns of virtual time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Sums {
-    /// Episodes that could be recomputed: those whose phase has a known beginning.
+    /// Recomputed episodes: those for which the beginning of all work is known.
     pub episodes: u64,
-    /// From the release before to the last arrival.
+    /// From the previous release to the last arrival.
     pub phase_ns: f64,
-    /// From a thread's arrival to the last.
+    /// From each thread's arrival to the last arrival.
     pub idle_ns: f64,
-    /// From the beginning of a thread's work to its arrival.
+    /// From the beginning of each thread's work to its arrival.
     pub work_ns: f64,
 }
 
-/// A moment as it was and as it would have been, ns.
+/// A moment in real and virtual time, ns.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Moment {
     real: f64,
@@ -64,25 +64,25 @@ enum Input {
     Gap,
 }
 
-/// See the module.
+/// Recomputes episodes in virtual time; see the module's documentation.
 #[derive(Debug, Default)]
 pub struct Virtual {
     tariff: Option<Tariff>,
-    /// What came before that was known.
+    /// Input received before the tariff was known.
     waiting: Vec<Input>,
     parts: usize,
-    /// Something was given up: nothing can be said.
+    /// Whether some input was dropped: no figures can be given then.
     spoilt: bool,
-    /// The last release of each thread.
+    /// The last release of each thread, by [`ThreadId`].
     released: Vec<Option<Moment>>,
-    /// The latest moment of which both times are known.
+    /// The latest moment for which both times are known.
     latest: Option<Moment>,
     total: Sums,
     sites: Vec<Sums>,
 }
 
 impl Virtual {
-    /// Says what probes cost, once.
+    /// Sets the costs of probes; only the first call counts.
     pub fn set_tariff(&mut self, tariff: Tariff) {
         if self.tariff.is_none() {
             self.tariff = Some(tariff);
@@ -92,15 +92,15 @@ impl Virtual {
         }
     }
 
-    /// All sums from zero on. What they were since the beginning cannot be told from what
-    /// comes.
+    /// Resets all totals. No figures are given from then on, since they would have to cover the
+    /// whole run.
     pub fn reset(&mut self) {
         self.spoilt = true;
         self.total = Sums::default();
         self.sites.clear();
     }
 
-    /// All threads of a complete episode have come.
+    /// Takes in a complete episode.
     pub fn close(&mut self, site: SiteId, parts: impl Iterator<Item = Part>) {
         if let Some(tariff) = self.tariff {
             let parts: Vec<Part> = parts.collect();
@@ -112,12 +112,12 @@ impl Virtual {
         }
     }
 
-    /// A thread has ended, having paid since its last arrival.
+    /// A thread has ended. `paid`: what it has paid since its last arrival.
     pub fn end(&mut self, row: ThreadId, time_ns: u64, paid: Paid) {
         self.put(Input::Ended(row, time_ns, paid));
     }
 
-    /// Nobody knows what happened meanwhile.
+    /// Something went unseen: the threads' last releases are no longer known.
     pub fn gap(&mut self) {
         self.put(Input::Gap);
     }
@@ -151,7 +151,7 @@ impl Virtual {
                 });
                 self.pass(Moment { real, virt });
                 if let Some(slot) = self.released.get_mut(row.index()) {
-                    // The row may come to be another's.
+                    // The row may come to be shared with another thread.
                     *slot = None;
                 }
             }
@@ -161,7 +161,7 @@ impl Virtual {
 
     fn compute(&mut self, site: SiteId, parts: &[Part], tariff: &Tariff) {
         let shift = self.shift();
-        // From where each is reckoned, and whether that is a release.
+        // The moment from which each thread is reckoned, and whether that moment is a release.
         let begun = |part: &Part| {
             let real = part.start_ns? as f64;
             let virt = real - shift;
@@ -239,24 +239,25 @@ impl Virtual {
         }
     }
 
-    /// By how much the program is late by now, ns.
+    /// By how much the watching has delayed the program so far, ns.
     fn shift(&self) -> f64 {
         self.latest.map_or(0.0, |latest| latest.real - latest.virt)
     }
 
-    /// What the run would have taken that took `wall_ns`, ns; `None` if what probes cost
-    /// is not known.
+    /// What a run of `wall_ns` would have taken unwatched, ns; `None` if the costs of probes are
+    /// unknown or some input was dropped.
     pub fn wall_ns(&self, wall_ns: u64) -> Option<f64> {
         self.total()?;
         Some((wall_ns as f64 - self.shift()).max(0.0))
     }
 
-    /// Over the run; likewise.
+    /// Sums over the run; `None` if the costs of probes are unknown or some input was dropped.
     pub fn total(&self) -> Option<&Sums> {
         (self.tariff.is_some() && !self.spoilt).then_some(&self.total)
     }
 
-    /// Of a site; likewise, and `None` if it has no episode that could be recomputed.
+    /// Sums of a site; `None` as for [`Self::total`], and if no episode of the site could be
+    /// recomputed.
     pub fn site(&self, site: SiteId) -> Option<&Sums> {
         self.total()?;
         let sums = self.sites.get(site.0 as usize)?;

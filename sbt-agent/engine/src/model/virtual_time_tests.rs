@@ -23,11 +23,11 @@ fn part(row: u32, start_ns: Option<u64>, arrived_ns: u64, marks: u32) -> Part {
     }
 }
 
-/// Two threads, in whose phases one pays for so many marks: it is the straggler for
-/// that alone.
+/// Two threads; in each phase one of them pays for `marks` marks, and is the straggler only because
+/// of them.
 fn run(time: &mut Virtual, marks: u32) -> u64 {
     let cost = 100 + 100 * u64::from(marks);
-    // Truth: 2000 and 3000 of work. The costs make 2100 and 2000 + cost of it.
+    // True works: 2000 and 3000. Real works: 2100, and 2000 plus the cost.
     let mut at = 1000;
     for round in 0..3 {
         let start = (round == 0).then_some(1000);
@@ -64,7 +64,7 @@ fn what_a_thread_paid_is_taken_from_its_clock() {
         if known_before {
             time.set_tariff(tariff());
         }
-        // Real: 2000 + 4100 a round, by the thread that pays; true: 3000.
+        // Real time of a round: 2000 + 4100, by the thread that pays. True time: 3000.
         let end = run(&mut time, 40);
         assert_eq!(end, 1000 + 3 * (2000 + 4100));
         if !known_before {
@@ -87,7 +87,7 @@ fn what_a_thread_paid_is_taken_from_its_clock() {
 fn a_cost_in_the_shadow_of_waiting_does_not_count() {
     let mut time = Virtual::default();
     time.set_tariff(tariff());
-    // 2000 + 600 is still before 3100.
+    // 2000 + 600 is still less than 3100.
     let end = run(&mut time, 5);
     assert_eq!(end, 1000 + 3 * 3100);
     near(time.total().unwrap().phase_ns, 9000.0);
@@ -103,7 +103,7 @@ fn what_is_paid_after_the_last_barrier_counts_for_the_wall_time() {
     paid.hits[Class::Mark as usize] = 7;
     time.end(ThreadId(0), end + 1700, paid);
     near(time.wall_ns(end + 1700).unwrap(), 1000.0 + 9000.0 + 1000.0);
-    // One that has met no barrier ends as late as all others are.
+    // A thread that met no barrier is as late as all others are.
     time.end(ThreadId(9), end + 2000, Paid::default());
     near(time.wall_ns(end + 2000).unwrap(), 1000.0 + 9000.0 + 1300.0);
 }
@@ -114,14 +114,14 @@ fn what_came_in_a_gap_is_not_reckoned() {
     time.set_tariff(tariff());
     let end = run(&mut time, 40);
     time.gap();
-    // Nobody knows since when they have worked.
+    // The beginning of the threads' work is unknown.
     time.close(
         SITE,
         [part(0, None, end + 9000, 0), part(1, None, end + 9500, 0)].into_iter(),
     );
     assert_eq!(time.total().unwrap().episodes, 3);
     near(time.wall_ns(end + 9500).unwrap(), 10_000.0 + 9500.0);
-    // From there it goes on.
+    // Figures continue from there.
     time.close(
         SITE,
         [

@@ -4,24 +4,24 @@ use std::iter::Sum;
 
 use super::parts::{SplitSum, Wait};
 
-/// Sums of [`Wait`]s, with how much of the waiting they tell of: departures may be
-/// watched for a part of the run only.
+/// Sums of [`Wait`]s, with their total length: departures may be watched for a part of the run
+/// only.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Waits {
-    /// How they split up.
+    /// How the waits split up.
     pub split: SplitSum,
     whole_ns: u64,
 }
 
 impl Waits {
-    /// Takes one in; one of which nothing is known changes nothing.
+    /// Adds a wait; an unknown wait changes nothing.
     pub fn add(&mut self, wait: Option<Wait>) {
         let Some(wait) = wait else { return };
         self.split.add(wait.split);
         self.whole_ns = self.whole_ns.saturating_add(wait.whole_ns);
     }
 
-    /// A part of them, per cent of their length.
+    /// A part as a percentage of the total length; `None` if no wait is known.
     pub fn pct(self, part_ns: Option<u64>) -> Option<f64> {
         let part_ns = part_ns.filter(|_| self.whole_ns > 0)?;
         Some(part_ns as f64 / self.whole_ns as f64 * 100.0)

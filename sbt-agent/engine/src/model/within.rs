@@ -1,6 +1,5 @@
-//! How well the threads were used inside of the spans of a conceptual phase: the same
-//! efficiencies as those of the run, [`super::efficiency`], with the spans' time in the
-//! place of the wall time.
+//! How well the threads were used inside of the spans of a conceptual phase: the efficiencies of
+//! [`super::efficiency`], with the spans' time in place of the wall time.
 
 use super::{
     efficiency::{Efficiency, useful},
@@ -8,26 +7,26 @@ use super::{
     parts::{Part, Split},
 };
 
-/// How far a thread has come in the span that it is in.
+/// A thread's progress in its current span.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Progress {
-    /// Its useful work, ns.
+    /// The thread's useful work in the span, ns.
     useful_ns: u64,
-    /// The longest path that leads to where it is, from the span's beginning, ns.
+    /// The longest path from the beginning of the span to the thread's position, ns.
     pub path_ns: u64,
-    /// Its work of which it is known for how long it lacked a CPU, and for how long, ns.
+    /// Work for which the time without a CPU is known, and that time, ns.
     known_ns: (u64, u64),
-    /// Some of its work is unknown.
+    /// Whether some of the thread's work is unknown.
     is_unknown: bool,
 }
 
 impl Progress {
-    /// It has come to an episode.
+    /// Adds the thread's part in an episode.
     pub fn add(&mut self, part: &Part) {
         self.work(part.work_ns, part.split);
     }
 
-    /// It has worked so long, ns, if that is known.
+    /// Adds work of this length, ns, if it is known.
     pub fn work(&mut self, work_ns: Option<u64>, split: Split) {
         let Some(work_ns) = work_ns else {
             self.is_unknown = true;
@@ -43,22 +42,23 @@ impl Progress {
     }
 }
 
-/// What all spans come to that have ended.
+/// Sums over the finished spans.
 #[derive(Clone, Debug, Default)]
 pub struct Within {
     time_ns: u64,
     path_ns: u64,
-    /// Threads of a span, the same in each.
+    /// Number of threads in a span; the same in every span, unless `is_unknown`.
     members: usize,
-    /// Useful work by [`ThreadId`], ns; `None` of those that were in no span.
+    /// Useful work by [`ThreadId`], ns; `None` for threads that were in no span.
     useful_ns: Vec<Option<u64>>,
     known_ns: (u64, u64),
-    /// It cannot be told: work is unknown, or the spans are not of the same threads.
+    /// Whether no efficiency can be given: some work is unknown, or the spans have different
+    /// numbers of threads.
     is_unknown: bool,
 }
 
 impl Within {
-    /// A span has ended after so long, ns.
+    /// Adds a finished span of this length, ns.
     pub fn add(&mut self, time_ns: u64, members: impl Iterator<Item = (ThreadId, Progress)>) {
         self.time_ns = self.time_ns.saturating_add(time_ns);
         let (mut count, mut path_ns) = (0, 0);
@@ -74,14 +74,14 @@ impl Within {
             self.known_ns.0 = self.known_ns.0.saturating_add(progress.known_ns.0);
             self.known_ns.1 = self.known_ns.1.saturating_add(progress.known_ns.1);
         }
-        // The path is never longer than the time, but clocks of CPUs differ a little.
+        // The path is never longer than the span, but the clocks of CPUs differ slightly.
         self.path_ns = self.path_ns.saturating_add(path_ns.min(time_ns));
         self.is_unknown |= self.members != 0 && self.members != count;
         self.members = count;
     }
 
-    /// `None` where too little is known, or several teams have spans of their own: what
-    /// the one waits says nothing of the other.
+    /// The efficiencies. `None` if too little is known, or if several teams have spans of their
+    /// own: their waits are unrelated.
     pub fn efficiency(&self) -> Option<Efficiency> {
         let each = || self.useful_ns.iter().flatten().copied();
         let is_one_team = each().count() == self.members;
@@ -139,7 +139,7 @@ mod tests {
     fn the_factors_multiply_up_and_fill_the_time() {
         let mut within = Within::default();
         assert!(within.efficiency().is_none());
-        // Two spans of 200 ns; whose work is more goes round.
+        // Two spans of 200 ns, in which the threads swap their amounts of work.
         for works in [[180, 60], [60, 180]] {
             let members = works.map(|work| progress(&[work]));
             within.add(200, (0..).map(ThreadId).zip(members));

@@ -1,4 +1,4 @@
-//! Runs that are cut off when they take too long.
+//! Runs with a time limit.
 
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Stdio};
@@ -12,28 +12,28 @@ use nix::unistd::Pid;
 
 use super::read;
 
-/// What came of a run.
+/// The result of a run.
 pub enum Ran {
-    /// It went to its end.
+    /// The run ended by itself.
     Ended(Times),
-    /// It was cut off.
+    /// The run was cut off.
     Cut,
 }
 
-/// Of a run that went to its end.
+/// Times of a run that ended by itself.
 pub struct Times {
-    /// By the program's own clock, s.
+    /// Time by the program's own clock, s.
     pub own: f64,
-    /// Of the whole command, s.
+    /// Time of the whole command, s.
     pub wall: f64,
-    /// Its standard output.
+    /// Standard output.
     pub output: String,
 }
 
-/// Runs `command`, with all that it starts, for at most `limit`.
+/// Runs `command` and all processes that it starts for at most `limit`.
 ///
 /// # Errors
-/// It cannot be run or fails; the error has what it printed.
+/// If the command cannot be run or fails; the error contains its output.
 pub fn limited(command: &mut Command, limit: Duration) -> Result<Ran> {
     let name = command.get_program().to_string_lossy().into_owned();
     let begin = Instant::now();
@@ -41,7 +41,7 @@ pub fn limited(command: &mut Command, limit: Duration) -> Result<Ran> {
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
-        // What it starts is ended with it.
+        // A process group, so that all its processes can be killed together.
         .process_group(0)
         .spawn()
         .with_context(|| format!("cannot run {name}"))?;
@@ -49,11 +49,11 @@ pub fn limited(command: &mut Command, limit: Duration) -> Result<Ran> {
     let (send, receive) = mpsc::channel();
     let reader = thread::spawn(move || {
         let output = child.wait_with_output();
-        // Who waits for it may have lost patience.
+        // The receiver may have given up.
         let _gone = send.send(output);
     });
     let Ok(output) = receive.recv_timeout(limit) else {
-        // It may have ended by itself in this moment.
+        // The process group may have ended by itself at this moment.
         let _gone = killpg(group, Signal::SIGKILL);
         let _joined = reader.join();
         return Ok(Ran::Cut);

@@ -1,5 +1,5 @@
-//! What is watched: programs that say how long they took, and of which it is known how often
-//! they come to a barrier.
+//! The programs that are watched: they print how long they took, and their number of arrivals is
+//! known.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -11,47 +11,47 @@ use super::read;
 use crate::process;
 use crate::workspace::Workspace;
 
-/// A program.
+/// A program to run under the tools.
 pub struct Program {
-    /// In tables.
+    /// Name in tables.
     pub name: &'static str,
-    /// In a few words.
+    /// Short description.
     pub what: &'static str,
-    /// The function that is its barrier.
+    /// The function that is the program's barrier.
     pub function: &'static str,
-    /// The library that has this function.
+    /// The library with this function.
     pub library: PathBuf,
-    /// How often it calls it, by its own count.
+    /// Calls of the function, counted by a preloaded library.
     pub arrivals: u64,
     arguments: Vec<OsString>,
 }
 
-/// How many threads programs of OpenMP have, and that those that wait sleep at once: when they
-/// spin, other work on the machine decides how long a run takes.
+/// Settings for OpenMP programs. Waiting threads sleep at once: if they spin, other work on the
+/// machine decides how long a run takes.
 const ENVIRONMENT: [(&str, &str); 2] = [("OMP_NUM_THREADS", "2"), ("OMP_WAIT_POLICY", "passive")];
 
 impl Program {
-    /// To run it alone.
+    /// A command that runs the program alone.
     pub fn command(&self) -> Command {
         let mut command = under(&self.arguments[0]);
         command.args(&self.arguments[1..]);
         command
     }
 
-    /// Its name and arguments.
+    /// The program's name and arguments.
     pub fn arguments(&self) -> &[OsString] {
         &self.arguments
     }
 }
 
-/// To run a program or a tool, in the environment that the programs need.
+/// A command that runs a program or a tool in the environment that the programs need.
 pub fn under(tool: impl AsRef<OsStr>) -> Command {
     let mut command = process::command(tool);
     command.envs(ENVIRONMENT);
     command
 }
 
-/// All of them, compiled and counted.
+/// All programs, compiled and with their arrivals counted.
 pub fn all(workspace: &Workspace, sbt: &Path, folder: &Path) -> Result<Vec<Program>> {
     let counter = folder.join("count.so");
     compile(workspace, "count.c", &["-shared", "-fPIC"], &counter)?;
@@ -110,7 +110,7 @@ pub fn compile(workspace: &Workspace, source: &str, flags: &[&str], to: &Path) -
     )
 }
 
-/// Which file of those that a program is linked with has its barrier.
+/// The library with the barrier among those that a program is linked with.
 fn library(program: &OsStr, function: &str) -> Result<PathBuf> {
     let soname = if function == "GOMP_barrier" {
         "libgomp.so.1"
@@ -122,7 +122,7 @@ fn library(program: &OsStr, function: &str) -> Result<PathBuf> {
         .with_context(|| format!("{} is not linked with {soname}", program.to_string_lossy()))
 }
 
-/// Runs it once with a library that counts.
+/// Counts the arrivals in one run with a preloaded library.
 fn count(program: &Program, counter: &Path) -> Result<u64> {
     let output = program
         .command()

@@ -1,10 +1,10 @@
-//! What programs and tools print, as figures.
+//! Reads figures from the output of programs and tools.
 
 use std::path::PathBuf;
 
 use serde::Deserialize;
 
-/// What a tool has counted.
+/// What a tool counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seen {
     /// Arrivals at barriers.
@@ -13,8 +13,8 @@ pub enum Seen {
     FutexCalls(u64),
 }
 
-/// The seconds that a program says it took: `seconds 1.5`, or as the demos do at the end of
-/// a line, `OK, 1.50 s`.
+/// The seconds that a program prints, as `seconds 1.5`, or like the demos as `OK, 1.50 s` at the
+/// end of a line.
 pub fn own_time(text: &str) -> Option<f64> {
     text.lines().find_map(|line| {
         let plain = line.strip_prefix("seconds ");
@@ -23,8 +23,8 @@ pub fn own_time(text: &str) -> Option<f64> {
     })
 }
 
-/// Why a tool failed: the first line that names an error, else the last that says anything,
-/// else its status.
+/// Why a tool failed: the first line that names an error, otherwise the last line with text,
+/// otherwise the exit status.
 pub fn reason(stderr: &str, status: &str) -> String {
     let lines = || {
         stderr
@@ -34,10 +34,10 @@ pub fn reason(stderr: &str, status: &str) -> String {
     };
     let error = lines().find(|line| line.to_ascii_lowercase().contains("error"));
     let told = error.or_else(|| lines().next_back()).unwrap_or(status);
-    told.chars().filter(|it| !it.is_control()).collect()
+    told.chars().filter(|c| !c.is_control()).collect()
 }
 
-/// The path of a library in what `ldd` prints.
+/// The path of a library in the output of `ldd`.
 pub fn library(ldd: &str, soname: &str) -> Option<PathBuf> {
     ldd.lines().find_map(|line| {
         let (name, rest) = line.trim().split_once(" => ")?;
@@ -51,13 +51,13 @@ struct Report {
     arrivals: u64,
 }
 
-/// Arrivals in a report of sbt.
+/// Arrivals in sbt's report.
 pub fn sbt(json: &str) -> Option<Seen> {
     let report: Report = serde_json::from_str(json).ok()?;
     Some(Seen::Arrivals(report.arrivals))
 }
 
-/// The sum of bpftrace's `@arrivals[tid]: 12`.
+/// The sum of bpftrace's lines `@arrivals[tid]: 12`.
 pub fn bpftrace(text: &str) -> Option<Seen> {
     let counts = text.lines().filter_map(|line| {
         let rest = line.trim().strip_prefix("@arrivals[")?;
@@ -66,7 +66,7 @@ pub fn bpftrace(text: &str) -> Option<Seen> {
     sum(counts).map(Seen::Arrivals)
 }
 
-/// Samples in what `perf report --stats` prints: in all, which stands first.
+/// Samples in the output of `perf report --stats`, where the total stands first.
 pub fn perf_record(text: &str) -> Option<Seen> {
     text.lines()
         .find_map(|line| {
@@ -76,7 +76,7 @@ pub fn perf_record(text: &str) -> Option<Seen> {
         .map(Seen::Arrivals)
 }
 
-/// Calls in the summary of `perf trace -s`, of which each thread has a table.
+/// Calls in the summary of `perf trace -s`, which has a table for each thread.
 pub fn perf_trace(text: &str) -> Option<Seen> {
     sum(column(text, 1, |words| words.first() == Some(&"futex"))).map(Seen::FutexCalls)
 }
@@ -91,13 +91,13 @@ pub fn ltrace(text: &str, function: &str) -> Option<Seen> {
     sum(column(text, 3, |words| words.last() == Some(&function))).map(Seen::Arrivals)
 }
 
-/// Lines that the commands at gdb's breakpoint print.
+/// Number of lines that gdb's breakpoint commands print.
 pub fn gdb(text: &str) -> Seen {
     let lines = text.lines().filter(|line| line.starts_with("arrival "));
     Seen::Arrivals(lines.count() as u64)
 }
 
-/// The numbers in one column of the lines that are meant.
+/// The numbers in one column of the selected lines.
 fn column<'a>(
     text: &'a str,
     column: usize,
@@ -112,7 +112,7 @@ fn column<'a>(
     })
 }
 
-/// None if there is nothing to add.
+/// The sum; `None` without numbers.
 fn sum(counts: impl Iterator<Item = u64>) -> Option<u64> {
     counts.fold(None, |sum, count| Some(sum.unwrap_or(0) + count))
 }

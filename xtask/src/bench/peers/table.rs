@@ -1,4 +1,4 @@
-//! The section about peers.
+//! The section about other tools.
 
 use std::fmt::Write as _;
 
@@ -8,30 +8,30 @@ use super::read::Seen;
 use super::tools::Tool;
 use crate::bench::figures::{median, percent};
 
-/// A program, unwatched.
+/// An unwatched program.
 pub struct Column {
-    /// In tables.
+    /// Name in tables.
     pub name: &'static str,
-    /// In a few words.
+    /// Short description.
     pub what: &'static str,
-    /// How often it comes to a barrier.
+    /// Number of arrivals at barriers.
     pub arrivals: u64,
-    /// By its own clock in each round, s.
+    /// Time by the program's own clock in each round, s.
     pub alone: Vec<f64>,
 }
 
-/// A tool.
+/// A tool and its results.
 pub struct Row {
-    /// In tables.
+    /// Name in tables.
     pub name: &'static str,
-    /// Whether it tells who was late; empty where that is not asked.
+    /// Whether the tool tells which thread was late; empty if that does not apply.
     pub late: &'static str,
-    /// One for each program.
+    /// One cell for each program.
     pub cells: Vec<Cell>,
 }
 
 impl Row {
-    /// Without cells.
+    /// A row without cells.
     pub fn of(tool: &Tool) -> Self {
         Self {
             name: tool.name,
@@ -41,23 +41,23 @@ impl Row {
     }
 }
 
-/// A program under a tool.
+/// The results of a program under a tool.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Cell {
-    /// It ran to its end each time.
+    /// At least one run ended by itself.
     Measured {
-        /// Its own time by that without the tool in the same round.
+        /// The program's time divided by its time without the tool in the same round.
         ratios: Vec<f64>,
-        /// What the tool saw, of each run that it told something of.
+        /// What the tool counted in each run, where it reports anything.
         seen: Vec<Seen>,
-        /// Why it could not be told what the tool saw, if so.
+        /// Why it is unknown what the tool counted, if so.
         unknown: Option<String>,
-        /// Why runs failed, of which others did not.
+        /// Why some of the runs failed.
         failures: Vec<String>,
     },
-    /// It was cut off: a bound.
+    /// The run was cut off: a lower bound of the ratio.
     MoreThan(f64),
-    /// It does not work here, and why.
+    /// The tool does not work here, for this reason.
     Failed(String),
 }
 
@@ -73,7 +73,7 @@ impl Default for Cell {
 }
 
 impl Cell {
-    /// Whether it makes sense to run it again.
+    /// Whether another run makes sense.
     pub const fn goes_on(&self) -> bool {
         matches!(self, Self::Measured { .. })
     }
@@ -95,7 +95,7 @@ impl Cell {
         }
     }
 
-    /// A run has failed: one of several, or the first, and then it does not work at all.
+    /// Adds a failed run. If it is the first run, the tool does not work at all.
     pub fn fail(&mut self, why: String) {
         match self {
             Self::Measured {
@@ -154,7 +154,7 @@ impl Cell {
     }
 }
 
-/// What it adds in per cent, from double on how many times as long.
+/// The change in per cent, or from double on, the factor.
 fn ratio(ratio: f64) -> String {
     if ratio < 2.0 {
         percent(ratio)
@@ -163,7 +163,7 @@ fn ratio(ratio: f64) -> String {
     }
 }
 
-/// A share; all is only what is all.
+/// A share in per cent; only a complete share is shown as 100.
 #[allow(
     clippy::float_cmp,
     reason = "both are whole numbers far below where doubles have gaps"
@@ -181,7 +181,7 @@ fn of(count: f64, arrivals: u64) -> String {
     format!("{:.3} %", count / arrivals * 100.0)
 }
 
-/// All of it. `limits`: after which time a run was cut off.
+/// Writes the whole section. `limits`: the times after which runs were cut off.
 pub fn section(
     heading: &str,
     machine: &str,
@@ -247,7 +247,7 @@ pub fn section(
     Ok(out)
 }
 
-/// Why there is no figure, where there is none.
+/// Writes why figures are missing.
 fn reasons(out: &mut String, columns: &[Column], rows: &[Row]) -> Result<()> {
     let mut told = false;
     for row in rows {
@@ -281,7 +281,7 @@ fn every_pair(out: &mut String, columns: &[Column], rows: &[Row]) -> Result<()> 
     for row in rows {
         for (cell, column) in row.cells.iter().zip(columns) {
             if let Cell::Measured { ratios, .. } = cell {
-                let all: Vec<String> = ratios.iter().map(|it| ratio(*it)).collect();
+                let all: Vec<String> = ratios.iter().map(|value| ratio(*value)).collect();
                 writeln!(out, "- {}, {}: {}", row.name, column.name, all.join(", "))?;
             }
         }
@@ -382,10 +382,10 @@ mod tests {
             "- gone at radix: does not work here: no such package",
             "- good, radix: +10.0 %",
         ] {
-            assert!(text.lines().any(|it| it == line), "{line}: {text}");
+            assert!(text.lines().any(|found| found == line), "{line}: {text}");
         }
         assert!(text.contains("3 rounds") && text.contains("after 9 s"));
-        // Nothing is no tool that could tell.
+        // The row without a tool cannot tell anything.
         assert!(!text.contains("| nothing | ? |"));
     }
 }

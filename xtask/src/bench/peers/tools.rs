@@ -1,4 +1,4 @@
-//! The tools, and how each is told to do the nearest job that it can.
+//! The tools, and how each is used for the most similar job that it can do.
 
 use std::ffi::OsString;
 use std::fs;
@@ -11,13 +11,13 @@ use super::programs::{Program, under};
 use super::read::{self, Seen};
 use crate::process;
 
-/// A tool, or none.
+/// A tool, or the run without a tool.
 pub struct Tool {
-    /// How it is called in tables.
+    /// Name in tables.
     pub name: &'static str,
-    /// The program that must be there, and Debian's package with it.
+    /// The program that must be installed, and its Debian package.
     pub package: Option<(&'static str, &'static str)>,
-    /// Whether it tells who was late.
+    /// Whether the tool tells which thread was late.
     pub late: &'static str,
     kind: Kind,
 }
@@ -25,7 +25,7 @@ pub struct Tool {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Nothing,
-    /// Its further options.
+    /// Additional options of sbt.
     Sbt(&'static [&'static str]),
     Bpftrace,
     PerfRecord,
@@ -35,7 +35,7 @@ enum Kind {
     Gdb,
 }
 
-/// All of them; the first is none, which says how much a program differs from itself.
+/// All tools. The first is the run without a tool, which shows how much a program's times vary.
 pub fn all() -> [Tool; 9] {
     let tool = |name, package, kind, late| Tool {
         name,
@@ -97,14 +97,14 @@ pub fn all() -> [Tool; 9] {
     ]
 }
 
-/// Files that tools write and read.
+/// Files that the tools write and read.
 pub struct Scratch {
     output: PathBuf,
     script: PathBuf,
 }
 
 impl Scratch {
-    /// In a folder that is there.
+    /// Files in an existing folder.
     pub fn new(folder: &Path) -> Self {
         Self {
             output: folder.join("output"),
@@ -113,27 +113,27 @@ impl Scratch {
     }
 }
 
-/// What was set up for a tool; goes with it.
+/// Setup for a tool, undone when this is dropped.
 pub struct Prepared;
 
-/// The event that stands for an arrival, for perf.
+/// perf's event for an arrival.
 const EVENT: &str = "sbt_bench:arrival";
 
-/// Shows what the kernel can trace to a command in a mount space of its own, if nobody has
+/// Runs a command in a mount namespace of its own with tracefs, unless tracefs is already mounted
 /// for all.
 const TRACEFS: &str = "ls /sys/kernel/tracing/events >/dev/null 2>&1 \
                        || mount -t tracefs tracefs /sys/kernel/tracing || exit 1; exec \"$@\"";
 
 impl Tool {
-    /// What has to be done once for all runs of a program.
+    /// Sets up a tool once for all runs of a program.
     ///
     /// # Errors
-    /// The tool cannot watch this program here.
+    /// If the tool cannot watch this program here.
     pub fn prepare(&self, program: &Program) -> Result<Option<Prepared>> {
         if self.kind != Kind::PerfRecord {
             return Ok(None);
         }
-        // Left over from a run that was killed.
+        // Remove the event of an earlier run that was killed.
         let _none = process::read(perf(process::command("unshare")).args(["probe", "-d", EVENT]));
         process::read(
             perf(process::command("unshare"))
@@ -144,9 +144,9 @@ impl Tool {
         Ok(Some(Prepared))
     }
 
-    /// To run a program under it.
+    /// A command that runs a program under the tool.
     pub fn command(&self, program: &Program, sbt: &Path, scratch: &Scratch) -> Result<Command> {
-        // Of a former run.
+        // The file may be left from an earlier run.
         let _none = fs::remove_file(&scratch.output);
         let mut command = match self.kind {
             Kind::Nothing => return Ok(program.command()),
@@ -202,8 +202,8 @@ impl Tool {
         Ok(command)
     }
 
-    /// What it has counted in the run that has just ended and printed `output`; None where
-    /// there is nothing to count with.
+    /// What the tool counted in the run that has just ended with this `output`; `None` if there is
+    /// nothing to count with.
     pub fn seen(&self, program: &Program, scratch: &Scratch, output: &str) -> Result<Option<Seen>> {
         let written = || fs::read_to_string(&scratch.output).context("it wrote no file");
         let seen = match self.kind {
@@ -222,7 +222,7 @@ impl Tool {
                 read::perf_record(&process::read(&mut report)?)
             }
         };
-        // A tool that lists nothing has seen nothing.
+        // A tool without any entry has counted 0.
         Ok(Some(seen.unwrap_or(self.none())))
     }
 
@@ -243,13 +243,13 @@ impl Drop for Prepared {
     }
 }
 
-/// `perf`, started by `unshare`, whose further arguments follow.
+/// A command that runs `perf` through `unshare`; further arguments go to perf.
 fn perf(mut unshare: Command) -> Command {
     unshare.args(["--mount", "sh", "-c", TRACEFS, "sh", "perf"]);
     unshare
 }
 
-/// A program and its arguments as one, none of which has a blank.
+/// A program and its arguments in one string; none of them contains a blank.
 fn line(program: &Program) -> OsString {
     program.arguments().join(&OsString::from(" "))
 }

@@ -1,5 +1,4 @@
-//! Memory stays bounded whatever a program does, and the odd cases that a
-//! random program does not meet.
+//! Memory stays bounded whatever a program does; and odd cases that random programs do not produce.
 
 use super::model;
 use crate::{
@@ -67,7 +66,7 @@ pub fn exit(tid: u32, time_ns: u64) -> Event {
     }
 }
 
-/// A team of two meets once at each object, from each place.
+/// A team of two threads meets once at each object, from each place.
 fn pairs(rounds: impl Iterator<Item = (u64, u32)>) -> Model {
     let mut model = Model::new(0, false);
     model.push(&thread(1, 0));
@@ -84,7 +83,7 @@ fn pairs(rounds: impl Iterator<Item = (u64, u32)>) -> Model {
 #[test]
 fn barriers_without_end_share_their_entries() {
     let many = MAX_BARRIERS as u64 * 3;
-    // One of them is in use all the time and keeps its entry.
+    // One of the barriers is in use all the time and keeps its entry.
     let model = pairs((0..many).flat_map(|number| [(7, 0), (1000 + number, 0)]));
     assert_eq!(model.totals().episodes, many * 2);
     assert_eq!(model.totals().incomplete, 0);
@@ -146,7 +145,7 @@ fn threads_without_end_share_the_last_row() {
     assert_eq!(rows.len(), MAX_ROWS);
     assert_eq!(rows[MAX_ROWS - 1].threads, 502);
     assert_eq!(model.totals().episodes, u64::from(many) / 2);
-    // Nobody comes last twice in one episode.
+    // No thread comes last twice in one episode.
     let last: u64 = rows.iter().map(|row| row.last).sum();
     assert_eq!(last, model.totals().episodes);
 }
@@ -203,8 +202,8 @@ fn glibcs_counters_start_again() {
     push(1, 10, limit - 3, 0);
     push(2, 11, limit - 3, 1);
     push(3, 12, limit - 3, 2);
-    // The first to come finds the old counters, then all have left and the
-    // others find the new ones.
+    // The first thread to arrive finds the old counters; then all have left, and the others find
+    // the new counters.
     push(1, 20, limit, 0);
     push(2, 21, 0, 0);
     push(3, 22, 0, 2);
@@ -311,7 +310,7 @@ fn a_thread_may_bear_the_number_of_one_that_died_waiting() {
         depart(6, 16),
     ];
     let model = model(&events, 0, true);
-    // The barrier has counted all three.
+    // The barrier has counted all three threads.
     assert_eq!(model.totals().episodes, 1);
     assert_eq!(model.sites().all()[0].release.count(), 2);
     let name = |row: usize| model.threads().rows()[row].shown.0;
@@ -324,7 +323,7 @@ fn a_number_used_again_is_another_thread_also_if_the_end_was_lost() {
     events.extend([thread(1, 500), arrive(1, 510, 7, 0)]);
     let model = model(&events, 0, false);
     assert_eq!(model.threads().rows().len(), 2);
-    // What it did from 10 to 510 is nobody's work.
+    // The time from 10 to 510 counts as work of no thread.
     assert_eq!(model.sites().all()[0].work.sum(), 10);
 }
 
@@ -350,7 +349,7 @@ fn another_program_begins_anew() {
     let model = model(&events, 0, false);
     assert_eq!((model.totals().episodes, model.totals().incomplete), (2, 1));
     let site = &model.sites().all()[1];
-    // Its first phase began with it, and so did the work of its main thread.
+    // The first phase began with the program, and so did the work of its main thread.
     assert_eq!(site.phase.sum(), 30);
     assert_eq!(site.work.sum(), 10 + 25);
     assert_eq!(model.barriers().seen, 2);
@@ -366,7 +365,7 @@ fn what_another_process_executes_changes_no_place() {
             init(tid, time_ns + 1, 7, 1),
             arrive(tid, time_ns + 10, 7, 5),
             exit(tid, time_ns + 20),
-            // While no thread lives that has been seen.
+            // No thread that has been seen is alive.
             Event::Exec {
                 time_ns: time_ns + 30,
                 process: 9,
@@ -394,7 +393,7 @@ fn a_process_that_has_ended_leaves_its_barriers_to_nobody() {
             process: 1,
             space: Some(1),
         },
-        // Another one with its number.
+        // Another thread with the same id.
         thread(2, 20),
         init(2, 21, 7, 1),
         arrive(2, 30, 7, 0),
@@ -438,8 +437,8 @@ fn an_initialisation_that_must_fail_changes_nothing() {
 
 #[test]
 fn two_threads_in_one_order_here_and_another_at_the_barrier() {
-    // Three threads at a barrier of two: 1 and 3 go together, since 2 is
-    // stamped before 3 but counted after it; then 2 and 1.
+    // Three threads at a barrier for two: 1 and 3 meet, since 2 is stamped before 3 but counted
+    // after it; then 2 and 1 meet.
     let events = [
         init(1, 0, 7, 2),
         arrive(1, 10, 7, 0),
@@ -480,11 +479,11 @@ fn a_late_team_does_not_count_the_time_before_it_lived() {
     let model = model(&events, 0, false);
     assert_eq!(model.totals().episodes, 3);
     let site = &model.sites().all()[0];
-    // The first team's includes what the program did before.
+    // The first team's phase includes what the program did before.
     assert_eq!(site.phase.sum(), 100 + 99 + 99);
 }
 
-/// A communicator of MPI that could not be read: nobody knows who else was there.
+/// The size of the MPI communicator could not be read: the other ranks are unknown.
 #[test]
 fn a_rank_of_unknown_many_completes_nothing() {
     let arrives = |kind| Event::Arrive {

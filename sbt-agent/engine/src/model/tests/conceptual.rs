@@ -1,5 +1,5 @@
-//! Conceptual phases of whole programs: whose they are, and that they do not
-//! span what was missed.
+//! Conceptual phases of whole programs: which threads they belong to, and that no span covers
+//! events that were missed.
 
 use std::collections::BTreeSet;
 
@@ -18,8 +18,8 @@ use crate::{
     model::{Model, conceptual::Spans, ids::PlaceId, site::Roles, told::Telling},
 };
 
-/// Phase 0 begins at places 0 and 5 and ends at 1 and 6 (the last digit counts);
-/// phase 1 is from 0 and 5 to the same.
+/// Phase 0 begins at places 0 and 5 and ends at 1 and 6 (places count modulo 5); phase 1 begins and
+/// ends at 0 and 5.
 const fn roles(place: u32) -> Roles {
     let (begins, ends) = match place % 5 {
         0 => (0b11, 0b10),
@@ -33,7 +33,7 @@ const fn roles(place: u32) -> Roles {
     }
 }
 
-/// A model of these events, which go on.
+/// A model that has taken in these events and is not finished.
 fn begun(events: &[Event], departures: bool) -> Model {
     let mut model = Model::new(0, departures);
     model.observe(2, Telling::default());
@@ -57,7 +57,7 @@ fn meet(threads: [u32; 2], time_ns: u64, object: u64, place: u32) -> [Event; 2] 
 
 const BARRIER: u64 = 7;
 
-/// Two threads that have begun a span at 11.
+/// Two threads that began a span at 11.
 fn pair() -> Vec<Event> {
     let mut events = vec![thread(1, 0), thread(2, 0), init(1, 0, BARRIER, 2)];
     events.extend(meet([1, 2], 10, BARRIER, 0));
@@ -98,10 +98,10 @@ fn who_is_slow_to_leave_does_not_turn_the_order_round() {
 #[test]
 fn an_incomplete_episode_ends_what_its_threads_had_begun() {
     let mut events = pair();
-    // Two more have a span of their own.
+    // Two more threads have a span of their own.
     events.push(init(3, 12, 8, 2));
     events.extend(meet([3, 4], 13, 8, 0));
-    // 2 was not seen to come to the end.
+    // Thread 2 was not seen to arrive at the end.
     events.push(arrive(1, 20, BARRIER, 1));
     events.push(memory(1, 30, BARRIER, 2, 4, 0));
     events.extend(meet([1, 2], 30, BARRIER, 0));
@@ -116,7 +116,7 @@ fn an_incomplete_episode_ends_what_its_threads_had_begun() {
 #[test]
 fn a_loss_ends_what_the_thread_had_begun() {
     let mut events = pair();
-    // Both were not seen at the end, nor when they began once more.
+    // Neither thread was seen at the end, nor when it began another span.
     events.extend([1, 2].map(|tid| Event::Lost { tid, count: 2 }));
     events.extend(meet([1, 2], 1_000, 8, 1));
     let model = begun(&events, false);
@@ -124,7 +124,7 @@ fn a_loss_ends_what_the_thread_had_begun() {
     assert_eq!(span(&model).abandoned, 1);
 }
 
-/// Nobody has missed anything: the program was another from then on.
+/// Nothing was missed: the process executed another program.
 #[test]
 fn another_program_leaves_spans_unfinished() {
     let mut events = pair();
@@ -181,7 +181,7 @@ fn threads(episode: &Episode) -> BTreeSet<usize> {
     episode.parts.iter().map(|part| part.thread).collect()
 }
 
-/// From when to when all spans of a phase were.
+/// Begin and end of all spans of a phase.
 fn expected(truth: &Truth, phase: usize) -> Vec<(u64, u64)> {
     let mut episodes: Vec<&Episode> = truth.episodes.iter().collect();
     episodes.sort_by_key(|episode| episode.last_ns());
@@ -193,7 +193,7 @@ fn expected(truth: &Truth, phase: usize) -> Vec<(u64, u64)> {
             done.extend(open.extract_if(.., over).map(|(begun, _)| (begun, last_ns)));
         }
         let busy = |thread: &usize| open.iter().any(|span| span.1.contains(thread));
-        let free: BTreeSet<usize> = here.iter().copied().filter(|it| !busy(it)).collect();
+        let free: BTreeSet<usize> = here.iter().copied().filter(|index| !busy(index)).collect();
         if begins(episode, phase) && !free.is_empty() {
             open.push((last_ns, free));
         }
@@ -202,8 +202,7 @@ fn expected(truth: &Truth, phase: usize) -> Vec<(u64, u64)> {
     done
 }
 
-/// Whether a thread came from one to the other and did not end the phase on its
-/// way.
+/// Whether a thread came from `from` to `to` without ending the phase on the way.
 fn is_true(truth: &Truth, phase: usize, (from, to): (u64, u64)) -> bool {
     let at = |time_ns: u64| {
         let all = truth.episodes.iter();
@@ -241,8 +240,8 @@ proptest! {
 }
 
 proptest! {
-    // Always the same cases, as where losses are tested: in very few such runs
-    // an episode is mistaken.
+    // Always the same cases, as in the tests of losses: in very few such runs an episode is
+    // mistaken.
     #![proptest_config(proptest::test_runner::Config {
         rng_seed: proptest::test_runner::RngSeed::Fixed(1),
         ..cases()

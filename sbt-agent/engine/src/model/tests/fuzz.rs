@@ -1,4 +1,4 @@
-//! Sequences of events that no program makes: nonsense in, but no panic.
+//! Sequences of events that no program makes: the model must not panic.
 
 use proptest::prelude::*;
 

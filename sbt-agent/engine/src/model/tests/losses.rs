@@ -1,5 +1,4 @@
-//! Events are missing: what is counted is still true, and the engine finds
-//! its way back.
+//! Some events are missing: what is counted is still true, and the model gets back in step.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,7 +21,7 @@ fn arrivals_of(counted: &Counted) -> Vec<(u64, u32)> {
     all
 }
 
-/// For each counted episode the true one that it is.
+/// The index of the true episode for each counted episode.
 fn identify(model: &Model, truth: &Truth) -> Result<Vec<usize>, TestCaseError> {
     let by_arrivals: BTreeMap<_, _> = truth
         .episodes
@@ -44,8 +43,8 @@ fn identify(model: &Model, truth: &Truth) -> Result<Vec<usize>, TestCaseError> {
     Ok(found)
 }
 
-/// Since when members worked, what came before and when they left is either
-/// unknown or true.
+/// The beginning of the members' work, what came before it, and their departures are either unknown
+/// or true.
 fn details_are_true(
     model: &Model,
     run: &Run,
@@ -89,8 +88,8 @@ fn details_are_true(
             };
             let gone = own.gone.unwrap().time_ns;
             let last = before.last_ns();
-            // Where departures are not seen, an episode that was over when
-            // watching began is not seen either.
+            // Where departures are not seen, an episode that was over when watching began is not
+            // seen either.
             let over = if own.left.is_some() { gone } else { last };
             after && (begun == gone || begun == last)
                 || start && begun == from_ns && over <= from_ns
@@ -103,7 +102,7 @@ fn details_are_true(
     Ok(())
 }
 
-/// Phases that were counted are no longer than they were.
+/// Counted phases are no longer than the true ones.
 fn check(model: &Model, run: &Run, from_ns: u64) -> Result<Vec<usize>, TestCaseError> {
     let found = identify(model, &run.truth)?;
     for (counted, index) in model.log.iter().zip(&found) {
@@ -113,7 +112,7 @@ fn check(model: &Model, run: &Run, from_ns: u64) -> Result<Vec<usize>, TestCaseE
     let totals = model.totals();
     prop_assert_eq!(totals.arrivals, run.truth.seen);
     prop_assert_eq!(totals.episodes, found.len() as u64);
-    // Every arrival is in one episode, complete or not, and none is empty.
+    // Every arrival is in one episode, complete or not, and no episode is empty.
     prop_assert!(totals.incomplete <= totals.arrivals - complete);
     prop_assert!(totals.incomplete > 0 || totals.arrivals == complete);
     let rows = model.threads().rows();
@@ -131,13 +130,13 @@ fn check(model: &Model, run: &Run, from_ns: u64) -> Result<Vec<usize>, TestCaseE
         sites.iter().map(|site| site.episodes).sum::<u64>(),
         totals.episodes
     );
-    // A phase begins when an episode ends, or the thread, or the watching.
+    // A phase begins when an episode ends, a thread begins, or watching begins.
     let phase: u64 = sites.iter().map(|site| site.phase.sum()).sum();
     prop_assert!(phase <= longest_phases(run, &found, from_ns));
     Ok(found)
 }
 
-/// The most that the phases of these episodes may add up to.
+/// The most that the phases of these episodes may add up to, ns.
 fn longest_phases(run: &Run, found: &[usize], from_ns: u64) -> u64 {
     found
         .iter()
@@ -160,8 +159,8 @@ fn longest_phases(run: &Run, found: &[usize], from_ns: u64) -> u64 {
         .sum()
 }
 
-/// A time not before this one at which no thread is about to arrive, or has
-/// arrived and is not counted yet.
+/// The first time from `time_ns` on at which no thread is about to arrive, or has arrived but is
+/// not counted yet.
 fn between_arrivals(run: &Run, mut time_ns: u64) -> u64 {
     let parts = || run.truth.episodes.iter().flat_map(|episode| &episode.parts);
     while parts().any(|part| part.arrived.time_ns.abs_diff(time_ns) < 10) {
@@ -177,12 +176,12 @@ fn last_end(truth: &Truth) -> u64 {
         .map_or(1, super::truth::Episode::last_ns)
 }
 
-/// A run in which events are lost at these times: from, for how long (in 1000ths
-/// of the whole), and with which chance in 100.
+/// A run in which events are lost in these windows: begin and length in 1000ths of the run, and
+/// chance of loss in per cent.
 pub fn run_with_losses(setup: Setup, windows: &[(u64, u64, u64)]) -> (Run, Model) {
-    // Who is in time decides in a pool: a loss may shift it unseen. And nothing
-    // tells two threads apart of which one's end and the other's beginning are
-    // lost.
+    // In a pool, timing decides which threads meet, so a loss may shift the rest unnoticed. And if
+    // the end of one thread and the beginning of another with its id are lost, nothing tells the
+    // two apart.
     let setup = Setup {
         pool: false,
         reuse: false,
@@ -203,14 +202,14 @@ pub fn run_with_losses(setup: Setup, windows: &[(u64, u64, u64)]) -> (Run, Model
     (run, model)
 }
 
-/// A program with enough rounds to find back in.
+/// A program with enough rounds to get back in step.
 pub fn long() -> impl Strategy<Value = Setup> {
     (Setup::any(), 4usize..40).prop_map(|(setup, steps)| Setup { steps, ..setup })
 }
 
 proptest! {
-    // Always the same cases: in one of some ten thousand such runs an episode
-    // is mistaken, when several losses follow each other just so.
+    // Always the same cases: in one of some ten thousand such runs an episode is mistaken, when
+    // several losses follow each other in just the wrong way.
     #![proptest_config(proptest::test_runner::Config {
         rng_seed: proptest::test_runner::RngSeed::Fixed(1),
         ..cases()
@@ -224,8 +223,8 @@ proptest! {
         let setup = Setup { slow: 0, ..setup };
         let (run, model) = run_with_losses(setup, &windows);
         let found = check(&model, &run, 0)?;
-        // Three rounds after the last loss each barrier is in step again. One
-        // more may be given up when a round's number is read the next time.
+        // Three rounds after the last loss each barrier is in step again. One more may be given up
+        // at the next reading of its round number.
         let mut rounds = BTreeMap::<u64, (u32, u32)>::new();
         for (index, episode) in run.truth.episodes.iter().enumerate() {
             if episode.first_ns() > run.truth.last_loss_ns {
@@ -241,8 +240,8 @@ proptest! {
 proptest! {
     #![proptest_config(cases())]
 
-    /// Where a thread has arrived but is not counted yet when another looks, a
-    /// loss can be taken for it. That is rare, and does not last.
+    /// If a thread has arrived but is not counted yet when another looks, that can be taken for a
+    /// loss. This is rare and does not last.
     #[test]
     fn hardly_any_mistake_is_made_where_readings_are_behind(
         setup in long(),
@@ -290,8 +289,8 @@ proptest! {
         let from_ns = between_arrivals(&whole, at * last_end(&whole.truth) / 1000);
         let run = run(&setup, &Watch { from_ns, ..Watch::default() });
         let model = model(&run.events, from_ns, setup.departures);
-        // A thread is seen to leave a barrier, but not which: so episodes may be
-        // given up or mixed up until all have come to each of them again.
+        // A thread is seen to leave a barrier, but not which barrier: so episodes may be given up
+        // or mixed up until all threads have come to each barrier again.
         let mut rounds = BTreeMap::<u64, u32>::new();
         let counted: BTreeSet<_> = model.log.iter().map(arrivals_of).collect();
         for episode in &run.truth.episodes {

@@ -32,12 +32,11 @@ fn time(event: &Event) -> Option<u64> {
     }
 }
 
-/// Another order of the same streams: threads whose events bear the same time
-/// take turns.
+/// Merges the same streams in another order: threads whose events have the same time take turns.
 fn shuffle(events: &[Event], random: &mut Random) -> Vec<Event> {
     let mut groups: Vec<(u64, Vec<Event>)> = Vec::new();
     for event in events.iter().rev() {
-        // What has no time of its own stands just before what follows it.
+        // An event without a time stands directly before the next event.
         let time = time(event).unwrap_or_else(|| groups.last().map_or(0, |(time, _)| *time));
         match groups.last_mut() {
             Some((last, group)) if *last == time => group.insert(0, event.clone()),
@@ -56,7 +55,7 @@ fn shuffle(events: &[Event], random: &mut Random) -> Vec<Event> {
     out
 }
 
-/// Whether two arrivals or two departures bear the same time.
+/// Whether two arrivals or two departures have the same time.
 fn ties(run: &Run) -> bool {
     let parts = || run.truth.episodes.iter().flat_map(|episode| &episode.parts);
     let mut times: Vec<_> = parts()
@@ -78,7 +77,7 @@ proptest! {
         if ties(&run) {
             (found, expected) = (found.without_order(), expected.without_order());
         }
-        // Threads that only ever waited in vain have no row to compare.
+        // A thread that never completed an episode has no row to compare.
         expected.threads.retain(|_, thread| thread.episodes > 0);
         same(&found, &expected).map_err(TestCaseError::fail)?;
         let hangs = run.truth.seen
@@ -137,12 +136,12 @@ proptest! {
         let run = run(&setup, &Watch::default());
         let model = model(&run.events, 0, setup.departures);
         let expected = run.truth.figures();
-        // Whether a thread has left that ends without having come again is not known.
+        // If a thread ends without another arrival, it is unknown whether it left its last episode.
         prop_assert_eq!(model.totals().episodes + model.totals().incomplete, expected.episodes);
         if setup.departures {
             let mut expected = expected;
             expected.threads.retain(|_, thread| thread.episodes > 0);
-            // They are known to be complete in another order than they were.
+            // The order in which episodes are known to be complete differs from the true order.
             let (mut found, mut expected) = (Figures::of(&model).without_order(), expected.without_order());
             for site in found.sites.values_mut().chain(expected.sites.values_mut()) {
                 site.phase = (0, 0);

@@ -1,19 +1,19 @@
-//! What programs are run, and what is missed of them.
+//! Random programs, and what the watching misses of them.
 
 use proptest::prelude::*;
 
-/// What the source can say of a barrier's memory.
+/// What the source can read in a barrier's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Memory {
-    /// Count and round.
+    /// The count and the round.
     Glibc,
-    /// The count only.
+    /// Only the count.
     Musl,
     /// Nothing.
     Opaque,
 }
 
-/// What a program is like; all else follows from `seed`.
+/// The parameters of a program; everything else follows from `seed`.
 #[derive(Clone, Debug)]
 #[allow(clippy::struct_excessive_bools, reason = "independent choices")]
 pub struct Setup {
@@ -21,25 +21,25 @@ pub struct Setup {
     /// Threads in each parallel region; the first is the main thread.
     pub regions: Vec<usize>,
     pub teams: usize,
-    /// Barriers on the way through a region.
+    /// Barriers in each region.
     pub steps: usize,
-    /// At the end more threads than its count use a barrier until it hangs.
+    /// Whether, at the end, more threads than its count use a barrier until it hangs.
     pub pool: bool,
-    /// The main thread calls from places of its own.
+    /// Whether the main thread calls barriers from places of its own.
     pub mixed: bool,
-    /// Times are multiples of this, ns: more than 1 makes arrivals tie.
+    /// Times are multiples of this, ns: above 1, arrivals may tie.
     pub grain: u64,
-    /// From the stamp of an arrival to the barrier's own count, at most, ns.
+    /// Longest time from the stamp of an arrival to the barrier's own count, ns.
     pub slow: u64,
     pub departures: bool,
     pub memory: Memory,
-    /// Initialisations are reported.
+    /// Whether initialisations are reported.
     pub inits: bool,
-    /// An object is read anew with every so-many-th record of a thread.
+    /// Each thread's reading of an object is repeated once in this many records.
     pub refresh: u32,
-    /// Thread ids are used again.
+    /// Whether thread ids are reused.
     pub reuse: bool,
-    /// Counters stand shortly before their reset at the start.
+    /// Whether the barriers' counters start shortly before their reset.
     pub old: bool,
 }
 
@@ -71,7 +71,7 @@ impl Setup {
                 regions,
                 teams,
                 steps,
-                // Who is in time decides where there are too many.
+                // In a pool, timing decides which threads meet.
                 grain: if pool { 1 } else { grain },
                 pool,
                 mixed,
@@ -81,7 +81,7 @@ impl Setup {
                 inits,
                 refresh,
                 reuse,
-                // Whoever is held back at the reset may be overtaken.
+                // A thread held back at the reset may be overtaken.
                 old: old && memory == Memory::Glibc && !pool,
             },
         )
@@ -91,9 +91,9 @@ impl Setup {
 /// What the watching misses.
 #[derive(Clone, Debug, Default)]
 pub struct Watch {
-    /// It begins here, ns.
+    /// When the watching begins, ns.
     pub from_ns: u64,
-    /// Records made in these times, ns, are lost with this chance in 100.
+    /// Windows in which records are lost: begin and end, ns, and chance of loss in per cent.
     pub losses: Vec<(u64, u64, u64)>,
 }
 

@@ -1,5 +1,5 @@
-//! A small machine that runs legal programs: threads, glibc barriers and the
-//! kernel's side of sbt, down to what may be lost. It knows the truth.
+//! A small machine that runs legal programs: threads, glibc barriers, and the kernel side of sbt
+//! with its possible losses. It records the truth.
 
 use std::{
     cmp::Reverse,
@@ -10,8 +10,8 @@ use super::setup::{Memory, Random, Setup, Watch};
 use super::truth::{Episode, Part, Thread as TrueThread, Truth};
 use crate::event::{CallersId, Clocks, Event, Kind, Round};
 
-/// Where glibc counts from 0 again: the most that `in` may be, before that is
-/// made a multiple of the count.
+/// glibc's limit for `in`, before it is rounded down to a multiple of the count; the counters then
+/// restart from 0.
 const THRESHOLD: u32 = u32::MAX / 2;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,7 +20,7 @@ struct Step {
     place: u32,
 }
 
-/// A thread; its index is its number in the truth as well.
+/// A thread; its index is also its number in the truth.
 #[derive(Debug, Default)]
 struct Thread {
     tid: u32,
@@ -30,10 +30,10 @@ struct Thread {
     run_ns: u64,
     delay_ns: u64,
     born_ns: u64,
-    /// Run time and delay when watching it began.
+    /// Run time and run delay when watching the thread began, ns.
     base: (u64, u64),
     done_ns: Option<u64>,
-    // What the kernel side keeps of it.
+    // What the kernel side stores for the thread.
     announced: bool,
     unwatched: bool,
     records: u32,
@@ -67,7 +67,7 @@ enum Act {
     Exit,
 }
 
-/// What a run gives.
+/// The result of a run.
 #[derive(Debug)]
 pub struct Run {
     pub events: Vec<Event>,
@@ -81,7 +81,7 @@ struct Machine<'a> {
     loss: Random,
     threads: Vec<Thread>,
     barriers: BTreeMap<u64, Barrier>,
-    /// Where each barrier is now, and what was ever made there.
+    /// The current address of each barrier, and all pairs of address and count ever made.
     addresses: BTreeMap<u64, u64>,
     made: BTreeSet<(u64, u32)>,
     queue: BinaryHeap<Reverse<(u64, u64, usize, Act)>>,
@@ -241,8 +241,8 @@ impl Machine<'_> {
         if kept && (!seen || self.random.chance(50)) {
             return;
         }
-        // If it is not seen that an object is made anew, and all of it looks as
-        // it did, nothing can tell. So then it is another.
+        // If an object is made anew unseen and looks exactly as before, nothing can tell. So the
+        // object is placed elsewhere.
         let again = !self.made.insert((object, count));
         let object = if again && !seen {
             object + 0x10_0000
@@ -296,7 +296,7 @@ impl Machine<'_> {
         let it = &mut self.threads[thread];
         it.at = next;
         if next.is_none() && thread == 0 {
-            // It goes on: the main thread joins the others.
+            // The region is over for this thread: the main thread joins the others.
             it.done_ns = Some(from);
             return;
         }
@@ -310,7 +310,8 @@ impl Machine<'_> {
         match act {
             Act::Read => {
                 let object = self.threads[thread].at.map_or(0, |step| step.object);
-                // One program of the kernel does both: it is there or not.
+                // One BPF program reports both the memory and the arrival, so both are seen or
+                // neither.
                 self.threads[thread].unwatched = time < self.watch.from_ns;
                 self.read(time, thread, object);
                 let later = if self.setup.grain == 1 && !self.setup.pool {
@@ -345,8 +346,7 @@ impl Machine<'_> {
                         },
                     );
                 self.truth.seen += u64::from(seen);
-                // In a pool all are equally slow: so the order of the stamps is
-                // that of the barrier.
+                // In a pool all threads are equally slow, so that stamps have the barrier's order.
                 let slow = match self.setup.slow {
                     0 | 1 => self.setup.slow,
                     most => 1 + self.random.below(most),
@@ -394,7 +394,7 @@ impl Machine<'_> {
         let count = barrier.count;
         let waiting = std::mem::take(&mut barrier.waiting);
         for (number, thread) in waiting {
-            // Each round is turned over by the last to enter it.
+            // The last thread to enter a round turns it over.
             if number <= to && number > to - count {
                 parts.push(thread);
             } else {
@@ -444,7 +444,7 @@ impl Machine<'_> {
         self.work(thread, time);
     }
 
-    /// It did not sleep all the time that it was in the barrier.
+    /// Makes a thread spin for a part of its wait.
     fn spin(&mut self, thread: usize, until: u64) {
         let waited = until - self.threads[thread].arrived_ns;
         let run = self.random.below(waited + 1);
@@ -468,7 +468,7 @@ impl Machine<'_> {
         }
     }
 
-    /// What the kernel side does before an arrival: see `remember` there.
+    /// Reads the barrier's memory before an arrival, as `remember` on the kernel side does.
     fn read(&mut self, time_ns: u64, thread: usize, object: u64) {
         let it = &self.threads[thread];
         let refresh = it.records % self.setup.refresh == self.setup.refresh - 1;
@@ -502,7 +502,7 @@ impl Machine<'_> {
         }
     }
 
-    /// A record of a thread is made; it may be lost. Says whether it was sent.
+    /// Makes a record of a thread, which may be lost. Returns whether it was sent.
     fn emit(&mut self, thread: usize, time: u64, event: Event) -> bool {
         if time < self.watch.from_ns {
             return false;
@@ -541,7 +541,7 @@ impl Machine<'_> {
                 delay_ns: Some(it.base.1),
             }
         } else {
-            // What it had used then is known from elsewhere, more or less.
+            // The run time at that moment comes from elsewhere, and is less exact.
             Clocks::at(self.watch.from_ns)
         };
         self.events.push(Event::Thread {

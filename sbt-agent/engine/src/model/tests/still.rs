@@ -1,4 +1,4 @@
-//! What stands still, and what does not.
+//! Barriers that stand still, and barriers that do not.
 
 use super::bounds::{arrive, depart, exit, init, memory, thread};
 use crate::{
@@ -21,7 +21,7 @@ fn model(events: &[Event]) -> Model {
     model
 }
 
-/// A team of three that has met twice at object 7; then threads 1 and 3 come again, from
+/// A team of three threads that has met twice at object 7; then threads 1 and 3 arrive again, from
 /// other places.
 fn stuck() -> Vec<Event> {
     let mut events = vec![thread(1, 0), thread(2, 0), thread(3, 0), init(1, 1, 7, 3)];
@@ -85,7 +85,7 @@ fn an_arrival_is_news_and_the_last_one_ends_it() {
     model.push(&arrive(2, 15 * S, 7, 2));
     assert_eq!(model.since(&still[0]), Since::Moved);
     assert!(model.standing_still(100 * S, LIMIT_NS).is_empty());
-    // One of the next round comes: that is another episode.
+    // A thread arrives for the next round: this is another episode.
     model.push(&arrive(1, 16 * S, 7, 1));
     let next = model.standing_still(26 * S, LIMIT_NS);
     assert_eq!(next[0].since_ns, 16 * S);
@@ -104,8 +104,13 @@ fn one_that_is_full_stands_still_until_somebody_leaves() {
     let still = model.standing_still(15 * S, LIMIT_NS);
     let known = known(&model, 15 * S);
     assert!(known.full && known.heard_ns == 5 * S, "{known:?}");
-    // That they came is known, and not whether they are there.
-    assert!(known.members.iter().all(|it| it.arrived_ns.is_none()));
+    // It is known that the members arrived, but not whether they are still there.
+    assert!(
+        known
+            .members
+            .iter()
+            .all(|member| member.arrived_ns.is_none())
+    );
     assert_eq!(known.members.len(), 3);
     model.push(&depart(3, 20 * S));
     assert_eq!(model.since(&still[0]), Since::Moved);
@@ -129,7 +134,7 @@ fn those_that_stand_still_for_longest_come_first() {
 
 #[test]
 fn a_member_that_skipped_the_last_round_is_still_known() {
-    // Three threads share a barrier for two, and the third has come only once.
+    // Three threads share a barrier for two, and the third has arrived only once.
     let mut events = vec![thread(1, 0), thread(2, 0), thread(3, 0), init(1, 1, 7, 2)];
     let rounds = [(3, 1), (1, 2), (1, 2)];
     for (round, (one, other)) in (1..).zip(rounds) {
@@ -138,8 +143,12 @@ fn a_member_that_skipped_the_last_round_is_still_known() {
     }
     events.push(arrive(1, 4 * S, 7, 1));
     let known = known(&model(&events), 14 * S);
-    let places: Vec<_> = known.members.iter().map(|it| it.place.is_some()).collect();
-    // From where it came then is known no longer.
+    let places: Vec<_> = known
+        .members
+        .iter()
+        .map(|member| member.place.is_some())
+        .collect();
+    // The place of its last arrival is no longer known.
     assert_eq!(places, [true, true, false]);
 }
 
@@ -177,7 +186,7 @@ fn while_nobody_looks_nothing_stands_still() {
     assert!(model.standing_still(20 * S, LIMIT_NS).is_empty());
     model.set_off(false);
     assert_eq!(model.standing_still(20 * S, LIMIT_NS).len(), 1);
-    // What happened meanwhile is not known.
+    // It is not known what happened in the gap.
     let still = model.standing_still(20 * S, LIMIT_NS)[0];
     model.push(&Event::Gap { time_ns: 21 * S });
     assert_eq!(model.since(&still), Since::Lost);
@@ -226,7 +235,7 @@ fn a_team_that_is_kept_for_the_next_region_is_in_no_barrier() {
     events.extend(team(2, 3 * S, true));
     // The first thread works alone from here on.
     assert!(model(&events).standing_still(1000 * S, LIMIT_NS).is_empty());
-    // But not in a region: there the other waits for it.
+    // In a region, however, the other thread waits for it.
     events.push(Event::Region {
         tid: 1,
         clocks: Clocks::at(4 * S),

@@ -1,4 +1,4 @@
-//! What really happened, and all figures computed from it the plain way.
+//! What really happened, and all figures computed from it in the plain way.
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
@@ -19,19 +19,20 @@ pub struct Part {
     pub thread: usize,
     pub arrived: Clocks,
     pub place: u32,
-    /// When it left.
+    /// When the thread left.
     pub gone: Option<Clocks>,
-    /// The same, if it was reported.
+    /// When the thread left, if its departure was reported.
     pub left: Option<Clocks>,
 }
 
 impl Part {
-    /// What it ran between arrival and departure.
+    /// Run time between arrival and departure, ns.
     fn spun_ns(&self) -> Option<u64> {
         Some(self.left?.run_ns? - self.arrived.run_ns?)
     }
 
-    /// What it slept there: the simulated threads never wait for a CPU in a barrier.
+    /// Sleep between arrival and departure, ns: simulated threads never wait for a CPU in a
+    /// barrier.
     fn slept_ns(&self) -> Option<u64> {
         Some(self.left?.time_ns - self.arrived.time_ns - self.spun_ns()?)
     }
@@ -61,7 +62,7 @@ impl Episode {
         places
     }
 
-    /// Who arrived when, in an order of its own.
+    /// Arrivals as (time, thread), sorted.
     pub fn arrivals(&self, truth: &Truth) -> Vec<(u64, u32)> {
         let mut all: Vec<_> = self
             .parts
@@ -76,14 +77,14 @@ impl Episode {
 #[derive(Clone, Debug, Default)]
 pub struct Truth {
     pub threads: Vec<Thread>,
-    /// Complete ones, in the order of their ends.
+    /// Complete episodes, in the order of their ends.
     pub episodes: Vec<Episode>,
-    /// Arrivals that were reported.
+    /// Number of arrivals that were reported.
     pub seen: u64,
     pub last_loss_ns: u64,
 }
 
-/// A sum of nanoseconds with how many parts it has.
+/// A sum in ns, and its number of parts.
 type Sum = (u64, u64);
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -117,7 +118,7 @@ pub struct SiteFigures {
 
 type Site = Vec<u32>;
 
-/// All that is compared.
+/// All figures that are compared.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Figures {
     pub arrivals: u64,
@@ -161,13 +162,13 @@ impl Truth {
         part.left = seen.then_some(clocks);
     }
 
-    /// The figures of a run of which nothing was missed, begun at 0.
+    /// The figures of a run that was watched from time 0 without losses.
     pub fn figures(&self) -> Figures {
         let mut all = Figures {
             arrivals: self.seen,
             ..Figures::default()
         };
-        // From where its work is reckoned, and L and site of the episode before.
+        // For each thread, the beginning of its work, and L and site of its previous episode.
         let mut since: Vec<(Clocks, Option<(u64, Site)>)> =
             self.threads.iter().map(|t| (t.born, None)).collect();
         let first_end = self.episodes.iter().map(Episode::last_ns).min();
@@ -224,7 +225,7 @@ impl Truth {
             }
             let longest = works.iter().max().unwrap();
             site.longest += longest;
-            // In 840ths, so that means of up to eight are whole.
+            // In 840ths, so that means over up to eight threads are whole numbers.
             site.gain += longest * 840 - works.iter().sum::<u64>() * 840 / works.len() as u64;
         }
         for (index, thread) in self.threads.iter().enumerate() {
@@ -246,7 +247,7 @@ fn rounded(value: f64) -> u64 {
 }
 
 impl Figures {
-    /// The same of a model whose threads are named by their number.
+    /// The figures of a model whose threads are named by number.
     pub fn of(model: &Model) -> Self {
         let rows = model.threads().rows();
         let number = |row: usize| rows[row].name.parse::<usize>().unwrap();
@@ -329,8 +330,8 @@ impl Figures {
         all
     }
 
-    /// Without who came last and what was the last before, which is anybody's
-    /// guess where times are equal.
+    /// The figures without stragglers and previous episodes, which are arbitrary if times are
+    /// equal.
     pub fn without_order(mut self) -> Self {
         self.phases.clear();
         let of_sites = self.sites.values_mut().flat_map(|s| s.threads.values_mut());
@@ -341,7 +342,7 @@ impl Figures {
     }
 }
 
-/// Says where they differ.
+/// Returns an error that says where the figures differ.
 pub fn same(found: &Figures, expected: &Figures) -> Result<(), String> {
     if found == expected {
         return Ok(());
