@@ -52,7 +52,8 @@ impl Check {
     /// Checks, before anything is measured, that there are rules and that all files can be read and
     /// written. Call [`output::guard::check`] first, which keeps outputs from replacing inputs.
     ///
-    /// # Errors [`Usage`]; or a file cannot be read or written.
+    /// # Errors
+    /// [`Usage`]; or a file cannot be read or written.
     pub fn new(gate: Gate, to: To) -> anyhow::Result<Self> {
         if gate.is_empty() {
             let text = "no rule is given, and without one nothing would be checked: name one, \
@@ -83,7 +84,8 @@ impl Check {
 
     /// Judges a report and writes the result. Returns the exit status.
     ///
-    /// # Errors Something could not be written.
+    /// # Errors
+    /// Something could not be written.
     pub fn tell(&self, report: &Report) -> anyhow::Result<u8> {
         let check = judge(report, &self.asked, self.before.as_ref());
         let service = Service::of_this_process();

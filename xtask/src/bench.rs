@@ -78,6 +78,9 @@ pub struct Args {
     /// Only a program that is thinned out, printed instead of written
     #[arg(long)]
     thinned: bool,
+    /// With one of these parts: write its section into bench/RESULTS.md all the same
+    #[arg(long)]
+    write: bool,
 }
 
 #[derive(Deserialize)]
@@ -112,54 +115,14 @@ pub fn run(args: &Args) -> Result<()> {
         let former = fs::read_to_string(&path).unwrap_or(out);
         return write(&path, &sections::put(&former, peers::HEADING, &section));
     }
-    if args.own {
-        out.clear();
-        screen::share(&workspace, &sbt, &mut out)?;
-        println!("{out}");
-        return Ok(());
-    }
-
-    if args.large {
-        out.clear();
-        let measured = large::programs(&workspace, &sbt, args.pairs, &mut out)?;
-        println!("{out}");
-        return large::check(&measured);
-    }
-    if args.states {
-        out.clear();
-        states::levels(&workspace, &sbt, args.pairs, &mut out)?;
-        println!("{out}");
-        return Ok(());
-    }
-    if args.sampling {
-        out.clear();
-        sampling::cost(&workspace, &sbt, args.pairs, &mut out)?;
-        println!("{out}");
-        return Ok(());
-    }
-    if args.counters {
-        out.clear();
-        counters::cost(&workspace, &sbt, args.pairs, &mut out)?;
-        println!("{out}");
-        return Ok(());
-    }
-    if args.recording {
-        out.clear();
-        recording::cost(&workspace, &sbt, args.pairs, &mut out)?;
-        println!("{out}");
-        return Ok(());
-    }
-    if args.backends {
-        out.clear();
-        backends::rungs(&workspace, &sbt, args.pairs, &mut out)?;
-        println!("{out}");
-        return Ok(());
-    }
-    if args.thinned {
-        out.clear();
-        thinned::compare(&workspace, &sbt, args.pairs, &mut out)?;
-        println!("{out}");
-        return Ok(());
+    if let Some((part, bars)) = part(args, &workspace, &sbt)? {
+        if args.write {
+            let former = fs::read_to_string(&path).unwrap_or(out);
+            write(&path, &sections::put_each(&former, &part))?;
+        } else {
+            println!("{part}");
+        }
+        return bars;
     }
 
     let cost = probes(&workspace, args.pairs.max(7), &mut out)?;
@@ -187,6 +150,33 @@ pub fn run(args: &Args) -> Result<()> {
         out = sections::put(&out, peers::HEADING, &section);
     }
     write(&path, &out)
+}
+
+/// Measures the one part that was asked for, if any: its section, and whether its bars hold.
+fn part(args: &Args, workspace: &Workspace, sbt: &Path) -> Result<Option<(String, Result<()>)>> {
+    let (mut out, mut bars) = (String::new(), Ok(()));
+    let pairs = args.pairs;
+    if args.own {
+        screen::share(workspace, sbt, &mut out)?;
+    } else if args.large {
+        let measured = large::programs(workspace, sbt, pairs, &mut out)?;
+        bars = large::check(&measured);
+    } else if args.states {
+        states::levels(workspace, sbt, pairs, &mut out)?;
+    } else if args.sampling {
+        sampling::cost(workspace, sbt, pairs, &mut out)?;
+    } else if args.counters {
+        counters::cost(workspace, sbt, pairs, &mut out)?;
+    } else if args.recording {
+        recording::cost(workspace, sbt, pairs, &mut out)?;
+    } else if args.backends {
+        backends::rungs(workspace, sbt, pairs, &mut out)?;
+    } else if args.thinned {
+        thinned::compare(workspace, sbt, pairs, &mut out)?;
+    } else {
+        return Ok(None);
+    }
+    Ok(Some((out, bars)))
 }
 
 fn write(path: &Path, text: &str) -> Result<()> {

@@ -148,15 +148,15 @@ mod tests {
                 "warn-time 20ms --warn-time",
                 "hang-time off --hang-time",
                 "phase-times true --phase-times",
+                "events page-faults, msr/tsc/ --events",
+                "sample 200 --sample",
+                "folded out.folded --folded",
+                "exit-with-program true --exit-with-program",
                 "names lu.c:1=one --name",
                 "phases p=a..b --phase",
                 "marks f --mark",
                 "marks lu.c:3=three --mark",
                 "barriers bar:1:2 --barrier",
-                "events page-faults, msr/tsc/ --events",
-                "sample 200 --sample",
-                "folded out.folded --folded",
-                "exit-with-program true --exit-with-program",
             ]
         );
     }

@@ -42,7 +42,8 @@ fn write_manual(folder: &Path) -> anyhow::Result<u8> {
 
 /// Carries out a command, and returns the exit status of sbt.
 ///
-/// # Errors What failed, in a line that names the remedy; a [`crate::usage::Usage`] for a wrong
+/// # Errors
+/// What failed, in a line that names the remedy; a [`crate::usage::Usage`] for a wrong
 /// command line.
 pub fn act(command: Command) -> anyhow::Result<u8> {
     check_proc(&command)?;

@@ -83,14 +83,16 @@ enum Ended {
 impl Series {
     /// Checks, before anything is written or run, that the program learns how many threads to use.
     ///
-    /// # Errors [`Usage`]: the program would not learn it.
+    /// # Errors
+    /// [`Usage`]: the program would not learn it.
     pub fn check(&self) -> Result<(), Usage> {
         self.missing_variable().map(drop)
     }
 
     /// Runs the whole series.
     ///
-    /// # Errors [`Usage`], as for [`Series::check`]; or sbt itself failed.
+    /// # Errors
+    /// [`Usage`], as for [`Series::check`]; or sbt itself failed.
     pub fn run(mut self) -> anyhow::Result<Outcome> {
         self.variables.extend(self.missing_variable()?);
         let signals =
@@ -254,7 +256,8 @@ fn patience(hang_time: Option<Duration>, longest: Option<u64>) -> Option<Duratio
 /// The variable to add for the number of threads; `None` if the arguments or variables pass that
 /// number already. `uses_openmp`: whether the program would obey the variable of OpenMP.
 ///
-/// # Errors One line: the program would not learn the number.
+/// # Errors
+/// One line: the program would not learn the number.
 fn missing_variable(
     in_program: bool,
     variables: &[Variable],

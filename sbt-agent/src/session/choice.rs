@@ -40,7 +40,8 @@ pub fn tracer(pid: u32, settings: &Settings) -> anyhow::Result<Option<ptrace::Pr
 /// `runs`: the target already runs its own program; `children`: processes that the target starts
 /// are watched too; `tracer`: the process from [`tracer`].
 ///
-/// # Errors The user may not use the source, or no source is available: the message says what would
+/// # Errors
+/// The user may not use the source, or no source is available: the message says what would
 /// help.
 pub fn source(
     pid: u32,

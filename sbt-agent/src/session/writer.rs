@@ -71,7 +71,8 @@ pub enum Outcome {
 impl<T: Send + 'static> Writer<T> {
     /// Starts the writing thread; `write` gets the parts and returns after the last one.
     ///
-    /// # Errors The thread cannot be started.
+    /// # Errors
+    /// The thread cannot be started.
     pub fn spawn(
         write: impl FnOnce(&mut Queue<T>) -> anyhow::Result<()> + Send + 'static,
     ) -> io::Result<Self> {

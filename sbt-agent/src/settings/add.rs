@@ -19,7 +19,8 @@ use sbt_program::access;
 /// Names a site in the nearest `sbt.toml` from `folder` upwards, or in a new one in `folder`.
 /// Returns the name as it will be read, and the file.
 ///
-/// # Errors One line: the name is not valid, or the file cannot be changed.
+/// # Errors
+/// One line: the name is not valid, or the file cannot be changed.
 pub fn add_name(folder: Option<&Path>, site: &str, name: &str) -> Result<(Named, PathBuf), String> {
     let named = spec::named(&format!("{site}={name}"))?;
     let folder = folder.ok_or("the working directory is gone")?;

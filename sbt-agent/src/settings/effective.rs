@@ -59,7 +59,8 @@ impl Effective {
 
 /// Checks the `text` of an `sbt.toml` that the user knows as `shown`.
 ///
-/// # Errors One line that begins with file and line number: something in the file is not valid.
+/// # Errors
+/// One line that begins with file and line number: something in the file is not valid.
 pub fn check_file(shown: &str, text: &str) -> Result<(), String> {
     merge(vec![file::layer(shown, text)?]).map(drop)
 }
@@ -67,7 +68,8 @@ pub fn check_file(shown: &str, text: &str) -> Result<(), String> {
 /// Merges the nearest `sbt.toml` from `folder` upwards, the environment and the options `typed`.
 /// Without a folder, which may have been removed, no file is read.
 ///
-/// # Errors One line: a source has something that is not valid.
+/// # Errors
+/// One line: a source has something that is not valid.
 pub fn effective(
     folder: Option<&Path>,
     environment: Environment,

@@ -2,12 +2,8 @@
 
 use std::{ffi::OsString, time::Duration};
 
-use super::{
-    known,
-    layer::{Given, Layer},
-};
-use sbt_engine::value;
-use sbt_engine::{counters, pattern::Pattern, place::printable};
+use super::{declared, known, layer::Layer};
+use sbt_engine::{pattern::Pattern, place::printable, value};
 
 /// The settings and switches from the environment.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -28,7 +24,8 @@ impl Environment {
     /// Reads `variables`. Unknown variables that begin with `SBT_` are ignored: Scala's build tool
     /// has variables of that kind. An empty variable counts as not set.
     ///
-    /// # Errors One line: the value of a known variable is not valid.
+    /// # Errors
+    /// One line: the value of a known variable is not valid.
     pub fn read(variables: impl IntoIterator<Item = (OsString, OsString)>) -> Result<Self, String> {
         let mut environment = Self::default();
         for (name, value) in variables {
@@ -61,40 +58,25 @@ impl Environment {
     }
 
     fn set(&mut self, name: &'static str, text: &str) -> Result<(), String> {
-        let switch = || value::switch(text);
-        let layer = &mut self.layer;
         match name {
-            "SBT_WATCH" => layer.watch = Some(Given::new(sites(text)?, name)),
-            "SBT_WATCH_ALL" => layer.watch_all = Some(Given::new(switch()?, name)),
-            "SBT_WARN_TIME" => layer.warn_time = Some(Given::new(warn_time(text)?, name)),
-            "SBT_HANG_TIME" => layer.hang_time = Some(Given::new(hang_time(text)?, name)),
-            "SBT_WARNINGS" => layer.warnings = Some(Given::new(switch()?, name)),
-            "SBT_PHASE_TIMES" => layer.phase_times = Some(Given::new(switch()?, name)),
-            "SBT_EXIT_WITH_PROGRAM" => {
-                layer.exit_with_program = Some(Given::new(switch()?, name));
-            }
-            "SBT_NO_DEBUG" => self.no_debug = switch()?,
-            "SBT_OPTIONS" => self.options = switch()?,
-            "SBT_VERBOSE" => self.verbose = switch()?,
-            "SBT_STATES" => layer.states = Some(Given::new(value::choice(text)?, name)),
-            "SBT_SAMPLE" => layer.sample = Some(Given::new(value::sample(text)?, name)),
-            "SBT_BUDGET" => layer.budget = Some(Given::new(value::percent(text)?, name)),
-            "SBT_EVENTS" => layer.events = Some(Given::new(counters::colons(text)?.0, name)),
-            _ => {}
+            "SBT_NO_DEBUG" => self.no_debug = value::switch(text)?,
+            "SBT_OPTIONS" => self.options = value::switch(text)?,
+            "SBT_VERBOSE" => self.verbose = value::switch(text)?,
+            name => declared::set_variable(&mut self.layer, name, text)?,
         }
         Ok(())
     }
 }
 
-fn sites(text: &str) -> Result<Vec<Pattern>, String> {
+pub(super) fn sites(text: &str) -> Result<Vec<Pattern>, String> {
     text.split(',').map(|site| site.trim().parse()).collect()
 }
 
-fn warn_time(text: &str) -> Result<Duration, String> {
+pub(super) fn warn_time(text: &str) -> Result<Duration, String> {
     value::milliseconds(text).map_err(|error| format!("{error}; a plain number is milliseconds"))
 }
 
-fn hang_time(text: &str) -> Result<Option<Duration>, String> {
+pub(super) fn hang_time(text: &str) -> Result<Option<Duration>, String> {
     value::hang_time(text).map_err(|error| format!("{error}; a plain number is seconds"))
 }
 
@@ -114,6 +96,7 @@ mod tests {
     use std::os::unix::ffi::OsStringExt as _;
 
     use super::*;
+    use crate::settings::layer::Given;
 
     fn read(variables: &[(&str, &str)]) -> Result<Environment, String> {
         Environment::read(

@@ -8,21 +8,21 @@ use toml::{
 };
 
 use super::{
-    known,
+    SETTINGS, declared, known,
     layer::{Given, Layer},
     spec,
 };
-use sbt_engine::value;
 use sbt_engine::{
     counters::{self, Counter},
-    pattern::nearest,
+    pattern::{Pattern, nearest},
     place::printable,
 };
 use sbt_program::access::Named;
 
 /// Reads the `text` of the file that the user knows as `shown`.
 ///
-/// # Errors One line that begins with file and line number: something in the file is not valid.
+/// # Errors
+/// One line that begins with file and line number: something in the file is not valid.
 pub fn layer(shown: &str, text: &str) -> Result<Layer, String> {
     let file = File { shown, text };
     let table = DeTable::parse(text).map_err(|error| {
@@ -56,103 +56,10 @@ pub(super) struct File<'a> {
 impl File<'_> {
     fn set(&self, layer: &mut Layer, key: &Key, value: &Value) -> Result<(), String> {
         let name = key.get_ref().as_ref();
-        match name {
-            "departures" => {
-                let text = self.text_of(name, value, "\"auto\", \"on\" or \"off\"")?;
-                layer.departures = Some(self.read(name, value, &text, value::choice)?);
-            }
-            "budget" => {
-                let text = self.number_or_text(name, value, "percent or \"off\"")?;
-                layer.budget = Some(self.read(name, value, &text, value::percent)?);
-            }
-            "backend" => {
-                let text = self.text_of(name, value, BACKENDS)?;
-                layer.backend = Some(self.read(name, value, &text, value::choice)?);
-            }
-            "futex" => {
-                let text = self.text_of(name, value, "\"auto\", \"on\" or \"off\"")?;
-                layer.futex = Some(self.read(name, value, &text, value::choice)?);
-            }
-            "states" => {
-                let text = self.text_of(name, value, "\"light\", \"full\" or \"off\"")?;
-                layer.states = Some(self.read(name, value, &text, value::choice)?);
-            }
-            "duration" => {
-                let text =
-                    self.number_or_text(name, value, "seconds or a text such as \"500ms\"")?;
-                layer.duration = Some(self.read(name, value, &text, value::seconds)?);
-            }
-            "warn-time" => {
-                let text =
-                    self.number_or_text(name, value, "milliseconds or a text such as \"2s\"")?;
-                layer.warn_time = Some(self.read(name, value, &text, value::milliseconds)?);
-            }
-            "hang-time" => {
-                let text = self.number_or_text(name, value, "seconds or \"off\"")?;
-                layer.hang_time = Some(self.read(name, value, &text, value::hang_time)?);
-            }
-            "sample" => {
-                let text = self.number_or_text(name, value, "a number of samples a second")?;
-                layer.sample = Some(self.read(name, value, &text, value::sample)?);
-            }
-            "folded" => layer.folded = Some(self.file(name, value)?),
-            "children" => layer.children = Some(self.flag(name, value)?),
-            "watch-all" => layer.watch_all = Some(self.flag(name, value)?),
-            "warnings" => layer.warnings = Some(self.flag(name, value)?),
-            "phase-times" => layer.phase_times = Some(self.flag(name, value)?),
-            "exit-with-program" => layer.exit_with_program = Some(self.flag(name, value)?),
-            "watch" => {
-                let sites = self.list(name, value, "[\"lu.c:120\", \"factor\"]", str::parse)?;
-                let sites = sites.into_iter().map(|given| given.value).collect();
-                layer.watch = Some(self.given(value, sites));
-            }
-            "marks" => {
-                layer.marks =
-                    self.list(name, value, "[\"factor\", \"lu.c:12=inner\"]", spec::mark)?;
-            }
-            "barriers" => {
-                layer.barriers = self.list(name, value, "[\"bar_wait:1:2\"]", spec::barrier)?;
-            }
-            "events" => {
-                let all = self.list(
-                    name,
-                    value,
-                    "[\"page-faults\", \"cycles\"]",
-                    counters::commas,
-                )?;
-                let mut events: Vec<Counter> = Vec::new();
-                for counter in all.into_iter().flat_map(|given| given.value.0) {
-                    if !events.contains(&counter) {
-                        events.push(counter);
-                    }
-                }
-                layer.events = Some(self.given(value, events));
-            }
-            "names" => {
-                for (site, name) in self.table(name, value)? {
-                    let text = self.text_of(site.get_ref(), name, NAMES)?;
-                    let named = |text: &str| {
-                        Ok(super::Named {
-                            site: site.get_ref().parse()?,
-                            name: spec::name(text)?,
-                        })
-                    };
-                    layer
-                        .names
-                        .push(self.read(site.get_ref(), name, &text, named)?);
-                }
-            }
-            "phases" => {
-                for (phase, sites) in self.table(name, value)? {
-                    let text = self.text_of(phase.get_ref(), sites, PHASES)?;
-                    let read = |text: &str| spec::phase_of(phase.get_ref(), text);
-                    layer
-                        .phases
-                        .push(self.read(phase.get_ref(), sites, &text, read)?);
-                }
-            }
-            known::CHECK => layer.check = self.check(value)?,
-            unknown => return Err(self.at(&key.span(), &who_knows(unknown))),
+        if name == known::CHECK {
+            layer.check = self.check(value)?;
+        } else if !declared::set_key(layer, self, name, value)? {
+            return Err(self.at(&key.span(), &who_knows(name)));
         }
         Ok(())
     }
@@ -229,7 +136,85 @@ impl File<'_> {
         Ok(self.given(value, named))
     }
 
-    fn flag(&self, key: &str, value: &Value) -> Result<Given<bool>, String> {
+    /// A text, read by `read`. `expected`: for the error if the value is no text.
+    pub(super) fn by_text<T>(
+        &self,
+        key: &str,
+        value: &Value,
+        expected: &str,
+        read: impl Fn(&str) -> Result<T, String>,
+    ) -> Result<Given<T>, String> {
+        let text = self.text_of(key, value, expected)?;
+        self.read(key, value, &text, read)
+    }
+
+    /// A number or a text, read by `read`. `expected`: for the error if the value is neither.
+    pub(super) fn by_number<T>(
+        &self,
+        key: &str,
+        value: &Value,
+        expected: &str,
+        read: impl Fn(&str) -> Result<T, String>,
+    ) -> Result<Given<T>, String> {
+        let text = self.number_or_text(key, value, expected)?;
+        self.read(key, value, &text, read)
+    }
+
+    /// A list of sites.
+    pub(super) fn sites(&self, key: &str, value: &Value) -> Result<Given<Vec<Pattern>>, String> {
+        let sites = self.list(key, value, "[\"lu.c:120\", \"factor\"]", str::parse)?;
+        let sites = sites.into_iter().map(|given| given.value).collect();
+        Ok(self.given(value, sites))
+    }
+
+    /// A list of counters, each once.
+    pub(super) fn counters(&self, key: &str, value: &Value) -> Result<Given<Vec<Counter>>, String> {
+        let example = "[\"page-faults\", \"cycles\"]";
+        let all = self.list(key, value, example, counters::commas)?;
+        let mut events: Vec<Counter> = Vec::new();
+        for counter in all.into_iter().flat_map(|given| given.value.0) {
+            if !events.contains(&counter) {
+                events.push(counter);
+            }
+        }
+        Ok(self.given(value, events))
+    }
+
+    /// A table of sites with their names.
+    pub(super) fn names(
+        &self,
+        key: &str,
+        value: &Value,
+    ) -> Result<Vec<Given<super::Named>>, String> {
+        let table = self.table(key, value)?.into_iter();
+        table
+            .map(|(site, name)| {
+                self.by_text(site.get_ref(), name, NAMES, |text| {
+                    Ok(super::Named {
+                        site: site.get_ref().parse()?,
+                        name: spec::name(text)?,
+                    })
+                })
+            })
+            .collect()
+    }
+
+    /// A table of conceptual phases with their sites.
+    pub(super) fn phases(
+        &self,
+        key: &str,
+        value: &Value,
+    ) -> Result<Vec<Given<super::Conceptual>>, String> {
+        let table = self.table(key, value)?.into_iter();
+        table
+            .map(|(phase, sites)| {
+                let read = |text: &str| spec::phase_of(phase.get_ref(), text);
+                self.by_text(phase.get_ref(), sites, PHASES, read)
+            })
+            .collect()
+    }
+
+    pub(super) fn flag(&self, key: &str, value: &Value) -> Result<Given<bool>, String> {
         match value.get_ref() {
             DeValue::Boolean(flag) => Ok(self.given(value, *flag)),
             _ => Err(self.wrong(key, value, "true or false")),
@@ -276,7 +261,6 @@ impl File<'_> {
     }
 }
 
-const BACKENDS: &str = "\"auto\", \"ebpf\", \"perf\" or \"ptrace\"";
 const NAMES: &str = "a name, with the site in quotes, such as \"lu.c:120\" = \"factor\"";
 const PHASES: &str = "two sites, such as solve = \"lu.c:10..lu.c:20\"";
 
@@ -291,7 +275,7 @@ fn not_toml(message: &str) -> String {
 
 fn who_knows(unknown: &str) -> String {
     let known = || {
-        let settings = known::SETTINGS.iter().map(|known| known.key);
+        let settings = SETTINGS.iter().map(|known| known.key);
         settings.chain([known::CHECK])
     };
     let near = nearest(unknown, known()).map_or_else(

@@ -1,5 +1,5 @@
 use super::*;
-use crate::settings::{Gate, Settings, merge::merge};
+use crate::settings::{Gate, SETTINGS, Settings, merge::merge};
 
 /// The effective settings of a file alone, one line each.
 fn shown(text: &str) -> Vec<String> {
@@ -61,6 +61,7 @@ tolerance = 5
             "warnings false sbt.toml:9",
             "warn-time 250ms sbt.toml:8",
             "phase-times true sbt.toml:10",
+            "exit-with-program true sbt.toml:11",
             "names lu.c:690=factor sbt.toml:19",
             "names update=inner loop sbt.toml:20",
             "phases solve=lu.c:10..lu.c:20 sbt.toml:23",
@@ -68,7 +69,6 @@ tolerance = 5
             "marks factor sbt.toml:13",
             "marks lu.c:12=inner sbt.toml:14",
             "barriers bar:1:2 sbt.toml:16",
-            "exit-with-program true sbt.toml:11",
         ]
     );
 }
@@ -216,7 +216,7 @@ fn what_a_file_holds_cannot_reach_the_terminal() {
 #[test]
 fn any_text_is_read_or_refused() {
     use proptest::prelude::*;
-    let known: Vec<_> = known::SETTINGS.iter().map(|known| known.key).collect();
+    let known: Vec<_> = SETTINGS.iter().map(|known| known.key).collect();
     let config = ProptestConfig::with_cases(500);
     proptest!(config, |(key in proptest::sample::select(known), value in "\\PC{0,20}")| {
         for text in [format!("{key} = {value}"), format!("{key} = \"{value}\""), value] {

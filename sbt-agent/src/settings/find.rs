@@ -61,7 +61,8 @@ impl Trust {
 /// Finds the file in `folder` or in the nearest folder above. `None` if there is no such file. The
 /// file is read with the rights of the caller: a link of that name may lead anywhere.
 ///
-/// # Errors One line: the nearest file cannot be read.
+/// # Errors
+/// One line: the nearest file cannot be read.
 pub fn nearest(folder: &Path, trust: Trust) -> Result<Option<Found>, String> {
     access::as_caller(|| find(folder, trust)).map_err(|error| error.to_string())?
 }

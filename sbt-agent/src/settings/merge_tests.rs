@@ -52,7 +52,10 @@ fn without_sources_the_defaults_hold() {
     assert_eq!(settings, Settings::default());
     assert!(settings.warnings && settings.warn_time == Duration::from_secs(1));
     let keys: Vec<_> = table.iter().map(|row| row.setting).collect();
-    assert_eq!(keys, known::SETTINGS.map(|known| known.key));
+    assert_eq!(
+        keys,
+        SETTINGS.iter().map(|known| known.key).collect::<Vec<_>>()
+    );
     assert!(table.iter().all(|row| row.origin == "default"), "{table:?}");
     assert_eq!(one(&table, "warn-time").0, "1s");
     assert_eq!(one(&table, "hang-time").0, "10s");

@@ -6,15 +6,11 @@
 
 use std::time::Duration;
 
-use sbt_engine::{
-    choices::{Backend, Departures, Futexes, States},
-    counters::Counter,
-    pattern::Pattern,
-};
-use sbt_program::access;
+use sbt_engine::pattern::Pattern;
 
 mod add;
 mod check;
+mod declared;
 mod effective;
 mod environment;
 mod file;
@@ -27,9 +23,10 @@ pub mod spec;
 
 pub use add::add_name;
 pub use check::Gate;
+pub use declared::{SETTINGS, Settings};
 pub use effective::{Effective, check_file, effective};
 pub use environment::Environment;
-pub use known::{CONTROLS, Known, SETTINGS};
+pub use known::{CONTROLS, Known};
 pub use merge::{MAX_BARRIERS, MAX_MARKS, MAX_PHASES, Row};
 pub use show::{Detail, table};
 
@@ -38,65 +35,6 @@ pub const DEFAULT_BUDGET: f64 = 2.0;
 
 /// The default of [`Settings::hang_time`].
 pub const DEFAULT_HANG_TIME: Duration = Duration::from_secs(10);
-
-/// How to watch and what to print.
-#[derive(Clone, Debug, PartialEq)]
-#[allow(
-    clippy::struct_excessive_bools,
-    reason = "each is a setting of its own"
-)]
-pub struct Settings {
-    /// Whether to watch departures.
-    pub departures: Departures,
-    /// The share of a thread's time that watching may cost, in percent; `None` for no limit.
-    pub budget: Option<f64>,
-    /// The way to watch the program.
-    pub backend: Backend,
-    /// Whether to watch the system calls of futexes.
-    pub futex: Futexes,
-    /// How closely to watch what threads do between barriers.
-    pub states: States,
-    /// Whether to watch processes that the target starts; `None` watches them only if sbt starts
-    /// the target itself.
-    pub children: Option<bool>,
-    /// How long to watch; `None` watches until the target ends.
-    pub duration: Option<Duration>,
-    /// Names of sites. A site has one name at most; several sites may share a name.
-    pub names: Vec<Named>,
-    /// Sites, or names of sites or phases, whose episodes are printed one by one.
-    pub watch: Vec<Pattern>,
-    /// Whether to print the episodes of all barriers one by one.
-    pub watch_all: bool,
-    /// Whether to warn of long episodes.
-    pub warnings: bool,
-    /// The barrier time above which an episode is long.
-    pub warn_time: Duration,
-    /// The time without an arrival after which threads waiting at a barrier may hang; `None` never
-    /// looks for hangs.
-    pub hang_time: Option<Duration>,
-    /// The time after which a program that hangs is ended; `None` never ends it.
-    pub end_hangs: Option<Duration>,
-    /// Whether to print the time of each phase as it ends.
-    pub phase_times: bool,
-    /// Conceptual phases, with distinct names, at most [`MAX_PHASES`].
-    pub phases: Vec<Conceptual>,
-    /// Marks, at distinct places, at most [`MAX_MARKS`].
-    pub marks: Vec<Mark>,
-    /// The user's own functions that are barriers, each once, at most [`MAX_BARRIERS`].
-    pub barriers: Vec<UserBarrier>,
-    /// Counters to read with every event of a thread.
-    pub events: Vec<Counter>,
-    /// Whether the user may choose other counters while the program runs, as on the live screen.
-    pub may_choose: bool,
-    /// Samples per second of a thread's time on a CPU; 0 takes none.
-    pub sample: u32,
-    /// The file for folded stacks of the samples.
-    pub folded: Option<access::Named>,
-    /// Whether the live screen closes when the program ends, without waiting for a key.
-    pub exit_with_program: bool,
-    /// The rules of `sbt check`.
-    pub check: Gate,
-}
 
 /// A name for a site.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -138,37 +76,6 @@ pub struct UserBarrier {
     pub object: Option<u8>,
     /// The number of the argument that is the count of participants, from 1 to 6.
     pub count: Option<u8>,
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Self {
-            departures: Departures::Auto,
-            budget: Some(DEFAULT_BUDGET),
-            backend: Backend::Auto,
-            futex: Futexes::Auto,
-            states: States::Light,
-            children: None,
-            duration: None,
-            names: Vec::new(),
-            watch: Vec::new(),
-            watch_all: false,
-            warnings: true,
-            warn_time: Duration::from_secs(1),
-            hang_time: Some(DEFAULT_HANG_TIME),
-            end_hangs: None,
-            phase_times: false,
-            phases: Vec::new(),
-            marks: Vec::new(),
-            barriers: Vec::new(),
-            events: Vec::new(),
-            may_choose: false,
-            sample: 0,
-            folded: None,
-            exit_with_program: false,
-            check: Gate::default(),
-        }
-    }
 }
 
 impl Settings {

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{effective::Effective, known};
+use super::{SETTINGS, effective::Effective, known};
 use sbt_engine::place::printable;
 
 /// The amount of detail.
@@ -51,7 +51,7 @@ pub fn table(effective: &Effective, detail: Detail) -> String {
     for (setting, value, origin) in &rows {
         // Writing to a String cannot fail.
         let _always = writeln!(text, "  {setting:<first$}  {value:<second$}  {origin}");
-        let known = known::SETTINGS.iter().find(|known| known.key == *setting);
+        let known = SETTINGS.iter().find(|known| known.key == *setting);
         if let (Detail::Described, Some(known)) = (detail, known)
             && *setting != before
         {

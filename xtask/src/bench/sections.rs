@@ -23,6 +23,27 @@ pub fn put(text: &str, heading: &str, section: &str) -> String {
     format!("{before}{section}\n{blank}{after}")
 }
 
+/// The text with each section of `sections` in place of its former one.
+pub fn put_each(text: &str, sections: &str) -> String {
+    let mut starts: Vec<usize> = sections
+        .match_indices("\n## ")
+        .map(|(at, _)| at + 1)
+        .collect();
+    if sections.starts_with("## ") {
+        starts.insert(0, 0);
+    }
+    let ends = starts.iter().skip(1).copied().chain([sections.len()]);
+    let parts: Vec<&str> = starts
+        .iter()
+        .zip(ends)
+        .map(|(start, end)| &sections[*start..end])
+        .collect();
+    parts.into_iter().fold(text.to_owned(), |text, section| {
+        let heading = section.lines().next().unwrap_or_default();
+        put(&text, heading, section)
+    })
+}
+
 fn start(text: &str, heading: &str) -> Option<usize> {
     let mut at = 0;
     for line in text.split_inclusive('\n') {
@@ -37,6 +58,13 @@ fn start(text: &str, heading: &str) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_section_takes_the_place_of_its_former_one() {
+        let text = "# all\n\n## a\n\n1\n\n## b\n\n2\n";
+        let put = put_each(text, "\n## b\n\n3\n\n## c\n\n4\n");
+        assert_eq!(put, "# all\n\n## a\n\n1\n\n## b\n\n3\n\n## c\n\n4\n");
+    }
 
     const TEXT: &str = "# All\n\n## One\n\n1\n\n## Two\n\nsee ## One\n\n## Three\n\n3\n";
 

@@ -20,7 +20,8 @@ pub struct Looking {
 impl Looking {
     /// Starts a look. `still`: the waits that the look is about.
     ///
-    /// # Errors The thread cannot be started.
+    /// # Errors
+    /// The thread cannot be started.
     pub fn begin(
         still: Vec<Still>,
         look: impl FnOnce() -> Scene + Send + 'static,

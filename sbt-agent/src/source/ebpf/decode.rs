@@ -398,9 +398,11 @@ impl Decoder {
         }
         let unread =
             record.count == 0 && [layout::GLIBC, layout::MUSL].contains(&record.head.layout);
-        if record.head.detail != 0 || unread {
-            self.spaces
-                .meet(thread.space, thread.process, record.object);
+        let (space, process) = (thread.space, thread.process);
+        if record.head.detail != 0 {
+            self.spaces.meet(space, process, record.object);
+        } else if unread {
+            self.spaces.meet_unread(space, process, record.object);
         }
         let round = if record.head.layout == layout::KMP {
             self.team_rounds.told(thread.space, record)

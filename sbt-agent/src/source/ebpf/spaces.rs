@@ -35,6 +35,17 @@ pub struct Spaces {
     late: Late,
 }
 
+/// What an object says of itself.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Says {
+    /// Processes share it.
+    Shared,
+    /// Processes will share it: it has just been made.
+    New,
+    /// Nothing: it cannot be read.
+    Nothing,
+}
+
 /// Objects in memory that was looked at too late in each of its processes.
 #[derive(Default)]
 struct Late {
@@ -134,19 +145,24 @@ impl Spaces {
         self.stands.get(&own).copied().unwrap_or(own)
     }
 
-    /// An object says of itself that processes share it, or cannot be read yet: a page of
-    /// shared memory that the process has not touched since it was forked.
+    /// An object says of itself that processes share it.
     pub fn meet(&mut self, space: u16, process: u32, at: u64) {
-        self.look(space, process, at, false);
+        self.look(space, process, at, Says::Shared);
+    }
+
+    /// An object cannot be read yet: it may lie in a page of shared memory that the process has not
+    /// touched since it was forked.
+    pub fn meet_unread(&mut self, space: u16, process: u32, at: u64) {
+        self.look(space, process, at, Says::Nothing);
     }
 
     /// An object is made anew that says of itself that processes share it.
     pub fn made(&mut self, space: u16, process: u32, at: u64) {
         self.forget(space, at);
-        self.look(space, process, at, true);
+        self.look(space, process, at, Says::New);
     }
 
-    fn look(&mut self, space: u16, process: u32, at: u64, is_new: bool) {
+    fn look(&mut self, space: u16, process: u32, at: u64, says: Says) {
         let Some(lookup) = self.lookup else {
             return;
         };
@@ -158,13 +174,15 @@ impl Spaces {
             Memory::Shared(memory) => self.shared(memory, process, at),
             Memory::Own => own,
             // The process has made it for others, of which none can have it yet.
-            Memory::Unknown if is_new => self.unknown(at),
+            Memory::Unknown if says == Says::New => self.unknown(at),
             Memory::Unknown => match self.relative(process, at) {
                 Some(known) if space_of(known) != SHARED => own,
                 Some(known) => {
                     self.late.assumed += u64::from(!self.is_known(known));
                     known
                 }
+                // Nothing says that others have it, and the process may have met it before.
+                None if says == Says::Nothing => own,
                 None => {
                     self.late.apart += 1;
                     self.unknown(at)
@@ -301,6 +319,18 @@ mod tests {
             (10, _) => Memory::Unknown,
             _ => Memory::Own,
         }
+    }
+
+    #[test]
+    fn an_object_that_cannot_be_read_any_more_stays_what_it_was() {
+        let mut spaces = Spaces::new(7, Some(|_, _| Memory::Unknown));
+        let before = spaces.object(0, 0x2000);
+        spaces.meet_unread(0, 7, 0x2000);
+        assert_eq!(spaces.object(0, 0x2000), before);
+        assert_eq!(spaces.note(), None);
+        // One that says that it is shared is another's too, perhaps.
+        spaces.meet(0, 7, 0x3000);
+        assert_eq!(space(spaces.object(0, 0x3000)), SHARED);
     }
 
     #[test]

@@ -19,7 +19,8 @@ pub struct Mapped {
 
 /// All executable mappings of files in a process; empty if the process is gone.
 ///
-/// # Errors They cannot be read; `PermissionDenied` if this user may not look into the process.
+/// # Errors
+/// They cannot be read; `PermissionDenied` if this user may not look into the process.
 pub fn of(process: u32) -> io::Result<Vec<Mapped>> {
     let mappings = process::readable_mappings(process)?.into_iter();
     let mapped = mappings.filter_map(|mapping| {

@@ -67,7 +67,8 @@ pub enum News {
 /// breakpoint would then go on in the middle of an instruction; this way the signal kills it
 /// instead.
 ///
-/// # Errors `ECHILD`: no thread is traced.
+/// # Errors
+/// `ECHILD`: no thread is traced.
 pub fn next() -> io::Result<Option<News>> {
     let Some((id, what, status)) = wait_among(libc::P_ALL, 0, LOOK)? else {
         return Ok(None);
@@ -332,7 +333,8 @@ impl Stop {
     /// Makes the thread run one instruction, and waits for it. The returned stop has the reason of
     /// the old one. SIGSTOP and SIGCONT, which cannot be held back, take effect after that.
     ///
-    /// # Errors The thread ends, or another thread has executed a program in its place; that is
+    /// # Errors
+    /// The thread ends, or another thread has executed a program in its place; that is
     /// left for the next wait.
     pub fn step(self) -> io::Result<Self> {
         // The kernel reports a step over a system call as a plain SIGTRAP.
@@ -347,7 +349,8 @@ impl Stop {
     /// Runs the thread until its next entry into or exit from a system call, or until a trap.
     /// Returns which of them it was. Needs `PTRACE_O_TRACESYSGOOD`.
     ///
-    /// # Errors As for [`Stop::step`].
+    /// # Errors
+    /// As for [`Stop::step`].
     pub fn until_call(self) -> io::Result<(Self, Why)> {
         let is_there = |why| {
             let trap = libc::SIGTRAP;

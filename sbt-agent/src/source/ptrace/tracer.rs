@@ -147,7 +147,8 @@ struct Tracer {
 /// output. Returns when all threads are let go. `words`: pid of the parent, pid of the target, and
 /// whether there are counters.
 ///
-/// # Errors Started by anybody but sbt, or without the rights it needs.
+/// # Errors
+/// Started by anybody but sbt, or without the rights it needs.
 pub fn run(mut words: impl Iterator<Item = OsString>) -> anyhow::Result<()> {
     let mut number = || words.next()?.to_str()?.parse().ok();
     let (number, target) = number().zip(number()).context("of sbt's own")?;

@@ -1,0 +1,325 @@
+//! All settings, each declared once: its type, its default, what it is called in `sbt.toml`, in the
+//! environment and on the command line, and what it means. How each is typed is in `cli.rs`.
+
+use std::time::Duration;
+
+use sbt_engine::{
+    choices::{Backend, Departures, Futexes, States},
+    counters::{self, Counter},
+    pattern::Pattern,
+    value::{self, choice_text, duration_text},
+};
+use sbt_program::access;
+
+use super::{
+    Conceptual, DEFAULT_BUDGET, DEFAULT_HANG_TIME, Gate, Known, Mark, Named, UserBarrier,
+    environment,
+    file::{File, Value},
+    layer::Given,
+    merge::{Row, Table, add, list},
+    spec,
+};
+
+/// Declares the settings.
+///
+/// `one`: of such a setting the strongest source decides. A source gives the first type; the second
+/// is the type of what holds. `variable … by`: the variable of the environment, and what reads it.
+/// `file`: what reads the value of the key in `sbt.toml`. `shown`: the value as text.
+///
+/// `each`: the items of all sources hold; of two items with the same subject (`by`) the stronger
+/// source's replaces the other.
+macro_rules! settings {
+    (
+        one {$(
+            $(#[$doc:meta])*
+            $field:ident: $given:ty => $value:ty = $default:expr,
+            key $key:literal, option $option:literal,
+            $(variable $variable:literal by $read:expr,)?
+            file $file:expr, shown $shown:expr,
+            $meaning:literal;
+        )*}
+        each {$(
+            $(#[$item_doc:meta])*
+            $items:ident: $item:ty, by $subject:expr,
+            key $items_key:literal, option $items_option:literal,
+            file $items_file:expr,
+            $items_meaning:literal;
+        )*}
+    ) => {
+        /// How to watch and what to print.
+        #[derive(Clone, Debug, PartialEq)]
+        #[allow(clippy::struct_excessive_bools, reason = "each is a setting of its own")]
+        pub struct Settings {
+            $($(#[$doc])* pub $field: $value,)*
+            $($(#[$item_doc])* pub $items: Vec<$item>,)*
+            /// The time after which a program that hangs is ended; `None` never ends it.
+            pub end_hangs: Option<Duration>,
+            /// Whether the user may choose other counters while the program runs, as on the live
+            /// screen.
+            pub may_choose: bool,
+            /// The rules of `sbt check`.
+            pub check: Gate,
+        }
+
+        impl Default for Settings {
+            fn default() -> Self {
+                Self {
+                    $($field: $default,)*
+                    $($items: Vec::new(),)*
+                    end_hangs: None,
+                    may_choose: false,
+                    check: Gate::default(),
+                }
+            }
+        }
+
+        /// The settings of one source; settings that the source does not give are `None` or empty.
+        /// The meaning of each is described at [`Settings`].
+        #[derive(Clone, Debug, Default, PartialEq)]
+        pub struct Layer {
+            $($(#[$doc])* pub $field: Option<Given<$given>>,)*
+            $($(#[$item_doc])* pub $items: Vec<Given<$item>>,)*
+            /// Rules of `sbt check`; a rule of a stronger source replaces the weaker source's rule
+            /// on the same subject.
+            pub check: Gate,
+        }
+
+        /// All settings, in the order in which they are shown.
+        pub const SETTINGS: &[Known] = &[
+            $(Known {
+                key: $key,
+                variable: [$($variable,)?].as_slice().first().copied(),
+                option: $option,
+                meaning: $meaning,
+            },)*
+            $(Known {
+                key: $items_key,
+                variable: None,
+                option: $items_option,
+                meaning: $items_meaning,
+            },)*
+        ];
+
+        /// The settings of both sources.
+        pub(super) fn over(weak: Layer, strong: Layer) -> Layer {
+            Layer {
+                $($field: strong.$field.or(weak.$field),)*
+                $($items: add(weak.$items, strong.$items, $subject),)*
+                check: weak.check.with(strong.check),
+            }
+        }
+
+        /// Fills in the defaults and makes the table.
+        pub(super) fn settle(all: Layer) -> (Settings, Vec<Row>) {
+            let default = Settings::default();
+            let mut table = Table::default();
+            let settings = Settings {
+                $($field: table.one(
+                    $key,
+                    all.$field
+                        .map(|given| Given::new(<$value>::from(given.value), given.origin)),
+                    default.$field,
+                    $shown,
+                ),)*
+                $($items: table.each($items_key, all.$items),)*
+                check: all.check,
+                ..default
+            };
+            (settings, table.rows)
+        }
+
+        /// Sets the setting that an environment variable stands for, if it stands for any.
+        ///
+        /// # Errors
+        /// What was expected instead of `text`.
+        pub(super) fn set_variable(
+            layer: &mut Layer,
+            name: &'static str,
+            text: &str,
+        ) -> Result<(), String> {
+            match name {
+                $($($variable => {
+                    let read: fn(&str) -> Result<$given, String> = $read;
+                    layer.$field = Some(Given::new(read(text)?, name));
+                })?)*
+                _ => {}
+            }
+            Ok(())
+        }
+
+        /// Sets the setting with this key in `sbt.toml`; whether there is one.
+        ///
+        /// # Errors
+        /// One line, with the place in the file, that says what was expected.
+        pub(super) fn set_key(
+            layer: &mut Layer,
+            file: &File<'_>,
+            key: &str,
+            value: &Value<'_>,
+        ) -> Result<bool, String> {
+            match key {
+                $($key => {
+                    let read: fn(&File<'_>, &str, &Value<'_>) -> Result<Given<$given>, String> =
+                        $file;
+                    layer.$field = Some(read(file, key, value)?);
+                })*
+                $($items_key => {
+                    let read: fn(&File<'_>, &str, &Value<'_>) -> Result<Vec<Given<$item>>, String> =
+                        $items_file;
+                    layer.$items = read(file, key, value)?;
+                })*
+                _ => return Ok(false),
+            }
+            Ok(true)
+        }
+    };
+}
+
+const AUTO_ON_OFF: &str = "\"auto\", \"on\" or \"off\"";
+const BACKENDS: &str = "\"auto\", \"ebpf\", \"perf\" or \"ptrace\"";
+const LEVELS: &str = "\"light\", \"full\" or \"off\"";
+const OFF: &str = "off";
+
+settings! {
+    one {
+        /// Whether to watch departures.
+        departures: Departures => Departures = Departures::Auto,
+            key "departures", option "--departures",
+            file |file, key, value| file.by_text(key, value, AUTO_ON_OFF, value::choice),
+            shown choice_text,
+            "whether departures are watched too: they tell how long the release took";
+        /// The share of a thread's time that watching may cost, in percent; `None` for no limit.
+        budget: Option<f64> => Option<f64> = Some(DEFAULT_BUDGET),
+            key "budget", option "--budget", variable "SBT_BUDGET" by value::percent,
+            file |file, key, value| file.by_number(key, value, "percent or \"off\"", value::percent),
+            shown |budget| budget.map_or_else(|| OFF.into(), |budget| format!("{budget}%")),
+            "how much of its time watching may cost a thread; above it less is watched";
+        /// The way to watch the program.
+        backend: Backend => Backend = Backend::Auto,
+            key "backend", option "--backend",
+            file |file, key, value| file.by_text(key, value, BACKENDS, value::choice),
+            shown choice_text,
+            "how the program is watched: auto, ebpf, perf or ptrace";
+        /// Whether to watch the system calls of futexes.
+        futex: Futexes => Futexes = Futexes::Auto,
+            key "futex", option "--futex",
+            file |file, key, value| file.by_text(key, value, AUTO_ON_OFF, value::choice),
+            shown choice_text,
+            "whether the system calls of futexes are watched: barriers made of nothing else, and locks";
+        /// How closely to watch what threads do between barriers.
+        states: States => States = States::Light,
+            key "states", option "--states", variable "SBT_STATES" by value::choice,
+            file |file, key, value| file.by_text(key, value, LEVELS, value::choice),
+            shown choice_text,
+            "how closely is looked at what threads do between barriers: light, full or off";
+        /// Whether to watch processes that the target starts; `None` watches them only if sbt starts
+        /// the target itself.
+        children: bool => Option<bool> = None,
+            key "children", option "--children",
+            file |file, key, value| file.flag(key, value),
+            shown |children| children.map_or_else(|| "in run".into(), |children| children.to_string()),
+            "whether processes that the program starts are watched too";
+        /// How long to watch; `None` watches until the target ends.
+        duration: Duration => Option<Duration> = None,
+            key "duration", option "--duration",
+            file |file, key, value| {
+                file.by_number(key, value, "seconds or a text such as \"500ms\"", value::seconds)
+            },
+            shown |duration| duration.map_or_else(|| "until the end".into(), duration_text),
+            "watching stops after this time";
+        /// Sites, or names of sites or phases, whose episodes are printed one by one.
+        watch: Vec<Pattern> => Vec<Pattern> = Vec::new(),
+            key "watch", option "--watch", variable "SBT_WATCH" by environment::sites,
+            file |file, key, value| file.sites(key, value),
+            shown |sites| list(sites),
+            "barriers whose episodes are told one by one, by site or name";
+        /// Whether to print the episodes of all barriers one by one.
+        watch_all: bool => bool = false,
+            key "watch-all", option "--watch-all", variable "SBT_WATCH_ALL" by value::switch,
+            file |file, key, value| file.flag(key, value), shown bool::to_string,
+            "the episodes of all barriers are told one by one";
+        /// Whether to warn of long episodes.
+        warnings: bool => bool = true,
+            key "warnings", option "--no-warnings", variable "SBT_WARNINGS" by value::switch,
+            file |file, key, value| file.flag(key, value), shown bool::to_string,
+            "an episode longer than warn-time is warned of, watched or not";
+        /// The barrier time above which an episode is long.
+        warn_time: Duration => Duration = Duration::from_secs(1),
+            key "warn-time", option "--warn-time",
+            variable "SBT_WARN_TIME" by environment::warn_time,
+            file |file, key, value| {
+                file.by_number(key, value, "milliseconds or a text such as \"2s\"", value::milliseconds)
+            },
+            shown |time| duration_text(*time),
+            "from first to last arrival, above which an episode is long";
+        /// The time without an arrival after which threads waiting at a barrier may hang; `None`
+        /// never looks for hangs.
+        hang_time: Option<Duration> => Option<Duration> = Some(DEFAULT_HANG_TIME),
+            key "hang-time", option "--hang-time",
+            variable "SBT_HANG_TIME" by environment::hang_time,
+            file |file, key, value| {
+                file.by_number(key, value, "seconds or \"off\"", value::hang_time)
+            },
+            shown |time| time.map_or_else(|| OFF.into(), duration_text),
+            "for how long threads wait at a barrier to which nobody comes before it may be a hang";
+        /// Whether to print the time of each phase as it ends.
+        phase_times: bool => bool = false,
+            key "phase-times", option "--phase-times", variable "SBT_PHASE_TIMES" by value::switch,
+            file |file, key, value| file.flag(key, value), shown bool::to_string,
+            "the time of each phase is told when it ends";
+        /// Counters to read with every event of a thread.
+        events: Vec<Counter> => Vec<Counter> = Vec::new(),
+            key "events", option "--events",
+            variable "SBT_EVENTS" by |text| Ok(counters::colons(text)?.0),
+            file |file, key, value| file.counters(key, value),
+            shown |counters| list(counters),
+            "counters that are read for each thread and phase; `sbt list` names them";
+        /// Samples per second of a thread's time on a CPU; 0 takes none.
+        sample: u32 => u32 = 0,
+            key "sample", option "--sample", variable "SBT_SAMPLE" by value::sample,
+            file |file, key, value| {
+                file.by_number(key, value, "a number of samples a second", value::sample)
+            },
+            shown u32::to_string,
+            "samples a second of where threads are: time by function; 0 is none";
+        /// The file for folded stacks of the samples.
+        folded: access::Named => Option<access::Named> = None,
+            key "folded", option "--folded",
+            file |file, key, value| file.file(key, value),
+            shown |file| match file {
+                Some(named) => named.path.to_string_lossy().into_owned(),
+                None => "none".into(),
+            },
+            "a file for folded stacks of the samples, for flame graphs";
+        /// Whether the live screen closes when the program ends, without waiting for a key.
+        exit_with_program: bool => bool = false,
+            key "exit-with-program", option "--exit-with-program",
+            variable "SBT_EXIT_WITH_PROGRAM" by value::switch,
+            file |file, key, value| file.flag(key, value), shown bool::to_string,
+            "the live screen leaves when the program ends, and does not wait for a key";
+    }
+    each {
+        /// Names of sites. A site has one name at most; several sites may share a name.
+        names: Named, by |named| named.site.clone(),
+            key "names", option "--name",
+            file |file, key, value| file.names(key, value),
+            "names of sites, for reports and for watch";
+        /// Conceptual phases, with distinct names, at most [`super::MAX_PHASES`].
+        phases: Conceptual, by |phase| phase.name.clone(),
+            key "phases", option "--phase",
+            file |file, key, value| file.phases(key, value),
+            "phases from one barrier to another, whatever lies between";
+        /// Marks, at distinct places, at most [`super::MAX_MARKS`].
+        marks: Mark, by |mark| mark.at.clone(),
+            key "marks", option "--mark",
+            file |file, key, value| {
+                file.list(key, value, "[\"factor\", \"lu.c:12=inner\"]", spec::mark)
+            },
+            "functions and lines whose passing is told";
+        /// The user's own functions that are barriers, each once, at most [`super::MAX_BARRIERS`].
+        barriers: UserBarrier, by |barrier| barrier.function.clone(),
+            key "barriers", option "--barrier",
+            file |file, key, value| file.list(key, value, "[\"bar_wait:1:2\"]", spec::barrier),
+            "functions of the program's own that are barriers";
+    }
+}
