@@ -29,6 +29,6 @@ pub use plain::{Plain, bytes, read};
 pub use record::{
     Arrive, Away, CHAIN, Callers, Clocks, Condvar, Counts, Depart, ENDS, Head, Init, MAX_CALLERS,
     MAX_EVENTS, Mapping, Memory, Reading, STEPPED, Sums, TASK_COUNTS, Taker, Thread, UNKNOWN,
-    evidence, how, kind, taker,
+    evidence, how, kind, taker, team_count,
 };
 pub use walk::{CODE_AROUND, Code, Rule, cfa, rbp};

@@ -82,6 +82,19 @@ pub const STEPPED: u16 = 1;
 /// threads but one wait for the next region.
 pub const ENDS: u16 = 2;
 
+/// How far to the left the number of threads of the team lies in [`Head::detail`] of an [`Arrive`].
+const COUNT_SHIFT: u32 = 2;
+
+/// The bits of [`Head::detail`] of an [`Arrive`] that tell how many threads the team has.
+/// A greater number than fits is told as 0, which means unknown.
+#[inline(always)]
+pub const fn team_count(count: u32) -> u16 {
+    if count > (u16::MAX >> COUNT_SHIFT) as u32 {
+        return 0;
+    }
+    (count << COUNT_SHIFT) as u16
+}
+
 /// How a wait or a wake was seen: [`Head::detail`] of [`Condvar`].
 pub mod evidence {
     /// By the entry of a function of the C library for condition variables.
@@ -101,8 +114,8 @@ pub struct Head {
     /// remember the child.
     pub layout: u8,
     /// For a [`Condvar`], one of [`evidence`]. For [`Memory`] and [`Init`], 1 if the object says
-    /// that processes share it. For an [`Arrive`] and [`kind::MARK`], bits of [`STEPPED`] and
-    /// [`ENDS`]. Else zero.
+    /// that processes share it. For an [`Arrive`] and [`kind::MARK`], bits of [`STEPPED`],
+    /// [`ENDS`] and [`team_count`]. Else zero.
     pub detail: u16,
     /// The thread, as the kernel's initial pid namespace numbers it.
     pub tid: u32,
@@ -139,6 +152,14 @@ pub struct Arrive {
     pub seq: u32,
     /// Low half of [`crate::State::epoch`] when the callers were determined.
     pub epoch: u32,
+}
+
+impl Arrive {
+    /// How many threads the team has whose barrier this is, if the record tells.
+    pub fn team_count(&self) -> Option<u32> {
+        let count = u32::from(self.head.detail >> COUNT_SHIFT);
+        (count != 0).then_some(count)
+    }
 }
 
 /// Largest number of return addresses in a chain of callers.

@@ -7,6 +7,7 @@ use aya_ebpf::{
 use sbt_common::{
     Cookie, ENDS, layout,
     team::{self, HAS_COUNT, SPILLED},
+    team_count,
 };
 
 use crate::{
@@ -120,7 +121,10 @@ pub fn come(
     }
     slot.enter_from(from.at, from.address);
     let callers = walk::callers(&task, slot, from.at, from.address, from.rbp);
-    let detail = if ends { ENDS } else { 0 };
+    let ends = if ends { ENDS } else { 0 };
+    // A thread that reads the same number as last time sends nothing of it, but others may have
+    // been in a team of another size meanwhile, at the same address.
+    let detail = ends | team_count(count);
     tell_arrival_and_wake(&task, slot, cookie, object, callers, (detail, false));
     Some(slot)
 }

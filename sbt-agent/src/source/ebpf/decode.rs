@@ -15,6 +15,7 @@ mod chains;
 mod late;
 mod losses;
 mod team_rounds;
+mod team_sizes;
 
 use super::{
     communicators::Communicators,
@@ -27,6 +28,7 @@ use late::Late;
 use losses::{Course, Losses, Seen};
 use sbt_program::backing::Lookup;
 use team_rounds::TeamRounds;
+use team_sizes::TeamSizes;
 
 use sbt_engine::{
     counters::Plan,
@@ -120,6 +122,7 @@ pub struct Decoder {
     counting: Counting,
     switches: Switches,
     team_rounds: TeamRounds,
+    team_sizes: TeamSizes,
     losses: Losses,
     late: Late,
     callers: FxHashMap<Called, CallersId>,
@@ -454,7 +457,17 @@ impl Decoder {
             }
             object
         } else {
-            self.spaces.object(thread.space, record.object)
+            let object = self.spaces.object(thread.space, record.object);
+            if let Some(count) = self.team_sizes.arrived(thread.space, record) {
+                out.push(Event::Memory {
+                    tid,
+                    time_ns,
+                    object,
+                    count,
+                    round: None,
+                });
+            }
+            object
         };
         let clocks = self.clocks(&record.clocks);
         self.counting.at(tid, record.seq, clocks, out);
@@ -494,6 +507,7 @@ impl Decoder {
         self.free.extend(gone.map(|(_, id)| id));
         self.communicators.forget(space);
         self.team_rounds.forget(space);
+        self.team_sizes.forget(space);
     }
 
     /// Ends a process, and all of its threads that are still known.

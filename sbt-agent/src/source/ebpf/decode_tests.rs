@@ -542,3 +542,53 @@ fn a_communicator_is_what_was_told_last_of_its_address() {
     assert_eq!(arrived.collect::<Vec<_>>(), [first, first, second, first]);
     assert!(!out.iter().any(|event| matches!(event, Event::Lost { .. })));
 }
+
+#[test]
+fn who_comes_first_to_a_team_that_grew_needs_not_say_so() {
+    let arrived = |tid, seq, time_ns, count| {
+        let Raw::Arrive(mut record) = arrive(tid, seq, time_ns) else {
+            panic!("an arrival")
+        };
+        record.head.layout = layout::KMP;
+        record.head.detail = ENDS | sbt_common::team_count(count);
+        Raw::Arrive(record)
+    };
+    let read = |tid, seq, time_ns, count| {
+        let mut record = sbt_common::Memory {
+            object: 0x1000,
+            seq,
+            time_ns,
+            count,
+            ..sbt_common::Memory::default()
+        };
+        (record.head.kind, record.head.layout, record.head.tid) = (kind::MEMORY, layout::KMP, tid);
+        Raw::Memory(record)
+    };
+    // Thread 8 is not in the team of two, and reads what it read last each time.
+    let out = decode(&[
+        arrived(7, 0, 10, 3),
+        arrived(8, 0, 11, 3),
+        arrived(9, 0, 12, 3),
+        arrived(7, 1, 20, 2),
+        arrived(9, 1, 21, 2),
+        // Thread 7 looks first, and is overtaken.
+        read(7, 2, 29, 3),
+        arrived(8, 1, 30, 3),
+        arrived(7, 3, 31, 3),
+        arrived(9, 2, 32, 3),
+        arrived(7, 4, 40, 1 << 20),
+    ]);
+    let told = out.iter().filter_map(|event| match event {
+        Event::Memory {
+            tid,
+            time_ns,
+            count,
+            ..
+        } => Some((*tid, *time_ns, *count)),
+        _ => None,
+    });
+    assert_eq!(
+        told.collect::<Vec<_>>(),
+        [(7, 10, 3), (7, 20, 2), (7, 29, 3), (8, 30, 3)]
+    );
+}
