@@ -3,7 +3,7 @@
 
 mod suspects;
 
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::rc::Rc;
@@ -31,6 +31,12 @@ const MAX_NAMES: usize = 1 << 26;
 
 /// The most tables of stubs that are told from functions; linkers make three.
 const MAX_STUBS: usize = 16;
+
+/// The most places that are read in the tables of stubs.
+const MAX_STUBS_READ: usize = 1 << 18;
+
+/// The length of the shortest stubs, bytes; the others are twice as long.
+const STUB: usize = 8;
 
 /// The most calls of one function that are looked at: a function with several callers is walked
 /// from, however many they are.
@@ -67,8 +73,10 @@ pub(super) struct Calls {
     suspects: Suspects,
     /// Whether the file can only be loaded at the addresses that it names.
     is_fixed: bool,
+    /// The stubs by which the function of a name is called.
+    stubs: OnceCell<HashMap<String, Vec<u64>>>,
     /// Functions whose address stands in data, such as a table of methods.
-    listed: HashSet<u64>,
+    listed: OnceCell<HashSet<u64>>,
     found: RefCell<Found>,
 }
 
@@ -106,38 +114,20 @@ impl Calls {
         if length > MAX_CODE {
             return None;
         }
-        let (mut links, is_fixed) = {
+        let (links, is_fixed) = {
             let file = ElfFile64::<LittleEndian>::parse(unwind.image()).ok()?;
             let links = Links::of(&file, &unwind);
             (links, file.kind() == ObjectKind::Executable)
         };
-        let suspects = Suspects::of(&Wanted {
-            image: unwind.image(),
-            segments: unwind.segments(),
-            functions: unwind.functions(),
-            words: links.words(),
-            is_fixed,
-        });
-        let others = suspects
-            .targets()
-            .filter(|target| !unwind.begins(*target) || links.is_stub(*target));
-        let mut stubs: HashMap<String, Vec<u64>> = HashMap::new();
-        for target in others {
-            if let Some(name) = links.through(unwind.image(), unwind.segments(), target) {
-                stubs.entry(name).or_default().push(target);
-            }
-        }
-        links.stubs_of = stubs;
-        let mut this = Self {
+        Some(Self {
             unwind,
-            suspects,
+            suspects: Suspects::default(),
             is_fixed,
-            listed: links.listed.clone(),
             links,
+            stubs: OnceCell::new(),
+            listed: OnceCell::new(),
             found: RefCell::default(),
-        };
-        this.read_data();
-        Some(this)
+        })
     }
 
     /// Decodes all functions that may refer to a function.
@@ -149,11 +139,47 @@ impl Calls {
             return;
         };
         let words = self.links.words_of.get(&start).into_iter().flatten();
-        for word in words {
-            self.decode(self.suspects.to(*word..word.saturating_add(1)));
-        }
-        self.decode(self.suspects.to(function.start..function.end));
+        let mut ranges: Vec<_> = words.map(|word| *word..word.saturating_add(1)).collect();
+        ranges.push(function.start..function.end);
+        self.decode_suspects(&ranges);
         self.decode(suspects::near(self.unwind.functions(), function));
+    }
+
+    fn decode_suspects(&self, ranges: &[Range<u64>]) {
+        let suspects = self.suspects.to(&self.wanted(), ranges);
+        self.decode(suspects.into_iter());
+    }
+
+    fn wanted(&self) -> Wanted<'_> {
+        Wanted {
+            image: self.unwind.image(),
+            segments: self.unwind.segments(),
+            functions: self.unwind.functions(),
+            words: self.links.words(),
+            is_fixed: self.is_fixed,
+        }
+    }
+
+    fn stubs(&self) -> &HashMap<String, Vec<u64>> {
+        self.stubs.get_or_init(|| {
+            let (unwind, links) = (&*self.unwind, &self.links);
+            let is_no_function = |target: &u64| !unwind.begins(*target) || links.is_stub(*target);
+            let targets: Vec<u64> = if links.stubs.is_empty() {
+                // Without section headers, stubs show only by being called.
+                let code = self.wanted();
+                let called = self.suspects.targets(&code);
+                called.filter(is_no_function).collect()
+            } else {
+                links.all_stubs().collect()
+            };
+            let mut stubs: HashMap<String, Vec<u64>> = HashMap::new();
+            for target in targets {
+                if let Some(name) = links.through(unwind.image(), unwind.segments(), target) {
+                    stubs.entry(name).or_default().push(target);
+                }
+            }
+            stubs
+        })
     }
 
     /// Decodes all functions that may refer to a symbol.
@@ -163,10 +189,10 @@ impl Calls {
             found.settled_names.insert(name.to_owned());
             drop(found);
             let words = self.links.words_of_name.get(name).into_iter().flatten();
-            let stubs = self.links.stubs_of.get(name).into_iter().flatten();
-            for target in words.chain(stubs) {
-                self.decode(self.suspects.to(*target..target.saturating_add(1)));
-            }
+            let stubs = self.stubs().get(name).into_iter().flatten();
+            let targets = words.chain(stubs);
+            let ranges: Vec<_> = targets.map(|at| *at..at.saturating_add(1)).collect();
+            self.decode_suspects(&ranges);
         }
     }
 
@@ -282,16 +308,17 @@ impl Calls {
 
     /// Finds pointers to functions in data. Pointers that are not made by relocations stand at
     /// aligned addresses.
-    fn read_data(&mut self) {
+    fn read_data(&self) -> HashSet<u64> {
+        let mut listed = self.links.listed.clone();
         let functions = self.unwind.functions();
         let (Some(first), Some(last)) = (functions.first(), functions.last()) else {
-            return;
+            return listed;
         };
         let all = first.start..last.end;
         let mut left = MAX_DATA;
         for (offset, length) in &self.links.data {
             let Some(rest) = left.checked_sub(*length) else {
-                return;
+                break;
             };
             left = rest;
             let data = usize::try_from(*offset)
@@ -303,10 +330,16 @@ impl Calls {
             for word in data.unwrap_or_default().chunks_exact(8) {
                 let word = word.try_into().map_or(0, u64::from_le_bytes);
                 if all.contains(&word) && self.unwind.begins(word) {
-                    self.listed.insert(word);
+                    listed.insert(word);
                 }
             }
         }
+        listed
+    }
+
+    fn stands_in_data(&self, start: u64) -> bool {
+        let listed = self.listed.get_or_init(|| self.read_data());
+        listed.contains(&start)
     }
 
     /// The start of the function that contains an address.
@@ -320,12 +353,14 @@ impl Calls {
         self.settle(start);
         let found = self.found.borrow();
         let calls = found.direct.get(&start).map_or(&[][..], Vec::as_slice);
-        let is_entered = calls.iter().any(|call| call.returns)
-            || found.taken.contains(&start)
-            || found.listed.contains(&start)
-            || self.listed.contains(&start)
-            || self.links.exported.contains_key(&start);
-        let inside = found.inside.get(&start).filter(|_| !is_entered);
+        let is_entered = || {
+            calls.iter().any(|call| call.returns)
+                || found.taken.contains(&start)
+                || found.listed.contains(&start)
+                || self.links.exported.contains_key(&start)
+                || self.stands_in_data(start)
+        };
+        let inside = found.inside.get(&start).filter(|_| !is_entered());
         first([calls, inside.map_or(&[][..], Vec::as_slice)].concat())
     }
 
@@ -367,11 +402,8 @@ impl Calls {
 
     /// Whether the function's address stands in data.
     pub(super) fn is_listed(&self, start: u64) -> bool {
-        if self.listed.contains(&start) {
-            return true;
-        }
         self.settle(start);
-        self.found.borrow().listed.contains(&start)
+        self.found.borrow().listed.contains(&start) || self.stands_in_data(start)
     }
 }
 
@@ -412,10 +444,8 @@ struct Links {
     data: Vec<(u64, u64)>,
     /// The words through which a function of this file is called, by the start of the function.
     words_of: HashMap<u64, Vec<u64>>,
-    /// The words that are filled with the address of the function of a name, and the stubs by which
-    /// that function is called.
+    /// The words that are filled with the address of the function of a name.
     words_of_name: HashMap<String, Vec<u64>>,
-    stubs_of: HashMap<String, Vec<u64>>,
 }
 
 impl Links {
@@ -517,6 +547,13 @@ impl Links {
         self.stubs
             .iter()
             .any(|(start, end)| (*start..*end).contains(&address))
+    }
+
+    /// Where stubs may begin, and some addresses between, to which nothing refers.
+    fn all_stubs(&self) -> impl Iterator<Item = u64> {
+        let tables = self.stubs.iter();
+        let all = tables.flat_map(|(start, end)| (*start..*end).step_by(STUB));
+        all.take(MAX_STUBS_READ)
     }
 
     /// The name of the function that a stub calls.

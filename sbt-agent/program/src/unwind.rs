@@ -7,6 +7,7 @@
 //! options, come from the symbol tables. Their callers can be found only if the functions keep a
 //! frame pointer.
 
+use std::cell::OnceCell;
 use std::cmp::Ordering;
 use std::collections::HashMap;
 
@@ -21,6 +22,7 @@ use iced_x86::{
 use memmap2::Mmap;
 use object::read::elf::ElfFile64;
 use object::{LittleEndian, Object as _, ObjectSection as _, ObjectSymbol as _};
+use rustc_hash::FxHashSet;
 use sbt_common::{CODE_AROUND, Code, Rule, cfa, rbp};
 
 use super::elf::{self, Segment, code_at};
@@ -61,6 +63,8 @@ pub(super) struct Unwind {
     section: Option<(usize, usize, u64)>,
     /// In the order of addresses, without overlap.
     functions: Vec<Function>,
+    /// Where they start: asked for each word of the data.
+    starts: OnceCell<FxHashSet<u64>>,
 }
 
 impl Unwind {
@@ -72,6 +76,7 @@ impl Unwind {
             segments,
             section: None,
             functions: Vec::new(),
+            starts: OnceCell::new(),
         };
         this.read();
         Some(this)
@@ -148,8 +153,8 @@ impl Unwind {
 
     /// Whether a function begins at an address.
     pub(super) fn begins(&self, vaddr: u64) -> bool {
-        self.function(vaddr)
-            .is_some_and(|function| function.start == vaddr)
+        let all = || self.functions.iter().map(|function| function.start);
+        self.starts.get_or_init(|| all().collect()).contains(&vaddr)
     }
 
     /// How to get to the caller of the function that contains this return address, once the call

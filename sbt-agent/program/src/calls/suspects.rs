@@ -7,6 +7,9 @@
 //! the match counts. The search misses jumps with a distance of one byte: these reach only nearby
 //! code, see [`near`].
 
+mod search;
+
+use std::cell::{Cell, OnceCell};
 use std::ops::Range;
 
 use crate::elf::{Segment, code_at};
@@ -39,9 +42,45 @@ const KINDS: [u8; 256] = {
     kinds
 };
 
-/// The functions of a file, by the addresses to which they may refer.
+/// How many ranges of addresses are searched for one by one: a search through all code takes a
+/// tenth of the time that the index takes.
+const MAX_SEARCHED: usize = 8;
+
+/// The functions of a file that may refer to an address.
 #[derive(Debug, Default)]
 pub(super) struct Suspects {
+    /// Ranges of addresses that have been searched for.
+    searched: Cell<usize>,
+    index: OnceCell<Index>,
+}
+
+impl Suspects {
+    /// The indices of functions that may refer to an address in `ranges`, except by short jumps;
+    /// some indices come more than once.
+    pub(super) fn to(&self, code: &Wanted<'_>, ranges: &[Range<u64>]) -> Vec<usize> {
+        let searched = self.searched.get() + ranges.len();
+        self.searched.set(searched);
+        if searched <= MAX_SEARCHED {
+            return search::references(code, ranges);
+        }
+        let index = self.index(code);
+        ranges.iter().flat_map(|range| index.to(range)).collect()
+    }
+
+    /// All addresses that may be referred to, each once.
+    pub(super) fn targets(&self, code: &Wanted<'_>) -> impl Iterator<Item = u64> {
+        self.index(code).targets()
+    }
+
+    fn index(&self, code: &Wanted<'_>) -> &Index {
+        let all = 0..code.functions.len();
+        self.index.get_or_init(|| Index::of(code, all))
+    }
+}
+
+/// The functions of a file, by the addresses to which they may refer.
+#[derive(Debug, Default)]
+struct Index {
     /// The lowest address that is looked for.
     base: u64,
     /// In the upper half an address, or up to [`BEHIND`] bytes before it, as its distance from
@@ -62,21 +101,32 @@ pub(super) struct Wanted<'a> {
     pub(super) is_fixed: bool,
 }
 
-impl Suspects {
-    pub(super) fn of(wanted: &Wanted<'_>) -> Self {
-        let executable = wanted.segments.iter().filter(|segment| segment.executable);
+impl Wanted<'_> {
+    /// The range of the addresses of all code.
+    fn code(&self) -> Range<u64> {
+        let executable = self.segments.iter().filter(|segment| segment.executable);
         let (mut from, mut until) = (u64::MAX, 0);
         for segment in executable {
             from = from.min(segment.vaddr);
             until = until.max(segment.vaddr.saturating_add(segment.filesz));
         }
-        let code = from..until;
+        from..until
+    }
+}
+
+impl Index {
+    /// The references in these functions.
+    fn of(wanted: &Wanted<'_>, functions: impl Iterator<Item = usize>) -> Self {
+        let code = wanted.code();
         let mut this = Self {
-            base: from.min(wanted.words.start).saturating_sub(BEHIND),
+            base: code.start.min(wanted.words.start).saturating_sub(BEHIND),
             found: Vec::new(),
         };
-        for (number, function) in (0..).zip(wanted.functions) {
-            this.add(wanted, &code, number, function);
+        for index in functions {
+            let number = u32::try_from(index).ok();
+            if let (Some(number), Some(function)) = (number, wanted.functions.get(index)) {
+                this.add(wanted, &code, number, function);
+            }
         }
         this.found.sort_unstable();
         this.found.dedup();
@@ -132,23 +182,21 @@ impl Suspects {
         }
     }
 
-    /// The indices of functions that may refer to one of `addresses`, except by short jumps; some
-    /// indices come more than once.
-    pub(super) fn to(&self, addresses: Range<u64>) -> impl Iterator<Item = usize> {
+    fn to(&self, addresses: &Range<u64>) -> impl Iterator<Item = usize> {
+        let end = addresses.end;
         let from = addresses.start.saturating_sub(BEHIND);
         let first = self
             .found
             .partition_point(|entry| self.target(*entry) < from);
         let found = self.found[first..].iter();
-        let found = found.take_while(move |entry| self.target(**entry) < addresses.end);
+        let found = found.take_while(move |entry| self.target(**entry) < end);
         found.map(|entry| {
             let [a, b, c, d, ..] = entry.to_le_bytes();
             u32::from_le_bytes([a, b, c, d]) as usize
         })
     }
 
-    /// All addresses that may be referred to, each once.
-    pub(super) fn targets(&self) -> impl Iterator<Item = u64> {
+    fn targets(&self) -> impl Iterator<Item = u64> {
         let groups = self.found.chunk_by(|one, other| one >> 32 == other >> 32);
         groups.map(|group| self.target(group[0]))
     }

@@ -92,6 +92,15 @@ pub(crate) fn may_hold(file: &ElfFile64<'_, LittleEndian>, part: &[u8]) -> bool 
     })
 }
 
+/// Whether any name in the table for the dynamic linker may contain one of `parts`. Also true for a
+/// file whose table has no names: a static program.
+pub(crate) fn dynamic_may_hold(file: &ElfFile64<'_, LittleEndian>, parts: &[&[u8]]) -> bool {
+    let table = file.elf_dynamic_symbol_table();
+    let strings = strings(file, table.string_section());
+    let holds = |part: &&[u8]| memchr::memmem::find(strings, part).is_some();
+    table.iter().nth(1).is_none() || strings.is_empty() || parts.iter().any(holds)
+}
+
 /// All symbols that the file defines, the symbols for the dynamic linker first.
 pub(crate) fn defined<'a>(
     file: &ElfFile64<'a, LittleEndian>,

@@ -33,6 +33,10 @@ use crate::{
 /// libstdc++).
 const SEED: [u8; 5] = [0xba, 0x07, 0x69, 0x0f, 0xc7];
 
+/// What a barrier of libstdc++ calls to wait or to wake: the function of the C library for system
+/// calls, or, from GCC 16 on, functions of libstdc++ (include/bits/atomic_wait.h).
+const WAITS: [&[u8]; 3] = [b"syscall", b"__wait_impl", b"__notify_impl"];
+
 /// The most instructions from the seed to the call, and from the call to both loads.
 const NEAR: usize = 16;
 
@@ -89,7 +93,11 @@ pub fn points(
     segments: &[Segment],
     text: &Code<'_>,
 ) -> Vec<Point> {
-    let mut points = inlined(text, segments);
+    let mut points = if names::dynamic_may_hold(file, &WAITS) {
+        inlined(text, segments)
+    } else {
+        Vec::new()
+    };
     // `barrier` is a part of each name that `named` accepts.
     if !names::may_hold(file, b"barrier") {
         return points;
