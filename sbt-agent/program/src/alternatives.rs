@@ -17,8 +17,7 @@ use std::{
     rc::Rc,
 };
 
-use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register};
-
+use super::arch::{self, Callee, Instruction};
 use super::debuginfo::Symbol;
 use super::elf::{Imports, Segment, code_at};
 use sbt_engine::recognise::Relation;
@@ -84,29 +83,6 @@ const NAMED: [&str; 2] = ["pthread_barrier_wait", "__pthread_barrier_wait"];
 
 /// Functions that wake the waiters of a condition variable.
 const WAKING: [&str; 2] = ["pthread_cond_broadcast", "pthread_cond_signal"];
-
-/// The target of a call, as far as two targets can be compared.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Callee {
-    /// A function or stub at an address.
-    At(u64),
-    /// The function that the pointer at an address points to.
-    Through(u64),
-    /// A target that is known at run time only; equal to no other target.
-    Unknown,
-}
-
-impl Callee {
-    fn of(instruction: &Instruction) -> Self {
-        if instruction.op0_kind() == OpKind::NearBranch64 {
-            Self::At(instruction.near_branch64())
-        } else if instruction.is_ip_rel_memory_operand() {
-            Self::Through(instruction.ip_rel_memory_address())
-        } else {
-            Self::Unknown
-        }
-    }
-}
 
 /// What an instruction does to the flow of control.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -308,25 +284,20 @@ impl Graph {
     fn new(code: &[u8], vaddr: u64, known: impl Fn(&[u64]) -> HashMap<u64, Known>) -> Self {
         let mut nodes = Vec::new();
         let mut instructions = Vec::new();
-        for instruction in Decoder::with_ip(64, code, vaddr, DecoderOptions::NONE) {
-            if instruction.is_invalid() {
-                break;
-            }
-            let near = instruction.op0_kind() == OpKind::NearBranch64;
-            let flow = match instruction.flow_control() {
-                FlowControl::Next => Flow::Next,
-                FlowControl::UnconditionalBranch if near => Flow::Jump(instruction.near_branch64()),
-                FlowControl::ConditionalBranch if near => Flow::Branch(instruction.near_branch64()),
-                FlowControl::Call | FlowControl::IndirectCall => {
-                    Flow::Call(Callee::of(&instruction))
-                }
+        for instruction in arch::decode(code, vaddr).take_while(Instruction::is_valid) {
+            let flow = match instruction.flow() {
+                arch::Flow::Next => Flow::Next,
+                arch::Flow::Jump(to) => Flow::Jump(to),
+                arch::Flow::Branch(to) => Flow::Branch(to),
+                arch::Flow::Call(callee) => Flow::Call(callee),
+                arch::Flow::System => Flow::Call(Callee::Unknown),
                 _ => Flow::End,
             };
             nodes.push(Node {
-                at: instruction.ip(),
-                next: instruction.next_ip(),
+                at: instruction.at(),
+                next: instruction.next(),
                 flow,
-                locks: instruction.has_lock_prefix() && instruction.mnemonic() == Mnemonic::Cmpxchg,
+                locks: instruction.takes_lock(),
             });
             instructions.push(instruction);
         }
@@ -430,15 +401,10 @@ impl Graph {
                 return None;
             }
             at = before;
-            let instruction = &self.instructions[at];
-            let is_first = instruction.op0_kind() == OpKind::Register
-                && instruction.op0_register().full_register() == Register::RDI;
-            if !is_first || matches!(instruction.mnemonic(), Mnemonic::Cmp | Mnemonic::Test) {
+            let Some(put) = self.instructions[at].first_argument() else {
                 continue;
-            }
-            let is_constant = instruction.mnemonic() == Mnemonic::Mov
-                && instruction.op1_kind() == OpKind::Immediate32;
-            let value = is_constant.then(|| u64::from(instruction.immediate32()))?;
+            };
+            let value = put?;
             return (value < NO_ADDRESS).then_some(value);
         }
         None

@@ -4,10 +4,10 @@
 
 use std::collections::HashSet;
 
-use iced_x86::{Decoder, DecoderOptions, FlowControl};
 use object::{LittleEndian, read::elf::ElfFile64};
 
 use super::{
+    arch::{self, Callee, Flow},
     elf::{code_at, names},
     unwind::Unwind,
 };
@@ -52,11 +52,11 @@ fn calls_in(unwind: &Unwind, address: u64) -> Vec<u64> {
     let Some(code) = code_at(unwind.image(), unwind.segments(), function.start, length) else {
         return Vec::new();
     };
-    let decoder = Decoder::with_ip(64, code.bytes, function.start, DecoderOptions::NONE);
-    decoder
-        .into_iter()
-        .filter(|instruction| instruction.flow_control() == FlowControl::Call)
-        .map(|instruction| instruction.next_ip())
+    arch::decode(code.bytes, function.start)
+        .filter(|instruction| {
+            matches!(instruction.flow(), Flow::Call(Callee::At(_)) | Flow::System)
+        })
+        .map(|instruction| instruction.next())
         .collect()
 }
 

@@ -2,6 +2,7 @@
 
 pub mod access;
 mod alternatives;
+pub mod arch;
 pub mod backing;
 #[cfg(test)]
 mod bombs;
@@ -30,9 +31,7 @@ pub mod offers;
 pub mod point;
 pub mod points;
 pub mod process;
-pub mod prologue;
 pub mod pty;
-mod registers;
 pub mod runtimes;
 pub mod sample;
 pub mod sites;

@@ -14,7 +14,11 @@ use procfs::{
     process::{MMPermissions, MMapPath, MemoryMap, Process, StatFlags},
 };
 
-use super::{files::FileId, vdso};
+use super::{
+    arch::unwind::{SHADOW_STACK, can_have_shadow_stacks},
+    files::FileId,
+    vdso,
+};
 use crate::backing::Memory;
 pub use mapping::Mapping;
 
@@ -442,19 +446,16 @@ pub fn is_closed(pid: u32) -> Option<bool> {
 /// 6.6): the C library asks for that at the start of a program, after it has loaded libraries. True
 /// if that cannot be found out.
 pub fn has_shadow_stack(pid: u32) -> bool {
-    /// `CET_SS`: leaf 7 of CPUID, in ecx. Under a hypervisor the instruction is slow, so that it is
-    /// executed once.
-    static CAN: LazyLock<bool> =
-        LazyLock::new(|| std::arch::x86_64::__cpuid_count(7, 0).ecx & 1 << 7 != 0);
+    // Asked once, since it may be slow.
+    static CAN: LazyLock<bool> = LazyLock::new(can_have_shadow_stacks);
     let status = || text(folder(pid).join("status"));
     *CAN && status().map_or(true, |status| has_shadow_stack_in(&status))
 }
 
 fn has_shadow_stack_in(status: &str) -> bool {
-    field(status, "x86_Thread_features:").is_some_and(|all| {
-        all.split_ascii_whitespace()
-            .any(|feature| feature == "shstk")
-    })
+    let (line, word) = SHADOW_STACK;
+    field(status, line)
+        .is_some_and(|all| all.split_ascii_whitespace().any(|feature| feature == word))
 }
 
 /// The process that traces a thread; `None` if none does, or if the thread has ended.

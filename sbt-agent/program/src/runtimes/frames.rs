@@ -1,9 +1,10 @@
 //! Where functions begin and end, and how far the stack has moved inside of them, from the tables
 //! for unwinding exceptions (`.eh_frame`).
 
+use crate::arch::unwind::{FRAME, STACK};
 use gimli::{
     BaseAddresses, CfaRule, EhFrame, RegisterRule, RunTimeEndian, UnwindContext,
-    UnwindSection as _, UnwindTableRow, X86_64,
+    UnwindSection as _, UnwindTableRow,
 };
 use object::{Object as _, ObjectSection as _, read::elf::ElfFile64};
 
@@ -85,8 +86,8 @@ impl<'a> Frames<'a> {
             CfaRule::RegisterAndOffset { register, offset } => {
                 let above = u16::try_from(offset.checked_sub(8)?).ok()?;
                 match *register {
-                    X86_64::RSP => Some(Caller::AboveStack(above)),
-                    X86_64::RBP => Some(Caller::AboveFrame(above)),
+                    STACK => Some(Caller::AboveStack(above)),
+                    FRAME => Some(Caller::AboveFrame(above)),
                     _ => None,
                 }
             }
@@ -96,7 +97,7 @@ impl<'a> Frames<'a> {
 
     /// Where the caller's rbp is before the instruction at `vaddr` is executed.
     pub fn callers_frame(&self, vaddr: u64) -> Option<Saved> {
-        self.at(vaddr, |row| match row.register(X86_64::RBP) {
+        self.at(vaddr, |row| match row.register(FRAME) {
             // -16: below the return address, which is the first word below the frame.
             Some(RegisterRule::Offset(-16)) => Some(Saved::Below),
             None | Some(RegisterRule::Undefined | RegisterRule::SameValue) => Some(Saved::Held),

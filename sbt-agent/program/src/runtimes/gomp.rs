@@ -11,20 +11,13 @@
 //! libgomp/work.c: the end of loops and sections) gets its probe between loading the object's
 //! address and counting.
 
-use iced_x86::{Instruction, Mnemonic, OpKind, Register};
 use object::{LittleEndian, read::elf::ElfFile64};
 
-use super::{
-    frames::Frames,
-    leaves, point,
-    sweep::{Code, transfer, writes},
-};
-use crate::point::Team;
+use super::{frames::Frames, leaves, point};
 use crate::{
+    arch::{ARGUMENTS, Code, Instruction, number, prologue::is_emulated, transfer},
     elf::{Segment, names},
-    point::{Function, Point},
-    prologue::is_emulated,
-    registers::number,
+    point::{Function, Point, Team},
 };
 
 /// Offset of `awaited` in `gomp_barrier_t`, bytes. The final barrier counts in the word after it.
@@ -63,7 +56,7 @@ fn waits_at(code: &Code<'_>, frames: &Frames<'_>, function: u64) -> Option<(u64,
         let mut counted = false;
         let mut next = None;
         for instruction in code.instructions(start, end).take(SHORT) {
-            counted |= counts(&instruction).is_some();
+            counted |= instruction.counts().is_some();
             if let Some(go) = transfer(&instruction).filter(|go| !(start..end).contains(&go.to)) {
                 next = Some(go.to);
                 break;
@@ -75,25 +68,6 @@ fn waits_at(code: &Code<'_>, frames: &Frames<'_>, function: u64) -> Option<(u64,
         function = next?;
     }
     None
-}
-
-/// Base register and displacement of the word that an instruction counts in, atomically; `None` if
-/// the instruction does not count.
-fn counts(instruction: &Instruction) -> Option<(Register, u64)> {
-    let locked = instruction.has_lock_prefix() || instruction.mnemonic() == Mnemonic::Xadd;
-    let counting = matches!(
-        instruction.mnemonic(),
-        Mnemonic::Sub | Mnemonic::Add | Mnemonic::Dec | Mnemonic::Xadd
-    );
-    let plain = instruction.op0_kind() == OpKind::Memory
-        && instruction.memory_index() == Register::None
-        && instruction.memory_base() != Register::RIP;
-    (locked && counting && plain).then(|| {
-        (
-            instruction.memory_base(),
-            instruction.memory_displacement64(),
-        )
-    })
 }
 
 /// The points of the runtime in this code; empty if the code is not recognised.
@@ -187,13 +161,13 @@ fn counted_in(code: &Code<'_>, (start, _): (u64, u64), until: u64) -> Option<Cou
             .iter()
             .enumerate()
             .find_map(|(index, instruction)| {
-                let (base, displacement) = counts(instruction)?;
+                let (base, displacement) = instruction.counts()?;
                 Some((index, base, displacement))
             })?;
-    let writes = |instruction: &Instruction| writes(instruction, base);
+    let writes = |instruction: &Instruction| instruction.writes(base);
     let Some(written) = instructions[..index].iter().rposition(writes) else {
         let last = displacement == AWAITED_FINAL;
-        return (base == Register::RDI).then_some(Counted::Argument { last });
+        return (base == ARGUMENTS[0]).then_some(Counted::Argument { last });
     };
     let team = Team {
         register: number(base)?,
@@ -208,7 +182,7 @@ fn counted_in(code: &Code<'_>, (start, _): (u64, u64), until: u64) -> Option<Cou
     let mut kept = instructions[index + 1..]
         .iter()
         .take_while(|instruction| !writes(instruction));
-    let at = before.or_else(|| kept.find(stands))?.ip();
+    let at = before.or_else(|| kept.find(stands))?.at();
     Some(Counted::Here { team, at })
 }
 

@@ -13,28 +13,18 @@
 //!   address is in one and the same register. The probe goes on that call. Without optimisation
 //!   `__tree_barrier::arrive` is a function.
 
-use iced_x86::{
-    FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register,
-};
 use memchr::memmem;
 use object::{LittleEndian, read::elf::ElfFile64};
 use sbt_common::layout;
 
-use super::sweep::Code;
-use crate::point::Team;
 use crate::{
+    arch::{
+        Code, patterns,
+        prologue::{Stand, stand},
+    },
     elf::{Segment, code_at, names},
-    point::{Function, Point},
-    prologue::{Stand, stand},
-    registers::{KEPT, number},
+    point::{Function, Point, Team},
 };
-
-/// `mov edx, 0xc70f6907`: the seed of `std::_Hash_impl::hash` (`include/bits/functional_hash.h` of
-/// libstdc++).
-const SEED: [u8; 5] = [0xba, 0x07, 0x69, 0x0f, 0xc7];
-
-/// The most instructions from the seed to the call, and from the call to both loads.
-const NEAR: usize = 16;
 
 /// The most bytes that are read of a function's beginning.
 const BEGINNING: u64 = 512;
@@ -166,7 +156,7 @@ fn of_function(
             .into_iter()
             .collect(),
         Named::Rust => {
-            let count = count_of_rust(&Code::new(start, code.bytes));
+            let count = patterns::count_of_rust(&Code::new(start, code.bytes));
             let symbol = "std::sync::Barrier::wait";
             let enters = team(count.unwrap_or_default().into(), count.is_some());
             let enters = point(enters, symbol, layout::RUST);
@@ -176,45 +166,23 @@ fn of_function(
     }
 }
 
-/// The offset of the number of threads from the first argument: of the number with which a counter
-/// of the same object is compared right after it was incremented.
-fn count_of_rust(code: &Code<'_>) -> Option<u16> {
-    let field = |instruction: &Instruction, op: u32| {
-        (instruction.op_kind(op) == OpKind::Memory
-            && instruction.memory_base() == Register::RDI
-            && instruction.memory_index() == Register::None
-            && instruction.memory_size().size() == 8)
-            .then(|| instruction.memory_displacement64())
-    };
-    let mut counter = None;
-    for instruction in code.instructions(0, u64::MAX).take(4 * NEAR) {
-        if instruction.mnemonic() == Mnemonic::Mov
-            && let Some(at) = field(&instruction, 0)
-        {
-            counter = Some(at);
-        } else if let Some(counter) = counter
-            && matches!(instruction.mnemonic(), Mnemonic::Mov | Mnemonic::Cmp)
-            && let Some(at) = field(&instruction, 1).or_else(|| field(&instruction, 0))
-            && at != counter
-        {
-            return u16::try_from(at).ok();
-        }
-    }
-    None
-}
-
 /// Where arrivals at barriers of libstdc++ are inlined.
 fn inlined(text: &Code<'_>, segments: &[Segment]) -> Vec<Point> {
-    text.find(&SEED)
+    patterns::arrivals_of_libstdcxx(text)
         .take(MAX_POINTS)
-        .filter_map(|at| {
-            let mut near = text.instructions(at, u64::MAX);
-            let call = near.by_ref().take(NEAR).find(is_call)?;
-            let team = object_after(call.ip(), near.take(NEAR))?;
+        .flatten()
+        .filter_map(|(call, held)| {
             let stand = stand(text.bytes_of(&call)).ok()?;
             let offset = segments
                 .iter()
-                .find_map(|segment| segment.file_offset(call.ip()))?;
+                .find_map(|segment| segment.file_offset(call.at()))?;
+            let team = Team {
+                register: held.register,
+                spilled: held.spilled,
+                displacement: held.displacement,
+                has_count: true,
+                ends: false,
+            };
             Some(Point {
                 function: Function::Team(team),
                 symbol: "std::barrier::arrive".to_owned(),
@@ -226,122 +194,6 @@ fn inlined(text: &Code<'_>, segments: &[Segment]) -> Vec<Point> {
             })
         })
         .collect()
-}
-
-fn is_call(instruction: &Instruction) -> bool {
-    matches!(
-        instruction.flow_control(),
-        FlowControl::Call | FlowControl::IndirectCall
-    )
-}
-
-/// Where an address comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Origin {
-    /// A constant, relative to the code.
-    Code,
-    /// A register that calls preserve holds the address.
-    Kept(Register),
-    /// The word at this offset from such a register, or from rsp, holds the address.
-    Spilled(Register, i16),
-}
-
-/// The barrier whose phase and number of threads these instructions load. They follow right after
-/// the call at `call`, and use only registers and words that are the same before the call.
-fn object_after(call: u64, instructions: impl Iterator<Item = Instruction>) -> Option<Team> {
-    let mut info = InstructionInfoFactory::new();
-    let mut written: Vec<Register> = Vec::new();
-    let mut loaded: Vec<(Register, Origin)> = Vec::new();
-    // The origin and offset of each loaded byte and word, and the register that the last word was
-    // loaded into.
-    let (mut bytes, mut words) = (Vec::new(), Vec::new());
-    let mut last_word = Register::None;
-    for instruction in instructions {
-        let base = instruction.memory_base();
-        let displacement = instruction.memory_displacement64().cast_signed();
-        let mut spilled = None;
-        if instruction.op_count() == 2
-            && instruction.op1_kind() == OpKind::Memory
-            && instruction.memory_index() == Register::None
-        {
-            let keeps = |register| KEPT.contains(&register) && !written.contains(&register);
-            let origin = match base {
-                Register::RIP => Some(Origin::Code),
-                _ if keeps(base) => Some(Origin::Kept(base)),
-                _ => loaded
-                    .iter()
-                    .find(|(to, _)| *to == base)
-                    .map(|(_, from)| *from),
-            };
-            let is_word =
-                instruction.mnemonic() == Mnemonic::Mov && instruction.memory_size().size() == 8;
-            let is_byte = matches!(instruction.mnemonic(), Mnemonic::Movzx | Mnemonic::Mov)
-                && instruction.memory_size().size() == 1;
-            if let Some(origin) = origin {
-                if is_byte {
-                    bytes.push((origin, displacement));
-                } else if is_word {
-                    words.push((origin, displacement));
-                    last_word = instruction.op0_register();
-                }
-            }
-            if is_word && (keeps(base) || base == Register::RSP) {
-                let at = i16::try_from(displacement).ok();
-                spilled = at.map(|at| (instruction.op0_register(), Origin::Spilled(base, at)));
-            }
-            // The phase lies behind the number, within 256 bytes.
-            let number_of = |phase: &(Origin, i64)| {
-                let near = |word: &&(Origin, i64)| {
-                    word.0 == phase.0 && (1..256).contains(&phase.1.wrapping_sub(word.1))
-                };
-                words.iter().filter(near).min_by_key(|word| word.1)
-            };
-            if let Some((origin, displacement)) = bytes.iter().find_map(number_of) {
-                return team(*origin, *displacement, call);
-            }
-        }
-        // The address of a barrier at a fixed address may be made in two ways. Then the computation
-        // of the tree's (n + 1) / 2 leaves tells which word is the number.
-        if instruction.mnemonic() == Mnemonic::Lea
-            && base == last_word
-            && displacement == 1
-            && !bytes.is_empty()
-            && let Some((origin, displacement)) = words.last()
-        {
-            return team(*origin, *displacement, call);
-        }
-        if !matches!(
-            instruction.flow_control(),
-            FlowControl::Next | FlowControl::ConditionalBranch
-        ) {
-            return None;
-        }
-        for used in info.info(&instruction).used_registers() {
-            if !matches!(used.access(), OpAccess::Read | OpAccess::CondRead) {
-                let register = used.register().full_register();
-                written.push(register);
-                loaded.retain(|(to, _)| *to != register);
-            }
-        }
-        loaded.extend(spilled);
-    }
-    None
-}
-
-fn team(origin: Origin, displacement: i64, call: u64) -> Option<Team> {
-    let (register, spilled, displacement) = match origin {
-        Origin::Code => (0, None, displacement.wrapping_sub(call.cast_signed())),
-        Origin::Kept(register) => (number(register)?, None, displacement),
-        Origin::Spilled(Register::RSP, at) => (0, Some(at), displacement),
-        Origin::Spilled(register, at) => (number(register)?, Some(at), displacement),
-    };
-    Some(Team {
-        register,
-        spilled,
-        displacement: i32::try_from(displacement).ok()?,
-        has_count: true,
-        ends: false,
-    })
 }
 
 #[cfg(test)]

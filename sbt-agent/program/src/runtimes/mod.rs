@@ -6,19 +6,19 @@ mod gomp;
 mod kmp;
 mod language;
 mod regions;
-mod stubs;
-mod sweep;
-mod values;
 
 use object::{LittleEndian, Object as _, ObjectSection as _, read::elf::ElfFile64};
 
 use sbt_common::layout;
 
-use super::{
+use crate::{
+    arch::{
+        Code, Stubs,
+        prologue::{self, Stand, is_emulated},
+    },
     elf::{Segment, names},
-    prologue::{self, Stand, is_emulated},
+    point::{Function, Point},
 };
-use crate::point::{Function, Point};
 use frames::Frames;
 
 pub use kmp::JOIN as KMP_JOIN;
@@ -35,7 +35,7 @@ pub fn points(image: &[u8], segments: &[Segment]) -> Vec<Point> {
     else {
         return Vec::new();
     };
-    let text = sweep::Code::new(text.0, text.1);
+    let text = Code::new(text.0, text.1);
     let mut points = language::points(&file, image, segments, &text);
     let (gomp, kmp) = (gomp::Start::of(&file), kmp::Start::of(&file));
     if gomp.is_none() && kmp.is_none() {
@@ -47,7 +47,7 @@ pub fn points(image: &[u8], segments: &[Segment]) -> Vec<Point> {
     let mut barriers = Vec::new();
     // LLVM's runtime also has GNU's functions, for programs built by gcc.
     if let Some(start) = kmp {
-        let stubs = stubs::Stubs::of(&file);
+        let stubs = Stubs::of(&file);
         let found = kmp::points(&start, &text, &frames, &stubs, segments);
         barriers.extend(found.unwrap_or_default());
     } else if let Some(start) = gomp {
@@ -73,7 +73,7 @@ pub fn is_openmp(image: &[u8]) -> bool {
 fn leaves(
     symbol: &str,
     function: u64,
-    code: &sweep::Code<'_>,
+    code: &Code<'_>,
     frames: &Frames<'_>,
     segments: &[Segment],
 ) -> Option<Point> {
@@ -83,7 +83,7 @@ fn leaves(
         .instructions(start, end)
         .take(4)
         .find(|instruction| is_emulated(code.bytes_of(instruction)))?
-        .ip();
+        .at();
     if frames.stack_moved(at) != Some(0) {
         return None;
     }
@@ -94,7 +94,7 @@ fn leaves(
 fn point(
     function: Function,
     symbol: &str,
-    (code, vaddr): (&sweep::Code<'_>, u64),
+    (code, vaddr): (&Code<'_>, u64),
     stack_moved: u16,
     segments: &[Segment],
 ) -> Option<Point> {
@@ -121,7 +121,7 @@ fn point(
 #[cfg(test)]
 fn stands_on_emulated(image: &[u8], point: &Point) -> bool {
     let at = usize::try_from(point.entry_offset).unwrap_or(usize::MAX);
-    let code = sweep::Code::new(0, image.get(at..).unwrap_or_default());
+    let code = Code::new(0, image.get(at..).unwrap_or_default());
     let first = code.all().next();
     first.is_some_and(|first| is_emulated(code.bytes_of(&first)))
 }

@@ -11,7 +11,7 @@ use sbt_program::communicator;
 pub(super) fn mark(cookie: MarkCookie, hit: &mut Hit<'_, impl Machine>) {
     let mut mark = u32::from(cookie.mark);
     if cookie.mark == MarkCookie::REGION {
-        mark |= low(hit.machine.registers().rsp >> 3) << 8;
+        mark |= low(hit.machine.registers().stack() >> 3) << 8;
     }
     let detail = if cookie.stepped { STEPPED } else { 0 };
     clocks(kind::MARK, detail, mark, hit);
@@ -21,14 +21,14 @@ pub(super) fn mark(cookie: MarkCookie, hit: &mut Hit<'_, impl Machine>) {
 pub(super) fn init(hit: &mut Hit<'_, impl Machine>) {
     let registers = hit.machine.registers();
     // As in the BPF program: a pointer to attributes may be null.
-    let attributes = registers.rsi;
+    let attributes = registers.numbered(2);
     let shared = attributes != 0 && low(hit.machine.word(attributes)) != 0;
     hit.out.push(&Init {
         head: head(kind::INIT, 0, hit.slot.tid, u16::from(shared)),
         time_ns: hit.now.time_ns,
-        object: registers.rdi,
+        object: registers.numbered(1),
         seq: hit.slot.next_seq(),
-        count: low(registers.rdx),
+        count: low(registers.numbered(3)),
     });
 }
 
