@@ -36,6 +36,7 @@ pub mod runtimes;
 pub mod sample;
 pub mod sites;
 pub mod spin;
+pub mod status;
 pub mod syscalls;
 pub mod trace;
 mod unwind;

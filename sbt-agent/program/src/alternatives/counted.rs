@@ -10,7 +10,7 @@
 //! The machine code is followed backwards from the test, together with the values on which the test
 //! depends. Called functions are not looked into.
 
-use super::{Flow, Graph};
+use super::graph::{Flow, Graph};
 use crate::arch::{Analysis, FRAME, KEPT, Put, Register, STACK};
 
 /// The most paths on which one instruction is visited.

@@ -75,4 +75,4 @@ pub fn can_have_shadow_stacks() -> bool {
 }
 
 /// The line of `/proc/PID/status` that lists such features of a thread, and the word for this one.
-pub const SHADOW_STACK: (&str, &str) = ("x86_Thread_features:", "shstk");
+pub const SHADOW_STACK: (&str, &str) = ("x86_Thread_features", "shstk");
