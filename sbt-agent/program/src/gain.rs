@@ -10,7 +10,7 @@ use std::{
 
 use nix::unistd::{Gid, Group, Uid, User};
 
-use super::{capabilities, elf, process, status::Status};
+use super::{capabilities, elf, status::Status};
 use crate::access::rights;
 use sbt_engine::place::printable;
 

@@ -83,16 +83,6 @@ pub struct Point {
     pub layout: u8,
 }
 
-impl Point {
-    /// Whether the point is a barrier of a language's own library.
-    pub fn is_of_language(&self) -> bool {
-        matches!(
-            self.layout,
-            layout::STD | layout::STD_POINTED | layout::STD_INLINED | layout::RUST
-        )
-    }
-}
-
 /// A barrier of a thread team, as it is called somewhere in the runtime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Team {

@@ -5,47 +5,54 @@ use std::{collections::HashMap, rc::Rc};
 use super::{
     barriers::Found,
     futex::Futex,
-    kmp,
-    names::{Wants, wants},
-    objects,
     seen::{Seen, functions, held, library_calls},
     wait::{Waits, unread},
 };
-use sbt_engine::hang::scene::{Doing, WaitFor};
-use sbt_program::{memory::Memory, sites::Runtime};
+use sbt_engine::{
+    event::Kind,
+    hang::scene::{Doing, WaitFor},
+};
+use sbt_program::{
+    memory::Memory,
+    runtimes::{
+        gomp, teams,
+        waits::{Wants, wants},
+    },
+    sites::Runtime,
+};
 
 /// The barriers at ends of regions of LLVM's OpenMP at which threads wait.
 #[derive(Default)]
 pub struct Regions {
     /// Index of the barrier of each team, by process and way to it. Mostly there is one way.
-    ends: HashMap<(u32, kmp::Way), HashMap<u64, usize>>,
-    /// What [`kmp::infos`] has read, by process and [`kmp::Way::threads`]: read once for all
+    ends: HashMap<(u32, teams::Way), HashMap<u64, usize>>,
+    /// What [`teams::infos`] has read, by process and [`teams::Way::threads`]: read once for all
     /// threads.
     infos: HashMap<(u32, u64), Rc<[u64]>>,
 }
 
 impl Regions {
-    fn waits(&mut self, process: u32, way: kmp::Way, team: u64, barrier: usize) {
-        let teams = self.ends.entry((process, way)).or_default();
-        teams.entry(team).or_insert(barrier);
+    fn waits(&mut self, process: u32, way: teams::Way, team: u64, barrier: usize) {
+        let all = self.ends.entry((process, way)).or_default();
+        all.entry(team).or_insert(barrier);
     }
 
     fn team(
         &mut self,
         process: u32,
         memory: Memory,
-        way: kmp::Way,
+        way: teams::Way,
         held: &[u64],
     ) -> Option<(u64, u32)> {
         let infos = self.infos.entry((process, way.threads));
-        let infos = infos.or_insert_with(|| kmp::infos(memory, way.threads).into());
-        kmp::team(memory, way, infos, held)
+        let infos = infos.or_insert_with(|| teams::infos(memory, way.threads).into());
+        teams::team(memory, way, infos, held)
     }
 
     /// Index of the barrier at which this thread's team waits.
     fn end(&mut self, process: u32, memory: Memory, held: &[u64]) -> Option<usize> {
         let ways = self.ends.keys().filter(|end| end.0 == process);
-        let ways: Vec<kmp::Way> = ways.map(|end| end.1).collect();
+        let ways: Vec<teams::Way> = ways.map(|end| end.1).collect();
         ways.into_iter().find_map(|way| {
             let (team, _) = self.team(process, memory, way, held)?;
             self.ends.get(&(process, way))?.get(&team).copied()
@@ -79,7 +86,7 @@ impl Waits<'_> {
                 count,
                 ends,
             } => {
-                let way = kmp::Way {
+                let way = teams::Way {
                     threads: address.checked_add_signed(threads)?,
                     team,
                     count,
@@ -89,7 +96,7 @@ impl Waits<'_> {
                 let found = Found {
                     participants: team.map(|team| team.1),
                     // If no team was found, the address of all threads stands for the only team.
-                    ..unread(team.map_or(way.threads, |team| team.0), "kmp")
+                    ..unread(team.map_or(way.threads, |team| team.0), Kind::Kmp.name())
                 };
                 let barrier = self.barriers.waits(seen.id, found);
                 if ends && let Some((team, _)) = team {
@@ -99,9 +106,12 @@ impl Waits<'_> {
             }
             // For a moment, another thread holds the lock of the barrier's count.
             Runtime::Rust => {
-                let waits = wants(&functions(seen)) == Some(Wants::RustBarrier);
+                let waits = wants(&functions(seen)) == Some(Wants::BarrierOf(Kind::Rust));
                 let address = futex.filter(|_| waits)?.address;
-                Some(self.barriers.waits(seen.id, unread(address, "rust")))
+                Some(
+                    self.barriers
+                        .waits(seen.id, unread(address, Kind::Rust.name())),
+                )
             }
             Runtime::OfGomp | Runtime::OfKmp => None,
         }
@@ -109,11 +119,11 @@ impl Waits<'_> {
 
     fn gomp(&self, process: u32, held: &[u64], memory: Memory) -> Option<Found> {
         let of = |address: u64| {
-            let bytes = memory.read(address, objects::GOMP);
-            let barrier = objects::gomp(&bytes, address)?;
+            let bytes = memory.read(address, gomp::LENGTH);
+            let barrier = gomp::waiting(&bytes, address)?;
             Some(Found {
                 address,
-                kind: "gomp",
+                kind: Kind::Gomp.name(),
                 participants: Some(barrier.count),
                 arrived: Some(barrier.arrived),
                 shared: false,
@@ -172,7 +182,7 @@ mod tests {
         let mut array = vec![0; 300];
         array[0] = address(&info);
         let threads = [address(&array)];
-        let way = kmp::Way {
+        let way = teams::Way {
             threads: address(&threads),
             team: 8,
             count: 0,
@@ -184,7 +194,7 @@ mod tests {
         let found = Some((address(&team), 3));
         assert_eq!(regions.team(1, memory, way, &held), found);
         // The array is not read again for the next thread.
-        let nobody = Regions::default().team(1, memory, kmp::Way { threads: 8, ..way }, &held);
+        let nobody = Regions::default().team(1, memory, teams::Way { threads: 8, ..way }, &held);
         assert_eq!(nobody, None);
         let without = std::mem::replace(&mut array[0], 0);
         assert_eq!(without, held[0]);

@@ -208,7 +208,7 @@ fn own_groups() -> io::Result<Vec<u32>> {
 
 #[cfg(test)]
 mod tests {
-    use std::{os::unix::fs::PermissionsExt as _, path::Path};
+    use std::{fs, os::unix::fs::PermissionsExt as _, path::Path};
 
     use super::*;
 

@@ -12,12 +12,46 @@
 //! address and counting.
 
 use object::{LittleEndian, read::elf::ElfFile64};
+use sbt_common::layout;
+use sbt_engine::event::Kind;
 
-use super::{frames::Frames, leaves, point};
+use super::{
+    MAX_THREADS, Object, Role, Runtime, Waiting,
+    frames::Frames,
+    leaves, number as number_at, point,
+    waits::{NO_BARRIER, NO_WAITS},
+};
 use crate::{
     arch::{ARGUMENTS, Code, Instruction, number, prologue::is_emulated, transfer},
     elf::{Segment, names},
     point::{Function, Point, Team},
+};
+
+/// How much one round adds to the word after the number of threads (`BAR_INCR` in
+/// libgomp/config/linux/bar.h, since GCC 4.9).
+const ROUND: u32 = 8;
+
+/// Departures are told by the return of the function that waits. A library of another compiler or
+/// version is left alone; its name in notes is that of its file.
+pub static RUNTIME: Runtime = Runtime {
+    name: "libgomp",
+    kind: Kind::Gomp,
+    role: Role::OpenMp,
+    barriers: Some("the barriers of OpenMP"),
+    layouts: &[layout::GOMP],
+    is_library: true,
+    libraries: &["libgomp"],
+    ways: &["GOMP_barrier", "GOMP_parallel", "GOMP_parallel_start"],
+    prefix: Some("gomp_"),
+    object: Some(|[count, round, _, _]| Object {
+        count,
+        round,
+        ..Object::default()
+    }),
+    rounds: Some(|_, round| round / ROUND),
+    language: None,
+    is_barrier: NO_BARRIER,
+    waits: NO_WAITS,
 };
 
 /// Offset of `awaited` in `gomp_barrier_t`, bytes. The final barrier counts in the word after it.
@@ -186,6 +220,25 @@ fn counted_in(code: &Code<'_>, (start, _): (u64, u64), until: u64) -> Option<Cou
     Some(Counted::Here { team, at })
 }
 
+/// The length of a libgomp barrier, bytes.
+pub const LENGTH: usize = 72;
+
+/// Parses `gomp_barrier_t`: `total`, `generation`, and at offset 64 `awaited` and `awaited_final`,
+/// which count down.
+pub fn waiting(bytes: &[u8], address: u64) -> Option<Waiting> {
+    let (total, awaited) = (number_at(bytes, 0)?, number_at(bytes, 64)?);
+    let last = number_at(bytes, 68)?;
+    let fits = address.is_multiple_of(64)
+        && (1..=MAX_THREADS).contains(&total)
+        && (1..=total).contains(&awaited)
+        && (1..=total).contains(&last);
+    fits.then(|| Waiting {
+        count: total,
+        arrived: (total - awaited).max(total - last),
+        shared: false,
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use std::{fs, process::Command};
@@ -234,5 +287,26 @@ mod tests {
         let segments = load_segments(&image).unwrap();
         assert!(runtimes::points(&image, &segments).is_empty());
         assert!(runtimes::points(b"\x7fELF", &[]).is_empty());
+    }
+
+    #[test]
+    fn teams_count_down() {
+        let object = |words: &[(usize, u32)]| {
+            let mut bytes = vec![0; super::LENGTH];
+            for (at, word) in words {
+                bytes[*at..at + 4].copy_from_slice(&word.to_le_bytes());
+            }
+            bytes
+        };
+        let of = |total, awaited, last, address| {
+            let bytes = object(&[(0, total), (4, 0x10), (64, awaited), (68, last)]);
+            super::waiting(&bytes, address).map(|barrier| (barrier.count, barrier.arrived))
+        };
+        assert_eq!(of(4, 1, 4, 0x1000), Some((4, 3)));
+        assert_eq!(of(4, 4, 2, 0x1000), Some((4, 2)));
+        assert_eq!(of(4, 1, 4, 0x1004), None);
+        assert_eq!(of(4, 5, 4, 0x1000), None);
+        assert_eq!(of(0, 0, 0, 0x1000), None);
+        assert_eq!(super::waiting(&[0; 8], 0), None);
     }
 }

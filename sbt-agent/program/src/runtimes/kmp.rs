@@ -20,11 +20,15 @@ use object::{LittleEndian, read::elf::ElfFile64};
 use sbt_common::{
     MAX_OUTER, Outer,
     kmp::{HELD, SAVED},
+    layout,
 };
+use sbt_engine::event::Kind;
 
 use super::{
+    Role, Runtime,
     frames::{Caller, Frames, Saved},
     leaves, point,
+    waits::{NO_BARRIER, NO_WAITS},
 };
 use crate::{
     arch::{
@@ -33,6 +37,26 @@ use crate::{
     },
     elf::{Segment, names},
     point::{Function, Kmp, Point},
+};
+
+/// Departures are told by the return of the function that waits; at the end of a region only for
+/// the thread that began the region. A library that is not understood is left alone. An object is
+/// the team, whose memory `teams.rs` reads, and whose rounds `sbt_common::kmp` counts.
+pub static RUNTIME: Runtime = Runtime {
+    name: "libomp",
+    kind: Kind::Kmp,
+    role: Role::OpenMp,
+    barriers: Some("the barriers of OpenMP"),
+    layouts: &[layout::KMP],
+    is_library: true,
+    libraries: &["libomp", "libiomp"],
+    ways: &["__kmpc_barrier", "__kmpc_fork_call"],
+    prefix: Some("__kmp"),
+    object: None,
+    rounds: None,
+    language: None,
+    is_barrier: NO_BARRIER,
+    waits: NO_WAITS,
 };
 
 /// The first instructions of a function in which it must look its thread up.

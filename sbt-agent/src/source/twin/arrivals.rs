@@ -10,6 +10,7 @@ use super::{
     tell::{self, head, low},
     walk,
 };
+use sbt_program::runtimes::{self, Object};
 
 /// How many barriers' counts are kept at most.
 const MOST_COUNTS: usize = 65_536;
@@ -61,21 +62,18 @@ impl Programs {
 
     /// Emits what the memory of a C library's barrier holds.
     fn remember(&self, layout: u8, object: u64, hit: &mut Hit<'_, impl Machine>) {
-        let (count, round, arrived, shared) = match layout {
-            layout::GLIBC => hit
-                .machine
-                .halves(object)
-                .map_or((0, 0, 0, false), |[arrived, round, count, shared]| {
-                    (count, round, arrived, shared != 0)
-                }),
-            layout::MUSL => hit
-                .machine
-                .halves(object)
-                .map_or((0, 0, 0, false), |[_, _, limit]: [u32; 3]| {
-                    ((limit & 0x7fff_ffff) + 1, 0, 0, limit >> 31 != 0)
-                }),
-            _ => return,
+        let Some(read) = runtimes::of(layout).and_then(|runtime| runtime.object) else {
+            return;
         };
+        let Object {
+            count,
+            round,
+            arrived,
+            shared,
+        } = hit
+            .machine
+            .halves(object)
+            .map_or_else(Object::default, read);
         let kept = self.counts.get(&(hit.slot.space, object));
         let count = kept.copied().unwrap_or(count);
         // Without its round, a barrier of glibc is like one of musl.

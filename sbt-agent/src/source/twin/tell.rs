@@ -5,7 +5,7 @@ use sbt_common::{
 };
 
 use super::{Hit, Machine, Records, Slot};
-use sbt_program::communicator;
+use sbt_program::runtimes::{self, Object, communicator};
 
 /// Emits that a mark was passed, or that a parallel region begins.
 pub(super) fn mark(cookie: MarkCookie, hit: &mut Hit<'_, impl Machine>) {
@@ -121,12 +121,21 @@ pub fn end(hit: &mut Hit<'_, impl Machine>) {
     hit.slot.announced = false;
     hit.slot.announce(hit.now, hit.out);
     for (layout, object) in hit.slot.take_read() {
-        let held = match (layout, hit.machine.halves(object)) {
-            (layout::GLIBC, Some([first, second, third])) => [third, second, first],
-            (layout::GOMP, Some([first, second, _])) => [first, second, 0],
-            (layout::KMP, _) => rounds(object, hit.machine)
-                .map_or([0, 0, kmp::GONE], |rounds| [0, rounds, kmp::LAST]),
-            _ => continue,
+        let held = if layout == layout::KMP {
+            rounds(object, hit.machine).map_or([0, 0, kmp::GONE], |rounds| [0, rounds, kmp::LAST])
+        } else {
+            let runtime = runtimes::of(layout).filter(|runtime| runtime.rounds.is_some());
+            let read = runtime.and_then(|runtime| runtime.object);
+            let Some((read, words)) = read.zip(hit.machine.halves(object)) else {
+                continue;
+            };
+            let Object {
+                count,
+                round,
+                arrived,
+                ..
+            } = read(words);
+            [count, round, arrived]
         };
         memory(layout, object, held, hit);
     }

@@ -8,7 +8,7 @@ use std::ffi::CStr;
 
 use object::{LittleEndian, Object as _, RelocationTarget, read::elf::ElfFile64};
 
-use super::{
+use crate::{
     arch,
     elf::{Segment, code_at, data_at},
 };
@@ -28,18 +28,18 @@ const MAX_FUNCTION: u64 = 1 << 20;
 
 /// The place that a call names.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Said {
+pub(crate) struct Said {
     /// The source file, as the compiler was given it.
-    pub(super) file: String,
+    pub(crate) file: String,
     /// The function of the program.
-    pub(super) function: String,
+    pub(crate) function: String,
     /// The line, from 1.
-    pub(super) line: u32,
+    pub(crate) line: u32,
 }
 
 /// The place named by the call that returns to `next`, in the function that begins at `function`;
 /// `None` if the call names no place.
-pub(super) fn said(image: &[u8], segments: &[Segment], function: u64, next: u64) -> Option<Said> {
+pub(crate) fn said(image: &[u8], segments: &[Segment], function: u64, next: u64) -> Option<Said> {
     let length = next
         .checked_sub(function)
         .filter(|length| *length <= MAX_FUNCTION)?;
