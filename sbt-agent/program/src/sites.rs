@@ -16,7 +16,7 @@ mod spins;
 mod stacks;
 mod system;
 
-pub use called::{CLibrary, Called, Runtime};
+pub use called::{CLibrary, Called, InRuntime};
 pub use relation::Meeting;
 pub use sbt_engine::place::NamedFunction;
 pub use sbt_engine::place::{NoFunction, SpinPlace};

@@ -18,7 +18,7 @@ use sbt_program::{
         gomp, teams,
         waits::{Wants, wants},
     },
-    sites::Runtime,
+    sites::InRuntime,
 };
 
 /// The barriers at ends of regions of LLVM's OpenMP at which threads wait.
@@ -73,14 +73,17 @@ impl Waits<'_> {
         let (address, runtime) = library_calls(seen)
             .filter_map(|call| Some((call.address, call.called.runtime?)))
             .find(|(_, found)| {
-                matches!(found, Runtime::Gomp | Runtime::Kmp { .. } | Runtime::Rust)
+                matches!(
+                    found,
+                    InRuntime::Gomp | InRuntime::Kmp { .. } | InRuntime::Rust
+                )
             })?;
         match runtime {
-            Runtime::Gomp => {
+            InRuntime::Gomp => {
                 let found = self.gomp(seen.id.process, held, memory)?;
                 Some(self.barriers.waits(seen.id, found))
             }
-            Runtime::Kmp {
+            InRuntime::Kmp {
                 threads,
                 team,
                 count,
@@ -105,7 +108,7 @@ impl Waits<'_> {
                 Some(barrier)
             }
             // For a moment, another thread holds the lock of the barrier's count.
-            Runtime::Rust => {
+            InRuntime::Rust => {
                 let waits = wants(&functions(seen)) == Some(Wants::BarrierOf(Kind::Rust));
                 let address = futex.filter(|_| waits)?.address;
                 Some(
@@ -113,7 +116,7 @@ impl Waits<'_> {
                         .waits(seen.id, unread(address, Kind::Rust.name())),
                 )
             }
-            Runtime::OfGomp | Runtime::OfKmp => None,
+            InRuntime::OfGomp | InRuntime::OfKmp => None,
         }
     }
 
@@ -154,7 +157,7 @@ impl Waits<'_> {
         let calls = seen.followed.as_ref().map(|followed| &followed.calls)?;
         let is_in = calls
             .iter()
-            .any(|call| call.called.runtime == Some(Runtime::OfKmp));
+            .any(|call| call.called.runtime == Some(InRuntime::OfKmp));
         let is_idle = is_in && library_calls(seen).count() == calls.len();
         if !waits || !is_idle {
             return None;

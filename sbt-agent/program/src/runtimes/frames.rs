@@ -13,9 +13,9 @@ type Reader<'a> = gimli::EndianSlice<'a, RunTimeEndian>;
 /// How far above a register the return address lies, bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Caller {
-    /// Above rsp.
+    /// Above the stack pointer.
     AboveStack(u16),
-    /// Above rbp.
+    /// Above the frame pointer.
     AboveFrame(u16),
 }
 
@@ -71,8 +71,8 @@ impl<'a> Frames<'a> {
         (vaddr < function.1).then_some(function)
     }
 
-    /// How far rsp lies below the return address before the instruction at `vaddr` is executed,
-    /// bytes. `None` if the return address is found from another register.
+    /// How far the stack pointer lies below the return address before the instruction at `vaddr` is
+    /// executed, bytes. `None` if the return address is found from another register.
     pub fn stack_moved(&self, vaddr: u64) -> Option<u16> {
         match self.caller(vaddr)? {
             Caller::AboveStack(moved) => Some(moved),

@@ -233,7 +233,7 @@ fn leaves(
     segments: &[Segment],
 ) -> Option<Point> {
     let (start, end) = frames.function(function)?;
-    // The first instruction that is emulated; rsp must not have moved there.
+    // The first instruction that is emulated; the stack pointer must not have moved there.
     let at = code
         .instructions(start, end)
         .take(4)

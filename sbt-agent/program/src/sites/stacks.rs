@@ -40,9 +40,9 @@ pub struct Standing {
     pub process: u32,
     /// The address of the instruction that the thread is at.
     pub at: u64,
-    /// The thread's register rsp.
+    /// The thread's stack pointer.
     pub sp: u64,
-    /// The thread's register rbp, if known.
+    /// The thread's frame pointer, if known.
     pub bp: Option<u64>,
 }
 
@@ -314,7 +314,7 @@ fn drop_start<T>(
     }
 }
 
-/// The return address of a function, and rsp and rbp of its caller.
+/// The return address of a function, and the stack pointer and frame pointer of its caller.
 fn go_on(
     rule: Rule,
     sp: u64,
