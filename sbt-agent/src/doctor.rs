@@ -3,8 +3,6 @@
 
 use std::{fs, path::Path};
 
-use sbt_common::layout;
-
 use crate::{
     kernel::{bpf::ProgramKind, privilege, version::too_old},
     source::{QUEUE, ebpf::Ebpf},
@@ -238,11 +236,8 @@ fn library(path: &Path) -> Option<Finding> {
         .points
         .iter()
         .find(|point| point.function == Function::BarrierWait)?;
-    let family = match point.layout {
-        layout::GLIBC => "glibc",
-        layout::MUSL => "musl",
-        _ => "of an unknown library: participant counts will be missing",
-    };
+    let unknown = "of an unknown library: participant counts will be missing";
+    let family = point.runtime().map_or(unknown, |runtime| runtime.name);
     let text = format!(
         "{}: pthread_barrier_wait ({family}), probed at {:#x}",
         path.display(),

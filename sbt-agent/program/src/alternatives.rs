@@ -11,179 +11,31 @@
 //!
 //! The code may be anything. Work is bounded by [`MAX_FUNCTION`].
 
-use std::{
-    cell::OnceCell,
-    collections::{HashMap, VecDeque},
-    rc::Rc,
-};
+use std::rc::Rc;
 
-use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register};
-
+use super::arch::Callee;
 use super::debuginfo::Symbol;
 use super::elf::{Imports, Segment, code_at};
 use sbt_engine::recognise::Relation;
 
 mod counted;
+mod graph;
 mod graphs;
 
+use graph::{FAR, Flow, Graph, Known, MAX_BETWEEN};
 pub(super) use graphs::Graphs;
 
 /// Bytes that are read of a function; the rest of a longer function is ignored.
 const MAX_FUNCTION: u64 = 1 << 16;
 
-/// Distinct call targets in one function whose names are looked up; further ones count as
-/// [`Known::Nothing`].
-const MAX_TARGETS: usize = 1024;
-
-/// The most other calls on both paths together: a barrier releases the mutex before it wakes
-/// others, or reads the time before a timed wait.
-const MAX_BETWEEN: u8 = 1;
-
 /// The most pairs of waits and wakes in one function that are compared one by one.
 const MAX_PAIRS: usize = 64;
-
-/// Instructions before a call that are searched for its first argument.
-const MAX_ARGUMENTS_BEFORE: usize = 32;
-
-/// Constants below this are numbers and not addresses: a program never uses the first page of its
-/// memory.
-const NO_ADDRESS: u64 = 4096;
-
-/// Stands for "more calls between than [`MAX_BETWEEN`], or no path".
-const FAR: u8 = u8::MAX;
-
-/// Functions that do not return: the code behind a call of such a function does not follow from the
-/// call.
-const NEVER_RETURN: [&str; 9] = [
-    "abort",
-    "exit",
-    "_exit",
-    "pthread_exit",
-    "__assert_fail",
-    "__stack_chk_fail",
-    "__fortify_fail",
-    "_ZSt20__throw_system_errori",
-    "_Unwind_Resume",
-];
-
-/// Functions that take a mutex, in C and as compilers call them for C++. Other threads may have
-/// held the mutex between the code before and the code behind such a call.
-const LOCKING: [&str; 2] = ["pthread_mutex_lock", "__pthread_mutex_lock"];
-
-/// Functions that release a mutex, or take it only if it is free. A thread that spins for a while
-/// before it waits calls them between.
-const YIELDING: [&str; 4] = [
-    "pthread_mutex_unlock",
-    "__pthread_mutex_unlock",
-    "pthread_mutex_trylock",
-    "__pthread_mutex_trylock",
-];
 
 /// Functions that are barriers by name, however they are implemented.
 const NAMED: [&str; 2] = ["pthread_barrier_wait", "__pthread_barrier_wait"];
 
 /// Functions that wake the waiters of a condition variable.
 const WAKING: [&str; 2] = ["pthread_cond_broadcast", "pthread_cond_signal"];
-
-/// The target of a call, as far as two targets can be compared.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Callee {
-    /// A function or stub at an address.
-    At(u64),
-    /// The function that the pointer at an address points to.
-    Through(u64),
-    /// A target that is known at run time only; equal to no other target.
-    Unknown,
-}
-
-impl Callee {
-    fn of(instruction: &Instruction) -> Self {
-        if instruction.op0_kind() == OpKind::NearBranch64 {
-            Self::At(instruction.near_branch64())
-        } else if instruction.is_ip_rel_memory_operand() {
-            Self::Through(instruction.ip_rel_memory_address())
-        } else {
-            Self::Unknown
-        }
-    }
-}
-
-/// What an instruction does to the flow of control.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Flow {
-    Next,
-    /// A jump to an address, which may lie outside of the function.
-    Jump(u64),
-    Branch(u64),
-    Call(Callee),
-    End,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Node {
-    at: u64,
-    next: u64,
-    flow: Flow,
-    /// Whether the instruction may take a lock itself, as Rust's mutex does, whose code is inlined.
-    locks: bool,
-}
-
-/// The instructions of a function, with the edges between them.
-#[derive(Debug)]
-struct Graph {
-    nodes: Vec<Node>,
-    /// The decoded instruction of each node.
-    instructions: Vec<Instruction>,
-    /// The nodes that may run right before each node, and right after.
-    before: Vec<Vec<usize>>,
-    following: Vec<Vec<usize>>,
-    /// Nodes that take a mutex, in ascending order.
-    locks: Vec<usize>,
-    /// Nodes that release a mutex or try to take it, in ascending order.
-    yields: Vec<usize>,
-    /// Cache of [`Graph::with_yields_free`].
-    yields_free: OnceCell<Box<Graph>>,
-}
-
-/// What is known of a called function.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Known {
-    NeverReturns,
-    Locks,
-    Yields,
-    Nothing,
-}
-
-impl Known {
-    fn of(name: &str) -> Self {
-        // `std::mutex::lock`, and constructors of a lock that take a mutex and nothing else.
-        let of_cpp = |name: &str| {
-            let name = name
-                .strip_prefix("_ZNSt3__1")
-                .or(name.strip_prefix("_ZNSt"));
-            name.is_some_and(|name| {
-                let is_lock =
-                    name.starts_with("11unique_lockI") || name.starts_with("10lock_guardI");
-                let constructs = ["C1E", "C2E", "C1B", "C2B"]
-                    .iter()
-                    .any(|part| name.contains(part));
-                name == "5mutex4lockEv"
-                    || is_lock
-                        && (constructs && name.contains("ERS") && !name.ends_with("lock_t")
-                            || name.ends_with("4lockEv"))
-            })
-        };
-        if NEVER_RETURN.contains(&name) {
-            Self::NeverReturns
-        } else if LOCKING.contains(&name) || of_cpp(name) {
-            Self::Locks
-        } else if YIELDING.contains(&name) {
-            Self::Yields
-        } else {
-            Self::Nothing
-        }
-    }
-}
 
 /// The code of a file, and what is known of its functions.
 pub(super) struct Code<'a> {
@@ -303,192 +155,6 @@ pub(super) fn relation(code: &Code<'_>, wait: u64, wake: u64, until: bool) -> Re
 }
 
 impl Graph {
-    /// `known` tells what is known of the functions at some addresses, which are in ascending
-    /// order.
-    fn new(code: &[u8], vaddr: u64, known: impl Fn(&[u64]) -> HashMap<u64, Known>) -> Self {
-        let mut nodes = Vec::new();
-        let mut instructions = Vec::new();
-        for instruction in Decoder::with_ip(64, code, vaddr, DecoderOptions::NONE) {
-            if instruction.is_invalid() {
-                break;
-            }
-            let near = instruction.op0_kind() == OpKind::NearBranch64;
-            let flow = match instruction.flow_control() {
-                FlowControl::Next => Flow::Next,
-                FlowControl::UnconditionalBranch if near => Flow::Jump(instruction.near_branch64()),
-                FlowControl::ConditionalBranch if near => Flow::Branch(instruction.near_branch64()),
-                FlowControl::Call | FlowControl::IndirectCall => {
-                    Flow::Call(Callee::of(&instruction))
-                }
-                _ => Flow::End,
-            };
-            nodes.push(Node {
-                at: instruction.ip(),
-                next: instruction.next_ip(),
-                flow,
-                locks: instruction.has_lock_prefix() && instruction.mnemonic() == Mnemonic::Cmpxchg,
-            });
-            instructions.push(instruction);
-        }
-        let mut this = Self {
-            before: vec![Vec::new(); nodes.len()],
-            following: vec![Vec::new(); nodes.len()],
-            locks: Vec::new(),
-            yields: Vec::new(),
-            yields_free: OnceCell::new(),
-            nodes,
-            instructions,
-        };
-        let calls = this.nodes.iter().filter_map(|node| match node.flow {
-            Flow::Call(Callee::At(to)) => Some(to),
-            _ => None,
-        });
-        let mut targets: Vec<u64> = calls.collect();
-        targets.sort_unstable();
-        targets.dedup();
-        targets.truncate(MAX_TARGETS);
-        let of_targets = known(&targets);
-        for index in 0..this.nodes.len() {
-            let node = this.nodes[index];
-            let known = match node.flow {
-                Flow::Call(Callee::At(to)) => {
-                    of_targets.get(&to).copied().unwrap_or(Known::Nothing)
-                }
-                Flow::Jump(_) | Flow::End => Known::NeverReturns,
-                _ => Known::Nothing,
-            };
-            if known == Known::Locks || node.locks {
-                this.locks.push(index);
-            }
-            if known == Known::Yields {
-                this.yields.push(index);
-            }
-            if known != Known::NeverReturns {
-                this.join(index, node.next);
-            }
-            if let Flow::Jump(to) | Flow::Branch(to) = node.flow {
-                this.join(index, to);
-            }
-        }
-        this
-    }
-
-    fn join(&mut self, from: usize, to: u64) {
-        if let Some(to) = self.find(to) {
-            self.before[to].push(from);
-            self.following[from].push(to);
-        }
-    }
-
-    fn find(&self, at: u64) -> Option<usize> {
-        self.nodes.binary_search_by_key(&at, |node| node.at).ok()
-    }
-
-    /// The call that returns to an address.
-    fn call_before(&self, address: u64) -> Option<usize> {
-        self.nodes
-            .binary_search_by_key(&address, |node| node.next)
-            .ok()
-            .filter(|index| matches!(self.nodes[*index].flow, Flow::Call(_)))
-    }
-
-    /// All calls with the same target as `flow`.
-    fn calls_of(&self, flow: Flow) -> Vec<usize> {
-        if flow == Flow::Call(Callee::Unknown) {
-            return Vec::new();
-        }
-        (0..self.nodes.len())
-            .filter(|index| self.nodes[*index].flow == flow)
-            .collect()
-    }
-
-    /// The jumps to other functions that `is_wanted` accepts.
-    fn jumps_out(&self, is_wanted: impl Fn(u64) -> bool) -> Vec<usize> {
-        let is = |flow| matches!(flow, Flow::Jump(to) if self.find(to).is_none() && is_wanted(to));
-        (0..self.nodes.len())
-            .filter(|index| is(self.nodes[*index].flow))
-            .collect()
-    }
-
-    /// Whether a jump and a call go to the same address.
-    fn goes_alike(&self, jump: usize, call: usize) -> bool {
-        match (self.nodes[jump].flow, self.nodes[call].flow) {
-            (Flow::Jump(jump), Flow::Call(Callee::At(call))) => jump == call,
-            _ => false,
-        }
-    }
-
-    /// The first argument of a call, or of a jump in place of a call, if a constant was put into
-    /// the register right before and is not an address: the number of a system call, for example.
-    fn small_argument(&self, index: usize) -> Option<u64> {
-        let mut at = index;
-        for _ in 0..MAX_ARGUMENTS_BEFORE {
-            let [before] = self.before[at][..] else {
-                return None;
-            };
-            if self.is_call(before) {
-                return None;
-            }
-            at = before;
-            let instruction = &self.instructions[at];
-            let is_first = instruction.op0_kind() == OpKind::Register
-                && instruction.op0_register().full_register() == Register::RDI;
-            if !is_first || matches!(instruction.mnemonic(), Mnemonic::Cmp | Mnemonic::Test) {
-                continue;
-            }
-            let is_constant = instruction.mnemonic() == Mnemonic::Mov
-                && instruction.op1_kind() == OpKind::Immediate32;
-            let value = is_constant.then(|| u64::from(instruction.immediate32()))?;
-            return (value < NO_ADDRESS).then_some(value);
-        }
-        None
-    }
-
-    fn is_call(&self, index: usize) -> bool {
-        matches!(self.nodes[index].flow, Flow::Call(_))
-    }
-
-    /// For each instruction, the fewest calls on a path to the next of `goals` that passes none of
-    /// `past`; [`FAR`] if there are more than [`MAX_BETWEEN`]. With `walls`, paths through an
-    /// instruction that takes a mutex do not count either.
-    fn calls_between(&self, goals: &[usize], past: &[usize], walls: bool) -> Vec<u8> {
-        let mut calls = vec![FAR; self.nodes.len()];
-        let mut queue: VecDeque<usize> = goals.iter().copied().collect();
-        for goal in goals {
-            calls[*goal] = 0;
-        }
-        while let Some(index) = queue.pop_front() {
-            for &before in &self.before[index] {
-                if past.contains(&before) || goals.contains(&before) {
-                    continue;
-                }
-                if walls && self.locks.binary_search(&before).is_ok() {
-                    continue;
-                }
-                let is_call = self.is_call(before);
-                let between = calls[index].saturating_add(u8::from(is_call));
-                if between > MAX_BETWEEN || between >= calls[before] {
-                    continue;
-                }
-                calls[before] = between;
-                if is_call {
-                    queue.push_back(before);
-                } else {
-                    queue.push_front(before);
-                }
-            }
-        }
-        calls
-    }
-
-    /// The fewest calls from the return of any of `from` to the goals that `calls` counts to.
-    fn after(&self, from: &[usize], calls: &[u8]) -> u8 {
-        from.iter()
-            .filter_map(|index| calls.get(self.find(self.nodes[*index].next)?))
-            .min()
-            .map_or(FAR, |calls| *calls)
-    }
-
     /// How a wait and a wake of this function relate.
     fn relation(&self, wait: usize, wake: usize, until: bool) -> Relation {
         let plain = self.compare(&[wait], &[wake], until);
@@ -537,25 +203,6 @@ impl Graph {
             }
         }
         None
-    }
-
-    /// The same function, in which calls that yield a mutex do not count as calls.
-    fn with_yields_free(&self) -> &Self {
-        self.yields_free.get_or_init(|| {
-            let mut nodes = self.nodes.clone();
-            for index in &self.yields {
-                nodes[*index].flow = Flow::Next;
-            }
-            Box::new(Self {
-                nodes,
-                instructions: self.instructions.clone(),
-                before: self.before.clone(),
-                following: self.following.clone(),
-                locks: self.locks.clone(),
-                yields: Vec::new(),
-                yields_free: OnceCell::new(),
-            })
-        })
     }
 
     /// How several waits and wakes relate, checked by [`Self::checked`].

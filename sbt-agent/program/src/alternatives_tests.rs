@@ -1,3 +1,5 @@
+use std::collections::HashMap;
+
 use super::*;
 
 /// Assembles a function from a text with one letter for each instruction, padded to eight bytes.

@@ -8,13 +8,15 @@ use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::rc::Rc;
 
-use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, OpKind};
-use object::elf::{R_X86_64_64, R_X86_64_GLOB_DAT, R_X86_64_JUMP_SLOT, R_X86_64_RELATIVE};
 use object::read::elf::ElfFile64;
 use object::{
     LittleEndian, Object as _, ObjectKind, ObjectSection as _, RelocationFlags, RelocationTarget,
 };
 
+use super::arch::{
+    self, Callee, Flow,
+    files::{ABSOLUTE, RELATIVE, SLOTS},
+};
 use super::elf::{self, Segment, code_at, names};
 use super::unwind::{Function, Unwind};
 use suspects::{Suspects, Wanted};
@@ -217,25 +219,17 @@ impl Calls {
         let Some(code) = code_at(image, segments, start, end - start) else {
             return;
         };
-        let mut instruction = Instruction::default();
-        let mut decoder = Decoder::with_ip(64, code.bytes, start, DecoderOptions::NONE);
-        while decoder.can_decode() {
-            decoder.decode_out(&mut instruction);
-            let flow = instruction.flow_control();
+        for instruction in arch::decode(code.bytes, start) {
+            let flow = instruction.flow();
             let mut call = Call {
                 target: 0,
-                from: instruction.ip(),
-                next: instruction.next_ip(),
-                returns: matches!(flow, FlowControl::Call | FlowControl::IndirectCall),
+                from: instruction.at(),
+                next: instruction.next(),
+                returns: matches!(flow, Flow::Call(_)),
             };
             match flow {
-                FlowControl::Call
-                | FlowControl::UnconditionalBranch
-                | FlowControl::ConditionalBranch => {
-                    if instruction.op0_kind() != OpKind::NearBranch64 {
-                        continue;
-                    }
-                    call.target = instruction.near_branch64();
+                Flow::Call(Callee::At(target)) | Flow::Jump(target) | Flow::Branch(target) => {
+                    call.target = target;
                     if (start..end).contains(&call.target) && call.target != start {
                         continue;
                     }
@@ -260,10 +254,8 @@ impl Calls {
                         (None, None) => {}
                     }
                 }
-                FlowControl::IndirectCall | FlowControl::IndirectBranch => {
-                    let word = instruction
-                        .is_ip_rel_memory_operand()
-                        .then(|| instruction.ip_rel_memory_address());
+                Flow::Call(_) | Flow::Indirect(_) => {
+                    let word = instruction.word();
                     let own = word.and_then(|word| links.own_slots.get(&word));
                     match (word.and_then(|word| links.slots.get(&word)), own) {
                         (Some(name), _) => found.add(name, call),
@@ -277,9 +269,8 @@ impl Calls {
                         (None, None) => {}
                     }
                 }
-                FlowControl::Next => {
-                    let address = if instruction.is_ip_rel_memory_operand() {
-                        let address = instruction.ip_rel_memory_address();
+                Flow::Next => {
+                    let address = if let Some(address) = instruction.word() {
                         // The address is probably loaded to be called from a register, by unknown
                         // callers.
                         if let Some(function) = links.own_slots.get(&address) {
@@ -288,12 +279,9 @@ impl Calls {
                         }
                         links.own(address).unwrap_or(address)
                     } else if self.is_fixed
-                        && matches!(
-                            instruction.op1_kind(),
-                            OpKind::Immediate32 | OpKind::Immediate64 | OpKind::Immediate32to64
-                        )
+                        && let Some(constant) = instruction.constant()
                     {
-                        instruction.immediate(1)
+                        constant
                     } else {
                         continue;
                     };
@@ -489,10 +477,7 @@ impl Links {
                 if !unwind.begins(pointer) {
                     continue;
                 }
-                let is_plain = relocation.flags()
-                    == RelocationFlags::Elf {
-                        r_type: R_X86_64_RELATIVE,
-                    };
+                let is_plain = relocation.flags() == RelocationFlags::Elf { r_type: RELATIVE };
                 if is_plain && words.iter().any(|words| words.contains(&address)) {
                     this.own_slots.insert(address, pointer);
                 } else {
@@ -505,11 +490,11 @@ impl Links {
             else {
                 continue;
             };
-            if [R_X86_64_JUMP_SLOT, R_X86_64_GLOB_DAT].contains(&r_type) {
+            if SLOTS.contains(&r_type) {
                 if let Some(name) = symbol.text().and_then(&mut keep) {
                     this.slots.insert(address, name);
                 }
-            } else if r_type == R_X86_64_64 && symbol.is_definition() {
+            } else if r_type == ABSOLUTE && symbol.is_definition() {
                 this.listed.insert(symbol.address());
             }
         }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use nix::sys::statvfs::{FsFlags, statvfs};
 
-use super::process;
+use super::{process, status::Status};
 
 /// The extended attribute that holds a file's capabilities.
 const ATTRIBUTE: &str = "security.capability";
@@ -13,17 +13,13 @@ const ATTRIBUTE: &str = "security.capability";
 /// the process is gone.
 pub fn of(pid: u32) -> Vec<u64> {
     let threads = process::thread_ids(pid);
-    let statuses =
-        threads.filter_map(|thread| process::text(format!("/proc/{thread}/status")).ok());
-    statuses
-        .filter_map(|status| permitted_in(&status))
+    threads
+        .filter_map(|thread| permitted_in(&Status::of(thread)?))
         .collect()
 }
 
-fn permitted_in(status: &str) -> Option<u64> {
-    let mut lines = status.lines();
-    let hex = lines.find_map(|line| line.strip_prefix("CapPrm:"))?;
-    u64::from_str_radix(hex.trim(), 16).ok()
+fn permitted_in(status: &Status) -> Option<u64> {
+    status.bits("CapPrm")
 }
 
 /// The capabilities that executing a file permits, as bits, and whether they are in effect from the
@@ -57,9 +53,9 @@ mod tests {
     fn the_status_tells_what_is_permitted() {
         let status = "Name:\tCapPrm: 3\nCapInh:\t0000000000000001\n\
                       CapPrm:\t000000c000000000\nCapEff:\t0000000000000000\n";
-        assert_eq!(permitted_in(status), Some(1 << 39 | 1 << 38));
-        assert_eq!(permitted_in("CapPrm:\tall\n"), None);
-        assert_eq!(permitted_in(""), None);
+        assert_eq!(permitted_in(&status.into()), Some(1 << 39 | 1 << 38));
+        assert_eq!(permitted_in(&"CapPrm:\tall\n".into()), None);
+        assert_eq!(permitted_in(&"".into()), None);
         assert!(!of(std::process::id()).is_empty());
     }
 

@@ -28,6 +28,7 @@ use object::{LittleEndian, Object, ObjectSymbol as _};
 
 pub use crate::access::target::open as open_regular;
 
+use crate::arch;
 use crate::point::{Function, Point};
 pub(super) use code::{Code, code_at, data_at, is_after_call, is_after_direct_call};
 pub(super) use dynamic::Dynamic;
@@ -328,7 +329,7 @@ fn check(image: &[u8]) -> Result<(), ElfError> {
         _ => 0,
     };
     let complete = image.len() >= size_of::<FileHeader64<LittleEndian>>();
-    if complete && (class != elf::ELFCLASS64.0 || machine != elf::EM_X86_64.0) {
+    if complete && (class != elf::ELFCLASS64.0 || machine != arch::files::MACHINE) {
         return Err(ElfError::NotX86_64 { class, machine });
     }
     Ok(())

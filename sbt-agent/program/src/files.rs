@@ -21,6 +21,7 @@ use super::{
 use crate::{
     point::{Function, Point},
     points,
+    runtimes::Role,
 };
 
 /// Identifies a file: device and inode.
@@ -172,9 +173,11 @@ impl ProbedFile {
     /// language.
     pub fn is_runtime(&self) -> bool {
         let is_barrier = |point: &Point| match point.function {
-            Function::BarrierWait | Function::Kmp(_) => true,
-            // C++'s barrier may be compiled into any library.
-            Function::Team(_) => matches!(point.layout, layout::GOMP | layout::STD_POINTED),
+            Function::BarrierWait => true,
+            // The barrier of a language may be compiled into any library.
+            Function::Kmp(_) | Function::Team(_) => {
+                point.runtime().is_some_and(|runtime| runtime.is_library)
+            }
             _ => false,
         };
         self.is_library && self.points.iter().any(is_barrier)
@@ -192,12 +195,8 @@ impl ProbedFile {
 
     /// Whether barriers of OpenMP were found in the file.
     pub fn has_openmp(&self) -> bool {
-        let is_barrier = |point: &Point| match point.function {
-            Function::Kmp(_) => true,
-            Function::Team(_) => point.layout == layout::GOMP,
-            _ => false,
-        };
-        self.points.iter().any(is_barrier)
+        let mut runtimes = self.points.iter().filter_map(Point::runtime);
+        runtimes.any(|runtime| runtime.role == Role::OpenMp)
     }
 
     /// Whether the file is a program that uses no functions but its own.
@@ -215,10 +214,11 @@ impl ProbedFile {
     /// Whether a function of the file belongs to the runtime of a language that was linked into the
     /// program. Such functions have names that programs may not use.
     pub fn is_of_runtime(&self, function: &str) -> bool {
-        let has = |kind: fn(&Point) -> bool| self.points.iter().any(kind);
-        function.starts_with("__kmp") && has(|point| matches!(point.function, Function::Kmp(_)))
-            || function.starts_with("gomp_")
-                && has(|point| matches!(point.function, Function::Team(_)))
+        let mut runtimes = self.points.iter().filter_map(Point::runtime);
+        runtimes.any(|runtime| {
+            let prefix = runtime.prefix;
+            prefix.is_some_and(|prefix| function.starts_with(prefix))
+        })
     }
 
     /// A path that opens this very file as long as `self` lives.

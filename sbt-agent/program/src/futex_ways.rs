@@ -8,10 +8,10 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register};
 use object::{LittleEndian, read::elf::ElfFile64};
 
 use super::{
+    arch::{self, Callee, Flow},
     elf::{code_at, names},
     unwind::Unwind,
 };
@@ -80,43 +80,32 @@ impl Search<'_> {
         let mut leads = false;
         // The number of the next system call, if it was put into the register just before.
         let mut number = None;
-        for instruction in Decoder::with_ip(64, bytes, start, DecoderOptions::NONE) {
-            let to = (instruction.op0_kind() == OpKind::NearBranch64)
-                .then(|| instruction.near_branch64())
-                .filter(|to| !(start..end).contains(to));
-            match (instruction.flow_control(), to) {
-                (FlowControl::Call, Some(to)) => {
+        let is_outside = |to: u64| !(start..end).contains(&to);
+        for instruction in arch::decode(bytes, start) {
+            match instruction.flow() {
+                Flow::Call(Callee::At(to)) if is_outside(to) => {
                     number = None;
                     if self.leads_to_futex(to, depth - 1) {
-                        self.returns.insert(instruction.next_ip());
+                        self.returns.insert(instruction.next());
                         leads = true;
                     }
                 }
-                (FlowControl::UnconditionalBranch | FlowControl::ConditionalBranch, Some(to)) => {
+                Flow::Jump(to) | Flow::Branch(to) if is_outside(to) => {
                     leads |= self.leads_to_futex(to, depth - 1);
                 }
-                _ if instruction.mnemonic() == Mnemonic::Syscall => {
+                _ if instruction.is_system_call() => {
                     if number == u64::try_from(libc::SYS_futex).ok() {
-                        self.returns.insert(instruction.next_ip());
+                        self.returns.insert(instruction.next());
                         leads = true;
                     }
                     number = None;
                 }
-                _ => number = number_put(&instruction).or(number),
+                _ => number = instruction.number_of_system_call().or(number),
             }
         }
         self.known.insert(start, leads);
         leads
     }
-}
-
-/// The constant that an instruction puts into the register for the number of a system call.
-fn number_put(instruction: &Instruction) -> Option<u64> {
-    let is_put = instruction.mnemonic() == Mnemonic::Mov
-        && instruction.op0_kind() == OpKind::Register
-        && instruction.op0_register() == Register::EAX
-        && instruction.op1_kind() == OpKind::Immediate32;
-    is_put.then(|| u64::from(instruction.immediate32()))
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use std::{
 
 use nix::unistd::{Gid, Group, Uid, User};
 
-use super::{capabilities, elf, process};
+use super::{capabilities, elf, status::Status};
 use crate::access::rights;
 use sbt_engine::place::printable;
 
@@ -98,26 +98,17 @@ fn secures(file: &Facts, who: &Who) -> bool {
 impl Who {
     /// The credentials of a process.
     pub fn of(pid: u32) -> Option<Self> {
-        let status = process::text(format!("/proc/{pid}/status")).ok()?;
-        Self::read(&status)
+        Self::read(&Status::of(pid)?)
     }
 
-    /// Reads the credentials from `status`, the text of `/proc/PID/status`.
-    fn read(status: &str) -> Option<Self> {
-        let field = |name: &str| {
-            let mut lines = status.lines();
-            lines
-                .find_map(|line| line.strip_prefix(name))
-                .map(str::trim)
-        };
-        let in_effect = |name| field(name)?.split_whitespace().nth(1)?.parse().ok();
-        let set = |name| u64::from_str_radix(field(name)?, 16).ok();
+    fn read(status: &Status) -> Option<Self> {
+        let in_effect = |name| status.numbers(name)?.get(1).copied();
         Some(Self {
-            user: in_effect("Uid:")?,
-            group: in_effect("Gid:")?,
-            permitted: set("CapPrm:")?,
-            bounding: set("CapBnd:")?,
-            no_new_privs: field("NoNewPrivs:") == Some("1"),
+            user: in_effect("Uid")?,
+            group: in_effect("Gid")?,
+            permitted: status.bits("CapPrm")?,
+            bounding: status.bits("CapBnd")?,
+            no_new_privs: status.field("NoNewPrivs") == Some("1"),
         })
     }
 
@@ -313,11 +304,11 @@ mod tests {
     fn who_executes_is_told_by_the_status() {
         let status = "Name:\tx\nUid:\t1000\t1001\t1000\t1000\nGid:\t5\t6\t5\t5\nCapPrm:\t2000\n\
                       CapBnd:\tffff\nNoNewPrivs:\t1\n";
-        let who = Who::read(status).unwrap();
+        let who = Who::read(&status.into()).unwrap();
         assert_eq!((who.user, who.group), (1001, 6));
         assert_eq!((who.permitted, who.bounding), (NET_RAW, 0xffff));
         assert!(who.no_new_privs);
-        assert!(Who::read("Uid:\t1\n").is_none());
+        assert!(Who::read(&"Uid:\t1\n".into()).is_none());
         let other = who.become_user((7, 8));
         assert_eq!((other.user, other.group, other.permitted), (7, 8, 0));
     }

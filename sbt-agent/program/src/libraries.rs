@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use crate::access::target;
 
 use super::{
-    elf,
+    arch, elf,
     gain::{self, Who},
     linker::{self, Environment},
 };
@@ -27,17 +27,6 @@ const MAX_SCRIPTS: usize = 4;
 
 /// How many bytes of a script's first line the kernel reads.
 const MAX_SHEBANG: u64 = 256;
-
-/// C libraries and linkers by the names that distributions give them.
-const WELL_KNOWN: [&str; 7] = [
-    "/lib64/ld-linux-x86-64.so.2",
-    "/lib/x86_64-linux-gnu/libc.so.6",
-    "/lib64/libc.so.6",
-    "/usr/lib64/libc.so.6",
-    "/usr/lib/libc.so.6",
-    "/lib/libc.so.6",
-    "/lib/ld-musl-x86_64.so.1",
-];
 
 /// Where execvp looks if there is no `PATH`.
 const DEFAULT_PATH: &str = "/bin:/usr/bin";
@@ -139,7 +128,7 @@ struct Files {
 
 impl Files {
     fn add_well_known(&mut self) {
-        for path in WELL_KNOWN.map(Path::new) {
+        for path in arch::files::WELL_KNOWN.map(Path::new) {
             self.add(path);
             // Barriers were in a library of their own before glibc 2.34.
             self.add(&path.with_file_name("libpthread.so.0"));

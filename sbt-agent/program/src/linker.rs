@@ -5,7 +5,6 @@
 //! opened for reading, and the work has a bound.
 
 mod cache;
-mod cpu;
 mod glibc;
 mod musl;
 mod tokens;
@@ -31,8 +30,8 @@ use super::{
     files::FileId,
 };
 use crate::access::target;
+use crate::arch::{self, cpu::Cpu};
 use cache::Cache;
-use cpu::Cpu;
 use walk::{Files, Found, Object};
 
 /// Lists libraries that are preloaded into every program, whatever the environment says.
@@ -152,7 +151,7 @@ fn musl_rules(interpreter: &Path, is_secure: bool, environment: &Environment) ->
     let prefix = interpreter.parent().and_then(Path::parent);
     let list = prefix
         .unwrap_or_else(|| Path::new(""))
-        .join("etc/ld-musl-x86_64.path");
+        .join(arch::files::MUSL_FOLDERS);
     let folders = match read(&list, MAX_LIST) {
         Ok(folders) => folders,
         Err(error) if error.kind() == ErrorKind::NotFound => musl::FOLDERS.to_vec(),

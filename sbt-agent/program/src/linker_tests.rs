@@ -11,7 +11,8 @@ use std::{
 use proptest::prelude::*;
 use tempfile::TempDir;
 
-use super::{cpu::Level, *};
+use super::*;
+use crate::arch::cpu::Level;
 
 const MAIN: &str = "int main(void) { return 0; }";
 

@@ -77,7 +77,7 @@ impl Memory {
 /// The top of a thread's stack.
 #[derive(Clone, Debug, Default)]
 pub struct Stack {
-    /// The address of the first byte: rsp.
+    /// The address of the first byte: the stack pointer.
     pub from: u64,
     /// The bytes from there on.
     pub bytes: Vec<u8>,

@@ -7,15 +7,14 @@ use std::{
     sync::Arc,
 };
 
-use anyhow::bail;
-use sbt_common::layout;
-
 use super::{
     files::ProbedFile, libraries, process, sites::open_all, vdso, walks::Owner, wanted::Wanted,
 };
 use crate::access;
 use crate::access::Invoker;
 use crate::point::{Function, Point};
+use crate::runtimes::{self, ALL};
+use anyhow::bail;
 use sbt_engine::{event::Kind, place::printable};
 
 /// The most functions of a program that are searched for barriers.
@@ -76,16 +75,10 @@ type Group = BTreeSet<String>;
 /// The kind of barrier to which a point belongs; `None` if the point is not of a barrier.
 fn kind(point: &Point) -> Option<Kind> {
     match point.function {
-        Function::BarrierWait => Some(Kind::Pthread),
         Function::CondWait => Some(Kind::Condvar),
-        Function::Kmp(_) => Some(Kind::Kmp),
-        Function::Call { .. } if point.layout == layout::MPI => Some(Kind::Mpi),
-        Function::Call { .. } => Some(Kind::User),
-        Function::Team(_) => match point.layout {
-            layout::RUST => Some(Kind::Rust),
-            layout::STD | layout::STD_POINTED | layout::STD_INLINED => Some(Kind::Std),
-            _ => Some(Kind::Gomp),
-        },
+        Function::BarrierWait | Function::Kmp(_) | Function::Team(_) | Function::Call { .. } => {
+            Some(runtimes::kind(point.layout))
+        }
         _ => None,
     }
 }
@@ -148,12 +141,9 @@ fn users<'a>(
     files: &'a [Arc<ProbedFile>],
 ) -> Vec<&'a Path> {
     // The functions that compilers call, for runtimes whose barriers are internal.
-    let ways: &[&str] = match kind {
-        Kind::Gomp => &["GOMP_parallel", "GOMP_parallel_start", "GOMP_barrier"],
-        Kind::Kmp => &["__kmpc_fork_call", "__kmpc_barrier"],
-        _ => &[],
-    };
-    let ways = ways.iter().map(|name| (*name).to_owned());
+    let of_kind = ALL.iter().filter(|runtime| runtime.kind == kind);
+    let ways = of_kind.flat_map(|runtime| runtime.ways);
+    let ways = ways.map(|name| (*name).to_owned());
     let names: HashSet<String> = names.iter().cloned().chain(ways).collect();
     let others = files.iter().filter(|other| other.id != file.id);
     let users = others.filter(|other| other.imports_any(&names));

@@ -72,7 +72,7 @@ pub struct Point {
     pub symbol: String,
     /// Where a probe of the call goes: offset in the file, bytes.
     pub entry_offset: u64,
-    /// How far rsp has moved down at the entry probe, bytes.
+    /// How far the stack pointer has moved down at the entry probe, bytes.
     pub stack_moved: u16,
     /// Where a uretprobe goes: offset in the file, bytes.
     pub return_offset: u64,
@@ -81,16 +81,6 @@ pub struct Point {
     /// One of [`sbt_common::layout`]: the layout of this C library's barrier objects, or opaque if
     /// the file does not prove its layout.
     pub layout: u8,
-}
-
-impl Point {
-    /// Whether the point is a barrier of a language's own library.
-    pub fn is_of_language(&self) -> bool {
-        matches!(
-            self.layout,
-            layout::STD | layout::STD_POINTED | layout::STD_INLINED | layout::RUST
-        )
-    }
 }
 
 /// A barrier of a thread team, as it is called somewhere in the runtime.
@@ -139,7 +129,7 @@ impl Team {
 pub struct Kmp {
     /// The register that holds the thread's number, numbered as in [`Team`].
     pub register: u8,
-    /// Whether the return address is found from rbp; otherwise from rsp.
+    /// Whether the return address is found from the frame pointer; otherwise from the stack pointer.
     pub from_frame: bool,
     /// Whether nothing shows when the thread leaves.
     pub passes: bool,

@@ -14,7 +14,7 @@ use procfs::{
     process::{MMPermissions, MMapPath, MemoryMap, Process, StatFlags},
 };
 
-use super::{files::FileId, vdso};
+use super::{arch::unwind::can_have_shadow_stacks, files::FileId, status::Status, vdso};
 use crate::backing::Memory;
 pub use mapping::Mapping;
 
@@ -59,21 +59,16 @@ pub fn thread_ids(pid: u32) -> impl Iterator<Item = u32> {
 }
 
 fn is_alive(folder: &Path) -> bool {
-    match text(folder.join("status")) {
-        Ok(status) => !field(&status, "State:").is_some_and(|state| state.starts_with(['Z', 'X'])),
+    match Status::read(folder) {
+        Ok(status) => !status
+            .field("State")
+            .is_some_and(|state| state.starts_with(['Z', 'X'])),
         // No other error means that the thread has ended: sbt may just have no file descriptor
         // left.
         Err(error) => {
             error.kind() != io::ErrorKind::NotFound && error.raw_os_error() != Some(libc::ESRCH)
         }
     }
-}
-
-fn field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
-    status
-        .lines()
-        .find_map(|line| line.strip_prefix(name))
-        .map(str::trim)
 }
 
 /// How many threads a process has; 0 if it is gone.
@@ -102,26 +97,18 @@ pub fn busy_first(pid: u32) -> Vec<u32> {
 
 /// The process that has started another process, or has adopted it since.
 pub fn parent(process: u32) -> Option<u32> {
-    let status = text(format!("/proc/{process}/status")).ok()?;
-    field(&status, "PPid:")?.parse().ok()
+    Status::of(process)?.number("PPid")
 }
 
 /// The process of a thread, if the thread exists.
 pub fn of_thread(thread: u32) -> Option<u32> {
-    let status = text(format!("/proc/{thread}/status")).ok()?;
-    field(&status, "Tgid:")?.parse().ok()
+    Status::of(thread)?.number("Tgid")
 }
 
 /// Whether a thread is in a pid namespace below that of the reader of /proc, where processes have
 /// other numbers.
 pub fn has_other_numbers(thread: u32) -> bool {
-    let status = text(format!("/proc/{thread}/status")).unwrap_or_default();
-    has_other_numbers_in(&status)
-}
-
-fn has_other_numbers_in(status: &str) -> bool {
-    // The line has one number for each namespace, the outermost first.
-    field(status, "NSpid:").is_none_or(|all| all.split_whitespace().count() != 1)
+    Status::of(thread).unwrap_or_default().has_other_numbers()
 }
 
 /// Whether a process has a thread of this number.
@@ -149,8 +136,8 @@ pub fn goes_on_without_first(pid: u32) -> bool {
 fn ends(task: &Path) -> bool {
     // The order matters: the kernel removes a signal from the pending ones when the thread begins
     // to end.
-    let status = text(task.join("status")).unwrap_or_default();
-    is_pending(&status, libc::SIGKILL)
+    let status = Status::in_folder(task).unwrap_or_default();
+    status.is_pending(libc::SIGKILL)
         || has_flags(task, StatFlags::PF_SIGNALED | StatFlags::PF_EXITING)
 }
 
@@ -360,17 +347,14 @@ pub struct Found {
 
 /// Finds the process that `pid` is, or is a thread of.
 pub fn find(pid: u32) -> anyhow::Result<Found> {
-    let Ok(status) = text(format!("/proc/{pid}/status")) else {
+    let Some(status) = Status::of(pid) else {
         bail!("there is no process {pid}; `ps -e` lists those that run");
     };
-    let field = |name: &str| field(&status, name);
-    let tgid = field("Tgid:")
-        .and_then(|value| value.parse().ok())
-        .unwrap_or(pid);
+    let tgid = status.number("Tgid").unwrap_or(pid);
     if !is_alive(&folder(tgid)) {
         bail!("process {pid} has already ended and waits to be reaped: nothing is left to watch");
     }
-    let name = field("Name:").unwrap_or("?");
+    let name = status.field("Name").unwrap_or("?");
     let arguments = fs::read(folder(tgid).join("cmdline")).unwrap_or_default();
     let mut command: Vec<String> = arguments
         .split(|byte| *byte == 0)
@@ -378,9 +362,8 @@ pub fn find(pid: u32) -> anyhow::Result<Found> {
         .collect();
     command.pop();
     if command.is_empty() {
-        let has_memory =
-            text(folder(tgid).join("status")).is_ok_and(|status| status.contains("VmSize:"));
-        if !has_memory {
+        let of_process = Status::in_folder(&folder(tgid));
+        if of_process.is_none_or(|status| status.field("VmSize").is_none()) {
             bail!("process {pid} ({name}) is a thread of the kernel: it has no program to watch");
         }
         command.push(format!("[{name}]"));
@@ -432,9 +415,8 @@ pub fn kept_counts(pid: u32) -> HashMap<u32, [Option<u64>; 5]> {
 /// are root's then. `None` if the owner of the files does not tell, as for a process of root.
 pub fn is_closed(pid: u32) -> Option<bool> {
     let owner = fs::metadata(folder(pid).join("environ")).ok()?.uid();
-    let status = text(folder(pid).join("status")).ok()?;
-    let users = field(&status, "Uid:")?;
-    let user: u32 = users.split_ascii_whitespace().nth(1)?.parse().ok()?;
+    let status = Status::in_folder(&folder(pid))?;
+    let user = *status.numbers("Uid")?.get(1)?;
     (user != 0).then_some(owner != user)
 }
 
@@ -442,47 +424,21 @@ pub fn is_closed(pid: u32) -> Option<bool> {
 /// 6.6): the C library asks for that at the start of a program, after it has loaded libraries. True
 /// if that cannot be found out.
 pub fn has_shadow_stack(pid: u32) -> bool {
-    /// `CET_SS`: leaf 7 of CPUID, in ecx. Under a hypervisor the instruction is slow, so that it is
-    /// executed once.
-    static CAN: LazyLock<bool> =
-        LazyLock::new(|| std::arch::x86_64::__cpuid_count(7, 0).ecx & 1 << 7 != 0);
-    let status = || text(folder(pid).join("status"));
-    *CAN && status().map_or(true, |status| has_shadow_stack_in(&status))
-}
-
-fn has_shadow_stack_in(status: &str) -> bool {
-    field(status, "x86_Thread_features:").is_some_and(|all| {
-        all.split_ascii_whitespace()
-            .any(|feature| feature == "shstk")
-    })
+    // Asked once, since it may be slow.
+    static CAN: LazyLock<bool> = LazyLock::new(can_have_shadow_stacks);
+    let status = || Status::in_folder(&folder(pid));
+    *CAN && status().is_none_or(|status| status.has_shadow_stack())
 }
 
 /// The process that traces a thread; `None` if none does, or if the thread has ended.
 pub fn tracer(pid: u32, tid: u32) -> Option<u32> {
-    let status = text(format!("/proc/{pid}/task/{tid}/status")).ok()?;
-    tracer_in(&status)
-}
-
-fn tracer_in(status: &str) -> Option<u32> {
-    let tracer = field(status, "TracerPid:")?.parse().ok()?;
-    (tracer != 0).then_some(tracer)
+    Status::in_folder(Path::new(&format!("/proc/{pid}/task/{tid}")))?.tracer()
 }
 
 /// Whether a signal is pending for a thread itself. Signals that are pending for the whole process
 /// do not count.
 pub fn has_pending(tid: u32, signal: i32) -> bool {
-    let status = text(folder(tid).join("status")).unwrap_or_default();
-    is_pending(&status, signal)
-}
-
-fn is_pending(status: &str, signal: i32) -> bool {
-    let pending = field(status, "SigPnd:");
-    let pending = pending.and_then(|bits| u64::from_str_radix(bits, 16).ok());
-    let bit = u32::try_from(signal)
-        .ok()
-        .and_then(|number| number.checked_sub(1));
-    let bit = bit.and_then(|bit| 1_u64.checked_shl(bit));
-    pending.zip(bit).is_some_and(|(bits, bit)| bits & bit != 0)
+    Status::in_folder(&folder(tid)).is_some_and(|status| status.is_pending(signal))
 }
 
 /// How many filters judge the system calls of a thread, each of which may have its own; before
@@ -490,17 +446,7 @@ fn is_pending(status: &str, signal: i32) -> bool {
 pub fn filters(thread: u32) -> Option<u32> {
     // The thread's own file, not that of `folder`: another thread of the process may have other
     // filters.
-    let status = text(format!("/proc/{thread}/status")).ok()?;
-    Some(filters_in(&status))
-}
-
-fn filters_in(status: &str) -> u32 {
-    let number = |name| field(status, name)?.parse().ok();
-    // The strict mode has no filter, and allows next to nothing.
-    match number("Seccomp:") {
-        Some(1) => u32::MAX,
-        mode => number("Seccomp_filters:").or(mode).unwrap_or(0),
-    }
+    Some(Status::of(thread)?.filters())
 }
 
 /// What the kernel has counted of one thread so far: see [`kept_counts`].
@@ -510,10 +456,11 @@ pub fn kept_counts_of(pid: u32, tid: u32) -> [Option<u64>; 5] {
 
 fn kept_in(task: &Path) -> [Option<u64>; 5] {
     let read = |name: &str| text(task.join(name)).unwrap_or_default();
-    kept_of(&read("stat"), &read("status"), &read("sched"))
+    let status = Status::in_folder(task).unwrap_or_default();
+    kept_of(&read("stat"), &status, &read("sched"))
 }
 
-fn kept_of(stat: &str, status: &str, sched: &str) -> [Option<u64>; 5] {
+fn kept_of(stat: &str, status: &Status, sched: &str) -> [Option<u64>; 5] {
     // The name may hold anything, and ends with the last parenthesis.
     let fields: Vec<&str> = stat
         .rsplit_once(')')
@@ -532,8 +479,8 @@ fn kept_of(stat: &str, status: &str, sched: &str) -> [Option<u64>; 5] {
     [
         field(7),
         field(9),
-        line(status, "voluntary_ctxt_switches"),
-        line(status, "nonvoluntary_ctxt_switches"),
+        status.number("voluntary_ctxt_switches"),
+        status.number("nonvoluntary_ctxt_switches"),
         line(sched, "se.nr_migrations"),
     ]
 }

@@ -11,10 +11,10 @@ pub struct Sample {
     pub time_ns: u64,
     /// The address of the user-mode instruction.
     pub at: u64,
-    /// The register rsp.
+    /// The stack pointer.
     pub sp: u64,
-    /// The register rbp.
+    /// The frame pointer.
     pub bp: u64,
-    /// The bytes on the thread's stack, from rsp on.
+    /// The bytes on the thread's stack, from the stack pointer on.
     pub stack: Vec<u8>,
 }

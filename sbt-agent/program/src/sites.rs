@@ -16,7 +16,7 @@ mod spins;
 mod stacks;
 mod system;
 
-pub use called::{CLibrary, Called, Runtime};
+pub use called::{CLibrary, Called, InRuntime};
 pub use relation::Meeting;
 pub use sbt_engine::place::NamedFunction;
 pub use sbt_engine::place::{NoFunction, SpinPlace};
@@ -31,7 +31,6 @@ use super::{
     debuginfo::DebugInfo,
     elf,
     files::{FileId, ProbedFile},
-    ident,
     process::{self, Mapping},
     runtimes,
     walks::{Change, Link, Owner, Walks, is_all_c},
@@ -369,7 +368,7 @@ impl Resolver {
         let function = function.and_then(|unwind| Some(unwind.function(vaddr)?.start));
         let said = function.and_then(|function| {
             let segments = &self.modules[module].segments;
-            ident::said(self.modules[module].image(), segments, function, vaddr + 1)
+            runtimes::ident::said(self.modules[module].image(), segments, function, vaddr + 1)
         });
         if let Some(said) = said {
             let named = frames.pop().and_then(|frame| frame.function);

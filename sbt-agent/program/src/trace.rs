@@ -6,7 +6,10 @@
 
 use std::{ffi::CStr, io};
 
-use super::process;
+use super::{
+    arch::{OTHER_REGISTERS, Registers},
+    process,
+};
 
 /// Lets tests kill sbt after any of these calls. Release builds do not contain this module.
 #[cfg(debug_assertions)]
@@ -25,18 +28,12 @@ pub fn is_server(process: u32) -> bool {
 /// The id of a thread, in sbt's own pid namespace.
 pub type Id = libc::pid_t;
 
-/// The general registers of x86-64.
-pub type Registers = libc::user_regs_struct;
-
 /// `PTRACE_EVENT_STOP`: the stop after [`interrupt`], the first stop of a new thread, or the stop
 /// by a signal such as SIGSTOP.
 pub const EVENT_STOP: i32 = 128;
 
 /// `NT_PRSTATUS`: the general registers.
 const GENERAL: usize = 1;
-
-/// `NT_X86_XSTATE`: all registers of the XSAVE area, in the standard format.
-const EXTENDED: usize = 0x202;
 
 /// `PTRACE_GET_RSEQ_CONFIGURATION`, from Linux 5.13 on.
 const GET_RSEQ: Request = 0x420f;
@@ -102,7 +99,7 @@ pub fn is_thread_of(process: u32, id: Id) -> bool {
 
 /// The general registers of a thread that stands still.
 pub fn registers(id: Id) -> io::Result<Registers> {
-    let mut registers = no_registers();
+    let mut registers = Registers::none();
     let mut room = libc::iovec {
         iov_base: (&raw mut registers).cast(),
         iov_len: size_of::<Registers>(),
@@ -116,34 +113,6 @@ pub fn registers(id: Id) -> io::Result<Registers> {
     Ok(registers)
 }
 
-/// Registers whose values are all 0.
-pub const fn no_registers() -> Registers {
-    // SAFETY: a structure of numbers, for which zeros are values.
-    unsafe { std::mem::zeroed() }
-}
-
-/// The registers as words, for comparing.
-pub const fn words(registers: Registers) -> [u64; size_of::<Registers>() / 8] {
-    // SAFETY: a structure of words alone.
-    unsafe { std::mem::transmute(registers) }
-}
-
-/// Restarts a system call that has ended with `EINTR` only because its thread was asked to stop;
-/// most calls restart by themselves (signal(7) names the others). Returns whether the registers are
-/// those of such a call. If a signal has come as well, and the program handles it, the call ends as
-/// it would have without sbt. A relative time limit starts anew.
-pub fn begin_again(registers: &mut Registers) -> bool {
-    /// `ERESTARTNOHAND` (linux/errno.h): the result with which the kernel restarts other calls by
-    /// itself.
-    const UNLESS_HANDLED: i64 = 514;
-    let is_in_call = registers.orig_rax.cast_signed() >= 0;
-    let is_interrupted = registers.rax.cast_signed() == -i64::from(libc::EINTR);
-    if is_in_call && is_interrupted {
-        registers.rax = (-UNLESS_HANDLED).cast_unsigned();
-    }
-    is_in_call && is_interrupted
-}
-
 /// Sets the general registers of a thread that stands still.
 pub fn set_registers(id: Id, registers: &Registers) -> io::Result<()> {
     let mut registers = *registers;
@@ -155,7 +124,8 @@ pub fn set_registers(id: Id, registers: &Registers) -> io::Result<()> {
     request(libc::PTRACE_SETREGSET, id, GENERAL, address)
 }
 
-/// The XSAVE area of a thread that stands still: floating point, vectors, tiles.
+/// The other registers of a thread that stands still, such as those for floating point and vectors,
+/// in the kernel's form for this processor.
 pub fn extended_registers(id: Id) -> io::Result<Vec<u8>> {
     /// Bytes; larger than the area of any processor.
     const MOST: usize = 64 << 10;
@@ -165,7 +135,7 @@ pub fn extended_registers(id: Id) -> io::Result<Vec<u8>> {
         iov_len: MOST,
     };
     let address = (&raw mut room).expose_provenance();
-    request(libc::PTRACE_GETREGSET, id, EXTENDED, address)?;
+    request(libc::PTRACE_GETREGSET, id, OTHER_REGISTERS, address)?;
     area.truncate(room.iov_len);
     Ok(area)
 }

@@ -12,12 +12,8 @@ use std::cmp::Ordering;
 use std::collections::HashMap;
 
 use gimli::{
-    BaseAddresses, CfaRule, CieOrFde, EhFrame, EhFrameOffset, EndianSlice, Register, RegisterRule,
+    BaseAddresses, CfaRule, CieOrFde, EhFrame, EhFrameOffset, EndianSlice, RegisterRule,
     UnwindContext, UnwindExpression, UnwindSection as _,
-};
-use iced_x86::{
-    Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess,
-    UsedRegister,
 };
 use memmap2::Mmap;
 use object::read::elf::ElfFile64;
@@ -25,21 +21,17 @@ use object::{LittleEndian, Object as _, ObjectSection as _, ObjectSymbol as _};
 use rustc_hash::FxHashSet;
 use sbt_common::{CODE_AROUND, Code, Rule, cfa, rbp};
 
+use super::arch::{
+    BREAKPOINT,
+    unwind::{ADD_TO_FRAME, FRAME, RETURN, RETURN_AT, STACK, keeps_frame},
+};
 use super::elf::{self, Segment, code_at};
 
 /// The most functions of a file that are looked at.
 const MAX_FUNCTIONS: usize = 1 << 20;
 
-const RBP: Register = Register(6);
-const RSP: Register = Register(7);
-const RETURN: Register = Register(16);
-
-/// `DW_OP_breg6`, the operation that takes rbp and adds to it, and `DW_OP_deref`.
-const BREG_RBP: u8 = 0x76;
+/// `DW_OP_deref`.
 const DEREF: u8 = 0x06;
-
-/// The byte by which the kernel replaces a probed instruction's first byte: `int3`.
-const BREAKPOINT: u8 = 0xcc;
 
 type Section<'a> = EhFrame<EndianSlice<'a, gimli::LittleEndian>>;
 
@@ -289,20 +281,20 @@ impl Unwind {
         let row = entry
             .unwind_info_for_address(&section, &bases, &mut context, call)
             .ok()?;
-        if row.register(RETURN) != Some(RegisterRule::Offset(-8)) {
+        if row.register(RETURN) != Some(RegisterRule::Offset(RETURN_AT)) {
             return None;
         }
         let (cfa, cfa_offset) = match row.cfa() {
             CfaRule::RegisterAndOffset { register, offset } => match *register {
-                RSP => (cfa::RSP, *offset),
-                RBP => (cfa::RBP, *offset),
+                STACK => (cfa::RSP, *offset),
+                FRAME => (cfa::RBP, *offset),
                 _ => return None,
             },
             CfaRule::Expression(expression) => {
                 (cfa::AT_RBP, at_rbp(*expression, &section, &[DEREF])?)
             }
         };
-        let (rbp, rbp_offset) = match row.register(RBP) {
+        let (rbp, rbp_offset) = match row.register(FRAME) {
             None | Some(RegisterRule::SameValue | RegisterRule::Undefined) => (rbp::SAME, 0),
             Some(RegisterRule::Offset(offset)) => (rbp::AT_CFA, offset),
             Some(RegisterRule::Expression(expression)) => {
@@ -386,51 +378,20 @@ fn at_rbp(expression: UnwindExpression<usize>, section: &Section<'_>, rest: &[u8
     let (first, number) = expression.slice().split_first()?;
     let mut number = EndianSlice::new(number, gimli::LittleEndian);
     let offset = gimli::Reader::read_sleb128(&mut number).ok()?;
-    (*first == BREG_RBP && number.slice() == rest).then_some(offset)
+    (*first == ADD_TO_FRAME && number.slice() == rest).then_some(offset)
 }
 
-/// The most instructions between saving rbp and pointing rbp to the saved value.
-const BEFORE_FRAME: usize = 8;
-
-/// The rule of a function that begins by saving rbp, and soon points rbp to the saved value.
+/// The rule of a function that begins by saving the frame pointer, and soon points it to the saved
+/// value.
 fn by_frame_pointer(image: &[u8], segments: &[Segment], function: &Function) -> Option<Rule> {
     let length = (function.end - function.start).min(64);
     let code = code_at(image, segments, function.start, length)?.bytes;
-    let mut info = InstructionInfoFactory::new();
-    let mut instructions = Decoder::new(64, code, DecoderOptions::NONE)
-        .into_iter()
-        .skip_while(|instruction| instruction.mnemonic() == Mnemonic::Endbr64);
-    let is_saved = |instruction: Instruction| {
-        instruction.mnemonic() == Mnemonic::Push
-            && instruction.op0_register() == iced_x86::Register::RBP
-    };
-    if !instructions.next().is_some_and(is_saved) {
-        return None;
-    }
-    for instruction in instructions.take(BEFORE_FRAME) {
-        if instruction.mnemonic() == Mnemonic::Mov
-            && instruction.op0_register() == iced_x86::Register::RBP
-            && instruction.op1_register() == iced_x86::Register::RSP
-        {
-            return Some(Rule {
-                cfa: cfa::RBP,
-                rbp: rbp::AT_CFA,
-                cfa_offset: 16,
-                rbp_offset: -16,
-            });
-        }
-        let moves = |used: &UsedRegister| {
-            let register = used.register().full_register();
-            let is_frame = [iced_x86::Register::RSP, iced_x86::Register::RBP].contains(&register);
-            is_frame && used.access() != OpAccess::Read
-        };
-        if instruction.flow_control() != FlowControl::Next
-            || info.info(&instruction).used_registers().iter().any(moves)
-        {
-            return None;
-        }
-    }
-    None
+    keeps_frame(code).then_some(Rule {
+        cfa: cfa::RBP,
+        rbp: rbp::AT_CFA,
+        cfa_offset: 16,
+        rbp_offset: -16,
+    })
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use proptest::prelude::*;
 use tempfile::TempDir;
 
 use super::*;
+use crate::arch::{self, Callee, Flow};
 
 /// Functions that each call `called` once.
 const CALLED: &str = "
@@ -56,18 +57,14 @@ pub(crate) fn symbol(image: &[u8], name: &str) -> u64 {
 
 /// The return address of the call of `called` in a function.
 fn returns_to(unwind: &Unwind, function: &str) -> u64 {
-    use iced_x86::{Decoder, DecoderOptions, FlowControl};
     let called = symbol(unwind.image(), "called");
     let start = symbol(unwind.image(), function);
     let size = unwind.function(start).unwrap().end - start;
     let code = code_at(unwind.image(), unwind.segments(), start, size).unwrap();
-    Decoder::with_ip(64, code.bytes, start, DecoderOptions::NONE)
-        .into_iter()
-        .find(|instruction| {
-            instruction.flow_control() == FlowControl::Call && instruction.near_branch64() == called
-        })
+    arch::decode(code.bytes, start)
+        .find(|instruction| instruction.flow() == Flow::Call(Callee::At(called)))
         .unwrap()
-        .next_ip()
+        .next()
 }
 
 fn rule(options: &[&str], function: &str) -> Option<Rule> {

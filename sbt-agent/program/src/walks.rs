@@ -14,11 +14,12 @@ use std::{
 use sbt_common::{Code, Cookie, MAX_CALLERS, Rule, layout};
 
 use super::{
-    c11,
     callers::{At, Callers, Read},
     calls::Calls,
     files::ProbedFile,
-    futex_ways, runtimes, syscalls,
+    futex_ways,
+    runtimes::{self, ALL, Role, c11},
+    syscalls,
     unwind::Unwind,
     vdso,
 };
@@ -51,23 +52,9 @@ const MAX_LEARNED: usize = sbt_common::MAX_RULES as usize / 2;
 /// than there is room for.
 const MAX_SEEDED: usize = MAX_LEARNED / 2;
 
-/// Libraries of runtimes, wherever they are installed.
-const RUNTIMES: [&str; 12] = [
-    "libgomp",
-    "libomp",
-    "libiomp",
-    "libmpi",
-    "libopen-",
-    "libstdc++",
-    "libc++",
-    "libgcc_s",
-    "libtbb",
-    "libm.so",
-    "librt.so",
-    "libdl.so",
-];
-
-const C_LIBRARIES: [&str; 5] = ["libc.so", "libc-", "libpthread", "libc.musl", "ld-"];
+/// Libraries of compilers and of the system, wherever they are installed; runtimes with barriers
+/// name their own ([`runtimes::Runtime::libraries`]).
+const LIBRARIES: [&str; 5] = ["libgcc_s", "libtbb", "libm.so", "librt.so", "libdl.so"];
 
 const SYSTEM_FOLDERS: [&str; 4] = ["/lib/", "/lib64/", "/usr/lib/", "/usr/lib64/"];
 
@@ -91,9 +78,15 @@ impl Owner {
         let begins = |names: &[&str]| names.iter().any(|name| short(&path).starts_with(name));
         let is_library = short(&path).contains(".so");
         let is_kernels = vdso::is(Path::new(&*path));
-        if is_library && begins(&C_LIBRARIES) || is_kernels {
+        let is_runtime = |is_c: bool| {
+            let all = ALL.iter();
+            let mut of_role = all.filter(|runtime| (runtime.role == Role::CLibrary) == is_c);
+            of_role.any(|runtime| begins(runtime.libraries))
+        };
+        if is_library && is_runtime(true) || is_kernels {
             Self::C
-        } else if begins(&RUNTIMES)
+        } else if is_runtime(false)
+            || begins(&LIBRARIES)
             || !is_program && SYSTEM_FOLDERS.iter().any(|folder| path.starts_with(folder))
         {
             Self::System

@@ -6,7 +6,6 @@ mod in_file;
 mod inlined;
 mod lines;
 mod missing;
-mod mpi;
 mod parts;
 
 use std::cell::OnceCell;

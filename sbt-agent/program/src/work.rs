@@ -6,8 +6,7 @@
 
 use std::{cell::RefCell, collections::HashMap, ops::Range};
 
-use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind};
-
+use super::arch::{self, Flow, Instruction};
 use super::elf::{Segment, code_at};
 use crate::spin::wait;
 
@@ -80,15 +79,14 @@ impl Work<'_> {
         let all = start..until.unwrap_or(u64::MAX).min(start.saturating_add(LONGEST));
         let (mut back, mut called) = (Vec::new(), Vec::new());
         self.follow(&all, |instruction| {
-            if until.is_some_and(|until| instruction.next_ip() >= until) {
+            if until.is_some_and(|until| instruction.next() >= until) {
                 return false;
             }
-            if instruction.op0_kind() == OpKind::NearBranch64 {
-                let target = instruction.near_branch64();
-                if instruction.flow_control() == FlowControl::Call {
+            if let Some(target) = instruction.target() {
+                if matches!(instruction.flow(), Flow::Call(_)) {
                     called.push(target);
-                } else if (start..=instruction.ip()).contains(&target) {
-                    back.push((target, instruction.next_ip()));
+                } else if (start..=instruction.at()).contains(&target) {
+                    back.push((target, instruction.next()));
                 }
             }
             true
@@ -142,8 +140,8 @@ impl Work<'_> {
     fn closes_work(&mut self, start: u64, (head, end): (u64, u64)) -> bool {
         let (mut closes, mut only_waits) = (false, false);
         self.follow(&(head..end), |instruction| {
-            closes |= instruction.next_ip() == end;
-            only_waits |= waits(instruction);
+            closes |= instruction.next() == end;
+            only_waits |= instruction.is_of_waiting();
             !only_waits
         });
         if !closes || only_waits {
@@ -175,46 +173,34 @@ impl Work<'_> {
             let Some(code) = code.filter(|_| all.contains(&from)) else {
                 continue;
             };
-            for instruction in Decoder::with_ip(64, code.bytes, from, DecoderOptions::NONE) {
+            for instruction in arch::decode(code.bytes, from) {
                 self.left = self.left.saturating_sub(1);
                 if self.left == 0
-                    || instruction.is_invalid()
-                    || !reach(instruction.ip())
+                    || !instruction.is_valid()
+                    || !reach(instruction.at())
                     || !give(&instruction)
                 {
                     break;
                 }
-                match instruction.flow_control() {
-                    FlowControl::Return
-                    | FlowControl::IndirectBranch
-                    | FlowControl::Exception
-                    | FlowControl::Interrupt => break,
-                    FlowControl::UnconditionalBranch => {
-                        open.push(instruction.near_branch64());
+                match instruction.flow() {
+                    Flow::Return | Flow::Indirect(_) | Flow::Trap => break,
+                    Flow::Jump(to) => {
+                        open.push(to);
                         break;
                     }
-                    FlowControl::ConditionalBranch => open.push(instruction.near_branch64()),
+                    Flow::Branch(to) => open.push(to),
                     // A call that does not return may be the last instruction of its function.
-                    FlowControl::Call | FlowControl::IndirectCall => {
+                    Flow::Call(_) | Flow::System => {
                         let function = |address| self.functions.start_of(address);
-                        if function(instruction.next_ip()) != function(instruction.ip()) {
+                        if function(instruction.next()) != function(instruction.at()) {
                             break;
                         }
                     }
-                    _ => {}
+                    Flow::Next | Flow::Transaction => {}
                 }
             }
         }
     }
-}
-
-/// Whether an instruction is typical of waiting.
-fn waits(instruction: &Instruction) -> bool {
-    let swaps = instruction.mnemonic() == Mnemonic::Xchg
-        && instruction.op0_kind().max(instruction.op1_kind()) == OpKind::Memory;
-    swaps
-        || instruction.has_lock_prefix()
-        || matches!(instruction.mnemonic(), Mnemonic::Pause | Mnemonic::Syscall)
 }
 
 #[cfg(test)]

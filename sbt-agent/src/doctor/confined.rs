@@ -6,7 +6,7 @@ use crate::kernel::{
     bpf,
     privilege::{self, FILTER, USER_NAMESPACE},
 };
-use sbt_program::access::rights::in_user_namespace;
+use sbt_program::{access::rights::in_user_namespace, status::Status};
 
 /// Checks whether capabilities are valid for the machine, not only for a user namespace.
 pub(super) fn container() -> Finding {
@@ -22,7 +22,7 @@ pub(super) fn container() -> Finding {
 
 /// Checks whether a seccomp filter forbids bpf(2).
 pub(super) fn filter() -> Finding {
-    let status = privilege::read_status();
+    let status = Status::of_this_thread();
     Finding {
         what: "seccomp",
         state: judge(

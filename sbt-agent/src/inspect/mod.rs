@@ -14,9 +14,6 @@ mod barriers;
 mod call;
 mod futex;
 mod holder;
-mod kmp;
-mod names;
-mod objects;
 mod permission;
 mod seen;
 mod stop;
@@ -243,9 +240,9 @@ impl Looker {
             self.held.push(stopped.held);
             let standing = Standing {
                 process: id.process,
-                at: stopped.registers.rip,
-                sp: stopped.registers.rsp,
-                bp: Some(stopped.registers.rbp),
+                at: stopped.registers.at(),
+                sp: stopped.registers.stack(),
+                bp: Some(stopped.registers.frame()),
             };
             let (resolver, stacks) = (&mut self.resolver, &mut self.stacks);
             let registers = Some(Box::new(stopped.registers));

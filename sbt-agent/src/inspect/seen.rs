@@ -10,6 +10,7 @@ use sbt_engine::{
     place::Frame,
 };
 use sbt_program::{
+    arch::Registers,
     memory::{Memory, Stack},
     process,
     sites::{CallAt, Called, Ends, Resolver, Stacks, Standing},
@@ -22,7 +23,7 @@ pub struct Followed {
     /// How far out the calls are known.
     pub ends: Ends,
     /// Its registers, if it was stopped for them.
-    pub registers: Option<Box<libc::user_regs_struct>>,
+    pub registers: Option<Box<Registers>>,
     /// The top of its stack in words, if it was stopped: as much as is searched for barriers.
     pub top: Vec<u64>,
 }
@@ -32,7 +33,7 @@ impl Followed {
     pub fn of(
         standing: Standing,
         stack: &Stack,
-        registers: Option<Box<libc::user_regs_struct>>,
+        registers: Option<Box<Registers>>,
         resolver: &mut Resolver,
         stacks: &mut Stacks,
     ) -> Self {
@@ -270,11 +271,7 @@ pub fn held(seen: &Seen) -> Vec<u64> {
     let Some(registers) = &followed.registers else {
         return Vec::new();
     };
-    let r = registers;
-    let mut held = vec![
-        r.rdi, r.rbx, r.rbp, r.r12, r.r13, r.r14, r.r15, r.rsi, r.rdx, r.rcx, r.r8, r.r9, r.rax,
-        r.r10, r.r11,
-    ];
+    let mut held = registers.held().to_vec();
     held.extend(&followed.top);
     held
 }

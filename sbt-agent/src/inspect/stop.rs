@@ -14,6 +14,7 @@ use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 use super::call::Call;
 use sbt_engine::hang::scene::ThreadId;
 use sbt_program::{
+    arch::Registers,
     memory::{Memory, STACK, Stack},
     trace::{self, EVENT_STOP},
 };
@@ -30,7 +31,7 @@ const PAUSE: Duration = Duration::from_micros(20);
 #[derive(Clone, Debug)]
 pub struct Stopped {
     /// Its registers.
-    pub registers: libc::user_regs_struct,
+    pub registers: Registers,
     /// The top of its stack.
     pub stack: Stack,
     /// Time from the request to stop until the thread was released.
@@ -127,12 +128,12 @@ fn one(thread: ThreadId, room: &mut [u8]) -> Result<Stopped, Why> {
         let memory = Memory {
             thread: thread.thread,
         };
-        (registers, memory.fill(registers.rsp, room).unwrap_or(0))
+        (registers, memory.fill(registers.stack(), room).unwrap_or(0))
     });
     // The thread may have gone on to another call since it was looked at.
     if let Ok((mut registers, _)) = found
         && status >> 8 == EVENT_STOP
-        && trace::begin_again(&mut registers)
+        && registers.begin_again()
     {
         let _gone = trace::set_registers(id, &registers);
     }
@@ -148,7 +149,7 @@ fn one(thread: ThreadId, room: &mut [u8]) -> Result<Stopped, Why> {
     let held = asked.elapsed();
     let (registers, length) = found.map_err(|_| Why::Left)?;
     let stack = Stack {
-        from: registers.rsp,
+        from: registers.stack(),
         bytes: room[..length].to_vec(),
         beyond: None,
     };

@@ -5,47 +5,54 @@ use std::{collections::HashMap, rc::Rc};
 use super::{
     barriers::Found,
     futex::Futex,
-    kmp,
-    names::{Wants, wants},
-    objects,
     seen::{Seen, functions, held, library_calls},
     wait::{Waits, unread},
 };
-use sbt_engine::hang::scene::{Doing, WaitFor};
-use sbt_program::{memory::Memory, sites::Runtime};
+use sbt_engine::{
+    event::Kind,
+    hang::scene::{Doing, WaitFor},
+};
+use sbt_program::{
+    memory::Memory,
+    runtimes::{
+        gomp, teams,
+        waits::{Wants, wants},
+    },
+    sites::InRuntime,
+};
 
 /// The barriers at ends of regions of LLVM's OpenMP at which threads wait.
 #[derive(Default)]
 pub struct Regions {
     /// Index of the barrier of each team, by process and way to it. Mostly there is one way.
-    ends: HashMap<(u32, kmp::Way), HashMap<u64, usize>>,
-    /// What [`kmp::infos`] has read, by process and [`kmp::Way::threads`]: read once for all
+    ends: HashMap<(u32, teams::Way), HashMap<u64, usize>>,
+    /// What [`teams::infos`] has read, by process and [`teams::Way::threads`]: read once for all
     /// threads.
     infos: HashMap<(u32, u64), Rc<[u64]>>,
 }
 
 impl Regions {
-    fn waits(&mut self, process: u32, way: kmp::Way, team: u64, barrier: usize) {
-        let teams = self.ends.entry((process, way)).or_default();
-        teams.entry(team).or_insert(barrier);
+    fn waits(&mut self, process: u32, way: teams::Way, team: u64, barrier: usize) {
+        let all = self.ends.entry((process, way)).or_default();
+        all.entry(team).or_insert(barrier);
     }
 
     fn team(
         &mut self,
         process: u32,
         memory: Memory,
-        way: kmp::Way,
+        way: teams::Way,
         held: &[u64],
     ) -> Option<(u64, u32)> {
         let infos = self.infos.entry((process, way.threads));
-        let infos = infos.or_insert_with(|| kmp::infos(memory, way.threads).into());
-        kmp::team(memory, way, infos, held)
+        let infos = infos.or_insert_with(|| teams::infos(memory, way.threads).into());
+        teams::team(memory, way, infos, held)
     }
 
     /// Index of the barrier at which this thread's team waits.
     fn end(&mut self, process: u32, memory: Memory, held: &[u64]) -> Option<usize> {
         let ways = self.ends.keys().filter(|end| end.0 == process);
-        let ways: Vec<kmp::Way> = ways.map(|end| end.1).collect();
+        let ways: Vec<teams::Way> = ways.map(|end| end.1).collect();
         ways.into_iter().find_map(|way| {
             let (team, _) = self.team(process, memory, way, held)?;
             self.ends.get(&(process, way))?.get(&team).copied()
@@ -66,20 +73,23 @@ impl Waits<'_> {
         let (address, runtime) = library_calls(seen)
             .filter_map(|call| Some((call.address, call.called.runtime?)))
             .find(|(_, found)| {
-                matches!(found, Runtime::Gomp | Runtime::Kmp { .. } | Runtime::Rust)
+                matches!(
+                    found,
+                    InRuntime::Gomp | InRuntime::Kmp { .. } | InRuntime::Rust
+                )
             })?;
         match runtime {
-            Runtime::Gomp => {
+            InRuntime::Gomp => {
                 let found = self.gomp(seen.id.process, held, memory)?;
                 Some(self.barriers.waits(seen.id, found))
             }
-            Runtime::Kmp {
+            InRuntime::Kmp {
                 threads,
                 team,
                 count,
                 ends,
             } => {
-                let way = kmp::Way {
+                let way = teams::Way {
                     threads: address.checked_add_signed(threads)?,
                     team,
                     count,
@@ -89,7 +99,7 @@ impl Waits<'_> {
                 let found = Found {
                     participants: team.map(|team| team.1),
                     // If no team was found, the address of all threads stands for the only team.
-                    ..unread(team.map_or(way.threads, |team| team.0), "kmp")
+                    ..unread(team.map_or(way.threads, |team| team.0), Kind::Kmp.name())
                 };
                 let barrier = self.barriers.waits(seen.id, found);
                 if ends && let Some((team, _)) = team {
@@ -98,22 +108,25 @@ impl Waits<'_> {
                 Some(barrier)
             }
             // For a moment, another thread holds the lock of the barrier's count.
-            Runtime::Rust => {
-                let waits = wants(&functions(seen)) == Some(Wants::RustBarrier);
+            InRuntime::Rust => {
+                let waits = wants(&functions(seen)) == Some(Wants::BarrierOf(Kind::Rust));
                 let address = futex.filter(|_| waits)?.address;
-                Some(self.barriers.waits(seen.id, unread(address, "rust")))
+                Some(
+                    self.barriers
+                        .waits(seen.id, unread(address, Kind::Rust.name())),
+                )
             }
-            Runtime::OfGomp | Runtime::OfKmp => None,
+            InRuntime::OfGomp | InRuntime::OfKmp => None,
         }
     }
 
     fn gomp(&self, process: u32, held: &[u64], memory: Memory) -> Option<Found> {
         let of = |address: u64| {
-            let bytes = memory.read(address, objects::GOMP);
-            let barrier = objects::gomp(&bytes, address)?;
+            let bytes = memory.read(address, gomp::LENGTH);
+            let barrier = gomp::waiting(&bytes, address)?;
             Some(Found {
                 address,
-                kind: "gomp",
+                kind: Kind::Gomp.name(),
                 participants: Some(barrier.count),
                 arrived: Some(barrier.arrived),
                 shared: false,
@@ -144,7 +157,7 @@ impl Waits<'_> {
         let calls = seen.followed.as_ref().map(|followed| &followed.calls)?;
         let is_in = calls
             .iter()
-            .any(|call| call.called.runtime == Some(Runtime::OfKmp));
+            .any(|call| call.called.runtime == Some(InRuntime::OfKmp));
         let is_idle = is_in && library_calls(seen).count() == calls.len();
         if !waits || !is_idle {
             return None;
@@ -172,7 +185,7 @@ mod tests {
         let mut array = vec![0; 300];
         array[0] = address(&info);
         let threads = [address(&array)];
-        let way = kmp::Way {
+        let way = teams::Way {
             threads: address(&threads),
             team: 8,
             count: 0,
@@ -184,7 +197,7 @@ mod tests {
         let found = Some((address(&team), 3));
         assert_eq!(regions.team(1, memory, way, &held), found);
         // The array is not read again for the next thread.
-        let nobody = Regions::default().team(1, memory, kmp::Way { threads: 8, ..way }, &held);
+        let nobody = Regions::default().team(1, memory, teams::Way { threads: 8, ..way }, &held);
         assert_eq!(nobody, None);
         let without = std::mem::replace(&mut array[0], 0);
         assert_eq!(without, held[0]);

@@ -1,8 +1,10 @@
 //! What /proc says about a thread.
 
+use std::path::PathBuf;
+
 use super::call::Call;
 use sbt_engine::hang::scene::ThreadId;
-use sbt_program::process;
+use sbt_program::{process, status::Status};
 
 /// The state of a thread at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,12 +26,12 @@ pub struct Glance {
 impl Glance {
     /// The state of a thread now; `None` if it is gone.
     pub fn at(id: ThreadId) -> Option<Self> {
-        let folder = format!("/proc/{}/task/{}", id.process, id.thread);
-        let read = |name: &str| process::text(format!("{folder}/{name}")).ok();
+        let folder = PathBuf::from(format!("/proc/{}/task/{}", id.process, id.thread));
+        let read = |name: &str| process::text(folder.join(name)).ok();
         // Read before the number of switches: a thread that wakes in between, and comes back to the
         // same call, then has another number.
         let call = Call::of(id);
-        let mut glance = Self::of_status(&read("status")?, id.thread)?;
+        let mut glance = Self::of_status(&Status::in_folder(&folder)?, id.thread)?;
         glance.ran_ns = read("schedstat").and_then(|text| text.split(' ').next()?.parse().ok());
         // A thread that has ended is in no system call.
         if !glance.has_ended() {
@@ -38,20 +40,15 @@ impl Glance {
         Some(glance)
     }
 
-    fn of_status(status: &str, thread: u32) -> Option<Self> {
-        let field = |name: &str| {
-            let mut lines = status.lines();
-            lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
-        };
-        let number = |name: &str| field(name)?.trim().parse::<u64>().ok();
-        let own = field("NSpid").and_then(|all| all.split_whitespace().last()?.parse().ok());
-        let tracer = number("TracerPid").and_then(|number| u32::try_from(number).ok());
+    fn of_status(status: &Status, thread: u32) -> Option<Self> {
+        let own = status.field("NSpid");
+        let own = own.and_then(|all| all.split_whitespace().last()?.parse().ok());
         Some(Self {
-            state: field("State")?.trim().chars().next()?,
-            tracer: tracer.unwrap_or(0),
+            state: status.field("State")?.chars().next()?,
+            tracer: status.tracer().unwrap_or(0),
             own_number: own.unwrap_or(thread),
-            switches: number("voluntary_ctxt_switches").unwrap_or(0)
-                + number("nonvoluntary_ctxt_switches").unwrap_or(0),
+            switches: status.number("voluntary_ctxt_switches").unwrap_or(0)
+                + status.number("nonvoluntary_ctxt_switches").unwrap_or(0),
             ran_ns: None,
             call: Call::Unknown,
         })
@@ -88,10 +85,10 @@ mod tests {
     fn states_are_read() {
         let status = "Name:\tState:\tR\nState:\tS (sleeping)\nTracerPid:\t7\nNSpid:\t90\t4\n\
                       voluntary_ctxt_switches:\t5\nnonvoluntary_ctxt_switches:\t6\n";
-        let glance = Glance::of_status(status, 90).unwrap();
+        let glance = Glance::of_status(&status.into(), 90).unwrap();
         assert_eq!((glance.state, glance.tracer), ('S', 7));
         assert_eq!((glance.own_number, glance.switches), (4, 11));
-        assert_eq!(Glance::of_status("", 90), None);
+        assert_eq!(Glance::of_status(&"".into(), 90), None);
         assert!(!glance.sleeps_since(&glance), "its call is not known");
         let asleep = Glance {
             call: Call::Outside { sp: 1, at: 2 },
@@ -109,7 +106,12 @@ mod tests {
             ..asleep
         };
         assert!(!elsewhere.sleeps_again(&asleep));
-        assert_eq!(Glance::of_status("State:\tZ", 90).unwrap().own_number, 90);
+        assert_eq!(
+            Glance::of_status(&"State:\tZ".into(), 90)
+                .unwrap()
+                .own_number,
+            90
+        );
     }
 
     #[test]

@@ -9,14 +9,19 @@ use super::{
     call::Call,
     futex::Futex,
     holder::{Numbers, has_our_numbers},
-    names::{Wants, wants},
-    objects::{self, Version},
     seen::{Seen, functions, held},
     teams::Regions,
 };
-use sbt_engine::hang::scene::{BarrierSeen, Doing, Holder, WaitFor};
+use sbt_engine::{
+    event::Kind,
+    hang::scene::{BarrierSeen, Doing, Holder, WaitFor},
+};
 use sbt_program::{
     memory::Memory,
+    runtimes::{
+        glibc::{self, Version},
+        waits::{Wants, wants},
+    },
     sites::{CLibrary, Resolver},
     trace,
 };
@@ -180,36 +185,31 @@ impl Waits<'_> {
             return self.mutex(seen, address, memory);
         }
         let unknown = WaitFor::Futex { address, shared };
-        let glibc = self.version(process);
-        let version = glibc.flatten();
+        let found = self.version(process);
+        let version = found.flatten();
         match wants(&functions(seen)) {
             Some(Wants::Barrier) => {
                 let found = self.pthread_barrier(process, futex, memory);
                 WaitFor::Barrier(self.barriers.waits(seen.id, found))
             }
-            Some(wants @ (Wants::StdBarrier | Wants::RustBarrier)) => {
-                let kind = if wants == Wants::StdBarrier {
-                    "std::barrier"
-                } else {
-                    "rust"
-                };
-                WaitFor::Barrier(self.barriers.waits(seen.id, unread(address, kind)))
+            Some(Wants::BarrierOf(kind)) => {
+                WaitFor::Barrier(self.barriers.waits(seen.id, unread(address, kind.name())))
             }
             Some(Wants::Mutex) => self.mutex(seen, address, memory),
             Some(Wants::Condvar) => {
                 let word = |address| memory.bytes(address).map(u32::from_ne_bytes);
-                let condvar = objects::condvar(address, version, word);
+                let condvar = glibc::condvar(address, version, word);
                 // A thread that leaves a wait on a condition variable takes the mutex again.
-                if futex.plain && glibc.is_some() && condvar.is_none() {
+                if futex.plain && found.is_some() && condvar.is_none() {
                     return self.mutex(seen, address, memory);
                 }
                 self.condvar(seen, condvar.unwrap_or(address), futex)
             }
             Some(Wants::RustCondvar) => self.condvar(seen, address, futex),
             Some(Wants::RwLock { writes }) => {
-                let word = objects::rwlock_word(writes, futex.expected);
+                let word = glibc::rwlock_word(writes, futex.expected);
                 let begin = address.saturating_sub(word);
-                let read = || objects::rwlock(&memory.read(begin, objects::RWLOCK), version);
+                let read = || glibc::rwlock(&memory.read(begin, glibc::RWLOCK), version);
                 let lock = read();
                 let writes_still = || read() == lock;
                 let holder = lock.map(|lock| match lock.writer {
@@ -237,7 +237,7 @@ impl Waits<'_> {
             Some(Wants::Semaphore) => WaitFor::Semaphore { address, shared },
             // The futex word is the number of the thread until the thread has ended.
             Some(Wants::Join) => WaitFor::Join {
-                thread: glibc.and_then(|_| {
+                thread: found.and_then(|_| {
                     let found = self.numbers.thread(process, futex.expected);
                     found.map(|id| id.thread)
                 }),
@@ -267,28 +267,28 @@ impl Waits<'_> {
 
     fn pthread_barrier(&self, process: u32, futex: Futex, memory: Memory) -> Found {
         let Some(version) = self.version(process) else {
-            return unread(futex.address, "pthread");
+            return unread(futex.address, Kind::Pthread.name());
         };
         // Threads wait on `current_round`, or on `in` while the numbers begin anew.
         let found = [4, 0].into_iter().find_map(|before| {
             let address = futex.address.checked_sub(before)?;
-            let bytes: [u8; objects::BARRIER] = memory.bytes(address)?;
-            let barrier = objects::barrier(&bytes, version)?;
+            let bytes: [u8; glibc::BARRIER] = memory.bytes(address)?;
+            let barrier = glibc::barrier(&bytes, version)?;
             (barrier.shared != futex.private && barrier.arrived > 0).then_some(Found {
                 address,
-                kind: "pthread",
+                kind: Kind::Pthread.name(),
                 participants: Some(barrier.count),
                 arrived: Some(barrier.arrived),
                 shared: barrier.shared,
             })
         });
-        found.unwrap_or_else(|| unread(futex.address, "pthread"))
+        found.unwrap_or_else(|| unread(futex.address, Kind::Pthread.name()))
     }
 
     fn mutex(&self, seen: &Seen, address: u64, memory: Memory) -> WaitFor {
         let process = seen.id.process;
         let version = self.version(process);
-        let read = || objects::mutex(&memory.read(address, objects::MUTEX), version?);
+        let read = || glibc::mutex(&memory.read(address, glibc::MUTEX), version?);
         let mutex = read();
         let holds_still = || read() == mutex;
         let holder = match mutex {

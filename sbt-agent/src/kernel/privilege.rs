@@ -12,6 +12,7 @@ use sbt_engine::choices::Backend;
 use sbt_program::{
     access::rights::{self, in_user_namespace},
     capabilities, process,
+    status::Status,
 };
 
 /// Capabilities that watching needs, by bit (linux/capability.h).
@@ -67,38 +68,24 @@ pub const FILTER: &str = "a filter of system calls forbids bpf, as those of cont
     outside of the container, or start that with bpf allowed (docker: --cap-add BPF --cap-add \
     PERFMON, or --security-opt seccomp=unconfined)";
 
-/// The status of this thread in /proc.
-pub fn read_status() -> String {
-    fs::read_to_string("/proc/thread-self/status").unwrap_or_default()
-}
-
 /// Whether a filter forbids bpf although this thread's capabilities allow it. `status`: the status
 /// of this thread.
-pub fn filter_forbids(status: &str) -> bool {
+pub fn filter_forbids(status: &Status) -> bool {
     is_filtered(status) && missing(effective_in(status)).is_empty() && bpf::is_refused()
 }
 
 /// Whether the thread has a filter of system calls.
-pub fn is_filtered(status: &str) -> bool {
-    field(status, "Seccomp:").is_some_and(|mode| mode != "0")
+pub fn is_filtered(status: &Status) -> bool {
+    status.field("Seccomp").is_some_and(|mode| mode != "0")
 }
 
 /// The effective capabilities of this thread, as bits.
 pub fn effective() -> u64 {
-    effective_in(&read_status())
+    effective_in(&Status::of_this_thread())
 }
 
-fn effective_in(status: &str) -> u64 {
-    let hex = field(status, "CapEff:");
-    hex.and_then(|hex| u64::from_str_radix(hex, 16).ok())
-        .unwrap_or(0)
-}
-
-fn field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
-    let mut lines = status.lines();
-    lines
-        .find_map(|line| line.strip_prefix(name))
-        .map(str::trim)
+fn effective_in(status: &Status) -> u64 {
+    status.bits("CapEff").unwrap_or(0)
 }
 
 /// The capabilities that are missing for watching. `CAP_SYS_ADMIN` replaces all of them, as on
@@ -166,7 +153,7 @@ pub fn explain(error: LoadError) -> anyhow::Error {
         LoadError::Privilege(_) if in_user_namespace() => {
             anyhow!("cannot load eBPF programs: {USER_NAMESPACE}")
         }
-        LoadError::Privilege(_) if filter_forbids(&read_status()) => {
+        LoadError::Privilege(_) if filter_forbids(&Status::of_this_thread()) => {
             anyhow!("cannot load eBPF programs: {FILTER}")
         }
         LoadError::Privilege(what) => {
@@ -231,11 +218,13 @@ mod tests {
     #[test]
     fn a_filter_and_capabilities_are_read_from_the_status() {
         let status = "Name:\tx\nCapEff:\t000000c000000000\nSeccomp:\t2\nSeccomp_filters:\t1\n";
+        let is_filtered = |text: &str| is_filtered(&text.into());
+        let effective_in = |text: &str| effective_in(&text.into());
         assert!(is_filtered(status) && !is_filtered("Seccomp:\t0\n") && !is_filtered(""));
         assert_eq!(effective_in(status), 1 << 39 | 1 << 38);
         assert_eq!(effective_in(""), 0);
         assert!(
-            !filter_forbids("CapEff:\t0\nSeccomp:\t2\n"),
+            !filter_forbids(&"CapEff:\t0\nSeccomp:\t2\n".into()),
             "what is missing is another thing"
         );
     }

@@ -11,9 +11,6 @@ use std::{collections::HashSet, io};
 
 use perf_event::{Builder, Clock, Counter, SampleFlag, events::Software};
 
-/// rbp, rsp and the instruction pointer, in this order: `PERF_REG_X86_BP` and so on.
-const REGISTERS: u64 = 1 << 6 | 1 << 7 | 1 << 8;
-
 /// How much of the stack is copied, bytes.
 pub const STACK: u32 = 16 << 10;
 
@@ -138,7 +135,9 @@ fn event(hz: u32, children: bool, thread: u32, cpu: u32) -> Builder<'static> {
     event.clockid(Clock::MONOTONIC);
     event.sample(SampleFlag::TID | SampleFlag::TIME);
     event.sample(SampleFlag::REGS_USER | SampleFlag::STACK_USER);
-    event.sample_regs_user(REGISTERS).sample_stack_user(STACK);
+    event
+        .sample_regs_user(Registers::FRAME_IN_SAMPLES)
+        .sample_stack_user(STACK);
     event
 }
 

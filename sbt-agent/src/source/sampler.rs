@@ -10,10 +10,7 @@ use std::io;
 use perf_event::{Builder, SampleFlag, events::Software};
 
 use crate::kernel::perf::{self, PAGE, Ring};
-
-/// The stack pointer and the instruction pointer, in this order:
-/// `PERF_REG_X86_SP` and `PERF_REG_X86_IP`.
-const REGISTERS: u64 = 1 << 7 | 1 << 8;
+use sbt_program::arch::Registers;
 
 /// How many bytes of the stack are copied. A return address is near the top if the function called
 /// does next to nothing.
@@ -87,7 +84,9 @@ fn event(thread: u32) -> Builder<'static> {
     event.observe_pid(thread.cast_signed()).enabled(true);
     event.sample_period(PERIOD_NS);
     event.sample(SampleFlag::REGS_USER | SampleFlag::STACK_USER);
-    event.sample_regs_user(REGISTERS).sample_stack_user(STACK);
+    event
+        .sample_regs_user(Registers::PLACE_IN_SAMPLES)
+        .sample_stack_user(STACK);
     event
 }
 

@@ -2,7 +2,6 @@
 
 use std::{
     cell::Cell,
-    fs,
     io::{self, ErrorKind},
     sync::OnceLock,
 };
@@ -11,7 +10,7 @@ use rustix::thread::{
     CapabilitySet as Set, CapabilitySets, Gid, capabilities, set_capabilities, set_thread_groups,
 };
 
-use crate::access::Invoker;
+use crate::{access::Invoker, status::Status};
 
 /// Capabilities by which a thread overrides the permissions of files.
 const OVER_FILES: Set = Set::CHOWN
@@ -58,23 +57,15 @@ pub fn changes_user() -> bool {
 impl User {
     /// The user that a process runs as; `None` if that is root, or unknown.
     pub fn of_process(pid: u32) -> Option<Self> {
-        let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-        Self::read(&status).filter(|user| user.uid != 0)
+        Self::read(&Status::of(pid)?).filter(|user| user.uid != 0)
     }
 
-    /// Reads the user from `status`, the text of `/proc/PID/status`.
-    fn read(status: &str) -> Option<Self> {
-        let numbers = |name: &str| -> Option<Vec<u32>> {
-            let line = status.lines().find_map(|line| line.strip_prefix(name))?;
-            line.split_whitespace()
-                .map(|word| word.parse().ok())
-                .collect()
-        };
+    fn read(status: &Status) -> Option<Self> {
         // The four ids on a line: real, effective, saved, file system.
         Some(Self {
-            uid: *numbers("Uid:")?.get(3)?,
-            gid: *numbers("Gid:")?.get(3)?,
-            groups: numbers("Groups:")?,
+            uid: *status.numbers("Uid")?.get(3)?,
+            gid: *status.numbers("Gid")?.get(3)?,
+            groups: status.numbers("Groups")?,
         })
     }
 
@@ -217,7 +208,7 @@ fn own_groups() -> io::Result<Vec<u32>> {
 
 #[cfg(test)]
 mod tests {
-    use std::{os::unix::fs::PermissionsExt as _, path::Path};
+    use std::{fs, os::unix::fs::PermissionsExt as _, path::Path};
 
     use super::*;
 
@@ -250,9 +241,9 @@ mod tests {
             gid: 8,
             groups: vec![9, 10],
         };
-        assert_eq!(User::read(status), Some(expected));
-        assert_eq!(User::read("Uid:\t1\t2\t3\n"), None);
-        assert_eq!(User::read(""), None);
+        assert_eq!(User::read(&status.into()), Some(expected));
+        assert_eq!(User::read(&"Uid:\t1\t2\t3\n".into()), None);
+        assert_eq!(User::read(&"".into()), None);
     }
 
     #[test]

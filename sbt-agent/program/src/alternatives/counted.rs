@@ -10,9 +10,8 @@
 //! The machine code is followed backwards from the test, together with the values on which the test
 //! depends. Called functions are not looked into.
 
-use iced_x86::{InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register};
-
-use super::{Flow, Graph};
+use super::graph::{Flow, Graph};
+use crate::arch::{Analysis, FRAME, KEPT, Put, Register, STACK};
 
 /// The most paths on which one instruction is visited.
 const MAX_WAYS: u8 = 4;
@@ -117,8 +116,8 @@ pub(super) fn is_counted(graph: &Graph, decision: &Decision<'_>) -> bool {
 
 struct Back<'a> {
     graph: &'a Graph,
-    info: InstructionInfoFactory,
-    /// Whether rbp points to the thread's own stack frame.
+    analysis: Analysis,
+    /// Whether the frame pointer points to the thread's own stack frame.
     has_frame: bool,
     /// Shared memory on which the test depends.
     read: Vec<Place>,
@@ -127,14 +126,10 @@ struct Back<'a> {
 impl<'a> Back<'a> {
     fn new(graph: &'a Graph) -> Self {
         let mut first = graph.instructions.iter().take(MAX_SETUP);
-        let has_frame = first.any(|instruction| {
-            instruction.mnemonic() == Mnemonic::Mov
-                && instruction.op0_register() == Register::RBP
-                && instruction.op1_register() == Register::RSP
-        });
+        let has_frame = first.any(|instruction| instruction.sets_frame());
         Self {
             graph,
-            info: InstructionInfoFactory::new(),
+            analysis: Analysis::new(),
             has_frame,
             read: Vec::new(),
         }
@@ -167,13 +162,13 @@ impl<'a> Back<'a> {
     fn adds_to(&mut self, place: Place, write: usize) -> bool {
         let graph = self.graph;
         let instruction = &graph.instructions[write];
-        if self.info.info(instruction).op0_access() != OpAccess::Write {
+        if !self.analysis.uses(instruction).overwrites {
             return true;
         }
-        let mut needed = Needed::default();
-        if instruction.op1_kind() == OpKind::Register {
-            needed.registers = vec![instruction.op1_register().full_register()];
-        }
+        let mut needed = Needed {
+            registers: instruction.source().into_iter().collect(),
+            ..Needed::default()
+        };
         let mut at = write;
         // Only straight-line code is followed, because the addition stands there.
         for _ in 0..MAX_ADDING {
@@ -195,38 +190,26 @@ impl<'a> Back<'a> {
     /// The place that an instruction writes, if any.
     fn writes(&mut self, index: usize) -> Option<Place> {
         let place = self.place(index)?;
-        let info = self.info.info(&self.graph.instructions[index]);
-        let mut used = info.used_memory().iter();
-        used.any(|memory| write(memory.access())).then_some(place)
+        let uses = self.analysis.uses(&self.graph.instructions[index]);
+        uses.writes_memory.then_some(place)
     }
 
     fn step(&mut self, index: usize, needed: &mut Needed) -> Step {
         let graph = self.graph;
         let instruction = &graph.instructions[index];
         if matches!(graph.nodes[index].flow, Flow::Call(_)) {
-            let survives = |register: &Register| {
-                use Register::{R12, R13, R14, R15, RBP, RBX};
-                [RBX, RBP, R12, R13, R14, R15].contains(register)
-            };
+            let survives = |register: &Register| KEPT.contains(register);
             let is_result = needed.flags || !needed.registers.iter().all(survives);
             return if is_result { Step::Lost } else { Step::On };
         }
         let place = self.place(index);
-        let info = self.info.info(instruction);
-        let access = |kind| {
-            let mut operands = 0..instruction.op_count();
-            let found = operands.find(|operand| instruction.op_kind(*operand) == kind);
-            found.map(|operand| info.op_access(operand))
-        };
-        let memory = access(OpKind::Memory).filter(|_| place.is_some());
-        let (reads, writes) = memory.map_or((false, false), |access| (read(access), write(access)));
-        let sets_flags = instruction.rflags_modified() != 0;
-        let registers = info.used_registers().iter();
-        let used = registers.map(|used| (used.register().full_register(), used.access()));
-        let used: Vec<(Register, OpAccess)> = used.collect();
+        let uses = self.analysis.uses(instruction);
+        let memory = uses.memory.filter(|_| place.is_some());
+        let (reads, writes) = memory.map_or((false, false), |access| (access.reads, access.writes));
+        let sets_flags = uses.sets_flags;
         let sets = |register: &Register| {
-            let mut used = used.iter();
-            used.any(|(other, access)| other == register && write(*access))
+            let mut used = uses.registers.iter();
+            used.any(|(other, access)| other == register && access.writes)
         };
         let stored = place.filter(|_| writes);
         let shared = place.filter(|place| !self.is_own(place));
@@ -249,7 +232,7 @@ impl<'a> Back<'a> {
         needed.flags &= !sets_flags;
         needed.registers.retain(|register| !sets(register));
         needed.places.retain(|place| stored != Some(*place));
-        needed.flags |= instruction.rflags_read() != 0;
+        needed.flags |= uses.reads_flags;
         if reads {
             needed.places.extend(place);
             let new = shared.filter(|place| !self.read.contains(place));
@@ -257,12 +240,10 @@ impl<'a> Back<'a> {
                 self.read.extend(new);
             }
         }
-        let is_address = |register: Register| {
-            let parts = [instruction.memory_base(), instruction.memory_index()];
-            instruction.mnemonic() != Mnemonic::Lea && memory.is_some() && parts.contains(&register)
-        };
-        for (register, access) in used {
-            let is_value = read(access) && register != Register::RSP && !is_address(register);
+        let is_address =
+            |register: Register| memory.is_some() && instruction.addresses_by(register);
+        for (register, access) in uses.registers.iter().copied() {
+            let is_value = access.reads && register != STACK && !is_address(register);
             if is_value && !needed.registers.contains(&register) {
                 needed.registers.push(register);
             }
@@ -274,33 +255,26 @@ impl<'a> Back<'a> {
     /// Whether a place lies on the thread's own stack.
     fn is_own(&self, place: &Place) -> bool {
         match place.base {
-            Base::In(Register::RSP) => true,
-            Base::In(Register::RBP) => self.has_frame,
+            Base::In(STACK) => true,
+            Base::In(FRAME) => self.has_frame,
             _ => false,
         }
     }
 
     /// The memory that an instruction reads or writes; `None` for thread-local variables.
     fn place(&self, index: usize) -> Option<Place> {
-        let instruction = &self.graph.instructions[index];
-        let mut operands = 0..instruction.op_count();
-        let is_memory = operands.any(|operand| instruction.op_kind(operand) == OpKind::Memory);
-        let of_thread = [Register::FS, Register::GS].contains(&instruction.segment_prefix());
-        if !is_memory || instruction.mnemonic() == Mnemonic::Lea || of_thread {
-            return None;
-        }
-        let offset = instruction.memory_displacement64();
-        let (base, offset) = match instruction.memory_base() {
-            Register::RIP | Register::None => (Base::Fixed, offset),
-            register => match self.base(index, register.full_register()) {
-                // `lea` has put the address of a variable into the register.
-                (Base::Fixed, at) => (Base::Fixed, offset.wrapping_add(at)),
-                (base, _) => (base, offset),
+        let named = self.graph.instructions[index].memory()?;
+        let (base, offset) = match named.base {
+            None => (Base::Fixed, named.offset),
+            Some(register) => match self.base(index, register) {
+                // An instruction before has put the address of a variable into the register.
+                (Base::Fixed, at) => (Base::Fixed, named.offset.wrapping_add(at)),
+                (base, _) => (base, named.offset),
             },
         };
         Some(Place {
             base,
-            index: instruction.memory_index(),
+            index: named.index,
             offset,
         })
     }
@@ -314,41 +288,14 @@ impl<'a> Back<'a> {
             if !matches!(self.graph.nodes[before].flow, Flow::Next | Flow::Branch(_)) {
                 return unknown;
             }
-            if instruction.op0_kind() != OpKind::Register
-                || instruction.op0_register().full_register() != register
-            {
-                continue;
-            }
-            let offset = instruction.memory_displacement64();
-            let is_plain = instruction.op1_kind() == OpKind::Memory
-                && instruction.memory_index() == Register::None
-                && instruction.segment_prefix() == Register::None;
-            let from = instruction.memory_base();
-            let is_fixed = matches!(from, Register::RIP | Register::None);
-            return match instruction.mnemonic() {
-                Mnemonic::Cmp | Mnemonic::Test | Mnemonic::Push => continue,
-                Mnemonic::Lea if is_plain && is_fixed => (Base::Fixed, offset),
-                Mnemonic::Mov if is_plain && is_fixed => (Base::BehindFixed(offset), 0),
-                Mnemonic::Mov if is_plain && from == Register::RBP => {
-                    (Base::Behind(from, offset), 0)
-                }
-                _ => unknown,
+            return match instruction.puts_into(register) {
+                Put::Nothing => continue,
+                Put::Address(address) => (Base::Fixed, address),
+                Put::WordAt(address) => (Base::BehindFixed(address), 0),
+                Put::WordOfFrame(offset) => (Base::Behind(FRAME, offset), 0),
+                Put::Other => unknown,
             };
         }
         unknown
     }
-}
-
-const fn read(access: OpAccess) -> bool {
-    matches!(
-        access,
-        OpAccess::Read | OpAccess::CondRead | OpAccess::ReadWrite | OpAccess::ReadCondWrite
-    )
-}
-
-const fn write(access: OpAccess) -> bool {
-    matches!(
-        access,
-        OpAccess::Write | OpAccess::CondWrite | OpAccess::ReadWrite | OpAccess::ReadCondWrite
-    )
 }

@@ -7,7 +7,7 @@ use std::{
     rc::Rc,
 };
 
-use super::Graph;
+use super::graph::Graph;
 
 /// The most instructions that are kept for a file, at some 100 bytes each. Above that all functions
 /// are dropped, and decoded again on demand.

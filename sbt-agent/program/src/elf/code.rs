@@ -1,8 +1,8 @@
 //! The code of a file, by its addresses.
 
 use super::Segment;
+use crate::arch::{self, prologue};
 use crate::point::{Function, Point};
-use crate::prologue;
 
 /// Some code, and where it lies.
 #[derive(Clone, Copy, Debug)]
@@ -46,19 +46,14 @@ fn bytes_in<'a, 's>(
     Some((offset, &bytes[..left]))
 }
 
-/// Whether the instruction before an address may be a call: `call rel32`, or a call through a
-/// register or memory, `ff /2`, of whatever length.
+/// Whether the instruction before an address may be a call.
 pub(crate) fn is_after_call(image: &[u8], segments: &[Segment], vaddr: u64) -> bool {
-    is_after_direct_call(image, segments, vaddr)
-        || (2..=7).any(|length| {
-            before(image, segments, vaddr, length)
-                .is_some_and(|bytes| bytes[0] == 0xff && bytes.len() > 1 && bytes[1] & 0x38 == 0x10)
-        })
+    arch::ends_with_call(|length| before(image, segments, vaddr, length))
 }
 
-/// Whether the instruction before an address may be a `call rel32`.
+/// Whether the instruction before an address may be a call of a constant address.
 pub(crate) fn is_after_direct_call(image: &[u8], segments: &[Segment], vaddr: u64) -> bool {
-    before(image, segments, vaddr, 5).is_some_and(|bytes| bytes[0] == 0xe8)
+    arch::ends_with_direct_call(|length| before(image, segments, vaddr, length))
 }
 
 fn before<'a>(image: &'a [u8], segments: &[Segment], vaddr: u64, length: u64) -> Option<&'a [u8]> {

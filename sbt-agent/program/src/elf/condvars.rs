@@ -2,8 +2,8 @@
 //! probed, or a call would count twice.
 
 use super::{Found, MAX_CODE, NAMES, Segment, code_at};
+use crate::arch::prologue;
 use crate::point::Function;
-use crate::prologue;
 
 impl Found {
     fn function(&self) -> Function {

@@ -1,10 +1,10 @@
 //! Which functions of other libraries the stubs call.
 
-use iced_x86::{Decoder, DecoderOptions, FlowControl};
 use object::read::elf::ElfFile64;
 use object::{LittleEndian, Object, RelocationTarget, SymbolIndex};
 
 use super::{Segment, code_at, names};
+use crate::arch::{self, Called, Flow};
 
 /// The most instructions of a stub up to its jump: at most a landing pad comes before the jump.
 const BEFORE_JUMP: usize = 2;
@@ -66,22 +66,21 @@ impl Imports {
     }
 
     /// The name of the function that the call with a return address calls: a function of another
-    /// library, or of the same file by way of the dynamic linker. The call is `call rel32` of a
-    /// stub, or `call [rip+disp32]`.
+    /// library, or of the same file by way of the dynamic linker. The call is one of
+    /// a stub, or through a word.
     pub(crate) fn called_before(
         &self,
         image: &[u8],
         segments: &[Segment],
         returns: u64,
     ) -> Option<String> {
-        let start = returns.checked_sub(6)?;
-        let bytes = <[u8; 6]>::try_from(code_at(image, segments, start, 6)?.bytes).ok()?;
-        let [_, _, distance @ ..] = bytes;
-        let to = returns.wrapping_add_signed(i32::from_le_bytes(distance).into());
-        match bytes {
-            [0xff, 0x15, ..] => self.through(image, to),
-            [_, 0xe8, ..] => self.at(image, segments, to),
-            _ => None,
+        let before = |length: u64| {
+            let start = returns.checked_sub(length)?;
+            Some(code_at(image, segments, start, length)?.bytes)
+        };
+        match arch::called_by(returns, before)? {
+            Called::Through(word) => self.through(image, word),
+            Called::At(to) => self.at(image, segments, to),
         }
     }
 }
@@ -89,13 +88,14 @@ impl Imports {
 /// The address of the word through which the code at an address jumps, without doing anything else.
 pub(crate) fn jumps_through(image: &[u8], segments: &[Segment], vaddr: u64) -> Option<u64> {
     let code = code_at(image, segments, vaddr, 32)?;
-    let jump = Decoder::with_ip(64, code.bytes, vaddr, DecoderOptions::NONE)
-        .into_iter()
+    let jump = arch::decode(code.bytes, vaddr)
         .take(BEFORE_JUMP)
-        .find(|instruction| instruction.flow_control() != FlowControl::Next)?;
-    let is_stub =
-        jump.flow_control() == FlowControl::IndirectBranch && jump.is_ip_rel_memory_operand();
-    is_stub.then(|| jump.ip_rel_memory_address())
+        .map(|instruction| instruction.flow())
+        .find(|flow| *flow != Flow::Next)?;
+    match jump {
+        Flow::Indirect(word) => word,
+        _ => None,
+    }
 }
 
 #[cfg(test)]

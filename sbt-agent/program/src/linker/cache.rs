@@ -6,7 +6,7 @@ use std::collections::HashMap;
 
 use memchr::memchr;
 
-use super::cpu::Level;
+use crate::arch::{cpu::Level, files::IN_CACHE};
 
 /// How a list begins that holds only entries of the present form.
 const MAGIC: &[u8] = b"glibc-ld.so.cache1.1";
@@ -21,9 +21,6 @@ const OLD_ENTRY: usize = 12;
 /// Bytes of the header, and of each entry.
 const HEADER: usize = 48;
 const ENTRY: usize = 24;
-
-/// The flags of an entry for a 64-bit x86 library of glibc.
-const X86_64: u32 = 0x0303;
 
 /// Set in an entry's `hwcap` if the lower half is the index of a subdirectory's name.
 const IS_NAMED: u64 = 1 << 62;
@@ -93,7 +90,7 @@ fn read_entry<'a>(
     entry: &[u8],
     levels: &[Option<Level>],
 ) -> Option<(&'a [u8], &'a [u8], Level)> {
-    if word(entry, 0)? != X86_64 {
+    if word(entry, 0)? != IN_CACHE {
         return None;
     }
     let hwcap = u64::from(word(entry, 16)?) | u64::from(word(entry, 20)?) << 32;

@@ -6,7 +6,8 @@ use std::{fs, path::Path};
 
 use proptest::prelude::*;
 
-use super::{super::cpu::Cpu, *};
+use super::*;
+use crate::arch::cpu::Cpu;
 
 /// An entry: name, path, flags, hwcap.
 type Entry<'a> = (&'a str, &'a str, u32, u64);
@@ -57,16 +58,16 @@ const LEVELS: [&str; 3] = ["x86-64-v2", "x86-64-v3", "x86-64-v4"];
 #[test]
 fn the_best_file_for_the_processor_is_taken() {
     let entries = [
-        ("libb.so", "/lib/hwcaps/v4/libb.so", X86_64, IS_NAMED | 2),
-        ("libb.so", "/lib/hwcaps/v2/libb.so", X86_64, IS_NAMED),
-        ("libb.so", "/lib/haswell/libb.so", X86_64, 1 << 52),
-        ("libb.so", "/lib/libb.so", X86_64, 0),
-        ("libb.so", "/opt/libb.so", X86_64, 0),
+        ("libb.so", "/lib/hwcaps/v4/libb.so", IN_CACHE, IS_NAMED | 2),
+        ("libb.so", "/lib/hwcaps/v2/libb.so", IN_CACHE, IS_NAMED),
+        ("libb.so", "/lib/haswell/libb.so", IN_CACHE, 1 << 52),
+        ("libb.so", "/lib/libb.so", IN_CACHE, 0),
+        ("libb.so", "/opt/libb.so", IN_CACHE, 0),
         // Entries of another processor, of 32 bits, and of glibc's other kinds.
         ("liba.so", "/lib32/liba.so", 0x0003, 0),
         ("liba.so", "/libx32/liba.so", 0x0803, 0),
         // The name of a subdirectory that does not exist.
-        ("libc.so", "/lib/none/libc.so", X86_64, IS_NAMED | 9),
+        ("libc.so", "/lib/none/libc.so", IN_CACHE, IS_NAMED | 9),
     ];
     let bytes = list(&entries, &LEVELS);
     for (level, expected) in [
@@ -92,7 +93,7 @@ fn the_best_file_for_the_processor_is_taken() {
 
 #[test]
 fn the_list_may_lie_behind_an_old_one() {
-    let new = list(&[("libb.so", "/lib/libb.so", X86_64, 0)], &[]);
+    let new = list(&[("libb.so", "/lib/libb.so", IN_CACHE, 0)], &[]);
     for entries in [0_u32, 1, 2, 3] {
         let mut bytes = OLD_MAGIC.to_vec();
         bytes.push(0);
@@ -133,8 +134,8 @@ proptest! {
     #[test]
     fn damaged_lists(at in 0_usize..300, byte in any::<u8>(), cut in 0_usize..300) {
         let entries = [
-            ("libb.so", "/lib/libb.so", X86_64, IS_NAMED | 1),
-            ("libc.so", "/lib/libc.so", X86_64, 0),
+            ("libb.so", "/lib/libb.so", IN_CACHE, IS_NAMED | 1),
+            ("libc.so", "/lib/libc.so", IN_CACHE, 0),
         ];
         let mut bytes = list(&entries, &LEVELS);
         if let Some(old) = bytes.get_mut(at) {

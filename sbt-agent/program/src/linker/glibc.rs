@@ -10,9 +10,10 @@ use std::{
     rc::Rc,
 };
 
+use crate::arch::cpu::Cpu;
+
 use super::{
     cache::Cache,
-    cpu::Cpu,
     tokens::{Secure, Tokens, folder_of, join},
     walk::{Files, Found, Object, PROGRAM, TooMuch, Walk},
 };

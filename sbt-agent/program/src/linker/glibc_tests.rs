@@ -4,11 +4,8 @@
 
 use proptest::prelude::*;
 
-use super::{
-    super::{cpu::Level, walk_tests::Fake},
-    *,
-};
-use crate::elf::Dynamic;
+use super::{super::walk_tests::Fake, *};
+use crate::{arch::cpu::Level, elf::Dynamic};
 
 const PROGRAM_PATH: &str = "/opt/app/bin/program";
 const LINKER_PATH: &str = "/lib64/ld-linux-x86-64.so.2";

@@ -1,9 +1,10 @@
 //! Where functions begin and end, and how far the stack has moved inside of them, from the tables
 //! for unwinding exceptions (`.eh_frame`).
 
+use crate::arch::unwind::{FRAME, STACK};
 use gimli::{
     BaseAddresses, CfaRule, EhFrame, RegisterRule, RunTimeEndian, UnwindContext,
-    UnwindSection as _, UnwindTableRow, X86_64,
+    UnwindSection as _, UnwindTableRow,
 };
 use object::{Object as _, ObjectSection as _, read::elf::ElfFile64};
 
@@ -12,9 +13,9 @@ type Reader<'a> = gimli::EndianSlice<'a, RunTimeEndian>;
 /// How far above a register the return address lies, bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Caller {
-    /// Above rsp.
+    /// Above the stack pointer.
     AboveStack(u16),
-    /// Above rbp.
+    /// Above the frame pointer.
     AboveFrame(u16),
 }
 
@@ -70,8 +71,8 @@ impl<'a> Frames<'a> {
         (vaddr < function.1).then_some(function)
     }
 
-    /// How far rsp lies below the return address before the instruction at `vaddr` is executed,
-    /// bytes. `None` if the return address is found from another register.
+    /// How far the stack pointer lies below the return address before the instruction at `vaddr` is
+    /// executed, bytes. `None` if the return address is found from another register.
     pub fn stack_moved(&self, vaddr: u64) -> Option<u16> {
         match self.caller(vaddr)? {
             Caller::AboveStack(moved) => Some(moved),
@@ -85,8 +86,8 @@ impl<'a> Frames<'a> {
             CfaRule::RegisterAndOffset { register, offset } => {
                 let above = u16::try_from(offset.checked_sub(8)?).ok()?;
                 match *register {
-                    X86_64::RSP => Some(Caller::AboveStack(above)),
-                    X86_64::RBP => Some(Caller::AboveFrame(above)),
+                    STACK => Some(Caller::AboveStack(above)),
+                    FRAME => Some(Caller::AboveFrame(above)),
                     _ => None,
                 }
             }
@@ -96,7 +97,7 @@ impl<'a> Frames<'a> {
 
     /// Where the caller's rbp is before the instruction at `vaddr` is executed.
     pub fn callers_frame(&self, vaddr: u64) -> Option<Saved> {
-        self.at(vaddr, |row| match row.register(X86_64::RBP) {
+        self.at(vaddr, |row| match row.register(FRAME) {
             // -16: below the return address, which is the first word below the frame.
             Some(RegisterRule::Offset(-16)) => Some(Saved::Below),
             None | Some(RegisterRule::Undefined | RegisterRule::SameValue) => Some(Saved::Held),

@@ -11,20 +11,47 @@
 //! libgomp/work.c: the end of loops and sections) gets its probe between loading the object's
 //! address and counting.
 
-use iced_x86::{Instruction, Mnemonic, OpKind, Register};
 use object::{LittleEndian, read::elf::ElfFile64};
+use sbt_common::layout;
+use sbt_engine::event::Kind;
 
 use super::{
+    MAX_THREADS, Object, Role, Runtime, Waiting,
     frames::Frames,
-    leaves, point,
-    sweep::{Code, transfer, writes},
+    leaves, number as number_at, point,
+    waits::{NO_BARRIER, NO_WAITS},
 };
-use crate::point::Team;
 use crate::{
+    arch::{ARGUMENTS, Code, Instruction, number, prologue::is_emulated, transfer},
     elf::{Segment, names},
-    point::{Function, Point},
-    prologue::is_emulated,
-    registers::number,
+    point::{Function, Point, Team},
+};
+
+/// How much one round adds to the word after the number of threads (`BAR_INCR` in
+/// libgomp/config/linux/bar.h, since GCC 4.9).
+const ROUND: u32 = 8;
+
+/// Departures are told by the return of the function that waits. A library of another compiler or
+/// version is left alone; its name in notes is that of its file.
+pub static RUNTIME: Runtime = Runtime {
+    name: "libgomp",
+    kind: Kind::Gomp,
+    role: Role::OpenMp,
+    barriers: Some("the barriers of OpenMP"),
+    layouts: &[layout::GOMP],
+    is_library: true,
+    libraries: &["libgomp"],
+    ways: &["GOMP_barrier", "GOMP_parallel", "GOMP_parallel_start"],
+    prefix: Some("gomp_"),
+    object: Some(|[count, round, _, _]| Object {
+        count,
+        round,
+        ..Object::default()
+    }),
+    rounds: Some(|_, round| round / ROUND),
+    language: None,
+    is_barrier: NO_BARRIER,
+    waits: NO_WAITS,
 };
 
 /// Offset of `awaited` in `gomp_barrier_t`, bytes. The final barrier counts in the word after it.
@@ -63,7 +90,7 @@ fn waits_at(code: &Code<'_>, frames: &Frames<'_>, function: u64) -> Option<(u64,
         let mut counted = false;
         let mut next = None;
         for instruction in code.instructions(start, end).take(SHORT) {
-            counted |= counts(&instruction).is_some();
+            counted |= instruction.counts().is_some();
             if let Some(go) = transfer(&instruction).filter(|go| !(start..end).contains(&go.to)) {
                 next = Some(go.to);
                 break;
@@ -75,25 +102,6 @@ fn waits_at(code: &Code<'_>, frames: &Frames<'_>, function: u64) -> Option<(u64,
         function = next?;
     }
     None
-}
-
-/// Base register and displacement of the word that an instruction counts in, atomically; `None` if
-/// the instruction does not count.
-fn counts(instruction: &Instruction) -> Option<(Register, u64)> {
-    let locked = instruction.has_lock_prefix() || instruction.mnemonic() == Mnemonic::Xadd;
-    let counting = matches!(
-        instruction.mnemonic(),
-        Mnemonic::Sub | Mnemonic::Add | Mnemonic::Dec | Mnemonic::Xadd
-    );
-    let plain = instruction.op0_kind() == OpKind::Memory
-        && instruction.memory_index() == Register::None
-        && instruction.memory_base() != Register::RIP;
-    (locked && counting && plain).then(|| {
-        (
-            instruction.memory_base(),
-            instruction.memory_displacement64(),
-        )
-    })
 }
 
 /// The points of the runtime in this code; empty if the code is not recognised.
@@ -187,13 +195,13 @@ fn counted_in(code: &Code<'_>, (start, _): (u64, u64), until: u64) -> Option<Cou
             .iter()
             .enumerate()
             .find_map(|(index, instruction)| {
-                let (base, displacement) = counts(instruction)?;
+                let (base, displacement) = instruction.counts()?;
                 Some((index, base, displacement))
             })?;
-    let writes = |instruction: &Instruction| writes(instruction, base);
+    let writes = |instruction: &Instruction| instruction.writes(base);
     let Some(written) = instructions[..index].iter().rposition(writes) else {
         let last = displacement == AWAITED_FINAL;
-        return (base == Register::RDI).then_some(Counted::Argument { last });
+        return (base == ARGUMENTS[0]).then_some(Counted::Argument { last });
     };
     let team = Team {
         register: number(base)?,
@@ -208,8 +216,27 @@ fn counted_in(code: &Code<'_>, (start, _): (u64, u64), until: u64) -> Option<Cou
     let mut kept = instructions[index + 1..]
         .iter()
         .take_while(|instruction| !writes(instruction));
-    let at = before.or_else(|| kept.find(stands))?.ip();
+    let at = before.or_else(|| kept.find(stands))?.at();
     Some(Counted::Here { team, at })
+}
+
+/// The length of a libgomp barrier, bytes.
+pub const LENGTH: usize = 72;
+
+/// Parses `gomp_barrier_t`: `total`, `generation`, and at offset 64 `awaited` and `awaited_final`,
+/// which count down.
+pub fn waiting(bytes: &[u8], address: u64) -> Option<Waiting> {
+    let (total, awaited) = (number_at(bytes, 0)?, number_at(bytes, 64)?);
+    let last = number_at(bytes, 68)?;
+    let fits = address.is_multiple_of(64)
+        && (1..=MAX_THREADS).contains(&total)
+        && (1..=total).contains(&awaited)
+        && (1..=total).contains(&last);
+    fits.then(|| Waiting {
+        count: total,
+        arrived: (total - awaited).max(total - last),
+        shared: false,
+    })
 }
 
 #[cfg(test)]
@@ -260,5 +287,26 @@ mod tests {
         let segments = load_segments(&image).unwrap();
         assert!(runtimes::points(&image, &segments).is_empty());
         assert!(runtimes::points(b"\x7fELF", &[]).is_empty());
+    }
+
+    #[test]
+    fn teams_count_down() {
+        let object = |words: &[(usize, u32)]| {
+            let mut bytes = vec![0; super::LENGTH];
+            for (at, word) in words {
+                bytes[*at..at + 4].copy_from_slice(&word.to_le_bytes());
+            }
+            bytes
+        };
+        let of = |total, awaited, last, address| {
+            let bytes = object(&[(0, total), (4, 0x10), (64, awaited), (68, last)]);
+            super::waiting(&bytes, address).map(|barrier| (barrier.count, barrier.arrived))
+        };
+        assert_eq!(of(4, 1, 4, 0x1000), Some((4, 3)));
+        assert_eq!(of(4, 4, 2, 0x1000), Some((4, 2)));
+        assert_eq!(of(4, 1, 4, 0x1004), None);
+        assert_eq!(of(4, 5, 4, 0x1000), None);
+        assert_eq!(of(0, 0, 0, 0x1000), None);
+        assert_eq!(super::waiting(&[0; 8], 0), None);
     }
 }

@@ -16,24 +16,47 @@
 
 use std::collections::BTreeSet;
 
-use iced_x86::{FlowControl, Instruction, Mnemonic, OpKind, Register};
 use object::{LittleEndian, read::elf::ElfFile64};
 use sbt_common::{
     MAX_OUTER, Outer,
     kmp::{HELD, SAVED},
+    layout,
 };
+use sbt_engine::event::Kind;
 
 use super::{
+    Role, Runtime,
     frames::{Caller, Frames, Saved},
     leaves, point,
-    stubs::Stubs,
-    sweep::{Code, Transfer, transfer, writes},
-    values::{Value, Values},
+    waits::{NO_BARRIER, NO_WAITS},
 };
-use crate::point::Kmp;
 use crate::{
+    arch::{
+        ARGUMENTS, Code, Flow, Instruction, RESULT, Register, Stubs, Transfer, transfer,
+        values::{Value, Values},
+    },
     elf::{Segment, names},
-    point::{Function, Point},
+    point::{Function, Kmp, Point},
+};
+
+/// Departures are told by the return of the function that waits; at the end of a region only for
+/// the thread that began the region. A library that is not understood is left alone. An object is
+/// the team, whose memory `teams.rs` reads, and whose rounds `sbt_common::kmp` counts.
+pub static RUNTIME: Runtime = Runtime {
+    name: "libomp",
+    kind: Kind::Kmp,
+    role: Role::OpenMp,
+    barriers: Some("the barriers of OpenMP"),
+    layouts: &[layout::KMP],
+    is_library: true,
+    libraries: &["libomp", "libiomp"],
+    ways: &["__kmpc_barrier", "__kmpc_fork_call"],
+    prefix: Some("__kmp"),
+    object: None,
+    rounds: None,
+    language: None,
+    is_barrier: NO_BARRIER,
+    waits: NO_WAITS,
 };
 
 /// The first instructions of a function in which it must look its thread up.
@@ -116,7 +139,7 @@ pub fn points(
     let join = library.join(start)?;
     let workers = library.workers_join(join)?;
 
-    let (number, first) = (Register::RSI, Register::RDI);
+    let (number, first) = (ARGUMENTS[1], ARGUMENTS[0]);
     let mut points = Vec::new();
     for at in library.calls_of(barrier) {
         points.extend(library.point("__kmp_barrier", at, number, (false, false), segments));
@@ -124,7 +147,7 @@ pub fn points(
     for at in library.calls_of(join) {
         // With this argument, the call is the other way in which a league of teams ends, without a
         // barrier.
-        if library.at(at)?.of(Register::RCX) != Some(Value::Number(1)) {
+        if library.at(at)?.of(ARGUMENTS[3]) != Some(Value::Number(1)) {
             points.extend(library.point(JOIN, at, number, (false, true), segments));
         }
     }
@@ -143,12 +166,12 @@ fn way(code: &Code<'_>, frames: &Frames<'_>, function: u64) -> Option<Way> {
     let (start, end) = frames.function(function)?;
     let mut values = Values::at_entry();
     for instruction in code.instructions(start, end) {
-        if instruction.flow_control() == FlowControl::Return
+        if instruction.flow() == Flow::Return
             && let Some(Value::Leaf {
                 variable,
                 offset,
                 last,
-            }) = values.of(Register::RAX)
+            }) = values.of(RESULT)
         {
             return Some(Way {
                 threads: variable,
@@ -164,14 +187,8 @@ fn way(code: &Code<'_>, frames: &Frames<'_>, function: u64) -> Option<Way> {
 impl Library<'_> {
     /// `__kmp_barrier`, as `__kmpc_barrier` calls it.
     fn barrier(&self, function: u64) -> Option<u64> {
-        let zeros = [
-            Register::RDI,
-            Register::RDX,
-            Register::RCX,
-            Register::R8,
-            Register::R9,
-        ];
-        self.called(function, Register::RSI, |_, values| {
+        let zeros = [0, 2, 3, 4, 5].map(|argument| ARGUMENTS[argument]);
+        self.called(function, ARGUMENTS[1], |_, values| {
             zeros
                 .iter()
                 .all(|register| values.of(*register) == Some(Value::Number(0)))
@@ -182,10 +199,10 @@ impl Library<'_> {
     /// argument, which is zero here.
     fn join(&self, start: &Start) -> Option<u64> {
         let also = |value| matches!(value, None | Some(Value::Number(0)));
-        self.called(start.fork, Register::RSI, |to, values| {
+        self.called(start.fork, ARGUMENTS[1], |to, values| {
             Some(to) != start.begin
-                && values.of(Register::RDX) == Some(Value::Number(1))
-                && also(values.of(Register::RCX))
+                && values.of(ARGUMENTS[2]) == Some(Value::Number(1))
+                && also(values.of(ARGUMENTS[3]))
         })
     }
 
@@ -228,10 +245,10 @@ impl Library<'_> {
             };
             for instruction in self.code.instructions(start, end).take(BEGINNING) {
                 values.step(&instruction);
-                if values.of(instruction.op0_register()) == Some(wanted) {
+                if values.of(instruction.destination()) == Some(wanted) {
                     return true;
                 }
-                if instruction.flow_control() == FlowControl::UnconditionalBranch {
+                if matches!(instruction.flow(), Flow::Jump(_)) {
                     function = transfer(&instruction).map(|go| go.to);
                     function = function.filter(|to| !(start..end).contains(to));
                     if function.is_some() {
@@ -253,7 +270,7 @@ impl Library<'_> {
         }
         let mut found = BTreeSet::new();
         for candidate in behind {
-            if !self.takes_number(candidate, Register::RDI) {
+            if !self.takes_number(candidate, ARGUMENTS[0]) {
                 continue;
             }
             let calls = self.calls_of(candidate);
@@ -290,30 +307,22 @@ impl Library<'_> {
             return false;
         };
         let instructions: Vec<Instruction> = self.code.instructions(start, end).collect();
-        let by_pointer = |instruction: &Instruction| {
-            instruction.flow_control() == FlowControl::IndirectCall
-                && instruction.op0_kind() == OpKind::Memory
-                && instruction.memory_displacement64() != 0
-        };
-        // What the last instruction before a call that writes to rdi puts into rdi.
+        // What the last instruction before a call that writes to the first argument puts there.
         let number = |index: usize| {
             let recent = instructions[index.saturating_sub(3)..index].iter();
             let last = recent
                 .rev()
-                .find(|instruction| writes(instruction, Register::RDI))?;
-            (last.mnemonic() == Mnemonic::Mov).then(|| {
-                let (base, displacement) = (last.memory_base(), last.memory_displacement64());
-                (last.op1_kind(), last.op1_register(), base, displacement)
-            })
+                .find(|instruction| instruction.writes(ARGUMENTS[0]))?;
+            last.moved()
         };
         let joins = instructions
             .iter()
-            .position(|instruction| instruction.ip() == join);
+            .position(|instruction| instruction.at() == join);
         let Some(joins) = joins.and_then(number) else {
             return false;
         };
         let mut all = instructions.iter().enumerate();
-        all.any(|(index, instruction)| by_pointer(instruction) && number(index) == Some(joins))
+        all.any(|(index, instruction)| instruction.calls_member() && number(index) == Some(joins))
     }
 
     fn calls_of(&self, function: u64) -> Vec<u64> {
@@ -373,7 +382,7 @@ impl Library<'_> {
         };
         let threads = self.way.threads.wrapping_sub(at).cast_signed();
         let kmp = Kmp {
-            register: if number == Register::RDI { 1 } else { 2 },
+            register: if number == ARGUMENTS[0] { 1 } else { 2 },
             from_frame,
             passes,
             ends,

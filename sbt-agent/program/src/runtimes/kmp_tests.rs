@@ -2,16 +2,14 @@
 
 use std::{fs, path::PathBuf};
 
-use iced_x86::Register;
-
 use crate::{
-    elf::load_segments,
-    point::{Function, Kmp, Point},
-    runtimes::{
-        self,
-        sweep::Code,
+    arch::{
+        Code, RESULT,
         values::{Value, Values},
     },
+    elf::load_segments,
+    point::{Function, Kmp, Point},
+    runtimes,
 };
 
 /// The libraries of all versions that are installed.
@@ -91,7 +89,7 @@ fn ways_are_read_from_code() {
         for instruction in Code::new(0x1000, code).all() {
             values.step(&instruction);
         }
-        values.of(Register::RAX)
+        values.of(RESULT)
     };
     let wanted = Some(Value::Leaf {
         variable: 0x2000,

@@ -1,28 +1,180 @@
-//! Barriers inside of runtimes that no exported function marks: they are found in the code of the
-//! runtime, in a program or in a library.
+//! The runtimes whose barriers are known: one file for each, with a [`Runtime`] that says what is to
+//! know of it. Barriers that no exported function marks are found in the code of the runtime, in a
+//! program or in a library.
 
+pub(crate) mod c11;
+pub mod communicator;
 mod frames;
-mod gomp;
+pub mod glibc;
+pub mod gomp;
+pub(crate) mod ident;
 mod kmp;
 mod language;
+mod libcxx;
+mod libstdcxx;
+mod musl;
+pub(crate) mod openmpi;
 mod regions;
-mod stubs;
-mod sweep;
-mod values;
+mod rust;
+pub mod teams;
+pub mod waits;
 
 use object::{LittleEndian, Object as _, ObjectSection as _, read::elf::ElfFile64};
 
 use sbt_common::layout;
+use sbt_engine::event::Kind;
 
-use super::{
+use crate::{
+    arch::{
+        Code, Stubs,
+        prologue::{self, Stand, is_emulated},
+    },
     elf::{Segment, names},
-    prologue::{self, Stand, is_emulated},
+    point::{Function, Point},
 };
-use crate::point::{Function, Point};
 use frames::Frames;
 
 pub use kmp::JOIN as KMP_JOIN;
-pub use language::functions_of_libraries;
+use language::Language;
+use waits::Wants;
+
+/// The part that a runtime has in a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// A C library.
+    CLibrary,
+    /// A runtime of OpenMP.
+    OpenMp,
+    /// The library of a language, which may be compiled into the program.
+    Language,
+    /// A library of MPI.
+    Mpi,
+}
+
+/// What is to know of a runtime with barriers.
+///
+/// What else there is to know is not data: the functions that give points ([`points`]), and, in the
+/// comment on each runtime, whether departures can be watched and what it cannot tell.
+pub struct Runtime {
+    /// Its name for users.
+    pub name: &'static str,
+    /// How reports call its barriers.
+    pub kind: Kind,
+    /// Its part in a program.
+    pub role: Role,
+    /// Its barriers in words; `None` if the name of the function that waits says enough.
+    pub barriers: Option<&'static str>,
+    /// The layouts of its objects: of [`sbt_common::layout`].
+    pub layouts: &'static [u8],
+    /// Whether its barriers lie in a library of its own, and not in each program.
+    pub is_library: bool,
+    /// How the names of its libraries begin, wherever they are installed.
+    pub libraries: &'static [&'static str],
+    /// Exported functions that lead to barriers which are not exported; for a runtime of OpenMP,
+    /// the function of an explicit barrier comes first.
+    pub ways: &'static [&'static str],
+    /// How the names of its own functions begin when it is linked into a program. Programs may not
+    /// use such names.
+    pub prefix: Option<&'static str>,
+    /// What the first words of an object say; `None` if they are not read.
+    pub object: Option<fn([u32; 4]) -> Object>,
+    /// How many rounds an object has completed, by its count (not 0) and its word for rounds;
+    /// `None` if its memory does not tell.
+    pub rounds: Option<fn(count: u32, round: u32) -> u32>,
+    /// How its barriers are found, if it is the library of a language.
+    language: Option<Language>,
+    /// Whether a function, by its name and its source file, is part of a wait at one of its
+    /// barriers. Not used for exported functions of a C library.
+    is_barrier: fn(&str, Option<&str>) -> bool,
+    /// What a function of it waits for, by its name.
+    waits: fn(&str) -> Option<Wants>,
+}
+
+/// What the memory of a barrier says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Object {
+    /// How many threads take part; 0 if not known.
+    pub count: u32,
+    /// The word for rounds; see [`Runtime::rounds`].
+    pub round: u32,
+    /// The word for arrivals.
+    pub arrived: u32,
+    /// Whether several processes may use it.
+    pub shared: bool,
+}
+
+/// The state of a barrier at which threads wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Waiting {
+    /// How many threads it waits for.
+    pub count: u32,
+    /// How many threads have arrived.
+    pub arrived: u32,
+    /// Whether several processes may use it.
+    pub shared: bool,
+}
+
+/// All runtimes. Functions are recognised in this order.
+pub static ALL: [&Runtime; 8] = [
+    &glibc::RUNTIME,
+    &musl::RUNTIME,
+    &gomp::RUNTIME,
+    &kmp::RUNTIME,
+    &libcxx::RUNTIME,
+    &libstdcxx::RUNTIME,
+    &rust::RUNTIME,
+    &openmpi::RUNTIME,
+];
+
+/// The runtime whose objects have a layout; `None` for objects of which nothing is known.
+pub fn of(layout: u8) -> Option<&'static Runtime> {
+    let mut all = ALL.into_iter();
+    all.find(|runtime| runtime.layouts.contains(&layout))
+}
+
+/// The kind of a barrier, by the layout of its object.
+pub fn kind(layout: u8) -> Kind {
+    match of(layout) {
+        Some(runtime) => runtime.kind,
+        None if layout == layout::USER => Kind::User,
+        None => Kind::Pthread,
+    }
+}
+
+impl Point {
+    /// The runtime to which the point belongs, if its layout tells.
+    pub fn runtime(&self) -> Option<&'static Runtime> {
+        of(self.layout)
+    }
+
+    /// Whether the point is a barrier of a language's own library.
+    pub fn is_of_language(&self) -> bool {
+        self.runtime()
+            .is_some_and(|runtime| runtime.role == Role::Language)
+    }
+}
+
+/// Larger numbers of threads are taken for garbage.
+const MAX_THREADS: u32 = 1 << 22;
+
+/// The 32-bit number at an offset.
+fn number(bytes: &[u8], at: usize) -> Option<u32> {
+    let bytes = bytes.get(at..at.checked_add(4)?)?;
+    Some(u32::from_le_bytes(bytes.try_into().ok()?))
+}
+
+/// The addresses of the functions of C++'s library that were compiled into a file.
+pub fn functions_of_libraries(image: &[u8]) -> Vec<u64> {
+    const PREFIXES: [&[u8]; 3] = [b"_ZNSt", b"_ZNKSt", b"_ZSt"];
+    let Ok(file) = ElfFile64::<LittleEndian>::parse(image) else {
+        return Vec::new();
+    };
+    let functions = names::full(&file).filter(|symbol| {
+        let is = |name: &[u8]| PREFIXES.iter().any(|prefix| name.starts_with(prefix));
+        symbol.is_function() && symbol.is_definition() && is(symbol.name)
+    });
+    functions.map(|symbol| symbol.address()).collect()
+}
 
 /// Where to put probes for the barriers of the runtimes in a file. Empty for a file without a
 /// runtime, or with a runtime that is not recognised.
@@ -35,7 +187,7 @@ pub fn points(image: &[u8], segments: &[Segment]) -> Vec<Point> {
     else {
         return Vec::new();
     };
-    let text = sweep::Code::new(text.0, text.1);
+    let text = Code::new(text.0, text.1);
     let mut points = language::points(&file, image, segments, &text);
     let (gomp, kmp) = (gomp::Start::of(&file), kmp::Start::of(&file));
     if gomp.is_none() && kmp.is_none() {
@@ -47,7 +199,7 @@ pub fn points(image: &[u8], segments: &[Segment]) -> Vec<Point> {
     let mut barriers = Vec::new();
     // LLVM's runtime also has GNU's functions, for programs built by gcc.
     if let Some(start) = kmp {
-        let stubs = stubs::Stubs::of(&file);
+        let stubs = Stubs::of(&file);
         let found = kmp::points(&start, &text, &frames, &stubs, segments);
         barriers.extend(found.unwrap_or_default());
     } else if let Some(start) = gomp {
@@ -62,10 +214,13 @@ pub fn points(image: &[u8], segments: &[Segment]) -> Vec<Point> {
 
 /// Whether a file defines the functions of OpenMP from which the search for its barriers starts.
 pub fn is_openmp(image: &[u8]) -> bool {
-    const BARRIERS: [&[u8]; 2] = [b"GOMP_barrier", b"__kmpc_barrier"];
+    let openmp = ALL.iter().filter(|runtime| runtime.role == Role::OpenMp);
+    let barriers: Vec<&[u8]> = openmp
+        .filter_map(|runtime| Some(runtime.ways.first()?.as_bytes()))
+        .collect();
     ElfFile64::<LittleEndian>::parse(image).is_ok_and(|file| {
-        BARRIERS.iter().any(|name| names::may_hold(&file, name))
-            && names::defined(&file).any(|symbol| BARRIERS.contains(&symbol.name))
+        barriers.iter().any(|name| names::may_hold(&file, name))
+            && names::defined(&file).any(|symbol| barriers.contains(&symbol.name))
     })
 }
 
@@ -73,17 +228,17 @@ pub fn is_openmp(image: &[u8]) -> bool {
 fn leaves(
     symbol: &str,
     function: u64,
-    code: &sweep::Code<'_>,
+    code: &Code<'_>,
     frames: &Frames<'_>,
     segments: &[Segment],
 ) -> Option<Point> {
     let (start, end) = frames.function(function)?;
-    // The first instruction that is emulated; rsp must not have moved there.
+    // The first instruction that is emulated; the stack pointer must not have moved there.
     let at = code
         .instructions(start, end)
         .take(4)
         .find(|instruction| is_emulated(code.bytes_of(instruction)))?
-        .ip();
+        .at();
     if frames.stack_moved(at) != Some(0) {
         return None;
     }
@@ -94,7 +249,7 @@ fn leaves(
 fn point(
     function: Function,
     symbol: &str,
-    (code, vaddr): (&sweep::Code<'_>, u64),
+    (code, vaddr): (&Code<'_>, u64),
     stack_moved: u16,
     segments: &[Segment],
 ) -> Option<Point> {
@@ -121,7 +276,7 @@ fn point(
 #[cfg(test)]
 fn stands_on_emulated(image: &[u8], point: &Point) -> bool {
     let at = usize::try_from(point.entry_offset).unwrap_or(usize::MAX);
-    let code = sweep::Code::new(0, image.get(at..).unwrap_or_default());
+    let code = Code::new(0, image.get(at..).unwrap_or_default());
     let first = code.all().next();
     first.is_some_and(|first| is_emulated(code.bytes_of(&first)))
 }

@@ -32,12 +32,12 @@ pub struct Called {
     /// The function of another file that is called there, if the code tells.
     pub calls: Option<String>,
     /// The role of the code in a runtime's barriers, if it has one.
-    pub runtime: Option<Runtime>,
+    pub runtime: Option<InRuntime>,
 }
 
 /// The role of code in the barriers of a runtime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Runtime {
+pub enum InRuntime {
     /// The function of GNU's OpenMP in which the threads of a team wait.
     Gomp,
     /// Another function of GNU's OpenMP.
@@ -131,7 +131,7 @@ impl Resolver {
         }
     }
 
-    fn runtime(&mut self, module: usize, vaddr: u64, offset: u64) -> Option<Runtime> {
+    fn runtime(&mut self, module: usize, vaddr: u64, offset: u64) -> Option<InRuntime> {
         let file = Arc::clone(&self.modules[module].file);
         let unwind = self.walks.unwind(module, &file)?;
         let function = unwind
@@ -165,7 +165,7 @@ impl Resolver {
                 .map(|(call, _, threads)| (call, call.ends, threads)),
         };
         if let Some((kmp, ends, threads)) = found {
-            return Some(Runtime::Kmp {
+            return Some(InRuntime::Kmp {
                 threads,
                 team: kmp.way.team,
                 count: kmp.way.count,
@@ -173,19 +173,19 @@ impl Resolver {
             });
         }
         if of(|point| point.layout == layout::RUST).any(|point| is_inside(&point)) {
-            return Some(Runtime::Rust);
+            return Some(InRuntime::Rust);
         }
         if waits.is_some() {
-            return Some(Runtime::Gomp);
+            return Some(InRuntime::Gomp);
         }
         let is_user = self.modules[module].owner == Owner::User;
         if is_user || !file.has_openmp() {
             return None;
         }
         Some(if is_kmp {
-            Runtime::OfKmp
+            InRuntime::OfKmp
         } else {
-            Runtime::OfGomp
+            InRuntime::OfGomp
         })
     }
 }

@@ -6,7 +6,7 @@ use super::{
     Resolver,
     module::{InCondition, function_at},
 };
-use crate::{alternatives, c11, walks::Owner};
+use crate::{alternatives, runtimes::c11, walks::Owner};
 use sbt_engine::{
     place::{Frame, is_of_library, short},
     recognise::Relation,

@@ -5,7 +5,12 @@ use std::{collections::HashMap, sync::Arc};
 use sbt_common::{Rule, cfa, rbp};
 
 use super::{Resolver, called::Called};
-use crate::{clock, sample::Sample, walks::Owner};
+use crate::{
+    arch::unwind::{INTERRUPTED, INTERRUPTED_AT, INTERRUPTED_FRAME, INTERRUPTED_STACK},
+    clock,
+    sample::Sample,
+    walks::Owner,
+};
 use sbt_engine::place::{NamedFunction, printable, short};
 
 /// The most calls that are followed.
@@ -28,14 +33,6 @@ enum Step {
     Unknown,
 }
 
-/// Distance from rsp to the registers of the interrupted code, where a signal's handler returns:
-/// `uc_mcontext` of `ucontext_t`, bytes.
-const INTERRUPTED: u64 = 40;
-/// Indices of rbp, rsp and the instruction pointer in these registers, words.
-const INTERRUPTED_BP: u64 = 10;
-const INTERRUPTED_SP: u64 = 15;
-const INTERRUPTED_AT: u64 = 16;
-
 /// Where a thread stands.
 #[derive(Clone, Copy, Debug)]
 pub struct Standing {
@@ -43,9 +40,9 @@ pub struct Standing {
     pub process: u32,
     /// The address of the instruction that the thread is at.
     pub at: u64,
-    /// The thread's register rsp.
+    /// The thread's stack pointer.
     pub sp: u64,
-    /// The thread's register rbp, if known.
+    /// The thread's frame pointer, if known.
     pub bp: Option<u64>,
 }
 
@@ -209,10 +206,11 @@ impl Stacks {
             }
             if let Some(Step::Signal) = step {
                 let kept = |index: u64| word(sp.checked_add(INTERRUPTED + 8 * index)?);
-                let (Some(next), Some(above)) = (kept(INTERRUPTED_AT), kept(INTERRUPTED_SP)) else {
+                let (Some(next), Some(above)) = (kept(INTERRUPTED_AT), kept(INTERRUPTED_STACK))
+                else {
                     return (codes, Ends::Broken);
                 };
-                (at, sp, bp) = (next, above, kept(INTERRUPTED_BP));
+                (at, sp, bp) = (next, above, kept(INTERRUPTED_FRAME));
                 is_call = false;
                 after_signal = true;
                 continue;
@@ -316,7 +314,7 @@ fn drop_start<T>(
     }
 }
 
-/// The return address of a function, and rsp and rbp of its caller.
+/// The return address of a function, and the stack pointer and frame pointer of its caller.
 fn go_on(
     rule: Rule,
     sp: u64,

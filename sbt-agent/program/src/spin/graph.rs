@@ -3,11 +3,9 @@
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 
-use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, OpKind};
-
-use super::{
+use crate::arch::{
+    self, Callee, Flow, Instruction,
     effect::{Effect, Holds, Words},
-    wait::Target,
 };
 
 /// The first instructions of a function that are searched for setting up a frame pointer.
@@ -23,7 +21,7 @@ pub struct Node {
     pub next_at: u64,
     pub effect: Effect,
     /// The called function, if the instruction is a call.
-    pub calls: Option<Target>,
+    pub calls: Option<Callee>,
     /// Whether the instruction is a conditional branch.
     pub is_branch: bool,
     /// Whether the function may be left by the instruction.
@@ -52,38 +50,38 @@ pub struct Loop {
 impl Graph {
     /// Decodes a function's code, which lies at `start`, near `address`. The code may be anything.
     pub fn new(code: &[u8], start: u64, address: u64) -> Self {
-        let decode = || {
-            let all = Decoder::with_ip(64, code, start, DecoderOptions::NONE).into_iter();
-            all.take_while(|instruction| !instruction.is_invalid())
-        };
+        let decode = || arch::decode(code, start).take_while(Instruction::is_valid);
         let mut words = Words::of(decode().take(PROLOGUE));
-        let near = |instruction: &Instruction| instruction.ip().abs_diff(address) <= WINDOW;
+        let near = |instruction: &Instruction| instruction.at().abs_diff(address) <= WINDOW;
         let instructions: Vec<Instruction> = decode().filter(near).collect();
-        let find = |at: u64| instructions.binary_search_by_key(&at, Instruction::ip).ok();
+        let find = |at: u64| instructions.binary_search_by_key(&at, Instruction::at).ok();
         let mut nodes: Vec<Node> = Vec::with_capacity(instructions.len());
         // The values of the registers at targets of jumps ahead.
         let mut ahead: BTreeMap<u64, Holds> = BTreeMap::new();
         let mut latest = words.holds();
         let mut is_guess = false;
         for instruction in &instructions {
-            if let Some(holds) = ahead.get(&instruction.ip()).filter(|_| is_guess) {
+            if let Some(holds) = ahead.get(&instruction.at()).filter(|_| is_guess) {
                 words.come(holds);
                 is_guess = false;
             }
-            let near = instruction.op0_kind() == OpKind::NearBranch64;
-            let flow = instruction.flow_control();
-            let is_call = matches!(flow, FlowControl::Call | FlowControl::IndirectCall);
-            let is_branch = flow == FlowControl::ConditionalBranch && near;
-            let goes_on = is_branch || is_call || flow == FlowControl::Next;
-            let is_jump = flow == FlowControl::UnconditionalBranch && near;
-            let to = (is_branch || is_jump).then(|| instruction.near_branch64());
-            let next = goes_on.then(|| instruction.next_ip());
+            let flow = instruction.flow();
+            let (calls, to) = match flow {
+                Flow::Call(callee) => (Some(callee), None),
+                Flow::System => (Some(Callee::Unknown), None),
+                Flow::Jump(to) | Flow::Branch(to) => (None, Some(to)),
+                _ => (None, None),
+            };
+            let is_branch = matches!(flow, Flow::Branch(_));
+            let is_jump = matches!(flow, Flow::Jump(_));
+            let goes_on = is_branch || calls.is_some() || flow == Flow::Next;
+            let next = goes_on.then(|| instruction.next());
             let after: Vec<usize> = [next, to].into_iter().flatten().filter_map(find).collect();
             nodes.push(Node {
-                at: instruction.ip(),
-                next_at: instruction.next_ip(),
-                effect: if is_call {
-                    words.call(instruction.ip());
+                at: instruction.at(),
+                next_at: instruction.next(),
+                effect: if calls.is_some() {
+                    words.call(instruction.at());
                     // The caller may replace this when it knows the called function.
                     Effect {
                         is_work: true,
@@ -92,7 +90,7 @@ impl Graph {
                 } else {
                     words.effect(instruction)
                 },
-                calls: is_call.then(|| Target::of(instruction)),
+                calls,
                 is_branch,
                 leaves: after.len() < usize::from(goes_on) + usize::from(to.is_some())
                     || !(goes_on || is_jump),

@@ -5,7 +5,6 @@
 //!   nothing else: the values that it computes in one turn are lost in the next.
 //! - A loop is *suspected* ([`tally`]) if several threads use their time in it.
 
-mod effect;
 mod graph;
 pub mod tally;
 pub mod wait;

@@ -8,12 +8,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use iced_x86::{Decoder, DecoderOptions, Instruction, OpKind};
-
-use super::{
+use super::graph::{Graph, Loop, Node};
+use crate::arch::{
+    self,
     effect::{self, CALLER_SAVED, Effect, FLAGS, Operand, Places},
-    graph::{Graph, Loop, Node},
 };
+
+pub use crate::arch::Callee as Target;
 
 /// The most instructions of a loop that only waits: giving way, counting turns and unoptimised code
 /// included.
@@ -43,29 +44,6 @@ const GIVE_WAY: [&str; 8] = [
 /// Whether a function gives way to other threads.
 pub fn gives_way(name: &str) -> bool {
     GIVE_WAY.contains(&name)
-}
-
-/// The target of a call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Target {
-    /// The function at an address.
-    At(u64),
-    /// The function that the pointer at an address points to.
-    Through(u64),
-    /// A target that is known at run time only.
-    Unknown,
-}
-
-impl Target {
-    pub(super) fn of(instruction: &Instruction) -> Self {
-        if instruction.op0_kind() == OpKind::NearBranch64 {
-            Self::At(instruction.near_branch64())
-        } else if instruction.is_ip_rel_memory_operand() {
-            Self::Through(instruction.ip_rel_memory_address())
-        } else {
-            Self::Unknown
-        }
-    }
 }
 
 /// What is known of a called function.
@@ -134,7 +112,7 @@ pub fn recognise(
     let found = graph.with_others(found);
     let later = graph.after(&found.nodes);
     let first = found.nodes.iter().next()?;
-    let instructions = Decoder::with_ip(64, code, start, DecoderOptions::NONE).into_iter();
+    let instructions = arch::decode(code, start);
     Some(Waiting {
         start: graph.nodes[*first].at,
         purpose: graph.purpose(&found, &later),

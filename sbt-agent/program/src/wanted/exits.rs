@@ -11,13 +11,14 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, OpKind};
-
 use super::Binary;
 use super::find::MAX_FUNCTION;
+use crate::arch::{
+    self, Flow, Instruction,
+    prologue::{Stand, stand},
+};
 use crate::debuginfo::Symbol;
 use crate::elf::Code;
-use crate::prologue::{Stand, stand};
 
 /// The most functions that are followed when a function ends by jumping to another.
 const MAX_FOLLOWED: usize = 4;
@@ -83,23 +84,22 @@ impl Binary<'_> {
         let (mut exits, mut followed) = (Exits::new(), Vec::new());
         for piece in &pieces {
             let Piece { start, code } = piece;
-            for instruction in Decoder::with_ip(64, code.bytes, *start, DecoderOptions::NONE) {
-                if instruction.is_invalid() {
+            for instruction in arch::decode(code.bytes, *start) {
+                if !instruction.is_valid() {
                     return None;
                 }
-                let ends = match instruction.flow_control() {
-                    FlowControl::Return => true,
-                    FlowControl::UnconditionalBranch | FlowControl::ConditionalBranch => {
-                        let target = instruction.near_branch_target();
+                let ends = match instruction.flow() {
+                    Flow::Return => true,
+                    Flow::Jump(target) | Flow::Branch(target) => {
                         let inside = pieces.iter().any(|piece| piece.spans(target));
                         !inside && self.ends_by_jump(target, &mut followed)
                     }
-                    FlowControl::IndirectBranch => self.ends_by_indirect_jump(&instruction),
+                    Flow::Indirect(_) => self.ends_by_indirect_jump(&instruction),
                     _ => false,
                 };
-                if ends && instruction.flow_control() != FlowControl::ConditionalBranch {
-                    let distance = usize::try_from(instruction.ip() - start).ok()?;
-                    let bytes = code.bytes.get(distance..distance + instruction.len())?;
+                if ends && !matches!(instruction.flow(), Flow::Branch(_)) {
+                    let distance = usize::try_from(instruction.at() - start).ok()?;
+                    let bytes = code.bytes.get(distance..distance + instruction.length())?;
                     if let Ok(stand) = stand(bytes) {
                         let offset = code.offset.checked_add(distance as u64)?;
                         exits.insert(offset, stand == Stand::Emulated);
@@ -127,10 +127,8 @@ impl Binary<'_> {
     /// Whether an indirect jump ends the function: a jump through an import does, while jumps by a
     /// register belong to a `switch` and stay inside.
     fn ends_by_indirect_jump(&self, instruction: &Instruction) -> bool {
-        instruction.op0_kind() == OpKind::Memory
-            && self
-                .imported_at(instruction.ip())
-                .is_some_and(|name| !may_wait(&name))
+        self.imported_at(instruction.at())
+            .is_some_and(|name| !may_wait(&name))
     }
 }
 

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use sbt_common::layout;
 
 use super::{Binary, Purpose, Wish, parts};
+use crate::arch::prologue::{Body, Refusal};
 use crate::debuginfo::{Symbol, TooMany, has_other_parameters};
 use crate::files::Offer;
 use crate::point::{Function, Point};
-use crate::prologue::{Body, Refusal};
 use sbt_engine::pattern::{Code, is_function};
 
 /// The most bytes of a function that are read.

@@ -2,8 +2,13 @@
 
 use std::path::Path;
 
+use sbt_common::layout;
+
 use super::{Binary, Wanted};
-use crate::files::{Offer, ProbedFile};
+use crate::{
+    files::{Offer, ProbedFile},
+    runtimes::openmpi,
+};
 
 impl ProbedFile {
     /// Adds the points that the user wants, if the file has them. `root`: where sbt finds the
@@ -48,8 +53,11 @@ impl ProbedFile {
         let Some(binary) = Binary::new(&self.shown, &image, &debug) else {
             return;
         };
-        let points = binary.collectives();
-        self.points.extend(points);
+        let collectives = openmpi::collectives().filter_map(|(name, function)| {
+            let symbols = debug.functions(name).ok()?;
+            binary.points(symbols.first()?, function, layout::MPI, true)
+        });
+        self.points.extend(collectives.flatten());
         self.points
             .sort_by_key(|point| (point.entry_offset, point.function));
     }

@@ -3,10 +3,10 @@
 
 use super::find::MAX_FUNCTION;
 use super::{Binary, Wish};
+use crate::arch::prologue::ways_out;
 use crate::debuginfo::{Range, is_part};
 use crate::files::Offer;
 use crate::point::Point;
-use crate::prologue::ways_out;
 use sbt_engine::pattern::Code;
 
 /// The most bytes of code that are decoded to see where the code leads.

@@ -5,10 +5,10 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 use super::Binary;
 use super::find::MAX_FUNCTION;
+use crate::arch::prologue::{Body, Refusal};
 use crate::debuginfo::{Spot, Symbol};
 use crate::files::Offer;
 use crate::point::{Function, Point};
-use crate::prologue::{Body, Refusal};
 
 /// The most places of a line that are probed; a line with more is refused.
 const MAX_PLACES: usize = 256;

@@ -5,8 +5,8 @@
 //! with probes on both such a call would count twice.
 
 use super::Binary;
+use crate::arch::prologue;
 use crate::debuginfo::{Symbol, is_part};
-use crate::prologue;
 
 use super::find::MAX_FUNCTION;
 

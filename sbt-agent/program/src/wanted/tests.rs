@@ -19,7 +19,7 @@ use std::process::Command;
 use tempfile::TempDir;
 
 use super::*;
-use crate::prologue::is_probeable;
+use crate::arch::prologue::is_probeable;
 use sbt_engine::pattern::Code;
 
 const C: &str = "\

@@ -11,10 +11,7 @@ use super::{
     points::{At, is_wait},
 };
 use sbt_engine::place::printable;
-use sbt_program::{memory::Memory, process, trace};
-
-/// The instruction of a breakpoint on x86-64.
-const INT3: u8 = 0xcc;
+use sbt_program::{arch::BREAKPOINT, memory::Memory, process, trace};
 
 impl Ebpf {
     /// Notes it if a debugger traces the target, since it may take probes away unknowingly. Another
@@ -64,7 +61,7 @@ impl Ebpf {
                 let mut byte = [0];
                 let is_read = original.read_exact_at(&mut byte, point.offset).is_ok();
                 let is_original = is_read && memory.bytes(at) == Some(byte);
-                gone += u64::from(is_original && byte != [INT3]);
+                gone += u64::from(is_original && byte != [BREAKPOINT]);
             }
         }
         gone

@@ -6,8 +6,8 @@ use sbt_common::{Memory, Mpi};
 use super::spaces::{own, shared};
 use sbt_engine::event;
 use sbt_program::{
-    communicator::{self, Communicator, Found},
     process,
+    runtimes::communicator::{self, Communicator, Found},
 };
 
 /// How long a communicator that was read is trusted, ns. A freed communicator may leave its address

@@ -100,16 +100,15 @@ pub fn name(comm: [u64; 2]) -> String {
     String::from_utf8_lossy(&comm).into_owned()
 }
 
+/// Whether an object is a barrier of a C library, whose memory is read at each arrival.
+fn is_of_c_library(layout: u8) -> bool {
+    runtimes::of(layout).is_some_and(|runtime| runtime.role == Role::CLibrary)
+}
+
 /// How many rounds an object has completed, if its memory tells.
 fn turn(record: &Memory) -> Option<u32> {
-    /// libgomp counts rounds in steps of this size (`BAR_INCR` in libgomp/config/linux/bar.h, since
-    /// GCC 4.9).
-    const GOMP_ROUND: u32 = 8;
-    match record.head.layout {
-        layout::GLIBC if record.count > 0 => Some(record.round / record.count),
-        layout::GOMP if record.count > 0 => Some(record.round / GOMP_ROUND),
-        _ => None,
-    }
+    let rounds = runtimes::of(record.head.layout)?.rounds?;
+    (record.count > 0).then(|| rounds(record.count, record.round))
 }
 
 /// Turns records into events, and finds lost records.
@@ -399,8 +398,7 @@ impl Decoder {
             self.communicators.told(of, record);
             return;
         }
-        let unread =
-            record.count == 0 && [layout::GLIBC, layout::MUSL].contains(&record.head.layout);
+        let unread = record.count == 0 && is_of_c_library(record.head.layout);
         let (space, process) = (thread.space, thread.process);
         if record.head.detail != 0 {
             self.spaces.meet(space, process, record.object);
@@ -437,7 +435,7 @@ impl Decoder {
 
     fn arrive(&mut self, record: &Arrive, out: &mut Vec<Event>) {
         let tid = record.head.tid;
-        let reads = [layout::GLIBC, layout::MUSL].contains(&record.head.layout);
+        let reads = is_of_c_library(record.head.layout);
         let thread = self.check(tid, record.seq, Seen::Arrival { reads }, out);
         let callers = self.callers(thread, record.caller, record.epoch, out);
         let time_ns = record.clocks.time_ns;
@@ -488,15 +486,7 @@ impl Decoder {
             tid,
             clocks,
             object,
-            kind: match record.head.layout {
-                layout::USER => Kind::User,
-                layout::MPI => Kind::Mpi,
-                layout::GOMP => Kind::Gomp,
-                layout::STD | layout::STD_POINTED | layout::STD_INLINED => Kind::Std,
-                layout::RUST => Kind::Rust,
-                layout::KMP => Kind::Kmp,
-                _ => Kind::Pthread,
-            },
+            kind: runtimes::kind(record.head.layout),
             callers,
         });
     }

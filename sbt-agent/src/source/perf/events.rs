@@ -23,10 +23,10 @@ use perf_event::{
 
 use super::{
     place::ROOM,
-    record::{EACH, Format, REGISTERS, Record, SAMPLE, STACK, What},
+    record::{EACH, Format, Record, SAMPLE, STACK, What},
 };
 use crate::kernel::perf::{self, PAGE, Ring};
-use sbt_program::clock;
+use sbt_program::{arch::Registers, clock};
 
 /// Pages of a ring of hits; a MiB holds some 800 hits. The first size is taken that the user may
 /// lock on each CPU: half a MiB and a part of `ulimit -l` (`perf_event_open(2)`).
@@ -355,7 +355,9 @@ fn nothing(lost: bool) -> Builder<'static> {
 pub fn breakpoint(address: u64) -> Builder<'static> {
     let mut event = Builder::new(Breakpoint::execute(address));
     event.enabled(true).sample_period(1).sample(SAMPLE);
-    event.sample_regs_user(REGISTERS).sample_stack_user(STACK);
+    event
+        .sample_regs_user(Registers::ALL_IN_SAMPLES)
+        .sample_stack_user(STACK);
     event.read_format(ReadFormat::empty());
     event
 }

@@ -66,7 +66,7 @@ fn load(id: Id, mut held: bool, watch: &Mutex<Watch>) -> io::Result<()> {
             let (Some((from, until)), Ok(registers)) = (linker, stop.registers()) else {
                 return false;
             };
-            (from..until).contains(&registers.rip)
+            (from..until).contains(&registers.at())
         };
         match stop.why() {
             // A signal has stopped it before `exec`, and it goes on.
@@ -94,8 +94,10 @@ fn load(id: Id, mut held: bool, watch: &Mutex<Watch>) -> io::Result<()> {
                     stop.let_go(true);
                     return Ok(());
                 }
-                let call = stop.registers().map_or(0, |registers| registers.orig_rax);
-                if call == libc::SYS_mmap.cast_unsigned() {
+                let call = stop
+                    .registers()
+                    .map_or(-1, |registers| registers.system_call());
+                if call == libc::SYS_mmap {
                     watch().try_to_place(process);
                 }
                 stop.pass_to_call();

@@ -203,14 +203,10 @@ fn kind(point: &Point, file: &str, is_used: impl Fn(&str) -> bool) -> Option<(Ra
             (Rank::Unused, symbol)
         }
         Function::BarrierWait => (Rank::Barrier, symbol),
-        Function::Team(_) if point.layout == layout::RUST => {
-            (Rank::Barrier, format!("the barriers of Rust in {file}"))
-        }
-        Function::Team(_) if point.is_of_language() => {
-            (Rank::Barrier, format!("std::barrier in {file}"))
-        }
         Function::Team(_) | Function::Kmp(_) => {
-            (Rank::Barrier, format!("the barriers of OpenMP in {file}"))
+            let barriers = point.runtime().and_then(|runtime| runtime.barriers);
+            let barriers = barriers.unwrap_or("the barriers of OpenMP");
+            (Rank::Barrier, format!("{barriers} in {file}"))
         }
         Function::CondWait | Function::CondWake { .. } if !is_used(&point.symbol) => return None,
         Function::CondWake { most: 0 } => (Rank::Condvar, CONDVARS.into()),

@@ -13,7 +13,7 @@ use perf_event::{
 };
 
 use crate::kernel::perf;
-use sbt_program::trace::{Registers, no_registers};
+use sbt_program::arch::Registers;
 
 /// Which fields the records of an event have.
 pub type Format = ParseConfig<Native>;
@@ -27,10 +27,6 @@ pub const EACH: SampleFlag = SampleFlag::TID
 pub const SAMPLE: SampleFlag = EACH
     .union(SampleFlag::REGS_USER)
     .union(SampleFlag::STACK_USER);
-
-/// The general registers, as the kernel numbers them for samples (`PERF_REG_X86_AX` to `_IP`,
-/// and `_R8` to `_R15`).
-pub const REGISTERS: u64 = 0x1ff | 0xff << 16;
 
 /// How many bytes of the stack are copied: the last thread to arrive does not wait in the barrier
 /// until its callers are looked for.
@@ -101,7 +97,7 @@ pub enum What {
 pub struct Sample {
     /// The general registers; all others are 0.
     pub registers: Registers,
-    /// The bytes of the stack from rsp on.
+    /// The bytes of the stack from the stack pointer on.
     pub stack: Vec<u8>,
 }
 
@@ -172,28 +168,7 @@ impl Sample {
         if sample.abi != SampleRegsAbi::ABI_64 {
             return None;
         }
-        // In the order of `PERF_REG_X86_*`.
-        let at: &[u64; 17] = sample.registers.as_slice().try_into().ok()?;
-        let registers = Registers {
-            rax: at[0],
-            rbx: at[1],
-            rcx: at[2],
-            rdx: at[3],
-            rsi: at[4],
-            rdi: at[5],
-            rbp: at[6],
-            rsp: at[7],
-            rip: at[8],
-            r8: at[9],
-            r9: at[10],
-            r10: at[11],
-            r11: at[12],
-            r12: at[13],
-            r13: at[14],
-            r14: at[15],
-            r15: at[16],
-            ..no_registers()
-        };
+        let registers = Registers::of_sample(sample.registers.as_slice())?;
         let stack = sample.stack.to_vec();
         Some(Self { registers, stack })
     }
@@ -244,19 +219,11 @@ mod tests {
         let What::Hit(sample) = record.what else {
             panic!("{record:?}");
         };
-        let Registers {
-            rax,
-            rdi,
-            rsp,
-            rip,
-            r8,
-            r15,
-            ..
-        } = sample.registers;
-        assert_eq!(
-            [rax, rdi, rsp, rip, r8, r15],
-            [100, 105, 107, 108, 109, 116]
-        );
+        let registers = sample.registers;
+        assert_eq!((registers.stack(), registers.at()), (107, 108));
+        // The first argument, the fifth, the result, and the last register.
+        let numbered = [1, 5, 7, 15].map(|number| registers.numbered(number));
+        assert_eq!(numbered, [105, 109, 100, 116]);
         assert_eq!(sample.stack, bytes(&[77]));
         for words in 0..body.len() {
             assert!(parse(perf::SAMPLE, 0, &body[..words]).is_none());

@@ -12,11 +12,11 @@ use super::{
 };
 use crate::source::twin::{Machine, Place, Program, places};
 use sbt_program::{
+    arch::Registers,
     clock,
     files::{FileId, ProbedFile},
     memory::Memory,
     process::{self, mapping::Mapping},
-    trace::Registers,
 };
 
 /// The programs to run at each address, with their cookies.
@@ -222,7 +222,7 @@ impl Machine for Sampled<'_> {
 
     fn read(&self, address: u64, bytes: &mut [u8]) -> bool {
         let copied = || {
-            let from = usize::try_from(address.checked_sub(self.sample.registers.rsp)?).ok()?;
+            let from = usize::try_from(address.checked_sub(self.sample.registers.stack())?).ok()?;
             self.sample.stack.get(from..from.checked_add(bytes.len())?)
         };
         if let Some(copied) = copied() {
@@ -241,7 +241,6 @@ impl Machine for Sampled<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sbt_program::trace::no_registers;
 
     fn points(addresses: &[u64]) -> Points {
         let hits = |at: &u64| (*at, vec![(Program::Arrive, 0)]);
@@ -309,7 +308,7 @@ mod tests {
         let now = [7_u8; 8];
         let address = now.as_ptr().addr() as u64;
         let mut sample = Sample {
-            registers: no_registers(),
+            registers: Registers::none(),
             stack: vec![1; 8],
         };
         let this = std::process::id();
@@ -321,9 +320,9 @@ mod tests {
         };
         // The thread has ended; its process has not.
         assert_eq!(read(&sample, u32::MAX >> 1), Some([7; 8]));
-        sample.registers.rsp = address;
+        sample.registers.set_stack(address);
         assert_eq!(read(&sample, this), Some([1; 8]));
-        sample.registers.rsp = address - 1;
+        sample.registers.set_stack(address - 1);
         assert_eq!(read(&sample, this), Some([7; 8]), "it ends before");
     }
 }

@@ -20,7 +20,7 @@ use crate::source::{
     ptrace::clocks::told,
     twin::{self, Hit, Programs, Records, Slot, Told},
 };
-use sbt_program::{clock, trace::no_registers};
+use sbt_program::{arch::Registers, clock};
 
 /// Stands for an address in events of lives.
 const LIFE: u64 = 0;
@@ -248,7 +248,7 @@ impl Watch {
             return;
         }
         if let What::Hit(sample) = &what {
-            self.adopt(process, sample.registers.rip);
+            self.adopt(process, sample.registers.at());
         }
         let number = self.spaces.get(&process).map_or(0, |space| space.number);
         let known = self.threads.get(&tid);
@@ -263,7 +263,7 @@ impl Watch {
             return;
         };
         let of = match &what {
-            What::Hit(sample) => sample.registers.rip,
+            What::Hit(sample) => sample.registers.at(),
             What::Switched { .. } => SWITCHES,
             _ => LIFE,
         };
@@ -325,7 +325,7 @@ impl Watch {
             return;
         };
         let space = self.spaces.get(&thread.slot.process);
-        let hits = space.and_then(|space| space.points.get(&sample.registers.rip));
+        let hits = space.and_then(|space| space.points.get(&sample.registers.at()));
         let machine = Sampled {
             sample,
             threads: [tid, thread.slot.process],
@@ -388,7 +388,7 @@ impl Watch {
         // The end of a child that has used no barrier is not reported.
         if process == self.target || thread.slot.announced {
             let sample = Sample {
-                registers: no_registers(),
+                registers: Registers::none(),
                 stack: Vec::new(),
             };
             let machine = Sampled {

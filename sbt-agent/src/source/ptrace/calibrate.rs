@@ -82,8 +82,8 @@ fn serve(id: Id) -> io::Result<()> {
         if let Ok(registers) = stop.registers() {
             usage.at(process, id, clocks::now_ns());
             let memory = Memory { thread: process };
-            let _read = memory.bytes::<16>(registers.rsp);
-            let _word = memory.word(registers.rsp);
+            let _read = memory.bytes::<16>(registers.stack());
+            let _word = memory.word(registers.stack());
             stop.set_registers(&registers)?;
         }
         stop.resume();

@@ -6,11 +6,8 @@
 //! registers. So the tracer makes the process allow the look itself, before its first instruction,
 //! and forbid it again as soon as the memory is open.
 
-use super::{
-    inject::{self, LENGTH},
-    stop::Stop,
-};
-use sbt_program::{process, trace::Registers};
+use super::{inject, stop::Stop};
+use sbt_program::{arch::Registers, process};
 
 /// What `PR_GET_DUMPABLE` returns for a process that may be looked into.
 const OPEN: u64 = 1;
@@ -26,9 +23,8 @@ const BEGINNINGS: [libc::c_long; 4] = [
 /// Address of the system call instruction by which this thread has come into being, if it has run
 /// no instruction since.
 fn call_of(registers: &Registers) -> Option<u64> {
-    let call = registers.orig_rax.cast_signed();
-    let is_new = BEGINNINGS.contains(&call) && registers.rax == 0;
-    is_new.then(|| registers.rip.wrapping_sub(LENGTH))
+    let is_new = BEGINNINGS.contains(&registers.system_call()) && registers.result() == 0;
+    is_new.then(|| registers.at_system_call())
 }
 
 /// Runs `work` while a new process, which has run no instruction yet, is open to the tracer. The
@@ -77,7 +73,6 @@ pub fn while_open<T>(stop: Stop, work: impl FnOnce() -> T) -> (Option<Stop>, Opt
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sbt_program::trace::no_registers;
 
     #[test]
     fn who_has_just_been_forked_stands_behind_the_call() {
@@ -91,9 +86,9 @@ mod tests {
             (libc::SYS_mmap, 0, None),
             (-1, 0, None),
         ] {
-            let mut registers = no_registers();
-            registers.rip = 0x1002;
-            (registers.orig_rax, registers.rax) = (call.cast_unsigned(), result);
+            let mut registers = Registers::none();
+            registers.set_at(0x1002);
+            registers.set_system_call(call, result);
             assert_eq!(call_of(&registers), expected, "{call}");
         }
     }

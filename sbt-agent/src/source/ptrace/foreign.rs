@@ -10,8 +10,8 @@ use std::{
     cell::RefCell, collections::HashMap, fs::File, os::fd::AsRawFd as _, os::unix::fs::FileExt as _,
 };
 
-use super::space::{INT3, PAGE};
-use sbt_program::{files::FileId, memory::Memory};
+use super::space::PAGE;
+use sbt_program::{arch::BREAKPOINT, files::FileId, memory::Memory};
 
 /// How many pages are mapped at most.
 const MOST: usize = 4096;
@@ -83,9 +83,9 @@ impl Twin {
             thread: std::process::id(),
         };
         let mut byte = [0];
-        own.bytes(self.at + (offset - page)) == Some([INT3])
+        own.bytes(self.at + (offset - page)) == Some([BREAKPOINT])
             && self.file.read_exact_at(&mut byte, offset).is_ok()
-            && byte != [INT3]
+            && byte != [BREAKPOINT]
     }
 }
 
@@ -99,7 +99,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("code");
         let mut code = vec![0x90; 5000];
-        code[4100] = INT3;
+        code[4100] = BREAKPOINT;
         std::fs::write(&path, &code).unwrap();
         let open = || File::open(&path).ok();
         let id = FileId::of(&open().unwrap()).unwrap();
@@ -110,12 +110,12 @@ mod tests {
         }
         let mut bytes = [0; 8];
         assert_eq!(foreign.read(id, 4100, &mut bytes), 8);
-        assert_eq!(bytes[..2], [INT3, 0x90]);
+        assert_eq!(bytes[..2], [BREAKPOINT, 0x90]);
         // Write the byte as the kernel would: only it can do so otherwise.
         let page = (id, 4096);
         let at = foreign.0.borrow()[&page].as_ref().unwrap().at;
         let memory = File::options().write(true).open("/proc/self/mem").unwrap();
-        memory.write_all_at(&[INT3], at + 5).unwrap();
+        memory.write_all_at(&[BREAKPOINT], at + 5).unwrap();
         assert!(foreign.has_probe(id, 4101, open));
         // The file has become shorter.
         std::fs::write(&path, []).unwrap();

@@ -8,21 +8,12 @@ use std::{fs::File, io, os::unix::fs::FileExt as _};
 
 use super::stop::{Stop, Why};
 use sbt_program::{
+    arch::{Registers, Ways, frame},
     process,
-    trace::{self, Id, Registers},
+    trace::{self, Id},
 };
 
-pub mod code;
-mod frame;
 mod stack;
-
-use code::Ways;
-
-/// The length of the `syscall` instruction, bytes.
-pub const LENGTH: u64 = 2;
-
-/// The flag `TF`: the thread makes single steps of its own.
-const STEPS: u64 = 1 << 8;
 
 /// Offset of `rseq_cs` in `struct rseq` (linux/rseq.h), bytes.
 const SEQUENCE: u64 = 8;
@@ -77,7 +68,7 @@ struct Prepared {
     below: Vec<u8>,
     /// The thread's mask of blocked signals.
     mask: u64,
-    /// Address of the `syscall` instruction.
+    /// Address of the instruction that calls the kernel.
     at: u64,
 }
 
@@ -93,7 +84,7 @@ fn prepare(
     if process::has_shadow_stack(process) {
         return Err("the processor keeps return addresses a second time".into());
     }
-    if registers.orig_rax.cast_signed() >= 0 || registers.eflags & STEPS != 0 {
+    if registers.system_call() >= 0 || registers.makes_steps() {
         return Err("the thread is in a system call, or makes single steps of its own".into());
     }
     let word = |address| {
@@ -116,7 +107,7 @@ fn prepare(
     let area = trace::extended_registers(id)
         .map_err(|error| format!("the thread's vector registers cannot be read: {error}"))?;
     let frame = frame::of(registers, mask, &area, frame::part, (skipped, back))
-        .filter(|frame| registers.rsp - frame.at <= stack::FREE)
+        .filter(|frame| registers.stack() - frame.at <= stack::FREE)
         .ok_or("the thread's registers do not fit on its stack")?;
     let mut below = vec![0; frame.bytes.len()];
     memory.read_exact_at(&mut below, frame.at).map_err(gone)?;
@@ -139,20 +130,8 @@ impl Prepared {
     ) -> Result<(Stop, u64), Failed> {
         let lost = |error: io::Error| (None, error.to_string());
         let id = stop.id();
-        let [rdi, rsi, rdx, r10, r8, r9] = arguments;
-        let asking = Registers {
-            rip: self.at,
-            rsp: self.frame.at,
-            rax: number.cast_unsigned(),
-            orig_rax: u64::MAX,
-            rdi,
-            rsi,
-            rdx,
-            r10,
-            r8,
-            r9,
-            ..*registers
-        };
+        let mut asking = registers.calling(self.at, number, &arguments);
+        asking.set_stack(self.frame.at);
         stop.set_registers(&asking).map_err(lost)?;
         // No signal may come in between: its handler would see registers that are not the
         // program's. The mask is set after the registers, since the frame restores the thread's own
@@ -165,13 +144,13 @@ impl Prepared {
             // Out of the call, into `rt_sigreturn`, and out of that.
             let back = stop.0.until_call().map_err(lost)?;
             let after = back.0.registers().map_err(lost)?;
-            result = (after.rip == self.at + LENGTH).then_some(after.rax);
+            result = after.result_of_call_at(self.at);
             let asks = back.0.until_call().map_err(lost)?;
             stop = asks.0.until_call().map_err(lost)?;
         }
         let stop = stop.0;
         let now = stop.registers().map_err(lost)?;
-        let is_back = trace::words(now) == trace::words(*registers);
+        let is_back = now.words() == registers.words();
         if !is_back {
             stop.set_registers(registers).map_err(lost)?;
             trace::set_mask(id, self.mask).map_err(lost)?;
@@ -213,24 +192,17 @@ pub fn call_by_step(
         Ok(mask) => mask,
         Err(error) => return Err((Some(stop), error.to_string())),
     };
-    let [rdi, rsi, ..] = arguments;
-    let asking = Registers {
-        rip: at,
-        rax: number.cast_unsigned(),
-        orig_rax: u64::MAX,
-        rdi,
-        rsi,
-        ..*registers
-    };
+    // The others are not used, and stay as they are.
+    let asking = registers.calling(at, number, &arguments[..2]);
     stop.set_registers(&asking).map_err(lost)?;
     let stop = stop.step().map_err(lost)?;
     let after = stop.registers().map_err(lost)?;
     stop.set_registers(registers).map_err(lost)?;
     trace::set_mask(id, mask).map_err(lost)?;
-    if after.rip != at + LENGTH {
-        return Err((Some(stop), "it did not call the kernel".into()));
+    match after.result_of_call_at(at) {
+        Some(result) => Ok((stop, result)),
+        None => Err((Some(stop), "it did not call the kernel".into())),
     }
-    Ok((stop, after.rax))
 }
 
 #[cfg(test)]

@@ -31,7 +31,6 @@ mod calibrate;
 pub(super) mod clocks;
 mod closed;
 mod counters;
-mod displaced;
 mod foreign;
 mod gap;
 mod inject;

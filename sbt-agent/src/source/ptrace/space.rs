@@ -12,10 +12,7 @@ use std::{
     os::unix::fs::FileExt as _,
 };
 
-use iced_x86::Instruction;
-
 use super::{
-    displaced::{self, LONGEST, ROOM, Words},
     foreign::Foreign,
     inject::Failed,
     mapped::{self, Mapped},
@@ -24,19 +21,20 @@ use super::{
     witness::Witnesses,
 };
 use crate::source::twin::{Program, is_counted};
-use sbt_program::{access::rights::Writing, process, trace::Registers};
+use sbt_program::{
+    access::rights::Writing,
+    arch::{
+        BREAKPOINT, Instruction, LONG_BREAKPOINT, Registers,
+        displaced::{self, LONGEST, ROOM, Words},
+    },
+    process,
+};
 
 mod copies;
 mod others;
 mod room;
 
 use others::Behind;
-
-/// The byte of a breakpoint, and of the kernel's probes.
-pub const INT3: u8 = 0xcc;
-
-/// The two-byte form of `int 3`, which sbt never writes.
-const LONG_INT3: [u8; 2] = [0xcd, 3];
 
 /// How many breakpoints one memory gets at most.
 const MOST: usize = 65_536;
@@ -286,12 +284,12 @@ impl Space {
             let is_there = count > 0;
             self.disturbed |= is_there && point.on && code[0] == point.original();
             let is_ours = if point.on {
-                code[0] == INT3
+                code[0] == BREAKPOINT
             } else {
                 let compared = if blind {
                     LONGEST
                 } else {
-                    point.instruction.len()
+                    point.instruction.length()
                 };
                 // Other breakpoints may lie in these bytes.
                 let first = code[0];
@@ -365,7 +363,7 @@ impl Space {
         let Ok(length) = self.memory.read_at(&mut code, at) else {
             return false;
         };
-        if code[0] == INT3 {
+        if code[0] == BREAKPOINT {
             // Not a breakpoint of sbt, all of which are known. What the byte replaces is not known.
             self.disturbed = true;
             self.blind = true;
@@ -420,14 +418,14 @@ impl Space {
             Some(point) if point.on => Some(point.hits.clone()),
             Some(point) => {
                 // However the byte came to be there, the thread must get past it.
-                point.on = is_at(memory, at, INT3);
+                point.on = is_at(memory, at, BREAKPOINT);
                 Some(Vec::new())
             }
             None => {
                 // The program's own `int3` may be the one of two bytes.
-                let is_long = is_at(memory, at, LONG_INT3[1])
-                    && is_at(memory, at.wrapping_sub(1), LONG_INT3[0]);
-                let own = is_long || is_at(memory, at, INT3);
+                let is_long = is_at(memory, at, LONG_BREAKPOINT[1])
+                    && is_at(memory, at.wrapping_sub(1), LONG_BREAKPOINT[0]);
+                let own = is_long || is_at(memory, at, BREAKPOINT);
                 (!own).then(Vec::new)
             }
         }
@@ -438,7 +436,7 @@ impl Space {
     /// # Errors
     /// The instruction can be run nowhere else, or the thread has ended.
     pub fn pass(&mut self, stop: Stop, registers: &mut Registers, at: u64) -> Result<Stop, Failed> {
-        registers.rip = at;
+        registers.set_at(at);
         let Some(point) = self.points.get(&at).filter(|point| point.on) else {
             // The instruction lies there again.
             return Ok(stop);
@@ -455,7 +453,7 @@ impl Space {
             return Ok(stop);
         }
         if let Some((place, _)) = point.elsewhere {
-            registers.rip = place;
+            registers.set_at(place);
             return Ok(stop);
         }
         let stop = self.make_room(stop, registers, at)?;
@@ -482,7 +480,7 @@ impl Space {
         if let Some(point) = self.points.get_mut(&at) {
             point.elsewhere = Some((place, length));
         }
-        registers.rip = place;
+        registers.set_at(place);
         Ok(stop)
     }
 
@@ -494,20 +492,20 @@ impl Space {
     }
 
     /// The address in the program's own code for a thread that runs a copied instruction.
-    pub fn home(&self, rip: u64) -> Option<u64> {
+    pub fn home(&self, now: u64) -> Option<u64> {
         let mut pages = self.pages.iter();
-        pages.find(|(page, taken)| (*page..page + taken).contains(&rip))?;
+        pages.find(|(page, taken)| (*page..page + taken).contains(&now))?;
         let (at, point) = self.points.iter().find(|(_, point)| {
             let Some((place, _)) = point.elsewhere else {
                 return false;
             };
-            (place..place + ROOM as u64).contains(&rip)
+            (place..place + ROOM as u64).contains(&now)
         })?;
         let (place, length) = point.elsewhere?;
         // A copied jump may be several instructions; the address after them means that it is done.
-        match rip - place {
+        match now - place {
             0 => Some(*at),
-            within if within == length => Some(point.instruction.next_ip()),
+            within if within == length => Some(point.instruction.next()),
             _ => None,
         }
     }
@@ -517,9 +515,9 @@ impl Space {
 /// Returns whether a byte was written.
 fn switch(memory: &File, at: u64, point: &mut Breakpoint, on: bool) -> io::Result<bool> {
     let (from, to) = if on {
-        (point.original(), INT3)
+        (point.original(), BREAKPOINT)
     } else {
-        (INT3, point.original())
+        (BREAKPOINT, point.original())
     };
     if point.on == on {
         return Ok(false);

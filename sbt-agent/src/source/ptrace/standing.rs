@@ -2,10 +2,7 @@
 
 use super::{counters::Counters, space::Space};
 use crate::source::twin::{Machine, Records};
-use sbt_program::{
-    memory::Memory,
-    trace::{Id, Registers},
-};
+use sbt_program::{arch::Registers, memory::Memory, trace::Id};
 
 /// A stopped thread with its memory, as the programs see it.
 pub struct Standing<'a> {

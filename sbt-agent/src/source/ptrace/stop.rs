@@ -5,8 +5,9 @@
 use std::{io, mem, thread, time::Duration};
 
 use sbt_program::{
+    arch::Registers,
     process,
-    trace::{self, Id, Registers},
+    trace::{self, Id},
 };
 
 /// Why a thread has stopped.

@@ -10,7 +10,7 @@ use super::{
     tell::{self, head, low},
     walk,
 };
-use sbt_program::trace::Registers;
+use sbt_program::runtimes::{self, Object};
 
 /// How many barriers' counts are kept at most.
 const MOST_COUNTS: usize = 65_536;
@@ -36,19 +36,21 @@ struct Arrival {
 impl Programs {
     pub(super) fn arrive(&mut self, cookie: Cookie, hit: &mut Hit<'_, impl Machine>) {
         let registers = hit.machine.registers();
-        let at = registers.rsp.wrapping_add(u64::from(cookie.stack_moved));
+        let at = registers
+            .stack()
+            .wrapping_add(u64::from(cookie.stack_moved));
         // A barrier that the user has named may be built on one of the C library.
         if hit.slot.is_in_call(at, hit.machine) {
             return;
         }
-        let object = registers.rdi;
+        let object = registers.numbered(1);
         hit.slot.enter();
         hit.slot.returns.push(at);
         self.remember(cookie.layout, object, hit);
         let caller = Caller {
             at,
             address: hit.machine.word(at),
-            rbp: registers.rbp,
+            rbp: registers.frame(),
         };
         let arrival = Arrival {
             cookie,
@@ -60,21 +62,18 @@ impl Programs {
 
     /// Emits what the memory of a C library's barrier holds.
     fn remember(&self, layout: u8, object: u64, hit: &mut Hit<'_, impl Machine>) {
-        let (count, round, arrived, shared) = match layout {
-            layout::GLIBC => hit
-                .machine
-                .halves(object)
-                .map_or((0, 0, 0, false), |[arrived, round, count, shared]| {
-                    (count, round, arrived, shared != 0)
-                }),
-            layout::MUSL => hit
-                .machine
-                .halves(object)
-                .map_or((0, 0, 0, false), |[_, _, limit]: [u32; 3]| {
-                    ((limit & 0x7fff_ffff) + 1, 0, 0, limit >> 31 != 0)
-                }),
-            _ => return,
+        let Some(read) = runtimes::of(layout).and_then(|runtime| runtime.object) else {
+            return;
         };
+        let Object {
+            count,
+            round,
+            arrived,
+            shared,
+        } = hit
+            .machine
+            .halves(object)
+            .map_or_else(Object::default, read);
         let kept = self.counts.get(&(hit.slot.space, object));
         let count = kept.copied().unwrap_or(count);
         // Without its round, a barrier of glibc is like one of musl.
@@ -98,14 +97,14 @@ impl Programs {
     /// Keeps the count that a barrier is initialised with, if its memory will be read late.
     pub(super) fn keep_count(&mut self, hit: &Hit<'_, impl Machine>) {
         let registers = hit.machine.registers();
-        let count = low(registers.rdx);
+        let count = low(registers.numbered(3));
         if !self.reads_late || count == 0 {
             return;
         }
         if self.counts.len() >= MOST_COUNTS {
             self.counts.clear();
         }
-        let at = (hit.slot.space, registers.rdi);
+        let at = (hit.slot.space, registers.numbered(1));
         self.counts.insert(at, count);
     }
 
@@ -132,26 +131,28 @@ impl Programs {
 
     pub(super) fn call(&mut self, cookie: Cookie, hit: &mut Hit<'_, impl Machine>) {
         let registers = hit.machine.registers();
-        let at = registers.rsp.wrapping_add(u64::from(cookie.stack_moved));
+        let at = registers
+            .stack()
+            .wrapping_add(u64::from(cookie.stack_moved));
         if !hit.slot.calls_anew(at) && hit.slot.is_in_call(at, hit.machine) {
             return;
         }
         let caller = Caller {
             at,
             address: hit.machine.word(at),
-            rbp: registers.rbp,
+            rbp: registers.frame(),
         };
         hit.slot.enter_call(at, caller.address);
         // If the user has named no object, the function is the barrier.
         let object = match cookie.object {
-            0 => registers.rip,
+            0 => registers.at(),
             7.. => hit
                 .machine
                 .word(at.wrapping_add(8 * u64::from(cookie.object - 6))),
-            number => register(registers, number),
+            number => registers.numbered(number),
         };
         if cookie.count != 0 {
-            let count = register(registers, cookie.count);
+            let count = registers.numbered(cookie.count);
             tell::count(cookie.layout, object, (low(count), 0), hit);
         }
         if cookie.layout == layout::MPI && !self.reads_late {
@@ -170,9 +171,9 @@ impl Programs {
         let inlined = cookie.layout == layout::STD_INLINED;
         let spilled = cookie.count & team::SPILLED != 0;
         let held = match (cookie.object, spilled) {
-            (0, true) => registers.rsp,
-            (0, false) => registers.rip,
-            (number, _) => register(registers, number),
+            (0, true) => registers.stack(),
+            (0, false) => registers.at(),
+            (number, _) => registers.numbered(number),
         };
         let base = if spilled {
             let above = i64::from(cookie.stack_moved.cast_signed());
@@ -195,17 +196,19 @@ impl Programs {
         };
         let (at, address) = if inlined {
             // As if the inlined function had been called.
-            let returns_to = registers.rip.wrapping_add(u64::from(Cookie::CALL));
-            (registers.rsp.wrapping_sub(8), returns_to)
+            let returns_to = registers.at().wrapping_add(u64::from(Cookie::CALL));
+            (registers.stack().wrapping_sub(8), returns_to)
         } else {
-            let at = registers.rsp.wrapping_add(u64::from(cookie.stack_moved));
+            let at = registers
+                .stack()
+                .wrapping_add(u64::from(cookie.stack_moved));
             (at, hit.machine.word(at))
         };
         // The runtime's own code may have changed rbp meanwhile.
         let rbp = if cookie.layout == layout::GOMP {
             0
         } else {
-            registers.rbp
+            registers.frame()
         };
         let arrival = Arrival {
             cookie,
@@ -257,10 +260,10 @@ impl Programs {
             return;
         };
         let registers = hit.machine.registers();
-        let number = u64::from(low(register(registers, cookie.object)));
+        let number = u64::from(low(registers.numbered(cookie.object)));
         let threads = hit
             .machine
-            .word(registers.rip.wrapping_add_signed(i64::from(way.threads)));
+            .word(registers.at().wrapping_add_signed(i64::from(way.threads)));
         let thread = hit.machine.word(threads.wrapping_add(number * 8));
         let team = hit.machine.word(thread.wrapping_add(u64::from(way.team)));
         if team == 0 {
@@ -271,9 +274,9 @@ impl Programs {
             .halves(team.wrapping_add(u64::from(way.count)))
             .unwrap_or([0]);
         let base = if cookie.count & kmp::FRAME != 0 {
-            registers.rbp
+            registers.frame()
         } else {
-            registers.rsp
+            registers.stack()
         };
         let at = base.wrapping_add(u64::from(cookie.stack_moved));
         let caller = outer(&way, hit.machine, at);
@@ -295,7 +298,9 @@ impl Programs {
 
     pub(super) fn condvar(&mut self, cookie: Cookie, hit: &mut Hit<'_, impl Machine>) {
         let registers = hit.machine.registers();
-        let at = registers.rsp.wrapping_add(u64::from(cookie.stack_moved));
+        let at = registers
+            .stack()
+            .wrapping_add(u64::from(cookie.stack_moved));
         // Condition variables inside of a barrier that the user has named do not count.
         if hit.slot.is_in_call(at, hit.machine) {
             return;
@@ -303,14 +308,14 @@ impl Programs {
         let caller = Caller {
             at,
             address: hit.machine.word(at),
-            rbp: registers.rbp,
+            rbp: registers.frame(),
         };
         let (caller, epoch) = self.callers(caller, hit);
         let seq = hit.counted();
         hit.out.push(&Condvar {
             head: head(cookie.layout, cookie.count, hit.slot.tid, evidence::CONDVAR),
             clocks: hit.now,
-            object: registers.rdi,
+            object: registers.numbered(1),
             caller,
             seq,
             epoch,
@@ -325,7 +330,7 @@ fn outer(way: &Kmp, machine: &impl Machine, at: u64) -> Caller {
     let address = machine.word(at);
     let known = way.outer.iter().take_while(|outer| outer.returns != 0);
     let returns =
-        |outer: &&Outer| registers.rip.wrapping_add_signed(i64::from(outer.returns)) == address;
+        |outer: &&Outer| registers.at().wrapping_add_signed(i64::from(outer.returns)) == address;
     // The caller's rbp is not known.
     let rbp = 0;
     let Some(found) = known.into_iter().find(returns) else {
@@ -333,34 +338,12 @@ fn outer(way: &Kmp, machine: &impl Machine, at: u64) -> Caller {
     };
     let at = match found.above {
         kmp::SAVED => machine.word(at.wrapping_sub(8)).wrapping_add(8),
-        kmp::HELD => registers.rbp.wrapping_add(8),
+        kmp::HELD => registers.frame().wrapping_add(8),
         above => at.wrapping_add(u64::from(above)),
     };
     Caller {
         at,
         address: machine.word(at),
         rbp,
-    }
-}
-
-/// The value of a register by its number in [`Cookie::object`].
-const fn register(registers: &Registers, number: u8) -> u64 {
-    match number {
-        1 => registers.rdi,
-        2 => registers.rsi,
-        3 => registers.rdx,
-        4 => registers.rcx,
-        5 => registers.r8,
-        6 => registers.r9,
-        7 => registers.rax,
-        8 => registers.rbx,
-        9 => registers.rbp,
-        10 => registers.r10,
-        11 => registers.r11,
-        12 => registers.r12,
-        13 => registers.r13,
-        14 => registers.r14,
-        15 => registers.r15,
-        _ => registers.rip,
     }
 }

@@ -27,8 +27,8 @@ pub use tell::{end as tell_end, head, mapping as tell_mapping};
 pub use walk::Walks;
 
 use sbt_program::{
+    arch::Registers,
     point::{Function, Point},
-    trace::Registers,
 };
 
 /// Whether a barrier's own count tells how often threads come to this place.
@@ -169,7 +169,7 @@ impl Programs {
     /// Runs a program for a hit, with its cookie.
     pub fn run(&mut self, (program, cookie): (Program, u64), hit: &mut Hit<'_, impl Machine>) {
         hit.slot.announce(hit.now, hit.out);
-        let at = hit.machine.registers().rsp;
+        let at = hit.machine.registers().stack();
         let unpacked = Cookie::unpack(cookie);
         match program {
             Program::Arrive => self.arrive(unpacked, hit),

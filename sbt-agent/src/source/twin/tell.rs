@@ -5,13 +5,13 @@ use sbt_common::{
 };
 
 use super::{Hit, Machine, Records, Slot};
-use sbt_program::communicator;
+use sbt_program::runtimes::{self, Object, communicator};
 
 /// Emits that a mark was passed, or that a parallel region begins.
 pub(super) fn mark(cookie: MarkCookie, hit: &mut Hit<'_, impl Machine>) {
     let mut mark = u32::from(cookie.mark);
     if cookie.mark == MarkCookie::REGION {
-        mark |= low(hit.machine.registers().rsp >> 3) << 8;
+        mark |= low(hit.machine.registers().stack() >> 3) << 8;
     }
     let detail = if cookie.stepped { STEPPED } else { 0 };
     clocks(kind::MARK, detail, mark, hit);
@@ -21,14 +21,14 @@ pub(super) fn mark(cookie: MarkCookie, hit: &mut Hit<'_, impl Machine>) {
 pub(super) fn init(hit: &mut Hit<'_, impl Machine>) {
     let registers = hit.machine.registers();
     // As in the BPF program: a pointer to attributes may be null.
-    let attributes = registers.rsi;
+    let attributes = registers.numbered(2);
     let shared = attributes != 0 && low(hit.machine.word(attributes)) != 0;
     hit.out.push(&Init {
         head: head(kind::INIT, 0, hit.slot.tid, u16::from(shared)),
         time_ns: hit.now.time_ns,
-        object: registers.rdi,
+        object: registers.numbered(1),
         seq: hit.slot.next_seq(),
-        count: low(registers.rdx),
+        count: low(registers.numbered(3)),
     });
 }
 
@@ -121,12 +121,21 @@ pub fn end(hit: &mut Hit<'_, impl Machine>) {
     hit.slot.announced = false;
     hit.slot.announce(hit.now, hit.out);
     for (layout, object) in hit.slot.take_read() {
-        let held = match (layout, hit.machine.halves(object)) {
-            (layout::GLIBC, Some([first, second, third])) => [third, second, first],
-            (layout::GOMP, Some([first, second, _])) => [first, second, 0],
-            (layout::KMP, _) => rounds(object, hit.machine)
-                .map_or([0, 0, kmp::GONE], |rounds| [0, rounds, kmp::LAST]),
-            _ => continue,
+        let held = if layout == layout::KMP {
+            rounds(object, hit.machine).map_or([0, 0, kmp::GONE], |rounds| [0, rounds, kmp::LAST])
+        } else {
+            let runtime = runtimes::of(layout).filter(|runtime| runtime.rounds.is_some());
+            let read = runtime.and_then(|runtime| runtime.object);
+            let Some((read, words)) = read.zip(hit.machine.halves(object)) else {
+                continue;
+            };
+            let Object {
+                count,
+                round,
+                arrived,
+                ..
+            } = read(words);
+            [count, round, arrived]
         };
         memory(layout, object, held, hit);
     }

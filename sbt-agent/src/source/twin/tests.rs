@@ -8,7 +8,7 @@ use crate::source::ebpf::{
     raw::Raw,
 };
 use sbt_engine::event::{Event, Kind};
-use sbt_program::trace::{Registers, no_registers};
+use sbt_program::arch::Registers;
 
 /// A stack of a few words at [`STACK`], and a barrier of glibc for three at [`BARRIER`].
 struct Thread {
@@ -20,11 +20,11 @@ const STACK: u64 = 0x7000;
 const BARRIER: u64 = 0x9000;
 
 impl Thread {
-    fn at(rsp: u64) -> Self {
-        let mut registers = no_registers();
-        registers.rsp = rsp;
-        registers.rdi = BARRIER;
-        registers.rip = 0x4000;
+    fn at(stack: u64) -> Self {
+        let mut registers = Registers::none();
+        registers.set_stack(stack);
+        registers.set_arguments(&[BARRIER]);
+        registers.set_at(0x4000);
         Self {
             registers,
             stack: [
@@ -146,7 +146,7 @@ fn what_is_read_late_does_not_count_for_more_than_what_was_seen() {
     let (mut slot, mut out) = (slot(), Records::default());
     let mut thread = Thread::at(STACK);
     let mut run = |program, count| {
-        thread.registers.rdx = count;
+        thread.registers.set_arguments(&[BARRIER, 0, count]);
         let mut at = Hit {
             machine: &thread,
             slot: &mut slot,

@@ -1,26 +1,27 @@
-//! Whether a thread stands on a stack of its own, with free memory below rsp.
+//! Whether a thread stands on a stack of its own, with free memory below the stack
+//! pointer.
 //!
 //! A coroutine's stack may be a few kilobytes amid other memory, and from outside it cannot be seen
 //! where it ends. So only two kinds of stack are used, known by where they lie: the stack that the
 //! kernel gives the first thread, and the stack of a C library's thread, which has the thread's own
 //! data at its upper end.
 
-use sbt_program::{process::Occupied, trace::Registers};
+use sbt_program::{arch::Registers, process::Occupied};
 
-/// Bytes that must be free below rsp: a frame with AMX tiles takes 11 KiB.
+/// Bytes that must be free below the stack pointer: a frame with AMX tiles takes 11 KiB.
 pub const FREE: u64 = 16 << 10;
 
 /// The largest stack of a thread, bytes.
 const MOST: u64 = 1 << 32;
 
-/// Whether rsp is on a thread's own stack. `all` are the mappings of its process, `word` reads
+/// Whether the stack pointer is on a thread's own stack. `all` are the mappings of its process, `word` reads
 /// eight bytes of its memory.
 pub fn is_own(
     registers: &Registers,
     all: &[Occupied],
     word: impl FnOnce(u64) -> Option<u64>,
 ) -> bool {
-    let (end, base) = (registers.rsp, registers.fs_base);
+    let (end, base) = (registers.stack(), registers.thread_data());
     let Some(part) = all
         .iter()
         .find(|mapping| (mapping.start..mapping.end).contains(&end))
@@ -38,7 +39,6 @@ pub fn is_own(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sbt_program::trace::no_registers;
 
     #[test]
     fn a_stack_is_known_by_where_it_lies() {
@@ -51,9 +51,10 @@ mod tests {
             part(0x10_0000, 0x20_0000, false),
             part(0x7000_0000, 0x7002_0000, true),
         ];
-        let is_own = |rsp, fs_base, word: Option<u64>| {
-            let mut registers = no_registers();
-            (registers.rsp, registers.fs_base) = (rsp, fs_base);
+        let is_own = |stack, data, word: Option<u64>| {
+            let mut registers = Registers::none();
+            registers.set_stack(stack);
+            registers.set_thread_data(data);
             super::is_own(&registers, &all, |_| word)
         };
         // The stack of the first thread.

@@ -199,7 +199,7 @@ fn standing(child: &Child) -> (Stop, Registers) {
             panic!("it has ended");
         };
         let registers = stop.registers().unwrap();
-        if registers.rdi == 0x1112_1314_1516_1718 + 9 {
+        if registers.numbered(1) == 0x1112_1314_1516_1718 + 9 {
             return (stop, registers);
         }
         stop.begin_call_again();
@@ -228,10 +228,10 @@ fn all_of(stop: &Stop, memory: &File) -> (Vec<u64>, Vec<u8>, u64, Vec<u8>) {
     let id = stop.id();
     let registers = stop.registers().unwrap();
     let mut below = vec![0; 16 << 10];
-    let from = registers.rsp - below.len() as u64;
+    let from = registers.stack() - below.len() as u64;
     memory.read_exact_at(&mut below, from).unwrap();
     (
-        trace::words(registers).to_vec(),
+        registers.words().to_vec(),
         trace::extended_registers(id).unwrap(),
         trace::mask(id).unwrap(),
         below,
@@ -287,10 +287,8 @@ fn a_call_changes_nothing_of_the_thread_that_makes_it() {
             stop = after;
         }
         // A thread in a system call; then a program without the code.
-        let in_call = Registers {
-            orig_rax: 202,
-            ..registers
-        };
+        let mut in_call = registers;
+        in_call.set_system_call(202, registers.result());
         for (registers, ways) in [(in_call, ways), (registers, Ways::default())] {
             let refused = call(stop, &registers, &memory, ways, NUMBER_OF_PROCESS);
             let Err((Some(after), why)) = refused else {

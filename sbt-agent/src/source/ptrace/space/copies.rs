@@ -7,13 +7,18 @@ use std::{cell::RefCell, collections::BTreeMap, fs::File, io, os::unix::fs::File
 
 use super::{
     super::{
-        displaced::{self, ROOM},
         foreign::Foreign,
         mapped::{self, Mapped},
     },
-    Breakpoint, INT3, LONGEST, MOST, PAGE, Space, Witnesses, is_at, open,
+    Breakpoint, LONGEST, MOST, PAGE, Space, Witnesses, is_at, open,
 };
-use sbt_program::trace::{self, Id};
+use sbt_program::{
+    arch::{
+        BREAKPOINT,
+        displaced::{self, ROOM},
+    },
+    trace::{self, Id},
+};
 
 impl Space {
     /// The memory of a process that was forked from one with this memory.
@@ -24,7 +29,7 @@ impl Space {
         let memory = open(process)?;
         let copy = |at: u64, point: &Breakpoint| Breakpoint {
             hits: point.hits.clone(),
-            on: point.was_on && is_at(&memory, at, INT3),
+            on: point.was_on && is_at(&memory, at, BREAKPOINT),
             elsewhere: point.elsewhere.filter(|(place, _)| {
                 let displaced = displaced::elsewhere(&point.instruction, *place);
                 displaced.is_some_and(|(bytes, _)| holds(&memory, *place, &bytes))
@@ -127,7 +132,7 @@ impl Space {
 fn is_copied(memory: &File, at: u64, point: &Breakpoint) -> bool {
     let length = point.instruction.len().clamp(1, LONGEST);
     let mut code = point.code;
-    code[0] = INT3;
+    code[0] = BREAKPOINT;
     holds(memory, at, &code[..length])
 }
 
@@ -146,8 +151,8 @@ fn clean_word(id: Id, at: u64, original: u8) -> io::Result<()> {
     let (start, index) = (at & !7, at & 7);
     let mut word = trace::peek(id, start)?;
     let shift = 8 * index;
-    if word >> shift & 0xff == u64::from(INT3) {
-        word ^= u64::from(INT3 ^ original) << shift;
+    if word >> shift & 0xff == u64::from(BREAKPOINT) {
+        word ^= u64::from(BREAKPOINT ^ original) << shift;
         trace::poke(id, start, word)?;
     }
     Ok(())

@@ -8,11 +8,15 @@
 use std::os::unix::fs::FileExt as _;
 
 use super::{
-    super::{displaced, foreign::Foreign, witness::Held},
-    Breakpoint, INT3, PAGE, Space, Wanted, is_at, mapped,
+    super::{foreign::Foreign, witness::Held},
+    Breakpoint, PAGE, Space, Wanted, is_at, mapped,
 };
 use crate::source::twin::Program;
-use sbt_program::{files::FileId, process, prologue};
+use sbt_program::{
+    arch::{BREAKPOINT, displaced, prologue},
+    files::FileId,
+    process,
+};
 
 /// How many places are watched at their second instruction at most.
 const MOST: usize = 256;
@@ -76,7 +80,8 @@ impl Space {
             return Some(behind);
         }
         let is_ours = self.points.get(&at).is_some_and(|point| point.on);
-        let is_theirs = self.has_probe(at, foreign) || !is_ours && is_at(&self.memory, at, INT3);
+        let is_theirs =
+            self.has_probe(at, foreign) || !is_ours && is_at(&self.memory, at, BREAKPOINT);
         if !is_theirs {
             return Some(at);
         }
@@ -113,7 +118,7 @@ impl Space {
         let code = self.code_at(at, foreign)?;
         let (length, moved) = prologue::beyond(&code)?;
         let place = at + length;
-        let is_taken = self.points.contains_key(&place) || is_at(&self.memory, place, INT3);
+        let is_taken = self.points.contains_key(&place) || is_at(&self.memory, place, BREAKPOINT);
         if asks
             && !displaced::decode(&code[usize::try_from(length).ok()?..], place)
                 .is_some_and(|next| displaced::is_simple(&next))
@@ -147,7 +152,7 @@ impl Space {
         };
         code.truncate(count);
         self.uncover(at, &mut code);
-        (code.first() != Some(&INT3)).then_some(code)
+        (code.first() != Some(&BREAKPOINT)).then_some(code)
     }
 
     fn file_at(&self, at: u64) -> Option<(FileId, u64)> {

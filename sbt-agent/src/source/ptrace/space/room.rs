@@ -4,14 +4,16 @@ use std::os::unix::fs::FileExt as _;
 
 use super::{
     super::{
-        displaced::ROOM,
         gap,
-        inject::{self, Failed, code::Ways},
+        inject::{self, Failed},
         stop::Stop,
     },
     PAGE, Space,
 };
-use sbt_program::{process, trace::Registers};
+use sbt_program::{
+    arch::{Registers, Ways, displaced::ROOM},
+    process,
+};
 
 /// How much code of each mapping is searched for a way into the kernel, bytes.
 const SEARCHED: u64 = 4 << 20;

@@ -61,7 +61,7 @@ impl Target {
     /// Adds a breakpoint that is or was set; what lies there afterwards does not matter.
     fn point(&mut self, at: u64, on: bool) {
         let mut code = self.bytes(at);
-        if code[0] == INT3 {
+        if code[0] == BREAKPOINT {
             // The program's own `int3`.
             code[0] = 0x55;
         }
@@ -79,7 +79,7 @@ impl Target {
             is_blind: false,
         };
         self.space.points.insert(at, point);
-        let byte = if on { INT3 } else { code[0] };
+        let byte = if on { BREAKPOINT } else { code[0] };
         let _unmapped = self.space.memory.write_all_at(&[byte], at);
     }
 }
@@ -133,7 +133,7 @@ fn nobody_is_cleaned_by_what_another_program_has() {
     let mut other = copied(&target);
     other.forget_others(&theirs);
     other.clean(&Foreign::default()).unwrap();
-    assert_eq!(target.bytes(at)[0], INT3);
+    assert_eq!(target.bytes(at)[0], BREAKPOINT);
     let mut same = copied(&target);
     same.forget_others(&target.space.mapped);
     same.clean(&Foreign::default()).unwrap();
@@ -201,7 +201,7 @@ fn a_copy_has_what_was_taken_away_after_it_was_made() {
     let copy = target.space.copied(target.child.id()).unwrap();
     assert!(!copy.points.contains_key(&at));
     // A copy that cannot be opened is cleaned, too.
-    target.space.memory.write_all_at(&[INT3], at).unwrap();
+    target.space.memory.write_all_at(&[BREAKPOINT], at).unwrap();
     target
         .space
         .clean_copy(target.id(), &[], &Foreign::default())
@@ -241,7 +241,7 @@ fn place(target: &Target) -> (u64, Wanted) {
         .unwrap();
     // push rbp; push rbx
     let above = memchr::memmem::find_iter(&code, &[0x55, 0x53])
-        .find(|above| sbt_program::prologue::beyond(&code[*above..][..4096]) == Some((1, 8)))
+        .find(|above| sbt_program::arch::prologue::beyond(&code[*above..][..4096]) == Some((1, 8)))
         .unwrap();
     let place = Place {
         offset: mapped.offset + above as u64,
@@ -265,7 +265,7 @@ fn what_others_take_away_comes_back_and_may_have_missed_something() {
     let mut target = Target::new();
     let (at, wanted) = place(&target);
     target.space.refresh(&wanted).unwrap();
-    assert_eq!(target.bytes(at)[0], INT3);
+    assert_eq!(target.bytes(at)[0], BREAKPOINT);
     target.space.see(at, &mut None);
     assert_eq!(target.space.look_for_others(&wanted), Found::default());
     assert!(!target.space.is_disturbed());
@@ -273,7 +273,7 @@ fn what_others_take_away_comes_back_and_may_have_missed_something() {
     assert!(target.space.look_for_others(&wanted).is_changed);
     assert!(target.space.is_disturbed());
     target.space.refresh(&wanted).unwrap();
-    assert_eq!(target.bytes(at)[0], INT3);
+    assert_eq!(target.bytes(at)[0], BREAKPOINT);
     assert_eq!(target.space.missing(), 1);
     assert_eq!(target.space.missing(), 0);
     target.space.clean(&wanted.foreign).unwrap();
@@ -282,14 +282,14 @@ fn what_others_take_away_comes_back_and_may_have_missed_something() {
 
 #[test]
 fn a_byte_at_which_nobody_stops_is_not_ours_alone() {
-    for (stops, left) in [(false, INT3), (true, 0x55)] {
+    for (stops, left) in [(false, BREAKPOINT), (true, 0x55)] {
         let mut target = Target::new();
         let (at, wanted) = place(&target);
         target.space.refresh(&wanted).unwrap();
         // No thread has come: the second instruction is watched to see whether threads stop.
         assert!(target.space.look_for_others(&wanted).is_changed);
         target.space.refresh(&wanted).unwrap();
-        assert_eq!(target.bytes(at)[..2], [INT3; 2]);
+        assert_eq!(target.bytes(at)[..2], [BREAKPOINT; 2]);
         let behind = Seen { at, moved: 8 };
         // Threads may have passed the first instruction before it had a breakpoint.
         for _ in 0..CERTAIN {
@@ -330,7 +330,7 @@ fn a_byte_that_is_put_back_is_ours_again() {
     target.space.memory.write_all_at(&[0x55], at).unwrap();
     target.space.look_for_others(&wanted);
     target.space.refresh(&wanted).unwrap();
-    assert_eq!(target.bytes(at)[0], INT3);
+    assert_eq!(target.bytes(at)[0], BREAKPOINT);
     target.space.clean(&wanted.foreign).unwrap();
     assert_eq!(target.bytes(at)[..2], [0x55, 0x53]);
 }
@@ -347,7 +347,7 @@ fn who_stops_where_it_should_is_not_asked_on() {
     assert!(target.space.see(at + 1, &mut passed).1);
     assert!(target.space.look_for_others(&wanted).is_changed);
     target.space.refresh(&wanted).unwrap();
-    assert_eq!(target.bytes(at)[..2], [INT3, 0x53]);
+    assert_eq!(target.bytes(at)[..2], [BREAKPOINT, 0x53]);
     assert!(!target.space.is_disturbed());
     assert_eq!(target.space.missing(), 0);
 }

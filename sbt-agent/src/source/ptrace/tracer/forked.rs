@@ -11,8 +11,9 @@ use super::{
     FORGOTTEN_AFTER, LOST_CHILD, PATIENCE, Space, Tracer,
 };
 use sbt_program::{
+    arch::Registers,
     process,
-    trace::{self, Id, Registers},
+    trace::{self, Id},
 };
 
 /// The note on a process whose copy cannot be cleaned.
@@ -195,10 +196,10 @@ impl Tracer {
 
 /// Whether `clone` and the like ask for shared memory, by the registers of the call.
 fn is_to_share(registers: &Registers, word: impl Fn(u64) -> Option<u64>) -> Option<bool> {
-    let flags = match registers.orig_rax.cast_signed() {
-        libc::SYS_clone => registers.rdi,
+    let flags = match registers.system_call() {
+        libc::SYS_clone => registers.numbered(1),
         // The flags are the first word of a structure (clone(2)).
-        libc::SYS_clone3 => word(registers.rdi)?,
+        libc::SYS_clone3 => word(registers.numbered(1))?,
         libc::SYS_vfork => return Some(true),
         libc::SYS_fork => return Some(false),
         _ => return None,
@@ -224,8 +225,9 @@ mod tests {
             (libc::SYS_fork, shared, Some(false)),
             (libc::SYS_mmap, shared, None),
         ] {
-            let mut registers = trace::no_registers();
-            (registers.orig_rax, registers.rdi) = (call.cast_unsigned(), flags);
+            let mut registers = Registers::none();
+            registers.set_system_call(call, 0);
+            registers.set_arguments(&[flags]);
             let word = |at| match at {
                 0x1000 => Some(shared),
                 0x2000 => Some(copied),

@@ -19,9 +19,10 @@ use crate::{
 use sbt_engine::place::printable;
 use sbt_program::{
     access::rights,
+    arch::Registers,
     gain::{self, Who},
     process,
-    trace::{self, Id, Registers},
+    trace::{self, Id},
 };
 
 /// The note on a child that was killed at a breakpoint because nobody could trace it.
@@ -136,10 +137,10 @@ impl Tracer {
         let traced = self.threads.remove(&id);
         let space = traced.and_then(|traced| self.spaces.get(&traced.space?));
         if let Ok(mut registers) = stop.registers() {
-            let home = space.and_then(|space| space.home(registers.rip));
-            let again = stop.interrupts_calls() && trace::begin_again(&mut registers);
+            let home = space.and_then(|space| space.home(registers.at()));
+            let again = stop.interrupts_calls() && registers.begin_again();
             if home.is_some() || again {
-                registers.rip = home.unwrap_or(registers.rip);
+                registers.set_at(home.unwrap_or(registers.at()));
                 let _gone = stop.set_registers(&registers);
             }
         }
@@ -154,7 +155,7 @@ impl Tracer {
             // At most a thread of a 32-bit program, which has no breakpoints.
             return self.go_on(stop, false);
         };
-        let at = registers.rip.wrapping_sub(1);
+        let at = registers.at_breakpoint();
         let Some(space) = traced.space.and_then(|number| self.spaces.get_mut(&number)) else {
             return self.go_on(stop, false);
         };
@@ -162,16 +163,14 @@ impl Tracer {
             // The program's own `int3`.
             return self.go_on(stop, false);
         };
-        registers.rip = at;
+        registers.set_at(at);
         let (seen, is_told) = space.see(at, &mut traced.passed);
         let mut missing = 0;
         if traced.heard && !hits.is_empty() && !is_told {
             // The registers as they were on the first instruction of the place.
-            let as_seen = Registers {
-                rip: seen.at,
-                rsp: registers.rsp.wrapping_add(seen.moved),
-                ..registers
-            };
+            let mut as_seen = registers;
+            as_seen.set_at(seen.at);
+            as_seen.set_stack(registers.stack().wrapping_add(seen.moved));
             let now = self.usage.at(traced.slot.process, id, time_ns);
             let before = self.out.bytes.len();
             for hit in &hits {
@@ -196,7 +195,7 @@ impl Tracer {
                     let _unwatched = space.watch_return(to);
                 }
                 if twin::is_counted(hit.0, hit.1) {
-                    missing += space.witness(as_seen.rdi);
+                    missing += space.witness(as_seen.numbered(1));
                 }
                 if hit.0 == Program::Mapped
                     && let Err(error) = space.refresh(&self.wanted)
@@ -222,7 +221,7 @@ impl Tracer {
                     ));
                 }
                 let Some(stop) = stop else { return };
-                registers.rip = at;
+                registers.set_at(at);
                 stop
             }
         };
@@ -417,7 +416,7 @@ impl Tracer {
         // The end of a child that has used no barrier is not reported.
         if process == self.target || traced.slot.announced {
             let now = self.usage.at(process, id, now_ns());
-            let registers = trace::registers(id).unwrap_or_else(|_| trace::no_registers());
+            let registers = trace::registers(id).unwrap_or_else(|_| Registers::none());
             let machine = Standing {
                 registers: &registers,
                 id,
@@ -467,9 +466,9 @@ fn returns_at((program, cookie): (Program, u64), registers: &Registers) -> Optio
     match program {
         Program::Arrive => {
             let moved = Cookie::unpack(cookie).stack_moved;
-            Some(registers.rsp.wrapping_add(moved.into()))
+            Some(registers.stack().wrapping_add(moved.into()))
         }
-        Program::Leave => Some(registers.rsp),
+        Program::Leave => Some(registers.stack()),
         _ => None,
     }
 }

@@ -1,11 +1,11 @@
 //! What registers hold after a stretch of code, as far as it matters for finding the team of a
 //! thread of LLVM's OpenMP.
 
-use iced_x86::{FlowControl, Instruction, Mnemonic, OpKind, Register};
+use iced_x86::{FlowControl, Mnemonic, OpKind};
 
 use super::{
-    super::registers::{ARGUMENTS, OTHER_VOLATILE},
-    sweep::writes,
+    instruction::Instruction,
+    registers::{ARGUMENTS, OTHER_VOLATILE, Register},
 };
 
 /// What a register is known to hold.
@@ -67,24 +67,24 @@ impl Values {
 
     /// Executes an instruction.
     pub fn step(&mut self, instruction: &Instruction) {
-        let result = self.result(instruction);
-        if instruction.flow_control() == FlowControl::Call
-            || instruction.flow_control() == FlowControl::IndirectCall
+        let result = self.result(&instruction.0);
+        if instruction.0.flow_control() == FlowControl::Call
+            || instruction.0.flow_control() == FlowControl::IndirectCall
         {
             self.0
                 .retain(|(known, _)| !ARGUMENTS.contains(known) && !OTHER_VOLATILE.contains(known));
             return;
         }
-        self.0.retain(|(known, _)| !writes(instruction, *known));
+        self.0.retain(|(known, _)| !instruction.writes(*known));
         if let Some(value) = result {
-            let register = instruction.op0_register().full_register();
+            let register = instruction.0.op0_register().full_register();
             self.0.retain(|(known, _)| *known != register);
             self.0.push((register, value));
         }
     }
 
     /// The value that an instruction writes to its first operand, a register.
-    fn result(&self, instruction: &Instruction) -> Option<Value> {
+    fn result(&self, instruction: &iced_x86::Instruction) -> Option<Value> {
         // Extends the number of a thread in place; the result is not followed.
         if instruction.mnemonic() == Mnemonic::Cdqe {
             return None;
@@ -108,7 +108,7 @@ impl Values {
         }
     }
 
-    fn loaded(&self, instruction: &Instruction) -> Option<Value> {
+    fn loaded(&self, instruction: &iced_x86::Instruction) -> Option<Value> {
         let wide = instruction.op0_register().is_gpr64();
         let index = instruction.memory_index();
         let displacement = instruction.memory_displacement64();
@@ -151,7 +151,7 @@ impl Values {
 }
 
 /// Whether the memory operand of an instruction has a constant address.
-fn is_absolute(instruction: &Instruction) -> bool {
+fn is_absolute(instruction: &iced_x86::Instruction) -> bool {
     let base = instruction.memory_base();
     instruction.memory_index() == Register::None
         && (base == Register::RIP || base == Register::None)

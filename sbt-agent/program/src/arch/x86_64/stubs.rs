@@ -2,13 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use iced_x86::{FlowControl, Instruction, Mnemonic};
+use iced_x86::Mnemonic;
 use object::{
     LittleEndian, Object as _, ObjectSection as _, ObjectSymbol as _, ObjectSymbolTable as _,
     RelocationTarget, read::elf::ElfFile64,
 };
 
-use super::sweep::Code;
+use super::{
+    code::Code,
+    instruction::{Flow, Instruction},
+};
 
 /// For each entry of the table that leads to the file itself: the address of the entry and its
 /// target.
@@ -27,14 +30,13 @@ impl Stubs {
             let code = Code::new(table.address(), table.data().unwrap_or_default());
             let mut before: Option<Instruction> = None;
             for instruction in code.all() {
-                if instruction.flow_control() == FlowControl::IndirectBranch
-                    && instruction.is_ip_rel_memory_operand()
-                    && let Some(to) = words.get(&instruction.ip_rel_memory_address())
+                if let Flow::Indirect(Some(word)) = instruction.flow()
+                    && let Some(to) = words.get(&word)
                 {
-                    stubs.insert(instruction.ip(), *to);
+                    stubs.insert(instruction.at(), *to);
                     let mark =
-                        before.filter(|instruction| instruction.mnemonic() == Mnemonic::Endbr64);
-                    stubs.extend(mark.map(|mark| (mark.ip(), *to)));
+                        before.filter(|instruction| instruction.0.mnemonic() == Mnemonic::Endbr64);
+                    stubs.extend(mark.map(|mark| (mark.at(), *to)));
                 }
                 before = Some(instruction);
             }

@@ -1,14 +1,22 @@
 //! Finds what a thread waits for by the names of the library functions that it is in.
 
+use sbt_engine::event::Kind;
+
+use super::{ALL, Role};
+
+/// For runtimes whose barriers are not recognised by the names of functions.
+pub(super) const NO_BARRIER: fn(&str, Option<&str>) -> bool = |_, _| false;
+
+/// For runtimes whose threads wait for nothing but barriers, as far as names tell.
+pub(super) const NO_WAITS: fn(&str) -> Option<Wants> = |_| None;
+
 /// What a function waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wants {
     /// `pthread_barrier_wait`.
     Barrier,
-    /// `std::barrier` of C++.
-    StdBarrier,
-    /// `std::sync::Barrier` of Rust.
-    RustBarrier,
+    /// A barrier of a language's library.
+    BarrierOf(Kind),
     /// A mutex of the C library.
     Mutex,
     /// A rwlock of the C library.
@@ -36,38 +44,28 @@ pub enum Wants {
 /// What functions wait for. The most telling function decides: each has its name, its file, and
 /// whether it belongs to the C library or was called in a library.
 pub fn wants<'a>(functions: &[(&'a str, Option<&'a str>, bool)]) -> Option<Wants> {
-    let first = |of: &dyn Fn(&str, Option<&str>) -> Option<Wants>| {
-        let mut all = functions.iter();
-        all.find_map(|(name, file, _)| of(name, *file))
+    let barrier = functions.iter().find_map(|(name, file, _)| {
+        let mut all = ALL.iter();
+        let runtime = all.find(|runtime| (runtime.is_barrier)(name, *file))?;
+        Some(Wants::BarrierOf(runtime.kind))
+    });
+    let of = |is_wanted: fn(Role) -> bool, name: &str| {
+        let mut all = ALL.iter().filter(|runtime| is_wanted(runtime.role));
+        all.find_map(|runtime| (runtime.waits)(name))
     };
-    first(&of_barrier)
+    barrier
         .or_else(|| {
             let mut c = functions.iter().filter(|function| function.2);
-            c.find_map(|(name, _, _)| of_c(name))
+            c.find_map(|(name, _, _)| of(|role| role == Role::CLibrary, name))
         })
-        .or_else(|| first(&|name, _| of_rust(name)))
+        .or_else(|| {
+            let mut all = functions.iter();
+            all.find_map(|(name, _, _)| of(|role| role != Role::CLibrary, name))
+        })
 }
 
-fn of_barrier(name: &str, file: Option<&str>) -> Option<Wants> {
-    // A header of the C++ standard library, which has no extension.
-    let in_header = file.is_some_and(|file| {
-        file.ends_with("/barrier") && (file.contains("/c++/") || file.contains("/include/"))
-    });
-    if name.ends_with("sync::barrier::Barrier>::wait")
-        || name.ends_with("sync::barrier::Barrier::wait")
-    {
-        Some(Wants::RustBarrier)
-    } else if in_header
-        || name.starts_with("std::")
-            && (name.contains("::barrier<") || name.contains("tree_barrier"))
-    {
-        Some(Wants::StdBarrier)
-    } else {
-        None
-    }
-}
-
-fn of_c(name: &str) -> Option<Wants> {
+/// What a function of a C library waits for: the names are those of POSIX and of C11.
+pub(super) fn of_c_library(name: &str) -> Option<Wants> {
     let name = name.split('@').next().unwrap_or(name);
     let bare = name.trim_start_matches('_');
     let has = |part: &str| bare.contains(part);
@@ -85,24 +83,6 @@ fn of_c(name: &str) -> Option<Wants> {
         Some(Wants::Semaphore)
     } else if has("pthread_") && has("join") || bare.starts_with("thrd_join") {
         Some(Wants::Join)
-    } else {
-        None
-    }
-}
-
-fn of_rust(name: &str) -> Option<Wants> {
-    if !name.contains("std::s") {
-        return None;
-    }
-    let has = |part: &str| name.contains(part);
-    if has("condvar::") || has("Condvar::") {
-        Some(Wants::RustCondvar)
-    } else if has("rwlock::") || has("RwLock") {
-        Some(Wants::RustRwLock {
-            writes: has("write"),
-        })
-    } else if has("mutex::") || has("Mutex") {
-        Some(Wants::RustMutex)
     } else {
         None
     }
@@ -153,7 +133,7 @@ mod tests {
             ),
             ("std::sync::barrier::Barrier::wait", None, false),
         ];
-        assert_eq!(wants(&rust), Some(Wants::RustBarrier));
+        assert_eq!(wants(&rust), Some(Wants::BarrierOf(Kind::Rust)));
         assert_eq!(wants(&rust[..1]), Some(Wants::RustCondvar));
         let header = "/usr/include/c++/12/barrier";
         let cpp = [
@@ -165,7 +145,7 @@ mod tests {
             ),
             ("wait", Some(header), false),
         ];
-        assert_eq!(wants(&cpp), Some(Wants::StdBarrier));
+        assert_eq!(wants(&cpp), Some(Wants::BarrierOf(Kind::Std)));
         assert_eq!(wants(&cpp[..2]), None);
         let own = [("wait", Some("/home/me/barrier"), false)];
         assert_eq!(wants(&own), None);

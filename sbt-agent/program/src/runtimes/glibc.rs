@@ -1,9 +1,43 @@
-//! Parses the objects of C libraries and runtimes: bytes in, values out.
+//! glibc: `pthread_barrier_wait`, and its objects in memory, as they are read when threads hang:
+//! bytes in, values out.
 //!
-//! Layouts of glibc are those of sysdeps/nptl and nptl in its source for x86-64. The version of
-//! glibc ([`Version`]) decides which layout holds. Bytes that cannot be such an object give `None`.
+//! Layouts are those of sysdeps/nptl and nptl in its source for x86-64. The version of glibc
+//! ([`Version`]) decides which layout holds. Bytes that cannot be such an object give `None`.
+//! `elf/layout.rs` tells whether a file is of glibc, and finds the functions by their names.
 
-use sbt_engine::hang::scene::{Again, MutexKind};
+use sbt_common::layout;
+use sbt_engine::{
+    event::Kind,
+    hang::scene::{Again, MutexKind},
+};
+
+use super::{
+    MAX_THREADS, Object, Role, Runtime, Waiting, number,
+    waits::{NO_BARRIER, of_c_library},
+};
+
+/// Departures are told by the return of the function.
+pub static RUNTIME: Runtime = Runtime {
+    name: "glibc",
+    kind: Kind::Pthread,
+    role: Role::CLibrary,
+    barriers: None,
+    layouts: &[layout::GLIBC],
+    is_library: true,
+    libraries: &["libc.so", "libc-", "libpthread", "ld-"],
+    ways: &[],
+    prefix: None,
+    object: Some(|[arrived, round, count, shared]| Object {
+        count,
+        round,
+        arrived,
+        shared: shared != 0,
+    }),
+    rounds: Some(|count, round| round / count),
+    language: None,
+    is_barrier: NO_BARRIER,
+    waits: of_c_library,
+};
 
 /// A version of glibc: major and minor number.
 pub type Version = (u32, u32);
@@ -24,14 +58,6 @@ const CONDVAR_SHORT_SINCE: Version = (2, 41);
 const OWNER: u32 = 0x3fff_ffff;
 /// The bit of that word which says that the owner has died.
 const OWNER_DIED: u32 = 0x4000_0000;
-
-/// Larger numbers of threads are taken for garbage.
-const MAX_THREADS: u32 = 1 << 22;
-
-fn number(bytes: &[u8], at: usize) -> Option<u32> {
-    let bytes = bytes.get(at..at.checked_add(4)?)?;
-    Some(u32::from_le_bytes(bytes.try_into().ok()?))
-}
 
 /// The state of a mutex.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,22 +113,11 @@ pub fn mutex(bytes: &[u8], version: Option<Version>) -> Option<Mutex> {
     })
 }
 
-/// The state of a barrier.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Barrier {
-    /// How many threads it waits for.
-    pub count: u32,
-    /// How many threads have arrived.
-    pub arrived: u32,
-    /// Whether several processes may use it.
-    pub shared: bool,
-}
-
 /// The length of a glibc barrier, bytes.
 pub const BARRIER: usize = 20;
 
 /// Parses a glibc barrier: `in`, `current_round`, `count`, `shared`, `out`.
-pub fn barrier(bytes: &[u8], version: Option<Version>) -> Option<Barrier> {
+pub fn barrier(bytes: &[u8], version: Option<Version>) -> Option<Waiting> {
     if version.is_some_and(|version| version < BARRIER_SINCE) {
         return None;
     }
@@ -110,29 +125,10 @@ pub fn barrier(bytes: &[u8], version: Option<Version>) -> Option<Barrier> {
     let (count, shared) = (number(bytes, 8)?, number(bytes, 12)?);
     let arrived = entered.wrapping_sub(round);
     let fits = (1..=MAX_THREADS).contains(&count) && arrived <= count && [0, 128].contains(&shared);
-    fits.then_some(Barrier {
+    fits.then_some(Waiting {
         count,
         arrived,
         shared: shared != 0,
-    })
-}
-
-/// The length of a libgomp barrier, bytes.
-pub const GOMP: usize = 72;
-
-/// Parses `gomp_barrier_t`: `total`, `generation`, and at offset 64 `awaited` and `awaited_final`,
-/// which count down.
-pub fn gomp(bytes: &[u8], address: u64) -> Option<Barrier> {
-    let (total, awaited) = (number(bytes, 0)?, number(bytes, 64)?);
-    let last = number(bytes, 68)?;
-    let fits = address.is_multiple_of(64)
-        && (1..=MAX_THREADS).contains(&total)
-        && (1..=total).contains(&awaited)
-        && (1..=total).contains(&last);
-    fits.then(|| Barrier {
-        count: total,
-        arrived: (total - awaited).max(total - last),
-        shared: false,
     })
 }
 
@@ -288,20 +284,6 @@ mod tests {
         assert_eq!(barrier(&bytes[..8], NOW), None);
         assert_eq!(barrier(&bytes, Some((2, 24))), None);
         assert!(barrier(&bytes, None).is_some());
-    }
-
-    #[test]
-    fn teams_count_down() {
-        let of = |total, awaited, last, address| {
-            let bytes = object(GOMP, &[(0, total), (4, 0x10), (64, awaited), (68, last)]);
-            gomp(&bytes, address).map(|barrier| (barrier.count, barrier.arrived))
-        };
-        assert_eq!(of(4, 1, 4, 0x1000), Some((4, 3)));
-        assert_eq!(of(4, 4, 2, 0x1000), Some((4, 2)));
-        assert_eq!(of(4, 1, 4, 0x1004), None);
-        assert_eq!(of(4, 5, 4, 0x1000), None);
-        assert_eq!(of(0, 0, 0, 0x1000), None);
-        assert_eq!(gomp(&[0; 8], 0), None);
     }
 
     #[test]

@@ -1,9 +1,6 @@
 //! A library's code, instruction by instruction.
 
-use iced_x86::{
-    Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, OpAccess, OpKind,
-    Register,
-};
+use super::instruction::{Flow, Instruction, decode};
 
 /// Some code and the address of its first byte, in the file's own numbering.
 pub struct Code<'a> {
@@ -36,9 +33,7 @@ impl<'a> Code<'a> {
         let index =
             |at: u64| usize::try_from(at).map_or(self.bytes.len(), |at| at.min(self.bytes.len()));
         let bytes = self.bytes.get(index(begin)..index(end)).unwrap_or_default();
-        Decoder::with_ip(64, bytes, from, DecoderOptions::NONE)
-            .into_iter()
-            .take_while(|instruction| !instruction.is_invalid())
+        decode(bytes, from).take_while(Instruction::is_valid)
     }
 
     /// The addresses at which some bytes stand, in ascending order.
@@ -49,7 +44,7 @@ impl<'a> Code<'a> {
 
     /// All instructions; invalid ones, such as padding, may be among them.
     pub fn all(&self) -> impl Iterator<Item = Instruction> + use<'a> {
-        Decoder::with_ip(64, self.bytes, self.vaddr, DecoderOptions::NONE).into_iter()
+        decode(self.bytes, self.vaddr)
     }
 
     /// The code from an address on; empty if the address lies outside of the code.
@@ -60,31 +55,21 @@ impl<'a> Code<'a> {
     }
 
     pub fn bytes_of(&self, instruction: &Instruction) -> &'a [u8] {
-        let at = usize::try_from(instruction.ip().saturating_sub(self.vaddr)).unwrap_or(usize::MAX);
+        let at = usize::try_from(instruction.at().saturating_sub(self.vaddr)).unwrap_or(usize::MAX);
         self.bytes
-            .get(at..at.saturating_add(instruction.len()))
+            .get(at..at.saturating_add(instruction.length()))
             .unwrap_or_default()
     }
 }
 
 /// The direct call or unconditional jump that an instruction is.
 pub fn transfer(instruction: &Instruction) -> Option<Transfer> {
-    let goes = matches!(
-        instruction.flow_control(),
-        FlowControl::Call | FlowControl::UnconditionalBranch
-    );
-    (goes && instruction.op0_kind() == OpKind::NearBranch64).then(|| Transfer {
-        at: instruction.ip(),
-        to: instruction.near_branch64(),
-        returns: (instruction.flow_control() == FlowControl::Call).then(|| instruction.next_ip()),
-    })
-}
-
-/// Whether an instruction may write to a part of a register.
-pub fn writes(instruction: &Instruction, register: Register) -> bool {
-    let mut info = InstructionInfoFactory::new();
-    info.info(instruction).used_registers().iter().any(|used| {
-        used.register().full_register() == register
-            && !matches!(used.access(), OpAccess::Read | OpAccess::CondRead)
+    let is_call = matches!(instruction.flow(), Flow::Call(_));
+    let goes = is_call || matches!(instruction.flow(), Flow::Jump(_));
+    let to = instruction.target().filter(|_| goes)?;
+    Some(Transfer {
+        at: instruction.at(),
+        to,
+        returns: is_call.then(|| instruction.next()),
     })
 }

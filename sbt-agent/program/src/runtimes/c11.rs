@@ -4,10 +4,10 @@
 
 use std::collections::HashSet;
 
-use iced_x86::{Decoder, DecoderOptions, FlowControl};
 use object::{LittleEndian, read::elf::ElfFile64};
 
-use super::{
+use crate::{
+    arch::{self, Callee, Flow},
     elf::{code_at, names},
     unwind::Unwind,
 };
@@ -19,18 +19,18 @@ const NAMES: [&str; 4] = ["cnd_wait", "cnd_timedwait", "cnd_signal", "cnd_broadc
 const LONGEST: u64 = 512;
 
 /// Whether a function is one of C11's functions on condition variables.
-pub(super) fn is_condition(function: &str) -> bool {
+pub(crate) fn is_condition(function: &str) -> bool {
     NAMES.contains(&function.trim_start_matches('_'))
 }
 
 /// The names by which programs call these functions.
-pub(super) fn condition_names() -> HashSet<String> {
+pub(crate) fn condition_names() -> HashSet<String> {
     NAMES.map(str::to_owned).into()
 }
 
 /// The return addresses of all calls in these functions of a file, as virtual addresses in
 /// ascending order.
-pub(super) fn calls_of_conditions(unwind: &Unwind) -> Vec<u64> {
+pub(crate) fn calls_of_conditions(unwind: &Unwind) -> Vec<u64> {
     let Ok(file) = ElfFile64::<LittleEndian>::parse(unwind.image()) else {
         return Vec::new();
     };
@@ -52,11 +52,11 @@ fn calls_in(unwind: &Unwind, address: u64) -> Vec<u64> {
     let Some(code) = code_at(unwind.image(), unwind.segments(), function.start, length) else {
         return Vec::new();
     };
-    let decoder = Decoder::with_ip(64, code.bytes, function.start, DecoderOptions::NONE);
-    decoder
-        .into_iter()
-        .filter(|instruction| instruction.flow_control() == FlowControl::Call)
-        .map(|instruction| instruction.next_ip())
+    arch::decode(code.bytes, function.start)
+        .filter(|instruction| {
+            matches!(instruction.flow(), Flow::Call(Callee::At(_)) | Flow::System)
+        })
+        .map(|instruction| instruction.next())
         .collect()
 }
 
@@ -64,8 +64,8 @@ fn calls_in(unwind: &Unwind, address: u64) -> Vec<u64> {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
-    use super::super::unwind::tests::{map, symbol};
     use super::*;
+    use crate::unwind::tests::{map, symbol};
 
     #[test]
     fn the_calls_of_c11s_functions_are_found_and_no_others() {

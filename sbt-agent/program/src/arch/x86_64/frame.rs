@@ -4,7 +4,7 @@
 //! The layout is `struct rt_sigframe` (arch/x86/include/asm/sigframe.h), `struct ucontext` and
 //! `struct sigcontext` (uapi/asm/ucontext.h, uapi/asm/sigcontext.h).
 
-use sbt_program::trace::Registers;
+use super::registers::Registers;
 
 /// Bytes below the stack pointer that still belong to the thread's code (System V ABI).
 const RED_ZONE: u64 = 128;
@@ -61,7 +61,7 @@ pub fn of(
     (skipped, back): (usize, u64),
 ) -> Option<Frame> {
     let area = own_area(area, part)?;
-    let top = registers.rsp.checked_sub(RED_ZONE)?;
+    let top = registers.stack().checked_sub(RED_ZONE)?;
     let area_at = top.checked_sub(area.len() as u64)? & !63;
     let length = 8 * (skipped + 1) + CONTEXT + SIGNAL;
     let at = area_at.checked_sub(length as u64)? & !15;
@@ -71,7 +71,7 @@ pub fn of(
     for value in [back, FLAGS, 0, 0, SAME_STACK, 0] {
         word(value);
     }
-    let saved = registers;
+    let Registers(saved) = registers;
     let general = [
         saved.r8,
         saved.r9,
@@ -144,7 +144,6 @@ pub fn part(feature: u32) -> (usize, usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sbt_program::trace::no_registers;
 
     /// Vectors of 256 bits follow the header; tiles lie far behind them.
     fn parts(feature: u32) -> (usize, usize) {
@@ -191,13 +190,14 @@ mod tests {
 
     #[test]
     fn a_frame_lies_below_the_red_zone_and_holds_what_the_thread_goes_on_with() {
-        let mut registers = no_registers();
-        (registers.rsp, registers.rip, registers.rax) = (0x7fff_1234_5678, 0x1111, 0x2222);
-        (registers.cs, registers.ss) = (0x33, 0x2b);
+        let mut registers = Registers::none();
+        registers.set_at(0x1111);
+        registers.set_stack(0x7fff_1234_5678);
+        (registers.0.rax, registers.0.cs, registers.0.ss) = (0x2222, 0x33, 0x2b);
         let area = area(0b111, 0b111);
         let frame = of(&registers, 0x5555, &area, parts, (2, 0x4444)).unwrap();
         let end = frame.at + frame.bytes.len() as u64;
-        assert!(end <= registers.rsp - RED_ZONE && end > registers.rsp - RED_ZONE - 64);
+        assert!(end <= registers.stack() - RED_ZONE && end > registers.stack() - RED_ZONE - 64);
         assert_eq!(frame.at % 16, 0);
         let word = |at: usize| u64::from_le_bytes(frame.bytes[at..at + 8].try_into().unwrap());
         assert_eq!(word(16), 0x4444);
@@ -206,7 +206,7 @@ mod tests {
         assert_eq!((word(context), word(context + 24)), (FLAGS, SAME_STACK));
         let general = context + 40;
         assert_eq!(word(general + 8 * 13), 0x2222);
-        assert_eq!(word(general + 8 * 15), registers.rsp);
+        assert_eq!(word(general + 8 * 15), registers.stack());
         assert_eq!(word(general + 8 * 16), 0x1111);
         assert_eq!(word(general + 8 * 18), 0x33 | 0x2b << 48);
         assert_eq!(word(context + CONTEXT - 8), 0x5555);
@@ -215,7 +215,7 @@ mod tests {
         let inside = usize::try_from(area_at - frame.at).unwrap();
         assert_eq!(half(&frame.bytes, inside + WORDS), MAGIC1);
         // rsp is too low for any frame.
-        registers.rsp = 0x100;
+        registers.set_stack(0x100);
         assert_eq!(of(&registers, 0, &area, parts, (0, 0)), None);
     }
 }

@@ -1,7 +1,7 @@
-//! Finds the team that a thread of LLVM's OpenMP waits for. `runtimes/kmp.rs` of `sbt-program`
-//! explains the layout.
+//! The teams of LLVM's OpenMP in memory: finds the team that a thread waits for. `kmp.rs` explains
+//! the layout.
 
-use sbt_program::memory::Memory;
+use crate::memory::Memory;
 
 /// How many entries of the array of threads are read.
 const MAX_THREADS: usize = 4096;

@@ -2,11 +2,14 @@
 //! copied to where no breakpoint is.
 
 use iced_x86::{
-    BlockEncoder, BlockEncoderOptions, Code, ConditionCode, Decoder, DecoderOptions, FlowControl,
-    Instruction, InstructionBlock, Mnemonic, OpKind, Register,
+    BlockEncoder, BlockEncoderOptions, Code, ConditionCode, FlowControl, InstructionBlock,
+    Mnemonic, OpKind, Register,
 };
 
-use sbt_program::trace::{self, Registers};
+use super::{
+    instruction::{self, Flow, Instruction},
+    registers::Registers,
+};
 
 /// The length of the longest instruction, bytes.
 pub const LONGEST: usize = 15;
@@ -27,24 +30,24 @@ pub trait Words {
 
 /// Decodes the instruction at the beginning of these bytes. `None` if they are no instruction.
 pub fn decode(bytes: &[u8], address: u64) -> Option<Instruction> {
-    let mut decoder = Decoder::with_ip(64, bytes, address, DecoderOptions::NONE);
-    let instruction = decoder.decode();
-    (!instruction.is_invalid()).then_some(instruction)
+    instruction::decode(bytes, address)
+        .next()
+        .filter(Instruction::is_valid)
 }
 
 /// Whether the instruction puts a return address on the stack.
 pub fn is_call(instruction: &Instruction) -> bool {
-    let flow = instruction.flow_control();
-    matches!(flow, FlowControl::Call | FlowControl::IndirectCall)
+    matches!(instruction.flow(), Flow::Call(_) | Flow::System)
 }
 
 /// Emulates a simple instruction. False if it is not simple; then nothing has changed. Calls are
 /// emulated, since a call copied elsewhere would put the wrong address on the stack.
 pub fn emulate(instruction: &Instruction, registers: &mut Registers, memory: &impl Words) -> bool {
+    let Instruction(instruction) = instruction;
     let push = |registers: &mut Registers, value| {
-        let at = registers.rsp.wrapping_sub(8);
+        let at = registers.stack().wrapping_sub(8);
         memory.write(at, value) && {
-            registers.rsp = at;
+            registers.set_stack(at);
             true
         }
     };
@@ -75,7 +78,7 @@ pub fn emulate(instruction: &Instruction, registers: &mut Registers, memory: &im
             instruction.near_branch_target()
         }
         (_, FlowControl::ConditionalBranch) if instruction.is_jcc_short_or_near() => {
-            match holds(instruction.condition_code(), registers.eflags) {
+            match holds(instruction.condition_code(), registers.0.eflags) {
                 Some(true) => instruction.near_branch_target(),
                 Some(false) => next,
                 None => return false,
@@ -98,7 +101,7 @@ pub fn emulate(instruction: &Instruction, registers: &mut Registers, memory: &im
         }
         _ => return false,
     };
-    registers.rip = target;
+    registers.set_at(target);
     true
 }
 
@@ -114,7 +117,7 @@ pub fn is_simple(instruction: &Instruction) -> bool {
             true
         }
     }
-    emulate(instruction, &mut trace::no_registers(), &Any)
+    emulate(instruction, &mut Registers::none(), &Any)
 }
 
 /// Emulates `ret` for a thread that has no shadow stack to compare with. False for any other
@@ -124,23 +127,27 @@ pub fn emulate_return(
     registers: &mut Registers,
     memory: &impl Words,
 ) -> bool {
-    let returns = instruction.code() == Code::Retnq;
-    let Some(to) = memory.read(registers.rsp).filter(|_| returns) else {
+    let returns = instruction.0.code() == Code::Retnq;
+    let Some(to) = memory.read(registers.stack()).filter(|_| returns) else {
         return false;
     };
-    registers.rip = to;
-    registers.rsp = registers.rsp.wrapping_add(8);
+    registers.set_at(to);
+    registers.set_stack(registers.stack().wrapping_add(8));
     true
 }
 
 /// The target of an indirect call.
-fn called(instruction: &Instruction, registers: &Registers, memory: &impl Words) -> Option<u64> {
+fn called(
+    instruction: &iced_x86::Instruction,
+    registers: &Registers,
+    memory: &impl Words,
+) -> Option<u64> {
     if instruction.op0_kind() == OpKind::Register {
         return value(registers, instruction.op0_register());
     }
     let address = instruction.virtual_address(0, 0, |register, _, _| match register {
-        Register::FS => Some(registers.fs_base),
-        Register::GS => Some(registers.gs_base),
+        Register::FS => Some(registers.0.fs_base),
+        Register::GS => Some(registers.0.gs_base),
         Register::CS | Register::DS | Register::ES | Register::SS => Some(0),
         other => value(registers, other),
     })?;
@@ -155,22 +162,22 @@ fn value(registers: &Registers, register: Register) -> Option<u64> {
 /// The place of a 64-bit register.
 const fn place(registers: &mut Registers, register: Register) -> Option<&mut u64> {
     Some(match register {
-        Register::RAX => &mut registers.rax,
-        Register::RBX => &mut registers.rbx,
-        Register::RCX => &mut registers.rcx,
-        Register::RDX => &mut registers.rdx,
-        Register::RSI => &mut registers.rsi,
-        Register::RDI => &mut registers.rdi,
-        Register::RBP => &mut registers.rbp,
-        Register::RSP => &mut registers.rsp,
-        Register::R8 => &mut registers.r8,
-        Register::R9 => &mut registers.r9,
-        Register::R10 => &mut registers.r10,
-        Register::R11 => &mut registers.r11,
-        Register::R12 => &mut registers.r12,
-        Register::R13 => &mut registers.r13,
-        Register::R14 => &mut registers.r14,
-        Register::R15 => &mut registers.r15,
+        Register::RAX => &mut registers.0.rax,
+        Register::RBX => &mut registers.0.rbx,
+        Register::RCX => &mut registers.0.rcx,
+        Register::RDX => &mut registers.0.rdx,
+        Register::RSI => &mut registers.0.rsi,
+        Register::RDI => &mut registers.0.rdi,
+        Register::RBP => &mut registers.0.rbp,
+        Register::RSP => &mut registers.0.rsp,
+        Register::R8 => &mut registers.0.r8,
+        Register::R9 => &mut registers.0.r9,
+        Register::R10 => &mut registers.0.r10,
+        Register::R11 => &mut registers.0.r11,
+        Register::R12 => &mut registers.0.r12,
+        Register::R13 => &mut registers.0.r13,
+        Register::R14 => &mut registers.0.r14,
+        Register::R15 => &mut registers.0.r15,
         _ => return None,
     })
 }
@@ -202,11 +209,15 @@ fn holds(condition: ConditionCode, flags: u64) -> Option<bool> {
 /// The instruction encoded for another place, with a jump back; and its length without the jump,
 /// bytes. `None` if it cannot work there: too far from what it refers to.
 pub fn elsewhere(instruction: &Instruction, place: u64) -> Option<(Vec<u8>, u64)> {
-    let block = InstructionBlock::new(std::slice::from_ref(instruction), place);
+    let block = InstructionBlock::new(std::slice::from_ref(&instruction.0), place);
     let encoded = BlockEncoder::encode(64, block, BlockEncoderOptions::NONE).ok()?;
     let mut bytes = encoded.code_buffer;
     let length = bytes.len() as u64;
     bytes.extend(JUMP);
-    bytes.extend(instruction.next_ip().to_le_bytes());
+    bytes.extend(instruction.next().to_le_bytes());
     (bytes.len() <= ROOM).then_some((bytes, length))
 }
+
+#[cfg(test)]
+#[path = "displaced_tests.rs"]
+mod tests;

@@ -1,8 +1,8 @@
 //! What an instruction reads and writes, as far as a waiting loop is concerned.
 
-use iced_x86::{
-    Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register, UsedMemory,
-};
+use iced_x86::{InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register, UsedMemory};
+
+use super::instruction::{Access, Instruction};
 
 /// A set of places that hold values, one bit each: bits 0 to 15 are the registers, bit 16 the
 /// flags; the rest are words of the thread's own, on its stack or thread-local.
@@ -112,13 +112,8 @@ pub struct Words {
 impl Words {
     /// For a function that begins with these instructions.
     pub fn of(mut beginning: impl Iterator<Item = Instruction>) -> Self {
-        let is_frame = |instruction: Instruction| {
-            instruction.mnemonic() == Mnemonic::Mov
-                && instruction.op0_register() == Register::RBP
-                && instruction.op1_register() == Register::RSP
-        };
         Self {
-            has_frame: beginning.any(is_frame),
+            has_frame: beginning.any(|instruction| instruction.sets_frame()),
             known: Vec::new(),
             holds: GENERAL.map(|register| (Root::Given(register), 0)),
             factory: InstructionInfoFactory::new(),
@@ -145,7 +140,7 @@ impl Words {
     }
 
     /// Updates the values of the registers after an instruction.
-    fn follow(&mut self, instruction: &Instruction, effect: &Effect) {
+    fn follow(&mut self, instruction: &iced_x86::Instruction, effect: &Effect) {
         let to = instruction.op0_register();
         let new = match (instruction.mnemonic(), instruction.op1_kind()) {
             (Mnemonic::Mov, OpKind::Register) => Some(self.origin(instruction.op1_register())),
@@ -210,6 +205,7 @@ impl Words {
 
     /// The effect of an instruction other than a call.
     pub fn effect(&mut self, instruction: &Instruction) -> Effect {
+        let Instruction(instruction) = instruction;
         let mut effect = Effect {
             is_atomic: instruction.has_lock_prefix(),
             ..Effect::default()
@@ -247,7 +243,7 @@ impl Words {
                 index: memory.index(),
                 displacement: offset.wrapping_add(memory.displacement()),
             };
-            let (reads, writes) = access(memory.access());
+            let Access { reads, writes } = Access::of(memory.access());
             if reads {
                 effect.load = Some(operand);
                 effect.loads = true;
@@ -292,23 +288,13 @@ impl Effect {
     }
 }
 
-/// Whether memory is read, and whether it is written.
-fn access(how: OpAccess) -> (bool, bool) {
-    match how {
-        OpAccess::Read | OpAccess::CondRead => (true, false),
-        OpAccess::Write | OpAccess::CondWrite => (false, true),
-        OpAccess::ReadWrite | OpAccess::ReadCondWrite => (true, true),
-        OpAccess::None | OpAccess::NoMemAccess => (false, false),
-    }
-}
-
 /// The bit of a general register.
 fn register(full: Register) -> Option<Places> {
     full.is_gpr64().then(|| 1 << full.number())
 }
 
 /// Whether an instruction multiplies, divides or calls the kernel, which is more than waiting.
-fn is_work(instruction: &Instruction) -> bool {
+fn is_work(instruction: &iced_x86::Instruction) -> bool {
     matches!(
         instruction.mnemonic(),
         Mnemonic::Mul
@@ -328,7 +314,7 @@ fn is_work(instruction: &Instruction) -> bool {
 /// would use a pointer.
 pub fn first_is_pointer(instructions: impl Iterator<Item = Instruction>) -> bool {
     let mut factory = InstructionInfoFactory::new();
-    for instruction in instructions {
+    for Instruction(instruction) in instructions {
         // Saving a register is not a use.
         let is_push = instruction.mnemonic() == Mnemonic::Push;
         if is_push && instruction.op0_kind() == OpKind::Register {

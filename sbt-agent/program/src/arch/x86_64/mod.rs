@@ -1,0 +1,18 @@
+//! x86-64, as Linux and the System V ABI use it.
+
+pub mod breakpoint;
+pub mod code;
+pub mod cpu;
+pub mod displaced;
+pub mod effect;
+pub mod files;
+pub mod frame;
+pub mod instruction;
+pub mod passed;
+pub mod patterns;
+pub mod prologue;
+pub mod registers;
+pub mod stubs;
+pub mod unwind;
+pub mod values;
+pub mod ways;

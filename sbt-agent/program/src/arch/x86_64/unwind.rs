@@ -1,0 +1,78 @@
+//! Unwinding: the registers as DWARF numbers them, functions that keep a frame pointer, and where a
+//! signal's handler finds the registers of the code that it has interrupted.
+
+use gimli::Register as Numbered;
+use iced_x86::{InstructionInfoFactory, Mnemonic, OpAccess, UsedRegister};
+
+use super::{
+    instruction::{Flow, Instruction, decode},
+    registers::{FRAME as FRAME_POINTER, STACK as STACK_POINTER},
+};
+
+/// The frame pointer, rbp.
+pub const FRAME: Numbered = gimli::X86_64::RBP;
+
+/// The stack pointer, rsp.
+pub const STACK: Numbered = gimli::X86_64::RSP;
+
+/// The column of the return address.
+pub const RETURN: Numbered = gimli::X86_64::RA;
+
+/// Where the return address lies, from the canonical frame address on, bytes.
+pub const RETURN_AT: i64 = -8;
+
+/// `DW_OP_breg6`: the operation that takes the frame pointer and adds to it.
+pub const ADD_TO_FRAME: u8 = 0x76;
+
+/// Distance from the stack pointer to the registers of the interrupted code, where a signal's
+/// handler returns: `uc_mcontext` of `ucontext_t`, bytes.
+pub const INTERRUPTED: u64 = 40;
+/// Indices of the frame pointer, the stack pointer and the instruction pointer in these registers,
+/// words.
+pub const INTERRUPTED_FRAME: u64 = 10;
+pub const INTERRUPTED_STACK: u64 = 15;
+pub const INTERRUPTED_AT: u64 = 16;
+
+/// The most instructions between saving the frame pointer and pointing it to the saved value.
+const BEFORE_FRAME: usize = 8;
+
+/// Whether a function, by its code, begins by saving the frame pointer, and soon points it to the
+/// saved value: then both the return address and the caller's frame pointer are found from it.
+pub fn keeps_frame(code: &[u8]) -> bool {
+    let mut info = InstructionInfoFactory::new();
+    let mut instructions =
+        decode(code, 0).skip_while(|instruction| instruction.0.mnemonic() == Mnemonic::Endbr64);
+    let is_saved = |instruction: Instruction| {
+        instruction.0.mnemonic() == Mnemonic::Push && instruction.0.op0_register() == FRAME_POINTER
+    };
+    if !instructions.next().is_some_and(is_saved) {
+        return false;
+    }
+    for instruction in instructions.take(BEFORE_FRAME) {
+        if instruction.sets_frame() {
+            return true;
+        }
+        let moves = |used: &UsedRegister| {
+            let register = used.register().full_register();
+            let is_frame = [STACK_POINTER, FRAME_POINTER].contains(&register);
+            is_frame && used.access() != OpAccess::Read
+        };
+        if instruction.flow() != Flow::Next
+            || info.info(&instruction.0).used_registers().iter().any(moves)
+        {
+            return false;
+        }
+    }
+    false
+}
+
+/// Whether the processor can keep a second copy of return addresses. Under a hypervisor asking is
+/// slow.
+pub fn can_have_shadow_stacks() -> bool {
+    /// `CET_SS`: leaf 7 of CPUID, in ecx.
+    const SHADOW_STACKS: u32 = 1 << 7;
+    std::arch::x86_64::__cpuid_count(7, 0).ecx & SHADOW_STACKS != 0
+}
+
+/// The line of `/proc/PID/status` that lists such features of a thread, and the word for this one.
+pub const SHADOW_STACK: (&str, &str) = ("x86_Thread_features", "shstk");
