@@ -2,7 +2,7 @@
 //! kernel.
 //!
 //! This code makes the same records as the programs of `sbt-ebpf`, so all that follows is the same
-//! for every source. A [`Slot`] keeps what the BPF programs keep of a thread. [`Machine`] gives
+//! for every source. Which words of memory say what is decided in `sbt-common`, for both. A [`Slot`] keeps what the BPF programs keep of a thread. [`Machine`] gives
 //! what a hit needs of the thread: registers and memory.
 //!
 //! Two things differ. An object's memory is read at each arrival, since the hit costs much more
@@ -17,7 +17,7 @@ mod tell;
 mod walk;
 
 use rustc_hash::FxHashMap;
-use sbt_common::{Clocks, Cookie, Kmp, MarkCookie, Mpi, kind, layout};
+use sbt_common::{Clocks, Cookie, Kmp, MarkCookie, Mpi, Reader, kind, layout};
 use serde::{Deserialize, Serialize};
 
 pub use places::{Place, places};
@@ -106,15 +106,57 @@ pub trait Machine {
             0
         }
     }
+}
 
-    /// The 32-bit words at an address. `None` if they cannot be read.
-    fn halves<const N: usize>(&self, address: u64) -> Option<[u32; N]>
-    where
-        Self: Sized,
-    {
+/// A [`Machine`], as the logic that is shared with the BPF programs sees it.
+struct Own<'a, M>(&'a M);
+
+impl<M: Machine> Reader for Own<'_, M> {
+    fn try_halves<const N: usize>(&self, address: u64) -> Option<[u32; N]> {
         let mut bytes = [[0; 4]; N];
-        self.read(address, bytes.as_flattened_mut())
+        self.0
+            .read(address, bytes.as_flattened_mut())
             .then(|| bytes.map(u32::from_ne_bytes))
+    }
+
+    fn word(&self, address: u64) -> u64 {
+        self.0.word(address)
+    }
+}
+
+impl<M: Machine> sbt_common::Registers for Own<'_, M> {
+    fn rip(&self) -> u64 {
+        self.0.registers().rip
+    }
+
+    fn rsp(&self) -> u64 {
+        self.0.registers().rsp
+    }
+
+    fn rbp(&self) -> u64 {
+        self.0.registers().rbp
+    }
+
+    fn numbered(&self, number: u8) -> u64 {
+        let registers = self.0.registers();
+        match number {
+            1 => registers.rdi,
+            2 => registers.rsi,
+            3 => registers.rdx,
+            4 => registers.rcx,
+            5 => registers.r8,
+            6 => registers.r9,
+            7 => registers.rax,
+            8 => registers.rbx,
+            9 => registers.rbp,
+            10 => registers.r10,
+            11 => registers.r11,
+            12 => registers.r12,
+            13 => registers.r13,
+            14 => registers.r14,
+            15 => registers.r15,
+            _ => registers.rip,
+        }
     }
 }
 
@@ -178,7 +220,7 @@ impl Programs {
             Program::Condvar => self.condvar(unpacked, hit),
             Program::Call => self.call(unpacked, hit),
             Program::CallExit => {
-                if hit.slot.ends_call(at) && hit.slot.leave_from(at) {
+                if hit.slot.stay.ends_call(at) && hit.slot.stay.leave_from(at) {
                     tell::clocks(kind::DEPART, 0, 0, hit);
                 }
             }
@@ -194,7 +236,7 @@ impl Programs {
             Program::Leave => hit.slot.returns.push(at),
             Program::Return => {
                 let at = at.wrapping_sub(8);
-                if hit.slot.returns_from(at) && hit.slot.leave_from(at) {
+                if hit.slot.returns_from(at) && hit.slot.stay.leave_from(at) {
                     tell::clocks(kind::DEPART, 0, 0, hit);
                 }
             }
