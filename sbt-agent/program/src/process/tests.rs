@@ -84,11 +84,3 @@ fn the_status_tells_of_numbers_elsewhere() {
     assert!(has_other_numbers_in("Pid:\t7\nNSpid:\t7\t1\n"));
     assert!(has_other_numbers_in(""), "it is gone");
 }
-
-#[test]
-fn children_that_were_waited_for_leave_their_faults() {
-    let stat = |faults| format!("7 (a) b (c) S 1 7 7 0 -1 4194304 90 {faults} 0 0 1 2 0 0");
-    assert_eq!(waited_for_any(&stat("0")), Some(false));
-    assert_eq!(waited_for_any(&stat("41")), Some(true));
-    assert_eq!(waited_for_any("7 (a) S 1"), None);
-}
