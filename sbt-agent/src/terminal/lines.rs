@@ -13,7 +13,7 @@ pub const MAX_BYTES: usize = 256 * 1024;
 const MAX_LINE: usize = 4_096;
 const TAB: usize = 8;
 
-/// CAN: ends an unfinished escape sequence, as well as an unfinished character.
+/// CAN: ends an unfinished escape sequence.
 const CANCEL: u8 = 0x18;
 
 /// Makes lines of bytes, which may come cut anywhere.
@@ -21,20 +21,42 @@ const CANCEL: u8 = 0x18;
 pub struct Lines {
     parser: vte::Parser,
     screen: Screen,
+    /// The beginning of a character whose end has not come yet. The parser gets whole characters
+    /// only: vte 0.15 may lose text behind a character that was cut.
+    cut: Vec<u8>,
 }
 
 impl Lines {
     /// Takes in the next bytes.
     pub fn push(&mut self, bytes: &[u8]) {
-        for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
-            match piece.strip_suffix(b"\n") {
+        let mut all = std::mem::take(&mut self.cut);
+        let bytes = if all.is_empty() {
+            bytes
+        } else {
+            all.extend_from_slice(bytes);
+            &all
+        };
+        let mut chunks = bytes.utf8_chunks().peekable();
+        while let Some(chunk) = chunks.next() {
+            self.text(chunk.valid());
+            let rest = chunk.invalid();
+            let may_go_on = |error: std::str::Utf8Error| error.error_len().is_none();
+            if chunks.peek().is_none() && std::str::from_utf8(rest).is_err_and(may_go_on) {
+                self.cut = rest.to_vec();
+            } else if !rest.is_empty() {
+                self.text("\u{fffd}");
+            }
+        }
+    }
+
+    fn text(&mut self, text: &str) {
+        for piece in text.split_inclusive('\n') {
+            let line = piece.trim_end_matches('\n').as_bytes();
+            self.parser.advance(&mut self.screen, line);
+            if line.len() < piece.len() {
                 // A newline also ends any unfinished sequence.
-                Some(line) => {
-                    self.parser.advance(&mut self.screen, line);
-                    self.parser.advance(&mut self.screen, &[CANCEL]);
-                    self.screen.end_line();
-                }
-                None => self.parser.advance(&mut self.screen, piece),
+                self.parser.advance(&mut self.screen, &[CANCEL]);
+                self.screen.end_line();
             }
         }
     }
