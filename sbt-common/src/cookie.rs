@@ -131,6 +131,18 @@ impl MarkCookie {
     /// Instead of a mark: a parallel region of OpenMP begins here.
     pub const REGION: u8 = u8::MAX;
 
+    /// What [`crate::Depart::mark`] tells; `rsp` is the stack pointer at the mark.
+    #[must_use]
+    #[inline(always)]
+    pub const fn told(self, rsp: u64) -> u32 {
+        let mark = self.mark as u32;
+        if self.mark == Self::REGION {
+            mark | ((rsp >> 3) as u32) << 8
+        } else {
+            mark
+        }
+    }
+
     /// Packs: bits 0-7 the mark, 8 whether it is stepped, 48-63 the generation.
     #[must_use]
     pub const fn pack(self) -> u64 {

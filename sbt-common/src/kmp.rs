@@ -1,6 +1,8 @@
 //! How to find the team of a thread in LLVM's OpenMP, and the bits of
 //! [`count`](crate::Cookie::count) for [`KMP`](crate::layout::KMP).
 
+use crate::{Caller, Cookie, Reader, Registers};
+
 /// [`stack_moved`](crate::Cookie::stack_moved) counts from rbp instead of rsp.
 pub const FRAME: u8 = 1;
 /// The thread goes on without being released: nothing shows when it leaves the barrier.
@@ -42,6 +44,12 @@ pub const fn rounds(counts: [u64; 3]) -> Option<u32> {
     Some((a.wrapping_add(b).wrapping_add(c) / ROUND) as u32)
 }
 
+/// Number of rounds that the barriers of a team have had; `None` if the team is gone.
+#[inline(always)]
+pub fn rounds_of(team: u64, memory: &impl Reader) -> Option<u32> {
+    rounds(ARRIVED.map(|at| memory.word(team.wrapping_add(u64::from(at)))))
+}
+
 /// How to get from the number of an LLVM OpenMP thread to its team, for one probe: a value of the
 /// map [`crate::name::KMP`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -74,3 +82,78 @@ pub struct Outer {
 
 /// Length of [`Kmp::outer`].
 pub const MAX_OUTER: usize = 16;
+
+/// A barrier of LLVM's OpenMP that a thread comes to.
+#[derive(Clone, Copy, Debug)]
+pub struct KmpHit {
+    /// Address of the team.
+    pub team: u64,
+    /// Number of threads of the team; 0 if it cannot be read.
+    pub count: u32,
+    /// Where on the stack the return address of the runtime's function lies.
+    pub at: u64,
+    /// The program's call of the runtime.
+    pub caller: Caller,
+}
+
+impl Kmp {
+    /// What a probe with this cookie was hit for; `None` if the thread has no team.
+    #[inline(always)]
+    pub fn hit(
+        &self,
+        cookie: Cookie,
+        registers: &impl Registers,
+        memory: &impl Reader,
+    ) -> Option<KmpHit> {
+        let number = registers.numbered(cookie.object) as u32;
+        let threads = registers.rip().wrapping_add_signed(i64::from(self.threads));
+        let threads = memory.word(threads);
+        let thread = memory.word(threads.wrapping_add(u64::from(number) * 8));
+        let team = memory.word(thread.wrapping_add(u64::from(self.team)));
+        if team == 0 {
+            return None;
+        }
+        let [count] = memory.halves(team.wrapping_add(u64::from(self.count)));
+        let (stack, frame) = (registers.rsp(), registers.rbp());
+        let from_frame = cookie.count & FRAME != 0;
+        let base = if from_frame { frame } else { stack };
+        let at = base.wrapping_add(u64::from(cookie.stack_moved));
+        Some(KmpHit {
+            team,
+            count,
+            at,
+            // rip is loaded once more: kept meanwhile, it costs room on the stack.
+            caller: self.caller(registers.rip(), at, frame, memory),
+        })
+    }
+
+    /// The program's call of the runtime. `at` is where the innermost return address lies on the
+    /// stack. The caller's rbp is not known.
+    #[inline(always)]
+    fn caller(&self, probed: u64, at: u64, frame: u64, memory: &impl Reader) -> Caller {
+        let address = memory.word(at);
+        for outer in &self.outer {
+            if outer.returns == 0 {
+                break;
+            }
+            if probed.wrapping_add_signed(i64::from(outer.returns)) == address {
+                let at = match outer.above {
+                    SAVED => memory.word(at.wrapping_sub(8)).wrapping_add(8),
+                    HELD => frame.wrapping_add(8),
+                    above => at.wrapping_add(u64::from(above)),
+                };
+                let address = memory.word(at);
+                return Caller {
+                    at,
+                    address,
+                    rbp: 0,
+                };
+            }
+        }
+        Caller {
+            at,
+            address,
+            rbp: 0,
+        }
+    }
+}

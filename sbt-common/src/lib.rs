@@ -1,4 +1,5 @@
-//! The types that cross from the kernel to the agent, and nothing else.
+//! The types that cross from the kernel to the agent, and the logic that the BPF programs share with
+//! their twin in user space: which words of memory to read at a hit, and what they mean.
 //!
 //! Different compilers build both sides from this crate. So every type that crosses is `repr(C)`,
 //! has no implicit padding, holds only integers, and its size is asserted at compile time.
@@ -10,16 +11,23 @@
 
 mod config;
 mod cookie;
+mod held;
+mod hit;
 pub mod kmp;
+mod machine;
 mod maps;
 pub mod mpi;
 mod plain;
 mod record;
+mod stay;
 mod walk;
 
 pub use config::{Config, State};
 pub use cookie::{Cookie, MarkCookie, layout, team};
-pub use kmp::{Kmp, MAX_OUTER, Outer};
+pub use held::{Held, at_end, is_to_be_shared};
+pub use hit::TeamHit;
+pub use kmp::{Kmp, KmpHit, MAX_OUTER, Outer};
+pub use machine::{Caller, Reader, Registers};
 pub use maps::{
     Counted, Futex, LEFT_SLOTS, Left, Lock, MAX_COUNTED, MAX_FOLLOWED, MAX_KMP, MAX_LOCKS,
     MAX_RINGS, MAX_RULES, MAX_SILENCED, OWN_NUMBER, RING_BYTES, name,
@@ -29,6 +37,7 @@ pub use plain::{Plain, bytes, read};
 pub use record::{
     Arrive, Away, CHAIN, Callers, Clocks, Condvar, Counts, Depart, ENDS, Head, Init, MAX_CALLERS,
     MAX_EVENTS, Mapping, Memory, Reading, STEPPED, Sums, TASK_COUNTS, Taker, Thread, UNKNOWN,
-    evidence, how, kind, taker, team_count,
+    evidence, how, kind, stepped, taker, team_count,
 };
-pub use walk::{CODE_AROUND, Code, Rule, cfa, rbp};
+pub use stay::Stay;
+pub use walk::{CODE_AROUND, Code, Frame, Rule, cfa, rbp};

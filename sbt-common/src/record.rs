@@ -78,6 +78,12 @@ pub mod taker {
 /// A bit of [`Head::detail`]: the kernel single-steps the instruction of the probe.
 pub const STEPPED: u16 = 1;
 
+/// [`STEPPED`], if the instruction of the probe is single-stepped.
+#[inline(always)]
+pub const fn stepped(is_stepped: bool) -> u16 {
+    if is_stepped { STEPPED } else { 0 }
+}
+
 /// A bit of [`Head::detail`] of an [`Arrive`]: this barrier ends a parallel region, after which all
 /// threads but one wait for the next region.
 pub const ENDS: u16 = 2;

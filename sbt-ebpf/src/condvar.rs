@@ -1,8 +1,8 @@
-//! Who waits on which condition variable, and who wakes whom: from that the
-//! agent recognises barriers that are made of one.
+//! Which threads wait on which condition variable, and which threads wake them. From this the agent
+//! recognises barriers that are built on condition variables.
 //!
-//! There are no return probes here: threads are cancelled and exceptions thrown
-//! through these functions, and neither gets past one.
+//! There are no return probes here: cancelled threads and exceptions leave these functions, and fail
+//! at a return probe.
 
 use aya_ebpf::{
     EbpfContext as _,
@@ -14,13 +14,14 @@ use aya_ebpf::{
 use sbt_common::{Condvar, Cookie, Head, MAX_SILENCED, evidence};
 
 use crate::{
-    counters, head, returns_at,
+    caller, counters, head,
+    memory::Probed,
     ring::{MapDef, Wake, send},
     target::{self, config},
     task,
     task::Task,
     thread::{self, Slot},
-    walk, word,
+    walk,
 };
 
 #[unsafe(link_section = "maps")]
@@ -31,9 +32,8 @@ static SILENCED: MapDef = MapDef::keyed(BPF_MAP_TYPE_LRU_HASH, 8, 8, MAX_SILENCE
 #[unsafe(no_mangle)]
 static PASSED: MapDef = MapDef::counter();
 
-/// `pthread_cond_wait(condvar, mutex)` or its kin are entered: the mutex is held; or
-/// `pthread_cond_broadcast(condvar)` or `pthread_cond_signal(condvar)` is. Which,
-/// the cookie says.
+/// `pthread_cond_wait(condvar, mutex)` or a similar function is entered, while the mutex is held; or
+/// `pthread_cond_broadcast(condvar)` or `pthread_cond_signal(condvar)`. The cookie tells which.
 #[uprobe]
 pub fn condvar(ctx: ProbeContext) -> u32 {
     target::on_own_stack();
@@ -58,12 +58,12 @@ fn tell(ctx: &ProbeContext) {
     let Some(slot) = thread::slot(&task) else {
         return;
     };
-    let at = returns_at(regs, cookie);
-    // What a barrier of the user's own is built on does not count.
+    let at = cookie.returns_at(&Probed(regs));
+    // Condition variables inside of a barrier that the user has named do not count.
     if slot.is_in_call(at) {
         return;
     }
-    let callers = walk::callers(&task, slot, at, word(at), regs.rbp);
+    let callers = walk::callers(&task, slot, caller(at, regs));
     let evidence = Evidence {
         kind: cookie.layout,
         most: cookie.count,
@@ -73,19 +73,19 @@ fn tell(ctx: &ProbeContext) {
     tell_evidence(&task, slot, evidence, callers);
 }
 
-/// What a thread is about to do to those that wait, or to itself.
+/// A wait or a wake that a thread begins.
 pub struct Evidence {
-    /// One of [`kind`].
+    /// One of [`sbt_common::kind`].
     pub kind: u8,
-    /// How many are woken at most; 0 for all.
+    /// Largest number of threads that are woken; 0 for all.
     pub most: u8,
-    /// One of [`evidence`].
+    /// One of [`sbt_common::evidence`].
     pub of: u16,
-    /// Where it is in the target's memory.
+    /// Address of the condition variable or futex in the target.
     pub object: u64,
 }
 
-/// Sends what the current thread does.
+/// Sends a wait or a wake of the current thread.
 #[inline(always)]
 pub fn tell_evidence(
     task: &Task,
@@ -111,7 +111,7 @@ pub fn tell_evidence(
     }
 }
 
-/// Whether the agent wants to hear nothing of it for now, which it says of the target's.
+/// Whether the agent has silenced an object for now. It silences only objects of the target itself.
 #[inline(always)]
 pub fn is_silenced(object: u64) -> bool {
     let until = unsafe { bpf_map_lookup_elem(SILENCED.as_ptr(), (&raw const object).cast()) };

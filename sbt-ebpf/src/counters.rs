@@ -1,10 +1,9 @@
-//! Counters of threads, for whoever asks for some.
+//! Counters of threads, if the user asks for some.
 //!
-//! What the kernel counts of each thread anyway is read from its structure. Perf
-//! events count for a CPU: a program at each switch of threads notes what the CPU has
-//! counted when a thread of the target is put on it, and adds what came on top when
-//! it is taken off. So nothing of another thread is in it, and nothing is missed of a
-//! thread that has just been born.
+//! What the kernel always counts for each thread is read from the thread's structure. Perf events
+//! count for a CPU: at each switch to a thread of the target, a program notes the counts of the CPU,
+//! and at the switch away from the thread it adds the difference. So nothing of other threads is
+//! counted, and new threads are counted from their beginning.
 
 use aya_ebpf::{
     bindings::{
@@ -30,7 +29,7 @@ use crate::{
     thread,
 };
 
-/// The agent makes it as long as it has to be.
+/// The agent sets the number of elements.
 #[unsafe(link_section = "maps")]
 #[unsafe(no_mangle)]
 static EVENTS: MapDef = MapDef::new(BPF_MAP_TYPE_PERF_EVENT_ARRAY, 4, 1);
@@ -44,12 +43,12 @@ static COUNTED: MapDef = MapDef::keyed(
     MAX_COUNTED,
 );
 
-/// What a thread begins with: too long for the stack.
+/// The first value of a thread, which is too long for the stack.
 #[unsafe(link_section = "maps")]
 #[unsafe(no_mangle)]
 static BEGINNING: MapDef = MapDef::new(BPF_MAP_TYPE_PERCPU_ARRAY, size_of::<Counted>() as u32, 1);
 
-/// What the thread of a switch leaves to the next, likewise.
+/// The counts at a switch, which are too long for the stack.
 #[unsafe(link_section = "maps")]
 #[unsafe(no_mangle)]
 static SWITCHED: MapDef = MapDef::new(
@@ -58,8 +57,8 @@ static SWITCHED: MapDef = MapDef::new(
     1,
 );
 
-/// Sends what the current thread has counted, if anybody wants to know: before the
-/// record of that number.
+/// Sends the counters of the current thread, if they are wanted. The record with the number `seq`
+/// must follow.
 #[inline(always)]
 pub fn tell(task: &Task, seq: u32) {
     if config!(counts) != 0 && thread::counts() {
@@ -87,7 +86,7 @@ fn tell_counts(task: &Task, seq: u32) {
 #[inline(always)]
 fn tell_sums(tid: u32, seq: u32, counted: &Counted) {
     send_into(Wake::No, |room: *mut Sums| {
-        // SAFETY: the room is ours alone, and each of its fields is written.
+        // SAFETY: nothing else uses the room, and each of its fields is written.
         let room = unsafe { &mut *room };
         room.head = head(kind::SUMS, 0, tid);
         room.time_ns = task::now();
@@ -95,7 +94,7 @@ fn tell_sums(tid: u32, seq: u32, counted: &Counted) {
         room.whole = counted.whole;
         room.since_ns = counted.since_ns;
         let used = thread::events();
-        // Until no switch was in between, which also counts.
+        // Until no switch happens during the reading, since switches change the sums.
         for _ in 0..3 {
             let switches = stable(&raw const counted.switches);
             read(used, &mut room.events);
@@ -115,14 +114,14 @@ fn tell_sums(tid: u32, seq: u32, counted: &Counted) {
     });
 }
 
-/// A load that happens where it stands.
+/// A load that the compiler does not move.
 #[inline(always)]
 fn stable(word: *const u32) -> u32 {
     // SAFETY: the caller has it from a reference.
     unsafe { core::ptr::read_volatile(word) }
 }
 
-/// `sum`, and what has come since `noted`.
+/// `sum`, and what was counted since `noted`.
 #[inline(always)]
 fn plus(sum: Reading, now: Reading, noted: Reading) -> Reading {
     let is_unknown = sum.value == UNKNOWN || now.value == UNKNOWN || noted.value == UNKNOWN;
@@ -138,10 +137,10 @@ fn plus(sum: Reading, now: Reading, noted: Reading) -> Reading {
     }
 }
 
-/// Reads this CPU's events, of which so many are used; what there is none of becomes 0.
+/// Reads the events of this CPU. Elements beyond the number of used events become 0.
 ///
-/// All that there is room for are read: a loop up to a number that the verifier does not know
-/// would have it look at every program ten times as long.
+/// All elements for which there is room are read: a loop up to a number that the verifier does not
+/// know would take it ten times as long.
 #[inline(always)]
 fn read(used: usize, into: &mut [Reading; MAX_EVENTS]) {
     let cpu = unsafe { bpf_get_smp_processor_id() };
@@ -165,7 +164,7 @@ fn read(used: usize, into: &mut [Reading; MAX_EVENTS]) {
             )
         };
         if failed != 0 {
-            // All ones if it is used, else 0; without a branch.
+            // All ones if the event is used, else 0; without a branch.
             let is_used = (at as i64).wrapping_sub(used as i64) >> 63;
             into[at] = Reading {
                 value: UNKNOWN & is_used as u64,
@@ -184,7 +183,7 @@ fn of(tid: u32) -> Option<&'static mut Counted> {
     unsafe { counted.cast::<Counted>().as_mut() }
 }
 
-/// A value of a map with one for each CPU.
+/// The value of a map that has one for each CPU.
 #[inline(always)]
 fn scratch<T>(map: &MapDef) -> Option<&'static mut T> {
     let zero = 0u32;
@@ -194,7 +193,7 @@ fn scratch<T>(map: &MapDef) -> Option<&'static mut T> {
     unsafe { value.cast::<T>().as_mut() }
 }
 
-/// A thread has ended, and another may come to bear its number.
+/// A thread has ended, and its number may be given to another thread.
 #[inline(always)]
 pub fn forget(tid: u32) {
     if config!(events) != 0 {
@@ -250,7 +249,7 @@ pub fn switch(ctx: RawTracePointContext) -> i32 {
 #[inline(always)]
 fn leave(tid: u32, now: &[Reading; MAX_EVENTS]) {
     let Some(counted) = of(tid) else {
-        // It ran when counting began.
+        // The thread was running when counting began.
         begin(tid, false, now);
         return;
     };
@@ -260,7 +259,7 @@ fn leave(tid: u32, now: &[Reading; MAX_EVENTS]) {
             break;
         }
         counted.sums[at] = plus(counted.sums[at], now[at], counted.noted[at]);
-        // For a look at it in between: nothing has come on top.
+        // Should the sums be read now, nothing has been counted since.
         counted.noted[at] = now[at];
     }
 }

@@ -1,8 +1,8 @@
-//! Who waits on which futex, who wakes whom, and for how long they wait: barriers
-//! that are made of nothing else, and contended locks.
+//! Which threads wait on which futex and for how long, and which threads wake them: for barriers
+//! that are built on futexes alone, and for contended locks.
 //!
-//! These programs run for every system call of every process, so what most of
-//! them fail at comes first. They are attached only while somebody wants to know.
+//! These programs run at every system call of every process, so the checks that most calls fail
+//! come first. They are attached only while futexes are watched.
 
 use aya_ebpf::{
     bindings::bpf_map_type::BPF_MAP_TYPE_HASH,
@@ -10,7 +10,7 @@ use aya_ebpf::{
     macros::raw_tracepoint,
     programs::RawTracePointContext,
 };
-use sbt_common::{Futex, Lock, MAX_LOCKS, evidence, kind};
+use sbt_common::{Caller, Futex, Lock, MAX_LOCKS, evidence, kind};
 
 use crate::{
     condvar::{self, Evidence},
@@ -32,12 +32,12 @@ static LOCKS: MapDef = MapDef::keyed(
     MAX_LOCKS,
 );
 
-/// Waits that are in none of them for want of room.
+/// Number of waits for which [`LOCKS`] had no room.
 #[unsafe(link_section = "maps")]
 #[unsafe(no_mangle)]
 static UNLISTED: MapDef = MapDef::counter();
 
-/// The system calls (arch/x86/entry/syscalls/syscall_64.tbl).
+/// Numbers of system calls (arch/x86/entry/syscalls/syscall_64.tbl).
 mod number {
     pub const FUTEX: u64 = 202;
     pub const WAITV: u64 = 449;
@@ -46,7 +46,7 @@ mod number {
     pub const REQUEUE: u64 = 456;
 }
 
-/// What [`number::FUTEX`] does, without [`FLAGS`] (include/uapi/linux/futex.h).
+/// Operations of [`number::FUTEX`], without [`FLAGS`] (include/uapi/linux/futex.h).
 mod op {
     pub const WAIT: u64 = 0;
     pub const WAKE: u64 = 1;
@@ -64,7 +64,7 @@ const FLAGS: u64 = 128 | 256;
 /// `-EAGAIN`: the word had changed before the thread could sleep.
 const AGAIN: i64 = -11;
 
-/// How often the callers of waits on one futex are told of at most, ns.
+/// Shortest time between two records of the callers of waits on one futex, ns.
 const TOLD_EVERY_NS: u64 = 10_000_000;
 
 /// The part of `pt_regs` from rbp to rsp (arch/x86/include/uapi/asm/ptrace.h).
@@ -88,10 +88,10 @@ struct Registers {
     rsp: u64,
 }
 
-/// How far into `pt_regs` that is: behind r15 to r12.
+/// Offset of [`Registers`] in `pt_regs`: behind r15 to r12.
 const FROM: u64 = 4 * 8;
 
-/// What a call is made with and from where: what of [`Registers`] says something.
+/// The registers of a system call that are used.
 struct Call {
     rdi: u64,
     rsi: u64,
@@ -102,18 +102,18 @@ struct Call {
     rbp: u64,
 }
 
-/// What a call is about: a number, since what of an enum's variants is not always there
-/// has no value that a verifier before Linux 6.3 would let pass.
+/// What a system call does. A number instead of an enum: a verifier before Linux 6.3 refuses to read
+/// the payload of an enum, which is not initialised in all variants.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct What(u64);
 
 impl What {
     const NOTHING: Self = Self(u64::MAX);
     const WAIT: Self = Self(u64::MAX - 1);
-    /// For a lock that the kernel hands over: no evidence of a barrier.
+    /// Waits for a lock that the kernel hands over: no evidence of a barrier.
     const LOCK: Self = Self(u64::MAX - 2);
 
-    /// So many at most.
+    /// Wakes at most so many threads.
     #[inline(always)]
     const fn wake(most: u64) -> Self {
         Self(most)
@@ -150,9 +150,9 @@ pub fn sys_enter(ctx: RawTracePointContext) -> i32 {
     0
 }
 
-/// Reads the registers at an address of the kernel; false if that fails. In a function
-/// of its own, so that all of them lie on the stack only meanwhile: functions that call
-/// each other have 512 bytes together (before Linux 6.13).
+/// Reads the registers at an address of the kernel; false if that fails. This is a function of its
+/// own so that all registers are on the stack only for a short time: before Linux 6.13, functions
+/// that call each other have 512 bytes together.
 #[inline(never)]
 fn read(regs: u64, call: &mut Call) -> bool {
     // SAFETY: a copy from the kernel's memory, which may fail.
@@ -171,7 +171,7 @@ fn read(regs: u64, call: &mut Call) -> bool {
     true
 }
 
-/// What the call does, and to which futex.
+/// What a system call does, and the address of the futex.
 #[inline(always)]
 fn understand(number: u64, call: &Call) -> (What, u64) {
     let low = |value: u64| value & 0xffff_ffff;
@@ -180,7 +180,7 @@ fn understand(number: u64, call: &Call) -> (What, u64) {
             let what = match low(call.rsi) & !FLAGS {
                 op::WAIT | op::WAIT_BITSET => What::WAIT,
                 op::WAKE | op::WAKE_BITSET => What::wake(low(call.rdx)),
-                // Those that go to another futex are let go here.
+                // Threads that are moved to another futex leave this one.
                 op::REQUEUE | op::CMP_REQUEUE => What::wake(low(call.rdx) + low(call.r10)),
                 op::LOCK_PI | op::LOCK_PI2 => What::LOCK,
                 _ => What::NOTHING,
@@ -204,9 +204,9 @@ fn take(task: &Task, what: What, object: u64, call: &Call) {
     let Some(slot) = thread::slot(task) else {
         return;
     };
-    // As if the system call had been a call.
+    // As if the system call were the call of a function.
     let at = call.rsp.wrapping_sub(8);
-    // What a known barrier is built on does not count.
+    // Futexes inside of a known barrier do not count.
     if object == 0 || slot.is_in_call(at) || slot.is_in_barrier(at) {
         return;
     }
@@ -215,7 +215,12 @@ fn take(task: &Task, what: What, object: u64, call: &Call) {
     if !is_wait && !is_evidence {
         return;
     }
-    let callers = walk::callers(task, slot, at, call.rip, call.rbp);
+    let caller = Caller {
+        at,
+        address: call.rip,
+        rbp: call.rbp,
+    };
+    let callers = walk::callers(task, slot, caller);
     if is_evidence {
         let (kind, most) = match what {
             What::WAIT => (kind::WAIT, 0),
@@ -244,13 +249,12 @@ fn begin(task: &Task, slot: &mut Slot, object: u64, callers: (u64, u32)) {
     };
     let now = task::now();
     add(&mut lock.waiting, 1);
-    // Others may have come or gone since: it is as many as there were.
+    // Other threads may have come or gone since, but so many did wait at one time.
     let waiting = lock.waiting;
     if waiting > lock.most {
         lock.most = waiting;
     }
-    // As `pthread_mutex_t` of glibc (sysdeps/nptl/bits/struct_mutex.h): the word,
-    // a count, the owner.
+    // Layout of `pthread_mutex_t` of glibc (sysdeps/nptl/bits/struct_mutex.h): lock, count, owner.
     let [word, _, owner] = memory::user::<[u32; 3]>(object);
     lock.word = word;
     lock.owner = owner;
@@ -279,7 +283,7 @@ pub fn sys_exit(ctx: RawTracePointContext) -> i32 {
     let Some((object, since)) = thread::wakes(&task) else {
         return 0;
     };
-    // Else the time until these programs were attached again would be in it.
+    // Otherwise the time without these programs would be counted as well.
     if since < thread::futexes() {
         return 0;
     }
@@ -290,7 +294,7 @@ pub fn sys_exit(ctx: RawTracePointContext) -> i32 {
     let Some(lock) = (unsafe { found.cast::<Lock>().as_mut() }) else {
         return 0;
     };
-    // It may have been forgotten in between, and begun anew.
+    // The entry may have been removed and made anew in between.
     if lock.waiting != 0 {
         add(&mut lock.waiting, u64::MAX);
     }
@@ -316,7 +320,7 @@ fn futex(task: &Task, address: u64) -> Futex {
     }
 }
 
-/// What is known of a futex; a new entry if nothing is, `None` without room.
+/// The entry of a futex, which is made if there is none. `None` if there is no room.
 #[inline(always)]
 fn lock(futex: &Futex) -> Option<&'static mut Lock> {
     let key = core::ptr::from_ref(futex).cast();
@@ -333,18 +337,17 @@ fn lock(futex: &Futex) -> Option<&'static mut Lock> {
 #[inline(never)]
 fn begin_lock(futex: &Futex) -> i32 {
     let new = Lock::default();
-    // One of two that are the first at the same time; hence not by force.
+    // Two threads may do this at the same time: an entry must not be replaced.
     const IF_NONE: u64 = 1;
     let key = core::ptr::from_ref(futex).cast_mut().cast();
     let new = (&raw const new).cast_mut().cast();
     unsafe { bpf_map_update_elem(LOCKS.as_ptr(), key, new, IF_NONE) as i32 }
 }
 
-/// Adds, whoever else does so on other CPUs. Rust offers this target no atomic
-/// that does more than load and store.
+/// Adds atomically. For this target Rust offers only atomic loads and stores.
 #[inline(always)]
 fn add(to: &mut u64, value: u64) {
-    // SAFETY: an aligned word of a map, which nothing else is done to.
+    // SAFETY: an aligned word of a map, which is changed in no other way.
     unsafe {
         core::arch::asm!(
             "lock *(u64 *)({to} + 0) += {value}",

@@ -1,10 +1,9 @@
-//! The BPF programs: one per kind of moment, each as short as it can be.
+//! The BPF programs: one for each kind of event, as short as possible.
 //!
-//! Every program answers the same way: find the thread's slot, reserve room in
-//! the ring of this CPU, stamp, fill, submit. The order matters. The stamp is
-//! taken *after* the reservation, so a record that is stamped before some
-//! moment is already visible in its ring at that moment, and the reader can
-//! merge the rings exactly instead of guessing how late a record may come.
+//! Every program does the same: find the thread's slot, reserve room in the ring of this CPU, take
+//! the time, fill the record, submit it. The order matters. The time is taken *after* the
+//! reservation, so a record with a time before some moment is already visible in its ring at that
+//! moment. So the agent can merge the rings exactly, without guessing how late a record may come.
 #![no_std]
 #![no_main]
 #![feature(asm_experimental_arch)]
@@ -26,17 +25,17 @@ mod walk;
 use aya_ebpf::{
     EbpfContext as _,
     bindings::pt_regs,
-    helpers::{bpf_get_attach_cookie, bpf_probe_read_user},
+    helpers::bpf_get_attach_cookie,
     macros::{raw_tracepoint, uprobe, uretprobe},
     programs::{ProbeContext, RawTracePointContext, RetProbeContext},
 };
 use sbt_common::{
-    Arrive, Cookie, Depart, Head, Init, Mapping, MarkCookie, Memory, STEPPED, kind,
-    kmp::{GONE, LAST},
-    layout,
+    Arrive, Caller, Cookie, Depart, Head, Held, Init, Mapping, MarkCookie, Memory, at_end,
+    is_to_be_shared, kind, layout, stepped,
 };
 
 use crate::{
+    memory::{Arguments, Own, Probed},
     ring::{Wake, send},
     target::config,
     task::Task,
@@ -65,34 +64,37 @@ pub fn arrive(ctx: ProbeContext) -> u32 {
     };
     // SAFETY: the context of a uprobe is the probed thread's registers.
     let regs = unsafe { &*ctx.regs };
-    let at = returns_at(regs, cookie);
-    // A barrier of the user's own may be built on one of the C library's.
+    let at = cookie.returns_at(&Probed(regs));
+    // A barrier that the user has named may be built on one of the C library.
     let object = regs.rdi;
     if slot.is_in_call(at) {
-        // Its round goes on unseen.
+        // The round of the inner barrier goes on unseen.
         slot.forget(object);
         return 0;
     }
-    slot.enter();
+    slot.stay.enter();
 
     if slot.must_read(object) {
         remember(&task, slot, cookie.layout, object);
     }
-    let caller = word(at);
-    slot.enter_from(at, caller);
-    let callers = walk::callers(&task, slot, at, caller, regs.rbp);
+    let caller = caller(at, regs);
+    slot.enter_from(caller);
+    let callers = walk::callers(&task, slot, caller);
     tell_arrival(&task, slot, cookie, object, callers);
     0
 }
 
-/// Where on the stack the address lies to which the function returns that was
-/// just entered.
+/// The caller of the function that was just entered. `at`: where its return address lies.
 #[inline(always)]
-fn returns_at(regs: &pt_regs, cookie: Cookie) -> u64 {
-    regs.rsp.wrapping_add(u64::from(cookie.stack_moved))
+fn caller(at: u64, regs: &pt_regs) -> Caller {
+    Caller {
+        at,
+        address: word(at),
+        rbp: regs.rbp,
+    }
 }
 
-/// What the target's memory holds there; 0 if it cannot be read.
+/// Reads a word of the target's memory; 0 if it cannot be read.
 #[inline(always)]
 fn word(at: u64) -> u64 {
     memory::user(at)
@@ -110,7 +112,7 @@ fn tell_arrival(
     tell_arrival_and_wake(task, slot, cookie, object, callers, (0, false));
 }
 
-/// The same; `detail`: see [`Head::detail`]; `now`: the reader is to come at once.
+/// As [`tell_arrival`]. `detail`: see [`Head::detail`]; `now`: wake the agent at once.
 #[inline(always)]
 fn tell_arrival_and_wake(
     task: &Task,
@@ -139,8 +141,7 @@ fn tell_arrival_and_wake(
     }
 }
 
-/// Sends for how many threads a barrier is, where nothing else is known of it.
-/// Whether there was room.
+/// Sends the number of threads and the round of a barrier. False if there was no room in the ring.
 #[inline(always)]
 fn tell_count(
     task: &Task,
@@ -153,8 +154,8 @@ fn tell_count(
     tell_held(task, cookie, object, seq, [count, round, 0])
 }
 
-/// Sends what a barrier holds: for how many threads it is, its round, and how many have
-/// come; see [`Memory`]. Whether there was room.
+/// Sends what a barrier's memory holds: number of threads, round, arrivals; see [`Memory`]. False if
+/// there was no room in the ring.
 #[inline(always)]
 fn tell_held(
     task: &Task,
@@ -174,8 +175,8 @@ fn tell_held(
     })
 }
 
-/// A thread enters a function that the user has named as a barrier. Whatever it
-/// is built on does not count while the thread is inside.
+/// A thread enters a function that the user has named as a barrier. Other barriers do not count
+/// while the thread is inside.
 #[uprobe]
 pub fn call(ctx: ProbeContext) -> u32 {
     target::on_own_stack();
@@ -189,66 +190,29 @@ pub fn call(ctx: ProbeContext) -> u32 {
     };
     // SAFETY: as in `arrive`.
     let regs = unsafe { &*ctx.regs };
-    let at = returns_at(regs, cookie);
-    if !slot.calls_anew(at) && slot.is_in_call(at) {
+    let at = cookie.returns_at(&Probed(regs));
+    if !slot.stay.calls_anew(at) && slot.is_in_call(at) {
         return 0;
     }
-    let caller = word(at);
-    slot.enter_call(at, caller);
-    // Without an object the function is the barrier.
-    let arguments = Registers::read(regs);
-    let argument = |number: u8| arguments.argument(number);
-    let object = if cookie.object > 6 {
-        word(at.wrapping_add(8 * u64::from(cookie.object - 6)))
-    } else {
-        argument(cookie.object)
-    };
+    let caller = caller(at, regs);
+    slot.stay.enter_call(at, caller.address);
+    let arguments = Arguments::read(regs);
+    let argument = |number: u8| arguments.numbered(number);
+    let object = cookie.called(at, argument, &Own);
     if cookie.count != 0 {
-        // Each time: one object may be used for different numbers.
+        // Each time: one object may be used for different numbers of threads.
         let count = argument(cookie.count) as u32;
         tell_count(&task, slot, cookie, object, (count, 0));
     }
-    let callers = walk::callers(&task, slot, at, caller, regs.rbp);
+    let callers = walk::callers(&task, slot, caller);
     let now = cookie.layout == layout::MPI && mpi::tell(&task, slot, cookie, object);
     tell_arrival_and_wake(&task, slot, cookie, object, callers, (0, now));
     0
 }
 
-/// The instruction pointer and the registers of the first six arguments.
-struct Registers([u64; 7]);
-
-impl Registers {
-    #[inline(always)]
-    fn read(regs: &pt_regs) -> Self {
-        // Each by a load of its own: were the register chosen by address, the
-        // verifier would not let it be loaded from the context.
-        macro_rules! load {
-            ($($name:ident),*) => {
-                // SAFETY: fields of a valid structure.
-                [$(unsafe { core::ptr::read_volatile(&raw const regs.$name) }),*]
-            };
-        }
-        Self(load!(rip, rdi, rsi, rdx, rcx, r8, r9))
-    }
-
-    /// 1 to 6; any other number gives the instruction pointer.
-    #[inline(always)]
-    fn argument(&self, number: u8) -> u64 {
-        match number {
-            1 => self.0[1],
-            2 => self.0[2],
-            3 => self.0[3],
-            4 => self.0[4],
-            5 => self.0[5],
-            6 => self.0[6],
-            _ => self.0[0],
-        }
-    }
-}
-
-/// The function that [`call`] saw entered is about to return, or to jump to
-/// another in its place. No return probe tells that: nobody who unwinds the
-/// stack, for an exception or a cancelled thread, gets past one.
+/// The function whose entry [`call`] saw is about to return, or to end with a jump to another
+/// function. A return probe cannot be used: exceptions and cancelled threads unwind the stack, and
+/// fail at a return probe.
 #[uprobe]
 pub fn call_exit(ctx: ProbeContext) -> u32 {
     target::on_own_stack();
@@ -256,23 +220,16 @@ pub fn call_exit(ctx: ProbeContext) -> u32 {
     // SAFETY: as in `arrive`.
     let at = unsafe { (*ctx.regs).rsp };
     if let Some(slot) = thread::slot(&task)
-        && slot.ends_call(at)
-        && slot.leave_from(at)
+        && slot.stay.ends_call(at)
+        && slot.stay.leave_from(at)
     {
         tell_clocks(head(kind::DEPART, 0, task.tid()), &task, slot, (0, false));
     }
     0
 }
 
-/// See [`STEPPED`].
-#[inline(always)]
-const fn stepped(is: bool) -> u16 {
-    if is { STEPPED } else { 0 }
-}
-
-/// A thread passes a place that the user has marked, or begins a parallel region:
-/// then it tells how deep it is in its calls, by which it shows whether an earlier
-/// region has ended.
+/// A thread passes a place that the user has marked, or begins a parallel region. For a region the
+/// depth of the stack is sent, which shows whether an earlier region has ended.
 #[uprobe]
 pub fn mark(ctx: ProbeContext) -> u32 {
     target::on_own_stack();
@@ -282,12 +239,8 @@ pub fn mark(ctx: ProbeContext) -> u32 {
     }
     let task = Task::current();
     if let Some(slot) = thread::slot(&task) {
-        let mut mark = u32::from(cookie.mark);
-        if cookie.mark == MarkCookie::REGION {
-            // SAFETY: as in `arrive`.
-            let stack = unsafe { (*ctx.regs).rsp };
-            mark |= ((stack >> 3) as u32) << 8;
-        }
+        // SAFETY: as in `arrive`.
+        let mark = cookie.told(unsafe { (*ctx.regs).rsp });
         let head = Head {
             detail: stepped(cookie.stepped),
             ..head(kind::MARK, 0, task.tid())
@@ -300,25 +253,20 @@ pub fn mark(ctx: ProbeContext) -> u32 {
 /// Sends what the object holds; kept out of the common path.
 #[inline(never)]
 fn remember(task: &Task, slot: &mut thread::Slot, layout: u8, object: u64) {
-    // From before the reading: what happens meanwhile makes it stale.
+    // Taken before the reading, so that a change in between makes the reading stale.
     let trust = thread::trust();
-    let (count, round, arrived, shared) = match layout {
-        layout::GLIBC => {
-            let [arrived, round, count, shared] = memory::user::<[u32; 4]>(object);
-            (count, round, arrived, shared != 0)
-        }
-        layout::MUSL => unsafe { bpf_probe_read_user(object as *const [u32; 3]) }
-            .map_or((0, 0, 0, false), |[_, _, limit]| {
-                ((limit & 0x7fff_ffff) + 1, 0, 0, limit >> 31 != 0)
-            }),
-        _ => (0, 0, 0, false),
-    };
+    let held = Held::read(layout, object, &Own);
+    let is_read = held.is_none_or(|held| held.count != 0);
+    let Held {
+        count,
+        round,
+        arrived,
+        shared,
+    } = held.unwrap_or_default();
     let seq = slot.next_seq();
-    // What a parent has shared with its child cannot be read before the child has
-    // touched it.
-    let unread = count == 0 && (layout == layout::GLIBC || layout == layout::MUSL);
-    // What lies there in memory must be looked up while the process lives.
-    let wake = if (shared || unread) && config!(children) != 0 && seq < 4 {
+    // Memory that a parent shares with its child cannot be read before the child has touched it. The
+    // agent must look up what lies there while the process lives.
+    let wake = if (shared || !is_read) && config!(children) != 0 && seq < 4 {
         Wake::Now
     } else {
         Wake::at(seq)
@@ -337,24 +285,17 @@ fn remember(task: &Task, slot: &mut thread::Slot, layout: u8, object: u64) {
     });
     if !sent {
         thread::distrust();
-    } else if !unread {
+    } else if is_read {
         slot.has_read(object, trust, layout);
     }
 }
 
-/// Sends how many rounds an object has had that the current thread, which ends, knows;
-/// nothing if it does not count them.
+/// Sends how many rounds an object has had that the current thread, which ends, knows. Sends
+/// nothing if the object does not count them.
 #[inline(never)]
 fn tell_turn(task: &Task, slot: &mut thread::Slot, layout: u8, object: u64) {
-    let (count, round, arrived) = if layout == layout::KMP {
-        kmp::rounds(object).map_or((0, 0, GONE), |rounds| (0, rounds, LAST))
-    } else {
-        let [first, second, third] = memory::user::<[u32; 3]>(object);
-        match layout {
-            layout::GLIBC => (third, second, first),
-            layout::GOMP => (first, second, 0),
-            _ => return,
-        }
+    let Some([count, round, arrived]) = at_end(layout, object, &Own) else {
+        return;
     };
     let seq = slot.next_seq();
     send(Wake::No, || Memory {
@@ -368,7 +309,7 @@ fn tell_turn(task: &Task, slot: &mut thread::Slot, layout: u8, object: u64) {
     });
 }
 
-/// The function that a thread entered returns.
+/// The function of a barrier returns.
 #[uretprobe]
 pub fn depart(ctx: RetProbeContext) -> u32 {
     target::on_own_stack();
@@ -376,14 +317,14 @@ pub fn depart(ctx: RetProbeContext) -> u32 {
     // SAFETY: as in `arrive`.
     let at = unsafe { (*ctx.regs).rsp }.wrapping_sub(8);
     if let Some(slot) = thread::slot(&task)
-        && slot.leave_from(at)
+        && slot.stay.leave_from(at)
     {
         tell_clocks(head(kind::DEPART, 0, task.tid()), &task, slot, (0, false));
     }
     0
 }
 
-/// Sends where the current thread stands.
+/// Sends the clocks of the current thread.
 #[inline(always)]
 fn tell_clocks(head: Head, task: &Task, slot: &mut thread::Slot, (mark, now): (u32, bool)) {
     let seq = slot.next_seq();
@@ -400,8 +341,8 @@ fn tell_clocks(head: Head, task: &Task, slot: &mut thread::Slot, (mark, now): (u
     }
 }
 
-/// `pthread_barrier_init(object, attributes, count)` is entered: whatever was
-/// remembered of objects may be stale from here on.
+/// `pthread_barrier_init(object, attributes, count)` is entered: from now on, what is remembered of
+/// objects may be stale.
 #[uprobe]
 pub fn init(ctx: ProbeContext) -> u32 {
     target::on_own_stack();
@@ -412,9 +353,7 @@ pub fn init(ctx: ProbeContext) -> u32 {
     // SAFETY: as in `arrive`.
     let regs = unsafe { &*ctx.regs };
     thread::distrust();
-    // The attributes are a word in which only this is said: in glibc 1, in musl the
-    // highest bit.
-    let shared = regs.rsi != 0 && word(regs.rsi) as u32 != 0;
+    let shared = is_to_be_shared(regs.rsi, &Own);
     let seq = slot.next_seq();
     send(Wake::at(seq), || Init {
         head: Head {
@@ -429,7 +368,8 @@ pub fn init(ctx: ProbeContext) -> u32 {
     0
 }
 
-/// The dynamic linker tells debuggers that the list of libraries has changed.
+/// The dynamic linker calls the function by which debuggers learn that the list of libraries has
+/// changed.
 #[uprobe]
 pub fn mapped(_ctx: ProbeContext) -> u32 {
     target::on_own_stack();
@@ -452,7 +392,7 @@ pub fn fork(ctx: RawTracePointContext) -> i32 {
     let child: *const u8 = ctx.arg(1);
     let number = |offset: u32| memory::kernel::<u32>(child.wrapping_add(offset as usize));
     let (tid, process) = (number(config!(pid)), number(config!(any_tgid)));
-    // Another thread is no child.
+    // A new thread is not a child process.
     if process != 0 && tid == process {
         let no_room = !target::follow(process);
         let child = if config!(tgid) == 0 { 0 } else { process };
@@ -466,10 +406,9 @@ pub fn fork(ctx: RawTracePointContext) -> i32 {
 pub fn exec(ctx: RawTracePointContext) -> i32 {
     let task = Task::current();
     if target::owns(&task, false) {
-        // The agent tells processes apart, and hears of this one: only what is
-        // remembered of addresses here is wrong.
+        // The agent is told of the exec. Only what is remembered here of addresses is wrong now.
         thread::renew_walks();
-        // A thread that is not the first takes the first one's place and number.
+        // If another thread than the first calls exec, it gets the number of the first.
         // The tracepoint has three arguments, this one a number.
         let was: u64 = ctx.arg(1);
         let replaced = was as u32 != task.tid();
@@ -486,30 +425,30 @@ pub fn exec(ctx: RawTracePointContext) -> i32 {
 pub fn exit(_ctx: RawTracePointContext) -> i32 {
     let task = Task::current();
     if !target::owns(&task, false) {
-        // Of a process whose threads ended together another one was the last: the agent ends
-        // the rest with it. Other threads may come to bear their numbers.
+        // The threads of this process end together, and the last one has been seen: the agent ends
+        // the others with it. Their numbers may be given to other threads.
         if config!(children) != 0 && thread::is_known(&task) {
             thread::announce_again();
             counters::forget(task.tid());
         }
         return 0;
     }
-    // A child that has used no barrier is nobody's concern: some programs have
-    // thousands of them.
+    // Children that use no barrier are left out: some programs have thousands of them.
     if config!(children) == 0 || thread::is_known(&task) || target::is_target(&task) == Some(true) {
-        // Once more with its name, which it may have changed meanwhile.
+        // Announced once more, since the thread's name may have changed.
         let read = thread::has_read(&task);
         thread::announce_again();
         if let Some(slot) = thread::slot(&task) {
-            // While it is there still (Linux 6.16): what was not watched is known by it.
+            // Memory can still be read here (Linux 6.16). It tells of rounds that were not watched.
             for (layout, object) in read {
                 tell_turn(&task, slot, layout as u8, object);
             }
-            // From when it is gone the kernel knows the others no more by their process.
+            // When the first thread of a process is gone, the kernel no longer finds the others by
+            // their process: then the agent must look at once.
             let head = head(kind::EXIT, 0, task.tid());
             tell_clocks(head, &task, slot, (0, task.leaves_others()));
         }
-        // Another thread may come to bear its number.
+        // Its number may be given to another thread.
         thread::announce_again();
         counters::forget(task.tid());
     }
@@ -520,7 +459,7 @@ pub fn exit(_ctx: RawTracePointContext) -> i32 {
 }
 
 fn mapping(task: &Task, kind: u8, flag: bool, child: u32) {
-    // Nobody waits for the end of a process, and there may be thousands.
+    // The end of a process is not urgent, and thousands may end.
     let wake = if kind == kind::END {
         Wake::No
     } else {
@@ -547,14 +486,13 @@ pub fn calibrate(_ctx: RawTracePointContext) -> i32 {
     0
 }
 
-/// The empty program: what a probe costs before it does anything. Used by the
-/// benchmarks as the unit of measure.
+/// Does nothing. Benchmarks use it as the unit of measure: the cost of a probe alone.
 #[uprobe]
 pub fn empty(_ctx: ProbeContext) -> u32 {
     0
 }
 
-/// As [`empty`], on return.
+/// As [`empty`], for a return probe.
 #[uretprobe]
 pub fn empty_return(_ctx: RetProbeContext) -> u32 {
     0

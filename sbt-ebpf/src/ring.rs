@@ -1,4 +1,4 @@
-//! The way out: a ring per CPU, with losses counted where they happen.
+//! The rings in which records get to the agent: one for each CPU. Lost records are counted.
 
 use core::{cell::UnsafeCell, ffi::c_void};
 
@@ -16,11 +16,11 @@ use sbt_common::MAX_RINGS;
 
 use crate::target::config;
 
-/// A map definition of the classic kind; aya-ebpf has no array of maps.
+/// A map definition of the old kind, since aya-ebpf has no array of maps.
 #[repr(transparent)]
 pub struct MapDef(UnsafeCell<bpf_map_def>);
 
-// SAFETY: only its address is ever used, as the name of a map.
+// SAFETY: only its address is used, which stands for the map.
 unsafe impl Sync for MapDef {}
 
 impl MapDef {
@@ -28,7 +28,7 @@ impl MapDef {
         Self::keyed(type_, 4, value_size, max_entries)
     }
 
-    /// With keys of that many bytes.
+    /// A map whose keys have `key_size` bytes.
     pub const fn keyed(type_: u32, key_size: u32, value_size: u32, max_entries: u32) -> Self {
         Self(UnsafeCell::new(bpf_map_def {
             type_,
@@ -41,7 +41,7 @@ impl MapDef {
         }))
     }
 
-    /// A number for each CPU, all 0.
+    /// A map with a number for each CPU, 0 at first.
     pub const fn counter() -> Self {
         Self::new(BPF_MAP_TYPE_PERCPU_ARRAY, 8, 1)
     }
@@ -55,7 +55,7 @@ impl MapDef {
     pub fn count(&self) {
         let zero = 0u32;
         let count = unsafe { bpf_map_lookup_elem(self.as_ptr(), (&raw const zero).cast()) };
-        // SAFETY: null or a value of the map, of this CPU alone.
+        // SAFETY: null or the value of this CPU.
         if let Some(count) = unsafe { count.cast::<u64>().as_mut() } {
             *count += 1;
         }
@@ -70,25 +70,23 @@ static RINGS: MapDef = MapDef::new(BPF_MAP_TYPE_ARRAY_OF_MAPS, 4, MAX_RINGS);
 #[unsafe(no_mangle)]
 static LOST: MapDef = MapDef::counter();
 
-/// Above this many unread bytes the reader is woken: a quarter of the smallest
-/// ring that the agent makes. Below it the reader comes by itself.
+/// The agent is woken if more bytes than this are unread: a quarter of the smallest ring that it
+/// makes. Otherwise it reads the rings from time to time.
 const WAKE_ABOVE: u64 = sbt_common::RING_BYTES as u64 / 4;
 
-/// When the reader is woken by a record.
+/// Whether a record wakes the agent.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Wake {
-    /// Not at all: it comes by itself.
+    /// Never: the agent reads the rings from time to time.
     No,
-    /// If much is waiting for it.
+    /// If more than [`WAKE_ABOVE`] bytes are unread.
     IfFull,
-    /// At once.
     Now,
 }
 
 impl Wake {
-    /// For the records of a thread in the order of their numbers: every 16th
-    /// looks how full the ring is, since to look costs as much as a tenth of
-    /// all the rest.
+    /// For a record by its number: every 16th record of a thread checks how full the ring is, since
+    /// the check costs a tenth of all the rest.
     #[inline(always)]
     pub const fn at(seq: u32) -> Self {
         if seq & 15 == 15 {
@@ -99,16 +97,16 @@ impl Wake {
     }
 }
 
-/// Reserves, fills, submits. `fill` runs after the reservation, so that a time
-/// it takes is later than the moment from which the record can be seen.
-/// Returns false, and counts it, if the ring is full.
+/// Sends a record. `fill` runs after room was reserved, so a time that it takes is later than the
+/// moment from which the record can be seen. Returns false if the ring is full, and counts the
+/// loss.
 #[inline(always)]
 pub fn send<T: 'static>(wake: Wake, fill: impl FnOnce() -> T) -> bool {
-    // SAFETY: the room is as long as T, aligned to 8, and ours alone.
+    // SAFETY: the room is as long as T, aligned to 8, and nothing else uses it.
     send_into(wake, |room: *mut T| unsafe { room.write(fill()) })
 }
 
-/// The same for what is too long for the stack: `fill` writes every byte of it.
+/// Sends a record that is too long for the stack: `fill` must write every byte of it.
 #[inline(always)]
 pub fn send_into<T: 'static>(wake: Wake, fill: impl FnOnce(*mut T)) -> bool {
     let index = unsafe { bpf_get_smp_processor_id() } & config!(ring_mask);

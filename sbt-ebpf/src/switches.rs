@@ -1,9 +1,9 @@
-//! What threads of the target did while they were on no CPU, for whoever wants to know:
-//! one record each time that one comes back.
+//! What threads of the target do while they are on no CPU, if this is watched: one record each time
+//! that a thread comes back to a CPU.
 //!
-//! Why it left is noted when it leaves, since it is the current task then and its fields
-//! are read directly. How long it was ready is known when it comes back: by its run delay,
-//! and by when it was put into the queue from which it comes.
+//! Why a thread leaves is noted when it leaves: then it is the current task, and its fields are read
+//! directly. How long it was ready is known when it comes back: by its run delay, and by the time
+//! when it was put into the run queue.
 
 use aya_ebpf::{
     bindings::bpf_map_type::BPF_MAP_TYPE_ARRAY,
@@ -19,7 +19,7 @@ use crate::{
     task::{self, Task},
 };
 
-/// One entry unless switches are watched.
+/// Has one entry if switches are not watched.
 #[unsafe(link_section = "maps")]
 #[unsafe(no_mangle)]
 static LEFT: MapDef = MapDef::new(BPF_MAP_TYPE_ARRAY, size_of::<Left>() as u32, LEFT_SLOTS);
@@ -30,17 +30,17 @@ const STOPPED: u64 = 4 | 8;
 const DEAD: u64 = 0x80;
 /// `PF_KTHREAD`
 const KERNEL_THREAD: u32 = 0x0020_0000;
-/// Who took a CPU for less, ns, is nobody's concern: that is a way through the kernel.
+/// What took a CPU for a shorter time, ns, is not sent: that is only a way through the kernel.
 const WORTH_TELLING: u64 = 20_000;
 
-/// The field of a task that is not the current one.
+/// A field of a task that is not the current one.
 #[inline(always)]
 fn of<T>(task: *const u8, offset: u32) -> Option<T> {
     // SAFETY: a copy that may fail.
     unsafe { bpf_probe_read_kernel(task.wrapping_add(offset as usize).cast::<T>()) }.ok()
 }
 
-/// The entry in which a thread is, or another of which the number ends alike.
+/// The entry of a thread. Another thread whose id has the same low bits may be in it.
 #[inline(always)]
 fn left(tid: u32) -> Option<&'static mut Left> {
     let slot = tid & (LEFT_SLOTS - 1);
@@ -99,7 +99,7 @@ fn leave(task: &Task, preempted: bool, state: u64, next: *const u8, next_process
         return;
     };
     if state & DEAD != 0 {
-        // Another thread may come to bear its number.
+        // Its number may be given to another thread.
         entry.tid = 0;
         return;
     }
@@ -109,7 +109,7 @@ fn leave(task: &Task, preempted: bool, state: u64, next: *const u8, next_process
     }
     entry.left_ns = task::now();
     entry.delay_ns = task.delay_ns();
-    // Who is preempted on the way to sleep has not gone to sleep yet.
+    // A thread that is preempted on the way to sleep does not sleep yet.
     if preempted || state == 0 {
         entry.how = u32::from(how::READY);
         entry.taker = of(next, config!(pid)).unwrap_or(0);
@@ -132,7 +132,7 @@ fn leave(task: &Task, preempted: bool, state: u64, next: *const u8, next_process
     });
 }
 
-/// `task` is the current one, which leaves; `next` comes.
+/// The thread `next` comes to a CPU; `task` is the current one, which leaves.
 #[inline(always)]
 fn come(task: &Task, process: u32, is_ours: bool, next: *const u8) {
     let tid: u32 = of(next, config!(pid)).unwrap_or(0);
@@ -150,8 +150,8 @@ fn come(task: &Task, process: u32, is_ours: bool, next: *const u8) {
     let (was, left_ns) = (entry.how as u8, entry.left_ns);
     let clock = task.cpu_clock();
     let ready_ns = ready_ns(entry, clock, next);
-    // Whoever ran last is the current task, and the first was noted; who ran between them
-    // is taken for the first.
+    // The current task ran last, and the task that ran first was noted. Time of tasks in between is
+    // added to the first.
     if ready_ns >= WORTH_TELLING && ready_ns != UNKNOWN {
         let since = task.on_cpu_since();
         let ran = if since == 0 {
@@ -184,7 +184,7 @@ fn come(task: &Task, process: u32, is_ours: bool, next: *const u8) {
         }
     }
     let call = entry.call as u16;
-    // Should it leave unseen, nobody takes this time for that.
+    // So that this time is not taken for that of a next leave, which may not be seen.
     entry.how = u32::from(how::UNSEEN);
     entry.left_ns = 0;
     send(Wake::at(seq), || Away {
@@ -202,14 +202,14 @@ fn come(task: &Task, process: u32, is_ours: bool, next: *const u8) {
     });
 }
 
-/// For how long `next`, which is put on this CPU, was ready since it left one.
+/// How long `next`, which is put on this CPU, was ready since it left a CPU, ns.
 #[inline(always)]
 fn ready_ns(entry: &Left, clock: u64, next: *const u8) -> u64 {
     if config!(run_delay) == 0 || config!(last_queued) == 0 || clock == 0 {
         return UNKNOWN;
     }
     let queued: u64 = of(next, config!(last_queued)).unwrap_or(0);
-    // It is accounted for when the switch is over.
+    // The kernel adds this time to the run delay only at the end of the switch.
     let last = if queued == 0 {
         0
     } else {

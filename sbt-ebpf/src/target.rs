@@ -1,4 +1,4 @@
-//! Which processes are meant, and what the agent found out about this kernel.
+//! Which processes are watched, and what the agent has found out about this kernel.
 
 use aya_ebpf::{
     bindings::{bpf_map_type::BPF_MAP_TYPE_HASH, bpf_pidns_info},
@@ -11,8 +11,7 @@ use sbt_common::{Config, MAX_FOLLOWED, OWN_NUMBER};
 
 use crate::{ring::MapDef, task::Task};
 
-/// The target's descendants that live. A child is in it before its first
-/// instruction.
+/// The living descendants of the target. A child is added before its first instruction.
 #[unsafe(link_section = "maps")]
 #[unsafe(no_mangle)]
 static FOLLOWED: MapDef = MapDef::keyed(BPF_MAP_TYPE_HASH, 4, 4, MAX_FOLLOWED);
@@ -57,27 +56,26 @@ pub static CONFIG: Config = Config {
     iowait_bit: 0,
 };
 
-/// Reads one of the agent's settings. They are written into the object before
-/// it is loaded and frozen, so the verifier knows each value and drops what it
-/// rules out. Field by field, since a volatile read of the whole would load it all.
+/// Reads one of the agent's settings. They are written into the object before it is loaded, and
+/// then frozen: so the verifier knows each value and removes code that cannot be reached. Each field
+/// is read alone, since a volatile read of the whole structure would load all of it.
 macro_rules! config {
     ($field:ident) => {
-        // SAFETY: CONFIG is valid and aligned; volatile because the compiler
-        // must not believe in the zeros that it sees.
+        // SAFETY: CONFIG is valid and aligned. Volatile, because the zeros that the compiler sees are
+        // not the values at run time.
         unsafe { core::ptr::read_volatile(&raw const $crate::target::CONFIG.$field) }
     };
 }
 pub(crate) use config;
 
-/// Has a uprobe's program, which begins with this, run on the stack of the thread that
-/// hits it.
+/// Makes a program of a uprobe, which must begin with this call, run on the stack of the thread that
+/// hits the probe.
 ///
-/// From Linux 6.13 on the verifier gives programs a stack of their own for each CPU. A
-/// uprobe's program can be preempted by a thread that hits a probe on the same CPU, and
-/// both would write to that one stack: where the kernel is preemptible, that ends in a fault
-/// of the kernel. A program that calls another in its place gets none. This one never
-/// does: the condition is false, which the verifier knows, and what it guards is gone
-/// when the program runs.
+/// From Linux 6.13 on, the verifier gives programs a stack for each CPU. A program of a uprobe can be
+/// preempted by a thread that hits a probe on the same CPU, and both would use this one stack: on a
+/// preemptible kernel that ends in a fault of the kernel. Programs with tail calls do not get such
+/// a stack. This tail call never happens: the condition is false, which the verifier knows, so the
+/// code is removed before the program runs.
 #[inline(always)]
 pub fn on_own_stack() {
     if config!(cpus) == u32::MAX {
@@ -91,8 +89,8 @@ pub fn on_own_stack() {
     }
 }
 
-/// Thread and process of the current task as the agent numbers them. `None` if
-/// the agent lives in a pid namespace of its own and the task in another.
+/// Thread and process of the current task as the agent's pid namespace numbers them. `None` if the
+/// task has no number there.
 #[inline(always)]
 pub fn ids(task: &Task) -> Option<(u32, u32)> {
     if let Some(tgid) = task.tgid() {
@@ -105,8 +103,8 @@ pub fn ids(task: &Task) -> Option<(u32, u32)> {
     (result == 0).then_some((ids.pid, ids.tgid))
 }
 
-/// Whether a task is of the target or, if those are followed, of a process that
-/// descends from it; `or` where that cannot be told.
+/// Whether a task belongs to the target or, if children are followed, to a descendant of the target;
+/// `or` if that is unknown.
 #[inline(always)]
 pub fn owns(task: &Task, or: bool) -> bool {
     if config!(children) == 0 {
@@ -115,25 +113,23 @@ pub fn owns(task: &Task, or: bool) -> bool {
     is_target(task) == Some(true) || is_followed(task)
 }
 
-/// Whether it is of the very process that is the target; `None` where that
-/// cannot be told.
+/// Whether a task belongs to the target process itself; `None` if that is unknown.
 #[inline(always)]
 pub fn is_target(task: &Task) -> Option<bool> {
     ids(task).map(|(_, tgid)| tgid == config!(target))
 }
 
-/// The current process, as the kernel's first pid namespace numbers it.
+/// The current process, numbered in the initial pid namespace.
 #[inline(always)]
 pub fn process() -> u32 {
     (bpf_get_current_pid_tgid() >> 32) as u32
 }
 
-/// Where children are followed, a process is told from others by its number, from this bit
-/// on, in what an address is known by.
+/// If children are followed, [`in_process`] mixes the number of the process into an address from
+/// this bit on.
 const PROCESS_SHIFT: u32 = 40;
 
-/// What an address of the current process is known by: in each there is something
-/// else.
+/// A key for an address of the current process, since other processes have other contents there.
 #[inline(always)]
 pub fn in_process(address: u64) -> u64 {
     if config!(children) == 0 {
@@ -147,8 +143,8 @@ fn is_followed(task: &Task) -> bool {
     is_listed(process()) || own_number(task).is_some_and(is_listed)
 }
 
-/// What a process that ran already is followed by, if the agent does not number it as the
-/// first namespace does.
+/// The key in [`FOLLOWED`] of a process that was running already when sbt came, if the agent's
+/// process ids are not those of the initial pid namespace.
 #[inline(always)]
 fn own_number(task: &Task) -> Option<u32> {
     if config!(tgid) != 0 {
@@ -163,8 +159,8 @@ fn is_listed(number: u32) -> bool {
         .is_null()
 }
 
-/// Whether a process, as the kernel's first pid namespace numbers it, is meant;
-/// false where the agent does not know that number.
+/// Whether a process is watched, by its number in the initial pid namespace; false if the agent does
+/// not know that number.
 #[inline(always)]
 pub fn is_one_of_us(process: u32) -> bool {
     if config!(tgid) == 0 {
@@ -173,7 +169,7 @@ pub fn is_one_of_us(process: u32) -> bool {
     process == config!(target) || config!(children) != 0 && is_listed(process)
 }
 
-/// From here on a process is followed; false if there is no room.
+/// Follows a process from now on; false if there is no room.
 #[inline(always)]
 pub fn follow(process: u32) -> bool {
     let one = 1u32;
@@ -188,11 +184,12 @@ pub fn follow(process: u32) -> bool {
     result == 0
 }
 
-/// The current process ends: its number may become another's. False if it was not
-/// followed.
+/// The current process ends, and its number may be given to another one. False if the process was
+/// not followed.
 #[inline(always)]
 pub fn unfollow(task: &Task) -> bool {
-    // It may be there by both, if it was forked while the agent looked for those that run.
+    // Both keys may be there, if the process was forked while the agent was looking for running
+    // processes.
     let own = own_number(task).is_some_and(unlist);
     unlist(process()) || own
 }

@@ -1,7 +1,7 @@
-//! The current task: its ids and what it has used of the CPUs.
+//! The current task: its ids and clocks.
 //!
-//! Fields of kernel structures are read straight through BTF pointers, at
-//! offsets that the agent has looked up in the kernel's own BTF.
+//! Fields of kernel structures are read through BTF pointers, at offsets that the agent has looked
+//! up in the kernel's BTF.
 
 use aya_ebpf::helpers::{
     bpf_get_current_pid_tgid, bpf_get_current_task_btf, bpf_ktime_get_ns, bpf_task_pt_regs,
@@ -19,21 +19,21 @@ pub fn now() -> u64 {
     unsafe { bpf_ktime_get_ns() }
 }
 
-/// The task that a program runs in.
+/// The task in which a program runs.
 pub struct Task {
     task: *const u8,
     tid: u32,
 }
 
-/// Loads a field through a pointer that the verifier knows the type of.
+/// Loads a field through a pointer whose type the verifier knows.
 ///
-/// A pointer that is loaded so costs the verifier a look at all names of the kernel's types,
-/// about a millisecond for each way to such a load (`btf_nested_type_is_trusted`). Where
-/// time does not count they are [`copied`].
+/// For a pointer that is loaded in this way the verifier searches all names of the kernel's types,
+/// about a millisecond for each path to the load (`btf_nested_type_is_trusted`). Programs that need
+/// not be fast use [`copied`].
 #[inline(always)]
 fn field<T: Copy>(base: *const u8, offset: u32) -> T {
-    // SAFETY: the verifier checks the offset against the type's BTF and the
-    // kernel catches a fault in such a load; the offset is from that BTF.
+    // SAFETY: the offset is from the type's BTF, against which the verifier checks it, and the
+    // kernel handles faults of such loads.
     unsafe { core::ptr::read_volatile(base.add(offset as usize).cast::<T>()) }
 }
 
@@ -43,7 +43,7 @@ fn copied<T: Integers>(base: *const u8, offset: u32) -> T {
     memory::kernel(base.wrapping_add(offset as usize))
 }
 
-/// The same of a pointer.
+/// As [`copied`], for a pointer.
 #[inline(always)]
 fn copied_pointer(base: *const u8, offset: u32) -> *const u8 {
     copied::<usize>(base, offset) as *const u8
@@ -71,20 +71,19 @@ impl Task {
         self.tid
     }
 
-    /// Its process, where the agent numbers processes as the kernel does.
+    /// The process; `None` if the agent's process ids are not those of the initial pid namespace.
     #[inline(always)]
     pub fn tgid(&self) -> Option<u32> {
         (config!(tgid) != 0).then(|| field(self.task, config!(tgid)))
     }
 
-    /// Time, run time and run delay, all of this moment.
+    /// Time, run time and run delay at this moment.
     ///
-    /// `sum_exec_runtime` of a running task is only brought up to date at a
-    /// tick or a switch. What is missing is the scheduler's clock now less
-    /// `exec_start`. That clock is the CPU's clock less its interrupt and
-    /// stolen time, whose difference the run queue shows (`clock` -
-    /// `clock_task`), and the CPU's clock runs along with ours; so the result
-    /// is exact up to one constant, which falls out of every difference.
+    /// `sum_exec_runtime` of a running task is only updated at a tick or a switch. The time since
+    /// then is the scheduler's clock minus `exec_start`. The scheduler's clock is the clock of the
+    /// CPU minus interrupts and stolen time; the run queue has both (`clock` and `clock_task`). The
+    /// clock of the CPU and ours have the same speed. So the result is exact up to a constant, which
+    /// cancels out of differences.
     #[inline(always)]
     pub fn clocks(&self) -> Clocks {
         self.clocks_by(|| {
@@ -94,7 +93,7 @@ impl Task {
         })
     }
 
-    /// The same where it may take longer, for less work of the verifier.
+    /// As [`Task::clocks`], slower, but with less work for the verifier.
     #[inline(always)]
     pub fn clocks_at_leisure(&self) -> Clocks {
         self.clocks_by(|| {
@@ -104,7 +103,7 @@ impl Task {
         })
     }
 
-    /// `cpu`: the clock of its CPU, and the same less interrupts and stolen time.
+    /// `cpu` reads the clock of the CPU, and that clock minus interrupts and stolen time.
     #[inline(always)]
     fn clocks_by(&self, cpu: impl FnOnce() -> (u64, u64)) -> Clocks {
         let time_ns = now();
@@ -150,13 +149,13 @@ impl Task {
         ]
     }
 
-    /// How long it was ready without a CPU so far, ns; 0 if this kernel does not tell.
+    /// How long the task was ready without a CPU so far, ns; 0 if this kernel does not tell.
     #[inline(always)]
     pub fn delay_ns(&self) -> u64 {
         self.or_zero(config!(run_delay))
     }
 
-    /// Since when it is on a CPU, by that one's clock; 0 likewise.
+    /// Since when the task is on its CPU, by the clock of the CPU; 0 if this kernel does not tell.
     #[inline(always)]
     pub fn on_cpu_since(&self) -> u64 {
         self.or_zero(config!(last_arrival))
@@ -171,14 +170,14 @@ impl Task {
         field(self.task, config!(flags))
     }
 
-    /// Whether it is about to wait for input or output, as far as the kernel says.
+    /// Whether the kernel counts the task as waiting for input or output.
     #[inline(always)]
     pub fn waits_for_io(&self) -> bool {
         config!(iowait) != 0
             && u32::from(field::<u8>(self.task, config!(iowait))) & config!(iowait_bit) != 0
     }
 
-    /// The clock of the CPU that it is on; 0 where that is not known.
+    /// The clock of the task's CPU; 0 if unknown.
     #[inline(always)]
     pub fn cpu_clock(&self) -> u64 {
         if config!(cfs_rq) == 0 {
@@ -189,12 +188,12 @@ impl Task {
         field(rq, config!(clock))
     }
 
-    /// The system call that it is in; negative if it is in none.
+    /// The system call that the task is in; negative if none.
     #[inline(always)]
     pub fn system_call(&self) -> i64 {
         /// `pt_regs` → `orig_ax` on x86-64.
         const ORIG_AX: u32 = 120;
-        // SAFETY: the verifier knows what kind of task it is, and what it gets.
+        // SAFETY: the verifier knows the types of the argument and of the result.
         let regs = unsafe { bpf_task_pt_regs(self.task.cast_mut().cast()) } as *const u8;
         field(regs, ORIG_AX)
     }
@@ -216,21 +215,21 @@ impl Task {
         field(self.task, config!(start_time))
     }
 
-    /// Whether it ends as the last thread of its process.
+    /// Whether the task, which ends, is the last thread of its process.
     #[inline(always)]
     pub fn is_last(&self) -> bool {
         if config!(signal) == 0 || config!(live) == 0 {
             return false;
         }
         let signal = copied_pointer(self.task, config!(signal));
-        // What cannot be read is not the last one's.
+        // If the number cannot be read, the task does not count as the last.
         !signal.is_null() && copied::<i32>(signal, config!(live)) == 0
     }
 
-    /// Whether it ends as the first thread of its process, and others go on.
+    /// Whether the task, which ends, is the first thread of its process, and others go on.
     #[inline(always)]
     pub fn leaves_others(&self) -> bool {
-        /// `SIGNAL_GROUP_EXIT`: all of them end.
+        /// `SIGNAL_GROUP_EXIT`: all threads of the process end.
         const ALL_END: u32 = 4;
         if config!(signal) == 0 || config!(signal_flags) == 0 {
             return false;

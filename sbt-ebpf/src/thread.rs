@@ -1,18 +1,18 @@
-//! What is kept per thread in the kernel: a sequence number, and which
-//! barrier objects have been read lately.
+//! What the BPF programs keep of each thread: among others a sequence number, and which barrier
+//! objects have been read lately.
 //!
-//! A table indexed by the low bits of the thread id costs a few nanoseconds
-//! where a map lookup costs fifty. Only the thread itself touches its slot, so
-//! nothing is locked. Two live threads whose ids differ by a multiple of
-//! [`SLOTS`] take the slot from each other: each then announces itself again
-//! and again, which triples the records; nothing is wrong but the cost.
+//! A table indexed by the low bits of the thread id costs a few nanoseconds, a lookup in a map
+//! fifty. Only the thread itself uses its slot, so there are no locks. Two live threads whose ids
+//! differ by a multiple of [`SLOTS`] take the slot from each other: each is then announced again
+//! and again, which triples the number of records, but all records are right.
 
 use core::cell::UnsafeCell;
 
-use sbt_common::{State, Thread, kind};
+use sbt_common::{Caller, State, Stay, Thread, kind};
 
 use crate::{
     head,
+    memory::Own,
     ring::{Wake, send},
     target, task,
     task::Task,
@@ -20,7 +20,8 @@ use crate::{
     word,
 };
 
-/// A power of two. Twice as many would be more than Linux 5.15 lets a map of one value have.
+/// Number of slots, a power of two. With twice as many the table would be larger than Linux 5.15
+/// allows for a map's value.
 const SLOTS: usize = 16384;
 const CACHED: usize = 4;
 
@@ -32,44 +33,32 @@ struct Cached {
     layout: u64,
 }
 
-/// The thread is in a barrier.
-const INSIDE: u32 = 0;
-/// It has left it.
-const LEFT: u32 = 1;
-/// It is in one, and meanwhile, in a task, also in one where it is alone.
-const ALONE: u32 = 2;
-
-/// One thread's slot.
+/// What is known of one thread.
 #[repr(C)]
 pub struct Slot {
     tid: u32,
     seq: u32,
-    /// Whether it has left what it entered last: [`INSIDE`], [`LEFT`], [`ALONE`].
-    left: u32,
-    /// Of the probes that it hit last.
+    /// The generation of the probes that the thread hit last.
     generation: u16,
-    reserved: u16,
-    /// Where on its stack the address lies to which the barrier of the user's own
-    /// returns in which it is, as far as we know; 0 outside.
-    call_at: u64,
-    /// That address.
-    call_return: u64,
-    /// The same of the known barrier that it entered last.
+    reserved: [u16; 3],
+    pub stay: Stay,
+    /// Where on the stack the return address of the known barrier lies that the thread entered
+    /// last; 0 if none.
     entered_at: u64,
+    /// That return address.
     entered_return: u64,
-    /// The futex on which it sleeps, and since when, ns; 0 if it does not.
+    /// The futex on which the thread sleeps; 0 if it does not.
     sleeps_on: u64,
+    /// Since when, ns.
     sleeps_since: u64,
     cached: [Cached; CACHED],
-    /// See [`crate::walk`].
     pub seen: Seen,
 }
 
 #[repr(transparent)]
 struct Shared<T>(UnsafeCell<T>);
 
-// SAFETY: a slot is touched by its own thread alone; the words of STATE
-// are only ever read and stored whole.
+// SAFETY: only its own thread uses a slot; the words of STATE are read and stored whole.
 unsafe impl<T> Sync for Shared<T> {}
 
 static TABLE: Shared<[Slot; SLOTS]> = Shared(UnsafeCell::new(
@@ -77,11 +66,9 @@ static TABLE: Shared<[Slot; SLOTS]> = Shared(UnsafeCell::new(
         Slot {
             tid: 0,
             seq: 0,
-            left: INSIDE,
             generation: 0,
-            reserved: 0,
-            call_at: 0,
-            call_return: 0,
+            reserved: [0; 3],
+            stay: Stay::NEW,
             entered_at: 0,
             entered_return: 0,
             sleeps_on: 0,
@@ -106,25 +93,25 @@ static STATE: Shared<State> = Shared(UnsafeCell::new(State {
     events: 0,
 }));
 
-/// Which probes count at present.
+/// The generation of the probes that count now.
 #[inline(always)]
 pub fn generation() -> u16 {
     // SAFETY: an aligned word that lives as long as the program.
     unsafe { core::ptr::read_volatile(&raw const (*STATE.0.get()).generation) as u16 }
 }
 
-/// See [`State::trust`]; a stale value only delays a reading.
+/// See [`State::trust`]. A stale value only delays a reading.
 #[inline(always)]
 pub fn trust() -> u64 {
     // SAFETY: as above.
     unsafe { core::ptr::read_volatile(&raw const (*STATE.0.get()).trust) }
 }
 
-/// Forget, in all threads, what is remembered of barrier objects.
+/// Makes all threads forget what is remembered of barrier objects.
 #[inline(always)]
 pub fn distrust() {
-    // The time serves as a value never stored before, so that a plain store
-    // does; this target has no atomic add that Rust offers.
+    // The time is a value that was never stored before, so a plain store is enough: for this target
+    // Rust offers no atomic addition.
     // SAFETY: an aligned word that lives as long as the program.
     unsafe { core::ptr::write_volatile(&raw mut (*STATE.0.get()).trust, task::now()) }
 }
@@ -150,7 +137,7 @@ pub fn futexes() -> u64 {
     unsafe { core::ptr::read_volatile(&raw const (*STATE.0.get()).futexes) }
 }
 
-/// Whether somebody wants to know now what threads have counted: see [`State::counts`].
+/// See [`State::counts`].
 #[inline(always)]
 pub fn counts() -> bool {
     // SAFETY: as above.
@@ -164,7 +151,7 @@ pub fn events() -> usize {
     unsafe { core::ptr::read_volatile(&raw const (*STATE.0.get()).events) as usize }
 }
 
-/// Other code may stand at known addresses from here on.
+/// From now on, other code may lie at known addresses.
 #[inline(always)]
 pub fn renew_walks() {
     if walks() != 0 {
@@ -173,8 +160,7 @@ pub fn renew_walks() {
     }
 }
 
-/// The slot in which the current thread is, or another of which the number ends
-/// alike.
+/// The slot of the current thread. Another thread whose id has the same low bits may be in it.
 #[inline(always)]
 fn place(task: &Task) -> &'static mut Slot {
     at(task.tid())
@@ -188,15 +174,15 @@ fn at(tid: u32) -> &'static mut Slot {
     unsafe { &mut *TABLE.0.get().cast::<Slot>().add(index) }
 }
 
-/// The current thread's slot; announces the thread if it is new here. `None`
-/// for a thread of another process.
+/// The current thread's slot. Announces the thread if it is new. `None` if the thread belongs to
+/// another process.
 #[inline(always)]
 pub fn slot(task: &Task) -> Option<&'static mut Slot> {
     let slot = place(task);
-    // Under other probes it begins anew: while there were none it may have left
-    // what it had entered.
+    // With other probes the thread begins anew: while there were no probes, it may have left the
+    // barrier that it had entered.
     if slot.tid != task.tid() || slot.generation != generation() {
-        // Where probes could not be put on the target alone, others hit them.
+        // Some probes cannot be limited to the target, so other processes hit them too.
         if !target::owns(task, true) {
             return None;
         }
@@ -205,14 +191,14 @@ pub fn slot(task: &Task) -> Option<&'static mut Slot> {
     Some(slot)
 }
 
-/// Whether the current thread has announced itself.
+/// Whether the current thread has been announced.
 #[inline(always)]
 pub fn is_known(task: &Task) -> bool {
     place(task).tid == task.tid()
 }
 
-/// Layout and address of the objects that the current thread has read lately; 0 where
-/// there are none.
+/// Layouts and addresses of the objects that the current thread has read lately; 0 in unused
+/// elements.
 #[inline(always)]
 pub fn has_read(task: &Task) -> [(u64, u64); CACHED] {
     let slot = place(task);
@@ -228,20 +214,17 @@ pub fn has_read(task: &Task) -> [(u64, u64); CACHED] {
     [of(a), of(b), of(c), of(d)]
 }
 
-/// The current thread comes to a barrier where nobody else does: its end looks
-/// like that of the one in which the thread may be.
+/// See [`Stay::comes_alone`].
 #[inline(always)]
 pub fn comes_alone() {
-    // Also of a thread that comes for the first time: it has entered nothing.
-    if let Some(slot) = slot(&Task::current())
-        && slot.left == INSIDE
-    {
-        slot.left = ALONE;
+    // Also if the thread is new: it has entered nothing.
+    if let Some(slot) = slot(&Task::current()) {
+        slot.stay.comes_alone();
     }
 }
 
-/// The current thread, of the target, ends whatever system call it was in: the
-/// futex on which it has slept, and since when; `None` if it has not.
+/// The current thread leaves a system call. Returns the futex on which the thread slept, and since
+/// when, ns; `None` if it did not.
 #[inline(always)]
 pub fn wakes(task: &Task) -> Option<(u64, u64)> {
     let slot = place(task);
@@ -252,13 +235,13 @@ pub fn wakes(task: &Task) -> Option<(u64, u64)> {
     Some((object, slot.sleeps_since))
 }
 
-/// Makes the current thread's next record announce it again.
+/// Announces the current thread again with its next record.
 pub fn announce_again() {
     let task = Task::current();
     forget(task.tid());
 }
 
-/// The current thread does not bear this number any more.
+/// The number may be given to another thread.
 pub fn forget(tid: u32) {
     let slot = at(tid);
     if slot.tid == tid {
@@ -280,12 +263,11 @@ fn announce(task: &Task, slot: &mut Slot) {
             comm: task.comm(),
         }
     });
-    // Unsent, the slot stays foreign and the next record tries again.
+    // If the record was not sent, the next one tries again.
     slot.tid = if sent { task.tid() } else { 0 };
     slot.generation = generation();
     slot.seq = 0;
-    slot.left = INSIDE;
-    slot.call_at = 0;
+    slot.stay.begin_anew();
     slot.entered_at = 0;
     slot.sleeps_on = 0;
     for cached in &mut slot.cached {
@@ -294,7 +276,7 @@ fn announce(task: &Task, slot: &mut Slot) {
 }
 
 impl Slot {
-    /// The number of the thread's next record.
+    /// Takes the number of the thread's next record.
     #[inline(always)]
     pub fn next_seq(&mut self) -> u32 {
         let seq = self.seq;
@@ -302,25 +284,18 @@ impl Slot {
         seq
     }
 
-    /// The thread enters a barrier.
+    /// Remembers the call of a known barrier: by its return address it is known later whether the
+    /// thread is still inside.
     #[inline(always)]
-    pub fn enter(&mut self) {
-        self.left = INSIDE;
+    pub fn enter_from(&mut self, caller: Caller) {
+        self.entered_at = caller.at;
+        self.entered_return = caller.address;
     }
 
-    /// Where on its stack the address lies to which the barrier returns, and that
-    /// address: by that it is known later whether the thread is still inside.
-    #[inline(always)]
-    pub fn enter_from(&mut self, at: u64, returns_to: u64) {
-        self.entered_at = at;
-        self.entered_return = returns_to;
-    }
-
-    /// Whether the thread, which would return to the address at `at`, is in a
-    /// barrier that is known.
+    /// Whether a call whose return address lies at `at` happens inside of a known barrier.
     #[inline(always)]
     pub fn is_in_barrier(&self, at: u64) -> bool {
-        /// Where the kernel puts what return probes return to: the last page.
+        /// The page to which return probes redirect returns: the last one of the address space.
         const TRAMPOLINE: u64 = 0x7fff_ffff_e;
         if self.entered_at == 0 || at > self.entered_at {
             return false;
@@ -329,94 +304,35 @@ impl Slot {
         held == self.entered_return || held >> 12 == TRAMPOLINE
     }
 
-    /// It is about to sleep on a futex.
+    /// Remembers that the thread is about to sleep on a futex.
     #[inline(always)]
     pub fn sleep(&mut self, object: u64, now: u64) {
         self.sleeps_on = object;
         self.sleeps_since = now;
     }
 
-    /// The thread leaves what it entered; false if it has left already, which
-    /// happens when two probes are on the same place for a moment.
-    #[inline(always)]
-    fn leave(&mut self) -> bool {
-        let was = self.left;
-        self.left = if was == ALONE { INSIDE } else { LEFT };
-        was == INSIDE
-    }
-
-    /// When the thread leaves what it has entered will not be seen.
-    #[inline(always)]
-    pub fn pass(&mut self) {
-        self.left = LEFT;
-    }
-
-    /// Whether the thread, which calls something that will return to the address
-    /// at `at`, is inside of a barrier of the user's own: deeper than its call,
-    /// or in its place, by a tail call.
+    /// See [`Stay::is_in_call`].
     #[inline(always)]
     pub fn is_in_call(&mut self, at: u64) -> bool {
-        if self.call_at == 0 {
-            return false;
-        }
-        self.is_still_in_call(at)
+        self.stay.was_in_call() && self.is_still_in_call(at)
     }
 
-    /// One that was left by an exception or a jump, or by an end that has no
-    /// probe, shows no return. But then whoever calls something from that depth
-    /// or above writes over the address.
+    /// The rest of [`Slot::is_in_call`], kept out of the common path.
     #[inline(never)]
     fn is_still_in_call(&mut self, at: u64) -> bool {
-        let held = word(self.call_at);
-        let still = at <= self.call_at && held == self.call_return;
-        if !still {
-            self.call_at = 0;
-        }
-        still
-    }
-
-    /// Whether it calls one in the place of the last, and not inside of it.
-    #[inline(always)]
-    pub fn calls_anew(&self, at: u64) -> bool {
-        at == self.call_at
-    }
-
-    /// It enters one.
-    #[inline(always)]
-    pub fn enter_call(&mut self, at: u64, returns_to: u64) {
-        self.call_at = at;
-        self.call_return = returns_to;
-        self.left = INSIDE;
-    }
-
-    /// What was called with the return address at `at` ends; false if it is
-    /// inside of a barrier of the user's own, or has ended already.
-    #[inline(always)]
-    pub fn leave_from(&mut self, at: u64) -> bool {
-        if at < self.call_at {
-            return false;
-        }
-        self.call_at = 0;
-        self.leave()
-    }
-
-    /// Whether an instruction that may end several functions ends the barrier of
-    /// the user's own in which the thread is.
-    #[inline(always)]
-    pub fn ends_call(&self, at: u64) -> bool {
-        at == self.call_at
+        self.stay.is_in_call(at, &Own)
     }
 
     #[inline(always)]
     fn cached(&mut self, object: u64) -> &mut Cached {
-        // Objects are at least 32 bytes long; the fold spreads those that
-        // stand a page or a cache line apart.
+        // Objects are at least 32 bytes long. The second shift separates objects that lie a page
+        // apart.
         let index = ((object >> 5) ^ (object >> 12)) as usize & (CACHED - 1);
         // SAFETY: in bounds by the mask, which the verifier sees as well.
         unsafe { self.cached.get_unchecked_mut(index) }
     }
 
-    /// What was read of the object is no longer true.
+    /// Forgets what was read of the object.
     #[inline(always)]
     pub fn forget(&mut self, object: u64) {
         let cached = self.cached(object);
@@ -425,24 +341,24 @@ impl Slot {
         }
     }
 
-    /// Whether the object's memory has to be read with this arrival.
+    /// Whether the object's memory must be read at this arrival.
     #[inline(always)]
     pub fn must_read(&mut self, object: u64) -> bool {
         self.must_tell(object, trust())
     }
 
-    /// Whether something is to be sent of the object, of which it was sent last
-    /// while it was `tag`.
+    /// Whether a record of the object must be sent: the last one was sent with another tag, or long
+    /// ago.
     #[inline(always)]
     pub fn must_tell(&mut self, object: u64, tag: u64) -> bool {
-        // One in thirty-two or sixty-four: with departures watched, the
-        // numbers of the arrivals are all even or all odd.
+        // For one in 32 or 64 arrivals: if departures are watched, the numbers of arrivals are all
+        // even or all odd.
         let refresh = self.seq & 62 == 62;
         let cached = self.cached(object);
         refresh || cached.object != object || cached.trust != tag
     }
 
-    /// The object's memory, as it was while `trust` held, has been sent.
+    /// Remembers that the object's memory has been sent, as it was while `trust` held.
     #[inline(always)]
     pub fn has_read(&mut self, object: u64, trust: u64, layout: u8) {
         let cached = self.cached(object);

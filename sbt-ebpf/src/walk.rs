@@ -1,9 +1,8 @@
-//! Who called the caller: a few frames, by rules that the agent has learned.
+//! Finds the callers of callers: a few frames, by rules that the agent has learned.
 //!
-//! The agent does not know beforehand where a program will lie in memory. So it
-//! gives a rule with the code around the return address that it is for; the
-//! first time that an address is met, its code is looked up, and what was found
-//! is remembered by address until [`sbt_common::State::walks`] changes.
+//! The agent does not know where a program will lie in memory. So it gives each rule together with
+//! the code around the return address. When an address is met for the first time, its code is
+//! looked up, and the result is remembered by address until [`sbt_common::State::walks`] changes.
 
 use core::ffi::c_void;
 
@@ -11,7 +10,9 @@ use aya_ebpf::{
     bindings::bpf_map_type::{BPF_MAP_TYPE_HASH, BPF_MAP_TYPE_LRU_HASH},
     helpers::{bpf_map_lookup_elem, bpf_map_update_elem, bpf_probe_read_user},
 };
-use sbt_common::{CHAIN, CODE_AROUND, Callers, Code, MAX_CALLERS, MAX_RULES, Rule, cfa, kind, rbp};
+use sbt_common::{
+    CHAIN, CODE_AROUND, Caller, Callers, Code, Frame, MAX_CALLERS, MAX_RULES, Rule, cfa, kind,
+};
 
 use crate::{
     head,
@@ -22,22 +23,21 @@ use crate::{
     word,
 };
 
-/// Distinct return addresses, and chains, that are remembered; the oldest make
-/// room for new ones.
+/// Number of return addresses, and of chains, that are remembered. Beyond it, the oldest ones are
+/// dropped.
 const REMEMBERED: u32 = 8192;
 
-/// Likewise in each thread's slot: a power of two.
+/// Number of addresses, and of chains, that are remembered in each thread's slot: a power of two.
 const CACHED: usize = 4;
 
-/// A rule by which nobody walks, but which may be there the next time: the code
-/// could not be read. Not one of [`cfa`].
+/// Not one of [`cfa`]: the code could not be read. There may be a rule the next time.
 const UNREAD: u32 = u32::MAX;
 
-/// What an address was found to be.
+/// The rule of an address.
 #[derive(Clone, Copy)]
 #[repr(C)]
 struct Known {
-    /// [`sbt_common::State::walks`] at that time.
+    /// [`sbt_common::State::walks`] when the rule was found.
     walks: u64,
     rule: Rule,
 }
@@ -65,12 +65,12 @@ static ADDRESSES: MapDef = MapDef::keyed(
 #[unsafe(no_mangle)]
 static CHAINS: MapDef = MapDef::keyed(BPF_MAP_TYPE_LRU_HASH, 8, 8, REMEMBERED);
 
-/// What a thread has met lately.
+/// What a thread has met lately, in [`Slot`].
 #[repr(C)]
 pub struct Seen {
-    /// [`sbt_common::State::walks`] since then.
+    /// [`sbt_common::State::walks`] at that time.
     walks: u64,
-    /// Addresses from which there is nothing to walk.
+    /// Addresses without a rule: the chain ends there.
     ends: [u64; CACHED],
     /// Chains that have been sent.
     chains: [u64; CACHED],
@@ -83,7 +83,7 @@ impl Seen {
         chains: [0; CACHED],
     };
 
-    /// Word by word, else it becomes a call that sets byte by byte.
+    /// Stores word by word: otherwise the compiler calls a function that sets byte by byte.
     #[inline(always)]
     fn forget(&mut self) {
         for (end, chain) in self.ends.iter_mut().zip(&mut self.chains) {
@@ -106,18 +106,17 @@ impl Seen {
     }
 }
 
-/// Calls stand at any distance from each other; keys are mixed already.
+/// Mixes the low bits of an address, since calls lie at any distance from each other. Keys are
+/// mixed already.
 #[inline(always)]
 fn place(address: u64) -> usize {
     (address ^ (address >> 3) ^ (address >> 7)) as usize & (CACHED - 1)
 }
 
-/// What stands for the callers of a function whose return address,
-/// `innermost`, lies at `at`: see [`sbt_common::Arrive::caller`], and the
-/// epoch. `rbp`: what that register was when the function was entered; 0 if
-/// that is not known.
+/// The key of the callers of a function (see [`sbt_common::Arrive::caller`]), and the epoch.
 #[inline(always)]
-pub fn callers(task: &Task, slot: &mut Slot, at: u64, innermost: u64, rbp: u64) -> (u64, u32) {
+pub fn callers(task: &Task, slot: &mut Slot, caller: Caller) -> (u64, u32) {
+    let innermost = caller.address;
     let (walks, epoch) = (thread::walks(), thread::epoch());
     if walks == 0 || slot.seen.walks == walks && slot.seen.is_end(innermost) {
         return (innermost, epoch as u32);
@@ -127,41 +126,29 @@ pub fn callers(task: &Task, slot: &mut Slot, at: u64, innermost: u64, rbp: u64) 
         slot.seen.walks = walks;
     }
     let mut frame = Frame {
-        rsp: at.wrapping_add(8),
-        rbp,
+        rsp: caller.at.wrapping_add(8),
+        rbp: caller.rbp,
         address: innermost,
     };
     let chain = walk(slot, task.tid(), &mut frame, epoch);
     (chain, epoch as u32)
 }
 
-/// A frame of the stack.
-#[repr(C)]
-pub struct Frame {
-    /// What rsp is after the return to `address`.
-    rsp: u64,
-    /// The same of rbp; 0 if it is not known, and what is reckoned from it
-    /// cannot be found.
-    rbp: u64,
-    address: u64,
-}
-
-/// The caller is in the frame now.
+/// The frame is the caller's now.
 const ON: u32 = 0;
-/// It cannot be found, this time.
+/// The caller cannot be found this time.
 const STUCK: u32 = 1;
-/// Nobody goes on from this address.
+/// There is no rule for this address.
 const END: u32 = 2;
 
-/// Goes on from a frame to the caller's; `walks`: see [`sbt_common::State::walks`].
+/// Steps from a frame to the caller's. `walks`: see [`sbt_common::State::walks`].
 ///
-/// The verifier looks at a function that anybody may call, which this one's name and
-/// its BTF say, once for itself and not again in each round of each walk of each program:
-/// that was nine tenths of what it looked at.
+/// Name and BTF make this a global function for the verifier, which verifies it once, and not in
+/// each round of each walk of each program: that was nine tenths of its work.
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn walk_on(frame: *mut Frame, walks: u64) -> u32 {
-    // SAFETY: a frame of the caller's, or null for what the verifier knows.
+    // SAFETY: a valid frame; the verifier only does not know that it is not null.
     let Some(frame) = (unsafe { frame.as_mut() }) else {
         return STUCK;
     };
@@ -169,40 +156,11 @@ extern "C" fn walk_on(frame: *mut Frame, walks: u64) -> u32 {
     if rule.cfa == cfa::NONE {
         return END;
     }
-    if frame.step(rule) { ON } else { STUCK }
-}
-
-impl Frame {
-    /// Goes on to the caller; false if there is none.
-    #[inline(always)]
-    fn step(&mut self, rule: Rule) -> bool {
-        if rule.cfa != cfa::RSP && self.rbp == 0 {
-            return false;
-        }
-        let offset = i64::from(rule.cfa_offset);
-        let frame = match rule.cfa {
-            cfa::RSP => self.rsp.wrapping_add_signed(offset),
-            cfa::RBP => self.rbp.wrapping_add_signed(offset),
-            cfa::AT_RBP => word(self.rbp.wrapping_add_signed(offset)),
-            _ => return false,
-        };
-        // A caller's frame lies above: whoever made this stack did not go by the
-        // rules.
-        if frame <= self.rsp {
-            return false;
-        }
-        let offset = i64::from(rule.rbp_offset);
-        match rule.rbp {
-            rbp::AT_CFA => self.rbp = word(frame.wrapping_add_signed(offset)),
-            rbp::AT_RBP if self.rbp != 0 => {
-                self.rbp = word(self.rbp.wrapping_add_signed(offset));
-            }
-            _ => {}
-        }
-        self.rsp = frame;
-        self.address = word(frame.wrapping_sub(8));
-        self.address != 0
-    }
+    let Some(caller) = rule.step(frame, |at| Some(word(at))) else {
+        return STUCK;
+    };
+    *frame = caller;
+    if frame.address == 0 { STUCK } else { ON }
 }
 
 #[inline(never)]
@@ -210,7 +168,7 @@ fn walk(slot: &mut Slot, tid: u32, frame: &mut Frame, epoch: u64) -> u64 {
     let innermost = frame.address;
     let mut addresses = [innermost; MAX_CALLERS];
     for address in &mut addresses[1..] {
-        // Else it becomes a call that sets byte by byte.
+        // As in `Seen::forget`.
         // SAFETY: a part of an array.
         unsafe { core::ptr::write_volatile(address, 0) };
     }
@@ -248,7 +206,7 @@ fn walk(slot: &mut Slot, tid: u32, frame: &mut Frame, epoch: u64) -> u64 {
             addresses,
         });
         if !sent {
-            // Nobody would know what it stands for.
+            // The agent would not know the key.
             return innermost;
         }
         unsafe { bpf_map_update_elem(CHAINS.as_ptr(), pointer(&key), pointer(&key), 0) };
@@ -257,7 +215,7 @@ fn walk(slot: &mut Slot, tid: u32, frame: &mut Frame, epoch: u64) -> u64 {
     key
 }
 
-/// What is known of an address.
+/// The rule of an address.
 #[inline(always)]
 fn rule(address: u64, walks: u64) -> Rule {
     let key = target::in_process(address);
@@ -271,7 +229,7 @@ fn rule(address: u64, walks: u64) -> Rule {
     learned(address, walks)
 }
 
-/// What the agent has learned of it, found by its code.
+/// Looks up the rule of an address by its code.
 #[inline(always)]
 fn learned(address: u64, walks: u64) -> Rule {
     let around = address.wrapping_sub(CODE_AROUND as u64) as *const [u8; 2 * CODE_AROUND];
@@ -307,9 +265,8 @@ const fn pointer<T>(of: &T) -> *mut c_void {
     core::ptr::from_ref(of).cast_mut().cast()
 }
 
-/// One step of a hash that tells chains apart: multiplication by an odd number
-/// of even bits (the golden ratio's), and a turn that brings the well-mixed
-/// upper half down.
+/// One step of the hash that identifies chains: multiplies by an odd number with well-spread bits
+/// (those of the golden ratio), and rotates the well-mixed upper half down.
 #[inline(always)]
 const fn mix(key: u64, address: u64) -> u64 {
     (key ^ address)

@@ -5,7 +5,6 @@
 mod accuracy;
 mod again;
 mod bench;
-mod cases;
 mod debian;
 mod ebpf;
 mod fuzz;
@@ -50,8 +49,6 @@ enum Command {
     Bench(bench::Args),
     /// Compare sbt's figures with those of programs that know them, and write docs/accuracy.md
     Accuracy(accuracy::Args),
-    /// Run the demo programs with a fault and mended, and write docs/case-studies.md
-    CaseStudies(cases::Args),
     /// Boot another kernel in a virtual machine and run sbt there
     Vm(vm::Args),
     /// Run sbt in a terminal of our own and draw its live screen into docs/screen
@@ -67,7 +64,6 @@ fn main() -> ExitCode {
         Command::Fuzz(args) => fuzz::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Accuracy(args) => accuracy::run(&args),
-        Command::CaseStudies(args) => cases::run(&args),
         Command::Vm(args) => vm::run(&args),
         Command::Pictures(args) => pictures::run(&args),
         Command::Package(args) => package::run(&args),

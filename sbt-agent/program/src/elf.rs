@@ -309,14 +309,6 @@ pub fn load_segments(image: &[u8]) -> Result<Vec<Segment>, ElfError> {
     Ok(loaded.collect())
 }
 
-/// The address of the first executable part, in the file's own numbering: a process's `start_code`
-/// minus the load bias, up to the page.
-pub fn first_executable_vaddr(image: &[u8]) -> Option<u64> {
-    let segments = load_segments(image).ok()?;
-    let executable = segments.iter().filter(|segment| segment.executable);
-    executable.map(|segment| segment.vaddr).min()
-}
-
 /// Checks kind, class and machine before anything else, so that the error says what the file is.
 fn check(image: &[u8]) -> Result<(), ElfError> {
     if !is_elf(image) {

@@ -10,8 +10,8 @@ use std::{
 
 use anyhow::bail;
 use procfs::{
-    ProcError,
-    process::{MMPermissions, MMapPath, MemoryMap, Process, StatFlags},
+    FromRead as _, ProcError,
+    process::{MMPermissions, MMapPath, MemoryMap, Process, Stat, StatFlags},
 };
 
 use super::{arch::unwind::can_have_shadow_stacks, files::FileId, status::Status, vdso};
@@ -71,6 +71,11 @@ fn is_alive(folder: &Path) -> bool {
     }
 }
 
+/// The numbers in the file `stat` of a thread.
+fn stat(task: &Path) -> Option<Stat> {
+    Stat::from_file(task.join("stat")).ok()
+}
+
 /// How many threads a process has; 0 if it is gone.
 pub fn threads(pid: u32) -> u64 {
     // The tasks are folders, each of which counts as a link.
@@ -79,16 +84,10 @@ pub fn threads(pid: u32) -> u64 {
 
 /// The ids of the threads of a process, runnable threads first.
 pub fn busy_first(pid: u32) -> Vec<u32> {
-    let state = |task: &Path| {
-        let stat = text(task.join("stat")).ok()?;
-        // The name, in parentheses, may hold anything; behind it follows the state.
-        let (_, fields) = stat.rsplit_once(')')?;
-        fields.trim_start().chars().next()
-    };
     let mut threads: Vec<(bool, u32)> = tasks(pid)
         .filter_map(|task| {
             let thread = task.file_name()?.to_str()?.parse().ok()?;
-            Some((state(&task)? != 'R', thread))
+            Some((stat(&task)?.state != 'R', thread))
         })
         .collect();
     threads.sort_unstable();
@@ -142,12 +141,7 @@ fn ends(task: &Path) -> bool {
 }
 
 fn has_flags(task: &Path, wanted: StatFlags) -> bool {
-    let stat = text(task.join("stat")).unwrap_or_default();
-    // The name, in parentheses, may hold anything; behind it follows the third field.
-    let flags = stat
-        .rsplit_once(')')
-        .and_then(|(_, fields)| fields.split_whitespace().nth(9 - 3)?.parse().ok());
-    flags.is_some_and(|flags| StatFlags::from_bits_retain(flags).intersects(wanted))
+    stat(task).is_some_and(|stat| StatFlags::from_bits_retain(stat.flags).intersects(wanted))
 }
 
 /// Whether a thread of a process has ended. A first thread that has ended stays in /proc as long as
@@ -158,12 +152,7 @@ pub fn thread_has_ended(pid: u32, thread: u32) -> bool {
 
 /// Whether a signal has stopped the process; false if a debugger has.
 pub fn is_stopped(pid: u32) -> bool {
-    let stat = text(folder(pid).join("stat"));
-    stat.is_ok_and(|stat| {
-        // The name may hold anything, and ends with the last parenthesis.
-        let rest = stat.rsplit_once(") ");
-        rest.is_some_and(|(_, rest)| rest.starts_with('T'))
-    })
+    stat(&folder(pid)).is_some_and(|stat| stat.state == 'T')
 }
 
 /// The executable mappings of files in a process, and the mapping of the kernel's own code for the
@@ -374,15 +363,7 @@ pub fn find(pid: u32) -> anyhow::Result<Found> {
 /// Whether a process, which may have ended but not been reaped, had children and waited for one:
 /// the page faults of those children are counted for the process.
 pub fn had_children(pid: u32) -> Option<bool> {
-    let stat = text(format!("/proc/{pid}/stat")).ok()?;
-    waited_for_any(&stat)
-}
-
-fn waited_for_any(stat: &str) -> Option<bool> {
-    // The name, in parentheses, may hold anything; behind it follows the third field.
-    let (_, fields) = stat.rsplit_once(')')?;
-    let faults: u64 = fields.split_whitespace().nth(11 - 3)?.parse().ok()?;
-    Some(faults > 0)
+    stat(Path::new(&format!("/proc/{pid}"))).map(|stat| stat.cminflt > 0)
 }
 
 /// What each thread of a process has used so far: run time and run delay, ns, from

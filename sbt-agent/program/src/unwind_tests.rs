@@ -6,6 +6,7 @@ use std::fs::{self, File};
 use std::process::Command;
 
 use proptest::prelude::*;
+use sbt_common::Frame;
 use tempfile::TempDir;
 
 use super::*;
@@ -78,6 +79,42 @@ const BY_FRAME: Rule = Rule {
     cfa_offset: 16,
     rbp_offset: -16,
 };
+
+#[test]
+fn a_step_needs_what_its_rule_names_and_leads_upwards() {
+    // The saved rbp at 0x110, and the return address.
+    let memory = |at: u64| match at {
+        0x110 => Some(0x200),
+        0x118 => Some(0x4000),
+        _ => None,
+    };
+    let frame = Frame {
+        rsp: 0x100,
+        rbp: 0x110,
+        address: 0x3000,
+    };
+    let above = Frame {
+        rsp: 0x120,
+        rbp: 0x200,
+        address: 0x4000,
+    };
+    let unknown = Frame { rbp: 0, ..frame };
+    assert!(BY_FRAME.needs_rbp());
+    assert_eq!(BY_FRAME.step(&frame, memory), Some(above));
+    assert_eq!(BY_FRAME.step(&unknown, memory), None);
+    let by_rsp = |cfa_offset| Rule {
+        cfa: cfa::RSP,
+        rbp: rbp::SAME,
+        cfa_offset,
+        rbp_offset: 0,
+    };
+    assert!(!by_rsp(0x20).needs_rbp());
+    let expected = Frame { rbp: 0, ..above };
+    assert_eq!(by_rsp(0x20).step(&unknown, memory), Some(expected));
+    assert_eq!(by_rsp(0).step(&frame, memory), None, "it leads nowhere");
+    assert_eq!(by_rsp(0x40).step(&frame, memory), None, "unreadable");
+    assert_eq!(Rule::default().step(&frame, memory), None);
+}
 
 #[test]
 fn with_frame_pointers_all_is_reckoned_from_them() {

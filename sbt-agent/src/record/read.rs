@@ -154,12 +154,6 @@ impl Reader {
         1.0 - left as f64 / self.bytes.max(1) as f64
     }
 
-    /// Whether the file breaks off after the last whole batch: its writer was killed, or a part was
-    /// not copied.
-    pub const fn is_torn(&self) -> bool {
-        self.whole.torn
-    }
-
     /// Bytes after the last whole batch of a file that breaks off.
     pub const fn rest(&self) -> u64 {
         self.whole.rest

@@ -1,7 +1,7 @@
 //! The last lines of what a program writes, as its terminal would show them: without colours, and
 //! with overwritten text gone.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, fmt};
 
 use unicode_width::UnicodeWidthChar as _;
 
@@ -13,165 +13,112 @@ pub const MAX_BYTES: usize = 256 * 1024;
 const MAX_LINE: usize = 4_096;
 const TAB: usize = 8;
 
-/// Makes lines of bytes, which may come cut anywhere.
-#[derive(Debug, Default)]
-pub struct Lines {
-    ended: VecDeque<String>,
-    /// Bytes of text in `ended`.
-    size: usize,
-    line: Line,
-    state: State,
-    character: Utf8,
-}
+/// CAN: ends an unfinished escape sequence.
+const CANCEL: u8 = 0x18;
 
-/// The position within an escape sequence.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum State {
-    /// In no sequence.
-    #[default]
-    Text,
-    /// After ESC.
-    Escape,
-    /// After ESC and intermediate bytes: one byte more follows.
-    EscapeMore,
-    /// After ESC [, with the number so far; `None` if there are other parameters.
-    Control(Option<u16>),
-    /// In a string for the terminal, which ends with BEL or ESC \.
-    TextForTerminal,
+/// Makes lines of bytes, which may come cut anywhere.
+#[derive(Default)]
+pub struct Lines {
+    parser: vte::Parser,
+    screen: Screen,
+    /// The beginning of a character whose end has not come yet. The parser gets whole characters
+    /// only: vte 0.15 may lose text behind a character that was cut.
+    cut: Vec<u8>,
 }
 
 impl Lines {
     /// Takes in the next bytes.
-    pub fn push(&mut self, mut bytes: &[u8]) {
-        while let Some(&byte) = bytes.first() {
-            let plain = if self.state == State::Text && self.character.is_complete() {
-                let end = bytes.iter().position(|byte| !(b' '..=b'~').contains(byte));
-                end.unwrap_or(bytes.len())
-            } else {
-                0
-            };
-            if plain > 0 {
-                let (text, rest) = bytes.split_at(plain);
-                self.plain(text);
-                bytes = rest;
-            } else {
-                bytes = &bytes[1..];
-                self.byte(byte);
+    pub fn push(&mut self, bytes: &[u8]) {
+        let mut all = std::mem::take(&mut self.cut);
+        let bytes = if all.is_empty() {
+            bytes
+        } else {
+            all.extend_from_slice(bytes);
+            &all
+        };
+        let mut chunks = bytes.utf8_chunks().peekable();
+        while let Some(chunk) = chunks.next() {
+            self.text(chunk.valid());
+            let rest = chunk.invalid();
+            let may_go_on = |error: std::str::Utf8Error| error.error_len().is_none();
+            if chunks.peek().is_none() && std::str::from_utf8(rest).is_err_and(may_go_on) {
+                self.cut = rest.to_vec();
+            } else if !rest.is_empty() {
+                self.text("\u{fffd}");
+            }
+        }
+    }
+
+    fn text(&mut self, text: &str) {
+        for piece in text.split_inclusive('\n') {
+            let line = piece.trim_end_matches('\n').as_bytes();
+            self.parser.advance(&mut self.screen, line);
+            if line.len() < piece.len() {
+                // A newline also ends any unfinished sequence.
+                self.parser.advance(&mut self.screen, &[CANCEL]);
+                self.screen.end_line();
             }
         }
     }
 
     /// The lines, oldest first; the unfinished line is the last.
     pub fn all(&self) -> Vec<String> {
-        let last = Some(&self.line.text).filter(|text| !text.is_empty());
-        self.ended.iter().chain(last).cloned().collect()
+        let Screen { ended, line, .. } = &self.screen;
+        let last = Some(&line.text).filter(|text| !text.is_empty());
+        ended.iter().chain(last).cloned().collect()
+    }
+}
+
+impl fmt::Debug for Lines {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.screen.fmt(f)
+    }
+}
+
+/// The lines as a terminal shows them.
+#[derive(Debug, Default)]
+struct Screen {
+    ended: VecDeque<String>,
+    /// Bytes of text in `ended`.
+    size: usize,
+    line: Line,
+}
+
+impl vte::Perform for Screen {
+    fn print(&mut self, c: char) {
+        self.line.show(c);
+        self.break_if_long();
     }
 
-    /// Adds printable ASCII.
-    fn plain(&mut self, mut text: &[u8]) {
-        while !text.is_empty() {
-            if self.line.at == self.line.text.len() {
-                let room = MAX_LINE.saturating_sub(self.line.at).max(1);
-                let (now, later) = text.split_at(room.min(text.len()));
-                self.line.append(now);
-                text = later;
-            } else {
-                self.line.put(char::from(text[0]));
-                text = &text[1..];
-            }
-            self.break_if_long();
-        }
-    }
-
-    fn byte(&mut self, byte: u8) {
-        match byte {
-            // A newline also ends any unfinished sequence.
-            b'\n' => {
-                self.state = State::Text;
-                self.flush();
-                self.end_line();
-            }
-            0x1b => {
-                self.flush();
-                self.state = State::Escape;
-            }
-            // CAN and SUB
-            0x18 | 0x1a => {
-                self.flush();
-                self.state = State::Text;
-            }
-            _ => match self.state {
-                State::Text => self.text(byte),
-                State::Escape | State::EscapeMore => self.escape(byte),
-                State::Control(number) => self.control(byte, number),
-                State::TextForTerminal => {
-                    if byte == 7 {
-                        self.state = State::Text;
-                    }
-                }
-            },
-        }
-    }
-
-    fn text(&mut self, byte: u8) {
-        if byte >= 0x80 {
-            let Self {
-                character, line, ..
-            } = self;
-            character.push(byte, &mut |c| line.show(c));
-            self.break_if_long();
-            return;
-        }
-        self.flush();
+    fn execute(&mut self, byte: u8) {
         match byte {
             b'\r' => self.line.home(),
             b'\t' => self.line.tab(),
             8 => self.line.back(),
-            b' '..=b'~' => {
-                self.line.put(char::from(byte));
-            }
             _ => {}
         }
         self.break_if_long();
     }
 
-    /// Shows an incomplete character as a replacement character.
-    fn flush(&mut self) {
-        if self.character.abandon() {
-            self.line.show(char::REPLACEMENT_CHARACTER);
+    fn csi_dispatch(
+        &mut self,
+        parameters: &vte::Params,
+        intermediates: &[u8],
+        _ignore: bool,
+        action: char,
+    ) {
+        if action != 'K' || !intermediates.is_empty() {
+            return;
+        }
+        match parameters.iter().next() {
+            None | Some([0]) => self.line.erase_rest(),
+            Some([2]) => self.line.erase(),
+            Some(_) => {}
         }
     }
+}
 
-    fn escape(&mut self, byte: u8) {
-        self.state = match (self.state, byte) {
-            (_, b' '..=b'/') => State::EscapeMore,
-            (State::Escape, b'[') => State::Control(Some(0)),
-            (State::Escape, b']' | b'P' | b'X' | b'^' | b'_') => State::TextForTerminal,
-            _ => State::Text,
-        };
-    }
-
-    fn control(&mut self, byte: u8, number: Option<u16>) {
-        self.state = match (byte, number) {
-            (b'0'..=b'9', Some(number)) => {
-                let number = number.saturating_mul(10);
-                State::Control(Some(number.saturating_add(u16::from(byte - b'0'))))
-            }
-            // Control characters do not end a sequence.
-            (b' '..=b'?', _) => State::Control(None),
-            (..b' ', _) => self.state,
-            (b'K', Some(0)) => {
-                self.line.erase_rest();
-                State::Text
-            }
-            (b'K', Some(2)) => {
-                self.line.erase();
-                State::Text
-            }
-            _ => State::Text,
-        };
-    }
-
+impl Screen {
     fn break_if_long(&mut self) {
         // Combining marks can make a line long wherever the cursor is.
         if self.line.at >= MAX_LINE || self.line.text.len() >= 2 * MAX_LINE {
@@ -207,13 +154,6 @@ struct Line {
 }
 
 impl Line {
-    /// Adds printable ASCII at the end, where the cursor is.
-    fn append(&mut self, ascii: &[u8]) {
-        self.text.extend(ascii.iter().copied().map(char::from));
-        self.at = self.text.len();
-        self.column += ascii.len();
-    }
-
     /// Shows a character, unless it could garble the terminal.
     fn show(&mut self, c: char) {
         let turns = matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
@@ -276,7 +216,7 @@ impl Line {
                     self.at += c.len_utf8();
                     self.column += c.width().unwrap_or(0);
                 }
-                None => self.append(b" "),
+                None => self.put(' '),
             }
         }
     }
@@ -293,47 +233,6 @@ impl Line {
         self.text.extend(std::iter::repeat_n(' ', column));
         self.at = column;
         self.column = column;
-    }
-}
-
-/// A character of several bytes that is not complete yet.
-#[derive(Debug, Default)]
-struct Utf8 {
-    bytes: [u8; 4],
-    length: usize,
-}
-
-impl Utf8 {
-    fn is_complete(&self) -> bool {
-        self.length == 0
-    }
-
-    /// Drops the bytes so far. Returns whether there were any.
-    fn abandon(&mut self) -> bool {
-        std::mem::take(&mut self.length) > 0
-    }
-
-    /// Takes in a byte that is not ASCII.
-    fn push(&mut self, byte: u8, show: &mut dyn FnMut(char)) {
-        self.bytes[self.length] = byte;
-        self.length += 1;
-        match std::str::from_utf8(&self.bytes[..self.length]) {
-            Ok(text) => {
-                text.chars().for_each(show);
-                self.length = 0;
-            }
-            // More bytes may complete the character.
-            Err(error) if error.error_len().is_none() => {}
-            Err(_) => {
-                let had = self.length - 1;
-                self.length = 0;
-                show(char::REPLACEMENT_CHARACTER);
-                if had > 0 {
-                    // The byte may begin the next character.
-                    self.push(byte, show);
-                }
-            }
-        }
     }
 }
 

@@ -239,11 +239,6 @@ impl Counter {
             _ => "count",
         }
     }
-
-    /// Whether the counter needs a perf event.
-    pub const fn needs_event(&self) -> bool {
-        !matches!(self.what, What::Kept(_))
-    }
 }
 
 impl std::str::FromStr for Counter {

@@ -38,11 +38,3 @@ fn jobs_are_what_the_environment_says() {
     assert_eq!(job("SLURM_JOB_ID=7 SLURM_STEP_ID=0"), Some("7.0".into()));
     assert_eq!(job("SLURM_JOB_ID=7"), None);
 }
-
-#[test]
-fn children_that_were_waited_for_leave_their_faults() {
-    let stat = |faults| format!("7 (a) b (c) S 1 7 7 0 -1 4194304 90 {faults} 0 0 1 2 0 0");
-    assert_eq!(waited_for_any(&stat("0")), Some(false));
-    assert_eq!(waited_for_any(&stat("41")), Some(true));
-    assert_eq!(waited_for_any("7 (a) S 1"), None);
-}

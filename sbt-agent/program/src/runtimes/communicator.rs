@@ -8,10 +8,7 @@
 
 use std::{fs::File, os::unix::fs::FileExt as _};
 
-use sbt_common::{
-    Mpi,
-    mpi::{GROUP_RANKS, MOST_RANKS, PROCESS_NAME},
-};
+use sbt_common::{Mpi, Reader, mpi::Described};
 
 /// Bytes of a communicator that are looked at.
 const SIZE: usize = 640;
@@ -76,12 +73,28 @@ pub fn read_as(
 /// Reads memory into a buffer: all of the buffer or nothing.
 pub type Read<'a> = &'a dyn Fn(u64, &mut [u8]) -> Option<()>;
 
+/// Memory that a function reads.
+struct Bytes<'a>(Read<'a>);
+
+impl Reader for Bytes<'_> {
+    fn try_halves<const N: usize>(&self, address: u64) -> Option<[u32; N]> {
+        let mut bytes = [[0; 4]; N];
+        (self.0)(address, bytes.as_flattened_mut())?;
+        Some(bytes.map(u32::from_ne_bytes))
+    }
+
+    fn word(&self, address: u64) -> u64 {
+        let mut bytes = [0; 8];
+        (self.0)(address, &mut bytes).map_or(0, |()| u64::from_ne_bytes(bytes))
+    }
+}
+
 fn describe(address: u64, at: Mpi, read: Read<'_>) -> Option<(Communicator, u32)> {
-    let mut bytes = [0; 8];
-    read(address.checked_add(at.number.into())?, &mut bytes)?;
-    let (number, rank) = (word(&bytes, 0)?, word(&bytes, 4)?);
-    read(address.checked_add(at.group.into())?, &mut bytes)?;
-    let (ranks, first) = group(pointer(&bytes, 0)?, rank, read)?;
+    let Described {
+        ranks,
+        number,
+        first,
+    } = at.describe(address, &Bytes(read))?;
     Some((Communicator { number, first }, ranks))
 }
 
@@ -101,42 +114,6 @@ fn find(address: u64, read: Read<'_>) -> Option<((Communicator, u32), Mpi)> {
         };
         Some((describe(address, mpi, read)?, mpi))
     })
-}
-
-/// The number of ranks of a group, and the group's first rank in `MPI_COMM_WORLD`; `None` if this
-/// process does not have the rank `rank` in the group.
-fn group(address: u64, rank: u32, read: Read<'_>) -> Option<(u32, u32)> {
-    let mut bytes = [0; 24];
-    // Fields behind the header that all objects of the library have: the number of ranks, the rank
-    // of this process, a number for Fortran, and the pointer to the ranks' processes.
-    read(address.checked_add(GROUP_RANKS)?, &mut bytes)?;
-    let (size, mine) = (word(&bytes, 0)?, word(&bytes, 4)?);
-    if mine != rank || rank >= size || size > MOST_RANKS {
-        return None;
-    }
-    let mut first = [0; 8];
-    read(pointer(&bytes, 16)?, &mut first)?;
-    let first = u64::from_ne_bytes(first);
-    // For a process that nobody has communicated with, only the name stands there, with the lowest
-    // bit set.
-    let first = if first & 1 == 1 {
-        u32::try_from(first >> 1 & u64::from(u32::MAX)).ok()?
-    } else {
-        let mut name = [0; 8];
-        read(first.checked_add(PROCESS_NAME)?, &mut name)?;
-        word(&name, 4)?
-    };
-    Some((size, first))
-}
-
-fn word(bytes: &[u8], at: usize) -> Option<u32> {
-    let bytes = bytes.get(at..at + 4)?;
-    Some(u32::from_ne_bytes(bytes.try_into().ok()?))
-}
-
-fn pointer(bytes: &[u8], at: usize) -> Option<u64> {
-    let bytes = bytes.get(at..at + 8)?;
-    Some(u64::from_ne_bytes(bytes.try_into().ok()?)).filter(|pointer| *pointer != 0)
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use sbt_common::{Rule, cfa, rbp};
+use sbt_common::{Frame, Rule, rbp};
 
 use super::{Resolver, called::Called};
 use crate::{
@@ -225,20 +225,24 @@ impl Stacks {
                 Some(Step::Outermost) => return (codes, Ends::Whole),
                 _ => return (codes, Ends::Broken),
             };
-            let by_bp = rule.cfa != cfa::RSP || rule.rbp == rbp::AT_RBP;
-            if by_bp && bp.is_none() {
+            if rule.needs_rbp() && bp.is_none() {
                 return (codes, Ends::WantsBp);
             }
-            let Some((next, above, rbp)) = go_on(rule, sp, bp, word) else {
+            let frame = Frame {
+                rsp: sp,
+                rbp: bp.unwrap_or(0),
+                address: at,
+            };
+            let Some(caller) = rule.step(&frame, word) else {
                 return (codes, Ends::Broken);
             };
-            if next == 0 {
+            if caller.address == 0 {
                 return (codes, Ends::Whole);
             }
-            if above <= sp {
-                return (codes, Ends::Broken);
+            if rule.rbp != rbp::SAME {
+                bp = Some(caller.rbp);
             }
-            (at, sp, bp) = (next, above, rbp);
+            (at, sp) = (caller.address, caller.rsp);
             is_call = true;
         }
         (codes, Ends::Broken)
@@ -312,30 +316,6 @@ fn drop_start<T>(
     while is_whole && all.len() > 1 && all.last().is_some_and(&is_c) {
         all.pop();
     }
-}
-
-/// The return address of a function, and the stack pointer and frame pointer of its caller.
-fn go_on(
-    rule: Rule,
-    sp: u64,
-    bp: Option<u64>,
-    word: &dyn Fn(u64) -> Option<u64>,
-) -> Option<(u64, u64, Option<u64>)> {
-    let offset = i64::from(rule.cfa_offset);
-    let above = match rule.cfa {
-        cfa::RSP => sp.checked_add_signed(offset)?,
-        cfa::RBP => bp?.checked_add_signed(offset)?,
-        cfa::AT_RBP => word(bp?.checked_add_signed(offset)?)?,
-        _ => return None,
-    };
-    let offset = i64::from(rule.rbp_offset);
-    let rbp = match rule.rbp {
-        rbp::SAME => bp,
-        rbp::AT_CFA => Some(word(above.checked_add_signed(offset)?)?),
-        rbp::AT_RBP => Some(word(bp?.checked_add_signed(offset)?)?),
-        _ => return None,
-    };
-    Some((word(above.checked_sub(8)?)?, above, rbp))
 }
 
 impl Resolver {

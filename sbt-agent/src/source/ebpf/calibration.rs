@@ -22,7 +22,10 @@ use super::{
 use crate::kernel::bpf::{ProbePoint, ProgramKind};
 use crate::source::measurement::{Measurement, Shared};
 use sbt_engine::model::cost::{CLASSES, Class, Tariff};
-use sbt_program::clock;
+use sbt_program::{
+    clock,
+    process::{self, Mapping},
+};
 
 /// Calls in a batch, and number of batches. All their records fit into one ring, and all of it
 /// takes only milliseconds: the target may have no CPU meanwhile.
@@ -333,18 +336,16 @@ const MARK: MarkCookie = MarkCookie {
 /// The file from which sbt's own code is mapped.
 struct OwnCode {
     path: CString,
-    /// The mapping: first address, end, and offset in the file.
-    mapped: (u64, u64, u64),
+    mapped: Mapping,
 }
 
 impl OwnCode {
     fn find() -> anyhow::Result<Self> {
         let at = sbt_calibrate_bare as *const () as u64;
-        let maps = std::fs::read_to_string("/proc/self/maps").context("reading /proc/self/maps")?;
-        let mapped = maps
-            .lines()
-            .filter_map(mapping)
-            .find(|(from, to, _)| (*from..*to).contains(&at))
+        let mapped = process::readable_mappings(std::process::id())
+            .context("reading /proc/self/maps")?
+            .into_iter()
+            .find(|mapping| (mapping.start..mapping.end).contains(&at))
             .context("sbt's own code is mapped nowhere")?;
         Ok(Self {
             path: c"/proc/self/exe".to_owned(),
@@ -353,35 +354,20 @@ impl OwnCode {
     }
 
     fn offset(&self, address: u64) -> anyhow::Result<u64> {
-        let (from, to, offset) = self.mapped;
+        let Mapping {
+            start, end, offset, ..
+        } = self.mapped;
         anyhow::ensure!(
-            (from..to).contains(&address),
+            (start..end).contains(&address),
             "sbt's own code is mapped in pieces"
         );
-        Ok(address - from + offset)
+        Ok(address - start + offset)
     }
-}
-
-/// First address, end and file offset from a line of `/proc/PID/maps`.
-fn mapping(line: &str) -> Option<(u64, u64, u64)> {
-    let mut fields = line.split_ascii_whitespace();
-    let (from, to) = fields.next()?.split_once('-')?;
-    let offset = fields.nth(1)?;
-    let hex = |text| u64::from_str_radix(text, 16).ok();
-    Some((hex(from)?, hex(to)?, hex(offset)?))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_line_of_the_map_is_read() {
-        let line = "55d0c0a00000-55d0c0b00000 r-xp 0004f000 08:01 1234   /usr/bin/sbt";
-        let found = mapping(line);
-        assert_eq!(found, Some((0x55d0_c0a0_0000, 0x55d0_c0b0_0000, 0x4f000)));
-        assert_eq!(mapping("nothing"), None);
-    }
 
     #[test]
     fn the_functions_lie_in_our_own_file_as_they_do_in_memory() {

@@ -58,7 +58,9 @@ fn event(path: &CString, offset: u64, returns: bool, pid: Option<u32>) -> io::Re
 
 #[cfg(test)]
 mod tests {
-    use std::{fs, hint::black_box};
+    use std::hint::black_box;
+
+    use sbt_program::process;
 
     use super::*;
 
@@ -69,16 +71,10 @@ mod tests {
 
     /// The file offset of an address in this test's own executable.
     fn in_file(address: u64) -> u64 {
-        let maps = fs::read_to_string("/proc/self/maps").unwrap();
-        let number = |text| u64::from_str_radix(text, 16).unwrap();
-        let mut offsets = maps.lines().filter_map(|line| {
-            let mut words = line.split_whitespace();
-            let (low, high) = words.next()?.split_once('-')?;
-            let offset = words.nth(1)?;
-            let is_there = (number(low)..number(high)).contains(&address);
-            is_there.then(|| address - number(low) + number(offset))
-        });
-        offsets.next().unwrap()
+        let mappings = process::mappings(std::process::id());
+        let holds = |mapping: &&process::Mapping| (mapping.start..mapping.end).contains(&address);
+        let mapping = mappings.iter().find(holds).unwrap();
+        address - mapping.start + mapping.offset
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! kernel.
 //!
 //! This code makes the same records as the programs of `sbt-ebpf`, so all that follows is the same
-//! for every source. A [`Slot`] keeps what the BPF programs keep of a thread. [`Machine`] gives
+//! for every source. Which words of memory say what is decided in `sbt-common`, for both. A [`Slot`] keeps what the BPF programs keep of a thread. [`Machine`] gives
 //! what a hit needs of the thread: registers and memory.
 //!
 //! Two things differ. An object's memory is read at each arrival, since the hit costs much more
@@ -17,7 +17,7 @@ mod tell;
 mod walk;
 
 use rustc_hash::FxHashMap;
-use sbt_common::{Clocks, Cookie, Kmp, MarkCookie, Mpi, kind, layout};
+use sbt_common::{Clocks, Cookie, Kmp, MarkCookie, Mpi, Reader, kind, layout};
 use serde::{Deserialize, Serialize};
 
 pub use places::{Place, places};
@@ -106,15 +106,39 @@ pub trait Machine {
             0
         }
     }
+}
 
-    /// The 32-bit words at an address. `None` if they cannot be read.
-    fn halves<const N: usize>(&self, address: u64) -> Option<[u32; N]>
-    where
-        Self: Sized,
-    {
+/// A [`Machine`], as the logic that is shared with the BPF programs sees it.
+struct Own<'a, M>(&'a M);
+
+impl<M: Machine> Reader for Own<'_, M> {
+    fn try_halves<const N: usize>(&self, address: u64) -> Option<[u32; N]> {
         let mut bytes = [[0; 4]; N];
-        self.read(address, bytes.as_flattened_mut())
+        self.0
+            .read(address, bytes.as_flattened_mut())
             .then(|| bytes.map(u32::from_ne_bytes))
+    }
+
+    fn word(&self, address: u64) -> u64 {
+        self.0.word(address)
+    }
+}
+
+impl<M: Machine> sbt_common::Registers for Own<'_, M> {
+    fn rip(&self) -> u64 {
+        self.0.registers().at()
+    }
+
+    fn rsp(&self) -> u64 {
+        self.0.registers().stack()
+    }
+
+    fn rbp(&self) -> u64 {
+        self.0.registers().frame()
+    }
+
+    fn numbered(&self, number: u8) -> u64 {
+        self.0.registers().numbered(number)
     }
 }
 
@@ -178,7 +202,7 @@ impl Programs {
             Program::Condvar => self.condvar(unpacked, hit),
             Program::Call => self.call(unpacked, hit),
             Program::CallExit => {
-                if hit.slot.ends_call(at) && hit.slot.leave_from(at) {
+                if hit.slot.stay.ends_call(at) && hit.slot.stay.leave_from(at) {
                     tell::clocks(kind::DEPART, 0, 0, hit);
                 }
             }
@@ -194,7 +218,7 @@ impl Programs {
             Program::Leave => hit.slot.returns.push(at),
             Program::Return => {
                 let at = at.wrapping_sub(8);
-                if hit.slot.returns_from(at) && hit.slot.leave_from(at) {
+                if hit.slot.returns_from(at) && hit.slot.stay.leave_from(at) {
                     tell::clocks(kind::DEPART, 0, 0, hit);
                 }
             }

@@ -2,23 +2,15 @@
 
 use std::collections::VecDeque;
 
-use sbt_common::{Clocks, Thread, kind};
+use sbt_common::{Clocks, Stay, Thread, kind};
 
-use super::{Machine, Records, tell::head};
+use super::{Records, tell::head};
 
 /// How many objects that a thread has read lately are remembered, to be reported at its end.
 const READ: usize = 4;
 
 /// How many waiting returns are remembered at most: older frames were left in another way.
 const MOST_RETURNS: usize = 16;
-
-/// Whether a thread is in the barrier that it entered last.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Left {
-    Inside,
-    Outside,
-    Alone,
-}
 
 /// The name and the like, with which a thread is announced.
 #[derive(Clone, Copy, Debug, Default)]
@@ -49,9 +41,7 @@ pub struct Slot {
     tell: fn(u32, u32) -> Told,
     born_ns: u64,
     seq: u32,
-    left: Left,
-    call_at: u64,
-    call_return: u64,
+    pub(super) stay: Stay,
     read: VecDeque<(u8, u64)>,
 }
 
@@ -88,9 +78,7 @@ impl Slot {
             tell,
             born_ns,
             seq: 0,
-            left: Left::Inside,
-            call_at: 0,
-            call_return: 0,
+            stay: Stay::NEW,
             read: VecDeque::new(),
         }
     }
@@ -126,8 +114,7 @@ impl Slot {
     /// while.
     pub fn begin_anew(&mut self) {
         self.announced = false;
-        self.left = Left::Inside;
-        self.call_at = 0;
+        self.stay.begin_anew();
         self.returns = Returns::default();
         self.read.clear();
     }
@@ -141,63 +128,6 @@ impl Slot {
         let seq = self.seq;
         self.seq = seq.wrapping_add(1);
         seq
-    }
-
-    pub(super) const fn enter(&mut self) {
-        self.left = Left::Inside;
-    }
-
-    pub(super) fn comes_alone(&mut self) {
-        if self.left == Left::Inside {
-            self.left = Left::Alone;
-        }
-    }
-
-    pub(super) const fn pass(&mut self) {
-        self.left = Left::Outside;
-    }
-
-    fn leave(&mut self) -> bool {
-        let was = self.left;
-        self.left = if was == Left::Alone {
-            Left::Inside
-        } else {
-            Left::Outside
-        };
-        was == Left::Inside
-    }
-
-    pub(super) fn is_in_call(&mut self, at: u64, machine: &impl Machine) -> bool {
-        if self.call_at == 0 {
-            return false;
-        }
-        let still = at <= self.call_at && machine.word(self.call_at) == self.call_return;
-        if !still {
-            self.call_at = 0;
-        }
-        still
-    }
-
-    pub(super) const fn calls_anew(&self, at: u64) -> bool {
-        at == self.call_at
-    }
-
-    pub(super) const fn enter_call(&mut self, at: u64, returns_to: u64) {
-        self.call_at = at;
-        self.call_return = returns_to;
-        self.left = Left::Inside;
-    }
-
-    pub(super) fn leave_from(&mut self, at: u64) -> bool {
-        if at < self.call_at {
-            return false;
-        }
-        self.call_at = 0;
-        self.leave()
-    }
-
-    pub(super) const fn ends_call(&self, at: u64) -> bool {
-        at == self.call_at
     }
 
     /// Whether the thread has returned from a function that it entered, and not come along in

@@ -1,28 +1,23 @@
 //! Emits all records but those of arrivals.
 
 use sbt_common::{
-    Clocks, Depart, Head, Init, Mapping, MarkCookie, Memory, Mpi, STEPPED, kind, kmp, layout,
+    Clocks, Depart, Head, Init, Mapping, MarkCookie, Memory, Mpi, at_end, is_to_be_shared, kind,
+    layout, stepped,
 };
 
-use super::{Hit, Machine, Records, Slot};
-use sbt_program::runtimes::{self, Object, communicator};
+use super::{Hit, Machine, Own, Records, Slot};
+use sbt_program::runtimes::communicator;
 
 /// Emits that a mark was passed, or that a parallel region begins.
 pub(super) fn mark(cookie: MarkCookie, hit: &mut Hit<'_, impl Machine>) {
-    let mut mark = u32::from(cookie.mark);
-    if cookie.mark == MarkCookie::REGION {
-        mark |= low(hit.machine.registers().stack() >> 3) << 8;
-    }
-    let detail = if cookie.stepped { STEPPED } else { 0 };
-    clocks(kind::MARK, detail, mark, hit);
+    let mark = cookie.told(hit.machine.registers().stack());
+    clocks(kind::MARK, stepped(cookie.stepped), mark, hit);
 }
 
 /// Emits that a barrier is initialised.
 pub(super) fn init(hit: &mut Hit<'_, impl Machine>) {
     let registers = hit.machine.registers();
-    // As in the BPF program: a pointer to attributes may be null.
-    let attributes = registers.numbered(2);
-    let shared = attributes != 0 && low(hit.machine.word(attributes)) != 0;
+    let shared = is_to_be_shared(registers.numbered(2), &Own(hit.machine));
     hit.out.push(&Init {
         head: head(kind::INIT, 0, hit.slot.tid, u16::from(shared)),
         time_ns: hit.now.time_ns,
@@ -46,11 +41,6 @@ pub const fn head(kind: u8, layout: u8, tid: u32, detail: u16) -> Head {
 #[allow(clippy::cast_possible_truncation, reason = "that is what is asked for")]
 pub(super) const fn low(value: u64) -> u32 {
     value as u32
-}
-
-/// How many rounds a team of LLVM's OpenMP has completed; `None` if the team is gone.
-pub(super) fn rounds(team: u64, machine: &impl Machine) -> Option<u32> {
-    kmp::rounds(kmp::ARRIVED.map(|at| machine.word(team.wrapping_add(u64::from(at)))))
 }
 
 /// Emits how many threads a barrier is for, and its round.
@@ -121,23 +111,9 @@ pub fn end(hit: &mut Hit<'_, impl Machine>) {
     hit.slot.announced = false;
     hit.slot.announce(hit.now, hit.out);
     for (layout, object) in hit.slot.take_read() {
-        let held = if layout == layout::KMP {
-            rounds(object, hit.machine).map_or([0, 0, kmp::GONE], |rounds| [0, rounds, kmp::LAST])
-        } else {
-            let runtime = runtimes::of(layout).filter(|runtime| runtime.rounds.is_some());
-            let read = runtime.and_then(|runtime| runtime.object);
-            let Some((read, words)) = read.zip(hit.machine.halves(object)) else {
-                continue;
-            };
-            let Object {
-                count,
-                round,
-                arrived,
-                ..
-            } = read(words);
-            [count, round, arrived]
-        };
-        memory(layout, object, held, hit);
+        if let Some(held) = at_end(layout, object, &Own(hit.machine)) {
+            memory(layout, object, held, hit);
+        }
     }
     clocks(kind::EXIT, 0, 0, hit);
 }

@@ -3,23 +3,13 @@
 use std::collections::HashMap;
 
 use rustc_hash::FxHashMap;
-use sbt_common::{CHAIN, CODE_AROUND, Callers, Code, MAX_CALLERS, Rule, cfa, kind, rbp};
+use sbt_common::{CHAIN, CODE_AROUND, Caller, Callers, Code, Frame, MAX_CALLERS, Rule, kind};
 
 use super::{Hit, Machine, tell::head};
 
 /// How many addresses and chains are remembered. Programs have fewer, but a program that generates
 /// code must not fill sbt's memory.
 const REMEMBERED: usize = 65_536;
-
-/// The frame at which a walk begins.
-pub struct From {
-    /// Where on the stack the return address lies.
-    pub at: u64,
-    /// The return address.
-    pub address: u64,
-    /// rbp in the function that this address returns to; 0 if not known.
-    pub rbp: u64,
-}
 
 /// Rules of unwinding, and what was found by them.
 #[derive(Debug, Default)]
@@ -58,7 +48,7 @@ impl Walks {
     }
 
     /// The key of the callers of a function (see [`sbt_common::Arrive::caller`]), and the epoch.
-    pub fn callers(&mut self, from: &From, hit: &mut Hit<'_, impl Machine>) -> (u64, u32) {
+    pub fn callers(&mut self, from: Caller, hit: &mut Hit<'_, impl Machine>) -> (u64, u32) {
         let machine = hit.machine;
         let innermost = from.address;
         if self.rules.is_empty() {
@@ -72,8 +62,9 @@ impl Walks {
         let mut addresses = vec![innermost];
         while addresses.len() < MAX_CALLERS {
             let rule = self.rule(frame.address, machine, hit.slot.space);
-            if !frame.step(rule, machine) {
-                break;
+            match rule.step(&frame, |at| Some(machine.word(at))) {
+                Some(caller) if caller.address != 0 => frame = caller,
+                _ => break,
             }
             addresses.push(frame.address);
         }
@@ -121,42 +112,5 @@ impl Walks {
         }
         self.addresses.insert((space, address), rule);
         rule
-    }
-}
-
-struct Frame {
-    rsp: u64,
-    rbp: u64,
-    address: u64,
-}
-
-impl Frame {
-    /// Steps to the caller's frame. False if there is none.
-    fn step(&mut self, rule: Rule, machine: &impl Machine) -> bool {
-        if rule.cfa != cfa::RSP && self.rbp == 0 {
-            return false;
-        }
-        let offset = i64::from(rule.cfa_offset);
-        let frame = match rule.cfa {
-            cfa::RSP => self.rsp.wrapping_add_signed(offset),
-            cfa::RBP => self.rbp.wrapping_add_signed(offset),
-            cfa::AT_RBP => machine.word(self.rbp.wrapping_add_signed(offset)),
-            _ => return false,
-        };
-        // A caller's frame lies above: this stack does not follow the rules.
-        if frame <= self.rsp {
-            return false;
-        }
-        let offset = i64::from(rule.rbp_offset);
-        match rule.rbp {
-            rbp::AT_CFA => self.rbp = machine.word(frame.wrapping_add_signed(offset)),
-            rbp::AT_RBP if self.rbp != 0 => {
-                self.rbp = machine.word(self.rbp.wrapping_add_signed(offset));
-            }
-            _ => {}
-        }
-        self.rsp = frame;
-        self.address = machine.word(frame.wrapping_sub(8));
-        self.address != 0
     }
 }
