@@ -15,7 +15,7 @@ use sbt_engine::{
     event::Event,
     model::{Totals, tape::Step},
     place::{Frame, Place},
-    report::{Report, Run},
+    report::{Facts, Report},
     verdict,
     words::without_codes,
 };
@@ -49,9 +49,9 @@ enum Part {
     Steps(Vec<Step>, Vec<Place>),
     /// The facts outside of the model, and the report so far if the recording keeps it; everything
     /// is then flushed to the disk.
-    Facts(Box<Run>, Option<Box<Report>>),
+    Facts(Box<Facts>, Option<Box<Report>>),
     /// The final facts and report; no part follows.
-    End(Box<Run>, Option<Box<Report>>),
+    End(Box<Facts>, Option<Box<Report>>),
 }
 
 /// The facts outside of the model whose change is news.
@@ -126,7 +126,12 @@ pub struct Recording {
 impl Recording {
     /// Starts a recording. `begin`: how the model was started; `facts`: the facts known at the
     /// start.
-    fn begin(sink: Sink, begin: Begin, facts: Run, report: Option<Report>) -> anyhow::Result<Self> {
+    fn begin(
+        sink: Sink,
+        begin: Begin,
+        facts: Facts,
+        report: Option<Report>,
+    ) -> anyhow::Result<Self> {
         let is_bounded = sink.bound.is_some();
         let writer = Writer::spawn(move |queue| {
             let mut recorder = Recorder::to(sink, begin)?;
@@ -276,12 +281,12 @@ impl Session {
     }
 
     /// The report so far, with the given facts.
-    pub(super) fn report_so_far(&self, facts: Run) -> Report {
+    pub(super) fn report_so_far(&self, facts: Facts) -> Report {
         verdict::with(Report::new(&self.model, self.resolver.places(), facts))
     }
 
     /// Ends the recording with the report, if the recording keeps it, and the final facts.
-    pub(super) fn end_recording(&mut self, facts: Option<Run>, report: &Report) {
+    pub(super) fn end_recording(&mut self, facts: Option<Facts>, report: &Report) {
         if let (Some(recording), Some(facts)) = (&mut self.recording, facts) {
             let report = recording.is_bounded.then(|| Box::new(report.clone()));
             // If this fails, waiting for the end returns the reason.

@@ -8,7 +8,7 @@ use crate::{
 };
 use sbt_engine::{
     place::Place,
-    report::{Report, Run},
+    report::{Facts, Report, Run},
     verdict,
     words::command_line,
 };
@@ -39,11 +39,14 @@ impl Session {
             .then(|| self.resolver.why_nothing_is_found())
             .flatten();
         let (watched, watched_omitted) = self.narrator.take_kept();
-        let mut run = Run {
+        let mut run = Facts {
+            run: Run {
+                ended: ended || self.lifetime.is_over || self.exit_status.is_some(),
+                none_found_because,
+                ..self.facts(self.end_ns).run
+            },
             watched,
             watched_omitted,
-            ended: ended || self.lifetime.is_over || self.exit_status.is_some(),
-            none_found_because,
             folded: self.recorded_stacks(),
             ..self.facts(self.end_ns)
         };
@@ -161,7 +164,7 @@ impl Session {
     }
 
     /// The facts of the run that are not in the model, up to `until_ns`.
-    pub(super) fn facts(&self, until_ns: u64) -> Run {
+    pub(super) fn facts(&self, until_ns: u64) -> Facts {
         let places = self.resolver.places();
         let naming = Naming(&self.settings);
         let names = self.model.sites().all().iter().map(|site| {
@@ -169,13 +172,28 @@ impl Session {
             mine.find_map(|id| naming.name(places.get(id.0 as usize)?))
                 .map(str::to_owned)
         });
-        Run {
-            backend: self.backend.into(),
-            method: self.method.clone(),
-            command: self.command.clone(),
-            pid: self.pid,
-            start_ns: self.start_ns,
-            start_unix_ns: self.start_ns + self.narrator.unix_offset_ns,
+        Facts {
+            run: Run {
+                backend: self.backend.into(),
+                method: self.method.clone(),
+                command: self.command.clone(),
+                pid: self.pid,
+                start_ns: self.start_ns,
+                start_unix_ns: self.start_ns + self.narrator.unix_offset_ns,
+                wall_ns: until_ns.saturating_sub(self.start_ns),
+                ended: self.exit_status.is_some(),
+                exit_status: self.exit_status,
+                had_children: self.had_children,
+                children: self.children,
+                cpus: self.cpus.number,
+                departures: self.governor.summary(),
+                hang: self.hang_report(until_ns),
+                hang_time_ns: self.hangs.limit_ns(),
+                hang_unwatched_ns: self.hangs.unwatched_ns(until_ns),
+                started: Some(self.running.is_some()),
+                left_processes: self.processes.left(),
+                ..Run::default()
+            },
             names: names.collect(),
             conceptual: self.settings.phases.iter().map(written_phase).collect(),
             marks: self.settings.marks.iter().map(written_mark).collect(),
@@ -184,20 +202,8 @@ impl Session {
                 None => self.unseen_marks.clone(),
             },
             warnings: self.narrator.warnings(),
-            wall_ns: until_ns.saturating_sub(self.start_ns),
-            ended: self.exit_status.is_some(),
-            exit_status: self.exit_status,
-            had_children: self.had_children,
-            children: self.children,
-            cpus: self.cpus.number,
             lost: self.lost_so_far(),
-            departures: self.governor.summary(),
             locks: self.locks.report(),
-            hang: self.hang_report(until_ns),
-            hang_time_ns: self.hangs.limit_ns(),
-            hang_unwatched_ns: self.hangs.unwatched_ns(until_ns),
-            started: Some(self.running.is_some()),
-            left_processes: self.processes.left(),
             spins: self.spinning.report(&self.again()),
             notes: self.all_notes(until_ns),
             counters: self.counters.clone(),
@@ -211,7 +217,7 @@ impl Session {
             cost_unknown_because: self.cost.unknown_because(),
             budget_pct: self.budget.budget(),
             thinned: self.budget.thinned(until_ns),
-            ..Run::default()
+            ..Facts::default()
         }
     }
 }
