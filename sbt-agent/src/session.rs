@@ -276,7 +276,7 @@ impl Session {
         let (sink, batches) = mpsc::channel(QUEUE);
         let start_ns = clock::now_ns();
         source.start(sink, start_ns, process::usage(pid))?;
-        if !source.has_departures() {
+        if source.departures().is_none() {
             settings.departures = Departures::Off;
         }
         let source_children = source.has_children();

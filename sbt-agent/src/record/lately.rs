@@ -4,7 +4,7 @@
 use sbt_engine::{
     event::Event,
     model::{cost::Tariff, tape::Step},
-    report::{Facts, Run},
+    report::Facts,
 };
 
 /// What has changed since the last facts.
@@ -87,6 +87,7 @@ mod tests {
     use super::*;
     use sbt_engine::{
         event::Clocks,
+        report::Run,
         samples::{hung, over},
     };
 

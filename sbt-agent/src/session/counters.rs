@@ -32,7 +32,14 @@ impl Session {
         let Some(source) = &mut self.source else {
             return;
         };
-        let notes = match source.choose(&wanted) {
+        let Some(choosing) = source.choosing() else {
+            let told = format!(
+                "with --backend {} counters are chosen at the start: -e",
+                source.name()
+            );
+            return self.notice(told);
+        };
+        let notes = match choosing.choose(&wanted) {
             Ok(notes) => notes,
             Err(error) => return self.notice(format!("{error:#}")),
         };

@@ -111,7 +111,7 @@ impl Locks {
         if !self.watched {
             return;
         }
-        let Ok((locks, unlisted)) = source.locks() else {
+        let Some(Ok((locks, unlisted))) = source.locks().map(|counts| counts.locks()) else {
             return;
         };
         self.unlisted = unlisted;
@@ -154,7 +154,10 @@ impl Locks {
         }
         self.read(source);
         self.put_by(process);
-        source.clear_locks(Some(process))
+        match source.locks() {
+            Some(counts) => counts.clear_locks(Some(process)),
+            None => Ok(()),
+        }
     }
 
     /// Moves the counts of a process into `gone`.

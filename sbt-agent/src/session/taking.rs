@@ -9,7 +9,7 @@ use super::{Session, View};
 use crate::{
     ci,
     naming::Naming,
-    source::{Batch, Scope, Source},
+    source::{Batch, Source, abilities::Scope},
 };
 use sbt_engine::event::{CallersId, Event};
 use sbt_program::process;
@@ -113,12 +113,18 @@ impl Session {
             return;
         };
         self.recognition.silence(source);
-        if has_forked && let Err(error) = source.widen_for_children() {
+        if has_forked
+            && let Some(scoping) = source.scoping()
+            && let Err(error) = scoping.widen_for_children()
+        {
             self.notes.push(format!("{error:#}"));
         }
-        if first_replaced && source.scope() == Scope::Target {
+        if first_replaced
+            && let Some(scoping) = source.scoping()
+            && scoping.scope() == Scope::Target
+        {
             // The kernel had bound the probes to the first thread.
-            if let Err(error) = source.renew() {
+            if let Err(error) = scoping.renew() {
                 self.notes.push(format!("{error:#}"));
             }
             // The program may do so repeatedly; one note is enough.
@@ -135,7 +141,8 @@ impl Session {
             self.notes.push(format!("{error:#}"));
         }
         if let Some(rules) = self.resolver.new_rules()
-            && let Err(error) = source.learn(&rules)
+            && let Some(callers) = source.callers()
+            && let Err(error) = callers.learn(&rules)
         {
             self.notes.push(format!("{error:#}"));
         }
@@ -151,20 +158,19 @@ impl Session {
     pub(super) fn notice_first(&mut self) {
         const PAUSE: Duration = Duration::from_micros(100);
         const LONGEST: Duration = Duration::from_millis(3);
-        let scope = self.source.as_deref().map(Source::scope);
-        if scope != Some(Scope::Target) {
+        let scoping = self.source.as_deref_mut().and_then(Source::scoping);
+        let Some(scoping) = scoping.filter(|scoping| scoping.scope() == Scope::Target) else {
             // The probes are not bound to the first thread.
             self.first_ends = false;
             return;
-        }
+        };
         let begun = Instant::now();
         let has_ended = || process::first_thread_has_ended(self.pid);
         while self.first_ends && !has_ended() && begun.elapsed() < LONGEST {
             std::thread::sleep(PAUSE);
         }
         if process::goes_on_without_first(self.pid)
-            && let Some(source) = self.source.as_deref_mut()
-            && let Err(error) = source.widen()
+            && let Err(error) = scoping.widen()
         {
             self.notes.push(format!("{error:#}"));
         }

@@ -6,6 +6,10 @@ use super::{Session, budget::Step, futexes};
 use sbt_engine::event::Event;
 use sbt_program::{clock, process};
 
+/// The note on a source that cannot watch the system calls of futexes.
+const NO_FUTEXES: &str = "the system calls of futexes are seen with --backend ebpf alone: barriers \
+    made of nothing else, and locks, are not seen";
+
 impl Session {
     /// Releases events that the recogniser holds back for too long.
     pub(super) fn recognise(&mut self) {
@@ -47,8 +51,10 @@ impl Session {
         let change = self
             .governor
             .tick(clock::now_ns(), totals.arrivals, threads);
-        if let (Some(on), Some(source)) = (change, &mut self.source) {
-            match source.set_departures(on) {
+        if let (Some(on), Some(source)) = (change, &mut self.source)
+            && let Some(departures) = source.departures()
+        {
+            match departures.set_departures(on) {
                 Ok(()) => self.model.push(&Event::Departures { on }),
                 Err(error) => self.notes.push(format!("{error:#}")),
             }
@@ -105,7 +111,10 @@ impl Session {
             Step::DropDepartures => {
                 self.governor.drop_them();
                 self.model.push(&Event::Departures { on: false });
-                source.set_departures(false)
+                match source.departures() {
+                    Some(departures) => departures.set_departures(false),
+                    None => Ok(()),
+                }
             }
             Step::Thin => {
                 self.model.expect_gaps();
@@ -199,17 +208,21 @@ impl Session {
         let mut switch = || {
             if on {
                 self.resolver.follow_system_calls();
-                if let Some(rules) = self.resolver.new_rules() {
-                    source.learn(&rules)?;
+                if let (Some(rules), Some(callers)) = (self.resolver.new_rules(), source.callers())
+                {
+                    callers.learn(&rules)?;
                 }
             }
-            source.set_futexes(on)?;
+            let futexes = source.futexes().context(NO_FUTEXES)?;
+            futexes.set_futexes(on)?;
             if on {
                 self.locks.watch();
             } else {
                 // Waits under way will end unseen, so their counts are reset.
                 self.locks.read(source);
-                source.clear_locks(None).context("forgetting locks")?;
+                if let Some(counts) = source.locks() {
+                    counts.clear_locks(None).context("forgetting locks")?;
+                }
                 self.locks.begin_anew();
             }
             anyhow::Ok(())

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::source::Source;
+use crate::source::{Source, abilities::Silencing};
 use sbt_engine::{
     event::{CallersId, Event, Evidence, Kind, Tid},
     model::{Model, ids::PlaceId, site::Roles},
@@ -245,7 +245,7 @@ impl Recognition {
     }
 
     /// Tells the probes which futexes to ignore.
-    pub fn silence(&mut self, source: &mut dyn Source) {
+    pub fn silence(&mut self, source: &dyn Source) {
         let of_libraries = std::mem::take(&mut self.silenced);
         for (key, until_ns) in self
             .recogniser
@@ -254,7 +254,9 @@ impl Recognition {
             .chain(of_libraries)
         {
             // If the source does not obey, only more events arrive.
-            let _heard = source.silence(key, until_ns);
+            let _heard = source
+                .silencing()
+                .map(|silencing| silencing.silence(key, until_ns));
         }
     }
 
@@ -271,11 +273,15 @@ impl Recognition {
         self.recogniser
             .tick(now_ns, &mut |event| handing.hand(event, model));
         let counts = self.recogniser.counts();
-        let uses = counts.evidence - self.futexes + source.passed();
+        let passed = source.silencing().map_or(0, Silencing::passed);
+        let uses = counts.evidence - self.futexes + passed;
         match self.watch.tick(now_ns, uses, counts.barriers > 0) {
             Some(on) => {
                 self.recogniser.blind();
-                source.set_condvars(on)
+                match source.condvars() {
+                    Some(condvars) => condvars.set_condvars(on),
+                    None => Ok(()),
+                }
             }
             None => Ok(()),
         }
