@@ -279,22 +279,22 @@ impl View {
     /// Gives the real terminal back. Returns whether the screen was open.
     pub fn suspend(&self) -> bool {
         if let Some(screen) = &self.screen {
-            screen.suspend();
+            screen.handle.suspend();
         }
         self.is_open()
     }
 
-    /// Notes that sbt may have been continued without the terminal.
+    /// Notes that `bg` or the end of the shell may have continued sbt without the terminal.
     pub fn set_away(&mut self) {
         if let Some(screen) = &mut self.screen {
-            screen.set_away();
+            screen.is_away = true;
         }
     }
 
     /// Takes the real terminal again.
     pub fn resume(&self) {
         if let Some(screen) = &self.screen {
-            screen.resume();
+            screen.handle.resume();
         }
     }
 

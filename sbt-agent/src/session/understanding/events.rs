@@ -34,11 +34,11 @@ impl Understanding {
                 self.resolver.turn_to(*process);
                 self.resolver.refresh_since(*time_ns);
             }
-            Event::Forked { process, child, .. } => {
-                if let Some(child) = child {
-                    self.resolver.forked(*process, *child);
-                }
-            }
+            Event::Forked {
+                process,
+                child: Some(child),
+                ..
+            } => self.resolver.forked(*process, *child),
             Event::Ended { process, .. } => self.resolver.ended(*process),
             // The watch has taken this in.
             Event::Lock { .. } => return,

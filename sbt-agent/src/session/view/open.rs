@@ -31,7 +31,7 @@ const SPARED: u32 = 50;
 
 /// The screen while it is open.
 pub struct OpenScreen {
-    handle: Handle,
+    pub handle: Handle,
     latest: watch::Sender<Arc<Snapshot>>,
     requests: UnboundedReceiver<Request>,
     pub observer: Observer,
@@ -42,7 +42,7 @@ pub struct OpenScreen {
     /// Something has happened since the latest snapshot.
     pub news: bool,
     /// sbt is in the background, so the terminal belongs to another job.
-    is_away: bool,
+    pub is_away: bool,
     /// The report of a program that has ended: from then on only the user's actions and the output
     /// of other processes change the screen.
     pub last: Option<Box<Report>>,
@@ -108,21 +108,6 @@ impl OpenScreen {
     pub fn hurry(&mut self) {
         self.due = self.due.min(self.taken + PROMPT);
         self.news = true;
-    }
-
-    /// Gives the terminal back until [`Self::resume`].
-    pub fn suspend(&self) {
-        self.handle.suspend();
-    }
-
-    /// Notes that `bg` or the end of the shell may have continued sbt without the terminal.
-    pub const fn set_away(&mut self) {
-        self.is_away = true;
-    }
-
-    /// Takes the terminal again.
-    pub fn resume(&self) {
-        self.handle.resume();
     }
 
     /// Closes the screen, and returns the observer with the lines kept meanwhile.
