@@ -27,7 +27,7 @@ use sbt_engine::{
         pace::{Pace, Speed},
     },
     place::{Place, printable},
-    report::Run,
+    report::{Facts, Run},
     words::without_codes,
 };
 use sbt_program::clock;
@@ -114,7 +114,7 @@ impl Player {
     }
 
     fn has_only_statistics(&self) -> bool {
-        self.replay.summary().is_some() && self.replay.facts.pid == 0
+        self.replay.summary().is_some() && self.replay.facts.run.pid == 0
     }
 
     /// Reads the events that are due, for a limited time.
@@ -242,16 +242,19 @@ impl Player {
     }
 
     /// Facts about the run besides the model, at the time that is shown.
-    fn facts(&self) -> Run {
+    fn facts(&self) -> Facts {
         let facts = self.replay.facts.clone();
         if self.is_over {
             return facts;
         }
         let now_ns = self.replay.start_ns().saturating_add(self.shown_ns);
-        Run {
-            wall_ns: now_ns.saturating_sub(facts.start_ns),
-            ended: false,
-            exit_status: None,
+        Facts {
+            run: Run {
+                wall_ns: now_ns.saturating_sub(facts.run.start_ns),
+                ended: false,
+                exit_status: None,
+                ..facts.run
+            },
             ..facts
         }
     }
@@ -292,7 +295,7 @@ impl Player {
 
     fn save(&mut self) {
         let report = self.replay.told(self.facts());
-        let saved = output::save(&report, report.pid);
+        let saved = output::save(&report, report.run.pid);
         self.observer.notice(match saved {
             Ok(path) => format!("saved in {}", path.display()),
             Err(error) => format!("not saved: {}", without_codes(&format!("{error:#}"))),

@@ -1,81 +1,48 @@
-//! One run from start to report: connects target, source, model and report.
+//! One run from start to report. Four owners share the work: [`Watch`] has what is done to the
+//! target, [`Understanding`] what the events mean, [`Reporting`] what leaves sbt, and [`View`] what
+//! the live screen shows. [`Session`] holds them, and the order in which they talk.
 
 use crate::{
     kernel::privilege,
     record::Sink,
     screen::Look,
     settings::Settings,
-    source::{Batch, QUEUE, Source, Totals},
-    terminal::{Relay, Terminal},
+    source::{Batch, QUEUE},
+    terminal::Terminal,
 };
-use sbt_engine::{
-    choices::{Departures, States},
-    counters::Plan,
-    model::Model,
-    report::Report,
-};
-use sbt_program::{
-    access::Invoker,
-    clock,
-    cpus::Cpus,
-    launch::{self, Held, Running},
-    process,
-    pty::Pty,
-    sites::Resolver,
-};
-use std::{collections::BTreeSet, ffi::OsString, fs::File, os::fd::OwnedFd};
+use sbt_engine::{choices::Departures, report::Report};
+use sbt_program::{access::Invoker, pty::Pty};
+use std::{ffi::OsString, fs::File};
 
 use anyhow::Context as _;
 use nix::sys::resource::{Resource, getrlimit};
-use tokio::{io::unix::AsyncFd, sync::mpsc, task::JoinHandle};
+use tokio::sync::mpsc;
 
-mod budget;
 mod choice;
-mod cost;
-mod counted;
-mod counters;
-mod delivery;
-mod departures;
-mod ending;
-mod futexes;
-mod hang;
-mod lifetime;
-mod locks;
-mod narrator;
-pub(crate) mod observer;
+mod facts;
+mod notes;
 mod prepare;
-mod processes;
-mod recording;
-mod result;
-mod sampling;
-mod spinning;
+mod program;
+mod reporting;
+mod requests;
 mod start;
 mod stay;
-mod stopped;
 mod taking;
 mod turns;
+mod understanding;
 mod upkeep;
 mod view;
-mod wiring;
-mod writer;
+mod watch;
 
-use crate::session::wiring::Recognition;
 use crate::signals::Signals;
-use cost::Cost;
-use departures::Governor;
-use ending::End;
-use hang::Hangs;
-use lifetime::Lifetime;
-use locks::Locks;
-pub use narrator::Narration;
-use narrator::Narrator;
 use prepare::Prepared;
-use processes::Processes;
-use recording::Recording;
-use sampling::Sampling;
-use spinning::Spinning;
-use stopped::Stopped;
+use program::Program;
+use reporting::Reporting;
+pub use reporting::narrator::Narration;
+use understanding::{Understanding, sampling};
 use view::View;
+pub(crate) use view::observer;
+use watch::Watch;
 
 /// The target to watch.
 #[derive(Clone, Debug)]
@@ -149,22 +116,11 @@ pub fn watch(
             // The program does not run yet. Once the program runs, no error may make sbt leave the
             // program alone.
             let terminal = master.map(Terminal::new).transpose()?;
-            let mut session = Session::begin(prepared, settings, narration, signals)?;
-            session.folded = folded;
+            let mut session = Session::begin(prepared, settings, (narration, folded), signals)?;
             if let Some(sink) = recording {
                 session.record(sink);
             }
-            session.terminal = terminal;
-            if let Some(look) = look
-                && let Err(error) = session.open_screen(look)
-            {
-                if let Err(error) = session.leave_screen() {
-                    session.tell(&format!("sbt: {error:#}\n"));
-                }
-                session.tell(&format!(
-                    "sbt: cannot open the live screen: {error}; going on without\n"
-                ));
-            }
+            session.show_on(terminal, look);
             session.run(deliver).await
         })
 }
@@ -196,68 +152,30 @@ enum Ending {
 }
 
 struct Session {
-    pid: u32,
-    command: Vec<String>,
     settings: Settings,
-    narrator: Narrator,
+    /// Signals to sbt fit none of the four owners: they end watching, or go to the program.
     signals: Signals,
-    running: Option<Running>,
-    /// The terminal of the program while the live screen uses the real terminal.
-    terminal: Option<Terminal>,
-    /// Connects the program's terminal with the real terminal once the screen is closed.
-    relay: Option<Relay>,
-    view: Option<View>,
-    pidfd: AsyncFd<OwnedFd>,
-    source: Option<Box<dyn Source>>,
-    stopping: Option<JoinHandle<anyhow::Result<Totals>>>,
-    /// The name of the source.
-    backend: &'static str,
-    /// How the source works, for reports.
-    method: String,
-    counters: Plan,
-    states: States,
+    /// The process itself fits none of the four either: all of them outlive it.
+    program: Program,
+    /// What the live screen shows.
+    view: View,
+    /// What is done to the target.
+    watch: Watch,
+    /// Events on their way from the watch to the understanding.
     batches: mpsc::Receiver<Batch>,
-    resolver: Resolver,
-    recognition: Recognition,
-    processes: Processes,
-    model: Model,
-    governor: Governor,
-    cost: Cost,
-    budget: budget::Governor,
-    futexes: futexes::Governor,
-    hangs: Hangs,
-    stopped: Stopped,
-    ended: End,
-    locks: Locks,
-    spinning: Spinning,
-    sampling: Option<Sampling>,
-    /// The file for the folded stacks of the samples.
-    folded: Option<File>,
-    recording: Option<Recording>,
-    lifetime: Lifetime,
-    start_ns: u64,
-    end_ns: u64,
-    exit_status: Option<u8>,
-    had_children: Option<bool>,
-    /// The first thread is about to end, before the other threads.
-    first_ends: bool,
-    children: bool,
-    /// The number of CPUs that the target may use, at the last look.
-    cpus: Cpus,
-    interrupted: bool,
-    /// The number of events lost, known when watching ended.
-    lost: u64,
-    /// Marks without a probe when watching ended.
-    unseen_marks: BTreeSet<u8>,
-    notes: Vec<String>,
+    /// What the events mean.
+    understanding: Understanding,
+    /// What leaves sbt.
+    reporting: Reporting,
 }
 
 impl Session {
-    /// Starts the source and lets the target go.
+    /// Starts the source and lets the target go. `folded`: the file for the folded stacks of the
+    /// samples.
     fn begin(
         prepared: Prepared,
         mut settings: Settings,
-        narration: Narration,
+        (narration, folded): (Narration, Option<File>),
         signals: Signals,
     ) -> anyhow::Result<Self> {
         let Prepared {
@@ -268,112 +186,71 @@ impl Session {
             resolver,
             lines,
         } = prepared;
-        let pidfd =
-            launch::pidfd(pid).with_context(|| format!("process {pid} has ended already"))?;
-        // SAFETY: the registered `OwnedFd` owns the descriptor, which stays the same.
-        let pidfd =
-            unsafe { AsyncFd::register(pidfd) }.context("cannot wait for the program's end")?;
-        let (sink, batches) = mpsc::channel(QUEUE);
-        let start_ns = clock::now_ns();
-        source.start(sink, start_ns, process::usage(pid))?;
-        if !source.has_departures() {
+        let runs_already = held.is_none();
+        let program = Program::new(pid, command)?;
+        if source.departures().is_none() {
             settings.departures = Departures::Off;
         }
-        let source_children = source.has_children();
-        let runs_already = held.is_none();
-        let narrator = Narrator::new(&settings, narration, start_ns);
-        let mut model = Model::new(start_ns, settings.departures != Departures::Off);
-        model.observe(settings.phases.len(), narrator.telling());
-        let states = source.states();
-        if states == States::Full {
-            model.watch_switches();
-        }
-        let sampling = Sampling::begin(&settings, pid, source_children)?;
-        let mut cpus = Cpus::default();
-        cpus.look(pid);
-        if let Some(sampling) = &sampling {
-            model.keep_samples(sampling.period_ns(), cpus.number);
-        }
+        let (sink, batches) = mpsc::channel(QUEUE);
+        let watch = Watch::begin(pid, source, sink, runs_already, &settings)?;
+        let reporting = Reporting::new(&settings, narration, folded, watch.start_ns());
+        let telling = reporting.telling();
+        let understanding =
+            Understanding::begin(resolver, watch.beginning(runs_already), telling, &settings)?;
         let mut session = Self {
-            pid,
-            command,
-            signals,
-            running: None,
-            terminal: None,
-            relay: None,
-            view: None,
-            pidfd,
-            backend: source.name(),
-            method: source.method(),
-            counters: source.counters().clone(),
-            states,
-            source: Some(source),
-            stopping: None,
-            batches,
-            resolver,
-            recognition: Recognition::new(runs_already, start_ns),
-            processes: Processes::new(pid),
-            model,
-            governor: Governor::new(settings.departures, start_ns),
-            cost: Cost::default(),
-            budget: budget::Governor::new(settings.budget, start_ns),
-            hangs: Hangs::new(settings.hang_time),
-            stopped: Stopped::default(),
-            ended: End::default(),
-            locks: Locks::new(pid),
-            spinning: Spinning::new(start_ns),
-            sampling,
-            folded: None,
-            recording: None,
-            futexes: futexes::Governor::new(settings.futex, start_ns),
-            narrator,
             settings,
-            lifetime: Lifetime::new(pid, runs_already && process::first_thread_has_ended(pid)),
-            start_ns,
-            end_ns: start_ns,
-            exit_status: None,
-            had_children: None,
-            first_ends: false,
-            children: source_children,
-            cpus,
-            interrupted: false,
-            lost: 0,
-            unseen_marks: BTreeSet::new(),
-            notes: Vec::new(),
+            signals,
+            program,
+            view: View::default(),
+            watch,
+            batches,
+            understanding,
+            reporting,
         };
         for line in lines {
             session.tell(&format!("sbt: {line}\n"));
-            session.notes.push(line);
+            session.reporting.notes().push(line);
         }
-        if session.futexes.is_on() {
-            session.set_futexes(true);
-        }
-        session.running = held.map(Held::release).transpose()?;
+        session
+            .watch
+            .begin_futexes(&mut session.understanding, session.reporting.notes());
+        session.program.release(held)?;
         // Measure only now: earlier, the program's start would have to wait for the measurement.
-        if let Some(source) = &session.source {
-            session.cost = Cost::new(source.measure_costs());
+        if let Some(measurement) = session.watch.measure_costs() {
+            session.understanding.expect_costs(measurement);
         }
         Ok(session)
     }
 
-    fn stop(&mut self) {
-        if let Some(mut source) = self.source.take() {
-            self.locks.read(source.as_ref());
-            self.spinning.end(self.pid, &mut self.resolver);
-            self.sample();
-            if let Some(sampling) = &mut self.sampling {
-                sampling.end();
+    /// Connects the program's terminal, and opens the live screen if there is to be one.
+    fn show_on(&mut self, terminal: Option<Terminal>, look: Option<Look>) {
+        self.view.connect(terminal);
+        if let Some(look) = look
+            && let Err(error) = self.open_screen(look)
+        {
+            if let Err(error) = self.leave_screen() {
+                self.tell(&format!("sbt: {error:#}\n"));
             }
-            self.end_ns = clock::now_ns();
-            self.lifetime.is_over = launch::has_ended(self.pidfd.get_ref());
-            self.lost = source.lost();
-            self.unseen_marks = source.unseen_marks();
-            self.had_children = process::had_children(self.pid);
-            self.children = source.has_children();
-            self.processes.end();
-            // Stop on a separate thread: stopping waits until the last batches are handed over, and
-            // this thread has to take them.
-            self.stopping = Some(tokio::task::spawn_blocking(move || source.stop()));
+            self.tell(&format!(
+                "sbt: cannot open the live screen: {error}; going on without\n"
+            ));
+        }
+    }
+
+    /// Ends watching: stops the source.
+    fn stop(&mut self) {
+        if !self.watch.is_on() {
+            return;
+        }
+        self.watch.read_locks();
+        self.understanding.end_looks();
+        self.watch.stop(|| self.program.has_ended());
+    }
+
+    /// Tells the user some lines, on the live screen if there is one, else on standard error.
+    fn tell(&mut self, text: &str) {
+        if !self.view.tell(text) {
+            reporting::print(text);
         }
     }
 }

@@ -16,7 +16,7 @@ use sbt_engine::{
     event::{CallersId, Clocks, Event, Kind},
     model::{ids::PlaceId, site::Roles, tape::Step},
     place::{Frame, Place},
-    report::{Run, SamplingReport},
+    report::{Facts, Run, SamplingReport},
 };
 
 const START: u64 = 5_000_000_000;
@@ -40,17 +40,20 @@ fn place() -> Place {
     }
 }
 
-fn facts(episodes: u64) -> Run {
-    Run {
-        backend: "ebpf".into(),
-        method: "none".into(),
-        command: vec!["./prog".into(), EVIL.into()],
-        pid: 100,
-        start_ns: START,
-        wall_ns: episodes * 100 * US + 50 * US,
-        ended: true,
-        departures: Some(true),
-        ..Run::default()
+fn facts(episodes: u64) -> Facts {
+    Facts {
+        run: Run {
+            backend: "ebpf".into(),
+            method: "none".into(),
+            command: vec!["./prog".into(), EVIL.into()],
+            pid: 100,
+            start_ns: START,
+            wall_ns: episodes * 100 * US + 50 * US,
+            ended: true,
+            departures: Some(true),
+            ..Run::default()
+        },
+        ..Facts::default()
     }
 }
 
@@ -130,7 +133,7 @@ fn recorded(file: &Path, threads: u32, episodes: u64, ends: bool) {
         }
     }
     recorder.add(steps, Vec::new()).unwrap();
-    let facts = Run {
+    let facts = Facts {
         sampled: Some((SamplingReport::default(), Vec::new())),
         folded: Some(vec!["main;f 12".into(), "main;g 3".into()]),
         ..facts(episodes)
@@ -139,7 +142,7 @@ fn recorded(file: &Path, threads: u32, episodes: u64, ends: bool) {
         recorder.end(facts, None).unwrap();
     } else {
         let folded = None;
-        recorder.flush(Run { folded, ..facts }, None).unwrap();
+        recorder.flush(Facts { folded, ..facts }, None).unwrap();
     }
 }
 

@@ -113,6 +113,6 @@ pub fn program(
     })?;
     let mut report = found.context("nothing was reported of the run")?;
     // The program may have ended after the end of watching.
-    report.exit_status = status;
+    report.run.exit_status = status;
     check.tell(&report)
 }

@@ -131,7 +131,7 @@ impl Series {
         // Repeat the whole list, so that other load on the machine is spread over all numbers.
         'all: for repeat in 1..=self.repeat {
             for &threads in &self.counts.0 {
-                let longest = runs.iter().map(|run: &Run| run.report.wall_ns).max();
+                let longest = runs.iter().map(|run: &Run| run.report.run.wall_ns).max();
                 let patience = patience(self.hang_time, longest);
                 let ended = self
                     .one(&binary, threads, repeat, patience, &mut signals)
@@ -232,7 +232,7 @@ impl Series {
             color: false,
             unicode: false,
         };
-        let time = duration(Some(run.report.wall_ns), style);
+        let time = duration(Some(run.report.run.wall_ns), style);
         let which = which(run.threads, repeat, self.repeat);
         let text = format!("sbt: {which}: {time}\n");
         let _gone = stderr.write_all(text.as_bytes());
@@ -294,8 +294,8 @@ fn missing_variable(
 /// The exit status and the message for a run whose time is not valid. `code`: the exit status of
 /// the `sbt` that watched the run.
 fn failure(report: &Report, code: u8, which: &str) -> Option<(u8, String)> {
-    let command = printable(&command_line(&report.command));
-    let (status, what) = match report.exit_status {
+    let command = printable(&command_line(&report.run.command));
+    let (status, what) = match report.run.exit_status {
         // The program may still run: the time seen is not its whole time.
         None => (code.max(1), "was not watched to its end".into()),
         Some(0) => return None,
@@ -401,9 +401,9 @@ mod tests {
     #[test]
     fn only_runs_that_went_to_their_end_have_a_time() {
         let mut report = samples::calm().report;
-        report.command = vec!["./lu".into()];
+        report.run.command = vec!["./lu".into()];
         let mut of = |status, code| {
-            report.exit_status = status;
+            report.run.exit_status = status;
             failure(&report, code, &which(2, 1, 3))
         };
         assert_eq!(of(Some(0), 0), None);

@@ -188,7 +188,7 @@ fn of_recording(file: &Path, whole: Whole, files: &mut Files) -> anyhow::Result<
     match told {
         Some(extent) if files.need_episodes() => {
             let known = Known {
-                from_ns: extent.from_ns.saturating_sub(report.start_ns),
+                from_ns: extent.from_ns.saturating_sub(report.run.start_ns),
                 arrivals: extent.arrivals,
             };
             episodes(file, &report, known, order, files)?;

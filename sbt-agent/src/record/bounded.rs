@@ -26,7 +26,7 @@ use super::{
 use sbt_engine::{
     model::tape::Step,
     place::{Place, printable},
-    report::{Report, Run},
+    report::{Facts, Report},
 };
 use sbt_program::access::typed;
 
@@ -187,10 +187,10 @@ impl Generations {
     pub fn flush(
         &mut self,
         stream: &mut Stream,
-        facts: Run,
+        facts: Facts,
         report: Option<Report>,
     ) -> anyhow::Result<()> {
-        let now_ns = facts.start_ns.saturating_add(facts.wall_ns);
+        let now_ns = facts.run.start_ns.saturating_add(facts.run.wall_ns);
         let facts = Row::Facts(Box::new(facts));
         let report = report.map(|report| Row::Report(Box::new(report)));
         if self.has_events() {

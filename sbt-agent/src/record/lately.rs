@@ -4,7 +4,7 @@
 use sbt_engine::{
     event::Event,
     model::{cost::Tariff, tape::Step},
-    report::Run,
+    report::Facts,
 };
 
 /// What has changed since the last facts.
@@ -52,15 +52,15 @@ impl Lately {
     }
 
     /// Brings facts up to `until_ns`, the time of the last event.
-    pub fn settle(&self, facts: &mut Run, until_ns: u64) {
-        let wall_ns = until_ns.saturating_sub(facts.start_ns);
-        facts.wall_ns = facts.wall_ns.max(wall_ns);
+    pub fn settle(&self, facts: &mut Facts, until_ns: u64) {
+        let wall_ns = until_ns.saturating_sub(facts.run.start_ns);
+        facts.run.wall_ns = facts.run.wall_ns.max(wall_ns);
         facts.tariff = self.tariff.or(facts.tariff);
         if self
             .departures
-            .is_some_and(|on| facts.departures != Some(on))
+            .is_some_and(|on| facts.run.departures != Some(on))
         {
-            facts.departures = None;
+            facts.run.departures = None;
         }
         let since_ns = self.off_since_ns.unwrap_or(until_ns);
         let off_ns = self.off_ns + until_ns.saturating_sub(since_ns);
@@ -70,7 +70,11 @@ impl Lately {
             (None, None) => None,
         };
         // Threads have moved since: how the hang went on was not recorded.
-        if let Some(hang) = facts.hang.as_mut().filter(|hang| hang.outcome == "lasts")
+        if let Some(hang) = facts
+            .run
+            .hang
+            .as_mut()
+            .filter(|hang| hang.outcome == "lasts")
             && self.moves
         {
             hang.outcome = "unknown";
@@ -83,6 +87,7 @@ mod tests {
     use super::*;
     use sbt_engine::{
         event::Clocks,
+        report::Run,
         samples::{hung, over},
     };
 
@@ -95,7 +100,7 @@ mod tests {
         })
     }
 
-    fn settled(facts: Run, steps: &[(u64, Step)], until_ns: u64) -> Run {
+    fn settled(facts: Facts, steps: &[(u64, Step)], until_ns: u64) -> Facts {
         let (mut facts, mut lately) = (facts, Lately::default());
         for (at_ns, step) in steps {
             lately.step(step, *at_ns);
@@ -106,29 +111,32 @@ mod tests {
 
     #[test]
     fn the_time_goes_on_to_the_last_event() {
-        let facts = Run {
-            start_ns: 10 * S,
-            wall_ns: 2 * S,
-            ..Run::default()
+        let facts = Facts {
+            run: Run {
+                start_ns: 10 * S,
+                wall_ns: 2 * S,
+                ..Run::default()
+            },
+            ..Facts::default()
         };
-        assert_eq!(settled(facts.clone(), &[], 11 * S).wall_ns, 2 * S);
-        assert_eq!(settled(facts, &[], 15 * S).wall_ns, 5 * S);
+        assert_eq!(settled(facts.clone(), &[], 11 * S).run.wall_ns, 2 * S);
+        assert_eq!(settled(facts, &[], 15 * S).run.wall_ns, 5 * S);
     }
 
     #[test]
     fn probes_that_were_off_are_counted() {
         let off = |off| Step::Off(off);
         let steps = [(S, off(true)), (3 * S, off(false)), (7 * S, off(true))];
-        let thinned = settled(Run::default(), &steps, 8 * S).thinned;
+        let thinned = settled(Facts::default(), &steps, 8 * S).thinned;
         assert_eq!(thinned, Some((S, 3 * S)));
-        let before = Run {
+        let before = Facts {
             thinned: Some((S / 2, S)),
-            ..Run::default()
+            ..Facts::default()
         };
         assert_eq!(settled(before, &steps, 8 * S).thinned, Some((S / 2, 4 * S)));
-        assert_eq!(settled(Run::default(), &[], 8 * S).thinned, None);
+        assert_eq!(settled(Facts::default(), &[], 8 * S).thinned, None);
         // The probes were off when the facts were written, and since.
-        let (mut facts, mut lately) = (Run::default(), Lately::default());
+        let (mut facts, mut lately) = (Facts::default(), Lately::default());
         lately.step(&off(true), S);
         lately.written(2 * S);
         facts.thinned = Some((S, S));
@@ -139,12 +147,15 @@ mod tests {
     #[test]
     fn departures_that_were_switched_are_watched_in_part() {
         let switched = |before, on| {
-            let facts = Run {
-                departures: before,
-                ..Run::default()
+            let facts = Facts {
+                run: Run {
+                    departures: before,
+                    ..Run::default()
+                },
+                ..Facts::default()
             };
             let step = Step::Event(Event::Departures { on });
-            settled(facts, &[(S, step)], S).departures
+            settled(facts, &[(S, step)], S).run.departures
         };
         assert_eq!(switched(Some(true), true), Some(true));
         assert_eq!(switched(Some(true), false), None);
@@ -158,13 +169,16 @@ mod tests {
             (hung(), true, "unknown"),
             (over(), true, "over"),
         ] {
-            let facts = Run {
-                hang: hang.report.hang.clone(),
-                ..Run::default()
+            let facts = Facts {
+                run: Run {
+                    hang: hang.report.run.hang.clone(),
+                    ..Run::default()
+                },
+                ..Facts::default()
             };
             let steps = [(S, depart())];
             let steps = if moves { &steps[..] } else { &[] };
-            assert_eq!(settled(facts, steps, S).hang.unwrap().outcome, outcome);
+            assert_eq!(settled(facts, steps, S).run.hang.unwrap().outcome, outcome);
         }
     }
 }

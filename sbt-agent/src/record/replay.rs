@@ -11,7 +11,7 @@ use sbt_engine::{
         told::{Telling, Told},
     },
     place::Place,
-    report::{IncompleteReport, Report, Run, order::Order, sound},
+    report::{Facts, IncompleteReport, Report, order::Order, sound},
     verdict,
     words::time,
 };
@@ -27,7 +27,7 @@ pub struct Replay {
     lately: Lately,
     places: Vec<Rc<Place>>,
     /// Facts of the run, as last written.
-    pub facts: Run,
+    pub facts: Facts,
     /// The report, if the file holds one because it does not have all events.
     summary: Option<Box<Report>>,
     /// Whether the events begin with the run.
@@ -117,7 +117,7 @@ impl Replay {
             model,
             lately: Lately::default(),
             places: Vec::new(),
-            facts: Run::default(),
+            facts: Facts::default(),
             summary: None,
             from_begin: false,
             start_ns: begin.start_ns,
@@ -143,7 +143,7 @@ impl Replay {
     /// no time, whenever they were written.
     const fn time_ns(&self, row: &Row) -> Option<u64> {
         match row {
-            Row::Facts(_) if self.facts.pid == 0 => None,
+            Row::Facts(_) if self.facts.run.pid == 0 => None,
             _ => row.time_ns(),
         }
     }
@@ -179,7 +179,7 @@ impl Replay {
                 self.places.push(Rc::new((**place).clone()));
             }
             Row::Facts(facts) => {
-                self.from_begin = self.start_ns <= facts.start_ns;
+                self.from_begin = self.start_ns <= facts.run.start_ns;
                 self.facts = self.facts_of(facts);
                 self.lately.written(self.at_ns);
             }
@@ -216,12 +216,12 @@ impl Replay {
 
     /// Limits facts to the time that the recording has events of: the beginning of the run may be
     /// missing.
-    fn facts_of(&self, facts: &Run) -> Run {
-        let before_ns = self.start_ns.saturating_sub(facts.start_ns);
+    fn facts_of(&self, facts: &Facts) -> Facts {
+        let before_ns = self.start_ns.saturating_sub(facts.run.start_ns);
         let mut facts = facts.clone();
-        facts.start_ns += before_ns;
-        facts.start_unix_ns = facts.start_unix_ns.saturating_add(before_ns);
-        facts.wall_ns = facts.wall_ns.saturating_sub(before_ns);
+        facts.run.start_ns += before_ns;
+        facts.run.start_unix_ns = facts.run.start_unix_ns.saturating_add(before_ns);
+        facts.run.wall_ns = facts.run.wall_ns.saturating_sub(before_ns);
         if before_ns > 0 {
             facts.notes.push(format!(
                 "what happened in the first {:.1} s is not in the recording: this is of the rest; \
@@ -235,10 +235,10 @@ impl Replay {
     /// Counts everything from `time_ns` on, as the next facts will.
     const fn count_from(&mut self, time_ns: u64) {
         let facts = &mut self.facts;
-        let passed_ns = time_ns.saturating_sub(facts.start_ns);
-        facts.start_ns += passed_ns;
-        facts.start_unix_ns = facts.start_unix_ns.saturating_add(passed_ns);
-        facts.wall_ns = facts.wall_ns.saturating_sub(passed_ns);
+        let passed_ns = time_ns.saturating_sub(facts.run.start_ns);
+        facts.run.start_ns += passed_ns;
+        facts.run.start_unix_ns = facts.run.start_unix_ns.saturating_add(passed_ns);
+        facts.run.wall_ns = facts.run.wall_ns.saturating_sub(passed_ns);
     }
 
     /// The places so far.
@@ -279,7 +279,7 @@ impl Replay {
     /// `stopped`, if nothing was read that could be reported.
     pub fn finish(&mut self, stopped: Option<ReadError>) -> Result<(), ReadError> {
         // Without facts the time of the run is not known.
-        if self.facts.pid == 0 && self.summary.is_none() {
+        if self.facts.run.pid == 0 && self.summary.is_none() {
             return Err(stopped.unwrap_or_else(|| self.reader.empty()));
         }
         if stopped.is_some() || !self.ended {
@@ -304,18 +304,18 @@ impl Replay {
     /// The rest is missing: brings the facts up to the last event read. `stopped`: why not all of
     /// the file was read, if so.
     fn break_off(&mut self, stopped: Option<&ReadError>) {
-        if self.facts.pid > 0 {
+        if self.facts.run.pid > 0 {
             self.lately.settle(&mut self.facts, self.at_ns);
             if self.from_begin {
                 // The model knows more than the last report in the file.
                 self.summary = None;
             }
-            let missing = self.missing(stopped, self.facts.wall_ns);
+            let missing = self.missing(stopped, self.facts.run.wall_ns);
             self.facts.notes.push(missing.text.clone());
             self.facts.incomplete = vec![missing];
         }
         if let Some(mut summary) = self.summary.take() {
-            let missing = self.missing(stopped, summary.wall_ns);
+            let missing = self.missing(stopped, summary.run.wall_ns);
             summary.notes.push(missing.text.clone());
             summary.break_off(vec![missing]);
             self.summary = Some(Box::new(verdict::with(sound(*summary))));
@@ -364,7 +364,7 @@ impl Replay {
     }
 
     /// The report of what was read so far.
-    pub fn told(&self, facts: Run) -> Report {
+    pub fn told(&self, facts: Facts) -> Report {
         verdict::with(Report::new(&self.model, &self.places, facts))
     }
 
@@ -435,7 +435,7 @@ impl Replay {
     /// Which episodes the recording had.
     fn extent(&self) -> Option<Extent> {
         // Without facts of their own, the file has reports only.
-        let has_events = self.summary.is_none() || self.facts.pid > 0;
+        let has_events = self.summary.is_none() || self.facts.run.pid > 0;
         let rows = self.model.threads().rows();
         has_events.then(|| Extent {
             from_ns: self.start_ns,

@@ -10,7 +10,7 @@ use sbt_engine::{
     event::{CallersId, Clocks, Event, Kind, Round},
     model::{cost::Tariff, ids::PlaceId, site::Roles, tape::Step},
     place::Place,
-    report::{Report, Run},
+    report::{Facts, Report},
 };
 
 /// The content of a row.
@@ -21,7 +21,7 @@ pub enum Row {
     /// The next place. Places are numbered from 0 in this order.
     Place(Box<Place>),
     /// Facts of the run that the model does not know, as of now.
-    Facts(Box<Run>),
+    Facts(Box<Facts>),
     /// How the model was begun; or, later in the file, how to begin a model that is told only what
     /// follows.
     Begin(Begin),
@@ -97,8 +97,8 @@ impl Row {
     pub const fn time_ns(&self) -> Option<u64> {
         match self {
             Self::Step(step) => step.time_ns(),
-            Self::Facts(facts) if facts.pid > 0 => {
-                Some(facts.start_ns.saturating_add(facts.wall_ns))
+            Self::Facts(facts) if facts.run.pid > 0 => {
+                Some(facts.run.start_ns.saturating_add(facts.run.wall_ns))
             }
             _ => None,
         }

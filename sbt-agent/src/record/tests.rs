@@ -25,7 +25,7 @@ use sbt_engine::{
         tape::Step,
     },
     place::{Frame, Place},
-    report::{Report, Run, order::Order, sound},
+    report::{Facts, Report, Run, order::Order, sound},
     verdict,
 };
 
@@ -96,18 +96,21 @@ impl Written {
         model.keep_tape();
         let places = [place(10), place(20)];
         let shared: Vec<Rc<Place>> = places.iter().cloned().map(Rc::new).collect();
-        let facts = |until_ns: u64, ended| Run {
-            backend: "made up".into(),
-            command: vec!["./lu".into()],
-            pid: 4242,
-            start_ns: START,
-            start_unix_ns: 1_700_000_000 * S,
-            wall_ns: until_ns - START,
-            ended,
-            exit_status: Some(0).filter(|_| ended),
-            ..Run::default()
+        let facts = |until_ns: u64, ended| Facts {
+            run: Run {
+                backend: "made up".into(),
+                command: vec!["./lu".into()],
+                pid: 4242,
+                start_ns: START,
+                start_unix_ns: 1_700_000_000 * S,
+                wall_ns: until_ns - START,
+                ended,
+                exit_status: Some(0).filter(|_| ended),
+                ..Run::default()
+            },
+            ..Facts::default()
         };
-        let of = |model: &Model, facts: Run| verdict::with(Report::new(model, &shared, facts));
+        let of = |model: &Model, facts: Facts| verdict::with(Report::new(model, &shared, facts));
         // The report that is written into the recording, if any.
         let kept = |report: Report| keep.map(|_| report);
         recorder
@@ -246,7 +249,7 @@ fn what_happened_lately_can_be_replayed() {
         assert_eq!(report.threads.len(), 3, "no thread twice");
         let note = "is not in the recording";
         assert!(report.notes.iter().any(|text| text.contains(note)));
-        assert!(report.wall_ns < 12 * S, "{}", report.wall_ns);
+        assert!(report.run.wall_ns < 12 * S, "{}", report.run.wall_ns);
     }
 }
 
@@ -324,12 +327,15 @@ const BEGIN: Begin = Begin {
     conceptual: 0,
 };
 
-fn facts_at(wall_ns: u64) -> Run {
-    Run {
-        pid: 4242,
-        start_ns: START,
-        wall_ns,
-        ..Run::default()
+fn facts_at(wall_ns: u64) -> Facts {
+    Facts {
+        run: Run {
+            pid: 4242,
+            start_ns: START,
+            wall_ns,
+            ..Run::default()
+        },
+        ..Facts::default()
     }
 }
 
@@ -363,7 +369,7 @@ fn what_was_lost_is_told_also_if_it_breaks_off() {
     recorder.flush(facts_at(S), None).unwrap();
     assert_eq!(report(&path).unwrap().lost_events, 339_280);
     // More events are lost than threads can report.
-    let facts = Run {
+    let facts = Facts {
         lost: 400_000,
         ..facts_at(2 * S)
     };

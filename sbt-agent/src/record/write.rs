@@ -24,7 +24,7 @@ use super::{
 use sbt_engine::{
     model::tape::Step,
     place::{Place, printable},
-    report::{Report, Run},
+    report::{Facts, Report},
 };
 
 /// How many rows a batch has at most: some megabytes before compression.
@@ -209,7 +209,7 @@ impl Recorder {
     ///
     /// # Errors
     /// Errors of the file.
-    pub fn flush(&mut self, facts: Run, report: Option<Report>) -> anyhow::Result<()> {
+    pub fn flush(&mut self, facts: Facts, report: Option<Report>) -> anyhow::Result<()> {
         let Some(generations) = &mut self.generations else {
             self.stream.push(&Row::Facts(Box::new(facts)))?;
             self.stream.flush()?;
@@ -222,7 +222,7 @@ impl Recorder {
     ///
     /// # Errors
     /// Errors of the file.
-    pub fn end(mut self, facts: Run, report: Option<Report>) -> anyhow::Result<()> {
+    pub fn end(mut self, facts: Facts, report: Option<Report>) -> anyhow::Result<()> {
         if (self.generations.as_ref()).is_none_or(Generations::has_events) {
             self.stream.push(&Row::Facts(Box::new(facts)))?;
         }

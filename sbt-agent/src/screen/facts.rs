@@ -61,7 +61,7 @@ pub fn motion(snapshot: &Snapshot) -> Motion {
         }
         Watching::On => {}
     }
-    let standstill = snapshot.report.hang.as_ref();
+    let standstill = snapshot.report.run.hang.as_ref();
     if let Some(hang) = standstill.filter(|hang| hang.outcome == "lasts") {
         let ns = hang.lasted_ns;
         return if hang.is_hang() {
@@ -95,7 +95,7 @@ fn silent_ns(snapshot: &Snapshot) -> Option<u64> {
         .max();
     if let Some(last) = last {
         // Both times are relative to the start of the report.
-        return Some(snapshot.report.wall_ns.saturating_sub(last));
+        return Some(snapshot.report.run.wall_ns.saturating_sub(last));
     }
     // The sums may have been reset since the last episode.
     let pace = &snapshot.pace;

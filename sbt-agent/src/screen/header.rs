@@ -170,13 +170,13 @@ fn facts_line(snapshot: &Snapshot, paused: bool, columns: u16, look: Look) -> Li
         None => Some(clock(snapshot.now_ns)),
     };
     // With backends that cost a lot, the cost and the backend are omitted late.
-    let [cost_at, backend_at] = if report.backend == "ebpf" {
+    let [cost_at, backend_at] = if report.run.backend == "ebpf" {
         [6, 7]
     } else {
         [2, 3]
     };
     let mut facts: Vec<Fact> = vec![
-        (4, format!("pid {}", report.pid), plain),
+        (4, format!("pid {}", report.run.pid), plain),
         (3, plural(threads, "thread"), plain),
         (1, rate, plain),
         if lost > 0 {
@@ -186,7 +186,7 @@ fn facts_line(snapshot: &Snapshot, paused: bool, columns: u16, look: Look) -> Li
         },
         own_cost(report, cost_at, look),
         (8, format!("sbt {own} CPU"), plain),
-        (backend_at, report.backend.clone(), plain),
+        (backend_at, report.run.backend.clone(), plain),
     ];
     if snapshot.replay.is_some() {
         // sbt's own share now says nothing about its share during the recording.
@@ -199,7 +199,7 @@ fn facts_line(snapshot: &Snapshot, paused: bool, columns: u16, look: Look) -> Li
         facts.insert(0, (0, "PAUSED".into(), look.alarm()));
     }
     let dot = look.dot();
-    let command = printable(&command_line(&report.command));
+    let command = printable(&command_line(&report.run.command));
     let room = usize::from(columns);
     let fixed = 1 + width(&mark) + 2;
     let needed = |facts: &[Fact], command: usize| {
@@ -274,7 +274,7 @@ fn sentence(snapshot: &Snapshot, room: usize, look: Look) -> (String, Style) {
             (who_waits(snapshot, room, look), style)
         }
         Motion::Hangs { .. } | Motion::Slow { .. } => {
-            let hang = snapshot.report.hang.as_ref();
+            let hang = snapshot.report.run.hang.as_ref();
             let text = hang.map_or("", |hang| hang.found.text.as_str());
             (text::sentence(&printable(text), look.text()), look.bold())
         }

@@ -348,7 +348,7 @@ fn a_hang_has_a_tab_of_its_own() {
 fn where_watching_costs_much_that_is_said_in_small_windows_too() {
     let first = |backend: &str, size| {
         let mut sample = samples::imbalanced();
-        sample.report.backend = backend.into();
+        sample.report.run.backend = backend.into();
         let text = Shown::new(sample, size, LOOK).text();
         text.lines().next().unwrap_or_default().to_owned()
     };

@@ -16,7 +16,7 @@ use crate::kernel::privilege;
 use crate::signals;
 use crate::{
     settings::Settings,
-    source::{Scope, Source, ptrace::Process as Tracer},
+    source::{Source, abilities::Scope, ptrace::Process as Tracer},
 };
 use sbt_program::{
     access::Invoker,
@@ -100,7 +100,9 @@ impl Prepared {
             resolver.refresh();
         });
         let (mut source, line) = loaded?;
-        source.set_scope(scope);
+        if let Some(scoping) = source.scoping() {
+            scoping.set_scope(scope);
+        }
         // From here on events report changes; before, the process may have executed another
         // program.
         resolver.refresh();
@@ -171,11 +173,13 @@ fn attach_to_program(
     let told = program.as_deref().zip(who.as_ref());
     let told = told.and_then(|(program, who)| start::line(source.as_ref(), program, who));
     let lines = line.into_iter().chain(told).collect();
-    source.set_scope(if has_children {
-        Scope::Everyone
-    } else {
-        Scope::Target
-    });
+    if let Some(scoping) = source.scoping() {
+        scoping.set_scope(if has_children {
+            Scope::Everyone
+        } else {
+            Scope::Target
+        });
+    }
     check_wanted(&wanted, program.as_deref(), &files)?;
     files.extend(sites::open_all(&possible, &wanted));
     let mut resolver = Resolver::new(pid, program, wanted);
@@ -187,9 +191,9 @@ fn attach_to_program(
 
 /// Tells the source which callers to find, and how.
 fn learn(source: &mut dyn Source, resolver: &mut Resolver) -> anyhow::Result<()> {
-    match resolver.new_rules() {
-        Some(rules) => source.learn(&rules),
-        None => Ok(()),
+    match (resolver.new_rules(), source.callers()) {
+        (Some(rules), Some(callers)) => callers.learn(&rules),
+        _ => Ok(()),
     }
 }
 

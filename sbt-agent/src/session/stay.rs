@@ -3,25 +3,15 @@
 
 use anyhow::Context as _;
 
-use super::{
-    Session,
-    view::{Then, Turn, View},
-};
-use crate::terminal::Terminal;
+use super::{Session, requests::Then, view::Turn};
 use sbt_engine::{live::Request, report::Report};
 
 impl Session {
     /// Shows the end until the user leaves. Returns whether a signal told sbt to end instead.
     pub(super) async fn stay(&mut self, report: &Report) -> anyhow::Result<bool> {
-        if let Some(running) = &self.running {
-            // Processes that wait for the program's end must not wait for the user of sbt.
-            running.release();
-        }
-        if let Some(terminal) = &mut self.terminal {
-            terminal.take_rest();
-            terminal.look_seldom();
-        }
-        View::end(&mut self.view, report);
+        // Processes that wait for the program's end must not wait for the user of sbt.
+        self.program.let_others_go();
+        self.view.end(report);
         self.show();
         loop {
             tokio::select! {
@@ -36,8 +26,10 @@ impl Session {
                         return Ok(true);
                     }
                 }
-                turn = View::turn(&mut self.view) => match turn {
+                turn = self.view.turn() => match turn? {
                     Turn::Due => self.show(),
+                    // Processes that the program started may go on writing.
+                    Turn::Handled => {}
                     // The user pressed the key just before the end was on the screen: there is
                     // nothing to interrupt.
                     Turn::Asked(Request::Interrupt) => return Ok(false),
@@ -45,12 +37,6 @@ impl Session {
                         return Ok(false);
                     },
                 },
-                // Processes that the program started may go on writing.
-                result = Terminal::turn_of(&mut self.terminal) => {
-                    if result.context("reading the program's output")? {
-                        View::has_news(&mut self.view);
-                    }
-                }
             }
         }
     }

@@ -6,15 +6,10 @@ use anyhow::Context as _;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep_until};
 
 use super::{
-    Ending, Session, sampling,
-    view::{Then, Turn, View},
+    Ending, Session, reporting::delivery::Delivery, requests::Then, understanding::sampling,
+    view::Turn,
 };
-use crate::signals::Heard;
-use crate::{
-    screen,
-    source::Totals,
-    terminal::{Ends, Relay, Terminal, stop_ourselves},
-};
+use crate::{screen, signals::Heard, source::Batch};
 use sbt_engine::{live::Request, place::printable, report::Report, words::without_codes};
 use sbt_program::clock;
 
@@ -28,172 +23,195 @@ const EARLY_TICK: Duration = Duration::from_millis(25);
 /// end.
 const GRACE: Duration = Duration::from_secs(1);
 
+/// When the loop has something to do by itself.
+struct Timers {
+    /// The end of watching, if the user has limited the time.
+    deadline: Option<Instant>,
+    samples: Interval,
+    early: Interval,
+    ticks: Interval,
+}
+
+/// What the loop has to handle.
+enum Next {
+    Batch(Batch),
+    /// The source has stopped and handed over all events.
+    Over,
+    /// The target has ended.
+    Ended,
+    Heard(Heard),
+    Deadline,
+    View(Turn),
+    Sample,
+    /// A span of a thinned run is over.
+    Thin,
+    EarlyTick,
+    Tick,
+}
+
+/// How watching ends.
+#[derive(Default)]
+struct End {
+    /// Why watching ends; `None` as long as it goes on.
+    why: Option<Ending>,
+    /// A signal told sbt to end.
+    told: bool,
+    /// The user has left the screen.
+    left: bool,
+    /// No more events come.
+    over: bool,
+}
+
 impl Session {
     pub(super) async fn run(
         mut self,
         deliver: impl FnOnce(&Report) -> anyhow::Result<()>,
     ) -> anyhow::Result<Option<u8>> {
-        let deadline = self
-            .settings
-            .duration
-            .map(|duration| Instant::now() + duration);
-        let mut ending: Option<Ending> = None;
-        let mut told_to_end = false;
-        let mut left = false;
-        let mut samples = ticks(sampling::PERIOD);
-        let mut early = ticks(EARLY_TICK);
-        let mut ticks = ticks(TICK);
-        loop {
-            tokio::select! {
-                batch = self.batches.recv() => {
-                    let Some(batch) = batch else {
-                        // The source has stopped and handed over all events.
-                        if self.lose_source() {
-                            ending = Some(Ending::Lost);
-                        }
-                        break;
-                    };
-                    // The model needs the samples before it learns of later events.
-                    self.sample();
-                    self.take(&batch);
-                }
-                result = self.pidfd.readable(), if ending != Some(Ending::Target) => {
-                    drop(result.context("waiting for the program")?);
-                    ending = Some(Ending::Target);
-                    // Stop first: what the process leaves behind in /proc is gone once the process
-                    // is reaped.
-                    self.stop();
-                    self.reap()?;
-                }
-                heard = self.signals.next() => {
-                    let heard = heard.context("waiting for signals")?;
-                    if heard.stops() && self.view.is_some() {
-                        self.obey(Request::Suspend).await?;
-                        continue;
-                    }
-                    self.hear(heard);
-                    if heard.ends() {
-                        told_to_end = true;
-                        ending = ending.or(Some(Ending::Asked));
-                        self.stop();
-                    }
-                }
-                () = until(deadline), if ending.is_none() => {
-                    ending = Some(Ending::Asked);
-                    self.stop();
-                }
-                turn = View::turn(&mut self.view) => match turn {
-                    Turn::Due => self.show(),
-                    Turn::Asked(request) => if self.obey(request).await? == Then::End {
-                        left = true;
-                        ending = ending.or(Some(Ending::Asked));
-                        self.stop();
-                    },
-                },
-                result = Terminal::turn_of(&mut self.terminal) => {
-                    if result.context("reading the program's output")? {
-                        View::has_news(&mut self.view);
-                    }
-                }
-                // Runs only if the screen could not be opened.
-                result = Relay::turn_of(&mut self.relay) => {
-                    result.context("passing on what the program writes")?;
-                }
-                _ = samples.tick(), if self.sampling.is_some() => self.sample(),
-                () = until_ns(self.budget.due_ns()), if self.source.is_some() && !self.is_off() => {
-                    self.thin_next();
-                }
-                _ = early.tick(), if self.budget.is_young(clock::now_ns()) => {
-                    self.look_at_budget();
-                }
-                _ = ticks.tick() => {
-                    self.recognise();
-                    self.keep_to_budget();
-                    self.govern();
-                    self.count_cpus();
-                    self.notice_stops();
-                    if self.first_ends {
-                        self.notice_first();
-                    }
-                    self.govern_futexes();
-                    self.look_for_hangs();
-                    self.end_what_hangs();
-                    // Last, so that the recording includes what was found in this tick.
-                    self.write_down();
+        let duration = self.settings.duration;
+        let mut timers = Timers {
+            deadline: duration.map(|duration| Instant::now() + duration),
+            samples: ticks(sampling::PERIOD),
+            early: ticks(EARLY_TICK),
+            ticks: ticks(TICK),
+        };
+        let mut end = End::default();
+        while !end.over {
+            let next = self.next(&mut timers, end.why).await?;
+            self.handle(next, &mut end).await?;
+        }
+        self.conclude(end, deliver).await
+    }
+
+    async fn handle(&mut self, next: Next, end: &mut End) -> anyhow::Result<()> {
+        match next {
+            Next::Batch(batch) => {
+                // The model needs the samples before it learns of later events.
+                self.understanding.sample();
+                self.take(&batch);
+            }
+            Next::Over => {
+                end.over = true;
+                if self.lose_source() {
+                    end.why = Some(Ending::Lost);
                 }
             }
+            Next::Ended => {
+                end.why = Some(Ending::Target);
+                // Stop first: what the process leaves behind in /proc is gone once the process is
+                // reaped.
+                self.stop();
+                self.program.reap()?;
+            }
+            Next::Heard(heard) if heard.stops() && self.view.is_open() => {
+                self.obey(Request::Suspend).await?;
+            }
+            Next::Heard(heard) => {
+                self.hear(heard);
+                if heard.ends() {
+                    end.told = true;
+                    self.end_as_asked(end);
+                }
+            }
+            Next::Deadline => self.end_as_asked(end),
+            Next::View(Turn::Due) => self.show(),
+            Next::View(Turn::Handled) => {}
+            Next::View(Turn::Asked(request)) => {
+                if self.obey(request).await? == Then::End {
+                    end.left = true;
+                    self.end_as_asked(end);
+                }
+            }
+            Next::Sample => self.understanding.sample(),
+            Next::Thin => {
+                let notes = self.reporting.notes();
+                self.watch.thin_next(&mut self.understanding, notes);
+            }
+            Next::EarlyTick => {
+                let notes = self.reporting.notes();
+                self.watch.look_at_budget(&mut self.understanding, notes);
+            }
+            Next::Tick => self.tick(),
         }
-        let stays = ending == Some(Ending::Target) && !left && !told_to_end;
-        let stays = stays && self.view.is_some() && !self.settings.exit_with_program;
-        self.conclude((ending, told_to_end), stays, deliver).await
+        Ok(())
+    }
+
+    /// Waits for something to do. `ending`: why watching ends, if it does.
+    async fn next(&mut self, timers: &mut Timers, ending: Option<Ending>) -> anyhow::Result<Next> {
+        let thin_due_ns = self.watch.thin_due_ns();
+        Ok(tokio::select! {
+            batch = self.batches.recv() => batch.map_or(Next::Over, Next::Batch),
+            result = self.program.ended(), if ending != Some(Ending::Target) => {
+                result.context("waiting for the program")?;
+                Next::Ended
+            }
+            heard = self.signals.next() => Next::Heard(heard.context("waiting for signals")?),
+            () = until(timers.deadline), if ending.is_none() => Next::Deadline,
+            turn = self.view.turn() => Next::View(turn?),
+            _ = timers.samples.tick(), if self.understanding.is_sampling() => Next::Sample,
+            () = until_ns(thin_due_ns) => Next::Thin,
+            _ = timers.early.tick(), if self.watch.is_young() => Next::EarlyTick,
+            _ = timers.ticks.tick() => Next::Tick,
+        })
+    }
+
+    /// Ends watching because the time is up, or the user or a signal asks for that.
+    fn end_as_asked(&mut self, end: &mut End) {
+        end.why = end.why.or(Some(Ending::Asked));
+        self.stop();
     }
 
     /// The source hands over no more events. Returns whether the source ended by itself, not
     /// because it was stopped.
     fn lose_source(&mut self) -> bool {
-        let Some(source) = &self.source else {
+        let Some(line) = self.watch.lost_source() else {
             return false;
         };
-        let line = source.ended_by_itself();
         self.tell(&format!("sbt: {line}\n"));
-        self.notes.push(line.into());
+        self.reporting.notes().push(line);
         self.stop();
         true
     }
 
-    /// Runs after the probes are off: writes the report and waits for the program. `ending`: why
-    /// watching ended; `told_to_end`: a signal told sbt to end; `stays`: the screen stays open
-    /// until the user leaves it.
+    /// Runs after the probes are off: writes the report and waits for the program.
     async fn conclude(
         mut self,
-        (ending, mut told_to_end): (Option<Ending>, bool),
-        stays: bool,
+        end: End,
         deliver: impl FnOnce(&Report) -> anyhow::Result<()>,
     ) -> anyhow::Result<Option<u8>> {
-        self.notes.extend(self.note_of_off());
+        let End {
+            why: ending,
+            told: mut told_to_end,
+            left,
+            over: _,
+        } = end;
+        // The screen stays open until the user leaves it.
+        let stays = ending == Some(Ending::Target) && !left && !told_to_end;
+        let stays = stays && self.view.is_open() && !self.settings.exit_with_program;
+        let off = self.view.note_of_off(self.watch.end_ns());
+        self.reporting.notes().extend(off);
         if !stays {
             self.leave_screen()?;
         }
-        let totals = match self.stopped().await {
-            Ok(totals) => totals,
-            Err(error) => {
-                self.leave_screen()?;
-                return Err(error);
-            }
-        };
-        self.settle_end(totals.lost > 0 || self.model.totals().lost > 0);
-        if told_to_end || self.interrupted {
-            self.wait(Some(Instant::now() + GRACE)).await?;
-        }
-        self.end_the_rest().await;
-        let mut report = self.report(totals, ending == Some(Ending::Target));
-        report.notes.extend(self.recording_note().await);
+        let report = self.last_report(ending, told_to_end).await?;
         if stays {
             told_to_end |= self.stay(&report).await?;
             self.leave_screen()?;
         }
-        // A report that cannot be written is no reason to leave the program alone or to skip the
-        // other files.
-        let told_to_end = told_to_end || self.interrupted;
-        let delivery = self.delivery(told_to_end).context("hearing signals")?;
-        let delivered = self.aside(|| delivery.write(|| deliver(&report))).await;
-        let delivery = self.delivery(told_to_end).context("hearing signals")?;
-        let stacks = delivery.write(|| self.write_folded());
-        let delivered = delivered.and(stacks).and_then(|()| {
+        let delivered = self.deliver(&report, told_to_end, deliver).await?;
+        let delivered = delivered.and_then(|()| {
             let is_lost = ending == Some(Ending::Lost);
             anyhow::ensure!(!is_lost, "watching ended before the program did");
             Ok(())
         });
         // Watching may end before the program does: sbt's exit status is the program's.
         self.wait(None).await?;
-        if let Some(relay) = &mut self.relay {
-            relay
-                .finish()
-                .await
-                .context("writing the program's output")?;
+        self.view.finish().await?;
+        if let Some(recording) = self.reporting.take_recording()
+            && let Some(line) = recording.leave(&mut self.signals).await
+        {
+            self.tell(&line);
         }
-        self.leave_recording().await;
-        match (delivered, self.exit_status) {
+        match (delivered, self.program.exit_status()) {
             // The caller must learn that the program failed, whatever else failed.
             (Err(error), Some(status)) if status != 0 => {
                 let text = without_codes(&format!("{error:#}"));
@@ -204,72 +222,79 @@ impl Session {
         }
     }
 
-    /// The totals of the stopped source.
-    async fn stopped(&mut self) -> anyhow::Result<Totals> {
-        match self.stopping.take() {
-            Some(stopping) => stopping.await.context("stopping the probes")?,
-            // Every path that ends watching stops the source.
-            None => anyhow::bail!("the source has not been stopped"),
+    /// Waits for the source to stop, and makes the report.
+    async fn last_report(
+        &mut self,
+        ending: Option<Ending>,
+        told_to_end: bool,
+    ) -> anyhow::Result<Report> {
+        let totals = match self.watch.stopped().await {
+            Ok(totals) => totals,
+            Err(error) => {
+                self.leave_screen()?;
+                return Err(error);
+            }
+        };
+        let lost = totals.lost > 0 || self.understanding.totals().lost > 0;
+        let started = self.program.is_started();
+        self.watch.settle_end(lost, started, self.reporting.notes());
+        if told_to_end || self.program.is_interrupted() {
+            self.wait(Some(Instant::now() + GRACE)).await?;
         }
+        self.program.end_the_rest(self.reporting.notes()).await;
+        let mut report = self.report(totals, ending == Some(Ending::Target));
+        report.notes.extend(self.reporting.recording_note().await);
+        Ok(report)
     }
 
-    /// The note on how long the probes were off at the user's wish.
-    fn note_of_off(&self) -> Option<String> {
-        let off_ns = self.view.as_ref()?.observer.off_for_ns(self.end_ns);
-        let seconds = off_ns as f64 / 1e9;
-        (off_ns > 0).then(|| format!("the probes were off for {seconds:.1} s, at the user's wish"))
+    /// Writes the report and the folded stacks. The inner result is an error of writing: that is no
+    /// reason to leave the program alone or to skip the other files.
+    async fn deliver(
+        &mut self,
+        report: &Report,
+        told_to_end: bool,
+        deliver: impl FnOnce(&Report) -> anyhow::Result<()>,
+    ) -> anyhow::Result<anyhow::Result<()>> {
+        let told_to_end = told_to_end || self.program.is_interrupted();
+        let delivery = self.delivery(told_to_end).context("hearing signals")?;
+        let ended = self.program.exit_status().is_some();
+        let delivered = self
+            .view
+            .aside(ended, || delivery.write(|| deliver(report)))
+            .await;
+        let delivery = self.delivery(told_to_end).context("hearing signals")?;
+        let stacks = delivery.write(|| self.write_folded());
+        Ok(delivered.and(stacks))
+    }
+
+    /// Prepares to handle signals while a report is written. `told_to_end`: a signal has already
+    /// told sbt to end.
+    fn delivery(&mut self, told_to_end: bool) -> std::io::Result<Delivery> {
+        let running = self.program.running();
+        Delivery::new(
+            self.signals.ear()?,
+            running.map(|running| &*running),
+            told_to_end,
+        )
+    }
+
+    /// Writes the folded stacks if the user asked for them.
+    fn write_folded(&self) -> anyhow::Result<()> {
+        match (self.reporting.folded(), &self.settings.folded) {
+            (Some(file), Some(named)) => self.understanding.write_folded(file, &named.path),
+            _ => Ok(()),
+        }
     }
 
     /// Closes the screen: from here on the program uses the real terminal.
     pub(super) fn leave_screen(&mut self) -> anyhow::Result<()> {
-        if let Some(view) = self.view.take() {
-            let observer = view.close();
-            self.say_screen(false);
-            for line in observer.into_told() {
+        if let Some(lines) = self.view.close() {
+            self.program.say_screen(false);
+            for line in lines {
                 let _gone = writeln!(std::io::stderr(), "{line}");
             }
         }
-        if let Some(terminal) = &mut self.terminal {
-            let ended = self.exit_status.is_some();
-            if ended {
-                terminal.take_rest();
-            }
-            let running = self.running.as_mut().filter(|_| !ended);
-            // If this fails, the program's output is still read: a full terminal would block the
-            // program.
-            let ends = Ends::open(running).context("joining the terminals")?;
-            self.relay = self.terminal.take().map(|terminal| ends.join(terminal));
-        }
-        Ok(())
-    }
-
-    /// Runs `act` on the real terminal, after all output of the program so far.
-    pub(super) async fn aside(
-        &mut self,
-        act: impl FnOnce() -> anyhow::Result<()>,
-    ) -> anyhow::Result<()> {
-        let Some(relay) = &mut self.relay else {
-            return act();
-        };
-        if self.exit_status.is_some() {
-            relay
-                .finish()
-                .await
-                .context("writing the program's output")?;
-            return act();
-        }
-        while !relay.is_up_to_date() {
-            relay.turn().await.context("writing the program's output")?;
-        }
-        relay.aside(act)
-    }
-
-    /// Takes the exit status of a program that sbt started.
-    pub(super) fn reap(&mut self) -> anyhow::Result<()> {
-        if let Some(running) = &self.running {
-            self.exit_status = Some(running.wait()?);
-        }
-        Ok(())
+        self.view.join(self.program.running())
     }
 
     /// Passes a signal to the program as if sbt were not there: signals from the terminal reach the
@@ -277,36 +302,28 @@ impl Session {
     /// ends sbt at once.
     pub(super) fn hear(&mut self, heard: Heard) {
         if heard.stops() {
-            match &mut self.relay {
-                Some(relay) => relay.aside(stop_ourselves),
-                None => stop_ourselves(),
-            }
-            return;
+            return self.view.stop_ourselves();
         }
-        if heard.is_interrupt() && std::mem::replace(&mut self.interrupted, true) {
+        if heard.is_interrupt() && self.program.interrupt() {
             // `exit` runs no destructors.
             screen::restore();
-            self.say_screen(false);
-            self.relay = None;
+            self.program.say_screen(false);
+            self.view.abandon();
             std::process::exit(130);
         }
-        if let (Some(running), None) = (&self.running, self.exit_status)
-            && (!heard.from_terminal || running.is_on_pty())
-        {
-            running.signal(heard.number);
-        }
+        self.program.pass_on(heard);
     }
 
     /// Waits for the program's end, or until `deadline`.
-    pub(super) async fn wait(&mut self, deadline: Option<Instant>) -> anyhow::Result<()> {
-        while self.running.is_some() && self.exit_status.is_none() {
+    async fn wait(&mut self, deadline: Option<Instant>) -> anyhow::Result<()> {
+        while self.program.is_running() {
             tokio::select! {
-                result = self.pidfd.readable() => {
-                    drop(result.context("waiting for the program")?);
-                    self.reap()?;
+                result = self.program.ended() => {
+                    result.context("waiting for the program")?;
+                    self.program.reap()?;
                 }
                 heard = self.signals.next() => self.hear(heard.context("waiting for signals")?),
-                result = Relay::turn_of(&mut self.relay) => result.context("passing on what the program writes")?,
+                result = self.view.relay() => result?,
                 () = until(deadline) => return Ok(()),
             }
         }

@@ -1,222 +1,67 @@
-//! Decides periodically what is worth watching.
+//! What the session decides again at each tick.
 
-use anyhow::Context as _;
-
-use super::{Session, budget::Step, futexes};
-use sbt_engine::event::Event;
-use sbt_program::{clock, process};
+use super::Session;
+use sbt_program::clock;
 
 impl Session {
-    /// Releases events that the recogniser holds back for too long.
-    pub(super) fn recognise(&mut self) {
-        if let Some(source) = self.source.as_deref_mut()
-            && let Err(error) = self
-                .recognition
-                .tick(clock::now_ns(), source, &mut self.model)
-        {
-            self.notes.push(format!("{error:#}"));
+    /// Decides what is worth watching, and looks at what no event shows.
+    pub(super) fn tick(&mut self) {
+        let notes = self.reporting.notes();
+        if let Some(passed) = self.watch.passed() {
+            let now_ns = clock::now_ns();
+            let (uses, has_barriers) = self.understanding.release(now_ns);
+            let seen = (now_ns, uses + passed, has_barriers);
+            self.watch
+                .govern_condvars(seen, &mut self.understanding, notes);
         }
-    }
-
-    /// Reads again how many CPUs the target may use: the program may bind its threads.
-    pub(super) fn count_cpus(&mut self) {
-        if self.source.is_some() {
-            self.cpus.look(self.pid);
-        }
-    }
-
-    /// Notices that a signal has stopped the target.
-    pub(super) fn notice_stops(&mut self) {
-        if self.source.is_some() && !self.is_off() {
-            let (now_ns, arrivals) = (clock::now_ns(), self.model.totals().arrivals);
-            let pid = self.pid;
-            self.stopped
-                .tick(now_ns, arrivals, || process::is_stopped(pid));
-        }
-    }
-
-    /// Decides again whether departures are worth their cost.
-    pub(super) fn govern(&mut self) {
-        if self.budget.is_thinning() {
-            // Rates are meaningless while the probes are on for part of the time only.
-            return;
-        }
-        let totals = self.model.totals();
-        let rows = self.model.threads().rows().iter();
-        let threads = self.governor.active(rows.map(|row| row.arrivals));
-        let change = self
-            .governor
-            .tick(clock::now_ns(), totals.arrivals, threads);
-        if let (Some(on), Some(source)) = (change, &mut self.source) {
-            match source.set_departures(on) {
-                Ok(()) => self.model.push(&Event::Departures { on }),
-                Err(error) => self.notes.push(format!("{error:#}")),
-            }
-        }
-    }
-
-    /// What the probes have cost each thread so far, ns; empty until the cost of a probe is known.
-    fn costs(&self) -> Vec<f64> {
-        let rows = self.model.threads().rows().iter();
-        self.cost.tariff().map_or_else(Vec::new, |tariff| {
-            rows.map(|row| row.paid.ns(tariff)).collect()
-        })
-    }
-
-    /// Decides again whether watching costs too much.
-    pub(super) fn keep_to_budget(&mut self) {
-        self.cost.look(&mut self.model);
-        // The budget's time starts when the cost of a probe is known.
-        if self.source.is_none() || self.is_off() || self.cost.tariff().is_none() {
-            return;
-        }
-        let costs = self.costs().into_iter();
-        let may_drop = self.governor.may_drop();
-        let step = self.budget.tick(clock::now_ns(), costs, may_drop);
-        if self.budget.is_over() {
-            self.model.expect_gaps();
-        }
-        self.thin(step);
-    }
-
-    /// Checks between two ticks whether watching costs far too much, while the run is young.
-    pub(super) fn look_at_budget(&mut self) {
-        self.cost.look(&mut self.model);
-        if self.source.is_none() || self.is_off() || self.cost.tariff().is_none() {
-            return;
-        }
-        let costs = self.costs().into_iter();
-        let step = self.budget.look(clock::now_ns(), costs);
-        self.thin(step);
-    }
-
-    /// Ends the current on or off span of a thinned run when its time has come.
-    pub(super) fn thin_next(&mut self) {
-        let costs = self.costs().into_iter();
-        let step = self.budget.turn(clock::now_ns(), costs);
-        self.thin(step);
-    }
-
-    fn thin(&mut self, step: Option<Step>) {
-        let (Some(step), Some(source)) = (step, &mut self.source) else {
-            return;
-        };
-        let done = match step {
-            Step::DropDepartures => {
-                self.governor.drop_them();
-                self.model.push(&Event::Departures { on: false });
-                source.set_departures(false)
-            }
-            Step::Thin => {
-                self.model.expect_gaps();
-                Ok(())
-            }
-            Step::Off => {
-                self.spinning.give_up(clock::now_ns());
-                self.hangs.lose_sight(clock::now_ns());
-                source.pause();
-                self.model.set_off(true);
-                Ok(())
-            }
-            Step::On | Step::Whole => {
-                // The probes were off long enough for all earlier events to come in.
-                let time_ns = clock::now_ns();
-                let gap = Event::Gap { time_ns };
-                self.recognition
-                    .push(&gap, &mut self.resolver, &mut self.model);
-                // No event reported libraries that were mapped while the probes were off.
-                self.resolver.turn_to(self.pid);
-                self.resolver.refresh();
-                let files = self.resolver.new_files();
-                self.model.set_off(false);
-                let done = source.attach(&files).and_then(|()| source.resume());
-                // Attaching took a while, in which nothing was watched either.
-                let time_ns = clock::now_ns();
-                let gap = Event::Gap { time_ns };
-                self.recognition
-                    .push(&gap, &mut self.resolver, &mut self.model);
-                self.budget.came_on(time_ns);
-                let arrivals = self.model.totals().arrivals;
-                self.hangs.regain_sight(time_ns, arrivals);
-                done
-            }
-        };
-        if let Err(error) = done {
-            let note = format!("{error:#}");
-            if !self.notes.contains(&note) {
-                self.notes.push(note);
-            }
-        }
-    }
-
-    /// Handles an end of watching while the probes are off for the budget: threads that were in a
-    /// barrier may have left it unseen.
-    pub(super) fn forget_unwatched(&mut self) {
-        if !self.model.is_off() {
-            return;
-        }
-        let gap = Event::Gap {
-            time_ns: self.end_ns,
-        };
-        self.recognition
-            .push(&gap, &mut self.resolver, &mut self.model);
-    }
-
-    /// Decides again whether the system calls of futexes are worth watching.
-    pub(super) fn govern_futexes(&mut self) {
-        if self.budget.is_thinning() {
-            // A thinned run cannot show that there are no barriers.
-            return;
-        }
-        let (futexes, others) = self.recognition.arrivals();
-        let seen = futexes::Seen {
-            threads: self.processes.threads(),
-            others,
-            futexes,
-        };
-        if let Some(source) = self.source.as_deref() {
-            self.locks.tick(clock::now_ns(), source);
-        }
-        if let Some(on) = self.futexes.tick(clock::now_ns(), seen) {
-            self.set_futexes(on);
-        }
+        self.watch.keep_to_budget(&mut self.understanding, notes);
+        self.watch.govern_departures(&mut self.understanding, notes);
+        self.watch.count_cpus();
+        self.watch.notice_stops(self.understanding.arrivals());
+        self.watch.notice_end_of_first(notes);
+        let seen = self.watch.govern_futexes(&mut self.understanding, notes);
         // Without probes it is unknown whether barriers are hit.
-        if self.source.is_some() && !self.is_off() {
-            // The search for spinning covers the target alone, not its children.
-            let seen = futexes::Seen {
-                threads: process::threads(self.pid),
-                ..seen
-            };
-            self.spinning
-                .tick(clock::now_ns(), seen, self.pid, &mut self.resolver);
+        if let Some(seen) = seen.filter(|_| self.is_watching()) {
+            self.understanding.look_for_spins(clock::now_ns(), seen);
+        }
+        self.look_for_hangs();
+        self.end_what_hangs();
+        // Last, so that the recording includes what was found in this tick.
+        self.write_down();
+    }
+
+    /// Whether the probes are on, or off for the budget alone.
+    fn is_watching(&self) -> bool {
+        self.watch.is_on() && !self.watch.is_off()
+    }
+
+    /// Decides again whether anything hangs.
+    fn look_for_hangs(&mut self) {
+        if self.is_watching() {
+            let lines = self.understanding.look_for_hangs(
+                self.watch.start_ns(),
+                self.watch.living(),
+                &self.settings,
+            );
+            self.tell_hangs(lines);
         }
     }
 
-    pub(super) fn set_futexes(&mut self, on: bool) {
-        let Some(source) = self.source.as_deref_mut() else {
+    /// Ends the program if it has hung for longer than the user allows.
+    fn end_what_hangs(&mut self) {
+        let Some(limit) = self.settings.end_hangs else {
             return;
         };
-        let mut switch = || {
-            if on {
-                self.resolver.follow_system_calls();
-                if let Some(rules) = self.resolver.new_rules() {
-                    source.learn(&rules)?;
-                }
-            }
-            source.set_futexes(on)?;
-            if on {
-                self.locks.watch();
-            } else {
-                // Waits under way will end unseen, so their counts are reset.
-                self.locks.read(source);
-                source.clear_locks(None).context("forgetting locks")?;
-                self.locks.begin_anew();
-            }
-            anyhow::Ok(())
+        let now_ns = clock::now_ns();
+        let limit_ns = u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
+        let hang = if self.program.may_hang() {
+            self.understanding.hang_report(now_ns)
+        } else {
+            None
         };
-        if let Err(error) = switch() {
-            self.notes.push(format!("{error:#}"));
-            self.futexes.give_up();
-        }
+        let hang = hang.filter(|hang| hang.outcome == "lasts" && hang.is_too_long(limit_ns));
+        let hung_ns = hang.map(|hang| hang.lasted_ns);
+        let notes = self.reporting.notes();
+        self.program.end_what_hangs(now_ns, hung_ns, notes);
     }
 }

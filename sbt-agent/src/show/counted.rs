@@ -59,7 +59,8 @@ impl Counted {
         if counters == 0 {
             return None;
         }
-        let columns = |most: usize| Columns::new(from_ns, report.wall_ns, most.min(MOST_COLUMNS));
+        let columns =
+            |most: usize| Columns::new(from_ns, report.run.wall_ns, most.min(MOST_COLUMNS));
         // Half of the memory is for all threads together.
         let all = columns(MOST_CELLS / 2 / counters);
         let threads = report.threads.len().min(MOST_THREADS);
@@ -147,7 +148,7 @@ mod tests {
     /// A sample report whose counters include page faults.
     fn counted() -> Counted {
         let mut report = samples::counted().report;
-        report.wall_ns = 1_000_000;
+        report.run.wall_ns = 1_000_000;
         Counted::new(&report, 0).unwrap()
     }
 
@@ -240,7 +241,7 @@ mod tests {
     fn many_counters_and_threads_share_the_room() {
         for (counters, threads) in [(1, 4), (16, 4), (16, 4096), (1, 4096)] {
             let mut report = samples::counted().report;
-            report.wall_ns = 1_000_000_000;
+            report.run.wall_ns = 1_000_000_000;
             report.counters = vec![report.counters[0].clone(); counters];
             report.threads = vec![report.threads[0].clone(); threads];
             let counted = Counted::new(&report, 0).unwrap();

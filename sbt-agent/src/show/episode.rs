@@ -142,7 +142,7 @@ impl Numbers {
     pub fn new(report: &Report, order: Order) -> Self {
         Self {
             order,
-            start_ns: report.start_ns,
+            start_ns: report.run.start_ns,
             shared: report
                 .threads
                 .iter()

@@ -113,7 +113,7 @@ impl Timeline {
     pub fn of(report: &Report, from_ns: u64) -> Self {
         Self {
             counted: Counted::new(report, from_ns),
-            ..Self::new(from_ns, report.wall_ns, report.threads.len())
+            ..Self::new(from_ns, report.run.wall_ns, report.threads.len())
         }
     }
 

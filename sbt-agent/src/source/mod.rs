@@ -6,16 +6,12 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use sbt_common::{Code, Futex, Lock, Rule};
 use tokio::sync::mpsc;
 
-use sbt_engine::{
-    choices::States,
-    counters::{Counter, Plan},
-    event::Event,
-};
+use sbt_engine::{choices::States, counters::Plan, event::Event};
 use sbt_program::files::ProbedFile;
 
+pub mod abilities;
 pub mod ebpf;
 mod files;
 pub mod measurement;
@@ -27,6 +23,7 @@ mod refused;
 pub mod sampler;
 pub mod twin;
 
+use abilities::{Callers, Choosing, Condvars, Departures, Futexes, Locks, Scoping, Silencing};
 pub use ebpf::decode::Baselines;
 use files::Files;
 pub use measurement::Measurement;
@@ -53,22 +50,6 @@ pub struct Totals {
     pub notes: Vec<String>,
 }
 
-/// On which processes the probes are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scope {
-    /// On the target alone.
-    Target,
-    /// On every process that maps the file; the BPF programs ignore processes that are not watched.
-    /// Needed for a target with children, because these begin before probes could be put on them,
-    /// and for a target whose first thread has ended: the kernel finds a process's memory by its
-    /// first thread, and without it takes the probes off when it next looks.
-    Everyone,
-}
-
-/// Futexes on which threads have waited, and the number of waits that were not counted for want of
-/// room.
-pub type Waited = (Vec<(Futex, Lock)>, u64);
-
 /// Raises the limit on open files to this user's maximum: each thread takes some files for each
 /// CPU.
 pub(crate) fn allow_files() {
@@ -78,7 +59,8 @@ pub(crate) fn allow_files() {
     }
 }
 
-/// Reports what happens in a target, while it happens.
+/// Reports what happens in a target, while it happens. What only some sources can do is in
+/// [`abilities`].
 pub trait Source: Send {
     /// A name for reports: `ebpf`, `ptrace`, …
     fn name(&self) -> &'static str;
@@ -117,10 +99,6 @@ pub trait Source: Send {
     /// skipped.
     fn attach(&mut self, files: &[Arc<ProbedFile>]) -> anyhow::Result<()>;
 
-    /// Adds rules that find callers of callers, and removes the rules that are `None`. Forgets what
-    /// is known of return addresses, even if `changes` is empty.
-    fn learn(&mut self, changes: &[(Code, Option<Rule>)]) -> anyhow::Result<()>;
-
     /// Begins to measure what one hit of a probe costs.
     fn measure_costs(&self) -> Measurement;
 
@@ -130,42 +108,12 @@ pub trait Source: Send {
     /// The counters, and where the value of each comes from.
     fn counters(&self) -> &Plan;
 
-    /// Counts these counters from now on, and no others; all counters in `counters` keep their
-    /// places. Returns a sentence for each counter that cannot be counted; such counters are left
-    /// out.
-    ///
-    /// # Errors
-    /// Fails if the source cannot change counters while the program runs.
-    fn choose(&mut self, _counters: &[Counter]) -> anyhow::Result<Vec<String>> {
-        anyhow::bail!(
-            "with --backend {} counters are chosen at the start: -e",
-            self.name()
-        )
-    }
-
     /// Whether the target's children are watched too.
     fn has_children(&self) -> bool;
 
     /// Watches a child of the target that runs already. `process`: its pid in sbt's own pid
     /// namespace.
     fn follow(&mut self, process: u32) -> anyhow::Result<()>;
-
-    /// Whether the source can report departures at all.
-    fn has_departures(&self) -> bool {
-        true
-    }
-
-    /// Starts or stops reporting departures.
-    fn set_departures(&mut self, on: bool) -> anyhow::Result<()>;
-
-    /// Puts probes on condition variables, or takes them off.
-    fn set_condvars(&mut self, on: bool) -> anyhow::Result<()>;
-
-    /// Starts or stops watching the system calls of futexes.
-    ///
-    /// # Errors
-    /// Fails if the source cannot watch them, at present or at all.
-    fn set_futexes(&mut self, on: bool) -> anyhow::Result<()>;
 
     /// Takes the probes off, so that the target runs as if not watched. Starts and ends of threads
     /// are still reported.
@@ -174,47 +122,43 @@ pub trait Source: Send {
     /// Puts the probes on again after [`Source::pause`]. What was known of barriers is kept.
     fn resume(&mut self) -> anyhow::Result<()>;
 
-    /// On which processes the probes are.
-    fn scope(&self) -> Scope {
-        Scope::Everyone
+    /// Departures from barriers.
+    fn departures(&mut self) -> Option<&mut dyn Departures> {
+        None
     }
 
-    /// On which processes probes are put from now on.
-    fn set_scope(&mut self, _scope: Scope) {}
-
-    /// Replaces the probes by probes on every process that maps the files.
-    fn widen(&mut self) -> anyhow::Result<()> {
-        Ok(())
+    /// Uses of condition variables.
+    fn condvars(&mut self) -> Option<&mut dyn Condvars> {
+        None
     }
 
-    /// Called at the target's first child: the probes must be on the children too.
-    fn widen_for_children(&mut self) -> anyhow::Result<()> {
-        Ok(())
+    /// System calls of futexes.
+    fn futexes(&mut self) -> Option<&mut dyn Futexes> {
+        None
     }
 
-    /// Puts on a second set of probes, lets it take over, and takes the first set off. No event is
-    /// missed or counted twice.
-    fn renew(&mut self) -> anyhow::Result<()> {
-        Ok(())
+    /// Ignoring of single condition variables and futexes.
+    fn silencing(&self) -> Option<&dyn Silencing> {
+        None
     }
 
-    /// Waits by futex, where the source counts them.
-    fn locks(&self) -> anyhow::Result<Waited> {
-        Ok((Vec::new(), 0))
+    /// Counts of waits by futex.
+    fn locks(&self) -> Option<&dyn Locks> {
+        None
     }
 
-    /// Begins to count the waits anew, for all processes or for one.
-    fn clear_locks(&self, _process: Option<u32>) -> anyhow::Result<()> {
-        Ok(())
+    /// Callers of callers.
+    fn callers(&mut self) -> Option<&mut dyn Callers> {
+        None
     }
 
-    /// Ignores a condition variable or a futex until `_until_ns`.
-    fn silence(&mut self, _key: u64, _until_ns: u64) -> anyhow::Result<()> {
-        Ok(())
+    /// The choice between one process and every process.
+    fn scoping(&mut self) -> Option<&mut dyn Scoping> {
+        None
     }
 
-    /// How many uses of silenced condition variables were ignored.
-    fn passed(&self) -> u64 {
-        0
+    /// Counters chosen while the program runs.
+    fn choosing(&mut self) -> Option<&mut dyn Choosing> {
+        None
     }
 }

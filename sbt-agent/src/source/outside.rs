@@ -143,16 +143,3 @@ impl Outside {
         Measurement::elsewhere(Arc::clone(&self.cost))
     }
 }
-
-/// For [`super::Source::set_futexes`] of sources that cannot watch futexes.
-///
-/// # Errors
-/// Fails if futexes are to be watched.
-pub fn set_futexes(on: bool) -> anyhow::Result<()> {
-    anyhow::ensure!(
-        !on,
-        "the system calls of futexes are seen with --backend ebpf alone: barriers made of \
-         nothing else, and locks, are not seen"
-    );
-    Ok(())
-}

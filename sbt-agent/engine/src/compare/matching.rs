@@ -90,7 +90,7 @@ fn matched<'a>(before: &'a Report, after: &'a Report, keys: &[Key]) -> Vec<Pair<
 
 fn candidates(report: &Report) -> Vec<Candidate<'_>> {
     // A new build may have another file name.
-    let program = report.command.first().map(|path| short(path));
+    let program = report.run.command.first().map(|path| short(path));
     let sites = report.sites.iter();
     sites.map(|site| Candidate { site, program }).collect()
 }

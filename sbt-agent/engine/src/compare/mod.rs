@@ -368,18 +368,18 @@ pub fn compare(before: &Report, after: &Report) -> Comparison {
 
 /// How long a run took; `None` for an incomplete recording.
 fn wall_ns(report: &Report) -> Option<u64> {
-    report.is_complete().then_some(report.wall_ns)
+    report.is_complete().then_some(report.run.wall_ns)
 }
 
 fn side(report: &Report) -> Side {
     Side {
         schema: report.schema,
         version: report.version.into(),
-        command: report.command.clone(),
-        backend: report.backend.clone(),
+        command: report.run.command.clone(),
+        backend: report.run.backend.clone(),
         threads: threads(report),
         episodes: report.episodes,
-        exit_status: report.exit_status,
+        exit_status: report.run.exit_status,
     }
 }
 
@@ -389,8 +389,8 @@ fn threads(report: &Report) -> u64 {
 
 fn notes(before: &Report, after: &Report) -> Vec<String> {
     let mut notes = Vec::new();
-    if before.command != after.command {
-        let [a, b] = [before, after].map(|report| command_line(&report.command));
+    if before.run.command != after.run.command {
+        let [a, b] = [before, after].map(|report| command_line(&report.run.command));
         notes.push(format!("the commands differ: {a} and {b}"));
     }
     let [a, b] = [before, after].map(threads);
@@ -398,8 +398,8 @@ fn notes(before: &Report, after: &Report) -> Vec<String> {
         notes.push(format!("the numbers of threads differ: {a} and {b}"));
     }
     for (what, a, b) in [
-        ("backends", &before.backend, &after.backend),
-        ("ways of watching", &before.method, &after.method),
+        ("backends", &before.run.backend, &after.run.backend),
+        ("ways of watching", &before.run.method, &after.run.method),
     ] {
         if a != b {
             notes.push(format!("the {what} differ: {a} and {b}"));
@@ -417,7 +417,7 @@ fn notes(before: &Report, after: &Report) -> Vec<String> {
             before.version, after.version
         ));
     }
-    if before.departures != after.departures {
+    if before.run.departures != after.run.departures {
         notes.push(
             "departures were not watched alike: phases begin at the last arrival where they were \
              not"
@@ -443,8 +443,8 @@ fn notes(before: &Report, after: &Report) -> Vec<String> {
                 missing.text
             ));
         }
-        match report.exit_status {
-            None if !report.ended && report.is_complete() => notes.push(format!(
+        match report.run.exit_status {
+            None if !report.run.ended && report.is_complete() => notes.push(format!(
                 "the run {which} was watched for a part of its time: wall times do not compare"
             )),
             Some(status) if status > 0 => {

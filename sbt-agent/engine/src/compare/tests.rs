@@ -13,8 +13,8 @@ fn the_schema_in_the_documents_is_that_of_the_code() {
 
 fn run() -> Report {
     let mut report = samples::calm().report;
-    report.ended = true;
-    report.exit_status = Some(0);
+    report.run.ended = true;
+    report.run.exit_status = Some(0);
     report
 }
 
@@ -105,7 +105,7 @@ fn what_is_slower_comes_first_and_is_told_by_site_and_phase() {
 fn the_whole_is_judged_by_the_tolerance_alone() {
     let before = run();
     let mut after = run();
-    after.wall_ns = before.wall_ns / 100 * 120;
+    after.run.wall_ns = before.run.wall_ns / 100 * 120;
     let all = compare(&before, &after);
     assert!(matches!(all.slower_by(10.0)[..], [Slower::Whole(_)]));
     assert!(all.slower_by(25.0).is_empty());
@@ -353,7 +353,7 @@ fn with_one_thread_a_site_has_fewer_places() {
 fn a_build_of_another_name_is_the_same_program() {
     let before = at_lines(&[10]);
     let mut after = at_lines(&[12]);
-    after.command = vec!["/tmp/lu.new".into()];
+    after.run.command = vec!["/tmp/lu.new".into()];
     after.sites[0].binary = "lu.new".into();
     assert_eq!(matched(&before, &after), [(10, 12)]);
     let all = compare(&before, &after);
@@ -398,14 +398,14 @@ fn what_is_unknown_stays_unknown() {
 fn runs_that_do_not_compare_are_noted() {
     let before = run();
     let mut after = run();
-    after.command.push("-v".into());
+    after.run.command.push("-v".into());
     after.threads.pop();
-    after.backend = "ptrace".into();
+    after.run.backend = "ptrace".into();
     after.estimated = true;
     after.lost_events = 3;
     after.schema = 2;
-    after.ended = true;
-    after.exit_status = Some(1);
+    after.run.ended = true;
+    after.run.exit_status = Some(1);
     let notes = compare(&before, &after).notes;
     for word in [
         "commands", "threads", "backends", "spans", "lost 3", "schemas", "status 1",

@@ -62,9 +62,9 @@ fn rule(before_ns: u64, tolerance_pct: f64) -> Outcome {
 
 /// The whole run: a single value, whose noise is unknown.
 fn whole(before: &Report, after: &Report, comparison: &Comparison, tolerance_pct: f64) -> Outcome {
-    let outcome = rule(before.wall_ns, tolerance_pct);
+    let outcome = rule(before.run.wall_ns, tolerance_pct);
     let part = [(before, "the baseline"), (after, "this run")];
-    let part = part.into_iter().find(|(report, _)| !report.ended);
+    let part = part.into_iter().find(|(report, _)| !report.run.ended);
     if let Some((_, which)) = part {
         return outcome.unknown(format!("{which} was not watched to its end"));
     }
@@ -81,7 +81,7 @@ fn whole(before: &Report, after: &Report, comparison: &Comparison, tolerance_pct
     }
     Outcome {
         text: (!notes.is_empty()).then(|| notes.join("; ")),
-        ..outcome.found(Amount::Time(after.wall_ns))
+        ..outcome.found(Amount::Time(after.run.wall_ns))
     }
 }
 

@@ -11,14 +11,14 @@ const NAME: &str = "no-hang";
 /// Whether the program hung for longer than the limit, or when it ended; without a limit, only the
 /// latter.
 pub fn outcome(report: &Report, limit: Option<Duration>) -> Option<Outcome> {
-    let looked_ns = report.hang_time_ns;
+    let looked_ns = report.run.hang_time_ns;
     let limit_ns = limit.map(in_ns);
     let shown_ns = limit_ns.or(looked_ns).unwrap_or(0);
     let outcome = Outcome {
         status: Status::Hangs,
         ..Outcome::of_run(NAME, "ns", Figure::Whole(shown_ns))
     };
-    let found = report.hang.as_ref();
+    let found = report.run.hang.as_ref();
     let is_too_long =
         |hang: &StandstillReport| limit_ns.is_some_and(|limit_ns| hang.is_too_long(limit_ns));
     // A program that another program ended before the limit hung nevertheless.
@@ -61,7 +61,7 @@ fn in_ns(time: Duration) -> u64 {
 
 /// Why it is unknown whether anything stood still for so long; `None` if it is known.
 fn unknown(report: &Report, limit_ns: u64) -> Option<String> {
-    let Some(looked_ns) = report.hang_time_ns else {
+    let Some(looked_ns) = report.run.hang_time_ns else {
         return Some("nobody looked for hangs; record without --hang-time off".into());
     };
     if looked_ns > limit_ns {
@@ -70,27 +70,28 @@ fn unknown(report: &Report, limit_ns: u64) -> Option<String> {
                 .into(),
         );
     }
-    let watched = time_text(report.wall_ns);
+    let watched = time_text(report.run.wall_ns);
     // A process that sbt attached to is judged for as long as it was watched.
-    let is_part = match report.started {
-        Some(false) => report.wall_ns < limit_ns,
+    let is_part = match report.run.started {
+        Some(false) => report.run.wall_ns < limit_ns,
         _ => true,
     };
-    if !report.ended && is_part {
+    if !report.run.ended && is_part {
         return Some(format!(
             "it was watched for {watched} only, and not to the program's end"
         ));
     }
     if let Some(left) = report
+        .run
         .left_processes
-        .filter(|left| *left > 0 && report.ended)
+        .filter(|left| *left > 0 && report.run.ended)
     {
         return Some(format!(
             "{left} of the processes that were watched went on when the program had ended; let \
              the program wait for all that it starts"
         ));
     }
-    match report.hang_unwatched_ns {
+    match report.run.hang_unwatched_ns {
         None if report.estimated => {
             return Some(
                 "the probes were on for spans of time only; --budget off watches all".into(),
@@ -148,19 +149,19 @@ mod tests {
     #[test]
     fn who_hangs_for_too_long_is_told_before_all_else() {
         let mut report = uneven();
-        report.exit_status = Some(143);
+        report.run.exit_status = Some(143);
         let held = |report: &Report, seconds| judge(report, &no_hang(seconds), None);
         let check = held(&report, 30);
         assert!(of_hang(&check).unwrap().holds, "{check:#?}");
         assert_eq!(check.exit_status, 4);
 
-        report.hang = hung().report.hang;
-        report.hang.as_mut().unwrap().lasted_ns = 30 * S;
+        report.run.hang = hung().report.run.hang;
+        report.run.hang.as_mut().unwrap().lasted_ns = 30 * S;
         let check = held(&report, 30);
         assert_eq!((check.exit_status, check.result), (3, "hangs"));
         let first = &check.outcomes[0];
         assert_eq!(first.rule, "no-hang");
-        let hang = report.hang.as_ref().unwrap();
+        let hang = report.run.hang.as_ref().unwrap();
         assert_eq!(first.text.as_ref(), Some(&hang.found.text));
         assert_eq!(first.measured, Some(Figure::Whole(30 * S)));
         // The program hung when it ended: this counts below the limit, and without a limit.
@@ -174,9 +175,9 @@ mod tests {
         };
         assert_eq!(judge(&report, &any, None).exit_status, 3);
 
-        report.exit_status = Some(0);
-        report.hang = over().report.hang;
-        report.hang.as_mut().unwrap().lasted_ns = 30 * S;
+        report.run.exit_status = Some(0);
+        report.run.hang = over().report.run.hang;
+        report.run.hang.as_mut().unwrap().lasted_ns = 30 * S;
         assert_eq!(held(&report, 30).exit_status, 3);
         assert_eq!(judge(&report, &any, None).exit_status, 0);
         // A shorter standstill is reported without breaking the rule.
@@ -186,11 +187,11 @@ mod tests {
         assert_eq!(held_for.measured, Some(Figure::Whole(30 * S)));
 
         // A thread that uses a CPU may be slow.
-        report.hang.as_mut().unwrap().found.kind = "unclear";
+        report.run.hang.as_mut().unwrap().found.kind = "unclear";
         assert_eq!(held(&report, 30).exit_status, 0);
         assert_eq!(held(&report, 15).exit_status, 3);
-        report.hang = slow().report.hang;
-        report.hang.as_mut().unwrap().lasted_ns = 3600 * S;
+        report.run.hang = slow().report.run.hang;
+        report.run.hang.as_mut().unwrap().lasted_ns = 3600 * S;
         assert_eq!(held(&report, 30).exit_status, 0);
     }
 
@@ -198,33 +199,37 @@ mod tests {
     fn where_nobody_could_see_hangs_it_is_not_known_that_there_were_none() {
         type Change = fn(&mut Report);
         let cases: [(Change, &str); 8] = [
-            (|report| report.hang_time_ns = None, "--hang-time off"),
+            (|report| report.run.hang_time_ns = None, "--hang-time off"),
             (
-                |report| report.hang_time_ns = Some(11 * S),
+                |report| report.run.hang_time_ns = Some(11 * S),
                 "shorter --hang-time",
             ),
-            (|report| report.ended = false, "not to the program's end"),
+            (
+                |report| report.run.ended = false,
+                "not to the program's end",
+            ),
             (
                 |report| {
-                    (report.ended, report.started, report.wall_ns) = (false, Some(false), 9 * S);
+                    (report.run.ended, report.run.started, report.run.wall_ns) =
+                        (false, Some(false), 9 * S);
                 },
                 "watched for 9 s only",
             ),
             (
-                |report| report.left_processes = Some(2),
+                |report| report.run.left_processes = Some(2),
                 "2 of the processes",
             ),
             (
-                |report| report.hang_unwatched_ns = Some(10 * S + 1),
+                |report| report.run.hang_unwatched_ns = Some(10 * S + 1),
                 "--budget off",
             ),
             (
-                |report| (report.estimated, report.hang_unwatched_ns) = (true, None),
+                |report| (report.estimated, report.run.hang_unwatched_ns) = (true, None),
                 "spans of time only",
             ),
             (
                 |report| {
-                    report.hang_time_ns = Some(10 * S);
+                    report.run.hang_time_ns = Some(10 * S);
                     report.sites[0].barrier_ns.as_mut().unwrap().max = 10 * S + S / 2;
                 },
                 "waited for 10.5 s at factor lu.c:690",
@@ -232,7 +237,7 @@ mod tests {
         ];
         for (change, words) in cases {
             let mut report = uneven();
-            report.hang_time_ns = Some(9 * S);
+            report.run.hang_time_ns = Some(9 * S);
             assert!(of_hang(&judge(&report, &no_hang(10), None)).unwrap().holds);
             change(&mut report);
             let check = judge(&report, &no_hang(10), None);
@@ -248,13 +253,13 @@ mod tests {
         let known: [Change; 3] = [
             |report| {
                 (
-                    report.ended,
-                    report.started,
-                    report.exit_status,
-                    report.wall_ns,
+                    report.run.ended,
+                    report.run.started,
+                    report.run.exit_status,
+                    report.run.wall_ns,
                 ) = (false, Some(false), None, 10 * S);
             },
-            |report| report.hang_unwatched_ns = Some(10 * S),
+            |report| report.run.hang_unwatched_ns = Some(10 * S),
             |report| report.sites[0].barrier_ns.as_mut().unwrap().max = 12 * S,
         ];
         for change in known {

@@ -26,7 +26,7 @@ pub fn judge(report: &Report, asked: &Asked, before: Option<&Report>) -> CheckRe
     let allow = asked.allow_incomplete;
     outcomes.extend(complete::outcome(report, false, allow));
     // A recording without an end does not say how the program ended.
-    let is_missing = !report.is_complete() && report.exit_status.is_none();
+    let is_missing = !report.is_complete() && report.run.exit_status.is_none();
     if !(allow && is_missing) {
         outcomes.extend(program(report));
     }
@@ -57,11 +57,11 @@ pub fn judge(report: &Report, asked: &Asked, before: Option<&Report>) -> CheckRe
 fn program(report: &Report) -> Option<Outcome> {
     let outcome =
         Outcome::of_run("program", "status", Figure::Whole(0)).called("program ends well");
-    let Some(status) = report.exit_status else {
+    let Some(status) = report.run.exit_status else {
         // An older sbt did not say whether it attached.
-        let is_joined = !report.started.unwrap_or(!report.ended);
+        let is_joined = !report.run.started.unwrap_or(!report.run.ended);
         return (!is_joined).then(|| {
-            outcome.unknown(if report.ended {
+            outcome.unknown(if report.run.ended {
                 "how it ended is not known"
             } else {
                 "the report or recording stops before the program's end"
@@ -201,11 +201,11 @@ fn settle(outcome: Outcome, found: Result<Measured, Unknown>) -> Outcome {
 
 /// Why there are too few episodes, as far as known.
 fn too_few(report: &Report) -> Option<String> {
-    if let Some(because) = &report.none_found_because {
+    if let Some(because) = &report.run.none_found_because {
         return Some(because.clone());
     }
     let none = report.episodes == 0 && report.incomplete_episodes == 0;
-    let children = report.had_children == Some(true) && !report.children;
+    let children = report.run.had_children == Some(true) && !report.run.children;
     if none && children {
         return Some("the program started processes of its own, which were not watched".into());
     }

@@ -21,8 +21,8 @@ pub fn site(id: u32, function: &str, line: u32) -> SiteReport {
 /// of the sample. Its conceptual phase is called `step`.
 pub fn report(sites: Vec<SiteReport>) -> Report {
     let mut report = imbalanced().report;
-    report.ended = true;
-    report.exit_status = Some(0);
+    report.run.ended = true;
+    report.run.exit_status = Some(0);
     report.own_cost.events = 10_000;
     for phase in &mut report.conceptual_phases {
         phase.name = "step".into();

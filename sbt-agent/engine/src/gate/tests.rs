@@ -219,7 +219,7 @@ fn what_cannot_be_measured_does_not_hold() {
     let mut nothing = report(sites());
     nothing.sites.clear();
     nothing.episodes = 0;
-    nothing.none_found_because = Some("it has no symbols".into());
+    nothing.run.none_found_because = Some("it has no symbols".into());
     for (measure, text) in [
         (Measure::Imbalance, "100%"),
         (Measure::Idle, "factor:100%"),
@@ -392,7 +392,7 @@ fn too_much_that_is_lost_says_that_nothing_can_be_judged() {
 fn what_stops_before_the_programs_end_does_not_tell_how_it_ended() {
     let of = |change: fn(&mut Report)| {
         let mut report = uneven();
-        report.exit_status = None;
+        report.run.exit_status = None;
         change(&mut report);
         let check = judge(&report, &asked(Measure::Episodes, "1"), None);
         let mut outcomes = check.outcomes.into_iter();
@@ -403,8 +403,8 @@ fn what_stops_before_the_programs_end_does_not_tell_how_it_ended() {
     };
     // The recording breaks off, also if an older sbt wrote it.
     for change in [
-        (|report| (report.ended, report.started) = (false, Some(true))) as fn(&mut Report),
-        |report| (report.ended, report.started) = (false, None),
+        (|report| (report.run.ended, report.run.started) = (false, Some(true))) as fn(&mut Report),
+        |report| (report.run.ended, report.run.started) = (false, None),
     ] {
         let (outcome, status) = of(change);
         let outcome = outcome.unwrap();
@@ -420,9 +420,9 @@ fn what_stops_before_the_programs_end_does_not_tell_how_it_ended() {
     // A process that sbt attached to: its exit status is unknown.
     for ended in [true, false] {
         let (outcome, status) = of(if ended {
-            |report| report.started = Some(false)
+            |report| report.run.started = Some(false)
         } else {
-            |report| (report.ended, report.started) = (false, Some(false))
+            |report| (report.run.ended, report.run.started) = (false, Some(false))
         });
         assert_eq!((outcome, status), (None, 0));
     }
@@ -491,10 +491,10 @@ fn cases_are_called_the_same_whatever_is_measured() {
     };
     let good = uneven();
     let mut bad = uneven();
-    bad.exit_status = Some(143);
-    bad.wall_ns *= 3;
-    bad.hang = hung().report.hang;
-    bad.hang.as_mut().unwrap().lasted_ns = 31 * S;
+    bad.run.exit_status = Some(143);
+    bad.run.wall_ns *= 3;
+    bad.run.hang = hung().report.run.hang;
+    bad.run.hang.as_mut().unwrap().lasted_ns = 31 * S;
     bad.sites[0].imbalance_pct = Some(99.0);
     bad.sites[0].phase_ns.as_mut().unwrap().mean *= 3;
     let expected = [
@@ -518,7 +518,7 @@ fn a_program_that_fails_is_told_before_what_was_lost() {
     report.lost_events = 1_000_000;
     let check = |report: &Report| judge(report, &asked(Measure::Idle, "0%"), None);
     assert_eq!(check(&report).exit_status, 5);
-    report.exit_status = Some(134);
+    report.run.exit_status = Some(134);
     let failed = check(&report);
     assert_eq!((failed.exit_status, failed.result), (4, "failed"));
     assert_eq!(failed.program_status, Some(134));
@@ -528,7 +528,7 @@ fn a_program_that_fails_is_told_before_what_was_lost() {
         Some("signal 6 ended it, unless it chose this status itself")
     );
     // For a process that sbt attached to, it is unknown how it ended.
-    (report.exit_status, report.started) = (None, Some(false));
+    (report.run.exit_status, report.run.started) = (None, Some(false));
     assert_eq!(check(&report).exit_status, 5);
 }
 
@@ -607,10 +607,10 @@ fn what_takes_longer_than_before_is_told_beyond_tolerance_and_noise() {
     assert!(!few.holds && !few.is_measured, "{few:#?}");
     assert!(few.text.unwrap().contains("too few"));
 
-    after.wall_ns = before.wall_ns * 2;
+    after.run.wall_ns = before.run.wall_ns * 2;
     let whole = compared(&before, &after, None).remove(0);
     assert!(!whole.holds && whole.site.is_none(), "{whole:#?}");
-    after.ended = false;
+    after.run.ended = false;
     let whole = compared(&before, &after, None).remove(0);
     assert!(whole.text.unwrap().contains("not watched to its end"));
 }
@@ -648,7 +648,7 @@ fn the_schema_in_the_documents_is_that_of_the_code() {
 /// A run whose end is missing.
 fn cut() -> Report {
     let mut report = uneven();
-    (report.exit_status, report.ended) = (None, false);
+    (report.run.exit_status, report.run.ended) = (None, false);
     report.break_off(vec![IncompleteReport {
         kind: "no-end",
         text: "the recording has no end".into(),

@@ -11,7 +11,7 @@ mod usage;
 use std::rc::Rc;
 
 use super::{
-    BarrierReport, RecognisedReport, Report, Run, SCHEMA, StatReport, StatesReport, TrendReport,
+    BarrierReport, Facts, RecognisedReport, Report, SCHEMA, StatReport, StatesReport, TrendReport,
     UnfinishedReport, locks, order::Order, sound, spin::SpinReport,
 };
 use crate::{
@@ -60,27 +60,27 @@ struct Draw<'a> {
     /// By [`crate::model::ids::PlaceId`].
     places: Vec<&'a Place>,
     order: Order,
-    run: &'a Run,
+    facts: &'a Facts,
 }
 
 impl Report {
     /// Makes a report. `places` is indexed by [`crate::model::ids::PlaceId`].
-    pub fn new(model: &Model, places: &[Rc<Place>], run: Run) -> Self {
+    pub fn new(model: &Model, places: &[Rc<Place>], facts: Facts) -> Self {
         let draw = Draw {
             model,
             places: places.iter().map(AsRef::as_ref).collect(),
             order: Order::new(model),
-            run: &run,
+            facts: &facts,
         };
         let totals = model.totals();
         let marks = draw.marks();
         let threads = draw.threads();
         let unfinished = draw.unfinished();
-        let estimated = run.thinned.is_some();
+        let estimated = facts.thinned.is_some();
         let waits = model.sites().all().iter().map(|site| site.waits).sum();
         let time = threads::thread_time(&threads, waits, &unfinished);
-        let because = run.none_found_because.clone();
-        let spins = run.spins.as_ref();
+        let because = facts.run.none_found_because.clone();
+        let spins = facts.spins.as_ref();
         let spins = spins.map(|found| found.iter().map(SpinReport::of).collect::<Vec<_>>());
         let mut report = Self {
             schema: SCHEMA,
@@ -89,22 +89,20 @@ impl Report {
             episodes: totals.episodes,
             incomplete_episodes: totals.incomplete,
             // In a recording that breaks off, either number may be the older one.
-            lost_events: run.lost.max(totals.lost),
+            lost_events: facts.lost.max(totals.lost),
             own_cost: draw.own_cost(&time),
             estimated,
             compensated: draw.compensated(),
             thread_time: time,
             threads,
             processes: draw.processes(),
-            children: run.children,
-            cpus: run.cpus,
             barriers: draw.barriers(),
             sites: draw.sites(),
             phases: draw.phases(),
             conceptual_phases: draw.conceptual(),
             marks,
             intervals: draw.intervals(),
-            locks: run
+            locks: facts
                 .locks
                 .as_ref()
                 .map(|found| locks::reports(found, &draw.places)),
@@ -112,35 +110,19 @@ impl Report {
             counters: draw.counters(),
             warnings: draw.warnings(),
             watched: draw.watched(),
-            watched_omitted: run.watched_omitted,
+            watched_omitted: facts.watched_omitted,
             unfinished,
             efficiency: draw.efficiency(),
-            withheld: run.withheld.clone(),
+            withheld: facts.withheld.clone(),
             parallelism: usage::parallelism(model.busy()),
-            sampling: run.sampled.as_ref().map(|sampled| sampled.0.clone()),
-            functions: run.sampled.as_ref().map(|sampled| sampled.1.clone()),
+            sampling: facts.sampled.as_ref().map(|sampled| sampled.0.clone()),
+            functions: facts.sampled.as_ref().map(|sampled| sampled.1.clone()),
             verdicts: None,
             no_verdict_because: None,
-            hang: run.hang,
-            hang_time_ns: run.hang_time_ns,
-            hang_unwatched_ns: run.hang_unwatched_ns,
-            started: run.started,
-            left_processes: run.left_processes,
-            backend: run.backend,
-            method: run.method,
-            command: run.command,
-            pid: run.pid,
-            start_ns: run.start_ns,
-            start_unix_ns: run.start_unix_ns,
-            wall_ns: run.wall_ns,
-            ended: run.ended,
-            exit_status: run.exit_status,
-            states: StatesReport::new(run.states, model.exact()),
-            departures: run.departures,
-            had_children: run.had_children,
-            none_found_because: because.clone(),
+            run: facts.run,
+            states: StatesReport::new(facts.states, model.exact()),
             incomplete: Vec::new(),
-            notes: run
+            notes: facts
                 .notes
                 .into_iter()
                 .chain(because)
@@ -149,7 +131,7 @@ impl Report {
                 .map(|note| without_codes(&note))
                 .collect(),
         };
-        report.break_off(run.incomplete);
+        report.break_off(facts.incomplete);
         sound(report)
     }
 }
@@ -179,7 +161,7 @@ fn beyond_bounds(sites: &Sites) -> Vec<String> {
 impl Draw<'_> {
     /// The time since the start of watching, ns: all times in a report count from there.
     fn since_start(&self, time_ns: u64) -> u64 {
-        time_ns.saturating_sub(self.run.start_ns)
+        time_ns.saturating_sub(self.facts.run.start_ns)
     }
 
     fn barriers(&self) -> Vec<BarrierReport> {
@@ -218,7 +200,11 @@ impl Draw<'_> {
         let ids = |threads: &mut dyn Iterator<Item = ThreadId>| {
             threads.map(|thread| self.order.number(thread)).collect()
         };
-        let end_ns = self.run.start_ns.saturating_add(self.run.wall_ns);
+        let end_ns = self
+            .facts
+            .run
+            .start_ns
+            .saturating_add(self.facts.run.wall_ns);
         let under_way = self.model.under_way();
         let all = self.model.unfinished().iter().chain(&under_way);
         all.filter_map(|open| {

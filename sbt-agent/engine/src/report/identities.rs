@@ -88,20 +88,20 @@ fn impossible(it: &EfficiencyReport) -> Option<String> {
 
 /// Why the efficiencies of a run contradict its other figures; `None` if they do not.
 fn of_the_run(report: &Report, it: &EfficiencyReport) -> Option<String> {
-    let wall_ns = report.wall_ns as f64;
-    if it.path_ns > report.wall_ns {
+    let wall_ns = report.run.wall_ns as f64;
+    if it.path_ns > report.run.wall_ns {
         return Some(format!(
             "the longest path takes {} ns, and the run {} ns",
-            it.path_ns, report.wall_ns
+            it.path_ns, report.run.wall_ns
         ));
     }
     // If the program goes on, events arrive for a moment after the end of watching, until the
     // probes are off. How long that takes is unknown here.
-    if !report.ended {
+    if !report.run.ended {
         return None;
     }
     let all_ns = f64::from(it.threads) * wall_ns;
-    let missing_ns = all_ns - it.useful_ns(report.wall_ns);
+    let missing_ns = all_ns - it.useful_ns(report.run.wall_ns);
     let lost_ns = report.sites.iter().map(|site| site.lost_ns as f64).sum();
     let carried_ns = f64::from(it.threads) * carried_ns(report);
     let most_ns = missing_ns * LOST_OF_MISSING + all_ns * OVER + OVER_NS + carried_ns;
@@ -229,7 +229,7 @@ fn shares(report: &Report) -> impl Iterator<Item = String> {
 
 /// Threads that did more than there was time for.
 fn times(report: &Report) -> impl Iterator<Item = String> {
-    let most_ns = report.wall_ns as f64 * (1.0 + OVER) + OVER_NS + carried_ns(report);
+    let most_ns = report.run.wall_ns as f64 * (1.0 + OVER) + OVER_NS + carried_ns(report);
     let alone = report.threads.iter().filter(|thread| thread.threads == 1);
     alone.filter_map(move |thread| {
         let parts = [
@@ -242,10 +242,10 @@ fn times(report: &Report) -> impl Iterator<Item = String> {
         let states = [thread.running_ns, thread.ready_ns, thread.blocked_ns];
         let split_ns = total(states.into_iter().flatten());
         // Events may arrive after the end of watching if the program goes on: see `of_the_run`.
-        if report.ended && all_ns as f64 > most_ns {
+        if report.run.ended && all_ns as f64 > most_ns {
             return Some(format!(
                 "{} worked and waited for {all_ns} ns in {} ns",
-                thread.label, report.wall_ns
+                thread.label, report.run.wall_ns
             ));
         }
         (split_ns > thread.work_ns.unwrap_or(0)).then(|| {

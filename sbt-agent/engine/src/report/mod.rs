@@ -48,7 +48,7 @@ pub use hang::{
 };
 pub use incomplete::IncompleteReport;
 pub use kinds::VerdictKind;
-pub use run::Run;
+pub use run::{Facts, Run};
 pub use sites::{
     BarrierStragglerReport, EachReport, LateReport, LateTimesReport, PhaseReport, SiteReport,
     SiteThreadReport, StatReport, StragglerReport, TrendReport,
@@ -77,32 +77,9 @@ pub struct Report {
     /// Version of sbt.
     #[serde(deserialize_with = "word::read")]
     pub version: Word,
-    /// Where the events came from: `ebpf`, `perf` or `ptrace`.
-    pub backend: String,
-    /// How the source works: `uprobe_multi`, or `perf uprobes` before Linux 6.6; `breakpoints of
-    /// the processor` with `perf`; `breakpoints` with `ptrace`.
-    pub method: String,
-    /// The target's command line; `["sbt","demo",NAME]` for a demo.
-    pub command: Vec<String>,
-    /// The process id of the target in sbt's process namespace.
-    pub pid: u32,
-    /// When watching began, by `CLOCK_MONOTONIC`. For a program that sbt started, this is its first
-    /// exec.
-    pub start_ns: u64,
-    /// When watching began, in ns since 1970 (UTC).
-    pub start_unix_ns: u64,
-    /// How long the target was watched: until its last thread ended, or until sbt detached.
-    pub wall_ns: u64,
-    /// Whether the target had ended when the report was made.
-    pub ended: bool,
-    /// Exit status of the target, 0 to 255, or 128 + N if signal N ended it. Null if the target had
-    /// not ended when the report was made, or if sbt did not start it.
-    pub exit_status: Option<u8>,
-    /// Whether sbt started the target instead of attaching to it; null if the report was made by a
-    /// version of sbt that did not say.
-    pub started: Option<bool>,
-    /// Number of watched processes that went on when watching ended; null before that.
-    pub left_processes: Option<u64>,
+    /// How the target was watched.
+    #[serde(flatten)]
+    pub run: Run,
     /// Arrivals in all episodes. If `estimated` is true, this includes arrivals that the barriers
     /// counted while the probes were off.
     pub arrivals: u64,
@@ -122,11 +99,6 @@ pub struct Report {
     /// The processes of the threads. If there are several, the `label` of a thread names its
     /// process.
     pub processes: Vec<ProcessReport>,
-    /// Whether processes that the target started were watched too.
-    pub children: bool,
-    /// Number of CPUs that all threads of the target together may run on, as last known; null if it
-    /// could not be determined.
-    pub cpus: Option<u32>,
     /// The barriers, in the order in which they were first seen. Beyond 4096 barriers, those that
     /// were inactive for longest are no longer listed; the totals contain them.
     pub barriers: Vec<BarrierReport>,
@@ -179,17 +151,6 @@ pub struct Report {
     pub verdicts: Option<Vec<VerdictReport>>,
     /// Why there are no verdicts; null if there are verdicts.
     pub no_verdict_because: Option<String>,
-    /// A barrier at which no thread went on for longer than `--hang-time`: which threads were
-    /// missing, and what they did. This is the present hang, or else the longest one that is
-    /// `over`. A barrier that is only `slow` (see `kind`) is reported as long as that lasts. Null
-    /// if there was no hang.
-    pub hang: Option<StandstillReport>,
-    /// How long threads had to stand still at a barrier before sbt looked at them (`--hang-time`);
-    /// null if sbt did not look for hangs.
-    pub hang_time_ns: Option<u64>,
-    /// The longest time for which a barrier may have stood still unseen because probes were off; 0
-    /// if they never were; null if sbt did not look for hangs.
-    pub hang_unwatched_ns: Option<u64>,
     /// What watching cost.
     pub own_cost: OwnCost,
     /// How closely sbt watched what threads do between barriers (`--states`).
@@ -200,15 +161,6 @@ pub struct Report {
     pub estimated: bool,
     /// The figures as they would be without the cost of watching; null if that is unknown.
     pub compensated: Option<CompensatedReport>,
-    /// Whether departures were watched: true for all the time, false for never, null for a part of
-    /// the time.
-    pub departures: Option<bool>,
-    /// Whether the target started processes, watched or not, and waited for one of them; null if
-    /// that could not be determined.
-    pub had_children: Option<bool>,
-    /// Why no barrier could be found; null if barriers were found, or if sbt knows no reason.
-    /// `notes` contains the sentence too.
-    pub none_found_because: Option<String>,
     /// What is missing in the recording that the report was made from; empty if it is complete.
     /// `notes` contains these sentences too.
     #[serde(default)]
@@ -418,7 +370,7 @@ impl Report {
     /// time.
     pub fn seen_ns(&self) -> u64 {
         let off_ns = self.own_cost.thinned.map_or(0, |thinned| thinned.off_ns);
-        self.wall_ns.saturating_sub(off_ns)
+        self.run.wall_ns.saturating_sub(off_ns)
     }
 
     /// The name of the time that [`Self::seen_ns`] returns.

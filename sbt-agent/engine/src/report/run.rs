@@ -13,41 +13,71 @@ use crate::{
     model::{cost::Tariff, ids::SiteId, told::Told},
 };
 
-/// What the session knows and the model does not.
+/// The facts of a run that a report tells as the session knows them.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Run {
-    /// The name of the source.
+    /// Where the events came from: `ebpf`, `perf` or `ptrace`.
     pub backend: String,
-    /// How the source works.
+    /// How the source works: `uprobe_multi`, or `perf uprobes` before Linux 6.6; `breakpoints of
+    /// the processor` with `perf`; `breakpoints` with `ptrace`.
     pub method: String,
-    /// The target's command line.
+    /// The target's command line; `["sbt","demo",NAME]` for a demo.
     pub command: Vec<String>,
-    /// The process id of the target.
+    /// The process id of the target in sbt's process namespace.
     pub pid: u32,
-    /// When watching began, `CLOCK_MONOTONIC` ns. For a program that sbt started, this is its first
+    /// When watching began, by `CLOCK_MONOTONIC`. For a program that sbt started, this is its first
     /// exec.
     pub start_ns: u64,
-    /// When watching began, ns since 1970.
+    /// When watching began, in ns since 1970 (UTC).
     pub start_unix_ns: u64,
-    /// How long the target was watched, ns: until its last thread ended, or until sbt detached.
+    /// How long the target was watched: until its last thread ended, or until sbt detached.
     pub wall_ns: u64,
-    /// Whether the target had ended by then.
+    /// Whether the target had ended when the report was made.
     pub ended: bool,
-    /// Exit status of the target; `None` if it had not ended, or if sbt did not start it.
+    /// Exit status of the target, 0 to 255, or 128 + N if signal N ended it. Null if the target had
+    /// not ended when the report was made, or if sbt did not start it.
     pub exit_status: Option<u8>,
-    /// Whether the target had children and waited for one; `None` if that is unknown.
-    pub had_children: Option<bool>,
-    /// Whether children of the target were watched too.
+    /// Whether sbt started the target instead of attaching to it; null if the report was made by a
+    /// version of sbt that did not say.
+    pub started: Option<bool>,
+    /// Number of watched processes that went on when watching ended; null before that.
+    pub left_processes: Option<u64>,
+    /// Whether processes that the target started were watched too.
     pub children: bool,
-    /// Number of CPUs that the target may run on.
+    /// Number of CPUs that all threads of the target together may run on, as last known; null if it
+    /// could not be determined.
     pub cpus: Option<u32>,
-    /// Why no barrier could be found.
+    /// Whether departures were watched: true for all the time, false for never, null for a part of
+    /// the time.
+    pub departures: Option<bool>,
+    /// Whether the target started processes, watched or not, and waited for one of them; null if
+    /// that could not be determined.
+    pub had_children: Option<bool>,
+    /// Why no barrier could be found; null if barriers were found, or if sbt knows no reason.
+    /// `notes` contains the sentence too.
     pub none_found_because: Option<String>,
+    /// A barrier at which no thread went on for longer than `--hang-time`: which threads were
+    /// missing, and what they did. This is the present hang, or else the longest one that is
+    /// `over`. A barrier that is only `slow` (see `kind`) is reported as long as that lasts. Null
+    /// if there was no hang.
+    pub hang: Option<StandstillReport>,
+    /// How long threads had to stand still at a barrier before sbt looked at them (`--hang-time`);
+    /// null if sbt did not look for hangs.
+    pub hang_time_ns: Option<u64>,
+    /// The longest time for which a barrier may have stood still unseen because probes were off; 0
+    /// if they never were; null if sbt did not look for hangs.
+    pub hang_unwatched_ns: Option<u64>,
+}
+
+/// What the session knows and the model does not. A recording keeps this.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Facts {
+    /// What a report tells unchanged.
+    #[serde(flatten)]
+    pub run: Run,
     /// Number of events lost anywhere.
     pub lost: u64,
-    /// Whether departures were watched: `Some` if always or never, `None` if for a part of the
-    /// time.
-    pub departures: Option<bool>,
     /// Names of sites, indexed by [`SiteId`].
     pub names: Vec<Option<String>>,
     /// Name, beginning and end of each conceptual phase, as the user wrote them.
@@ -79,19 +109,6 @@ pub struct Run {
     pub folded: Option<Vec<String>>,
     /// Loops that may be barriers; `None` if sbt did not look for them.
     pub spins: Option<Vec<spin::Found>>,
-    /// The present or past hang.
-    pub hang: Option<StandstillReport>,
-    /// How long threads have to stand still before sbt looks at them, ns; `None` if it does not
-    /// look.
-    pub hang_time_ns: Option<u64>,
-    /// The longest time for which a barrier may have stood still unseen, ns; `None` if sbt did not
-    /// look for hangs.
-    pub hang_unwatched_ns: Option<u64>,
-    /// Whether sbt started the target instead of attaching to it; `None` if an older sbt did not
-    /// say.
-    pub started: Option<bool>,
-    /// Number of watched processes that went on without the target; `None` before its end.
-    pub left_processes: Option<u64>,
     /// The requested counters, in the order of readings.
     pub counters: Plan,
     /// How closely threads are watched between barriers.

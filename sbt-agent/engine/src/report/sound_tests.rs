@@ -10,7 +10,7 @@ use crate::{
 fn uneven() -> Report {
     let mut program = Program::new(4);
     let works = vec![runs(4), runs(4), runs(4), runs(8)];
-    program.run.ended = true;
+    program.facts.run.ended = true;
     program.rounds(20, |_| works.clone()).report()
 }
 
@@ -136,7 +136,7 @@ fn sums_and_shares_that_contradict_each_other_are_withheld_and_told() {
         ("the share of imbalance", |report| {
             report.sites[0].imbalance_pct = Some(101.0);
         }),
-        ("worked and waited", |report| report.wall_ns /= 2),
+        ("worked and waited", |report| report.run.wall_ns /= 2),
         ("ran, was ready and slept", |report| {
             report.threads[0].blocked_ns = report.threads[0].work_ns;
         }),
@@ -163,12 +163,13 @@ fn threads_do_not_wait_for_longer_than_they_did_not_work() {
     };
     let report = with(0);
     let it = report.efficiency.unwrap();
-    let missing_ns = f64::from(it.threads) * report.wall_ns as f64 - it.useful_ns(report.wall_ns);
+    let missing_ns =
+        f64::from(it.threads) * report.run.wall_ns as f64 - it.useful_ns(report.run.wall_ns);
     let lost_ns: u64 = report.sites.iter().map(|site| site.lost_ns).sum();
     assert!(lost_ns as f64 <= missing_ns, "{lost_ns} {missing_ns}");
     // The tolerance: a tenth more, and for the end of watching 1 % of the time of all threads and
     // 10 ms.
-    let all_ns = f64::from(it.threads) * report.wall_ns as f64;
+    let all_ns = f64::from(it.threads) * report.run.wall_ns as f64;
     // In addition a phase and a wait of each thread, which may lie before a reset.
     let carried_ns = f64::from(it.threads) * identities::carried_ns(&report);
     let work_ns = report.sites[0].work_ns.as_ref().unwrap().max as f64;
@@ -203,7 +204,7 @@ fn the_bounds_themselves_are_possible() {
         *one = 1.0;
     }
     (it.speedup, it.cpu_availability, it.granularity) = (4.0, Some(1.0), None);
-    it.path_ns = report.wall_ns;
+    it.path_ns = report.run.wall_ns;
     for thread in &mut report.threads {
         thread.idle_ns = 0;
     }
@@ -268,7 +269,7 @@ fn what_was_hardly_seen_has_no_efficiency() {
 fn whoever_reads_a_recording_may_withhold_efficiency() {
     let mut program = Program::new(4);
     let cut = WithheldReport::new(Withheld::Efficiency, Reason::Cut, "it was cut".into());
-    program.run.withheld = vec![cut.clone()];
+    program.facts.withheld = vec![cut.clone()];
     let report = program.rounds(20, |_| vec![runs(4); 4]).report();
     assert_eq!(withheld(report, Withheld::Efficiency), cut);
 }

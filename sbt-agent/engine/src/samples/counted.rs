@@ -57,7 +57,7 @@ pub fn counted() -> Snapshot {
 
 /// The values of a counter, which are added to the report too.
 fn figures(report: &mut Report, name: &str, each: Option<[u64; 4]>) -> CounterFigures {
-    let wall_s = report.wall_ns as f64 / S as f64;
+    let wall_s = report.run.wall_ns as f64 / S as f64;
     let figure = |sum: Option<u64>, phases: u64| CounterFigure {
         sum,
         per_phase: sum.map(|sum| sum as f64 / phases as f64),

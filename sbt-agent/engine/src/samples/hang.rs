@@ -97,7 +97,7 @@ fn report() -> HangReport {
 /// [`hanging`], after the cause was found.
 pub fn hung() -> Snapshot {
     let mut snapshot = hanging();
-    snapshot.report.hang = Some(StandstillReport {
+    snapshot.report.run.hang = Some(StandstillReport {
         found: report(),
         lasted_ns: 40 * S,
         outcome: "lasts",
@@ -108,7 +108,7 @@ pub fn hung() -> Snapshot {
 /// [`hung`], but one of the missing threads runs.
 pub fn slow() -> Snapshot {
     let mut snapshot = hung();
-    if let Some(hang) = &mut snapshot.report.hang {
+    if let Some(hang) = &mut snapshot.report.run.hang {
         let runs = "runs in eliminate() lu.c:731 (97 % of a CPU in 100 ms)";
         let stack = ["eliminate lu.c:731", "SlaveStart lu.c:402"];
         hang.found = HangReport {
@@ -132,7 +132,7 @@ pub fn slow() -> Snapshot {
 pub fn over() -> Snapshot {
     let mut snapshot = hung();
     snapshot.pace = super::imbalanced().pace;
-    if let Some(hang) = &mut snapshot.report.hang {
+    if let Some(hang) = &mut snapshot.report.run.hang {
         hang.outcome = "over";
     }
     snapshot
@@ -151,7 +151,7 @@ pub fn hostile_hang() -> Snapshot {
     }
     hang.chain = vec![bad.repeat(90); 8];
     hang.notes = vec![bad.into()];
-    snapshot.report.hang = Some(StandstillReport {
+    snapshot.report.run.hang = Some(StandstillReport {
         found: hang,
         lasted_ns: u64::MAX,
         outcome: "lasts",

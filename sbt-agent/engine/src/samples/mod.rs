@@ -12,8 +12,8 @@ use crate::{
     },
     report::{
         ConceptualReport, EachReport, Figure, IntervalReport, MarkReport, MarkThreadReport,
-        OwnCost, PhaseReport, Reason, Report, SCHEMA, SiteReport, SiteThreadReport, StatReport,
-        StatesReport, StragglerReport, ThreadReport, ThreadTimeReport, TrendReport,
+        OwnCost, PhaseReport, Reason, Report, Run, SCHEMA, SiteReport, SiteThreadReport,
+        StatReport, StatesReport, StragglerReport, ThreadReport, ThreadTimeReport, TrendReport,
         UnfinishedReport, VerdictKind, VerdictReport, WaitsReport, WhatIfReport, Withheld,
         WithheldReport,
         counters::{Counted, Counts},
@@ -37,17 +37,29 @@ const S: u64 = 1_000 * MS;
 pub fn empty() -> Snapshot {
     Snapshot {
         report: Report {
+            run: Run {
+                backend: "ebpf".into(),
+                method: "uprobe_multi".into(),
+                command: ["./lu", "-n", "2048", "-t", "4"].map(String::from).into(),
+                pid: 4242,
+                start_ns: 0,
+                start_unix_ns: 0,
+                wall_ns: 0,
+                ended: false,
+                exit_status: None,
+                hang: None,
+                hang_time_ns: Some(10 * S),
+                hang_unwatched_ns: Some(0),
+                started: Some(true),
+                left_processes: None,
+                departures: Some(true),
+                had_children: Some(false),
+                children: false,
+                cpus: Some(8),
+                none_found_because: None,
+            },
             schema: SCHEMA,
             version: "0.1.0",
-            backend: "ebpf".into(),
-            method: "uprobe_multi".into(),
-            command: ["./lu", "-n", "2048", "-t", "4"].map(String::from).into(),
-            pid: 4242,
-            start_ns: 0,
-            start_unix_ns: 0,
-            wall_ns: 0,
-            ended: false,
-            exit_status: None,
             arrivals: 0,
             episodes: 0,
             incomplete_episodes: 0,
@@ -86,11 +98,6 @@ pub fn empty() -> Snapshot {
             withheld: Vec::new(),
             verdicts: None,
             no_verdict_because: None,
-            hang: None,
-            hang_time_ns: Some(10 * S),
-            hang_unwatched_ns: Some(0),
-            started: Some(true),
-            left_processes: None,
             own_cost: OwnCost {
                 events: 0,
                 ns_per_event: None,
@@ -108,12 +115,7 @@ pub fn empty() -> Snapshot {
             states: StatesReport::new(States::Light, None),
             estimated: false,
             compensated: None,
-            departures: Some(true),
-            had_children: Some(false),
             processes: Vec::new(),
-            children: false,
-            cpus: Some(8),
-            none_found_because: None,
             incomplete: Vec::new(),
             notes: Vec::new(),
         },
@@ -338,7 +340,7 @@ pub fn lossy() -> Snapshot {
         thread.release_ns = None;
         thread.waits = WaitsReport::default();
     }
-    report.departures = None;
+    report.run.departures = None;
     report.notes = vec!["the thread's stacks could not be read: callers are unknown".into()];
     snapshot.own_share_pct = None;
     snapshot.gaps = vec![(12 * S + 100 * MS, 12 * S + 200 * MS)];
@@ -354,7 +356,7 @@ pub fn hanging() -> Snapshot {
     let mut snapshot = imbalanced();
     let began = snapshot.now_ns;
     snapshot.now_ns += 40 * S;
-    snapshot.report.wall_ns = snapshot.now_ns;
+    snapshot.report.run.wall_ns = snapshot.now_ns;
     let steps = usize::try_from(40 * S / PACE_STEP_NS).unwrap();
     snapshot.pace.extend(vec![0; steps]);
     for (id, doing) in snapshot.doing.iter_mut().enumerate() {
@@ -395,11 +397,11 @@ pub fn ended() -> Snapshot {
     let mut snapshot = imbalanced();
     snapshot.watching = Watching::Ended {
         status: Some(139),
-        ran_ns: snapshot.report.wall_ns,
+        ran_ns: snapshot.report.run.wall_ns,
     };
     snapshot.doing.fill(Doing::Ended);
-    snapshot.report.ended = true;
-    snapshot.report.exit_status = Some(139);
+    snapshot.report.run.ended = true;
+    snapshot.report.run.exit_status = Some(139);
     snapshot.output = None;
     snapshot
 }
@@ -415,7 +417,7 @@ pub fn hostile() -> Snapshot {
         text: "漢\x1b[2J\u{202e}µ ".repeat(60),
         evidence: [].into(),
     }]);
-    report.command = vec!["./漢字\x1b[2J\u{202e}プログラム".repeat(20)];
+    report.run.command = vec!["./漢字\x1b[2J\u{202e}プログラム".repeat(20)];
     let names = [
         "漢字漢字漢字漢字",
         "a\x1b[31mb\n\t",

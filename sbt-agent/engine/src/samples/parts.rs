@@ -144,7 +144,7 @@ pub(super) fn program(threads: u32, sites: Vec<SiteReport>) -> Snapshot {
     let mut snapshot = empty();
     snapshot.now_ns = 12 * S + 440 * MS;
     let report = &mut snapshot.report;
-    report.wall_ns = snapshot.now_ns;
+    report.run.wall_ns = snapshot.now_ns;
     let of_thread = |id: u32, f: &dyn Fn(&SiteThreadReport) -> u64| {
         let mine = sites.iter().flat_map(|site| &site.threads);
         mine.filter(|thread| thread.thread == id)

@@ -19,7 +19,7 @@ pub fn of_runs(at: &AtCount, runs: &[&Report]) -> Vec<String> {
         let seen = at.seen_threads;
         notes.push(format!("told to use {with}, {seen} came to a barrier"));
     }
-    let hangs = runs.iter().filter_map(|run| run.hang.as_ref());
+    let hangs = runs.iter().filter_map(|run| run.run.hang.as_ref());
     if let Some(hang) = hangs
         .filter(|hang| hang.is_hang())
         .max_by_key(|hang| hang.lasted_ns)

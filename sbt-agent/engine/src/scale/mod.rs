@@ -176,7 +176,7 @@ pub fn scaling(command: Vec<String>, runs: &[Run], mut notes: Vec<String>) -> Op
     for (at, of) in counts.iter().zip(&by_count) {
         notes.extend(doubt::of_runs(at, of));
     }
-    notes.extend(doubt::of_cpus(&counts, reference.cpus));
+    notes.extend(doubt::of_cpus(&counts, reference.run.cpus));
     notes.extend(doubt::of_length(&counts));
     let mut phases = phases(reference, &threads, &by_count);
     let rest = outside(&threads, &by_count, &phases);
@@ -193,7 +193,7 @@ pub fn scaling(command: Vec<String>, runs: &[Run], mut notes: Vec<String>) -> Op
         schema: SCHEMA,
         version: env!("CARGO_PKG_VERSION"),
         command,
-        cpus: reference.cpus,
+        cpus: reference.run.cpus,
         limit: limit::limit(&counts, &phases, reference),
         counts,
         phases,
@@ -206,12 +206,12 @@ pub fn scaling(command: Vec<String>, runs: &[Run], mut notes: Vec<String>) -> Op
 /// The run with the median time; of the middle two, the faster one.
 fn typical<'a>(runs: &[&'a Report]) -> Option<&'a Report> {
     let mut runs = runs.to_vec();
-    runs.sort_by_key(|run| run.wall_ns);
+    runs.sort_by_key(|run| run.run.wall_ns);
     runs.get(runs.len().checked_sub(1)? / 2).copied()
 }
 
 fn at_count(threads: u32, runs: &[&Report]) -> Option<AtCount> {
-    let walls = || runs.iter().map(|run| run.wall_ns);
+    let walls = || runs.iter().map(|run| run.run.wall_ns);
     let efficiencies = |f: fn(&crate::report::EfficiencyReport) -> f64| {
         let known: Option<Vec<f64>> = runs
             .iter()
@@ -356,7 +356,7 @@ fn outside(
             .filter_map(|phase| phase.phase_ns.as_ref());
         let inside = stats.fold(0_u64, |sum, stat| sum.saturating_add(stat.sum));
         (!run.estimated && run.lost_events == 0)
-            .then(|| run.wall_ns.checked_sub(inside))
+            .then(|| run.run.wall_ns.checked_sub(inside))
             .flatten()
     };
     let mut at = Vec::new();

@@ -12,9 +12,9 @@ const MS: u64 = 1_000_000;
 pub fn run(threads: u32, phases: &[(u32, u64)], rest_ns: u64) -> Run {
     let mut report = samples::calm().report;
     let site = report.sites[0].clone();
-    report.cpus = Some(64);
-    report.ended = true;
-    report.exit_status = Some(0);
+    report.run.cpus = Some(64);
+    report.run.ended = true;
+    report.run.exit_status = Some(0);
     report.threads.truncate(threads as usize);
     report.verdicts = Some(Vec::new());
     report.sites = (0..)
@@ -49,7 +49,7 @@ pub fn run(threads: u32, phases: &[(u32, u64)], rest_ns: u64) -> Run {
             ..phase.clone()
         })
         .collect();
-    report.wall_ns = phases.iter().map(|(_, ns)| 100 * ns).sum::<u64>() + rest_ns;
+    report.run.wall_ns = phases.iter().map(|(_, ns)| 100 * ns).sum::<u64>() + rest_ns;
     Run { threads, report }
 }
 

@@ -108,7 +108,7 @@ fn the_median_of_two_values_is_their_mean() {
     let of = |walls: &[u64]| {
         let of = |wall_ns: &u64| run(2, &[(10, 0)], *wall_ns).report;
         let runs: Vec<Report> = walls.iter().map(of).collect();
-        typical(&runs.iter().collect::<Vec<_>>()).map(|run| run.wall_ns)
+        typical(&runs.iter().collect::<Vec<_>>()).map(|run| run.run.wall_ns)
     };
     assert_eq!(of(&[]), None);
     assert_eq!(of(&[20, 10]), Some(10));
@@ -209,7 +209,7 @@ fn counters_are_told_by_phase_and_number() {
 #[test]
 fn what_makes_figures_doubtful_is_noted() {
     let mut runs = half_serial();
-    runs[0].report.cpus = Some(2);
+    runs[0].report.run.cpus = Some(2);
     runs[0].report.lost_events = 1;
     runs[0].report.estimated = true;
     runs[2].report.threads.truncate(1);
@@ -261,7 +261,7 @@ fn what_is_faster_than_threads_can_make_it_is_noted() {
 #[test]
 fn a_run_that_hung_and_went_on_is_noted() {
     let mut runs = half_serial();
-    runs[2].report.hang = samples::over().report.hang;
+    runs[2].report.run.hang = samples::over().report.run.hang;
     let told = notes(&runs, "a run hung for");
     assert_eq!(told.len(), 1, "{told:?}");
     assert!(told[0].starts_with("with 2 threads"), "{told:?}");
@@ -271,9 +271,9 @@ fn a_run_that_hung_and_went_on_is_noted() {
 fn one_is_no_several() {
     let mut one = run(1, &[(10, MS)], 0);
     one.report = run(2, &[(10, MS)], 0).report;
-    one.report.cpus = Some(1);
+    one.report.run.cpus = Some(1);
     let mut more = run(2, &[(10, MS)], 0);
-    more.report.cpus = Some(1);
+    more.report.run.cpus = Some(1);
     let notes = of(&[one, more]).notes;
     for words in [
         "told to use 1 thread, 2 came to a barrier",

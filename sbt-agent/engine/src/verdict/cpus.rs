@@ -26,7 +26,7 @@ pub struct Shortage {
 /// Whether there are too few CPUs for the threads; `None` if there are enough, or if that is
 /// unknown.
 pub fn shortage(report: &Report) -> Option<Shortage> {
-    let cpus = report.cpus?;
+    let cpus = report.run.cpus?;
     let threads = threads_at_a_time(report);
     let (ready_pct, wanted) = wanted(report)?;
     let is_short = threads > cpus && ready_pct >= READY && wanted > f64::from(cpus);

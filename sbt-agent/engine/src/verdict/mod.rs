@@ -133,7 +133,12 @@ fn no_problem(report: &Report) -> Result<VerdictReport, String> {
             missing.text
         ));
     }
-    if report.hang.as_ref().is_some_and(StandstillReport::is_hang) {
+    if report
+        .run
+        .hang
+        .as_ref()
+        .is_some_and(StandstillReport::is_hang)
+    {
         return Err(
             "its threads stood still at a barrier: the hang is what there is to say".into(),
         );

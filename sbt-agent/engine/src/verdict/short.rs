@@ -29,7 +29,7 @@ pub fn phase_too_short(report: &Report, site: &SiteReport) -> Option<VerdictRepo
     let release = site.release_ns.as_ref();
     let barrier_ns = release.map_or(WAKE_NS, |release| release.p50.min(2 * WAKE_NS));
     // Unless departures were watched all the time, work includes the release.
-    let limit_ns = match report.departures {
+    let limit_ns = match report.run.departures {
         Some(true) => barrier_ns,
         _ => barrier_ns.max(WAKE_NS) * 2,
     };

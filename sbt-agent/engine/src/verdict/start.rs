@@ -23,7 +23,7 @@ pub fn serial_start(report: &Report) -> Option<VerdictReport> {
     let first = report.phases.iter().filter(|phase| phase.from.is_none());
     let idle = first.filter_map(|phase| Some((idle_ns(phase)?, phase)));
     let (idle_ns, phase) = idle.max_by(|a, b| a.0.total_cmp(&b.0))?;
-    let share_pct = idle_ns / report.wall_ns.max(1) as f64 * 100.0;
+    let share_pct = idle_ns / report.run.wall_ns.max(1) as f64 * 100.0;
     let phase_ns = phase.phase_ns.as_ref()?.max;
     if share_pct < SHARE || (phase_ns as f64) < LONGER * usual_ns(report) {
         return None;
@@ -118,23 +118,23 @@ pub fn serial_part(report: &Report, site: &SiteReport) -> Option<VerdictReport> 
 pub fn serial_end(report: &Report) -> Option<VerdictReport> {
     // If only watching has ended, the program was in the middle of something. And with threads in a
     // barrier, the last barrier is still to come.
-    if !report.ended || !report.unfinished.is_empty() {
+    if !report.run.ended || !report.unfinished.is_empty() {
         return None;
     }
     let last_episode =
         |site: &SiteReport| site.trend.last().map(|bucket| (bucket.until_ns, site.id));
     let (last_ns, site) = report.sites.iter().filter_map(last_episode).max()?;
-    let end_ns = report.wall_ns.checked_sub(last_ns)?;
+    let end_ns = report.run.wall_ns.checked_sub(last_ns)?;
     let threads = report.efficiency.as_ref()?.threads;
     let after = |thread: &ThreadReport| {
-        let until_ns = thread.worked_until_ns?.min(report.wall_ns);
+        let until_ns = thread.worked_until_ns?.min(report.run.wall_ns);
         Some((until_ns.saturating_sub(last_ns), thread.id))
     };
     let after: Vec<(u64, u32)> = report.threads.iter().filter_map(after).collect();
     let busy_ns: u64 = after.iter().map(|(ns, _)| ns).sum();
     let all_ns = end_ns as f64 * f64::from(threads);
     let idle = 1.0 - busy_ns as f64 / all_ns.max(1.0);
-    let share_pct = idle * end_ns as f64 / report.wall_ns.max(1) as f64 * 100.0;
+    let share_pct = idle * end_ns as f64 / report.run.wall_ns.max(1) as f64 * 100.0;
     if threads < 2 || share_pct < SHARE || (end_ns as f64) < LONGER * usual_ns(report) {
         return None;
     }

@@ -13,7 +13,7 @@ use crate::{
     model::{Model, ids::PlaceId, site::Roles},
     place::{Frame, LockKind, Place},
     report::{
-        Run, VerdictKind,
+        Facts, Run, VerdictKind,
         counters::{CountedReport, CounterReport},
         locks::Found,
     },
@@ -47,7 +47,7 @@ pub(crate) struct Program {
     /// What the one counter says of a thread by its number at a time, ns; `None` if that is
     /// unknown.
     counted: Option<fn(u32, u64) -> Option<u64>>,
-    pub(crate) run: Run,
+    pub(crate) facts: Facts,
 }
 
 impl Program {
@@ -85,10 +85,13 @@ impl Program {
             spins: 0,
             alone_ns: None,
             counted: None,
-            run: Run {
-                cpus: Some(64),
-                departures: Some(true),
-                ..Run::default()
+            facts: Facts {
+                run: Run {
+                    cpus: Some(64),
+                    departures: Some(true),
+                    ..Run::default()
+                },
+                ..Facts::default()
             },
         }
     }
@@ -196,11 +199,14 @@ impl Program {
             }],
         };
         let places: Vec<Rc<Place>> = (0..PLACES).map(|line| Rc::new(place(line))).collect();
-        let run = Run {
-            wall_ns: self.clocks[0].time_ns,
-            ..self.run.clone()
+        let facts = Facts {
+            run: Run {
+                wall_ns: self.clocks[0].time_ns,
+                ..self.facts.run.clone()
+            },
+            ..self.facts.clone()
         };
-        with(Report::new(&self.model, &places, run))
+        with(Report::new(&self.model, &places, facts))
     }
 
     fn kinds(&mut self) -> Vec<VerdictKind> {
@@ -347,7 +353,7 @@ fn who_slept_is_late_for_what_the_kernel_did() {
         ],
     );
     // Locks were watched, and no thread waited for one.
-    program.run.locks = Some(Vec::new());
+    program.facts.locks = Some(Vec::new());
     says(
         &program.only(VerdictKind::StragglerBlocked),
         &["no wait for a lock was seen"],
@@ -363,13 +369,13 @@ fn who_slept_is_late_for_what_the_kernel_did() {
         waiters_max: 1,
         holder: Some(2),
     };
-    program.run.locks = Some(vec![lock.clone()]);
+    program.facts.locks = Some(vec![lock.clone()]);
     says(
         &program.only(VerdictKind::StragglerBlocked),
         &["probably for the mutex of step a.c:43, which T2 w had last"],
     );
     // The lock explains only a hundredth of the sleep.
-    program.run.locks = Some(vec![Found {
+    program.facts.locks = Some(vec![Found {
         total_ns: MS,
         ..lock
     }]);
@@ -394,7 +400,7 @@ fn who_had_no_cpu_is_late_for_that() {
         &["whichever thread comes last is 3.00 ms late on average, 100 % of it ready to run"],
     );
     // With too few CPUs, there is a verdict on the run and none on its sites.
-    program.run.cpus = Some(2);
+    program.facts.run.cpus = Some(2);
     let verdict = program.only(VerdictKind::MoreThreadsThanCpus);
     assert_eq!(verdict.site, None);
     says(
@@ -406,7 +412,7 @@ fn who_had_no_cpu_is_late_for_that() {
     );
     // Work may be so uneven that no CPU would help.
     let mut program = Program::new(4);
-    program.run.cpus = Some(2);
+    program.facts.run.cpus = Some(2);
     program.rounds(60, |_| but(4, 3, [6 * MS, 8 * MS, 0], [2 * MS, 4 * MS, 0]));
     let report = program.report();
     let verdicts = report.verdicts.unwrap();
@@ -427,13 +433,13 @@ fn who_had_no_cpu_is_late_for_that() {
 #[test]
 fn more_threads_than_cpus_are_no_harm_if_they_never_lack_one() {
     let mut program = Program::new(4);
-    program.run.cpus = Some(2);
+    program.facts.run.cpus = Some(2);
     program.rounds(20, |_| vec![[5 * MS, 50 * US, 0]; 4]);
     assert_eq!(program.kinds(), [VerdictKind::NoProblem]);
     // Other programs take the CPUs from threads that hardly use them: that is why the last thread
     // is late, and fewer threads would not help.
     let mut program = Program::new(4);
-    program.run.cpus = Some(2);
+    program.facts.run.cpus = Some(2);
     program.rounds(60, |round| {
         but(
             4,
@@ -445,7 +451,7 @@ fn more_threads_than_cpus_are_no_harm_if_they_never_lack_one() {
     program.only(VerdictKind::StragglerLostItsCpu);
     // The number of CPUs is unknown.
     let mut program = Program::new(4);
-    program.run.cpus = None;
+    program.facts.run.cpus = None;
     program.rounds(20, |_| vec![[5 * MS, 5 * MS, 0]; 4]);
     let because = program.none();
     assert!(because.contains("without a CPU"), "{because}");
@@ -462,7 +468,7 @@ fn spinning_is_a_fault_only_where_others_lack_a_cpu() {
         ]
     };
     let mut program = Program::new(4);
-    program.run.cpus = Some(2);
+    program.facts.run.cpus = Some(2);
     program.spins = 100;
     program.rounds(20, work);
     let kinds = program.kinds();
@@ -476,7 +482,7 @@ fn spinning_is_a_fault_only_where_others_lack_a_cpu() {
     );
     // The threads sleep.
     let mut program = Program::new(4);
-    program.run.cpus = Some(2);
+    program.facts.run.cpus = Some(2);
     program.rounds(20, work);
     let kinds = program.kinds();
     assert!(
@@ -489,7 +495,7 @@ fn spinning_is_a_fault_only_where_others_lack_a_cpu() {
     );
     // There are enough CPUs.
     let mut program = Program::new(4);
-    program.run.cpus = Some(4);
+    program.facts.run.cpus = Some(4);
     program.spins = 100;
     program.rounds(20, |_| vec![runs(4); 4]);
     assert_eq!(program.kinds(), [VerdictKind::NoProblem]);
@@ -511,12 +517,12 @@ fn a_phase_as_short_as_the_barrier_is_too_short() {
         ],
     );
     // Departures were never watched: what is known otherwise must do.
-    program.run.departures = Some(false);
+    program.facts.run.departures = Some(false);
     program.only(VerdictKind::PhaseTooShort);
     // Threads go on late for lack of a CPU.
-    program.run.departures = Some(true);
+    program.facts.run.departures = Some(true);
     program.rounds(1000, |_| vec![[2 * US, 18 * US, 0]; 2]);
-    program.run.cpus = Some(1);
+    program.facts.run.cpus = Some(1);
     assert_eq!(program.kinds(), [VerdictKind::MoreThreadsThanCpus]);
     // The barrier is fast enough for the short phase.
     let mut program = Program::new(2);
@@ -593,7 +599,7 @@ fn a_mean_and_a_verdict_go_by_the_intervals_in_which_a_counter_is_known() {
     let mut program = Program::new(4);
     let counters = counters::commas(name).unwrap().0;
     let counters = counters.into_iter().map(|one| (one, Source::Event(0)));
-    program.run.counters = Plan(counters.collect());
+    program.facts.counters = Plan(counters.collect());
     program.counted = Some(|tid, time_ns| (tid != 3 || time_ns > 400 * MS).then_some(time_ns));
     program.rounds(40, |_| but(4, 2, runs(20), runs(10)));
     let report = program.report();

@@ -64,7 +64,7 @@ pub fn of(report: &Report) -> Result<Lost, String> {
         .sites
         .iter()
         .any(|site| ["gomp", "kmp"].contains(&site.kind));
-    if is_openmp && report.departures != Some(true) {
+    if is_openmp && report.run.departures != Some(true) {
         return Err(
             "how long threads were kept waiting between parallel regions is not known, since \
              departures were not watched all the time (--departures on)"
@@ -72,7 +72,7 @@ pub fn of(report: &Report) -> Result<Lost, String> {
         );
     }
     let time = &report.thread_time;
-    let all_ns = f64::from(it.threads) * report.wall_ns as f64;
+    let all_ns = f64::from(it.threads) * report.run.wall_ns as f64;
     let pct = |ns: f64| (ns / all_ns * 100.0).max(0.0);
     let sum = |f: fn(&ThreadReport) -> Option<u64>| {
         let known = report.threads.iter().filter_map(f);
@@ -83,7 +83,7 @@ pub fn of(report: &Report) -> Result<Lost, String> {
     let ready_ns = sum(|thread| thread.ready_ns);
     let open_ns = time.unfinished_ns as f64;
     // All time that was not useful was lost in one of these ways, or in none of them.
-    let missing_ns = all_ns - it.useful_ns(report.wall_ns);
+    let missing_ns = all_ns - it.useful_ns(report.run.wall_ns);
     let outside_ns = missing_ns - waiting_ns - between_ns - ready_ns - open_ns;
     let outside = if report.incomplete_episodes > 0 {
         "before the first barrier, after the last or in incomplete episodes"

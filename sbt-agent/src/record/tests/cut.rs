@@ -72,7 +72,7 @@ pub fn faults(report: &Report) -> Vec<String> {
             faults.push(what);
         }
     };
-    let wall = report.wall_ns;
+    let wall = report.run.wall_ns;
     let threads: u64 = report.threads.iter().map(|row| row.threads).sum();
     let efficiencies = report
         .efficiency
@@ -271,9 +271,9 @@ fn wherever_a_recording_is_cut_its_figures_agree() {
                 let report = read_cut(&path, &format!("{name}, {length} of {}", whole.len()));
                 if let Some(report) = report {
                     told += 1;
-                    assert!(report.wall_ns >= last_ns, "{name}, {length}");
+                    assert!(report.run.wall_ns >= last_ns, "{name}, {length}");
                     assert!(report.arrivals >= last || !is_new, "{name}, {length}");
-                    (last_ns, last) = (report.wall_ns, report.arrivals);
+                    (last_ns, last) = (report.run.wall_ns, report.arrivals);
                 }
             }
         }
@@ -338,9 +338,9 @@ fn events_that_the_facts_do_not_know_of_have_their_time() {
         // Each episode takes 100 µs.
         let expected = (report.episodes + 1) * 100_000;
         assert!(
-            report.wall_ns.abs_diff(expected) < 200_000,
+            report.run.wall_ns.abs_diff(expected) < 200_000,
             "{}",
-            report.wall_ns
+            report.run.wall_ns
         );
         let text = crate::show::text::render(&report, crate::output::PLAIN);
         assert!(

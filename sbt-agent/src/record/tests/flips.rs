@@ -100,7 +100,7 @@ fn what_is_damaged_is_said_and_left_out() {
             .contains("that batch and all behind it were left out")
     );
     assert!(report.episodes > 100, "{}", report.episodes);
-    assert!(report.wall_ns < 6 * S, "{}", report.wall_ns);
+    assert!(report.run.wall_ns < 6 * S, "{}", report.run.wall_ns);
     let site = report
         .sites
         .iter()

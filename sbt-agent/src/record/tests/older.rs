@@ -89,7 +89,7 @@ fn baselines_of_0_1_0_are_compared_with() {
     let of_file = |name| report(&fixture(name)).unwrap();
     let (before, after) = (of_file("even.json"), of_file("pthread.sbt"));
     let all = compare::compare(&before, &after);
-    assert_eq!(all.wall_ns.before, Some(before.wall_ns));
+    assert_eq!(all.wall_ns.before, Some(before.run.wall_ns));
     assert_eq!(all.sites.len(), 2);
     assert_eq!(all.only_before.len(), 0);
     let asked = Asked {

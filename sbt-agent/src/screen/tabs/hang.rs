@@ -88,7 +88,7 @@ impl Lines<'_> {
 
 fn contents(view: &View, columns: usize) -> Vec<Line<'static>> {
     let look = view.look;
-    let Some(hang) = &view.snapshot.report.hang else {
+    let Some(hang) = &view.snapshot.report.run.hang else {
         return vec![Line::raw(" Nothing stands still.")];
     };
     let mut lines = Lines {
@@ -138,11 +138,11 @@ impl Tab for Hang {
     }
 
     fn is_there(&self, snapshot: &Snapshot) -> bool {
-        snapshot.report.hang.is_some()
+        snapshot.report.run.hang.is_some()
     }
 
     fn is_alarming(&self, snapshot: &Snapshot) -> bool {
-        let hang = snapshot.report.hang.as_ref();
+        let hang = snapshot.report.run.hang.as_ref();
         hang.is_some_and(StandstillReport::is_alarming)
     }
 

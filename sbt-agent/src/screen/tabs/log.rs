@@ -110,9 +110,9 @@ fn notes(view: &View, columns: usize) -> Vec<Line<'static>> {
     }
     facts.push(format!(
         "events come from {} ({}); departures {}",
-        report.backend,
-        report.method,
-        match report.departures {
+        report.run.backend,
+        report.run.method,
+        match report.run.departures {
             Some(true) => "watched",
             Some(false) => "not watched",
             None => "watched in part",

@@ -60,7 +60,7 @@ fn probes(thread: &ThreadReport, report: &Report) -> (Option<f64>, String) {
         thread.between_ns,
     ];
     let all_ns = if report.estimated {
-        report.wall_ns
+        report.run.wall_ns
     } else {
         times.into_iter().flatten().sum()
     };

@@ -39,7 +39,7 @@ fn two_sites() -> Report {
     }
     report.sites[1].imbalance_pct = Some(51.25);
     report.sites[0].imbalance_pct = Some(3.0);
-    (report.episodes, report.wall_ns) = (1024, 12_440_000_000);
+    (report.episodes, report.run.wall_ns) = (1024, 12_440_000_000);
     report
 }
 
@@ -93,13 +93,13 @@ fn a_long_name_gets_lines_of_its_own() {
 fn hostile() -> CheckReport {
     let bad = "<\u{1b}[2J]]>&\"'\u{0}\n::error::x\r###vso[task.x]|'|]%0A\u{fffe}\u{202e}\u{2028}::warning::y\u{85}";
     let mut report = two_sites();
-    report.command = vec![bad.into(), "<a>&".into()];
+    report.run.command = vec![bad.into(), "<a>&".into()];
     for site in &mut report.sites {
         site.name = Some(bad.into());
         site.file = Some(format!("{bad},:;.c"));
         site.imbalance_pct = Some(99.0);
     }
-    report.none_found_because = Some(bad.into());
+    report.run.none_found_because = Some(bad.into());
     let rules = [
         (Measure::Imbalance, "25%"),
         (Measure::Idle, "<&\u{7}\u{ffff}:10%"),

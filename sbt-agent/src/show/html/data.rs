@@ -46,7 +46,7 @@ fn drawn(report: &Report, timeline: &Timeline) -> Markup {
         @if timeline.columns.from_ns > 0 {
             p class="note" {
                 "Only the end of the run was kept: the timeline is of the last "
-                (time(report.wall_ns.saturating_sub(timeline.columns.from_ns))) " of " (time(report.wall_ns))
+                (time(report.run.wall_ns.saturating_sub(timeline.columns.from_ns))) " of " (time(report.run.wall_ns))
                 ". What came before is in all other figures of this page."
             }
         }
@@ -112,7 +112,7 @@ fn data(report: &Report, timeline: &Timeline, kept: &[&Episode], strips: &Strips
         .collect();
     json!({
         "from": timeline.columns.from_ns,
-        "wall": report.wall_ns,
+        "wall": report.run.wall_ns,
         "step": timeline.columns.step_ns,
         "threads": threads,
         "sites": sites,

@@ -13,11 +13,11 @@ const GOOD: f64 = 0.8;
 
 /// The header.
 pub fn head(report: &Report) -> Markup {
-    let command = command_line(&report.command);
-    let status = match report.exit_status {
+    let command = command_line(&report.run.command);
+    let status = match report.run.exit_status {
         Some(status @ 129..=192) => format!("ended by signal {}", status - 128),
         Some(status) => format!("exit status {status}"),
-        None if report.ended => "has ended".into(),
+        None if report.run.ended => "has ended".into(),
         None if !report.is_complete() => "end not recorded".into(),
         None => "was still running".into(),
     };
@@ -28,7 +28,7 @@ pub fn head(report: &Report) -> Markup {
             p class="kind" { "sbt · where threads waited for each other" }
             h1 title=(command) { (command) }
             dl class="facts" {
-                (fact("watched", &time(report.wall_ns)))
+                (fact("watched", &time(report.run.wall_ns)))
                 (fact("threads", &count(threads)))
                 @if report.processes.len() > 1 {
                     (fact("processes", &count(report.processes.len() as u64)))
@@ -36,7 +36,7 @@ pub fn head(report: &Report) -> Markup {
                 (fact("episodes", &count(report.episodes)))
                 (fact("waiting", &percent(parts.idle_pct)))
                 (fact("work", &percent(parts.work_pct)))
-                (fact("pid", &report.pid.to_string()))
+                (fact("pid", &report.run.pid.to_string()))
                 (fact("status", &unbroken(&status)))
                 (fact("own cost", &percent(report.own_cost.share_pct)))
             }
@@ -112,7 +112,7 @@ fn factor(sign: &str, name: &str, value: f64, meaning: &str) -> Markup {
 
 /// The section about a standstill, present or past.
 pub fn hang(report: &Report) -> Markup {
-    let Some(it) = &report.hang else {
+    let Some(it) = &report.run.hang else {
         return html! {};
     };
     let hang = &it.found;

@@ -83,7 +83,7 @@ fn policy() -> String {
 }
 
 fn page(report: &Report, told: &Told<'_>) -> Markup {
-    let command = command_line(&report.command);
+    let command = command_line(&report.run.command);
     html! {
         (DOCTYPE)
         html lang="en" {
@@ -113,7 +113,7 @@ fn page(report: &Report, told: &Told<'_>) -> Markup {
                     (rest::notes(report))
                 }
                 footer {
-                    "sbt " (report.version) " · backend " (report.backend) " (" (report.method) ")"
+                    "sbt " (report.version) " · backend " (report.run.backend) " (" (report.run.method) ")"
                 }
                 script { (PreEscaped(SCRIPT)) }
             }

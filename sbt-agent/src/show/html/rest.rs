@@ -73,7 +73,7 @@ pub fn unfinished(report: &Report) -> Markup {
 /// The threads missing at a barrier. Known only for the barrier of the hang, where threads were
 /// inspected.
 fn missing(report: &Report, it: &UnfinishedReport) -> Option<String> {
-    let hang = &report.hang.as_ref()?.found;
+    let hang = &report.run.hang.as_ref()?.found;
     let is_it = hang.barrier.as_ref()?.id == Some(it.barrier);
     let names = hang
         .missing
@@ -92,7 +92,7 @@ fn missing(report: &Report, it: &UnfinishedReport) -> Option<String> {
 /// The section about lost events, unknown values, and the cost of watching.
 pub fn notes(report: &Report) -> Markup {
     let cost = &report.own_cost;
-    let departures = match report.departures {
+    let departures = match report.run.departures {
         Some(true) => "watched",
         Some(false) => {
             "not watched: how long it took to get going again is unknown, and in the work"

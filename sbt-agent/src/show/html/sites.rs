@@ -23,11 +23,11 @@ pub fn barriers(report: &Report) -> Markup {
         let body = html! {
             p {
                 @if report.is_complete() {
-                    "No barrier was used in " (time(report.wall_ns)) " that could be found."
+                    "No barrier was used in " (time(report.run.wall_ns)) " that could be found."
                 } @else {
-                    "No barrier was seen in the " (time(report.wall_ns)) " that the recording has."
+                    "No barrier was seen in the " (time(report.run.wall_ns)) " that the recording has."
                 }
-                @if let Some(because) = &report.none_found_because { " " (because) "." }
+                @if let Some(because) = &report.run.none_found_because { " " (because) "." }
             }
         };
         return section("barriers", "Barriers", &body);

@@ -14,7 +14,7 @@ fn from_report(snapshot: &Snapshot) -> String {
 
 /// A timeline of two threads with this many episodes.
 fn timeline(report: &mut Report, episodes: u64) -> Timeline {
-    report.wall_ns = episodes * 10_000;
+    report.run.wall_ns = episodes * 10_000;
     let mut timeline = Timeline::of(report, 0);
     let counters = report.counters.len();
     for index in 0..episodes {
@@ -113,7 +113,7 @@ fn names_are_text_and_no_markup() {
     const EVIL: &str = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'&";
     let mut snapshot = samples::imbalanced();
     let report = &mut snapshot.report;
-    report.command = vec![EVIL.into()];
+    report.run.command = vec![EVIL.into()];
     report.notes = vec![EVIL.into()];
     report.threads[0].name = EVIL.into();
     report.threads[1].label = EVIL.into();
@@ -307,7 +307,7 @@ fn a_hang_stands_on_top() {
 fn it_is_said_whether_a_hang_was_over() {
     let page = |outcome| {
         let mut snapshot = samples::hung();
-        snapshot.report.hang.as_mut().unwrap().outcome = outcome;
+        snapshot.report.run.hang.as_mut().unwrap().outcome = outcome;
         from_report(&snapshot).replace('\u{a0}', " ")
     };
     let lasts = page("lasts");
@@ -327,7 +327,7 @@ fn who_is_missing_at_a_hang_is_missing_where_it_has_not_ended() {
     let (_, unfinished) = page.split_once("<section id=\"unfinished\"").unwrap();
     assert!(unfinished.contains("missing T3 worker;"), "{unfinished}");
     // A barrier whose threads were not inspected.
-    let hang = snapshot.report.hang.as_mut().unwrap();
+    let hang = snapshot.report.run.hang.as_mut().unwrap();
     hang.found.barrier.as_mut().unwrap().id = Some(9);
     assert!(from_report(&snapshot).contains("missing nobody known;"));
 }
@@ -343,7 +343,7 @@ fn what_is_to_be_typed_is_set_apart_and_is_no_markup() {
 fn a_long_command_is_whole_on_the_page_but_not_in_the_title() {
     let mut snapshot = samples::calm();
     let long = "é".repeat(3000);
-    snapshot.report.command = vec![long.clone()];
+    snapshot.report.run.command = vec![long.clone()];
     let page = from_report(&snapshot);
     let (_, title) = page.split_once("<title>").unwrap();
     assert!(title.split_once("</title>").unwrap().0.chars().count() < 150);

@@ -72,7 +72,7 @@ impl<'a, W: Write> Trace<'a, W> {
 
     fn with_at_most(report: &'a Report, known: Known, out: W, most: u64) -> io::Result<Self> {
         let mut packets = Packets::new(out)?;
-        let busy = Busy::new(known.from_ns, report.wall_ns);
+        let busy = Busy::new(known.from_ns, report.run.wall_ns);
         let mut tracks = Tracks::new(report, &mut packets, busy.step_ns())?;
         if known.from_ns > 0 {
             let track = tracks.left_out(&mut packets)?;
@@ -296,7 +296,7 @@ impl<'a, W: Write> Trace<'a, W> {
     /// # Errors
     /// Writing to the file fails.
     pub fn finish(mut self) -> io::Result<W> {
-        self.leave_out(self.report.wall_ns)?;
+        self.leave_out(self.report.run.wall_ns)?;
         for (time_ns, busy) in self.busy.steps() {
             self.packets.count(self.tracks.busy, time_ns, busy)?;
         }

@@ -28,7 +28,7 @@ fn counter(name: &str) -> CounterReport {
 
 fn report() -> Report {
     let mut report = samples::imbalanced().report;
-    report.wall_ns = 1_000 * MS;
+    report.run.wall_ns = 1_000 * MS;
     report.counters = vec![counter("instructions")];
     report
 }
@@ -361,7 +361,7 @@ fn busy_threads_and_counters_are_counted() {
 fn of_a_long_run_some_stretches_are_drawn_and_the_rest_is_said_to_be_missing() {
     let mut report = report();
     let count = 10 * STRETCH;
-    report.wall_ns = count * 6 * MS;
+    report.run.wall_ns = count * 6 * MS;
     let most = count * 4 / 5;
     let mut trace = Trace::with_at_most(&report, all(count * 4), Vec::new(), most).unwrap();
     for episode in run(count, Some(2000)) {
@@ -375,7 +375,7 @@ fn of_a_long_run_some_stretches_are_drawn_and_the_rest_is_said_to_be_missing() {
     assert_eq!(drawn as u64, 2 * STRETCH);
     let busy = &found.counts[&found.track("busy threads")];
     assert!(
-        busy.last().unwrap().0 > report.wall_ns * 4 / 5,
+        busy.last().unwrap().0 > report.run.wall_ns * 4 / 5,
         "of all that was"
     );
 }
@@ -383,7 +383,7 @@ fn of_a_long_run_some_stretches_are_drawn_and_the_rest_is_said_to_be_missing() {
 #[test]
 fn what_was_not_recorded_is_no_time_in_which_nobody_was_busy() {
     let mut report = report();
-    report.wall_ns = 20_000 * MS;
+    report.run.wall_ns = 20_000 * MS;
     // The whole run has more arrivals than are drawn, the kept part has fewer.
     for thread in &mut report.threads {
         thread.episodes = MOST_ARRIVALS;
@@ -457,7 +457,7 @@ fn where_departures_are_not_watched_waiting_is_counted() {
 #[test]
 fn a_million_episodes_are_not_more_than_browsers_open() {
     let mut report = report();
-    report.wall_ns = 1_000_000 * 6 * MS;
+    report.run.wall_ns = 1_000_000 * 6 * MS;
     let known = all(4_000_000);
     let bytes = written_of(&report, known, run(1_000_000, Some(2000))).len();
     assert!((10_000_000..150_000_000).contains(&bytes), "{bytes}");

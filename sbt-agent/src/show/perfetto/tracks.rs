@@ -183,11 +183,11 @@ impl Tracks {
 /// Describes the processes. Returns their tracks by process id.
 fn processes(report: &Report, packets: &mut Packets<impl Write>) -> io::Result<HashMap<u32, u64>> {
     let mut all: Vec<(u32, String)> = Vec::new();
-    let command = printable(&command_line(&report.command));
+    let command = printable(&command_line(&report.run.command));
     for process in &report.processes {
         let name = match process.rank {
             Some(rank) => format!("rank {rank} of {command}"),
-            None if process.pid == report.pid => command.clone(),
+            None if process.pid == report.run.pid => command.clone(),
             None => format!("process {} of {command}", process.id),
         };
         if all.iter().all(|(pid, _)| *pid != process.pid) {
@@ -206,7 +206,12 @@ fn processes(report: &Report, packets: &mut Packets<impl Write>) -> io::Result<H
             uuid: Some(uuid),
             process: Some(ProcessDescriptor {
                 pid: pid(number),
-                cmdline: report.command.iter().map(|word| printable(word)).collect(),
+                cmdline: report
+                    .run
+                    .command
+                    .iter()
+                    .map(|word| printable(word))
+                    .collect(),
                 process_name: Some(name),
             }),
             child_ordering: Some(EXPLICIT),

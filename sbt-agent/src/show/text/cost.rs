@@ -43,7 +43,7 @@ pub fn compensated(out: &mut String, report: &Report, style: Style) {
         &style.bold("Without the cost of watching (virtual time)"),
     );
     let wall = duration(all.wall_ns, style);
-    let was = duration(Some(report.wall_ns), style);
+    let was = duration(Some(report.run.wall_ns), style);
     line(out, &format!("wall time {wall} (watched: {was})"));
     let sites = report.sites.iter();
     let rows: Vec<(String, &CompensatedReport)> = sites

@@ -361,7 +361,7 @@ mod tests {
 
     fn run() -> Report {
         let mut report = samples::calm().report;
-        report.ended = true;
+        report.run.ended = true;
         report
     }
 
@@ -417,7 +417,7 @@ mod tests {
     #[test]
     fn plain_terminals_get_ascii_and_names_drive_nothing() {
         let mut hostile = slower();
-        hostile.command.push("\u{1b}]0;x\u{7}".into());
+        hostile.run.command.push("\u{1b}]0;x\u{7}".into());
         hostile.sites[0].name = Some("\u{1b}[2Jevil\nname".into());
         let ascii = Style {
             unicode: false,

@@ -43,7 +43,7 @@ pub fn look(report: &LookReport, style: Style) -> String {
 
 /// The part of a report about a hang; empty if there is none.
 pub fn hang(out: &mut String, report: &Report, style: Style) {
-    let Some(hang) = &report.hang else { return };
+    let Some(hang) = &report.run.hang else { return };
     line(out, "");
     line(out, &style.bold(&heading(hang)));
     body(out, &hang.found, style);

@@ -93,15 +93,15 @@ fn line(out: &mut String, text: &str) {
 }
 
 fn header(out: &mut String, report: &Report, style: Style) {
-    let command = sbt_engine::place::printable(&command_line(&report.command));
-    let status = match report.exit_status {
+    let command = sbt_engine::place::printable(&command_line(&report.run.command));
+    let status = match report.run.exit_status {
         Some(status @ 129..=192) => format!("ended by signal {}", status - 128),
         Some(status) => format!("exit status {status}"),
-        None if report.ended => "has ended".into(),
+        None if report.run.ended => "has ended".into(),
         None if !report.is_complete() => "end not recorded".into(),
         None => "still running".into(),
     };
-    let title = format!("sbt · {command} · pid {} · {status}", report.pid);
+    let title = format!("sbt · {command} · pid {} · {status}", report.run.pid);
     let title = if style.unicode {
         title
     } else {
@@ -116,8 +116,8 @@ fn header(out: &mut String, report: &Report, style: Style) {
 }
 
 fn nothing_found(out: &mut String, report: &Report, style: Style) {
-    let wall = duration(Some(report.wall_ns), style);
-    let mut text = match &report.none_found_because {
+    let wall = duration(Some(report.run.wall_ns), style);
+    let mut text = match &report.run.none_found_because {
         _ if !report.is_complete() => {
             format!("No barrier was seen in the {wall} that the recording has.")
         }
@@ -131,7 +131,7 @@ fn nothing_found(out: &mut String, report: &Report, style: Style) {
         ),
         None => format!("No barrier was used in {wall}."),
     };
-    if report.had_children == Some(true) && !report.children {
+    if report.run.had_children == Some(true) && !report.run.children {
         text.push_str(
             " The program started processes of its own, which are not watched: put sbt in front \
              of the one that has the threads.",
@@ -143,7 +143,7 @@ fn nothing_found(out: &mut String, report: &Report, style: Style) {
          system calls are watched (--futex), barriers made of futexes, in the program and in every \
          library it mapped,",
     );
-    text.push_str(if report.children {
+    text.push_str(if report.run.children {
         " and in the processes that it started."
     } else {
         " but not in child processes."
@@ -169,7 +169,7 @@ fn summary(out: &mut String, report: &Report, style: Style) {
         out,
         &format!(
             "{} watched, {}{}, {}, {}",
-            duration(Some(report.wall_ns), style),
+            duration(Some(report.run.wall_ns), style),
             match report.processes.len() {
                 0 | 1 => String::new(),
                 several => format!("{several} processes, "),
@@ -184,7 +184,7 @@ fn summary(out: &mut String, report: &Report, style: Style) {
         let figures = format!("{} ({})", duration(Some(ns), style), percent(share));
         format!("{} {what}", figures.replace(' ', NO_BREAK))
     };
-    let release = match (time.release_ns, report.departures) {
+    let release = match (time.release_ns, report.run.departures) {
         (Some(ns), Some(true)) => part(ns, time.release_pct, "getting going again"),
         (Some(ns), _) => format!(
             "at least {}",
@@ -500,7 +500,7 @@ fn unfinished(out: &mut String, report: &Report, style: Style) {
 
 fn footer(out: &mut String, report: &Report, style: Style) {
     line(out, "");
-    let departures = match report.departures {
+    let departures = match report.run.departures {
         Some(true) => "watched",
         Some(false) => "not watched",
         None => "watched in part",
@@ -512,7 +512,7 @@ fn footer(out: &mut String, report: &Report, style: Style) {
             plural(report.incomplete_episodes, "episode")
         ),
         format!("departures {departures}"),
-        format!("{} ({})", report.backend, report.method),
+        format!("{} ({})", report.run.backend, report.run.method),
         cost::own_cost(report, style),
         format!(
             "sbt used {} CPU",
@@ -528,7 +528,7 @@ fn footer(out: &mut String, report: &Report, style: Style) {
     paragraph(out, &facts.join(", "), style);
     let told = |note: &&String| {
         report.sites.is_empty()
-            && (Some(*note) == report.none_found_because.as_ref() || is_spin(report, note))
+            && (Some(*note) == report.run.none_found_because.as_ref() || is_spin(report, note))
     };
     let is_above = |note: &&String| report.incomplete.iter().any(|loss| loss.text == **note);
     let notes = report.notes.iter();

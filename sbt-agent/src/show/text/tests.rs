@@ -9,7 +9,7 @@ use sbt_engine::{
         site::Roles,
     },
     place::{Frame, Place},
-    report::Run,
+    report::{Facts, Run},
 };
 
 const PLAIN: Style = Style {
@@ -86,7 +86,7 @@ impl Program {
         }
     }
 
-    fn report_of(mut self, run: Run) -> Report {
+    fn report_of(mut self, run: Facts) -> Report {
         self.model.finish();
         let place = Place {
             of_runtime: false,
@@ -106,11 +106,14 @@ impl Program {
     }
 
     fn report(self) -> Report {
-        let run = Run {
-            command: vec!["./prog".into(), "a b".into()],
-            wall_ns: self.time_ns,
-            departures: Some(self.departures),
-            ..Run::default()
+        let run = Facts {
+            run: Run {
+                command: vec!["./prog".into(), "a b".into()],
+                wall_ns: self.time_ns,
+                departures: Some(self.departures),
+                ..Run::default()
+            },
+            ..Facts::default()
         };
         self.report_of(run)
     }
@@ -193,10 +196,13 @@ fn waiting_longer_than_ever_is_told_and_other_waiting_in_one_line() {
         // An arrival after the end of watching, which does not count.
         program.arrives(3, program.time_ns + 1, 1);
         program.time_ns -= 0;
-        let run = Run {
-            wall_ns: start_ns + MS + waits_ms * MS,
-            departures: Some(true),
-            ..Run::default()
+        let run = Facts {
+            run: Run {
+                wall_ns: start_ns + MS + waits_ms * MS,
+                departures: Some(true),
+                ..Run::default()
+            },
+            ..Facts::default()
         };
         program.report_of(run)
     };
@@ -228,9 +234,12 @@ fn who_came_after_the_end_was_not_there() {
     program.meet(1, &[(1, 10), (2, 30)]);
     let end_ns = program.time_ns;
     program.arrives(1, end_ns + 5, 1);
-    let run = Run {
-        wall_ns: end_ns,
-        ..Run::default()
+    let run = Facts {
+        run: Run {
+            wall_ns: end_ns,
+            ..Run::default()
+        },
+        ..Facts::default()
     };
     assert!(program.report_of(run).unfinished.is_empty());
 }
@@ -402,10 +411,13 @@ fn one_long_phase_does_not_hide_the_others() {
 #[test]
 fn without_barriers_what_is_known_is_said() {
     let run = |had_children, because: Option<&str>| {
-        let run = Run {
-            had_children,
-            none_found_because: because.map(str::to_owned),
-            ..Run::default()
+        let run = Facts {
+            run: Run {
+                had_children,
+                none_found_because: because.map(str::to_owned),
+                ..Run::default()
+            },
+            ..Facts::default()
         };
         text(&Program::new(true).report_of(run))
     };
@@ -417,10 +429,13 @@ fn without_barriers_what_is_known_is_said() {
         &children,
         "No barrier was used in 0 ns. The program started processes of its own,",
     );
-    let followed = Run {
-        had_children: Some(true),
-        children: true,
-        ..Run::default()
+    let followed = Facts {
+        run: Run {
+            had_children: Some(true),
+            children: true,
+            ..Run::default()
+        },
+        ..Facts::default()
     };
     let followed = text(&Program::new(true).report_of(followed));
     assert!(!followed.contains("put sbt in front"), "{followed}");
@@ -443,9 +458,9 @@ fn without_barriers_what_is_known_is_said() {
     );
     assert!(!hidden.contains("note:"), "{hidden}");
     // The lost events may include barriers.
-    let lost = Run {
+    let lost = Facts {
         lost: 3,
-        ..Run::default()
+        ..Facts::default()
     };
     let lost = text(&Program::new(true).report_of(lost));
     has(
@@ -460,10 +475,13 @@ fn efficiency_that_is_unknown_is_a_question_mark_with_its_reason() {
     let mut program = Program::new(true);
     program.starts(1..3);
     program.meet(1, &[(1, 10), (2, 30)]);
-    let lost = Run {
+    let lost = Facts {
+        run: Run {
+            wall_ns: program.time_ns,
+            ..Run::default()
+        },
         lost: 3,
-        wall_ns: program.time_ns,
-        ..Run::default()
+        ..Facts::default()
     };
     let report = program.report_of(lost);
     assert!(report.efficiency.is_none());
@@ -500,9 +518,9 @@ fn what_may_be_a_barrier_that_spins_is_said_once_with_a_command_to_copy() {
         of: 100,
         command: Some(command.into()),
     };
-    let run = Run {
+    let run = Facts {
         spins: Some(vec![found]),
-        ..Run::default()
+        ..Facts::default()
     };
     let text = render(&Program::new(true).report_of(run), PLAIN);
     has(

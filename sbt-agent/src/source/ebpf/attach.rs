@@ -19,7 +19,7 @@ use crate::kernel::{
     LoadError,
     bpf::{self, ProbePoint, ProgramKind},
 };
-use crate::source::Scope;
+use crate::source::abilities::Scope;
 use sbt_engine::place::printable;
 use sbt_program::{files::ProbedFile, point::Function};
 

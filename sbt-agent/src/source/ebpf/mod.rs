@@ -55,7 +55,7 @@ use sbt_engine::{
 };
 use sbt_program::{clock, process};
 
-use super::{Files, Measurement, Scope, Sink, Totals};
+use super::{Files, Measurement, Sink, Totals, abilities::Scope};
 
 /// How many of the probes are on instructions that the kernel has to single-step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

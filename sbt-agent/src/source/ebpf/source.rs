@@ -7,7 +7,12 @@ use sbt_common::{Code, Rule};
 
 use super::Ebpf;
 use crate::kernel::bpf::ProgramKind;
-use crate::source::{Baselines, Measurement, Scope, Sink, Source, Totals, Waited};
+use crate::source::{
+    Baselines, Measurement, Sink, Source, Totals,
+    abilities::{
+        Callers, Choosing, Condvars, Departures, Futexes, Locks, Scope, Scoping, Silencing, Waited,
+    },
+};
 use sbt_engine::{
     choices::States,
     counters::{Counter, Plan},
@@ -42,20 +47,12 @@ impl Source for Ebpf {
         Self::attach(self, files)
     }
 
-    fn learn(&mut self, changes: &[(Code, Option<Rule>)]) -> anyhow::Result<()> {
-        Self::learn(self, changes)
-    }
-
     fn measure_costs(&self) -> Measurement {
         Self::measure_costs(self)
     }
 
     fn states(&self) -> States {
         Self::states(self)
-    }
-
-    fn choose(&mut self, counters: &[Counter]) -> anyhow::Result<Vec<String>> {
-        self.choose_counters(counters).context("choosing counters")
     }
 
     fn counters(&self) -> &Plan {
@@ -70,18 +67,6 @@ impl Source for Ebpf {
         Ok(Self::follow(self, process)?)
     }
 
-    fn set_departures(&mut self, on: bool) -> anyhow::Result<()> {
-        Self::set_departures(self, on)
-    }
-
-    fn set_condvars(&mut self, on: bool) -> anyhow::Result<()> {
-        Self::set_condvars(self, on)
-    }
-
-    fn set_futexes(&mut self, on: bool) -> anyhow::Result<()> {
-        Self::set_futexes(self, on)
-    }
-
     fn pause(&mut self) {
         Self::pause(self);
     }
@@ -90,6 +75,84 @@ impl Source for Ebpf {
         Self::resume(self)
     }
 
+    fn departures(&mut self) -> Option<&mut dyn Departures> {
+        Some(self)
+    }
+
+    fn condvars(&mut self) -> Option<&mut dyn Condvars> {
+        Some(self)
+    }
+
+    fn futexes(&mut self) -> Option<&mut dyn Futexes> {
+        Some(self)
+    }
+
+    fn silencing(&self) -> Option<&dyn Silencing> {
+        Some(self)
+    }
+
+    fn locks(&self) -> Option<&dyn Locks> {
+        Some(self)
+    }
+
+    fn callers(&mut self) -> Option<&mut dyn Callers> {
+        Some(self)
+    }
+
+    fn scoping(&mut self) -> Option<&mut dyn Scoping> {
+        Some(self)
+    }
+
+    fn choosing(&mut self) -> Option<&mut dyn Choosing> {
+        Some(self)
+    }
+}
+
+impl Departures for Ebpf {
+    fn set_departures(&mut self, on: bool) -> anyhow::Result<()> {
+        Self::set_departures(self, on)
+    }
+}
+
+impl Condvars for Ebpf {
+    fn set_condvars(&mut self, on: bool) -> anyhow::Result<()> {
+        Self::set_condvars(self, on)
+    }
+}
+
+impl Futexes for Ebpf {
+    fn set_futexes(&mut self, on: bool) -> anyhow::Result<()> {
+        Self::set_futexes(self, on)
+    }
+}
+
+impl Silencing for Ebpf {
+    fn silence(&self, key: u64, until_ns: u64) -> anyhow::Result<()> {
+        Ok(Self::silence(self, key, until_ns)?)
+    }
+
+    fn passed(&self) -> u64 {
+        Self::passed(self)
+    }
+}
+
+impl Locks for Ebpf {
+    fn locks(&self) -> anyhow::Result<Waited> {
+        Ok(Self::locks(self)?)
+    }
+
+    fn clear_locks(&self, process: Option<u32>) -> anyhow::Result<()> {
+        Ok(Self::clear_locks(self, process)?)
+    }
+}
+
+impl Callers for Ebpf {
+    fn learn(&mut self, changes: &[(Code, Option<Rule>)]) -> anyhow::Result<()> {
+        Self::learn(self, changes)
+    }
+}
+
+impl Scoping for Ebpf {
     fn scope(&self) -> Scope {
         Self::scope(self)
     }
@@ -109,20 +172,10 @@ impl Source for Ebpf {
     fn renew(&mut self) -> anyhow::Result<()> {
         Self::renew(self)
     }
+}
 
-    fn locks(&self) -> anyhow::Result<Waited> {
-        Ok(Self::locks(self)?)
-    }
-
-    fn clear_locks(&self, process: Option<u32>) -> anyhow::Result<()> {
-        Ok(Self::clear_locks(self, process)?)
-    }
-
-    fn silence(&mut self, key: u64, until_ns: u64) -> anyhow::Result<()> {
-        Ok(Self::silence(self, key, until_ns)?)
-    }
-
-    fn passed(&self) -> u64 {
-        Self::passed(self)
+impl Choosing for Ebpf {
+    fn choose(&mut self, counters: &[Counter]) -> anyhow::Result<Vec<String>> {
+        self.choose_counters(counters).context("choosing counters")
     }
 }

@@ -4,7 +4,7 @@ use anyhow::Context as _;
 
 use super::{Ebpf, attach::detach};
 use crate::kernel::bpf;
-use crate::source::Scope;
+use crate::source::abilities::Scope;
 
 impl Ebpf {
     /// Widens the probes to all processes when the target starts its first child.

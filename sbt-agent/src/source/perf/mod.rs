@@ -36,8 +36,9 @@ use watch::Watch;
 
 use super::{
     BATCH, Baselines, Batch, Measurement, Sink, Source, Totals,
+    abilities::{Callers, Condvars},
     ebpf::{decode::Decoder, raw::Raw},
-    outside::{Outside, set_futexes},
+    outside::Outside,
 };
 use crate::source::twin;
 use crate::{kernel::counting, settings::Settings};
@@ -177,11 +178,6 @@ impl Source for Hardware {
         self.change(|watch| watch.attach(files))
     }
 
-    fn learn(&mut self, changes: &[(Code, Option<Rule>)]) -> anyhow::Result<()> {
-        self.watch().learn(changes);
-        Ok(())
-    }
-
     fn measure_costs(&self) -> Measurement {
         self.outside.measure_costs()
     }
@@ -203,28 +199,33 @@ impl Source for Hardware {
         Ok(())
     }
 
-    fn has_departures(&self) -> bool {
-        false
-    }
-
-    fn set_departures(&mut self, _on: bool) -> anyhow::Result<()> {
-        Ok(())
-    }
-
-    fn set_condvars(&mut self, on: bool) -> anyhow::Result<()> {
-        self.change(|watch| watch.set_condvars(on))
-    }
-
-    fn set_futexes(&mut self, on: bool) -> anyhow::Result<()> {
-        set_futexes(on)
-    }
-
     fn pause(&mut self) {
         self.watch().pause(true);
     }
 
     fn resume(&mut self) -> anyhow::Result<()> {
         self.watch().pause(false);
+        Ok(())
+    }
+
+    fn condvars(&mut self) -> Option<&mut dyn Condvars> {
+        Some(self)
+    }
+
+    fn callers(&mut self) -> Option<&mut dyn Callers> {
+        Some(self)
+    }
+}
+
+impl Condvars for Hardware {
+    fn set_condvars(&mut self, on: bool) -> anyhow::Result<()> {
+        self.change(|watch| watch.set_condvars(on))
+    }
+}
+
+impl Callers for Hardware {
+    fn learn(&mut self, changes: &[(Code, Option<Rule>)]) -> anyhow::Result<()> {
+        self.watch().learn(changes);
         Ok(())
     }
 }

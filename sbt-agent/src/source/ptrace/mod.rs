@@ -51,12 +51,13 @@ use wire::{Answer, Done, Lesson, Line, Order, Watched};
 
 use super::{
     BATCH, Baselines, Batch, Files, Measurement, Sink, Source, Totals,
+    abilities::{Callers, Choosing, Condvars, Departures},
     ebpf::{
         decode::{Decoder, Start},
         drain::hand_over,
         raw::Raw,
     },
-    outside::{Outside, set_futexes},
+    outside::Outside,
 };
 use crate::settings::Settings;
 use crate::source::twin::{self, places};
@@ -252,14 +253,6 @@ impl Source for Ptrace {
         self.say(&Order::Watch { files, ways })
     }
 
-    fn learn(&mut self, changes: &[(Code, Option<Rule>)]) -> anyhow::Result<()> {
-        let lessons = changes
-            .iter()
-            .map(|(code, rule)| Lesson::new(code, rule.as_ref()))
-            .collect();
-        self.say(&Order::Learn(lessons))
-    }
-
     fn measure_costs(&self) -> Measurement {
         self.outside.measure_costs()
     }
@@ -270,13 +263,6 @@ impl Source for Ptrace {
 
     fn counters(&self) -> &Plan {
         &self.outside.counters
-    }
-
-    fn choose(&mut self, counters: &[Counter]) -> anyhow::Result<Vec<String>> {
-        let notes = counters::choose(&mut self.outside.counters, counters);
-        self.say(&Order::Count(self.outside.counters.clone()))?;
-        self.outside.chosen.put(self.outside.counters.clone());
-        Ok(notes)
     }
 
     fn has_children(&self) -> bool {
@@ -293,18 +279,6 @@ impl Source for Ptrace {
         })
     }
 
-    fn set_departures(&mut self, on: bool) -> anyhow::Result<()> {
-        self.say(&Order::Departures(on))
-    }
-
-    fn set_condvars(&mut self, on: bool) -> anyhow::Result<()> {
-        self.say(&Order::Condvars(on))
-    }
-
-    fn set_futexes(&mut self, on: bool) -> anyhow::Result<()> {
-        set_futexes(on)
-    }
-
     fn pause(&mut self) {
         if let Err(error) = self.say(&Order::Pause) {
             self.outside.notes.push(format!("{error:#}"));
@@ -313,6 +287,53 @@ impl Source for Ptrace {
 
     fn resume(&mut self) -> anyhow::Result<()> {
         self.say(&Order::Resume)
+    }
+
+    fn departures(&mut self) -> Option<&mut dyn Departures> {
+        Some(self)
+    }
+
+    fn condvars(&mut self) -> Option<&mut dyn Condvars> {
+        Some(self)
+    }
+
+    fn callers(&mut self) -> Option<&mut dyn Callers> {
+        Some(self)
+    }
+
+    fn choosing(&mut self) -> Option<&mut dyn Choosing> {
+        Some(self)
+    }
+}
+
+impl Departures for Ptrace {
+    fn set_departures(&mut self, on: bool) -> anyhow::Result<()> {
+        self.say(&Order::Departures(on))
+    }
+}
+
+impl Condvars for Ptrace {
+    fn set_condvars(&mut self, on: bool) -> anyhow::Result<()> {
+        self.say(&Order::Condvars(on))
+    }
+}
+
+impl Callers for Ptrace {
+    fn learn(&mut self, changes: &[(Code, Option<Rule>)]) -> anyhow::Result<()> {
+        let lessons = changes
+            .iter()
+            .map(|(code, rule)| Lesson::new(code, rule.as_ref()))
+            .collect();
+        self.say(&Order::Learn(lessons))
+    }
+}
+
+impl Choosing for Ptrace {
+    fn choose(&mut self, counters: &[Counter]) -> anyhow::Result<Vec<String>> {
+        let notes = counters::choose(&mut self.outside.counters, counters);
+        self.say(&Order::Count(self.outside.counters.clone()))?;
+        self.outside.chosen.put(self.outside.counters.clone());
+        Ok(notes)
     }
 }
 

@@ -16,7 +16,7 @@ use crate::{
 impl Draw<'_> {
     pub(super) fn conceptual(&self) -> Vec<ConceptualReport> {
         let all = self.model.conceptual().all().iter();
-        all.zip(&self.run.conceptual)
+        all.zip(&self.facts.conceptual)
             .map(|(spans, [name, from, to])| ConceptualReport {
                 name: name.clone(),
                 from: from.clone(),
@@ -51,13 +51,13 @@ impl Draw<'_> {
     pub(super) fn marks(&self) -> Vec<MarkReport> {
         let all = &self.model.marks().hits;
         (0_u8..)
-            .zip(&self.run.marks)
+            .zip(&self.facts.marks)
             .map(|(id, [name, at])| {
                 let mine = all.iter().filter(|((mark, _), _)| *mark == MarkId(id));
                 let threads = self
                     .order
                     .sorted(mine.map(|((_, thread), hits)| (*thread, *hits)));
-                let is_seen = !self.run.unseen_marks.contains(&id);
+                let is_seen = !self.facts.unseen_marks.contains(&id);
                 MarkReport {
                     id: id.into(),
                     name: name.clone(),
@@ -107,7 +107,7 @@ impl Draw<'_> {
     }
 
     pub(super) fn warnings(&self) -> Vec<WarningReport> {
-        let all = self.run.warnings.iter();
+        let all = self.facts.warnings.iter();
         all.map(|(site, episodes, worst_ns, limit_ns)| WarningReport {
             site: site.0,
             episodes: *episodes,
@@ -118,7 +118,7 @@ impl Draw<'_> {
     }
 
     pub(super) fn watched(&self) -> Option<Vec<WatchedReport>> {
-        let watched = self.run.watched.as_ref()?;
+        let watched = self.facts.watched.as_ref()?;
         Some(watched.iter().map(|told| self.episode(told)).collect())
     }
 

@@ -12,7 +12,7 @@ use crate::model::{
 
 impl Draw<'_> {
     pub(super) fn own_cost(&self, time: &ThreadTimeReport) -> OwnCost {
-        let tariff = self.run.tariff.as_ref();
+        let tariff = self.facts.tariff.as_ref();
         let rows = self.model.threads().rows();
         let mut sum = Sum::default();
         for row in rows {
@@ -22,9 +22,9 @@ impl Draw<'_> {
         let hits = sum.events();
         // While the probes are off, the threads' time is not measured. Take the wall time for each
         // thread that was hit.
-        let time_ns = if time.total_ns == 0 || self.run.thinned.is_some() {
+        let time_ns = if time.total_ns == 0 || self.facts.thinned.is_some() {
             let hit = rows.iter().filter(|row| row.paid.events() > 0).count();
-            hit as f64 * self.run.wall_ns as f64
+            hit as f64 * self.facts.run.wall_ns as f64
         } else {
             time.total_ns as f64
         };
@@ -49,16 +49,16 @@ impl Draw<'_> {
             stepped: sum.stepped,
             ns_per_walk: tariff.map(|tariff| ns(tariff.walk)),
             walked: sum.walked,
-            unknown_because: self.run.cost_unknown_because.clone(),
-            budget_pct: self.run.budget_pct,
+            unknown_because: self.facts.cost_unknown_because.clone(),
+            budget_pct: self.facts.budget_pct,
             thinned: self.thinned(),
-            cpu_ns: self.run.own_cpu_ns,
+            cpu_ns: self.facts.own_cpu_ns,
         }
     }
 
     fn thinned(&self) -> Option<ThinnedReport> {
-        let (since_ns, off_ns) = self.run.thinned?;
-        let wall_ns = self.run.wall_ns.max(1) as f64;
+        let (since_ns, off_ns) = self.facts.thinned?;
+        let wall_ns = self.facts.run.wall_ns.max(1) as f64;
         Some(ThinnedReport {
             since_ns: self.since_start(since_ns),
             off_ns,
@@ -70,13 +70,13 @@ impl Draw<'_> {
 
     /// The cost of the probe hits of a thread, ns; `None` if the cost of probes is unknown.
     pub(super) fn paid(&self, paid: &Sum) -> Option<u64> {
-        let tariff = self.run.tariff.as_ref()?;
+        let tariff = self.facts.tariff.as_ref()?;
         Some(ns(paid.ns(tariff)))
     }
 
     pub(super) fn compensated(&self) -> Option<CompensatedReport> {
         let compensated = self.model.compensated();
-        let wall_ns = compensated.wall_ns(self.run.wall_ns)?;
+        let wall_ns = compensated.wall_ns(self.facts.run.wall_ns)?;
         Some(CompensatedReport {
             wall_ns: Some(ns(wall_ns)),
             ..report(compensated.total()?)

@@ -16,7 +16,7 @@ const TASK_CLOCK: &str = "task-clock";
 impl Draw<'_> {
     pub(super) fn counters(&self) -> Vec<CounterReport> {
         let rows = self.model.threads().rows();
-        let named = (0..).zip(&self.run.counters.0);
+        let named = (0..).zip(&self.facts.counters.0);
         named
             .map(|(at, (counter, _))| {
                 let work = || rows.iter().map(|row| row.counts.of(at));
@@ -65,7 +65,7 @@ impl Draw<'_> {
     }
 
     fn named<T>(&self, value: impl Fn(usize) -> T) -> BTreeMap<String, T> {
-        let named = (0..).zip(&self.run.counters.0);
+        let named = (0..).zip(&self.facts.counters.0);
         named
             .map(|(at, (counter, _))| (counter.name.clone(), value(at)))
             .collect()

@@ -47,7 +47,7 @@ impl Draw<'_> {
         let counters = self.counts(&site.counts, running_ns(site));
         SiteReport {
             id,
-            name: self.run.names.get(id as usize).cloned().flatten(),
+            name: self.facts.names.get(id as usize).cloned().flatten(),
             function: frame
                 .and_then(|frame| frame.function.as_deref())
                 .map(printable),
@@ -89,7 +89,7 @@ impl Draw<'_> {
             idle_ns: stat(&site.idle),
             release_ns: stat(&site.release),
             work_ns: stat(&site.work),
-            estimated: self.run.thinned.is_some(),
+            estimated: self.facts.thinned.is_some(),
             compensated: self.compensated_at(id),
             derived: derived(&counters),
             counters,
@@ -119,8 +119,8 @@ impl Draw<'_> {
                 + row.release.get().unwrap_or(0) as f64
                 + row.between_ns as f64
         });
-        let off_ns = self.run.thinned.map_or(0, |(_, off_ns)| off_ns);
-        let seen_ns = self.run.wall_ns.saturating_sub(off_ns) as f64;
+        let off_ns = self.facts.thinned.map_or(0, |(_, off_ns)| off_ns);
+        let seen_ns = self.facts.run.wall_ns.saturating_sub(off_ns) as f64;
         let all = (team * seen_ns).max(lives.sum());
         (site.episodes > 0 && all > 0.0).then(|| site.idle.sum() as f64 / all * 100.0)
     }

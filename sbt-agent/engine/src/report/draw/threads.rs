@@ -25,7 +25,7 @@ impl Draw<'_> {
                 let between_ns = self.of_regions(row.between_ns);
                 let until_ns = (row.worked_until_ns > 0).then_some(row.worked_until_ns);
                 let label = self.order.label(id);
-                let seen = self.run.hang.as_ref();
+                let seen = self.facts.run.hang.as_ref();
                 let name = seen.and_then(|hang| name_seen(&hang.found, id, &label));
                 let mut report = thread(id, label, row, counters, paths);
                 if let Some(name) = name.filter(|_| row.threads == 1) {
@@ -46,7 +46,7 @@ impl Draw<'_> {
     pub(super) fn of_regions(&self, ns: u64) -> Option<u64> {
         let is_openmp = |site: &Site| matches!(site.kind, Kind::Gomp | Kind::Kmp);
         let has_regions = || self.model.sites().all().iter().any(is_openmp);
-        (self.run.departures != Some(false) || !has_regions()).then_some(ns)
+        (self.facts.run.departures != Some(false) || !has_regions()).then_some(ns)
     }
 
     pub(super) fn processes(&self) -> Vec<ProcessReport> {

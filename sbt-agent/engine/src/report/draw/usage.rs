@@ -8,7 +8,11 @@ use crate::model::{busy::Busy, efficiency::Efficiency, gains::Gains};
 
 impl Draw<'_> {
     pub(super) fn efficiency(&self) -> Option<EfficiencyReport> {
-        let end_ns = self.run.start_ns.saturating_add(self.run.wall_ns);
+        let end_ns = self
+            .facts
+            .run
+            .start_ns
+            .saturating_add(self.facts.run.wall_ns);
         self.model.efficiency(end_ns).map(efficiency)
     }
 

@@ -62,7 +62,7 @@ fn one_thread_between_parallel_regions_is_a_serial_part() {
 fn ends(alone_ms: u64, ended: bool) -> Program {
     let mut program = Program::new(4);
     program.rounds(20, |_| vec![runs(10); 4]);
-    program.run.ended = ended;
+    program.facts.run.ended = ended;
     for tid in 2..=4 {
         let clocks = program.clocks[tid as usize - 1];
         program.model.push(&Event::Exit { tid, clocks });

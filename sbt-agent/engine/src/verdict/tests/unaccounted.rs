@@ -25,7 +25,7 @@ fn refuses(report: &Report, words: &[&str]) {
 
 /// Percentage of the time of all threads, as ns for each of the four.
 fn share_ns(report: &Report, pct: u64) -> u64 {
-    report.wall_ns * pct / 100
+    report.run.wall_ns * pct / 100
 }
 
 #[test]
@@ -80,7 +80,7 @@ fn between_parallel_regions() {
     // How long threads waited between regions may be unknown.
     let partly = |departures| {
         let mut report = report.clone();
-        report.departures = departures;
+        report.run.departures = departures;
         for site in &mut report.sites {
             site.kind = "gomp";
         }
@@ -102,7 +102,7 @@ fn before_the_first_barrier_and_after_the_last() {
     assert!(program.none().contains("% of thread time"));
     // Threads had not begun yet, or had ended.
     let report = even(|report| {
-        report.wall_ns += share_ns(report, 5);
+        report.run.wall_ns += share_ns(report, 5);
         let it = report.efficiency.as_mut().unwrap();
         // The same work in a longer run.
         for share in [&mut it.parallel, &mut it.transfer, &mut it.speedup] {
@@ -146,7 +146,7 @@ fn what_was_not_seen() {
     // With many lost events, there is no verdict at all.
     let mut program = Program::new(4);
     program.rounds(20, |_| but(4, 2, runs(9), runs(1)));
-    program.run.lost = 1_000_000;
+    program.facts.lost = 1_000_000;
     let because = program.none();
     assert!(because.contains("events were lost"), "{because}");
 }

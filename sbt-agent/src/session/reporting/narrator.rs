@@ -102,15 +102,15 @@ impl Narrator {
         }
     }
 
-    /// Takes the episodes that the model has ready, and returns the lines to print.
+    /// Takes the episodes that the model has ready, `told`, and returns the lines to print.
     pub fn tell(
         &mut self,
-        model: &mut Model,
+        told: Vec<Told>,
+        model: &Model,
         places: &[Rc<Place>],
         settings: &Settings,
         counters: &Plan,
     ) -> String {
-        let told = model.take_told();
         if told.is_empty() {
             return String::new();
         }

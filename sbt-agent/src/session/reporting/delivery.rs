@@ -15,9 +15,9 @@ use nix::{
     unistd::{Pid, pipe2},
 };
 
-use super::Session;
 use crate::signals::{Ear, Heard};
 use crate::terminal::stop_ourselves;
+use sbt_program::launch::Running;
 
 /// The handling of signals during a write.
 pub struct Delivery {
@@ -37,6 +37,24 @@ struct Program {
 }
 
 impl Delivery {
+    /// Prepares to handle signals while a report is written. `ear`: hears the signals; `program`:
+    /// the program that sbt started and has not reaped; `told_to_end`: a signal has already told
+    /// sbt to end.
+    ///
+    /// # Errors
+    /// No pipe can be made.
+    pub fn new(ear: Ear, program: Option<&Running>, told_to_end: bool) -> io::Result<Self> {
+        Ok(Self {
+            ear,
+            program: program.map(|running| Program {
+                pid: running.pid(),
+                is_on_pty: running.is_on_pty(),
+            }),
+            told_to_end,
+            end: pipe2(OFlag::O_CLOEXEC)?,
+        })
+    }
+
     /// Runs `write`. The first signal that tells sbt to end goes to the program alone, and the
     /// report is still written. The second ends sbt at once.
     pub fn write<T>(self, write: impl FnOnce() -> T) -> T {
@@ -95,22 +113,5 @@ fn hear(heard: Heard, program: Option<Program>, told_to_end: &mut bool) {
         && let Ok(signal) = Signal::try_from(heard.number)
     {
         let _ended_just_now = kill(program.pid, signal);
-    }
-}
-
-impl Session {
-    /// Prepares to handle signals while a report is written. `told_to_end`: a signal has already
-    /// told sbt to end.
-    pub(super) fn delivery(&self, told_to_end: bool) -> io::Result<Delivery> {
-        let program = self.running.as_ref().filter(|_| self.exit_status.is_none());
-        Ok(Delivery {
-            ear: self.signals.ear()?,
-            program: program.map(|running| Program {
-                pid: running.pid(),
-                is_on_pty: running.is_on_pty(),
-            }),
-            told_to_end,
-            end: pipe2(OFlag::O_CLOEXEC)?,
-        })
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{os::fd::OwnedFd, time::Duration};
 
-use super::Session;
+use super::{Notes, Program};
 use sbt_engine::words::since;
 use sbt_program::{clock, launch, process};
 
@@ -53,46 +53,41 @@ impl End {
     }
 }
 
-impl Session {
-    /// Ends the program and its descendants if the program has hung for too long.
-    pub(super) fn end_what_hangs(&mut self) {
-        let Some(limit) = self.settings.end_hangs else {
-            return;
-        };
-        if self.running.is_none() || self.exit_status.is_some() {
+impl Program {
+    /// Whether to ask again whether the program has hung for too long.
+    pub fn may_hang(&self) -> bool {
+        self.is_running() && self.end.told_ns.is_none()
+    }
+
+    /// Ends the program and its descendants if the program has hung for too long. `hung_ns`: for
+    /// how long the program has hung, if that is longer than the limit.
+    pub fn end_what_hangs(&mut self, now_ns: u64, hung_ns: Option<u64>, notes: &mut Notes) {
+        if !self.is_running() {
             return;
         }
-        let now_ns = clock::now_ns();
-        let limit_ns = u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
-        let hang = match self.ended.told_ns {
-            None => self.hang_report(now_ns),
-            Some(_) => None,
-        };
-        let hang = hang.filter(|hang| hang.outcome == "lasts" && hang.is_too_long(limit_ns));
-        match self.ended.step(now_ns, hang.is_some()) {
+        match self.end.step(now_ns, hung_ns.is_some()) {
             Step::Wait => {}
             Step::Tell => {
                 let mut all = vec![self.pid];
                 all.extend(process::descendants(self.pid));
                 // A process that has ended meanwhile has no pidfd.
                 let all = all.into_iter().filter_map(|pid| launch::pidfd(pid).ok());
-                self.ended.told = all.collect();
-                self.ended.told_ns = Some(now_ns);
-                self.ended.send(libc::SIGTERM);
-                let lasted = hang.map_or(0, |hang| hang.lasted_ns);
-                self.notes.push(format!(
+                self.end.told = all.collect();
+                self.end.told_ns = Some(now_ns);
+                self.end.send(libc::SIGTERM);
+                notes.push(format!(
                     "sbt ended the program with SIGTERM, since it had hung for {}",
-                    since(lasted)
+                    since(hung_ns.unwrap_or(0))
                 ));
             }
-            Step::Kill => self.kill(),
+            Step::Kill => self.kill(notes),
         }
     }
 
-    fn kill(&mut self) {
-        self.ended.killed = true;
-        self.ended.send(libc::SIGKILL);
-        self.notes.push(format!(
+    fn kill(&mut self, notes: &mut Notes) {
+        self.end.killed = true;
+        self.end.send(libc::SIGKILL);
+        notes.push(format!(
             "processes still running {} later were killed (SIGKILL)",
             since(GRACE_NS)
         ));
@@ -101,11 +96,11 @@ impl Session {
     /// The program has ended: waits for its descendants that were told to end, and kills them after
     /// the grace time. They hold the standard output, which a reader of sbt's output would
     /// otherwise wait for.
-    pub(super) async fn end_the_rest(&mut self) {
-        while !self.ended.all_have_ended() {
-            if self.ended.step(clock::now_ns(), false) == Step::Kill {
-                self.kill();
-            } else if self.ended.killed {
+    pub async fn end_the_rest(&mut self, notes: &mut Notes) {
+        while !self.end.all_have_ended() {
+            if self.end.step(clock::now_ns(), false) == Step::Kill {
+                self.kill(notes);
+            } else if self.end.killed {
                 return;
             }
             tokio::time::sleep(PAUSE).await;

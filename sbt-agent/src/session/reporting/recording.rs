@@ -1,22 +1,19 @@
 //! Writes the recording of a session while it runs.
 
-use std::{mem::size_of, time::Duration};
+use std::{mem::size_of, rc::Rc, time::Duration};
 
-use super::{
-    Session,
-    writer::{Outcome, Writer},
-};
+use super::writer::{Outcome, Writer};
 use crate::{
-    record::{Begin, Bound, Recorder, Sink},
+    record::{Begin, Recorder, Sink},
+    session::understanding::hang,
     settings::Named,
+    signals::Signals,
 };
-use sbt_engine::choices::Departures;
 use sbt_engine::{
     event::Event,
     model::{Totals, tape::Step},
     place::{Frame, Place},
-    report::{Report, Run},
-    verdict,
+    report::{Facts, Report},
     words::without_codes,
 };
 use sbt_program::clock;
@@ -49,20 +46,24 @@ enum Part {
     Steps(Vec<Step>, Vec<Place>),
     /// The facts outside of the model, and the report so far if the recording keeps it; everything
     /// is then flushed to the disk.
-    Facts(Box<Run>, Option<Box<Report>>),
+    Facts(Box<Facts>, Option<Box<Report>>),
     /// The final facts and report; no part follows.
-    End(Box<Run>, Option<Box<Report>>),
+    End(Box<Facts>, Option<Box<Report>>),
 }
 
 /// The facts outside of the model whose change is news.
 #[derive(Clone, Debug, Default, PartialEq)]
-struct Known {
-    totals: Totals,
+pub struct Known {
+    /// The sums over the whole run.
+    pub totals: Totals,
     /// The time of the last look at a hang, ns, and its outcome.
-    hang: Option<(u64, super::hang::Outcome)>,
-    lock_waits: u64,
-    notes: usize,
-    names: Vec<Named>,
+    pub hang: Option<(u64, hang::Outcome)>,
+    /// How often threads were seen to wait for locks.
+    pub lock_waits: u64,
+    /// The number of notes.
+    pub notes: usize,
+    /// The user's names for sites.
+    pub names: Vec<Named>,
 }
 
 /// Decides when to write the facts.
@@ -126,7 +127,15 @@ pub struct Recording {
 impl Recording {
     /// Starts a recording. `begin`: how the model was started; `facts`: the facts known at the
     /// start.
-    fn begin(sink: Sink, begin: Begin, facts: Run, report: Option<Report>) -> anyhow::Result<Self> {
+    ///
+    /// # Errors
+    /// The thread that writes cannot be started.
+    pub fn begin(
+        sink: Sink,
+        begin: Begin,
+        facts: Facts,
+        report: Option<Report>,
+    ) -> anyhow::Result<Self> {
         let is_bounded = sink.bound.is_some();
         let writer = Writer::spawn(move |queue| {
             let mut recorder = Recorder::to(sink, begin)?;
@@ -184,156 +193,110 @@ fn memory(steps: &[Step], places: &[Place]) -> usize {
     steps + places.iter().map(place).sum::<usize>()
 }
 
-fn note(why: &str) -> String {
+/// The note on a recording that ends too early.
+pub fn note(why: &str) -> String {
     let why = without_codes(why);
     format!("the recording ends before the watching did: {why}")
 }
 
-impl Session {
-    /// Starts to record everything that the model is told.
-    pub(super) fn record(&mut self, sink: Sink) {
-        let begin = Begin {
-            start_ns: self.start_ns,
-            departures: self.settings.departures != Departures::Off,
-            switches: self.model.exact().is_some(),
-            conceptual: self.settings.phases.len(),
-        };
-        let has_events = sink.bound.as_ref().is_none_or(Bound::has_events);
-        let facts = self.facts(self.start_ns);
-        let report = (sink.bound.is_some()).then(|| self.report_so_far(facts.clone()));
-        match Recording::begin(sink, begin, facts, report) {
-            Ok(recording) => {
-                if has_events {
-                    self.model.keep_tape();
-                }
-                self.recording = Some(recording);
-            }
-            Err(error) => self.notes.push(note(&format!("{error:#}"))),
-        }
-    }
-
-    /// Whether a recording is being written.
-    pub(super) const fn is_recording(&self) -> bool {
-        self.recording.is_some()
-    }
-
-    /// The current facts whose change is news.
-    fn known(&self, now_ns: u64) -> Known {
-        Known {
-            totals: *self.model.totals(),
-            hang: self.hangs.state(now_ns),
-            lock_waits: self.locks.waits(),
-            notes: self.all_notes(now_ns).len(),
-            names: self.settings.names.clone(),
-        }
-    }
-
-    /// Hands the new events to the recording. If recording fails, watching goes on.
-    pub(super) fn write_down(&mut self) {
-        let Some(mut recording) = self.recording.take() else {
-            return;
-        };
-        let steps = self.model.take_tape();
-        let all = self.resolver.places();
-        let new = all.get(recording.places..).unwrap_or_default();
+impl Recording {
+    /// Hands over what the model was told, and the places that are new among all places. Returns
+    /// false if recording has failed.
+    pub fn add(&mut self, steps: Vec<Step>, all_places: &[Rc<Place>]) -> bool {
+        let new = all_places.get(self.places..).unwrap_or_default();
         let places: Vec<Place> = new.iter().map(|place| (**place).clone()).collect();
-        recording.places = all.len();
-        let mut goes_on = true;
-        if !steps.is_empty() || !places.is_empty() {
-            recording.news = true;
-            let bytes = memory(&steps, &places);
-            goes_on = recording.writer.push(Part::Steps(steps, places), bytes);
+        self.places = all_places.len();
+        if steps.is_empty() && places.is_empty() {
+            return true;
         }
-        let now_ns = clock::now_ns();
-        if goes_on && recording.pace.is_due(now_ns) && recording.is_up_to_date() {
-            let known = self.known(now_ns);
-            let news = recording.news || known != recording.known;
-            if recording.pace.wants(now_ns, news) {
-                (recording.news, recording.known) = (false, known);
-                // Nothing is watched after the end.
-                let until_ns = match self.source {
-                    Some(_) => now_ns,
-                    None => self.end_ns,
-                };
-                let facts = self.facts(until_ns);
-                let report = recording
-                    .is_bounded
-                    .then(|| Box::new(self.report_so_far(facts.clone())));
-                let took_ns = clock::now_ns().saturating_sub(now_ns);
-                recording.pace.written(now_ns, news, took_ns);
-                let part = Part::Facts(Box::new(facts), report);
-                // At most one part of facts waits at a time, so it needs no limit.
-                goes_on = recording.writer.push_last(part, 0);
-                recording.flushed = recording.writer.handed();
-            }
-        }
-        if goes_on {
-            self.recording = Some(recording);
-        } else {
-            self.model.drop_tape();
-            self.notes.push(note(&recording.writer.failure()));
-        }
+        self.news = true;
+        let bytes = memory(&steps, &places);
+        self.writer.push(Part::Steps(steps, places), bytes)
     }
 
-    /// The report so far, with the given facts.
-    pub(super) fn report_so_far(&self, facts: Run) -> Report {
-        verdict::with(Report::new(&self.model, self.resolver.places(), facts))
+    /// Whether to ask [`Self::wants`] now.
+    pub fn is_due(&self, now_ns: u64) -> bool {
+        self.pace.is_due(now_ns) && self.is_up_to_date()
     }
 
-    /// Ends the recording with the report, if the recording keeps it, and the final facts.
-    pub(super) fn end_recording(&mut self, facts: Option<Run>, report: &Report) {
-        if let (Some(recording), Some(facts)) = (&mut self.recording, facts) {
-            let report = recording.is_bounded.then(|| Box::new(report.clone()));
-            // If this fails, waiting for the end returns the reason.
-            recording
-                .writer
-                .push_last(Part::End(Box::new(facts), report), 0);
+    /// Whether the recording wants facts at a due time: `Some` if so, with whether there is news.
+    /// `known`: the facts whose change is news.
+    pub fn wants(&mut self, now_ns: u64, known: Known) -> Option<bool> {
+        let news = self.news || known != self.known;
+        if !self.pace.wants(now_ns, news) {
+            return None;
         }
+        (self.news, self.known) = (false, known);
+        Some(news)
     }
 
-    /// Waits up to [`REPORT_WAITS`] for the end of the recording, and returns a note if it failed
-    /// or is not complete.
-    pub(super) async fn recording_note(&mut self) -> Option<String> {
-        let recording = self.recording.as_mut()?;
-        let outcome = recording.writer.over(REPORT_WAITS).await;
-        if outcome == Outcome::Pending {
-            return Some(
-                "the recording was not yet whole when this report was written: the disk is slow"
-                    .into(),
-            );
-        }
-        self.recording = None;
-        match outcome {
-            Outcome::Failed(why) => Some(note(&why)),
-            _ => None,
+    /// Whether the recording keeps only part of the events, and so needs the report.
+    pub const fn is_bounded(&self) -> bool {
+        self.is_bounded
+    }
+
+    /// Hands over facts that [`Self::wants`] asked for at `now_ns`, and the report so far if the
+    /// recording keeps it. Returns false if recording has failed.
+    pub fn put(&mut self, facts: Facts, report: Option<Report>, now_ns: u64, news: bool) -> bool {
+        let took_ns = clock::now_ns().saturating_sub(now_ns);
+        self.pace.written(now_ns, news, took_ns);
+        let part = Part::Facts(Box::new(facts), report.map(Box::new));
+        // At most one part of facts waits at a time, so it needs no limit.
+        let goes_on = self.writer.push_last(part, 0);
+        self.flushed = self.writer.handed();
+        goes_on
+    }
+
+    /// The note on a recording that cannot go on.
+    pub fn failure(self) -> String {
+        note(&self.writer.failure())
+    }
+
+    /// Ends the recording with the final facts, and with the report if the recording keeps it.
+    pub fn end(&mut self, facts: Facts, report: &Report) {
+        let report = self.is_bounded.then(|| Box::new(report.clone()));
+        // If this fails, waiting for the end returns the reason.
+        self.writer.push_last(Part::End(Box::new(facts), report), 0);
+    }
+
+    /// Waits up to [`REPORT_WAITS`] for the end of the recording. Returns whether it has come, and a
+    /// note if the recording failed or is not complete.
+    pub async fn result(&mut self) -> (bool, Option<String>) {
+        match self.writer.over(REPORT_WAITS).await {
+            Outcome::Pending => (
+                false,
+                Some(
+                    "the recording was not yet whole when this report was written: the disk is slow"
+                        .into(),
+                ),
+            ),
+            Outcome::Failed(why) => (true, Some(note(&why))),
+            Outcome::Written => (true, None),
         }
     }
 
     /// Waits for the end of the recording as long as the disk makes progress and no signal tells
-    /// sbt to end.
-    pub(super) async fn leave_recording(&mut self) {
-        let Some(mut recording) = self.recording.take() else {
-            return;
-        };
+    /// sbt to end. Returns a line for the user if the recording is not complete.
+    pub async fn leave(mut self, signals: &mut Signals) -> Option<String> {
         let why = loop {
-            let before = recording.writer.written();
+            let before = self.writer.written();
             let outcome = tokio::select! {
-                outcome = recording.writer.over(PATIENCE) => outcome,
-                heard = self.signals.next() => match heard {
+                outcome = self.writer.over(PATIENCE) => outcome,
+                heard = signals.next() => match heard {
                     Ok(heard) if !heard.ends() => continue,
                     _ => break "it was not waited for".to_owned(),
                 },
             };
             match outcome {
-                Outcome::Written => return,
+                Outcome::Written => return None,
                 Outcome::Failed(why) => break why,
-                Outcome::Pending if recording.writer.written() > before => {}
+                Outcome::Pending if self.writer.written() > before => {}
                 Outcome::Pending => {
                     break format!("the disk has taken nothing for {} s", PATIENCE.as_secs());
                 }
             }
         };
-        self.tell(&format!("sbt: {}\n", note(&why)));
+        Some(format!("sbt: {}\n", note(&why)))
     }
 }
 

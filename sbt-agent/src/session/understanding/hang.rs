@@ -14,10 +14,11 @@ use std::{
     time::Duration,
 };
 
-use super::Session;
+use super::Understanding;
 use crate::{
     inspect::{self, KnownBarrier, Looks},
     naming::Naming,
+    settings::Settings,
 };
 use looking::Looking;
 use sbt_engine::{
@@ -117,48 +118,53 @@ impl Hangs {
         self.limit_ns().map(|_| self.sight.longest_ns(until_ns))
     }
 
-    /// Waits for the look under way, if any, and ignores its result: if sbt were stopped during a
-    /// look, threads of the target would stay stopped.
-    pub async fn let_look_end(&mut self) {
+    /// As [`Understanding::let_look_end`].
+    async fn let_look_end(&self) {
         if let Some(looking) = &self.looking {
             looking.over(PATIENCE).await;
         }
     }
 }
 
-impl Session {
-    /// Decides again whether anything hangs.
-    pub(super) fn look_for_hangs(&mut self) {
+impl Understanding {
+    /// Decides again whether anything hangs. Call this only while the probes are on: else the
+    /// missing threads may arrive unseen. `start_ns`: when watching began; `living`: the watched
+    /// processes. Returns lines for the user.
+    pub fn look_for_hangs(
+        &mut self,
+        start_ns: u64,
+        living: impl Iterator<Item = u32>,
+        settings: &Settings,
+    ) -> Vec<String> {
         let Some(limit_ns) = self.hangs.watch.limit_ns() else {
-            return;
+            return Vec::new();
         };
-        // Without probes the missing threads may arrive unseen.
-        if self.source.is_none() || self.is_off() {
-            return;
-        }
         let now_ns = clock::now_ns();
         self.hangs.sight.see(now_ns, self.model.totals().arrivals);
-        self.finish_look(now_ns);
+        let mut lines: Vec<String> = self
+            .finish_look(now_ns, start_ns, settings)
+            .into_iter()
+            .collect();
         let mut still = self.model.standing_still(now_ns, limit_ns);
         let is_due = |still: &Still| now_ns.saturating_sub(still.since_ns) >= limit_ns;
-        still.extend(self.unseen().filter(is_due));
-        let (model, unseen) = (&self.model, self.unseen());
+        still.extend(self.unseen(start_ns).filter(is_due));
+        let (model, unseen) = (&self.model, self.unseen(start_ns));
         let since = |still: &Still| since_then(model, unseen, still);
         match self.hangs.watch.tick(now_ns, still, since) {
             Step::Wait => {}
-            Step::Look(still) => self.begin_look(still),
-            Step::Over(hang) => self.tell_hang(&hang),
+            Step::Look(still) => self.begin_look(still, living),
+            Step::Over(hang) => lines.extend(self.line(&hang)),
         }
+        lines
     }
 
     /// The wait that may have begun unseen: before sbt joined the process, or while the probes were
     /// off. `None` if there can be none.
-    fn unseen(&self) -> Option<Still> {
-        let is_joined = self.running.is_none();
+    fn unseen(&self, start_ns: u64) -> Option<Still> {
         let nobody_came = self.model.totals().arrivals == 0;
-        let before = is_joined && nobody_came && !self.hangs.is_idle;
+        let before = self.is_joined && nobody_came && !self.hangs.is_idle;
         let since_ns = if before {
-            Some(self.start_ns)
+            Some(start_ns)
         } else {
             self.hangs.sight.unseen_since_ns()
         };
@@ -170,7 +176,7 @@ impl Session {
     }
 
     /// Starts a look at the barriers that stand still, on a separate thread.
-    fn begin_look(&mut self, still: Vec<Still>) {
+    fn begin_look(&mut self, still: Vec<Still>, living: impl Iterator<Item = u32>) {
         if self.hangs.looking.is_some() {
             return;
         }
@@ -192,7 +198,7 @@ impl Session {
         // A wait that began unseen may be in any process.
         let is_anywhere = self.hangs.sight.unseen_since_ns().is_some();
         if is_shared || is_anywhere {
-            processes.extend(self.processes.living());
+            processes.extend(living);
         }
         let left_out = processes.len().saturating_sub(MOST_PROCESSES);
         let processes: Vec<u32> = processes.into_iter().take(MOST_PROCESSES).collect();
@@ -217,50 +223,29 @@ impl Session {
             .collect()
     }
 
-    /// Takes the result of a look that is over.
-    fn finish_look(&mut self, now_ns: u64) {
-        let Some(looking) = self.hangs.looking.take_if(|looking| looking.is_over()) else {
-            return;
-        };
+    /// Takes the result of a look that is over. Returns a line for the user if there is news.
+    fn finish_look(&mut self, now_ns: u64, start_ns: u64, settings: &Settings) -> Option<String> {
+        let looking = self.hangs.looking.take_if(|looking| looking.is_over())?;
         // If the look has failed, the next one may succeed.
-        let Some((still, mut scene)) = looking.end() else {
-            return;
-        };
-        let (model, unseen) = (&self.model, self.unseen());
+        let (still, mut scene) = looking.end()?;
+        let (model, unseen) = (&self.model, self.unseen(start_ns));
         let mut still: Vec<&Still> = still
             .iter()
             .filter(|still| since_then(model, unseen, still) == Since::Still)
             .collect();
         // The threads went on during the look.
         if still.is_empty() {
-            return;
+            return None;
         }
         let before = still.len();
         still.retain(|still| still.barrier != UNSEEN);
         let is_unseen = still.len() < before;
         let known: Vec<Known> = still.iter().map(|still| model.known(still)).collect();
-        let places: Vec<&Place> = self.resolver.places().iter().map(AsRef::as_ref).collect();
-        let naming = Naming(&self.settings);
-        let barriers = known.iter().map(|known| {
-            let place = |id: PlaceId| places.get(id.0 as usize).copied();
-            // Places of one barrier need not be distinguished from each other.
-            let members = known.members.iter();
-            let mine: Vec<&Place> = members.filter_map(|member| place(member.place?)).collect();
-            let others = others(&mine, &places);
-            merge::of_model(known, model, now_ns, |id| {
-                let place = place(id)?;
-                let called = name(place, &others);
-                Some(match naming.name(place) {
-                    Some(given) => format!("{given} ({called})"),
-                    None => called,
-                })
-            })
-        });
-        let barriers: Vec<BarrierSeen> = barriers.collect();
+        let barriers = self.standing(&known, now_ns, settings);
         // The process was about to end: what the last look found still holds.
         let has_gone = scene.threads.is_empty() && process::find(self.pid).is_err();
         if has_gone || merge::is_ending(&scene, &barriers) {
-            return;
+            return None;
         }
         let at = merge::merge(&mut scene, barriers);
         if known.iter().any(|known| known.unsure) {
@@ -286,15 +271,36 @@ impl Session {
         if is_unseen && !report.as_ref().is_some_and(hangs) {
             self.hangs.is_idle = true;
             self.hangs.sight.clear();
-            return;
+            return None;
         }
         let found = report.map(|report| Found {
             is_stuck: is_hang(&report),
             what: seen,
         });
-        if let Some(hang) = self.hangs.watch.looked(now_ns, found) {
-            self.tell_hang(&hang);
-        }
+        let hang = self.hangs.watch.looked(now_ns, found)?;
+        self.line(&hang)
+    }
+
+    /// The barriers that stand still as the model knows them, with the names of their places.
+    fn standing(&self, known: &[Known], now_ns: u64, settings: &Settings) -> Vec<BarrierSeen> {
+        let places: Vec<&Place> = self.resolver.places().iter().map(AsRef::as_ref).collect();
+        let naming = Naming(settings);
+        let barriers = known.iter().map(|known| {
+            let place = |id: PlaceId| places.get(id.0 as usize).copied();
+            // Places of one barrier need not be distinguished from each other.
+            let members = known.members.iter();
+            let mine: Vec<&Place> = members.filter_map(|member| place(member.place?)).collect();
+            let others = others(&mine, &places);
+            merge::of_model(known, &self.model, now_ns, |id| {
+                let place = place(id)?;
+                let called = name(place, &others);
+                Some(match naming.name(place) {
+                    Some(given) => format!("{given} ({called})"),
+                    None => called,
+                })
+            })
+        });
+        barriers.collect()
     }
 
     /// The conclusion from a look, with the current names of threads and barriers.
@@ -333,17 +339,30 @@ impl Session {
         }
     }
 
-    /// Settles the outcome of a hang when watching has ended and all events are known.
-    pub(super) fn settle_hangs(&mut self) {
-        let (model, unseen) = (&self.model, self.unseen());
+    /// Waits for the look under way, if any, and ignores its result: if sbt were stopped during a
+    /// look, threads of the target would stay stopped.
+    pub async fn let_look_end(&self) {
+        self.hangs.let_look_end().await;
+    }
+
+    /// The time of the last look at the current or longest hang, ns, and its outcome.
+    pub fn hang_state(&self, now_ns: u64) -> Option<(u64, Outcome)> {
+        self.hangs.state(now_ns)
+    }
+
+    /// Settles the outcome of a hang when watching has ended and all events are known. Returns a
+    /// line for the user if the hang is over.
+    pub(super) fn settle_hangs(&mut self, start_ns: u64, end_ns: u64) -> Option<String> {
+        let (model, unseen) = (&self.model, self.unseen(start_ns));
         let since = |still: &Still| since_then(model, unseen, still);
-        if let Step::Over(hang) = self.hangs.watch.settle(self.end_ns, since) {
-            self.tell_hang(&hang);
+        match self.hangs.watch.settle(end_ns, since) {
+            Step::Over(hang) => self.line(&hang),
+            Step::Wait | Step::Look(_) => None,
         }
     }
 
     /// The hang to report, if any.
-    pub(super) fn hang_report(&self, until_ns: u64) -> Option<StandstillReport> {
+    pub fn hang_report(&self, until_ns: u64) -> Option<StandstillReport> {
         let hang = self.hangs.watch.hang(until_ns)?;
         Some(StandstillReport {
             lasted_ns: hang.lasted_ns(),
@@ -356,22 +375,17 @@ impl Session {
         })
     }
 
-    /// Prints a line: a hang was found, or is over.
-    fn tell_hang(&mut self, hang: &Hang<Rc<Seen>>) {
-        let Some(report) = self.judge(&hang.found.what, hang.until_ns) else {
-            return;
-        };
-        let Some(of) = self.narrator.before_hangs() else {
-            return;
-        };
+    /// The line for the user: a hang was found, or is over.
+    fn line(&self, hang: &Hang<Rc<Seen>>) -> Option<String> {
+        let report = self.judge(&hang.found.what, hang.until_ns)?;
         let text = printable(&report.text);
         let lasted = since(hang.lasted_ns());
-        self.tell(&match hang.outcome {
-            Outcome::Lasts => format!("sbt: {of}hang: {text}\n"),
+        Some(match hang.outcome {
+            Outcome::Lasts => format!("hang: {text}"),
             Outcome::Over | Outcome::Unknown => {
-                format!("sbt: {of}the hang is over after {lasted}: {text}\n")
+                format!("the hang is over after {lasted}: {text}")
             }
-        });
+        })
     }
 }
 

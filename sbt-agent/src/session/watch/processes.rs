@@ -2,7 +2,6 @@
 
 use std::collections::HashSet;
 
-use sbt_engine::model::Model;
 use sbt_program::process;
 
 /// The processes seen so far.
@@ -38,11 +37,11 @@ impl Processes {
         std::iter::once(self.target).chain(self.living.iter().copied())
     }
 
-    /// A thread of a process is seen.
-    pub fn meet(&mut self, process: u32, model: &mut Model) {
-        if process != 0 && self.met.insert(process) {
-            learn_rank(process, model);
-        }
+    /// A thread of a process is seen. Returns the rank of a new process, if its environment
+    /// contains one.
+    pub fn meet(&mut self, process: u32) -> Option<u32> {
+        let is_new = process != 0 && self.met.insert(process);
+        is_new.then(|| process::rank(process)).flatten()
     }
 
     /// A new process is about to begin.
@@ -51,11 +50,11 @@ impl Processes {
         self.living.extend(child.filter(|_| followed));
     }
 
-    /// A process has executed a program: MPI launchers tell each rank its number at that time.
-    pub fn executed(&mut self, process: u32, model: &mut Model) {
-        if self.met.contains(&process) {
-            learn_rank(process, model);
-        }
+    /// A process has executed a program. MPI launchers tell each rank its number at that time:
+    /// returns the rank of a known process, if its environment contains one.
+    pub fn executed(&self, process: u32) -> Option<u32> {
+        let is_known = self.met.contains(&process);
+        is_known.then(|| process::rank(process)).flatten()
     }
 
     /// A process has ended: its id may go to another process.
@@ -101,12 +100,5 @@ impl Processes {
             )
         });
         [left, unfollowed].into_iter().flatten().collect()
-    }
-}
-
-/// Reads the rank from the environment of a living process.
-fn learn_rank(process: u32, model: &mut Model) {
-    if let Some(rank) = process::rank(process) {
-        model.set_rank(process, rank);
     }
 }

@@ -5,7 +5,7 @@ use std::{fs::File, io::Write as _, path::Path, time::Duration};
 
 use anyhow::Context as _;
 
-use super::Session;
+use super::Understanding;
 use crate::{kernel::counting, output, settings::Settings, source::profile::Profile, usage::Usage};
 use sbt_engine::{
     chains::Chains,
@@ -171,27 +171,39 @@ impl Sampling {
     }
 }
 
-impl Session {
+impl Understanding {
+    /// Whether the target is sampled.
+    pub const fn is_sampling(&self) -> bool {
+        self.sampling.is_some()
+    }
+
     /// Hands the samples taken so far to the model.
-    pub(super) fn sample(&mut self) {
+    pub fn sample(&mut self) {
         if let Some(sampling) = &mut self.sampling {
             sampling.take(&mut self.resolver, &mut self.model);
         }
     }
 
-    /// The folded stacks, if a recording keeps them.
-    pub(super) fn recorded_stacks(&self) -> Option<Vec<String>> {
-        let sampling = self.sampling.as_ref().filter(|_| self.is_recording())?;
-        sampling.folded(&self.model)
+    /// Pauses or resumes sampling.
+    pub fn switch_sampling(&mut self, on: bool) {
+        if let Some(sampling) = &mut self.sampling {
+            sampling.switch(on);
+        }
     }
 
-    /// Writes the folded stacks if the user asked for them.
-    pub(super) fn write_folded(&mut self) -> anyhow::Result<()> {
-        match (&self.sampling, &self.folded, &self.settings.folded) {
-            (Some(sampling), Some(file), Some(named)) => {
-                sampling.write(file, &named.path, &self.model)
-            }
-            _ => Ok(()),
+    /// The folded stacks, one per line; `None` without sampling.
+    pub fn folded(&self) -> Option<Vec<String>> {
+        self.sampling.as_ref()?.folded(&self.model)
+    }
+
+    /// Writes the folded stacks to `file`.
+    ///
+    /// # Errors
+    /// The file cannot be written; the error names `path`.
+    pub fn write_folded(&self, file: &File, path: &Path) -> anyhow::Result<()> {
+        match &self.sampling {
+            Some(sampling) => sampling.write(file, path, &self.model),
+            None => Ok(()),
         }
     }
 }

@@ -1,11 +1,10 @@
-//! Connects the recogniser with a session: what it asks of the target's code, what it tells the
-//! probes, and when its probes are not worth their cost.
+//! Connects the recogniser with a session: what it asks of the target's code, and what it tells the
+//! probes.
 
 use std::collections::VecDeque;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::source::Source;
 use sbt_engine::{
     event::{CallersId, Event, Evidence, Kind, Tid},
     model::{Model, ids::PlaceId, site::Roles},
@@ -14,15 +13,6 @@ use sbt_engine::{
     words::command_line,
 };
 use sbt_program::sites::{Resolver, SystemCaller};
-
-/// Uses of condition variables per second above which their probes are switched off if no barrier
-/// was recognised.
-const TOO_MANY: f64 = 50_000.0;
-
-/// The time after which these probes are switched on again, ns: programs have stages. The time
-/// doubles with each switch to off.
-const AWAY_NS: u64 = 10_000_000_000;
-const MAX_AWAY_DOUBLED: u32 = 5;
 
 /// How long futexes of the C library are ignored, ns: later, another object may lie at the same
 /// address.
@@ -48,7 +38,6 @@ pub struct Recognition {
     handed_on: FxHashSet<CallersId>,
     /// The futexes on which libraries wait, and until when to ignore each, ns.
     silenced: Vec<(u64, u64)>,
-    watch: Watch,
     /// Threads inside a barrier of a language's library, with the futex each waits on there; `None`
     /// before the first wait.
     inside: FxHashMap<Tid, Option<u64>>,
@@ -113,8 +102,8 @@ impl Code for Asking<'_> {
 }
 
 impl Recognition {
-    /// A recogniser that starts at `now_ns`. `runs_already`: the target may have run before.
-    pub fn new(runs_already: bool, now_ns: u64) -> Self {
+    /// A recogniser that has seen nothing. `runs_already`: the target may have run before.
+    pub fn new(runs_already: bool) -> Self {
         Self {
             recogniser: Recogniser::new(runs_already),
             addresses: FxHashMap::default(),
@@ -125,7 +114,6 @@ impl Recognition {
             inside: FxHashMap::default(),
             futexes: 0,
             handing: Handing::default(),
-            watch: Watch::new(now_ns),
         }
     }
 
@@ -244,41 +232,27 @@ impl Recognition {
         });
     }
 
-    /// Tells the probes which futexes to ignore.
-    pub fn silence(&mut self, source: &mut dyn Source) {
+    /// The condition variables and futexes that the probes should ignore, and until when, ns.
+    pub fn take_silenced(&mut self) -> Vec<(u64, u64)> {
         let of_libraries = std::mem::take(&mut self.silenced);
-        for (key, until_ns) in self
-            .recogniser
-            .take_silenced()
-            .into_iter()
-            .chain(of_libraries)
-        {
-            // If the source does not obey, only more events arrive.
-            let _heard = source.silence(key, until_ns);
-        }
+        let silenced = self.recogniser.take_silenced().into_iter();
+        silenced.chain(of_libraries).collect()
     }
 
-    /// Releases events held back for too long at `now_ns`, and decides whether the probes of
-    /// condition variables are worth their cost.
-    pub fn tick(
-        &mut self,
-        now_ns: u64,
-        source: &mut dyn Source,
-        model: &mut Model,
-    ) -> anyhow::Result<()> {
+    /// Releases events held back for too long at `now_ns`. Returns the number of uses of condition
+    /// variables among the events so far, and whether any barrier was recognised.
+    pub fn tick(&mut self, now_ns: u64, model: &mut Model) -> (u64, bool) {
         // Events still in the rings are older than `now_ns`.
         let handing = &mut self.handing;
         self.recogniser
             .tick(now_ns, &mut |event| handing.hand(event, model));
         let counts = self.recogniser.counts();
-        let uses = counts.evidence - self.futexes + source.passed();
-        match self.watch.tick(now_ns, uses, counts.barriers > 0) {
-            Some(on) => {
-                self.recogniser.blind();
-                source.set_condvars(on)
-            }
-            None => Ok(()),
-        }
+        (counts.evidence - self.futexes, counts.barriers > 0)
+    }
+
+    /// The probes of condition variables are about to be switched: some uses will not be seen.
+    pub fn blind(&mut self) {
+        self.recogniser.blind();
     }
 
     /// Ends recognition: hands all events still held back to the model.
@@ -340,9 +314,7 @@ impl Recognition {
 
     /// The notes for the user.
     pub fn notes(&self) -> Vec<String> {
-        let mut notes = self.recogniser.notes().to_vec();
-        notes.extend(self.watch.note());
-        notes
+        self.recogniser.notes().to_vec()
     }
 }
 
@@ -356,65 +328,12 @@ fn through(function: &str, of: Evidence) -> String {
     )
 }
 
-/// Decides whether condition variables are worth watching: a pure decision.
-#[derive(Debug)]
-struct Watch {
-    last: (u64, u64),
-    on: bool,
-    times_off: u32,
-    back_ns: u64,
-}
-
-impl Watch {
-    const fn new(now_ns: u64) -> Self {
-        Self {
-            last: (now_ns, 0),
-            on: true,
-            times_off: 0,
-            back_ns: 0,
-        }
-    }
-
-    /// Takes the number of uses so far; returns the new state if watching should be switched.
-    fn tick(&mut self, now_ns: u64, uses: u64, has_barriers: bool) -> Option<bool> {
-        let (then_ns, before) = std::mem::replace(&mut self.last, (now_ns, uses));
-        let seconds = now_ns.saturating_sub(then_ns) as f64 / 1e9;
-        if self.on {
-            let rate = uses.saturating_sub(before) as f64 / seconds;
-            if seconds <= 0.0 || has_barriers || rate <= TOO_MANY {
-                return None;
-            }
-            self.on = false;
-            let away_ns = AWAY_NS << self.times_off.min(MAX_AWAY_DOUBLED);
-            self.times_off += 1;
-            self.back_ns = now_ns.saturating_add(away_ns);
-            Some(false)
-        } else if now_ns >= self.back_ns {
-            self.on = true;
-            Some(true)
-        } else {
-            None
-        }
-    }
-
-    fn note(&self) -> Option<String> {
-        (self.times_off > 0).then(|| {
-            format!(
-                "condition variables were not watched all the time: they were used more than \
-                 {TOO_MANY} times a second, and none was a barrier"
-            )
-        })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
     use super::*;
     use sbt_engine::event::Clocks;
-
-    const SECOND: u64 = 1_000_000_000;
 
     /// A thread arrives at a barrier with a chain of callers.
     fn arrive(tid: Tid, time_ns: u64, object: u64, callers: CallersId) -> Event {
@@ -431,7 +350,7 @@ mod tests {
     fn a_number_that_means_another_chain_leaves_alone_what_was_held_back() {
         let mut resolver = Resolver::new(1, None, Arc::default());
         let mut model = Model::new(0, true);
-        let mut recognition = Recognition::new(false, 0);
+        let mut recognition = Recognition::new(false);
         let [waits, arrives] = [CallersId(1), CallersId(2)];
         let mut push = |recognition: &mut Recognition, event: &Event| {
             recognition.push(event, &mut resolver, &mut model);
@@ -477,19 +396,5 @@ mod tests {
         let sites = model.sites().all().iter();
         let sites: Vec<_> = sites.map(|site| site.places.to_vec()).collect();
         assert_eq!(sites, [[PlaceId(0)], [PlaceId(1)]]);
-    }
-
-    #[test]
-    fn goes_off_above_the_limit_and_tries_again_later() {
-        let mut watch = Watch::new(0);
-        assert_eq!(watch.tick(SECOND, 50_000, false), None);
-        assert_eq!(watch.tick(2 * SECOND, 150_000, true), None);
-        assert_eq!(watch.tick(3 * SECOND, 250_000, false), Some(false));
-        assert_eq!(watch.tick(12 * SECOND, 250_000, false), None);
-        assert_eq!(watch.tick(13 * SECOND, 250_000, false), Some(true));
-        assert_eq!(watch.tick(14 * SECOND, 350_000, false), Some(false));
-        assert_eq!(watch.tick(33 * SECOND, 350_000, false), None);
-        assert_eq!(watch.tick(34 * SECOND, 350_000, false), Some(true));
-        assert!(watch.note().is_some());
     }
 }

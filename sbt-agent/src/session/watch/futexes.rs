@@ -4,14 +4,8 @@
 //! `auto` they are tried only for a target with several threads and no barriers, and only briefly
 //! if they show nothing.
 
+use super::super::understanding::seen::{QUIET_AFTER_OTHERS_NS, QUIET_NS, Seen};
 use sbt_engine::choices::Futexes;
-
-/// The time without a hit at any barrier before futexes are tried, ns.
-pub(super) const QUIET_NS: u64 = 200_000_000;
-
-/// The time without a hit before futexes are tried if barriers were hit earlier, ns: then a long
-/// phase or a hang is more likely.
-pub(super) const QUIET_AFTER_OTHERS_NS: u64 = 10_000_000_000;
 
 /// The time for which futexes are tried, ns.
 const TRIED_NS: u64 = 2_000_000_000;
@@ -19,17 +13,6 @@ const TRIED_NS: u64 = 2_000_000_000;
 /// The pause before the next try, ns: programs have stages. The pause doubles each time.
 const AWAY_NS: u64 = 10_000_000_000;
 const MAX_AWAY_DOUBLED: u32 = 5;
-
-/// What has been seen of the target.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Seen {
-    /// The number of its threads.
-    pub threads: u64,
-    /// Arrivals so far at barriers that are seen without watching futexes.
-    pub others: u64,
-    /// Arrivals so far at barriers made of futexes.
-    pub futexes: u64,
-}
 
 /// Decides from what has been seen.
 #[derive(Debug)]

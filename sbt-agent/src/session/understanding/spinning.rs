@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::futexes::{QUIET_AFTER_OTHERS_NS, QUIET_NS, Seen};
+use super::seen::{QUIET_AFTER_OTHERS_NS, QUIET_NS, Seen};
 use crate::source::sampler::{Sample, Sampler};
 use sbt_engine::{
     place::{SpinPlace, printable},

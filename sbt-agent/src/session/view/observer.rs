@@ -194,12 +194,12 @@ impl Observer {
     ) -> Snapshot {
         let order = Order::new(model);
         let present = order.sorted(present);
-        let watching = if report.ended {
+        let watching = if report.run.ended {
             Watching::Ended {
-                status: report.exit_status,
-                ran_ns: self
-                    .began_ns
-                    .map_or(report.wall_ns, |began_ns| now_ns.saturating_sub(began_ns)),
+                status: report.run.exit_status,
+                ran_ns: self.began_ns.map_or(report.run.wall_ns, |began_ns| {
+                    now_ns.saturating_sub(began_ns)
+                }),
             }
         } else if let Some(off_ns) = self.off_ns {
             let since_ns = self.since_origin(off_ns);

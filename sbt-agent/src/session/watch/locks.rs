@@ -4,9 +4,9 @@
 use rustc_hash::FxHashMap;
 use sbt_common::{Futex, Lock};
 
-use crate::source::Source;
+use crate::source::abilities;
 use sbt_engine::{event::CallersId, model::ids::PlaceId, place::LockKind, report::locks::Found};
-use sbt_program::{process, sites::Resolver};
+use sbt_program::process;
 
 /// The interval between two reads of the counts, ns.
 const READ_EVERY_NS: u64 = 1_000_000_000;
@@ -86,12 +86,13 @@ impl Locks {
         }
     }
 
-    /// Threads wait on the futex `at`, called from `callers`.
-    pub fn found(&mut self, at: At, callers: CallersId, resolver: &mut Resolver) {
-        let Some(addresses) = self.callers.get(&callers) else {
-            return;
-        };
-        let (kind, place) = resolver.lock(addresses);
+    /// The addresses of a chain of callers, innermost first; `None` if they are unknown.
+    pub fn addresses(&self, callers: CallersId) -> Option<&[u64]> {
+        self.callers.get(&callers).map(AsRef::as_ref)
+    }
+
+    /// Threads wait on the futex `at`, for a lock of this kind at this place.
+    pub fn found(&mut self, at: At, (kind, place): (Option<LockKind>, Option<PlaceId>)) {
         let at = self.at(at);
         let known = self.known.entry(at).or_default();
         known.kind = kind.or(known.kind);
@@ -99,19 +100,19 @@ impl Locks {
     }
 
     /// Reads the counts if [`READ_EVERY_NS`] has passed since the last read.
-    pub fn tick(&mut self, now_ns: u64, source: &dyn Source) {
+    pub fn tick(&mut self, now_ns: u64, counts: &dyn abilities::Locks) {
         if now_ns.saturating_sub(self.read_ns) >= READ_EVERY_NS {
             self.read_ns = now_ns;
-            self.read(source);
+            self.read(counts);
         }
     }
 
     /// Reads the counts.
-    pub fn read(&mut self, source: &dyn Source) {
+    pub fn read(&mut self, counts: &dyn abilities::Locks) {
         if !self.watched {
             return;
         }
-        let Ok((locks, unlisted)) = source.locks() else {
+        let Ok((locks, unlisted)) = counts.locks() else {
             return;
         };
         self.unlisted = unlisted;
@@ -146,15 +147,15 @@ impl Locks {
 
     /// Puts aside the locks of a process that has ended or executed another program: its addresses
     /// are no longer valid.
-    pub fn leave(&mut self, process: u32, source: &dyn Source) -> anyhow::Result<()> {
+    pub fn leave(&mut self, process: u32, counts: &dyn abilities::Locks) -> anyhow::Result<()> {
         let (process, _) = self.at((process, 0));
         // The first wait on each futex is an event, so a process with waits is in `known`.
         if !self.known.keys().any(|(of, _)| *of == process) {
             return Ok(());
         }
-        self.read(source);
+        self.read(counts);
         self.put_by(process);
-        source.clear_locks(Some(process))
+        counts.clear_locks(Some(process))
     }
 
     /// Moves the counts of a process into `gone`.
