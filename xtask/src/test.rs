@@ -153,20 +153,23 @@ impl Suite {
         process::run(&mut tests(&pure, "4", "others"))?;
         let e2e = |at_once: &str, turn: &str| tests(&["--test=e2e"], at_once, turn);
         let others = again::run(&mut e2e("3", "others"))?;
-        let closer = again::look_closer(&others.failed, || {
+        let breakpoints = again::run(&mut e2e("3", "breakpoints"))?;
+        let beside_others = [others.failed, breakpoints.failed].concat();
+        let closer = again::look_closer(&beside_others, || {
             let mut tests = e2e("1", "others");
             // What the tests measure in this run does not count for the earlier run.
-            tests.env_remove("SBT_RETRY_LOG").arg("--exact");
+            tests.env_remove("SBT_RETRY_LOG").env_remove("SBT_TURN");
+            tests.arg("--exact");
             tests
         })?;
         let alone = again::run(&mut e2e("1", "alone"))?;
-        // Each of the two runs starts all tests, and skips those of the other run.
+        // Each of the three runs starts all tests, and skips those of the other runs.
         let retries = Retries::of(
             &fs::read_to_string(&self.retries)?,
-            others.ended.max(alone.ended),
+            others.ended.max(breakpoints.ended).max(alone.ended),
         );
         eprint!("{}{closer}", retries.text());
-        let failed = [others.failed, alone.failed].concat();
+        let failed = [beside_others, alone.failed].concat();
         if !failed.is_empty() {
             bail!("{} tests failed: {}", failed.len(), failed.join(", "));
         }
