@@ -45,18 +45,24 @@ fn main() {
         let status = stand_in(&how, &arguments.collect::<Vec<_>>());
         std::process::exit(status.into());
     }
+    // As far as `cargo test` and `cargo xtask soak` use the options of a test program.
+    let has = |option: &str| std::env::args().any(|word| word == option);
     let wanted = std::env::args()
         .nth(1)
         .filter(|word| !word.starts_with('-'));
-    for (name, test) in TESTS {
-        if wanted
-            .as_ref()
-            .is_none_or(|wanted| name.contains(wanted.as_str()))
-        {
-            let begin = Instant::now();
-            test();
-            println!("{name}: ok, {} ms", begin.elapsed().as_millis());
+    let is_wanted = |name: &str| {
+        let fits =
+            |wanted: &String| name == wanted || !has("--exact") && name.contains(wanted.as_str());
+        wanted.as_ref().is_none_or(fits)
+    };
+    for (name, test) in TESTS.iter().filter(|(name, _)| is_wanted(name)) {
+        if has("--list") {
+            println!("{name}: test");
+            continue;
         }
+        let begin = Instant::now();
+        test();
+        println!("{name}: ok, {} ms", begin.elapsed().as_millis());
     }
 }
 

@@ -12,6 +12,7 @@ use crate::{
         pause, run, sbt_with, start,
     },
     programs::{Build, line, program},
+    turns::often,
 };
 
 /// Starts `truth`; returns when it has begun.
@@ -359,7 +360,10 @@ fn to_processes_that_end_meanwhile() {
     attach(one.pid(), &["--duration=1ms"]).report();
     drop(one);
     let most = (u64::try_from(begun.elapsed().as_millis()).unwrap()).max(200);
-    for attempt in 0..60u64 {
+    for attempt in 0..often(60) {
+        if attempt >= often(12) && ends.0 > 0 && ends.1 > 0 {
+            break;
+        }
         // They live for about 0 to that; attaching takes some of it.
         let rounds = format!("rounds={}", attempt * 37 % 200 * most / 200);
         let target = start(command(
@@ -393,7 +397,7 @@ fn to_processes_that_end_meanwhile() {
         target.finish().expect(0);
     }
     assert!(
-        ends.0 > 5 && ends.1 > 2,
+        ends.0 > 0 && ends.1 > 0,
         "{ends:?}: the timing tests nothing"
     );
 }

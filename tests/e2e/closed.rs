@@ -22,7 +22,7 @@ fn watched(options: &[&str], arguments: &[&str]) -> (Finished, Report) {
 
 #[test]
 fn children_of_one_that_forbids_a_look_live_and_are_watched() {
-    needs_root!(alone);
+    needs_root!(breakpoints);
     let said = "child 0 0\nended 600\n";
     let (finished, report) = watched(&[], &["dumpable=0", "children=3"]);
     // As closed as they were born.
@@ -68,7 +68,7 @@ fn probes_that_go_off_and_on_come_back_to_one_that_forbids_a_look() {
 
 #[test]
 fn what_cannot_be_helped_is_said_when_it_happens() {
-    needs_root!(alone);
+    needs_root!(breakpoints);
     // A filter might end who makes calls that are not its own.
     let (finished, report) = watched(&[], &["dumpable=0", "filter=1"]);
     assert_eq!(finished.out(), "ended 5\nown 0\n");
@@ -81,7 +81,7 @@ fn what_cannot_be_helped_is_said_when_it_happens() {
 /// Where a library lay that is gone, anything may lie, which nobody can look for.
 #[test]
 fn what_lies_where_a_library_was_is_left_alone() {
-    needs_root!(alone);
+    needs_root!(breakpoints);
     let open = Open::new();
     let (sbt, unloaded) = (open.copy(sbt()), open.copy(&program("unloaded.c")));
     let plugin = Build::of("plugin.c").flags(&["-shared", "-fPIC"]).path();
@@ -109,7 +109,7 @@ fn what_lies_where_a_library_was_is_left_alone() {
 /// The kernel does not say then whose memory it is.
 #[test]
 fn breakpoints_stay_where_a_child_borrows_the_memory() {
-    needs_root!(alone);
+    needs_root!(breakpoints);
     for option in ["dumpable=0", "dumpable=1"] {
         for children in ["--children", "--no-children"] {
             let arguments = [option, "borrows=1", "children=0"];
@@ -123,7 +123,7 @@ fn breakpoints_stay_where_a_child_borrows_the_memory() {
 
 #[test]
 fn who_is_killed_before_it_begins_is_let_end() {
-    needs_root!(alone);
+    needs_root!(breakpoints);
     let open = Open::new();
     let (sbt, stillborn) = (open.copy(sbt()), open.copy(&program("stillborn.c")));
     for option in ["dumpable=0", "dumpable=1"] {

@@ -79,7 +79,7 @@ fn programs_are_run_and_joined_with_what_docker_gives() {
 /// which has our breakpoints.
 #[test]
 fn children_of_one_that_becomes_somebody_else_live() {
-    needs_root!(alone);
+    needs_root!(breakpoints);
     for (option, said) in [("dumpable=0", "0"), ("dumpable=1", "1")] {
         let mut command = with("", sbt());
         command.args(["run", "-q", "--backend=ptrace", "--"]);
@@ -95,7 +95,7 @@ fn children_of_one_that_becomes_somebody_else_live() {
 /// Without the right to send signals a thread that begins is one still.
 #[test]
 fn threads_of_others_are_threads_also_without_the_right_to_signal() {
-    needs_root!(alone);
+    needs_root!(breakpoints);
     let open = Open::new();
     let mut target = as_nobody(&open.copy(&program("comeandgo.c")));
     target.args(["waves=1000000", "threads=4", "rounds=2"]);
@@ -135,7 +135,7 @@ fn name(process: u32) -> String {
 
 #[test]
 fn who_has_ptrace_keeps_nothing_for_the_sake_of_the_target() {
-    needs_root!(alone);
+    needs_root!(breakpoints);
     for (more, events, expected) in [
         ("", "", SETUID),
         (",+sys_ptrace", "", 0),
@@ -223,7 +223,7 @@ fn what_hangs_of_others_is_looked_at_with_ptrace_alone() {
 /// The program has what its user was given, as sbt has; eBPF is refused only when it is tried.
 #[test]
 fn a_user_with_ambient_capabilities_falls_back_to_breakpoints() {
-    needs_root!(alone);
+    needs_root!(breakpoints);
     let open = Open::new();
     let (sbt, truth) = (open.copy(sbt()), open.copy(&program("truth.c")));
     let confined = open.copy(&program("confined.c"));

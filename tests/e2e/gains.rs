@@ -88,7 +88,7 @@ fn a_program_that_is_kept_from_its_privileges_is_told_at_once() {
 
 #[test]
 fn one_that_another_program_executes_is_noted() {
-    needs_root!(alone);
+    needs_root!(breakpoints);
     let open = Open::new();
     let (none, json) = (open.copy(sbt()), open.path("report.json"));
     let gains = giving(&open, 0o4000, "");

@@ -7,6 +7,7 @@ use crate::{
     },
     programs::program,
     tty::children,
+    turns::often,
 };
 
 /// Some milliseconds, without a pattern.
@@ -36,7 +37,7 @@ fn attached_while_threads_sit_in_the_barrier() {
 fn attached_at_random_moments() {
     needs_root!();
     let patient = Patient::start(&["threads=4", "rounds=2000", "base=1000", "skew=300"]);
-    for attempt in 0..12 {
+    for attempt in 0..often(3) {
         let attached = attach(patient.target.pid(), &["--departures=on"]);
         pause(some(200, attempt));
         attached.sbt.signal(libc::SIGKILL);
@@ -52,7 +53,7 @@ fn attached_at_random_moments() {
 fn attached_to_rounds_without_work() {
     needs_root!();
     let patient = Patient::start(&["threads=3", "rounds=300000"]);
-    for attempt in 0..15 {
+    for attempt in 0..often(3) {
         let attached = attach(patient.target.pid(), &["--departures=on"]);
         pause(some(150, attempt));
         attached.sbt.signal(libc::SIGKILL);
@@ -92,7 +93,7 @@ fn running_a_program() {
 /// Who kills what is called after sbt does not kill what serves its breakpoints.
 #[test]
 fn by_its_name() {
-    needs_root!(alone);
+    needs_root!(breakpoints);
     let patient = Patient::start(&["threads=3", "rounds=1000", "base=1000"]);
     let attached = attach(patient.target.pid(), &["--backend=ptrace"]);
     pause(300);
@@ -110,7 +111,7 @@ fn by_its_name() {
 
 #[test]
 fn what_traces_for_it_is_missed() {
-    needs_root!(alone);
+    needs_root!(breakpoints);
     let tracer = |sbt: u32| {
         let name = |pid: &u32| std::fs::read_to_string(format!("/proc/{pid}/comm"));
         let mut all = children(sbt).into_iter();

@@ -67,7 +67,7 @@ fn each_call(test: &str, attempt: impl Fn(u64) -> bool + Sync) {
 
 #[test]
 fn while_it_runs_a_program() {
-    needs_root!(alone);
+    needs_root!(breakpoints);
     let arguments = ["threads=2", "rounds=3", "forks=1", "settle=3000"];
     let right = right(&arguments);
     let late = AtomicU64::new(0);
@@ -150,7 +150,7 @@ fn while_it_is_attached() {
 /// To kill the process that serves the breakpoints harms the program: it ends by SIGTRAP at the next
 /// breakpoint. No thread may go on with registers that are not its own.
 #[test]
-fn what_serves_its_breakpoints() {
+fn what_serves_its_alone() {
     needs_root!(alone);
     let mut number = 1;
     loop {

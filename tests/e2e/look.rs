@@ -18,6 +18,7 @@ use crate::{
         start,
     },
     programs::{Build, program},
+    turns::often,
 };
 
 const NOBODY: &str = "65534";
@@ -135,14 +136,14 @@ fn killed_at_any_moment_it_leaves_nobody_stopped() {
     crate::harness::needs_nothing!();
     let target = stuck(Build::of("hangs.c"), "spin");
     let other = start(command(program("undisturbed.c"), &["ms=15000"]));
-    for attempt in 0..40_u64 {
+    for attempt in 0..often(8) {
         let pid = if attempt % 2 == 0 {
             target.pid()
         } else {
             other.pid()
         };
         let mut sbt = start(sbt_with(&["hang", &pid.to_string()]));
-        pause(20 + attempt * 37 % 480);
+        pause(20 + attempt * 197 % 480);
         let was_running = sbt.is_running();
         sbt.signal(libc::SIGKILL);
         drop(sbt);

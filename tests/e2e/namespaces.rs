@@ -279,7 +279,7 @@ fn attach_to_another_root_as_an_ordinary_user() {
 /// By breakpoints, which is all that there is for who is root in a container only.
 #[test]
 fn watched_inside_of_a_container_without_privileges() {
-    needs_root!(alone);
+    needs_root!(breakpoints);
     for backend in ["ptrace", "perf"] {
         let open = Open::new();
         let (sbt, truth) = (open.copy(sbt()), open.copy(&program("truth.c")));
@@ -309,7 +309,7 @@ fn watched_inside_of_a_container_without_privileges() {
 
 #[test]
 fn watched_from_outside_of_a_container_by_breakpoints() {
-    needs_root!(alone);
+    needs_root!(breakpoints);
     for backend in ["ptrace", "perf"] {
         let open = Open::new();
         let (sbt, truth) = (open.copy(sbt()), open.copy(&program("truth.c")));

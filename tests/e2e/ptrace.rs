@@ -114,7 +114,7 @@ fn traced(options: &[&str], arguments: &[&str]) -> (Finished, Report) {
 
 #[test]
 fn the_exit_status_is_the_programs() {
-    needs_root!(alone);
+    needs_root!(breakpoints);
     for (argument, status) in [("status=7", 7), ("raise=15", 143), ("raise=34", 162)] {
         let folder = folder();
         let json = folder.path().join("report.json");
@@ -128,7 +128,7 @@ fn the_exit_status_is_the_programs() {
 
 #[test]
 fn who_ends_last_and_how_long_it_took_is_right() {
-    needs_root!(alone);
+    needs_root!(breakpoints);
     let (_, report) = traced(&[], &["threads=3", "rounds=60", "base=2000", "skew=1000"]);
     report.is_exactly(180, 60);
     let site = &report.sites()[0];
@@ -137,7 +137,7 @@ fn who_ends_last_and_how_long_it_took_is_right() {
 
 #[test]
 fn a_process_is_attached_to_and_let_go_untouched() {
-    needs_root!(alone);
+    needs_root!(breakpoints);
     let patient = Patient::start(&["threads=4", "rounds=1200", "base=1000", "skew=300"]);
     for on in [true, false, true] {
         pause(100);
@@ -162,7 +162,7 @@ fn a_process_is_attached_to_and_let_go_untouched() {
 
 #[test]
 fn a_killed_sbt_takes_its_breakpoints_with_it() {
-    needs_root!(alone);
+    needs_root!(breakpoints);
     let patient = Patient::start(&["threads=4", "rounds=30000", "base=20"]);
     for attempt in 0..12 {
         let attached = attach(
@@ -185,7 +185,7 @@ fn a_killed_sbt_takes_its_breakpoints_with_it() {
 
 #[test]
 fn a_killed_sbt_leaves_the_program_that_it_started() {
-    needs_root!(alone);
+    needs_root!(breakpoints);
     let folder = folder();
     let now = folder.path().join("now");
     let mut command = sbt_with(&["run", "--backend=ptrace", "--departures=on", "--"]);
@@ -209,7 +209,7 @@ fn a_killed_sbt_leaves_the_program_that_it_started() {
 
 #[test]
 fn a_stopped_process_stays_stopped_and_goes_on() {
-    needs_root!(alone);
+    needs_root!(breakpoints);
     let patient = Patient::start(&["threads=3", "rounds=1500", "base=1000"]);
     let pid = patient.target.pid();
     let attached = attach(pid, &["--backend=ptrace"]);
@@ -232,7 +232,7 @@ fn a_stopped_process_stays_stopped_and_goes_on() {
 
 #[test]
 fn two_cannot_trace_at_once() {
-    needs_root!(alone);
+    needs_root!(breakpoints);
     let patient = Patient::start(&["threads=2", "rounds=400", "base=1000"]);
     let first = attach(patient.target.pid(), &["--backend=ptrace"]);
     pause(300);
@@ -249,7 +249,7 @@ fn two_cannot_trace_at_once() {
 
 #[test]
 fn children_that_nobody_asks_for_are_left_alone() {
-    needs_root!(alone);
+    needs_root!(breakpoints);
     let script = "echo one | cat; (exit 3); echo $?; kill -USR1 $$";
     let mut command = sbt_with(&["run", "-q", "--backend=ptrace", "--no-children", "--", "sh"]);
     command.args(["-c", script]);
@@ -259,7 +259,7 @@ fn children_that_nobody_asks_for_are_left_alone() {
 
 #[test]
 fn who_waits_in_the_kernel_does_not_notice_that_it_is_let_go() {
-    needs_root!(alone);
+    needs_root!(breakpoints);
     let mut target = start(command(program("undisturbed.c"), &["ms=2500"]));
     target.wait_for("ready");
     for _ in 0..6 {
@@ -302,7 +302,7 @@ fn who_probes_the_same_places_is_noticed() {
 
 #[test]
 fn what_a_program_does_to_itself_is_its_own() {
-    needs_root!(alone);
+    needs_root!(breakpoints);
     let program = program("ownsteps.c");
     let alone = run(command(&program, &[] as &[&str])).expect(0).out();
     assert!(
@@ -316,7 +316,7 @@ fn what_a_program_does_to_itself_is_its_own() {
 
 #[test]
 fn threads_begin_and_end_while_one_attaches() {
-    needs_root!(alone);
+    needs_root!(breakpoints);
     let target = start(command(
         program("comeandgo.c"),
         &["waves=1000000", "threads=4", "rounds=2"],
@@ -351,7 +351,7 @@ fn children_are_clean_whenever_they_begin() {
 
 #[test]
 fn children_that_run_already_are_joined() {
-    needs_root!(alone);
+    needs_root!(breakpoints);
     let target = start(command(
         program("processes.c"),
         &["rounds=4000", "us=2000", "processes=3"],
@@ -399,7 +399,7 @@ fn who_is_forked_by_one_that_is_killed_goes_on() {
 
 #[test]
 fn after_the_first_thread_has_left() {
-    needs_root!(alone);
+    needs_root!(breakpoints);
     let mut target = start(command(program("leader.c"), &["rounds=2500"]));
     target.wait_for("ready");
     pause(200);
@@ -412,7 +412,7 @@ fn after_the_first_thread_has_left() {
 /// A thread may filter its calls where its process does not: none is made for us.
 #[test]
 fn who_filters_its_own_calls_lives_and_others_map_what_is_needed() {
-    needs_root!(alone);
+    needs_root!(breakpoints);
     let (finished, report) = watch_with(
         &["--backend=ptrace", "--departures=on"],
         &program("filtered.c"),
@@ -428,7 +428,7 @@ fn who_filters_its_own_calls_lives_and_others_map_what_is_needed() {
 
 #[test]
 fn who_ends_by_a_trap_of_its_own_is_not_taken_for_one_of_ours() {
-    needs_root!(alone);
+    needs_root!(breakpoints);
     let trapped = program("trapped.c");
     for option in ["--children", "--no-children"] {
         let (finished, report) = watch_with(&["--backend=ptrace", option], &trapped, &[]);

@@ -21,6 +21,7 @@ use crate::{
     },
     kill::{has_members, some},
     programs::{Build, line, program},
+    turns::often,
 };
 
 /// One after the other, so that they lie at one place.
@@ -29,13 +30,6 @@ const THREE: Build = Build::of("reloaded.c").flags(&["-shared", "-fPIC", "-DCOUN
 
 /// So many sbts are killed in one go.
 const AT_ONCE: u64 = 8;
-
-/// How often a storm that lasts as long as one likes is repeated: `SBT_STORMS` times as
-/// often as usual.
-fn often(usual: u64) -> u64 {
-    let times = std::env::var("SBT_STORMS").ok();
-    usual * times.map_or(1, |times| times.parse::<u64>().unwrap())
-}
 
 /// The report of a run, and the most memory that sbt has had, MiB.
 fn with_memory(program: &Path, arguments: &[&str]) -> (Report, u64) {
@@ -394,6 +388,9 @@ fn sbt_is_killed_at_any_moment() {
     let takes = u64::try_from(since.elapsed().as_millis()).unwrap();
     let (mut begun, mut never) = (0, 0);
     for batch in 0..often(200) / AT_ONCE {
+        if batch >= often(40) / AT_ONCE && begun > 0 && never > 0 {
+            break;
+        }
         let folder = folder();
         let now = folder.path().join("now");
         let script = format!(

@@ -129,7 +129,7 @@ fn signals_arrive_as_they_were_sent() {
 
 #[test]
 fn one_that_is_stopped_and_continued_is_watched_on() {
-    needs_root!(alone);
+    needs_root!(breakpoints);
     let folder = crate::harness::folder();
     let json = folder.path().join("report.json");
     let mut command = sbt_with(&["run", PTRACE, "--budget=off", "--json", "--output"]);

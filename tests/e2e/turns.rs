@@ -1,10 +1,11 @@
-//! Decides whether a test runs now: with others or alone, and only with the rights that it needs.
+//! Decides whether a test runs now: with others of its kind or alone, and only with the rights that
+//! it needs.
 
 use std::{
     cell::RefCell,
     fs,
     io::Write as _,
-    sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
+    sync::{Condvar, Mutex, MutexGuard, PoisonError},
 };
 
 /// Reports a skipped test, and logs it in the file of `SBT_SKIP_LOG`.
@@ -52,17 +53,26 @@ fn current() -> String {
     CURRENT.with_borrow(Clone::clone)
 }
 
-/// Skips and logs a test that needs real probes if there are none. With `alone`, no other test runs
-/// at the same time: for tests that measure time, or how threads share the processors.
+/// Skips and logs a test that needs real probes if there are none.
+///
+/// With `alone`, no other test runs at the same time: for tests that measure time, or how threads
+/// share the processors. With `breakpoints`, only such tests run at the same time: for tests that
+/// set breakpoints where other tests have probes, and have no probes themselves.
 macro_rules! needs_root {
     () => {
-        let Some(_among_others) = $crate::turns::among_others() else {
+        let Some(_turn) = $crate::turns::begin($crate::turns::Kind::Others) else {
+            return;
+        };
+        $crate::turns::needs_root!(check);
+    };
+    (breakpoints) => {
+        let Some(_turn) = $crate::turns::begin($crate::turns::Kind::Breakpoints) else {
             return;
         };
         $crate::turns::needs_root!(check);
     };
     (alone) => {
-        let Some(_alone) = $crate::turns::alone() else {
+        let Some(_turn) = $crate::turns::begin($crate::turns::Kind::Alone) else {
             return;
         };
         $crate::turns::needs_root!(check);
@@ -82,35 +92,74 @@ pub(crate) use needs_root;
 /// The first statement of a test that needs no root.
 macro_rules! needs_nothing {
     () => {
-        let Some(_among_others) = $crate::turns::among_others() else {
+        let Some(_turn) = $crate::turns::begin($crate::turns::Kind::Others) else {
             return;
         };
     };
 }
 pub(crate) use needs_nothing;
 
-static RUNNING: RwLock<()> = RwLock::new(());
+/// Which tests may run at the same time.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Beside all of this kind.
+    Others,
+    /// Beside all of this kind.
+    Breakpoints,
+    /// Beside no other test.
+    Alone,
+}
+
+/// The tests that run: their kind, and their number.
+static RUNNING: Mutex<(Kind, usize)> = Mutex::new((Kind::Alone, 0));
+static ENDED: Condvar = Condvar::new();
+
+fn running() -> MutexGuard<'static, (Kind, usize)> {
+    RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The turn of a test; it lasts until this is dropped.
+pub struct Turn;
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        running().1 -= 1;
+        ENDED.notify_all();
+    }
+}
+
+/// Waits for the turn of a test; `None` if tests of this kind do not run now.
+pub fn begin(kind: Kind) -> Option<Turn> {
+    if !is_turn_of(kind) {
+        return None;
+    }
+    let must_wait =
+        |running: &mut (Kind, usize)| running.1 > 0 && (running.0 != kind || kind == Kind::Alone);
+    let mut running = ENDED
+        .wait_while(running(), must_wait)
+        .unwrap_or_else(PoisonError::into_inner);
+    *running = (kind, running.1 + 1);
+    Some(Turn)
+}
 
 /// Whether tests of this kind run now: `SBT_TURN` names the kind, or is unset for all. `cargo xtask
-/// test` runs the tests that run alone after all others, because they would have to wait for the
-/// others.
-fn is_turn_of(kind: &str) -> bool {
+/// test` runs one kind after the other, because tests of different kinds would have to wait for each
+/// other.
+fn is_turn_of(kind: Kind) -> bool {
     let turn = std::env::var("SBT_TURN").ok();
-    let known = turn
-        .as_deref()
-        .is_none_or(|turn| ["others", "alone"].contains(&turn));
-    assert!(known, "SBT_TURN is others or alone");
-    turn.is_none_or(|turn| turn == kind)
+    turn.is_none_or(|turn| {
+        kind == match turn.as_str() {
+            "others" => Kind::Others,
+            "breakpoints" => Kind::Breakpoints,
+            "alone" => Kind::Alone,
+            _ => panic!("SBT_TURN is others, breakpoints or alone"),
+        }
+    })
 }
 
-/// The lock of a test that runs with others; `None` if these tests do not run now.
-pub fn among_others() -> Option<RwLockReadGuard<'static, ()>> {
-    let held = || RUNNING.read().unwrap_or_else(PoisonError::into_inner);
-    is_turn_of("others").then(held)
-}
-
-/// The lock of a test that runs alone; `None` if these tests do not run now.
-pub fn alone() -> Option<RwLockWriteGuard<'static, ()>> {
-    let held = || RUNNING.write().unwrap_or_else(PoisonError::into_inner);
-    is_turn_of("alone").then(held)
+/// How often a test repeats what seldom meets a rare race: `usual` times, and `SBT_SOAK` times as
+/// often where `cargo xtask soak` sets this variable.
+pub fn often(usual: u64) -> u64 {
+    let times = std::env::var("SBT_SOAK").ok();
+    usual * times.map_or(1, |times| times.parse::<u64>().unwrap())
 }

@@ -9,7 +9,7 @@ use std::thread;
 
 use anyhow::{Context, Result, bail};
 
-use crate::machine::TESTED;
+use crate::machine::{checked, checked_folder};
 use crate::process;
 use crate::workspace::Workspace;
 
@@ -49,14 +49,11 @@ pub fn run(args: &Args) -> Result<()> {
     if chosen.is_empty() {
         bail!("there is no such target; there are {}", targets.join(", "));
     }
-    // Dependencies are built with the tests' profile: only the project's own crates are compiled
+    // Dependencies are those of the tests: only the project's own crates are compiled
     // again, with counters and checks.
     process::run(
-        process::command(process::cargo())
-            .args(["build", "--profile", TESTED, "--locked"])
-            .args(["--package", "sbt-fuzz"])
-            .current_dir(&workspace.root)
-            .env("CARGO_TARGET_DIR", &workspace.target)
+        checked(&workspace, "build")
+            .args(["--locked", "--package", "sbt-fuzz"])
             .env("CARGO_INCREMENTAL", "0")
             .env(
                 "RUSTC_WORKSPACE_WRAPPER",
@@ -90,7 +87,7 @@ fn fuzz(workspace: &Workspace, folder: &Path, target: &str, args: &Args) -> Resu
     let found = built.join("inputs").join(target);
     fs::create_dir_all(&found)?;
     let log = built.join(format!("{target}.log"));
-    let mut fuzzer = process::command(workspace.target.join(format!("{TESTED}/fuzz-{target}")));
+    let mut fuzzer = process::command(checked_folder(workspace).join(format!("fuzz-{target}")));
     fuzzer
         // libFuzzer writes new inputs to the first folder.
         .arg(&found)

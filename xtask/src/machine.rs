@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::process::Command;
 
 use anyhow::{Context, Result};
 
@@ -26,8 +27,24 @@ pub fn line() -> Result<String> {
     ))
 }
 
-/// The cargo profile of all tests.
-pub const TESTED: &str = "tested";
+/// A command of cargo, such as `test`, for the release profile with checks in the project's own
+/// crates. The libraries are those of `cargo build --release`, and are built once for both.
+pub fn checked(workspace: &Workspace, subcommand: &str) -> Command {
+    let mut command = process::command(process::cargo());
+    command
+        .args([subcommand, "--release", "--config"])
+        .arg(workspace.root.join("xtask/checked.toml"))
+        .current_dir(&workspace.root)
+        // Intermediate files are shared, and the binary with checks does not replace the released.
+        .env("CARGO_BUILD_BUILD_DIR", &workspace.target)
+        .env("CARGO_TARGET_DIR", workspace.target.join("checked"));
+    command
+}
+
+/// The folder of the programs that [`checked`] builds.
+pub fn checked_folder(workspace: &Workspace) -> PathBuf {
+    workspace.target.join("checked/release")
+}
 
 /// Builds sbt with its release profile, and returns the path.
 pub fn release_build(workspace: &Workspace) -> Result<PathBuf> {

@@ -18,6 +18,7 @@ mod process;
 mod python;
 mod record;
 mod retries;
+mod soak;
 mod test;
 mod toolchain;
 mod tty;
@@ -43,6 +44,8 @@ enum Command {
     Ebpf(ebpf::Args),
     /// Run all tests: the pure ones, and the real binary against the real kernel
     Test(test::Args),
+    /// Run chosen tests many times, quiet and beside busy loops
+    Soak(soak::Args),
     /// Feed what reads foreign bytes with bytes that nobody meant
     Fuzz(fuzz::Args),
     /// Measure what sbt costs and write bench/RESULTS.md
@@ -61,6 +64,7 @@ fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Ebpf(args) => ebpf::run(&args),
         Command::Test(args) => test::run(&args),
+        Command::Soak(args) => soak::run(&args),
         Command::Fuzz(args) => fuzz::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Accuracy(args) => accuracy::run(&args),

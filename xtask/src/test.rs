@@ -1,7 +1,7 @@
 //! Runs all tests with one command, even on a fresh machine.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
 
@@ -10,7 +10,7 @@ use nix::sys::signal::{SigHandler, Signal, signal};
 
 use crate::again;
 use crate::debian;
-use crate::machine::TESTED;
+use crate::machine::{checked, checked_folder};
 use crate::process;
 use crate::python;
 use crate::retries::Retries;
@@ -66,84 +66,126 @@ fn hear_signals() -> Result<()> {
 }
 
 /// Runs the unit tests, then the end-to-end tests with the real binary and kernel.
+///
+/// # Errors
+/// If tests cannot be built or run, fail, or are skipped although none may be.
 pub fn run(args: &Args) -> Result<()> {
-    let workspace = Workspace::locate()?;
-    let skips = workspace.target.join("skipped-tests.txt");
-    let retries = workspace.target.join("retried-tests.txt");
-    fs::create_dir_all(&workspace.target)?;
-    fs::write(&skips, "")?;
-    fs::write(&retries, "")?;
-    hear_signals()?;
-    // Downloads take as long as the build, so both run at the same time.
-    let python = thread::scope(|scope| {
-        let tools = scope.spawn(|| {
-            require_tools(&TOOLS)?;
-            python::prepare(&workspace)
-        });
-        process::run(tests(&workspace).arg("--no-run"))?;
-        tools.join().expect("no panic")
-    })?;
-    // These tests mostly wait. Tests that measure time run without others.
-    let pure = [
-        "--lib",
-        "--bins",
-        "--test=exports",
-        "--test=scenarios",
-        "--test=terminal",
-    ];
-    let tests = |which: &[&str], at_once: &str| {
-        let mut tests = tests(&workspace);
-        tests
-            .args(which)
-            .args(&args.filter)
-            .args(["--", "--test-threads", at_once])
+    Suite::build()?.run(args.filter.as_deref(), args.no_skips)
+}
+
+/// The tests, built, and what their environment names.
+pub struct Suite {
+    pub workspace: Workspace,
+    /// File that lists the skipped tests.
+    pub skips: PathBuf,
+    /// File that lists the wrong measurements.
+    retries: PathBuf,
+    /// A Python with the packages that tests use.
+    python: PathBuf,
+}
+
+impl Suite {
+    /// Builds the tests, and installs the tools that they need.
+    ///
+    /// # Errors
+    /// If the tests cannot be built, or tools are missing and cannot be installed.
+    pub fn build() -> Result<Self> {
+        let workspace = Workspace::locate()?;
+        fs::create_dir_all(&workspace.target)?;
+        hear_signals()?;
+        // Downloads take as long as the build, so both run at the same time.
+        let python = thread::scope(|scope| {
+            let tools = scope.spawn(|| {
+                require_tools(&TOOLS)?;
+                python::prepare(&workspace)
+            });
+            process::run(command(&workspace).arg("--no-run"))?;
+            tools.join().expect("no panic")
+        })?;
+        Ok(Self {
+            skips: workspace.target.join("skipped-tests.txt"),
+            retries: workspace.target.join("retried-tests.txt"),
+            python,
+            workspace,
+        })
+    }
+
+    /// The command that builds and runs the tests.
+    pub fn command(&self) -> Command {
+        command(&self.workspace)
+    }
+
+    /// Sets the variables with which tests find the binary, tools and logs.
+    pub fn environment(&self, command: &mut Command) {
+        command
             // The binary is built together with the tests.
-            .env("SBT_BIN", workspace.target.join(TESTED).join("sbt"))
-            .env("SBT_PYTHON", &python)
-            .env("SBT_SKIP_LOG", &skips)
-            .env("SBT_RETRY_LOG", &retries);
-        tests
-    };
-    process::run(tests(&pure, "4").env("SBT_TURN", "others"))?;
-    let e2e = |at_once: &str, turn: &str| {
-        let mut tests = tests(&["--test=e2e"], at_once);
-        tests.env("SBT_TURN", turn);
-        tests
-    };
-    let others = again::run(&mut e2e("3", "others"))?;
-    let closer = again::look_closer(&others.failed, || {
-        let mut tests = e2e("1", "others");
-        // What the tests measure in this run does not count for the earlier run.
-        tests.env_remove("SBT_RETRY_LOG").arg("--exact");
-        tests
-    })?;
-    let alone = again::run(&mut e2e("1", "alone"))?;
-    // Each of the two runs starts all tests, and skips those of the other run.
-    let retries = Retries::of(
-        &fs::read_to_string(&retries)?,
-        others.ended.max(alone.ended),
-    );
-    eprint!("{}{closer}", retries.text());
-    let failed = [others.failed, alone.failed].concat();
-    if !failed.is_empty() {
-        bail!("{} tests failed: {}", failed.len(), failed.join(", "));
+            .env("SBT_BIN", checked_folder(&self.workspace).join("sbt"))
+            .env("SBT_PYTHON", &self.python)
+            .env("SBT_SKIP_LOG", &self.skips)
+            .env("SBT_RETRY_LOG", &self.retries);
     }
-    // A filtered set of tests is too small for a percentage.
-    if args.filter.is_none() {
-        retries.check()?;
+
+    /// Runs the tests whose name contains `filter`, or all.
+    ///
+    /// # Errors
+    /// If tests fail, too many measure a second time, or some are skipped and `no_skips` is set.
+    pub fn run(&self, filter: Option<&str>, no_skips: bool) -> Result<()> {
+        fs::write(&self.skips, "")?;
+        fs::write(&self.retries, "")?;
+        // These tests mostly wait. Tests that measure time run without others.
+        let pure = [
+            "--lib",
+            "--bins",
+            "--test=exports",
+            "--test=scenarios",
+            "--test=terminal",
+        ];
+        let tests = |which: &[&str], at_once: &str, turn: &str| {
+            let mut tests = self.command();
+            tests
+                .args(which)
+                .args(filter)
+                .args(["--", "--test-threads", at_once])
+                .env("SBT_TURN", turn);
+            self.environment(&mut tests);
+            tests
+        };
+        process::run(&mut tests(&pure, "4", "others"))?;
+        let e2e = |at_once: &str, turn: &str| tests(&["--test=e2e"], at_once, turn);
+        let others = again::run(&mut e2e("3", "others"))?;
+        let breakpoints = again::run(&mut e2e("3", "breakpoints"))?;
+        let beside_others = [others.failed, breakpoints.failed].concat();
+        let closer = again::look_closer(&beside_others, || {
+            let mut tests = e2e("1", "others");
+            // What the tests measure in this run does not count for the earlier run.
+            tests.env_remove("SBT_RETRY_LOG").env_remove("SBT_TURN");
+            tests.arg("--exact");
+            tests
+        })?;
+        let alone = again::run(&mut e2e("1", "alone"))?;
+        // Each of the three runs starts all tests, and skips those of the other runs.
+        let retries = Retries::of(
+            &fs::read_to_string(&self.retries)?,
+            others.ended.max(breakpoints.ended).max(alone.ended),
+        );
+        eprint!("{}{closer}", retries.text());
+        let failed = [beside_others, alone.failed].concat();
+        if !failed.is_empty() {
+            bail!("{} tests failed: {}", failed.len(), failed.join(", "));
+        }
+        // A filtered set of tests is too small for a percentage.
+        if filter.is_none() {
+            retries.check()?;
+        }
+        report_skips(&self.skips, no_skips)
     }
-    report_skips(&skips, args.no_skips)
 }
 
 /// Builds all tests at once: separately, some libraries would be built twice with different
 /// features.
-fn tests(workspace: &Workspace) -> Command {
-    let mut command = process::command(process::cargo());
-    command
-        .args(["test", "--profile", TESTED])
-        .args(["--workspace", "--exclude", "sbt-fuzz"])
-        .current_dir(&workspace.root)
-        .env("CARGO_TARGET_DIR", &workspace.target);
+fn command(workspace: &Workspace) -> Command {
+    let mut command = checked(workspace, "test");
+    command.args(["--workspace", "--exclude", "sbt-fuzz"]);
     command
 }
 
