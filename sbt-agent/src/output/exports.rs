@@ -148,8 +148,8 @@ fn is_to_be_written(
         (report.incomplete.first(), silent.next(), allow_incomplete)
     {
         anyhow::bail!(
-            "{option} would not say that {shown} is not complete: {}; --allow-incomplete writes \
-             what is there",
+            "{shown} is not complete, and the file of {option} cannot say so: {}; \
+             --allow-incomplete writes the part that is there",
             missing.text
         );
     }
@@ -230,8 +230,8 @@ fn stacks(
         "--folded needs samples, and none were recorded: `sbt run --sample 200 -o FILE` takes some"
     );
     let lines = folded.context(
-        "--folded needs the end of the recording, and it is not there: whoever wrote it was \
-         killed, or is of an older version",
+        "--folded needs the end of the recording, which is missing: the sbt that wrote it was \
+         killed, or is an older version",
     )?;
     for line in lines {
         writeln!(out, "{line}")?;

@@ -48,10 +48,12 @@ impl Session {
             match (was(number), *source) {
                 (Source::Nowhere, Source::Nowhere) => {}
                 (Source::Nowhere, _) => self.notes.push(format!(
-                    "{counter} was chosen while the program ran: it is counted from {at} on"
+                    "{counter} was switched on while the program ran: it is counted only from {at} \
+                     on"
                 )),
                 (_, Source::Nowhere) => self.notes.push(format!(
-                    "{counter} was chosen no longer: it is not counted from {at} on"
+                    "{counter} was switched off while the program ran: it is counted only until \
+                     {at}"
                 )),
                 _ => {}
             }

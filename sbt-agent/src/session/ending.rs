@@ -81,7 +81,7 @@ impl Session {
                 self.ended.send(libc::SIGTERM);
                 let lasted = hang.map_or(0, |hang| hang.lasted_ns);
                 self.notes.push(format!(
-                    "sbt ended the program with SIGTERM, since it had hung for {}",
+                    "sbt ended the program (SIGTERM) after it had hung for {}",
                     since(lasted)
                 ));
             }

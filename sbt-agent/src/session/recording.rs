@@ -186,7 +186,7 @@ fn memory(steps: &[Step], places: &[Place]) -> usize {
 
 fn note(why: &str) -> String {
     let why = without_codes(why);
-    format!("the recording ends before the watching did: {why}")
+    format!("the recording is incomplete: {why}")
 }
 
 impl Session {
@@ -298,7 +298,8 @@ impl Session {
         let outcome = recording.writer.over(REPORT_WAITS).await;
         if outcome == Outcome::Pending {
             return Some(
-                "the recording was not yet whole when this report was written: the disk is slow"
+                "the recording was not completely written when this report was made: the disk is \
+                 slow"
                     .into(),
             );
         }
@@ -321,7 +322,7 @@ impl Session {
                 outcome = recording.writer.over(PATIENCE) => outcome,
                 heard = self.signals.next() => match heard {
                     Ok(heard) if !heard.ends() => continue,
-                    _ => break "it was not waited for".to_owned(),
+                    _ => break "sbt did not wait until all was written".to_owned(),
                 },
             };
             match outcome {
@@ -329,7 +330,7 @@ impl Session {
                 Outcome::Failed(why) => break why,
                 Outcome::Pending if recording.writer.written() > before => {}
                 Outcome::Pending => {
-                    break format!("the disk has taken nothing for {} s", PATIENCE.as_secs());
+                    break format!("the disk has accepted no data for {} s", PATIENCE.as_secs());
                 }
             }
         };

@@ -122,8 +122,8 @@ impl Session {
                 self.notes.push(format!("{error:#}"));
             }
             // The program may do so repeatedly; one note is enough.
-            let note = "a thread that was not the first executed a program: the probes came on it \
-                        a moment after its start";
+            let note = "a thread other than the first executed a new program: sbt set the probes a \
+                moment after the start of the new program";
             if !self.notes.iter().any(|known| known == note) {
                 self.notes.push(note.into());
             }

@@ -217,7 +217,12 @@ impl Session {
     fn note_of_off(&self) -> Option<String> {
         let off_ns = self.view.as_ref()?.observer.off_for_ns(self.end_ns);
         let seconds = off_ns as f64 / 1e9;
-        (off_ns > 0).then(|| format!("the probes were off for {seconds:.1} s, at the user's wish"))
+        (off_ns > 0).then(|| {
+            format!(
+                "the probes were off for {seconds:.1} s: the user switched \
+            them off"
+            )
+        })
     }
 
     /// Closes the screen: from here on the program uses the real terminal.

@@ -239,7 +239,9 @@ impl Session {
                 if let Some(terminal) = &mut self.terminal
                     && terminal.keys(&keys) < keys.len()
                 {
-                    self.notice("the program does not read: not all was typed".into());
+                    self.notice(
+                        "the program does not read its input: some keys were dropped".into(),
+                    );
                 }
             }
             Request::Size(columns, rows) => {
@@ -367,7 +369,7 @@ impl Session {
             Ok((named, file)) => {
                 self.settings.names.retain(|old| old.site != named.site);
                 self.settings.names.push(named);
-                format!("{written} is {name}, also in {}", file.display())
+                format!("{written} is now named {name}, saved in {}", file.display())
             }
             Err(error) => format!("not named: {error}"),
         };

@@ -325,8 +325,8 @@ impl Recognition {
             let option = command_line(&["--barrier".to_owned(), meeting.barrier]);
             let command = format!("{} {option} {}", again[0], again[1]);
             let hint = format!(
-                "threads wait for each other at a {} in {}, and it is not known whether that is a \
-                 barrier: if each calls it once a round, watch it: {command}",
+                "threads wait for each other at a {} in {}, which may or may not be a barrier: if \
+                 each thread calls it once a round, watch it: {command}",
                 unclear.of.name(),
                 meeting.place,
             );
@@ -349,9 +349,9 @@ impl Recognition {
 /// The hint for a function that makes the calls of all other functions.
 fn through(function: &str, of: Evidence) -> String {
     format!(
-        "threads wait for each other at a {} through {function}, and it is not known which functions \
-         call that: a barrier among them is not recognised, and `--barrier NAME` watches one that \
-         you name",
+        "threads wait for each other at a {} through {function}, whose callers are unknown: sbt \
+         does not recognise a barrier among the callers; `--barrier NAME` watches the function \
+         NAME",
         of.name()
     )
 }
@@ -400,8 +400,8 @@ impl Watch {
     fn note(&self) -> Option<String> {
         (self.times_off > 0).then(|| {
             format!(
-                "condition variables were not watched all the time: they were used more than \
-                 {TOO_MANY} times a second, and none was a barrier"
+                "condition variables were watched part of the time only: they were used more than \
+                 {TOO_MANY} times a second, and none of them was a barrier"
             )
         })
     }

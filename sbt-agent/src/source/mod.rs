@@ -88,7 +88,8 @@ pub trait Source: Send {
 
     /// The message if the source ends although nobody has stopped it.
     fn ended_by_itself(&self) -> &'static str {
-        "the reader of events has ended by itself: what happened since was not seen; run it again"
+        "sbt's reader of events ended unexpectedly: sbt did not see what happened since; run sbt \
+         again"
     }
 
     /// Whether a program that sbt starts is traced at its start, as by a debugger. Then this user
@@ -138,7 +139,7 @@ pub trait Source: Send {
     /// Fails if the source cannot change counters while the program runs.
     fn choose(&mut self, _counters: &[Counter]) -> anyhow::Result<Vec<String>> {
         anyhow::bail!(
-            "with --backend {} counters are chosen at the start: -e",
+            "--backend {} takes counters at the start only: -e",
             self.name()
         )
     }

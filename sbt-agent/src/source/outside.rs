@@ -49,9 +49,7 @@ impl Outside {
     pub fn new(pid: u32, children: bool, settings: &Settings) -> Self {
         let mut notes = Vec::new();
         if settings.states == States::Full {
-            notes.push(
-                "--states full needs --backend ebpf: states are as with --states light".into(),
-            );
+            notes.push("--states full needs --backend ebpf: sbt uses --states light".into());
         }
         Self {
             pid,
@@ -151,8 +149,8 @@ impl Outside {
 pub fn set_futexes(on: bool) -> anyhow::Result<()> {
     anyhow::ensure!(
         !on,
-        "the system calls of futexes are seen with --backend ebpf alone: barriers made of \
-         nothing else, and locks, are not seen"
+        "only --backend ebpf sees the system calls of futexes: locks, and barriers made from \
+         futexes, are not seen"
     );
     Ok(())
 }
