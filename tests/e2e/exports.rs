@@ -155,7 +155,11 @@ fn a_report_says_what_it_does_not_hold() {
     run(sbt_with(&live)).expect(0);
     let page = folder.path().join("a.html");
     report(&json, &["--html", &text(&page)]).expect(0);
-    assert!(fs::read_to_string(&page).unwrap().contains("No timeline"));
+    assert!(
+        fs::read_to_string(&page)
+            .unwrap()
+            .contains("There is no timeline")
+    );
     let trace = folder.path().join("a.trace");
     let refused = report(&json, &["--perfetto", &text(&trace)]).expect(1);
     let words = "--perfetto needs a recording";

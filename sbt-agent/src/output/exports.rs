@@ -354,7 +354,7 @@ mod tests {
         check_last(&rows, &report);
         assert_eq!(data(&folder)["from"], 0);
         let page = fs::read_to_string(folder.path().join("a.html")).unwrap();
-        assert!(!page.contains("Only the end of the run was kept"));
+        assert!(!page.contains("The recording keeps only the end of the run"));
     }
 
     #[test]
@@ -371,7 +371,7 @@ mod tests {
         let from_ns = data(&folder)["from"].as_u64().unwrap();
         assert!((20 * S..27 * S).contains(&from_ns), "{from_ns}");
         let page = fs::read_to_string(folder.path().join("a.html")).unwrap();
-        assert!(page.contains("Only the end of the run was kept"));
+        assert!(page.contains("The recording keeps only the end of the run"));
         let trace = fs::read(folder.path().join("a.pftrace")).unwrap();
         let has = |text: &[u8]| trace.windows(text.len()).any(|part| part == text);
         assert!(has(b"not recorded"));
@@ -401,7 +401,7 @@ mod tests {
         };
         write(&written.path(), &rest).unwrap();
         let page = fs::read_to_string(folder.path().join("a.html")).unwrap();
-        assert!(page.contains("No timeline: the recording has statistics only"));
+        assert!(page.contains("There is no timeline, since the recording has statistics only"));
         assert!(!page.contains("id=\"tl-data\""));
     }
 

@@ -223,7 +223,7 @@ mod tests {
             ),
             (
                 |report| (report.estimated, report.hang_unwatched_ns) = (true, None),
-                "spans of time only",
+                "on part of the time only",
             ),
             (
                 |report| {

@@ -386,9 +386,9 @@ mod tests {
         for (measure, text, words) in [
             (Measure::Idle, "10", "such as 10%; for one site SITE:10%"),
             (Measure::Idle, "lu.c:690", "such as 10%"),
-            (Measure::Idle, "101%", "per cent"),
-            (Measure::Idle, "-1%", "per cent"),
-            (Measure::Idle, "NaN%", "per cent"),
+            (Measure::Idle, "101%", "percentage"),
+            (Measure::Idle, "-1%", "percentage"),
+            (Measure::Idle, "NaN%", "percentage"),
             (Measure::Idle, ":10%", "expected file.c:120"),
             (Measure::Idle, "lu.c:0:10%", "line"),
             (Measure::Efficiency, "80%", "such as 0.8"),

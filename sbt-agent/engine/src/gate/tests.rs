@@ -334,7 +334,7 @@ fn a_phase_from_barrier_to_barrier_is_meant_by_its_name() {
     assert!(why.contains("never came to an end"), "{why}");
     report.conceptual_phases[0].abandoned = 3;
     let why = lost(&report, Measure::Phase, "step=1h");
-    assert!(why.contains("given up: 3 of 3"), "{why}");
+    assert!(why.contains("abandoned: 3 of 3"), "{why}");
 }
 
 #[test]
@@ -348,7 +348,7 @@ fn of_what_was_mostly_given_up_or_unwatched_too_little_is_known() {
     at.phase_ns = Some(stat);
     at.abandoned = 0;
     let why = lost(&report, Measure::Phase, "step=1h");
-    assert!(why.contains("only 99 whole ones"), "{why}");
+    assert!(why.contains("only 99 whole phases"), "{why}");
     report.estimated = false;
     assert!(only(&report, Measure::Phase, "step=1h").holds);
     report.conceptual_phases[0].abandoned = 100;
@@ -623,7 +623,7 @@ fn sites_that_only_one_run_has_are_named_and_none_in_common_is_no_comparison() {
     let whole = all.iter().find(|outcome| outcome.site.is_none()).unwrap();
     let text = whole.text.as_ref().unwrap();
     assert!(
-        text.contains("of the baseline only: old lu.c:700"),
+        text.contains("sites only in the baseline: old lu.c:700"),
         "{text}"
     );
     assert!(text.contains("not in the baseline: new lu.c:900"), "{text}");

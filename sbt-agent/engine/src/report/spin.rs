@@ -171,7 +171,7 @@ mod tests {
     fn says_why_there_is_nothing_to_type() {
         let report = SpinReport::of(&found(Err(NoFunction::PartOf("work".into()))));
         assert!(
-            report.text.contains("It is part of work, and"),
+            report.text.contains("The loop is part of work, and"),
             "{}",
             report.text
         );

@@ -51,8 +51,8 @@ pub fn threads(report: &Report) -> Markup {
             ("work", "work on a CPU"),
             ("ready", "of the work: ready without a CPU"),
             ("blocked", "of the work: blocked"),
-            ("release", "release: getting going again"),
-            ("idle", "idle: waiting for the last"),
+            ("release", "release: resuming after barriers"),
+            ("idle", "idle: waiting for the last thread"),
         ]))
         (scrolling("Threads", &table))
         (further(report.threads.len(), "threads"))
