@@ -130,7 +130,7 @@ fn counters_are_chosen_while_the_program_runs() {
     terminal.sees("[ ] page-faults");
     // What there is not is there, too, with the reason.
     terminal.press("xyzzy");
-    terminal.sees("none has this in its name");
+    terminal.sees("no counter has this text in its name");
     // What follows an escape at once would be one key with it.
     let escape = |text: &str| {
         terminal.press("\x1b");

@@ -140,9 +140,9 @@ fn keys_of_a_program_that_runs_say_that_there_is_none() {
     terminal.sees("at the end");
     for (key, text) in [
         ("d", "no program to detach from"),
-        ("r", "counts as it did then"),
-        ("n", "keeps its names"),
-        ("i", "no program to type to"),
+        ("r", "totals of a recording cannot be reset"),
+        ("n", "a recording has fixed names"),
+        ("i", "no program that reads keys"),
         (" ", "this is the end"),
         (".", "this is the end"),
     ] {
@@ -150,10 +150,10 @@ fn keys_of_a_program_that_runs_say_that_there_is_none() {
         terminal.sees(text);
     }
     terminal.press("0");
-    terminal.sees("keys, of a recording");
+    terminal.sees("keys while a recording is played");
     terminal.press(ESC);
     terminal.press("5");
-    terminal.sees("not what the program wrote");
+    terminal.sees("does not contain the output");
     terminal.press(CTRL_C);
     assert_eq!(terminal.finish().0, Some(0));
 }

@@ -210,7 +210,7 @@ fn what_cannot_be_measured_does_not_hold() {
     let why = unknown(&report(sites()), Measure::Idle, "lu.c:691:100%");
     assert_eq!(
         why,
-        "cannot be measured: no site matches lu.c:691; sites are: factor lu.c:690, solve lu.c:700"
+        "cannot be measured: no site matches lu.c:691; the sites are: factor lu.c:690, solve lu.c:700"
     );
     let many = (0..20).map(|id| site(id, "f", 100 + id)).collect();
     let why = unknown(&report(many), Measure::Idle, "g:100%");
