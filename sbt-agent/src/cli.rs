@@ -348,8 +348,7 @@ pub struct Options {
     /// light].
     #[arg(long, value_enum)]
     pub states: Option<States>,
-    /// Watch also the processes that the program starts [default: if sbt starts the
-    /// program].
+    /// Watch also the processes that the program starts [default: in run, check and scale].
     #[arg(long, overrides_with = "no_children")]
     pub children: bool,
     /// Do not watch processes that the program starts.
@@ -372,9 +371,9 @@ pub struct Options {
     pub marks: Vec<Mark>,
     /// Watch a function of the program as a barrier.
     ///
-    /// ARG is the number of the argument that is the barrier, 1 to 6; without ARG, or with
-    /// 0, all calls are one barrier. COUNT is the number of the argument that holds the
-    /// number of participants.
+    /// ARG is the number of the argument that is the barrier, 1 to 6; with 0 all calls are
+    /// one barrier; without ARG debug information decides. COUNT is the number of the
+    /// argument that holds the number of participants.
     #[arg(long = "barrier", value_name = "SYMBOL[:ARG[:COUNT]]", value_parser = spec::barrier)]
     pub barriers: Vec<UserBarrier>,
     /// Read these counters for each thread and phase, named as in perf; `free` means all

@@ -140,7 +140,7 @@ impl Tab for Log {
         let (title, body) = site::split(above);
         let hidden = notes.len() - usize::from(rows);
         let note = if hidden > 0 {
-            format!("{hidden} more notes are in the report")
+            format!("{hidden} more in the report")
         } else {
             String::new()
         };
