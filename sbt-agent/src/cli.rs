@@ -366,7 +366,8 @@ pub struct Options {
     /// Report the time from one barrier to another as one phase.
     #[arg(long = "phase", value_name = "NAME=SITE..SITE", value_parser = spec::phase)]
     pub phases: Vec<Conceptual>,
-    /// Print each time that a function begins or a line (file.c:120) is passed.
+    /// Count how often a function begins or a line (file.c:120) is passed, and measure the
+    /// times between these marks.
     #[arg(long = "mark", value_name = "FUNCTION|FILE:LINE[=NAME]", value_parser = spec::mark)]
     pub marks: Vec<Mark>,
     /// Watch a function of the program as a barrier.

@@ -317,7 +317,7 @@ settings! {
             file |file, key, value| {
                 file.list(key, value, "[\"factor\", \"lu.c:12=inner\"]", spec::mark)
             },
-            "functions and lines: each time that a thread reaches one is printed";
+            "functions and lines: how often threads pass them, and the times between";
         /// The user's own functions that are barriers, each once, at most [`super::MAX_BARRIERS`].
         barriers: UserBarrier, by |barrier| barrier.function.clone(),
             key "barriers", option "--barrier",
