@@ -215,7 +215,7 @@ mod tests {
             ),
             (
                 |report| report.left_processes = Some(2),
-                "2 of the processes",
+                "2 of the watched processes",
             ),
             (
                 |report| report.hang_unwatched_ns = Some(10 * S + 1),

@@ -353,7 +353,7 @@ fn of_what_was_mostly_given_up_or_unwatched_too_little_is_known() {
     assert!(only(&report, Measure::Phase, "step=1h").holds);
     report.conceptual_phases[0].abandoned = 100;
     let why = lost(&report, Measure::Phase, "step=1h");
-    assert!(why.contains("given up: 100 of 199"), "{why}");
+    assert!(why.contains("abandoned: 100 of 199"), "{why}");
 }
 
 #[test]

@@ -37,7 +37,7 @@ fn what_is_missing_is_told_with_the_nearest() {
         ),
         (
             "lo.c:3",
-            r#"no source file "lo.c" is known to lu (nearest: lu.c); was it compiled with -g?"#,
+            r#"lu has no debug information of a source file "lo.c" (nearest: lu.c); was it compiled with -g?"#,
         ),
         ("lu!0x1", "there is no code at 0x1 in lu"),
     ] {
