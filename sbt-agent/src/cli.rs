@@ -186,7 +186,7 @@ pub enum Command {
     Replay {
         /// The recording.
         file: PathBuf,
-        /// Speed, in times of the real one: 1/16, 1/8 … 1, 2 … 4096, or max.
+        /// How fast to play: 1 is the real speed; 1/16, 1/8 … 1, 2 … 4096, or max.
         #[arg(long, value_name = "TIMES", default_value_t = Speed::Real, allow_hyphen_values = true)]
         speed: Speed,
         /// When to use bold text and colours.

@@ -74,7 +74,7 @@ pub const NAMES: &[(&str, &str)] = &[
     ),
     (
         "radix",
-        "radix sort: a tree sum in which half of the threads, then one, have work",
+        "radix sort with a tree sum: first half of the threads, in the end one, have work",
     ),
     (
         "radix-flat",

@@ -310,7 +310,7 @@ settings! {
         phases: Conceptual, by |phase| phase.name.clone(),
             key "phases", option "--phase",
             file |file, key, value| file.phases(key, value),
-            "phases from one barrier to another, whatever lies between";
+            "phases from one barrier to another, with all barriers between";
         /// Marks, at distinct places, at most [`super::MAX_MARKS`].
         marks: Mark, by |mark| mark.at.clone(),
             key "marks", option "--mark",

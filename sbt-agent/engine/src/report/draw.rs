@@ -171,7 +171,10 @@ fn beyond_bounds(sites: &Sites) -> Vec<String> {
         )
     });
     let full = (sites.all().len() >= MAX_SITES).then(|| {
-        format!("sbt keeps {MAX_SITES} sites apart: the last of them stands for all further sites")
+        format!(
+            "sbt distinguishes at most {MAX_SITES} sites: the last of them stands for all \
+            further sites"
+        )
     });
     [parts, phases, full].into_iter().flatten().collect()
 }

@@ -204,7 +204,7 @@ impl Binary<'_> {
         };
         let distance = address - symbol.start;
         let Some(code) = self.code(symbol.start, size(symbol).min(MAX_FUNCTION)) else {
-            return Offer::Refused("there is no code".into());
+            return Offer::Refused("there is no code at this address".into());
         };
         let body = Body::new(code.bytes, &[]);
         if !body.is_boundary(distance) {

@@ -75,7 +75,7 @@ fn bar(thread: &ThreadReport, most: f64) -> Markup {
         ("idle", share(Some(thread.idle_ns))),
     ];
     let label = format!(
-        "work {}, of it ready {}, blocked {}; release {}, idle {}",
+        "work {} (ready {}, blocked {}), release {}, idle {}",
         time(thread.work_ns),
         time(thread.ready_ns),
         time(thread.blocked_ns),

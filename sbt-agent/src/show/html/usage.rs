@@ -180,7 +180,8 @@ fn functions(report: &Report) -> Markup {
     html! {
         h3 { "By function" }
         @if let Some(it) = &report.sampling {
-            p class="hint" { (it.samples) " samples, " (it.hz) " per second of run time; " (it.working) " of them in work." }
+            p class="hint" { (it.samples) " samples, " (it.hz) " per second of run time; " (it.working) " \
+                of them during work." }
         }
         (scrolling("Functions", &table))
         @if all.len() > MOST_FUNCTIONS {

@@ -119,7 +119,7 @@ pub fn conceptual(out: &mut String, report: &Report, style: Style) {
             line(out, &text);
         }
         if phase.unfinished {
-            let text = format!("  {}: one more had begun and not ended", phase.name);
+            let text = format!("  {}: one more phase had begun, but not ended", phase.name);
             line(out, &style.dim(&text));
         }
         if phase.abandoned > 0 {

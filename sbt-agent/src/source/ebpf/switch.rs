@@ -121,7 +121,7 @@ impl Ebpf {
         self.loaded
             .maps
             .begin_futexes()
-            .context("telling the programs since when futexes are watched")?;
+            .context("telling the BPF programs when the watching of futexes began")?;
         // Waits from before the last detaching have no end: how they ended was not seen.
         self.clear_locks(None).context("forgetting locks")?;
         // Attached in this order, so that no beginning of a wait is seen without its end.

@@ -300,8 +300,9 @@ impl Tracer {
                 self.leave();
             } else if ordered {
                 let order = self.line.hear::<Order>().unwrap_or_else(|error| {
-                    self.notes
-                        .push(format!("an order was not understood: {error}"));
+                    self.notes.push(format!(
+                        "the tracing process did not understand an order: {error}"
+                    ));
                     None
                 });
                 self.obey(order);
