@@ -93,7 +93,7 @@ pub fn taken((taker, pct): (&TakerReport, f64)) -> (String, &'static str) {
         }
     };
     (
-        format!("; for {pct:.0} % of that the CPU of the last thread was taken by {by}"),
+        format!("; for {pct:.0} % of that its CPU was taken by {by}"),
         remedy,
     )
 }
@@ -161,10 +161,7 @@ mod tests {
         };
         assert_eq!(
             said(("process", "cc1", Some(123), 900)).as_deref(),
-            Some(
-                "; for 90 % of that the CPU of the last thread was taken by `cc1` (pid 123), not \
-                of this program"
-            )
+            Some("; for 90 % of that its CPU was taken by `cc1` (pid 123), not of this program")
         );
         assert!(said(("process", "cc1", None, 900)).is_some_and(|text| text.contains("several")));
         assert!(
