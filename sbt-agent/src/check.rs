@@ -56,9 +56,9 @@ impl Check {
     /// [`Usage`]; or a file cannot be read or written.
     pub fn new(gate: Gate, to: To) -> anyhow::Result<Self> {
         if gate.is_empty() {
-            let text = "no rule is given, and without one nothing would be checked: name one, \
-                        such as --max-idle 10% or --no-hang 30s (`sbt check --help` has all), or \
-                        write it into sbt.toml under [check]";
+            let text = "there is no rule to check: give a rule, such as --max-idle 10% or \
+                --no-hang 30s (`sbt check --help` lists all), or write rules into sbt.toml under \
+                [check]";
             return Err(Usage(text.into()).into());
         }
         if to.json && to.output.is_none() && !to.stdout_is_ours {

@@ -25,8 +25,8 @@ use sbt_engine::{
 
 /// Shows where the threads of a running parallel program wait for each other.
 ///
-/// No recompiling, no relinking, no library: sbt finds the program's barriers
-/// and watches every arrival from outside, with eBPF.
+/// The program is not recompiled or relinked, and no library is loaded: sbt finds the
+/// program's barriers and watches every arrival from outside, with eBPF.
 #[derive(Debug, Parser)]
 #[command(name = "sbt", version, disable_help_subcommand = true)]
 pub struct Cli {
@@ -38,77 +38,79 @@ pub struct Cli {
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Start a program with its probes in place, and report when it ends.
+    /// Start a program, watch it, and report when it ends.
     ///
     /// The program keeps its own input, output, signals and exit status.
     Run {
         /// How to watch and report.
         #[command(flatten)]
         options: Options,
-        /// Keep root for the program, where sudo was used to start sbt.
+        /// Under sudo, run the program as root and not as the user who called sudo.
         #[arg(long)]
         as_root: bool,
         /// The program and its arguments.
         #[arg(required = true, trailing_var_arg = true, value_name = "PROG")]
         program: Vec<OsString>,
     },
-    /// Join a running process; leaving it (Ctrl-C) lets it run on untouched.
+    /// Watch a running process. Ctrl-C ends watching, and the process goes on.
     Attach {
         /// How to watch and report.
         #[command(flatten)]
         options: Options,
-        /// The process, or one of its threads.
+        /// The number of the process, or of one of its threads.
         #[arg(value_parser = value::process, allow_negative_numbers = true)]
         pid: u32,
     },
-    /// Run a built-in parallel program under the monitor.
+    /// Watch a built-in example program.
     Demo {
         /// How to watch and report.
         #[command(flatten)]
         options: Options,
-        /// Keep root for the program, where sudo was used to start sbt.
+        /// Under sudo, run the program as root and not as the user who called sudo.
         #[arg(long)]
         as_root: bool,
         /// Threads of the program.
         #[arg(short = 't', long, default_value_t = 4, allow_negative_numbers = true,
               value_parser = clap::value_parser!(u32).range(2..=256))]
         threads: u32,
-        /// For how long it works: 10, 2.5s, 2m [default: 8.5s].
+        /// How long the program works: 10, 2.5s, 2m [default: 8.5s].
         #[arg(long, value_name = "TIME", value_parser = value::seconds, allow_hyphen_values = true)]
         seconds: Option<Duration>,
-        /// Let it do an amount of work instead, however long that takes: 1 takes some seconds.
+        /// Give the program a fixed amount of work instead of a time: 1 takes some seconds.
         #[arg(long, allow_negative_numbers = true, conflicts_with = "seconds")]
         scale: Option<f64>,
-        /// Which one; `sbt demo list` tells what each shows.
+        /// The name of the program; `sbt demo list` shows all programs, and what to see in
+        /// each.
         #[arg(default_value = "lu-block")]
         name: String,
     },
-    /// Look at a process that does not go on: who is missing at which barrier, and what that
-    /// thread waits for.
+    /// Look at a process that hangs: which thread is missing at which barrier, and what
+    /// that thread waits for.
     ///
-    /// Also of one that hung before sbt came. Root is not needed for processes of your own.
+    /// This also works for a process that hung before sbt was started. Your own processes
+    /// need no root.
     Hang {
-        /// The process, or one of its threads.
+        /// The number of the process, or of one of its threads.
         #[arg(value_parser = value::process, allow_negative_numbers = true)]
         pid: u32,
-        /// Look at the processes that it has started as well.
+        /// Look also at the processes that the process has started.
         #[arg(long)]
         children: bool,
         /// Where the answer goes.
         #[command(flatten)]
         to: Destination,
     },
-    /// Show the report of a recording (`sbt run -o FILE`), or of a report in JSON.
+    /// Show a report, from a recording (`sbt run -o FILE`) or a report in JSON.
     ///
-    /// Neither the program nor any privilege is needed.
+    /// This needs neither the program nor any privilege.
     Report {
         /// The recording.
         file: PathBuf,
-        /// Also tell the figures as they would be without the cost of watching.
+        /// Show also estimates of the figures without the cost of watching.
         #[arg(long)]
         compensated: bool,
-        /// Write --perfetto, --csv, --csv-episodes and --folded also of a recording that is cut
-        /// or damaged: these files do not say what is missing.
+        /// Write --perfetto, --csv, --csv-episodes and --folded even if the recording is
+        /// cut or damaged: these files do not say what is missing.
         #[arg(long)]
         allow_incomplete: bool,
         /// Other forms.
@@ -118,45 +120,45 @@ pub enum Command {
         #[command(flatten)]
         to: Destination,
     },
-    /// Show what got slower from one run to another, and whether that is more than noise.
+    /// Compare two runs: what got slower, and whether the change is more than noise.
     ///
-    /// Sites are found again where lines have moved. Neither the program nor any privilege is
-    /// needed.
+    /// Sites are recognised even if their lines have moved. This needs neither the program
+    /// nor any privilege.
     Diff {
         /// The run before: a recording (`sbt run -o FILE`), or a report in JSON.
         #[arg(value_name = "BEFORE")]
         before: PathBuf,
-        /// The run after, likewise.
+        /// The run after: a recording, or a report in JSON.
         #[arg(value_name = "AFTER")]
         after: PathBuf,
-        /// Exit with 1 if the whole run takes longer by more than this, or a site or phase
-        /// beyond the noise: 10%.
+        /// Exit with status 1 if the whole run is slower by more than this, or if a site or
+        /// phase is, beyond the noise: 10%.
         #[arg(long, value_name = "PCT", value_parser = value::tolerance, allow_hyphen_values = true)]
         tolerance: Option<f64>,
-        /// Compare also a recording that is cut or damaged, by what is left of it.
+        /// Compare a recording even if it is cut or damaged, by the part that is there.
         #[arg(long)]
         allow_incomplete: bool,
         /// Where the answer goes.
         #[command(flatten)]
         to: Destination,
     },
-    /// Judge a run by rules, for CI: a program that is run under watch, or a recording.
+    /// Check rules for CI, on a program that sbt runs and watches, or on a recording.
     ///
-    /// Exit status: 0 all rules hold, 1 one is broken or could not be measured, 3 a hang,
-    /// 4 the program failed, 5 too much was lost to judge or a recording is not complete. Rules may also be in sbt.toml,
-    /// under [check].
+    /// Exit status: 0 all rules hold, 1 a rule is broken or could not be measured, 3 the
+    /// program hung, 4 the program failed, 5 too many events were lost, or the recording is
+    /// not complete. Rules may also be in sbt.toml, under [check].
     #[command(
         override_usage = "sbt check [RULES] [OPTIONS] -- PROG [ARGS]...\n       \
         sbt check [RULES] [OPTIONS] FILE"
     )]
     Check {
-        /// Write what came of the rules as JUnit, which CI services read.
+        /// Write the results of the rules as JUnit XML, which CI services read.
         #[arg(long, value_name = "FILE")]
         junit: Option<PathBuf>,
         /// How to watch and report.
         #[command(flatten)]
         options: Options,
-        /// Keep root for the program, where sudo was used to start sbt.
+        /// Under sudo, run the program as root and not as the user who called sudo.
         #[arg(long)]
         as_root: bool,
         /// A recording (`sbt run -o FILE`), or a report in JSON.
@@ -174,46 +176,46 @@ pub enum Command {
         #[command(flatten)]
         rules: Box<Rules>,
     },
-    /// Run a program at several numbers of threads: how much faster it gets, and which phase
-    /// stops doing so.
+    /// Run a program with several numbers of threads: how much faster it gets, and which
+    /// phases do not.
     #[command(long_about = scale_about(), override_usage = SCALE_USAGE)]
     Scale(Box<Scale>),
-    /// Show a recording in the live screen, as it happened, with pause, step and speed.
+    /// Play a recording in the live screen, with pause, single steps and speed.
     ///
-    /// Neither the program nor any privilege is needed.
+    /// This needs neither the program nor any privilege.
     Replay {
         /// The recording.
         file: PathBuf,
-        /// How many times as fast as it happened: 1/16, 1/8 … 1, 2 … 4096, or max.
+        /// How fast to play: 1 is the real speed; 1/16, 1/8 … 1, 2 … 4096, or max.
         #[arg(long, value_name = "TIMES", default_value_t = Speed::Real, allow_hyphen_values = true)]
         speed: Speed,
-        /// Bold text and colours.
+        /// When to use bold text and colours.
         #[arg(long, value_enum, default_value_t = Color::Auto)]
         color: Color,
     },
-    /// Say what this machine and this user may do, and what to type if not.
+    /// Check what this machine and this user allow, and what to do if something is missing.
     Doctor {
-        /// What the kernel says of each of sbt's BPF programs: how many instructions it
-        /// has, and how many the verifier has looked at to accept it.
+        /// Show for each BPF program of sbt how many instructions it has, and how many the
+        /// kernel's verifier checked to accept it.
         #[arg(long)]
         programs: bool,
     },
-    /// Show which barriers a program or process has; without one, which counters this
-    /// machine has, for --events, and which not and why.
+    /// List the barriers of a program or process. Without PROG or PID, list the counters of
+    /// this machine for --events, and why others are missing.
     List {
         /// A program, or the number of a process.
         #[arg(value_name = "PROG|PID")]
         of: Option<String>,
     },
-    /// Print the script that a shell needs to complete sbt's commands and options.
+    /// Print a script with which a shell completes sbt's commands and options.
     Completions {
-        /// For which shell.
+        /// The shell.
         #[arg(value_enum)]
         shell: clap_complete::Shell,
     },
-    /// Write the manual pages to a folder, one for sbt and one for each command.
+    /// Write the manual pages to a folder: one for sbt, and one for each command.
     Man {
-        /// The folder; it is made if it is not there.
+        /// The folder, which is created if it does not exist.
         #[arg(value_name = "FOLDER")]
         folder: PathBuf,
     },
@@ -254,24 +256,24 @@ const PLACE_IN_HELP: &str = "{\u{1b}[0mn}";
 /// What `sbt scale` is told.
 #[derive(Args, Debug)]
 pub struct Scale {
-    /// Numbers of threads: 1,2,4,8.
+    /// The numbers of threads: 1,2,4,8.
     #[arg(short = 'n', long = "threads", value_name = "LIST", value_parser = counts::list,
           allow_hyphen_values = true)]
     pub counts: Counts,
-    /// Runs at each number; medians count.
+    /// How many runs for each number of threads; their median is used.
     #[arg(long, default_value_t = 3, value_name = "TIMES", allow_negative_numbers = true,
           value_parser = clap::value_parser!(u32).range(1..=100))]
     pub repeat: u32,
-    /// Set a variable of the program's environment; the number is put into its value too.
+    /// Set an environment variable of the program, with the number of threads in its value.
     #[arg(long = "env", value_name = "NAME={n}", value_parser = counts::variable)]
     pub variables: Vec<Variable>,
-    /// Write a page with plots to a file as well.
+    /// Write also an HTML page with plots.
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
     /// How to watch and report.
     #[command(flatten)]
     pub options: Options,
-    /// Keep root for the program, where sudo was used to start sbt.
+    /// Under sudo, run the program as root and not as the user who called sudo.
     #[arg(long)]
     pub as_root: bool,
     /// The number of the one run that this process is for.
@@ -312,118 +314,122 @@ fn hang_time(text: &str) -> Result<HangTime, String> {
     reason = "each is an option of its own, typed or not"
 )]
 pub struct Options {
-    /// Report as JSON, to --output, or to standard output where no program runs.
+    /// Write the report as JSON, to --output, or to standard output if no program is run.
     #[arg(long)]
     pub json: bool,
     /// Write the report to a file.
     #[arg(long, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// Stop watching after this time: 10, 10s, 500ms, 2m. The program runs on.
+    /// Stop watching after this time: 10, 10s, 500ms, 2m. The program goes on.
     #[arg(long, value_name = "TIME", value_parser = value::seconds, allow_hyphen_values = true)]
     pub duration: Option<Duration>,
-    /// Watch departures too: they tell how long the release took [default: auto].
+    /// Watch departures from barriers too: how long the release of the threads takes
+    /// [default: auto].
     #[arg(long, value_enum)]
     pub departures: Option<Departures>,
-    /// How much of its time watching may cost a thread: 2%, 0.5, off. Above it less
-    /// is watched, and the report says so [default: 2%].
+    /// Limit for the cost of watching, in percent of a thread's time: 2%, 0.5, off. Above
+    /// the limit sbt watches less, and the report says so [default: 2%].
     #[arg(long, value_name = "PCT", value_parser = budget, allow_hyphen_values = true)]
     pub budget: Option<Budget>,
-    /// Tell also what would have been without the cost of watching.
+    /// Report also estimates of the figures without the cost of watching.
     #[arg(long)]
     pub compensated: bool,
-    /// How the program is watched. ebpf needs root or two capabilities; perf and ptrace
-    /// are for the user's own processes without any, and cost them more; perf has room for
-    /// few barriers [default: ebpf, or ptrace where that is not permitted].
+    /// How to watch the program. ebpf needs root or two capabilities. perf and ptrace need
+    /// no privilege for your own processes, but slow them down more; perf can watch a few
+    /// barriers only [default: ebpf, or ptrace if ebpf is not permitted].
     #[arg(long, value_enum)]
     pub backend: Option<Backend>,
-    /// Watch the system calls of futexes: barriers made of nothing else, and
-    /// locks. It costs every process a little [default: auto].
+    /// Watch the futex system call, for locks and for barriers that a program makes from
+    /// futexes. This slows all processes a little [default: auto].
     #[arg(long, value_enum)]
     pub futex: Option<Futexes>,
-    /// What is asked about threads between barriers: how long they ran, were ready
-    /// and blocked; full: also on what, and who took the CPU [default: light].
+    /// What to measure of threads between barriers. light: how long they ran, were ready
+    /// and were blocked; full: also what blocked them, and who took the CPU [default:
+    /// light].
     #[arg(long, value_enum)]
     pub states: Option<States>,
-    /// Watch the processes that the program starts as well [default: in run].
+    /// Watch also the processes that the program starts [default: in run, check and scale].
     #[arg(long, overrides_with = "no_children")]
     pub children: bool,
-    /// Watch the one process alone.
+    /// Do not watch processes that the program starts.
     #[arg(long, overrides_with = "children")]
     pub no_children: bool,
-    /// Tell each episode of a barrier: file.c:120, 120, a function or a name.
+    /// Print each episode of a barrier: file.c:120, 120, a function or a name.
     #[arg(long, value_name = "SITE")]
     pub watch: Vec<Pattern>,
-    /// Tell each episode of all barriers.
+    /// Print each episode of all barriers.
     #[arg(long)]
     pub watch_all: bool,
     /// Give a barrier a name: file.c:120=NAME.
     #[arg(long = "name", value_name = "SITE=NAME", value_parser = spec::named)]
     pub names: Vec<Named>,
-    /// Take all from one barrier to another as one phase.
+    /// Report the time from one barrier to another as one phase.
     #[arg(long = "phase", value_name = "NAME=SITE..SITE", value_parser = spec::phase)]
     pub phases: Vec<Conceptual>,
-    /// Tell when a function begins or a line (file.c:120) is passed.
+    /// Count how often a function begins or a line (file.c:120) is passed, and measure the
+    /// times between these marks.
     #[arg(long = "mark", value_name = "FUNCTION|FILE:LINE[=NAME]", value_parser = spec::mark)]
     pub marks: Vec<Mark>,
-    /// Take a function of the program's own as a barrier.
+    /// Watch a function of the program as a barrier.
     ///
-    /// ARG: which of its arguments is the barrier, from 1 to 6; without it, or
-    /// with 0, the function is the one barrier. COUNT: which of them is the
-    /// number of participants.
+    /// ARG is the number of the argument that is the barrier, 1 to 6; with 0 all calls are
+    /// one barrier; without ARG debug information decides. COUNT is the number of the
+    /// argument that holds the number of participants.
     #[arg(long = "barrier", value_name = "SYMBOL[:ARG[:COUNT]]", value_parser = spec::barrier)]
     pub barriers: Vec<UserBarrier>,
-    /// Count these for each thread and phase, as perf names them; `free`: what
-    /// costs next to nothing. `sbt list` shows what there is.
+    /// Read these counters for each thread and phase, named as in perf; `free` means all
+    /// that cost next to nothing. `sbt list` shows the counters of this machine.
     #[arg(short = 'e', long = "events", value_name = "A,B", value_parser = counters::commas)]
     pub events: Vec<Events>,
-    /// Sample where threads are so many times a second of their time on a CPU: tells the
-    /// time by function, and the functions on the critical path [default: 0, not at all].
+    /// Sample each thread HZ times per second of its CPU time: shows the time by function,
+    /// and the functions on the critical path [default: 0, off].
     #[arg(long, value_name = "HZ", value_parser = value::sample, allow_hyphen_values = true)]
     pub sample: Option<u32>,
-    /// Write folded stacks of the samples for flame graphs: `main;f;g 1234`, µs of
+    /// Write folded stacks of the samples for flame graphs: `main;f;g 1234`, in µs of
     /// normalised processor time.
     #[arg(long, value_name = "FILE")]
     pub folded: Option<PathBuf>,
-    /// Record the run: `sbt report FILE` shows it later, on any machine.
+    /// Record the run to a file: `sbt report FILE` shows it later, on any machine.
     #[arg(short = 'o', long, value_name = "FILE")]
     pub record: Option<PathBuf>,
-    /// Keep in the recording what happened in so many last seconds, and statistics of the
-    /// whole run: it does not grow with the run.
+    /// Record only the events of the last SECONDS, with statistics of the whole run, so
+    /// that the file does not grow with the run.
     #[arg(long, value_name = "SECONDS", value_parser = value::seconds, allow_hyphen_values = true,
           requires = "record", conflicts_with = "stats_only")]
     pub keep: Option<Duration>,
-    /// Keep only statistics in the recording: the report.
+    /// Record only the statistics for the report.
     #[arg(long, requires = "record")]
     pub stats_only: bool,
-    /// Warn of episodes that take longer, from first to last arrival [default: 1000].
+    /// Warn of episodes that take longer than MS milliseconds from first to last arrival
+    /// [default: 1000].
     #[arg(long, value_name = "MS", value_parser = value::milliseconds, allow_hyphen_values = true)]
     pub warn_time: Option<Duration>,
     /// Do not warn of long episodes.
     #[arg(long)]
     pub no_warnings: bool,
-    /// When threads wait at a barrier for so long and nobody comes, look at who is missing
-    /// and what it does: 10, 30s, 2m, off [default: 10s].
+    /// When threads wait at a barrier for this time and no thread arrives, look for the
+    /// missing threads and what they do: 10, 30s, 2m, off [default: 10s].
     #[arg(long, value_name = "TIME", value_parser = hang_time, allow_hyphen_values = true)]
     pub hang_time: Option<HangTime>,
-    /// Tell the time of each phase when it ends.
+    /// Print the time of each phase when it ends.
     #[arg(long)]
     pub phase_times: bool,
-    /// Open the live screen, wherever there is a terminal.
+    /// Open the live screen; this needs a terminal.
     #[arg(long, overrides_with = "no_tui")]
     pub tui: bool,
-    /// No live screen: the program keeps the terminal.
+    /// Do not open the live screen: the program keeps the terminal.
     #[arg(long, overrides_with = "tui")]
     pub no_tui: bool,
     /// Close the live screen when the program ends, without waiting for a key.
     #[arg(long)]
     pub exit_with_program: bool,
-    /// Bold and dim text.
+    /// When to use bold and dim text.
     #[arg(long, value_enum, default_value_t = Color::Auto)]
     pub color: Color,
-    /// No report on standard error.
+    /// Write no report to standard error.
     #[arg(short, long)]
     pub quiet: bool,
-    /// Show the settings at start, and where each comes from.
+    /// Show the settings at the start, and where each comes from.
     #[arg(short, long)]
     pub verbose: bool,
 }

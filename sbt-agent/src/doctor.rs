@@ -126,7 +126,8 @@ fn btf(exists: bool) -> Finding {
             State::Ok("/sys/kernel/btf/vmlinux".into())
         } else {
             State::Bad(
-                "the kernel does not describe its types: use one built with CONFIG_DEBUG_INFO_BTF"
+                "the kernel has no type information: use a kernel built with \
+                CONFIG_DEBUG_INFO_BTF"
                     .into(),
             )
         },
@@ -135,12 +136,14 @@ fn btf(exists: bool) -> Finding {
 
 fn uprobes(exists: bool, kind: ProgramKind) -> Finding {
     let state = if !exists {
-        State::Bad("the kernel is built without them: use one with CONFIG_UPROBE_EVENTS".into())
+        State::Bad("the kernel has no uprobes: use a kernel built with CONFIG_UPROBE_EVENTS".into())
     } else if kind == ProgramKind::UprobeMulti {
         State::Ok("uprobe_multi".into())
     } else {
         State::Less(
-            "one perf event a probe: needs root and detaches slowly; Linux 6.6 does better".into(),
+            "one perf event for each probe: this needs root, and detaching is slow; better from \
+            Linux 6.6 on"
+                .into(),
         )
     };
     Finding {
@@ -155,7 +158,7 @@ fn tracepoints(exists: bool) -> Finding {
         state: if exists {
             State::Ok("sched_process_exec, sched_process_exit".into())
         } else {
-            State::Less("the kernel has none: the end of threads is not seen".into())
+            State::Less("the kernel has none: sbt does not see that threads end".into())
         },
     }
 }
@@ -184,7 +187,7 @@ fn capabilities(effective: u64) -> Finding {
         ))
     } else if effective >> privilege::PTRACE.0 & 1 == 0 {
         State::Less(format!(
-            "missing {}: only your own processes can be attached to; {}",
+            "missing {}: sbt can attach to your own processes only; {}",
             privilege::PTRACE.1,
             privilege::remedy()
         ))
@@ -220,11 +223,11 @@ fn lockdown(state: &str) -> Finding {
         what: "lockdown",
         state: if locked {
             State::Bad(
-                "confidentiality: programs may not read memory; boot with lockdown=integrity"
+                "confidentiality: BPF programs may not read memory; boot with lockdown=integrity"
                     .into(),
             )
         } else {
-            State::Ok("none that hinders".into())
+            State::Ok("none that restricts sbt".into())
         },
     }
 }
@@ -236,7 +239,7 @@ fn library(path: &Path) -> Option<Finding> {
         .points
         .iter()
         .find(|point| point.function == Function::BarrierWait)?;
-    let unknown = "of an unknown library: participant counts will be missing";
+    let unknown = "unknown library: sbt cannot read the numbers of participants";
     let family = point.runtime().map_or(unknown, |runtime| runtime.name);
     let text = format!(
         "{}: pthread_barrier_wait ({family}), probed at {:#x}",
@@ -302,8 +305,8 @@ fn rehearse() -> anyhow::Result<String> {
     );
     anyhow::ensure!(
         with_clocks == 1,
-        "the kernel did not tell how long the thread had run: running, ready and blocked will be \
-         unknown"
+        "the kernel did not tell how long the thread ran: the times running, ready and blocked \
+        are unknown"
     );
     Ok("one barrier passed: arrival and departure seen".into())
 }

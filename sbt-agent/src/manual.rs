@@ -104,7 +104,9 @@ fn say(roff: &mut Roff, page: &Page) {
     }
     if page.watches {
         roff.control("SH", ["ENVIRONMENT"]);
-        roff.text([roman("Stronger than sbt.toml, weaker than options:")]);
+        roff.text([roman(
+            "Variables override sbt.toml, and options override variables:",
+        )]);
         for setting in SETTINGS {
             if let Some(variable) = setting.variable {
                 let meaning = format!("As {}: {}.", setting.option, setting.meaning);

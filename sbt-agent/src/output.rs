@@ -197,7 +197,7 @@ pub fn save(report: &Report, pid: u32) -> anyhow::Result<PathBuf> {
         written.with_context(|| format!("cannot write {}", path.display()))?;
         return Ok(path);
     }
-    anyhow::bail!("there are too many saved reports here")
+    anyhow::bail!("this folder has too many saved reports")
 }
 
 /// Writes to standard output.
@@ -267,7 +267,7 @@ pub fn for_recording(path: &Path) -> anyhow::Result<fs::File> {
     if let Ok(metadata) = fs::metadata(path) {
         anyhow::ensure!(
             metadata.is_file(),
-            "cannot record into {shown}: it is no regular file"
+            "cannot record into {shown}: it is not a regular file"
         );
     }
     typed::write(path).with_context(|| format!("cannot write {shown}"))

@@ -52,8 +52,7 @@ pub fn show(path: &Path, speed: Speed, look: Option<Look>) -> anyhow::Result<()>
     let look = look.with_context(|| {
         format!("there is no terminal for the live screen; `sbt report {shown}` writes the report")
     })?;
-    let signals =
-        Signals::block(false, true).context("cannot take over the handling of signals")?;
+    let signals = Signals::block(false, true).context("cannot set up the handling of signals")?;
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -107,7 +106,7 @@ impl Player {
         this.read_until(0)?;
         ensure!(
             !this.has_only_statistics(),
-            "{} has statistics only, and nothing to be replayed; `sbt report` shows them",
+            "{} has statistics only, and no events to replay; `sbt report` shows the statistics",
             printable(&path.to_string_lossy())
         );
         Ok(this)
@@ -214,7 +213,7 @@ impl Player {
                 self.step = Some(self.replay.model.totals().episodes + 1);
             }
             Play::Step => {
-                let text = "Space pauses first; then . goes one episode further";
+                let text = "pause with Space first; then . goes one episode further";
                 self.observer.notice(text.into());
             }
             Play::Faster => self.pace.faster(shown_ns, now_ns),
@@ -306,7 +305,7 @@ impl Player {
         let (latest, receiver) = watch::channel(Arc::new(self.snapshot()));
         let (sender, mut requests) = unbounded_channel();
         let handle = Screen::spawn(look, receiver, sender)
-            .context("cannot open the live screen; `sbt report` does without")?;
+            .context("cannot open the live screen; `sbt report` works without a screen")?;
         let mut is_away = false;
         let mut has_news = true;
         let mut due = Instant::now();
@@ -501,7 +500,10 @@ mod tests {
         let written = Written::run(S, Some(Keep::Statistics), Ending::Orderly);
         let error = Player::open(&written.path(), Speed::Real).err().unwrap();
         let error = error.to_string();
-        assert!(error.contains("`sbt report` shows them"), "{error}");
+        assert!(
+            error.contains("`sbt report` shows the statistics"),
+            "{error}"
+        );
         let kept = Keep::Events(Duration::from_secs(2));
         let written = Written::run(10 * S, Some(kept), Ending::Orderly);
         let mut player = player(&written);

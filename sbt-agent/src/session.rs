@@ -107,7 +107,7 @@ pub fn watch(
         }
     };
     let signals = Signals::block(matches!(target, Target::Run { .. }), look.is_some())
-        .context("cannot take over the handling of signals")?;
+        .context("cannot set up the handling of signals")?;
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -134,8 +134,8 @@ fn check_files() -> anyhow::Result<()> {
     let (most, _) = getrlimit(Resource::RLIMIT_NOFILE).context("cannot read a limit")?;
     anyhow::ensure!(
         most >= FEWEST_FILES,
-        "only {most} files may be open at a time, and sbt needs {FEWEST_FILES}: `ulimit -n \
-         {FEWEST_FILES}`"
+        "the limit of open files is {most}, and sbt needs {FEWEST_FILES}: run `ulimit -n \
+        {FEWEST_FILES}`"
     );
     Ok(())
 }
@@ -232,7 +232,7 @@ impl Session {
                 self.tell(&format!("sbt: {error:#}\n"));
             }
             self.tell(&format!(
-                "sbt: cannot open the live screen: {error}; going on without\n"
+                "sbt: cannot open the live screen: {error}; sbt watches without the screen\n"
             ));
         }
     }

@@ -265,7 +265,7 @@ fn a_report_gives_what_needs_no_single_episodes() {
     };
     exports::write(&json, &tables).unwrap();
     let page = fs::read_to_string(exports.html.unwrap()).unwrap();
-    assert!(page.contains("No timeline: this page was made from a report"));
+    assert!(page.contains("There is no timeline, since this page was made from a report"));
     assert_eq!(rows(tables.csv.unwrap()).len(), 3);
 }
 

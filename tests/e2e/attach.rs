@@ -464,7 +464,7 @@ fn to_a_process_that_is_stopped_for_a_while() {
     is_a_tail(&report, 3);
     // Whoever came last before did not make the others wait.
     assert!(
-        report.is_noted("a signal had stopped the program for"),
+        report.is_noted("a signal stopped the program for"),
         "{report}"
     );
     target.finish().expect(0);

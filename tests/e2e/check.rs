@@ -251,7 +251,7 @@ fn what_cannot_be_checked_at_all_is_no_broken_rule() {
     let rule = "--max-idle=10%";
     let finished = of_file(&[rule], &missing).expect(125);
     assert!(
-        finished.one_line().contains("goes after `--`"),
+        finished.one_line().contains("write it after `--`"),
         "{finished}"
     );
     let text = folder.path().join("text");
@@ -260,7 +260,7 @@ fn what_cannot_be_checked_at_all_is_no_broken_rule() {
         of_file(&[rule], &text)
             .expect(125)
             .one_line()
-            .contains("no recording")
+            .contains("not a recording")
     );
     let base = format!("--baseline={}", missing.display());
     assert!(
@@ -290,9 +290,9 @@ fn without_a_rule_nothing_would_be_checked() {
     let file = folder.path().join("any");
     fs::write(&file, "").unwrap();
     for (options, words) in [
-        (&["--tolerance=5%"][..], "no rule is given"),
+        (&["--tolerance=5%"][..], "there is no rule to check"),
         (&[], "[check]"),
-        (&["--max-idle=10%", "--duration=3"], "goes after `--`"),
+        (&["--max-idle=10%", "--duration=3"], "write it after `--`"),
     ] {
         let finished = of_file(options, &file).expect(2);
         assert!(finished.one_line().contains(words), "{finished}");

@@ -146,7 +146,7 @@ fn the_program_is_no_place_for_the_report() {
         assert!(
             finished
                 .one_line()
-                .contains("it is the program that is to be watched"),
+                .contains("it is the program to be watched"),
             "{finished}"
         );
         assert_eq!(finished.out(), "");

@@ -70,7 +70,10 @@ fn is_asked_about(build: Build) {
     }
     let hint = report.notes().find(|note| note.contains("--barrier"));
     let hint = hint.unwrap_or_else(|| panic!("no hint: {report}"));
-    assert!(hint.contains("if each calls it once a round"), "{hint}");
+    assert!(
+        hint.contains("if each thread calls it once a round"),
+        "{hint}"
+    );
     // What it says to type does it.
     let mut words = hint.split_whitespace();
     let named = words.by_ref().find(|word| *word == "--barrier");

@@ -130,7 +130,7 @@ fn counters_are_chosen_while_the_program_runs() {
     terminal.sees("[ ] page-faults");
     // What there is not is there, too, with the reason.
     terminal.press("xyzzy");
-    terminal.sees("none has this in its name");
+    terminal.sees("no counter has this text in its name");
     // What follows an escape at once would be one key with it.
     let escape = |text: &str| {
         terminal.press("\x1b");
@@ -165,8 +165,8 @@ fn counters_are_chosen_while_the_program_runs() {
     terminal.press(" \r");
     terminal.sees("counted from now on: alignment-faults");
     terminal.press("6");
-    terminal.sees("page-faults was chosen while the program ran: it is counted from");
-    terminal.sees("page-faults was chosen no longer: it is not counted from");
+    terminal.sees("page-faults was switched on while the program ran: it is counted only from");
+    terminal.sees("page-faults was switched off while the program ran: it is counted only until");
     terminal.press(CTRL_C);
     let (_status, told) = terminal.finish_screen();
     assert!(told.contains("COUNTERS, in the work"), "{told}");

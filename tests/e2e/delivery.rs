@@ -180,7 +180,7 @@ fn a_limit_for_files_is_like_a_full_disk() {
         let report: serde_json::Value = serde_json::from_str(json).unwrap();
         assert_eq!(report["episodes"], 500, "{finished}");
         let notes = report["notes"].to_string();
-        assert!(notes.contains("the recording ends before"), "{finished}");
+        assert!(notes.contains("the recording is incomplete"), "{finished}");
     }
 }
 

@@ -155,7 +155,11 @@ fn a_report_says_what_it_does_not_hold() {
     run(sbt_with(&live)).expect(0);
     let page = folder.path().join("a.html");
     report(&json, &["--html", &text(&page)]).expect(0);
-    assert!(fs::read_to_string(&page).unwrap().contains("No timeline"));
+    assert!(
+        fs::read_to_string(&page)
+            .unwrap()
+            .contains("There is no timeline")
+    );
     let trace = folder.path().join("a.trace");
     let refused = report(&json, &["--perfetto", &text(&trace)]).expect(1);
     let words = "--perfetto needs a recording";
@@ -163,7 +167,7 @@ fn a_report_says_what_it_does_not_hold() {
     assert_eq!(refused.stderr.lines().count(), 1);
     assert!(!trace.exists());
     let over = report(&json, &["--csv", &json_text]).expect(1);
-    assert!(over.stderr.contains("the file that is read"), "{over}");
+    assert!(over.stderr.contains("the input file"), "{over}");
 }
 
 #[test]
@@ -176,7 +180,7 @@ fn nothing_is_written_over_what_is_read_or_twice_to_one_file() {
     }
     fs::hard_link(at("a"), at("also-a")).unwrap();
     let (a, b, also_a, new) = (&at("a"), &at("b"), &at("also-a"), &at("new"));
-    let over = "the file that is read";
+    let over = "the input file";
     let twice = "name the same file";
     let cases: [(&[&str], &str, i32); 10] = [
         (&["report", a, "--json", "--output", a], over, 1),

@@ -24,7 +24,7 @@ fn watch_all_wait(program: &std::path::Path, arguments: &[&str]) -> Report {
 }
 
 fn has_note(report: &Report) -> bool {
-    report.is_noted("system calls of futexes")
+    report.is_noted("futexes were watched")
 }
 
 /// From where threads wait at such a barrier.

@@ -126,7 +126,11 @@ fn what_traces_for_it_is_missed() {
     pause(300);
     crate::harness::kill(found.cast_signed(), libc::SIGKILL);
     let finished = sbt.finish().expect(125);
-    for words in ["sbt: the process that traces", "end sbt instead", "sbt · "] {
+    for words in [
+        "sbt: sbt's tracing process",
+        "end sbt, not its tracing process",
+        "sbt · ",
+    ] {
         assert!(finished.stderr.contains(words), "{finished}");
     }
     assert!(!finished.stderr.contains("ring"), "{finished}");
@@ -141,7 +145,10 @@ fn what_traces_for_it_is_missed() {
     crate::harness::kill(tracer(sbt.pid()).unwrap().cast_signed(), libc::SIGKILL);
     let finished = sbt.finish().expect(128 + libc::SIGTRAP);
     let text = finished.stderr.replace('\n', " ");
-    assert!(text.contains("end sbt instead"), "{finished}");
+    assert!(
+        text.contains("end sbt, not its tracing process"),
+        "{finished}"
+    );
 }
 
 #[test]

@@ -111,7 +111,7 @@ fn another_thread_executes_a_program() {
     let site = report.site_at(line("truth.c", "SITE meet"));
     // Its probes can only come after its start.
     assert!(number(site, "episodes") >= 100, "{report}");
-    assert!(report.is_noted("not the first executed"), "{report}");
+    assert!(report.is_noted("other than the first executed"), "{report}");
 }
 
 #[test]

@@ -149,7 +149,7 @@ fn efficiency_is_withheld_where_events_were_lost() {
     for words in [
         "efficiency ?: ",
         "no verdict: ",
-        "there were more arrivals and episodes than are told",
+        "there were more arrivals and episodes than reported",
     ] {
         assert!(plain.contains(words), "{words:?} in {text}");
     }

@@ -220,7 +220,10 @@ fn what_is_not_there_is_told_before_the_program_starts() {
         ("--mark=marks.c:1", "marks.c:1"),
         ("--mark=makrs.c:20", "marks.c"),
         ("--barrier=secnd_part", "second_part"),
-        ("--mark=strlen", "strlen is chosen when the program starts"),
+        (
+            "--mark=strlen",
+            "chooses a variant of strlen when the program starts",
+        ),
     ] {
         let program = program("marks.c");
         let finished = run(command(

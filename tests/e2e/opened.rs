@@ -115,8 +115,8 @@ fn settings_name_new_files_below_their_folder_only() {
     owned.link("/proc/self/cwd", "home/project/magic");
     run(command("mkfifo", &[project("pipe")])).expect(0);
     owned.give("home/project/pipe");
-    let elsewhere = "may name new files below its own folder only";
-    let (exists, by_link) = ("it exists", "a link lies on the way");
+    let elsewhere = "may only name new files below its own folder";
+    let (exists, by_link) = ("the file exists", "the path contains a link");
     let roots = |name: &str| owned.at(&format!("roots/{name}")).display().to_string();
     for (named, why) in [
         (roots("new"), elsewhere),
@@ -184,7 +184,7 @@ fn what_settings_name_below_their_folder_is_made_for_the_user() {
     assert_eq!((is.uid(), is.gid()), (NOBODY, NOBODY));
     assert!(is.len() > 0);
     let again = watching(&[], &truth).expect(125);
-    assert!(again.one_line().contains("it exists"), "{again}");
+    assert!(again.one_line().contains("the file exists"), "{again}");
     watching(&["--folded", "stacks"], &truth).expect(0);
     // Nothing is left where nothing was run, so that another try may make it.
     fs::remove_file(&file).unwrap();
@@ -259,7 +259,10 @@ fn under_sudo_a_folder_that_the_program_replaces_leads_nowhere() {
         command.arg("-o").arg(out.join("run.sbt"));
         command.args(["--", "sh", "-c", &script]);
         let finished = run(command).expect(125);
-        assert!(finished.stderr.contains("is not root's"), "{finished}");
+        assert!(
+            finished.stderr.contains("that root does not own"),
+            "{finished}"
+        );
         assert_eq!(roots(owned.all()), roots(before), "{finished}");
         // What was opened before is written, wherever it lies by now.
         let recorded = fs::metadata(owned.at("home/out.old/run.sbt")).unwrap();
@@ -276,7 +279,7 @@ fn under_sudo_a_file_with_another_name_is_not_written() {
     let mut command = under_sudo(&["run", "--output"]);
     command.arg(&report).args(["--", "true"]);
     let finished = run(command).expect(125);
-    assert!(finished.one_line().contains("another name"), "{finished}");
+    assert!(finished.one_line().contains("a second name"), "{finished}");
     assert_eq!(fs::read_to_string(&report).unwrap(), ROOTS);
     // Of root's own folder nobody else can have done that; what was typed is written.
     let mut command = under_sudo(&["run", "--output"]);

@@ -292,7 +292,7 @@ fn under_sudo_a_link_that_the_program_makes_is_not_followed() {
         let mut command = under_sudo(&["run", "--output"]);
         command.arg(&report).args(["--", "sh", "-c", &script]);
         let finished = run(command).expect(125);
-        assert!(finished.stderr.contains("is a link"), "{finished}");
+        assert!(finished.stderr.contains("is a symbolic link"), "{finished}");
         assert_eq!(fs::read_to_string(&victim).unwrap(), "root's own");
         assert_eq!(open.path(target).exists(), kept);
         fs::remove_file(&report).unwrap();

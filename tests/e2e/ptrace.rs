@@ -239,7 +239,7 @@ fn two_cannot_trace_at_once() {
     let pid = patient.target.pid().to_string();
     let finished = run(sbt_with(&["attach", "--backend=ptrace", &pid])).expect(125);
     assert!(
-        finished.one_line().contains("traces it already"),
+        finished.one_line().contains("already traces it"),
         "{finished}"
     );
     first.sbt.signal(libc::SIGINT);
@@ -294,7 +294,7 @@ fn who_probes_the_same_places_is_noticed() {
     assert!(
         report
             .notes()
-            .any(|note| note.starts_with("something else has probes")),
+            .any(|note| note.starts_with("another sbt, bpftrace or a debugger has probes")),
         "{report}"
     );
     other.finish();
@@ -420,7 +420,7 @@ fn who_filters_its_own_calls_lives_and_others_map_what_is_needed() {
     );
     assert_eq!(finished.expect(3).out(), "over\n");
     report.is_exactly(200, 100);
-    assert!(report.is_noted("had to be taken away"), "{report}");
+    assert!(report.is_noted("had to be removed"), "{report}");
     let site = report.site_at(crate::programs::line("filtered.c", "SITE free"));
     let released = site["release_ns"]["count"].as_u64().unwrap_or(0);
     assert!(released > 40, "{report}");

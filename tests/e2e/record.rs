@@ -192,7 +192,7 @@ fn a_bounded_recording_outlives_sbt_and_a_full_disk() {
     assert!(report["episodes"].as_u64() > Some(10), "{report}");
     let live: Value = serde_json::from_str(&fs::read_to_string(live).unwrap()).unwrap();
     assert_eq!(live["episodes"], 9000, "the watching goes on: {live}");
-    let note = "the recording ends before the watching did";
+    let note = "the recording is incomplete";
     assert!(live["notes"].to_string().contains(note), "{live}");
     assert!(report["episodes"].as_u64() < Some(9000), "{report}");
 }
@@ -429,13 +429,17 @@ fn what_is_no_recording_is_told_in_one_line() {
     crate::harness::needs_nothing!();
     let folder = folder();
     let cases: [(&str, &[u8], &str); 4] = [
-        ("empty", b"", "is no recording of sbt"),
-        ("text", b"something else\n", "is no recording of sbt"),
-        ("parquet", b"PAR1\x15\x04\x15\x10", "is no recording of sbt"),
+        ("empty", b"", "is not a recording of sbt"),
+        ("text", b"something else\n", "is not a recording of sbt"),
+        (
+            "parquet",
+            b"PAR1\x15\x04\x15\x10",
+            "is not a recording of sbt",
+        ),
         (
             "json",
             b"{\"schema\": 1}",
-            "is no report of this version of sbt",
+            "is not a report of this version of sbt",
         ),
     ];
     for (name, bytes, expected) in cases {

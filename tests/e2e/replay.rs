@@ -140,9 +140,9 @@ fn keys_of_a_program_that_runs_say_that_there_is_none() {
     terminal.sees("at the end");
     for (key, text) in [
         ("d", "no program to detach from"),
-        ("r", "counts as it did then"),
-        ("n", "keeps its names"),
-        ("i", "no program to type to"),
+        ("r", "totals of a recording cannot be reset"),
+        ("n", "a recording has fixed names"),
+        ("i", "no program that reads keys"),
         (" ", "this is the end"),
         (".", "this is the end"),
     ] {
@@ -150,10 +150,10 @@ fn keys_of_a_program_that_runs_say_that_there_is_none() {
         terminal.sees(text);
     }
     terminal.press("0");
-    terminal.sees("keys, of a recording");
+    terminal.sees("keys while a recording is played");
     terminal.press(ESC);
     terminal.press("5");
-    terminal.sees("not what the program wrote");
+    terminal.sees("does not contain the output");
     terminal.press(CTRL_C);
     assert_eq!(terminal.finish().0, Some(0));
 }
@@ -197,14 +197,14 @@ fn of_a_bounded_recording_the_last_seconds_are_shown() {
     let is_a_part = |screen: &_| (60..600).contains(&episodes(screen));
     terminal.wait_until("a part of 800 episodes", is_a_part);
     terminal.press("6");
-    terminal.sees("is not in the recording");
+    terminal.sees("recording does not contain");
     terminal.press("q");
     assert_eq!(terminal.finish().0, Some(0));
 
     let statistics = Recorded::new(&["--stats-only"], 20);
     let finished = run(sbt_with(&["replay", &statistics.file.to_string_lossy()])).expect(1);
     let text = finished.one_line();
-    assert!(text.contains("`sbt report` shows them"), "{text}");
+    assert!(text.contains("`sbt report` shows the statistics"), "{text}");
 }
 
 #[test]
@@ -214,12 +214,12 @@ fn what_cannot_be_shown_is_told_in_one_line() {
     fs::write(&file, "something else\n").unwrap();
     let finished = run(sbt_with(&["replay", &file.to_string_lossy()])).expect(1);
     let text = finished.one_line();
-    assert!(text.contains("is no recording of sbt"), "{text}");
+    assert!(text.contains("is not a recording of sbt"), "{text}");
     let mut command = for_tty(sbt_with(&["replay"]));
     command.arg(&file);
     let (status, shown) = Terminal::spawn(command, USUAL).finish();
     assert_eq!(status, Some(1));
-    assert!(shown.contains("is no recording of sbt"), "{shown}");
+    assert!(shown.contains("is not a recording of sbt"), "{shown}");
     let finished = run(sbt_with(&["replay", "--speed=3", "run.sbt"])).expect(2);
     assert!(finished.stderr.contains("1/16"), "{finished}");
 

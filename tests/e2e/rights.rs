@@ -237,7 +237,7 @@ fn the_doctor_says_that_setcap_has_no_effect() {
     assert!(
         finished
             .out()
-            .contains("less  setcap        /mnt/sbt lies on a file system that is mounted nosuid"),
+            .contains("less  setcap        setcap has no effect on /mnt/sbt"),
         "{finished}"
     );
     assert!(!finished.out().contains("sudo setcap"), "{finished}");

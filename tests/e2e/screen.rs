@@ -112,7 +112,7 @@ fn joins_a_program_that_runs() {
     terminal.sees(&site("SITE first"));
     terminal.sees("T2 talks");
     terminal.press("5");
-    terminal.sees("The program keeps its own terminal");
+    terminal.sees("The program's output does not pass through sbt");
     terminal.press("i");
     terminal.sees("the program keeps its own terminal and keyboard");
     terminal.press("q");
@@ -125,10 +125,10 @@ const TABS: [(&str, &str); 10] = [
     ("Barriers", "barriers, where thread-time is lost"),
     ("Threads", "threads, over the whole run"),
     ("Timeline", "a character, as it happens"),
-    ("Phases", "phases, the most time first"),
+    ("Phases", "phases, longest total time first"),
     ("Output", "output of the program"),
     ("Log", "events come from ebpf"),
-    ("Locks", "locks, the most time first"),
+    ("Locks", "locks, longest total wait first"),
     ("Parallel", "normalised processor time by"),
     ("Path", "critical path by"),
     ("Help", "1-0, Tab, Shift-Tab"),
@@ -267,7 +267,7 @@ fn the_display_stands_still_while_paused() {
     needs_root!();
     let terminal = open(&[]);
     terminal.press("4");
-    terminal.sees("phases, the most time first");
+    terminal.sees("phases, longest total time first");
     let body = |screen: &vt100::Screen| screen.rows(0, 80).skip(3).take(20).collect::<Vec<_>>();
     let clock = |screen: &vt100::Screen| seconds(&screen.contents());
     terminal.press("p");

@@ -296,7 +296,7 @@ fn much_output_with_escape_sequences() {
     terminal.sees("10 800 0");
     assert!(terminal.has_screen());
     terminal.press("g");
-    terminal.sees("End follows it");
+    terminal.sees("End: follow new output");
     terminal.press("G");
     terminal.sees("the end");
     terminal.press("i");

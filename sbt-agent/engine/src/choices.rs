@@ -5,14 +5,14 @@ use serde::{Deserialize, Serialize};
 /// Which source is to be used: the rungs of the ladder, the best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Backend {
-    /// The best that this user may use.
+    /// The best backend that this user may use.
     Auto,
-    /// Probes of the kernel, and programs in it: root, or two capabilities.
+    /// Kernel probes with BPF programs: needs root or two capabilities.
     Ebpf,
-    /// Breakpoints of the processor, sampled by the kernel: one's own processes, which
-    /// do not stop for it.
+    /// Breakpoint registers of the processor, read through perf events: your own processes,
+    /// which do not stop at a breakpoint.
     Perf,
-    /// Breakpoints at which threads stop, as under a debugger: one's own processes.
+    /// Breakpoints at which threads stop, as in a debugger: your own processes.
     Ptrace,
 }
 
@@ -23,30 +23,30 @@ pub enum Departures {
     Auto,
     /// Always.
     On,
-    /// Never: the release latency then is unknown.
+    /// Never: the release time is unknown.
     Off,
 }
 
 /// Whether sbt watches the system calls of futexes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Futexes {
-    /// While nothing else shows barriers.
+    /// On while no other barriers are found.
     Auto,
     /// Always.
     On,
-    /// Never: barriers that are made of nothing else are not seen, nor locks.
+    /// Never: locks, and barriers that a program makes from futexes, are not seen.
     Off,
 }
 
 /// How closely sbt watches what threads do between barriers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum, Serialize, Deserialize)]
 pub enum States {
-    /// Running, ready and blocked, from two clocks that every event carries.
+    /// Running, ready and blocked time, from two clocks that are read with every event.
     #[default]
     Light,
-    /// Likewise by every switch of its threads: blocked on what, and who took the CPU.
+    /// Also every context switch of the threads: what blocked them, and who took the CPU.
     Full,
-    /// Not at all: the clocks are not read.
+    /// Neither: the clocks are not read.
     Off,
 }
 

@@ -44,7 +44,7 @@ pub fn process(text: &str) -> Result<u32, String> {
     text.parse()
         .ok()
         .filter(|pid| *pid > 0)
-        .ok_or_else(|| "expected the number of a process; `ps -e` lists them".into())
+        .ok_or_else(|| "expected the number of a process; `ps -e` lists all processes".into())
 }
 
 /// Reads a time. `plain` is the unit of a number without one, in seconds.
@@ -69,7 +69,8 @@ fn duration(text: &str, plain: f64, example: &str) -> Result<Duration, String> {
     let seconds = number.map(|number| number * factor);
     if seconds.is_some_and(|seconds| seconds >= LONGEST.as_secs_f64()) {
         return Err(format!(
-            "`{text}` is too long: a hundred years are the most; expected a time such as {example}"
+            "`{text}` is too long: the longest time is a hundred years; expected a time such as \
+             {example}"
         ));
     }
     seconds
@@ -101,7 +102,7 @@ pub fn tolerance(text: &str) -> Result<f64, String> {
     number
         .ok()
         .filter(|percent| percent.is_finite() && *percent >= 0.0)
-        .ok_or_else(|| "expected by how much, such as 10%".into())
+        .ok_or_else(|| "expected a percentage, such as 10%".into())
 }
 
 /// Reads one of the values of an enumeration, such as `auto`, `on` or `off`.

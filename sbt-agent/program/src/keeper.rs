@@ -112,7 +112,7 @@ impl Keeper {
             match read(&self.news, &mut number) {
                 Ok(4) => return Ok(i32::from_ne_bytes(number)),
                 Err(Errno::EINTR) => {}
-                _ => anyhow::bail!("the keeper of the program's terminal was killed"),
+                _ => anyhow::bail!("sbt's helper process for the program's terminal was killed"),
             }
         }
     }

@@ -49,7 +49,8 @@ impl ExecError {
     fn whose(&self) -> String {
         match &self.user {
             Some(user) if matches!(self.errno, Errno::EACCES | Errno::EPERM) => format!(
-                " for {}, who called sudo and as whom it is started; --as-root starts it as root",
+                " for {}, the user who called sudo: the program starts as this user; --as-root \
+                 starts it as root",
                 printable(user)
             ),
             _ => String::new(),
@@ -278,7 +279,10 @@ impl Held {
     /// Lets the program start. Returns once the program is executed, or with the reason why it
     /// could not be.
     pub fn release(self) -> anyhow::Result<Running> {
-        nix::unistd::write(&self.release, &[1]).context("the child has died before its start")?;
+        nix::unistd::write(&self.release, &[1]).context(
+            "the process died before it executed the \
+            program",
+        )?;
         drop(self.release);
         let mut code = [0; 4];
         // The pipe closes at a successful exec.

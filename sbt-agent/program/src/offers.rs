@@ -39,8 +39,8 @@ pub fn files(of: &str) -> anyhow::Result<Vec<Arc<ProbedFile>>> {
         }
         (None, Ok(pid)) => of_process(pid),
         (None, Err(_)) => bail!(
-            "there is no program {} that could be executed; name one by its path or as the shell \
-             finds it, or a process by its number",
+            "no executable program {} was found; give its path, a name that the shell finds, or \
+             the number of a process",
             printable(of)
         ),
     }
@@ -51,7 +51,10 @@ fn of_process(pid: u32) -> anyhow::Result<Vec<Arc<ProbedFile>>> {
     access::target::is_process(found.pid);
     let mappings = process::mappings(found.pid);
     if mappings.is_empty() {
-        bail!("not permitted to look at process {pid}; run sbt as its user, or with sudo");
+        bail!(
+            "no permission to look at process {pid}; run sbt as the user of the process, or with \
+            sudo"
+        );
     }
     let mut known = HashSet::new();
     let mut closed = None;
@@ -63,7 +66,10 @@ fn of_process(pid: u32) -> anyhow::Result<Vec<Arc<ProbedFile>>> {
         }
     }
     if let (true, Some(why)) = (files.is_empty(), closed) {
-        bail!("may not read the files of process {pid}: {why}; run sbt as its user, or with sudo");
+        bail!(
+            "cannot read the files of process {pid}: {why}; run sbt as the user of the process, \
+            or with sudo"
+        );
     }
     files.retain(|file| known.insert(file.id));
     Ok(files.into_iter().map(Arc::new).collect())
@@ -124,9 +130,9 @@ pub fn text(of: &str, files: &[Arc<ProbedFile>]) -> String {
 fn by_whom(kind: Kind, file: &ProbedFile, users: &[&Path]) -> String {
     if users.is_empty() {
         return if file.is_runtime() || matches!(kind, Kind::Condvar) {
-            "no file of the program asks for it by name".into()
+            "not imported by any file of the program".into()
         } else {
-            "inside of that file".into()
+            "called inside of that file".into()
         };
     }
     let names: Vec<_> = users.iter().map(|path| path.to_string_lossy()).collect();
@@ -176,8 +182,9 @@ fn candidates(files: &[Arc<ProbedFile>]) -> String {
         return String::new();
     }
     format!(
-        "\nFunctions of its own with such a name; if all threads wait in one of them for each \
-         other,\nand not by the above: sbt run --barrier FUNCTION\n  {}\n",
+        "\nFunctions of the program itself with \"barrier\" in their name. If all threads wait for \
+         each other\nin such a function, and not through the barriers above: sbt run --barrier \
+         FUNCTION\n  {}\n",
         listed(names.iter().map(String::as_str))
     )
 }

@@ -32,8 +32,8 @@ pub fn folder(pid: u32) -> PathBuf {
 }
 
 /// The message about /proc where it is not mounted.
-pub const NO_PROC: &str = "is not mounted, and sbt reads there what processes do; mount it: mount -t \
-    proc proc /proc";
+pub const NO_PROC: &str = "is not mounted, and sbt cannot see processes without it; mount it: \
+    mount -t proc proc /proc";
 
 /// Whether /proc is mounted, and knows this process.
 pub fn has_proc() -> bool {
@@ -337,7 +337,7 @@ pub struct Found {
 /// Finds the process that `pid` is, or is a thread of.
 pub fn find(pid: u32) -> anyhow::Result<Found> {
     let Some(status) = Status::of(pid) else {
-        bail!("there is no process {pid}; `ps -e` lists those that run");
+        bail!("there is no process {pid}; `ps -e` lists the running processes");
     };
     let tgid = status.number("Tgid").unwrap_or(pid);
     if !is_alive(&folder(tgid)) {
@@ -353,7 +353,7 @@ pub fn find(pid: u32) -> anyhow::Result<Found> {
     if command.is_empty() {
         let of_process = Status::in_folder(&folder(tgid));
         if of_process.is_none_or(|status| status.field("VmSize").is_none()) {
-            bail!("process {pid} ({name}) is a thread of the kernel: it has no program to watch");
+            bail!("process {pid} ({name}) is a kernel thread: it runs no program to watch");
         }
         command.push(format!("[{name}]"));
     }

@@ -165,20 +165,25 @@ impl Resolver {
         let strange = strange.map(|file| {
             let shown = file.shown.to_string_lossy();
             format!(
-                "{} has an OpenMP runtime that is not understood: its barriers are not seen",
+                "{} contains an OpenMP runtime that sbt does not know: its barriers are not \
+                 watched",
                 printable(&shown)
             )
         });
         let closed = self.closed.iter().map(|(path, capability)| {
             format!(
-                "{} may not be read: nothing in it was probed or named; missing {capability}",
+                "sbt may not read {} (missing {capability}): it set no probes there and does not \
+                 know the names of its functions",
                 printable(&path.to_string_lossy())
             )
         });
         let unfit = files.iter().flat_map(|file| {
             let shown = printable(&file.shown.to_string_lossy());
             let line = move |name: &&str| {
-                format!("{name} in {shown} is not seen: no probe may stand where it begins")
+                format!(
+                    "{name} in {shown} is not watched: no probe can be set where the function \
+                    begins"
+                )
             };
             file.unfit.iter().map(line)
         });
@@ -199,8 +204,8 @@ impl Resolver {
         let image = program.image().ok()?;
         (elf::interpreter(&image).is_none() && !elf::has_symbols(&image)).then(|| {
             format!(
-                "{} is linked statically and stripped: it has no symbols by which its barriers \
-                 could be found; link it dynamically, or keep its symbols",
+                "{} is statically linked and stripped: sbt cannot find its barriers without \
+                 symbols; link it dynamically, or keep its symbols",
                 printable(&program.shown.to_string_lossy())
             )
         })

@@ -15,42 +15,44 @@ use sbt_program::access::Named;
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Rules")]
 pub struct Rules {
-    /// Work is no more uneven than this at a site: 0% is even, 100% one thread does it all.
+    /// Highest imbalance of work at a site: 0% is even, at 100% one thread does all work.
     #[arg(long, value_name = "[SITE:]PCT", value_parser = of(Measure::Imbalance), allow_hyphen_values = true)]
     max_imbalance: Vec<Rule>,
-    /// Threads wait for others no more than this of their time at a site.
+    /// Highest share of their time that threads wait for others at a site.
     #[arg(long, value_name = "[SITE:]PCT", value_parser = of(Measure::Idle), allow_hyphen_values = true)]
     max_idle: Vec<Rule>,
-    /// Threads do something useful so much of their time, from 0 to 1; without SITE over
+    /// Lowest share of their time that threads do useful work, from 0 to 1; without SITE in
     /// the whole run.
     #[arg(long, value_name = "[SITE:]SHARE", value_parser = of(Measure::Efficiency), allow_hyphen_values = true)]
     min_efficiency: Vec<Rule>,
-    /// Mean by most work of a thread is so much, from 0 to 1; without SITE over the whole
-    /// run.
+    /// Lowest ratio of the mean to the largest work of a thread, from 0 to 1; without SITE
+    /// in the whole run.
     #[arg(long, value_name = "[SITE:]SHARE", value_parser = of(Measure::LoadBalance), allow_hyphen_values = true)]
     min_load_balance: Vec<Rule>,
-    /// 95 % of the episodes take no longer than this from first to last arrival.
+    /// Longest time from first to last arrival, for 95 % of the episodes.
     #[arg(long, value_name = "[SITE:]TIME", value_parser = of(Measure::BarrierTime), allow_hyphen_values = true)]
     max_barrier_time: Vec<Rule>,
-    /// 95 % of the phases that end at a site take no longer than this.
+    /// Longest phase that ends at a site, for 95 % of the phases.
     #[arg(long, value_name = "[SITE=]TIME", value_parser = of(Measure::Phase), allow_hyphen_values = true)]
     max_phase: Vec<Rule>,
-    /// There were so many complete episodes [default: 1].
+    /// Lowest number of complete episodes [default: 1].
     #[arg(long, value_name = "[SITE:]N", value_parser = of(Measure::Episodes), allow_hyphen_values = true)]
     min_episodes: Vec<Rule>,
-    /// No barrier stands still for so long. A program that does is ended.
+    /// Fail if threads wait at a barrier for this time and no thread arrives. A running
+    /// program is then ended.
     #[arg(long, value_name = "TIME", value_parser = rule::no_hang, allow_hyphen_values = true)]
     no_hang: Option<Duration>,
-    /// No more of the events were lost than this [default: 1%].
+    /// Highest share of lost events [default: 1%].
     #[arg(long, value_name = "PCT", value_parser = rule::lost, allow_hyphen_values = true)]
     max_lost: Option<f64>,
-    /// The run and the phases of its sites take no longer than in this recording or report.
+    /// A recording or report: the run, and the phases of its sites, must not be slower than
+    /// there.
     #[arg(long, value_name = "FILE")]
     baseline: Option<PathBuf>,
-    /// By how much longer they may take: 10%, 0.5 [default: 10%].
+    /// How much slower than the baseline they may be: 10%, 0.5 [default: 10%].
     #[arg(long, value_name = "PCT", value_parser = value::tolerance, allow_hyphen_values = true)]
     tolerance: Option<f64>,
-    /// Judge also a recording that is cut or damaged, by what is left of it.
+    /// Judge a recording even if it is cut or damaged, by the part that is there.
     #[arg(long)]
     allow_incomplete: bool,
 }

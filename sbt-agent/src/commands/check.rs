@@ -23,8 +23,8 @@ use sbt_program::libraries;
 /// Judges a recording or a report.
 pub fn file(typed: Gate, to: To, options: &Options, path: &Path) -> anyhow::Result<u8> {
     if cli::say_how_to_watch(options) || options.record.is_some() || options.tui {
-        let text = "a recording is judged as it is: options that say how to watch belong to the \
-                    run that makes it; a program to be run goes after `--`";
+        let text = "options that say how to watch have no effect on a recording: give them to the \
+            run that makes it; to run a program, write it after `--`";
         return Err(Usage(text.into()).into());
     }
     let folder = std::env::current_dir().ok();
@@ -48,7 +48,7 @@ pub fn file(typed: Gate, to: To, options: &Options, path: &Path) -> anyhow::Resu
     guard::check(&read, &written)?;
     let check = Check::new(gate, to)?;
     let report = record::report(path)
-        .map_err(|error| anyhow::anyhow!("{error:#} (a program to be run goes after `--`)"))?;
+        .map_err(|error| anyhow::anyhow!("{error:#} (to run a program, write it after `--`)"))?;
     check.tell(&report)
 }
 
@@ -61,7 +61,7 @@ pub fn program(
     program: Vec<OsString>,
 ) -> anyhow::Result<u8> {
     if options.tui {
-        return Err(Usage("there is no live screen in a check; leave --tui out".into()).into());
+        return Err(Usage("`sbt check` has no live screen; leave --tui out".into()).into());
     }
     let invoker = invoker(as_root);
     let path = program
@@ -86,8 +86,8 @@ pub fn program(
     let written = [("--junit", to.junit.as_deref())];
     guard_watching(options, &effective, &read, &written)?;
     if gate.asked.no_hang.is_some() && effective.settings.duration.is_some() {
-        let text = "--no-hang needs the program to be watched to its end, and --duration (or \
-                    `duration` in sbt.toml) stops before: leave one of them out";
+        let text = "--no-hang watches the program to its end, but --duration (or `duration` in \
+            sbt.toml) stops earlier: leave one of them out";
         return Err(Usage(text.into()).into());
     }
     let _fresh = fresh(options, &effective.settings);
@@ -111,7 +111,7 @@ pub fn program(
         found = Some(report.clone());
         Ok(())
     })?;
-    let mut report = found.context("nothing was reported of the run")?;
+    let mut report = found.context("there is no report of the run")?;
     // The program may have ended after the end of watching.
     report.run.exit_status = status;
     check.tell(&report)

@@ -45,7 +45,7 @@ pub fn say(text: &str) {
 
 /// The name of the baseline file in messages.
 pub const BASELINE: &str = "the baseline";
-pub const SETTINGS: &str = "the file of settings";
+pub const SETTINGS: &str = "the settings file";
 
 /// Checks that no output replaces a file that is read, and that no two outputs go to one file.
 /// `read` and `written`: the files beside settings, report, recording and stacks.

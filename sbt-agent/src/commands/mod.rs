@@ -189,7 +189,7 @@ fn compared(path: &Path, allow_incomplete: bool) -> anyhow::Result<Report> {
     let report = record::report(path)?;
     if let Some(missing) = report.incomplete.first().filter(|_| !allow_incomplete) {
         anyhow::bail!(
-            "{} is not complete: {}; --allow-incomplete compares what is there",
+            "{} is not complete: {}; --allow-incomplete compares the part that is there",
             printable(&path.to_string_lossy()),
             missing.text
         );

@@ -31,17 +31,20 @@ pub fn run(scale: &Scale) -> anyhow::Result<u8> {
         (
             options.folded.is_some(),
             "--folded",
-            "take `sbt run --folded FILE`",
+            "use `sbt run --folded FILE`",
         ),
         (
             options.duration.is_some(),
             "--duration",
-            "each goes to its end",
+            "each run goes to its end",
         ),
-        (options.tui, "--tui", "take `sbt run --tui`"),
+        (options.tui, "--tui", "use `sbt run --tui`"),
     ] {
         if is_there {
-            return Err(Usage(format!("{option} is not for several runs; {instead}")).into());
+            return Err(Usage(format!(
+                "{option} does not work with several runs; {instead}"
+            ))
+            .into());
         }
     }
     if options.json && options.output.is_none() {
@@ -89,7 +92,7 @@ pub fn run(scale: &Scale) -> anyhow::Result<u8> {
 /// Runs one run of a series, in a process of its own.
 pub fn once(scale: &Scale, threads: u32, into: i32) -> anyhow::Result<u8> {
     let mut into = inherited(into).context("cannot write the report of one run")?;
-    signals::unblock().context("cannot let signals through")?;
+    signals::unblock().context("cannot unblock signals")?;
     let invoker = invoker(scale.as_root);
     let command = scale
         .program

@@ -96,7 +96,7 @@ impl Series {
     pub fn run(mut self) -> anyhow::Result<Outcome> {
         self.variables.extend(self.missing_variable()?);
         let signals =
-            Signals::block(false, false).context("cannot take over the handling of signals")?;
+            Signals::block(false, false).context("cannot set up the handling of signals")?;
         tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
@@ -192,13 +192,13 @@ impl Series {
         for variable in &self.variables {
             command.env(&variable.name, put(OsStr::new(&variable.value), threads));
         }
-        let child = command.spawn().context("cannot start sbt once more")?;
+        let child = command.spawn().context("cannot start another sbt")?;
         let which = which(threads, repeat, self.repeat);
         let is_late = || {
             if !self.quiet {
                 let text = format!(
-                    "sbt: {which}: has not ended, and takes much longer than the runs before; \
-                     Ctrl-C ends the series with what there is\n"
+                    "sbt: {which}: still running, much longer than the runs before; Ctrl-C ends \
+                     the series with the results so far\n"
                 );
                 let _gone = std::io::stderr().write_all(text.as_bytes());
             }
@@ -332,7 +332,7 @@ async fn wait(
                 is_late();
             }
             heard = signals.next() => {
-                let heard = heard.context("cannot hear signals")?;
+                let heard = heard.context("cannot receive signals")?;
                 // Signals from the terminal have reached all processes.
                 if !heard.from_terminal
                     && let Ok(signal) = Signal::try_from(heard.number)

@@ -49,11 +49,12 @@ pub const TIME: Duration = Duration::from_millis(8500);
 pub const NAMES: &[(&str, &str)] = &[
     (
         "lu-block",
-        "LU, rows in blocks: the first threads run out of work, the last is the straggler",
+        "LU, rows in blocks: the first threads run out of work, and the last thread is the \
+         straggler",
     ),
     (
         "lu-cyclic",
-        "LU, rows dealt round robin: the same program with its work spread evenly",
+        "LU, rows dealt round robin: as lu-block, but with even work",
     ),
     (
         "lu-serial",
@@ -65,7 +66,7 @@ pub const NAMES: &[(&str, &str)] = &[
     ),
     (
         "matmul",
-        "matrix product in two phases: even, nothing to complain of",
+        "matrix product in two phases: even work, no problem to find",
     ),
     (
         "matmul-tiles",
@@ -73,7 +74,7 @@ pub const NAMES: &[(&str, &str)] = &[
     ),
     (
         "radix",
-        "radix sort: a tree sum in which half of the threads, then one, have work",
+        "radix sort with a tree sum: first half of the threads, in the end one, have work",
     ),
     (
         "radix-flat",
@@ -93,7 +94,7 @@ pub const NAMES: &[(&str, &str)] = &[
     ),
     (
         DEADLOCK,
-        "a worker leaves early, the others wait for it for ever (ends itself: on the live \
+        "a worker leaves early, and the others wait for it for ever (ends by itself: on the live \
          screen after a minute)",
     ),
 ];

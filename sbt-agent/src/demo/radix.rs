@@ -110,7 +110,7 @@ impl Radix {
         ensure!(sorted.is_sorted(), "the keys are not in order");
         ensure!(
             checksum(made) == checksum(sorted.iter().copied()),
-            "the sorted keys are not those that were to be sorted"
+            "the sorted keys differ from the input keys"
         );
         Ok(())
     }

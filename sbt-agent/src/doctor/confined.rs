@@ -15,7 +15,7 @@ pub(super) fn container() -> Finding {
         state: if in_user_namespace() {
             State::Bad(USER_NAMESPACE.into())
         } else {
-            State::Ok("capabilities are those of the machine".into())
+            State::Ok("capabilities hold for the whole machine".into())
         },
     }
 }
@@ -36,12 +36,11 @@ pub(super) fn filter() -> Finding {
 /// Judges the filter. `forbids` says that the filter is known to forbid bpf(2).
 fn judge(is_filtered: bool, forbids: bool, is_refused: bool) -> State {
     match (is_filtered, is_refused) {
-        (false, _) => State::Ok("no filter of system calls".into()),
-        (true, false) => State::Ok("a filter of system calls, which lets bpf through".into()),
+        (false, _) => State::Ok("no system call filter".into()),
+        (true, false) => State::Ok("a system call filter, which allows bpf".into()),
         (true, true) if forbids => State::Bad(FILTER.into()),
         (true, true) => State::Less(
-            "a filter of system calls: whether it forbids bpf cannot be told without CAP_BPF"
-                .into(),
+            "a system call filter: without CAP_BPF sbt cannot tell whether it forbids bpf".into(),
         ),
     }
 }

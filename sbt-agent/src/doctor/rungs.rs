@@ -35,7 +35,7 @@ pub(super) fn ptrace() -> Finding {
         what: "ptrace",
         state: match try_ptrace() {
             Ok(()) => State::Ok(
-                "your own processes, by itself where eBPF is not permitted (--backend ptrace)"
+                "your own processes, automatically where eBPF is not permitted (--backend ptrace)"
                     .into(),
             ),
             Err(error) => State::Less(format!("{error:#}")),

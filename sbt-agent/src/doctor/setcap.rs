@@ -57,12 +57,12 @@ fn judge(facts: &Facts<'_>) -> State {
     let command = format!("sudo setcap {SETCAP} {path}");
     if facts.nosuid {
         return State::Less(format!(
-            "{path} lies on a file system that is mounted nosuid, where setcap has no effect: \
-             copy it to another, such as that of /usr/local/bin, for use without root"
+            "setcap has no effect on {path}, whose file system is mounted nosuid: for use without \
+             root copy sbt to another file system, such as that of /usr/local/bin"
         ));
     }
     let Some(permitted) = facts.permitted else {
-        let text = format!("none on {path}; for use without root: `{command}`");
+        let text = format!("{path} has no capabilities; for use without root: `{command}`");
         return State::Ok(text);
     };
     let names = NAMES.iter().filter(|(bit, _)| permitted >> bit & 1 == 1);
@@ -70,19 +70,19 @@ fn judge(facts: &Facts<'_>) -> State {
     let has = format!("{path} has {}", names.join(","));
     let missing = permitted & !facts.effective;
     if !facts.at_once {
-        State::Less(format!("{has}, but not in effect: `{command}`"))
+        State::Less(format!("{has}, but they are not in effect: `{command}`"))
     } else if missing != 0 && facts.no_new_privs {
         State::Less(format!(
-            "{has}, but whoever started it has forbidden new privileges (NoNewPrivs)"
+            "{has}, but the process that started sbt forbids new privileges (NoNewPrivs)"
         ))
     } else if missing != 0 {
         State::Less(format!(
-            "{has}, but it was not started with them: another user namespace, or a bounding set"
+            "{has}, but sbt did not get them: a user namespace or a bounding set removes them"
         ))
     } else if privilege::missing(permitted).is_empty() {
         State::Ok(has)
     } else {
-        State::Less(format!("{has}, which is too few: `{command}`"))
+        State::Less(format!("{has}, but needs more: `{command}`"))
     }
 }
 

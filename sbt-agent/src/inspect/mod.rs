@@ -284,7 +284,8 @@ impl Looker {
             .extend(traced.map(|(process, by)| permission::traced(process, by)));
         if self.unstopped > 0 {
             self.notes.push(format!(
-                "{} times a thread did not stop for a look: where it was then is not known",
+                "{} times a thread did not stop when sbt looked at it: where it was then is \
+                 unknown",
                 self.unstopped
             ));
         }

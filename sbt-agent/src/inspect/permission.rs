@@ -54,21 +54,20 @@ fn why(process: u32, is_own: bool, scope: &str, missing: &str) -> String {
             format!("{may_not} it belongs to another user, and a container's filter forbids it")
         }
         (false, _) => format!(
-            "{may_not} it belongs to another user: missing {missing}; `sudo sbt hang {process}` \
-             may"
+            "{may_not} it belongs to another user: missing {missing}; use `sudo sbt hang \
+             {process}`"
         ),
         (true, "1") => format!(
             "{may_not} this machine lets only a parent look into its children \
-             (kernel.yama.ptrace_scope is 1); `sudo sbt hang {process}` may, or allow it to all: \
-             `sudo sysctl kernel.yama.ptrace_scope=0`"
+             (kernel.yama.ptrace_scope is 1); use `sudo sbt hang {process}`, or allow it for all \
+             processes: `sudo sysctl kernel.yama.ptrace_scope=0`"
         ),
         (true, "3") => format!(
-            "{may_not} this machine forbids it to all until it is started again \
-             (kernel.yama.ptrace_scope is 3)"
+            "{may_not} this machine forbids it until the next boot (kernel.yama.ptrace_scope is 3)"
         ),
         (true, _) => format!(
-            "{may_not} it has other privileges, or a container's filter forbids it; \
-             `sudo sbt hang {process}` may"
+            "{may_not} it has other privileges, or a container's filter forbids it; use `sudo sbt \
+             hang {process}`"
         ),
     }
 }
@@ -76,17 +75,17 @@ fn why(process: u32, is_own: bool, scope: &str, missing: &str) -> String {
 /// The note on a process that another process traces.
 pub fn traced(process: u32, by: u32) -> String {
     if process::parent(by) == Some(std::process::id()) {
-        return "threads that run cannot be looked at with --backend ptrace".into();
+        return "sbt cannot look at running threads with --backend ptrace".into();
     }
     let name = process::text(format!("/proc/{by}/comm")).unwrap_or_default();
     let name = match name.trim() {
-        _ if trace::is_server(by) => " (that of an sbt)".into(),
+        _ if trace::is_server(by) => " (another sbt)".into(),
         "" => String::new(),
         name => format!(" ({name})"),
     };
     format!(
-        "process {process} is traced by process {by}{name}: threads that run cannot be looked \
-         at meanwhile; detach it there"
+        "process {process} is traced by process {by}{name}: sbt cannot look at running threads \
+         meanwhile; detach the tracer"
     )
 }
 

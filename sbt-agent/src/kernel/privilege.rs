@@ -59,13 +59,13 @@ fn admin_is_needed() -> bool {
 }
 
 /// The message inside of a user namespace.
-pub const USER_NAMESPACE: &str = "this is a user namespace, as containers without privileges \
-    have, and no capability in it holds for the kernel's BPF; run sbt outside of it (`sudo sbt \
+pub const USER_NAMESPACE: &str = "sbt runs in a user namespace, as in containers without \
+    privileges, where no capability permits BPF; run sbt outside of the namespace (`sudo sbt \
     attach PID`, with the number that the process has there)";
 
 /// The message where a filter forbids bpf although the capabilities allow it.
-pub const FILTER: &str = "a filter of system calls forbids bpf, as those of containers do; run sbt \
-    outside of the container, or start that with bpf allowed (docker: --cap-add BPF --cap-add \
+pub const FILTER: &str = "a system call filter forbids bpf, as in containers; run sbt outside of \
+    the container, or start the container with bpf allowed (docker: --cap-add BPF --cap-add \
     PERFMON, or --security-opt seccomp=unconfined)";
 
 /// Whether a filter forbids bpf although this thread's capabilities allow it. `status`: the status
@@ -116,10 +116,11 @@ pub fn remedy() -> String {
 fn remedy_for(binary: &str, nosuid: bool) -> String {
     if nosuid {
         return format!(
-            "run it with sudo (setcap has no effect on {binary}: its file system is mounted nosuid)"
+            "run sbt with sudo (setcap has no effect on {binary}: its file system is mounted \
+             nosuid)"
         );
     }
-    format!("run it with sudo, or `sudo setcap {SETCAP} {binary}` once")
+    format!("run sbt with sudo, or `sudo setcap {SETCAP} {binary}` once")
 }
 
 /// What to do where only root may watch.
@@ -128,8 +129,9 @@ pub fn become_root() -> &'static str {
 }
 
 /// The message for a root user without root's capabilities.
-const OF_ROOT: &str = "root has not all of its capabilities here, as in containers: start that with \
-    them (docker: --cap-add BPF --cap-add PERFMON --cap-add SYS_PTRACE), or run sbt outside of it";
+const OF_ROOT: &str = "root lacks capabilities here, as in containers: start the container with \
+    them (docker: --cap-add BPF --cap-add PERFMON --cap-add SYS_PTRACE), or run sbt outside of the \
+    container";
 
 /// Whether this user is root but lacks capabilities that sbt needs.
 pub fn root_lacks() -> bool {
@@ -160,8 +162,8 @@ pub fn explain(error: LoadError) -> anyhow::Error {
             let missing = missing(effective());
             if missing.is_empty() {
                 anyhow!(
-                    "the kernel refuses {what} although this user may: it may be locked down \
-                     (/sys/kernel/security/lockdown); `sbt doctor` looks closer"
+                    "the kernel refuses {what} although this user has the privileges: the kernel \
+                     may be locked down (/sys/kernel/security/lockdown); `sbt doctor` looks closer"
                 )
             } else {
                 anyhow!(
@@ -191,8 +193,8 @@ pub fn check_process(pid: u32, backend: Backend) -> anyhow::Result<()> {
 pub fn check_user(user: &str) -> anyhow::Result<()> {
     anyhow::ensure!(
         rights::may_look_at_all(),
-        "may not look into a program of {user}, who called sudo and as whom it is started: \
-         missing {}; --as-root starts it as root; {OF_ROOT}",
+        "may not look into a program that runs as {user}, the user who called sudo: missing {}; \
+         --as-root starts it as root; {OF_ROOT}",
         PTRACE.1,
     );
     Ok(())
@@ -202,12 +204,12 @@ pub fn check_user(user: &str) -> anyhow::Result<()> {
 /// no file capability lets an ordinary user write to other users' memory.
 fn may_not_look(pid: u32, backend: Backend, remedy: &str, root_lacks: bool) -> String {
     let (missing, remedy) = match backend {
-        Backend::Ptrace if !root_lacks => (String::new(), "run it with sudo"),
+        Backend::Ptrace if !root_lacks => (String::new(), "run sbt with sudo"),
         _ => (format!("missing {}, since ", PTRACE.1), remedy),
     };
     format!(
-        "may not look into process {pid}: {missing}it belongs to another user or has other \
-         privileges; {remedy}"
+        "may not look into process {pid}: {missing}the process belongs to another user or has \
+         other privileges; {remedy}"
     )
 }
 
@@ -241,7 +243,7 @@ mod tests {
 
     #[test]
     fn breakpoints_in_others_are_not_promised_by_setcap() {
-        let line = |backend| may_not_look(7, backend, "run it with sudo, or setcap", false);
+        let line = |backend| may_not_look(7, backend, "run sbt with sudo, or setcap", false);
         assert!(line(Backend::Auto).contains("missing CAP_SYS_PTRACE"));
         assert!(line(Backend::Perf).ends_with("or setcap"));
         let traced = line(Backend::Ptrace);

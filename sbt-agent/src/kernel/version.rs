@@ -14,7 +14,7 @@ pub fn too_old(release: &str) -> Option<String> {
     let (major, minor) = OLDEST;
     version(release).filter(|version| *version < OLDEST)?;
     Some(format!(
-        "Linux {release} is too old: sbt needs {major}.{minor}, since when probes have cookies; \
+        "Linux {release} is too old: sbt needs {major}.{minor} or newer (probes with cookies); \
          install a newer kernel"
     ))
 }

@@ -37,9 +37,9 @@ const EXIT: &str = "EXIT STATUS";
 
 const EXAMPLES: &str = "EXAMPLES";
 
-const USAGE: Item<'static> = Entry("2", "What was typed makes no sense.");
+const USAGE: Item<'static> = Entry("2", "The command line is wrong.");
 
-const FAILED: Item<'static> = Entry("125", "sbt itself failed, with a line that says why.");
+const FAILED: Item<'static> = Entry("125", "sbt itself failed; a line says why.");
 
 const NOT_EXECUTED: Item<'static> = Entry("126", "The program could not be executed.");
 
@@ -47,14 +47,16 @@ const NOT_FOUND: Item<'static> = Entry("127", "The program was not found.");
 
 const DONE: Item<'static> = Entry("0", "Done.");
 
-const FAILED_TO_TELL: Item<'static> =
-    Entry("1", "It could not be done, with a line that says why.");
+const FAILED_TO_TELL: Item<'static> = Entry("1", "The command failed; a line says why.");
 
 /// Exit status of commands that start a program.
 const OF_PROGRAM: Section = Section {
     title: EXIT,
     items: &[
-        Text("That of the program, or 128 + N if signal N ended it; and of sbt itself:"),
+        Text(
+            "The exit status of the program, or 128 + N if signal N ended the program. From sbt \
+            itself:",
+        ),
         USAGE,
         FAILED,
         NOT_EXECUTED,
@@ -65,8 +67,8 @@ const OF_PROGRAM: Section = Section {
         ),
         Entry(
             "128 + N",
-            "Signal N, the second that told sbt to end, came while the report waited for its reader: \
-             there is no report.",
+            "A second signal N to end sbt came while the report waited for its reader: there is no \
+             report.",
         ),
     ],
 };
@@ -84,12 +86,13 @@ pub const WATCHING: &[Section] = &[
         items: &[
             Entry(
                 "sbt.toml",
-                "Settings: the nearest one from the working directory upwards, if it belongs to you, \
-                 root or whoever called sudo, and not everybody may write to it.",
+                "Settings. sbt reads the nearest sbt.toml from the working directory upwards, if \
+                 it belongs to you, root or the user who called sudo, and if not everybody may \
+                 write to it.",
             ),
             Entry(
                 "/usr/lib/debug",
-                "Debug information of programs and libraries that have none in themselves.",
+                "Debug information of programs and libraries that contain none.",
             ),
         ],
     },
@@ -97,16 +100,20 @@ pub const WATCHING: &[Section] = &[
         title: "PRIVILEGES",
         items: &[
             Text(
-                "Your own processes are watched without any, by breakpoints, which costs them more \
-                 (--backend). For eBPF and for processes of others: root, or the capabilities \
-                 CAP_BPF, CAP_PERFMON and CAP_SYS_PTRACE, which are given to the binary once after \
-                 it was installed:",
+                "Your own processes need no privilege: sbt then watches with breakpoints, which \
+                 slow them down more (--backend). eBPF and processes of other users need root, or \
+                 the capabilities CAP_BPF, CAP_PERFMON and CAP_SYS_PTRACE, which the sbt binary \
+                 gets once after its installation:",
             ),
             Example(
-                "As root, for everybody who may execute it, who may then look into processes of others:",
+                "As root, for all users who may execute sbt. They may then look into processes of \
+                 other users:",
                 "setcap cap_bpf,cap_perfmon,cap_sys_ptrace+ep /usr/bin/sbt",
             ),
-            Text("The program that is watched gets none of them. sbt doctor says what is missing."),
+            Text(
+                "The watched program gets none of these privileges. sbt doctor says what is \
+                missing.",
+            ),
         ],
     },
 ];
@@ -120,13 +127,16 @@ pub const PAGES: [Page; 14] = [
             Section {
                 title: EXIT,
                 items: &[
-                    Text("run, demo and scale: that of the program. check: see its page. Else:"),
+                    Text(
+                        "run, demo and scale: the exit status of the program. check: see \
+                        sbt-check(1). Other commands:",
+                    ),
                     DONE,
                     FAILED_TO_TELL,
                     USAGE,
                     Entry(
                         "125",
-                        "Of run, attach, demo, check and scale: sbt itself failed.",
+                        "run, attach, demo, check and scale: sbt itself failed.",
                     ),
                     NOT_EXECUTED,
                     NOT_FOUND,
@@ -135,13 +145,13 @@ pub const PAGES: [Page; 14] = [
             Section {
                 title: EXAMPLES,
                 items: &[
-                    Example("Look at a built-in program with a fault:", "sbt demo"),
-                    Example("At your own:", "sbt run -- ./prog its arguments"),
+                    Example("Watch a built-in program with a fault:", "sbt demo"),
+                    Example("Watch your own program:", "sbt run -- ./prog its arguments"),
                     Example(
-                        "At one that runs, for ten seconds:",
+                        "Watch a running program for ten seconds:",
                         "sbt attach --duration 10s PID",
                     ),
-                    Example("At one that does not go on:", "sbt hang PID"),
+                    Example("Look at a program that hangs:", "sbt hang PID"),
                 ],
             },
         ],
@@ -164,20 +174,20 @@ pub const PAGES: [Page; 14] = [
                 title: EXAMPLES,
                 items: &[
                     Example(
-                        "A program of OpenMP with four threads:",
+                        "Watch an OpenMP program with four threads:",
                         "OMP_NUM_THREADS=4 sbt run -- ./prog",
                     ),
-                    Example("One of MPI:", "sbt run -- mpirun -n 4 ./prog"),
+                    Example("Watch an MPI program:", "sbt run -- mpirun -n 4 ./prog"),
                     Example(
-                        "Record it, and read the report later:",
+                        "Record a run, and read the report later:",
                         "sbt run -o run.sbt -- ./prog; sbt report run.sbt",
                     ),
                     Example(
-                        "See each episode of one barrier, under a name:",
+                        "Print each episode of one barrier, under a name:",
                         "sbt run --name lu.c:690=pivot --watch pivot -- ./lu",
                     ),
                     Example(
-                        "The report as JSON:",
+                        "Write the report as JSON:",
                         "sbt run --json --output report.json -- ./prog",
                     ),
                 ],
@@ -197,7 +207,7 @@ pub const PAGES: [Page; 14] = [
             Section {
                 title: EXIT,
                 items: &[
-                    Entry("0", "It was watched and left, or the process has ended."),
+                    Entry("0", "sbt has stopped watching, or the process has ended."),
                     USAGE,
                     FAILED,
                 ],
@@ -206,11 +216,11 @@ pub const PAGES: [Page; 14] = [
                 title: EXAMPLES,
                 items: &[
                     Example(
-                        "Ten seconds of it, as JSON:",
+                        "Watch for ten seconds, and write the report as JSON:",
                         "sbt attach --json --duration 10s PID",
                     ),
                     Example(
-                        "With the processes that it starts:",
+                        "Watch also the processes that the process starts:",
                         "sbt attach --children PID",
                     ),
                 ],
@@ -226,10 +236,10 @@ pub const PAGES: [Page; 14] = [
             Section {
                 title: EXAMPLES,
                 items: &[
-                    Example("What there is:", "sbt demo list"),
-                    Example("One that hangs:", "sbt demo deadlock"),
+                    Example("List all demo programs:", "sbt demo list"),
+                    Example("Watch a program that hangs:", "sbt demo deadlock"),
                     Example(
-                        "A longer one with eight threads:",
+                        "Watch a longer run with eight threads:",
                         "sbt demo -t 8 --seconds 30 water",
                     ),
                 ],
@@ -245,9 +255,12 @@ pub const PAGES: [Page; 14] = [
             Section {
                 title: EXAMPLES,
                 items: &[
-                    Example("Who is missing at which barrier:", "sbt hang PID"),
                     Example(
-                        "In all processes of a run:",
+                        "Show which thread is missing at which barrier:",
+                        "sbt hang PID",
+                    ),
+                    Example(
+                        "Look at all processes of an MPI run:",
                         "sbt hang --children $(pgrep -o mpirun)",
                     ),
                 ],
@@ -263,9 +276,9 @@ pub const PAGES: [Page; 14] = [
             Section {
                 title: EXAMPLES,
                 items: &[
-                    Example("As text:", "sbt report run.sbt"),
+                    Example("Print the report as text:", "sbt report run.sbt"),
                     Example(
-                        "As a page for browsers, and a trace for ui.perfetto.dev:",
+                        "Write an HTML page, and a trace for ui.perfetto.dev:",
                         "sbt report run.sbt --html run.html --perfetto run.pftrace",
                     ),
                 ],
@@ -288,8 +301,8 @@ pub const PAGES: [Page; 14] = [
                     DONE,
                     Entry(
                         "1",
-                        "With --tolerance: something is slower by more than that. Or it could not \
-                         be done, as of a recording that is cut or damaged, with a line that \
+                        "With --tolerance: something is slower by more than the tolerance. Or the \
+                         command failed, such as for a recording that is cut or damaged; a line \
                          says why.",
                     ),
                     USAGE,
@@ -298,9 +311,9 @@ pub const PAGES: [Page; 14] = [
             Section {
                 title: EXAMPLES,
                 items: &[
-                    Example("What got slower:", "sbt diff before.sbt after.sbt"),
+                    Example("Show what got slower:", "sbt diff before.sbt after.sbt"),
                     Example(
-                        "Fail if it is more than 10 %:",
+                        "Fail if something got slower by more than 10 %:",
                         "sbt diff --tolerance 10% before.sbt after.sbt",
                     ),
                 ],
@@ -321,11 +334,11 @@ pub const PAGES: [Page; 14] = [
                     Entry("3", "The program hung."),
                     Entry(
                         "4",
-                        "It failed: its exit status was not 0, or a signal ended it.",
+                        "The program failed: its exit status was not 0, or a signal ended it.",
                     ),
                     Entry(
                         "5",
-                        "Too much was lost to judge, or a recording is cut or damaged.",
+                        "Too many events were lost to judge, or a recording is cut or damaged.",
                     ),
                     FAILED,
                     NOT_EXECUTED,
@@ -336,11 +349,11 @@ pub const PAGES: [Page; 14] = [
                 title: EXAMPLES,
                 items: &[
                     Example(
-                        "In CI:",
+                        "Check a program in CI:",
                         "sbt check --max-imbalance 25% --no-hang 30s --junit sbt.xml -- ./prog",
                     ),
                     Example(
-                        "Against a run of before:",
+                        "Compare a run with an earlier run:",
                         "sbt check --baseline before.sbt --tolerance 10% -- ./prog",
                     ),
                 ],
@@ -356,9 +369,12 @@ pub const PAGES: [Page; 14] = [
             Section {
                 title: EXAMPLES,
                 items: &[
-                    Example("A program of OpenMP:", "sbt scale -n 1,2,4,8 -- ./prog"),
                     Example(
-                        "One that takes the number as an argument:",
+                        "Run an OpenMP program with 1, 2, 4 and 8 threads:",
+                        "sbt scale -n 1,2,4,8 -- ./prog",
+                    ),
+                    Example(
+                        "Run a program that takes the number of threads as an argument:",
                         "sbt scale -n 1,2,4 -- ./lu -t {n}",
                     ),
                 ],
@@ -374,7 +390,7 @@ pub const PAGES: [Page; 14] = [
             Section {
                 title: EXAMPLES,
                 items: &[Example(
-                    "Four times as slow as it was:",
+                    "Play four times slower than the real run:",
                     "sbt replay --speed 1/4 run.sbt",
                 )],
             },
@@ -388,15 +404,15 @@ pub const PAGES: [Page; 14] = [
             Section {
                 title: EXIT,
                 items: &[
-                    Entry("0", "sbt can work here, be it by breakpoints alone."),
-                    Entry("1", "It cannot; what it printed says what to type."),
+                    Entry("0", "sbt works here, at least with breakpoints."),
+                    Entry("1", "sbt does not work here; its output says what to do."),
                     USAGE,
                 ],
             },
             Section {
                 title: EXAMPLES,
                 items: &[Example(
-                    "What I may do, and what root may:",
+                    "Show what this user may do, and what root may do:",
                     "sbt doctor; sudo sbt doctor",
                 )],
             },
@@ -411,8 +427,8 @@ pub const PAGES: [Page; 14] = [
             Section {
                 title: EXAMPLES,
                 items: &[
-                    Example("Which counters there are:", "sbt list"),
-                    Example("Which barriers a program has:", "sbt list ./prog"),
+                    Example("List the counters of this machine:", "sbt list"),
+                    Example("List the barriers of a program:", "sbt list ./prog"),
                 ],
             },
         ],
@@ -427,15 +443,15 @@ pub const PAGES: [Page; 14] = [
                 title: EXAMPLES,
                 items: &[
                     Example(
-                        "Of bash:",
+                        "For bash:",
                         "sbt completions bash > ~/.local/share/bash-completion/completions/sbt",
                     ),
                     Example(
-                        "Of fish:",
+                        "For fish:",
                         "sbt completions fish > ~/.config/fish/completions/sbt.fish",
                     ),
                     Example(
-                        "Of zsh, in a folder that is in fpath:",
+                        "For zsh, in a folder that is in fpath:",
                         "sbt completions zsh > ~/.zfunc/_sbt",
                     ),
                 ],
@@ -451,7 +467,7 @@ pub const PAGES: [Page; 14] = [
             Section {
                 title: EXAMPLES,
                 items: &[Example(
-                    "For yourself, where man looks by itself:",
+                    "For this user only, in a folder where man looks:",
                     "sbt man ~/.local/share/man/man1",
                 )],
             },

@@ -148,8 +148,8 @@ fn is_to_be_written(
         (report.incomplete.first(), silent.next(), allow_incomplete)
     {
         anyhow::bail!(
-            "{option} would not say that {shown} is not complete: {}; --allow-incomplete writes \
-             what is there",
+            "{shown} is not complete, and the file of {option} cannot say so: {}; \
+             --allow-incomplete writes the part that is there",
             missing.text
         );
     }
@@ -230,8 +230,8 @@ fn stacks(
         "--folded needs samples, and none were recorded: `sbt run --sample 200 -o FILE` takes some"
     );
     let lines = folded.context(
-        "--folded needs the end of the recording, and it is not there: whoever wrote it was \
-         killed, or is of an older version",
+        "--folded needs the end of the recording, which is missing: the sbt that wrote it was \
+         killed, or is an older version",
     )?;
     for line in lines {
         writeln!(out, "{line}")?;
@@ -354,7 +354,7 @@ mod tests {
         check_last(&rows, &report);
         assert_eq!(data(&folder)["from"], 0);
         let page = fs::read_to_string(folder.path().join("a.html")).unwrap();
-        assert!(!page.contains("Only the end of the run was kept"));
+        assert!(!page.contains("The recording keeps only the end of the run"));
     }
 
     #[test]
@@ -371,7 +371,7 @@ mod tests {
         let from_ns = data(&folder)["from"].as_u64().unwrap();
         assert!((20 * S..27 * S).contains(&from_ns), "{from_ns}");
         let page = fs::read_to_string(folder.path().join("a.html")).unwrap();
-        assert!(page.contains("Only the end of the run was kept"));
+        assert!(page.contains("The recording keeps only the end of the run"));
         let trace = fs::read(folder.path().join("a.pftrace")).unwrap();
         let has = |text: &[u8]| trace.windows(text.len()).any(|part| part == text);
         assert!(has(b"not recorded"));
@@ -401,7 +401,7 @@ mod tests {
         };
         write(&written.path(), &rest).unwrap();
         let page = fs::read_to_string(folder.path().join("a.html")).unwrap();
-        assert!(page.contains("No timeline: the recording has statistics only"));
+        assert!(page.contains("There is no timeline, since the recording has statistics only"));
         assert!(!page.contains("id=\"tl-data\""));
     }
 

@@ -15,9 +15,9 @@ use sbt_engine::place::printable;
 const MOST_LINKS: u32 = 40;
 
 /// Name of an input file in messages: the file to be shown, judged or compared.
-pub const READ: &str = "the file that is read";
+pub const READ: &str = "the input file";
 /// Name of the target's executable in messages.
-pub const PROGRAM: &str = "the program that is to be watched";
+pub const PROGRAM: &str = "the program to be watched";
 
 /// A file with its name in messages; `None` if the file is not used.
 pub type Named<'a> = (&'a str, Option<&'a Path>);
@@ -115,7 +115,7 @@ mod tests {
             assert_eq!(
                 refused,
                 format!(
-                    "cannot write --output {}: it is the file that is read; name another file",
+                    "cannot write --output {}: it is the input file; name another file",
                     path.display()
                 )
             );
@@ -186,6 +186,6 @@ mod tests {
         let path = Some(Path::new("/nowhere/\u{1b}[2J"));
         let refused = refusal(&[(PROGRAM, path)], &[("-o", path)]);
         assert!(!refused.contains('\u{1b}'), "{refused}");
-        assert!(refused.contains("the program that is to be watched"));
+        assert!(refused.contains("the program to be watched"));
     }
 }

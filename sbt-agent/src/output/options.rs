@@ -10,7 +10,7 @@ use super::Color;
 /// --output asks for it.
 #[derive(Args, Clone, Debug, Default)]
 pub struct Exports {
-    /// Write a page for browsers: one file, which needs no network.
+    /// Write an HTML page: one file, which needs no network.
     #[arg(long, value_name = "OUT")]
     pub html: Option<PathBuf>,
     /// Write a trace for ui.perfetto.dev.
@@ -41,13 +41,13 @@ impl Exports {
 /// Where something goes that was asked for.
 #[derive(Args, Clone, Debug)]
 pub struct Destination {
-    /// As JSON.
+    /// Write JSON instead of text.
     #[arg(long)]
     pub json: bool,
-    /// To a file instead of standard output.
+    /// Write to a file instead of standard output.
     #[arg(long, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// Bold and dim text.
+    /// When to use bold and dim text.
     #[arg(long, value_enum, default_value_t = Color::Auto)]
     pub color: Color,
 }

@@ -75,8 +75,8 @@ impl Bound {
         });
         made.with_context(|| {
             format!(
-                "cannot keep the recording {shown} small: another file has to be written beside \
-                 it, and its folder does not let us; name a file elsewhere"
+                "cannot limit the size of the recording {shown}: sbt has to write a second file \
+                 beside it, and its folder does not permit that; name a file elsewhere"
             )
         })
     }

@@ -86,7 +86,7 @@ pub fn open(path: &Path) -> anyhow::Result<Source> {
     let file = open_file(path).with_context(|| format!("cannot read {shown}"))?;
     anyhow::ensure!(
         file.metadata().is_ok_and(|metadata| metadata.is_file()),
-        "{shown} is no regular file; a recording or a report is read from one"
+        "{shown} is not a regular file; a recording or a report must be a regular file"
     );
     let is_json = (&file)
         .read_exact(&mut begin)
@@ -101,12 +101,12 @@ pub fn open(path: &Path) -> anyhow::Result<Source> {
     let newer = newer_schema(&text);
     anyhow::ensure!(
         newer.is_none(),
-        "{shown} was made by a newer sbt, whose fields may mean something else (schema {}, and this \
-         sbt knows up to {SCHEMA}); take that sbt, or one as new",
+        "{shown} was made by a newer sbt (its schema is {}, and this sbt knows schemas up to \
+         {SCHEMA}); use a newer sbt",
         newer.unwrap_or_default()
     );
     let report: Report = clean::read(&text)
-        .map_err(|error| anyhow!("{shown} is no report of this version of sbt: {error}"))?;
+        .map_err(|error| anyhow!("{shown} is not a report of this version of sbt: {error}"))?;
     // An older sbt may have reported figures or verdicts that this one would withhold.
     Ok(Source::Report(Box::new(verdict::again(sound(report)))))
 }

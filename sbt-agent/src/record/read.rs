@@ -30,21 +30,22 @@ pub enum ReadError {
         why: io::Error,
     },
     /// The path is a pipe, a folder or the like.
-    #[error("{path} is no regular file; a recording is read from one")]
+    #[error("{path} is not a regular file; a recording must be a regular file")]
     Pipe {
         /// The path.
         path: String,
     },
     /// The file is something else.
     #[error(
-        "{path} is no recording of sbt, or its beginning is damaged; `sbt run -o FILE` makes one"
+        "{path} is not a recording of sbt, or its beginning is damaged; `sbt run -o FILE` makes a \
+         recording"
     )]
     Foreign {
         /// Path of the file.
         path: String,
     },
     /// A later sbt wrote the file.
-    #[error("{path} was written by sbt {version} in a newer form: read it with that version")]
+    #[error("{path} was written by sbt {version} in a newer format: read it with that version")]
     Newer {
         /// Path of the file.
         path: String,
@@ -52,15 +53,15 @@ pub enum ReadError {
         version: String,
     },
     /// The file ends before anything was recorded.
-    #[error("{path} ends before anything was recorded in it")]
+    #[error("{path} ends before its first event")]
     Empty {
         /// Path of the file.
         path: String,
     },
     /// A batch cannot be understood.
     #[error(
-        "{path}, written by sbt {version}, cannot be understood from batch {batch} on: it is \
-             damaged, or only that version can read it"
+        "{path}, written by sbt {version}, cannot be read from batch {batch} on: it is damaged, or \
+         only that version can read it"
     )]
     Damaged {
         /// Path of the file.
@@ -73,7 +74,7 @@ pub enum ReadError {
     /// A batch does not match its checksum.
     #[error(
         "{path} is damaged: the checksum of batch {batch} of {of} does not match the batch; copy \
-             the file anew, or record the run again"
+         the file again, or record the run again"
     )]
     Altered {
         /// Path of the file.

@@ -224,8 +224,8 @@ impl Replay {
         facts.run.wall_ns = facts.run.wall_ns.saturating_sub(before_ns);
         if before_ns > 0 {
             facts.notes.push(format!(
-                "what happened in the first {:.1} s is not in the recording: this is of the rest; \
-                 `sbt report` has the whole run",
+                "the recording does not contain the events of the first {:.1} s: these figures \
+                 cover the rest; `sbt report` covers the whole run",
                 before_ns as f64 / 1e9
             ));
         }
@@ -286,8 +286,8 @@ impl Replay {
             self.break_off(stopped.as_ref());
         } else if self.reader.behind() > 0 {
             let note = format!(
-                "{} bytes follow the end of the recording and were not read: something else was \
-                 written into the same file, or several recordings were put into one",
+                "{} bytes after the end of the recording were not read: something else was written \
+                 into the same file, or several recordings were joined into one file",
                 self.reader.behind()
             );
             if let Some(summary) = &mut self.summary {
@@ -329,25 +329,25 @@ impl Replay {
             Some(ReadError::Altered { batch, of, .. }) => (
                 "damaged",
                 format!(
-                    "the recording is damaged: the checksum of batch {batch} of {of} does not match, \
-                     so that batch and all behind it were left out; {about}; copy the file anew, \
-                     or record the run again"
+                    "the recording is damaged: the checksum of batch {batch} of {of} does not \
+                     match, so this batch and all later batches were left out; {about}; copy the \
+                     file again, or record the run again"
                 ),
             ),
             Some(error) => (
                 "damaged",
-                format!("{error}; that batch and all behind it were left out; {about}"),
+                format!("{error}; this batch and all later batches were left out; {about}"),
             ),
             None => {
                 let rest = match self.reader.rest() {
                     0 => String::new(),
-                    rest => format!(" (the last {rest} bytes are no whole batch)"),
+                    rest => format!(" (the last {rest} bytes are an incomplete batch)"),
                 };
                 (
                     "no-end",
                     format!(
-                        "the recording has no end{rest}: sbt still writes it, was killed or had no \
-                         room for it, or the file was cut or damaged later; {about}"
+                        "the recording has no end{rest}: sbt is still writing it, was killed or \
+                         ran out of disk space, or the file was cut or damaged later; {about}"
                     ),
                 )
             }

@@ -247,7 +247,7 @@ fn what_happened_lately_can_be_replayed() {
         assert_eq!(names.len(), 2);
         assert!(names.contains(&Some(10)) && names.contains(&Some(20)));
         assert_eq!(report.threads.len(), 3, "no thread twice");
-        let note = "is not in the recording";
+        let note = "does not contain the events";
         assert!(report.notes.iter().any(|text| text.contains(note)));
         assert!(report.run.wall_ns < 12 * S, "{}", report.run.wall_ns);
     }
@@ -351,7 +351,7 @@ fn what_follows_the_end_is_told() {
         fs::write(written.path(), [&whole, more].concat()).unwrap();
         let mut again = report(&written.path()).unwrap();
         let note = again.notes.pop().unwrap();
-        let expected = format!("{} bytes follow the end", more.len());
+        let expected = format!("{} bytes after the end", more.len());
         assert!(note.contains(&expected), "{note}");
         assert_eq!(json(&again), written.live);
     }
@@ -412,7 +412,7 @@ fn what_cannot_be_read_is_told_once_and_not_waited_for() {
     let path = folder.path().join("fifo");
     nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
     let error = report(&path).err().unwrap().to_string();
-    assert!(error.contains("no regular file"), "{error}");
+    assert!(error.contains("not a regular file"), "{error}");
     let error = Replay::open(&path).err().unwrap();
     assert!(matches!(error, ReadError::Pipe { .. }), "{error}");
     let error = Replay::open(&folder.path().join("none")).err().unwrap();
@@ -441,7 +441,7 @@ fn a_file_that_tells_of_too_many_threads_is_damaged() {
     recorder.end(facts_at(S), None).unwrap();
     let report = report(&path).unwrap();
     let note = report.notes.last().unwrap();
-    assert!(note.contains("cannot be understood from batch"), "{note}");
+    assert!(note.contains("cannot be read from batch"), "{note}");
     assert!(
         (131_072..200_000).contains(&report.arrivals),
         "{}",

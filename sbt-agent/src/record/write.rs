@@ -132,7 +132,7 @@ impl Stream {
         anyhow::ensure!(is.nlink() > 0, "its file was removed or replaced");
         anyhow::ensure!(
             is.len() == file.stream_position()?,
-            "something else has cut its file off or written to it"
+            "something else truncated its file or wrote to it"
         );
         Ok(())
     }

@@ -76,7 +76,7 @@ impl Chooser {
                 buffer,
                 area,
                 1,
-                &Line::raw(" looking for what this machine has …"),
+                &Line::raw(" looking for the counters of this machine …"),
             );
             return;
         };
@@ -87,7 +87,7 @@ impl Chooser {
             .top
             .clamp((self.at + 1).saturating_sub(self.height), self.at);
         let title = if self.text.is_empty() {
-            "counters: which are counted from now on".to_owned()
+            "counters: choose which to count from now on".to_owned()
         } else {
             format!("counters with \"{}\"", self.text)
         };
@@ -105,7 +105,12 @@ impl Chooser {
             );
         }
         if rows.is_empty() {
-            put(buffer, area, 1, &Line::raw("   none has this in its name"));
+            put(
+                buffer,
+                area,
+                1,
+                &Line::raw("   no counter has this text in its name"),
+            );
         }
     }
 
@@ -123,7 +128,7 @@ impl Chooser {
             (None, false) => "[ ]",
         };
         let about = match &offer.missing {
-            Some(why) => format!("not here: {why}"),
+            Some(why) => format!("not available: {why}"),
             None => offer.about.clone(),
         };
         let pointer = if is_selected {

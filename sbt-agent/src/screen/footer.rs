@@ -117,7 +117,7 @@ impl State {
                 Dialog::Filter => (" contains: ".to_owned(), "  Enter: done, Esc: show all"),
                 Dialog::Name { was, .. } => (
                     format!(" name of {}: ", fit(was, columns / 3, look)),
-                    "  Enter: done, Esc: leave it",
+                    "  Enter: done, Esc: cancel",
                 ),
             };
             let text = self.line().cloned().unwrap_or_default();

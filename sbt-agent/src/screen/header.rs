@@ -331,9 +331,9 @@ fn how_well(snapshot: &Snapshot, room: usize, look: Look) -> String {
 fn where_time_goes(snapshot: &Snapshot, room: usize, look: Look) -> String {
     let Some(pct) = snapshot.report.thread_time.idle_pct else {
         let so_far = if ended::is_over(snapshot) { "" } else { " yet" };
-        return format!("not measured{so_far} where time goes");
+        return format!("where time goes is not measured{so_far}");
     };
-    let whole = format!("{pct:.0} % of thread time waits");
+    let whole = format!("{pct:.0} % of thread time is waiting");
     let Some(site) = facts::worst(snapshot) else {
         return whole;
     };
@@ -346,11 +346,11 @@ fn where_time_goes(snapshot: &Snapshot, room: usize, look: Look) -> String {
     }
     let texts = [
         format!("{whole}; most: {name}{who}"),
-        format!("{pct:.0} % waits; most: {name}{who}"),
+        format!("{pct:.0} % waiting; most: {name}{who}"),
     ];
     let fitting = texts.into_iter().find(|text| width(text) <= room);
     fitting.unwrap_or_else(|| {
-        let begin = format!("{pct:.0} % waits; most: ");
+        let begin = format!("{pct:.0} % waiting; most: ");
         let rest = width(&begin) + width(&who_short);
         let name = words::fit_middle(&name, room.saturating_sub(rest), look);
         begin + &name + &who_short
@@ -372,7 +372,7 @@ fn who_waits(snapshot: &Snapshot, room: usize, look: Look) -> String {
     let ago = |ns: u64| since(snapshot.now_ns.saturating_sub(ns));
     let all = now.waiting.len() + now.working.len() + now.unknown.len();
     if all == 0 {
-        return "no thread is there".into();
+        return "there are no threads".into();
     }
     let all = missed(snapshot, &now).map_or(all, |missed| now.waiting.len() + missed);
     let mut parts = Vec::new();

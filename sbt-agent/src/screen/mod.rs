@@ -235,7 +235,7 @@ impl State {
             },
             Action::Name => self.ask_name(snapshot),
             Action::ZoomIn | Action::ZoomOut if self.paused.is_some() => {
-                self.said = Some("only the present can be seen closer: p goes on");
+                self.said = Some("zoom works only on the present: press p to go on");
             }
             _ => return self.pass_on(action, snapshot),
         }
@@ -347,7 +347,7 @@ impl State {
 
 fn draw_too_small(buffer: &mut Buffer, area: Rect, look: Look) {
     let text = format!(
-        "make the window larger: {}{}{} at least, it is {}{}{}",
+        "make the window larger: at least {}{}{}, now {}{}{}",
         LEAST.0,
         look.pick("×", "x"),
         LEAST.1,

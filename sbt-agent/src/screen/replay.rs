@@ -46,7 +46,7 @@ pub fn meaning(key: &KeyEvent) -> Option<Meaning> {
             }
             KeyCode::Char('e') => {
                 return Some(Meaning::Say(
-                    "a recording keeps its counters; `sbt run -e NAMES` takes others",
+                    "a recording has fixed counters; `sbt run -e NAMES` records others",
                 ));
             }
             _ => {}
@@ -55,9 +55,9 @@ pub fn meaning(key: &KeyEvent) -> Option<Meaning> {
     let off = match keys::action(key)? {
         Action::Toggle | Action::Pause => return play(Play::Toggle),
         Action::Interrupt => return Some(Meaning::Ask(Request::Leave)),
-        Action::Reset => "a recording counts as it did then; Home begins again",
-        Action::Name => "a recording keeps its names; `sbt run --name SITE=NAME` gives others",
-        Action::Type => "a recording has no program to type to",
+        Action::Reset => "totals of a recording cannot be reset; Home starts again",
+        Action::Name => "a recording has fixed names; `sbt run --name SITE=NAME` records others",
+        Action::Type => "a recording has no program that reads keys",
         action => return Some(Meaning::Act(action)),
     };
     Some(Meaning::Say(off))
@@ -164,7 +164,7 @@ mod tests {
             ('d', "q leaves"),
             ('r', "Home begins again"),
             ('n', "--name"),
-            ('i', "no program to type to"),
+            ('i', "no program that reads keys"),
             ('e', "keeps its counters"),
         ] {
             match means(KeyCode::Char(c), KeyModifiers::NONE) {

@@ -579,7 +579,7 @@ fn the_efficiency_stands_in_the_header_as_long_as_there_is_room() {
         );
     }
     let calm = Shown::new(samples::calm(), (80, 24), LOOK).text();
-    assert!(calm.lines().nth(1).unwrap().contains("waits; most:"));
+    assert!(calm.lines().nth(1).unwrap().contains("is waiting; most:"));
 }
 
 #[test]
@@ -675,9 +675,9 @@ fn every_size_is_drawn() {
 #[test]
 fn what_may_be_a_barrier_that_spins_is_said_where_there_are_none() {
     let mut snapshot = samples::empty();
-    let text = "4 threads spent 71 % of their CPU time in a loop of meet (spin.c:31) that only waits \
-                for memory to change: it looks like a barrier that spins. Watch it: sbt run --barrier \
-                meet -- ./p";
+    let text = "4 threads spent 71 % of their CPU time in a loop of meet (spin.c:31) that only \
+        waits for memory to change: this looks like a barrier that spins. Watch it: sbt run \
+        --barrier meet -- ./p";
     snapshot.report.notes.push(text.into());
     for size in SIZES {
         let shown = Shown::new(snapshot.clone(), size, LOOK).text();

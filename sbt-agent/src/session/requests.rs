@@ -169,7 +169,7 @@ impl Session {
             Ok((named, file)) => {
                 self.settings.names.retain(|old| old.site != named.site);
                 self.settings.names.push(named);
-                format!("{written} is {name}, also in {}", file.display())
+                format!("{written} is now named {name}, saved in {}", file.display())
             }
             Err(error) => format!("not named: {error}"),
         };

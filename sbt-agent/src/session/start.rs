@@ -23,6 +23,6 @@ pub fn line(source: &dyn Source, program: &Path, who: &Who) -> Option<String> {
     let remedy = privilege::become_root();
     Some(format!(
         "{program} runs without the privileges that its file gives, {gain}: the kernel does not \
-         give them to a program that is traced; to keep them, {remedy}"
+         give them to a traced program; to keep them, {remedy}"
     ))
 }

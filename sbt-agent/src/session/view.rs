@@ -217,7 +217,12 @@ impl View {
     pub fn note_of_off(&self, end_ns: u64) -> Option<String> {
         let off_ns = self.screen.as_ref()?.observer.off_for_ns(end_ns);
         let seconds = off_ns as f64 / 1e9;
-        (off_ns > 0).then(|| format!("the probes were off for {seconds:.1} s, at the user's wish"))
+        (off_ns > 0).then(|| {
+            format!(
+                "the probes were off for {seconds:.1} s: the user switched \
+            them off"
+            )
+        })
     }
 
     /// Notes a reset of all totals, which had begun at `start_ns`.
@@ -252,7 +257,7 @@ impl View {
         if let Some(terminal) = &mut self.terminal
             && terminal.keys(keys) < keys.len()
         {
-            self.notice("the program does not read: not all was typed".into());
+            self.notice("the program does not read its input: some keys were dropped".into());
         }
     }
 

@@ -227,14 +227,14 @@ impl Watch {
         match self.lifetime.end_ns(lost) {
             Some(end_ns) => self.end_ns = self.end_ns.min(end_ns).max(self.start_ns),
             None => notes.push(
-                "the end of the program was not seen: the wall time runs until sbt noticed that \
-                 the program had ended, and may be too long",
+                "sbt did not see the exact end of the program: the wall time lasts until sbt \
+                noticed the end, and may be too long",
             ),
         }
         if started && !self.lifetime.has_begun() {
             notes.push(
-                "the start of the program was not seen: the wall time runs from when sbt let the \
-                 program start, and may be too long",
+                "sbt did not see the exact start of the program: the wall time begins when sbt \
+                let the program start, and may be too long",
             );
         }
     }

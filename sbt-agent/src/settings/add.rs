@@ -49,7 +49,7 @@ fn with_name(text: &str, site: &str, name: &str) -> Result<String, String> {
         .entry("names")
         .or_insert(Item::Table(Table::new()))
         .as_table_like_mut()
-        .ok_or("names is no table in the settings file")?;
+        .ok_or("`names` is not a table in the settings file")?;
     names.insert(site, value(name));
     Ok(document.to_string())
 }

@@ -90,7 +90,7 @@ fn no_such_rule(unknown: &str) -> String {
     let known = || Measure::ALL.map(Measure::name).into_iter().chain(OTHERS);
     let near = nearest(unknown, known()).map_or_else(
         || format!("there are {}", known().collect::<Vec<_>>().join(", ")),
-        |near| format!("is `{near}` meant?"),
+        |near| format!("did you mean `{near}`?"),
     );
     format!("there is no rule `{unknown}`; {near}")
 }

@@ -187,13 +187,14 @@ settings! {
             key "departures", option "--departures",
             file |file, key, value| file.by_text(key, value, AUTO_ON_OFF, value::choice),
             shown choice_text,
-            "whether departures are watched too: they tell how long the release took";
+            "whether departures from barriers are watched: how long the release takes";
         /// The share of a thread's time that watching may cost, in percent; `None` for no limit.
         budget: Option<f64> => Option<f64> = Some(DEFAULT_BUDGET),
             key "budget", option "--budget", variable "SBT_BUDGET" by value::percent,
             file |file, key, value| file.by_number(key, value, "percent or \"off\"", value::percent),
             shown |budget| budget.map_or_else(|| OFF.into(), |budget| format!("{budget}%")),
-            "how much of its time watching may cost a thread; above it less is watched";
+            "limit for the cost of watching, in percent of a thread's time; above it sbt watches \
+             less";
         /// The way to watch the program.
         backend: Backend => Backend = Backend::Auto,
             key "backend", option "--backend",
@@ -205,13 +206,14 @@ settings! {
             key "futex", option "--futex",
             file |file, key, value| file.by_text(key, value, AUTO_ON_OFF, value::choice),
             shown choice_text,
-            "whether the system calls of futexes are watched: barriers made of nothing else, and locks";
+            "whether the futex system call is watched, for locks and for barriers made from \
+             futexes";
         /// How closely to watch what threads do between barriers.
         states: States => States = States::Light,
             key "states", option "--states", variable "SBT_STATES" by value::choice,
             file |file, key, value| file.by_text(key, value, LEVELS, value::choice),
             shown choice_text,
-            "how closely is looked at what threads do between barriers: light, full or off";
+            "what is measured of threads between barriers: light, full or off";
         /// Whether to watch processes that the target starts; `None` watches them only if sbt starts
         /// the target itself.
         children: bool => Option<bool> = None,
@@ -232,17 +234,17 @@ settings! {
             key "watch", option "--watch", variable "SBT_WATCH" by environment::sites,
             file |file, key, value| file.sites(key, value),
             shown |sites| list(sites),
-            "barriers whose episodes are told one by one, by site or name";
+            "barriers whose episodes are printed one by one, by site or name";
         /// Whether to print the episodes of all barriers one by one.
         watch_all: bool => bool = false,
             key "watch-all", option "--watch-all", variable "SBT_WATCH_ALL" by value::switch,
             file |file, key, value| file.flag(key, value), shown bool::to_string,
-            "the episodes of all barriers are told one by one";
+            "whether the episodes of all barriers are printed one by one";
         /// Whether to warn of long episodes.
         warnings: bool => bool = true,
             key "warnings", option "--no-warnings", variable "SBT_WARNINGS" by value::switch,
             file |file, key, value| file.flag(key, value), shown bool::to_string,
-            "an episode longer than warn-time is warned of, watched or not";
+            "whether sbt warns of an episode longer than warn-time, watched or not";
         /// The barrier time above which an episode is long.
         warn_time: Duration => Duration = Duration::from_secs(1),
             key "warn-time", option "--warn-time",
@@ -251,7 +253,7 @@ settings! {
                 file.by_number(key, value, "milliseconds or a text such as \"2s\"", value::milliseconds)
             },
             shown |time| duration_text(*time),
-            "from first to last arrival, above which an episode is long";
+            "the time from first to last arrival above which an episode is long";
         /// The time without an arrival after which threads waiting at a barrier may hang; `None`
         /// never looks for hangs.
         hang_time: Option<Duration> => Option<Duration> = Some(DEFAULT_HANG_TIME),
@@ -261,12 +263,12 @@ settings! {
                 file.by_number(key, value, "seconds or \"off\"", value::hang_time)
             },
             shown |time| time.map_or_else(|| OFF.into(), duration_text),
-            "for how long threads wait at a barrier to which nobody comes before it may be a hang";
+            "how long threads wait at a barrier without an arrival before sbt looks for a hang";
         /// Whether to print the time of each phase as it ends.
         phase_times: bool => bool = false,
             key "phase-times", option "--phase-times", variable "SBT_PHASE_TIMES" by value::switch,
             file |file, key, value| file.flag(key, value), shown bool::to_string,
-            "the time of each phase is told when it ends";
+            "whether the time of each phase is printed when it ends";
         /// Counters to read with every event of a thread.
         events: Vec<Counter> => Vec<Counter> = Vec::new(),
             key "events", option "--events",
@@ -281,7 +283,7 @@ settings! {
                 file.by_number(key, value, "a number of samples a second", value::sample)
             },
             shown u32::to_string,
-            "samples a second of where threads are: time by function; 0 is none";
+            "samples per second of CPU time, for the time by function; 0 takes none";
         /// The file for folded stacks of the samples.
         folded: access::Named => Option<access::Named> = None,
             key "folded", option "--folded",
@@ -296,7 +298,7 @@ settings! {
             key "exit-with-program", option "--exit-with-program",
             variable "SBT_EXIT_WITH_PROGRAM" by value::switch,
             file |file, key, value| file.flag(key, value), shown bool::to_string,
-            "the live screen leaves when the program ends, and does not wait for a key";
+            "whether the live screen closes when the program ends, without waiting for a key";
     }
     each {
         /// Names of sites. A site has one name at most; several sites may share a name.
@@ -308,18 +310,18 @@ settings! {
         phases: Conceptual, by |phase| phase.name.clone(),
             key "phases", option "--phase",
             file |file, key, value| file.phases(key, value),
-            "phases from one barrier to another, whatever lies between";
+            "phases from one barrier to another, with all barriers between";
         /// Marks, at distinct places, at most [`super::MAX_MARKS`].
         marks: Mark, by |mark| mark.at.clone(),
             key "marks", option "--mark",
             file |file, key, value| {
                 file.list(key, value, "[\"factor\", \"lu.c:12=inner\"]", spec::mark)
             },
-            "functions and lines whose passing is told";
+            "functions and lines: how often threads pass them, and the times between";
         /// The user's own functions that are barriers, each once, at most [`super::MAX_BARRIERS`].
         barriers: UserBarrier, by |barrier| barrier.function.clone(),
             key "barriers", option "--barrier",
             file |file, key, value| file.list(key, value, "[\"bar_wait:1:2\"]", spec::barrier),
-            "functions of the program's own that are barriers";
+            "functions of the program that are barriers";
     }
 }

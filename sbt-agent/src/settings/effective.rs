@@ -32,14 +32,14 @@ impl Effective {
         self.settings.folded = None;
         let dropped = [
             ("duration", "each run goes to its end"),
-            ("folded", "`sbt run` writes that of one"),
+            ("folded", "`sbt run` writes the stacks of one run"),
         ];
         let lines = dropped.iter().filter_map(|(setting, instead)| {
             let mut rows = self.rows.iter();
             let row = rows.find(|row| row.setting == *setting && row.origin != DEFAULT)?;
             let Row { value, origin, .. } = row;
             Some(format!(
-                "{setting} {value} of {origin} is not for several runs: {instead}"
+                "{setting} {value} of {origin} does not work with several runs: {instead}"
             ))
         });
         lines.collect()
@@ -132,7 +132,8 @@ mod tests {
         assert_eq!(both.settings.folded, None);
         assert_eq!(both.settings.sample, 200);
         assert_eq!(told.len(), 2, "{told:?}");
-        let line = "duration 50ms of sbt.toml:1 is not for several runs: each run goes to its end";
+        let line = "duration 50ms of sbt.toml:1 does not work with several runs: each run goes to \
+            its end";
         assert_eq!(told[0], line);
         assert!(told[1].starts_with("folded "), "{told:?}");
         assert!(of_file("sample = 200\n").for_several_runs().is_empty());

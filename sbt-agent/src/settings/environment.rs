@@ -39,7 +39,7 @@ impl Environment {
                 let meant = meant(name);
                 environment.notes.extend(meant.map(|meant| {
                     format!(
-                        "{} means nothing to sbt; is {meant} meant?",
+                        "sbt knows no variable {}; did you mean {meant}?",
                         printable(name)
                     )
                 }));

@@ -280,7 +280,7 @@ fn who_knows(unknown: &str) -> String {
     };
     let near = nearest(unknown, known()).map_or_else(
         || format!("there are {}", known().collect::<Vec<_>>().join(", ")),
-        |near| format!("is `{near}` meant?"),
+        |near| format!("did you mean `{near}`?"),
     );
     format!("there is no setting `{unknown}`; {near}")
 }

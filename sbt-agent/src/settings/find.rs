@@ -89,7 +89,7 @@ fn find(folder: &Path, trust: Trust) -> Result<Option<Found>, String> {
                 }));
             }
             Read::Refused((why, remedy)) => {
-                let note = format!("{shown} is ignored: {why}; {remedy} to have it read");
+                let note = format!("{shown} is ignored: {why}; to use it, {remedy}");
                 return Ok(Some(Found {
                     shown,
                     text: None,

@@ -79,7 +79,7 @@ pub fn mark(text: &str) -> Result<Mark, String> {
     let at: Pattern = at.parse()?;
     if matches!(&at.code, Code::Line { file, .. } if file.is_empty()) {
         return Err(format!(
-            "which file is meant by `{at}`? write FILE:LINE, such as lu.c{at}"
+            "`{at}` names no file: write FILE:LINE, such as lu.c{at}"
         ));
     }
     Ok(Mark { name, at })

@@ -35,8 +35,8 @@ impl Files {
             }
             if has_known && !is_known(file) && file.has(Function::BarrierWait) {
                 notes.push(format!(
-                    "{} has a pthread_barrier_wait of its own, which is taken to call the C \
-                     library's: only that is watched",
+                    "{} has a pthread_barrier_wait of its own: sbt watches only the one of the C \
+                     library, which it probably calls",
                     printable(&file.shown.to_string_lossy())
                 ));
                 self.passed_over.push(Arc::clone(file));

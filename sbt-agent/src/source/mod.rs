@@ -70,7 +70,8 @@ pub trait Source: Send {
 
     /// The message if the source ends although nobody has stopped it.
     fn ended_by_itself(&self) -> &'static str {
-        "the reader of events has ended by itself: what happened since was not seen; run it again"
+        "sbt's reader of events ended unexpectedly: sbt did not see what happened since; run sbt \
+        again"
     }
 
     /// Whether a program that sbt starts is traced at its start, as by a debugger. Then this user

@@ -49,9 +49,7 @@ impl Outside {
     pub fn new(pid: u32, children: bool, settings: &Settings) -> Self {
         let mut notes = Vec::new();
         if settings.states == States::Full {
-            notes.push(
-                "--states full needs --backend ebpf: states are as with --states light".into(),
-            );
+            notes.push("--states full needs --backend ebpf: sbt uses --states light".into());
         }
         Self {
             pid,

@@ -41,18 +41,18 @@ pub fn explain(pid: u32, error: &anyhow::Error) -> anyhow::Error {
 fn why(pid: u32, error: &str, scope: &str, tracer: Option<Tracer>, remedy: &str) -> String {
     let reason = match (tracer, scope) {
         (Some(Tracer::Sbt(sbt)), _) => {
-            format!("another sbt, process {sbt}, traces it already: end that one")
+            format!("another sbt, process {sbt}, already traces it: end that sbt")
         }
         (Some(Tracer::Other(tracer)), _) => {
-            format!("process {tracer} traces it already, as a debugger does: end that one")
+            format!("process {tracer} already traces it, such as a debugger: end that process")
         }
         (None, "1") => format!(
             "this machine lets only a parent trace its children (kernel.yama.ptrace_scope is 1): \
              start the program with `sbt run`, or {remedy}"
         ),
         (None, "2" | "3") => format!(
-            "this machine forbids it to ordinary users (kernel.yama.ptrace_scope is {scope}): \
-             {remedy}"
+            "this machine does not allow it to ordinary users (kernel.yama.ptrace_scope is \
+             {scope}): {remedy}"
         ),
         (None, _) => format!(
             "it belongs to another user, has other privileges, or a container's filter forbids \

@@ -83,7 +83,7 @@ pub fn tabs(stage: &mut Stage) -> Result<()> {
     })?;
     stage.save("timeline", "The tab Timeline", &screen)?;
     stage.press("4")?;
-    let screen = stage.see("the most time first")?;
+    let screen = stage.see("longest total time first")?;
     stage.save("phases", "The tab Phases", &screen)?;
     stage.press("6")?;
     let screen = stage.see("reduce_forces water.rs:176 from water.rs:110, episode")?;

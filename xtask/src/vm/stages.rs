@@ -157,7 +157,7 @@ const WATCHED: [Watched; 12] = [
 ];
 
 /// What older kernels cannot do, by the wording of the note, and the first version that can.
-const LACKS: [(&str, (u32, u32)); 1] = [("cannot watch switches of threads", (5, 18))];
+const LACKS: [(&str, (u32, u32)); 1] = [("cannot watch context switches", (5, 18))];
 
 /// Part of the note when sbt cannot use eBPF.
 const FALLS: &str = "using ptrace instead";
@@ -472,7 +472,7 @@ mod tests {
 
     #[test]
     fn what_an_older_kernel_is_known_to_lack_holds_there_and_nowhere_else() {
-        let note = "\"notes\": [\"cannot watch switches of threads (Invalid argument)\"]";
+        let note = "\"notes\": [\"cannot watch context switches (Invalid argument)\"]";
         let said = said(|watched| (0, report(watched).replace("\"notes\": []", note)));
         let failing = |said: &str| judge(said).1.iter().filter(|row| !row.holds).count();
         assert_eq!(failing(&said.replace("6.1.0", "5.15.0-25-generic")), 0);

@@ -30,9 +30,9 @@ pub const SCHEMA: u32 = 1;
 
 /// How changes are told from noise, in words for people.
 pub const METHOD: &str = "a change is beyond the noise if it is more than 1 %, and more than two \
-    means differ by chance once in 370 times (Welch); the error of a mean comes from means of \
-    groups of consecutive episodes, since episodes follow each other and are not independent; \
-    unknown with fewer than 8 episodes on a side, or if they hang together too much";
+    means differ by chance once in 370 times (Welch's test); the error of a mean comes from the \
+    means of groups of consecutive episodes, since consecutive episodes are not independent; \
+    unknown with fewer than 8 episodes on a side, or if the episodes are too strongly correlated";
 
 /// Two runs side by side. Times are integers in nanoseconds and end in `_ns`; changes are
 /// percentages of the value before and end in `_pct`. `null` means unknown or not measured, never
@@ -407,45 +407,46 @@ fn notes(before: &Report, after: &Report) -> Vec<String> {
     }
     if before.schema != after.schema {
         notes.push(format!(
-            "the reports are of different schemas: {} and {}",
+            "the reports have different schemas: {} and {}",
             before.schema, after.schema
         ));
     }
     if before.version != after.version {
         notes.push(format!(
-            "they were made by different versions of sbt: {} and {}",
+            "different versions of sbt made the reports: {} and {}",
             before.version, after.version
         ));
     }
     if before.run.departures != after.run.departures {
         notes.push(
-            "departures were not watched alike: phases begin at the last arrival where they were \
-             not"
-            .into(),
+            "departures were not watched the same way in both runs: without departures, phases \
+            begin at the last arrival"
+                .into(),
         );
     }
     for (report, which) in [(before, "before"), (after, "after")] {
         if report.estimated {
             notes.push(format!(
-                "the run {which} was watched for spans of time only; its wall time is that of all"
+                "the run {which} was watched part of the time only; its wall time is that of the \
+                whole run"
             ));
         }
         if report.lost_events > 0 {
             notes.push(format!(
-                "the run {which} lost {} events: its efficiency is unknown, and numbers of \
-                 episodes and sums over them do not compare",
+                "the run {which} lost {} events: its efficiency is unknown, and its numbers of \
+                episodes and sums cannot be compared",
                 report.lost_events
             ));
         }
         if let Some(missing) = report.incomplete.first() {
             notes.push(format!(
-                "the run {which} is not complete, so its wall time is not known: {}",
+                "the run {which} is not complete, so its wall time is unknown: {}",
                 missing.text
             ));
         }
         match report.run.exit_status {
             None if !report.run.ended && report.is_complete() => notes.push(format!(
-                "the run {which} was watched for a part of its time: wall times do not compare"
+                "the run {which} was watched for part of its time: wall times cannot be compared"
             )),
             Some(status) if status > 0 => {
                 notes.push(format!("the run {which} ended with exit status {status}"));
@@ -470,8 +471,8 @@ fn note_of_doubt(matched: &[Pair<'_>]) -> Option<String> {
     }
     (!names.is_empty()).then(|| {
         format!(
-            "one run has more sites than the other that are alike, so that another one may be \
-             meant: {}; a --name for each in both runs makes it certain",
+            "several sites look alike, so sbt may have paired the wrong ones: {}; give each of \
+            them a --name in both runs",
             names.join(", ")
         )
     })

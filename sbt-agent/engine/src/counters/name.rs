@@ -248,7 +248,7 @@ impl std::str::FromStr for Counter {
     fn from_str(text: &str) -> Result<Self, String> {
         if text.is_empty() {
             return Err(
-                "expected names of counters, such as page-faults,cycles; `sbt list` has them"
+                "expected names of counters, such as page-faults,cycles; `sbt list` shows them"
                     .into(),
             );
         }
@@ -259,7 +259,8 @@ impl std::str::FromStr for Counter {
         let what = what(base)?;
         if only.is_some() && matches!(what, What::Kept(_)) {
             return Err(format!(
-                "`{text}`: the kernel does not count {base} apart for the program and for itself; leave the modifier out"
+                "`{text}`: the kernel cannot count {base} separately for the program and for \
+                 itself; leave the modifier out"
             ));
         }
         // Names are made unique so that nothing is counted twice under two names.
@@ -334,7 +335,7 @@ fn what(name: &str) -> Result<What, String> {
     }
     let known: Vec<String> = all().collect();
     let near = nearest(name, known.iter().map(String::as_str))
-        .map_or_else(String::new, |near| format!("is `{near}` meant? "));
+        .map_or_else(String::new, |near| format!("did you mean `{near}`? "));
     Err(format!(
         "there is no counter `{name}`; {near}`sbt list` shows what there is"
     ))

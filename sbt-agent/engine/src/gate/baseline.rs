@@ -47,7 +47,7 @@ pub fn outcomes(before: &Report, after: &Report, tolerance_pct: f64) -> Vec<Outc
             is_upper: false,
             ..none
         };
-        outcomes.push(none.unknown("no site of the baseline is a site of this run"));
+        outcomes.push(none.unknown("the baseline and this run have no site in common"));
     }
     outcomes
 }
@@ -70,8 +70,8 @@ fn whole(before: &Report, after: &Report, comparison: &Comparison, tolerance_pct
     }
     let mut notes = comparison.notes.clone();
     for (alone, which) in [
-        (&comparison.only_before, "of the baseline only"),
-        (&comparison.only_after, "not in the baseline"),
+        (&comparison.only_before, "sites only in the baseline"),
+        (&comparison.only_after, "sites not in the baseline"),
     ] {
         let sites = alone.iter().filter(|entry| entry.what == "site");
         let names: Vec<&str> = sites.map(|entry| entry.name.as_str()).collect();
@@ -90,7 +90,7 @@ fn of(phase: &Change, tolerance_pct: f64) -> Outcome {
     let before_ns = phase.before.unwrap_or(0);
     let outcome = rule(before_ns, tolerance_pct);
     let (Some(after_ns), Some(pct)) = (phase.after, phase.change_pct) else {
-        return outcome.unknown("the time of its phases is not known of both runs");
+        return outcome.unknown("the phase time is unknown in at least one of the two runs");
     };
     let found = outcome.clone().found(Amount::Time(after_ns));
     match phase.beyond_noise {
@@ -103,7 +103,7 @@ fn of(phase: &Change, tolerance_pct: f64) -> Outcome {
         Some(false) => Outcome {
             measured: found.measured,
             ..outcome.unknown(format!(
-                "{pct:.0} % slower than the baseline, and {} could be chance; let both runs have \
+                "{pct:.0} % slower than the baseline, but {} may be chance; let both runs have \
                  more episodes, or tolerate more",
                 phase
                     .noise_pct
@@ -113,8 +113,8 @@ fn of(phase: &Change, tolerance_pct: f64) -> Outcome {
         None => Outcome {
             measured: found.measured,
             ..outcome.unknown(format!(
-                "{pct:.0} % slower than the baseline, and its episodes are too few, or hang \
-                 together too much, to tell that from chance; let both runs have more"
+                "{pct:.0} % slower than the baseline, which may be chance: the episodes are too \
+                 few or too strongly correlated; let both runs have more episodes"
             ))
         },
     }

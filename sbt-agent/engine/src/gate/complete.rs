@@ -18,9 +18,9 @@ pub fn outcome(report: &Report, is_baseline: bool, allow: bool) -> Option<Outcom
     });
     let whose = if is_baseline { "of the baseline: " } else { "" };
     let advice = if allow {
-        "judged by what is there, as --allow-incomplete asks"
+        "the part that is there is judged, because of --allow-incomplete"
     } else {
-        "--allow-incomplete judges it by what is there"
+        "--allow-incomplete judges the part that is there"
     };
     Some(Outcome {
         holds: allow,

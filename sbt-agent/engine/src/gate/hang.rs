@@ -27,7 +27,7 @@ pub fn outcome(report: &Report, limit: Option<Duration>) -> Option<Outcome> {
         let still = if is_too_long(hang) {
             ""
         } else {
-            "it hung when it ended: "
+            "the program hung when it ended: "
         };
         return Some(Outcome {
             is_measured: true,
@@ -62,11 +62,11 @@ fn in_ns(time: Duration) -> u64 {
 /// Why it is unknown whether anything stood still for so long; `None` if it is known.
 fn unknown(report: &Report, limit_ns: u64) -> Option<String> {
     let Some(looked_ns) = report.run.hang_time_ns else {
-        return Some("nobody looked for hangs; record without --hang-time off".into());
+        return Some("sbt did not look for hangs; record without --hang-time off".into());
     };
     if looked_ns > limit_ns {
         return Some(
-            "only what stood still for longer was looked at; record with a shorter --hang-time"
+            "sbt looked only at hangs longer than this limit; record with a shorter --hang-time"
                 .into(),
         );
     }
@@ -78,7 +78,7 @@ fn unknown(report: &Report, limit_ns: u64) -> Option<String> {
     };
     if !report.run.ended && is_part {
         return Some(format!(
-            "it was watched for {watched} only, and not to the program's end"
+            "the program was watched for {watched} only, and not to its end"
         ));
     }
     if let Some(left) = report
@@ -87,20 +87,20 @@ fn unknown(report: &Report, limit_ns: u64) -> Option<String> {
         .filter(|left| *left > 0 && report.run.ended)
     {
         return Some(format!(
-            "{left} of the processes that were watched went on when the program had ended; let \
-             the program wait for all that it starts"
+            "{left} of the watched processes continued after the program had ended; let the \
+            program wait for all processes that it starts"
         ));
     }
     match report.run.hang_unwatched_ns {
         None if report.estimated => {
             return Some(
-                "the probes were on for spans of time only; --budget off watches all".into(),
+                "the probes were on part of the time only; --budget off watches everything".into(),
             );
         }
         Some(unwatched_ns) if unwatched_ns > limit_ns => {
             return Some(format!(
-                "the probes were off, and for {} nobody was seen to come to a barrier; --budget \
-                 off watches all",
+                "the probes were off, and for {} no thread was seen at a barrier; --budget off \
+                watches everything",
                 time_text(unwatched_ns)
             ));
         }
@@ -114,8 +114,8 @@ fn unknown(report: &Report, limit_ns: u64) -> Option<String> {
     });
     longest.max_by_key(|(ns, _)| *ns).map(|(ns, site)| {
         format!(
-            "threads waited for {} at {}, which was over before it was looked at; record with a \
-             shorter --hang-time",
+            "threads waited for {} at {}, and the wait ended before sbt looked at the threads; \
+            record with a shorter --hang-time",
             time_text(ns),
             site.called()
         )
@@ -168,7 +168,10 @@ mod tests {
         let check = held(&report, 31);
         assert_eq!(check.exit_status, 3);
         let text = check.outcomes[0].text.as_ref().unwrap();
-        assert!(text.starts_with("it hung when it ended: "), "{text}");
+        assert!(
+            text.starts_with("the program hung when it ended: "),
+            "{text}"
+        );
         let any = Asked {
             max_lost: Some(1.0),
             ..Asked::default()
@@ -204,10 +207,7 @@ mod tests {
                 |report| report.run.hang_time_ns = Some(11 * S),
                 "shorter --hang-time",
             ),
-            (
-                |report| report.run.ended = false,
-                "not to the program's end",
-            ),
+            (|report| report.run.ended = false, "not to its end"),
             (
                 |report| {
                     (report.run.ended, report.run.started, report.run.wall_ns) =
@@ -217,7 +217,7 @@ mod tests {
             ),
             (
                 |report| report.run.left_processes = Some(2),
-                "2 of the processes",
+                "2 of the watched processes",
             ),
             (
                 |report| report.run.hang_unwatched_ns = Some(10 * S + 1),
@@ -225,7 +225,7 @@ mod tests {
             ),
             (
                 |report| (report.estimated, report.run.hang_unwatched_ns) = (true, None),
-                "spans of time only",
+                "on part of the time only",
             ),
             (
                 |report| {

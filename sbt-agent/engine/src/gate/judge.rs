@@ -62,7 +62,7 @@ fn program(report: &Report) -> Option<Outcome> {
         let is_joined = !report.run.started.unwrap_or(!report.run.ended);
         return (!is_joined).then(|| {
             outcome.unknown(if report.run.ended {
-                "how it ended is not known"
+                "the exit status of the program is unknown"
             } else {
                 "the report or recording stops before the program's end"
             })
@@ -72,7 +72,7 @@ fn program(report: &Report) -> Option<Outcome> {
         0 => None,
         // As in a shell, a signal and such an exit status look the same.
         129..=192 => Some(format!(
-            "signal {} ended it, unless it chose this status itself",
+            "signal {} ended the program, unless the program chose this exit status itself",
             status - 128
         )),
         _ => Some("the program has failed".into()),
@@ -103,7 +103,7 @@ fn lost(report: &Report, limit: Option<f64>) -> Outcome {
         ..Outcome::of_run("max-lost", "pct", Figure::Real(limit))
     };
     let outcome = outcome.found(Amount::Percent(share));
-    let text = format!("{lost} of {all} events were lost: too few were seen to judge");
+    let text = format!("{lost} of {all} events were lost: sbt saw too few to judge the run");
     Outcome {
         text: (!outcome.holds).then_some(text),
         ..outcome
@@ -173,8 +173,8 @@ fn let_off(mut outcomes: Vec<Outcome>, sites: &[&SiteReport]) -> Vec<Outcome> {
         let outcome = &mut outcomes[at];
         if sum_pct >= LITTLE {
             let with_others = format!(
-                "threads lose only {lost_pct:.2} % of the wall time there, but {sum_pct:.2} % with \
-                 smaller sites that are beyond the limit"
+                "threads lose only {lost_pct:.2} % of the wall time there, but {sum_pct:.2} % \
+                together with smaller sites beyond the limit"
             );
             outcome.text = (lost_pct < LITTLE).then_some(with_others);
             continue;
@@ -212,7 +212,7 @@ fn too_few(report: &Report) -> Option<String> {
     let lost = report.lost_events;
     none.then(|| match lost {
         0 if report.is_complete() => "no barrier was used".into(),
-        0 => "no barrier was seen in what was recorded".into(),
+        0 => "no barrier was seen in the recorded part".into(),
         // Lost events may have been at a barrier.
         _ => format!("no barrier was seen, but {lost} events were lost"),
     })
@@ -223,18 +223,18 @@ fn nowhere(report: &Report, rule: &Rule, outcome: Outcome) -> Outcome {
     let all: Vec<String> = report.sites.iter().map(SiteReport::called).collect();
     let sites = match all.len() {
         0 => match too_few(report) {
-            Some(why) => format!("there are none: {why}"),
-            None => "there are none".into(),
+            Some(why) => format!("there are no sites: {why}"),
+            None => "there are no sites".into(),
         },
-        1..=NAMED => format!("sites are: {}", all.join(", ")),
+        1..=NAMED => format!("the sites are: {}", all.join(", ")),
         more => format!(
-            "sites are: {}, and {} more",
+            "the sites are: {}, and {} more",
             all[..NAMED].join(", "),
             more - NAMED
         ),
     };
     let Some(site) = &rule.site else {
-        return outcome.unknown(format!("sites are meant, and {sites}"));
+        return outcome.unknown(format!("the rule is about sites, and {sites}"));
     };
     let site = site.to_string();
     let text = format!("no site matches {site}; {sites}");

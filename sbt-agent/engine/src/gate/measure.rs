@@ -55,7 +55,7 @@ pub fn of_site(measure: Measure, site: &SiteReport, report: &Report) -> Result<M
     }
     if site.episodes == 0 {
         let why = format!(
-            "no complete episode was seen there, and {} incomplete",
+            "no complete episode was seen there (incomplete: {})",
             site.incomplete
         );
         return Err(if site.incomplete > 0 {
@@ -79,7 +79,7 @@ pub fn of_site(measure: Measure, site: &SiteReport, report: &Report) -> Result<M
         Measure::Imbalance => {
             let known = site.imbalance_pct.map(Amount::Percent);
             known.map(Into::into).ok_or_else(|| {
-                "there were never two threads whose work is known from its beginning".into()
+                "no episode has two threads whose work is known from its beginning".into()
             })
         }
         Measure::Idle => {
@@ -116,32 +116,27 @@ pub fn of_phase(
         if phase.abandoned > whole {
             let all = phase.abandoned.saturating_add(whole);
             let remedy = if report.estimated {
-                "; --budget off watches all"
+                "; --budget off watches everything"
             } else {
                 ""
             };
             return Err(Unknown::Lost(format!(
-                "most of them were given up: {} of {all}{remedy}",
+                "most of these phases were abandoned: {} of {all}{remedy}",
                 phase.abandoned
             )));
         }
         let estimated = report.estimated && whole > 0;
-        is_enough(whole, "whole ones", estimated, report)?;
+        is_enough(whole, "whole phases", estimated, report)?;
     }
-    let none = || {
-        format!(
-            "of a phase from barrier to barrier there is no {}",
-            of(measure)
-        )
-    };
+    let none = || format!("a phase from barrier to barrier has no {}", of(measure));
     match measure {
         Measure::Phase => {
-            time(phase.phase_ns.as_ref()).map_err(|_| "it never came to an end".into())
+            time(phase.phase_ns.as_ref()).map_err(|_| "the phase never came to an end".into())
         }
         Measure::Efficiency | Measure::LoadBalance => {
             let efficiency = phase.efficiency.as_ref().ok_or_else(|| {
                 lost(report).unwrap_or_else(|| {
-                    "it was not always the same threads, or not all of their work is known".into()
+                    "the threads of this phase changed, or some of their work is unknown".into()
                 })
             })?;
             of_efficiency(measure, efficiency).ok_or_else(|| none().into())
@@ -151,7 +146,7 @@ pub fn of_phase(
             if idle + work > 0.0 {
                 Ok(Amount::Percent(idle / (idle + work) * 100.0).into())
             } else {
-                Err("it never came to an end".into())
+                Err("the phase never came to an end".into())
             }
         }
         Measure::Episodes => Ok(Amount::Count(phase.episodes).into()),
@@ -167,7 +162,7 @@ pub fn of_run(measure: Measure, report: &Report) -> Result<Measured, Unknown> {
     let efficiency = report
         .known_efficiency()
         .map_err(|because| lost(report).unwrap_or_else(|| Unknown::Absent(because.to_owned())))?;
-    let none = || format!("of the whole run there is no {}", of(measure));
+    let none = || format!("the whole run has no {}", of(measure));
     of_efficiency(measure, efficiency).ok_or_else(|| none().into())
 }
 
@@ -183,8 +178,8 @@ fn is_enough(count: u64, what: &str, estimated: bool, report: &Report) -> Result
         return Ok(());
     }
     Err(Unknown::Lost(format!(
-        "only {count} {what} were seen there, since the probes were on for {} of the run; \
-         --budget off watches all",
+        "only {count} {what} were seen there, since the probes were on for {} of the run; --budget \
+         off watches everything",
         part_seen(report)
     )))
 }
@@ -210,7 +205,7 @@ fn of_efficiency(measure: Measure, efficiency: &EfficiencyReport) -> Option<Meas
 }
 
 fn time(stat: Option<&StatReport>) -> Result<Measured, Unknown> {
-    let stat = stat.ok_or("of no episode is it known when the one before had ended")?;
+    let stat = stat.ok_or("the end of the previous episode is unknown for all episodes")?;
     Ok(Measured {
         amount: Amount::Time(stat.p95),
         mean_ns: Some(stat.mean),
@@ -275,7 +270,7 @@ fn load_balance(site: &SiteReport) -> Result<Measured, Unknown> {
     let sum: f64 = work.iter().map(|work| *work as f64).sum();
     let most = work.iter().max().copied().unwrap_or(0);
     if most == 0 || work.len() < 2 {
-        return Err("there are no two threads with work".into());
+        return Err("fewer than two threads have work".into());
     }
     Ok(Amount::Share(sum / work.len() as f64 / most as f64).into())
 }

@@ -253,7 +253,7 @@ impl Outcome {
             match (self.unit, self.is_upper) {
                 ("status", _) => format!("ended with {is} instead of {limit}"),
                 (_, true) => format!("is {is}, at most {limit} is allowed"),
-                (_, false) => format!("is {is}, at least {limit} is asked for"),
+                (_, false) => format!("is {is}, at least {limit} is required"),
             }
         });
         let at = self.site.as_ref().map(|site| format!("{site}: "));

@@ -92,7 +92,7 @@ impl Measure {
                 .ok()
                 .filter(|share| (0.0..=1.0).contains(share))
                 .map(Amount::Share)
-                .ok_or_else(|| "expected a share of 1".into()),
+                .ok_or_else(|| "expected a share from 0 to 1".into()),
             Self::BarrierTime | Self::Phase => {
                 let time = time(text)?;
                 Ok(Amount::Time(
@@ -219,7 +219,7 @@ pub fn percent(text: &str) -> Result<f64, String> {
     number
         .and_then(|number| number.parse::<f64>().ok())
         .filter(|percent| (0.0..=100.0).contains(percent))
-        .ok_or_else(|| "expected a share in per cent, with its sign".into())
+        .ok_or_else(|| "expected a percentage with the % sign".into())
 }
 
 /// Reads the percentage of events that may be lost.
@@ -247,7 +247,7 @@ pub fn no_hang(text: &str) -> Result<Duration, String> {
     let limit = time(text).map_err(|error| format!("{error}, such as 30s"))?;
     if limit < SHORTEST {
         return Err(
-            "expected 1s or more, such as 30s: a look at who is missing takes most of a second"
+            "expected 1s or more, such as 30s: to find the missing threads takes most of a second"
                 .into(),
         );
     }
@@ -386,14 +386,14 @@ mod tests {
         for (measure, text, words) in [
             (Measure::Idle, "10", "such as 10%; for one site SITE:10%"),
             (Measure::Idle, "lu.c:690", "such as 10%"),
-            (Measure::Idle, "101%", "per cent"),
-            (Measure::Idle, "-1%", "per cent"),
-            (Measure::Idle, "NaN%", "per cent"),
+            (Measure::Idle, "101%", "percentage"),
+            (Measure::Idle, "-1%", "percentage"),
+            (Measure::Idle, "NaN%", "percentage"),
             (Measure::Idle, ":10%", "expected file.c:120"),
             (Measure::Idle, "lu.c:0:10%", "line"),
             (Measure::Efficiency, "80%", "such as 0.8"),
-            (Measure::Efficiency, "1.1", "share of 1"),
-            (Measure::Efficiency, "lu.c:690", "share of 1"),
+            (Measure::Efficiency, "1.1", "share from 0 to 1"),
+            (Measure::Efficiency, "lu.c:690", "share from 0 to 1"),
             (Measure::BarrierTime, "5", "with its unit, such as 5ms"),
             (Measure::BarrierTime, "0ms", "above zero, such as 5ms"),
             (Measure::BarrierTime, "5 parsecs", "`parsecs`"),

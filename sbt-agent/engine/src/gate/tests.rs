@@ -210,7 +210,7 @@ fn what_cannot_be_measured_does_not_hold() {
     let why = unknown(&report(sites()), Measure::Idle, "lu.c:691:100%");
     assert_eq!(
         why,
-        "cannot be measured: no site matches lu.c:691; sites are: factor lu.c:690, solve lu.c:700"
+        "cannot be measured: no site matches lu.c:691; the sites are: factor lu.c:690, solve lu.c:700"
     );
     let many = (0..20).map(|id| site(id, "f", 100 + id)).collect();
     let why = unknown(&report(many), Measure::Idle, "g:100%");
@@ -246,7 +246,7 @@ fn what_cannot_be_measured_does_not_hold() {
         (
             Measure::Imbalance,
             of(|site| site.imbalance_pct = None),
-            "never two threads",
+            "no episode has two threads",
         ),
         (
             Measure::Idle,
@@ -256,7 +256,7 @@ fn what_cannot_be_measured_does_not_hold() {
         (
             Measure::Phase,
             of(|site| site.phase_ns = None),
-            "is it known",
+            "the end of the previous episode is unknown",
         ),
     ] {
         let limit = if measure == Measure::Phase {
@@ -270,7 +270,7 @@ fn what_cannot_be_measured_does_not_hold() {
     let none = of(|site| (site.episodes, site.incomplete) = (0, 3));
     let why = lost(&none, Measure::Phase, "factor=1h");
     assert!(
-        why.contains("no complete episode was seen there, and 3 incomplete"),
+        why.contains("no complete episode was seen there (incomplete: 3)"),
         "{why}"
     );
     let none = of(|site| (site.episodes, site.incomplete) = (0, 0));
@@ -288,7 +288,7 @@ fn of_a_run_seen_in_part_little_is_known() {
     it.phase_ns.as_mut().unwrap().count = 99;
     let mut report = report(vec![it]);
     report.estimated = true;
-    let because = "the probes were on for 37 % of the run; --budget off watches all";
+    let because = "the probes were on for 37 % of the run; --budget off watches everything";
     withheld(&mut report, Reason::Unseen, because);
     report.own_cost.thinned = Some(ThinnedReport {
         since_ns: 0,
@@ -334,7 +334,7 @@ fn a_phase_from_barrier_to_barrier_is_meant_by_its_name() {
     assert!(why.contains("never came to an end"), "{why}");
     report.conceptual_phases[0].abandoned = 3;
     let why = lost(&report, Measure::Phase, "step=1h");
-    assert!(why.contains("given up: 3 of 3"), "{why}");
+    assert!(why.contains("abandoned: 3 of 3"), "{why}");
 }
 
 #[test]
@@ -348,12 +348,12 @@ fn of_what_was_mostly_given_up_or_unwatched_too_little_is_known() {
     at.phase_ns = Some(stat);
     at.abandoned = 0;
     let why = lost(&report, Measure::Phase, "step=1h");
-    assert!(why.contains("only 99 whole ones"), "{why}");
+    assert!(why.contains("only 99 whole phases"), "{why}");
     report.estimated = false;
     assert!(only(&report, Measure::Phase, "step=1h").holds);
     report.conceptual_phases[0].abandoned = 100;
     let why = lost(&report, Measure::Phase, "step=1h");
-    assert!(why.contains("given up: 100 of 199"), "{why}");
+    assert!(why.contains("abandoned: 100 of 199"), "{why}");
 }
 
 #[test]
@@ -525,7 +525,7 @@ fn a_program_that_fails_is_told_before_what_was_lost() {
     let text = failed.outcomes[0].text.as_deref();
     assert_eq!(
         text,
-        Some("signal 6 ended it, unless it chose this status itself")
+        Some("signal 6 ended the program, unless the program chose this exit status itself")
     );
     // For a process that sbt attached to, it is unknown how it ended.
     (report.run.exit_status, report.run.started) = (None, Some(false));
@@ -596,7 +596,7 @@ fn what_takes_longer_than_before_is_told_beyond_tolerance_and_noise() {
         assert!(!noisy.holds && !noisy.is_measured, "{noisy:#?}");
         let text = noisy.text.unwrap();
         assert!(
-            text.contains("could be chance") && text.contains("more episodes"),
+            text.contains("may be chance") && text.contains("more episodes"),
             "{text}"
         );
         assert!(site(&before, &after, Some(20.0)).holds);
@@ -623,7 +623,7 @@ fn sites_that_only_one_run_has_are_named_and_none_in_common_is_no_comparison() {
     let whole = all.iter().find(|outcome| outcome.site.is_none()).unwrap();
     let text = whole.text.as_ref().unwrap();
     assert!(
-        text.contains("of the baseline only: old lu.c:700"),
+        text.contains("sites only in the baseline: old lu.c:700"),
         "{text}"
     );
     assert!(text.contains("not in the baseline: new lu.c:900"), "{text}");
@@ -632,10 +632,7 @@ fn sites_that_only_one_run_has_are_named_and_none_in_common_is_no_comparison() {
     let all = compared(&before, &other, None);
     let none = all.iter().find(|outcome| !outcome.holds).unwrap();
     assert!(
-        none.text
-            .as_ref()
-            .unwrap()
-            .contains("no site of the baseline"),
+        none.text.as_ref().unwrap().contains("no site in common"),
         "{none:#?}"
     );
 }

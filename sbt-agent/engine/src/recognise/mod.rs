@@ -408,7 +408,8 @@ impl Recogniser {
                 self.urgent -= candidate.held;
                 self.silenced.push((key, until_ns));
                 self.notes.push(format!(
-                    "the {} at {key:#x} was taken for a barrier until it was used in other ways",
+                    "the {} at {key:#x} was counted as a barrier until the program used it in \
+                     another way",
                     candidate.of.map_or("object", Evidence::name)
                 ));
             }

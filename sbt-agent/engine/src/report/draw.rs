@@ -140,20 +140,23 @@ impl Report {
 fn beyond_bounds(sites: &Sites) -> Vec<String> {
     let parts = (sites.unkept_parts > 0).then(|| {
         format!(
-            "more than {MAX_PAIRS} pairs of a site and a thread: {} waits of further ones are in \
-             the sites' sums, but not in their tables of threads",
+            "more than {MAX_PAIRS} pairs of a site and a thread: {} waits of further pairs are in \
+             the sums of their sites, but not in the tables of threads",
             sites.unkept_parts
         )
     });
     let phases = (sites.unkept_phases > 0).then(|| {
         format!(
-            "more than {MAX_PHASES} different phases: {} times of further ones are at their sites \
-             only",
+            "more than {MAX_PHASES} different phases: {} times of further phases are counted at \
+             their sites only",
             sites.unkept_phases
         )
     });
     let full = (sites.all().len() >= MAX_SITES).then(|| {
-        format!("{MAX_SITES} sites are kept apart: the last of them stands for all further ones")
+        format!(
+            "sbt distinguishes at most {MAX_SITES} sites: the last of them stands for all \
+            further sites"
+        )
     });
     [parts, phases, full].into_iter().flatten().collect()
 }

@@ -71,7 +71,7 @@ fn impossible(it: &EfficiencyReport) -> Option<String> {
         .or_else(|| {
             (!is_near(it.parallel, product)).then(|| {
                 format!(
-                    "the efficiency is {:.4}, and its factors are {product:.4}",
+                    "the efficiency is {:.4}, and the product of its factors {product:.4}",
                     it.parallel
                 )
             })
@@ -91,7 +91,7 @@ fn of_the_run(report: &Report, it: &EfficiencyReport) -> Option<String> {
     let wall_ns = report.run.wall_ns as f64;
     if it.path_ns > report.run.wall_ns {
         return Some(format!(
-            "the longest path takes {} ns, and the run {} ns",
+            "the longest path takes {} ns, and the whole run {} ns",
             it.path_ns, report.run.wall_ns
         ));
     }
@@ -120,42 +120,42 @@ fn sums(report: &Report) -> impl Iterator<Item = String> {
     let parts = [time.work_ns, time.idle_ns, release_ns, between_ns];
     let of_the_run = [
         (
-            "the thread time and its parts",
+            "the thread time and the sum of its parts",
             time.total_ns,
             total(parts.into_iter()),
         ),
         (
-            "the work and that of the threads",
+            "the work of the run and of its threads",
             time.work_ns,
             threads(|thread| thread.work_ns.unwrap_or(0)),
         ),
         (
-            "the waiting and that of the threads",
+            "the waiting of the run and of its threads",
             time.idle_ns,
             threads(|thread| thread.idle_ns),
         ),
         (
-            "the waiting and that at the sites",
+            "the waiting of the run and of its sites",
             time.idle_ns,
             sites(|site| site.lost_ns),
         ),
         (
-            "the arrivals and those of the threads",
+            "the arrivals of the run and of its threads",
             report.arrivals,
             threads(|thread| thread.arrivals),
         ),
         (
-            "the episodes and those of the sites",
+            "the episodes of the run and of its sites",
             report.episodes,
             sites(|site| site.episodes),
         ),
         (
-            "the episodes and those in which a thread came last",
+            "the episodes of the run and the times that a thread came last",
             report.episodes,
             threads(|thread| thread.last),
         ),
         (
-            "the incomplete episodes and those of the sites",
+            "the incomplete episodes of the run and of its sites",
             report.incomplete_episodes,
             sites(|site| site.incomplete),
         ),
@@ -188,7 +188,12 @@ fn of_site(site: &SiteReport) -> Option<String> {
     }
     let stats = [&site.phase_ns, &site.barrier_ns, &site.idle_ns];
     let wrong = stats.into_iter().flatten().any(|stat| !is_ordered(stat));
-    wrong.then(|| format!("times at {} have a mean beyond their least or most", name()))
+    wrong.then(|| {
+        format!(
+            "the mean time at {} is below the minimum or above the maximum",
+            name()
+        )
+    })
 }
 
 const fn is_ordered(stat: &StatReport) -> bool {
@@ -244,7 +249,7 @@ fn times(report: &Report) -> impl Iterator<Item = String> {
         // Events may arrive after the end of watching if the program goes on: see `of_the_run`.
         if report.run.ended && all_ns as f64 > most_ns {
             return Some(format!(
-                "{} worked and waited for {all_ns} ns in {} ns",
+                "{} worked and waited for {all_ns} ns in a run of {} ns",
                 thread.label, report.run.wall_ns
             ));
         }

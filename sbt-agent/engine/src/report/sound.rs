@@ -36,7 +36,7 @@ pub fn sound(mut report: Report) -> Report {
     }
     for broken in identities::broken(&report) {
         let because = format!(
-            "{}: these figures contradict each other, which is a fault of sbt, or the file was \
+            "{}: these figures contradict each other; this is a bug in sbt, or the file was \
              changed",
             broken.text
         );
@@ -150,7 +150,7 @@ fn unseen(report: &Report) -> Option<(Reason, String)> {
         let seen = seen_pct.map_or("a part".into(), |pct| format!("{pct:.0} %"));
         (
             Reason::Unseen,
-            format!("the probes were on for {seen} of the run; --budget off watches all"),
+            format!("the probes were on for {seen} of the run; --budget off watches everything"),
         )
     })
 }
@@ -179,7 +179,7 @@ fn too_little(report: &Report) -> (Reason, String) {
     }
     (
         Reason::WorkUnknown,
-        "the threads' work is not known, since watching was interrupted or has only begun"
+        "the work of the threads is unknown: watching was interrupted or has only just begun"
             .to_owned(),
     )
 }

@@ -75,7 +75,7 @@ fn an_efficiency_that_contradicts_itself_is_withheld_and_told() {
         }),
         ("the speed-up is 4.1", |known| known.speedup = 4.1),
         ("the granularity", |known| known.granularity = Some(-1.0)),
-        ("its factors are", |known| known.parallel *= 0.99),
+        ("the product of its factors", |known| known.parallel *= 0.99),
         ("the speed-up is", |known| known.speedup *= 0.99),
         ("the longest path", |known| known.path_ns *= 3),
     ];
@@ -92,25 +92,27 @@ fn an_efficiency_that_contradicts_itself_is_withheld_and_told() {
 fn sums_and_shares_that_contradict_each_other_are_withheld_and_told() {
     type Spoil = fn(&mut Report);
     let shares: [(&str, Spoil); 17] = [
-        ("the thread time and its parts", |report| {
+        ("the thread time and the sum of its parts", |report| {
             report.thread_time.total_ns += 1;
         }),
-        ("the work and that of", |report| {
+        ("the work of the run and of its threads", |report| {
             report.thread_time.work_ns += 1;
             report.thread_time.total_ns += 1;
         }),
-        ("the waiting and that of the threads", |report| {
+        ("the waiting of the run and of its threads", |report| {
             report.thread_time.idle_ns += 1;
             report.thread_time.total_ns += 1;
         }),
-        ("the waiting and that at the sites", |report| {
+        ("the waiting of the run and of its sites", |report| {
             report.sites[0].lost_ns += 1;
         }),
-        ("the arrivals and those", |report| report.arrivals += 1),
-        ("the episodes and those of the sites", |report| {
+        ("the arrivals of the run", |report| report.arrivals += 1),
+        ("the episodes of the run and of its sites", |report| {
             report.sites[0].episodes += 1;
         }),
-        ("a thread came last", |report| report.threads[0].last += 1),
+        ("the times that a thread came last", |report| {
+            report.threads[0].last += 1
+        }),
         ("the incomplete episodes", |report| {
             report.incomplete_episodes += 1;
         }),
@@ -121,7 +123,7 @@ fn sums_and_shares_that_contradict_each_other_are_withheld_and_told() {
         ("threads came last", |report| {
             report.sites[0].threads[0].last += 50;
         }),
-        ("mean beyond", |report| {
+        ("the mean time at", |report| {
             report.sites[0].phase_ns.as_mut().unwrap().mean *= 9;
         }),
         ("the share of waiting", |report| {

@@ -84,24 +84,24 @@ fn text(found: &Found, written: &str, share_pct: f64) -> String {
         None => written.to_owned(),
     };
     let looks = if place.is_barrier {
-        "it looks like a barrier that spins"
+        "this looks like a barrier that spins"
     } else {
-        "it may be a barrier that spins, or a lock, a queue, a flag"
+        "this may be a barrier that spins, or a lock, a queue or a flag"
     };
     let next = match (&found.command, &place.barrier) {
         (Some(command), _) if place.is_nested => {
-            format!("If it is one that each thread calls once a round, watch it: {command}")
+            format!("If each thread calls this function once a round, watch it: {command}")
         }
         (Some(command), _) if place.is_barrier => format!("Watch it: {command}"),
         (Some(command), _) => format!("If it is a barrier, watch it: {command}"),
         (None, Err(NoFunction::PartOf(outer))) => format!(
-            "It is part of {0}, and --barrier needs a function that each thread calls once a \
-             round: name {0} if that is one, else put it into one of its own that is not inlined \
-             (__attribute__((noinline)))",
+            "The loop is part of {0}, and --barrier needs a function that each thread calls once a \
+             round: name {0} if each thread does, else move the loop into a function of its own \
+             that is not inlined (__attribute__((noinline)))",
             printable(outer)
         ),
         (None, _) => {
-            "--barrier needs the symbol of its function: keep the program's symbols".into()
+            "--barrier needs the symbol of the function: keep the program's symbols".into()
         }
     };
     format!(
@@ -142,8 +142,8 @@ mod tests {
         assert_eq!(
             report.text,
             "4 threads spent 71 % of their CPU time in a loop of meet (spin.c:31) that only waits \
-             for memory to change: it looks like a barrier that spins. Watch it: sbt run --barrier \
-             meet -- ./p"
+             for memory to change: this looks like a barrier that spins. Watch it: sbt run \
+             --barrier meet -- ./p"
         );
         let mut unclear = found(Ok("meet".into()));
         unclear.place.is_barrier = false;
@@ -152,7 +152,7 @@ mod tests {
         assert!(
             report
                 .text
-                .contains("or a lock, a queue, a flag. If it is a barrier, watch it: sbt run")
+                .contains("or a lock, a queue or a flag. If it is a barrier, watch it: sbt run")
         );
     }
 
@@ -162,7 +162,7 @@ mod tests {
         nested.place.is_nested = true;
         let text = SpinReport::of(&nested).text;
         assert!(
-            text.contains("that each thread calls once a round"),
+            text.contains("If each thread calls this function once a round"),
             "{text}"
         );
     }
@@ -171,7 +171,7 @@ mod tests {
     fn says_why_there_is_nothing_to_type() {
         let report = SpinReport::of(&found(Err(NoFunction::PartOf("work".into()))));
         assert!(
-            report.text.contains("It is part of work, and"),
+            report.text.contains("The loop is part of work, and"),
             "{}",
             report.text
         );

@@ -28,7 +28,7 @@ pub fn list(text: &str) -> Result<Counts, String> {
     let mut pairs = numbers.iter().zip(numbers.iter().skip(1));
     if let Some((twice, _)) = pairs.find(|(one, next)| one == next) {
         return Err(format!(
-            "{twice} is there twice; --repeat runs each several times"
+            "{twice} is given twice; --repeat runs each number of threads several times"
         ));
     }
     Ok(Counts(numbers))

@@ -17,7 +17,9 @@ pub fn of_runs(at: &AtCount, runs: &[&Report]) -> Vec<String> {
     let with = threads_of(at.threads);
     if at.seen_threads > 0 && at.seen_threads != u64::from(at.threads) {
         let seen = at.seen_threads;
-        notes.push(format!("told to use {with}, {seen} came to a barrier"));
+        notes.push(format!(
+            "told to use {with}, the program had {seen} at its barriers"
+        ));
     }
     let hangs = runs.iter().filter_map(|run| run.run.hang.as_ref());
     if let Some(hang) = hangs
@@ -26,20 +28,20 @@ pub fn of_runs(at: &AtCount, runs: &[&Report]) -> Vec<String> {
     {
         let lasted = since(hang.lasted_ns);
         notes.push(format!(
-            "with {with} a run hung for {lasted}: {}",
+            "with {with}, a run hung for {lasted}: {}",
             hang.found.text
         ));
     }
     if runs.iter().any(|run| run.lost_events > 0) {
         notes.push(format!(
-            "with {with} events were lost: the efficiency is unknown, and times of phases are \
+            "with {with}, events were lost: the efficiency is unknown, and the times of phases are \
              those of the other runs"
         ));
     }
     if runs.iter().any(|run| run.estimated) {
         notes.push(format!(
-            "with {with} the probes were on for spans of time only, to stay within the budget: \
-             times of phases are not those of all episodes (--budget off watches all)"
+            "with {with}, the probes were on part of the time only, to stay within the budget: \
+             times of phases do not cover all episodes (--budget off watches everything)"
         ));
     }
     notes
@@ -62,9 +64,9 @@ pub fn of_length(counts: &[AtCount]) -> Option<String> {
     let shortest = counts.iter().min_by_key(|at| at.wall_ns)?;
     (shortest.wall_ns < SHORT_NS).then(|| {
         format!(
-            "the runs are short, {} with {}: sbt itself uses the CPUs for some tenths of a second \
-             when each starts, and that may be what is seen here; give the program more to do, a \
-             second or more, before these figures are relied on",
+            "the runs are short ({} with {}): at each start sbt itself uses the CPUs for some \
+             tenths of a second, which may distort these figures; give the program work for a \
+             second or more",
             since(shortest.wall_ns),
             threads_of(shortest.threads)
         )
@@ -111,8 +113,8 @@ pub fn of_ideal(counts: &[AtCount], phases: &[(String, &PhaseScaling)]) -> Optio
     }
     (!found.is_empty()).then(|| {
         format!(
-            "faster with {} than they can be by threads alone: {}; more cache for each thread does \
-             that, and so does what disturbed the runs with fewer",
+            "faster with {} than more threads can explain: {}; each thread may have had more \
+             cache, or something disturbed the runs with fewer threads",
             threads_of(last.threads),
             found.join(", ")
         )

@@ -62,7 +62,7 @@ impl Below {
         match inside(&folder, &here, written) {
             Some(inside) => Ok(this(inside)),
             None => Err(this(PathBuf::new()).refuses(&format!(
-                "a file of settings may name new files below its own folder only, {}",
+                "a settings file may only name new files below its own folder, {}",
                 shown(&folder)
             ))),
         }
@@ -82,10 +82,10 @@ impl Below {
         match made.map_err(|error| self.refuses(&error.to_string()))? {
             Ok(file) => Ok(File::from(file)),
             Err(Errno::EXIST) => {
-                Err(self.refuses("it exists, and a file of settings may name new files only"))
+                Err(self.refuses("the file exists, and a settings file may only name new files"))
             }
             Err(Errno::LOOP | Errno::XDEV) => Err(self.refuses(
-                "a link lies on the way, and none is followed to what a file of settings names",
+                "the path contains a link, and sbt follows no link in a path from a settings file",
             )),
             Err(errno) => Err(self.refuses(&io::Error::from(errno).to_string())),
         }
@@ -254,15 +254,15 @@ mod tests {
         symlink(outside.join("new"), folder.join("to-new")).unwrap();
         symlink("/proc/self/cwd", folder.join("magic")).unwrap();
         for (inside, why) in [
-            ("file", "it exists"),
-            ("hard", "it exists"),
-            ("pipe", "it exists"),
-            ("sub", "it exists"),
-            ("to-new", "it exists"),
-            ("link", "it exists"),
-            ("link/new", "a link lies on the way"),
-            ("sub/link/new", "a link lies on the way"),
-            ("magic/new", "a link lies on the way"),
+            ("file", "the file exists"),
+            ("hard", "the file exists"),
+            ("pipe", "the file exists"),
+            ("sub", "the file exists"),
+            ("to-new", "the file exists"),
+            ("link", "the file exists"),
+            ("link/new", "the path contains a link"),
+            ("sub/link/new", "the path contains a link"),
+            ("magic/new", "the path contains a link"),
             ("none/new", "No such file"),
             ("file/new", "Not a directory"),
         ] {
@@ -297,8 +297,8 @@ mod tests {
         );
         assert_eq!(
             refused.unwrap_err().to_string(),
-            "cannot write /etc/x, which /a/sbt.toml:3 names: a file of settings may name new files \
-             below its own folder only, /a; name the file on the command line instead: --folded \
+            "cannot write /etc/x, which /a/sbt.toml:3 names: a settings file may only name new \
+             files below its own folder, /a; name the file on the command line instead: --folded \
              /etc/x"
         );
     }

@@ -38,18 +38,19 @@ const STICKY: u32 = 0o1000;
 const OF_OTHERS: u32 = 0o022;
 
 /// Message for a link in the place of the file.
-const IS_LINK: &str = "it is a link, which is not followed under sudo: name the file itself";
+const IS_LINK: &str =
+    "it is a symbolic link, and sbt under sudo follows none: name the file itself";
 
 /// Message for a link on the way to the file.
-const LINK_ON_THE_WAY: &str = "a link on the way is not root's, and is not followed with root's \
-    rights under sudo: name the file without the link";
+const LINK_ON_THE_WAY: &str = "the path contains a symbolic link that root does not own, and sbt \
+    under sudo does not follow it with root's rights: name the file without the link";
 
 /// Message for a file that another user has put into a folder for everybody.
-const IS_PLANTED: &str = "somebody else has put it there, in a folder for everybody";
+const IS_PLANTED: &str = "another user created the file, in a folder that everybody may write to";
 
 /// Message for a file that has more than one name.
-const HAS_NAMES: &str = "it has another name as well, and is not opened with root's rights under \
-    sudo: name another file";
+const HAS_NAMES: &str = "the file has a second name (hard link), and sbt under sudo does not open \
+    such a file with root's rights: name another file";
 
 /// With whose rights sbt works in a folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -22,7 +22,7 @@ impl Binary<'_> {
     pub(super) fn offer(&self, wish: &Wish) -> Offer {
         match (&wish.at.code, wish.purpose) {
             (Code::Line { .. }, Purpose::Barrier { .. }) => {
-                Offer::Refused("a barrier is a function, and not a line".into())
+                Offer::Refused("a barrier must be a function, not a line".into())
             }
             (Code::Line { file, line }, Purpose::Mark(number)) => self.line(file, *line, number),
             (Code::Name(name), purpose) => self.function(name, purpose),
@@ -56,7 +56,7 @@ impl Binary<'_> {
             .collect();
         if points.is_empty() {
             return Offer::Refused(
-                "the kernel cannot probe the instructions that it begins with".into(),
+                "the kernel cannot probe the first instructions of the function".into(),
             );
         }
         Offer::Points(points)
@@ -70,12 +70,12 @@ impl Binary<'_> {
         let file = self.name();
         Some(match variants.first() {
             Some(variant) => format!(
-                "{name} is chosen when the program starts; give one of its variants, such as \
-                 {file}!{variant}"
+                "the dynamic linker chooses a variant of {name} when the program starts; name a \
+                 variant, such as {file}!{variant}"
             ),
             None => format!(
-                "{name} is chosen when the program starts, among functions that {file} does not \
-                 name; its debug symbols may"
+                "the dynamic linker chooses a variant of {name} when the program starts, and \
+                 {file} does not name the variants; its debug symbols may"
             ),
         })
     }
@@ -167,7 +167,7 @@ impl Binary<'_> {
                     .map(|address| format!("{}!{address:#x}", self.name()))
                     .collect();
                 Err(format!(
-                    "there are {} of them; give the address, such as {}",
+                    "there are {} functions with that name; give an address, such as {}",
                     several.len(),
                     addresses.join(" or ")
                 ))
@@ -179,7 +179,7 @@ impl Binary<'_> {
         match self.debug.spanning(address) {
             Some(symbol) => Ok(Some((symbol, address))),
             None if self.code(address, 1).is_some() => Err(format!(
-                "{} has no symbol that tells which function this is in, and so not where its \
+                "{} has no symbol for the function at this address, so sbt does not know where its \
                  instructions begin",
                 self.name()
             )),
@@ -196,11 +196,15 @@ impl Binary<'_> {
             };
         }
         let Purpose::Mark(number) = purpose else {
-            return Offer::Refused("a barrier is a function, and this is inside of one".into());
+            return Offer::Refused(
+                "a barrier must be a whole function, and this is a place inside \
+                of a function"
+                    .into(),
+            );
         };
         let distance = address - symbol.start;
         let Some(code) = self.code(symbol.start, size(symbol).min(MAX_FUNCTION)) else {
-            return Offer::Refused("there is no code".into());
+            return Offer::Refused("there is no code at this address".into());
         };
         let body = Body::new(code.bytes, &[]);
         if !body.is_boundary(distance) {

@@ -70,7 +70,7 @@ impl Binary<'_> {
     pub(super) fn line(&self, file: &str, line: u32, number: u8) -> Offer {
         let too_many = || {
             Offer::Refused(format!(
-                "its code is in more than {MAX_PLACES} places of {}",
+                "the code of this line is in more than {MAX_PLACES} places of {}",
                 self.name()
             ))
         };
@@ -87,8 +87,8 @@ impl Binary<'_> {
         match self.line_points(&places, number) {
             (points, Some(nop)) if points.is_empty() => Offer::Refused(nop),
             (points, None) if points.is_empty() => Offer::Refused(format!(
-                "the kernel cannot probe the instructions of it in {}, or the debug information \
-                 does not fit them",
+                "the kernel cannot probe the instructions of this line in {}, or the debug \
+                 information does not match the code",
                 self.name()
             )),
             (points, _) => Offer::Points(points),

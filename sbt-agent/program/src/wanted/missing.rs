@@ -77,7 +77,7 @@ impl Searched {
     /// loaded later.
     fn later(&self, what: &str) -> String {
         if self.any {
-            format!(" (in a program or library that comes later it is FILE!{what})")
+            format!(" (in a program or library that is loaded later, name it FILE!{what})")
         } else {
             String::new()
         }
@@ -103,7 +103,7 @@ impl Searched {
                 }
             };
             return format!(
-                "\"{name}\" was inlined wherever {first} calls it, and there is no function to \
+                "\"{name}\" is inlined at all its calls in {first}, so there is no function to \
                  probe: {instead}{line}"
             );
         }
@@ -154,7 +154,8 @@ impl Searched {
                 });
                 let near = near.map_or_else(String::new, |near| format!(" (nearest: {near})"));
                 format!(
-                    "no source file \"{file}\" is known to {first}{near}; was it compiled with -g?"
+                    "{first} has no debug information of a source file \"{file}\"{near}; was it \
+                     compiled with -g?"
                 )
             }
         }

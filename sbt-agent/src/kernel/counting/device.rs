@@ -50,11 +50,14 @@ pub fn find(root: &Path, device: &str, terms: &[(String, Option<u64>)]) -> Resul
     };
     let kind = read(&folder.join("type")).and_then(|text| text.parse().ok());
     let kind = kind.ok_or_else(|| {
-        format!("this machine has no device `{device}` that counts; `sbt list` shows those it has")
+        format!(
+            "this machine has no device `{device}` with counters; `sbt list` shows the devices \
+            that it has"
+        )
     })?;
     if folder.join("cpumask").exists() && !folder.join("cpus").exists() {
         return Err(format!(
-            "`{device}` counts for a whole part of the machine and not for threads"
+            "`{device}` counts for a whole part of the machine, not for single threads"
         ));
     }
     let mut asked = Asked {

@@ -71,7 +71,7 @@ pub fn text(entries: &[Entry]) -> String {
         let line = format!("  {:width$}  {}", entry.name, entry.about);
         let _infallible = writeln!(out, "{}", line.trim_end());
     }
-    out.push_str("  free  all that are called so\n");
+    out.push_str("  free  all counters that are called free\n");
     let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
     for entry in &missing {
         let why = entry.missing.as_deref().unwrap_or_default();
@@ -81,7 +81,7 @@ pub fn text(entries: &[Entry]) -> String {
         }
     }
     for (why, names) in reasons {
-        let _infallible = write!(out, "\nNot here: {why}.\n");
+        let _infallible = write!(out, "\nNot available: {why}.\n");
         let mut line = String::new();
         for name in names {
             if line.len() + name.len() > 76 {
@@ -114,8 +114,9 @@ mod tests {
         ]);
         assert_eq!(
             shown,
-            "Counters of this machine, for sbt run -e a,b:\n  page-faults\n  free  all that are called so\n\n\
-             Not here: no hardware.\n  cycles instructions\n\nNot here: not for threads.\n  power/x/\n"
+            "Counters of this machine, for sbt run -e a,b:\n  page-faults\n  free  all counters \
+             that are called free\n\nNot available: no hardware.\n  cycles instructions\n\nNot \
+             available: not for threads.\n  power/x/\n"
         );
     }
 

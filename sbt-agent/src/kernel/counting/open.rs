@@ -112,7 +112,8 @@ impl Opened {
         }
         if self.events.len() == MAX_EVENTS {
             return Err(format!(
-                "more than {MAX_EVENTS} counters that are not free are too many; leave some out"
+                "at most {MAX_EVENTS} counters that are not free can be read at a time; leave some \
+                 out"
             ));
         }
         may_count?;
@@ -176,7 +177,7 @@ pub fn of_thread(counter: &Counter, thread: u32) -> Result<perf_event::Counter, 
     let opened = event.observe_pid(thread.cast_signed()).build();
     opened.map_err(|error| match error.raw_os_error() {
         Some(libc::EACCES | libc::EPERM) if counter.only.is_none() => format!(
-            "what the kernel does may not be counted by this user; `{counter}:u` is what the \
+            "this user may not count what happens in the kernel; `{counter}:u` counts what the \
              program does itself"
         ),
         _ => why(&error, counter, has_hardware()),
@@ -195,19 +196,20 @@ fn why(error: &io::Error, counter: &Counter, has_hardware: bool) -> String {
     let generic = matches!(counter.what, What::Generic { kind, .. } if kind != 1);
     match error.raw_os_error() {
         Some(libc::ENOENT | libc::EOPNOTSUPP | libc::ENODEV) if generic && !has_hardware => {
-            "this machine has no hardware counters, as is usual for a virtual one; \
-             `sbt list` shows what it has"
+            "this machine has no hardware counters, as is usual for virtual machines; `sbt list` \
+             shows what it has"
                 .into()
         }
         Some(libc::ENOENT | libc::EOPNOTSUPP | libc::ENODEV) => {
-            "this machine's processor does not have it; `sbt list` shows what it has".into()
+            "this machine's processor has no such counter; `sbt list` shows what it has".into()
         }
         Some(libc::EINVAL) if counter.only.is_some() => {
-            "it cannot be counted apart for the program and the kernel; leave the modifier out"
-                .into()
+            "it cannot be counted separately for the program and the kernel; leave the modifier \
+             out"
+            .into()
         }
         Some(libc::EINVAL) => {
-            "this machine refuses it as it is written; `sbt list` shows what it has".into()
+            "this machine refuses this counter; `sbt list` shows what it has".into()
         }
         Some(libc::EACCES | libc::EPERM) => {
             let remedy = privilege::become_root();
@@ -216,8 +218,8 @@ fn why(error: &io::Error, counter: &Counter, has_hardware: bool) -> String {
         Some(libc::EMFILE) => {
             "too many files are open, one for each counter and CPU; raise `ulimit -n`".into()
         }
-        Some(libc::EBUSY) => "the counters of this machine are in use by something else".into(),
-        _ => format!("the kernel does not open it: {error}"),
+        Some(libc::EBUSY) => "something else uses the counters of this machine".into(),
+        _ => format!("the kernel does not open the counter: {error}"),
     }
 }
 

@@ -97,7 +97,7 @@ fn what_is_damaged_is_said_and_left_out() {
     assert!(
         missing
             .text
-            .contains("that batch and all behind it were left out")
+            .contains("this batch and all later batches were left out")
     );
     assert!(report.episodes > 100, "{}", report.episodes);
     assert!(report.run.wall_ns < 6 * S, "{}", report.run.wall_ns);

@@ -63,14 +63,14 @@ fn what_others_do_to_the_file_is_found_out() {
             .set_len(10)
             .unwrap();
         let why = failure(&mut recorder, keep);
-        assert!(why.contains("cut its file off"), "{keep:?}: {why}");
+        assert!(why.contains("truncated its file"), "{keep:?}: {why}");
         drop(recorder);
         // written to.
         let mut recorder = begun(&path, keep);
         let mut file = OpenOptions::new().append(true).open(&path).unwrap();
         file.write_all(b"more").unwrap();
         let why = failure(&mut recorder, keep);
-        assert!(why.contains("written to it"), "{keep:?}: {why}");
+        assert!(why.contains("wrote to it"), "{keep:?}: {why}");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "{keep:?}");
     }
 }

@@ -129,7 +129,7 @@ pub fn lines(site: &SiteReport, view: &View, room: Room) -> Vec<Line<'static>> {
     let (before, hidden) = hidden(all.len(), room);
     for (at, row) in all.iter().enumerate() {
         if at == before && hidden > 0 && room >= LEAST_WITH_GAP {
-            let text = format!(" {} {hidden} more in between", look.cut());
+            let text = format!(" {} {hidden} more between", look.cut());
             lines.push(Line::styled(fit(&text, columns, look), look.dim()));
         }
         if !(before..before + hidden).contains(&at) {

@@ -78,7 +78,7 @@ fn partial(site: &SiteReport, view: &View) -> Vec<Line<'static>> {
         is_partial.then(|| {
             let [known, all] = [counted.known, counted.intervals].map(count);
             let text = format!(
-                " {}: known in {known} of {all} intervals of work",
+                " {}: known for {known} of {all} intervals of work",
                 counter.name
             );
             Line::styled(text, view.look.dim())

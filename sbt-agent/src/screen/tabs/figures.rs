@@ -183,7 +183,7 @@ pub fn trend(site: &SiteReport, look: Look, columns: usize, full: bool) -> Vec<L
                 .max()
                 .map_or_else(String::new, |value| time(*value));
             lines.push(Line::from(Span::styled(
-                format!(" {}least {lowest}, most {most}", left("", 14, look)),
+                format!(" {}lowest {lowest}, highest {most}", left("", 14, look)),
                 Style::new().patch(look.dim()),
             )));
         }

@@ -22,38 +22,41 @@ pub struct Help {
 }
 
 const KEYS: [(&str, &str); 23] = [
-    ("1-0, Tab, Shift-Tab", "tabs; or click on one"),
+    ("1-0, Tab, Shift-Tab", "change the tab; or click on a tab"),
     (
         "!",
-        "the tab Hang, which is there when nothing moves for long",
+        "the tab Hang, which appears when no thread moves for long",
     ),
     ("arrows, j k, wheel", "select, scroll"),
-    ("PgUp PgDn g G", "by pages, to both ends"),
+    (
+        "PgUp PgDn g G",
+        "scroll by pages, to the beginning, to the end",
+    ),
     ("Enter", "details of the selected site; Esc goes back"),
     (
         "s S",
-        "sort by the next column, the other way round; or click on a title",
+        "sort by the next column, reverse the order; or click on a title",
     ),
-    ("/", "show only what contains a text; Esc shows all again"),
-    ("n", "name the selected site, in sbt.toml too"),
-    ("+ -", "timeline: shorter and longer pieces of time"),
+    (
+        "/",
+        "show only rows that contain a text; Esc shows all again",
+    ),
+    ("n", "name the selected site, and save the name in sbt.toml"),
+    ("+ -", "timeline: zoom in and out"),
     ("left right", "timeline: into the past and back"),
     (
         "left right",
-        "parallelism, path: rows of another kind, such as threads",
+        "parallelism, path: show other rows, such as threads",
     ),
     (
         "left right",
-        "barriers, threads, phases: further columns of counters",
+        "barriers, threads, phases: show more columns of counters",
     ),
-    (
-        "e",
-        "choose what is counted, from a list of what this machine has",
-    ),
-    ("p", "hold the display; sbt goes on watching"),
+    ("e", "choose counters from a list of those of this machine"),
+    ("p", "freeze the display; sbt goes on watching"),
     (
         "Space",
-        "probes off and on again: the program runs as without sbt",
+        "probes off, and on again: without probes the program runs as without sbt",
     ),
     ("r", "reset all totals"),
     ("w", "save a report"),
@@ -61,92 +64,112 @@ const KEYS: [(&str, &str); 23] = [
         "i",
         "the keyboard goes to the program; Ctrl-] or Esc Esc takes it back",
     ),
-    ("q d", "leave; the program goes on"),
+    ("q d", "leave sbt; the program goes on"),
     ("Ctrl-C", "interrupt the program, as without sbt"),
-    ("Ctrl-Z", "stop, fg goes on"),
+    ("Ctrl-Z", "suspend sbt; fg continues"),
     ("? h F1", "show this help"),
     (
         "any other key",
-        "leave, when the program has ended: then only keys that look around do something else",
+        "leave, once the program has ended; keys that only show something still work then",
     ),
 ];
 
 /// The keys in a replay.
 const REPLAY_KEYS: [(&str, &str); 20] = [
-    ("Space p", "pause, and go on"),
+    ("Space p", "pause, and continue"),
     (
         ".",
-        "while it is paused: to the end of the next episode of any barrier",
+        "while paused: go to the end of the next episode of any barrier",
     ),
-    ("+ - ] [", "twice and half as fast, from 1/16 to 4096 times"),
-    ("G End", "to the end, as fast as it can be read"),
-    ("g Home", "from the beginning"),
-    ("1-0, Tab, Shift-Tab", "tabs; or click on one"),
+    (
+        "+ - ] [",
+        "double and halve the speed, from 1/16 to 4096 times",
+    ),
+    (
+        "G End",
+        "go to the end, as fast as the recording can be read",
+    ),
+    ("g Home", "start again from the beginning"),
+    ("1-0, Tab, Shift-Tab", "change the tab; or click on a tab"),
     (
         "!",
-        "the tab Hang, which is there when nothing moves for long",
+        "the tab Hang, which appears when no thread moves for long",
     ),
     ("arrows, j k, wheel", "select, scroll"),
-    ("PgUp PgDn", "by pages"),
+    ("PgUp PgDn", "scroll by pages"),
     ("Enter", "details of the selected site; Esc goes back"),
     (
         "s S",
-        "sort by the next column, the other way round; or click on a title",
-    ),
-    ("/", "show only what contains a text; Esc shows all again"),
-    ("z Z", "timeline: shorter and longer pieces of time"),
-    ("left right", "timeline: into the past and back; Esc: now"),
-    (
-        "left right",
-        "parallelism, path: rows of another kind, such as threads",
+        "sort by the next column, reverse the order; or click on a title",
     ),
     (
+        "/",
+        "show only rows that contain a text; Esc shows all again",
+    ),
+    ("z Z", "timeline: zoom in and out"),
+    (
         "left right",
-        "barriers, threads, phases: further columns of counters",
+        "timeline: into the past and back; Esc: to the present",
+    ),
+    (
+        "left right",
+        "parallelism, path: show other rows, such as threads",
+    ),
+    (
+        "left right",
+        "barriers, threads, phases: show more columns of counters",
     ),
     ("w", "save the report up to here"),
     ("q Ctrl-C", "leave"),
-    ("Ctrl-Z", "stop, fg goes on"),
+    ("Ctrl-Z", "suspend sbt; fg continues"),
     ("? h F1", "show this help"),
 ];
 
 const WORDS: [(&str, &str); 18] = [
-    ("site", "from where a barrier is called"),
+    ("site", "the place in the program where a barrier is called"),
     ("episode", "one use of a barrier by all its threads"),
     (
         "phase",
-        "from one episode to the next: what threads do in between",
+        "the time from one episode to the next, in which threads work",
     ),
-    ("barrier", "from the first to the last arrival"),
-    ("idle", "a thread waits for the last to arrive"),
-    ("release", "from then to its own departure"),
+    ("barrier", "the time from the first arrival to the last"),
+    (
+        "idle",
+        "the time that a thread waits for the last thread to arrive",
+    ),
+    (
+        "release",
+        "the time from the last arrival until a thread leaves the barrier",
+    ),
     (
         "lost",
-        "idle time of all threads together: what the order goes by",
+        "idle time of all threads together; rows are sorted by it",
     ),
     (
         "wall",
-        "the same, of the wall time of the threads that are there",
+        "the lost time as a share of the wall time of the threads that are present",
     ),
     (
         "imbalance",
-        "0 %: work is even, 100 %: one thread does it all",
+        "0 %: work is even; 100 %: one thread does all the work",
     ),
     (
         "last",
-        "who came last most often, and in how many of the episodes",
+        "the thread that comes last most often, and its share of the episodes",
     ),
     (
         "busy",
-        "a thread is, between barriers; in the tables: how many were, in the mean",
+        "a thread is busy between barriers; in the tables: the mean number of busy threads",
     ),
     (
         "NPT",
-        "normalised processor time: each moment divided by the number of busy threads; that of all is the time in which any was busy",
+        "normalised processor time: each moment divided by the number of busy threads; over all \
+         threads, the time in which any thread was busy",
     ),
     (
         "critical path",
-        "in each episode through the work of whoever came last; weighted: each moment by how many threads did not work",
+        "in each episode, the work of the last thread to arrive; weighted: each moment counts by \
+         the number of threads that did not work",
     ),
     (
         "efficiency",
@@ -154,17 +177,18 @@ const WORDS: [(&str, &str); 18] = [
     ),
     (
         "sampled",
-        "with --sample: functions that threads were in, while on a CPU and between barriers",
+        "with --sample: the functions in which threads ran between barriers",
     ),
     (
         "medians",
-        "are phase and barrier in the table, so that one slow episode changes little",
+        "phase and barrier are medians in the table, so that one slow episode changes little",
     ),
     (
         "hang",
-        "threads wait at a barrier for longer than --hang-time, and who is missing does not run; slow: who is missing runs",
+        "threads wait at a barrier for longer than --hang-time, and the missing threads do not \
+         run; slow: the missing threads run",
     ),
-    ("?", "was not measured"),
+    ("?", "unknown or not measured"),
 ];
 
 fn contents(view: &View, columns: usize) -> Vec<Line<'static>> {
@@ -185,7 +209,7 @@ fn contents(view: &View, columns: usize) -> Vec<Line<'static>> {
     let heading = |text: &str| Line::styled(format!(" {text}"), look.title());
     let mut lines = Vec::new();
     if view.snapshot.replay.is_some() {
-        lines.push(heading("keys, of a recording"));
+        lines.push(heading("keys while a recording is played"));
         lines.extend(rows(&REPLAY_KEYS));
     } else {
         lines.push(heading("keys"));
@@ -199,8 +223,8 @@ fn contents(view: &View, columns: usize) -> Vec<Line<'static>> {
     let mut key = lanes::key(lanes::ALL, look);
     key.spans.insert(0, Span::raw(" "));
     lines.push(key);
-    let text = "A piece of time in which several things happened shows one of them, so that the \
-                characters of a row add up to the times.";
+    let text = "If several things happened in the time of one character, the character shows one \
+        of them, such that the characters of a row add up to the times.";
     let texts = wrap(text, columns.saturating_sub(2), look);
     lines.extend(texts.into_iter().map(|text| Line::raw(format!(" {text}"))));
     lines

@@ -32,8 +32,8 @@ fn holder(report: &Report, lock: &LockReport) -> String {
 fn contents(view: &View, columns: usize) -> Vec<Line<'static>> {
     let (report, look) = (&view.snapshot.report, view.look);
     let Some(locks) = &report.locks else {
-        let text = "Not watched: --futex on counts the waits for locks. It costs every process on \
-                    this machine some time at each of its system calls.";
+        let text = "Not watched: --futex on counts the waits for locks. It slows down every system \
+            call of all processes on this machine.";
         return wrap(text, columns.saturating_sub(2), look)
             .into_iter()
             .map(|line| Line::raw(format!(" {line}")))
@@ -91,7 +91,7 @@ impl Tab for Locks {
         rule(
             buffer,
             title,
-            "locks, the most time first",
+            "locks, longest total wait first",
             &note,
             view.look,
         );

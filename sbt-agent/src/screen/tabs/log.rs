@@ -75,7 +75,7 @@ fn notes(view: &View, columns: usize) -> Vec<Line<'static>> {
     for (from, to) in &snapshot.gaps {
         let length = since(to.saturating_sub(*from));
         facts.push(format!(
-            "not watched for {length}, from {} on",
+            "not watched for {length}, beginning at {}",
             since(*from)
         ));
     }
@@ -85,13 +85,13 @@ fn notes(view: &View, columns: usize) -> Vec<Line<'static>> {
     }
     if report.lost_events > 0 {
         facts.push(format!(
-            "lost {} events: there were more arrivals and episodes than are told",
+            "lost {} events: there were more arrivals and episodes than reported",
             count(report.lost_events)
         ));
     }
     if report.incomplete_episodes > 0 {
         facts.push(format!(
-            "{} apart from the {} complete ones",
+            "{}, besides {} complete episodes",
             plural(report.incomplete_episodes, "incomplete episode"),
             count(report.episodes),
         ));
@@ -140,7 +140,7 @@ impl Tab for Log {
         let (title, body) = site::split(above);
         let hidden = notes.len() - usize::from(rows);
         let note = if hidden > 0 {
-            format!("{hidden} more; the report has them all")
+            format!("{hidden} more in the report")
         } else {
             String::new()
         };
@@ -164,8 +164,8 @@ impl Tab for Log {
         );
         if told.is_empty() {
             let text = match view.snapshot.replay {
-                Some(_) => " What was told then is not told again; the report has the warnings.",
-                None => " Nothing yet. --watch SITE tells its episodes one by one.",
+                Some(_) => " A replay does not repeat these lines; the report has the warnings.",
+                None => " Nothing yet. --watch SITE shows the episodes of SITE one by one.",
             };
             put(buffer, body, 0, &Line::raw(text));
         }

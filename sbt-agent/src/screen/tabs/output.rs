@@ -27,13 +27,11 @@ impl Default for OutputTab {
 }
 
 /// Shown if the program's output does not pass through sbt.
-const ELSEWHERE: &str = "The program keeps its own terminal: what it writes does not come through \
-                         here. Its output is shown for programs that sbt itself starts on a \
-                         terminal.";
+const ELSEWHERE: &str = "The program's output does not pass through sbt. sbt shows the output only \
+    of programs that it starts on a terminal.";
 
 /// Shown in a replay.
-const NOT_RECORDED: &str = "A recording has what sbt saw of the program, and not what the \
-                            program wrote.";
+const NOT_RECORDED: &str = "A recording does not contain the output of the program.";
 
 impl Tab for OutputTab {
     fn title(&self) -> &'static str {
@@ -72,7 +70,7 @@ impl Tab for OutputTab {
         let name = if self.pager.follows() {
             "output of the program"
         } else {
-            "output of the program; End follows it"
+            "output of the program; End: follow new output"
         };
         rule(buffer, title, name, &note, view.look);
     }

@@ -199,8 +199,8 @@ fn grid(view: &View, what: usize, rows: &[Row]) -> Grid {
 fn nothing(report: &Report, what: usize) -> &'static str {
     match what {
         3 if report.functions.is_none() => {
-            "Not sampled: --sample 200 takes 200 samples a second of each thread's time on a \
-             CPU, and tells the time of functions."
+            "Not sampled: --sample 200 takes 200 samples per second of each thread's CPU time, and \
+             shows the time of functions."
         }
         3 => "No sample yet of a thread that works between two barriers.",
         2 => "No thread has come to a barrier yet.",

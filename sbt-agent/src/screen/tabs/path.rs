@@ -132,8 +132,8 @@ fn grid(report: &Report, what: usize, rows: &[Row]) -> Grid {
 fn nothing(report: &Report, what: usize) -> &'static str {
     match what {
         2 if report.functions.is_none() => {
-            "Not sampled: --sample 200 takes 200 samples a second of each thread's time on a \
-             CPU, and tells which functions are on the path."
+            "Not sampled: --sample 200 takes 200 samples per second of each thread's CPU time, and \
+             shows which functions are on the path."
         }
         2 => "No sample yet of a thread that works between two barriers.",
         1 => "No thread has come to a barrier yet.",
@@ -222,10 +222,10 @@ impl Tab for Path {
 
 /// The meaning of the columns.
 fn key(what: usize, look: Look, columns: usize) -> Vec<Line<'static>> {
-    let path = "path: the work of whoever came last, on which all others waited. weighted: each \
-                moment counts by how many threads did not work then.";
-    let gains = " Wall time saved if who came last took 25 % less time, if work were balanced, \
-                 if all went on at once.";
+    let path = "path: the work of the last thread to arrive, for which all others waited. \
+        weighted: each moment counts by the number of threads that did not work.";
+    let gains = " Wall time saved if the last thread took 25 % less time, if work were balanced, \
+        if all threads resumed at once.";
     let mut text = path.to_owned();
     if what == 0 {
         text.push_str(gains);
@@ -246,7 +246,7 @@ fn details(
     columns: usize,
 ) -> Vec<Line<'static>> {
     let mut lines = vec![Line::raw(format!(
-        " {} of the critical path, {} weighted by how many threads do not work",
+        " {} of the critical path, {} weighted by the number of threads that do not work",
         percent(row.3),
         percent(row.4)
     ))];
@@ -262,7 +262,7 @@ fn details(
             let what_if = &site.what_if;
             let gains = [
                 (
-                    "who came last 10 % faster",
+                    "last thread 10 % faster",
                     what_if.straggler_10_pct_faster_ns,
                 ),
                 ("25 % faster", what_if.straggler_25_pct_faster_ns),
@@ -270,13 +270,10 @@ fn details(
                 ("perfect balance", site.gain_ns),
             ];
             let gains = gains.map(|(what, ns)| (what, Some(ns)));
-            lines.push(Line::styled(
-                " what would be saved of the wall time",
-                look.title(),
-            ));
+            lines.push(Line::styled(" wall time that would be saved", look.title()));
             for (what, ns) in gains
                 .into_iter()
-                .chain([("all go on at once", what_if.no_release_ns)])
+                .chain([("all threads resume at once", what_if.no_release_ns)])
             {
                 let share = ns.filter(|_| report.seen_ns() > 0);
                 let share = share.map(|ns| ns as f64 / report.seen_ns() as f64 * 100.0);
@@ -287,7 +284,7 @@ fn details(
                     right(&percent(share), 7, look)
                 )));
             }
-            title = "whose work it is";
+            title = "threads that do this work";
             let part =
                 |thread: &SiteThreadReport| (words::thread(report, thread.thread), thread.path_ns);
             parts.extend(site.threads.iter().map(part));
@@ -303,7 +300,7 @@ fn details(
             let functions = report.functions.as_deref().unwrap_or_default();
             if let Some(function) = functions.iter().find(|function| function.id == row.0) {
                 let text = format!(
-                    " {} of the processor time, {} of the normalised, in {}",
+                    " {} of the processor time, {} of the normalised processor time, in {}",
                     percent(Some(function.cpu_pct)),
                     percent(Some(function.npt_pct)),
                     printable(&function.binary)

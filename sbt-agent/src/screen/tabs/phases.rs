@@ -102,7 +102,7 @@ fn contents(across: &mut Sideways) -> Vec<Line<'static>> {
         let name = |phase: &ConceptualReport| {
             let given_up = match phase.abandoned {
                 0 => String::new(),
-                n => format!(", {} given up", count(n)),
+                n => format!(", {} abandoned", count(n)),
             };
             let open = if phase.unfinished { " (going on)" } else { "" };
             format!(
@@ -119,7 +119,7 @@ fn contents(across: &mut Sideways) -> Vec<Line<'static>> {
         let counts: Vec<&Counts> = phases.iter().map(|phase| &phase.counters).collect();
         let told = Told::PerPhase;
         counters::columns(&mut grid, snapshot, told, |all| &all.conceptual, &counts);
-        let title = "conceptual phases, whatever lies between";
+        let title = "conceptual phases, with all barriers between";
         all.extend(lines(title, &grid, &as_they_come(&grid), across));
     }
     if !report.phases.is_empty() {
@@ -145,7 +145,12 @@ fn contents(across: &mut Sideways) -> Vec<Line<'static>> {
             &counts,
         );
         let order = grid.order(SUM_OF_PHASES, false, "");
-        all.extend(lines("phases, the most time first", &grid, &order, across));
+        all.extend(lines(
+            "phases, longest total time first",
+            &grid,
+            &order,
+            across,
+        ));
     }
     all.extend(marks(across));
     all

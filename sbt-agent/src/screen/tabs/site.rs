@@ -169,7 +169,7 @@ fn facts(site: &SiteReport, view: &View, columns: usize) -> Vec<Line<'static>> {
     if site.incomplete > 0 {
         texts.push((
             format!(
-                "{} not counted in.",
+                "{} not included.",
                 words::plural(site.incomplete, "incomplete episode")
             ),
             look.dim(),

@@ -9,7 +9,11 @@ use sbt_engine::live::Offer;
 fn counters_are_chosen_from_a_list() {
     let mut shown = Shown::new(samples::counted(), (80, 24), LOOK);
     assert_eq!(shown.keys("e"), [Request::Offer]);
-    assert!(shown.text().contains("looking for what this machine has"));
+    assert!(
+        shown
+            .text()
+            .contains("looking for the counters of this machine")
+    );
     let offer = |name: &str, missing: Option<&str>| Offer {
         name: name.into(),
         about: String::new(),
@@ -71,9 +75,9 @@ fn keys_of_a_recording() {
     assert_eq!(shown.keys("w"), [Request::Save]);
     for (keys, said) in [
         ("d", "no program to detach from"),
-        ("r", "counts as it did then"),
-        ("n", "keeps its names"),
-        ("i", "no program to type to"),
+        ("r", "totals of a recording cannot be reset"),
+        ("n", "a recording has fixed names"),
+        ("i", "no program that reads keys"),
     ] {
         assert!(shown.keys(keys).is_empty(), "{keys}");
         assert!(shown.text().contains(said), "{keys}:\n{}", shown.text());

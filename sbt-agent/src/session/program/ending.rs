@@ -76,7 +76,7 @@ impl Program {
                 self.end.told_ns = Some(now_ns);
                 self.end.send(libc::SIGTERM);
                 notes.push(format!(
-                    "sbt ended the program with SIGTERM, since it had hung for {}",
+                    "sbt ended the program (SIGTERM) after it had hung for {}",
                     since(hung_ns.unwrap_or(0))
                 ));
             }

@@ -196,7 +196,7 @@ fn memory(steps: &[Step], places: &[Place]) -> usize {
 /// The note on a recording that ends too early.
 pub fn note(why: &str) -> String {
     let why = without_codes(why);
-    format!("the recording ends before the watching did: {why}")
+    format!("the recording is incomplete: {why}")
 }
 
 impl Recording {
@@ -266,7 +266,8 @@ impl Recording {
             Outcome::Pending => (
                 false,
                 Some(
-                    "the recording was not yet whole when this report was written: the disk is slow"
+                    "the recording was not completely written when this report was made: the disk \
+                    is slow"
                         .into(),
                 ),
             ),
@@ -284,7 +285,7 @@ impl Recording {
                 outcome = self.writer.over(PATIENCE) => outcome,
                 heard = signals.next() => match heard {
                     Ok(heard) if !heard.ends() => continue,
-                    _ => break "it was not waited for".to_owned(),
+                    _ => break "sbt did not wait until all was written".to_owned(),
                 },
             };
             match outcome {
@@ -292,7 +293,7 @@ impl Recording {
                 Outcome::Failed(why) => break why,
                 Outcome::Pending if self.writer.written() > before => {}
                 Outcome::Pending => {
-                    break format!("the disk has taken nothing for {} s", PATIENCE.as_secs());
+                    break format!("the disk has accepted no data for {} s", PATIENCE.as_secs());
                 }
             }
         };

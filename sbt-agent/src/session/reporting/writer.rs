@@ -129,8 +129,8 @@ impl<T: Send + 'static> Writer<T> {
         use oneshot::error::TryRecvError;
         match self.result.try_recv() {
             Ok(Err(error)) => format!("{error:#}"),
-            Ok(Ok(())) | Err(TryRecvError::Closed) => "its thread failed".into(),
-            Err(TryRecvError::Empty) => "the disk is too slow for what happens".into(),
+            Ok(Ok(())) | Err(TryRecvError::Closed) => "the writing thread failed".into(),
+            Err(TryRecvError::Empty) => "the disk is too slow for the rate of events".into(),
         }
     }
 
@@ -140,7 +140,7 @@ impl<T: Send + 'static> Writer<T> {
             Err(_) => Outcome::Pending,
             Ok(Ok(Ok(()))) => Outcome::Written,
             Ok(Ok(Err(error))) => Outcome::Failed(format!("{error:#}")),
-            Ok(Err(_)) => Outcome::Failed("its thread failed".into()),
+            Ok(Err(_)) => Outcome::Failed("the writing thread failed".into()),
         }
     }
 }

@@ -57,7 +57,7 @@ impl Cost {
         match self.measurement.outcome() {
             Some(Ok(_)) => None,
             Some(Err(error)) => Some(error.clone()),
-            None => Some("the program ended before it was measured".into()),
+            None => Some("the program ended before sbt had measured the cost".into()),
         }
     }
 }

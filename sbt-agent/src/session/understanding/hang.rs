@@ -249,8 +249,8 @@ impl Understanding {
         }
         let at = merge::merge(&mut scene, barriers);
         if known.iter().any(|known| known.unsure) {
-            let note = "events were lost: who has come to the barrier, and who has not, is not \
-                        certain";
+            let note =
+                "events were lost: sbt is not certain which threads have come to the barrier";
             scene.notes.push(note.into());
         }
         let barriers = still.iter().map(|still| still.barrier);
@@ -411,8 +411,8 @@ fn look(processes: &[u32], left_out: usize, how: &Looks) -> Scene {
     if left_out > 0 {
         scene.partial = true;
         scene.notes.push(format!(
-            "only {MOST_PROCESSES} processes were looked at: what the threads of {left_out} more \
-             do is not known; `sbt hang PID` looks at any"
+            "sbt looked at {MOST_PROCESSES} processes only, and not at {left_out} more; `sbt hang \
+             PID` looks at any process"
         ));
     }
     scene

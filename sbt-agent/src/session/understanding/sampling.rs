@@ -61,9 +61,9 @@ pub struct Sampling {
 }
 
 /// The note for a user who may not sample kernel code.
-const OF_OWN_CODE: &str = "--sample sees the program's own code alone: system calls and faults, and \
-    so the time that they take, may not be sampled by this user; sudo, CAP_PERFMON or \
-    `sudo sysctl kernel.perf_event_paranoid=1` would do";
+const OF_OWN_CODE: &str = "--sample sees the program's own code only: this user may not sample the \
+    kernel, so the time of system calls and page faults is missing; use sudo, CAP_PERFMON or `sudo \
+    sysctl kernel.perf_event_paranoid=1`";
 
 impl Sampling {
     /// Begins to sample if the settings ask for samples; with `children` also in processes that the
@@ -84,9 +84,9 @@ impl Sampling {
         let profile = Profile::begin(hz, children, &counting::online(), threads);
         let profile = profile.with_context(|| {
             format!(
-                "--sample {hz}: the kernel does not take samples of this process; it may be that \
-                 sysctl kernel.perf_event_paranoid forbids it, or that there are more threads \
-                 times CPUs than files may be open (ulimit -n)"
+                "--sample {hz}: the kernel does not sample this process; perhaps sysctl \
+                 kernel.perf_event_paranoid forbids it, or threads times CPUs exceed the limit of \
+                 open files (ulimit -n)"
             )
         })?;
         Ok(Some(Self {

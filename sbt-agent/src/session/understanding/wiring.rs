@@ -299,8 +299,8 @@ impl Recognition {
             let option = command_line(&["--barrier".to_owned(), meeting.barrier]);
             let command = format!("{} {option} {}", again[0], again[1]);
             let hint = format!(
-                "threads wait for each other at a {} in {}, and it is not known whether that is a \
-                 barrier: if each calls it once a round, watch it: {command}",
+                "threads wait for each other at a {} in {}, which may or may not be a barrier: if \
+                each thread calls it once a round, watch it: {command}",
                 unclear.of.name(),
                 meeting.place,
             );
@@ -321,9 +321,9 @@ impl Recognition {
 /// The hint for a function that makes the calls of all other functions.
 fn through(function: &str, of: Evidence) -> String {
     format!(
-        "threads wait for each other at a {} through {function}, and it is not known which functions \
-         call that: a barrier among them is not recognised, and `--barrier NAME` watches one that \
-         you name",
+        "threads wait for each other at a {} through {function}, whose callers are unknown: sbt \
+        does not recognise a barrier among the callers; `--barrier NAME` watches the function \
+        NAME",
         of.name()
     )
 }

@@ -55,8 +55,8 @@ impl Governor {
     pub fn note(&self) -> Option<String> {
         (self.times_off > 0).then(|| {
             format!(
-                "condition variables were not watched all the time: they were used more than \
-                 {TOO_MANY} times a second, and none was a barrier"
+                "condition variables were watched part of the time only: they were used more than \
+                {TOO_MANY} times a second, and none of them was a barrier"
             )
         })
     }

@@ -14,7 +14,7 @@ impl Watch {
         let source = self.source.as_mut()?;
         let Some(choosing) = source.choosing() else {
             return Some(format!(
-                "with --backend {} counters are chosen at the start: -e",
+                "--backend {} takes counters at the start only: -e",
                 source.name()
             ));
         };
@@ -49,10 +49,12 @@ impl Watch {
             match (was(number), *source) {
                 (Source::Nowhere, Source::Nowhere) => {}
                 (Source::Nowhere, _) => notes.push(format!(
-                    "{counter} was chosen while the program ran: it is counted from {at} on"
+                    "{counter} was switched on while the program ran: it is counted only from \
+                    {at} on"
                 )),
                 (_, Source::Nowhere) => notes.push(format!(
-                    "{counter} was chosen no longer: it is not counted from {at} on"
+                    "{counter} was switched off while the program ran: it is counted only until \
+                    {at}"
                 )),
                 _ => {}
             }

@@ -106,7 +106,8 @@ impl Governor {
         self.too_many.then(|| {
             format!(
                 "departures were not watched while a thread arrived more than {TOO_MANY} times a \
-                 second: release times cover the rest only (--departures on watches all)"
+                 second: release times cover the rest of the time only (--departures on watches \
+                 always)"
             )
         })
     }

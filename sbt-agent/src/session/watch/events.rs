@@ -127,8 +127,8 @@ impl Watch {
                 notes.keep(scoping.renew());
                 // The program may do so repeatedly; one note is enough.
                 notes.push_once(
-                    "a thread that was not the first executed a program: the probes came on it a \
-                     moment after its start",
+                    "a thread other than the first executed a new program: sbt set the probes a \
+                    moment after the start of the new program",
                 );
             }
         }

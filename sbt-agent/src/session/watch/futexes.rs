@@ -108,14 +108,13 @@ impl Governor {
         match self.summary() {
             Some(false) => None,
             Some(true) => Some(
-                "the system calls of futexes were watched, which costs every process on this \
-                 machine some time at each of its system calls"
+                "futexes were watched, which slows down every system call of all processes on this \
+                 machine"
                     .into(),
             ),
             None => Some(
-                "the system calls of futexes were watched part of the time, which costs every \
-                 process on this machine some time at each of its system calls (--futex off does \
-                 without, --futex on watches all)"
+                "futexes were watched part of the time, which slows down every system call of all \
+                 processes on this machine (--futex off never watches futexes, --futex on always)"
                     .into(),
             ),
         }

@@ -227,8 +227,8 @@ impl Locks {
         let waits = waits + self.undecided;
         (waits > 0).then(|| {
             format!(
-                "{waits} waits on futexes are not among the locks: events were lost, and with them \
-                 what these waits were for"
+                "{waits} waits on futexes are not counted among the locks: events were lost, so \
+                 the locks that they waited for are unknown"
             )
         })
     }
@@ -239,7 +239,7 @@ impl Locks {
         (unlisted > 0).then(|| {
             format!(
                 "{} waits on futexes are not counted among the locks: the program waited on more \
-                 than {} of them",
+                 than {} different futexes",
                 unlisted,
                 sbt_common::MAX_LOCKS
             )

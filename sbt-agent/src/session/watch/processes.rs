@@ -89,13 +89,13 @@ impl Processes {
         let left = self.left.filter(|left| *left > 0 && target_ended);
         let left = left.map(|left| {
             format!(
-                "{left} of the processes that were watched went on when the program ended: what they \
-                 did from then on is not here"
+                "{left} of the watched processes continued after the program had ended: sbt did \
+                 not watch them any longer"
             )
         });
         let unfollowed = (self.unfollowed > 0).then(|| {
             format!(
-                "too many processes at a time: {} were not watched",
+                "too many processes at the same time: {} of them were not watched",
                 self.unfollowed
             )
         });

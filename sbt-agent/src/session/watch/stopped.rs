@@ -41,8 +41,8 @@ impl Stopped {
         };
         let seconds = std::time::Duration::from_nanos(self.total_ns).as_secs_f64();
         Some(format!(
-            "a signal had stopped the program{times} for at least {seconds:.1} s: its times of \
-             work and of waiting hold that (--states full tells it apart)"
+            "a signal stopped the program{times} for at least {seconds:.1} s: the times of work \
+             and of waiting include this (--states full shows it separately)"
         ))
     }
 }

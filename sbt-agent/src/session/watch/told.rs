@@ -30,8 +30,8 @@ impl Watch {
         let Some((since_ns, off_ns)) = self.budget.thinned(until_ns) else {
             return self.budget.has_dropped_departures().then(|| {
                 format!(
-                    "watching cost more than {budget} % of a thread's time: departures were no \
-                     longer watched (--budget off watches all)"
+                    "watching took more than {budget} % of a thread's time: departures were no \
+                    longer watched (--budget off watches everything)"
                 )
             });
         };
@@ -39,14 +39,14 @@ impl Watch {
         let all_ns = until_ns.saturating_sub(self.start_ns).max(1);
         let seen = 100.0 - off_ns as f64 / all_ns as f64 * 100.0;
         let totals = if all_arrivals {
-            "all arrivals are counted, by the barriers' own numbers of rounds"
+            "but all arrivals are counted, since the barriers count their rounds"
         } else {
-            "arrivals in the rest are not known of every barrier, so their number is too low"
+            "and too few arrivals are counted, since some barriers do not count their rounds"
         };
         Some(format!(
-            "watching cost more than {budget} % of a thread's time: from {since:.1} s on the probes \
-             were on for spans of time only, {seen:.0} % of the run in all; episodes, times and \
-             shares are of what was seen, {totals} (--budget off watches all)"
+            "watching took more than {budget} % of a thread's time: from {since:.1} s on the \
+            probes were on part of the time only, {seen:.0} % of the run in all; episodes, times \
+            and shares cover that part, {totals} (--budget off watches everything)"
         ))
     }
 }

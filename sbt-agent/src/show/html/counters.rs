@@ -143,7 +143,9 @@ pub fn counters(report: &Report) -> Markup {
     }
     let body = html! {
         p class="hint" {
-            "What was counted in the work of all threads before each barrier. A phase: the mean of one, of all its threads together; where a counter is not known in all of their work, (3 of 4) says in how many intervals it is, and the others are taken to be like these."
+            "Counts in the work of all threads before each barrier. A phase: the mean of one \
+             phase, all its threads together. Where a counter is known for a part of the work \
+             only, (3 of 4) says for how many intervals, and the others are assumed to be alike."
         }
         dl class="facts" {
             @for counter in &report.counters {

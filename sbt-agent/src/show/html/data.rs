@@ -18,12 +18,16 @@ pub fn timeline(report: &Report, told: &Told<'_>) -> Markup {
     let body = match told {
         Told::Nothing => html! {
             p class="note" {
-                "No timeline: this page was made from a report. Make it from a recording (" span class="mono" { "sbt run -o FILE" } ") to have one."
+                "There is no timeline, since this page was made from a report. A page from a \
+                recording (" span class="mono" { "sbt run -o FILE" } ") \
+                    has a timeline."
             }
         },
         Told::Statistics => html! {
             p class="note" {
-                "No timeline: the recording has statistics only. One without " span class="mono" { "--stats-only" } ", or with " span class="mono" { "--keep SECONDS" } ", has what is needed for one."
+                "There is no timeline, since the recording has statistics only. A recording \
+                without " span class="mono" { "--stats-only" } ", or with " span class="mono" { "--keep SECONDS" } ", \
+                    has the events for a timeline."
             }
         },
         Told::Timeline(_) if report.episodes == 0 => {
@@ -38,16 +42,16 @@ fn drawn(report: &Report, timeline: &Timeline) -> Markup {
     let kept = timeline.kept();
     let strips = Strips::new(report, timeline);
     let all = if timeline.columns.from_ns > 0 {
-        "all of it"
+        "whole timeline"
     } else {
         "whole run"
     };
     html! {
         @if timeline.columns.from_ns > 0 {
             p class="note" {
-                "Only the end of the run was kept: the timeline is of the last "
+                "The recording keeps only the end of the run: the timeline shows the last "
                 (time(report.run.wall_ns.saturating_sub(timeline.columns.from_ns))) " of " (time(report.run.wall_ns))
-                ". What came before is in all other figures of this page."
+                ". All other figures of this page cover the whole run."
             }
         }
         (bars::legend(&[
@@ -56,9 +60,10 @@ fn drawn(report: &Report, timeline: &Timeline) -> Markup {
             ("blocked", "blocked"),
             ("release", "release"),
             ("idle", "idle"),
-            ("none", "not known, or between parallel regions"),
+            ("none", "unknown, or between parallel regions"),
         ]))
-        noscript { p class="note" { "The timeline is drawn by a script, and your browser runs none. All else on this page does without." } }
+        noscript { p class="note" { "A script draws the timeline, and your browser runs no \
+            scripts. The rest of this page needs none." } }
         div id="tl" hidden {
             div class="tools" role="toolbar" aria-label="timeline" {
                 button type="button" data-act="in" aria-label="zoom in" { "+" }
@@ -72,13 +77,18 @@ fn drawn(report: &Report, timeline: &Timeline) -> Markup {
                 output id="tl-range" {}
             }
             div id="tl-box" {
-                canvas id="tl-canvas" tabindex="0" role="img" aria-label="What each thread did over the run. Keys: plus and minus zoom, arrows move, 0 shows all of it." {}
+                canvas id="tl-canvas" tabindex="0" role="img" aria-label="What each thread did \
+                    over the run. Keys: plus and minus zoom, arrows move, 0 shows the whole \
+                    timeline." {}
                 div id="tl-tip" role="status" hidden {}
             }
         }
         p class="hint" {
-            "A column is stacked by share of time: work at the bottom, idle on top. Drag moves, the wheel with Ctrl or ⌘ zooms, as do + − and the arrows. A piece is "
-            (time(timeline.columns.step_ns)) " long; " (count(kept.len() as u64)) " episodes are kept as they were: the last ones, and those in which most was lost."
+            "Each column is stacked by share of time: work at the bottom, idle on top. Drag to \
+            move; zoom with Ctrl or ⌘ and the wheel, or with + and −; the arrows move, too. The \
+            shortest piece is "
+            (time(timeline.columns.step_ns)) " long; " (count(kept.len() as u64)) " episodes are \
+                shown in full detail: the last episodes, and those that lost most time."
             @if report.threads.len() > MOST_THREADS {
                 " The first " (MOST_THREADS) " of " (report.threads.len()) " threads are drawn."
             }

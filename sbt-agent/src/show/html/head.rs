@@ -48,7 +48,8 @@ pub fn head(report: &Report) -> Markup {
                 p class="note" { "Efficiency and speed-up: ? (" (marked(because)) ")." }
             }
             @if report.estimated {
-                p class="note" { "Estimated: the probes were on for spans of time only, so that watching stays cheap. Times and shares are of what was seen." }
+                p class="note" { "Estimated: the probes were on part of the time only, so that \
+                    watching stays cheap. Times and shares cover that part." }
             }
         }
     }
@@ -70,13 +71,13 @@ fn efficiency(it: &EfficiencyReport) -> Markup {
             "×",
             "serialisation",
             it.serialisation,
-            "small if now one, now another thread has more, and at serial parts",
+            "small if the thread with most work changes from phase to phase, and in serial parts",
         ),
         (
             "×",
             "transfer",
             it.transfer,
-            "what getting going again after barriers, and a lack of CPUs, leave",
+            "small if threads resume slowly after barriers, or lack CPUs",
         ),
     ];
     html! {
@@ -86,9 +87,10 @@ fn efficiency(it: &EfficiencyReport) -> Markup {
                 (factor(sign, name, value, meaning))
             }
             p class="hint" {
-                "Speed-up " (format!("{:.1}", it.speedup)) " of " (it.threads) " threads. From 0.80 on a factor passes for good."
+                "Speed-up " (format!("{:.1}", it.speedup)) " of " (it.threads) " threads. A factor \
+                    of 0.80 or more is good."
                 @if let Some(cpus) = it.cpu_availability.filter(|cpus| *cpus < 0.98) {
-                    " Of the work, " (percent(Some((1.0 - cpus) * 100.0))) " had no CPU."
+                    " Of the work, " (percent(Some((1.0 - cpus) * 100.0))) " waited for a CPU."
                 }
             }
         }
@@ -117,7 +119,7 @@ pub fn hang(report: &Report) -> Markup {
     };
     let hang = &it.found;
     let title = match (it.is_hang(), it.outcome) {
-        (true, "over") => "■ A hang that was over later",
+        (true, "over") => "■ A hang that ended",
         (true, _) => "■ Hang",
         (false, _) => "■ Slow",
     };
@@ -150,10 +152,10 @@ pub fn hang(report: &Report) -> Markup {
 fn lasted(it: &StandstillReport) -> String {
     let time = time(it.lasted_ns);
     match it.outcome {
-        "lasts" => format!("It had lasted {time} when watching ended, and was not over."),
-        "over" => format!("It lasted {time} and was over then."),
+        "lasts" => format!("It had lasted {time} when watching ended, and still lasted."),
+        "over" => format!("It lasted {time} and then ended."),
         _ => {
-            format!("It had lasted {time} when it was last seen; what came of it is not known.")
+            format!("It had lasted {time} when it was last seen; whether it ended is unknown.")
         }
     }
 }

@@ -94,9 +94,7 @@ pub fn notes(report: &Report) -> Markup {
     let cost = &report.own_cost;
     let departures = match report.run.departures {
         Some(true) => "watched",
-        Some(false) => {
-            "not watched: how long it took to get going again is unknown, and in the work"
-        }
+        Some(false) => "not watched: the release time is unknown, and is contained in the work",
         None => "watched in part",
     };
     let body = html! {
@@ -109,11 +107,11 @@ pub fn notes(report: &Report) -> Markup {
             div { dt { "CPU time of sbt" } dd { (time(cost.cpu_ns)) } }
         }
         p { "Departures were " (departures) "." }
-        @if let Some(because) = &cost.unknown_because { p { "What probes cost is unknown: " (because) "." } }
+        @if let Some(because) = &cost.unknown_because { p { "The cost of the probes is unknown: " (because) "." } }
         @if !report.notes.is_empty() {
             ul class="notes" { @for note in report.notes.iter().take(MOST_ROWS) { li { (marked(note)) } } }
         }
-        p class="hint" { "“?” stands for what is unknown or was not measured." }
+        p class="hint" { "“?” means unknown or not measured." }
     };
     section("notes", "Losses, notes, own cost", &body)
 }

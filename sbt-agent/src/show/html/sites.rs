@@ -23,9 +23,9 @@ pub fn barriers(report: &Report) -> Markup {
         let body = html! {
             p {
                 @if report.is_complete() {
-                    "No barrier was used in " (time(report.run.wall_ns)) " that could be found."
+                    "No barrier was found in " (time(report.run.wall_ns)) "."
                 } @else {
-                    "No barrier was seen in the " (time(report.run.wall_ns)) " that the recording has."
+                    "No barrier was seen in the recorded " (time(report.run.wall_ns)) "."
                 }
                 @if let Some(because) = &report.run.none_found_because { " " (because) "." }
             }
@@ -55,7 +55,7 @@ pub fn barriers(report: &Report) -> Markup {
                         th scope="row" class="site" {
                             (site.called())
                             @if site.name.is_some() { span class="places" { (site.places.join(" | ")) } }
-                            (bars::single("share of the most that was lost", site.lost_ns as f64 / most.max(1) as f64))
+                            (bars::single("share of the largest loss", site.lost_ns as f64 / most.max(1) as f64))
                         }
                         (lost.td(site)) (td_percent(site.lost_wall_pct)) (td_count(site.episodes))
                         (phase.td(site)) (barrier.td(site)) (gain.td(site)) (td_percent(site.imbalance_pct))
@@ -68,7 +68,8 @@ pub fn barriers(report: &Report) -> Markup {
     };
     let body = html! {
         p class="hint" {
-            "Lost: the waiting of all threads together; the worst first. Phase and barrier: the mean of an episode. Gain: wall time that perfect balance would save."
+            "Lost: the waiting of all threads together, worst site first. Phase and barrier: mean \
+            of an episode. Gain: wall time that perfect balance would save."
         }
         (scrolling("Barriers", &table))
         (further(sites.len(), "sites"))

@@ -61,12 +61,17 @@ impl<'a> Strips<'a> {
         html! {
             @if !self.is_empty() {
                 p class="hint" {
-                    "Below the threads: how fast the chosen counter grew in the work of all threads together, and below each thread in its own, all threads to one scale. "
-                    "What was counted is taken to be spread evenly over the work; nothing is counted here while a thread waits. Lines across: of some work the count or its time is not known, and there may have been more than is drawn. "
+                    "Below the threads: how fast the chosen counter grew in the work of all \
+                     threads together; below each thread: in the work of this thread. All threads \
+                     have the same scale. "
+                    "Counts are spread evenly over the work; the time in which a thread waits has \
+                     no counts. Hatched: for some work the count or its time is unknown, and the \
+                     true value may be higher. "
                     "The key c chooses the next counter."
                     @for (counter, counted) in &self.all {
                         @if counted.untimed > 0 {
-                            " Of " (counter.name) " " (count(counted.untimed)) " more were counted at a time that is not known."
+                            " Of " (counter.name) " " (count(counted.untimed)) " more were counted \
+                                at an unknown time."
                         }
                     }
                 }

@@ -51,8 +51,8 @@ pub fn threads(report: &Report) -> Markup {
             ("work", "work on a CPU"),
             ("ready", "of the work: ready without a CPU"),
             ("blocked", "of the work: blocked"),
-            ("release", "release: getting going again"),
-            ("idle", "idle: waiting for the last"),
+            ("release", "release: resuming after barriers"),
+            ("idle", "idle: waiting for the last thread"),
         ]))
         (scrolling("Threads", &table))
         (further(report.threads.len(), "threads"))
@@ -75,7 +75,7 @@ fn bar(thread: &ThreadReport, most: f64) -> Markup {
         ("idle", share(Some(thread.idle_ns))),
     ];
     let label = format!(
-        "work {}, of it ready {}, blocked {}; release {}, idle {}",
+        "work {} (ready {}, blocked {}), release {}, idle {}",
         time(thread.work_ns),
         time(thread.ready_ns),
         time(thread.blocked_ns),

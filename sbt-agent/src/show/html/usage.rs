@@ -12,11 +12,14 @@ const MOST_FUNCTIONS: usize = 40;
 pub fn parallelism(report: &Report) -> Markup {
     let body = html! {
         p class="hint" {
-            "A thread is busy between barriers. Normalised processor time (NPT): each moment divided by the number of threads that were busy then; that of all phases is the time in which at least one was."
+            "A thread is busy between barriers. Normalised processor time (NPT): each moment \
+             divided by the number of threads that are busy then; the NPT of all phases together \
+             is the time in which at least one thread is busy."
         }
         @match &report.parallelism {
             Some(it) => (busy(it)),
-            None => p { "How many threads were busy is not known: of no episode all beginnings were seen." },
+            None => p { "The number of busy threads is unknown: in no episode did sbt see all \
+                threads begin." },
         }
         div class="columns" {
             (phases(report))
@@ -177,7 +180,8 @@ fn functions(report: &Report) -> Markup {
     html! {
         h3 { "By function" }
         @if let Some(it) = &report.sampling {
-            p class="hint" { (it.samples) " samples, " (it.hz) " a second of run time; " (it.working) " of them in work." }
+            p class="hint" { (it.samples) " samples, " (it.hz) " per second of run time; " (it.working) " \
+                of them during work." }
         }
         (scrolling("Functions", &table))
         @if all.len() > MOST_FUNCTIONS {
@@ -203,7 +207,9 @@ pub fn path(report: &Report) -> Markup {
     let (sites, threads): (Vec<_>, Vec<_>) = (sites.collect(), threads.collect());
     let body = html! {
         p class="hint" {
-            "In each episode the path runs through the work of whoever came last. Weighted: each moment counts as often as threads did not work, and once more, so that what one thread does alone weighs most."
+            "In each episode the path runs through the work of the last thread to arrive. \
+             Weighted: each moment counts once, and once more for each thread that does not work \
+             then; so work that one thread does alone weighs most."
         }
         div class="columns" {
             (shares("By site", "site", sites))
@@ -243,7 +249,7 @@ fn shares(title: &str, what: &str, mut rows: Vec<(String, u64, Shares)>) -> Mark
     html! {
         div {
             h3 { (title) }
-            @if rows.is_empty() { p { "Nothing is known." } } @else { (scrolling(title, &table)) }
+            @if rows.is_empty() { p { "No data." } } @else { (scrolling(title, &table)) }
             (further(rows.len(), what))
         }
     }
@@ -294,6 +300,6 @@ fn what_if(report: &Report) -> Markup {
     };
     html! {
         h3 { "Wall time that would be saved" }
-        (scrolling("What would be saved", &table))
+        (scrolling("Possible savings", &table))
     }
 }

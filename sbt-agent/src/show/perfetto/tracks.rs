@@ -99,8 +99,8 @@ impl Tracks {
         let episodes = group("episodes", "From the first arrival to the last, by site")?;
         let phases = group(
             "phases",
-            "From the last arrival of the episode before to that of this one, by the site that \
-             ends it",
+            "From the last arrival of the previous episode to the last arrival of this episode, by \
+             the site that ends the phase",
         )?;
         let busy = packets.uuid();
         let step = duration(Some(step_ns), STYLE);
@@ -108,8 +108,8 @@ impl Tracks {
             uuid: Some(busy),
             name: Some("busy threads".into()),
             description: Some(format!(
-                "Threads that were seen at work, between barriers: means over {step}. What was \
-                 not seen is not in it."
+                "Threads that were seen at work, between barriers: means over {step}. Times that \
+                 sbt did not see are not included."
             )),
             counter: Some(CounterDescriptor {
                 unit_name: Some("threads".into()),
@@ -169,8 +169,8 @@ impl Tracks {
             uuid: Some(uuid),
             name: Some("not drawn".into()),
             description: Some(
-                "`not recorded`: only what came then was kept. `not drawn`: more was recorded \
-                 than is drawn, of which evenly spread parts are"
+                "`not recorded`: the recording keeps only later events. `not drawn`: the recording \
+                 has more than the trace can show; evenly spread parts are drawn"
                     .into(),
             ),
             ..TrackDescriptor::default()

@@ -35,8 +35,13 @@ fn taken(all: &[TakerReport], style: Style) -> Option<String> {
 /// Why the last thread to arrive at a site was late, one line for each fact.
 pub fn late(late: &LateAwayReport, style: Style) -> Vec<String> {
     let blocked = blocked(&late.last, style)
-        .map(|text| format!("whoever came last was blocked before that: {text}"));
-    let taken = taken(&late.taken_by, style).map(|text| format!("its CPU was taken by {text}"));
+        .map(|text| format!("before its arrival the last thread was blocked: {text}"));
+    let taken = taken(&late.taken_by, style).map(|text| {
+        format!(
+            "the CPU of the last thread was \
+        taken by {text}"
+        )
+    });
     blocked.into_iter().chain(taken).collect()
 }
 
@@ -62,7 +67,11 @@ pub fn away(out: &mut String, report: &Report, style: Style) {
     if all.is_empty() {
         return;
     }
-    title(out, "WITHOUT A CPU in their work, why", style);
+    title(
+        out,
+        "WITHOUT A CPU: why threads did not run in their work",
+        style,
+    );
     if all.len() > MOST_ROWS {
         all.sort_by_key(|(ns, _)| std::cmp::Reverse(*ns));
     }
@@ -74,7 +83,10 @@ pub fn away(out: &mut String, report: &Report, style: Style) {
     }
     rest(out, all.len(), "thread", style);
     if let Some(others) = report.states.other_episodes.filter(|others| *others > 0) {
-        let text = format!("  not each switch was seen of {} episodes", count(others));
+        let text = format!(
+            "  some context switches were not seen in {} episodes",
+            count(others)
+        );
         line(out, &style.dim(&text));
     }
 }

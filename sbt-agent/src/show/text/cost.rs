@@ -9,7 +9,7 @@ pub(super) fn own_cost(report: &Report, style: Style) -> String {
     let cost = &report.own_cost;
     match (cost.share_pct, cost.ns_per_event) {
         (Some(share), Some(each)) => format!(
-            "own cost {} %, {} a hit",
+            "own cost {} %, {} per hit",
             share_text(share),
             duration(Some(each), style)
         ),

@@ -158,14 +158,15 @@ pub fn gap_texts(report: &Report) -> Vec<String> {
     let most = counted.map(|counter| counter.unknown).max().unwrap_or(0);
     let unread = (most > 0).then(|| {
         format!(
-            "in {} of work of a thread a counter could not be read at both ends: not in these sums",
+            "these sums lack {} of work, where a counter could not be read at both ends",
             super::plural(most, "interval"),
         )
     });
     let in_turns = report.counters.iter().filter_map(|counter| {
         let share = counter.turns_pct()?;
         Some(format!(
-            "{} was counted for {share:.0} % of the time, in turns with others: its figures are reckoned from that",
+            "{} was counted for {share:.0} % of the time, in turns with other counters: its \
+             figures are scaled up",
             counter.name
         ))
     });

@@ -23,7 +23,7 @@ pub fn diff(all: &Comparison, tolerance_pct: Option<f64>, style: Style) -> Strin
     if !all.sites.is_empty() {
         title(
             &mut out,
-            "PHASE TIME by site, mean; what costs most time more first",
+            "PHASE TIME by site, mean; largest increase first",
             style,
         );
         let rows = all.sites.iter().map(|site| Row::site(site, style));
@@ -63,7 +63,7 @@ fn head(out: &mut String, all: &Comparison, style: Style) {
     }
     let wall = &all.wall_ns;
     let text = format!(
-        "wall time {} ({}); one value a run, so its noise is unknown",
+        "wall time {} ({}); one value per run, so the noise is unknown",
         pair(wall, style),
         change(wall),
     );
@@ -138,7 +138,7 @@ fn sentences(out: &mut String, all: &Comparison, tolerance_pct: Option<f64>, sty
         texts.push(match tolerance_pct {
             Some(pct) => format!("nothing is slower by more than {pct} % and beyond the noise"),
             None if some => "no site is slower beyond the noise".into(),
-            None => "too few episodes of the same sites to tell".into(),
+            None => "too few episodes of common sites to tell what is slower".into(),
         });
     }
     let faster = all.sites.iter().filter(|site| {

@@ -67,15 +67,16 @@ fn note(it: &SamplingReport, style: Style) -> String {
     );
     let counts = [
         (it.lost, "lost"),
-        (it.truncated, "with callers that could not be followed"),
-        (it.other, "in too many chains to be kept apart"),
+        (it.truncated, "with unknown callers"),
+        (it.other, "beyond the limit of different call chains"),
     ];
     for (number, what) in counts.into_iter().filter(|(number, _)| *number > 0) {
         text = format!("{text}; {} {what}", count(number));
     }
     if let Some(blocked_ns) = it.blocked_npt_ns.filter(|ns| *ns > it.npt_ns / 100) {
         let blocked = duration(Some(blocked_ns), style);
-        text = format!("{text}; asleep in the kernel, in no function here: {blocked} of NPT");
+        text =
+            format!("{text}; asleep in the kernel, in none of these functions: {blocked} of NPT");
     }
     text
 }

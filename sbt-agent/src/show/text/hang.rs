@@ -120,7 +120,7 @@ fn groups(out: &mut String, title: &str, threads: &[HangThreadReport], style: St
         group(out, threads, style);
     }
     if more > 0 {
-        let more = format!("  and {more} more that do other things: see --json");
+        let more = format!("  and {more} more groups that do other things: see --json");
         line(out, &style.dim(&more));
     }
 }

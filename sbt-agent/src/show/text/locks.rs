@@ -26,7 +26,7 @@ pub fn locks(out: &mut String, report: &Report, style: Style) {
     if locks.iter().any(|lock| lock.waits == 0) {
         line(
             out,
-            &style.dim("  of those without waits one has not ended"),
+            &style.dim("  locks with 0 waits: a wait began and has not ended"),
         );
     }
 }

@@ -119,10 +119,10 @@ fn nothing_found(out: &mut String, report: &Report, style: Style) {
     let wall = duration(Some(report.run.wall_ns), style);
     let mut text = match &report.run.none_found_because {
         _ if !report.is_complete() => {
-            format!("No barrier was seen in the {wall} that the recording has.")
+            format!("No barrier was seen in the recorded {wall}.")
         }
         Some(because) => {
-            format!("No barrier was used in {wall} that could be found: {because}.")
+            format!("No barrier was found in {wall}: {because}.")
         }
         // The lost events may include barriers.
         None if report.lost_events > 0 => format!(
@@ -133,15 +133,15 @@ fn nothing_found(out: &mut String, report: &Report, style: Style) {
     };
     if report.run.had_children == Some(true) && !report.run.children {
         text.push_str(
-            " The program started processes of its own, which are not watched: put sbt in front \
-             of the one that has the threads.",
+            " The program started other processes, which are not watched: put sbt in front of the \
+            process that has the threads.",
         );
     }
     text.push_str(
-        " Watched for: pthread_barrier_wait of glibc and musl, barriers made of their condition \
-         variables, the barriers of OpenMP by GNU and LLVM, of C++, of Rust and of Open MPI, and, while \
-         system calls are watched (--futex), barriers made of futexes, in the program and in every \
-         library it mapped,",
+        " sbt watched for: pthread_barrier_wait of glibc and musl, barriers made from their \
+        condition variables, the barriers of GNU and LLVM OpenMP, of C++, of Rust and of Open \
+        MPI, and, while system calls are watched (--futex), barriers made from futexes, in the \
+        program and in every library it mapped,",
     );
     text.push_str(if report.run.children {
         " and in the processes that it started."
@@ -149,8 +149,7 @@ fn nothing_found(out: &mut String, report: &Report, style: Style) {
         " but not in child processes."
     });
     text.push_str(
-        " Barriers that only spin are not counted by themselves: name their function with \
-         --barrier.",
+        " sbt does not recognise barriers that only spin: name their function with --barrier.",
     );
     for part in wrapped(&text, style.width) {
         line(out, &part);
@@ -185,13 +184,13 @@ fn summary(out: &mut String, report: &Report, style: Style) {
         format!("{} {what}", figures.replace(' ', NO_BREAK))
     };
     let release = match (time.release_ns, report.run.departures) {
-        (Some(ns), Some(true)) => part(ns, time.release_pct, "getting going again"),
+        (Some(ns), Some(true)) => part(ns, time.release_pct, "resuming after barriers"),
         (Some(ns), _) => format!(
             "at least {}",
-            part(ns, time.release_pct, "getting going again")
+            part(ns, time.release_pct, "resuming after barriers")
         ),
         // Release time that was not measured is included in the work.
-        (None, _) => "? getting going again".into(),
+        (None, _) => "? resuming after barriers".into(),
     };
     let waiting: u64 = report
         .unfinished
@@ -201,7 +200,7 @@ fn summary(out: &mut String, report: &Report, style: Style) {
         .sum();
     let mut parts = Vec::new();
     if time.total_ns > 0 {
-        let idle = part(time.idle_ns, time.idle_pct, "waiting for the last");
+        let idle = part(time.idle_ns, time.idle_pct, "waiting for the last thread");
         let total = duration(Some(time.total_ns), style);
         parts.push(format!("of {total} thread time: {idle},"));
         parts.push(format!("{release},"));
@@ -454,7 +453,7 @@ fn unfinished(out: &mut String, report: &Report, style: Style) {
         .partition(|open| is_usual(report, open));
     if !long.is_empty() {
         line(out, "");
-        line(out, &style.bold("WAITING STILL, when watching ended"));
+        line(out, &style.bold("STILL WAITING when watching ended"));
     }
     for open in long.iter().take(MOST_ROWS) {
         let site = name_of(report, open.site);
@@ -521,8 +520,8 @@ fn footer(out: &mut String, report: &Report, style: Style) {
     ];
     if report.lost_events > 0 {
         facts[0].push_str(
-            " (there were more arrivals and episodes than are told; of an episode that was lost in \
-             part, what was seen is counted as incomplete)",
+            " (there were more arrivals and episodes than reported; an episode with lost events \
+            counts as incomplete)",
         );
     }
     paragraph(out, &facts.join(", "), style);

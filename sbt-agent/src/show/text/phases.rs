@@ -77,7 +77,7 @@ pub fn conceptual(out: &mut String, report: &Report, style: Style) {
     if report.conceptual_phases.is_empty() {
         return;
     }
-    title(out, "CONCEPTUAL PHASES, whatever lies between", style);
+    title(out, "CONCEPTUAL PHASES, with all barriers between", style);
     let shown: Vec<&ConceptualReport> = report.conceptual_phases.iter().collect();
     let column =
         |f: fn(&StatReport) -> u64| each(&shown, |phase| figure(phase.phase_ns.as_ref(), f));
@@ -119,12 +119,12 @@ pub fn conceptual(out: &mut String, report: &Report, style: Style) {
             line(out, &text);
         }
         if phase.unfinished {
-            let text = format!("  {}: had begun once more and not ended", phase.name);
+            let text = format!("  {}: one more phase had begun, but not ended", phase.name);
             line(out, &style.dim(&text));
         }
         if phase.abandoned > 0 {
             let text = format!(
-                "  {}: {} given up, as not all of it was seen",
+                "  {}: {} abandoned, since sbt did not see the whole phase",
                 phase.name,
                 super::plural(phase.abandoned, "time")
             );

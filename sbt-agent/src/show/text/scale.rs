@@ -55,7 +55,7 @@ fn whole(out: &mut String, all: &Scaling, style: Style) {
     let most = runs.iter().max().copied().unwrap_or(0);
     if most > 1 {
         let text = format!(
-            "medians of {most} runs each; range: from the fastest to the slowest, of the median"
+            "medians of {most} runs each; range: fastest to slowest run, in percent of the median"
         );
         line(out, &style.dim(&text));
     }
@@ -157,7 +157,7 @@ pub fn limit_text(all: &Scaling, limit: &Limit, arrow: &str) -> String {
         Some(share) => format!(", {share:.0} % of what all phases lose"),
         None => String::new(),
     };
-    format!("{name} {how}: {lost} more than in the ideal case with {threads} threads{share}")
+    format!("{name} {how}: {lost} more than the ideal time with {threads} threads{share}")
 }
 
 fn why(out: &mut String, all: &Scaling, style: Style) {
@@ -167,8 +167,8 @@ fn why(out: &mut String, all: &Scaling, style: Style) {
         texts.extend(limit.why.iter().map(|verdict| verdict.text.clone()));
         if limit.why.is_empty() && limit.to.is_none() {
             texts.push(
-                "that is what the program does after its last barrier, and what its threads need to \
-                 get going again after each"
+                "this is the time after the program's last barrier, and the time that threads need \
+                 to resume after each barrier"
                     .into(),
             );
         }
@@ -178,12 +178,12 @@ fn why(out: &mut String, all: &Scaling, style: Style) {
             .is_some_and(|ratio| ratio >= sbt_engine::scale::GOOD);
         let text = if good {
             format!(
-                "it scales: with {} threads the speed-up is {:.0} % of the ideal one",
+                "the program scales: with {} threads the speed-up is {:.0} % of the ideal",
                 last.threads,
                 last.scaling_efficiency.unwrap_or(0.0) * 100.0
             )
         } else {
-            "it does not scale; no phase is known that loses time".into()
+            "the program does not scale, and sbt knows no phase that loses time".into()
         };
         texts.push(text);
     }
@@ -218,7 +218,7 @@ fn phases(out: &mut String, all: &Scaling, columns: &[usize], style: Style) {
     }
     title(
         out,
-        "PHASES, mean time by number of threads; what loses most against the ideal first",
+        "PHASES, mean time by number of threads; largest loss against the ideal first",
         style,
     );
     let shown: Vec<&PhaseScaling> = all.phases.iter().take(MOST_ROWS).collect();

@@ -197,7 +197,7 @@ fn spinning(site: &SiteReport) -> Option<String> {
         .spinning_pct
         .filter(|_| spins_much(&site.waits))?;
     Some(format!(
-        "its threads spin: {spinning_pct:.0} % of what they wait here is on a CPU"
+        "its threads spin: {spinning_pct:.0} % of the waiting here uses a CPU"
     ))
 }
 
@@ -227,7 +227,7 @@ fn recognised(report: &Report, site: &SiteReport) -> Option<String> {
         some => format!("{some} {}", what[1]),
     };
     Some(format!(
-        "recognised from {from}: {} of the same {members} threads, the last of whom wakes the \
+        "recognised from {from}: {} of the same {members} threads, where the last thread wakes the \
          others",
         plural(rounds, "round"),
     ))
@@ -283,14 +283,14 @@ fn stragglers(report: &Report, site: &SiteReport, style: Style) -> Vec<String> {
         .find(|thread| is_shared(report, thread.thread) && thread.last > 0);
     if let Some(shared) = shared {
         facts.push(format!(
-            "in {:.0} % the last is one of {}: it is unknown which of them",
+            "in {:.0} % the last thread is one of {}; which one is unknown",
             shared.last as f64 / site.episodes.max(1) as f64 * 100.0,
             thread_name(report, shared.thread),
         ));
     }
     if let Some(straggler) = &site.straggler {
         let lead = duration(Some(straggler.mean_lead_ns), style);
-        let mut fact = format!("the last comes {lead} after the one before on average");
+        let mut fact = format!("the last thread is {lead} behind the one before on average");
         // At several barriers, the runs of one straggler are interrupted by the others.
         if each.is_empty() {
             let run = count(straggler.longest_run);

@@ -120,7 +120,7 @@ fn path(site: &SiteReport) -> Option<String> {
         .weighted_path_pct
         .filter(|weighted| (weighted - path).abs() >= TELLING_PCT);
     let weighted = weighted.map_or_else(String::new, |weighted| {
-        format!(", {weighted:.0} % if each moment counts by the threads that do not work")
+        format!(", {weighted:.0} % if weighted by the threads that do not work")
     });
     Some(format!(
         "{path:.0} % of the critical path is here{weighted}"
@@ -138,7 +138,7 @@ fn what_if(report: &Report, site: &SiteReport, style: Style) -> Option<String> {
     }
     if let Some(release_ns) = it.no_release_ns.filter(|ns| worth(*ns)) {
         let saved = duration(Some(release_ns), style);
-        parts.push(format!("threads that go on at once {saved}"));
+        parts.push(format!("threads that resume at once {saved}"));
     }
     (!parts.is_empty()).then(|| parts.join(", "))
 }

@@ -38,8 +38,7 @@ impl Ebpf {
                 let errno = error.downcast_ref().and_then(io::Error::raw_os_error);
                 if errno == Some(libc::ESRCH) {
                     bail!(
-                        "process {} ended while the probes were put on it: nothing is left to \
-                         watch",
+                        "process {} ended while sbt set the probes: nothing is left to watch",
                         self.pid
                     );
                 }

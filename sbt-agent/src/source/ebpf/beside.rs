@@ -25,9 +25,9 @@ impl Ebpf {
         }
         let name = process::text(format!("/proc/{tracer}/comm")).unwrap_or_default();
         let note = format!(
-            "process {tracer} ({}) traces the program: where it takes a breakpoint away from a \
-             barrier, the probe of sbt goes with it, and what threads do there then is not seen; \
-             end it first",
+            "process {tracer} ({}) traces the program: if it removes a breakpoint at a barrier, \
+             the probe of sbt goes too, and sbt does not see what threads do there; end process \
+             {tracer} first",
             printable(name.trim_end())
         );
         if !self.notes.contains(&note) {

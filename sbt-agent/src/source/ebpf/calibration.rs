@@ -131,7 +131,7 @@ fn measure(config: Config, uprobes: ProgramKind, programs: &[&str], shared: &Sha
 fn wanted(unwanted: &AtomicBool) -> anyhow::Result<()> {
     anyhow::ensure!(
         !unwanted.load(Ordering::Relaxed),
-        "the program ended before it was measured"
+        "the program ended before sbt had measured the cost"
     );
     Ok(())
 }

@@ -110,8 +110,8 @@ impl Communicators {
     /// noted: the communicator may have been freed before it was read.
     pub fn note(&self) -> Option<String> {
         (self.has_others && self.objects.is_empty()).then(|| {
-            "the communicators of this MPI are not understood (Open MPI 4 is): each process is \
-             shown at its collectives alone, without the others of its episodes"
+            "sbt does not understand the communicators of this MPI (it knows Open MPI 4): \
+             collectives are shown for each process separately"
                 .into()
         })
     }

@@ -129,10 +129,7 @@ fn may_count(config: &sbt_common::Config) -> Result<(), &'static str> {
     if config.tgid != 0 {
         return Ok(());
     }
-    Err(
-        "sbt would have to run outside of this container, where processes have the kernel's own \
-         numbers",
-    )
+    Err("this needs sbt outside of the container, where processes have the kernel's own numbers")
 }
 
 /// Opens the counters, and sets how many the programs must make room for. `may_choose`: whether
@@ -167,8 +164,8 @@ fn set_states(states: States, config: &mut sbt_common::Config) -> (States, Optio
             return (
                 States::Light,
                 Some(
-                    "--states full is not possible inside of a container, where processes do not \
-                     have the kernel's own numbers: states are as with --states light"
+                    "--states full does not work inside of a container, where processes do not \
+                     have the kernel's own numbers: sbt uses --states light"
                         .into(),
                 ),
             );
@@ -230,7 +227,8 @@ impl Ebpf {
         this.run_offset = this.calibrate();
         if children && !this.has_children() {
             this.notes.push(
-                "this kernel does not allow to follow children: the one process is watched".into(),
+                "this kernel does not let sbt follow child processes: sbt watches one process only"
+                    .into(),
             );
         }
         this.count();
@@ -261,7 +259,7 @@ impl Ebpf {
     fn count(&mut self) {
         if let Err(error) = self.begin_counting() {
             self.notes
-                .push(format!("counters are not counted: {error}"));
+                .push(format!("sbt does not read counters: {error}"));
         }
     }
 
@@ -302,7 +300,7 @@ impl Ebpf {
             Err(error) => {
                 self.states = States::Light;
                 self.notes.push(format!(
-                    "cannot watch switches of threads ({error}): states are as with --states light"
+                    "cannot watch context switches ({error}): sbt uses --states light"
                 ));
             }
         }
@@ -487,20 +485,21 @@ impl Ebpf {
         let mut notes = std::mem::take(&mut self.notes);
         if self.placement.slow > 0 {
             notes.push(format!(
-                "{} of {} probes stand on an instruction that the kernel must \
-                 single-step: each hit there costs several times as much",
+                "the kernel must single-step the instructions at {} of {} probes: each hit there \
+                 costs several times as much",
                 self.placement.slow, self.placement.probes
             ));
         }
         if gone > 0 {
             notes.push(format!(
-                "{gone} of the probes of barriers had been taken away by another tool, as by a debugger that had \
-                 breakpoints there: what threads did since was not seen, and counts as one lost \
-                 event each"
+                "another tool, such as a debugger, removed {gone} probes of barriers: sbt did not \
+                 see what threads did there since, and counts each as one lost event"
             ));
         }
         if self.run_offset.is_none() && self.states != States::Off {
-            notes.push("this kernel does not tell how long threads ran: no run times".into());
+            notes.push(
+                "this kernel does not tell how long threads ran: run times are unknown".into(),
+            );
         }
         Ok(Totals {
             lost: lost + gone,

@@ -5,16 +5,16 @@ pub fn unseen(program: &str) -> &'static str {
     match program {
         "depart" => "departures from barriers are",
         "condvar" => "barriers made of condition variables are",
-        "init" => "how many threads a barrier is made for is",
+        "init" => "the numbers of threads that barriers are made for are",
         "mapped" => "libraries that are loaded later are",
         "mark" => "marks and the beginnings of parallel regions are",
         "call" | "call_exit" => "functions named with --barrier are",
         "team" => "barriers of GNU OpenMP are",
         "kmp" => "barriers of LLVM's OpenMP are",
-        "exec" => "the execution of another program is",
-        "fork" => "the beginning of other processes is",
-        "exit" => "the end of threads is",
-        _ => "some of what happens is",
+        "exec" => "new programs that a process executes are",
+        "fork" => "new processes are",
+        "exit" => "ends of threads are",
+        _ => "some events are",
     }
 }
 

@@ -63,16 +63,16 @@ impl Late {
             return None;
         }
         let end = if self.apart > 0 && self.all > 1 {
-            "whether barriers of different processes are the same barrier is not known"
+            "sbt does not know which barriers of different processes are the same barrier"
         } else if self.assumed > 0 {
-            "at the same address in processes forked from each other they are taken to be one \
+            "sbt takes barriers at the same address, in processes forked from each other, as one \
              barrier"
         } else {
             return None;
         };
         Some(format!(
-            "processes had ended before sbt could look where the memory of their barriers for \
-             several processes comes from: {end}"
+            "processes ended before sbt could check whether they share the memory of their \
+             barriers: {end}"
         ))
     }
 }
@@ -373,7 +373,7 @@ mod tests {
         let all = late(&mut spaces, &[7, 8, 9]);
         assert_eq!(all, [own(SHARED, 0x1000); 3]);
         let note = spaces.note().unwrap();
-        assert!(note.ends_with("are taken to be one barrier"), "{note}");
+        assert!(note.ends_with("as one barrier"), "{note}");
         // Also if what the parent has is not known, and it has ended.
         let mut spaces = Spaces::new(7, Some(|_, _| Memory::Unknown));
         spaces.forked(7, 8);
@@ -409,7 +409,7 @@ mod tests {
         let all = late(&mut spaces, &[8, 9, 90]);
         assert!(all[0] != all[1] && all[1] == all[2], "{all:x?}");
         let note = spaces.note().unwrap();
-        assert!(note.ends_with("same barrier is not known"), "{note}");
+        assert!(note.ends_with("are the same barrier"), "{note}");
     }
 
     #[test]

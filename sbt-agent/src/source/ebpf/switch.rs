@@ -19,8 +19,8 @@ impl Ebpf {
         }
         self.renew()?;
         self.notes.push(
-            "the program started a process, which was not expected of it: the probes came on that \
-             one a moment after its start"
+            "the program started a process unexpectedly: sbt set the probes in that process a \
+             moment after its start"
                 .into(),
         );
         Ok(())
@@ -38,8 +38,8 @@ impl Ebpf {
         }
         self.renew()?;
         self.notes.push(
-            "the target's first thread ended before the others: from then on every process that \
-             uses the same C library paid for the probes"
+            "the program's first thread ended before the others: from then on the probes slowed \
+             every process that uses the same C library"
                 .into(),
         );
         Ok(())
@@ -121,14 +121,15 @@ impl Ebpf {
         self.loaded
             .maps
             .begin_futexes()
-            .context("telling the programs since when futexes are watched")?;
+            .context("telling the BPF programs when the watching of futexes began")?;
         // Waits from before the last detaching have no end: how they ended was not seen.
         self.clear_locks(None).context("forgetting locks")?;
         // Attached in this order, so that no beginning of a wait is seen without its end.
         for tracepoint in [c"sys_exit", c"sys_enter"] {
             let program = self.loaded.program(tracepoint.to_str()?)?;
-            let link = bpf::attach_raw_tracepoint(program, &tracepoint.to_owned())
-                .context("cannot watch the system calls of futexes; --futex off does without")?;
+            let link = bpf::attach_raw_tracepoint(program, &tracepoint.to_owned()).context(
+                "cannot watch the system calls of futexes; --futex off does not watch them",
+            )?;
             self.futexes.push(link);
         }
         Ok(())

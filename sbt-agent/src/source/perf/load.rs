@@ -28,8 +28,8 @@ const OPTIONS: i32 = libc::PTRACE_O_TRACEEXEC | libc::PTRACE_O_TRACESYSGOOD;
 const BASE: u64 = 7;
 
 /// The note on a program that ran before it could be watched.
-pub const LATE: &str = "a program that another one executed ran already when it could be watched: its \
-    first barriers may be missing; --backend ptrace misses none";
+pub const LATE: &str = "a newly executed program was already running when sbt began to watch it: \
+    its first barriers may be missing; --backend ptrace misses none";
 
 /// Follows a process until its program runs. `held`: it waits before `exec`; otherwise it has
 /// executed its program, and is asked to stop. Returns when the process is traced.

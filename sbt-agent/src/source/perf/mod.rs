@@ -113,12 +113,12 @@ impl Hardware {
 fn without(settings: &Settings) -> Vec<String> {
     let mut notes = Vec::new();
     if !settings.events.is_empty() {
-        notes.push("counters need --backend ebpf or ptrace: none is counted".into());
+        notes.push("counters need --backend ebpf or ptrace: sbt reads no counters".into());
     }
     if settings.departures == Departures::On {
         notes.push(
-            "departures need --backend ebpf or ptrace: breakpoints of the processor are for \
-             arrivals"
+            "departures need --backend ebpf or ptrace: the processor's few breakpoints are used \
+             for arrivals"
                 .into(),
         );
     }
@@ -313,8 +313,8 @@ impl Drain {
             Some(libc::ESRCH) => {}
             _ if process::thread_has_ended(process, process) => watch.note(load::LATE),
             _ => watch.note(&format!(
-                "a program that another one executed could not be held while it was loaded \
-                 ({error}): its first barriers may be missing"
+                "sbt could not stop a newly executed program while it was loaded ({error}): its \
+                 first barriers may be missing"
             )),
         }
         watch.try_to_place(process);

@@ -124,11 +124,11 @@ impl Missed {
         }
         let others = match self.taken {
             0 => String::new(),
-            taken => format!(" (of which others use {taken}, a debugger or another sbt)"),
+            taken => format!(" ({taken} of them used by a debugger or another sbt)"),
         };
         Some(format!(
-            "the processor watches {ROOM} addresses at once{others}, and there is no room for {}: \
-             not seen; --backend ptrace sees all",
+            "the processor watches {ROOM} addresses at once{others}; not watched for lack of room: \
+             {}; --backend ptrace watches all",
             self.names.join(", ")
         ))
     }

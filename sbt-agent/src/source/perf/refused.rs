@@ -20,36 +20,37 @@ fn why(error: &io::Error, paranoid: Option<i32>, remedy: &str) -> String {
     let number = error.raw_os_error().unwrap_or(0);
     let reason = match (number, paranoid) {
         (libc::EACCES | libc::EPERM, Some(level @ 3..)) => format!(
-            "this machine lets ordinary users watch nothing (kernel.perf_event_paranoid is \
+            "this machine does not let ordinary users watch (kernel.perf_event_paranoid is \
              {level}): `sudo sysctl kernel.perf_event_paranoid=2`, or use --backend ptrace"
         ),
         (libc::EACCES, _) => {
-            format!("it belongs to another user, or has other privileges: {remedy}")
+            format!("the process belongs to another user, or has other privileges: {remedy}")
         }
         (libc::EPERM, _) => {
-            "a filter of system calls forbids it, as those of containers do, or no \
-             more memory may be locked (`ulimit -l`, `sysctl kernel.perf_event_mlock_kb`): use \
-             --backend ptrace"
+            "a system call filter forbids it, as in containers, or the limit of locked memory is \
+             reached (`ulimit -l`, `sysctl kernel.perf_event_mlock_kb`): use --backend ptrace"
                 .into()
         }
-        (libc::ENOSPC, _) => "all the processor's breakpoints are in use (by a debugger, or \
-             another sbt): end that one, or use --backend ptrace"
-            .into(),
+        (libc::ENOSPC, _) => {
+            "all the processor's breakpoints are in use, by a debugger or another \
+            sbt: end that process, or use --backend ptrace"
+                .into()
+        }
         (libc::EMFILE | libc::ENFILE, _) => {
-            "for its threads times CPUs more files have to be open \
-             than may be: raise `ulimit -Hn`, or use --backend ptrace"
+            "the number of threads times CPUs exceeds the limit of open files: raise `ulimit -Hn`, \
+             or use --backend ptrace"
                 .into()
         }
-        (libc::ESRCH, _) => "it has ended: there is nothing left to watch".into(),
-        _ if error.kind() == io::ErrorKind::ResourceBusy => "its threads begin faster than they \
-             can be watched: use --backend ebpf, or ptrace"
+        (libc::ESRCH, _) => "the process has ended: nothing is left to watch".into(),
+        _ if error.kind() == io::ErrorKind::ResourceBusy => "the program starts threads faster \
+            than sbt can watch them: use --backend ebpf or ptrace"
             .into(),
         (libc::ENODEV | libc::EOPNOTSUPP | libc::EINVAL | libc::ENOENT | libc::ENOSYS, _) => {
-            "this machine has no breakpoints for it (some virtual machines have none), or its \
+            "this machine has no processor breakpoints (some virtual machines have none), or its \
              kernel is older than 5.13: use --backend ptrace"
                 .into()
         }
-        _ => format!("{error}: `sbt doctor` looks closer, and there is --backend ptrace"),
+        _ => format!("{error}: `sbt doctor` looks closer; or use --backend ptrace"),
     };
     format!("cannot watch with the processor's breakpoints: {reason}")
 }

@@ -20,11 +20,12 @@ pub fn plan(asked: &[Counter]) -> (Plan, Vec<String>) {
     for counter in asked {
         let found = match &counter.what {
             What::Kept(Kept::ContextSwitches | Kept::Migrations) => {
-                Err("each breakpoint is one more; --backend ebpf counts them".to_owned())
+                Err("each breakpoint would add one; --backend ebpf counts them".to_owned())
             }
             What::Kept(kept) => Ok(counting::kept_source(*kept)),
             _ if events == MAX_EVENTS => Err(format!(
-                "more than {MAX_EVENTS} counters that are not free are too many; leave some out"
+                "at most {MAX_EVENTS} counters that are not free can be read at a time; leave some \
+                 out"
             )),
             // Tried on sbt's own thread: what works there works for a target's thread.
             _ => counting::of_thread(counter, 0).map(|_opened| {
@@ -61,7 +62,7 @@ pub fn choose(plan: &mut Plan, wanted: &[Counter]) -> Vec<String> {
             (Source::Nowhere, _) => {}
             (Source::Event(_), Some(at)) if matches!(plan.0[at].1, Source::Event(_)) => {}
             (Source::Event(_), _) => notes.push(format!(
-                "{counter} is not counted: with ptrace it is chosen at the start, -e {counter}"
+                "{counter} is not counted: ptrace takes counters at the start only, -e {counter}"
             )),
             (source, Some(at)) => plan.0[at].1 = source,
             (source, None) => plan.0.push((counter, source)),

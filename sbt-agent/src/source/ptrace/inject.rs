@@ -20,7 +20,7 @@ const SEQUENCE: u64 = 8;
 
 /// The error where [`Ways`] are missing.
 pub const NO_WAYS: &str =
-    "the program has no code by which a thread could make a call and come back";
+    "the program has no code with which a thread could make a system call and return";
 
 /// The thread, if it still exists, and why the call did not work.
 pub type Failed = (Option<Stop>, String);
@@ -82,10 +82,10 @@ fn prepare(
     let process = process::of_thread(id.cast_unsigned()).unwrap_or(id.cast_unsigned());
     let ((at, skipped), back) = ways.call.zip(ways.back).ok_or(NO_WAYS)?;
     if process::has_shadow_stack(process) {
-        return Err("the processor keeps return addresses a second time".into());
+        return Err("the processor uses a shadow stack".into());
     }
     if registers.system_call() >= 0 || registers.makes_steps() {
-        return Err("the thread is in a system call, or makes single steps of its own".into());
+        return Err("the thread is in a system call, or single-steps itself".into());
     }
     let word = |address| {
         let mut bytes = [0; 8];
@@ -94,7 +94,7 @@ fn prepare(
     };
     let sequence = trace::restartable_sequences(id).and_then(|at| word(at + SEQUENCE));
     if sequence.is_some_and(|sequence| sequence != 0) {
-        return Err("the thread is in a sequence that would have to begin again".into());
+        return Err("the thread is in a restartable sequence".into());
     }
     if !stack::is_own(registers, &process::occupied(process), word) {
         return Err(format!(
@@ -160,7 +160,7 @@ impl Prepared {
         let _gone = memory.write_all_at(&self.below, self.frame.at);
         match result.filter(|_| is_back) {
             Some(result) => Ok((stop, result)),
-            None => Err((Some(stop), "it did not call the kernel".into())),
+            None => Err((Some(stop), "the thread did not make the system call".into())),
         }
     }
 }
@@ -201,7 +201,7 @@ pub fn call_by_step(
     trace::set_mask(id, mask).map_err(lost)?;
     match after.result_of_call_at(at) {
         Some(result) => Ok((stop, result)),
-        None => Err((Some(stop), "it did not call the kernel".into())),
+        None => Err((Some(stop), "the thread did not make the system call".into())),
     }
 }
 

@@ -122,7 +122,7 @@ impl Process {
         });
         let child = starting
             .and_then(|thread| thread.join().unwrap_or(Err(io::ErrorKind::Other.into())))
-            .context("cannot start the process that traces")?;
+            .context("cannot start the tracing process")?;
         Ok(Self {
             child,
             line: Line::new(ours)?,
@@ -163,17 +163,16 @@ impl Ptrace {
             counters: plan,
         });
         let done = done.map_err(|error| super::refused::explain(pid, &error))?;
-        let unknown = || "a breakpoint of our own could not be measured".into();
+        let unknown = || "sbt could not measure the cost of a breakpoint".into();
         this.outside.costs(done.hit_ns.ok_or_else(unknown));
         Ok(this)
     }
 
     fn order(&mut self, order: &Order) -> anyhow::Result<Done> {
         let line = self.line.get_mut().unwrap_or_else(PoisonError::into_inner);
-        line.say(order)
-            .context("the process that traces has gone")?;
-        let answer: Option<Answer> = line.hear().context("the process that traces")?;
-        let answer = answer.context("the process that traces has gone")?;
+        line.say(order).context("the tracing process has gone")?;
+        let answer: Option<Answer> = line.hear().context("the tracing process")?;
+        let answer = answer.context("the tracing process has gone")?;
         let mut done = answer.map_err(anyhow::Error::msg)?;
         self.outside.notes.append(&mut done.notes);
         Ok(done)
@@ -205,9 +204,9 @@ impl Source for Ptrace {
     }
 
     fn ended_by_itself(&self) -> &'static str {
-        "the process that traces (\"breakpoints\") has ended, most likely since somebody killed it: \
-         what happened since was not seen, and the program may come to a breakpoint that nobody \
-         serves, of which it dies (SIGTRAP); start it again, and end sbt instead"
+        "sbt's tracing process (\"breakpoints\") has ended, probably killed: sbt did not see what \
+         happened since, and the program may die at a remaining breakpoint (SIGTRAP); start the \
+         program again, and end sbt, not its tracing process"
     }
 
     fn traces_the_start(&self) -> bool {
@@ -232,7 +231,7 @@ impl Source for Ptrace {
             self.outside.notes.push(if is_killed {
                 self.ended_by_itself().into()
             } else {
-                format!("{error:#}: the target may have been harmed")
+                format!("{error:#}: the program may have been harmed")
             });
         }
         Ok(self.outside.totals())
@@ -362,7 +361,7 @@ fn drain(mut pipe: File, start: Start, sink: &Sink, lost: &AtomicU64) -> Option<
             Ok(count) => count,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             Err(error) => {
-                failed = Some(format!("events could not be read any longer: {error}"));
+                failed = Some(format!("events could no longer be read: {error}"));
                 break;
             }
         };

@@ -446,7 +446,7 @@ impl Space {
         // An emulated call puts nothing on the shadow stack: the return from it would kill the
         // thread.
         if displaced::is_call(&instruction) && process::has_shadow_stack(self.process) {
-            let why = "the processor keeps return addresses a second time";
+            let why = "the processor uses a shadow stack";
             return Err((Some(stop), why.into()));
         }
         if displaced::emulate(&instruction, registers, &memory) {

@@ -56,12 +56,11 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const AT_ONCE: u32 = 256;
 
 /// The note on a process that no longer lets sbt look into it.
-const CLOSED: &str = "a process has forbidden to look into it (PR_SET_DUMPABLE): libraries that it \
-    loads from then on are not watched, and what lies in them is not known; with sudo it is";
+const CLOSED: &str = "a process has forbidden others to read its memory (PR_SET_DUMPABLE): \
+    libraries that it loads later are not watched or named; with sudo they are";
 
 /// The note on a child whose parent was killed while forking.
-const LOST_CHILD: &str = "a process was forked by one that was killed at that moment: it went on \
-    unwatched";
+const LOST_CHILD: &str = "a process was killed while it forked: its child went on unwatched";
 
 /// How many memories without threads are remembered, each for at most [`FORGOTTEN_AFTER`].
 const MOST_BYGONE: usize = 256;
@@ -205,8 +204,8 @@ pub fn run(mut words: impl Iterator<Item = OsString>) -> anyhow::Result<()> {
         let told = panic.downcast_ref::<String>().map(String::as_str);
         let told = told.or_else(|| panic.downcast_ref::<&str>().copied());
         tracer.notes.push(format!(
-            "the process that traces has failed ({}): the target went on unwatched",
-            told.unwrap_or("it does not say why")
+            "the tracing process has failed ({}): the program went on unwatched",
+            told.unwrap_or("no reason given")
         ));
         tracer.leave();
         tracer.work()
@@ -301,8 +300,9 @@ impl Tracer {
                 self.leave();
             } else if ordered {
                 let order = self.line.hear::<Order>().unwrap_or_else(|error| {
-                    self.notes
-                        .push(format!("an order was not understood: {error}"));
+                    self.notes.push(format!(
+                        "the tracing process did not understand an order: {error}"
+                    ));
                     None
                 });
                 self.obey(order);
@@ -520,7 +520,7 @@ impl Tracer {
         self.write();
         if let Some(more @ 1..) = self.taken_away.checked_sub(TOLD_APART) {
             self.notes.push(format!(
-                "{more} more breakpoints had to be taken away, for the same reasons"
+                "{more} more breakpoints had to be removed, for the same reasons"
             ));
         }
         self.note_unseen();

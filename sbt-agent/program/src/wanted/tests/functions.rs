@@ -185,15 +185,15 @@ fn what_is_chosen_at_the_start_is_refused() {
         assert_eq!(
             with_names.missing(at, MARK).unwrap(),
             format!(
-                "cannot probe {at}: f is chosen when the program starts; give one of its \
-                 variants, such as lu!__f_avx2"
+                "cannot probe {at}: the dynamic linker chooses a variant of f when the program \
+                 starts; name a variant, such as lu!__f_avx2"
             )
         );
     }
     assert_eq!(with_names.symbols("lu!__f_avx2", MARK), ["__f_avx2"]);
     let missing = built(&["main"]).missing("f", BARRIER).unwrap();
     assert!(
-        missing.ends_with("does not name; its debug symbols may"),
+        missing.ends_with("does not name the variants; its debug symbols may"),
         "{missing}"
     );
     // The compiler's variants are known: only one of them is called.

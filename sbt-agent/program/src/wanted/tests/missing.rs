@@ -20,12 +20,12 @@ fn what_is_missing_is_told_with_the_nearest() {
         ),
         (
             "zzzzz",
-            r#"no function "zzzzz" in lu (in a program or library that comes later it is FILE!zzzzz)"#,
+            r#"no function "zzzzz" in lu (in a program or library that is loaded later, name it FILE!zzzzz)"#,
         ),
         (
             "twice",
-            "\"twice\" was inlined wherever lu calls it, and there is no function to probe: \
-             mark one of its lines instead (it begins at line 4 of its file)",
+            "\"twice\" is inlined at all its calls in lu, so there is no function to probe: mark \
+             one of its lines instead (it begins at line 4 of its file)",
         ),
         (
             "lu.c:7",
@@ -37,7 +37,7 @@ fn what_is_missing_is_told_with_the_nearest() {
         ),
         (
             "lo.c:3",
-            r#"no source file "lo.c" is known to lu (nearest: lu.c); was it compiled with -g?"#,
+            r#"lu has no debug information of a source file "lo.c" (nearest: lu.c); was it compiled with -g?"#,
         ),
         ("lu!0x1", "there is no code at 0x1 in lu"),
     ] {
@@ -90,6 +90,7 @@ fn what_is_refused_in_one_file_only_is_told() {
     let [note] = &notes[..] else {
         panic!("{notes:?}");
     };
-    let expected = "--mark step: step is not counted in lu: step is chosen when the program starts";
+    let expected =
+        "--mark step: step is not counted in lu: the dynamic linker chooses a variant of step";
     assert!(note.starts_with(expected), "{note}");
 }

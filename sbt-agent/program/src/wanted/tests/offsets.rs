@@ -73,6 +73,9 @@ fn several_static_functions_of_one_name_need_an_address() {
     assert_eq!(built.symbols("f+0x1", MARK), ["f"]);
     assert_eq!(built.symbols("g.isra.1+0x1", MARK), ["g.isra.1"]);
     let missing = built.missing("g+0x1", MARK).unwrap();
-    assert!(missing.contains("there are 2 of them"), "{missing}");
+    assert!(
+        missing.contains("there are 2 functions with that name"),
+        "{missing}"
+    );
     assert!(missing.contains("lu!0x"), "{missing}");
 }

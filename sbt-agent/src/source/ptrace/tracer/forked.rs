@@ -17,9 +17,9 @@ use sbt_program::{
 };
 
 /// The note on a process whose copy cannot be cleaned.
-const HARMED: &str = "a process was forked by one that has forbidden to look into it \
-    (PR_SET_DUMPABLE) and filters its system calls: our breakpoints are in its memory, and at the \
-    first of them it ends with SIGTRAP; use --backend ebpf or perf";
+const HARMED: &str = "a process that forbids others to read its memory (PR_SET_DUMPABLE) and \
+    filters its system calls has forked: the child has sbt's breakpoints in its memory, and ends \
+    at the first of them with SIGTRAP; use --backend ebpf or perf";
 
 /// How many different notes are given at most.
 const MOST_TOLD: usize = 16;

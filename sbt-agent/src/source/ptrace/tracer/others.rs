@@ -12,15 +12,15 @@ const LOOK_FOR_LIBRARIES_EVERY: Duration = Duration::from_millis(20);
 
 /// The note where another tool's probe takes the traps, and the next instruction cannot be watched
 /// instead.
-const BLIND: &str = "something else has probes or breakpoints where barriers are, as another \
-    sbt, bpftrace or a debugger has: what threads do there is not seen with breakpoints; end that \
-    first, or use --backend ebpf";
+const BLIND: &str = "another sbt, bpftrace or a debugger has probes or breakpoints at barriers: \
+    sbt's breakpoints do not see what threads do there; end the other tool first, or use --backend \
+    ebpf";
 
 /// The note where another tool's probe takes the traps, and the next instruction is watched
 /// instead.
-const DISTURBED: &str = "something else has probes or breakpoints where barriers are, as another \
-    sbt, bpftrace or a debugger has: sbt watches the instructions behind those, and counts as lost \
-    what was not seen before it noticed";
+const DISTURBED: &str = "another sbt, bpftrace or a debugger has probes or breakpoints at \
+    barriers: sbt watches the instructions behind them, and counts as lost the events that it \
+    missed before it noticed";
 
 impl Tracer {
     /// Notes once which other tools are in the way.
@@ -102,9 +102,9 @@ impl Tracer {
     pub(super) fn note_unseen(&mut self) {
         if self.unseen > 0 {
             self.notes.push(format!(
-                "{} or more arrivals and other events were not seen: barriers count more than \
-                 breakpoints told of, or something else had taken breakpoints away or stood in \
-                 their place",
+                "{} or more arrivals and other events were not seen: barriers counted more \
+                 arrivals than breakpoints did, or another tool removed breakpoints or had its own \
+                 in their place",
                 self.unseen
             ));
         }

@@ -26,9 +26,9 @@ use sbt_program::{
 };
 
 /// The note on a child that was killed at a breakpoint because nobody could trace it.
-const UNTRACED: &str = "a process has ended with SIGTRAP that was made so that nobody can trace it \
-    (clone with CLONE_UNTRACED): most likely by a breakpoint of ours, which it had from who made \
-    it; use --backend ebpf or perf";
+const UNTRACED: &str = "a process that forbids tracing (clone with CLONE_UNTRACED) has ended with \
+    SIGTRAP, probably at one of sbt's breakpoints, which it inherited from its parent; use \
+    --backend ebpf or perf";
 
 impl Tracer {
     /// Adds a thread. `born_ns`: when it began, ns; 0 if it existed before.
@@ -216,9 +216,8 @@ impl Tracer {
                 space.give_up(at, &self.wanted.foreign);
                 self.taken_away += 1;
                 if self.taken_away <= TOLD_APART {
-                    self.notes.push(format!(
-                        "a breakpoint at {at:#x} had to be taken away: {why}"
-                    ));
+                    self.notes
+                        .push(format!("a breakpoint at {at:#x} had to be removed: {why}"));
                 }
                 let Some(stop) = stop else { return };
                 registers.set_at(at);
@@ -335,7 +334,7 @@ impl Tracer {
             Ok(space) => Some(self.keep(space)),
             Err(error) => {
                 self.notes.push(format!(
-                    "cannot set breakpoints in a program that was executed ({error}): it went on \
+                    "cannot set breakpoints in a newly executed program ({error}): it went on \
                      unwatched; {}",
                     privilege::become_root()
                 ));

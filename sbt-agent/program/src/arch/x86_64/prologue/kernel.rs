@@ -26,8 +26,8 @@ pub enum Refusal {
     Unfit,
     /// Linux may replace the instruction by a call: see [`stand`].
     #[error(
-        "on a nop of five bytes Linux may replace the probe by a call, which overwrites what a \
-         function keeps below its stack pointer"
+        "Linux may replace a probe on a nop of five bytes by a call, which overwrites data that \
+         the function keeps below its stack pointer"
     )]
     Nop,
 }
