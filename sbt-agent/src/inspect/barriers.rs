@@ -2,7 +2,10 @@
 
 use std::collections::HashMap;
 
-use sbt_engine::hang::scene::{BarrierSeen, ThreadId};
+use sbt_engine::{
+    event::Kind,
+    hang::scene::{BarrierSeen, ThreadId},
+};
 use sbt_program::{
     backing::{Memory, Shared},
     process,
@@ -22,8 +25,8 @@ enum Key {
 pub struct Found {
     /// Address in the process of the waiting thread.
     pub address: u64,
-    /// Kind, as in [`BarrierSeen::kind`].
-    pub kind: &'static str,
+    /// As in [`BarrierSeen::kind`].
+    pub kind: Kind,
     /// As in [`BarrierSeen::participants`].
     pub participants: Option<u32>,
     /// As in [`BarrierSeen::arrived`].

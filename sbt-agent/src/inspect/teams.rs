@@ -11,7 +11,10 @@ use super::{
     seen::{Seen, functions, held, library_calls},
     wait::{Waits, unread},
 };
-use sbt_engine::hang::scene::{Doing, WaitFor};
+use sbt_engine::{
+    event::Kind,
+    hang::scene::{Doing, WaitFor},
+};
 use sbt_program::{memory::Memory, sites::Runtime};
 
 /// The barriers at ends of regions of LLVM's OpenMP at which threads wait.
@@ -89,7 +92,7 @@ impl Waits<'_> {
                 let found = Found {
                     participants: team.map(|team| team.1),
                     // If no team was found, the address of all threads stands for the only team.
-                    ..unread(team.map_or(way.threads, |team| team.0), "kmp")
+                    ..unread(team.map_or(way.threads, |team| team.0), Kind::Kmp)
                 };
                 let barrier = self.barriers.waits(seen.id, found);
                 if ends && let Some((team, _)) = team {
@@ -101,7 +104,7 @@ impl Waits<'_> {
             Runtime::Rust => {
                 let waits = wants(&functions(seen)) == Some(Wants::RustBarrier);
                 let address = futex.filter(|_| waits)?.address;
-                Some(self.barriers.waits(seen.id, unread(address, "rust")))
+                Some(self.barriers.waits(seen.id, unread(address, Kind::Rust)))
             }
             Runtime::OfGomp | Runtime::OfKmp => None,
         }
@@ -113,7 +116,7 @@ impl Waits<'_> {
             let barrier = objects::gomp(&bytes, address)?;
             Some(Found {
                 address,
-                kind: "gomp",
+                kind: Kind::Gomp,
                 participants: Some(barrier.count),
                 arrived: Some(barrier.arrived),
                 shared: false,

@@ -14,7 +14,10 @@ use super::{
     seen::{Seen, functions, held},
     teams::Regions,
 };
-use sbt_engine::hang::scene::{BarrierSeen, Doing, Holder, WaitFor};
+use sbt_engine::{
+    event::Kind,
+    hang::scene::{BarrierSeen, Doing, Holder, WaitFor},
+};
 use sbt_program::{
     memory::Memory,
     sites::{CLibrary, Resolver},
@@ -189,9 +192,9 @@ impl Waits<'_> {
             }
             Some(wants @ (Wants::StdBarrier | Wants::RustBarrier)) => {
                 let kind = if wants == Wants::StdBarrier {
-                    "std::barrier"
+                    Kind::Std
                 } else {
-                    "rust"
+                    Kind::Rust
                 };
                 WaitFor::Barrier(self.barriers.waits(seen.id, unread(address, kind)))
             }
@@ -249,7 +252,7 @@ impl Waits<'_> {
         }
     }
 
-    fn known_kind(&self, process: u32, address: u64) -> Option<&'static str> {
+    fn known_kind(&self, process: u32, address: u64) -> Option<Kind> {
         let mut known = self.known.iter();
         let found = known.find(|known| known.process == process && known.address == address);
         found.map(|known| known.kind)
@@ -267,7 +270,7 @@ impl Waits<'_> {
 
     fn pthread_barrier(&self, process: u32, futex: Futex, memory: Memory) -> Found {
         let Some(version) = self.version(process) else {
-            return unread(futex.address, "pthread");
+            return unread(futex.address, Kind::Pthread);
         };
         // Threads wait on `current_round`, or on `in` while the numbers begin anew.
         let found = [4, 0].into_iter().find_map(|before| {
@@ -276,13 +279,13 @@ impl Waits<'_> {
             let barrier = objects::barrier(&bytes, version)?;
             (barrier.shared != futex.private && barrier.arrived > 0).then_some(Found {
                 address,
-                kind: "pthread",
+                kind: Kind::Pthread,
                 participants: Some(barrier.count),
                 arrived: Some(barrier.arrived),
                 shared: barrier.shared,
             })
         });
-        found.unwrap_or_else(|| unread(futex.address, "pthread"))
+        found.unwrap_or_else(|| unread(futex.address, Kind::Pthread))
     }
 
     fn mutex(&self, seen: &Seen, address: u64, memory: Memory) -> WaitFor {
@@ -319,7 +322,7 @@ impl Waits<'_> {
 }
 
 /// A barrier of which only the address and kind are known.
-pub(super) fn unread(address: u64, kind: &'static str) -> Found {
+pub(super) fn unread(address: u64, kind: Kind) -> Found {
     Found {
         address,
         kind,

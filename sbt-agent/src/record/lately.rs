@@ -4,7 +4,7 @@
 use sbt_engine::{
     event::Event,
     model::{cost::Tariff, tape::Step},
-    report::Run,
+    report::{HangOutcome, Run},
 };
 
 /// What has changed since the last facts.
@@ -70,10 +70,13 @@ impl Lately {
             (None, None) => None,
         };
         // Threads have moved since: how the hang went on was not recorded.
-        if let Some(hang) = facts.hang.as_mut().filter(|hang| hang.outcome == "lasts")
+        if let Some(hang) = facts
+            .hang
+            .as_mut()
+            .filter(|hang| hang.outcome == HangOutcome::Lasts)
             && self.moves
         {
-            hang.outcome = "unknown";
+            hang.outcome = HangOutcome::Unknown;
         }
     }
 }
@@ -154,9 +157,9 @@ mod tests {
     #[test]
     fn a_hang_is_not_known_to_last_once_threads_have_moved() {
         for (hang, moves, outcome) in [
-            (hung(), false, "lasts"),
-            (hung(), true, "unknown"),
-            (over(), true, "over"),
+            (hung(), false, HangOutcome::Lasts),
+            (hung(), true, HangOutcome::Unknown),
+            (over(), true, HangOutcome::Over),
         ] {
             let facts = Run {
                 hang: hang.report.hang.clone(),

@@ -11,7 +11,7 @@ use sbt_engine::{
         told::{Telling, Told},
     },
     place::Place,
-    report::{IncompleteReport, Report, Run, order::Order, sound},
+    report::{IncompleteKind, IncompleteReport, Report, Run, order::Order, sound},
     verdict,
     words::time,
 };
@@ -327,7 +327,7 @@ impl Replay {
         let about = format!("this report is about the first {}", time(wall_ns));
         let (kind, text) = match stopped {
             Some(ReadError::Altered { batch, of, .. }) => (
-                "damaged",
+                IncompleteKind::Damaged,
                 format!(
                     "the recording is damaged: the checksum of batch {batch} of {of} does not match, \
                      so that batch and all behind it were left out; {about}; copy the file anew, \
@@ -335,7 +335,7 @@ impl Replay {
                 ),
             ),
             Some(error) => (
-                "damaged",
+                IncompleteKind::Damaged,
                 format!("{error}; that batch and all behind it were left out; {about}"),
             ),
             None => {
@@ -344,7 +344,7 @@ impl Replay {
                     rest => format!(" (the last {rest} bytes are no whole batch)"),
                 };
                 (
-                    "no-end",
+                    IncompleteKind::NoEnd,
                     format!(
                         "the recording has no end{rest}: sbt still writes it, was killed or had no \
                          room for it, or the file was cut or damaged later; {about}"

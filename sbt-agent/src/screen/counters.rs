@@ -4,7 +4,10 @@ use super::grid::{Cells, Grid};
 use crate::show::table::{UNKNOWN, rounded};
 use sbt_engine::{
     live::{CounterFigure, CounterFigures, Snapshot},
-    report::counters::{CounterReport, Counts, derived},
+    report::{
+        CounterUnit,
+        counters::{CounterReport, Counts, derived},
+    },
 };
 
 /// Which value of a counter is shown beside its rate.
@@ -34,7 +37,7 @@ pub fn columns(
 ) {
     for (counter, figures) in chosen(snapshot) {
         let rows = rows(figures);
-        let is_time = counter.unit == "ns";
+        let is_time = counter.unit == CounterUnit::Ns;
         let values = match told {
             Told::Sum if is_time => Cells::Time(rows.iter().map(|row| row.sum).collect()),
             Told::Sum => Cells::Count(rows.iter().map(|row| row.sum).collect()),
@@ -44,7 +47,7 @@ pub fn columns(
     }
     for (counter, figures) in chosen(snapshot) {
         let rows = rows(figures).iter().map(|row| row.per_second);
-        if counter.unit == "ns" {
+        if counter.unit == CounterUnit::Ns {
             // One second of time counted per second is one full CPU: 100 %.
             let share = rows.map(|rate| rate.map(|ns| ns / 1e9 * 100.0));
             grid.scrolling(format!("{} %", counter.name), Cells::Share(share.collect()));
@@ -70,7 +73,7 @@ pub fn of_threads(grid: &mut Grid, snapshot: &Snapshot, site: usize, counts: &[&
 
 fn per_phase(counter: &CounterReport, rows: &[CounterFigure]) -> Cells {
     let means = rows.iter().map(|row| row.per_phase);
-    if counter.unit == "ns" {
+    if counter.unit == CounterUnit::Ns {
         Cells::Time(means.map(|mean| mean.map(rounded)).collect())
     } else {
         Cells::Mean(means.collect())

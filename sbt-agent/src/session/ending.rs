@@ -3,7 +3,7 @@
 use std::{os::fd::OwnedFd, time::Duration};
 
 use super::Session;
-use sbt_engine::words::since;
+use sbt_engine::{report::HangOutcome, words::since};
 use sbt_program::{clock, launch, process};
 
 /// The time between SIGTERM and SIGKILL, ns.
@@ -68,7 +68,8 @@ impl Session {
             None => self.hang_report(now_ns),
             Some(_) => None,
         };
-        let hang = hang.filter(|hang| hang.outcome == "lasts" && hang.is_too_long(limit_ns));
+        let hang =
+            hang.filter(|hang| hang.outcome == HangOutcome::Lasts && hang.is_too_long(limit_ns));
         match self.ended.step(now_ns, hang.is_some()) {
             Step::Wait => {}
             Step::Tell => {

@@ -33,7 +33,7 @@ use sbt_engine::{
     },
     place::{Place, printable},
     report::{
-        HangReport, StandstillReport, is_hang,
+        HangOutcome, HangReport, StandstillReport, is_hang,
         order::Order,
         place_names::{name, others},
     },
@@ -212,7 +212,7 @@ impl Session {
             .map(|barrier| KnownBarrier {
                 process: barrier.key.0,
                 address: address(barrier.key.1),
-                kind: barrier.kind.name(),
+                kind: barrier.kind,
             })
             .collect()
     }
@@ -348,9 +348,9 @@ impl Session {
         Some(StandstillReport {
             lasted_ns: hang.lasted_ns(),
             outcome: match hang.outcome {
-                Outcome::Lasts => "lasts",
-                Outcome::Over => "over",
-                Outcome::Unknown => "unknown",
+                Outcome::Lasts => HangOutcome::Lasts,
+                Outcome::Over => HangOutcome::Over,
+                Outcome::Unknown => HangOutcome::Unknown,
             },
             found: self.judge(&hang.found.what, hang.until_ns)?,
         })

@@ -2,18 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use sbt_engine::{
-    report::{VerdictKind, VerdictReport, counters::CounterReport},
-    scale::{
-        samples::{half_serial, of, run},
-        scaling,
-    },
-};
-
 use super::{
     scale_html,
     table::Style,
     text::{self, short_count},
+};
+use sbt_engine::{
+    report::{CounterUnit, VerdictKind, VerdictReport, counters::CounterReport},
+    scale::{
+        samples::{half_serial, of, run},
+        scaling,
+    },
 };
 
 const MS: u64 = 1_000_000;
@@ -87,7 +86,7 @@ fn counters_are_told_by_phase_and_number() {
         let total = 1_500_000 * u64::from(run.threads);
         run.report.counters = vec![CounterReport {
             name: "instructions".into(),
-            unit: "count",
+            unit: CounterUnit::Count,
             total: Some(total),
             work: Some(total),
             unknown: 0,

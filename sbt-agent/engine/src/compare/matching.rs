@@ -97,7 +97,7 @@ fn candidates(report: &Report) -> Vec<Candidate<'_>> {
 
 fn by_name(it: &Candidate<'_>) -> Option<Vec<String>> {
     let name = it.site.name.clone()?;
-    Some(vec![it.site.kind.into(), name])
+    Some(vec![it.site.kind.to_string(), name])
 }
 
 /// A key with all lines and addresses.
@@ -109,7 +109,7 @@ fn by_places(it: &Candidate<'_>) -> Option<Vec<String>> {
     let site = it.site;
     let mut places = site.places.clone();
     places.sort();
-    let kind = vec![site.kind.into(), site.binary.clone()];
+    let kind = vec![site.kind.to_string(), site.binary.clone()];
     // A separator: no place has an empty name.
     let between = vec![String::new()];
     Some([kind, places, between, site.callers.clone()].concat())
@@ -141,7 +141,7 @@ fn by_functions(it: &Candidate<'_>) -> Option<Vec<String>> {
         .collect();
     // Places are in the order in which threads came.
     places.sort();
-    let mut key = vec![site.kind.into(), it.binary(&site.binary).into()];
+    let mut key = vec![site.kind.to_string(), it.binary(&site.binary).into()];
     key.append(&mut places);
     Some(key)
 }
@@ -156,7 +156,7 @@ fn by_lines(it: &Candidate<'_>) -> Option<Vec<String>> {
     };
     let mut lines: Vec<String> = it.site.places.iter().map(line).collect::<Option<_>>()?;
     lines.sort();
-    (!lines.is_empty()).then(|| [vec![it.site.kind.into()], lines].concat())
+    (!lines.is_empty()).then(|| [vec![it.site.kind.to_string()], lines].concat())
 }
 
 /// Pairs of sites of which one has all functions of the other, since with fewer threads some places

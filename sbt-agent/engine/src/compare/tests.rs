@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{
-    report::{IncompleteReport, schema::is_that_of},
+    report::{BarrierKind, IncompleteKind, IncompleteReport, schema::is_that_of},
     samples,
 };
 
@@ -314,7 +314,7 @@ fn functions_and_callers_tell_sites_apart() {
         "nothing in common"
     );
     let mut kind = at_lines(&[10]);
-    kind.sites[0].kind = "gomp";
+    kind.sites[0].kind = BarrierKind::Gomp;
     assert!(matched(&at_lines(&[10]), &kind).is_empty());
 }
 
@@ -421,7 +421,7 @@ fn runs_that_do_not_compare_are_noted() {
 fn the_wall_time_of_a_part_of_a_run_is_not_known() {
     let mut cut = run();
     cut.break_off(vec![IncompleteReport {
-        kind: "damaged",
+        kind: IncompleteKind::Damaged,
         text: "batch 3 is damaged".into(),
     }]);
     let all = compare(&cut, &run());

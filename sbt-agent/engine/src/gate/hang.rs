@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use super::{Outcome, Status, outcome::time_text, rule::LOOK};
+use super::{Outcome, RuleName, Status, Unit, outcome::time_text, rule::LOOK};
 use crate::report::{Figure, Report, StandstillReport};
 
 /// The rule's name.
-const NAME: &str = "no-hang";
+const NAME: RuleName = RuleName::NoHang;
 
 /// Whether the program hung for longer than the limit, or when it ended; without a limit, only the
 /// latter.
@@ -16,7 +16,7 @@ pub fn outcome(report: &Report, limit: Option<Duration>) -> Option<Outcome> {
     let shown_ns = limit_ns.or(looked_ns).unwrap_or(0);
     let outcome = Outcome {
         status: Status::Hangs,
-        ..Outcome::of_run(NAME, "ns", Figure::Whole(shown_ns))
+        ..Outcome::of_run(NAME, Unit::Ns, Figure::Whole(shown_ns))
     };
     let found = report.hang.as_ref();
     let is_too_long =
@@ -124,6 +124,7 @@ fn unknown(report: &Report, limit_ns: u64) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::HangKind;
     use crate::{
         gate::{Asked, CheckReport, judge, samples::uneven},
         samples::{hung, over, slow},
@@ -139,10 +140,7 @@ mod tests {
     }
 
     fn of_hang(check: &CheckReport) -> Option<&Outcome> {
-        check
-            .outcomes
-            .iter()
-            .find(|outcome| outcome.rule == "no-hang")
+        check.outcomes.iter().find(|outcome| outcome.rule == NAME)
     }
 
     #[test]
@@ -159,7 +157,7 @@ mod tests {
         let check = held(&report, 30);
         assert_eq!((check.exit_status, check.result), (3, "hangs"));
         let first = &check.outcomes[0];
-        assert_eq!(first.rule, "no-hang");
+        assert_eq!(first.rule, NAME);
         let hang = report.hang.as_ref().unwrap();
         assert_eq!(first.text.as_ref(), Some(&hang.found.text));
         assert_eq!(first.measured, Some(Figure::Whole(30 * S)));
@@ -186,7 +184,7 @@ mod tests {
         assert_eq!(held_for.measured, Some(Figure::Whole(30 * S)));
 
         // A thread that uses a CPU may be slow.
-        report.hang.as_mut().unwrap().found.kind = "unclear";
+        report.hang.as_mut().unwrap().found.kind = HangKind::Unclear;
         assert_eq!(held(&report, 30).exit_status, 0);
         assert_eq!(held(&report, 15).exit_status, 3);
         report.hang = slow().report.hang;

@@ -4,9 +4,55 @@ use std::time::Duration;
 
 use crate::{
     pattern::Pattern,
-    report::Figure,
+    report::{Figure, kinds::kinds},
     value::{self, duration_text},
 };
+
+kinds! {
+    /// The name of a rule.
+    closed pub enum RuleName {
+        /// The imbalance of the work has an upper limit.
+        MaxImbalance = "max-imbalance",
+        /// The share of their time for which threads wait for each other has an upper limit.
+        MaxIdle = "max-idle",
+        /// The share of their time for which threads do useful work has a lower limit.
+        MinEfficiency = "min-efficiency",
+        /// Mean work / largest work of a thread has a lower limit.
+        MinLoadBalance = "min-load-balance",
+        /// The time from the first to the last arrival has an upper limit.
+        MaxBarrierTime = "max-barrier-time",
+        /// The time from last arrival to last arrival has an upper limit.
+        MaxPhase = "max-phase",
+        /// The number of complete episodes has a lower limit.
+        MinEpisodes = "min-episodes",
+        /// No hang is longer than the limit.
+        NoHang = "no-hang",
+        /// The share of lost events has an upper limit.
+        MaxLost = "max-lost",
+        /// Nothing takes longer than in an earlier run.
+        Baseline = "baseline",
+        /// The program does not fail.
+        Program = "program",
+        /// The recording is complete; only present if something is missing.
+        Complete = "complete",
+    }
+}
+
+kinds! {
+    /// The unit of a measured value and its limit.
+    closed pub enum Unit {
+        /// Percent.
+        Pct = "pct",
+        /// A fraction of 1.
+        Share = "share",
+        /// Nanoseconds.
+        Ns = "ns",
+        /// A number of things.
+        Count = "count",
+        /// An exit status.
+        Status = "status",
+    }
+}
 
 /// What a rule limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,17 +85,22 @@ impl Measure {
         Self::Episodes,
     ];
 
+    /// The rule that limits this measure.
+    pub const fn rule(self) -> RuleName {
+        match self {
+            Self::Imbalance => RuleName::MaxImbalance,
+            Self::Idle => RuleName::MaxIdle,
+            Self::Efficiency => RuleName::MinEfficiency,
+            Self::LoadBalance => RuleName::MinLoadBalance,
+            Self::BarrierTime => RuleName::MaxBarrierTime,
+            Self::Phase => RuleName::MaxPhase,
+            Self::Episodes => RuleName::MinEpisodes,
+        }
+    }
+
     /// The rule's name: that of its option, and of its key in `sbt.toml`.
     pub const fn name(self) -> &'static str {
-        match self {
-            Self::Imbalance => "max-imbalance",
-            Self::Idle => "max-idle",
-            Self::Efficiency => "min-efficiency",
-            Self::LoadBalance => "min-load-balance",
-            Self::BarrierTime => "max-barrier-time",
-            Self::Phase => "max-phase",
-            Self::Episodes => "min-episodes",
-        }
+        self.rule().name()
     }
 
     /// Whether the limit is an upper one: values above it break the rule. Otherwise values below it
@@ -123,13 +174,13 @@ pub enum Amount {
 }
 
 impl Amount {
-    /// The unit, as in JSON.
-    pub const fn unit(self) -> &'static str {
+    /// The unit of the value.
+    pub const fn unit(self) -> Unit {
         match self {
-            Self::Percent(_) => "pct",
-            Self::Share(_) => "share",
-            Self::Time(_) => "ns",
-            Self::Count(_) => "count",
+            Self::Percent(_) => Unit::Pct,
+            Self::Share(_) => Unit::Share,
+            Self::Time(_) => Unit::Ns,
+            Self::Count(_) => Unit::Count,
         }
     }
 

@@ -8,8 +8,8 @@ use super::{
 };
 use crate::{
     report::{
-        Figure, IncompleteReport, Reason, Report, ThinnedReport, TrendReport, Withheld,
-        WithheldReport, schema,
+        Figure, IncompleteKind, IncompleteReport, Reason, Report, ThinnedReport, TrendReport,
+        Withheld, WithheldReport, schema,
     },
     samples::hung,
 };
@@ -650,7 +650,7 @@ fn cut() -> Report {
     let mut report = uneven();
     (report.exit_status, report.ended) = (None, false);
     report.break_off(vec![IncompleteReport {
-        kind: "no-end",
+        kind: IncompleteKind::NoEnd,
         text: "the recording has no end".into(),
     }]);
     crate::report::sound(report)

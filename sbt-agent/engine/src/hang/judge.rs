@@ -12,7 +12,7 @@ use super::{
     sentence, threads,
     words::sleeps,
 };
-use crate::report::{HangAlsoReport, HangReport};
+use crate::report::{HangAlsoReport, HangCause, HangKind, HangReport};
 
 /// What is found at one barrier, or among threads that wait for locks only. Threads are indices
 /// into the scene.
@@ -20,7 +20,7 @@ pub struct Finding {
     /// Index of the barrier in the scene; `None` if no barrier is concerned.
     pub barrier: Option<usize>,
     pub grade: Grade,
-    pub because: Option<&'static str>,
+    pub because: Option<HangCause>,
     /// Whether nothing that may still happen changes the finding.
     pub for_ever: bool,
     /// The thread to be described first, if one can be named.
@@ -32,12 +32,12 @@ pub struct Finding {
 }
 
 impl Finding {
-    fn kind(&self) -> &'static str {
+    fn kind(&self) -> HangKind {
         match self.grade {
-            Grade::Lost if self.for_ever => "never",
-            Grade::Lost | Grade::Stuck => "stuck",
-            Grade::Unclear => "unclear",
-            Grade::Slow => "slow",
+            Grade::Lost if self.for_ever => HangKind::Never,
+            Grade::Lost | Grade::Stuck => HangKind::Stuck,
+            Grade::Unclear => HangKind::Unclear,
+            Grade::Slow => HangKind::Slow,
         }
     }
 }
@@ -96,7 +96,7 @@ fn at_barrier(graph: &Graph, at: usize) -> Option<Finding> {
     if absent.twice.is_some_and(|twice| graph.stays(twice)) {
         return Some(Finding {
             grade: Grade::Lost,
-            because: Some("waits-twice"),
+            because: Some(HangCause::WaitsTwice),
             lead: absent.twice,
             for_ever,
             ..finding
@@ -142,7 +142,7 @@ fn at_barrier(graph: &Graph, at: usize) -> Option<Finding> {
     let lead = ends.iter().find(|(_, end)| end.grade >= grade);
     let because = because.or(match lead {
         Some((_, end)) => end.because,
-        None if !absent.gone.is_empty() => Some("member-gone"),
+        None if !absent.gone.is_empty() => Some(HangCause::MemberGone),
         None => None,
     });
     let because = because.filter(|_| grade >= Grade::Stuck);
@@ -170,17 +170,17 @@ fn all_there(graph: &Graph, at: usize, absent: &Absent, finding: Finding) -> Opt
     let inside = absent.waiting.len();
     let too_many = inside > count;
     (inside >= count && slept).then_some(Finding {
-        because: too_many.then_some("too-many"),
+        because: too_many.then_some(HangCause::TooMany),
         ..finding
     })
 }
 
-fn too_few(graph: &Graph, at: usize) -> &'static str {
+fn too_few(graph: &Graph, at: usize) -> HangCause {
     let seen = &graph.view.scene.barriers[at];
     let ever = seen.past.as_ref().map(|past| past.members.len());
     match (ever, seen.participants) {
-        (Some(ever), Some(count)) if ever < count as usize => "count-too-large",
-        _ => "fewer-alive",
+        (Some(ever), Some(count)) if ever < count as usize => HangCause::CountTooLarge,
+        _ => HangCause::FewerAlive,
     }
 }
 

@@ -59,15 +59,6 @@ pub enum Sequence {
 }
 
 impl Sequence {
-    /// Its name in JSON.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Turns => "turns",
-            Self::Stretches => "stretches",
-            Self::None => "none",
-        }
-    }
-
     /// Derives the sequence from each participant's number of episodes and how many of them it came
     /// last in.
     ///
@@ -110,16 +101,6 @@ pub enum Pattern {
 }
 
 impl Pattern {
-    /// Its name in JSON.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Persistent => "persistent",
-            Self::Alternating => "alternating",
-            Self::Rotating => "rotating",
-            Self::None => "none",
-        }
-    }
-
     /// Derives the pattern from how often each participant came last, the sequence, and the
     /// fraction (0 to 1) of the threads' time that went into waiting.
     ///

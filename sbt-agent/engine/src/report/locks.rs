@@ -2,9 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::Word;
-
-use super::place_names::{name, others};
+use super::{
+    LockReportKind,
+    place_names::{name, others},
+};
 use crate::{
     model::ids::PlaceId,
     place::{LockKind, Place, printable},
@@ -42,9 +43,8 @@ pub struct LockReport {
     /// The process of the futex, as in `processes`; null for locks of ended processes, which are
     /// combined by kind and site.
     pub pid: Option<u32>,
-    /// `mutex`; `rwlock`; `semaphore`; `libc` for an internal lock of the C library.
-    #[serde(deserialize_with = "super::word::read")]
-    pub kind: Word,
+    /// The kind of lock.
+    pub kind: LockReportKind,
     /// From where a thread recently waited for the lock, in the notation of reports.
     pub site: Option<String>,
     /// The function of that place.
@@ -92,7 +92,7 @@ fn report(lock: &Found, places: &[&Place]) -> LockReport {
     LockReport {
         address: format!("{:#x}", lock.address),
         pid: lock.pid,
-        kind: lock.kind.name(),
+        kind: lock.kind.into(),
         site: place.map(|place| name(place, &others)),
         function: frame
             .and_then(|frame| frame.function.as_deref())

@@ -2,8 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::Word;
-
+use super::SpinKind;
 use crate::place::{NoFunction, SpinPlace, printable, short};
 
 /// A loop in which threads were seen waiting.
@@ -34,9 +33,8 @@ pub struct SpinReport {
     pub line: Option<u32>,
     /// The place in the notation of reports: by line, else by address in the file.
     pub place: String,
-    /// `barrier`, or `unclear` for what may be a lock or a flag as well.
-    #[serde(deserialize_with = "super::word::read")]
-    pub kind: Word,
+    /// What the loop may be.
+    pub kind: SpinKind,
     /// Number of threads that were seen in the loop.
     pub threads: u64,
     /// `samples` as a percentage of all samples of these threads, which is a share of their CPU
@@ -65,9 +63,9 @@ impl SpinReport {
             line: place.line,
             place: written,
             kind: if place.is_barrier {
-                "barrier"
+                SpinKind::Barrier
             } else {
-                "unclear"
+                SpinKind::Unclear
             },
             threads: found.threads,
             share_pct,
@@ -148,7 +146,7 @@ mod tests {
         let mut unclear = found(Ok("meet".into()));
         unclear.place.is_barrier = false;
         let report = SpinReport::of(&unclear);
-        assert_eq!(report.kind, "unclear");
+        assert_eq!(report.kind, SpinKind::Unclear);
         assert!(
             report
                 .text

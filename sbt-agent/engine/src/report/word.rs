@@ -30,11 +30,6 @@ pub fn read<'de, D: Deserializer<'de>>(from: D) -> Result<Word, D::Error> {
     String::deserialize(from).map(kept)
 }
 
-/// Deserialises a word that may be null.
-pub fn read_any<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Word>, D::Error> {
-    Ok(Option::<String>::deserialize(from)?.map(kept))
-}
-
 /// Deserialises figures, with their names as words.
 pub fn read_figures<'de, D: Deserializer<'de>>(
     from: D,

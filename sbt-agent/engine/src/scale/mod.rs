@@ -6,12 +6,11 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use serde::Serialize;
-
 use crate::{
     compare::{Ends, matching},
-    report::{PhaseReport, Report, SiteReport, VerdictReport, Word, counters::Counts},
+    report::{CounterUnit, PhaseReport, Report, SiteReport, VerdictReport, Word, counters::Counts},
 };
+use serde::Serialize;
 
 pub mod counts;
 mod doubt;
@@ -79,7 +78,7 @@ pub struct CounterName {
     /// The name, as perf spells it.
     pub name: String,
     /// The unit of the values: `ns`, or `count` for a number of events.
-    pub unit: Word,
+    pub unit: CounterUnit,
 }
 
 /// The whole run at a number of threads.

@@ -194,7 +194,7 @@ fn counters_are_told_by_phase_and_number() {
         let total = 1_500_000 * u64::from(run.threads);
         run.report.counters = vec![CounterReport {
             name: "instructions".into(),
-            unit: "count",
+            unit: CounterUnit::Count,
             total: Some(total),
             work: Some(total),
             unknown: 0,

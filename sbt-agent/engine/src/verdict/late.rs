@@ -6,7 +6,8 @@ use super::{
 };
 use crate::{
     report::{
-        Figure, LateReport, Report, SiteReport, VerdictKind, VerdictReport, locks::LockReport,
+        Figure, LateReport, Report, SiteReport, StragglerPattern, VerdictKind, VerdictReport,
+        locks::LockReport,
     },
     words::time,
 };
@@ -80,7 +81,7 @@ fn verdict(
     named: &'static str,
 ) -> VerdictReport {
     let straggler = site.straggler.as_ref();
-    let persistent = straggler.filter(|last| last.pattern == "persistent");
+    let persistent = straggler.filter(|last| last.pattern == StragglerPattern::Persistent);
     VerdictReport {
         kind,
         site: Some(site.id),
@@ -99,7 +100,10 @@ fn verdict(
 /// The last thread as a part of a sentence: `T3, last in 93 % of episodes,`.
 fn the_last(report: &Report, site: &SiteReport) -> String {
     match &site.straggler {
-        Some(it) if it.pattern == "persistent" && site.straggler_by_barrier.is_empty() => {
+        Some(it)
+            if it.pattern == StragglerPattern::Persistent
+                && site.straggler_by_barrier.is_empty() =>
+        {
             format!(
                 "{}, last in {:.0} % of episodes,",
                 who(report, it.thread),

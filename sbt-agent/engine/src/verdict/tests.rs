@@ -13,7 +13,7 @@ use crate::{
     model::{Model, ids::PlaceId, site::Roles},
     place::{Frame, LockKind, Place},
     report::{
-        Run, VerdictKind,
+        CounterUnit, Run, VerdictKind,
         counters::{CountedReport, CounterReport},
         locks::Found,
     },
@@ -536,7 +536,7 @@ fn counted(late: u64, others: u64) -> Report {
     let mut report = program.report();
     report.counters.push(CounterReport {
         name: "instructions:u".into(),
-        unit: "",
+        unit: CounterUnit::Count,
         total: None,
         work: None,
         unknown: 0,

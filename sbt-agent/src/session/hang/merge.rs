@@ -46,7 +46,7 @@ pub fn of_model(
             (process, _) => process,
         },
         address: address(known.key.1),
-        kind: known.kind.name(),
+        kind: known.kind,
         participants: known.count,
         arrived: (!known.full).then(|| come.saturating_add(known.unseen)),
         waiting,
@@ -192,7 +192,7 @@ pub fn age(scene: &mut Scene, ns: u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sbt_engine::hang::scene::Holder;
+    use sbt_engine::{event::Kind, hang::scene::Holder};
 
     const fn id(thread: u32) -> ThreadId {
         ThreadId {
@@ -219,7 +219,7 @@ mod tests {
         BarrierSeen {
             process: 10,
             address,
-            kind: "pthread",
+            kind: Kind::Pthread,
             participants: None,
             arrived: None,
             waiting: waiting.iter().copied().map(id).collect(),

@@ -4,7 +4,9 @@ use maud::{Markup, html};
 
 use super::{count, marked, percent, section, time, unbroken};
 use sbt_engine::{
-    report::{EfficiencyReport, HangThreadReport, Report, StandstillReport, VerdictKind},
+    report::{
+        EfficiencyReport, HangOutcome, HangThreadReport, Report, StandstillReport, VerdictKind,
+    },
     words::command_line,
 };
 
@@ -117,7 +119,7 @@ pub fn hang(report: &Report) -> Markup {
     };
     let hang = &it.found;
     let title = match (it.is_hang(), it.outcome) {
-        (true, "over") => "■ A hang that was over later",
+        (true, HangOutcome::Over) => "■ A hang that was over later",
         (true, _) => "■ Hang",
         (false, _) => "■ Slow",
     };
@@ -150,8 +152,10 @@ pub fn hang(report: &Report) -> Markup {
 fn lasted(it: &StandstillReport) -> String {
     let time = time(it.lasted_ns);
     match it.outcome {
-        "lasts" => format!("It had lasted {time} when watching ended, and was not over."),
-        "over" => format!("It lasted {time} and was over then."),
+        HangOutcome::Lasts => {
+            format!("It had lasted {time} when watching ended, and was not over.")
+        }
+        HangOutcome::Over => format!("It lasted {time} and was over then."),
         _ => {
             format!("It had lasted {time} when it was last seen; what came of it is not known.")
         }

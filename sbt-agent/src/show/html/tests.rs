@@ -1,6 +1,6 @@
 use super::*;
 use crate::show::{Episode, Seen};
-use sbt_engine::{live::Snapshot, model::parts::Split, samples};
+use sbt_engine::{live::Snapshot, model::parts::Split, report::HangOutcome, samples};
 
 fn written(report: &Report, told: &Told<'_>) -> String {
     let mut out = Vec::new();
@@ -310,11 +310,11 @@ fn it_is_said_whether_a_hang_was_over() {
         snapshot.report.hang.as_mut().unwrap().outcome = outcome;
         from_report(&snapshot).replace('\u{a0}', " ")
     };
-    let lasts = page("lasts");
+    let lasts = page(HangOutcome::Lasts);
     assert!(lasts.contains("It had lasted 40.0 s when watching ended, and was not over."));
     assert!(!lasts.contains("went on"));
-    assert!(page("over").contains("It lasted 40.0 s and was over then."));
-    assert!(page("unknown").contains("what came of it is not known"));
+    assert!(page(HangOutcome::Over).contains("It lasted 40.0 s and was over then."));
+    assert!(page(HangOutcome::Unknown).contains("what came of it is not known"));
 }
 
 #[test]

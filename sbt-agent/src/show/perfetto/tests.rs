@@ -9,7 +9,7 @@ use super::*;
 use crate::show::Seen;
 use proto::{TrackDescriptor, TrackEvent, Type};
 use sbt_engine::{
-    report::{Report, counters::CounterReport},
+    report::{BarrierKind, CounterUnit, Report, counters::CounterReport},
     samples,
 };
 
@@ -18,7 +18,7 @@ const MS: u64 = 1_000_000;
 fn counter(name: &str) -> CounterReport {
     CounterReport {
         name: name.into(),
-        unit: "count",
+        unit: CounterUnit::Count,
         total: None,
         work: None,
         unknown: 0,
@@ -435,7 +435,7 @@ fn rates_are_of_the_time_that_was_counted() {
 
     // If work begins with regions, the time between regions is counted too.
     let site = report.sites.iter_mut().find(|site| site.id == 1);
-    site.unwrap().kind = "gomp";
+    site.unwrap().kind = BarrierKind::Gomp;
     let found = spans(&report, episodes);
     let from: Vec<u64> = found.iter().map(|span| span.0).collect();
     assert_eq!(from, [5 * MS + 2000, 10 * MS + 4003]);

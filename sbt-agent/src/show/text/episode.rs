@@ -49,7 +49,7 @@ impl Context<'_> {
         let one = |(at, (counter, _)): (usize, &(Counter, Source))| {
             let value = value(at).map(Count::scaled);
             let text = match value {
-                Some(ns) if counter.unit() == "ns" => self.duration(ns),
+                Some(ns) if counter.is_time() => self.duration(ns),
                 Some(value) => count(value),
                 None => UNKNOWN.into(),
             };

@@ -9,7 +9,7 @@ use sbt_engine::{
         site::Roles,
     },
     place::{Frame, Place},
-    report::Run,
+    report::{Run, StragglerPattern},
 };
 
 const PLAIN: Style = Style {
@@ -317,8 +317,8 @@ fn barriers_used_from_one_line_have_stragglers_of_their_own() {
     assert_eq!(
         at,
         [
-            (Some(1), 20, Some(2), "persistent"),
-            (Some(0), 20, Some(1), "persistent")
+            (Some(1), 20, Some(2), StragglerPattern::Persistent),
+            (Some(0), 20, Some(1), StragglerPattern::Persistent)
         ]
     );
     let text = text(&report);
