@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use super::{
     absent::Absent,
     end::Grade,
+    finding::Finding,
     graph::{Graph, Need},
-    judge::Finding,
     scene::Doing,
     threads::gone_words,
     words::{does, list, story, there},

@@ -11,6 +11,7 @@
 
 pub mod away;
 pub mod barrier;
+mod begun;
 pub mod busy;
 mod closing;
 pub mod conceptual;

@@ -4,9 +4,10 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{
-    Code, Relation, Unclear,
+    code::{Code, Relation},
+    part::{Deed, Part, Role, Waiter},
     proof::{Proof, Record, Relations},
-    round::{Ended, Role, Round, Step, Waiter},
+    round::{Ended, Round, Step},
 };
 use crate::event::{CallersId, Clocks, Event, Evidence, Recognition, Tid};
 
@@ -35,50 +36,6 @@ const MAX_SILENCE_DOUBLED: u32 = 6;
 /// Contradictions after which a recognised barrier is given up, if they are more than half of its
 /// rounds.
 const MAX_STRANGE: u64 = 16;
-
-/// One wait or wake.
-#[derive(Clone, Copy, Debug)]
-pub struct Part {
-    pub tid: Tid,
-    pub clocks: Clocks,
-    pub key: u64,
-    pub of: Evidence,
-    pub callers: CallersId,
-    pub role: Role,
-    /// The position in the queue of held events.
-    pub number: u64,
-}
-
-impl Part {
-    pub const fn new(tid: Tid, clocks: Clocks, key: u64, of: Evidence, callers: CallersId) -> Self {
-        Self {
-            tid,
-            clocks,
-            key,
-            of,
-            callers,
-            role: Role::Again,
-            number: 0,
-        }
-    }
-
-    pub const fn waiter(&self) -> Waiter {
-        Waiter {
-            tid: self.tid,
-            clocks: self.clocks,
-            callers: self.callers,
-        }
-    }
-}
-
-/// What a thread does.
-#[derive(Clone, Copy, Debug)]
-pub enum Deed {
-    /// The thread waits.
-    Waits,
-    /// The thread wakes at most this number of threads; `None` for all.
-    Wakes(Option<u32>),
-}
 
 /// What the candidate is taken for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -118,6 +75,19 @@ impl From<Role> for Taken {
             amended: None,
         }
     }
+}
+
+/// Calls through which threads wait for each other, and which may or may not be those of a barrier.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unclear {
+    /// The kind of object on which they wait.
+    pub of: Evidence,
+    /// The calls that wait.
+    pub waits: Vec<CallersId>,
+    /// The calls that wake.
+    pub wakes: Vec<CallersId>,
+    /// Whether every thread that has woken the others has also waited there.
+    pub wakers_waited: bool,
 }
 
 /// An object that threads wait on, and which may be a barrier.

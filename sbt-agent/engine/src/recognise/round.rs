@@ -3,37 +3,8 @@
 
 use rustc_hash::FxHashSet;
 
-use super::candidate::Part;
+use super::part::{Part, Role, Waiter};
 use crate::event::{CallersId, Clocks, Tid};
-
-/// The role of a wait or a wake in its round.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
-    /// The thread arrives and waits.
-    Comes,
-    /// The thread waits again because it was woken for nothing, or wakes a further thread.
-    Again,
-    /// The missing thread arrives, and wakes the others.
-    Completes {
-        /// Number of arrivals, including this thread.
-        count: u32,
-    },
-    /// The thread arrives and wakes the others, but some arrivals were not seen.
-    Ends,
-    /// The thread wakes others, but not as in a barrier: this ends the round.
-    Breaks,
-}
-
-/// A thread that waits, or that wakes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Waiter {
-    /// The thread.
-    pub tid: Tid,
-    /// When the thread began to wait or wake, and what it had used by then.
-    pub clocks: Clocks,
-    /// The callers of the function.
-    pub callers: CallersId,
-}
 
 /// A round that has ended with a wake.
 #[derive(Clone, Debug, PartialEq, Eq)]
