@@ -27,7 +27,7 @@ pub use comparison::{
 
 use comparison::Spreads;
 use matching::Pair;
-use noise::spreads;
+use noise::{Spread, spreads};
 
 /// Compares two reports.
 pub fn compare(before: &Report, after: &Report) -> Comparison {

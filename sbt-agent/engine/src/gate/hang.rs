@@ -155,7 +155,7 @@ mod tests {
         report.hang = hung().report.hang;
         report.hang.as_mut().unwrap().lasted_ns = 30 * S;
         let check = held(&report, 30);
-        assert_eq!((check.exit_status, check.result), (3, "hangs"));
+        assert_eq!((check.exit_status, check.result), (3, Status::Hangs));
         let first = &check.outcomes[0];
         assert_eq!(first.rule, NAME);
         let hang = report.hang.as_ref().unwrap();

@@ -9,7 +9,7 @@ use super::{
     proof::{Proof, Record, Relations},
     round::{Ended, Round, Step},
 };
-use crate::event::{CallersId, Clocks, Event, Evidence, Recognition, Tid};
+use crate::event::{CallersId, Event, Evidence, Recognition, Tid};
 
 /// Largest number of early parts that are kept of a candidate recognised late.
 const MAX_EARLY: usize = 4096;

@@ -23,7 +23,7 @@ use std::collections::VecDeque;
 
 use rustc_hash::FxHashMap;
 
-use crate::event::{self, CallersId, Event, Evidence, Tid};
+use crate::event::{self, Event, Evidence, Tid};
 use candidate::{Candidate, Decision, State};
 use part::{Deed, Part};
 use proof::Relations;

@@ -4,7 +4,7 @@
 use rustc_hash::FxHashSet;
 
 use super::part::{Part, Role, Waiter};
-use crate::event::{CallersId, Clocks, Tid};
+use crate::event::Tid;
 
 /// A round that has ended with a wake.
 #[derive(Clone, Debug, PartialEq, Eq)]
