@@ -22,7 +22,7 @@ enum Key {
 
 /// What was found out about a barrier.
 #[derive(Clone, Copy, Debug)]
-pub struct Found {
+pub struct FoundBarrier {
     /// Address in the process of the waiting thread.
     pub address: u64,
     /// As in [`BarrierSeen::kind`].
@@ -44,7 +44,7 @@ pub struct Barriers {
 
 impl Barriers {
     /// Adds a thread that waits at a barrier. Returns the index of the barrier.
-    pub fn waits(&mut self, thread: ThreadId, found: Found) -> usize {
+    pub fn waits(&mut self, thread: ThreadId, found: FoundBarrier) -> usize {
         let own = Key::Own(thread.process, found.address);
         let key = if found.shared {
             match process::memory_at(thread.process, found.address) {

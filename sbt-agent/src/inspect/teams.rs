@@ -3,7 +3,7 @@
 use std::{collections::HashMap, rc::Rc};
 
 use super::{
-    barriers::Found,
+    barriers::FoundBarrier,
     futex::Futex,
     kmp,
     names::{Wants, wants},
@@ -89,7 +89,7 @@ impl Waits<'_> {
                 };
                 let process = seen.id.process;
                 let team = self.regions.team(process, memory, way, held);
-                let found = Found {
+                let found = FoundBarrier {
                     participants: team.map(|team| team.1),
                     // If no team was found, the address of all threads stands for the only team.
                     ..unread(team.map_or(way.threads, |team| team.0), Kind::Kmp)
@@ -110,11 +110,11 @@ impl Waits<'_> {
         }
     }
 
-    fn gomp(&self, process: u32, held: &[u64], memory: Memory) -> Option<Found> {
+    fn gomp(&self, process: u32, held: &[u64], memory: Memory) -> Option<FoundBarrier> {
         let of = |address: u64| {
             let bytes = memory.read(address, objects::GOMP);
             let barrier = objects::gomp(&bytes, address)?;
-            Some(Found {
+            Some(FoundBarrier {
                 address,
                 kind: Kind::Gomp,
                 participants: Some(barrier.count),

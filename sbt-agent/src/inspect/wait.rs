@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 
 use super::{
     KnownBarrier,
-    barriers::{Barriers, Found},
+    barriers::{Barriers, FoundBarrier},
     call::Call,
     futex::Futex,
     holder::{Numbers, has_our_numbers},
@@ -268,7 +268,7 @@ impl Waits<'_> {
         }
     }
 
-    fn pthread_barrier(&self, process: u32, futex: Futex, memory: Memory) -> Found {
+    fn pthread_barrier(&self, process: u32, futex: Futex, memory: Memory) -> FoundBarrier {
         let Some(version) = self.version(process) else {
             return unread(futex.address, Kind::Pthread);
         };
@@ -277,7 +277,7 @@ impl Waits<'_> {
             let address = futex.address.checked_sub(before)?;
             let bytes: [u8; objects::BARRIER] = memory.bytes(address)?;
             let barrier = objects::barrier(&bytes, version)?;
-            (barrier.shared != futex.private && barrier.arrived > 0).then_some(Found {
+            (barrier.shared != futex.private && barrier.arrived > 0).then_some(FoundBarrier {
                 address,
                 kind: Kind::Pthread,
                 participants: Some(barrier.count),
@@ -322,8 +322,8 @@ impl Waits<'_> {
 }
 
 /// A barrier of which only the address and kind are known.
-pub(super) fn unread(address: u64, kind: Kind) -> Found {
-    Found {
+pub(super) fn unread(address: u64, kind: Kind) -> FoundBarrier {
+    FoundBarrier {
         address,
         kind,
         participants: None,

@@ -42,7 +42,7 @@ use sbt_engine::{
 use sbt_program::{clock, process};
 use sight::Sight;
 pub use watch::Outcome;
-use watch::{Found, Hang, Step, Watch};
+use watch::{Hang, LookResult, Step, Watch};
 
 /// Stands for every wait that began unseen, before watching or while the probes were off.
 const UNSEEN: BarrierId = BarrierId(u32::MAX);
@@ -288,7 +288,7 @@ impl Session {
             self.hangs.sight.clear();
             return;
         }
-        let found = report.map(|report| Found {
+        let found = report.map(|report| LookResult {
             is_stuck: is_hang(&report),
             what: seen,
         });

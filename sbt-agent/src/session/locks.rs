@@ -5,7 +5,9 @@ use rustc_hash::FxHashMap;
 use sbt_common::{Futex, Lock};
 
 use crate::source::Source;
-use sbt_engine::{event::CallersId, model::ids::PlaceId, place::LockKind, report::locks::Found};
+use sbt_engine::{
+    event::CallersId, model::ids::PlaceId, place::LockKind, report::locks::FoundLock,
+};
 use sbt_program::{process, sites::Resolver};
 
 /// The interval between two reads of the counts, ns.
@@ -194,7 +196,7 @@ impl Locks {
     }
 
     /// The locks to report; `None` if futexes were never watched.
-    pub fn report(&self) -> Option<Vec<Found>> {
+    pub fn report(&self) -> Option<Vec<FoundLock>> {
         let known = self.known.iter();
         let gone = self.gone.values();
         let all = known
@@ -202,7 +204,7 @@ impl Locks {
             .chain(gone.map(|(address, known)| (None, address, known)));
         let found = all.filter_map(|(pid, address, known)| {
             let counted = sum(&known.before, &known.now);
-            (counted.waits > 0 || counted.waiting > 0).then_some(Found {
+            (counted.waits > 0 || counted.waiting > 0).then_some(FoundLock {
                 address: *address,
                 pid,
                 kind: known.kind?,

@@ -7,7 +7,7 @@ use super::futexes::{QUIET_AFTER_OTHERS_NS, QUIET_NS, Seen};
 use crate::source::sampler::{Sample, Sampler};
 use sbt_engine::{
     place::{SpinPlace, printable},
-    report::spin::Found,
+    report::spin::FoundLoop,
     words::command_line,
 };
 use sbt_program::{
@@ -204,13 +204,13 @@ impl Spinning {
 
     /// The results, most samples first; `None` if no look was completed. `again`: what to type
     /// before and after an option to watch the target in the same way.
-    pub fn report(&self, again: &[String; 2]) -> Option<Vec<Found>> {
+    pub fn report(&self, again: &[String; 2]) -> Option<Vec<FoundLoop>> {
         let mut suspects = self.tally.suspects();
         suspects.sort_by_key(|(_, suspect)| std::cmp::Reverse(suspect.samples));
         let found = suspects.into_iter().filter_map(|(id, suspect)| {
             let place = self.places.get(&id)?.clone();
             let option = place.barrier.as_ref().ok();
-            Some(Found {
+            Some(FoundLoop {
                 command: option.and_then(|function| {
                     let option = command_line(&["--barrier".to_owned(), function.clone()]);
                     let command = format!("{} {option} {}", again[0], again[1]);

@@ -13,7 +13,7 @@ use crate::{
 
 /// What is known about a lock.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Found {
+pub struct FoundLock {
     /// Address of the futex in its process.
     pub address: u64,
     /// The process of the futex; `None` for the combined locks of ended processes.
@@ -77,13 +77,13 @@ impl LockReport {
 }
 
 /// Reports on locks, by descending waiting time.
-pub fn reports(found: &[Found], places: &[&Place]) -> Vec<LockReport> {
-    let mut found: Vec<&Found> = found.iter().collect();
+pub fn reports(found: &[FoundLock], places: &[&Place]) -> Vec<LockReport> {
+    let mut found: Vec<&FoundLock> = found.iter().collect();
     found.sort_by_key(|lock| (std::cmp::Reverse(lock.total_ns), lock.address));
     found.iter().map(|lock| report(lock, places)).collect()
 }
 
-fn report(lock: &Found, places: &[&Place]) -> LockReport {
+fn report(lock: &FoundLock, places: &[&Place]) -> LockReport {
     let place = lock
         .place
         .and_then(|place| places.get(place.0 as usize).copied());

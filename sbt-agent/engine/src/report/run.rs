@@ -72,13 +72,13 @@ pub struct Run {
     /// Remarks for the user.
     pub notes: Vec<String>,
     /// Locks that threads waited for; `None` if futexes were not watched.
-    pub locks: Option<Vec<locks::Found>>,
+    pub locks: Option<Vec<locks::FoundLock>>,
     /// Samples of the code that threads executed; `None` without sampling.
     pub sampled: Option<(SamplingReport, Vec<FunctionReport>)>,
     /// Folded stacks of the samples, one line each; known only at the end.
     pub folded: Option<Vec<String>>,
     /// Loops that may be barriers; `None` if sbt did not look for them.
-    pub spins: Option<Vec<spin::Found>>,
+    pub spins: Option<Vec<spin::FoundLoop>>,
     /// The present or past hang.
     pub hang: Option<StandstillReport>,
     /// How long threads have to stand still before sbt looks at them, ns; `None` if it does not

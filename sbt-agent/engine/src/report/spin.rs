@@ -7,7 +7,7 @@ use crate::place::{NoFunction, SpinPlace, printable, short};
 
 /// A loop in which threads were seen waiting.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Found {
+pub struct FoundLoop {
     /// The place of the loop.
     pub place: SpinPlace,
     /// Number of threads that were seen in the loop.
@@ -49,7 +49,7 @@ pub struct SpinReport {
 }
 
 impl SpinReport {
-    pub(super) fn of(found: &Found) -> Self {
+    pub(super) fn of(found: &FoundLoop) -> Self {
         let place = &found.place;
         let written = match (&place.file, place.line) {
             (Some(file), Some(line)) => format!("{}:{line}", printable(short(file))),
@@ -75,8 +75,8 @@ impl SpinReport {
     }
 }
 
-fn text(found: &Found, written: &str, share_pct: f64) -> String {
-    let Found { place, threads, .. } = found;
+fn text(found: &FoundLoop, written: &str, share_pct: f64) -> String {
+    let FoundLoop { place, threads, .. } = found;
     let at = match &place.function {
         Some(function) => format!("{} ({written})", printable(function)),
         None => written.to_owned(),
@@ -112,8 +112,8 @@ fn text(found: &Found, written: &str, share_pct: f64) -> String {
 mod tests {
     use super::*;
 
-    fn found(barrier: Result<String, NoFunction>) -> Found {
-        Found {
+    fn found(barrier: Result<String, NoFunction>) -> FoundLoop {
+        FoundLoop {
             command: barrier
                 .as_ref()
                 .ok()

@@ -17,7 +17,7 @@ use crate::{
     report::{
         CounterUnit, Run, VerdictKind,
         counters::{CountedReport, CounterReport},
-        locks::Found,
+        locks::FoundLock,
     },
 };
 

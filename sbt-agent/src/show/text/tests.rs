@@ -482,9 +482,9 @@ fn efficiency_that_is_unknown_is_a_question_mark_with_its_reason() {
 
 #[test]
 fn what_may_be_a_barrier_that_spins_is_said_once_with_a_command_to_copy() {
-    use sbt_engine::{place::SpinPlace, report::spin::Found};
+    use sbt_engine::{place::SpinPlace, report::spin::FoundLoop};
     let command = "sbt run --barrier meet -- ./a-program --with 'an argument' --and another --more";
-    let found = Found {
+    let found = FoundLoop {
         place: SpinPlace {
             function: Some("meet".into()),
             file: Some("/src/spin.c".into()),

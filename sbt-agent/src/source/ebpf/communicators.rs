@@ -6,7 +6,7 @@ use sbt_common::{Memory, Mpi};
 use super::spaces::{own, shared};
 use sbt_engine::event;
 use sbt_program::{
-    communicator::{self, Communicator, Found},
+    communicator::{self, Communicator, FoundCommunicator},
     process,
 };
 
@@ -50,9 +50,9 @@ impl Communicators {
             return (met.object, met.count);
         }
         let found = communicator::at(of.1, at, self.known);
-        self.has_others |= found == Found::Other;
+        self.has_others |= found == FoundCommunicator::Other;
         let met = match (found, self.met.get(&own)) {
-            (Found::Communicator(communicator, size, mpi), _) => {
+            (FoundCommunicator::Communicator(communicator, size, mpi), _) => {
                 self.known.get_or_insert(mpi);
                 let job = self.job(of);
                 Met {

@@ -38,7 +38,7 @@ fn who_slept_is_late_for_what_the_kernel_did() {
         &program.only(VerdictKind::StragglerBlocked),
         &["no wait for a lock was seen"],
     );
-    let lock = Found {
+    let lock = FoundLock {
         address: 0x40,
         pid: Some(1),
         kind: LockKind::Mutex,
@@ -55,7 +55,7 @@ fn who_slept_is_late_for_what_the_kernel_did() {
         &["probably for the mutex of step a.c:43, which T2 w had last"],
     );
     // The lock explains only a hundredth of the sleep.
-    program.run.locks = Some(vec![Found {
+    program.run.locks = Some(vec![FoundLock {
         total_ns: MS,
         ..lock
     }]);

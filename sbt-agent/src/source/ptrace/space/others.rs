@@ -61,7 +61,7 @@ pub struct Seen {
 
 /// The result of a look at all breakpoints.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Found {
+pub struct FoundBreakpoints {
     /// Whether breakpoints must be set or moved now.
     pub is_changed: bool,
     /// How many arrivals were not seen.
@@ -233,8 +233,8 @@ impl Space {
     }
 
     /// Checks whether all breakpoints are still there and hit, and how many arrivals were not seen.
-    pub fn look_for_others(&mut self, wanted: &Wanted) -> Found {
-        let mut found = Found {
+    pub fn look_for_others(&mut self, wanted: &Wanted) -> FoundBreakpoints {
+        let mut found = FoundBreakpoints {
             missing: self.missing(),
             is_changed: self.misses_libraries,
         };

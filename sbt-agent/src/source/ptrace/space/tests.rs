@@ -4,7 +4,7 @@ use std::process::{Child, Command};
 
 use super::{
     super::stop,
-    others::{CERTAIN, Found, Seen},
+    others::{CERTAIN, FoundBreakpoints, Seen},
     *,
 };
 use crate::source::twin::Place;
@@ -267,7 +267,10 @@ fn what_others_take_away_comes_back_and_may_have_missed_something() {
     target.space.refresh(&wanted).unwrap();
     assert_eq!(target.bytes(at)[0], INT3);
     target.space.see(at, &mut None);
-    assert_eq!(target.space.look_for_others(&wanted), Found::default());
+    assert_eq!(
+        target.space.look_for_others(&wanted),
+        FoundBreakpoints::default()
+    );
     assert!(!target.space.is_disturbed());
     target.space.memory.write_all_at(&[0x55], at).unwrap();
     assert!(target.space.look_for_others(&wanted).is_changed);
