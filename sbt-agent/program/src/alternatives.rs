@@ -32,7 +32,7 @@ pub(super) use graphs::Graphs;
 const MAX_FUNCTION: u64 = 1 << 16;
 
 /// Distinct call targets in one function whose names are looked up; further ones count as
-/// [`Known::Nothing`].
+/// [`CalledFunction::Nothing`].
 const MAX_TARGETS: usize = 1024;
 
 /// The most other calls on both paths together: a barrier releases the mutex before it wakes
@@ -147,14 +147,14 @@ struct Graph {
 
 /// What is known of a called function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Known {
+enum CalledFunction {
     NeverReturns,
     Locks,
     Yields,
     Nothing,
 }
 
-impl Known {
+impl CalledFunction {
     fn of(name: &str) -> Self {
         // `std::mutex::lock`, and constructors of a lock that take a mutex and nothing else.
         let of_cpp = |name: &str| {
@@ -216,7 +216,10 @@ impl Code<'_> {
             let of = |to: u64| {
                 let own = || Some((self.named)(to).filter(|named| named.start == to)?.name);
                 let name = self.imported_at(to).or_else(own);
-                (to, name.map_or(Known::Nothing, |name| Known::of(&name)))
+                (
+                    to,
+                    name.map_or(CalledFunction::Nothing, |name| CalledFunction::of(&name)),
+                )
             };
             let known = |targets: &[u64]| targets.iter().map(|to| of(*to)).collect();
             Some(Graph::new(code.bytes, symbol.start, known))
@@ -305,7 +308,11 @@ pub(super) fn relation(code: &Code<'_>, wait: u64, wake: u64, until: bool) -> Re
 impl Graph {
     /// `known` tells what is known of the functions at some addresses, which are in ascending
     /// order.
-    fn new(code: &[u8], vaddr: u64, known: impl Fn(&[u64]) -> HashMap<u64, Known>) -> Self {
+    fn new(
+        code: &[u8],
+        vaddr: u64,
+        known: impl Fn(&[u64]) -> HashMap<u64, CalledFunction>,
+    ) -> Self {
         let mut nodes = Vec::new();
         let mut instructions = Vec::new();
         for instruction in Decoder::with_ip(64, code, vaddr, DecoderOptions::NONE) {
@@ -351,19 +358,20 @@ impl Graph {
         for index in 0..this.nodes.len() {
             let node = this.nodes[index];
             let known = match node.flow {
-                Flow::Call(Callee::At(to)) => {
-                    of_targets.get(&to).copied().unwrap_or(Known::Nothing)
-                }
-                Flow::Jump(_) | Flow::End => Known::NeverReturns,
-                _ => Known::Nothing,
+                Flow::Call(Callee::At(to)) => of_targets
+                    .get(&to)
+                    .copied()
+                    .unwrap_or(CalledFunction::Nothing),
+                Flow::Jump(_) | Flow::End => CalledFunction::NeverReturns,
+                _ => CalledFunction::Nothing,
             };
-            if known == Known::Locks || node.locks {
+            if known == CalledFunction::Locks || node.locks {
                 this.locks.push(index);
             }
-            if known == Known::Yields {
+            if known == CalledFunction::Yields {
                 this.yields.push(index);
             }
-            if known != Known::NeverReturns {
+            if known != CalledFunction::NeverReturns {
                 this.join(index, node.next);
             }
             if let Flow::Jump(to) | Flow::Branch(to) = node.flow {

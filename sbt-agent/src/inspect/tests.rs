@@ -27,8 +27,8 @@ fn source(name: &str) -> PathBuf {
 
 /// Builds a program with these options, once.
 fn built(name: &str, options: &'static [&'static str]) -> PathBuf {
-    type Known = Vec<(String, &'static [&'static str], PathBuf)>;
-    static BUILT: OnceLock<(TempDir, Mutex<Known>)> = OnceLock::new();
+    type ExpectedCalls = Vec<(String, &'static [&'static str], PathBuf)>;
+    static BUILT: OnceLock<(TempDir, Mutex<ExpectedCalls>)> = OnceLock::new();
     let (folder, known) = BUILT.get_or_init(|| (TempDir::new().unwrap(), Mutex::default()));
     let mut known = known.lock().unwrap();
     let found = known

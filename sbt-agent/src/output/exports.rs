@@ -14,7 +14,7 @@ use crate::{
     output::Exports,
     record::{self, Replay, Source, Whole},
     show::{
-        Episode, Known, Numbers, csv,
+        Episode, KnownPart, Numbers, csv,
         html::{self, Told},
         perfetto,
         timeline::Timeline,
@@ -187,7 +187,7 @@ fn of_recording(file: &Path, whole: Whole, files: &mut Files) -> anyhow::Result<
     tables(&report, files)?;
     match told {
         Some(extent) if files.need_episodes() => {
-            let known = Known {
+            let known = KnownPart {
                 from_ns: extent.from_ns.saturating_sub(report.start_ns),
                 arrivals: extent.arrivals,
             };
@@ -244,7 +244,7 @@ fn stacks(
 fn episodes(
     file: &Path,
     report: &Report,
-    known: Known,
+    known: KnownPart,
     order: Order,
     files: &mut Files,
 ) -> anyhow::Result<()> {

@@ -29,7 +29,7 @@ use sbt_engine::{
     model::{
         Model,
         ids::{BarrierId, PlaceId},
-        still::{Known, Since, Still},
+        still::{Since, Still, StillBarrier},
     },
     place::{Place, printable},
     report::{
@@ -176,7 +176,7 @@ impl Session {
         }
         let rows = self.model.threads().rows();
         let seen = still.iter().filter(|still| still.barrier != UNSEEN);
-        let known: Vec<Known> = seen.map(|still| self.model.known(still)).collect();
+        let known: Vec<StillBarrier> = seen.map(|still| self.model.known(still)).collect();
         // The thread missing at a barrier that processes share may never have been at that barrier.
         let is_shared = known.iter().any(|known| known.key.0 == 0);
         let mut processes: BTreeSet<u32> = known
@@ -238,7 +238,7 @@ impl Session {
         let before = still.len();
         still.retain(|still| still.barrier != UNSEEN);
         let is_unseen = still.len() < before;
-        let known: Vec<Known> = still.iter().map(|still| model.known(still)).collect();
+        let known: Vec<StillBarrier> = still.iter().map(|still| model.known(still)).collect();
         let places: Vec<&Place> = self.resolver.places().iter().map(AsRef::as_ref).collect();
         let naming = Naming(&self.settings);
         let barriers = known.iter().map(|known| {

@@ -56,7 +56,7 @@ enum Part {
 
 /// The facts outside of the model whose change is news.
 #[derive(Clone, Debug, Default, PartialEq)]
-struct Known {
+struct KnownFacts {
     totals: Totals,
     /// The time of the last look at a hang, ns, and its outcome.
     hang: Option<(u64, super::hang::Outcome)>,
@@ -115,7 +115,7 @@ pub struct Recording {
     places: usize,
     /// The recording keeps only part of the events, and so needs the report.
     is_bounded: bool,
-    known: Known,
+    known: KnownFacts,
     /// Events or places were handed over since the last flush.
     news: bool,
     pace: Pace,
@@ -149,7 +149,7 @@ impl Recording {
             writer,
             places: 0,
             is_bounded,
-            known: Known::default(),
+            known: KnownFacts::default(),
             news: false,
             pace: Pace::from(begin.start_ns),
             flushed: 0,
@@ -218,8 +218,8 @@ impl Session {
     }
 
     /// The current facts whose change is news.
-    fn known(&self, now_ns: u64) -> Known {
-        Known {
+    fn known(&self, now_ns: u64) -> KnownFacts {
+        KnownFacts {
             totals: *self.model.totals(),
             hang: self.hangs.state(now_ns),
             lock_waits: self.locks.waits(),

@@ -39,7 +39,7 @@ const MAX_ADDRESSES: usize = 512;
 const MAX_RETURNS: usize = 4;
 
 /// What is known about sampled addresses.
-struct Known {
+struct KnownAddresses {
     waits: HashMap<u64, Option<(WaitId, SpinPlace)>>,
     returns: HashMap<u64, bool>,
     watched: HashMap<u64, bool>,
@@ -47,7 +47,7 @@ struct Known {
     until_ns: u64,
 }
 
-impl Known {
+impl KnownAddresses {
     /// The loop in which a sample shows its thread waiting.
     fn wait(&mut self, sample: &Sample, resolver: &mut Resolver) -> Option<(WaitId, SpinPlace)> {
         let mut returns = Vec::with_capacity(MAX_RETURNS);
@@ -175,7 +175,7 @@ impl Spinning {
         };
         resolver.turn_to(pid);
         let taken = sampler.end();
-        let mut known = Known {
+        let mut known = KnownAddresses {
             waits: HashMap::new(),
             returns: HashMap::new(),
             watched: HashMap::new(),

@@ -12,7 +12,7 @@ use sbt_engine::{
 use sbt_program::access;
 
 use super::{
-    Conceptual, DEFAULT_BUDGET, DEFAULT_HANG_TIME, Gate, Known, Mark, Named, UserBarrier,
+    Conceptual, DEFAULT_BUDGET, DEFAULT_HANG_TIME, Gate, Mark, Named, SettingNames, UserBarrier,
     environment,
     file::{File, Value},
     layer::Given,
@@ -85,14 +85,14 @@ macro_rules! settings {
         }
 
         /// All settings, in the order in which they are shown.
-        pub const SETTINGS: &[Known] = &[
-            $(Known {
+        pub const SETTINGS: &[SettingNames] = &[
+            $(SettingNames {
                 key: $key,
                 variable: [$($variable,)?].as_slice().first().copied(),
                 option: $option,
                 meaning: $meaning,
             },)*
-            $(Known {
+            $(SettingNames {
                 key: $items_key,
                 variable: None,
                 option: $items_option,

@@ -26,7 +26,7 @@ pub use check::Gate;
 pub use declared::{SETTINGS, Settings};
 pub use effective::{Effective, check_file, effective};
 pub use environment::Environment;
-pub use known::{CONTROLS, Known};
+pub use known::{CONTROLS, SettingNames};
 pub use merge::{MAX_BARRIERS, MAX_MARKS, MAX_PHASES, Row};
 pub use show::{Detail, table};
 

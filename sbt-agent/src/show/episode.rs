@@ -34,7 +34,7 @@ pub struct Episode {
 
 /// The part of a run whose episodes are known one by one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Known {
+pub struct KnownPart {
     /// Start of this part, ns since watching began. Not 0 if only the end of the run was kept.
     pub from_ns: u64,
     /// Number of arrivals in these episodes.

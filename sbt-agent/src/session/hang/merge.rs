@@ -5,12 +5,12 @@ use std::collections::HashSet;
 use sbt_engine::{
     event::{SHARED, address, space},
     hang::scene::{BarrierSeen, Doing, Member, Past, Scene, ThreadId, ThreadSeen, WaitFor},
-    model::{Model, ids::PlaceId, still::Known, thread},
+    model::{Model, ids::PlaceId, still::StillBarrier, thread},
 };
 
 /// A barrier of the model in the form of a scene. `site`: the name of a place for the user.
 pub fn of_model(
-    known: &Known,
+    known: &StillBarrier,
     model: &Model,
     now_ns: u64,
     site: impl Fn(PlaceId) -> Option<String>,

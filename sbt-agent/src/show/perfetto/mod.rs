@@ -12,7 +12,7 @@ use std::{
     rc::Rc,
 };
 
-use super::{Doing, Episode, Known, Piece, Seen, rates::Rates};
+use super::{Doing, Episode, KnownPart, Piece, Seen, rates::Rates};
 use sbt_engine::{model::parts::Split, report::Report};
 
 mod busy;
@@ -66,11 +66,11 @@ impl<'a, W: Write> Trace<'a, W> {
     ///
     /// # Errors
     /// Writing to `out` fails.
-    pub fn new(report: &'a Report, known: Known, out: W) -> io::Result<Self> {
+    pub fn new(report: &'a Report, known: KnownPart, out: W) -> io::Result<Self> {
         Self::with_at_most(report, known, out, MOST_ARRIVALS)
     }
 
-    fn with_at_most(report: &'a Report, known: Known, out: W, most: u64) -> io::Result<Self> {
+    fn with_at_most(report: &'a Report, known: KnownPart, out: W, most: u64) -> io::Result<Self> {
         let mut packets = Packets::new(out)?;
         let busy = Busy::new(known.from_ns, report.wall_ns);
         let mut tracks = Tracks::new(report, &mut packets, busy.step_ns())?;

@@ -79,7 +79,7 @@ impl Choice {
 
 /// What the decoder knows of a thread.
 #[derive(Clone, Copy)]
-struct Known {
+struct ThreadState {
     /// The sequence number that the thread's next record should have.
     seq: u32,
     /// Its process, as its own pid namespace numbers it.
@@ -116,7 +116,7 @@ fn turn(record: &Memory) -> Option<u32> {
 #[derive(Default)]
 pub struct Decoder {
     start: Start,
-    threads: FxHashMap<Tid, Known>,
+    threads: FxHashMap<Tid, ThreadState>,
     spaces: Spaces,
     communicators: Communicators,
     counting: Counting,
@@ -168,8 +168,8 @@ impl Decoder {
         }
     }
 
-    fn check(&mut self, tid: Tid, seq: u32, seen: Seen, out: &mut Vec<Event>) -> Known {
-        let known = self.threads.entry(tid).or_insert(Known {
+    fn check(&mut self, tid: Tid, seq: u32, seen: Seen, out: &mut Vec<Event>) -> ThreadState {
+        let known = self.threads.entry(tid).or_insert(ThreadState {
             seq: 0,
             process: self.start.pid,
             space: 0,
@@ -197,7 +197,7 @@ impl Decoder {
             (record.ns_tid, record.ns_tgid)
         };
         let space = self.spaces.of(shown.1);
-        let known = Known {
+        let known = ThreadState {
             seq: 0,
             process: shown.1,
             space,
