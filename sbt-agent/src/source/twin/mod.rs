@@ -20,7 +20,7 @@ use rustc_hash::FxHashMap;
 use sbt_common::{Clocks, Cookie, Kmp, MarkCookie, Mpi, kind, layout};
 use serde::{Deserialize, Serialize};
 
-pub use places::{Place, places};
+pub use places::{ProgramPlace, places};
 pub use records::{Records, each};
 pub use slot::{Slot, Told};
 pub use tell::{end as tell_end, head, mapping as tell_mapping};

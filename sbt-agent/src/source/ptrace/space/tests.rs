@@ -7,7 +7,7 @@ use super::{
     others::{CERTAIN, FoundBreakpoints, Seen},
     *,
 };
-use crate::source::twin::Place;
+use crate::source::twin::ProgramPlace;
 use sbt_program::{
     files::FileId,
     trace::{self, Id},
@@ -243,7 +243,7 @@ fn place(target: &Target) -> (u64, Wanted) {
     let above = memchr::memmem::find_iter(&code, &[0x55, 0x53])
         .find(|above| sbt_program::prologue::beyond(&code[*above..][..4096]) == Some((1, 8)))
         .unwrap();
-    let place = Place {
+    let place = ProgramPlace {
         offset: mapped.offset + above as u64,
         program: Program::Call,
         cookie: 0,
