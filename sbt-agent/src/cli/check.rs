@@ -6,7 +6,7 @@ use clap::Args;
 
 use crate::settings::Gate;
 use sbt_engine::{
-    gate::{Asked, Measure, Rule, rule},
+    gate::{CheckRules, Measure, Rule, rule},
     value,
 };
 use sbt_program::access::Named;
@@ -72,7 +72,7 @@ impl From<Rules> for Gate {
             typed.min_episodes,
         ];
         Self {
-            asked: Asked {
+            asked: CheckRules {
                 rules: rules.into_iter().flatten().collect(),
                 no_hang: typed.no_hang,
                 max_lost: typed.max_lost,

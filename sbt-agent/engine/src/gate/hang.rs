@@ -126,16 +126,16 @@ mod tests {
     use super::*;
     use crate::report::HangKind;
     use crate::{
-        gate::{Asked, CheckReport, judge, samples::uneven},
+        gate::{CheckReport, CheckRules, judge, samples::uneven},
         samples::{hung, over, slow},
     };
 
     const S: u64 = 1_000_000_000;
 
-    fn no_hang(seconds: u64) -> Asked {
-        Asked {
+    fn no_hang(seconds: u64) -> CheckRules {
+        CheckRules {
             no_hang: Some(Duration::from_secs(seconds)),
-            ..Asked::default()
+            ..CheckRules::default()
         }
     }
 
@@ -166,9 +166,9 @@ mod tests {
         assert_eq!(check.exit_status, 3);
         let text = check.outcomes[0].text.as_ref().unwrap();
         assert!(text.starts_with("it hung when it ended: "), "{text}");
-        let any = Asked {
+        let any = CheckRules {
             max_lost: Some(1.0),
-            ..Asked::default()
+            ..CheckRules::default()
         };
         assert_eq!(judge(&report, &any, None).exit_status, 3);
 

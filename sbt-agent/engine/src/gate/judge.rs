@@ -1,8 +1,8 @@
 //! Judges a report by rules: an outcome for each rule.
 
 use super::{
-    Amount, Asked, CheckReport, Measure, Outcome, Rule, RuleName, Status, Unit, baseline, complete,
-    hang,
+    Amount, CheckReport, CheckRules, Measure, Outcome, Rule, RuleName, Status, Unit, baseline,
+    complete, hang,
     measure::{self, Measured, Unknown},
     sites::{Subject, meant},
 };
@@ -22,7 +22,7 @@ const DEFAULT_TOLERANCE: f64 = 10.0;
 const NAMED: usize = 8;
 
 /// Judges a report. `before` is the baseline, if the user gave one.
-pub fn judge(report: &Report, asked: &Asked, before: Option<&Report>) -> CheckReport {
+pub fn judge(report: &Report, asked: &CheckRules, before: Option<&Report>) -> CheckReport {
     let mut outcomes = Vec::new();
     let allow = asked.allow_incomplete;
     outcomes.extend(complete::outcome(report, false, allow));

@@ -325,7 +325,7 @@ fn time(text: &str) -> Result<Duration, String> {
 
 /// All that the user asks of a check, from one source or several.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Asked {
+pub struct CheckRules {
     /// The limits.
     pub rules: Vec<Rule>,
     /// For how long a barrier may stand still; `None` without a limit.
@@ -338,7 +338,7 @@ pub struct Asked {
     pub allow_incomplete: bool,
 }
 
-impl Asked {
+impl CheckRules {
     /// The union of both; where both ask the same, `stronger` wins.
     #[must_use]
     pub fn with(mut self, stronger: Self) -> Self {
@@ -470,10 +470,10 @@ mod tests {
 
     #[test]
     fn who_speaks_of_the_same_rule_replaces_it() {
-        let of = |texts: &[&str]| Asked {
+        let of = |texts: &[&str]| CheckRules {
             rules: texts.iter().map(|text| rule(Measure::Idle, text)).collect(),
             max_lost: Some(texts.len() as f64),
-            ..Asked::default()
+            ..CheckRules::default()
         };
         let both = of(&["10%", "a:10%", "b:10%"]).with(of(&["20%", "a:20%"]));
         let rules: Vec<String> = both.rules.iter().map(Rule::typed).collect();
@@ -481,9 +481,9 @@ mod tests {
         assert_eq!(both.max_lost, Some(2.0));
         assert!(!both.is_empty());
         // A tolerance alone permits something, and requires nothing.
-        let tolerance = Asked {
+        let tolerance = CheckRules {
             tolerance: Some(10.0),
-            ..Asked::default()
+            ..CheckRules::default()
         };
         assert!(tolerance.is_empty());
         let kept = of(&["10%"]).with(tolerance);

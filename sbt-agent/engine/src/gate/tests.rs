@@ -7,7 +7,7 @@ mod unknown;
 use std::time::Duration;
 
 use super::{
-    Asked, CheckReport, Measure, Outcome, Rule, Status, judge,
+    CheckReport, CheckRules, Measure, Outcome, Rule, Status, judge,
     samples::{report, site, uneven},
 };
 use crate::{
@@ -21,10 +21,10 @@ use crate::{
 const MS: u64 = 1_000_000;
 const S: u64 = 1_000_000_000;
 
-fn asked(measure: Measure, text: &str) -> Asked {
-    Asked {
+fn asked(measure: Measure, text: &str) -> CheckRules {
+    CheckRules {
         rules: vec![Rule::parse(measure, text).unwrap()],
-        ..Asked::default()
+        ..CheckRules::default()
     }
 }
 
@@ -186,9 +186,9 @@ fn a_phase_from_barrier_to_barrier_is_meant_by_its_name() {
 #[test]
 fn something_was_measured_at_all() {
     let mut report = uneven();
-    let lost = Asked {
+    let lost = CheckRules {
         max_lost: Some(100.0),
-        ..Asked::default()
+        ..CheckRules::default()
     };
     let check = judge(&report, &lost, None);
     assert_eq!(check.exit_status, 0, "{check:#?}");

@@ -4,7 +4,7 @@ use super::*;
 
 /// The outcomes of the comparison, by site.
 fn compared(before: &Report, after: &Report, tolerance: Option<f64>) -> Vec<Outcome> {
-    let asked = Asked {
+    let asked = CheckRules {
         tolerance,
         ..asked(Measure::Episodes, "1")
     };

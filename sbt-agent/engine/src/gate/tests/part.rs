@@ -15,7 +15,7 @@ fn cut() -> Report {
 
 #[test]
 fn a_part_of_a_run_is_judged_only_if_asked() {
-    let with = |allow_incomplete| Asked {
+    let with = |allow_incomplete| CheckRules {
         allow_incomplete,
         ..asked(Measure::Episodes, "1")
     };
@@ -39,7 +39,7 @@ fn a_part_of_a_run_is_judged_only_if_asked() {
             .iter()
             .any(|outcome| outcome.rule == "complete" && outcome.holds)
     );
-    let efficiency = Asked {
+    let efficiency = CheckRules {
         allow_incomplete: true,
         ..asked(Measure::Efficiency, "0.1")
     };
@@ -63,7 +63,7 @@ fn a_part_of_a_run_is_judged_only_if_asked() {
 #[test]
 fn a_part_of_a_run_is_compared_with_only_if_asked() {
     for (before, after) in [(cut(), uneven()), (uneven(), cut())] {
-        let with = |allow_incomplete| Asked {
+        let with = |allow_incomplete| CheckRules {
             allow_incomplete,
             ..asked(Measure::Episodes, "1")
         };

@@ -183,7 +183,7 @@ fn of_what_was_mostly_given_up_or_unwatched_too_little_is_known() {
 fn too_much_that_is_lost_says_that_nothing_can_be_judged() {
     let mut report = uneven();
     (report.lost_events, report.own_cost.events) = (10, 990);
-    let with = |max_lost| Asked {
+    let with = |max_lost| CheckRules {
         max_lost,
         ..asked(Measure::Idle, "0%")
     };
