@@ -9,7 +9,7 @@ use sbt_engine::{
     gate::{CheckRules, Measure, Rule, rule},
     value,
 };
-use sbt_program::access::Named;
+use sbt_program::access::NamedFile;
 
 /// What must hold. Limits may be given several times, for all sites or with SITE: in front.
 #[derive(Args, Clone, Debug)]
@@ -79,7 +79,7 @@ impl From<Rules> for Gate {
                 tolerance: typed.tolerance,
                 allow_incomplete: typed.allow_incomplete,
             },
-            baseline: typed.baseline.map(Named::typed),
+            baseline: typed.baseline.map(NamedFile::typed),
         }
     }
 }
@@ -131,7 +131,7 @@ mod tests {
         let typed: Vec<String> = asked.rules.iter().map(Rule::typed).collect();
         assert_eq!(typed, ["10%", "lu.c:690:5%", "solve:5ms"]);
         assert_eq!(asked.no_hang, Some(Duration::from_secs(30)));
-        assert_eq!(baseline, Some(Named::typed("a.json".into())));
+        assert_eq!(baseline, Some(NamedFile::typed("a.json".into())));
         assert_eq!((asked.max_lost, asked.tolerance), (None, Some(5.0)));
         let error = parse(&["--max-idle=10", "run.sbt"])
             .unwrap_err()

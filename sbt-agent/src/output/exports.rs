@@ -9,7 +9,7 @@ use std::{
 
 use anyhow::Context as _;
 
-use super::{guard::Named, progress::Progress, replace::Replacement};
+use super::{guard::LabelledFile, progress::Progress, replace::Replacement};
 use crate::{
     output::Exports,
     record::{self, Replay, Source, Whole},
@@ -26,7 +26,7 @@ use sbt_engine::{
 };
 
 /// The option and the path of each exported file.
-pub fn written(exports: &Exports) -> [Named<'_>; 5] {
+pub fn written(exports: &Exports) -> [LabelledFile<'_>; 5] {
     [
         ("--html", exports.html.as_deref()),
         ("--perfetto", exports.perfetto.as_deref()),

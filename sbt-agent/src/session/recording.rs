@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     record::{Begin, Bound, Recorder, Sink},
-    settings::Named,
+    settings::SiteName,
 };
 use sbt_engine::choices::Departures;
 use sbt_engine::{
@@ -62,7 +62,7 @@ struct KnownFacts {
     hang: Option<(u64, super::hang::Outcome)>,
     lock_waits: u64,
     notes: usize,
-    names: Vec<Named>,
+    names: Vec<SiteName>,
 }
 
 /// Decides when to write the facts.

@@ -8,7 +8,7 @@ use sbt_engine::{
     gate::{CheckRules, Measure, Rule, rule},
     pattern::nearest,
 };
-use sbt_program::access::Named;
+use sbt_program::access::NamedFile;
 
 /// The rules of a check.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -16,7 +16,7 @@ pub struct Gate {
     /// The limits.
     pub asked: CheckRules,
     /// A recording or report to compare with.
-    pub baseline: Option<Named>,
+    pub baseline: Option<NamedFile>,
 }
 
 impl Gate {

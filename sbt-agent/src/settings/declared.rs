@@ -12,7 +12,7 @@ use sbt_engine::{
 use sbt_program::access;
 
 use super::{
-    Conceptual, DEFAULT_BUDGET, DEFAULT_HANG_TIME, Gate, Mark, Named, SettingNames, UserBarrier,
+    Conceptual, DEFAULT_BUDGET, DEFAULT_HANG_TIME, Gate, Mark, SettingNames, SiteName, UserBarrier,
     environment,
     file::{File, Value},
     layer::Given,
@@ -283,7 +283,7 @@ settings! {
             shown u32::to_string,
             "samples a second of where threads are: time by function; 0 is none";
         /// The file for folded stacks of the samples.
-        folded: access::Named => Option<access::Named> = None,
+        folded: access::NamedFile => Option<access::NamedFile> = None,
             key "folded", option "--folded",
             file |file, key, value| file.file(key, value),
             shown |file| match file {
@@ -300,7 +300,7 @@ settings! {
     }
     each {
         /// Names of sites. A site has one name at most; several sites may share a name.
-        names: Named, by |named| named.site.clone(),
+        names: SiteName, by |named| named.site.clone(),
             key "names", option "--name",
             file |file, key, value| file.names(key, value),
             "names of sites, for reports and for watch";

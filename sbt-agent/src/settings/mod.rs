@@ -38,7 +38,7 @@ pub const DEFAULT_HANG_TIME: Duration = Duration::from_secs(10);
 
 /// A name for a site.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Named {
+pub struct SiteName {
     /// The barrier calls that get the name.
     pub site: Pattern,
     /// Not empty, and safe to print.
