@@ -95,7 +95,7 @@ pub fn points(
         return points;
     }
     let mut seen = Vec::new();
-    for symbol in names::defined(file).filter(names::Named::is_function) {
+    for symbol in names::defined(file).filter(names::NamedSymbol::is_function) {
         let Some((name, named)) = symbol
             .text()
             .and_then(|name| Some((name, named(name.as_bytes())?)))

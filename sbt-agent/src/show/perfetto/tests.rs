@@ -193,8 +193,8 @@ fn structure(whole: proto::Trace) -> Read {
 }
 
 /// All episodes of a run are known.
-fn all(arrivals: u64) -> Known {
-    Known {
+fn all(arrivals: u64) -> KnownPart {
+    KnownPart {
         from_ns: 0,
         arrivals,
     }
@@ -206,7 +206,7 @@ fn written(report: &Report, episodes: impl IntoIterator<Item = Episode>) -> Vec<
 
 fn written_of(
     report: &Report,
-    known: Known,
+    known: KnownPart,
     episodes: impl IntoIterator<Item = Episode>,
 ) -> Vec<u8> {
     let mut trace = Trace::new(report, known, Vec::new()).unwrap();
@@ -389,7 +389,7 @@ fn what_was_not_recorded_is_no_time_in_which_nobody_was_busy() {
         thread.episodes = MOST_ARRIVALS;
     }
     let from_ns = 19_950 * MS;
-    let known = Known {
+    let known = KnownPart {
         from_ns,
         arrivals: 8 * 4,
     };
