@@ -44,7 +44,7 @@ const MAX_POINTS: usize = 256;
 
 /// The function that a symbol names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Named {
+enum BarrierFunction {
     LibCxx,
     LibStdCxx,
     Rust,
@@ -52,18 +52,18 @@ enum Named {
 
 /// Recognises a function by its mangled name (Itanium C++ ABI; Rust's legacy and v0 schemes, whose
 /// hashes differ from compiler to compiler).
-fn named(name: &[u8]) -> Option<Named> {
+fn named(name: &[u8]) -> Option<BarrierFunction> {
     let has = |part: &[u8]| memmem::find(name, part).is_some();
     if name.starts_with(b"_ZNSt") && has(b"31__arrive_barrier_algorithm_baseE") {
-        Some(Named::LibCxx)
+        Some(BarrierFunction::LibCxx)
     } else if name.starts_with(b"_ZNSt14__tree_barrierI") && name.ends_with(b"E6arriveEl") {
-        Some(Named::LibStdCxx)
+        Some(BarrierFunction::LibStdCxx)
     } else if name.starts_with(b"_ZN3std4sync7barrier7Barrier4wait17h")
         || (name.starts_with(b"_RNv")
             && has(b"3std4sync7barrier")
             && name.ends_with(b"7Barrier4wait"))
     {
-        Some(Named::Rust)
+        Some(BarrierFunction::Rust)
     } else {
         None
     }
@@ -134,7 +134,7 @@ pub fn points(
 }
 
 fn of_function(
-    named: Named,
+    named: BarrierFunction,
     name: &str,
     start: u64,
     size: u64,
@@ -155,17 +155,17 @@ fn of_function(
     };
     let point = |function, symbol, layout| Point::of_function(function, symbol, &code, layout);
     match named {
-        Named::LibCxx => {
+        BarrierFunction::LibCxx => {
             // Programs import the function by its mangled name.
             point(team(0, true), name, layout::STD_POINTED)
                 .into_iter()
                 .collect()
         }
         // The number of threads is the first word of the object.
-        Named::LibStdCxx => point(team(0, true), "std::barrier::arrive", layout::STD)
+        BarrierFunction::LibStdCxx => point(team(0, true), "std::barrier::arrive", layout::STD)
             .into_iter()
             .collect(),
-        Named::Rust => {
+        BarrierFunction::Rust => {
             let count = count_of_rust(&Code::new(start, code.bytes));
             let symbol = "std::sync::Barrier::wait";
             let enters = team(count.unwrap_or_default().into(), count.is_some());

@@ -6,7 +6,7 @@ use super::{Code, object_after};
 use crate::{
     elf::load_segments,
     point::{Function, Point, Team},
-    runtimes::{self, language::Named},
+    runtimes::{self, language::BarrierFunction},
 };
 
 fn compiled(compiler: &str, flags: &[&str], name: &str) -> Vec<Point> {
@@ -69,19 +69,19 @@ fn names() {
     for (name, is) in [
         (
             "_ZNSt3__131__arrive_barrier_algorithm_baseEPNS_24__barrier_algorithm_baseEh",
-            Named::LibCxx,
+            BarrierFunction::LibCxx,
         ),
         (
             "_ZNSt14__tree_barrierISt18__empty_completionE6arriveEl",
-            Named::LibStdCxx,
+            BarrierFunction::LibStdCxx,
         ),
         (
             "_RNvMs0_NtNtCsjrHSEGnQ3l9_3std4sync7barrierNtB5_7Barrier4wait",
-            Named::Rust,
+            BarrierFunction::Rust,
         ),
         (
             "_ZN3std4sync7barrier7Barrier4wait17h0123456789abcdefE",
-            Named::Rust,
+            BarrierFunction::Rust,
         ),
     ] {
         assert_eq!(named(name), Some(is), "{name}");
