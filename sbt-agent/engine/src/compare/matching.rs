@@ -165,8 +165,8 @@ fn by_parts<'a>(left: &[Candidate<'a>], right: &[Candidate<'a>]) -> Vec<Pair<'a>
     if left.len().saturating_mul(right.len()) > MOST_COMPARISONS {
         return Vec::new();
     }
-    let left: Vec<Part<'_>> = left.iter().map(Part::of).collect();
-    let right: Vec<Part<'_>> = right.iter().map(Part::of).collect();
+    let left: Vec<SiteFunctions<'_>> = left.iter().map(SiteFunctions::of).collect();
+    let right: Vec<SiteFunctions<'_>> = right.iter().map(SiteFunctions::of).collect();
     let mut pairs = Vec::new();
     for one in &left {
         let mut found = right.iter().filter(|other| one.is_alike(other));
@@ -190,13 +190,13 @@ fn by_parts<'a>(left: &[Candidate<'a>], right: &[Candidate<'a>]) -> Vec<Pair<'a>
 }
 
 /// A site with the functions of its places.
-struct Part<'a> {
+struct SiteFunctions<'a> {
     site: &'a SiteReport,
     binary: &'a str,
     functions: BTreeSet<String>,
 }
 
-impl<'a> Part<'a> {
+impl<'a> SiteFunctions<'a> {
     fn of(it: &Candidate<'a>) -> Self {
         let places = it.site.places.iter();
         Self {

@@ -60,7 +60,7 @@ use crate::model::ids::ThreadId;
 use crate::model::rows::Rows;
 use crate::model::{
     ids::{PlaceId, SiteId},
-    parts::Part,
+    parts::EpisodePart,
 };
 use away::Tracks;
 use barrier::{Barrier, Barriers, Entry};
@@ -212,7 +212,7 @@ pub struct Model {
     spare: Vec<Vec<Member>>,
     sweep: Sweep,
     tape: Tape,
-    parts: Vec<Part>,
+    parts: Vec<EpisodePart>,
     set: Vec<PlaceId>,
     /// Every complete episode.
     #[cfg(test)]

@@ -152,7 +152,7 @@ mod tests {
         event::Kind,
         model::{
             ids::PlaceId,
-            parts::{Done, Part, Split},
+            parts::{Done, EpisodePart, Split},
             sites::Sites,
             tests::setup::Random,
         },
@@ -192,8 +192,8 @@ mod tests {
         for (team, last) in episodes {
             // Each team has a barrier of its own.
             let team_number = u64::from(team.start);
-            let parts: Vec<Part> = team
-                .map(|row| Part {
+            let parts: Vec<EpisodePart> = team
+                .map(|row| EpisodePart {
                     row: ThreadId(row),
                     work_ns: Some(10),
                     idle_ns: u64::from(row != last),

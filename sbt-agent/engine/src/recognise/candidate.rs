@@ -5,7 +5,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{
     code::{Code, Relation},
-    part::{Deed, Part, Role, Waiter},
+    part::{Deed, Role, WaitOrWake, Waiter},
     proof::{Proof, Record, Relations},
     round::{Ended, Round, Step},
 };
@@ -115,7 +115,7 @@ pub struct Candidate {
     begun_ns: u64,
     /// What the user was to be asked about it before it was silenced.
     was_unclear: Option<Unclear>,
-    early: Vec<Part>,
+    early: Vec<WaitOrWake>,
     fed: Fed,
 }
 
@@ -211,7 +211,7 @@ impl Candidate {
     /// Processes a wait or a wake.
     pub fn take(
         &mut self,
-        part: &Part,
+        part: &WaitOrWake,
         deed: Deed,
         relations: &mut Relations,
         code: &mut dyn Code,
@@ -267,7 +267,7 @@ impl Candidate {
     /// thread to leave.
     fn is_beside(
         &self,
-        part: &Part,
+        part: &WaitOrWake,
         deed: Deed,
         relations: &mut Relations,
         code: &mut dyn Code,
@@ -394,7 +394,7 @@ impl Candidate {
 
     /// Keeps a part that no longer goes into the queue, because the candidate has held back other
     /// events for too long.
-    pub fn keep(&mut self, part: Part) {
+    pub fn keep(&mut self, part: WaitOrWake) {
         self.overdue = true;
         if part.clocks.time_ns < self.begun_ns {
             return;
@@ -423,7 +423,7 @@ impl Candidate {
     }
 
     /// Tells the model about a part whose turn has come.
-    pub fn feed(&mut self, part: &Part, out: &mut dyn FnMut(&Event)) {
+    pub fn feed(&mut self, part: &WaitOrWake, out: &mut dyn FnMut(&Event)) {
         match part.role {
             Role::Again => {}
             // The round is not complete: at least the thread that will wake the others is missing.
@@ -453,7 +453,7 @@ impl Candidate {
         }
     }
 
-    fn arrive(&mut self, part: &Part, count: u32, out: &mut dyn FnMut(&Event)) {
+    fn arrive(&mut self, part: &WaitOrWake, count: u32, out: &mut dyn FnMut(&Event)) {
         if self.fed.count != count {
             self.fed.count = count;
             out(&Event::Memory {
@@ -476,7 +476,7 @@ impl Candidate {
     }
 
     /// Tells the model that the current round will not be completed.
-    fn abandon(&mut self, part: &Part, out: &mut dyn FnMut(&Event)) {
+    fn abandon(&mut self, part: &WaitOrWake, out: &mut dyn FnMut(&Event)) {
         if self.fed.present == 0 {
             return;
         }

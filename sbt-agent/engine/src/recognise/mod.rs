@@ -25,7 +25,7 @@ use rustc_hash::FxHashMap;
 
 use crate::event::{self, Event, Evidence, Tid};
 use candidate::{Candidate, Decision, State};
-use part::{Deed, Part};
+use part::{Deed, WaitOrWake};
 use proof::Relations;
 
 pub use candidate::Unclear;
@@ -54,7 +54,7 @@ pub struct Counts {
 #[derive(Debug)]
 enum Held {
     Event(Event),
-    Part(Part),
+    Part(WaitOrWake),
     /// The events that a part has become.
     Told(Vec<Event>),
 }
@@ -141,7 +141,7 @@ impl Recogniser {
                 of,
                 callers,
             } => {
-                let part = Part::new(tid, clocks, key, of, callers);
+                let part = WaitOrWake::new(tid, clocks, key, of, callers);
                 self.evidence(part, Deed::Waits, code, out);
             }
             Event::Wake {
@@ -152,7 +152,7 @@ impl Recogniser {
                 most,
                 callers,
             } => {
-                let part = Part::new(tid, clocks, key, of, callers);
+                let part = WaitOrWake::new(tid, clocks, key, of, callers);
                 self.evidence(part, Deed::Wakes(most), code, out);
             }
             _ => {
@@ -266,7 +266,7 @@ impl Recogniser {
 
     fn evidence(
         &mut self,
-        part: Part,
+        part: WaitOrWake,
         deed: Deed,
         code: &mut dyn Code,
         out: &mut dyn FnMut(&Event),
@@ -288,7 +288,7 @@ impl Recogniser {
             return;
         }
         let number = self.gone + self.held.len() as u64;
-        let part = Part { number, ..part };
+        let part = WaitOrWake { number, ..part };
         let taken = candidate.take(&part, deed, &mut self.relations, code);
         // Parts that have left the queue keep their role: they were told already, or were dropped.
         if let Some((number, role)) = taken.amended
@@ -299,7 +299,7 @@ impl Recogniser {
         {
             part.role = role;
         }
-        let part = Part {
+        let part = WaitOrWake {
             role: taken.role,
             ..part
         };

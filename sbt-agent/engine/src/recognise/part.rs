@@ -33,7 +33,7 @@ pub struct Waiter {
 
 /// One wait or wake.
 #[derive(Clone, Copy, Debug)]
-pub struct Part {
+pub struct WaitOrWake {
     pub tid: Tid,
     pub clocks: Clocks,
     pub key: u64,
@@ -44,7 +44,7 @@ pub struct Part {
     pub number: u64,
 }
 
-impl Part {
+impl WaitOrWake {
     pub const fn new(tid: Tid, clocks: Clocks, key: u64, of: Evidence, callers: CallersId) -> Self {
         Self {
             tid,

@@ -3,7 +3,7 @@
 
 use rustc_hash::FxHashSet;
 
-use super::part::{Part, Role, Waiter};
+use super::part::{Role, WaitOrWake, Waiter};
 use crate::event::Tid;
 
 /// A round that has ended with a wake.
@@ -92,7 +92,7 @@ impl Round {
     }
 
     /// A thread waits.
-    pub fn wait(&mut self, part: &Part) -> Step {
+    pub fn wait(&mut self, part: &WaitOrWake) -> Step {
         if self.waking.is_some() {
             // The first thread came back before all were woken.
             self.reset();
@@ -106,7 +106,7 @@ impl Round {
     }
 
     /// A thread wakes all waiters, or at most `most` of them.
-    pub fn wake(&mut self, part: &Part, most: Option<u32>) -> Step {
+    pub fn wake(&mut self, part: &WaitOrWake, most: Option<u32>) -> Step {
         let waker = part.waiter();
         if self.waiters.is_empty() {
             self.doubtful = false;

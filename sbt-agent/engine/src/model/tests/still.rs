@@ -6,7 +6,7 @@ use crate::{
     model::{
         Model,
         ids::ThreadId,
-        still::{StillBarrier, Member, Since},
+        still::{Member, Since, StillBarrier},
     },
 };
 
