@@ -35,7 +35,10 @@ use std::{
 
 use anyhow::Context as _;
 
-use sbt_engine::hang::scene::{Scene, ThreadId};
+use sbt_engine::{
+    event::Kind,
+    hang::scene::{Scene, ThreadId},
+};
 use sbt_program::{
     memory::{Memory, STACK, Stack},
     process,
@@ -80,8 +83,8 @@ pub struct KnownBarrier {
     pub process: u32,
     /// Address in that process.
     pub address: u64,
-    /// Kind, as in [`sbt_engine::hang::scene::BarrierSeen::kind`].
-    pub kind: &'static str,
+    /// As in [`sbt_engine::hang::scene::BarrierSeen::kind`].
+    pub kind: Kind,
 }
 
 /// A process and all of its descendants.

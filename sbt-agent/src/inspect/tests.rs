@@ -12,10 +12,7 @@ use std::{
 use tempfile::TempDir;
 
 use super::*;
-use sbt_engine::{
-    event::Kind,
-    hang::scene::{Again, BarrierSeen, Doing, Holder, MutexKind, ThreadSeen, WaitFor},
-};
+use sbt_engine::hang::scene::{Again, BarrierSeen, Doing, Holder, MutexKind, ThreadSeen, WaitFor};
 
 const FEW: u32 = 3;
 
