@@ -15,7 +15,7 @@ use crate::{
     record::{self, Replay, Source, Whole},
     show::{
         Episode, KnownPart, Numbers, csv,
-        html::{self, Told},
+        html::{self, TimelineSource},
         perfetto,
         timeline::Timeline,
     },
@@ -118,7 +118,7 @@ pub fn write_if(file: &Path, exports: &Exports, allow_incomplete: bool) -> anyho
             is_to_be_written(&report, exports, allow_incomplete, &shown)?;
             let mut files = Files::begin(exports)?;
             if let Some(out) = &mut files.html {
-                html::write(&report, &Told::Nothing, out)?;
+                html::write(&report, &TimelineSource::Nothing, out)?;
             }
             tables(&report, &mut files)?;
             files.finish()?;
@@ -215,7 +215,7 @@ fn statistics(report: &Report, shown: &str, files: &mut Files) -> anyhow::Result
         );
     }
     if let Some(out) = &mut files.html {
-        html::write(report, &Told::Statistics, out)?;
+        html::write(report, &TimelineSource::Statistics, out)?;
     }
     Ok(())
 }
@@ -284,7 +284,7 @@ fn episodes(
         table.finish()?;
     }
     if let (Some(out), Some(timeline)) = (&mut files.html, &timeline) {
-        html::write(report, &Told::Timeline(timeline), out)?;
+        html::write(report, &TimelineSource::Timeline(timeline), out)?;
     }
     Ok(())
 }

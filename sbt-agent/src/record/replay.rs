@@ -8,7 +8,7 @@ use sbt_engine::{
         Model, Present,
         ids::ThreadId,
         tape::Step,
-        told::{Telling, Told},
+        told::{Telling, ToldEpisode},
     },
     place::Place,
     report::{IncompleteKind, IncompleteReport, Report, Run, order::Order, sound},
@@ -385,7 +385,7 @@ impl Replay {
     pub fn episodes<E>(
         mut self,
         seen: &mut dyn FnMut(f64),
-        each: &mut dyn FnMut(&Told) -> Result<(), E>,
+        each: &mut dyn FnMut(&ToldEpisode) -> Result<(), E>,
     ) -> Result<(), E> {
         while let Ok(Some(row)) = self.step() {
             drop(row);

@@ -12,7 +12,7 @@ use sbt_engine::{
 
 /// Which value of a counter is shown beside its rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Told {
+pub enum ShownValue {
     /// The total.
     Sum,
     /// The mean per phase.
@@ -31,7 +31,7 @@ pub fn chosen(snapshot: &Snapshot) -> impl Iterator<Item = (&CounterReport, &Cou
 pub fn columns(
     grid: &mut Grid,
     snapshot: &Snapshot,
-    told: Told,
+    told: ShownValue,
     rows: fn(&CounterFigures) -> &Vec<CounterFigure>,
     counts: &[&Counts],
 ) {
@@ -39,9 +39,9 @@ pub fn columns(
         let rows = rows(figures);
         let is_time = counter.unit == CounterUnit::Ns;
         let values = match told {
-            Told::Sum if is_time => Cells::Time(rows.iter().map(|row| row.sum).collect()),
-            Told::Sum => Cells::Count(rows.iter().map(|row| row.sum).collect()),
-            Told::PerPhase => per_phase(counter, rows),
+            ShownValue::Sum if is_time => Cells::Time(rows.iter().map(|row| row.sum).collect()),
+            ShownValue::Sum => Cells::Count(rows.iter().map(|row| row.sum).collect()),
+            ShownValue::PerPhase => per_phase(counter, rows),
         };
         grid.scrolling(counter.title(), values);
     }

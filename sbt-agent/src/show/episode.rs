@@ -5,7 +5,7 @@ use sbt_engine::{
     model::{
         ids::ThreadId,
         parts::Split,
-        told::{Arrival, Told},
+        told::{Arrival, ToldEpisode},
     },
     report::{Report, order::Order},
 };
@@ -153,7 +153,7 @@ impl Numbers {
 
     /// Translates an episode; `None` if the report does not include the episode because totals were
     /// reset after it.
-    pub fn episode(&self, told: &Told) -> Option<Episode> {
+    pub fn episode(&self, told: &ToldEpisode) -> Option<Episode> {
         let done = &told.done;
         (done.last_ns > self.start_ns).then(|| Episode {
             site: self.order.site(told.site),

@@ -12,7 +12,7 @@ use super::{
     lanes::Doing,
     parts::{Before, Done, EpisodePart, Since, Split, Wait},
     sampled,
-    told::{Arrival, Told},
+    told::{Arrival, ToldEpisode},
     virtual_time,
 };
 use crate::event::{Clocks, Kind};
@@ -410,7 +410,7 @@ impl Model {
             .collect();
         // Members that swapped seats are not in the order of arrival.
         arrivals.sort_by_key(|arrival| arrival.time_ns);
-        self.told.push(Told {
+        self.told.push(ToldEpisode {
             site,
             index: self.sites.get(site).episodes - 1,
             done: *done,

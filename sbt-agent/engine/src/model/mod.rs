@@ -78,7 +78,7 @@ use site::Roles;
 use sites::Sites;
 use tape::{Step, Tape};
 use thread::Threads;
-use told::{Telling, Told};
+use told::{Telling, ToldEpisode};
 use turns::Turns;
 use virtual_time::Virtual;
 
@@ -199,7 +199,7 @@ pub struct Model {
     away: Option<Tracks>,
     exact: Exact,
     telling: Telling,
-    told: Vec<Told>,
+    told: Vec<ToldEpisode>,
     unfinished: Vec<Unfinished>,
     /// Serial number of the newest episode.
     serial: u64,
@@ -430,7 +430,7 @@ impl Model {
 
     /// Returns the episodes completed since the last call that were asked for, in the order of
     /// completion.
-    pub fn take_told(&mut self) -> Vec<Told> {
+    pub fn take_told(&mut self) -> Vec<ToldEpisode> {
         std::mem::take(&mut self.told)
     }
 

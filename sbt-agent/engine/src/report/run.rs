@@ -10,7 +10,7 @@ use super::{
 use crate::{
     choices::States,
     counters::Plan,
-    model::{cost::Tariff, ids::SiteId, told::Told},
+    model::{cost::Tariff, ids::SiteId, told::ToldEpisode},
 };
 
 /// What the session knows and the model does not.
@@ -60,7 +60,7 @@ pub struct Run {
     /// Sites with barrier times above the limit: how many, the longest, and the limit, ns.
     pub warnings: Vec<(SiteId, u64, u64, u64)>,
     /// Episodes that the user asked for one by one.
-    pub watched: Option<Vec<Told>>,
+    pub watched: Option<Vec<ToldEpisode>>,
     /// Number of such episodes before those in `watched`.
     pub watched_omitted: u64,
     /// What is missing in the recording that was read; empty while watching.

@@ -18,7 +18,7 @@ use super::{
 use crate::source::{
     Baselines, Files,
     ptrace::clocks::told,
-    twin::{self, Hit, Programs, Records, Slot, Told},
+    twin::{self, Announcement, Hit, Programs, Records, Slot},
 };
 use sbt_program::{clock, trace::no_registers};
 
@@ -373,7 +373,7 @@ impl Watch {
     }
 
     /// Sets what a thread is announced as, for the case that it has ended by then.
-    fn call(&mut self, tid: u32, known: Told) {
+    fn call(&mut self, tid: u32, known: Announcement) {
         if let Some(thread) = self.threads.get_mut(&tid) {
             thread.slot.known = known;
         }

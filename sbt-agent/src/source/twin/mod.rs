@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 
 pub use places::{ProgramPlace, places};
 pub use records::{Records, each};
-pub use slot::{Slot, Told};
+pub use slot::{Announcement, Slot};
 pub use tell::{end as tell_end, head, mapping as tell_mapping};
 pub use walk::Walks;
 
