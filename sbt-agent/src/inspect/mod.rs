@@ -46,7 +46,7 @@ use sbt_program::{
     wanted::Wanted,
 };
 
-use seen::{Followed, Seen};
+use seen::{Followed, InspectedThread};
 use stop::Why;
 use thread::Glance;
 
@@ -122,7 +122,7 @@ struct Looker {
     resolver: Resolver,
     stacks: Stacks,
     /// By the index of the process in `processes`, and the thread's number.
-    threads: BTreeMap<(usize, u32), Seen>,
+    threads: BTreeMap<(usize, u32), InspectedThread>,
     turn: u32,
     /// How many times a thread could not be stopped.
     unstopped: u32,
@@ -186,7 +186,7 @@ impl Looker {
                 continue;
             };
             let seen = self.threads.entry((number, id.thread));
-            let seen = seen.or_insert_with(|| Seen::new(id));
+            let seen = seen.or_insert_with(|| InspectedThread::new(id));
             if !seen.take(glance, turn) || glance.has_ended() {
                 continue;
             }
@@ -294,10 +294,10 @@ impl Looker {
                 self.unstopped
             ));
         }
-        let threads: Vec<Seen> = self.threads.into_values().collect();
+        let threads: Vec<InspectedThread> = self.threads.into_values().collect();
         let hidden = threads.iter().filter(|seen| seen.is_hidden()).count();
         let (doings, barriers) = wait::all(&threads, &mut self.resolver, known);
-        let tell = |(seen, doing): (Seen, _)| {
+        let tell = |(seen, doing): (InspectedThread, _)| {
             let slept = seen.has_slept();
             seen.told(doing, slept)
         };

@@ -8,7 +8,7 @@ use super::{
     kmp,
     names::{Wants, wants},
     objects,
-    seen::{Seen, functions, held, library_calls},
+    seen::{InspectedThread, functions, held, library_calls},
     wait::{Waits, unread},
 };
 use sbt_engine::{
@@ -61,7 +61,7 @@ impl Waits<'_> {
     /// be an address of it, or near it.
     pub(super) fn of_runtime(
         &mut self,
-        seen: &Seen,
+        seen: &InspectedThread,
         held: &[u64],
         futex: Option<Futex>,
         memory: Memory,
@@ -136,7 +136,11 @@ impl Waits<'_> {
     /// The barrier of a thread of LLVM's OpenMP that already waits for the next region. As long as
     /// another thread of its team waits at the end of the last region, that is where this thread
     /// is.
-    pub(super) fn between_regions(&mut self, seen: &Seen, doing: &Doing) -> Option<usize> {
+    pub(super) fn between_regions(
+        &mut self,
+        seen: &InspectedThread,
+        doing: &Doing,
+    ) -> Option<usize> {
         let waits = match doing {
             Doing::Running => true,
             Doing::Waiting(wait) => {

@@ -11,7 +11,7 @@ use super::{
     holder::{Numbers, has_our_numbers},
     names::{Wants, wants},
     objects::{self, Version},
-    seen::{Seen, functions, held},
+    seen::{InspectedThread, functions, held},
     teams::Regions,
 };
 use sbt_engine::{
@@ -26,7 +26,7 @@ use sbt_program::{
 
 /// What each thread does, in the order of `threads`, and the barriers at which threads wait.
 pub fn all(
-    threads: &[Seen],
+    threads: &[InspectedThread],
     resolver: &mut Resolver,
     known: &[KnownBarrier],
 ) -> (Vec<Doing>, Vec<BarrierSeen>) {
@@ -50,7 +50,7 @@ pub fn all(
     };
     // Sleeping threads first: they give the addresses of barriers, at which spinning threads are
     // then found.
-    let sleeps = |seen: &Seen| seen.glance.call.standing().is_some();
+    let sleeps = |seen: &InspectedThread| seen.glance.call.standing().is_some();
     let mut doings = vec![Doing::Unknown; threads.len()];
     for sleeping in [true, false] {
         for (seen, doing) in threads.iter().zip(&mut doings) {
@@ -69,10 +69,10 @@ pub fn all(
 
 /// Processes that a signal has stopped while another sbt traces them: to the kernel all of their
 /// threads are in the state of a thread at a breakpoint.
-fn stopped(threads: &[Seen]) -> HashSet<u32> {
+fn stopped(threads: &[InspectedThread]) -> HashSet<u32> {
     let alive = || threads.iter().filter(|seen| !seen.glance.has_ended());
     let processes: HashSet<u32> = alive().map(|seen| seen.id.process).collect();
-    let stands = |seen: &Seen| match seen.glance.state {
+    let stands = |seen: &InspectedThread| match seen.glance.state {
         'T' => true,
         't' => trace::is_server(seen.glance.tracer),
         _ => false,
@@ -95,7 +95,7 @@ pub(super) struct Waits<'a> {
 }
 
 impl Waits<'_> {
-    fn doing(&mut self, seen: &Seen) -> Doing {
+    fn doing(&mut self, seen: &InspectedThread) -> Doing {
         let glance = &seen.glance;
         let by_call = match glance.call {
             _ if glance.has_ended() => return Doing::Ended,
@@ -118,7 +118,7 @@ impl Waits<'_> {
         }
     }
 
-    fn of_call(&mut self, seen: &Seen) -> Doing {
+    fn of_call(&mut self, seen: &InspectedThread) -> Doing {
         let memory = Memory {
             thread: seen.id.thread,
         };
@@ -132,7 +132,7 @@ impl Waits<'_> {
         described.map_or(Doing::Unknown, |(name, what)| Doing::Call { name, what })
     }
 
-    fn child(&self, seen: &Seen) -> Option<WaitFor> {
+    fn child(&self, seen: &InspectedThread) -> Option<WaitFor> {
         let Call::In {
             number, arguments, ..
         } = seen.glance.call
@@ -172,7 +172,7 @@ impl Waits<'_> {
         }
     }
 
-    fn futex(&mut self, seen: &Seen, futex: Futex, memory: Memory) -> WaitFor {
+    fn futex(&mut self, seen: &InspectedThread, futex: Futex, memory: Memory) -> WaitFor {
         let address = futex.address;
         let shared = !futex.private;
         let process = seen.id.process;
@@ -258,7 +258,7 @@ impl Waits<'_> {
         found.map(|known| known.kind)
     }
 
-    fn condvar(&mut self, seen: &Seen, address: u64, futex: Futex) -> WaitFor {
+    fn condvar(&mut self, seen: &InspectedThread, address: u64, futex: Futex) -> WaitFor {
         match self.known_kind(seen.id.process, address) {
             Some(kind) => WaitFor::Barrier(self.barriers.waits(seen.id, unread(address, kind))),
             None => WaitFor::Condvar {
@@ -288,7 +288,7 @@ impl Waits<'_> {
         found.unwrap_or_else(|| unread(futex.address, Kind::Pthread))
     }
 
-    fn mutex(&self, seen: &Seen, address: u64, memory: Memory) -> WaitFor {
+    fn mutex(&self, seen: &InspectedThread, address: u64, memory: Memory) -> WaitFor {
         let process = seen.id.process;
         let version = self.version(process);
         let read = || objects::mutex(&memory.read(address, objects::MUTEX), version?);
@@ -309,7 +309,7 @@ impl Waits<'_> {
         }
     }
 
-    fn running(&mut self, seen: &Seen) -> Doing {
+    fn running(&mut self, seen: &InspectedThread) -> Doing {
         let held = held(seen);
         let memory = Memory {
             thread: seen.id.thread,

@@ -29,7 +29,7 @@ pub struct Episode {
     /// Work of one thread alone before the episode, while the others were kept waiting.
     pub alone: Option<Piece>,
     /// The participants, in order of arrival.
-    pub seen: Vec<Seen>,
+    pub seen: Vec<Participant>,
 }
 
 /// The part of a run whose episodes are known one by one.
@@ -43,7 +43,7 @@ pub struct KnownPart {
 
 /// One participant of an episode.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Seen {
+pub struct Participant {
     /// Number of the thread in the report.
     pub thread: u32,
     /// Whether several threads share this number, so that their times overlap.
@@ -88,7 +88,7 @@ pub struct Piece {
     pub doing: Doing,
 }
 
-impl Seen {
+impl Participant {
     /// The work, waiting and release of this participant, as far as known.
     pub fn pieces(&self, last_ns: u64) -> impl Iterator<Item = Piece> + use<> {
         let piece = |from_ns, to_ns, doing| Piece {
@@ -193,9 +193,9 @@ impl Numbers {
         self.shared.get(number).copied().unwrap_or(true)
     }
 
-    fn seen(&self, arrival: &Arrival) -> Seen {
+    fn seen(&self, arrival: &Arrival) -> Participant {
         let counts = arrival.counts.iter().flatten();
-        Seen {
+        Participant {
             thread: self.order.number(arrival.thread),
             is_shared: self.is_shared(arrival.thread),
             arrived_ns: self.since(arrival.time_ns),

@@ -1,5 +1,5 @@
 use super::*;
-use crate::show::{Episode, Seen};
+use crate::show::{Episode, Participant};
 use sbt_engine::{live::Snapshot, model::parts::Split, report::HangOutcome, samples};
 
 fn written(report: &Report, told: &TimelineSource<'_>) -> String {
@@ -19,7 +19,7 @@ fn timeline(report: &mut Report, episodes: u64) -> Timeline {
     let counters = report.counters.len();
     for index in 0..episodes {
         let last_ns = index * 10_000 + 9_000;
-        let seen = |thread: u32| Seen {
+        let seen = |thread: u32| Participant {
             thread,
             is_shared: false,
             arrived_ns: last_ns - u64::from(thread) * 1_000,

@@ -12,7 +12,7 @@ use std::{
     rc::Rc,
 };
 
-use super::{Doing, Episode, KnownPart, Piece, Seen, rates::Rates};
+use super::{Doing, Episode, KnownPart, Participant, Piece, rates::Rates};
 use sbt_engine::{model::parts::Split, report::Report};
 
 mod busy;
@@ -241,7 +241,7 @@ impl<'a, W: Write> Trace<'a, W> {
     fn draw_seen(
         &mut self,
         piece: Piece,
-        it: &Seen,
+        it: &Participant,
         episode: &Episode,
         site: &Rc<str>,
     ) -> io::Result<()> {
@@ -275,7 +275,7 @@ impl<'a, W: Write> Trace<'a, W> {
     }
 
     /// Draws the counts of a span of time, as rates per second.
-    fn counted(&mut self, seen: &Seen, (from_ns, to_ns): (u64, u64)) -> io::Result<()> {
+    fn counted(&mut self, seen: &Participant, (from_ns, to_ns): (u64, u64)) -> io::Result<()> {
         let seconds = (to_ns - from_ns) as f64 / 1e9;
         for (at, count) in seen.counts.iter().enumerate() {
             let Some(count) = count else { continue };

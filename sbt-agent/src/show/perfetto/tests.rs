@@ -6,7 +6,7 @@ use prost::Message as _;
 use prost_reflect::{DescriptorPool, DynamicMessage, ReflectMessage as _, Value as Field};
 
 use super::*;
-use crate::show::Seen;
+use crate::show::Participant;
 use proto::{TrackDescriptor, TrackEvent, Type};
 use sbt_engine::{
     report::{BarrierKind, CounterUnit, Report, counters::CounterReport},
@@ -39,7 +39,7 @@ fn episode(index: u64, begin_ns: u64, release_ns: Option<u64>) -> Episode {
     let last_ns = begin_ns + 5 * MS;
     let seen = |thread: u32| {
         let work_ns = (u64::from(thread) + 2) * MS;
-        Seen {
+        Participant {
             thread,
             is_shared: false,
             arrived_ns: begin_ns + work_ns,

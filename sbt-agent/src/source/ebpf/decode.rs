@@ -25,7 +25,7 @@ use super::{
     switches::Switches,
 };
 use late::Late;
-use losses::{Course, Losses, Seen};
+use losses::{Course, Losses, Received};
 use sbt_program::backing::Lookup;
 use team_rounds::TeamRounds;
 use team_sizes::TeamSizes;
@@ -168,7 +168,7 @@ impl Decoder {
         }
     }
 
-    fn check(&mut self, tid: Tid, seq: u32, seen: Seen, out: &mut Vec<Event>) -> ThreadState {
+    fn check(&mut self, tid: Tid, seq: u32, seen: Received, out: &mut Vec<Event>) -> ThreadState {
         let known = self.threads.entry(tid).or_insert(ThreadState {
             seq: 0,
             process: self.start.pid,
@@ -238,7 +238,7 @@ impl Decoder {
 
     fn evidence(&mut self, record: &Condvar, out: &mut Vec<Event>) {
         let tid = record.head.tid;
-        let thread = self.check(tid, record.seq, Seen::Other, out);
+        let thread = self.check(tid, record.seq, Received::Other, out);
         let callers = self.callers(thread, record.caller, record.epoch, out);
         let clocks = self.clocks(&record.clocks);
         self.counting.at(tid, record.seq, clocks, out);
@@ -327,8 +327,8 @@ impl Decoder {
                     return;
                 }
                 let seen = match record.head.kind {
-                    kind::EXIT | kind::MARK => Seen::Other,
-                    _ => Seen::Departure,
+                    kind::EXIT | kind::MARK => Received::Other,
+                    _ => Received::Departure,
                 };
                 self.check(tid, record.seq, seen, out);
                 let clocks = self.clocks(&record.clocks);
@@ -367,7 +367,7 @@ impl Decoder {
             Raw::Memory(record) => self.memory(record, out),
             Raw::Init(record) => {
                 let tid = record.head.tid;
-                let thread = self.check(tid, record.seq, Seen::Other, out);
+                let thread = self.check(tid, record.seq, Received::Other, out);
                 if record.head.detail == 0 {
                     self.spaces.forget(thread.space, record.object);
                 } else {
@@ -392,7 +392,7 @@ impl Decoder {
 
     fn memory(&mut self, record: &Memory, out: &mut Vec<Event>) {
         let tid = record.head.tid;
-        let thread = self.check(tid, record.seq, Seen::Memory, out);
+        let thread = self.check(tid, record.seq, Received::Memory, out);
         if record.head.layout == layout::MPI {
             // The next arrival uses what is stored here.
             let of = (thread.space, thread.process);
@@ -438,7 +438,7 @@ impl Decoder {
     fn arrive(&mut self, record: &Arrive, out: &mut Vec<Event>) {
         let tid = record.head.tid;
         let reads = [layout::GLIBC, layout::MUSL].contains(&record.head.layout);
-        let thread = self.check(tid, record.seq, Seen::Arrival { reads }, out);
+        let thread = self.check(tid, record.seq, Received::Arrival { reads }, out);
         let callers = self.callers(thread, record.caller, record.epoch, out);
         let time_ns = record.clocks.time_ns;
         let object = if record.head.layout == layout::MPI {

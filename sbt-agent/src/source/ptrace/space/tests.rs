@@ -4,7 +4,7 @@ use std::process::{Child, Command};
 
 use super::{
     super::stop,
-    others::{CERTAIN, FoundBreakpoints, Seen},
+    others::{CERTAIN, FoundBreakpoints, SeenStop},
     *,
 };
 use crate::source::twin::ProgramPlace;
@@ -293,7 +293,7 @@ fn a_byte_at_which_nobody_stops_is_not_ours_alone() {
         assert!(target.space.look_for_others(&wanted).is_changed);
         target.space.refresh(&wanted).unwrap();
         assert_eq!(target.bytes(at)[..2], [INT3; 2]);
-        let behind = Seen { at, moved: 8 };
+        let behind = SeenStop { at, moved: 8 };
         // Threads may have passed the first instruction before it had a breakpoint.
         for _ in 0..CERTAIN {
             assert_eq!(target.space.see(at + 1, &mut None), (behind, false));
@@ -308,7 +308,7 @@ fn a_byte_at_which_nobody_stops_is_not_ours_alone() {
         assert!(target.space.is_theirs(at, &wanted.foreign));
         if stops {
             let mut passed = None;
-            let here = Seen { at, moved: 0 };
+            let here = SeenStop { at, moved: 0 };
             assert_eq!(target.space.see(at, &mut passed), (here, false));
             assert_eq!(target.space.see(at + 1, &mut passed), (behind, true));
         }
