@@ -178,9 +178,9 @@ pub struct Ends {
 kinds! {
     /// What only one of the runs has.
     closed pub enum UnmatchedKind {
-        /// A site.
+        /// A site of barriers.
         Site = "site",
-        /// A phase.
+        /// A phase between two sites.
         Phase = "phase",
     }
 }
@@ -251,7 +251,7 @@ impl Change {
         self.beyond_noise == Some(true) && self.exceeds(tolerance_pct)
     }
 
-    fn exceeds(&self, tolerance_pct: f64) -> bool {
+    pub(super) fn exceeds(&self, tolerance_pct: f64) -> bool {
         let known = self
             .before
             .zip(self.after)

@@ -172,7 +172,7 @@ fn a_new_barrier_is_alone_and_the_others_are_not_shifted_onto_it() {
         .iter()
         .map(|entry| (entry.what, entry.name.as_str()))
         .collect();
-    assert_eq!(names, [("site", "solve lu.c:20")]);
+    assert_eq!(names, [(UnmatchedKind::Site, "solve lu.c:20")]);
     // The same in the other direction, with one site fewer.
     assert_eq!(matched(&after, &before), [(15, 10), (25, 20), (35, 30)]);
 }

@@ -92,7 +92,7 @@ impl CheckReport {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Outcome {
-    /// The rule.
+    /// The rule that was checked.
     pub rule: RuleName,
     /// The rule in words, with its limit and site: the same in every run. It is also the name of
     /// the case in JUnit.

@@ -41,11 +41,11 @@ kinds! {
 kinds! {
     /// The unit of a measured value and its limit.
     closed pub enum Unit {
-        /// Percent.
+        /// A percentage of a whole.
         Pct = "pct",
         /// A fraction of 1.
         Share = "share",
-        /// Nanoseconds.
+        /// A time in nanoseconds.
         Ns = "ns",
         /// A number of things.
         Count = "count",

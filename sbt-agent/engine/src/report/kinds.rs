@@ -201,11 +201,11 @@ kinds! {
 kinds! {
     /// The kind of a lock.
     pub enum LockReportKind of LockKind {
-        /// A mutex.
+        /// A lock that one thread holds at a time.
         Mutex = "mutex",
         /// A lock that readers share.
         RwLock = "rwlock",
-        /// A semaphore.
+        /// A semaphore that counts.
         Semaphore = "semaphore",
         /// An internal lock of the C library.
         Library = "libc",
@@ -273,7 +273,7 @@ kinds! {
         Stream = "stream",
         /// The end of a process.
         Child = "child",
-        /// Changing mappings.
+        /// Changing the mappings of memory.
         Memory = "memory",
         /// A signal or debugger stopped the thread.
         Stopped = "stopped",
@@ -301,7 +301,7 @@ impl BlockedReason {
 kinds! {
     /// What ran on a CPU for which a thread was ready.
     pub enum TakerKind {
-        /// Another process.
+        /// A thread of another process.
         Process = "process",
         /// Another thread of the target.
         Own = "own",
@@ -326,7 +326,7 @@ impl From<Taker> for TakerKind {
 kinds! {
     /// The unit of a counter.
     pub enum CounterUnit {
-        /// Nanoseconds.
+        /// A time in nanoseconds.
         Ns = "ns",
         /// A number of events.
         Count = "count",

@@ -111,7 +111,7 @@ fn a_count_that_is_not_known_is_not_made_up() {
     seen.barrier(4, 40, &[1, 2, 4]);
     seen.0.barriers[0].participants = None;
     seen.0.barriers[0].arrived = None;
-    seen.0.barriers[0].kind = "std::barrier";
+    seen.0.barriers[0].kind = Kind::Std;
     let hang = seen.is(
         HangKind::Never,
         Some(HangCause::FewerAlive),

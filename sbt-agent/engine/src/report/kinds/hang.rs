@@ -59,7 +59,7 @@ kinds! {
     pub enum HangThreadState {
         /// On a CPU or ready for one.
         Running = "running",
-        /// See `blocked_on`.
+        /// Asleep: see `blocked_on`.
         Waiting = "waiting",
         /// Stopped by a signal.
         Stopped = "stopped",
@@ -75,13 +75,13 @@ kinds! {
 kinds! {
     /// What a thread sleeps for.
     pub enum BlockedOnKind {
-        /// A barrier.
+        /// A barrier that waits for other threads.
         Barrier = "barrier",
-        /// A mutex.
+        /// A lock that one thread holds at a time.
         Mutex = "mutex",
         /// A lock that readers share.
         RwLock = "rwlock",
-        /// A semaphore.
+        /// A semaphore that counts.
         Semaphore = "semaphore",
         /// A condition variable.
         Condvar = "condvar",
