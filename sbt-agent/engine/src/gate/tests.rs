@@ -12,8 +12,8 @@ use super::{
 };
 use crate::{
     report::{
-        Figure, IncompleteKind, IncompleteReport, Reason, Report, ThinnedReport, TrendReport,
-        Withheld, WithheldReport, schema,
+        Figure, IncompleteKind, IncompleteReport, Report, ThinnedReport, TrendReport, Withheld,
+        WithheldReason, WithheldReport, schema,
     },
     samples::hung,
 };

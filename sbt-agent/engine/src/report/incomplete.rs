@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{IncompleteKind, Reason, Report, Withheld, WithheldReport};
+use super::{IncompleteKind, Report, Withheld, WithheldReason, WithheldReport};
 
 /// Something that is missing in the data that a report was made from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -32,7 +32,7 @@ impl Report {
         self.incomplete.extend(missing);
         if self.why_withheld(Withheld::Efficiency).is_none() {
             let because = NOT_WHOLE.into();
-            let cut = WithheldReport::new(Withheld::Efficiency, Reason::Cut, because);
+            let cut = WithheldReport::new(Withheld::Efficiency, WithheldReason::Cut, because);
             self.withheld.push(cut);
         }
         self.verdicts = None;

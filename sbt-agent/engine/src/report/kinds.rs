@@ -347,37 +347,30 @@ kinds! {
 #[cfg(test)]
 mod tests {
     use super::{hang::*, *};
+    use crate::report::WithheldReason;
 
-    /// Fails unless the page of the documents has each of these names.
-    fn are_in(page: &str, names: impl IntoIterator<Item = &'static str>) {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/");
-        let text = std::fs::read_to_string(format!("{path}{page}")).unwrap();
-        for name in names {
-            assert!(text.contains(&format!("`{name}`")), "{page} lacks {name}");
-        }
+    fn names<K: Copy>(all: &[K], name: fn(K) -> &'static str) -> Vec<&'static str> {
+        all.iter().copied().map(name).collect()
     }
 
     #[test]
     fn each_kind_is_in_the_documents() {
-        are_in(
-            "verdicts.md",
-            VerdictKind::ALL.iter().map(|kind| kind.name()),
-        );
-        are_in("hangs.md", HangKind::ALL.iter().map(|kind| kind.name()));
-        are_in("hangs.md", HangCause::ALL.iter().map(|cause| cause.name()));
-        are_in("json.md", HangKind::ALL.iter().map(|kind| kind.name()));
-        are_in(
-            "json.md",
-            HangOutcome::ALL.iter().map(|outcome| outcome.name()),
-        );
-        are_in(
-            "json.md",
-            IncompleteKind::ALL.iter().map(|kind| kind.name()),
-        );
-        are_in(
-            "runtimes.md",
-            BarrierKind::ALL.iter().map(|kind| kind.name()),
-        );
+        let docs = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/");
+        for (page, names) in [
+            ("verdicts.md", names(VerdictKind::ALL, VerdictKind::name)),
+            ("hangs.md", names(HangKind::ALL, HangKind::name)),
+            ("hangs.md", names(HangCause::ALL, HangCause::name)),
+            ("json.md", names(HangKind::ALL, HangKind::name)),
+            ("json.md", names(HangOutcome::ALL, HangOutcome::name)),
+            ("json.md", names(IncompleteKind::ALL, IncompleteKind::name)),
+            ("json.md", names(WithheldReason::ALL, WithheldReason::name)),
+            ("runtimes.md", names(BarrierKind::ALL, BarrierKind::name)),
+        ] {
+            let text = std::fs::read_to_string(format!("{docs}{page}")).unwrap();
+            for name in names {
+                assert!(text.contains(&format!("`{name}`")), "{page} lacks {name}");
+            }
+        }
     }
 
     #[test]

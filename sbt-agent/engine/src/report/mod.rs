@@ -62,7 +62,7 @@ pub use standstill::{StandstillReport, is_hang};
 pub use states::{AwayReport, BlockedReport, LateAwayReport, StatesReport, TakerReport};
 pub use usage::{BusyReport, EfficiencyReport, ParallelismReport, WhatIfReport};
 pub use verdict::{Figure, VerdictReport};
-pub use withheld::{Reason, Withheld, WithheldReport};
+pub use withheld::{Withheld, WithheldReason, WithheldReport};
 pub use word::Word;
 
 /// Version of the JSON fields.

@@ -19,10 +19,10 @@ use crate::{
     },
     report::{
         ConceptualReport, EachReport, Figure, IntervalReport, LockReportKind, MarkReport,
-        MarkThreadReport, OwnCost, PhaseReport, Reason, Report, SCHEMA, SiteReport,
-        SiteThreadReport, StatReport, StatesReport, StragglerReport, ThreadReport,
-        ThreadTimeReport, TrendReport, UnfinishedReport, VerdictKind, VerdictReport, WaitsReport,
-        WhatIfReport, Withheld, WithheldReport,
+        MarkThreadReport, OwnCost, PhaseReport, Report, SCHEMA, SiteReport, SiteThreadReport,
+        StatReport, StatesReport, StragglerReport, ThreadReport, ThreadTimeReport, TrendReport,
+        UnfinishedReport, VerdictKind, VerdictReport, WaitsReport, WhatIfReport, Withheld,
+        WithheldReason, WithheldReport,
         counters::{Counted, Counts},
         locks::LockReport,
     },
@@ -323,7 +323,7 @@ pub fn lossy() -> Snapshot {
     report.lost_events = 12_345;
     report.withheld = vec![WithheldReport::new(
         Withheld::Efficiency,
-        Reason::EventsLost,
+        WithheldReason::EventsLost,
         "12345 of 99999 events were lost (12 %)".into(),
     )];
     report.incomplete_episodes = 87;

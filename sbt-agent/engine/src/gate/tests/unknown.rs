@@ -3,7 +3,7 @@
 use super::*;
 
 /// Withholds the efficiency for a reason.
-fn withheld(report: &mut Report, reason: Reason, because: &str) {
+fn withheld(report: &mut Report, reason: WithheldReason, because: &str) {
     report.efficiency = None;
     let efficiency = Withheld::Efficiency;
     report.withheld = vec![WithheldReport::new(efficiency, reason, because.into())];
@@ -12,7 +12,11 @@ fn withheld(report: &mut Report, reason: Reason, because: &str) {
 #[test]
 fn a_rule_on_what_is_withheld_neither_holds_nor_is_broken() {
     let mut report = uneven();
-    withheld(&mut report, Reason::EventsLost, "3 of 9 events were lost");
+    withheld(
+        &mut report,
+        WithheldReason::EventsLost,
+        "3 of 9 events were lost",
+    );
     for (measure, limit) in [
         (Measure::Efficiency, "0"),
         (Measure::LoadBalance, "0"),
@@ -26,13 +30,17 @@ fn a_rule_on_what_is_withheld_neither_holds_nor_is_broken() {
     }
     // Rules that do not depend on it are judged.
     assert!(only(&report, Measure::Idle, "factor:100%").holds);
-    for reason in [Reason::Unseen, Reason::Cut, Reason::Incomplete] {
+    for reason in [
+        WithheldReason::Unseen,
+        WithheldReason::Cut,
+        WithheldReason::Incomplete,
+    ] {
         withheld(&mut report, reason, "because");
         let why = lost(&report, Measure::Efficiency, "0");
         assert!(why.ends_with("because"), "{why}");
     }
     // If shares are withheld, nothing is judged at sites.
-    let shares = WithheldReport::new(Withheld::Shares, Reason::Contradiction, "no".into());
+    let shares = WithheldReport::new(Withheld::Shares, WithheldReason::Contradiction, "no".into());
     report.withheld.push(shares);
     for measure in [Measure::Idle, Measure::Imbalance, Measure::LoadBalance] {
         let limit = if measure == Measure::LoadBalance {
@@ -70,7 +78,7 @@ fn what_cannot_be_measured_does_not_hold() {
         assert!(why.contains("it has no symbols"), "{why}");
     }
     let none = "no complete episode was seen";
-    withheld(&mut nothing, Reason::NoEpisode, none);
+    withheld(&mut nothing, WithheldReason::NoEpisode, none);
     let why = unknown(&nothing, Measure::Efficiency, "0");
     assert!(why.contains("no complete episode"), "{why}");
     // The number of episodes is known: there are none.
@@ -130,7 +138,7 @@ fn of_a_run_seen_in_part_little_is_known() {
     let mut report = report(vec![it]);
     report.estimated = true;
     let because = "the probes were on for 37 % of the run; --budget off watches all";
-    withheld(&mut report, Reason::Unseen, because);
+    withheld(&mut report, WithheldReason::Unseen, because);
     report.own_cost.thinned = Some(ThinnedReport {
         since_ns: 0,
         off_ns: 1,
