@@ -392,9 +392,17 @@ mod tests {
     }
 
     #[test]
-    fn reports_and_the_command_line_call_levels_and_locks_the_same() {
+    fn reports_call_levels_and_locks_as_the_rest_of_sbt_does() {
         for level in [States::Light, States::Full, States::Off] {
             assert_eq!(StatesLevel::from(level).name(), level.name());
+        }
+        for lock in [
+            LockKind::Mutex,
+            LockKind::RwLock,
+            LockKind::Semaphore,
+            LockKind::Library,
+        ] {
+            assert_eq!(LockReportKind::from(lock).name(), lock.name());
         }
     }
 }
