@@ -19,7 +19,7 @@ use crate::{
     usage::Usage,
 };
 use sbt_engine::{
-    gate::{Asked, CheckReport, judge},
+    gate::{CheckReport, CheckRules, judge},
     report::Report,
 };
 
@@ -43,7 +43,7 @@ pub struct To {
 /// A check that is ready to judge.
 #[derive(Debug)]
 pub struct Check {
-    asked: Asked,
+    asked: CheckRules,
     before: Option<Report>,
     to: To,
 }
@@ -78,7 +78,7 @@ impl Check {
     }
 
     /// The limits to judge by.
-    pub const fn asked(&self) -> &Asked {
+    pub const fn asked(&self) -> &CheckRules {
         &self.asked
     }
 

@@ -12,7 +12,7 @@ pub use layer::{layer, say_how_to_watch};
 
 use crate::{
     output::{Color, Destination, Exports},
-    settings::{Conceptual, Mark, Named, UserBarrier, spec},
+    settings::{Conceptual, Mark, SiteName, UserBarrier, spec},
 };
 use sbt_engine::{
     choices::{Backend, Departures, Futexes, States},
@@ -362,7 +362,7 @@ pub struct Options {
     pub watch_all: bool,
     /// Give a barrier a name: file.c:120=NAME.
     #[arg(long = "name", value_name = "SITE=NAME", value_parser = spec::named)]
-    pub names: Vec<Named>,
+    pub names: Vec<SiteName>,
     /// Report the time from one barrier to another as one phase.
     #[arg(long = "phase", value_name = "NAME=SITE..SITE", value_parser = spec::phase)]
     pub phases: Vec<Conceptual>,

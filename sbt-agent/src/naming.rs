@@ -129,7 +129,7 @@ fn written(place: &Place, form: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::settings::{Conceptual, Named};
+    use crate::settings::{Conceptual, SiteName};
     use sbt_engine::place::Frame;
 
     fn place(function: &str, line: u32) -> Place {
@@ -156,7 +156,7 @@ mod tests {
 
     fn settings() -> Settings {
         Settings {
-            names: vec![Named {
+            names: vec![SiteName {
                 site: pattern("lu.c:40"),
                 name: "diagonal".into(),
             }],
@@ -219,7 +219,7 @@ mod tests {
         let (a, b) = (place("factor", 40), place("update", 60));
         for name in ["lu.c:60", "update", ":60", "60", "lu!update", "lu+0x10"] {
             let settings = Settings {
-                names: vec![Named {
+                names: vec![SiteName {
                     site: pattern("lu.c:40"),
                     name: name.into(),
                 }],
@@ -262,7 +262,7 @@ mod tests {
         let step = place("<rv::Foo>::step", 40);
         let settings = Settings {
             watch: vec![pattern("Foo::step"), pattern("rv::Foo::stpe")],
-            names: vec![Named {
+            names: vec![SiteName {
                 site: pattern("rv::Foo::step"),
                 name: "diagonal".into(),
             }],

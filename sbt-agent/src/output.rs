@@ -16,7 +16,7 @@ use crate::{
     show::{table::Style, text},
 };
 use sbt_engine::{place::printable, report::Report};
-use sbt_program::access::{Named, typed};
+use sbt_program::access::{NamedFile, typed};
 
 pub mod exports;
 mod fresh;
@@ -278,7 +278,7 @@ pub fn for_recording(path: &Path) -> anyhow::Result<fs::File> {
 ///
 /// # Errors
 /// The file cannot be written.
-pub fn for_stacks(named: &Named) -> anyhow::Result<fs::File> {
+pub fn for_stacks(named: &NamedFile) -> anyhow::Result<fs::File> {
     if let Some(below) = named.below(FOLDED)? {
         return below.create();
     }

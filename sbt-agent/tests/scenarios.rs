@@ -12,6 +12,7 @@ use sbt_engine::{
         site::Site,
         thread::Row,
     },
+    report::StragglerPattern,
 };
 
 type Result<T> = std::result::Result<T, String>;
@@ -238,7 +239,7 @@ impl Scenario {
                 return Ok(known(site.imbalance_pct().map(|pct| format!("{pct:.0}%"))));
             }
             ["release"] => return Ok(known(site.release.known_sum())),
-            ["pattern"] => return Ok(site.pattern(None).name().to_owned()),
+            ["pattern"] => return Ok(StragglerPattern::from(site.pattern(None)).to_string()),
             ["thread", who, what] => {
                 let (row, _) = self.row(tid(who)?)?;
                 let mine = site.threads.iter().find(|thread| thread.id.index() == row);

@@ -22,7 +22,7 @@ mod counted;
 mod graph;
 mod graphs;
 
-use graph::{FAR, Flow, Graph, Known, MAX_BETWEEN};
+use graph::{CalledFunction, FAR, Flow, Graph, MAX_BETWEEN};
 pub(super) use graphs::Graphs;
 
 /// Bytes that are read of a function; the rest of a longer function is ignored.
@@ -68,7 +68,10 @@ impl Code<'_> {
             let of = |to: u64| {
                 let own = || Some((self.named)(to).filter(|named| named.start == to)?.name);
                 let name = self.imported_at(to).or_else(own);
-                (to, name.map_or(Known::Nothing, |name| Known::of(&name)))
+                (
+                    to,
+                    name.map_or(CalledFunction::Nothing, |name| CalledFunction::of(&name)),
+                )
             };
             let known = |targets: &[u64]| targets.iter().map(|to| of(*to)).collect();
             Some(Graph::new(code.bytes, symbol.start, known))

@@ -78,10 +78,10 @@ fn graph(source: &str) -> Graph {
 fn of_code(code: &[u8]) -> Graph {
     let known = |targets: &[u64]| {
         let of = |to: &u64| match to {
-            40_000 => Known::NeverReturns,
-            50_000 => Known::Locks,
-            60_000 => Known::Yields,
-            _ => Known::Nothing,
+            40_000 => CalledFunction::NeverReturns,
+            50_000 => CalledFunction::Locks,
+            60_000 => CalledFunction::Yields,
+            _ => CalledFunction::Nothing,
         };
         targets.iter().map(|to| (*to, of(to))).collect()
     };
@@ -336,10 +336,10 @@ fn what_takes_a_mutex_is_known_by_its_name() {
         "_ZNSt3__111unique_lockINS_5mutexEEC2ERS1_",
         "_ZNSt3__111unique_lockINS_5mutexEEC2B8ne180100ERS1_",
     ] {
-        assert_eq!(Known::of(name), Known::Locks, "{name}");
+        assert_eq!(CalledFunction::of(name), CalledFunction::Locks, "{name}");
     }
     for name in ["pthread_mutex_unlock", "pthread_mutex_trylock"] {
-        assert_eq!(Known::of(name), Known::Yields, "{name}");
+        assert_eq!(CalledFunction::of(name), CalledFunction::Yields, "{name}");
     }
     for name in [
         "_ZNSt11unique_lockISt5mutexED2Ev",
@@ -348,7 +348,7 @@ fn what_takes_a_mutex_is_known_by_its_name() {
         "_ZN5GuardC2ERSt11unique_lockISt5mutexE",
         "lock",
     ] {
-        assert_eq!(Known::of(name), Known::Nothing, "{name}");
+        assert_eq!(CalledFunction::of(name), CalledFunction::Nothing, "{name}");
     }
 }
 

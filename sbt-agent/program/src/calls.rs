@@ -79,12 +79,12 @@ pub(super) struct Calls {
     stubs: OnceCell<HashMap<String, Vec<u64>>>,
     /// Functions whose address stands in data, such as a table of methods.
     listed: OnceCell<HashSet<u64>>,
-    found: RefCell<Found>,
+    found: RefCell<References>,
 }
 
 /// The references in the functions that have been decoded.
 #[derive(Debug, Default)]
-struct Found {
+struct References {
     /// The indices of the decoded functions.
     decoded: HashSet<usize>,
     /// Calls of functions of this file, by target.
@@ -209,7 +209,7 @@ impl Calls {
         }
     }
 
-    fn read_function(&self, found: &mut Found, number: usize, function: &Function) {
+    fn read_function(&self, found: &mut References, number: usize, function: &Function) {
         let (unwind, links) = (&*self.unwind, &self.links);
         let (image, segments) = (unwind.image(), unwind.segments());
         let Function { start, end, .. } = *function;
@@ -395,7 +395,7 @@ impl Calls {
     }
 }
 
-impl Found {
+impl References {
     fn add(&mut self, name: &str, call: Call) {
         match self.imported.get_mut(name) {
             Some(calls) => calls.push(call),

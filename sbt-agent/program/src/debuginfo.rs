@@ -91,7 +91,7 @@ impl DebugInfo {
         let opened = open_as_sbt(path)?;
         let file = map(&opened)?;
         load_segments(&file)?;
-        let place = separate::Place { logical, root };
+        let place = separate::FileLocation { logical, root };
         let mut info = Self {
             lines: OnceCell::new(),
             located: OnceCell::new(),

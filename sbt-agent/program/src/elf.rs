@@ -382,14 +382,14 @@ fn is_in_proportion(
 
 /// A symbol of interest.
 #[derive(Clone, Copy)]
-struct Found {
+struct FoundSymbol {
     /// Index in [`NAMES`].
     name: usize,
     vaddr: u64,
     size: u64,
 }
 
-impl Found {
+impl FoundSymbol {
     /// The function's code; `None` if the symbol lies outside of the file's executable parts.
     fn code<'a>(&self, image: &'a [u8], segments: &[Segment]) -> Option<Code<'a>> {
         let size = match self.size {
@@ -403,7 +403,7 @@ impl Found {
 pub(super) type Table<'a> = SymbolTable<'a, FileHeader64<LittleEndian>>;
 
 /// Adds the functions that a symbol table defines and `found` does not have.
-fn search(file: &ElfFile64<'_, LittleEndian>, table: &Table<'_>, found: &mut Vec<Found>) {
+fn search(file: &ElfFile64<'_, LittleEndian>, table: &Table<'_>, found: &mut Vec<FoundSymbol>) {
     let names = strings(file, table.string_section());
     for symbol in table.iter() {
         if symbol.is_undefined(LE) || symbol.st_type() != elf::STT_FUNC {
@@ -413,7 +413,7 @@ fn search(file: &ElfFile64<'_, LittleEndian>, table: &Table<'_>, found: &mut Vec
         let Some(name) = NAMES.iter().position(|(name, _)| is_text(text, name)) else {
             continue;
         };
-        let new = Found {
+        let new = FoundSymbol {
             name,
             vaddr: symbol.st_value(LE),
             size: symbol.st_size(LE),

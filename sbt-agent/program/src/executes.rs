@@ -70,7 +70,7 @@ pub fn programs_named(
     arguments: &[OsString],
     path: Option<&OsStr>,
 ) -> Vec<PathBuf> {
-    let mut found = Found::default();
+    let mut found = NamedPrograms::default();
     found.add_script(program);
     let words = arguments.iter().flat_map(|all| words(all.as_bytes()));
     let words = words.filter(|word| !word.starts_with(b"-"));
@@ -89,11 +89,11 @@ fn words(text: &[u8]) -> impl Iterator<Item = &[u8]> {
 }
 
 #[derive(Default)]
-struct Found {
+struct NamedPrograms {
     programs: Vec<PathBuf>,
 }
 
-impl Found {
+impl NamedPrograms {
     fn add_program(&mut self, program: Option<PathBuf>) {
         let is_full = self.programs.len() >= MAX_PROGRAMS;
         let is_new = |program: &PathBuf| !is_full && !self.programs.contains(program);

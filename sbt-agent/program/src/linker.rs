@@ -32,7 +32,7 @@ use super::{
 use crate::access::target;
 use crate::arch::{self, cpu::Cpu};
 use cache::Cache;
-use walk::{Files, Found, Object};
+use walk::{Files, FoundFile, Object};
 
 /// Lists libraries that are preloaded into every program, whatever the environment says.
 const PRELOADED: &str = "/etc/ld.so.preload";
@@ -96,10 +96,10 @@ pub fn libraries(
         current: &environment.current,
         absent: HashSet::new(),
     };
-    let Found::Object(of_program) = disk.open(program) else {
+    let FoundFile::Object(of_program) = disk.open(program) else {
         return None;
     };
-    let Found::Object(of_linker) = disk.open(interpreter) else {
+    let FoundFile::Object(of_linker) = disk.open(interpreter) else {
         return None;
     };
     // $ORIGIN is the folder of the file itself, whatever links lead to the file.
@@ -249,13 +249,13 @@ struct Disk<'a> {
 }
 
 impl Files for Disk<'_> {
-    fn open(&mut self, path: &Path) -> Found {
+    fn open(&mut self, path: &Path) -> FoundFile {
         let path = &*self.current.join(path);
         let folder = path
             .parent()
             .filter(|folder| !folder.as_os_str().is_empty());
         if folder.is_some_and(|folder| self.absent.contains(folder)) {
-            return Found::Nothing;
+            return FoundFile::Nothing;
         }
         let file = match elf::open_regular(path) {
             Ok(file) => file,
@@ -266,15 +266,15 @@ impl Files for Disk<'_> {
                 {
                     self.absent.insert(folder.to_owned());
                 }
-                return Found::Nothing;
+                return FoundFile::Nothing;
             }
         };
         let (Ok(id), Ok(image)) = (FileId::of(&file), elf::map(&file)) else {
-            return Found::Foreign;
+            return FoundFile::Foreign;
         };
-        Dynamic::of(&image).map_or(Found::Foreign, |dynamic| {
+        Dynamic::of(&image).map_or(FoundFile::Foreign, |dynamic| {
             let dynamic = Rc::new(dynamic);
-            Found::Object(Object { id, dynamic })
+            FoundFile::Object(Object { id, dynamic })
         })
     }
 }

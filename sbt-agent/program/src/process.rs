@@ -327,7 +327,7 @@ pub fn children(pid: u32) -> Vec<u32> {
 
 /// A process found alive.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct FoundProcess {
     /// The process id, which is the id of the first thread.
     pub pid: u32,
     /// The command line, or the name in brackets if the command line is empty.
@@ -335,7 +335,7 @@ pub struct Found {
 }
 
 /// Finds the process that `pid` is, or is a thread of.
-pub fn find(pid: u32) -> anyhow::Result<Found> {
+pub fn find(pid: u32) -> anyhow::Result<FoundProcess> {
     let Some(status) = Status::of(pid) else {
         bail!("there is no process {pid}; `ps -e` lists the running processes");
     };
@@ -357,7 +357,7 @@ pub fn find(pid: u32) -> anyhow::Result<Found> {
         }
         command.push(format!("[{name}]"));
     }
-    Ok(Found { pid: tgid, command })
+    Ok(FoundProcess { pid: tgid, command })
 }
 
 /// Whether a process, which may have ended but not been reaped, had children and waited for one:

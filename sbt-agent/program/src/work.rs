@@ -27,7 +27,7 @@ const MAX_REMEMBERED: usize = 1 << 16;
 
 /// The results for the loops and functions of a file: many places may lie behind the same loop.
 #[derive(Debug, Default)]
-pub(super) struct Found {
+pub(super) struct KnownWork {
     /// Whether a loop works, by the start of its function, its own start, and its end.
     loops: RefCell<HashMap<(u64, u64, u64), bool>>,
     /// Whether a function works, by its start and by how many nested calls were looked into.
@@ -49,7 +49,7 @@ pub(super) fn works_before(
     image: &[u8],
     segments: &[Segment],
     functions: &dyn Functions,
-    found: &Found,
+    found: &KnownWork,
     (start, returns): (u64, u64),
 ) -> bool {
     let mut work = Work {
@@ -67,7 +67,7 @@ struct Work<'a> {
     image: &'a [u8],
     segments: &'a [Segment],
     functions: &'a dyn Functions,
-    found: &'a Found,
+    found: &'a KnownWork,
     /// How many more instructions may be decoded.
     left: u32,
 }
@@ -233,7 +233,7 @@ mod tests {
             code,
             &segments,
             &All,
-            &Found::default(),
+            &KnownWork::default(),
             (0, code.len() as u64),
         )
     }
@@ -247,7 +247,7 @@ mod tests {
         // A call into nothing, and invalid code.
         assert!(!works(&[&CALL[..], &CALL].concat()));
         assert!(!works(&[0xff; 8]));
-        assert!(!works_before(&[], &[], &All, &Found::default(), (0, 8)));
+        assert!(!works_before(&[], &[], &All, &KnownWork::default(), (0, 8)));
     }
 
     #[test]
@@ -306,11 +306,11 @@ mod tests {
             memsz: length,
             executable: true,
         }];
-        let found = Found::default();
+        let found = KnownWork::default();
         let step = (sees.len() + CALL.len()) as u64;
         for place in 1..=50 {
             let at = (0, place * step);
-            let alone = works_before(&code, &segments, &All, &Found::default(), at);
+            let alone = works_before(&code, &segments, &All, &KnownWork::default(), at);
             assert_eq!(works_before(&code, &segments, &All, &found, at), alone);
         }
         assert_eq!(found.loops.borrow().len(), 50);

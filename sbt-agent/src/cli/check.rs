@@ -6,10 +6,10 @@ use clap::Args;
 
 use crate::settings::Gate;
 use sbt_engine::{
-    gate::{Asked, Measure, Rule, rule},
+    gate::{CheckRules, Measure, Rule, rule},
     value,
 };
-use sbt_program::access::Named;
+use sbt_program::access::NamedFile;
 
 /// What must hold. Limits may be given several times, for all sites or with SITE: in front.
 #[derive(Args, Clone, Debug)]
@@ -74,14 +74,14 @@ impl From<Rules> for Gate {
             typed.min_episodes,
         ];
         Self {
-            asked: Asked {
+            asked: CheckRules {
                 rules: rules.into_iter().flatten().collect(),
                 no_hang: typed.no_hang,
                 max_lost: typed.max_lost,
                 tolerance: typed.tolerance,
                 allow_incomplete: typed.allow_incomplete,
             },
-            baseline: typed.baseline.map(Named::typed),
+            baseline: typed.baseline.map(NamedFile::typed),
         }
     }
 }
@@ -133,7 +133,7 @@ mod tests {
         let typed: Vec<String> = asked.rules.iter().map(Rule::typed).collect();
         assert_eq!(typed, ["10%", "lu.c:690:5%", "solve:5ms"]);
         assert_eq!(asked.no_hang, Some(Duration::from_secs(30)));
-        assert_eq!(baseline, Some(Named::typed("a.json".into())));
+        assert_eq!(baseline, Some(NamedFile::typed("a.json".into())));
         assert_eq!((asked.max_lost, asked.tolerance), (None, Some(5.0)));
         let error = parse(&["--max-idle=10", "run.sbt"])
             .unwrap_err()

@@ -42,7 +42,10 @@ pub fn layer(options: &Options) -> Layer {
             Given::new(all, "--events")
         }),
         sample: one(options.sample, "--sample"),
-        folded: one(options.folded.clone().map(access::Named::typed), "--folded"),
+        folded: one(
+            options.folded.clone().map(access::NamedFile::typed),
+            "--folded",
+        ),
         exit_with_program: one(
             options.exit_with_program.then_some(true),
             "--exit-with-program",

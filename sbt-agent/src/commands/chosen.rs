@@ -11,7 +11,7 @@ use crate::{
     cli::{self, Options},
     output::{
         self, FOLDED, Fresh,
-        guard::{self, Named},
+        guard::{self, LabelledFile},
     },
     record::{Keep, Sink},
     screen::Look,
@@ -52,8 +52,8 @@ pub const SETTINGS: &str = "the settings file";
 pub fn guard_watching(
     options: &Options,
     effective: &Effective,
-    read: &[Named<'_>],
-    written: &[Named<'_>],
+    read: &[LabelledFile<'_>],
+    written: &[LabelledFile<'_>],
 ) -> anyhow::Result<()> {
     let file = effective.file.as_deref().map(Path::new);
     let folded = effective.settings.folded.as_ref();

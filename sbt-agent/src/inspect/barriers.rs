@@ -2,7 +2,10 @@
 
 use std::collections::HashMap;
 
-use sbt_engine::hang::scene::{BarrierSeen, ThreadId};
+use sbt_engine::{
+    event::Kind,
+    hang::scene::{BarrierSeen, ThreadId},
+};
 use sbt_program::{
     backing::{Memory, Shared},
     process,
@@ -19,11 +22,11 @@ enum Key {
 
 /// What was found out about a barrier.
 #[derive(Clone, Copy, Debug)]
-pub struct Found {
+pub struct FoundBarrier {
     /// Address in the process of the waiting thread.
     pub address: u64,
-    /// Kind, as in [`BarrierSeen::kind`].
-    pub kind: &'static str,
+    /// As in [`BarrierSeen::kind`].
+    pub kind: Kind,
     /// As in [`BarrierSeen::participants`].
     pub participants: Option<u32>,
     /// As in [`BarrierSeen::arrived`].
@@ -41,7 +44,7 @@ pub struct Barriers {
 
 impl Barriers {
     /// Adds a thread that waits at a barrier. Returns the index of the barrier.
-    pub fn waits(&mut self, thread: ThreadId, found: Found) -> usize {
+    pub fn waits(&mut self, thread: ThreadId, found: FoundBarrier) -> usize {
         let own = Key::Own(thread.process, found.address);
         let key = if found.shared {
             match process::memory_at(thread.process, found.address) {

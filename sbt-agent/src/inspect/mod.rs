@@ -32,7 +32,10 @@ use std::{
 
 use anyhow::Context as _;
 
-use sbt_engine::hang::scene::{Scene, ThreadId};
+use sbt_engine::{
+    event::Kind,
+    hang::scene::{Scene, ThreadId},
+};
 use sbt_program::{
     memory::{Memory, STACK, Stack},
     process,
@@ -40,7 +43,7 @@ use sbt_program::{
     wanted::Wanted,
 };
 
-use seen::{Followed, Seen};
+use seen::{Followed, InspectedThread};
 use stop::Why;
 use thread::Glance;
 
@@ -77,8 +80,8 @@ pub struct KnownBarrier {
     pub process: u32,
     /// Address in that process.
     pub address: u64,
-    /// Kind, as in [`sbt_engine::hang::scene::BarrierSeen::kind`].
-    pub kind: &'static str,
+    /// As in [`sbt_engine::hang::scene::BarrierSeen::kind`].
+    pub kind: Kind,
 }
 
 /// A process and all of its descendants.
@@ -116,7 +119,7 @@ struct Looker {
     resolver: Resolver,
     stacks: Stacks,
     /// By the index of the process in `processes`, and the thread's number.
-    threads: BTreeMap<(usize, u32), Seen>,
+    threads: BTreeMap<(usize, u32), InspectedThread>,
     turn: u32,
     /// How many times a thread could not be stopped.
     unstopped: u32,
@@ -180,7 +183,7 @@ impl Looker {
                 continue;
             };
             let seen = self.threads.entry((number, id.thread));
-            let seen = seen.or_insert_with(|| Seen::new(id));
+            let seen = seen.or_insert_with(|| InspectedThread::new(id));
             if !seen.take(glance, turn) || glance.has_ended() {
                 continue;
             }
@@ -289,10 +292,10 @@ impl Looker {
                 self.unstopped
             ));
         }
-        let threads: Vec<Seen> = self.threads.into_values().collect();
+        let threads: Vec<InspectedThread> = self.threads.into_values().collect();
         let hidden = threads.iter().filter(|seen| seen.is_hidden()).count();
         let (doings, barriers) = wait::all(&threads, &mut self.resolver, known);
-        let tell = |(seen, doing): (Seen, _)| {
+        let tell = |(seen, doing): (InspectedThread, _)| {
             let slept = seen.has_slept();
             seen.told(doing, slept)
         };

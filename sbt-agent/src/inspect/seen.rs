@@ -63,7 +63,7 @@ impl Followed {
 }
 
 /// What is known of a thread.
-pub struct Seen {
+pub struct InspectedThread {
     /// The thread.
     pub id: ThreadId,
     /// Its name in the kernel.
@@ -86,7 +86,7 @@ pub struct Seen {
     places: Vec<CallSeen>,
 }
 
-impl Seen {
+impl InspectedThread {
     /// A thread that was not looked at before.
     pub fn new(id: ThreadId) -> Self {
         Self {
@@ -264,7 +264,7 @@ fn told(calls: &[CallAt]) -> Vec<CallSeen> {
 const WORDS: usize = 64;
 
 /// The values in a stopped thread's registers and on top of its stack.
-pub fn held(seen: &Seen) -> Vec<u64> {
+pub fn held(seen: &InspectedThread) -> Vec<u64> {
     let Some(followed) = &seen.followed else {
         return Vec::new();
     };
@@ -283,14 +283,14 @@ fn is_library(called: &Called) -> bool {
 }
 
 /// The innermost calls, as long as they are of library code.
-pub fn library_calls(seen: &Seen) -> impl Iterator<Item = &CallAt> {
+pub fn library_calls(seen: &InspectedThread) -> impl Iterator<Item = &CallAt> {
     let calls = seen.followed.as_ref().map_or(&[][..], Followed::latest);
     calls.iter().take_while(|call| is_library(&call.called))
 }
 
 /// The library functions that a thread is in, the innermost first: name, file, and whether it is
 /// the C library's.
-pub fn functions(seen: &Seen) -> Vec<(&str, Option<&str>, bool)> {
+pub fn functions(seen: &InspectedThread) -> Vec<(&str, Option<&str>, bool)> {
     let calls = seen.followed.as_ref().map_or(&[][..], Followed::latest);
     let mut functions = Vec::new();
     for CallAt { called, .. } in calls {

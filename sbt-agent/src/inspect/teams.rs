@@ -3,9 +3,9 @@
 use std::{collections::HashMap, rc::Rc};
 
 use super::{
-    barriers::Found,
+    barriers::FoundBarrier,
     futex::Futex,
-    seen::{Seen, functions, held, library_calls},
+    seen::{InspectedThread, functions, held, library_calls},
     wait::{Waits, unread},
 };
 use sbt_engine::{
@@ -65,7 +65,7 @@ impl Waits<'_> {
     /// be an address of it, or near it.
     pub(super) fn of_runtime(
         &mut self,
-        seen: &Seen,
+        seen: &InspectedThread,
         held: &[u64],
         futex: Option<Futex>,
         memory: Memory,
@@ -96,10 +96,10 @@ impl Waits<'_> {
                 };
                 let process = seen.id.process;
                 let team = self.regions.team(process, memory, way, held);
-                let found = Found {
+                let found = FoundBarrier {
                     participants: team.map(|team| team.1),
                     // If no team was found, the address of all threads stands for the only team.
-                    ..unread(team.map_or(way.threads, |team| team.0), Kind::Kmp.name())
+                    ..unread(team.map_or(way.threads, |team| team.0), Kind::Kmp)
                 };
                 let barrier = self.barriers.waits(seen.id, found);
                 if ends && let Some((team, _)) = team {
@@ -111,22 +111,19 @@ impl Waits<'_> {
             InRuntime::Rust => {
                 let waits = wants(&functions(seen)) == Some(Wants::BarrierOf(Kind::Rust));
                 let address = futex.filter(|_| waits)?.address;
-                Some(
-                    self.barriers
-                        .waits(seen.id, unread(address, Kind::Rust.name())),
-                )
+                Some(self.barriers.waits(seen.id, unread(address, Kind::Rust)))
             }
             InRuntime::OfGomp | InRuntime::OfKmp => None,
         }
     }
 
-    fn gomp(&self, process: u32, held: &[u64], memory: Memory) -> Option<Found> {
+    fn gomp(&self, process: u32, held: &[u64], memory: Memory) -> Option<FoundBarrier> {
         let of = |address: u64| {
             let bytes = memory.read(address, gomp::LENGTH);
             let barrier = gomp::waiting(&bytes, address)?;
-            Some(Found {
+            Some(FoundBarrier {
                 address,
-                kind: Kind::Gomp.name(),
+                kind: Kind::Gomp,
                 participants: Some(barrier.count),
                 arrived: Some(barrier.arrived),
                 shared: false,
@@ -146,7 +143,11 @@ impl Waits<'_> {
     /// The barrier of a thread of LLVM's OpenMP that already waits for the next region. As long as
     /// another thread of its team waits at the end of the last region, that is where this thread
     /// is.
-    pub(super) fn between_regions(&mut self, seen: &Seen, doing: &Doing) -> Option<usize> {
+    pub(super) fn between_regions(
+        &mut self,
+        seen: &InspectedThread,
+        doing: &Doing,
+    ) -> Option<usize> {
         let waits = match doing {
             Doing::Running => true,
             Doing::Waiting(wait) => {

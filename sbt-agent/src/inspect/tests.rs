@@ -24,8 +24,8 @@ fn source(name: &str) -> PathBuf {
 
 /// Builds a program with these options, once.
 fn built(name: &str, options: &'static [&'static str]) -> PathBuf {
-    type Known = Vec<(String, &'static [&'static str], PathBuf)>;
-    static BUILT: OnceLock<(TempDir, Mutex<Known>)> = OnceLock::new();
+    type ExpectedCalls = Vec<(String, &'static [&'static str], PathBuf)>;
+    static BUILT: OnceLock<(TempDir, Mutex<ExpectedCalls>)> = OnceLock::new();
     let (folder, known) = BUILT.get_or_init(|| (TempDir::new().unwrap(), Mutex::default()));
     let mut known = known.lock().unwrap();
     let found = known
@@ -135,7 +135,7 @@ fn counts(barrier: &BarrierSeen, participants: u32, arrived: u32) {
     let found = (barrier.participants, barrier.arrived);
     assert_eq!(found, (Some(participants), Some(arrived)), "{barrier:?}");
     assert_eq!(barrier.waiting.len(), arrived as usize, "{barrier:?}");
-    assert_eq!(barrier.kind, "pthread");
+    assert_eq!(barrier.kind, Kind::Pthread);
 }
 
 #[test]
@@ -339,13 +339,13 @@ fn a_condition_variable_that_is_a_barrier_is_one() {
         barriers: vec![KnownBarrier {
             process: stuck.child.id(),
             address,
-            kind: "condvar",
+            kind: Kind::Condvar,
         }],
         ..Looks::default()
     };
     let scene = at(&[stuck.child.id()], &how).unwrap();
     let found = barrier(&scene, "waiter");
-    assert_eq!((found.kind, found.address), ("condvar", address));
+    assert_eq!((found.kind, found.address), (Kind::Condvar, address));
     assert_eq!((found.participants, found.waiting.len()), (None, 1));
 }
 
@@ -511,9 +511,9 @@ fn team(options: &'static [&'static str], case: &str, policy: &str) -> (Stuck, S
 #[test]
 fn teams_of_openmp_wait_at_one_barrier() {
     for (options, kind) in [
-        (&["-fopenmp"][..], "gomp"),
-        (&["-fopenmp", "-static"], "gomp"),
-        (&["clang", "-fopenmp"], "kmp"),
+        (&["-fopenmp"][..], Kind::Gomp),
+        (&["-fopenmp", "-static"], Kind::Gomp),
+        (&["clang", "-fopenmp"], Kind::Kmp),
     ] {
         for case in ["barrier", "loop", "region"] {
             for policy in ["passive", "active"] {
@@ -524,7 +524,7 @@ fn teams_of_openmp_wait_at_one_barrier() {
                 };
                 assert_eq!((found.kind, found.participants), (kind, Some(4)), "{what}");
                 assert_eq!(found.waiting.len(), 3, "{what}");
-                let arrived = (kind == "gomp").then_some(3);
+                let arrived = (kind == Kind::Gomp).then_some(3);
                 assert_eq!(found.arrived, arrived, "{what}");
                 let mut reading = scene.threads.iter().filter(
                     |seen| matches!(&seen.doing, Doing::Call { name, .. } if name == "read"),
@@ -541,7 +541,7 @@ fn barriers_of_languages_are_known() {
     let stuck = Stuck::start(&mut Command::new(built("hangs.cpp", &[])));
     let scene = stuck.scene();
     let found = barrier(&scene, "one");
-    assert_eq!((found.kind, found.waiting.len()), ("std::barrier", 2));
+    assert_eq!((found.kind, found.waiting.len()), (Kind::Std, 2));
     let own = |name: &str| {
         let mut calls = thread(&scene, name).stack.iter();
         let own = calls.find(|call| !call.of_system).unwrap();
@@ -556,7 +556,7 @@ fn barriers_of_languages_are_known() {
     let stuck = Stuck::start(&mut Command::new(built("hangs.rs", &[])));
     let scene = stuck.scene();
     let found = barrier(&scene, "one");
-    assert_eq!((found.kind, found.waiting.len()), ("rust", 2));
+    assert_eq!((found.kind, found.waiting.len()), (Kind::Rust, 2));
     let seen = thread(&scene, "wanter");
     assert!(
         matches!(seen.doing, Doing::Waiting(WaitFor::Mutex { .. })),

@@ -5,11 +5,11 @@ use std::collections::{HashMap, HashSet};
 
 use super::{
     KnownBarrier,
-    barriers::{Barriers, Found},
+    barriers::{Barriers, FoundBarrier},
     call::Call,
     futex::Futex,
     holder::{Numbers, has_our_numbers},
-    seen::{Seen, functions, held},
+    seen::{InspectedThread, functions, held},
     teams::Regions,
 };
 use sbt_engine::{
@@ -28,7 +28,7 @@ use sbt_program::{
 
 /// What each thread does, in the order of `threads`, and the barriers at which threads wait.
 pub fn all(
-    threads: &[Seen],
+    threads: &[InspectedThread],
     resolver: &mut Resolver,
     known: &[KnownBarrier],
 ) -> (Vec<Doing>, Vec<BarrierSeen>) {
@@ -52,7 +52,7 @@ pub fn all(
     };
     // Sleeping threads first: they give the addresses of barriers, at which spinning threads are
     // then found.
-    let sleeps = |seen: &Seen| seen.glance.call.standing().is_some();
+    let sleeps = |seen: &InspectedThread| seen.glance.call.standing().is_some();
     let mut doings = vec![Doing::Unknown; threads.len()];
     for sleeping in [true, false] {
         for (seen, doing) in threads.iter().zip(&mut doings) {
@@ -71,10 +71,10 @@ pub fn all(
 
 /// Processes that a signal has stopped while another sbt traces them: to the kernel all of their
 /// threads are in the state of a thread at a breakpoint.
-fn stopped(threads: &[Seen]) -> HashSet<u32> {
+fn stopped(threads: &[InspectedThread]) -> HashSet<u32> {
     let alive = || threads.iter().filter(|seen| !seen.glance.has_ended());
     let processes: HashSet<u32> = alive().map(|seen| seen.id.process).collect();
-    let stands = |seen: &Seen| match seen.glance.state {
+    let stands = |seen: &InspectedThread| match seen.glance.state {
         'T' => true,
         't' => trace::is_server(seen.glance.tracer),
         _ => false,
@@ -97,7 +97,7 @@ pub(super) struct Waits<'a> {
 }
 
 impl Waits<'_> {
-    fn doing(&mut self, seen: &Seen) -> Doing {
+    fn doing(&mut self, seen: &InspectedThread) -> Doing {
         let glance = &seen.glance;
         let by_call = match glance.call {
             _ if glance.has_ended() => return Doing::Ended,
@@ -120,7 +120,7 @@ impl Waits<'_> {
         }
     }
 
-    fn of_call(&mut self, seen: &Seen) -> Doing {
+    fn of_call(&mut self, seen: &InspectedThread) -> Doing {
         let memory = Memory {
             thread: seen.id.thread,
         };
@@ -134,7 +134,7 @@ impl Waits<'_> {
         described.map_or(Doing::Unknown, |(name, what)| Doing::Call { name, what })
     }
 
-    fn child(&self, seen: &Seen) -> Option<WaitFor> {
+    fn child(&self, seen: &InspectedThread) -> Option<WaitFor> {
         let Call::In {
             number, arguments, ..
         } = seen.glance.call
@@ -174,7 +174,7 @@ impl Waits<'_> {
         }
     }
 
-    fn futex(&mut self, seen: &Seen, futex: Futex, memory: Memory) -> WaitFor {
+    fn futex(&mut self, seen: &InspectedThread, futex: Futex, memory: Memory) -> WaitFor {
         let address = futex.address;
         let shared = !futex.private;
         let process = seen.id.process;
@@ -193,7 +193,7 @@ impl Waits<'_> {
                 WaitFor::Barrier(self.barriers.waits(seen.id, found))
             }
             Some(Wants::BarrierOf(kind)) => {
-                WaitFor::Barrier(self.barriers.waits(seen.id, unread(address, kind.name())))
+                WaitFor::Barrier(self.barriers.waits(seen.id, unread(address, kind)))
             }
             Some(Wants::Mutex) => self.mutex(seen, address, memory),
             Some(Wants::Condvar) => {
@@ -249,13 +249,13 @@ impl Waits<'_> {
         }
     }
 
-    fn known_kind(&self, process: u32, address: u64) -> Option<&'static str> {
+    fn known_kind(&self, process: u32, address: u64) -> Option<Kind> {
         let mut known = self.known.iter();
         let found = known.find(|known| known.process == process && known.address == address);
         found.map(|known| known.kind)
     }
 
-    fn condvar(&mut self, seen: &Seen, address: u64, futex: Futex) -> WaitFor {
+    fn condvar(&mut self, seen: &InspectedThread, address: u64, futex: Futex) -> WaitFor {
         match self.known_kind(seen.id.process, address) {
             Some(kind) => WaitFor::Barrier(self.barriers.waits(seen.id, unread(address, kind))),
             None => WaitFor::Condvar {
@@ -265,27 +265,27 @@ impl Waits<'_> {
         }
     }
 
-    fn pthread_barrier(&self, process: u32, futex: Futex, memory: Memory) -> Found {
+    fn pthread_barrier(&self, process: u32, futex: Futex, memory: Memory) -> FoundBarrier {
         let Some(version) = self.version(process) else {
-            return unread(futex.address, Kind::Pthread.name());
+            return unread(futex.address, Kind::Pthread);
         };
         // Threads wait on `current_round`, or on `in` while the numbers begin anew.
         let found = [4, 0].into_iter().find_map(|before| {
             let address = futex.address.checked_sub(before)?;
             let bytes: [u8; glibc::BARRIER] = memory.bytes(address)?;
             let barrier = glibc::barrier(&bytes, version)?;
-            (barrier.shared != futex.private && barrier.arrived > 0).then_some(Found {
+            (barrier.shared != futex.private && barrier.arrived > 0).then_some(FoundBarrier {
                 address,
-                kind: Kind::Pthread.name(),
+                kind: Kind::Pthread,
                 participants: Some(barrier.count),
                 arrived: Some(barrier.arrived),
                 shared: barrier.shared,
             })
         });
-        found.unwrap_or_else(|| unread(futex.address, Kind::Pthread.name()))
+        found.unwrap_or_else(|| unread(futex.address, Kind::Pthread))
     }
 
-    fn mutex(&self, seen: &Seen, address: u64, memory: Memory) -> WaitFor {
+    fn mutex(&self, seen: &InspectedThread, address: u64, memory: Memory) -> WaitFor {
         let process = seen.id.process;
         let version = self.version(process);
         let read = || glibc::mutex(&memory.read(address, glibc::MUTEX), version?);
@@ -306,7 +306,7 @@ impl Waits<'_> {
         }
     }
 
-    fn running(&mut self, seen: &Seen) -> Doing {
+    fn running(&mut self, seen: &InspectedThread) -> Doing {
         let held = held(seen);
         let memory = Memory {
             thread: seen.id.thread,
@@ -319,8 +319,8 @@ impl Waits<'_> {
 }
 
 /// A barrier of which only the address and kind are known.
-pub(super) fn unread(address: u64, kind: &'static str) -> Found {
-    Found {
+pub(super) fn unread(address: u64, kind: Kind) -> FoundBarrier {
+    FoundBarrier {
         address,
         kind,
         participants: None,

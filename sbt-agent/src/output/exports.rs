@@ -9,13 +9,13 @@ use std::{
 
 use anyhow::Context as _;
 
-use super::{guard::Named, progress::Progress, replace::Replacement};
+use super::{guard::LabelledFile, progress::Progress, replace::Replacement};
 use crate::{
     output::Exports,
     record::{self, Replay, Source, Whole},
     show::{
-        Episode, Known, Numbers, csv,
-        html::{self, Told},
+        Episode, KnownPart, Numbers, csv,
+        html::{self, TimelineSource},
         perfetto,
         timeline::Timeline,
     },
@@ -26,7 +26,7 @@ use sbt_engine::{
 };
 
 /// The option and the path of each exported file.
-pub fn written(exports: &Exports) -> [Named<'_>; 5] {
+pub fn written(exports: &Exports) -> [LabelledFile<'_>; 5] {
     [
         ("--html", exports.html.as_deref()),
         ("--perfetto", exports.perfetto.as_deref()),
@@ -118,7 +118,7 @@ pub fn write_if(file: &Path, exports: &Exports, allow_incomplete: bool) -> anyho
             is_to_be_written(&report, exports, allow_incomplete, &shown)?;
             let mut files = Files::begin(exports)?;
             if let Some(out) = &mut files.html {
-                html::write(&report, &Told::Nothing, out)?;
+                html::write(&report, &TimelineSource::Nothing, out)?;
             }
             tables(&report, &mut files)?;
             files.finish()?;
@@ -187,7 +187,7 @@ fn of_recording(file: &Path, whole: Whole, files: &mut Files) -> anyhow::Result<
     tables(&report, files)?;
     match told {
         Some(extent) if files.need_episodes() => {
-            let known = Known {
+            let known = KnownPart {
                 from_ns: extent.from_ns.saturating_sub(report.run.start_ns),
                 arrivals: extent.arrivals,
             };
@@ -215,7 +215,7 @@ fn statistics(report: &Report, shown: &str, files: &mut Files) -> anyhow::Result
         );
     }
     if let Some(out) = &mut files.html {
-        html::write(report, &Told::Statistics, out)?;
+        html::write(report, &TimelineSource::Statistics, out)?;
     }
     Ok(())
 }
@@ -244,7 +244,7 @@ fn stacks(
 fn episodes(
     file: &Path,
     report: &Report,
-    known: Known,
+    known: KnownPart,
     order: Order,
     files: &mut Files,
 ) -> anyhow::Result<()> {
@@ -284,7 +284,7 @@ fn episodes(
         table.finish()?;
     }
     if let (Some(out), Some(timeline)) = (&mut files.html, &timeline) {
-        html::write(report, &Told::Timeline(timeline), out)?;
+        html::write(report, &TimelineSource::Timeline(timeline), out)?;
     }
     Ok(())
 }

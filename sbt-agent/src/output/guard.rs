@@ -20,7 +20,7 @@ pub const READ: &str = "the input file";
 pub const PROGRAM: &str = "the program to be watched";
 
 /// A file with its name in messages; `None` if the file is not used.
-pub type Named<'a> = (&'a str, Option<&'a Path>);
+pub type LabelledFile<'a> = (&'a str, Option<&'a Path>);
 
 /// Checks that each output file differs from all inputs and from the other outputs. Inputs are
 /// named by [`READ`] or [`PROGRAM`], outputs by their options. Files are compared by identity, not
@@ -28,8 +28,8 @@ pub type Named<'a> = (&'a str, Option<&'a Path>);
 ///
 /// # Errors
 /// Two files are the same.
-pub fn check(read: &[Named<'_>], written: &[Named<'_>]) -> anyhow::Result<()> {
-    let all = |named: &[Named<'_>]| -> Vec<(String, PathBuf, Identity)> {
+pub fn check(read: &[LabelledFile<'_>], written: &[LabelledFile<'_>]) -> anyhow::Result<()> {
+    let all = |named: &[LabelledFile<'_>]| -> Vec<(String, PathBuf, Identity)> {
         let named = named.iter();
         named
             .filter_map(|(what, path)| {
@@ -96,7 +96,7 @@ mod tests {
 
     use super::*;
 
-    fn refusal(read: &[Named<'_>], written: &[Named<'_>]) -> String {
+    fn refusal(read: &[LabelledFile<'_>], written: &[LabelledFile<'_>]) -> String {
         check(read, written).unwrap_err().to_string()
     }
 

@@ -15,7 +15,7 @@ use anyhow::Context as _;
 use sbt_engine::place::printable;
 use sbt_program::access::{
     caller,
-    typed::{self, Place},
+    typed::{self, FolderEntry},
 };
 
 /// Size of the write buffer, bytes.
@@ -29,7 +29,7 @@ pub struct Replacement {
     out: BufWriter<File>,
     form: Form,
     path: PathBuf,
-    place: Place,
+    place: FolderEntry,
     /// The existing file, if any.
     old: Option<File>,
 }
@@ -39,7 +39,7 @@ enum Form {
     /// A nameless file in the same folder: if sbt is killed, nothing remains.
     Nameless,
     /// A temporary file with a name, for file systems without nameless files.
-    Named(Place),
+    Named(FolderEntry),
     /// The existing pipe or device itself, which cannot be replaced.
     Itself,
 }
@@ -70,7 +70,7 @@ impl Replacement {
         typed::at(path, |place| Self::at(path, place))
     }
 
-    fn at(path: &Path, place: &Place) -> io::Result<Self> {
+    fn at(path: &Path, place: &FolderEntry) -> io::Result<Self> {
         let with = |file, form, old| Self {
             out: BufWriter::with_capacity(BUFFER, file),
             form,
@@ -94,7 +94,7 @@ impl Replacement {
     }
 
     /// Creates the file that receives the new content.
-    fn begun(place: &Place) -> io::Result<(File, Form)> {
+    fn begun(place: &FolderEntry) -> io::Result<(File, Form)> {
         match place.create_nameless() {
             // A nameless file gets its name through /proc.
             Ok(file) if Path::new("/proc/self/fd").exists() => return Ok((file, Form::Nameless)),
@@ -190,7 +190,7 @@ impl Write for Replacement {
 impl Drop for Replacement {
     fn drop(&mut self) {
         if let Form::Named(named) = &self.form {
-            let _gone = named.act(Place::remove);
+            let _gone = named.act(FolderEntry::remove);
         }
     }
 }
@@ -222,7 +222,7 @@ fn folder(path: &Path) -> &Path {
 }
 
 /// An unused temporary name in the same folder.
-fn beside(place: &Place) -> Place {
+fn beside(place: &FolderEntry) -> FolderEntry {
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     let mut name = OsString::from(".");
     // File names have at most 255 bytes.

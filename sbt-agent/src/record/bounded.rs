@@ -53,7 +53,7 @@ pub enum Keep {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bound {
     /// The file itself and its folder, even if its path comes to mean another file.
-    place: typed::Place,
+    place: typed::FolderEntry,
     keep: Keep,
 }
 
@@ -87,7 +87,7 @@ impl Bound {
     }
 
     /// Makes a new file that will take the recording's place, with an unused name.
-    fn next(&self) -> io::Result<(typed::Place, File)> {
+    fn next(&self) -> io::Result<(typed::FolderEntry, File)> {
         let stem = self.place.name();
         for number in 0.. {
             let mut name = OsString::from(".");
@@ -267,7 +267,7 @@ impl Generations {
         &self,
         stream: &mut Stream,
         report: Option<&Row>,
-        next_place: &typed::Place,
+        next_place: &typed::FolderEntry,
         file: File,
     ) -> anyhow::Result<(Stream, u64)> {
         // Locked before it is in place, as a sign that it is being written.

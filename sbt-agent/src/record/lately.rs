@@ -4,7 +4,7 @@
 use sbt_engine::{
     event::Event,
     model::{cost::Tariff, tape::Step},
-    report::Facts,
+    report::{Facts, HangOutcome},
 };
 
 /// What has changed since the last facts.
@@ -74,10 +74,10 @@ impl Lately {
             .run
             .hang
             .as_mut()
-            .filter(|hang| hang.outcome == "lasts")
+            .filter(|hang| hang.outcome == HangOutcome::Lasts)
             && self.moves
         {
-            hang.outcome = "unknown";
+            hang.outcome = HangOutcome::Unknown;
         }
     }
 }
@@ -165,9 +165,9 @@ mod tests {
     #[test]
     fn a_hang_is_not_known_to_last_once_threads_have_moved() {
         for (hang, moves, outcome) in [
-            (hung(), false, "lasts"),
-            (hung(), true, "unknown"),
-            (over(), true, "over"),
+            (hung(), false, HangOutcome::Lasts),
+            (hung(), true, HangOutcome::Unknown),
+            (over(), true, HangOutcome::Over),
         ] {
             let facts = Facts {
                 run: Run {

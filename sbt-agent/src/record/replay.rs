@@ -8,10 +8,10 @@ use sbt_engine::{
         Model, Present,
         ids::ThreadId,
         tape::Step,
-        told::{Telling, Told},
+        told::{Telling, ToldEpisode},
     },
     place::Place,
-    report::{Facts, IncompleteReport, Report, order::Order, sound},
+    report::{Facts, IncompleteKind, IncompleteReport, Report, order::Order, sound},
     verdict,
     words::time,
 };
@@ -327,7 +327,7 @@ impl Replay {
         let about = format!("this report is about the first {}", time(wall_ns));
         let (kind, text) = match stopped {
             Some(ReadError::Altered { batch, of, .. }) => (
-                "damaged",
+                IncompleteKind::Damaged,
                 format!(
                     "the recording is damaged: the checksum of batch {batch} of {of} does not \
                      match, so this batch and all later batches were left out; {about}; copy the \
@@ -335,7 +335,7 @@ impl Replay {
                 ),
             ),
             Some(error) => (
-                "damaged",
+                IncompleteKind::Damaged,
                 format!("{error}; this batch and all later batches were left out; {about}"),
             ),
             None => {
@@ -344,7 +344,7 @@ impl Replay {
                     rest => format!(" (the last {rest} bytes are an incomplete batch)"),
                 };
                 (
-                    "no-end",
+                    IncompleteKind::NoEnd,
                     format!(
                         "the recording has no end{rest}: sbt is still writing it, was killed or \
                          ran out of disk space, or the file was cut or damaged later; {about}"
@@ -385,7 +385,7 @@ impl Replay {
     pub fn episodes<E>(
         mut self,
         seen: &mut dyn FnMut(f64),
-        each: &mut dyn FnMut(&Told) -> Result<(), E>,
+        each: &mut dyn FnMut(&ToldEpisode) -> Result<(), E>,
     ) -> Result<(), E> {
         while let Ok(Some(row)) = self.step() {
             drop(row);

@@ -4,12 +4,15 @@ use super::grid::{Cells, Grid};
 use crate::show::table::{UNKNOWN, rounded};
 use sbt_engine::{
     live::{CounterFigure, CounterFigures, Snapshot},
-    report::counters::{CounterReport, Counts, derived},
+    report::{
+        CounterUnit,
+        counters::{CounterReport, Counts, derived},
+    },
 };
 
 /// Which value of a counter is shown beside its rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Told {
+pub enum ShownValue {
     /// The total.
     Sum,
     /// The mean per phase.
@@ -28,23 +31,23 @@ pub fn chosen(snapshot: &Snapshot) -> impl Iterator<Item = (&CounterReport, &Cou
 pub fn columns(
     grid: &mut Grid,
     snapshot: &Snapshot,
-    told: Told,
+    told: ShownValue,
     rows: fn(&CounterFigures) -> &Vec<CounterFigure>,
     counts: &[&Counts],
 ) {
     for (counter, figures) in chosen(snapshot) {
         let rows = rows(figures);
-        let is_time = counter.unit == "ns";
+        let is_time = counter.unit == CounterUnit::Ns;
         let values = match told {
-            Told::Sum if is_time => Cells::Time(rows.iter().map(|row| row.sum).collect()),
-            Told::Sum => Cells::Count(rows.iter().map(|row| row.sum).collect()),
-            Told::PerPhase => per_phase(counter, rows),
+            ShownValue::Sum if is_time => Cells::Time(rows.iter().map(|row| row.sum).collect()),
+            ShownValue::Sum => Cells::Count(rows.iter().map(|row| row.sum).collect()),
+            ShownValue::PerPhase => per_phase(counter, rows),
         };
         grid.scrolling(counter.title(), values);
     }
     for (counter, figures) in chosen(snapshot) {
         let rows = rows(figures).iter().map(|row| row.per_second);
-        if counter.unit == "ns" {
+        if counter.unit == CounterUnit::Ns {
             // One second of time counted per second is one full CPU: 100 %.
             let share = rows.map(|rate| rate.map(|ns| ns / 1e9 * 100.0));
             grid.scrolling(format!("{} %", counter.name), Cells::Share(share.collect()));
@@ -70,7 +73,7 @@ pub fn of_threads(grid: &mut Grid, snapshot: &Snapshot, site: usize, counts: &[&
 
 fn per_phase(counter: &CounterReport, rows: &[CounterFigure]) -> Cells {
     let means = rows.iter().map(|row| row.per_phase);
-    if counter.unit == "ns" {
+    if counter.unit == CounterUnit::Ns {
         Cells::Time(means.map(|mean| mean.map(rounded)).collect())
     } else {
         Cells::Mean(means.collect())

@@ -3,7 +3,7 @@
 
 use sbt_engine::{
     live::{Doing, PACE_STEP_NS, Snapshot, Watching},
-    report::SiteReport,
+    report::{HangKind, HangOutcome, SiteReport},
 };
 
 /// Whether the program makes progress.
@@ -62,12 +62,12 @@ pub fn motion(snapshot: &Snapshot) -> Motion {
         Watching::On => {}
     }
     let standstill = snapshot.report.run.hang.as_ref();
-    if let Some(hang) = standstill.filter(|hang| hang.outcome == "lasts") {
+    if let Some(hang) = standstill.filter(|hang| hang.outcome == HangOutcome::Lasts) {
         let ns = hang.lasted_ns;
         return if hang.is_hang() {
             Motion::Hangs { ns }
         } else {
-            let stuck = hang.found.kind != "slow";
+            let stuck = hang.found.kind != HangKind::Slow;
             Motion::Slow { ns, stuck }
         };
     }

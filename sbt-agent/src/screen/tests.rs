@@ -1,6 +1,9 @@
 //! Tests of frames, keys and screen sizes.
 
+mod counters;
+mod hangs;
 mod keys;
+mod usage;
 
 use proptest::prelude::*;
 use ratatui::{
@@ -198,70 +201,6 @@ fn every_tab_at_several_sizes() {
 }
 
 #[test]
-fn counters_on_every_tab_that_has_them() {
-    for size in SIZES {
-        for (keys, tab) in [("\n", "site"), ("2", "threads"), ("4", "phases")] {
-            let mut shown = Shown::new(samples::counted(), size, LOOK);
-            match keys {
-                "\n" => shown.code(KeyCode::Enter),
-                _ => shown.keys(keys),
-            };
-            check(&format!("counted-{tab}-{}x{}", size.0, size.1), &shown);
-        }
-    }
-}
-
-#[test]
-fn columns_of_counters_scroll() {
-    for keys in ["", "2", "4"] {
-        let mut shown = Shown::new(samples::counted(), (80, 24), LOOK);
-        shown.keys(keys);
-        assert!(shown.text().contains("page-faults"), "{}", shown.text());
-        assert!(!shown.text().contains("IPC"), "{}", shown.text());
-        for _ in 0..40 {
-            shown.code(KeyCode::Right);
-        }
-        // Counters that take turns on the hardware, and counters that do not exist here.
-        assert!(shown.text().contains("IPC"), "{}", shown.text());
-        assert!(!shown.text().contains("page-faults  "), "{}", shown.text());
-        // Further right there is nothing; the first key to the left goes back.
-        let end = shown.text();
-        shown.code(KeyCode::Left);
-        assert_ne!(shown.text(), end);
-        for _ in 0..40 {
-            shown.code(KeyCode::Left);
-        }
-        assert!(shown.text().contains("page-faults"), "{}", shown.text());
-    }
-}
-
-#[test]
-fn a_counter_in_turns_tells_its_share_and_an_unknown_one_is_a_question() {
-    let mut shown = Shown::new(samples::counted(), (200, 60), LOOK);
-    shown.keys("2");
-    let text = shown.text();
-    assert!(text.contains("cycles (47 %)"), "{text}");
-    let row = text
-        .lines()
-        .find(|line| line.contains("T3 worker"))
-        .unwrap();
-    assert!(row.contains(" ? "), "{row}");
-}
-
-#[test]
-fn a_site_says_in_how_much_of_the_work_a_counter_is_known() {
-    let mut snapshot = samples::counted();
-    for site in &mut snapshot.report.sites {
-        site.counted.get_mut("page-faults").unwrap().known = 5;
-    }
-    let mut shown = Shown::new(snapshot, (200, 60), LOOK);
-    shown.code(KeyCode::Enter);
-    let text = shown.text();
-    assert!(text.contains("page-faults: known in 5 of "), "{text}");
-    assert!(!text.contains("instructions: known in"), "{text}");
-}
-
-#[test]
 fn a_recording_at_every_size() {
     let states = [
         ("on", Playing::On),
@@ -285,63 +224,6 @@ fn a_recording_at_every_size() {
         shown.keys(key);
         check(&format!("replay-{tab}-100x30"), &shown);
     }
-}
-
-/// The style at the first occurrence of a text.
-fn style_of(shown: &Shown, text: &str) -> ratatui::style::Style {
-    let buffer = shown.terminal.backend().buffer();
-    let width = usize::from(buffer.area.width);
-    let rows = buffer.content.chunks(width);
-    let found = rows.into_iter().find_map(|row| {
-        let line: String = row.iter().map(ratatui::buffer::Cell::symbol).collect();
-        let at = line[..line.find(text)?].chars().count();
-        Some(row[at].style())
-    });
-    found.unwrap_or_else(|| panic!("no {text} in\n{}", shown.text()))
-}
-
-#[test]
-fn a_hang_has_a_tab_of_its_own() {
-    for (name, sample) in [
-        ("hang", samples::hung as fn() -> _),
-        ("slow", samples::slow),
-    ] {
-        for size in SIZES {
-            let mut shown = Shown::new(sample(), size, LOOK);
-            shown.keys("!");
-            check(&format!("tab-{name}-{}x{}", size.0, size.1), &shown);
-        }
-    }
-    let mut shown = Shown::new(samples::hung(), (80, 24), LOOK);
-    let alarm = LOOK.alarm().fg;
-    assert_eq!(style_of(&shown, "!Hang").fg, alarm, "in red");
-    assert_eq!(style_of(&shown, "! HANG for 40.0 s").fg, alarm);
-    assert!(
-        shown.text().contains("! who is missing"),
-        "{}",
-        shown.text()
-    );
-    shown.keys("!");
-    assert!(
-        shown
-            .text()
-            .contains("mutex 0x55d0c0de40 held by T1 worker")
-    );
-    assert!(!shown.text().contains("! who is missing"), "it is in sight");
-    // With Tab it follows the help and precedes the first tab.
-    shown.code(KeyCode::Tab);
-    assert!(
-        shown.text().contains("thread-time is lost"),
-        "{}",
-        shown.text()
-    );
-    shown.code(KeyCode::BackTab);
-    assert!(shown.text().contains("who is missing"));
-    shown.code(KeyCode::BackTab);
-    assert!(shown.text().contains("1-0, Tab, Shift-Tab"));
-    // A click works as for the other tabs.
-    shown.click(2, 2);
-    assert!(shown.text().contains("who waits for whom"));
 }
 
 #[test]
@@ -408,53 +290,6 @@ fn of_a_program_that_has_ended_nothing_is_still_to_come() {
 }
 
 #[test]
-fn without_a_hang_there_is_no_such_tab() {
-    let mut shown = Shown::new(samples::imbalanced(), (80, 24), LOOK);
-    assert!(!shown.text().contains("Hang"));
-    shown.keys("!");
-    assert!(shown.text().contains("no hang was found"));
-    shown.keys("0");
-    shown.code(KeyCode::Tab);
-    assert!(
-        shown.text().contains("thread-time is lost"),
-        "{}",
-        shown.text()
-    );
-    // The tab disappears while it is shown.
-    shown.snapshot = samples::hung();
-    shown.keys("!");
-    shown.snapshot = samples::imbalanced();
-    shown.draw();
-    assert!(
-        shown.text().contains("thread-time is lost"),
-        "{}",
-        shown.text()
-    );
-}
-
-#[test]
-fn what_is_slow_or_over_does_not_alarm() {
-    let alarm = LOOK.alarm().fg;
-    for (sample, heading) in [
-        (samples::slow as fn() -> _, "SLOW for 40.0 s"),
-        (samples::over, "A HANG, over after 40.0 s"),
-    ] {
-        let mut shown = Shown::new(sample(), (80, 24), LOOK);
-        assert_ne!(style_of(&shown, "!Hang").fg, alarm);
-        assert!(!shown.text().contains("! who is missing"));
-        assert!(!shown.text().contains("HANG for"));
-        shown.keys("!");
-        assert!(shown.text().contains(heading), "{}", shown.text());
-        assert_ne!(style_of(&shown, heading).fg, alarm);
-    }
-    assert!(
-        Shown::new(samples::slow(), (80, 24), LOOK)
-            .text()
-            .contains("slow for 40.0 s")
-    );
-}
-
-#[test]
 fn the_holder_of_a_lock_is_called_as_everywhere() {
     let mut snapshot = samples::imbalanced();
     snapshot.report.threads[1].label = "1.3".into();
@@ -509,90 +344,6 @@ fn without_colours_there_are_none() {
         let without = Shown::new(sample(), (80, 24), look);
         assert_eq!(with.text(), without.text());
     }
-}
-
-#[test]
-fn parallelism_is_told_by_phase_site_thread_and_function() {
-    let mut shown = Shown::new(samples::imbalanced(), (80, 24), LOOK);
-    shown.keys("8");
-    assert!(shown.row("1 busy").contains("2470"), "{}", shown.text());
-    let top = |shown: &Shown| shown.row("▸");
-    assert!(top(&shown).contains("swap lu.c:731 → update_rows lu.c:715"));
-    shown.code(KeyCode::Enter);
-    assert!(shown.text().contains("by thread, over all phases"));
-    shown.code(KeyCode::Esc);
-    shown.code(KeyCode::Right);
-    assert!(top(&shown).contains("update_rows lu.c:715"));
-    shown.code(KeyCode::Right);
-    assert!(top(&shown).contains("T3 worker"), "{}", shown.text());
-    shown.code(KeyCode::Enter);
-    assert!(shown.text().contains("by site"));
-    shown.code(KeyCode::Esc);
-    shown.code(KeyCode::Right);
-    assert!(top(&shown).contains("SlaveStart"));
-    shown.keys("/print");
-    shown.code(KeyCode::Enter);
-    assert!(top(&shown).contains("print_row"));
-    shown.code(KeyCode::Enter);
-    assert!(shown.text().contains("by caller"), "{}", shown.text());
-    shown.code(KeyCode::Esc);
-    shown.code(KeyCode::Left);
-    assert!(top(&shown).contains("T3 worker"), "each has its own filter");
-    // Sampling has a cost, so it is off by default.
-    shown.snapshot.report.functions = None;
-    shown.code(KeyCode::Right);
-    shown.code(KeyCode::Esc);
-    assert!(shown.text().contains("--sample 200"));
-}
-
-#[test]
-fn the_path_is_told_by_site_thread_and_function() {
-    let mut shown = Shown::new(samples::imbalanced(), (80, 24), LOOK);
-    shown.keys("9");
-    assert!(shown.row("▸").contains("update_rows lu.c:715"));
-    assert!(shown.text().contains("if work were balanced"));
-    shown.code(KeyCode::Enter);
-    assert!(shown.row("50 % faster").contains("s "), "{}", shown.text());
-    shown.code(KeyCode::Esc);
-    shown.code(KeyCode::Right);
-    assert!(shown.row("▸").contains("T3 worker"));
-    shown.code(KeyCode::Left);
-    shown.code(KeyCode::Left);
-    assert!(shown.row("▸").contains("SlaveStart"));
-    shown.snapshot.report.functions = None;
-    shown.draw();
-    assert!(shown.text().contains("--sample 200"));
-}
-
-#[test]
-fn the_efficiency_stands_in_the_header_as_long_as_there_is_room() {
-    let all = "efficiency 0.71 = balance 0.78 × serial 0.93 × transfer 0.98";
-    for (columns, text) in [(60, &all[11..]), (80, all), (200, all)] {
-        let shown = Shown::new(samples::imbalanced(), (columns, 24), LOOK).text();
-        let line = shown.lines().nth(1).unwrap();
-        assert!(line.starts_with(&format!(" {text} ")), "{line}");
-        assert!(line.ends_with('█'), "the pace is there, too: {line}");
-        assert_eq!(
-            line.contains("39 % of thread time"),
-            columns == 200,
-            "{line}"
-        );
-    }
-    let calm = Shown::new(samples::calm(), (80, 24), LOOK).text();
-    assert!(calm.lines().nth(1).unwrap().contains("is waiting; most:"));
-}
-
-#[test]
-fn an_efficiency_that_a_loss_has_spoilt_is_a_question_mark_and_the_log_says_why() {
-    let mut shown = Shown::new(samples::lossy(), (100, 24), LOOK);
-    let line = shown.text().lines().nth(1).unwrap().to_owned();
-    assert!(line.contains("efficiency ?"), "{line}");
-    shown.keys("6");
-    let text = shown.text();
-    assert!(
-        text.contains("efficiency ?: 12345 of 99999 events were lost"),
-        "{text}"
-    );
 }
 
 #[test]

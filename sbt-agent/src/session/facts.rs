@@ -2,7 +2,7 @@
 
 use super::{
     Session,
-    reporting::recording::{Known, Recording},
+    reporting::recording::{KnownFacts, Recording},
 };
 use crate::{
     record::{Begin, Bound, Sink},
@@ -105,8 +105,8 @@ impl Session {
     }
 
     /// The current facts whose change is news.
-    fn known(&self, now_ns: u64) -> Known {
-        Known {
+    fn known(&self, now_ns: u64) -> KnownFacts {
+        KnownFacts {
             totals: *self.understanding.totals(),
             hang: self.understanding.hang_state(now_ns),
             lock_waits: self.watch.lock_waits(),

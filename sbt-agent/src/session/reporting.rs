@@ -8,7 +8,7 @@ use sbt_engine::{
     counters::Plan,
     model::{
         Model,
-        told::{Telling, Told},
+        told::{Telling, ToldEpisode},
     },
     place::Place,
     report::{Facts, Report},
@@ -78,7 +78,7 @@ impl Reporting {
     /// Takes episodes that are ready to be told, and returns the lines to print.
     pub fn narrate(
         &mut self,
-        told: Vec<Told>,
+        told: Vec<ToldEpisode>,
         model: &Model,
         places: &[Rc<Place>],
         settings: &Settings,

@@ -11,7 +11,7 @@ use sbt_engine::{
     model::{
         Model, Totals,
         tape::Step,
-        told::{Telling, Told},
+        told::{Telling, ToldEpisode},
     },
     place::Place,
 };
@@ -262,7 +262,7 @@ impl Understanding {
 
     /// The episodes that are ready to be told, priced as soon as the costs are known: the queue of
     /// episodes that wait for the costs is bounded.
-    pub fn take_told(&mut self) -> Vec<Told> {
+    pub fn take_told(&mut self) -> Vec<ToldEpisode> {
         self.take_costs();
         self.model.take_told()
     }

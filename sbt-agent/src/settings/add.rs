@@ -10,7 +10,7 @@ use std::{
 use toml_edit::{DocumentMut, Item, Table, value};
 
 use super::{
-    Named,
+    SiteName,
     find::{self, NAME, Trust},
     spec,
 };
@@ -21,7 +21,11 @@ use sbt_program::access;
 ///
 /// # Errors
 /// One line: the name is not valid, or the file cannot be changed.
-pub fn add_name(folder: Option<&Path>, site: &str, name: &str) -> Result<(Named, PathBuf), String> {
+pub fn add_name(
+    folder: Option<&Path>,
+    site: &str,
+    name: &str,
+) -> Result<(SiteName, PathBuf), String> {
     let named = spec::named(&format!("{site}={name}"))?;
     let folder = folder.ok_or("the working directory is gone")?;
     let found = find::nearest(folder, Trust::of_this_process())?;

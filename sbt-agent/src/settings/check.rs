@@ -5,18 +5,18 @@ use toml::de::DeValue;
 use super::file::{File, Value};
 use sbt_engine::value;
 use sbt_engine::{
-    gate::{Asked, Measure, Rule, rule},
+    gate::{CheckRules, Measure, Rule, rule},
     pattern::nearest,
 };
-use sbt_program::access::Named;
+use sbt_program::access::NamedFile;
 
 /// The rules of a check.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Gate {
     /// The limits.
-    pub asked: Asked,
+    pub asked: CheckRules,
     /// A recording or report to compare with.
-    pub baseline: Option<Named>,
+    pub baseline: Option<NamedFile>,
 }
 
 impl Gate {
@@ -41,7 +41,7 @@ const OTHERS: [&str; 4] = ["no-hang", "max-lost", "baseline", "tolerance"];
 impl File<'_> {
     /// Reads the table.
     pub(super) fn check(&self, value: &Value) -> Result<Gate, String> {
-        let (mut asked, mut baseline) = (Asked::default(), None);
+        let (mut asked, mut baseline) = (CheckRules::default(), None);
         for (key, value) in self.table("check", value)? {
             let name = key.get_ref().as_ref();
             let share = |read: fn(&str) -> Result<f64, String>| {
@@ -70,7 +70,7 @@ impl File<'_> {
     }
 
     /// Reads one limit or a list of limits.
-    fn limits(&self, measure: Measure, value: &Value) -> Result<Asked, String> {
+    fn limits(&self, measure: Measure, value: &Value) -> Result<CheckRules, String> {
         let name = measure.name();
         let read = |text: &str| Rule::parse(measure, text);
         let rules = if let DeValue::Array(_) = value.get_ref() {
@@ -79,9 +79,9 @@ impl File<'_> {
             let text = self.number_or_text(name, value, "a limit, or a list of them")?;
             vec![self.read(name, value, &text, read)?]
         };
-        Ok(Asked {
+        Ok(CheckRules {
             rules: rules.into_iter().map(|given| given.value).collect(),
-            ..Asked::default()
+            ..CheckRules::default()
         })
     }
 }

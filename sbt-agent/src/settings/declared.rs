@@ -12,7 +12,7 @@ use sbt_engine::{
 use sbt_program::access;
 
 use super::{
-    Conceptual, DEFAULT_BUDGET, DEFAULT_HANG_TIME, Gate, Known, Mark, Named, UserBarrier,
+    Conceptual, DEFAULT_BUDGET, DEFAULT_HANG_TIME, Gate, Mark, SettingNames, SiteName, UserBarrier,
     environment,
     file::{File, Value},
     layer::Given,
@@ -85,14 +85,14 @@ macro_rules! settings {
         }
 
         /// All settings, in the order in which they are shown.
-        pub const SETTINGS: &[Known] = &[
-            $(Known {
+        pub const SETTINGS: &[SettingNames] = &[
+            $(SettingNames {
                 key: $key,
                 variable: [$($variable,)?].as_slice().first().copied(),
                 option: $option,
                 meaning: $meaning,
             },)*
-            $(Known {
+            $(SettingNames {
                 key: $items_key,
                 variable: None,
                 option: $items_option,
@@ -285,7 +285,7 @@ settings! {
             shown u32::to_string,
             "samples per second of CPU time, for the time by function; 0 takes none";
         /// The file for folded stacks of the samples.
-        folded: access::Named => Option<access::Named> = None,
+        folded: access::NamedFile => Option<access::NamedFile> = None,
             key "folded", option "--folded",
             file |file, key, value| file.file(key, value),
             shown |file| match file {
@@ -302,7 +302,7 @@ settings! {
     }
     each {
         /// Names of sites. A site has one name at most; several sites may share a name.
-        names: Named, by |named| named.site.clone(),
+        names: SiteName, by |named| named.site.clone(),
             key "names", option "--name",
             file |file, key, value| file.names(key, value),
             "names of sites, for reports and for watch";

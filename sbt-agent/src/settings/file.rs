@@ -17,7 +17,7 @@ use sbt_engine::{
     pattern::{Pattern, nearest},
     place::printable,
 };
-use sbt_program::access::Named;
+use sbt_program::access::NamedFile;
 
 /// Reads the `text` of the file that the user knows as `shown`.
 ///
@@ -129,10 +129,10 @@ impl File<'_> {
         }
     }
 
-    pub(super) fn file(&self, name: &str, value: &Value) -> Result<Given<Named>, String> {
+    pub(super) fn file(&self, name: &str, value: &Value) -> Result<Given<NamedFile>, String> {
         let text = self.text_of(name, value, "the name of a file")?;
         let line = self.line(&value.span());
-        let named = Named::in_settings(text.into(), Path::new(self.shown), line);
+        let named = NamedFile::in_settings(text.into(), Path::new(self.shown), line);
         Ok(self.given(value, named))
     }
 
@@ -185,12 +185,12 @@ impl File<'_> {
         &self,
         key: &str,
         value: &Value,
-    ) -> Result<Vec<Given<super::Named>>, String> {
+    ) -> Result<Vec<Given<super::SiteName>>, String> {
         let table = self.table(key, value)?.into_iter();
         table
             .map(|(site, name)| {
                 self.by_text(site.get_ref(), name, NAMES, |text| {
-                    Ok(super::Named {
+                    Ok(super::SiteName {
                         site: site.get_ref().parse()?,
                         name: spec::name(text)?,
                     })

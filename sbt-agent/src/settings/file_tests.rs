@@ -262,7 +262,7 @@ tolerance = 5
     assert_eq!(baseline.path, Path::new("old.sbt"));
     assert_ne!(
         baseline,
-        Named::typed("old.sbt".into()),
+        NamedFile::typed("old.sbt".into()),
         "nobody has typed it"
     );
 }

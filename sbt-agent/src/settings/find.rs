@@ -16,7 +16,7 @@ const MAX_BYTES: u64 = 1 << 20;
 
 /// The file that was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct SettingsFile {
     /// The path; the bare name if the file lies in the working directory.
     pub shown: String,
     /// The text; `None` if the file is not trusted.
@@ -63,11 +63,11 @@ impl Trust {
 ///
 /// # Errors
 /// One line: the nearest file cannot be read.
-pub fn nearest(folder: &Path, trust: Trust) -> Result<Option<Found>, String> {
+pub fn nearest(folder: &Path, trust: Trust) -> Result<Option<SettingsFile>, String> {
     access::as_caller(|| find(folder, trust)).map_err(|error| error.to_string())?
 }
 
-fn find(folder: &Path, trust: Trust) -> Result<Option<Found>, String> {
+fn find(folder: &Path, trust: Trust) -> Result<Option<SettingsFile>, String> {
     for above in folder.ancestors() {
         let path = above.join(NAME);
         let shown = if above == folder {
@@ -82,7 +82,7 @@ fn find(folder: &Path, trust: Trust) -> Result<Option<Found>, String> {
         match found {
             Read::Missing => {}
             Read::Text(text) => {
-                return Ok(Some(Found {
+                return Ok(Some(SettingsFile {
                     shown,
                     text: Some(text),
                     note: None,
@@ -90,7 +90,7 @@ fn find(folder: &Path, trust: Trust) -> Result<Option<Found>, String> {
             }
             Read::Refused((why, remedy)) => {
                 let note = format!("{shown} is ignored: {why}; to use it, {remedy}");
-                return Ok(Some(Found {
+                return Ok(Some(SettingsFile {
                     shown,
                     text: None,
                     note: Some(note),

@@ -4,7 +4,7 @@ use super::declared::SETTINGS;
 
 /// The names and the meaning of a setting.
 #[derive(Clone, Copy, Debug)]
-pub struct Known {
+pub struct SettingNames {
     /// The key in `sbt.toml` and in the table of effective settings.
     pub key: &'static str,
     /// The environment variable, if there is one.

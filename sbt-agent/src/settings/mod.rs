@@ -26,7 +26,7 @@ pub use check::Gate;
 pub use declared::{SETTINGS, Settings};
 pub use effective::{Effective, check_file, effective};
 pub use environment::Environment;
-pub use known::{CONTROLS, Known};
+pub use known::{CONTROLS, SettingNames};
 pub use merge::{MAX_BARRIERS, MAX_MARKS, MAX_PHASES, Row};
 pub use show::{Detail, table};
 
@@ -38,7 +38,7 @@ pub const DEFAULT_HANG_TIME: Duration = Duration::from_secs(10);
 
 /// A name for a site.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Named {
+pub struct SiteName {
     /// The barrier calls that get the name.
     pub site: Pattern,
     /// Not empty, and safe to print.

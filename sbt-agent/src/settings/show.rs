@@ -68,7 +68,7 @@ pub fn table(effective: &Effective, detail: Detail) -> String {
     text
 }
 
-fn names(known: &known::Known) -> String {
+fn names(known: &known::SettingNames) -> String {
     match known.variable {
         Some(variable) => format!("{}, {variable}", known.option),
         None => known.option.to_owned(),

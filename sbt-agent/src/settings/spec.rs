@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use super::{Conceptual, Mark, Named, UserBarrier};
+use super::{Conceptual, Mark, SiteName, UserBarrier};
 use sbt_engine::{
     pattern::{Code, Pattern},
     place::printable,
@@ -15,11 +15,11 @@ use sbt_engine::{
 const ARGUMENTS: u8 = 6;
 
 /// Reads `SITE=NAME`. A site may contain `=`, a name may not.
-pub fn named(text: &str) -> Result<Named, String> {
+pub fn named(text: &str) -> Result<SiteName, String> {
     let (site, name) = text
         .rsplit_once('=')
         .ok_or("expected SITE=NAME, such as lu.c:120=factor")?;
-    Ok(Named {
+    Ok(SiteName {
         site: site.parse()?,
         name: self::name(name)?,
     })
@@ -171,7 +171,7 @@ fn trailing_number(text: &str) -> Result<Option<(&str, &str)>, String> {
     }
 }
 
-impl fmt::Display for Named {
+impl fmt::Display for SiteName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}={}", self.site, self.name)
     }

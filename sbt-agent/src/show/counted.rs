@@ -5,7 +5,7 @@
 //! the time that threads wait in barriers are not included.
 
 use super::{
-    Episode, Seen,
+    Episode, Participant,
     columns::Columns,
     rates::Rates,
     timeline::{MOST_CELLS, MOST_COLUMNS, MOST_THREADS},
@@ -94,7 +94,7 @@ impl Counted {
     }
 
     /// Adds what a thread counted before an episode. `span` is the time of the counting, if known.
-    fn count(&mut self, seen: &Seen, span: Option<(u64, u64)>) {
+    fn count(&mut self, seen: &Participant, span: Option<(u64, u64)>) {
         for at in 0..self.counters.len() {
             match (seen.counts.get(at).copied().flatten(), span) {
                 (Some(count), Some(span)) => self.draw(at, seen.thread, span, Some(count)),
@@ -113,7 +113,7 @@ impl Counted {
     }
 
     /// The time before an arrival for which counts are incomplete.
-    fn gap(&self, seen: &Seen) -> (u64, u64) {
+    fn gap(&self, seen: &Participant) -> (u64, u64) {
         let until_ns = self.until_ns.get(seen.thread as usize).copied();
         let work = seen.work_ns.map(|ns| seen.arrived_ns.saturating_sub(ns));
         // Threads that share a number overlap, so the end of the last episode says nothing.
@@ -152,8 +152,8 @@ mod tests {
         Counted::new(&report, 0).unwrap()
     }
 
-    fn seen(thread: u32, work: (u64, u64), count: Option<u64>) -> Seen {
-        Seen {
+    fn seen(thread: u32, work: (u64, u64), count: Option<u64>) -> Participant {
+        Participant {
             thread,
             is_shared: false,
             arrived_ns: work.1,
@@ -165,7 +165,7 @@ mod tests {
         }
     }
 
-    fn episode(seen: Vec<Seen>) -> Episode {
+    fn episode(seen: Vec<Participant>) -> Episode {
         let arrived = || seen.iter().map(|one| one.arrived_ns);
         Episode {
             site: 0,

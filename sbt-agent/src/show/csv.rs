@@ -106,7 +106,7 @@ fn row(
     let mut row = vec![
         site.id.to_string(),
         text(&site.called()),
-        site.kind.to_owned(),
+        site.kind.to_string(),
         maybe(&site.function),
         maybe(&site.file),
         number(site.line.map(u64::from)),

@@ -5,7 +5,7 @@ use sbt_engine::{
     model::{
         ids::ThreadId,
         parts::Split,
-        told::{Arrival, Told},
+        told::{Arrival, ToldEpisode},
     },
     report::{Report, order::Order},
 };
@@ -29,12 +29,12 @@ pub struct Episode {
     /// Work of one thread alone before the episode, while the others were kept waiting.
     pub alone: Option<Piece>,
     /// The participants, in order of arrival.
-    pub seen: Vec<Seen>,
+    pub seen: Vec<Participant>,
 }
 
 /// The part of a run whose episodes are known one by one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Known {
+pub struct KnownPart {
     /// Start of this part, ns since watching began. Not 0 if only the end of the run was kept.
     pub from_ns: u64,
     /// Number of arrivals in these episodes.
@@ -43,7 +43,7 @@ pub struct Known {
 
 /// One participant of an episode.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Seen {
+pub struct Participant {
     /// Number of the thread in the report.
     pub thread: u32,
     /// Whether several threads share this number, so that their times overlap.
@@ -88,7 +88,7 @@ pub struct Piece {
     pub doing: Doing,
 }
 
-impl Seen {
+impl Participant {
     /// The work, waiting and release of this participant, as far as known.
     pub fn pieces(&self, last_ns: u64) -> impl Iterator<Item = Piece> + use<> {
         let piece = |from_ns, to_ns, doing| Piece {
@@ -153,7 +153,7 @@ impl Numbers {
 
     /// Translates an episode; `None` if the report does not include the episode because totals were
     /// reset after it.
-    pub fn episode(&self, told: &Told) -> Option<Episode> {
+    pub fn episode(&self, told: &ToldEpisode) -> Option<Episode> {
         let done = &told.done;
         (done.last_ns > self.start_ns).then(|| Episode {
             site: self.order.site(told.site),
@@ -193,9 +193,9 @@ impl Numbers {
         self.shared.get(number).copied().unwrap_or(true)
     }
 
-    fn seen(&self, arrival: &Arrival) -> Seen {
+    fn seen(&self, arrival: &Arrival) -> Participant {
         let counts = arrival.counts.iter().flatten();
-        Seen {
+        Participant {
             thread: self.order.number(arrival.thread),
             is_shared: self.is_shared(arrival.thread),
             arrived_ns: self.since(arrival.time_ns),

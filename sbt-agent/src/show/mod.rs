@@ -19,4 +19,4 @@ pub mod table;
 pub mod text;
 pub mod timeline;
 
-pub use episode::{Doing, Episode, Known, Numbers, Piece, Seen};
+pub use episode::{Doing, Episode, KnownPart, Numbers, Participant, Piece};

@@ -32,7 +32,7 @@ impl Rates {
         let most = report.sites.iter().map(|site| site.id as usize + 1).max();
         let mut regions = vec![false; most.unwrap_or(0)];
         for site in &report.sites {
-            regions[site.id as usize] = matches!(site.kind, "gomp" | "kmp");
+            regions[site.id as usize] = site.kind.is_of_openmp();
         }
         Self {
             read: vec![None; report.threads.len()],

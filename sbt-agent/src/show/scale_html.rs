@@ -8,6 +8,7 @@ use super::{
 };
 use sbt_engine::{
     place::printable,
+    report::CounterUnit,
     scale::{PhaseScaling, Scaling, phase_names},
     words::command_line,
 };
@@ -84,7 +85,7 @@ pub fn page(all: &Scaling) -> String {
             "<h2>Counter {}, work of all threads</h2>",
             escaped(name)
         );
-        counted(&mut out, all, &names, name, counter.unit == "ns");
+        counted(&mut out, all, &names, name, counter.unit == CounterUnit::Ns);
     }
     for note in &all.notes {
         let _ = writeln!(out, "<p class=\"dim\">note: {}</p>", escaped(note));

@@ -1,19 +1,16 @@
 //! Tests of the text and the page about a series of runs.
 
-use std::collections::BTreeMap;
-
-use sbt_engine::{
-    report::{VerdictKind, VerdictReport, counters::CounterReport},
-    scale::{
-        samples::{half_serial, of, run},
-        scaling,
-    },
-};
-
 use super::{
     scale_html,
     table::Style,
     text::{self, short_count},
+};
+use sbt_engine::{
+    report::{CounterUnit, counters::CounterReport},
+    scale::{
+        samples::{half_serial, half_serial_with_verdicts, of, run},
+        scaling,
+    },
 };
 
 const MS: u64 = 1_000_000;
@@ -87,7 +84,7 @@ fn counters_are_told_by_phase_and_number() {
         let total = 1_500_000 * u64::from(run.threads);
         run.report.counters = vec![CounterReport {
             name: "instructions".into(),
-            unit: "count",
+            unit: CounterUnit::Count,
             total: Some(total),
             work: Some(total),
             unknown: 0,
@@ -111,21 +108,7 @@ fn counters_are_told_by_phase_and_number() {
 
 #[test]
 fn the_serial_phase_is_told_and_why() {
-    let mut runs = half_serial();
-    for run in &mut runs {
-        let verdict = |site, kind, text: &str| VerdictReport {
-            kind,
-            site,
-            thread: None,
-            text: text.into(),
-            evidence: BTreeMap::new(),
-        };
-        run.report.verdicts = Some(vec![
-            verdict(Some(0), VerdictKind::PersistentStraggler, "another"),
-            verdict(Some(1), VerdictKind::SerialPhase, "one thread works"),
-            verdict(None, VerdictKind::MoreThreadsThanCpus, "too many"),
-        ]);
-    }
+    let runs = half_serial_with_verdicts();
     let all = of(&runs);
     let text = text::scale(&all, PLAIN);
     assert!(

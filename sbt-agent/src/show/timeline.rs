@@ -192,11 +192,11 @@ impl Timeline {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::show::Seen;
+    use crate::show::Participant;
     use sbt_engine::model::parts::Split;
 
-    fn seen(thread: u32, work: (u64, u64), last_ns: u64) -> Seen {
-        Seen {
+    fn seen(thread: u32, work: (u64, u64), last_ns: u64) -> Participant {
+        Participant {
             thread,
             is_shared: false,
             arrived_ns: work.1,

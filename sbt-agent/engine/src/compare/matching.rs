@@ -97,7 +97,7 @@ fn candidates(report: &Report) -> Vec<Candidate<'_>> {
 
 fn by_name(it: &Candidate<'_>) -> Option<Vec<String>> {
     let name = it.site.name.clone()?;
-    Some(vec![it.site.kind.into(), name])
+    Some(vec![it.site.kind.to_string(), name])
 }
 
 /// A key with all lines and addresses.
@@ -109,7 +109,7 @@ fn by_places(it: &Candidate<'_>) -> Option<Vec<String>> {
     let site = it.site;
     let mut places = site.places.clone();
     places.sort();
-    let kind = vec![site.kind.into(), site.binary.clone()];
+    let kind = vec![site.kind.to_string(), site.binary.clone()];
     // A separator: no place has an empty name.
     let between = vec![String::new()];
     Some([kind, places, between, site.callers.clone()].concat())
@@ -141,7 +141,7 @@ fn by_functions(it: &Candidate<'_>) -> Option<Vec<String>> {
         .collect();
     // Places are in the order in which threads came.
     places.sort();
-    let mut key = vec![site.kind.into(), it.binary(&site.binary).into()];
+    let mut key = vec![site.kind.to_string(), it.binary(&site.binary).into()];
     key.append(&mut places);
     Some(key)
 }
@@ -156,7 +156,7 @@ fn by_lines(it: &Candidate<'_>) -> Option<Vec<String>> {
     };
     let mut lines: Vec<String> = it.site.places.iter().map(line).collect::<Option<_>>()?;
     lines.sort();
-    (!lines.is_empty()).then(|| [vec![it.site.kind.into()], lines].concat())
+    (!lines.is_empty()).then(|| [vec![it.site.kind.to_string()], lines].concat())
 }
 
 /// Pairs of sites of which one has all functions of the other, since with fewer threads some places
@@ -165,8 +165,8 @@ fn by_parts<'a>(left: &[Candidate<'a>], right: &[Candidate<'a>]) -> Vec<Pair<'a>
     if left.len().saturating_mul(right.len()) > MOST_COMPARISONS {
         return Vec::new();
     }
-    let left: Vec<Part<'_>> = left.iter().map(Part::of).collect();
-    let right: Vec<Part<'_>> = right.iter().map(Part::of).collect();
+    let left: Vec<SiteFunctions<'_>> = left.iter().map(SiteFunctions::of).collect();
+    let right: Vec<SiteFunctions<'_>> = right.iter().map(SiteFunctions::of).collect();
     let mut pairs = Vec::new();
     for one in &left {
         let mut found = right.iter().filter(|other| one.is_alike(other));
@@ -190,13 +190,13 @@ fn by_parts<'a>(left: &[Candidate<'a>], right: &[Candidate<'a>]) -> Vec<Pair<'a>
 }
 
 /// A site with the functions of its places.
-struct Part<'a> {
+struct SiteFunctions<'a> {
     site: &'a SiteReport,
     binary: &'a str,
     functions: BTreeSet<String>,
 }
 
-impl<'a> Part<'a> {
+impl<'a> SiteFunctions<'a> {
     fn of(it: &Candidate<'a>) -> Self {
         let places = it.site.places.iter();
         Self {

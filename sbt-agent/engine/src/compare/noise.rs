@@ -137,12 +137,12 @@ pub fn spreads(
     let stats = both.map(|(_, stat)| stat);
     let alone = [0, 1].map(|side| {
         let most = courses[side].len();
-        Found::of(most, 1.0, |most| groups(&courses[side], most))
+        MeanError::of(most, 1.0, |most| groups(&courses[side], most))
     });
     if !alone.iter().flatten().any(|found| found.is_alike) && alone.iter().all(Option::is_some) {
         return [0, 1].map(|side| {
             let stat = stats[side]?;
-            let Found { error, freedom, .. } = alone[side]?;
+            let MeanError { error, freedom, .. } = alone[side]?;
             Some(Spread::new(
                 error / (stat.stddev as f64).max(1.0),
                 freedom,
@@ -158,7 +158,7 @@ pub fn spreads(
         return [None, None];
     };
     // Correlation of neighbours is expected here, so it is assumed even if it is not significant.
-    let found = Found::of(most, 0.0, |most| {
+    let found = MeanError::of(most, 0.0, |most| {
         let [before, after] = [0, 1].map(|side| groups(&courses[side], most));
         // A slower run is slower by a constant factor: the residuals from this ratio count.
         let sum = |means: &[f64]| means.iter().sum::<f64>().max(1.0);
@@ -178,7 +178,7 @@ pub fn spreads(
 
 /// What a course of values says about their mean.
 #[derive(Clone, Copy, Debug)]
-struct Found {
+struct MeanError {
     /// Standard error of the mean.
     error: f64,
     freedom: f64,
@@ -186,7 +186,7 @@ struct Found {
     is_alike: bool,
 }
 
-impl Found {
+impl MeanError {
     /// `means` returns the means of about this many groups of consecutive values; there are at most
     /// `most` groups. `errors`: number of standard errors from which the correlation of neighbours
     /// counts.

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{
-    report::{IncompleteReport, schema::is_that_of},
+    report::{BarrierKind, IncompleteKind, IncompleteReport, schema::is_that_of},
     samples,
 };
 
@@ -172,7 +172,7 @@ fn a_new_barrier_is_alone_and_the_others_are_not_shifted_onto_it() {
         .iter()
         .map(|entry| (entry.what, entry.name.as_str()))
         .collect();
-    assert_eq!(names, [("site", "solve lu.c:20")]);
+    assert_eq!(names, [(UnmatchedKind::Site, "solve lu.c:20")]);
     // The same in the other direction, with one site fewer.
     assert_eq!(matched(&after, &before), [(15, 10), (25, 20), (35, 30)]);
 }
@@ -314,7 +314,7 @@ fn functions_and_callers_tell_sites_apart() {
         "nothing in common"
     );
     let mut kind = at_lines(&[10]);
-    kind.sites[0].kind = "gomp";
+    kind.sites[0].kind = BarrierKind::Gomp;
     assert!(matched(&at_lines(&[10]), &kind).is_empty());
 }
 
@@ -427,7 +427,7 @@ fn runs_that_do_not_compare_are_noted() {
 fn the_wall_time_of_a_part_of_a_run_is_not_known() {
     let mut cut = run();
     cut.break_off(vec![IncompleteReport {
-        kind: "damaged",
+        kind: IncompleteKind::Damaged,
         text: "batch 3 is damaged".into(),
     }]);
     let all = compare(&cut, &run());

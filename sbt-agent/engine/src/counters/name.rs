@@ -2,9 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use std::fmt;
-
 use crate::pattern::nearest;
+use std::fmt;
 
 /// Largest number of requested counters; at most [`sbt_common::MAX_EVENTS`] of them may need a perf
 /// event.
@@ -232,12 +231,9 @@ impl Counter {
         }
     }
 
-    /// The unit of the values: `ns`, or `count` for a number of events.
-    pub fn unit(&self) -> &'static str {
-        match self.what {
-            What::Kept(Kept::TaskClock) => "ns",
-            _ => "count",
-        }
+    /// Whether the values are times, ns, and not numbers of events.
+    pub const fn is_time(&self) -> bool {
+        matches!(self.what, What::Kept(Kept::TaskClock))
     }
 }
 

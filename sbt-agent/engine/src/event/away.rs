@@ -41,38 +41,6 @@ impl Reason {
         Self::Stopped,
         Self::Other,
     ];
-
-    /// The name in JSON.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Futex => "futex",
-            Self::File => "file",
-            Self::Fault => "page-fault",
-            Self::Sleep => "sleep",
-            Self::Poll => "poll",
-            Self::Stream => "stream",
-            Self::Child => "child",
-            Self::Memory => "memory",
-            Self::Stopped => "stopped",
-            Self::Other => "other",
-        }
-    }
-
-    /// The words that follow `blocked in` in sentences.
-    pub const fn words(self) -> &'static str {
-        match self {
-            Self::Futex => "a futex (lock)",
-            Self::File => "file I/O",
-            Self::Fault => "page faults",
-            Self::Sleep => "sleep (nanosleep)",
-            Self::Poll => "poll, select or epoll",
-            Self::Stream => "a pipe or socket",
-            Self::Child => "wait (for a child process)",
-            Self::Memory => "mapping memory",
-            Self::Stopped => "being stopped (signal or debugger)",
-            Self::Other => "something else",
-        }
-    }
 }
 
 /// Why a thread left its CPU.
@@ -111,18 +79,6 @@ pub enum Taker {
     Kernel,
     /// Nothing: the CPU was idle, and the thread was not allowed to run.
     Nobody,
-}
-
-impl Taker {
-    /// The name in JSON.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Other => "process",
-            Self::Own => "own",
-            Self::Kernel => "kernel",
-            Self::Nobody => "idle",
-        }
-    }
 }
 
 /// Time that a task took on a CPU while a thread was ready.

@@ -2,7 +2,7 @@
 //! chance. If it may be either, the result is unknown.
 
 use super::{
-    Amount, Outcome,
+    Amount, Outcome, RuleName, Unit,
     measure::{self, Unknown},
 };
 use crate::{
@@ -10,7 +10,7 @@ use crate::{
     report::{Figure, Report},
 };
 
-const NAME: &str = "baseline";
+const NAME: RuleName = RuleName::Baseline;
 
 /// Outcomes for the whole run and for each site that both runs have.
 pub fn outcomes(before: &Report, after: &Report, tolerance_pct: f64) -> Vec<Outcome> {
@@ -41,7 +41,7 @@ pub fn outcomes(before: &Report, after: &Report, tolerance_pct: f64) -> Vec<Outc
         });
     }
     if comparison.sites.is_empty() {
-        let none = Outcome::of_run(NAME, "count", Figure::Whole(1));
+        let none = Outcome::of_run(NAME, Unit::Count, Figure::Whole(1));
         let none = none.called(format!("{NAME} sites in common"));
         let none = Outcome {
             is_upper: false,
@@ -56,7 +56,7 @@ pub fn outcomes(before: &Report, after: &Report, tolerance_pct: f64) -> Vec<Outc
 /// run to run.
 fn rule(before_ns: u64, tolerance_pct: f64) -> Outcome {
     let limit_ns = tolerated(before_ns, tolerance_pct);
-    Outcome::of_run(NAME, "ns", Figure::Whole(limit_ns))
+    Outcome::of_run(NAME, Unit::Ns, Figure::Whole(limit_ns))
         .called(format!("{NAME} +{tolerance_pct} %"))
 }
 

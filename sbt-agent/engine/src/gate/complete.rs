@@ -1,20 +1,20 @@
 //! Whether a recording is complete: the missing part may be what breaks a rule.
 
-use super::{Outcome, Status};
+use super::{Outcome, RuleName, Status, Unit};
 use crate::report::{Figure, Report};
 
 /// The rule's name.
-const NAME: &str = "complete";
+const NAME: RuleName = RuleName::Complete;
 
 /// The outcome if something is missing; `None` if nothing is. `is_baseline`: whether the report is
 /// the baseline. `allow`: whether an incomplete report is judged all the same.
 pub fn outcome(report: &Report, is_baseline: bool, allow: bool) -> Option<Outcome> {
     let missing = report.incomplete.first()?;
     let limit = Figure::Whole(0);
-    let outcome = Outcome::of_run(NAME, "count", limit).called(if is_baseline {
+    let outcome = Outcome::of_run(NAME, Unit::Count, limit).called(if is_baseline {
         "complete baseline"
     } else {
-        NAME
+        NAME.name()
     });
     let whose = if is_baseline { "of the baseline: " } else { "" };
     let advice = if allow {

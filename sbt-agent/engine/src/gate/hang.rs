@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use super::{Outcome, Status, outcome::time_text, rule::LOOK};
+use super::{Outcome, RuleName, Status, Unit, outcome::time_text, rule::LOOK};
 use crate::report::{Figure, Report, StandstillReport};
 
 /// The rule's name.
-const NAME: &str = "no-hang";
+const NAME: RuleName = RuleName::NoHang;
 
 /// Whether the program hung for longer than the limit, or when it ended; without a limit, only the
 /// latter.
@@ -16,7 +16,7 @@ pub fn outcome(report: &Report, limit: Option<Duration>) -> Option<Outcome> {
     let shown_ns = limit_ns.or(looked_ns).unwrap_or(0);
     let outcome = Outcome {
         status: Status::Hangs,
-        ..Outcome::of_run(NAME, "ns", Figure::Whole(shown_ns))
+        ..Outcome::of_run(NAME, Unit::Ns, Figure::Whole(shown_ns))
     };
     let found = report.run.hang.as_ref();
     let is_too_long =
@@ -125,25 +125,23 @@ fn unknown(report: &Report, limit_ns: u64) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::HangKind;
     use crate::{
-        gate::{Asked, CheckReport, judge, samples::uneven},
+        gate::{CheckReport, CheckRules, judge, samples::uneven},
         samples::{hung, over, slow},
     };
 
     const S: u64 = 1_000_000_000;
 
-    fn no_hang(seconds: u64) -> Asked {
-        Asked {
+    fn no_hang(seconds: u64) -> CheckRules {
+        CheckRules {
             no_hang: Some(Duration::from_secs(seconds)),
-            ..Asked::default()
+            ..CheckRules::default()
         }
     }
 
     fn of_hang(check: &CheckReport) -> Option<&Outcome> {
-        check
-            .outcomes
-            .iter()
-            .find(|outcome| outcome.rule == "no-hang")
+        check.outcomes.iter().find(|outcome| outcome.rule == NAME)
     }
 
     #[test]
@@ -158,9 +156,9 @@ mod tests {
         report.run.hang = hung().report.run.hang;
         report.run.hang.as_mut().unwrap().lasted_ns = 30 * S;
         let check = held(&report, 30);
-        assert_eq!((check.exit_status, check.result), (3, "hangs"));
+        assert_eq!((check.exit_status, check.result), (3, Status::Hangs));
         let first = &check.outcomes[0];
-        assert_eq!(first.rule, "no-hang");
+        assert_eq!(first.rule, NAME);
         let hang = report.run.hang.as_ref().unwrap();
         assert_eq!(first.text.as_ref(), Some(&hang.found.text));
         assert_eq!(first.measured, Some(Figure::Whole(30 * S)));
@@ -172,9 +170,9 @@ mod tests {
             text.starts_with("the program hung when it ended: "),
             "{text}"
         );
-        let any = Asked {
+        let any = CheckRules {
             max_lost: Some(1.0),
-            ..Asked::default()
+            ..CheckRules::default()
         };
         assert_eq!(judge(&report, &any, None).exit_status, 3);
 
@@ -190,7 +188,7 @@ mod tests {
         assert_eq!(held_for.measured, Some(Figure::Whole(30 * S)));
 
         // A thread that uses a CPU may be slow.
-        report.run.hang.as_mut().unwrap().found.kind = "unclear";
+        report.run.hang.as_mut().unwrap().found.kind = HangKind::Unclear;
         assert_eq!(held(&report, 30).exit_status, 0);
         assert_eq!(held(&report, 15).exit_status, 3);
         report.run.hang = slow().report.run.hang;

@@ -1,7 +1,8 @@
 //! Judges a report by rules: an outcome for each rule.
 
 use super::{
-    Amount, Asked, CheckReport, Measure, Outcome, Rule, Status, baseline, complete, hang,
+    Amount, CheckReport, CheckRules, Measure, Outcome, Rule, RuleName, Status, Unit, baseline,
+    complete, hang,
     measure::{self, Measured, Unknown},
     sites::{Subject, meant},
 };
@@ -21,7 +22,7 @@ const DEFAULT_TOLERANCE: f64 = 10.0;
 const NAMED: usize = 8;
 
 /// Judges a report. `before` is the baseline, if the user gave one.
-pub fn judge(report: &Report, asked: &Asked, before: Option<&Report>) -> CheckReport {
+pub fn judge(report: &Report, asked: &CheckRules, before: Option<&Report>) -> CheckReport {
     let mut outcomes = Vec::new();
     let allow = asked.allow_incomplete;
     outcomes.extend(complete::outcome(report, false, allow));
@@ -55,8 +56,8 @@ pub fn judge(report: &Report, asked: &Asked, before: Option<&Report>) -> CheckRe
 /// Whether the program has failed; `None` for a process that sbt attached to, since its exit status
 /// is told to its parent only.
 fn program(report: &Report) -> Option<Outcome> {
-    let outcome =
-        Outcome::of_run("program", "status", Figure::Whole(0)).called("program ends well");
+    let outcome = Outcome::of_run(RuleName::Program, Unit::Status, Figure::Whole(0))
+        .called("program ends well");
     let Some(status) = report.run.exit_status else {
         // An older sbt did not say whether it attached.
         let is_joined = !report.run.started.unwrap_or(!report.run.ended);
@@ -100,7 +101,7 @@ fn lost(report: &Report, limit: Option<f64>) -> Outcome {
     };
     let outcome = Outcome {
         status: Status::Lost,
-        ..Outcome::of_run("max-lost", "pct", Figure::Real(limit))
+        ..Outcome::of_run(RuleName::MaxLost, Unit::Pct, Figure::Real(limit))
     };
     let outcome = outcome.found(Amount::Percent(share));
     let text = format!("{lost} of {all} events were lost: sbt saw too few to judge the run");

@@ -2,7 +2,7 @@
 
 use super::{Amount, Measure};
 use crate::report::{
-    ConceptualReport, EfficiencyReport, Reason, Report, SiteReport, StatReport, Withheld,
+    ConceptualReport, EfficiencyReport, Report, SiteReport, StatReport, Withheld, WithheldReason,
 };
 
 /// Number of episodes or phases from which the watched spans of time stand for the whole run.
@@ -169,7 +169,7 @@ pub fn of_run(measure: Measure, report: &Report) -> Result<Measured, Unknown> {
 /// Why efficiencies are unknown, if too much was lost or unseen.
 fn lost(report: &Report) -> Option<Unknown> {
     let withheld = report.why_withheld(Withheld::Efficiency)?;
-    (withheld.reason != Reason::NoEpisode).then(|| Unknown::Lost(withheld.because.clone()))
+    (withheld.reason != WithheldReason::NoEpisode).then(|| Unknown::Lost(withheld.because.clone()))
 }
 
 /// Checks that what was seen stands for what was not seen.

@@ -26,4 +26,4 @@ mod tests;
 
 pub use judge::judge;
 pub use outcome::{CheckReport, Outcome, Status};
-pub use rule::{Amount, Asked, Measure, Rule};
+pub use rule::{Amount, CheckRules, Measure, Rule, RuleName, Unit};

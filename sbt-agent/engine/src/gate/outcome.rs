@@ -2,22 +2,23 @@
 
 use serde::Serialize;
 
-use super::{Amount, Rule};
-use crate::report::{Figure, Report, SCHEMA, SiteReport, Word};
+use super::{Amount, Rule, RuleName, Unit};
+use crate::report::{Figure, Report, SCHEMA, SiteReport, Word, kinds::kinds};
 
-/// The result of a check.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Status {
-    /// All rules hold.
-    Holds,
-    /// A rule is broken, or could not be measured.
-    Broken,
-    /// Too much was lost to judge.
-    Lost,
-    /// The program has failed.
-    Failed,
-    /// The program hung.
-    Hangs,
+kinds! {
+    /// The result of a check, or of a rule; the later ones in this list are worse.
+    closed pub enum Status {
+        /// All rules hold.
+        Holds = "holds",
+        /// A rule is broken, or could not be measured.
+        Broken = "broken",
+        /// Too much was lost to judge.
+        Lost = "lost",
+        /// The program has failed.
+        Failed = "failed",
+        /// The program hung.
+        Hangs = "hangs",
+    }
 }
 
 impl Status {
@@ -31,17 +32,6 @@ impl Status {
             Self::Hangs => 3,
             Self::Failed => 4,
             Self::Lost => 5,
-        }
-    }
-
-    /// The name in JSON and JUnit.
-    pub const fn name(self) -> Word {
-        match self {
-            Self::Holds => "holds",
-            Self::Broken => "broken",
-            Self::Lost => "lost",
-            Self::Failed => "failed",
-            Self::Hangs => "hangs",
         }
     }
 }
@@ -64,10 +54,10 @@ pub struct CheckReport {
     pub wall_ns: u64,
     /// Exit status of the program, 128 + N if signal N ended it; null if it is unknown.
     pub program_status: Option<u8>,
-    /// `holds`: all rules hold. Else the worst of: `hangs`, `failed` (the program), `lost` (too
-    /// much was lost to judge), `broken`.
-    pub result: Word,
-    /// The exit status of `sbt check`: 0, 3, 4, 5 or 1, in the order of these words.
+    /// The worst result of a rule.
+    pub result: Status,
+    /// The exit status of `sbt check`: 0 if all rules hold, 3 if the program hung, 4 if the program
+    /// has failed, 5 if too much was lost to judge, 1 if rules are broken.
     pub exit_status: u8,
     /// Number of `outcomes` that do not hold.
     pub failures: usize,
@@ -90,7 +80,7 @@ impl CheckReport {
             start_unix_ns: report.run.start_unix_ns,
             wall_ns: report.run.wall_ns,
             program_status: report.run.exit_status,
-            result: worst.name(),
+            result: worst,
             exit_status: worst.exit(),
             failures: outcomes.iter().filter(|outcome| !outcome.holds).count(),
             outcomes,
@@ -102,11 +92,8 @@ impl CheckReport {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Outcome {
-    /// The rule's name: `max-imbalance`, `max-idle`, `min-efficiency`, `min-load-balance`,
-    /// `max-barrier-time`, `max-phase`, `min-episodes`, `no-hang`, `max-lost`, `baseline`;
-    /// `program`: the program must not fail; `complete`: only present if something is missing in a
-    /// recording.
-    pub rule: Word,
+    /// The rule that was checked.
+    pub rule: RuleName,
     /// The rule in words, with its limit and site: the same in every run. It is also the name of
     /// the case in JUnit.
     pub case: String,
@@ -115,7 +102,6 @@ pub struct Outcome {
     /// The meaning of a rule that does not hold: `broken`, `hangs`, `failed` or `lost`; `holds` for
     /// other rules.
     #[serde(rename = "means")]
-    #[cfg_attr(test, schemars(with = "String"))]
     pub status: Status,
     /// Whether the rule could be measured; if not, it does not hold.
     pub is_measured: bool,
@@ -126,9 +112,8 @@ pub struct Outcome {
     pub file: Option<String>,
     /// The line of the site's first place; null if it is unknown.
     pub line: Option<u32>,
-    /// The unit of the figures: `pct` (percent), `share` (fraction of 1), `ns`, `count`, `status`
-    /// (an exit status).
-    pub unit: Word,
+    /// The unit of the figures.
+    pub unit: Unit,
     /// The measured value; null if it was not measured, and for `no-hang` if nothing hung.
     pub measured: Option<Figure>,
     /// The limit: the last value with which the rule holds.
@@ -142,15 +127,9 @@ pub struct Outcome {
     pub text: Option<String>,
 }
 
-impl Serialize for Status {
-    fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        to.serialize_str(self.name())
-    }
-}
-
 impl Outcome {
     /// An outcome for the whole run that has not been measured yet.
-    pub fn of_run(rule: Word, unit: Word, limit: Figure) -> Self {
+    pub fn of_run(rule: RuleName, unit: Unit, limit: Figure) -> Self {
         Self {
             rule,
             case: format!("{rule} {}", amount_text(unit, limit)),
@@ -172,7 +151,7 @@ impl Outcome {
     /// An outcome of a rule that has not been measured yet.
     pub fn of_rule(rule: &Rule) -> Self {
         let Rule { measure, limit, .. } = rule;
-        let outcome = Self::of_run(measure.name(), limit.unit(), limit.figure());
+        let outcome = Self::of_run(measure.rule(), limit.unit(), limit.figure());
         let at = rule.site.as_ref().map(|site| format!(" at {site}"));
         Self {
             is_upper: measure.is_upper(),
@@ -251,7 +230,7 @@ impl Outcome {
         let measured = self.measured.map(|figure| {
             let [is, limit] = self.texts(figure);
             match (self.unit, self.is_upper) {
-                ("status", _) => format!("ended with {is} instead of {limit}"),
+                (Unit::Status, _) => format!("ended with {is} instead of {limit}"),
                 (_, true) => format!("is {is}, at most {limit} is allowed"),
                 (_, false) => format!("is {is}, at least {limit} is required"),
             }
@@ -276,8 +255,8 @@ impl Outcome {
             return [is, limit];
         }
         match measured {
-            Figure::Whole(ns) if self.unit == "ns" => [format!("{ns} ns"), limit],
-            Figure::Real(real) if self.unit == "pct" => [format!("{real} %"), limit],
+            Figure::Whole(ns) if self.unit == Unit::Ns => [format!("{ns} ns"), limit],
+            Figure::Real(real) if self.unit == Unit::Pct => [format!("{real} %"), limit],
             Figure::Real(real) => [real.to_string(), limit],
             Figure::Whole(_) => [is, limit],
         }
@@ -292,16 +271,16 @@ fn number(figure: Figure) -> f64 {
 }
 
 /// A figure with its unit, rounded to about three digits.
-fn amount_text(unit: Word, figure: Figure) -> String {
+fn amount_text(unit: Unit, figure: Figure) -> String {
     match (unit, figure) {
-        ("ns", Figure::Whole(ns)) => time_text(ns),
-        ("pct", figure) => {
+        (Unit::Ns, Figure::Whole(ns)) => time_text(ns),
+        (Unit::Pct, figure) => {
             let pct = number(figure);
             // Shares below 1 % get more digits.
             let steps = if pct < 1.0 { 1000.0 } else { 10.0 };
             format!("{} %", rounded(pct, steps))
         }
-        ("share", figure) => rounded(number(figure), 1000.0).to_string(),
+        (Unit::Share, figure) => rounded(number(figure), 1000.0).to_string(),
         (_, Figure::Whole(count)) => count.to_string(),
         (_, Figure::Real(real)) => real.to_string(),
     }
@@ -406,7 +385,7 @@ mod tests {
             let texts = outcome(measure, limit).texts(amount.figure());
             assert_eq!(texts, expected);
         }
-        let lost = Outcome::of_run("max-lost", "pct", Figure::Real(0.1));
+        let lost = Outcome::of_run(RuleName::MaxLost, Unit::Pct, Figure::Real(0.1));
         assert_eq!(lost.case, "max-lost 0.1 %");
     }
 

@@ -4,9 +4,55 @@ use std::time::Duration;
 
 use crate::{
     pattern::Pattern,
-    report::Figure,
+    report::{Figure, kinds::kinds},
     value::{self, duration_text},
 };
+
+kinds! {
+    /// The name of a rule.
+    closed pub enum RuleName {
+        /// The imbalance of the work has an upper limit.
+        MaxImbalance = "max-imbalance",
+        /// The share of their time for which threads wait for each other has an upper limit.
+        MaxIdle = "max-idle",
+        /// The share of their time for which threads do useful work has a lower limit.
+        MinEfficiency = "min-efficiency",
+        /// Mean work / largest work of a thread has a lower limit.
+        MinLoadBalance = "min-load-balance",
+        /// The time from the first to the last arrival has an upper limit.
+        MaxBarrierTime = "max-barrier-time",
+        /// The time from last arrival to last arrival has an upper limit.
+        MaxPhase = "max-phase",
+        /// The number of complete episodes has a lower limit.
+        MinEpisodes = "min-episodes",
+        /// No hang is longer than the limit.
+        NoHang = "no-hang",
+        /// The share of lost events has an upper limit.
+        MaxLost = "max-lost",
+        /// Nothing takes longer than in an earlier run.
+        Baseline = "baseline",
+        /// The program does not fail.
+        Program = "program",
+        /// The recording is complete; only present if something is missing.
+        Complete = "complete",
+    }
+}
+
+kinds! {
+    /// The unit of a measured value and its limit.
+    closed pub enum Unit {
+        /// A percentage of a whole.
+        Pct = "pct",
+        /// A fraction of 1.
+        Share = "share",
+        /// A time in nanoseconds.
+        Ns = "ns",
+        /// A number of things.
+        Count = "count",
+        /// An exit status.
+        Status = "status",
+    }
+}
 
 /// What a rule limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,17 +85,22 @@ impl Measure {
         Self::Episodes,
     ];
 
+    /// The rule that limits this measure.
+    pub const fn rule(self) -> RuleName {
+        match self {
+            Self::Imbalance => RuleName::MaxImbalance,
+            Self::Idle => RuleName::MaxIdle,
+            Self::Efficiency => RuleName::MinEfficiency,
+            Self::LoadBalance => RuleName::MinLoadBalance,
+            Self::BarrierTime => RuleName::MaxBarrierTime,
+            Self::Phase => RuleName::MaxPhase,
+            Self::Episodes => RuleName::MinEpisodes,
+        }
+    }
+
     /// The rule's name: that of its option, and of its key in `sbt.toml`.
     pub const fn name(self) -> &'static str {
-        match self {
-            Self::Imbalance => "max-imbalance",
-            Self::Idle => "max-idle",
-            Self::Efficiency => "min-efficiency",
-            Self::LoadBalance => "min-load-balance",
-            Self::BarrierTime => "max-barrier-time",
-            Self::Phase => "max-phase",
-            Self::Episodes => "min-episodes",
-        }
+        self.rule().name()
     }
 
     /// Whether the limit is an upper one: values above it break the rule. Otherwise values below it
@@ -123,13 +174,13 @@ pub enum Amount {
 }
 
 impl Amount {
-    /// The unit, as in JSON.
-    pub const fn unit(self) -> &'static str {
+    /// The unit of the value.
+    pub const fn unit(self) -> Unit {
         match self {
-            Self::Percent(_) => "pct",
-            Self::Share(_) => "share",
-            Self::Time(_) => "ns",
-            Self::Count(_) => "count",
+            Self::Percent(_) => Unit::Pct,
+            Self::Share(_) => Unit::Share,
+            Self::Time(_) => Unit::Ns,
+            Self::Count(_) => Unit::Count,
         }
     }
 
@@ -274,7 +325,7 @@ fn time(text: &str) -> Result<Duration, String> {
 
 /// All that the user asks of a check, from one source or several.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Asked {
+pub struct CheckRules {
     /// The limits.
     pub rules: Vec<Rule>,
     /// For how long a barrier may stand still; `None` without a limit.
@@ -287,7 +338,7 @@ pub struct Asked {
     pub allow_incomplete: bool,
 }
 
-impl Asked {
+impl CheckRules {
     /// The union of both; where both ask the same, `stronger` wins.
     #[must_use]
     pub fn with(mut self, stronger: Self) -> Self {
@@ -419,10 +470,10 @@ mod tests {
 
     #[test]
     fn who_speaks_of_the_same_rule_replaces_it() {
-        let of = |texts: &[&str]| Asked {
+        let of = |texts: &[&str]| CheckRules {
             rules: texts.iter().map(|text| rule(Measure::Idle, text)).collect(),
             max_lost: Some(texts.len() as f64),
-            ..Asked::default()
+            ..CheckRules::default()
         };
         let both = of(&["10%", "a:10%", "b:10%"]).with(of(&["20%", "a:20%"]));
         let rules: Vec<String> = both.rules.iter().map(Rule::typed).collect();
@@ -430,9 +481,9 @@ mod tests {
         assert_eq!(both.max_lost, Some(2.0));
         assert!(!both.is_empty());
         // A tolerance alone permits something, and requires nothing.
-        let tolerance = Asked {
+        let tolerance = CheckRules {
             tolerance: Some(10.0),
-            ..Asked::default()
+            ..CheckRules::default()
         };
         assert!(tolerance.is_empty());
         let kept = of(&["10%"]).with(tolerance);

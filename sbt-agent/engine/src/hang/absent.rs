@@ -7,6 +7,7 @@ use super::{
     names::View,
     scene::{BarrierSeen, CallSeen, Doing, Holder, Member, WaitFor},
 };
+use crate::event::Kind;
 
 /// The threads at a barrier, and those that are missing there. Threads are indices into the scene.
 #[derive(Clone, Debug)]
@@ -276,7 +277,7 @@ fn likely(
     if waits_for_them {
         return Likely::No;
     }
-    let in_region = matches!(barrier.kind, "gomp" | "kmp") && is_in_region(view, index);
+    let in_region = matches!(barrier.kind, Kind::Gomp | Kind::Kmp) && is_in_region(view, index);
     if in_region || functions.are_of(view, index) {
         return Likely::Kin;
     }

@@ -6,7 +6,7 @@ use super::{
     threads::{blocked_on, who},
     words::does,
 };
-use crate::report::HangLinkReport;
+use crate::report::{BlockedOnKind, HangLinkReport};
 
 /// Largest number of lines; nobody reads more.
 const MOST_LINES: usize = 8;
@@ -110,8 +110,8 @@ fn steps(graph: &Graph, from: usize) -> Vec<String> {
 fn object(graph: &Graph, at: usize) -> String {
     let on = blocked_on(graph.view, at);
     let words = on.as_ref().map_or("", |on| match on.kind {
-        "rwlock" => "read-write lock",
-        kind => kind,
+        BlockedOnKind::RwLock => "read-write lock",
+        kind => kind.name(),
     });
     let address = on.as_ref().and_then(|on| on.address.as_deref());
     format!("{words} {}", address.unwrap_or_default())

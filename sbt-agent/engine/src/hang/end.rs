@@ -5,6 +5,7 @@ use super::{
     scene::{Doing, WaitFor},
     words::{moves, sleeps},
 };
+use crate::report::HangCause;
 
 /// CPU time during the looks, in percent, from which a thread counts as having done something.
 const DID_SOMETHING_PCT: f64 = 1.0;
@@ -27,7 +28,7 @@ pub enum Grade {
 pub struct End {
     pub grade: Grade,
     /// As [`crate::report::HangReport::because`].
-    pub because: Option<&'static str>,
+    pub because: Option<HangCause>,
     /// The last thread on the way from wait to wait: the cause.
     pub root: usize,
     /// Whether the way leads through another barrier.
@@ -51,7 +52,11 @@ pub fn end(graph: &Graph, thread: usize, here: Option<usize>) -> End {
         let own = path.len() - begins == 1;
         return End {
             grade: Grade::Lost,
-            because: Some(if own { "own-lock" } else { "cycle" }),
+            because: Some(if own {
+                HangCause::OwnLock
+            } else {
+                HangCause::Cycle
+            }),
             root: path[begins],
             elsewhere: crosses(&path),
         };
@@ -104,17 +109,21 @@ fn did_something(graph: &Graph, at: usize) -> bool {
     pct.is_some_and(|pct| pct >= DID_SOMETHING_PCT)
 }
 
-fn last(graph: &Graph, at: usize) -> (Grade, Option<&'static str>) {
+fn last(graph: &Graph, at: usize) -> (Grade, Option<HangCause>) {
     let view = graph.view;
     match graph.need(at) {
-        Need::TheDead if graph.stays(at) => return (Grade::Lost, Some("holder-gone")),
-        Need::Never => return (Grade::Lost, Some("member-gone")),
+        Need::TheDead if graph.stays(at) => return (Grade::Lost, Some(HangCause::HolderGone)),
+        Need::Never => return (Grade::Lost, Some(HangCause::MemberGone)),
         Need::Barrier(barrier) if !graph.may_go(at) => {
             let gone = !graph.absent[barrier].gone.is_empty();
-            let because = if gone { "member-gone" } else { "fewer-alive" };
+            let because = if gone {
+                HangCause::MemberGone
+            } else {
+                HangCause::FewerAlive
+            };
             return (Grade::Lost, Some(because));
         }
-        Need::Anyone if !graph.can_go(at) => return (Grade::Stuck, Some("nobody-wakes")),
+        Need::Anyone if !graph.can_go(at) => return (Grade::Stuck, Some(HangCause::NobodyWakes)),
         _ => {}
     }
     let thread = view.thread(at);

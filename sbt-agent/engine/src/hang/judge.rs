@@ -6,41 +6,14 @@ use super::{
     absent::Absent,
     chain,
     end::{End, Grade, end},
+    finding::Finding,
     graph::{Graph, Need},
     names::{Names, View},
     scene::Scene,
     sentence, threads,
     words::sleeps,
 };
-use crate::report::{HangAlsoReport, HangReport};
-
-/// What is found at one barrier, or among threads that wait for locks only. Threads are indices
-/// into the scene.
-pub struct Finding {
-    /// Index of the barrier in the scene; `None` if no barrier is concerned.
-    pub barrier: Option<usize>,
-    pub grade: Grade,
-    pub because: Option<&'static str>,
-    /// Whether nothing that may still happen changes the finding.
-    pub for_ever: bool,
-    /// The thread to be described first, if one can be named.
-    pub lead: Option<usize>,
-    /// Whether the cause lies at another barrier.
-    pub elsewhere: bool,
-    /// The missing threads, the worst first; without a barrier, the waiting threads.
-    pub who: Vec<usize>,
-}
-
-impl Finding {
-    fn kind(&self) -> &'static str {
-        match self.grade {
-            Grade::Lost if self.for_ever => "never",
-            Grade::Lost | Grade::Stuck => "stuck",
-            Grade::Unclear => "unclear",
-            Grade::Slow => "slow",
-        }
-    }
-}
+use crate::report::{HangAlsoReport, HangCause, HangReport};
 
 /// What stands still in a scene; `None` if no thread waits at a barrier, and no threads wait for
 /// each other. Merely slow barriers are reported too: see [`HangReport::kind`].
@@ -96,7 +69,7 @@ fn at_barrier(graph: &Graph, at: usize) -> Option<Finding> {
     if absent.twice.is_some_and(|twice| graph.stays(twice)) {
         return Some(Finding {
             grade: Grade::Lost,
-            because: Some("waits-twice"),
+            because: Some(HangCause::WaitsTwice),
             lead: absent.twice,
             for_ever,
             ..finding
@@ -142,7 +115,7 @@ fn at_barrier(graph: &Graph, at: usize) -> Option<Finding> {
     let lead = ends.iter().find(|(_, end)| end.grade >= grade);
     let because = because.or(match lead {
         Some((_, end)) => end.because,
-        None if !absent.gone.is_empty() => Some("member-gone"),
+        None if !absent.gone.is_empty() => Some(HangCause::MemberGone),
         None => None,
     });
     let because = because.filter(|_| grade >= Grade::Stuck);
@@ -170,17 +143,17 @@ fn all_there(graph: &Graph, at: usize, absent: &Absent, finding: Finding) -> Opt
     let inside = absent.waiting.len();
     let too_many = inside > count;
     (inside >= count && slept).then_some(Finding {
-        because: too_many.then_some("too-many"),
+        because: too_many.then_some(HangCause::TooMany),
         ..finding
     })
 }
 
-fn too_few(graph: &Graph, at: usize) -> &'static str {
+fn too_few(graph: &Graph, at: usize) -> HangCause {
     let seen = &graph.view.scene.barriers[at];
     let ever = seen.past.as_ref().map(|past| past.members.len());
     match (ever, seen.participants) {
-        (Some(ever), Some(count)) if ever < count as usize => "count-too-large",
-        _ => "fewer-alive",
+        (Some(ever), Some(count)) if ever < count as usize => HangCause::CountTooLarge,
+        _ => HangCause::FewerAlive,
     }
 }
 

@@ -10,6 +10,7 @@ use crate::report::LookReport;
 mod absent;
 mod chain;
 mod end;
+mod finding;
 mod graph;
 mod judge;
 mod names;

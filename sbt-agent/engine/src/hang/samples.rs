@@ -7,7 +7,10 @@ use super::{
         ThreadSeen, WaitFor,
     },
 };
-use crate::report::HangReport;
+use crate::{
+    event::Kind,
+    report::{HangCause, HangKind, HangReport},
+};
 
 /// A millisecond, in ns.
 pub const MS: u64 = 1_000_000;
@@ -134,7 +137,7 @@ impl Seen {
         self.0.barriers.push(BarrierSeen {
             process: PROCESS,
             address: 0x7000 + at as u64 * 0x100,
-            kind: "pthread",
+            kind: Kind::Pthread,
             participants: Some(count),
             arrived: Some(u32::try_from(workers.len()).unwrap()),
             waiting: workers.iter().map(|number| id(*number)).collect(),
@@ -199,7 +202,7 @@ impl Seen {
 
     /// Asserts that something stands still, of this kind, for this reason, with this sentence.
     #[track_caller]
-    pub fn is(&self, kind: &str, because: Option<&str>, text: &str) -> HangReport {
+    pub fn is(&self, kind: HangKind, because: Option<HangCause>, text: &str) -> HangReport {
         let hang = self.hang();
         assert_eq!(hang.text, text);
         assert_eq!((hang.kind, hang.because), (kind, because), "{}", hang.text);

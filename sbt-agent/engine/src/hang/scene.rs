@@ -1,5 +1,7 @@
 //! What was seen of processes that stand still. Data only; nothing is judged here.
 
+use crate::event::Kind;
+
 /// A thread, numbered as in sbt's process namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ThreadId {
@@ -220,8 +222,8 @@ pub struct BarrierSeen {
     pub process: u32,
     /// Address of the barrier in that process.
     pub address: u64,
-    /// The kind of barrier, as in reports: `pthread`, `gomp`, `condvar` …
-    pub kind: &'static str,
+    /// The kind of barrier.
+    pub kind: Kind,
     /// Number of threads that the barrier waits for, if known.
     pub participants: Option<u32>,
     /// Number of threads that have arrived, read from the barrier's memory or else counted while

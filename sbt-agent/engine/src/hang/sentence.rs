@@ -5,13 +5,13 @@ use std::fmt::Write as _;
 use super::{
     absent::Absent,
     end::Grade,
+    finding::Finding,
     graph::{Graph, Need},
-    judge::Finding,
     scene::Doing,
     threads::gone_words,
     words::{does, list, story, there},
 };
-use crate::words::time;
+use crate::{report::HangCause, words::time};
 
 /// Largest number of threads that a sentence names.
 const MOST_NAMES: usize = 3;
@@ -23,8 +23,8 @@ pub fn text(graph: &Graph, finding: &Finding) -> String {
     };
     let absent = &graph.absent[at];
     match finding.because {
-        Some("waits-twice") => return twice(graph, at, absent),
-        Some("fewer-alive" | "count-too-large") if finding.lead.is_none() => {
+        Some(HangCause::WaitsTwice) => return twice(graph, at, absent),
+        Some(HangCause::FewerAlive | HangCause::CountTooLarge) if finding.lead.is_none() => {
             return too_few(graph, finding, at, absent);
         }
         _ => {}
@@ -122,11 +122,11 @@ fn named_story(
 /// What follows from the cause.
 fn tail(finding: &Finding) -> &'static str {
     match (finding.because, finding.for_ever) {
-        (Some("cycle"), true) => ": they wait for each other for ever",
-        (Some("cycle"), false) => ": they wait for each other",
-        (Some("own-lock"), _) => ", for ever",
-        (Some("holder-gone"), _) => ": nobody will",
-        (Some("nobody-wakes"), _) => ", and no thread is left that could wake it",
+        (Some(HangCause::Cycle), true) => ": they wait for each other for ever",
+        (Some(HangCause::Cycle), false) => ": they wait for each other",
+        (Some(HangCause::OwnLock), _) => ", for ever",
+        (Some(HangCause::HolderGone), _) => ": nobody will",
+        (Some(HangCause::NobodyWakes), _) => ", and no thread is left that could wake it",
         _ => "",
     }
 }
@@ -246,7 +246,7 @@ fn too_few(graph: &Graph, finding: &Finding, at: usize, absent: &Absent) -> Stri
     let since = since(graph, at);
     let have = if absent.arrived == 1 { "is" } else { "are" };
     let arrived = absent.arrived;
-    let why = if finding.because == Some("count-too-large") {
+    let why = if finding.because == Some(HangCause::CountTooLarge) {
         let ever = seen.past.as_ref().map_or(0, |past| past.members.len());
         format!(
             "no more than {ever} have ever come there: the count is too large, or a thread ended \
@@ -300,7 +300,7 @@ fn all_there(graph: &Graph, finding: &Finding, at: usize, absent: &Absent) -> St
     let since = since(graph, at);
     let why = "it was initialised again or written over while threads waited, or is not what it \
                seems";
-    if finding.because == Some("too-many") {
+    if finding.because == Some(HangCause::TooMany) {
         format!("{inside} threads wait at {name}{since}, which waits for {count}: {why}")
     } else {
         format!("all {count} are at {name}{since}, and none goes on: {why}")
@@ -326,7 +326,7 @@ fn without_barrier(graph: &Graph, finding: &Finding) -> String {
         return "threads wait for each other".into();
     };
     let name = view.name(lead);
-    if finding.because == Some("nobody-wakes") {
+    if finding.because == Some(HangCause::NobodyWakes) {
         let others = match &finding.who[..] {
             [_, others @ ..] if !others.is_empty() => {
                 format!("; the same is true of {}", names_of(graph, others))

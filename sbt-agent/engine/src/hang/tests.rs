@@ -6,6 +6,10 @@ use super::{
     scene::{BarrierSeen, Doing, Holder, Member, Past, Scene, ThreadId, WaitFor},
     *,
 };
+use crate::{
+    event::Kind,
+    report::{BlockedOnKind, HangCause, HangKind, HangThreadState},
+};
 
 mod barriers;
 mod judged;

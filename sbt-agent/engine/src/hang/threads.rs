@@ -7,7 +7,9 @@ use super::{
 };
 use crate::{
     place::printable,
-    report::{BlockedOn, HangBarrierReport, HangThreadReport, HangWho},
+    report::{
+        BlockedOn, BlockedOnKind, HangBarrierReport, HangThreadReport, HangThreadState, HangWho,
+    },
 };
 
 /// All threads of a scene.
@@ -31,12 +33,12 @@ pub fn thread(view: &View, at: usize) -> HangThreadReport {
     HangThreadReport {
         who: who(view, at),
         state: match &seen.doing {
-            Doing::Running => "running",
-            Doing::Waiting(_) | Doing::Call { .. } => "waiting",
-            Doing::Stopped => "stopped",
-            Doing::Traced { .. } => "traced",
-            Doing::Ended => "ended",
-            Doing::Unknown => "unknown",
+            Doing::Running => HangThreadState::Running,
+            Doing::Waiting(_) | Doing::Call { .. } => HangThreadState::Waiting,
+            Doing::Stopped => HangThreadState::Stopped,
+            Doing::Traced { .. } => HangThreadState::Traced,
+            Doing::Ended => HangThreadState::Ended,
+            Doing::Unknown => HangThreadState::Unknown,
         },
         does: does(view, at),
         at: own,
@@ -52,7 +54,7 @@ pub fn thread(view: &View, at: usize) -> HangThreadReport {
 pub fn gone(view: &View, barrier: &BarrierSeen, member: &Member) -> HangThreadReport {
     HangThreadReport {
         who: named(view, member.id, &member.name),
-        state: "ended",
+        state: HangThreadState::Ended,
         does: gone_words(view, barrier, member),
         at: None,
         also_at: Vec::new(),
@@ -107,7 +109,7 @@ pub fn barrier(view: &View, at: usize) -> HangBarrierReport {
     let key = (seen.process, seen.address);
     HangBarrierReport {
         id: view.names.barriers.get(&key).copied(),
-        kind: seen.kind,
+        kind: seen.kind.into(),
         address: format!("{:#x}", seen.address),
         process: seen.process,
         shared: seen.shared,
@@ -135,7 +137,10 @@ pub fn blocked_on(view: &View, at: usize) -> Option<BlockedOn> {
         timed: None,
     };
     if let Some(barrier) = view.barrier_of(at) {
-        return Some(on("barrier", hex(view.scene.barriers[barrier].address)));
+        return Some(on(
+            BlockedOnKind::Barrier,
+            hex(view.scene.barriers[barrier].address),
+        ));
     }
     let held = |kind, address, holder: Holder| BlockedOn {
         holder: match holder {
@@ -160,27 +165,27 @@ pub fn blocked_on(view: &View, at: usize) -> Option<BlockedOn> {
             let what = what.as_deref().unwrap_or_default();
             return Some(BlockedOn {
                 call: Some(printable(&format!("{name} {what}")).trim_end().to_owned()),
-                ..on("call", None)
+                ..on(BlockedOnKind::Call, None)
             });
         }
         _ => return None,
     };
     let mut on = match *wait {
-        WaitFor::Barrier(_) => on("barrier", None),
+        WaitFor::Barrier(_) => on(BlockedOnKind::Barrier, None),
         WaitFor::Mutex {
             address, holder, ..
-        } => held("mutex", address, holder),
+        } => held(BlockedOnKind::Mutex, address, holder),
         WaitFor::RwLock {
             address, writer, ..
-        } => held("rwlock", address, writer),
-        WaitFor::Semaphore { address, .. } => on("semaphore", hex(address)),
-        WaitFor::Condvar { address, .. } => on("condvar", hex(address)),
-        WaitFor::Futex { address, .. } => on("futex", hex(address)),
+        } => held(BlockedOnKind::RwLock, address, writer),
+        WaitFor::Semaphore { address, .. } => on(BlockedOnKind::Semaphore, hex(address)),
+        WaitFor::Condvar { address, .. } => on(BlockedOnKind::Condvar, hex(address)),
+        WaitFor::Futex { address, .. } => on(BlockedOnKind::Futex, hex(address)),
         WaitFor::Join { thread } => {
             let other = thread.and_then(|other| view.neighbour(at, other));
             BlockedOn {
                 holder: other.map(|other| who(view, other)),
-                ..on("join", None)
+                ..on(BlockedOnKind::Join, None)
             }
         }
         WaitFor::Child { process } => {
@@ -191,7 +196,7 @@ pub fn blocked_on(view: &View, at: usize) -> Option<BlockedOn> {
             let other = id.and_then(|id| view.index(id));
             BlockedOn {
                 holder: other.map(|other| who(view, other)),
-                ..on("child", None)
+                ..on(BlockedOnKind::Child, None)
             }
         }
     };

@@ -10,9 +10,9 @@ use super::{
     episode::{Episode, Left, Member, Seat},
     ids::{BarrierId, SiteId, ThreadId},
     lanes::Doing,
-    parts::{Before, Done, Part, Since, Split, Wait},
+    parts::{Before, Done, EpisodePart, Since, Split, Wait},
     sampled,
-    told::{Arrival, Told},
+    told::{Arrival, ToldEpisode},
     virtual_time,
 };
 use crate::event::{Clocks, Kind};
@@ -67,14 +67,17 @@ impl Model {
             .extend(episode.members.iter().map(|member| member.place));
         self.begin_region(id, &mut episode);
         let site = self.site_of(id, &episode);
-        let parts = episode.members.iter().map(|member| virtual_time::Part {
-            row: member.row,
-            start_ns: member.since.and_then(|since| {
-                (since.before != Before::Unknown).then_some(since.clocks.time_ns)
-            }),
-            arrived_ns: member.arrived.time_ns,
-            paid: member.paid,
-        });
+        let parts = episode
+            .members
+            .iter()
+            .map(|member| virtual_time::VirtualPart {
+                row: member.row,
+                start_ns: member.since.and_then(|since| {
+                    (since.before != Before::Unknown).then_some(since.clocks.time_ns)
+                }),
+                arrived_ns: member.arrived.time_ns,
+                paid: member.paid,
+            });
         self.compensated.close(site, parts);
         let first_end_ns = self.first_end_ns.unwrap_or(u64::MAX);
         self.first_end_ns = Some(first_end_ns.min(last_ns));
@@ -289,7 +292,7 @@ impl Model {
         let is_known = members.iter().all(|member| member.since.is_some());
         if let Some(alone) = episode.alone.as_ref().filter(|_| is_known) {
             let row = self.threads.row(alone.row);
-            let part = sampled::Part {
+            let part = sampled::SampledPart {
                 thread: row.shown.0,
                 work: (row.threads == 1).then_some(alone.from_ns..alone.to_ns),
                 arrived_ns: alone.to_ns,
@@ -310,7 +313,7 @@ impl Model {
                 Left::At(left) => left.time_ns.max(done.last_ns),
                 Left::NotYet | Left::Unseen => done.last_ns,
             };
-            let part = sampled::Part {
+            let part = sampled::SampledPart {
                 thread: row.shown.0,
                 work: since.map(|since| since.clocks.time_ns.min(arrived_ns)..arrived_ns),
                 arrived_ns,
@@ -407,7 +410,7 @@ impl Model {
             .collect();
         // Members that swapped seats are not in the order of arrival.
         arrivals.sort_by_key(|arrival| arrival.time_ns);
-        self.told.push(Told {
+        self.told.push(ToldEpisode {
             site,
             index: self.sites.get(site).episodes - 1,
             done: *done,
@@ -480,13 +483,13 @@ fn in_region(member: &Member, alone: Option<ThreadId>) -> Option<Cow<'_, Work>> 
 }
 
 /// A member's part in an episode whose last thread arrived at `last_ns`.
-fn part(member: &Member, last_ns: u64) -> Part {
+fn part(member: &Member, last_ns: u64) -> EpisodePart {
     let arrived = member.arrived;
     let left = match member.left {
         Left::At(left) => Some(left),
         Left::NotYet | Left::Unseen => None,
     };
-    Part {
+    EpisodePart {
         row: member.row,
         work_ns: worked(member).map(|(work_ns, _)| work_ns),
         idle_ns: last_ns - arrived.time_ns,

@@ -16,7 +16,7 @@ use rustc_hash::FxHashMap;
 use super::{
     counts,
     ids::ThreadId,
-    parts::{Alone, Part},
+    parts::{Alone, EpisodePart},
     site::Roles,
     stats::Stat,
     trend::{Bucket, Trend},
@@ -147,7 +147,7 @@ impl Spans {
         self.unended > 0 || !self.open.is_empty()
     }
 
-    fn pass(&mut self, (begins, ends): (bool, bool), last_ns: u64, parts: &[Part]) {
+    fn pass(&mut self, (begins, ends): (bool, bool), last_ns: u64, parts: &[EpisodePart]) {
         self.passed += 1;
         if !self.open.is_empty() {
             for part in parts {
@@ -170,7 +170,7 @@ impl Spans {
     }
 
     /// Adds a thread's part to its current span.
-    fn note(&mut self, part: &Part) {
+    fn note(&mut self, part: &EpisodePart) {
         let Some(stand) = self.stands.get(part.row.index()) else {
             return;
         };
@@ -196,7 +196,7 @@ impl Spans {
     }
 
     /// Lets all members of an episode continue from the longest path among them.
-    fn meet(&mut self, parts: &[Part]) {
+    fn meet(&mut self, parts: &[EpisodePart]) {
         // The members are nearly always in the same span, so only one span is handled.
         let mut longest: Option<(u64, u64)> = None;
         for part in parts {
@@ -219,7 +219,7 @@ impl Spans {
     }
 
     /// Begins a span with those threads that are in no span.
-    fn begin(&mut self, last_ns: u64, parts: &[Part]) {
+    fn begin(&mut self, last_ns: u64, parts: &[EpisodePart]) {
         let number = self.number + 1;
         let mut members = Vec::new();
         for part in parts {
@@ -302,7 +302,7 @@ impl Conceptual {
 
     /// Takes in a complete episode whose last thread arrived at `last_ns`. Episodes of one thread
     /// must come in order.
-    pub(super) fn pass(&mut self, roles: Roles, last_ns: u64, parts: &[Part]) {
+    pub(super) fn pass(&mut self, roles: Roles, last_ns: u64, parts: &[EpisodePart]) {
         for (number, spans) in self.all.iter_mut().enumerate() {
             let has = |bits: u64| bits & 1 << number != 0;
             spans.pass((has(roles.begins), has(roles.ends)), last_ns, parts);
@@ -320,7 +320,7 @@ impl Conceptual {
 
     /// Adds what one thread worked alone before an episode of these threads; all others continue
     /// from the end of that work.
-    pub(super) fn pass_alone(&mut self, alone: &Alone, parts: &[Part]) {
+    pub(super) fn pass_alone(&mut self, alone: &Alone, parts: &[EpisodePart]) {
         for spans in &mut self.all {
             if let Some((_, member)) = spans.member(alone.row) {
                 member.work_ns = member.work_ns.saturating_add(alone.ns());
@@ -387,8 +387,8 @@ mod tests {
         }
     }
 
-    fn part(row: u32, work_ns: u64, idle_ns: u64) -> Part {
-        Part {
+    fn part(row: u32, work_ns: u64, idle_ns: u64) -> EpisodePart {
+        EpisodePart {
             row: ThreadId(row),
             work_ns: Some(work_ns),
             idle_ns,
@@ -398,7 +398,7 @@ mod tests {
         }
     }
 
-    fn team(rows: &[u32]) -> Vec<Part> {
+    fn team(rows: &[u32]) -> Vec<EpisodePart> {
         rows.iter().map(|row| part(*row, 10, 1)).collect()
     }
 
@@ -540,7 +540,7 @@ mod tests {
         prop::collection::vec(episode, 0..40)
     }
 
-    fn episodes(rows: &[u32], script: &Script) -> Vec<(u64, Roles, Vec<Part>)> {
+    fn episodes(rows: &[u32], script: &Script) -> Vec<(u64, Roles, Vec<EpisodePart>)> {
         let mut time = 0;
         let episode = |(begins, ends, gap, work, idle): &(u64, u64, u64, u64, u64)| {
             time += gap;
@@ -550,7 +550,7 @@ mod tests {
         script.iter().map(episode).collect()
     }
 
-    fn told(episodes: &[(u64, Roles, Vec<Part>)]) -> Conceptual {
+    fn told(episodes: &[(u64, Roles, Vec<EpisodePart>)]) -> Conceptual {
         let mut all = Conceptual::new(2);
         for (time, roles, parts) in episodes {
             all.pass(*roles, *time, parts);

@@ -36,20 +36,6 @@ impl Class {
         Self::Mark,
         Self::Region,
     ];
-
-    /// The name in JSON.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Wait => "arrival",
-            Self::Team => "team-arrival",
-            Self::Call => "call",
-            Self::CallEnd => "call-end",
-            Self::Return => "departure",
-            Self::Condvar => "condvar",
-            Self::Mark => "mark",
-            Self::Region => "region",
-        }
-    }
 }
 
 /// How many kinds there are.

@@ -1,6 +1,13 @@
 //! Takes events in: what each event changes.
 
-use super::{Model, barrier::possible_count, cost::Class, key, tape::Step, thread::Hint};
+use super::{
+    Model,
+    barrier::possible_count,
+    cost::Class,
+    key,
+    tape::{Step, Tape},
+    thread::Hint,
+};
 use crate::event::{Clocks, Event, MarkId, Reading, Tid};
 
 impl Model {
@@ -158,6 +165,38 @@ impl Model {
         if let Some((live, row)) = self.threads.both(tid) {
             live.paid.add(class);
             row.paid.add(class);
+        }
+    }
+
+    /// Starts to record inputs for [`Self::take_tape`].
+    pub fn keep_tape(&mut self) {
+        self.tape.0.get_or_insert_default();
+    }
+
+    /// Stops recording and drops the recorded inputs.
+    pub fn drop_tape(&mut self) {
+        self.tape = Tape::default();
+    }
+
+    /// Returns the inputs since the last call, in order; empty unless recording is on.
+    pub fn take_tape(&mut self) -> Vec<Step> {
+        self.tape.0.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// Replays an input of another model.
+    pub fn take(&mut self, step: &Step) {
+        match step {
+            Step::Event(event) => self.push(event),
+            Step::Place {
+                callers,
+                place,
+                roles,
+            } => self.define_place(*callers, *place, *roles),
+            Step::Rank { process, rank } => self.set_rank(*process, *rank),
+            Step::Tariff(tariff) => self.set_tariff(*tariff),
+            Step::ExpectGaps => self.expect_gaps(),
+            Step::Off(off) => self.set_off(*off),
+            Step::Reset { time_ns } => self.reset(*time_ns),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! How stragglers spent their time compared with the other threads: why they were late.
 
-use super::parts::{Done, Part, Split};
+use super::parts::{Done, EpisodePart, Split};
 
 /// Work and its parts, ns, summed over episodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -65,13 +65,13 @@ pub struct Late {
 
 impl Late {
     /// Adds one episode.
-    pub fn add(&mut self, done: &Done, parts: &[Part]) {
+    pub fn add(&mut self, done: &Done, parts: &[EpisodePart]) {
         let (Some((Some(_), phase_ns)), Some((straggler, lead_ns))) = (done.phase, done.straggler)
         else {
             return;
         };
         // Threads that share a row may give the row several parts.
-        let is_last = |part: &Part| part.row == straggler && part.idle_ns == 0;
+        let is_last = |part: &EpisodePart| part.row == straggler && part.idle_ns == 0;
         let Some(last) = parts.iter().position(is_last) else {
             return;
         };
@@ -119,9 +119,9 @@ mod tests {
     use super::*;
     use crate::model::ids::{SiteId, ThreadId};
 
-    fn part(row: u32, idle_ns: u64, times: [u64; 3]) -> Part {
+    fn part(row: u32, idle_ns: u64, times: [u64; 3]) -> EpisodePart {
         let [running, ready, blocked] = times;
-        Part {
+        EpisodePart {
             row: ThreadId(row),
             work_ns: Some(running + ready + blocked),
             idle_ns,

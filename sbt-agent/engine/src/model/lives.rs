@@ -2,10 +2,10 @@
 
 use super::{
     Model,
+    begun::Regions,
     efficiency::{Chain, Usage},
     episode::Left,
     parts::{Before, Since, Split},
-    regions::Regions,
 };
 use crate::event::{Clocks, Tid};
 

@@ -11,6 +11,7 @@
 
 pub mod away;
 pub mod barrier;
+mod begun;
 pub mod busy;
 mod closing;
 pub mod conceptual;
@@ -59,7 +60,7 @@ use crate::model::ids::ThreadId;
 use crate::model::rows::Rows;
 use crate::model::{
     ids::{PlaceId, SiteId},
-    parts::Part,
+    parts::EpisodePart,
 };
 use away::Tracks;
 use barrier::{Barrier, Barriers, Entry};
@@ -77,7 +78,7 @@ use site::Roles;
 use sites::Sites;
 use tape::{Step, Tape};
 use thread::Threads;
-use told::{Telling, Told};
+use told::{Telling, ToldEpisode};
 use turns::Turns;
 use virtual_time::Virtual;
 
@@ -198,7 +199,7 @@ pub struct Model {
     away: Option<Tracks>,
     exact: Exact,
     telling: Telling,
-    told: Vec<Told>,
+    told: Vec<ToldEpisode>,
     unfinished: Vec<Unfinished>,
     /// Serial number of the newest episode.
     serial: u64,
@@ -211,7 +212,7 @@ pub struct Model {
     spare: Vec<Vec<Member>>,
     sweep: Sweep,
     tape: Tape,
-    parts: Vec<Part>,
+    parts: Vec<EpisodePart>,
     set: Vec<PlaceId>,
     /// Every complete episode.
     #[cfg(test)]
@@ -429,7 +430,7 @@ impl Model {
 
     /// Returns the episodes completed since the last call that were asked for, in the order of
     /// completion.
-    pub fn take_told(&mut self) -> Vec<Told> {
+    pub fn take_told(&mut self) -> Vec<ToldEpisode> {
         std::mem::take(&mut self.told)
     }
 

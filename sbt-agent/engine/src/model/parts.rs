@@ -88,7 +88,7 @@ pub struct Since {
 
 /// One thread's part in one episode.
 #[derive(Clone, Copy, Debug)]
-pub struct Part {
+pub struct EpisodePart {
     /// The thread.
     pub row: ThreadId,
     /// Work before the arrival, `a_i - start_i`, ns; `None` if the start is unknown.

@@ -60,7 +60,7 @@ pub struct Sums {
 
 /// What the samples need to know about one thread's part in an episode.
 #[derive(Clone, Debug)]
-pub struct Part {
+pub struct SampledPart {
     /// The thread's number, as the user sees it.
     pub thread: u32,
     /// When the thread worked, ns; `None` if the beginning of any member's work is unknown, or if
@@ -215,7 +215,13 @@ impl Samples {
 
     /// Settles the samples of one thread's part in an episode. `busy`: how many of the `n` members
     /// worked at a given time, ns.
-    pub fn settle(&mut self, site: SiteId, part: &Part, n: usize, busy: impl Fn(u64) -> usize) {
+    pub fn settle(
+        &mut self,
+        site: SiteId,
+        part: &SampledPart,
+        n: usize,
+        busy: impl Fn(u64) -> usize,
+    ) {
         let waited = self.take(
             part.thread,
             part.arrived_ns..part.left_ns.max(part.arrived_ns),
@@ -325,9 +331,9 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    fn part(thread: u32, work_ns: Range<u64>, left_ns: u64, ready_ns: u64) -> Part {
+    fn part(thread: u32, work_ns: Range<u64>, left_ns: u64, ready_ns: u64) -> SampledPart {
         let all_ns = work_ns.end - work_ns.start;
-        Part {
+        SampledPart {
             thread,
             arrived_ns: work_ns.end,
             left_ns,
@@ -363,7 +369,7 @@ mod tests {
         }
         samples.push(7, 101 * MS, ChainId(3));
         samples.push(7, 130 * MS, ChainId(1));
-        let part = Part {
+        let part = SampledPart {
             is_last: true,
             normalised_ns: 62.5 * MS as f64,
             ..part(7, 0..100 * MS, 120 * MS, 0)
@@ -389,7 +395,7 @@ mod tests {
         for at in (0..100).step_by(10).chain((100..150).step_by(5)) {
             samples.push(1, at * MS, ChainId(if at < 100 { 1 } else { 2 }));
         }
-        let part = Part {
+        let part = SampledPart {
             normalised_ns: 100.0 * MS as f64,
             ..part(1, 0..150 * MS, 150 * MS, 50 * MS)
         };
@@ -401,7 +407,7 @@ mod tests {
         for at in 0..10 {
             samples.push(1, at * 10 * MS, ChainId(1));
         }
-        let part = Part {
+        let part = SampledPart {
             normalised_ns: 100.0 * MS as f64,
             ..part
         };
@@ -420,7 +426,7 @@ mod tests {
             ready_ns: Some(0),
             blocked_ns: Some(80 * MS),
         };
-        let part = Part {
+        let part = SampledPart {
             split,
             normalised_ns: 50.0 * MS as f64,
             ..part(1, 0..100 * MS, 100 * MS, 0)
@@ -440,7 +446,7 @@ mod tests {
             if phase % 7 == 0 {
                 samples.push(1, from + 1, ChainId(1));
             }
-            let part = Part {
+            let part = SampledPart {
                 normalised_ns: MS as f64,
                 ..part(1, from..from + MS, from + MS, MS / 4)
             };
@@ -463,7 +469,7 @@ mod tests {
         let mut samples = Samples::new(MS, None);
         samples.push(1, 5, ChainId(1));
         samples.push(1, 50, ChainId(1));
-        let part = Part {
+        let part = SampledPart {
             work: None,
             ..part(1, 0..40, 60, 0)
         };
@@ -481,7 +487,7 @@ mod tests {
         }
         assert!(samples.threads[&1].len() <= MAX_KEPT / 64);
         assert_eq!(samples.waiting_for_episodes(), all);
-        let part = Part {
+        let part = SampledPart {
             normalised_ns: (all * MS) as f64,
             ..part(1, 0..all * MS, all * MS, 0)
         };

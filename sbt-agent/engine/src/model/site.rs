@@ -13,7 +13,7 @@ use super::{
     gains::Gains,
     ids::{BarrierId, PlaceId, ThreadId},
     late::Late,
-    parts::{Done, Part, SplitSum},
+    parts::{Done, EpisodePart, SplitSum},
     stats::Stat,
     straggler::{Ledger, Pattern, Sequence},
     trend::Trend,
@@ -299,7 +299,7 @@ impl Site {
         &mut self,
         barrier: u64,
         done: &Done,
-        parts: &[Part],
+        parts: &[EpisodePart],
         pairs: &mut usize,
     ) {
         let full = self.by_barrier.len() >= MAX_NAMED_BARRIERS || *pairs >= MAX_PAIRS;
@@ -330,7 +330,7 @@ impl Site {
     }
 
     /// Records how evenly the work was spread, if all of it is known.
-    pub(super) fn note_balance(&mut self, parts: &[Part]) {
+    pub(super) fn note_balance(&mut self, parts: &[EpisodePart]) {
         let (mut longest, mut sum) = (0, 0.0);
         for part in parts {
             let Some(work) = part.work_ns else {

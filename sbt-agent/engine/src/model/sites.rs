@@ -6,7 +6,7 @@ use super::{
     busy::{Busy, Share},
     counts::Sums,
     ids::{PlaceId, SiteId, ThreadId},
-    parts::{Done, Part},
+    parts::{Done, EpisodePart},
     site::{Roles, Site},
     stats::Stat,
     trend,
@@ -119,7 +119,7 @@ impl Sites {
     }
 
     /// Adds a complete episode. `barrier`: the number of the barrier.
-    pub fn record(&mut self, id: SiteId, barrier: u64, done: &Done, parts: &[Part]) {
+    pub fn record(&mut self, id: SiteId, barrier: u64, done: &Done, parts: &[EpisodePart]) {
         let site = &mut self.all[id.index()];
         site.episodes += 1;
         site.participants += parts.len() as u64;
@@ -229,7 +229,12 @@ impl Sites {
         }
     }
 
-    fn record_phase(&mut self, key: (Option<SiteId>, SiteId), phase_ns: u64, parts: &[Part]) {
+    fn record_phase(
+        &mut self,
+        key: (Option<SiteId>, SiteId),
+        phase_ns: u64,
+        parts: &[EpisodePart],
+    ) {
         if self.phases.len() >= MAX_PHASES && !self.phases.contains_key(&key) {
             self.unkept_phases += 1;
             return;

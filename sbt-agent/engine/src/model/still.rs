@@ -43,7 +43,7 @@ pub enum Since {
 
 /// What is known of a barrier that stands still.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Known {
+pub struct StillBarrier {
     /// The process whose memory holds the barrier (0 if several share it), and its address.
     pub key: (u32, u64),
     /// How the barrier was recognised.
@@ -131,7 +131,7 @@ impl Model {
     }
 
     /// What is known of the barrier.
-    pub fn known(&self, still: &Still) -> Known {
+    pub fn known(&self, still: &Still) -> StillBarrier {
         let barrier = &self.barriers.all()[still.barrier.index()];
         let shared = self.threads.shared();
         let mut members: BTreeMap<ThreadId, Member> = BTreeMap::new();
@@ -167,7 +167,7 @@ impl Model {
         });
         members.truncate(MOST_MEMBERS);
         members.sort_by_key(|member| member.row);
-        Known {
+        StillBarrier {
             key: barrier.key,
             kind: barrier.kind,
             count: barrier.count,

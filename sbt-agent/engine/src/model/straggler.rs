@@ -59,15 +59,6 @@ pub enum Sequence {
 }
 
 impl Sequence {
-    /// Its name in JSON.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Turns => "turns",
-            Self::Stretches => "stretches",
-            Self::None => "none",
-        }
-    }
-
     /// Derives the sequence from each participant's number of episodes and how many of them it came
     /// last in.
     ///
@@ -110,16 +101,6 @@ pub enum Pattern {
 }
 
 impl Pattern {
-    /// Its name in JSON.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Persistent => "persistent",
-            Self::Alternating => "alternating",
-            Self::Rotating => "rotating",
-            Self::None => "none",
-        }
-    }
-
     /// Derives the pattern from how often each participant came last, the sequence, and the
     /// fraction (0 to 1) of the threads' time that went into waiting.
     ///
@@ -171,7 +152,7 @@ mod tests {
         event::Kind,
         model::{
             ids::PlaceId,
-            parts::{Done, Part, Split},
+            parts::{Done, EpisodePart, Split},
             sites::Sites,
             tests::setup::Random,
         },
@@ -211,8 +192,8 @@ mod tests {
         for (team, last) in episodes {
             // Each team has a barrier of its own.
             let team_number = u64::from(team.start);
-            let parts: Vec<Part> = team
-                .map(|row| Part {
+            let parts: Vec<EpisodePart> = team
+                .map(|row| EpisodePart {
                     row: ThreadId(row),
                     work_ns: Some(10),
                     idle_ns: u64::from(row != last),

@@ -4,13 +4,13 @@ use rustc_hash::FxHashMap;
 
 use super::{
     away,
+    begun::Regions,
     cost::{Paid, Sum},
     counts::{Sums, Track},
     efficiency::Chain,
     episode::Seat,
     ids::{BarrierId, MAX_ROWS, ThreadId},
     parts::{Before, Since, SplitSum},
-    regions::Regions,
     stats::KnownSum,
     waits::Waits,
 };

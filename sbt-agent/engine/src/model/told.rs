@@ -25,7 +25,7 @@ impl Telling {
 
 /// A complete episode.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Told {
+pub struct ToldEpisode {
     /// The site of the episode.
     pub site: SiteId,
     /// Episodes completed at the site before this one.
@@ -58,7 +58,7 @@ pub struct Arrival {
     pub counts: Option<Reading>,
 }
 
-impl Told {
+impl ToldEpisode {
     /// The arrivals in order, each with the time since the previous arrival, ns; 0 for the first.
     pub fn in_order(&self) -> impl Iterator<Item = (u64, &Arrival)> {
         let mut before = None;

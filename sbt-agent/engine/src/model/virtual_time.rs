@@ -17,7 +17,7 @@ const MAX_WAITING: usize = 65_536;
 
 /// A thread's part in an episode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Part {
+pub struct VirtualPart {
     /// The thread.
     pub row: ThreadId,
     /// When the thread's work began, ns; `None` if unknown.
@@ -28,7 +28,7 @@ pub struct Part {
     pub paid: Paid,
 }
 
-impl Part {
+impl VirtualPart {
     /// From the thread's release to the beginning of its work, ns: the thread left the barrier
     /// later, or was kept until the next region began.
     fn idle_before(&self, released: f64) -> f64 {
@@ -59,7 +59,7 @@ struct Moment {
 
 #[derive(Clone, Debug)]
 enum Input {
-    Closed(SiteId, Vec<Part>),
+    Closed(SiteId, Vec<VirtualPart>),
     Ended(ThreadId, u64, Paid),
     Gap,
 }
@@ -101,12 +101,12 @@ impl Virtual {
     }
 
     /// Takes in a complete episode.
-    pub fn close(&mut self, site: SiteId, parts: impl Iterator<Item = Part>) {
+    pub fn close(&mut self, site: SiteId, parts: impl Iterator<Item = VirtualPart>) {
         if let Some(tariff) = self.tariff {
-            let parts: Vec<Part> = parts.collect();
+            let parts: Vec<VirtualPart> = parts.collect();
             self.compute(site, &parts, &tariff);
         } else {
-            let parts: Vec<Part> = parts.collect();
+            let parts: Vec<VirtualPart> = parts.collect();
             self.parts += parts.len();
             self.wait(Input::Closed(site, parts));
         }
@@ -159,16 +159,16 @@ impl Virtual {
         }
     }
 
-    fn compute(&mut self, site: SiteId, parts: &[Part], tariff: &Tariff) {
+    fn compute(&mut self, site: SiteId, parts: &[VirtualPart], tariff: &Tariff) {
         let shift = self.shift();
         // The moment from which each thread is reckoned, and whether that moment is a release.
-        let begun = |part: &Part| {
+        let begun = |part: &VirtualPart| {
             let real = part.start_ns? as f64;
             let virt = real - shift;
             let released = self.released(part.row);
             Some(released.map_or((Moment { real, virt }, false), |moment| (moment, true)))
         };
-        let arrive = |part: &Part, from: Moment| {
+        let arrive = |part: &VirtualPart, from: Moment| {
             let took = part.arrived_ns as f64 - from.real - part.paid.ns(tariff);
             from.virt + took.max(0.0)
         };
@@ -222,7 +222,7 @@ impl Virtual {
         self.released.get(row.index()).copied().flatten()
     }
 
-    fn release(&mut self, parts: &[Part], moment: Moment) {
+    fn release(&mut self, parts: &[VirtualPart], moment: Moment) {
         for part in parts {
             let index = part.row.index();
             if self.released.len() <= index {

@@ -11,11 +11,11 @@ fn tariff() -> Tariff {
     }
 }
 
-fn part(row: u32, start_ns: Option<u64>, arrived_ns: u64, marks: u32) -> Part {
+fn part(row: u32, start_ns: Option<u64>, arrived_ns: u64, marks: u32) -> VirtualPart {
     let mut paid = Paid::default();
     paid.add(Class::Wait);
     paid.hits[Class::Mark as usize] = marks;
-    Part {
+    VirtualPart {
         row: ThreadId(row),
         start_ns,
         arrived_ns,
@@ -37,11 +37,11 @@ fn run(time: &mut Virtual, marks: u32) -> u64 {
         time.close(
             SITE,
             [
-                Part {
+                VirtualPart {
                     start_ns: start,
                     ..a
                 },
-                Part {
+                VirtualPart {
                     start_ns: start,
                     ..b
                 },

@@ -4,7 +4,7 @@
 use super::{
     efficiency::{Efficiency, useful},
     ids::ThreadId,
-    parts::{Part, Split},
+    parts::{EpisodePart, Split},
 };
 
 /// A thread's progress in its current span.
@@ -22,7 +22,7 @@ pub struct Progress {
 
 impl Progress {
     /// Adds the thread's part in an episode.
-    pub fn add(&mut self, part: &Part) {
+    pub fn add(&mut self, part: &EpisodePart) {
         self.work(part.work_ns, part.split);
     }
 
@@ -116,7 +116,7 @@ mod tests {
     fn progress(works: &[u64]) -> Progress {
         let mut progress = Progress::default();
         for work_ns in works {
-            progress.add(&Part {
+            progress.add(&EpisodePart {
                 row: ThreadId(0),
                 work_ns: Some(*work_ns),
                 idle_ns: 0,
@@ -168,7 +168,7 @@ mod tests {
         assert!(within.efficiency().is_none());
         let mut within = Within::default();
         let mut unknown = progress(&[10]);
-        unknown.add(&Part {
+        unknown.add(&EpisodePart {
             row: ThreadId(0),
             work_ns: None,
             idle_ns: 0,

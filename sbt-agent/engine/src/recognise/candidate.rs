@@ -4,11 +4,12 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{
-    Code, Relation, Unclear,
+    code::{Code, Relation},
+    part::{Deed, Role, WaitOrWake, Waiter},
     proof::{Proof, Record, Relations},
-    round::{Ended, Role, Round, Step, Waiter},
+    round::{Ended, Round, Step},
 };
-use crate::event::{CallersId, Clocks, Event, Evidence, Recognition, Tid};
+use crate::event::{CallersId, Event, Evidence, Recognition, Tid};
 
 /// Largest number of early parts that are kept of a candidate recognised late.
 const MAX_EARLY: usize = 4096;
@@ -35,50 +36,6 @@ const MAX_SILENCE_DOUBLED: u32 = 6;
 /// Contradictions after which a recognised barrier is given up, if they are more than half of its
 /// rounds.
 const MAX_STRANGE: u64 = 16;
-
-/// One wait or wake.
-#[derive(Clone, Copy, Debug)]
-pub struct Part {
-    pub tid: Tid,
-    pub clocks: Clocks,
-    pub key: u64,
-    pub of: Evidence,
-    pub callers: CallersId,
-    pub role: Role,
-    /// The position in the queue of held events.
-    pub number: u64,
-}
-
-impl Part {
-    pub const fn new(tid: Tid, clocks: Clocks, key: u64, of: Evidence, callers: CallersId) -> Self {
-        Self {
-            tid,
-            clocks,
-            key,
-            of,
-            callers,
-            role: Role::Again,
-            number: 0,
-        }
-    }
-
-    pub const fn waiter(&self) -> Waiter {
-        Waiter {
-            tid: self.tid,
-            clocks: self.clocks,
-            callers: self.callers,
-        }
-    }
-}
-
-/// What a thread does.
-#[derive(Clone, Copy, Debug)]
-pub enum Deed {
-    /// The thread waits.
-    Waits,
-    /// The thread wakes at most this number of threads; `None` for all.
-    Wakes(Option<u32>),
-}
 
 /// What the candidate is taken for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -120,6 +77,19 @@ impl From<Role> for Taken {
     }
 }
 
+/// Calls through which threads wait for each other, and which may or may not be those of a barrier.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unclear {
+    /// The kind of object on which they wait.
+    pub of: Evidence,
+    /// The calls that wait.
+    pub waits: Vec<CallersId>,
+    /// The calls that wake.
+    pub wakes: Vec<CallersId>,
+    /// Whether every thread that has woken the others has also waited there.
+    pub wakers_waited: bool,
+}
+
 /// An object that threads wait on, and which may be a barrier.
 #[derive(Debug, Default)]
 pub struct Candidate {
@@ -145,7 +115,7 @@ pub struct Candidate {
     begun_ns: u64,
     /// What the user was to be asked about it before it was silenced.
     was_unclear: Option<Unclear>,
-    early: Vec<Part>,
+    early: Vec<WaitOrWake>,
     fed: Fed,
 }
 
@@ -241,7 +211,7 @@ impl Candidate {
     /// Processes a wait or a wake.
     pub fn take(
         &mut self,
-        part: &Part,
+        part: &WaitOrWake,
         deed: Deed,
         relations: &mut Relations,
         code: &mut dyn Code,
@@ -297,7 +267,7 @@ impl Candidate {
     /// thread to leave.
     fn is_beside(
         &self,
-        part: &Part,
+        part: &WaitOrWake,
         deed: Deed,
         relations: &mut Relations,
         code: &mut dyn Code,
@@ -424,7 +394,7 @@ impl Candidate {
 
     /// Keeps a part that no longer goes into the queue, because the candidate has held back other
     /// events for too long.
-    pub fn keep(&mut self, part: Part) {
+    pub fn keep(&mut self, part: WaitOrWake) {
         self.overdue = true;
         if part.clocks.time_ns < self.begun_ns {
             return;
@@ -453,7 +423,7 @@ impl Candidate {
     }
 
     /// Tells the model about a part whose turn has come.
-    pub fn feed(&mut self, part: &Part, out: &mut dyn FnMut(&Event)) {
+    pub fn feed(&mut self, part: &WaitOrWake, out: &mut dyn FnMut(&Event)) {
         match part.role {
             Role::Again => {}
             // The round is not complete: at least the thread that will wake the others is missing.
@@ -483,7 +453,7 @@ impl Candidate {
         }
     }
 
-    fn arrive(&mut self, part: &Part, count: u32, out: &mut dyn FnMut(&Event)) {
+    fn arrive(&mut self, part: &WaitOrWake, count: u32, out: &mut dyn FnMut(&Event)) {
         if self.fed.count != count {
             self.fed.count = count;
             out(&Event::Memory {
@@ -506,7 +476,7 @@ impl Candidate {
     }
 
     /// Tells the model that the current round will not be completed.
-    fn abandon(&mut self, part: &Part, out: &mut dyn FnMut(&Event)) {
+    fn abandon(&mut self, part: &WaitOrWake, out: &mut dyn FnMut(&Event)) {
         if self.fed.present == 0 {
             return;
         }

@@ -11,6 +11,8 @@
 //! [`proof`] decides what is a barrier, and [`round`] when rounds begin and end.
 
 mod candidate;
+mod code;
+mod part;
 mod proof;
 mod round;
 
@@ -21,9 +23,13 @@ use std::collections::VecDeque;
 
 use rustc_hash::FxHashMap;
 
-use crate::event::{self, CallersId, Event, Evidence, Tid};
-use candidate::{Candidate, Decision, Deed, Part, State};
+use crate::event::{self, Event, Evidence, Tid};
+use candidate::{Candidate, Decision, State};
+use part::{Deed, WaitOrWake};
 use proof::Relations;
+
+pub use candidate::Unclear;
+pub use code::{Code, Functions, NoCode, Relation};
 
 /// The longest time for which events are held back for a decision, in ns of the target's time, if
 /// urgent events such as arrivals at other barriers are among them.
@@ -35,75 +41,6 @@ pub const MAX_HELD: usize = 100_000;
 /// The largest number of candidates. Beyond it, those that were inactive for longest are forgotten.
 const MAX_CANDIDATES: usize = 8192;
 
-/// How two calls in the target's code are related: one of a function that waits, and one of a
-/// function that wakes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Relation {
-    /// The code could not be read or understood.
-    Unknown,
-    /// The calls have none of the following relations.
-    Apart,
-    /// A test decides between the two calls after a common point, as in a barrier: the last thread
-    /// wakes, and all others wait.
-    Alternatives,
-    /// A test decides between the two calls, but does not visibly count arrivals. It may ask for
-    /// the thread's role, as with producers and consumers.
-    Either,
-    /// As [`Self::Alternatives`], but a thread first checks for a while, without the mutex, whether
-    /// it must wait. Some threads arrive without waiting, and are not seen.
-    Lacking,
-    /// The wait is part of a barrier that other probes already see.
-    Counted,
-    /// The wait comes first and the wake follows, with nothing else in between, as in a monitor: a
-    /// thread that has waited for its turn wakes the next.
-    InTurn,
-    /// The wake comes after the alternatives of a barrier: the last thread to leave lets in threads
-    /// that have come to the next round in the meantime, as in `parsec_barrier_wait` of PARSEC.
-    Leaves,
-    /// The wait comes before the alternatives of a barrier: until the threads of the previous round
-    /// have left.
-    Enters,
-}
-
-impl Relation {
-    /// Whether both calls are parts of a barrier.
-    pub const fn is_of_barrier(self) -> bool {
-        self.decides() || matches!(self, Self::Leaves | Self::Enters)
-    }
-
-    /// Whether a test in a barrier decides between the two calls.
-    pub const fn decides(self) -> bool {
-        matches!(self, Self::Alternatives | Self::Lacking)
-    }
-}
-
-/// Knowledge about the target's code.
-pub trait Code {
-    /// The relation between the calls that these chains of callers belong to.
-    fn relation(&mut self, wait: CallersId, wake: CallersId) -> Relation;
-
-    /// Up to two functions that contain a chain of callers. If a wait and a wake have no function
-    /// in common, their relation is neither [`Relation::Enters`] nor [`Relation::Leaves`]. This
-    /// saves asking for each pair of calls in a program with many places.
-    fn functions(&mut self, _callers: CallersId) -> Functions {
-        // By default, everything counts as one function.
-        [Some((0, 0)), None]
-    }
-}
-
-/// Functions by the number of their file and their first address: see [`Code::functions`].
-pub type Functions = [Option<(usize, u64)>; 2];
-
-/// Code about which nothing is known.
-#[derive(Debug, Default)]
-pub struct NoCode;
-
-impl Code for NoCode {
-    fn relation(&mut self, _wait: CallersId, _wake: CallersId) -> Relation {
-        Relation::Unknown
-    }
-}
-
 /// Counts of what the recogniser did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
@@ -113,24 +50,11 @@ pub struct Counts {
     pub barriers: u64,
 }
 
-/// Calls through which threads wait for each other, and which may or may not be those of a barrier.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unclear {
-    /// The kind of object on which they wait.
-    pub of: Evidence,
-    /// The calls that wait.
-    pub waits: Vec<CallersId>,
-    /// The calls that wake.
-    pub wakes: Vec<CallersId>,
-    /// Whether every thread that has woken the others has also waited there.
-    pub wakers_waited: bool,
-}
-
 /// What is held back in the queue.
 #[derive(Debug)]
 enum Held {
     Event(Event),
-    Part(Part),
+    Part(WaitOrWake),
     /// The events that a part has become.
     Told(Vec<Event>),
 }
@@ -217,7 +141,7 @@ impl Recogniser {
                 of,
                 callers,
             } => {
-                let part = Part::new(tid, clocks, key, of, callers);
+                let part = WaitOrWake::new(tid, clocks, key, of, callers);
                 self.evidence(part, Deed::Waits, code, out);
             }
             Event::Wake {
@@ -228,7 +152,7 @@ impl Recogniser {
                 most,
                 callers,
             } => {
-                let part = Part::new(tid, clocks, key, of, callers);
+                let part = WaitOrWake::new(tid, clocks, key, of, callers);
                 self.evidence(part, Deed::Wakes(most), code, out);
             }
             _ => {
@@ -342,7 +266,7 @@ impl Recogniser {
 
     fn evidence(
         &mut self,
-        part: Part,
+        part: WaitOrWake,
         deed: Deed,
         code: &mut dyn Code,
         out: &mut dyn FnMut(&Event),
@@ -364,7 +288,7 @@ impl Recogniser {
             return;
         }
         let number = self.gone + self.held.len() as u64;
-        let part = Part { number, ..part };
+        let part = WaitOrWake { number, ..part };
         let taken = candidate.take(&part, deed, &mut self.relations, code);
         // Parts that have left the queue keep their role: they were told already, or were dropped.
         if let Some((number, role)) = taken.amended
@@ -375,7 +299,7 @@ impl Recogniser {
         {
             part.role = role;
         }
-        let part = Part {
+        let part = WaitOrWake {
             role: taken.role,
             ..part
         };

@@ -22,8 +22,9 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{
-    Code, Functions, Relation,
-    round::{Ended, Waiter},
+    code::{Code, Functions, Relation},
+    part::Waiter,
+    round::Ended,
 };
 use crate::event::{CallersId, Tid};
 

@@ -3,37 +3,8 @@
 
 use rustc_hash::FxHashSet;
 
-use super::candidate::Part;
-use crate::event::{CallersId, Clocks, Tid};
-
-/// The role of a wait or a wake in its round.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
-    /// The thread arrives and waits.
-    Comes,
-    /// The thread waits again because it was woken for nothing, or wakes a further thread.
-    Again,
-    /// The missing thread arrives, and wakes the others.
-    Completes {
-        /// Number of arrivals, including this thread.
-        count: u32,
-    },
-    /// The thread arrives and wakes the others, but some arrivals were not seen.
-    Ends,
-    /// The thread wakes others, but not as in a barrier: this ends the round.
-    Breaks,
-}
-
-/// A thread that waits, or that wakes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Waiter {
-    /// The thread.
-    pub tid: Tid,
-    /// When the thread began to wait or wake, and what it had used by then.
-    pub clocks: Clocks,
-    /// The callers of the function.
-    pub callers: CallersId,
-}
+use super::part::{Role, WaitOrWake, Waiter};
+use crate::event::Tid;
 
 /// A round that has ended with a wake.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -121,7 +92,7 @@ impl Round {
     }
 
     /// A thread waits.
-    pub fn wait(&mut self, part: &Part) -> Step {
+    pub fn wait(&mut self, part: &WaitOrWake) -> Step {
         if self.waking.is_some() {
             // The first thread came back before all were woken.
             self.reset();
@@ -135,7 +106,7 @@ impl Round {
     }
 
     /// A thread wakes all waiters, or at most `most` of them.
-    pub fn wake(&mut self, part: &Part, most: Option<u32>) -> Step {
+    pub fn wake(&mut self, part: &WaitOrWake, most: Option<u32>) -> Step {
         let waker = part.waiter();
         if self.waiters.is_empty() {
             self.doubtful = false;

@@ -1,7 +1,10 @@
 //! Streams of threads at condition variables: they follow what barriers and other uses do, in any
 //! order that the mutex allows.
 
+mod code;
+mod held;
 mod none;
+mod processes;
 
 use proptest::prelude::*;
 use rustc_hash::FxHashMap;
@@ -262,123 +265,6 @@ fn what_is_not_seen_of_a_thread_makes_no_sleep_of_it_for_the_others() {
     assert_eq!(output.model.totals().episodes, 6);
 }
 
-/// A barrier that keeps threads out until all have left: the calls that let them in.
-struct Parsec;
-
-const ENTERS: CallersId = CallersId(3);
-const LEAVES: CallersId = CallersId(4);
-
-impl Code for Parsec {
-    fn relation(&mut self, wait: CallersId, wake: CallersId) -> Relation {
-        match (wait, wake) {
-            (_, LEAVES) => Relation::Leaves,
-            (ENTERS, _) => Relation::Enters,
-            _ => Relation::Alternatives,
-        }
-    }
-}
-
-#[test]
-fn who_is_kept_out_comes_when_it_is_let_in() {
-    let mut world = World::default();
-    let from = |world: &mut World, callers| match world.events.last_mut() {
-        Some(Event::Wait { callers: it, .. } | Event::Wake { callers: it, .. }) => *it = callers,
-        other => panic!("{other:?}"),
-    };
-    for by in 0..50 {
-        let order = rotated(4, by);
-        world.round(&order, CV);
-        if by % 3 == 1 {
-            // A thread that waited, or the one that woke the others, comes again before the last
-            // has left.
-            world.wait(order[by as usize % 4], CV);
-            from(&mut world, ENTERS);
-        }
-        world.wake(order[2], CV, None);
-        from(&mut world, LEAVES);
-    }
-    recognise(&world.events, &mut Parsec).is(200, 50, 0);
-}
-
-/// A program that reaches its barrier from many places, each in its own function. It counts the
-/// questions about its code.
-struct Many {
-    asked: usize,
-    /// Whether it tells the functions of its calls.
-    is_told: bool,
-}
-
-impl Many {
-    fn calls(place: u32) -> [CallersId; 2] {
-        [CallersId(2 * place), CallersId(2 * place + 1)]
-    }
-}
-
-impl Code for Many {
-    fn relation(&mut self, wait: CallersId, wake: CallersId) -> Relation {
-        self.asked += 1;
-        if wait.0 / 2 == wake.0 / 2 {
-            Relation::Alternatives
-        } else {
-            Relation::Apart
-        }
-    }
-
-    fn functions(&mut self, callers: CallersId) -> Functions {
-        let function = if self.is_told { callers.0 / 2 } else { 0 };
-        [Some((0, function.into())), None]
-    }
-}
-
-#[test]
-fn a_program_with_many_places_is_not_asked_about_each_pair_of_them() {
-    let mut world = World::default();
-    let places = 300;
-    for round in 0..3 * places {
-        let begin = world.events.len();
-        world.round(&rotated(4, round), CV);
-        let [waits, wakes] = Many::calls(round % places);
-        for event in &mut world.events[begin..] {
-            match event {
-                Event::Wait { callers, .. } => *callers = waits,
-                Event::Wake { callers, .. } => *callers = wakes,
-                _ => {}
-            }
-        }
-    }
-    let [told, untold] = [true, false].map(|is_told| {
-        let mut code = Many { asked: 0, is_told };
-        let output = recognise(&world.events, &mut code);
-        output.is(u64::from(12 * places), u64::from(3 * places), 0);
-        code.asked
-    });
-    assert!(told < 4 * places as usize, "{told} pairs");
-    assert!(untold > (places * places / 4) as usize, "{untold} pairs");
-}
-
-/// The relations of a number of callers are forgotten when the number is reused, and no others are.
-#[test]
-fn relations_are_asked_anew_where_numbers_mean_others() {
-    let mut relations = Relations::default();
-    let mut code = Many {
-        asked: 0,
-        is_told: true,
-    };
-    let all = || (0..9).flat_map(|wait| (0..9).map(move |wake| (wait, wake)));
-    for _ in 0..2 {
-        for (wait, wake) in all() {
-            let _same = relations.get(CallersId(wait), CallersId(wake), &mut code);
-        }
-        assert_eq!(code.asked, 81);
-    }
-    relations.forget(CallersId(4));
-    for (wait, wake) in all() {
-        let _same = relations.get(CallersId(wait), CallersId(wake), &mut code);
-    }
-    // Number 4 is asked about again: nine times as a wait, nine as a wake, with itself only once.
-    assert_eq!(code.asked, 81 + 17);
-}
-
 /// Threads check for a while before they wait, and some are released without having waited.
 #[test]
 fn rounds_of_which_some_did_not_wait_are_incomplete() {
@@ -404,46 +290,6 @@ fn teams_may_change_and_threads_be_alone() {
         }
     }
     recognise(&world.events, &mut Always(Relation::Alternatives)).is(5 * 16, 25, 0);
-}
-
-/// A process executes another program.
-const fn exec(time_ns: u64, space: u16) -> Event {
-    Event::Exec {
-        time_ns,
-        process: 1000 + space as u32,
-        space,
-        replaced: false,
-    }
-}
-
-#[test]
-fn what_one_process_executes_ends_nothing_of_the_others() {
-    let other = CV | 1 << SPACE;
-    let mut world = World::default();
-    for round in 0..50 {
-        world.busy_round(&rotated(4, round * round), CV);
-        if round == 5 {
-            // Another object with a barrier of its own, which ends together with the program.
-            for by in 0..20 {
-                let order = rotated(3, by);
-                let order: Vec<Tid> = order.iter().map(|tid| tid + 10).collect();
-                world.busy_round(&order, other);
-            }
-            let now_ns = world.now_ns;
-            world.events.push(exec(now_ns, 1));
-            world.busy_round(&[11, 12], other);
-        }
-    }
-    let out = recognise(&world.events, &mut NoCode);
-    out.is(200 + 60, 70, 0);
-    assert!(out.is_sorted());
-    assert_eq!(out.arrivals(other), 60);
-    // The exec comes behind the events from before it.
-    let is_exec = |event: &Event| matches!(event, Event::Exec { .. });
-    let at = out.events.iter().position(is_exec).unwrap();
-    let is_other = |event: &Event| matches!(event, Event::Arrive { object, .. } if *object != CV);
-    assert!(!out.events[at..].iter().any(is_other));
-    assert!(out.events[..at].iter().any(is_other));
 }
 
 #[test]
@@ -517,104 +363,6 @@ fn who_comes_in_the_middle_counts_no_part_of_a_round() {
     model.finish();
     assert_eq!(model.totals().episodes, 9);
     assert_eq!(model.totals().incomplete, 1);
-}
-
-#[test]
-fn another_program_leaves_the_barriers_of_other_processes() {
-    let elsewhere = CV | 1 << SPACE;
-    let mut world = World::default();
-    for by in 0..5 {
-        world.round(&rotated(3, by), CV);
-        world.round(&[7, 8, 9], elsewhere);
-    }
-    let mut recogniser = Recogniser::default();
-    let code = &mut Always(Relation::Alternatives);
-    let mut arrivals = 0;
-    for event in &world.events {
-        recogniser.push(event, code, &mut |_| {});
-    }
-    assert_eq!(recogniser.counts().barriers, 2);
-    for (space, left) in [(1, 1), (0, 0)] {
-        let exec = Event::Exec {
-            time_ns: world.now_ns,
-            process: 10,
-            space,
-            replaced: false,
-        };
-        recogniser.push(&exec, code, &mut |_| {});
-        assert_eq!(recogniser.counts().barriers, left);
-        // The other object is still a barrier: its arrivals come out at once.
-        world.events.clear();
-        world.wait(1, CV);
-        recogniser.push(&world.events[0], code, &mut |event| {
-            arrivals += u32::from(matches!(event, Event::Arrive { .. }));
-        });
-    }
-    assert_eq!(arrivals, 1);
-}
-
-#[test]
-fn others_are_not_held_back_for_long() {
-    let mut recogniser = Recogniser::default();
-    let mut world = World::default();
-    world.wait(1, CV);
-    let arrive = |time_ns| Event::Arrive {
-        tid: 9,
-        clocks: Clocks::at(time_ns),
-        object: 7,
-        kind: Kind::Pthread,
-        callers: CallersId(0),
-    };
-    let mut out = Vec::new();
-    recogniser.push(&world.events[0], &mut NoCode, &mut |_| {});
-    recogniser.push(&arrive(2000), &mut NoCode, &mut |event| {
-        out.push(event.clone());
-    });
-    recogniser.tick(MAX_HELD_NS, &mut |event| out.push(event.clone()));
-    assert_eq!(out, []);
-    recogniser.tick(MAX_HELD_NS + 2000, &mut |event| out.push(event.clone()));
-    assert_eq!(out.len(), 1);
-    // A second time, the candidate does not hold events back.
-    world.wait(2, CV);
-    recogniser.push(&world.events[1], &mut NoCode, &mut |_| {});
-    recogniser.push(&arrive(3 * MAX_HELD_NS), &mut NoCode, &mut |event| {
-        out.push(event.clone());
-    });
-    assert_eq!(out.len(), 2);
-}
-
-#[test]
-fn what_was_recognised_too_late_begins_with_incomplete_episodes() {
-    let mut world = World::default();
-    world.round(&[1, 2, 3], CV);
-    world.events.push(Event::Mark {
-        tid: 9,
-        clocks: Clocks::at(world.now_ns),
-        mark: crate::event::MarkId(0),
-    });
-    world.now_ns += 2 * MAX_HELD_NS;
-    for _ in 0..9 {
-        world.round(&[1, 2, 3], CV);
-    }
-    recognise(&world.events, &mut Always(Relation::Alternatives)).is(30, 7, 3);
-}
-
-#[test]
-fn once_recognised_who_waits_is_told_at_once() {
-    let mut recogniser = Recogniser::default();
-    let mut world = World::default();
-    for _ in 0..3 {
-        world.round(&[1, 2, 3], CV);
-    }
-    world.wait(2, CV);
-    let mut out = Vec::new();
-    for event in &world.events {
-        recogniser.push(event, &mut Always(Relation::Alternatives), &mut |event| {
-            out.push(event.clone());
-        });
-    }
-    let last = out.last().unwrap();
-    assert!(matches!(last, Event::Arrive { tid: 2, .. }), "{last:?}");
 }
 
 /// Rounds of threads at a barrier, each in its own order of arrival.

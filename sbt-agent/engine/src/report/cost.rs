@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::Word;
+use super::ProbeKind;
 
 /// What watching cost.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -44,11 +44,8 @@ pub struct OwnCost {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct KindCost {
-    /// `arrival` (of functions that wait), `team-arrival` (OpenMP, C++, Rust), `call`
-    /// and `call-end` (named with `--barrier`, and MPI), `departure` (return probes),
-    /// `condvar`, `mark`, or `region` (where a parallel region of OpenMP begins).
-    #[serde(deserialize_with = "super::word::read")]
-    pub kind: Word,
+    /// The kind of probe.
+    pub kind: ProbeKind,
     /// Number of hits.
     pub events: u64,
     /// Cost of one hit on an instruction that the kernel emulates; null if it was not measured.

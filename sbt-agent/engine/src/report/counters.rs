@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::Word;
+use super::CounterUnit;
 
 /// Values of counters by name, in the order of `--events`. Values of perf events that were counted
 /// for only a part of the time are scaled to the whole time. A value that was not measured is null.
@@ -54,8 +54,7 @@ pub struct CounterReport {
     /// The name, as perf spells it.
     pub name: String,
     /// The unit of the values: `ns`, or `count` for a number of events.
-    #[serde(deserialize_with = "super::word::read")]
-    pub unit: Word,
+    pub unit: CounterUnit,
     /// Total of all threads, time in barriers included, from the start of watching each thread to
     /// its last event. Null if the counter was not counted.
     pub total: Option<u64>,

@@ -173,7 +173,7 @@ impl Draw<'_> {
             .filter(|(_, barrier)| barrier.heard_ns > 0)
             .map(|(id, barrier)| BarrierReport {
                 id,
-                kind: barrier.kind.name(),
+                kind: barrier.kind.into(),
                 recognised: barrier.recognised.map(|by| RecognisedReport {
                     rounds: by.rounds,
                     members: by.members,

@@ -2,30 +2,16 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::Word;
-
-use super::SCHEMA;
+use super::{BarrierKind, BlockedOnKind, HangCause, HangKind, HangThreadState, SCHEMA, Word};
 
 /// Threads that stand still, or that wait for a long time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct HangReport {
-    /// `never`: no thread can go on any more; `because` says why. `stuck`: none of the missing
-    /// threads did anything while it was looked at, but something else may wake them. `unclear`:
-    /// the missing thread uses a CPU, always at one place, which is either slow or an endless loop;
-    /// or threads went on while they were looked at. `slow`: the missing thread moves, or will move
-    /// by itself; this is no hang.
-    #[serde(deserialize_with = "super::word::read")]
-    pub kind: Word,
-    /// The cause. `cycle`: threads wait for each other in a circle. `own-lock`: a thread waits for
-    /// a lock that it holds itself. `holder-gone`: the holder of a lock has ended. `fewer-alive`:
-    /// fewer threads are left than the barrier waits for. `count-too-large`: the barrier waits for
-    /// more threads than there have ever been. `member-gone`: a thread that used to come has ended.
-    /// `waits-twice`: a thread is in the barrier twice. `too-many`: more threads have come than the
-    /// barrier waits for. `nobody-wakes`: all threads that could wake the sleeping threads sleep
-    /// themselves. Null if the cause is none of these.
-    #[serde(deserialize_with = "super::word::read_any")]
-    pub because: Option<Word>,
+    /// Whether the waiting threads will ever go on.
+    pub kind: HangKind,
+    /// The cause; null if the cause is none of those that have a name.
+    pub because: Option<HangCause>,
     /// A sentence: which thread is missing where, what it does, and what follows from that.
     pub text: String,
     /// The barrier at which threads wait; null if they wait only for locks, or for each other in
@@ -73,8 +59,7 @@ pub struct HangBarrierReport {
     /// The id of the barrier in `barriers`; null in `sbt hang`.
     pub id: Option<u32>,
     /// The kind of the barrier, as in `barriers`.
-    #[serde(deserialize_with = "super::word::read")]
-    pub kind: Word,
+    pub kind: BarrierKind,
     /// Address of the object in the process, hexadecimal.
     pub address: String,
     /// The process of the barrier; if several processes share the barrier, one of them.
@@ -107,10 +92,8 @@ pub struct HangThreadReport {
     /// The thread.
     #[serde(flatten)]
     pub who: HangWho,
-    /// `running`: on a CPU or ready for one. `waiting`: see `blocked_on`. `stopped`: by a signal.
-    /// `traced`: held by a debugger. `ended`. `unknown`.
-    #[serde(deserialize_with = "super::word::read")]
-    pub state: Word,
+    /// What the thread does, as one of few states.
+    pub state: HangThreadState,
     /// What the thread does, in words: `waits for the mutex 0x55… that worker-1 holds`.
     pub does: String,
     /// Where the thread is in the program: `function file:line`; null if that is unknown.
@@ -133,11 +116,8 @@ pub struct HangThreadReport {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct BlockedOn {
-    /// `barrier`, `mutex`, `rwlock`, `semaphore`, `condvar`, `join` (end of another thread),
-    /// `child` (end of another process), `futex` (nothing more is known), `call` (another system
-    /// call).
-    #[serde(deserialize_with = "super::word::read")]
-    pub kind: Word,
+    /// The kind of object or event.
+    pub kind: BlockedOnKind,
     /// Address of the object, hexadecimal; null if there is no object.
     pub address: Option<String>,
     /// The thread that holds the object, or whose end is awaited; null if there is none or it is

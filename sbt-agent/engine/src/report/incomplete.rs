@@ -2,16 +2,14 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Reason, Report, Withheld, WithheldReport, Word};
+use super::{IncompleteKind, Report, Withheld, WithheldReason, WithheldReport};
 
 /// Something that is missing in the data that a report was made from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct IncompleteReport {
-    /// `no-end`: the recording breaks off before watching ended. `damaged`: a part of the recording
-    /// is not as it was written; it was left out together with all that follows.
-    #[serde(deserialize_with = "super::word::read")]
-    pub kind: Word,
+    /// What is missing.
+    pub kind: IncompleteKind,
     /// What happened, and which part of the run the report covers.
     pub text: String,
 }
@@ -34,7 +32,7 @@ impl Report {
         self.incomplete.extend(missing);
         if self.why_withheld(Withheld::Efficiency).is_none() {
             let because = NOT_WHOLE.into();
-            let cut = WithheldReport::new(Withheld::Efficiency, Reason::Cut, because);
+            let cut = WithheldReport::new(Withheld::Efficiency, WithheldReason::Cut, because);
             self.withheld.push(cut);
         }
         self.verdicts = None;

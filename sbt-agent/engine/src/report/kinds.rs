@@ -1,21 +1,82 @@
-//! Words that reports choose from, each list once: the JSON Schema is made of it.
+//! Words that reports choose from, each list once: the JSON Schema is made of these enums.
 
-/// Declares an enum whose variants have names in reports. A name that this sbt does not know, as a
-/// report of a newer one may have, is read as `Other`.
+use crate::{
+    choices::States,
+    event::{self, Kind, Taker},
+    model::{
+        cost::Class,
+        straggler::{Pattern, Sequence},
+    },
+    place::LockKind,
+};
+
+pub mod hang;
+
+/// Declares an enum whose variants have names in reports.
+///
+/// - A name that this sbt does not know, as a report of a newer one may have, is read as `Other`.
+/// - `of MODEL`: the enum is made of `MODEL`, which has the same variants.
+/// - `and Other`: `Other` is also a name that this sbt writes.
+/// - `closed`: there is no `Other`, and the enum is only written.
 macro_rules! kinds {
-    ($(#[$about:meta])* pub enum $kind:ident { $($(#[$doc:meta])* $variant:ident = $name:literal,)* }) => {
+    ($(#[$about:meta])* closed pub enum $kind:ident { $($(#[$doc:meta])* $variant:ident = $name:literal,)* }) => {
+        $(#[$about])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
+        #[cfg_attr(test, derive(schemars::JsonSchema))]
+        pub enum $kind {
+            $($(#[$doc])* #[serde(rename = $name)] $variant,)*
+        }
+
+        $crate::report::kinds::kinds! { @names $kind { $($variant = $name,)* } {} }
+    };
+    ($(#[$about:meta])* pub enum $kind:ident of $model:path { $($variants:tt)* }) => {
+        $crate::report::kinds::kinds! { $(#[$about])* pub enum $kind { $($variants)* } }
+        $crate::report::kinds::kinds! { @of $model, $kind { $($variants)* } {} }
+    };
+    ($(#[$about:meta])* pub enum $kind:ident of $model:path { $($variants:tt)* } and Other) => {
+        $crate::report::kinds::kinds! {
+            @open [
+                /// Something else, unknown, or a kind that this version of sbt does not know.
+            ]
+            $(#[$about])* pub enum $kind { $($variants)* }
+        }
+        $crate::report::kinds::kinds! { @of $model, $kind { $($variants)* } { Other } }
+    };
+    ($(#[$about:meta])* pub enum $kind:ident { $($variants:tt)* }) => {
+        $crate::report::kinds::kinds! {
+            @open [
+                /// A kind that this version of sbt does not know.
+                #[cfg_attr(test, schemars(skip))]
+            ]
+            $(#[$about])* pub enum $kind { $($variants)* }
+        }
+    };
+    (@open [$(#[$other:meta])*] $(#[$about:meta])* pub enum $kind:ident { $($(#[$doc:meta])* $variant:ident = $name:literal,)* }) => {
         $(#[$about])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[derive(serde::Serialize, serde::Deserialize)]
         #[cfg_attr(test, derive(schemars::JsonSchema))]
         pub enum $kind {
             $($(#[$doc])* #[serde(rename = $name)] $variant,)*
-            /// A kind that this version of sbt does not know.
+            $(#[$other])*
             #[serde(other, rename = "other")]
-            #[cfg_attr(test, schemars(skip))]
             Other,
         }
 
+        $crate::report::kinds::kinds! { @names $kind { $($variant = $name,)* } { Other = "other" } }
+    };
+    (@of $model:path, $kind:ident { $($(#[$doc:meta])* $variant:ident = $name:literal,)* } { $($other:ident)? }) => {
+        impl From<$model> for $kind {
+            fn from(model: $model) -> Self {
+                use $model as Model;
+                match model {
+                    $(Model::$variant => Self::$variant,)*
+                    $(Model::$other => Self::$other,)?
+                }
+            }
+        }
+    };
+    (@names $kind:ident { $($variant:ident = $name:literal,)* } { $($other:ident = $unknown:literal)? }) => {
         impl $kind {
             /// All kinds, in the order of their declaration.
             pub const ALL: &[Self] = &[$(Self::$variant,)*];
@@ -24,14 +85,14 @@ macro_rules! kinds {
             pub const fn name(self) -> &'static str {
                 match self {
                     $(Self::$variant => $name,)*
-                    Self::Other => "other",
+                    $(Self::$other => $unknown,)?
                 }
             }
         }
 
         impl std::fmt::Display for $kind {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.write_str(self.name())
+                f.pad(self.name())
             }
         }
 
@@ -42,6 +103,7 @@ macro_rules! kinds {
         }
     };
 }
+pub(crate) use kinds;
 
 kinds! {
     /// Why threads waited for each other; docs/verdicts.md has the conditions of each.
@@ -79,16 +141,235 @@ kinds! {
     }
 }
 
+kinds! {
+    /// How a barrier was recognised.
+    pub enum BarrierKind of Kind {
+        /// `pthread_barrier_wait` of a C library.
+        Pthread = "pthread",
+        /// A team of GNU OpenMP.
+        Gomp = "gomp",
+        /// A team of LLVM's OpenMP.
+        Kmp = "kmp",
+        /// `std::barrier` of C++.
+        Std = "std::barrier",
+        /// `std::sync::Barrier` of Rust.
+        Rust = "rust",
+        /// A communicator of MPI.
+        Mpi = "mpi",
+        /// A barrier made of a condition variable.
+        Condvar = "condvar",
+        /// A barrier made of a futex.
+        Futex = "futex",
+        /// A function that the user named (`--barrier`).
+        User = "user",
+    }
+}
+
+impl BarrierKind {
+    /// Whether the barrier belongs to a team of OpenMP.
+    pub const fn is_of_openmp(self) -> bool {
+        matches!(self, Self::Gomp | Self::Kmp)
+    }
+}
+
+kinds! {
+    /// Which threads arrive last.
+    pub enum StragglerPattern of Pattern {
+        /// One thread more often than all others together.
+        Persistent = "persistent",
+        /// A few threads, at most half of all, or two that take turns.
+        Alternating = "alternating",
+        /// Any thread, at random or in turns.
+        Rotating = "rotating",
+        /// Too few episodes or too little waiting to tell, or the last threads are unknown.
+        None = "none",
+    }
+}
+
+kinds! {
+    /// How last threads follow each other.
+    pub enum StragglerSequence of Sequence {
+        /// `repeats` are less than half as frequent as by chance.
+        Turns = "turns",
+        /// `changes` are less than half as frequent as by chance.
+        Stretches = "stretches",
+        /// Neither, or too few episodes to tell.
+        None = "none",
+    }
+}
+
+kinds! {
+    /// The kind of a lock.
+    pub enum LockReportKind of LockKind {
+        /// A lock that one thread holds at a time.
+        Mutex = "mutex",
+        /// A lock that readers share.
+        RwLock = "rwlock",
+        /// A semaphore that counts.
+        Semaphore = "semaphore",
+        /// An internal lock of the C library.
+        Library = "libc",
+    }
+}
+
+kinds! {
+    /// What a loop that waits for memory to change may be.
+    pub enum SpinKind {
+        /// It looks like a barrier.
+        Barrier = "barrier",
+        /// It may be a lock or a flag as well.
+        Unclear = "unclear",
+    }
+}
+
+kinds! {
+    /// The kind of a probe.
+    pub enum ProbeKind of Class {
+        /// At functions that wait.
+        Wait = "arrival",
+        /// At barriers of OpenMP, C++ and Rust.
+        Team = "team-arrival",
+        /// At functions named with `--barrier`, and at those of MPI.
+        Call = "call",
+        /// At the ends of such functions.
+        CallEnd = "call-end",
+        /// At returns from barriers.
+        Return = "departure",
+        /// At functions of condition variables.
+        Condvar = "condvar",
+        /// At places named with `--mark`.
+        Mark = "mark",
+        /// Where a parallel region of OpenMP begins.
+        Region = "region",
+    }
+}
+
+kinds! {
+    /// How closely sbt watched what threads do between barriers.
+    pub enum StatesLevel of States {
+        /// Running, ready and blocked times.
+        Light = "light",
+        /// Also what threads were blocked on, and what took their CPUs.
+        Full = "full",
+        /// None of these.
+        Off = "off",
+    }
+}
+
+kinds! {
+    /// What a thread was blocked on.
+    pub enum BlockedReason of event::Reason {
+        /// Locks, condition variables, joins.
+        Futex = "futex",
+        /// Files and disks.
+        File = "file",
+        /// A page of memory that had to be fetched or waited for.
+        Fault = "page-fault",
+        /// A requested sleep.
+        Sleep = "sleep",
+        /// One of several descriptors.
+        Poll = "poll",
+        /// A pipe, socket or terminal.
+        Stream = "stream",
+        /// The end of a process.
+        Child = "child",
+        /// Changing the mappings of memory.
+        Memory = "memory",
+        /// A signal or debugger stopped the thread.
+        Stopped = "stopped",
+    } and Other
+}
+
+impl BlockedReason {
+    /// The words that follow `blocked in` in sentences.
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::Futex => "a futex (lock)",
+            Self::File => "file I/O",
+            Self::Fault => "page faults",
+            Self::Sleep => "sleep (nanosleep)",
+            Self::Poll => "poll, select or epoll",
+            Self::Stream => "a pipe or socket",
+            Self::Child => "wait (for a child process)",
+            Self::Memory => "mapping memory",
+            Self::Stopped => "being stopped (signal or debugger)",
+            Self::Other => "something else",
+        }
+    }
+}
+
+kinds! {
+    /// What ran on a CPU for which a thread was ready.
+    pub enum TakerKind {
+        /// A thread of another process.
+        Process = "process",
+        /// Another thread of the target.
+        Own = "own",
+        /// A kernel thread.
+        Kernel = "kernel",
+        /// Nothing, because a quota held the thread back.
+        Idle = "idle",
+    }
+}
+
+impl From<Taker> for TakerKind {
+    fn from(taker: Taker) -> Self {
+        match taker {
+            Taker::Other => Self::Process,
+            Taker::Own => Self::Own,
+            Taker::Kernel => Self::Kernel,
+            Taker::Nobody => Self::Idle,
+        }
+    }
+}
+
+kinds! {
+    /// The unit of a counter.
+    pub enum CounterUnit {
+        /// A time in nanoseconds.
+        Ns = "ns",
+        /// A number of events.
+        Count = "count",
+    }
+}
+
+kinds! {
+    /// What is missing in a recording.
+    pub enum IncompleteKind {
+        /// The recording breaks off before watching ended.
+        NoEnd = "no-end",
+        /// A part of the recording is not as it was written; it was left out together with all that
+        /// follows.
+        Damaged = "damaged",
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{hang::*, *};
+    use crate::report::WithheldReason;
+
+    fn names<K: Copy>(all: &[K], name: fn(K) -> &'static str) -> Vec<&'static str> {
+        all.iter().copied().map(name).collect()
+    }
 
     #[test]
-    fn each_kind_of_verdict_is_in_the_documents() {
-        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/verdicts.md");
-        let page = std::fs::read_to_string(page).unwrap();
-        for kind in VerdictKind::ALL {
-            assert!(page.contains(&format!("`{kind}`")), "{kind}");
+    fn each_kind_is_in_the_documents() {
+        let docs = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/");
+        for (page, names) in [
+            ("verdicts.md", names(VerdictKind::ALL, VerdictKind::name)),
+            ("hangs.md", names(HangKind::ALL, HangKind::name)),
+            ("hangs.md", names(HangCause::ALL, HangCause::name)),
+            ("json.md", names(HangKind::ALL, HangKind::name)),
+            ("json.md", names(HangOutcome::ALL, HangOutcome::name)),
+            ("json.md", names(IncompleteKind::ALL, IncompleteKind::name)),
+            ("json.md", names(WithheldReason::ALL, WithheldReason::name)),
+            ("runtimes.md", names(BarrierKind::ALL, BarrierKind::name)),
+        ] {
+            let text = std::fs::read_to_string(format!("{docs}{page}")).unwrap();
+            for name in names {
+                assert!(text.contains(&format!("`{name}`")), "{page} lacks {name}");
+            }
         }
     }
 
@@ -99,5 +380,29 @@ mod tests {
             assert_eq!(read(&serde_json::to_string(kind).unwrap()), *kind);
         }
         assert_eq!(read("\"what-comes-later\""), VerdictKind::Other);
+        let reason = serde_json::from_str::<BlockedReason>("\"what-comes-later\"").unwrap();
+        assert_eq!(reason, BlockedReason::Other);
+    }
+
+    #[test]
+    fn reports_and_recordings_call_barriers_the_same() {
+        for kind in Kind::ALL {
+            assert_eq!(BarrierKind::from(kind).name(), kind.name());
+        }
+    }
+
+    #[test]
+    fn reports_call_levels_and_locks_as_the_rest_of_sbt_does() {
+        for level in [States::Light, States::Full, States::Off] {
+            assert_eq!(StatesLevel::from(level).name(), level.name());
+        }
+        for lock in [
+            LockKind::Mutex,
+            LockKind::RwLock,
+            LockKind::Semaphore,
+            LockKind::Library,
+        ] {
+            assert_eq!(LockReportKind::from(lock).name(), lock.name());
+        }
     }
 }

@@ -2,9 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::Word;
-
-use super::place_names::{name, others};
+use super::{
+    LockReportKind,
+    place_names::{name, others},
+};
 use crate::{
     model::ids::PlaceId,
     place::{LockKind, Place, printable},
@@ -12,7 +13,7 @@ use crate::{
 
 /// What is known about a lock.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Found {
+pub struct FoundLock {
     /// Address of the futex in its process.
     pub address: u64,
     /// The process of the futex; `None` for the combined locks of ended processes.
@@ -42,9 +43,8 @@ pub struct LockReport {
     /// The process of the futex, as in `processes`; null for locks of ended processes, which are
     /// combined by kind and site.
     pub pid: Option<u32>,
-    /// `mutex`; `rwlock`; `semaphore`; `libc` for an internal lock of the C library.
-    #[serde(deserialize_with = "super::word::read")]
-    pub kind: Word,
+    /// The kind of lock.
+    pub kind: LockReportKind,
     /// From where a thread recently waited for the lock, in the notation of reports.
     pub site: Option<String>,
     /// The function of that place.
@@ -77,13 +77,13 @@ impl LockReport {
 }
 
 /// Reports on locks, by descending waiting time.
-pub fn reports(found: &[Found], places: &[&Place]) -> Vec<LockReport> {
-    let mut found: Vec<&Found> = found.iter().collect();
+pub fn reports(found: &[FoundLock], places: &[&Place]) -> Vec<LockReport> {
+    let mut found: Vec<&FoundLock> = found.iter().collect();
     found.sort_by_key(|lock| (std::cmp::Reverse(lock.total_ns), lock.address));
     found.iter().map(|lock| report(lock, places)).collect()
 }
 
-fn report(lock: &Found, places: &[&Place]) -> LockReport {
+fn report(lock: &FoundLock, places: &[&Place]) -> LockReport {
     let place = lock
         .place
         .and_then(|place| places.get(place.0 as usize).copied());
@@ -92,7 +92,7 @@ fn report(lock: &Found, places: &[&Place]) -> LockReport {
     LockReport {
         address: format!("{:#x}", lock.address),
         pid: lock.pid,
-        kind: lock.kind.name(),
+        kind: lock.kind.into(),
         site: place.map(|place| name(place, &others)),
         function: frame
             .and_then(|frame| frame.function.as_deref())

@@ -18,7 +18,7 @@ mod functions;
 mod hang;
 mod identities;
 mod incomplete;
-mod kinds;
+pub(crate) mod kinds;
 pub mod locks;
 pub mod order;
 pub mod place_names;
@@ -47,7 +47,11 @@ pub use hang::{
     HangWho, LookReport,
 };
 pub use incomplete::IncompleteReport;
-pub use kinds::VerdictKind;
+pub use kinds::{
+    BarrierKind, BlockedReason, CounterUnit, IncompleteKind, LockReportKind, ProbeKind, SpinKind,
+    StatesLevel, StragglerPattern, StragglerSequence, TakerKind, VerdictKind,
+    hang::{BlockedOnKind, HangCause, HangKind, HangOutcome, HangThreadState},
+};
 pub use run::{Facts, Run};
 pub use sites::{
     BarrierStragglerReport, EachReport, LateReport, LateTimesReport, PhaseReport, SiteReport,
@@ -58,7 +62,7 @@ pub use standstill::{StandstillReport, is_hang};
 pub use states::{AwayReport, BlockedReport, LateAwayReport, StatesReport, TakerReport};
 pub use usage::{BusyReport, EfficiencyReport, ParallelismReport, WhatIfReport};
 pub use verdict::{Figure, VerdictReport};
-pub use withheld::{Reason, Withheld, WithheldReport};
+pub use withheld::{Withheld, WithheldReason, WithheldReport};
 pub use word::Word;
 
 /// Version of the JSON fields.
@@ -314,12 +318,8 @@ pub struct ThreadReport {
 pub struct BarrierReport {
     /// The number of the barrier.
     pub id: u32,
-    /// How the barrier was recognised: `pthread`; `gomp` for GNU OpenMP, `kmp` for LLVM's;
-    /// `std::barrier` of C++; `rust` for its `Barrier`; `mpi` for a communicator; `condvar` for a
-    /// barrier made of a condition variable; `futex` for a barrier made of a futex; `user` for
-    /// `--barrier`.
-    #[serde(deserialize_with = "word::read")]
-    pub kind: Word,
+    /// How the barrier was recognised.
+    pub kind: BarrierKind,
     /// The evidence that it is a barrier; null if the program itself calls it a barrier.
     pub recognised: Option<RecognisedReport>,
     /// Address of the object in the target, hexadecimal.

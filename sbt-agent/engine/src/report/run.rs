@@ -10,7 +10,7 @@ use super::{
 use crate::{
     choices::States,
     counters::Plan,
-    model::{cost::Tariff, ids::SiteId, told::Told},
+    model::{cost::Tariff, ids::SiteId, told::ToldEpisode},
 };
 
 /// The facts of a run that a report tells as the session knows them.
@@ -90,7 +90,7 @@ pub struct Facts {
     /// Sites with barrier times above the limit: how many, the longest, and the limit, ns.
     pub warnings: Vec<(SiteId, u64, u64, u64)>,
     /// Episodes that the user asked for one by one.
-    pub watched: Option<Vec<Told>>,
+    pub watched: Option<Vec<ToldEpisode>>,
     /// Number of such episodes before those in `watched`.
     pub watched_omitted: u64,
     /// What is missing in the recording that was read; empty while watching.
@@ -102,13 +102,13 @@ pub struct Facts {
     /// Remarks for the user.
     pub notes: Vec<String>,
     /// Locks that threads waited for; `None` if futexes were not watched.
-    pub locks: Option<Vec<locks::Found>>,
+    pub locks: Option<Vec<locks::FoundLock>>,
     /// Samples of the code that threads executed; `None` without sampling.
     pub sampled: Option<(SamplingReport, Vec<FunctionReport>)>,
     /// Folded stacks of the samples, one line each; known only at the end.
     pub folded: Option<Vec<String>>,
     /// Loops that may be barriers; `None` if sbt did not look for them.
-    pub spins: Option<Vec<spin::Found>>,
+    pub spins: Option<Vec<spin::FoundLoop>>,
     /// The requested counters, in the order of readings.
     pub counters: Plan,
     /// How closely threads are watched between barriers.

@@ -2,10 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::Word;
-
 use super::{
-    CompensatedReport, LateAwayReport, ParallelismReport, WaitsReport, WhatIfReport,
+    BarrierKind, CompensatedReport, LateAwayReport, ParallelismReport, StragglerPattern,
+    StragglerSequence, WaitsReport, WhatIfReport,
     counters::{self, Counted, Counts, DerivedReport},
 };
 
@@ -45,8 +44,7 @@ pub struct SiteReport {
     /// The ids of the barriers used from this site; at most 64.
     pub barriers: Vec<u32>,
     /// The kind of the site's barriers.
-    #[serde(deserialize_with = "super::word::read")]
-    pub kind: Word,
+    pub kind: BarrierKind,
     /// Number of complete episodes.
     pub episodes: u64,
     /// Number of incomplete episodes.
@@ -173,18 +171,11 @@ pub struct StatReport {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct StragglerReport {
-    /// Which threads arrive last. `persistent`: one thread more often than all others together.
-    /// `alternating`: a few threads, at most half of all, or two that take turns. `rotating`: any
-    /// thread, at random or in turns. `none`: too few episodes or too little waiting to tell, or
-    /// the last threads are unknown. If several barriers are used from here and most episodes show
-    /// the same pattern at each barrier, that pattern is reported.
-    #[serde(deserialize_with = "super::word::read")]
-    pub pattern: Word,
-    /// How last threads follow each other. `turns`: `repeats` are less than half as frequent as by
-    /// chance. `stretches`: `changes` are less than half as frequent as by chance. `none`: neither,
-    /// or too few episodes to tell.
-    #[serde(deserialize_with = "super::word::read")]
-    pub sequence: Word,
+    /// Which threads arrive last. If several barriers are used from here and most episodes show the
+    /// same pattern at each barrier, that pattern is reported.
+    pub pattern: StragglerPattern,
+    /// How last threads follow each other.
+    pub sequence: StragglerSequence,
     /// The thread that came last most often, among those with an entry of their own.
     pub thread: u32,
     /// Percentage of the episodes in which this thread came last.
@@ -257,8 +248,7 @@ pub struct BarrierStragglerReport {
     /// Sum of idle time in these episodes.
     pub lost_ns: u64,
     /// Which threads arrive last, as in `straggler` of the site.
-    #[serde(deserialize_with = "super::word::read")]
-    pub pattern: Word,
+    pub pattern: StragglerPattern,
     /// The thread that came last most often; null if the last thread is unknown in all episodes.
     pub thread: Option<u32>,
     /// Percentage of the episodes in which this thread came last.

@@ -3,7 +3,7 @@
 //! A pure function, and the same for a live snapshot, a recording and a report that is read again.
 //! A second pass changes nothing.
 
-use super::{EfficiencyReport, Reason, Report, Withheld, WithheldReport, identities};
+use super::{EfficiencyReport, Report, Withheld, WithheldReason, WithheldReport, identities};
 use crate::model::efficiency::MOST_INCOMPLETE;
 
 /// Percentage of the threads' time below which a cause is not worth changing a program for: runs of
@@ -25,7 +25,7 @@ pub fn lost_pct(report: &Report) -> f64 {
 pub fn sound(mut report: Report) -> Report {
     if let Some((reason, because)) = unseen(&report) {
         withhold(&mut report, Withheld::Efficiency, reason, because.clone());
-        if reason == Reason::EventsLost {
+        if reason == WithheldReason::EventsLost {
             let figure = Withheld::Compensated;
             withhold(&mut report, figure, reason, because.clone());
         }
@@ -40,7 +40,7 @@ pub fn sound(mut report: Report) -> Report {
              changed",
             broken.text
         );
-        let reason = Reason::Contradiction;
+        let reason = WithheldReason::Contradiction;
         withhold(&mut report, broken.figure, reason, because.clone());
         if broken.figure == Withheld::Shares {
             withhold(&mut report, Withheld::Efficiency, reason, because);
@@ -65,7 +65,7 @@ pub fn sound(mut report: Report) -> Report {
 
 impl WithheldReport {
     /// An entry for a figure, and the reason why it is withheld.
-    pub const fn new(figure: Withheld, reason: Reason, because: String) -> Self {
+    pub const fn new(figure: Withheld, reason: WithheldReason, because: String) -> Self {
         Self {
             figure,
             reason,
@@ -95,7 +95,7 @@ impl Report {
 }
 
 /// Adds an entry for a figure, unless there is one already: the first reason stands.
-fn withhold(report: &mut Report, figure: Withheld, reason: Reason, because: String) {
+fn withhold(report: &mut Report, figure: Withheld, reason: WithheldReason, because: String) {
     if report.why_withheld(figure).is_none() {
         let withheld = WithheldReport::new(figure, reason, because);
         report.withheld.push(withheld);
@@ -133,12 +133,12 @@ fn clear(report: &mut Report, figure: Withheld) {
 
 /// Which part of the run was not seen, so that times over the whole run are unknown; `None` if all
 /// was seen.
-fn unseen(report: &Report) -> Option<(Reason, String)> {
+fn unseen(report: &Report) -> Option<(WithheldReason, String)> {
     let lost = report.lost_events;
     if lost > 0 {
         let all = lost.saturating_add(report.own_cost.events);
         return Some((
-            Reason::EventsLost,
+            WithheldReason::EventsLost,
             format!(
                 "{lost} of {all} events were lost ({})",
                 few_pct(lost_pct(report))
@@ -149,7 +149,7 @@ fn unseen(report: &Report) -> Option<(Reason, String)> {
     (report.estimated || seen_pct.is_some()).then(|| {
         let seen = seen_pct.map_or("a part".into(), |pct| format!("{pct:.0} %"));
         (
-            Reason::Unseen,
+            WithheldReason::Unseen,
             format!("the probes were on for {seen} of the run; --budget off watches everything"),
         )
     })
@@ -165,20 +165,23 @@ fn few_pct(pct: f64) -> String {
 }
 
 /// Why the model could not tell how well the threads were used.
-fn too_little(report: &Report) -> (Reason, String) {
+fn too_little(report: &Report) -> (WithheldReason, String) {
     let (episodes, incomplete) = (report.episodes, report.incomplete_episodes);
     if episodes == 0 {
-        return (Reason::NoEpisode, "no complete episode was seen".to_owned());
+        return (
+            WithheldReason::NoEpisode,
+            "no complete episode was seen".to_owned(),
+        );
     }
     if incomplete > episodes / MOST_INCOMPLETE {
         let all = episodes.saturating_add(incomplete);
         return (
-            Reason::Incomplete,
+            WithheldReason::Incomplete,
             format!("{incomplete} of {all} episodes are incomplete"),
         );
     }
     (
-        Reason::WorkUnknown,
+        WithheldReason::WorkUnknown,
         "the work of the threads is unknown: watching was interrupted or has only just begun"
             .to_owned(),
     )

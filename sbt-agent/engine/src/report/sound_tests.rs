@@ -57,7 +57,7 @@ fn an_efficiency_that_contradicts_itself_is_withheld_and_told() {
     let mut report = uneven();
     of(|known| (known.parallel, known.speedup) = (16.91, 67.6))(&mut report);
     let found = withheld(report, Withheld::Efficiency);
-    assert_eq!(found.reason, Reason::Contradiction);
+    assert_eq!(found.reason, WithheldReason::Contradiction);
     assert!(
         found
             .because
@@ -84,7 +84,7 @@ fn an_efficiency_that_contradicts_itself_is_withheld_and_told() {
         of(change)(&mut report);
         let found = withheld(report, Withheld::Efficiency);
         assert!(found.because.contains(words), "{words}: {}", found.because);
-        assert_eq!(found.reason, Reason::Contradiction);
+        assert_eq!(found.reason, WithheldReason::Contradiction);
     }
 }
 
@@ -148,7 +148,7 @@ fn sums_and_shares_that_contradict_each_other_are_withheld_and_told() {
         spoil(&mut report);
         let found = withheld(report, Withheld::Shares);
         assert!(found.because.contains(words), "{words}: {}", found.because);
-        assert_eq!(found.reason, Reason::Contradiction);
+        assert_eq!(found.reason, WithheldReason::Contradiction);
     }
     let mut report = uneven();
     report.own_cost.share_pct = Some(100.1);
@@ -235,7 +235,7 @@ fn efficiency_is_withheld_if_one_event_was_lost_and_shares_if_many_were() {
         assert!(report.efficiency.is_none());
         assert!(report.thread_time.idle_pct.is_some(), "{lost}");
         let found = report.why_withheld(Withheld::Efficiency).unwrap();
-        assert_eq!(found.reason, Reason::EventsLost);
+        assert_eq!(found.reason, WithheldReason::EventsLost);
         assert_eq!(report.why_withheld(Withheld::Shares), None);
         assert_eq!(report.compensated, None);
         assert!(report.why_withheld(Withheld::Compensated).is_some());
@@ -259,7 +259,7 @@ fn what_was_hardly_seen_has_no_efficiency() {
         arrivals_exact: true,
     });
     let found = withheld(report, Withheld::Efficiency);
-    assert_eq!(found.reason, Reason::Unseen);
+    assert_eq!(found.reason, WithheldReason::Unseen);
     assert!(
         found.because.contains("3 % of the run"),
         "{}",
@@ -270,7 +270,11 @@ fn what_was_hardly_seen_has_no_efficiency() {
 #[test]
 fn whoever_reads_a_recording_may_withhold_efficiency() {
     let mut program = Program::new(4);
-    let cut = WithheldReport::new(Withheld::Efficiency, Reason::Cut, "it was cut".into());
+    let cut = WithheldReport::new(
+        Withheld::Efficiency,
+        WithheldReason::Cut,
+        "it was cut".into(),
+    );
     program.facts.withheld = vec![cut.clone()];
     let report = program.rounds(20, |_| vec![runs(4); 4]).report();
     assert_eq!(withheld(report, Withheld::Efficiency), cut);
@@ -284,9 +288,9 @@ fn too_little_has_a_reason() {
         (report.episodes, report.incomplete_episodes) = (episodes, incomplete);
         too_little(&report).0
     };
-    assert_eq!(without(0, 3), Reason::NoEpisode);
-    assert_eq!(without(20, 3), Reason::Incomplete);
-    assert_eq!(without(20, 2), Reason::WorkUnknown);
+    assert_eq!(without(0, 3), WithheldReason::NoEpisode);
+    assert_eq!(without(20, 3), WithheldReason::Incomplete);
+    assert_eq!(without(20, 2), WithheldReason::WorkUnknown);
     let mut report = uneven();
     report.efficiency = None;
     let report = sound(report);

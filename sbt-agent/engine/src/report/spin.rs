@@ -2,13 +2,12 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::Word;
-
+use super::SpinKind;
 use crate::place::{NoFunction, SpinPlace, printable, short};
 
 /// A loop in which threads were seen waiting.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Found {
+pub struct FoundLoop {
     /// The place of the loop.
     pub place: SpinPlace,
     /// Number of threads that were seen in the loop.
@@ -34,9 +33,8 @@ pub struct SpinReport {
     pub line: Option<u32>,
     /// The place in the notation of reports: by line, else by address in the file.
     pub place: String,
-    /// `barrier`, or `unclear` for what may be a lock or a flag as well.
-    #[serde(deserialize_with = "super::word::read")]
-    pub kind: Word,
+    /// What the loop may be.
+    pub kind: SpinKind,
     /// Number of threads that were seen in the loop.
     pub threads: u64,
     /// `samples` as a percentage of all samples of these threads, which is a share of their CPU
@@ -51,7 +49,7 @@ pub struct SpinReport {
 }
 
 impl SpinReport {
-    pub(super) fn of(found: &Found) -> Self {
+    pub(super) fn of(found: &FoundLoop) -> Self {
         let place = &found.place;
         let written = match (&place.file, place.line) {
             (Some(file), Some(line)) => format!("{}:{line}", printable(short(file))),
@@ -65,9 +63,9 @@ impl SpinReport {
             line: place.line,
             place: written,
             kind: if place.is_barrier {
-                "barrier"
+                SpinKind::Barrier
             } else {
-                "unclear"
+                SpinKind::Unclear
             },
             threads: found.threads,
             share_pct,
@@ -77,8 +75,8 @@ impl SpinReport {
     }
 }
 
-fn text(found: &Found, written: &str, share_pct: f64) -> String {
-    let Found { place, threads, .. } = found;
+fn text(found: &FoundLoop, written: &str, share_pct: f64) -> String {
+    let FoundLoop { place, threads, .. } = found;
     let at = match &place.function {
         Some(function) => format!("{} ({written})", printable(function)),
         None => written.to_owned(),
@@ -114,8 +112,8 @@ fn text(found: &Found, written: &str, share_pct: f64) -> String {
 mod tests {
     use super::*;
 
-    fn found(barrier: Result<String, NoFunction>) -> Found {
-        Found {
+    fn found(barrier: Result<String, NoFunction>) -> FoundLoop {
+        FoundLoop {
             command: barrier
                 .as_ref()
                 .ok()
@@ -148,7 +146,7 @@ mod tests {
         let mut unclear = found(Ok("meet".into()));
         unclear.place.is_barrier = false;
         let report = SpinReport::of(&unclear);
-        assert_eq!(report.kind, "unclear");
+        assert_eq!(report.kind, SpinKind::Unclear);
         assert!(
             report
                 .text

@@ -3,9 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::Word;
-
-use super::HangReport;
+use super::{HangKind, HangOutcome, HangReport};
 
 /// Threads that stood still for longer than `--hang-time`, as the last look found them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -16,11 +14,8 @@ pub struct StandstillReport {
     pub found: HangReport,
     /// Time from the last arrival until threads came or ran again, or until watching ended.
     pub lasted_ns: u64,
-    /// `lasts`: the hang lasted when the report was made, or when the target ended. `over`: threads
-    /// came, or ran again. `unknown`: watching ended before, because the probes went off or the
-    /// recording breaks off.
-    #[serde(deserialize_with = "super::word::read")]
-    pub outcome: Word,
+    /// What became of the hang.
+    pub outcome: HangOutcome,
 }
 
 impl StandstillReport {
@@ -33,7 +28,7 @@ impl StandstillReport {
     /// merely slow, the limit is twice as long.
     pub fn is_too_long(&self, limit_ns: u64) -> bool {
         let limit_ns = match self.found.kind {
-            "unclear" => limit_ns.saturating_mul(2),
+            HangKind::Unclear => limit_ns.saturating_mul(2),
             _ if self.is_hang() => limit_ns,
             _ => return false,
         };
@@ -42,12 +37,12 @@ impl StandstillReport {
 
     /// Whether the hang still lasts.
     pub fn is_alarming(&self) -> bool {
-        self.is_hang() && self.outcome == "lasts"
+        self.is_hang() && self.outcome == HangOutcome::Lasts
     }
 }
 
 /// Whether the finding is a hang, as far as sbt can tell. A thread that always uses a CPU at one
 /// place may simply have much to do there, and is not counted as one.
 pub fn is_hang(found: &HangReport) -> bool {
-    matches!(found.kind, "never" | "stuck")
+    matches!(found.kind, HangKind::Never | HangKind::Stuck)
 }

@@ -2,8 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::Word;
-
+use super::{BlockedReason, StatesLevel, TakerKind};
 use crate::{
     choices::States,
     event::{Reason, Taken, Taker},
@@ -18,10 +17,8 @@ use crate::{
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct StatesReport {
-    /// `light`: running, ready and blocked times. `full`: also what threads were blocked on, and
-    /// who took CPUs. `off`: none of these.
-    #[serde(deserialize_with = "super::word::read")]
-    pub level: Word,
+    /// What was watched.
+    pub level: StatesLevel,
     /// With `full`, the number of episodes in which every context switch of the threads was seen:
     /// threads count as `busy` only while on a CPU. Null otherwise.
     pub exact_episodes: Option<u64>,
@@ -34,7 +31,7 @@ impl StatesReport {
     /// Makes the part of a report from the requested level and the model's counts of episodes.
     pub fn new(level: States, exact: Option<Exact>) -> Self {
         Self {
-            level: level.name(),
+            level: level.into(),
             exact_episodes: exact.map(|exact| exact.episodes),
             other_episodes: exact.map(|exact| exact.others),
         }
@@ -60,12 +57,8 @@ pub struct AwayReport {
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct BlockedReport {
-    /// `futex`: locks, condition variables, joins. `file`: files and disks. `page-fault`. `sleep`:
-    /// a requested sleep. `poll`: one of several descriptors. `stream`: a pipe, socket or terminal.
-    /// `child`: the end of a process. `memory`: changing mappings. `stopped`: by a signal or
-    /// debugger. `other`.
-    #[serde(deserialize_with = "super::word::read")]
-    pub reason: Word,
+    /// What the threads were blocked on.
+    pub reason: BlockedReason,
     /// Time blocked.
     pub ns: u64,
 }
@@ -74,10 +67,8 @@ pub struct BlockedReport {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct TakerReport {
-    /// `process`: another process. `own`: another thread of the target. `kernel`: a kernel thread.
-    /// `idle`: nothing, because a quota held the thread back.
-    #[serde(deserialize_with = "super::word::read")]
-    pub kind: Word,
+    /// What kind of task it was.
+    pub kind: TakerKind,
     /// The name in the kernel.
     pub name: String,
     /// The process id; null if several processes with this name ran.
@@ -100,22 +91,13 @@ pub struct LateAwayReport {
     pub taken_by: Vec<TakerReport>,
 }
 
-impl BlockedReport {
-    /// The reason in the words of sentences.
-    pub fn words(&self) -> &'static str {
-        let mut all = Reason::ALL.iter();
-        all.find(|reason| reason.name() == self.reason)
-            .map_or(self.reason, |reason| reason.words())
-    }
-}
-
 impl TakerReport {
     /// The name in lists: `cc1 (pid 123)`.
     pub fn called(&self) -> String {
         match (self.kind, self.pid) {
-            ("own", _) => format!("{} of this program", self.name),
-            ("kernel", _) => format!("{} of the kernel", self.name),
-            ("idle", _) => "nobody (a quota)".into(),
+            (TakerKind::Own, _) => format!("{} of this program", self.name),
+            (TakerKind::Kernel, _) => format!("{} of the kernel", self.name),
+            (TakerKind::Idle, _) => "nobody (a quota)".into(),
             (_, Some(pid)) => format!("{} (pid {pid})", self.name),
             (_, None) => format!("{} (several processes)", self.name),
         }
@@ -125,7 +107,7 @@ impl TakerReport {
 fn blocked(times: impl Iterator<Item = u64>) -> Vec<BlockedReport> {
     let all = Reason::ALL.into_iter().zip(times);
     let report = |(reason, ns): (Reason, u64)| BlockedReport {
-        reason: reason.name(),
+        reason: reason.into(),
         ns,
     };
     let mut all: Vec<_> = all.filter(|(_, ns)| *ns > 0).map(report).collect();
@@ -136,7 +118,7 @@ fn blocked(times: impl Iterator<Item = u64>) -> Vec<BlockedReport> {
 fn takers(takers: &Takers) -> (Vec<TakerReport>, u64) {
     let (most, rest_ns) = takers.most();
     let report = |taken: &&Taken| TakerReport {
-        kind: taken.by.name(),
+        kind: taken.by.into(),
         name: if taken.by == Taker::Nobody {
             "idle".into()
         } else {

@@ -2,9 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
-use super::{Word, kinds::VerdictKind};
+use super::{
+    kinds::VerdictKind,
+    word::{Word, kept},
+};
 
 /// Why threads waited for each other: at a site, or in the whole run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -20,7 +23,7 @@ pub struct VerdictReport {
     pub text: String,
     /// The figures on which the verdict rests. Names end in `_ns` or `_pct`; other figures are
     /// counts or ratios.
-    #[serde(deserialize_with = "super::word::read_figures")]
+    #[serde(deserialize_with = "read_figures")]
     pub evidence: BTreeMap<Word, Figure>,
 }
 
@@ -33,4 +36,13 @@ pub enum Figure {
     Whole(u64),
     /// A share or a ratio.
     Real(f64),
+}
+
+/// Deserialises figures, with their names as words.
+fn read_figures<'de, D: Deserializer<'de>>(from: D) -> Result<BTreeMap<Word, Figure>, D::Error> {
+    let figures = BTreeMap::<String, Figure>::deserialize(from)?;
+    Ok(figures
+        .into_iter()
+        .map(|(name, figure)| (kept(name), figure))
+        .collect())
 }

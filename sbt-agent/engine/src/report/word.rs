@@ -1,20 +1,18 @@
 //! Words from small fixed sets, such as kinds, in reports that are written and read again.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeSet,
     sync::{Mutex, PoisonError},
 };
 
 use serde::{Deserialize, Deserializer};
-
-use super::Figure;
 
 /// A word from a fixed set somewhere in the program. Serde borrows fields of type `&str` from the
 /// text that is read; the alias avoids that.
 pub type Word = &'static str;
 
 /// The same word with a static lifetime. Each distinct word is leaked once.
-fn kept(word: String) -> Word {
+pub(super) fn kept(word: String) -> Word {
     static WORDS: Mutex<BTreeSet<Word>> = Mutex::new(BTreeSet::new());
     let mut words = WORDS.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(known) = words.get(word.as_str()) {
@@ -28,20 +26,4 @@ fn kept(word: String) -> Word {
 /// Deserialises a word.
 pub fn read<'de, D: Deserializer<'de>>(from: D) -> Result<Word, D::Error> {
     String::deserialize(from).map(kept)
-}
-
-/// Deserialises a word that may be null.
-pub fn read_any<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Word>, D::Error> {
-    Ok(Option::<String>::deserialize(from)?.map(kept))
-}
-
-/// Deserialises figures, with their names as words.
-pub fn read_figures<'de, D: Deserializer<'de>>(
-    from: D,
-) -> Result<BTreeMap<Word, Figure>, D::Error> {
-    let figures = BTreeMap::<String, Figure>::deserialize(from)?;
-    Ok(figures
-        .into_iter()
-        .map(|(name, figure)| (kept(name), figure))
-        .collect())
 }

@@ -3,34 +3,37 @@
 use super::{MS, Report, S, Snapshot, imbalanced};
 use crate::{
     live::{CounterFigure, CounterFigures},
-    report::counters::{CountedReport, CounterReport, derived},
+    report::{
+        CounterUnit,
+        counters::{CountedReport, CounterReport, derived},
+    },
 };
 
 /// A counter: its name, its unit, its share of counted time, and its count for each ms of work of
 /// each thread; `None` if this machine does not have it.
-type Sample = (&'static str, &'static str, Option<f64>, Option<[u64; 4]>);
+type Sample = (&'static str, CounterUnit, Option<f64>, Option<[u64; 4]>);
 
 const COUNTERS: [Sample; 5] = [
-    ("page-faults", "count", None, Some([0, 0, 0, 40])),
+    ("page-faults", CounterUnit::Count, None, Some([0, 0, 0, 40])),
     (
         "task-clock",
-        "ns",
+        CounterUnit::Ns,
         None,
         Some([990_000, 998_000, 1_000_000, 1_000_000]),
     ),
     (
         "instructions",
-        "count",
+        CounterUnit::Count,
         Some(100.0),
         Some([3_100_000, 3_000_000, 2_900_000, 900_000]),
     ),
     (
         "cycles",
-        "count",
+        CounterUnit::Count,
         Some(47.0),
         Some([2_900_000, 2_900_000, 2_900_000, 2_900_000]),
     ),
-    ("LLC-loads", "count", None, None),
+    ("LLC-loads", CounterUnit::Count, None, None),
 ];
 
 /// Four threads, the last of which has page faults while it works.

@@ -4,11 +4,12 @@ use super::{S, hanging, hostile};
 use crate::{
     live::Snapshot,
     report::{
-        BlockedOn, HangBarrierReport, HangReport, HangThreadReport, HangWho, StandstillReport,
+        BarrierKind, BlockedOn, BlockedOnKind, HangBarrierReport, HangCause, HangKind, HangOutcome,
+        HangReport, HangThreadReport, HangThreadState, HangWho, StandstillReport,
     },
 };
 
-fn thread(id: u32, state: &'static str, does: &str, stack: &[&str]) -> HangThreadReport {
+fn thread(id: u32, state: HangThreadState, does: &str, stack: &[&str]) -> HangThreadReport {
     let name = if id == 0 { "lu" } else { "worker" };
     HangThreadReport {
         who: HangWho {
@@ -33,22 +34,22 @@ fn report() -> HangReport {
         waiting_ns: Some(40 * S - u64::from(id) * S / 1000),
         ..thread(
             id,
-            "waiting",
+            HangThreadState::Waiting,
             "waits at the barrier at update_rows lu.c:715",
             &["update_rows lu.c:715", "SlaveStart lu.c:402"],
         )
     };
     let held = "waits for the mutex 0x55d0c0de40 that T1 worker holds";
     HangReport {
-        kind: "never",
-        because: Some("cycle"),
+        kind: HangKind::Never,
+        because: Some(HangCause::Cycle),
         text: format!(
             "T3 worker is missing at the barrier at update_rows lu.c:715: it {held}, in push \
              queue.c:88, and T1 worker waits at that barrier: none of them can go on."
         ),
         barrier: Some(HangBarrierReport {
             id: Some(0),
-            kind: "pthread",
+            kind: BarrierKind::Pthread,
             address: "0x55d0c0de00".into(),
             process: 4242,
             shared: false,
@@ -59,7 +60,7 @@ fn report() -> HangReport {
         arrived: (0..3).map(waits).collect(),
         missing: vec![HangThreadReport {
             blocked_on: Some(BlockedOn {
-                kind: "mutex",
+                kind: BlockedOnKind::Mutex,
                 address: Some("0x55d0c0de40".into()),
                 holder: None,
                 holder_gone: false,
@@ -68,7 +69,7 @@ fn report() -> HangReport {
             }),
             ..thread(
                 3,
-                "waiting",
+                HangThreadState::Waiting,
                 held,
                 &[
                     "push queue.c:88",
@@ -100,7 +101,7 @@ pub fn hung() -> Snapshot {
     snapshot.report.run.hang = Some(StandstillReport {
         found: report(),
         lasted_ns: 40 * S,
-        outcome: "lasts",
+        outcome: HangOutcome::Lasts,
     });
     snapshot
 }
@@ -112,14 +113,14 @@ pub fn slow() -> Snapshot {
         let runs = "runs in eliminate() lu.c:731 (97 % of a CPU in 100 ms)";
         let stack = ["eliminate lu.c:731", "SlaveStart lu.c:402"];
         hang.found = HangReport {
-            kind: "slow",
+            kind: HangKind::Slow,
             because: None,
             text: format!(
                 "T3 worker is missing at the barrier at update_rows lu.c:715: it {runs}."
             ),
             missing: vec![HangThreadReport {
                 cpu_pct: Some(97.0),
-                ..thread(3, "running", runs, &stack)
+                ..thread(3, HangThreadState::Running, runs, &stack)
             }],
             chain: Vec::new(),
             ..report()
@@ -133,7 +134,7 @@ pub fn over() -> Snapshot {
     let mut snapshot = hung();
     snapshot.pace = super::imbalanced().pace;
     if let Some(hang) = &mut snapshot.report.run.hang {
-        hang.outcome = "over";
+        hang.outcome = HangOutcome::Over;
     }
     snapshot
 }
@@ -154,7 +155,7 @@ pub fn hostile_hang() -> Snapshot {
     snapshot.report.run.hang = Some(StandstillReport {
         found: hang,
         lasted_ns: u64::MAX,
-        outcome: "lasts",
+        outcome: HangOutcome::Lasts,
     });
     snapshot
 }

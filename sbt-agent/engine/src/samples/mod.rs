@@ -4,23 +4,6 @@ mod parts;
 
 use std::sync::Arc;
 
-use crate::{
-    choices::States,
-    live::{
-        Doing, Histogram, Lane, Lanes, Output, PACE_STEP_NS, Piece, Playing, Replaying, Snapshot,
-        Speed, Watching,
-    },
-    report::{
-        ConceptualReport, EachReport, Figure, IntervalReport, MarkReport, MarkThreadReport,
-        OwnCost, PhaseReport, Reason, Report, Run, SCHEMA, SiteReport, SiteThreadReport,
-        StatReport, StatesReport, StragglerReport, ThreadReport, ThreadTimeReport, TrendReport,
-        UnfinishedReport, VerdictKind, VerdictReport, WaitsReport, WhatIfReport, Withheld,
-        WithheldReport,
-        counters::{Counted, Counts},
-        locks::LockReport,
-    },
-};
-
 mod counted;
 mod hang;
 mod usage;
@@ -28,6 +11,22 @@ mod usage;
 pub use counted::counted;
 pub use hang::{hostile_hang, hung, over, slow};
 
+use crate::{
+    choices::States,
+    live::{
+        Doing, Histogram, Lane, Lanes, Output, PACE_STEP_NS, Piece, Playing, Replaying, Snapshot,
+        Speed, Watching,
+    },
+    report::{
+        ConceptualReport, EachReport, Figure, IntervalReport, LockReportKind, MarkReport,
+        MarkThreadReport, OwnCost, PhaseReport, Report, Run, SCHEMA, SiteReport, SiteThreadReport,
+        StatReport, StatesReport, StragglerReport, ThreadReport, ThreadTimeReport, TrendReport,
+        UnfinishedReport, VerdictKind, VerdictReport, WaitsReport, WhatIfReport, Withheld,
+        WithheldReason, WithheldReport,
+        counters::{Counted, Counts},
+        locks::LockReport,
+    },
+};
 use parts::{lock, program, site, stat};
 
 const MS: u64 = 1_000_000;
@@ -215,13 +214,19 @@ pub fn imbalanced() -> Snapshot {
     snapshot.report.locks = Some(vec![
         lock(
             "0x7f2c00401040",
-            "mutex",
+            LockReportKind::Mutex,
             Some(("push", 88)),
             512,
             Some(4243),
         ),
-        lock("0x7f2c00401080", "rwlock", Some(("lookup", 131)), 40, None),
-        lock("0x7f2c004010c0", "semaphore", None, 3, None),
+        lock(
+            "0x7f2c00401080",
+            LockReportKind::RwLock,
+            Some(("lookup", 131)),
+            40,
+            None,
+        ),
+        lock("0x7f2c004010c0", LockReportKind::Semaphore, None, 3, None),
     ]);
     snapshot.output = Some(Arc::new(Output {
         lines: (0..60)
@@ -320,7 +325,7 @@ pub fn lossy() -> Snapshot {
     report.lost_events = 12_345;
     report.withheld = vec![WithheldReport::new(
         Withheld::Efficiency,
-        Reason::EventsLost,
+        WithheldReason::EventsLost,
         "12345 of 99999 events were lost (12 %)".into(),
     )];
     report.incomplete_episodes = 87;

@@ -5,6 +5,7 @@ use super::{
     S, Share, SiteReport, SiteThreadReport, Snapshot, StatReport, StragglerReport, ThreadReport,
     ThreadTimeReport, TrendReport, WaitsReport, WhatIfReport, empty,
 };
+use crate::report::{BarrierKind, LockReportKind, StragglerPattern, StragglerSequence};
 
 /// A distribution around a mean, ns.
 pub(super) fn stat(count: u64, mean: u64) -> StatReport {
@@ -92,7 +93,7 @@ pub(super) fn site(
         callers: vec!["SlaveStart lu.c:402".into()],
         places: vec![format!("{function} lu.c:{line}")],
         barriers: vec![0],
-        kind: "pthread",
+        kind: BarrierKind::Pthread,
         episodes,
         incomplete: 0,
         lost_ns: idle * episodes,
@@ -119,11 +120,11 @@ pub(super) fn site(
         derived: Vec::new(),
         straggler: Some(StragglerReport {
             pattern: match share {
-                50.. => "persistent",
-                20..50 => "alternating",
-                _ => "rotating",
+                50.. => StragglerPattern::Persistent,
+                20..50 => StragglerPattern::Alternating,
+                _ => StragglerPattern::Rotating,
             },
-            sequence: "none",
+            sequence: StragglerSequence::None,
             thread: u32::try_from(straggler).unwrap(),
             share_pct: share as f64,
             longest_run: 17,
@@ -279,7 +280,7 @@ pub(super) fn lanes(threads: u32, end_ns: u64) -> Lanes {
 
 pub(super) fn lock(
     address: &str,
-    kind: &'static str,
+    kind: LockReportKind,
     place: Option<(&str, u32)>,
     waits: u64,
     holder: Option<u32>,

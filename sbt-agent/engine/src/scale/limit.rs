@@ -1,32 +1,12 @@
 //! Finds what keeps a program from getting faster with more threads.
 
-use serde::Serialize;
-
-use super::{AtCount, PhaseAt, PhaseScaling};
+use super::table::{AtCount, Limit, PhaseAt, PhaseScaling};
 use crate::report::{Report, SiteReport, VerdictKind, VerdictReport};
 
 /// Scaling efficiency from which a program counts as scaling. POP calls 0.8 acceptable.
 pub const GOOD: f64 = 0.8;
 /// Fraction of its ideal gain that a step must reach to be worth it.
 const WORTH: f64 = 0.5;
-
-/// The phase that loses most time with the largest number of threads.
-#[derive(Clone, Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct Limit {
-    /// The site at its beginning; null for a thread's start.
-    pub from: Option<String>,
-    /// The site that ends the phase; null for time outside of all phases.
-    pub to: Option<String>,
-    /// The number of threads up to which the phase got faster; null if it never did.
-    pub scales_to: Option<u32>,
-    /// The time that the phase loses against the ideal.
-    pub lost_ns: u64,
-    /// `lost_ns` as a percentage of what all phases lose.
-    pub lost_pct: Option<f64>,
-    /// The causes, as far as known: the verdicts on this phase's site, and those on the whole run.
-    pub why: Vec<VerdictReport>,
-}
 
 /// Finds the limit. `phases` are sorted by descending loss; `reference` is the run with the largest
 /// number of threads.

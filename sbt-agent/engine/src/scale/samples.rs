@@ -1,8 +1,10 @@
 //! Made-up series of runs with a known scaling.
 
+use std::collections::BTreeMap;
+
 use super::{Run, Scaling, scaling};
 use crate::{
-    report::{PhaseReport, StatReport},
+    report::{PhaseReport, StatReport, VerdictKind, VerdictReport},
     samples,
 };
 
@@ -57,6 +59,26 @@ pub fn run(threads: u32, phases: &[(u32, u64)], rest_ns: u64) -> Run {
 pub fn half_serial() -> Vec<Run> {
     let of = |n: u32| run(n, &[(10, 8 * MS / u64::from(n)), (20, 4 * MS)], 10 * MS);
     [4, 1, 2, 1].into_iter().map(of).collect()
+}
+
+/// Runs as of [`half_serial`], with a verdict on each phase and one on the whole run.
+pub fn half_serial_with_verdicts() -> Vec<Run> {
+    let verdict = |site, kind, text: &str| VerdictReport {
+        kind,
+        site,
+        thread: None,
+        text: text.into(),
+        evidence: BTreeMap::new(),
+    };
+    let mut runs = half_serial();
+    for run in &mut runs {
+        run.report.verdicts = Some(vec![
+            verdict(Some(0), VerdictKind::PersistentStraggler, "another"),
+            verdict(Some(1), VerdictKind::SerialPhase, "one thread works"),
+            verdict(None, VerdictKind::MoreThreadsThanCpus, "too many"),
+        ]);
+    }
+    runs
 }
 
 /// The table of a series.

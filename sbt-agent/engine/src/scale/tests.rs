@@ -1,11 +1,11 @@
 //! Made-up series with a known scaling.
 
 use super::{
-    samples::{half_serial, of, run},
+    samples::{half_serial, half_serial_with_verdicts, of, run},
     *,
 };
 use crate::{
-    report::{VerdictKind, counters::CounterReport, schema::is_that_of},
+    report::{CounterUnit, counters::CounterReport, schema::is_that_of},
     samples,
 };
 
@@ -48,21 +48,7 @@ fn speedups_are_against_the_least_number() {
 
 #[test]
 fn the_serial_phase_is_named_and_why() {
-    let mut runs = half_serial();
-    for run in &mut runs {
-        let verdict = |site, kind, text: &str| VerdictReport {
-            kind,
-            site,
-            thread: None,
-            text: text.into(),
-            evidence: BTreeMap::new(),
-        };
-        run.report.verdicts = Some(vec![
-            verdict(Some(0), VerdictKind::PersistentStraggler, "another"),
-            verdict(Some(1), VerdictKind::SerialPhase, "one thread works"),
-            verdict(None, VerdictKind::MoreThreadsThanCpus, "too many"),
-        ]);
-    }
+    let runs = half_serial_with_verdicts();
     let all = of(&runs);
     let limit = all.limit.as_ref().unwrap();
     assert_eq!(limit.to.as_deref(), Some("solve lu.c:20"));
@@ -194,7 +180,7 @@ fn counters_are_told_by_phase_and_number() {
         let total = 1_500_000 * u64::from(run.threads);
         run.report.counters = vec![CounterReport {
             name: "instructions".into(),
-            unit: "count",
+            unit: CounterUnit::Count,
             total: Some(total),
             work: Some(total),
             unknown: 0,

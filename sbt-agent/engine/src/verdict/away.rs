@@ -1,7 +1,7 @@
 //! What kept a thread off the CPU, where every context switch was seen: what it was blocked on, and
 //! what took its CPU.
 
-use crate::report::{BlockedReport, LateReport, TakerReport};
+use crate::report::{BlockedReason, BlockedReport, LateReport, TakerKind, TakerReport};
 
 /// A reason must explain at least this fraction: nothing else can explain more.
 const HALF: f64 = 0.5;
@@ -15,7 +15,7 @@ pub fn reason(late: &LateReport, excess_ns: f64) -> Option<&BlockedReport> {
     let away = late.away.as_ref()?;
     // In some episodes not every context switch was seen.
     let seen = away.episodes as f64 / late.split_episodes.max(1) as f64;
-    let others = |reason: &str| {
+    let others = |reason: BlockedReason| {
         let mut all = away.others.iter();
         all.find(|entry| entry.reason == reason)
             .map_or(0, |entry| entry.ns) as f64
@@ -30,7 +30,7 @@ pub fn reason(late: &LateReport, excess_ns: f64) -> Option<&BlockedReport> {
 
 /// Whether the reason may be a lock.
 pub fn is_lock(reason: &BlockedReport) -> bool {
-    reason.reason == "futex"
+    reason.reason == BlockedReason::Futex
 }
 
 /// A reason in words, and what to do about it. `locks`: whether locks were watched.
@@ -39,19 +39,23 @@ pub fn words(reason: Option<&BlockedReport>, locks: bool) -> (String, &'static s
         return (String::new(), "");
     };
     let remedy = match reason.reason {
-        "futex" if !locks => "--futex=on tells which lock it is, if it is one",
-        "futex" => "let threads share less that is locked, or hold locks for a shorter time",
-        "file" => "read ahead, write behind, or do the I/O in a thread of its own",
-        "page-fault" => {
+        BlockedReason::Futex if !locks => "--futex=on tells which lock it is, if it is one",
+        BlockedReason::Futex => {
+            "let threads share less that is locked, or hold locks for a shorter time"
+        }
+        BlockedReason::File => "read ahead, write behind, or do the I/O in a thread of its own",
+        BlockedReason::Fault => {
             "touch that memory or file before (MAP_POPULATE, madvise), or let it fit into memory"
         }
-        "sleep" => "do without that sleep, or wait for what it waits for",
-        "child" => "start that process earlier, or wait for it in a thread of its own",
-        "memory" => "map less often, or once for all: threads that map wait for each other",
-        "stopped" => "let whatever stops it go",
+        BlockedReason::Sleep => "do without that sleep, or wait for what it waits for",
+        BlockedReason::Child => "start that process earlier, or wait for it in a thread of its own",
+        BlockedReason::Memory => {
+            "map less often, or once for all: threads that map wait for each other"
+        }
+        BlockedReason::Stopped => "let whatever stops it go",
         _ => "take that out of the phase, or let it go on beside the work",
     };
-    (format!("blocked in {}", reason.words()), remedy)
+    (format!("blocked in {}", reason.reason.words()), remedy)
 }
 
 /// What ran for longest while the last thread was ready, and for which percentage of that time;
@@ -70,15 +74,15 @@ pub fn taker(late: &LateReport) -> Option<(&TakerReport, f64)> {
 pub fn taken((taker, pct): (&TakerReport, f64)) -> (String, &'static str) {
     let name = &taker.name;
     let (by, remedy) = match (taker.kind, taker.pid) {
-        ("own", _) => (
+        (TakerKind::Own, _) => (
             format!("another thread of this program (`{name}`)"),
             "bind fewer threads to each CPU, or start no more than there are CPUs",
         ),
-        ("kernel", _) => (
+        (TakerKind::Kernel, _) => (
             format!("the kernel's `{name}`"),
             "see what keeps the kernel busy there, or leave it CPUs of its own",
         ),
-        ("idle", _) => {
+        (TakerKind::Idle, _) => {
             return (
                 format!("; for {pct:.0} % of that its CPU was idle, and it was not allowed to run"),
                 "raise the CPU quota of its control group, or start fewer threads",
@@ -103,20 +107,20 @@ mod tests {
     use super::*;
     use crate::report::{LateAwayReport, LateTimesReport};
 
-    fn blocked(all: &[(&'static str, u64)]) -> Vec<BlockedReport> {
-        let report = |&(reason, ns): &(&'static str, u64)| BlockedReport { reason, ns };
+    fn blocked(all: &[(BlockedReason, u64)]) -> Vec<BlockedReport> {
+        let report = |&(reason, ns): &(BlockedReason, u64)| BlockedReport { reason, ns };
         all.iter().map(report).collect()
     }
 
     /// A site where in four episodes the last thread was ready for 1000 ns in all.
-    fn late(episodes: u64, taken: &[(&'static str, &str, Option<u32>, u64)]) -> LateReport {
+    fn late(episodes: u64, taken: &[(TakerKind, &str, Option<u32>, u64)]) -> LateReport {
         let times = || LateTimesReport {
             work_ns: 0,
             running_ns: Some(0),
             ready_ns: Some(1000),
             blocked_ns: Some(0),
         };
-        let by = |&(kind, name, pid, ns): &(&'static str, &str, Option<u32>, u64)| TakerReport {
+        let by = |&(kind, name, pid, ns): &(TakerKind, &str, Option<u32>, u64)| TakerReport {
             kind,
             name: name.into(),
             pid,
@@ -133,8 +137,8 @@ mod tests {
             others: times(),
             away: Some(LateAwayReport {
                 episodes,
-                last: blocked(&[("futex", 900), ("file", 800)]),
-                others: blocked(&[("futex", 850)]),
+                last: blocked(&[(BlockedReason::Futex, 900), (BlockedReason::File, 800)]),
+                others: blocked(&[(BlockedReason::Futex, 850)]),
                 taken_by: taken.iter().map(by).collect(),
             }),
         }
@@ -144,31 +148,38 @@ mod tests {
     fn the_reason_is_what_the_others_do_not_have() {
         let name = |late: &LateReport, excess| reason(late, excess).map(|entry| entry.reason);
         let mut all = late(4, &[]);
-        assert_eq!(name(&all, 850.0), Some("file"));
+        assert_eq!(name(&all, 850.0), Some(BlockedReason::File));
         // The reason explains less than half, or there is nothing to explain.
         assert_eq!(name(&all, 1700.0), None);
         assert_eq!(name(&all, 0.0), None);
         // Every switch was seen in only half of the episodes.
-        assert_eq!(name(&late(2, &[]), 1500.0), Some("file"));
+        assert_eq!(name(&late(2, &[]), 1500.0), Some(BlockedReason::File));
         all.away = None;
         assert_eq!(name(&all, 850.0), None);
     }
 
     #[test]
     fn whoever_took_the_cpu_is_named_if_it_took_enough() {
-        let said = |by: (&'static str, &str, Option<u32>, u64)| {
+        let said = |by: (TakerKind, &str, Option<u32>, u64)| {
             taker(&late(4, &[by])).map(|found| taken(found).0)
         };
         assert_eq!(
-            said(("process", "cc1", Some(123), 900)).as_deref(),
+            said((TakerKind::Process, "cc1", Some(123), 900)).as_deref(),
             Some("; for 90 % of that its CPU was taken by `cc1` (pid 123), not of this program")
         );
-        assert!(said(("process", "cc1", None, 900)).is_some_and(|text| text.contains("several")));
         assert!(
-            said(("own", "lu", Some(1), 300)).is_some_and(|text| text.contains("of this program"))
+            said((TakerKind::Process, "cc1", None, 900))
+                .is_some_and(|text| text.contains("several"))
         );
-        assert!(said(("idle", "idle", None, 300)).is_some_and(|text| text.contains("not allowed")));
-        assert_eq!(said(("kernel", "kworker", Some(3), 199)), None);
+        assert!(
+            said((TakerKind::Own, "lu", Some(1), 300))
+                .is_some_and(|text| text.contains("of this program"))
+        );
+        assert!(
+            said((TakerKind::Idle, "idle", None, 300))
+                .is_some_and(|text| text.contains("not allowed"))
+        );
+        assert_eq!(said((TakerKind::Kernel, "kworker", Some(3), 199)), None);
         assert!(taker(&late(4, &[])).is_none());
     }
 }

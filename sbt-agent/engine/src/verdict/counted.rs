@@ -6,7 +6,8 @@ use super::{
     words::{Cost, who},
 };
 use crate::report::{
-    Figure, Report, SiteReport, SiteThreadReport, VerdictKind, VerdictReport, counters::per_phase,
+    Figure, Report, SiteReport, SiteThreadReport, StragglerPattern, VerdictKind, VerdictReport,
+    counters::per_phase,
 };
 
 /// Ratios below this are no difference: threads with the same code execute nearly the same number
@@ -74,7 +75,8 @@ fn ratios(report: &Report, site: &SiteReport, straggler: u32) -> Option<(f64, f6
 pub fn instructions(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
     let (cost, late) = Cost::of(report, site)?;
     let straggler = site.straggler.as_ref()?;
-    let is_one = straggler.pattern == "persistent" && site.straggler_by_barrier.is_empty();
+    let is_one =
+        straggler.pattern == StragglerPattern::Persistent && site.straggler_by_barrier.is_empty();
     // Counters also count what threads do while a runtime keeps them for the next parallel region.
     let is_pure = site.between_ns.is_none_or(|ns| ns == 0);
     if !is_one || !is_pure || !cost.is_of_work(report) || for_want_of_a_cpu(late) {

@@ -6,7 +6,8 @@ use super::{
 };
 use crate::{
     report::{
-        Figure, LateReport, Report, SiteReport, VerdictKind, VerdictReport, locks::LockReport,
+        Figure, LateReport, Report, SiteReport, StragglerPattern, VerdictKind, VerdictReport,
+        locks::LockReport,
     },
     words::time,
 };
@@ -55,12 +56,12 @@ pub fn for_want_of_a_cpu(late: &LateReport) -> bool {
 }
 
 /// A cause of lateness: the mean lateness, ns, and the percentage of it that the cause explains.
-struct Part {
+struct Cause {
     mean_ns: u64,
     pct: f64,
 }
 
-impl Part {
+impl Cause {
     fn of(excess: &Excess, part: f64, late: &LateReport) -> Option<Self> {
         let explained = excess.explained(part);
         let episodes = late.split_episodes.max(1) as f64;
@@ -76,11 +77,11 @@ fn verdict(
     site: &SiteReport,
     text: String,
     cost: &Cost,
-    part: &Part,
+    part: &Cause,
     named: &'static str,
 ) -> VerdictReport {
     let straggler = site.straggler.as_ref();
-    let persistent = straggler.filter(|last| last.pattern == "persistent");
+    let persistent = straggler.filter(|last| last.pattern == StragglerPattern::Persistent);
     VerdictReport {
         kind,
         site: Some(site.id),
@@ -99,7 +100,10 @@ fn verdict(
 /// The last thread as a part of a sentence: `T3, last in 93 % of episodes,`.
 fn the_last(report: &Report, site: &SiteReport) -> String {
     match &site.straggler {
-        Some(it) if it.pattern == "persistent" && site.straggler_by_barrier.is_empty() => {
+        Some(it)
+            if it.pattern == StragglerPattern::Persistent
+                && site.straggler_by_barrier.is_empty() =>
+        {
             format!(
                 "{}, last in {:.0} % of episodes,",
                 who(report, it.thread),
@@ -114,7 +118,7 @@ fn the_last(report: &Report, site: &SiteReport) -> String {
 pub fn blocked(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
     let (cost, late) = Cost::of(report, site).filter(|(cost, _)| cost.is_of_work(report))?;
     let excess = Excess::of(late)?;
-    let part = Part::of(&excess, excess.blocked, late)?;
+    let part = Cause::of(&excess, excess.blocked, late)?;
     let reason = away::reason(late, excess.blocked);
     // If another reason was seen, it was no lock.
     let lock = lock(report, late).filter(|_| reason.is_none_or(away::is_lock));
@@ -173,7 +177,7 @@ fn lock<'a>(report: &'a Report, late: &LateReport) -> Option<&'a LockReport> {
 pub fn lost_its_cpu(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
     let (cost, late) = Cost::of(report, site).filter(|(cost, _)| cost.is_of_work(report))?;
     let excess = Excess::of(late)?;
-    let part = Part::of(&excess, excess.ready, late)?;
+    let part = Cause::of(&excess, excess.ready, late)?;
     // With a shortage of CPUs, a verdict on the whole run covers all sites.
     if cpus::shortage(report).is_some() {
         return None;

@@ -5,7 +5,8 @@ use super::{
     words::{Cost, who},
 };
 use crate::report::{
-    Figure, LateReport, Report, SiteReport, StragglerReport, VerdictKind, VerdictReport,
+    Figure, LateReport, Report, SiteReport, StragglerPattern, StragglerReport, StragglerSequence,
+    VerdictKind, VerdictReport,
 };
 
 /// A phase is serial if the last thread works alone for this fraction of its work: the phase is
@@ -98,11 +99,12 @@ pub fn serial_phase(report: &Report, site: &SiteReport) -> Option<VerdictReport>
         return None;
     }
     let alone = late.lead_ns as f64 / late.phase_ns.max(1) as f64;
-    let is_one = straggler.pattern == "persistent" && site.straggler_by_barrier.is_empty();
+    let is_one =
+        straggler.pattern == StragglerPattern::Persistent && site.straggler_by_barrier.is_empty();
     let whose = match straggler.pattern {
         _ if is_one => who(report, straggler.thread),
-        "persistent" => "the same one at each barrier".into(),
-        "alternating" => format!("one of a few: {}", few(report, site)),
+        StragglerPattern::Persistent => "the same one at each barrier".into(),
+        StragglerPattern::Alternating => format!("one of a few: {}", few(report, site)),
         _ => "now one, now another".into(),
     };
     let text = format!(
@@ -161,8 +163,9 @@ pub fn persistent(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
     if !cost.is_of_work(report) {
         return None;
     }
-    let same = straggler.pattern == "persistent" && !for_want_of_a_cpu(late);
-    let most = runs_most(report, site).filter(|_| straggler.pattern != "alternating");
+    let same = straggler.pattern == StragglerPattern::Persistent && !for_want_of_a_cpu(late);
+    let most =
+        runs_most(report, site).filter(|_| straggler.pattern != StragglerPattern::Alternating);
     let (thread, who_does_what) = match most {
         _ if same && !site.straggler_by_barrier.is_empty() => (
             None,
@@ -222,12 +225,12 @@ fn figures(late: &LateReport, straggler: &StragglerReport) -> [(&'static str, f6
 /// Verdict: a few threads are late, one after the other or each for a while.
 pub fn alternating(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
     let (cost, late, straggler) = of_work(report, site)?;
-    if straggler.pattern != "alternating" {
+    if straggler.pattern != StragglerPattern::Alternating {
         return None;
     }
     let how = match straggler.sequence {
-        "turns" => "a few threads come last in turns",
-        "stretches" => "one of a few threads comes last for a while, then another",
+        StragglerSequence::Turns => "a few threads come last in turns",
+        StragglerSequence::Stretches => "one of a few threads comes last for a while, then another",
         _ => "mostly one of a few threads comes last",
     };
     let text = format!(
@@ -252,12 +255,12 @@ pub fn alternating(report: &Report, site: &SiteReport) -> Option<VerdictReport> 
 /// Verdict: any thread may be late.
 pub fn rotating(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
     let (cost, late, straggler) = of_work(report, site)?;
-    if straggler.pattern != "rotating" {
+    if straggler.pattern != StragglerPattern::Rotating {
         return None;
     }
     let turns = match straggler.sequence {
-        "turns" => "the threads come last in turns",
-        "stretches" => "one thread comes last for a while, then another",
+        StragglerSequence::Turns => "the threads come last in turns",
+        StragglerSequence::Stretches => "one thread comes last for a while, then another",
         _ => "any thread may come last",
     };
     let text = format!(

@@ -1,6 +1,8 @@
 //! Programs with exactly one fault and the expected verdict; and the same programs without the
 //! fault.
 
+mod counted;
+mod cpus;
 mod serial;
 mod unaccounted;
 
@@ -13,9 +15,9 @@ use crate::{
     model::{Model, ids::PlaceId, site::Roles},
     place::{Frame, LockKind, Place},
     report::{
-        Facts, Run, VerdictKind,
+        CounterUnit, Facts, Run, VerdictKind,
         counters::{CountedReport, CounterReport},
-        locks::Found,
+        locks::FoundLock,
     },
 };
 
@@ -323,185 +325,6 @@ fn any_thread_late_is_a_dynamic_imbalance() {
 }
 
 #[test]
-fn who_was_woken_late_has_no_more_work() {
-    let mut program = Program::new(4);
-    program.woken_late_ns = 3 * MS;
-    program.rounds(20, |_| vec![runs(8); 4]);
-    let report = program.report();
-    // The thread always comes last, but less work for it would not help.
-    assert_eq!(
-        report.sites[0].straggler.as_ref().unwrap().pattern,
-        "persistent"
-    );
-    let because = judge(&report).unwrap_err();
-    assert!(because.contains("waiting at barriers"), "{because}");
-}
-
-#[test]
-fn who_slept_is_late_for_what_the_kernel_did() {
-    let work = |_| but(4, 1, [2 * MS, 0, 6 * MS], runs(3));
-    let mut program = Program::new(4);
-    program.rounds(20, work);
-    let verdict = program.only(VerdictKind::StragglerBlocked);
-    assert_eq!(verdict.thread, Some(1));
-    says(
-        &verdict,
-        &[
-            "the last is asleep at step a.c:40: T1 w, last in 100 % of episodes, is 5.00 ms late",
-            "(input or output, a lock, a page fault, or sleep)",
-            "--futex=on tells of locks",
-        ],
-    );
-    // Locks were watched, and no thread waited for one.
-    program.facts.locks = Some(Vec::new());
-    says(
-        &program.only(VerdictKind::StragglerBlocked),
-        &["no wait for a lock was seen"],
-    );
-    let lock = Found {
-        address: 0x40,
-        pid: Some(1),
-        kind: LockKind::Mutex,
-        place: Some(PlaceId(3)),
-        waits: 20,
-        total_ns: 110 * MS,
-        max_ns: 6 * MS,
-        waiters_max: 1,
-        holder: Some(2),
-    };
-    program.facts.locks = Some(vec![lock.clone()]);
-    says(
-        &program.only(VerdictKind::StragglerBlocked),
-        &["probably for the mutex of step a.c:43, which T2 w had last"],
-    );
-    // The lock explains only a hundredth of the sleep.
-    program.facts.locks = Some(vec![Found {
-        total_ns: MS,
-        ..lock
-    }]);
-    says(
-        &program.only(VerdictKind::StragglerBlocked),
-        &["no wait for a lock was seen"],
-    );
-    // All threads sleep for the same time: the last one is late because of its work.
-    let mut program = Program::new(4);
-    program.rounds(20, |_| but(4, 1, [6 * MS, 0, 2 * MS], [3 * MS, 0, 2 * MS]));
-    assert_eq!(program.kinds(), [VerdictKind::PersistentStraggler]);
-}
-
-#[test]
-fn who_had_no_cpu_is_late_for_that() {
-    let work = |round: usize| but(4, round % 3, [4 * MS, 3 * MS, 0], runs(4));
-    let mut program = Program::new(4);
-    program.rounds(60, work);
-    let verdict = program.only(VerdictKind::StragglerLostItsCpu);
-    says(
-        &verdict,
-        &["whichever thread comes last is 3.00 ms late on average, 100 % of it ready to run"],
-    );
-    // With too few CPUs, there is a verdict on the run and none on its sites.
-    program.facts.run.cpus = Some(2);
-    let verdict = program.only(VerdictKind::MoreThreadsThanCpus);
-    assert_eq!(verdict.site, None);
-    says(
-        &verdict,
-        &[
-            "4 threads share 2 CPUs, and are ready without one for 11 %",
-            "start 2,",
-        ],
-    );
-    // Work may be so uneven that no CPU would help.
-    let mut program = Program::new(4);
-    program.facts.run.cpus = Some(2);
-    program.rounds(60, |_| but(4, 3, [6 * MS, 8 * MS, 0], [2 * MS, 4 * MS, 0]));
-    let report = program.report();
-    let verdicts = report.verdicts.unwrap();
-    let kinds: Vec<_> = verdicts.iter().map(|verdict| verdict.kind).collect();
-    assert_eq!(
-        kinds,
-        [
-            VerdictKind::PersistentStraggler,
-            VerdictKind::MoreThreadsThanCpus
-        ]
-    );
-    says(
-        &verdicts[0],
-        &["T3 w uses a CPU for 2.0 times as long as all do on average"],
-    );
-}
-
-#[test]
-fn more_threads_than_cpus_are_no_harm_if_they_never_lack_one() {
-    let mut program = Program::new(4);
-    program.facts.run.cpus = Some(2);
-    program.rounds(20, |_| vec![[5 * MS, 50 * US, 0]; 4]);
-    assert_eq!(program.kinds(), [VerdictKind::NoProblem]);
-    // Other programs take the CPUs from threads that hardly use them: that is why the last thread
-    // is late, and fewer threads would not help.
-    let mut program = Program::new(4);
-    program.facts.run.cpus = Some(2);
-    program.rounds(60, |round| {
-        but(
-            4,
-            round % 4,
-            [US, 6 * MS, 5 * MS],
-            [2 * US, 500 * US, 5 * MS],
-        )
-    });
-    program.only(VerdictKind::StragglerLostItsCpu);
-    // The number of CPUs is unknown.
-    let mut program = Program::new(4);
-    program.facts.run.cpus = None;
-    program.rounds(20, |_| vec![[5 * MS, 5 * MS, 0]; 4]);
-    let because = program.none();
-    assert!(because.contains("without a CPU"), "{because}");
-}
-
-#[test]
-fn spinning_is_a_fault_only_where_others_lack_a_cpu() {
-    let work = |_| {
-        vec![
-            [4 * MS, 0, 0],
-            [4 * MS, 0, 0],
-            [4 * MS, 4 * MS, 0],
-            [4 * MS, 4 * MS, 0],
-        ]
-    };
-    let mut program = Program::new(4);
-    program.facts.run.cpus = Some(2);
-    program.spins = 100;
-    program.rounds(20, work);
-    let kinds = program.kinds();
-    assert!(
-        kinds.contains(&VerdictKind::SpinningWhileOthersLackCpus),
-        "{kinds:?}"
-    );
-    assert!(
-        !kinds.contains(&VerdictKind::MoreThreadsThanCpus),
-        "{kinds:?}"
-    );
-    // The threads sleep.
-    let mut program = Program::new(4);
-    program.facts.run.cpus = Some(2);
-    program.rounds(20, work);
-    let kinds = program.kinds();
-    assert!(
-        kinds.contains(&VerdictKind::MoreThreadsThanCpus),
-        "{kinds:?}"
-    );
-    assert!(
-        !kinds.contains(&VerdictKind::SpinningWhileOthersLackCpus),
-        "{kinds:?}"
-    );
-    // There are enough CPUs.
-    let mut program = Program::new(4);
-    program.facts.run.cpus = Some(4);
-    program.spins = 100;
-    program.rounds(20, |_| vec![runs(4); 4]);
-    assert_eq!(program.kinds(), [VerdictKind::NoProblem]);
-}
-
-#[test]
 fn a_phase_as_short_as_the_barrier_is_too_short() {
     let work = |round: usize| but(2, round % 2, [3 * US, 0, 0], [2 * US, 0, 0]);
     let mut program = Program::new(2);
@@ -533,91 +356,6 @@ fn a_phase_as_short_as_the_barrier_is_too_short() {
     let mut program = Program::new(3);
     program.rounds(1000, |_| but(3, 0, [900 * US, 0, 0], [2 * US, 0, 0]));
     assert_eq!(program.kinds(), [VerdictKind::SerialPhase]);
-}
-
-/// A report on a thread that is always late, with its number of instructions and the others'.
-fn counted(late: u64, others: u64) -> Report {
-    let mut program = Program::new(4);
-    program.rounds(40, |_| but(4, 2, runs(20), runs(10)));
-    let mut report = program.report();
-    report.counters.push(CounterReport {
-        name: "instructions:u".into(),
-        unit: "",
-        total: None,
-        work: None,
-        unknown: 0,
-        counted_pct: None,
-    });
-    for site in &mut report.sites {
-        for thread in &mut site.threads {
-            let each = if thread.thread == 2 { late } else { others };
-            let count = Some(each * thread.episodes);
-            thread.counters.insert("instructions:u".into(), count);
-            let all = CountedReport {
-                known: thread.episodes,
-                intervals: thread.episodes,
-            };
-            thread.counted.insert("instructions:u".into(), all);
-        }
-    }
-    report
-}
-
-#[test]
-fn where_instructions_are_counted_more_of_them_and_slower_ones_are_told_apart() {
-    let only = |report: &Report| {
-        let mut verdicts = judge(report).unwrap();
-        assert_eq!(verdicts.len(), 1, "{verdicts:#?}");
-        verdicts.remove(0)
-    };
-    let more = only(&counted(2_000_000, 1_000_000));
-    assert_eq!(
-        (more.kind, more.thread),
-        (VerdictKind::StragglerExecutesMore, Some(2))
-    );
-    says(
-        &more,
-        &["T2 w comes last", "2.0 times as many", "give it less"],
-    );
-    let slower = only(&counted(1_000_000, 1_000_000));
-    assert_eq!(slower.kind, VerdictKind::StragglerExecutesSlower);
-    says(
-        &slower,
-        &["1.0 times as many", "2.0 times as long for each"],
-    );
-    // Without the counter it is only known which thread is late.
-    let mut uncounted = counted(2_000_000, 1_000_000);
-    uncounted.counters.clear();
-    assert_eq!(only(&uncounted).kind, VerdictKind::PersistentStraggler);
-}
-
-/// The late thread executes twice as many instructions as the others, at their rate, and the
-/// counter is not known of it in the first half of the run.
-#[test]
-fn a_mean_and_a_verdict_go_by_the_intervals_in_which_a_counter_is_known() {
-    let name = "instructions:u";
-    let mut program = Program::new(4);
-    let counters = counters::commas(name).unwrap().0;
-    let counters = counters.into_iter().map(|one| (one, Source::Event(0)));
-    program.facts.counters = Plan(counters.collect());
-    program.counted = Some(|tid, time_ns| (tid != 3 || time_ns > 400 * MS).then_some(time_ns));
-    program.rounds(40, |_| but(4, 2, runs(20), runs(10)));
-    let report = program.report();
-    let site = report.sites.iter().find(|site| site.episodes == 40);
-    let site = site.unwrap();
-    let counted = |known, intervals| Some(CountedReport { known, intervals });
-    let of = |thread: usize| site.threads[thread].counted.get(name).copied();
-    assert_eq!((of(0), of(2)), (counted(40, 40), counted(20, 40)));
-    assert_eq!(site.counted.get(name).copied(), counted(140, 160));
-    let mean = site.counter_per_phase(name).unwrap();
-    assert!((mean - (50 * MS) as f64).abs() < 1.0, "{mean}");
-    let phase = report.phases.iter().find(|phase| phase.episodes == 39);
-    let phase = phase.unwrap();
-    assert_eq!(phase.counted.get(name).copied(), counted(137, 156));
-    assert_eq!(
-        report.verdicts.unwrap()[0].kind,
-        VerdictKind::StragglerExecutesMore
-    );
 }
 
 #[test]

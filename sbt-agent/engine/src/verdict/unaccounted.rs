@@ -60,10 +60,7 @@ pub fn of(report: &Report) -> Result<Lost, String> {
             ));
         }
     };
-    let is_openmp = report
-        .sites
-        .iter()
-        .any(|site| ["gomp", "kmp"].contains(&site.kind));
+    let is_openmp = report.sites.iter().any(|site| site.kind.is_of_openmp());
     if is_openmp && report.run.departures != Some(true) {
         return Err(
             "how long threads were kept waiting between parallel regions is not known, since \

@@ -45,7 +45,7 @@ pub fn as_caller<T>(act: impl FnOnce() -> T) -> io::Result<T> {
 
 /// The path of a file, and whether the user has typed the path or a settings file names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Named {
+pub struct NamedFile {
     /// The path as it is written.
     pub path: PathBuf,
     /// The line of the settings that names the path; `None` if the user has typed the path.
@@ -61,7 +61,7 @@ struct Line {
     shown: String,
 }
 
-impl Named {
+impl NamedFile {
     /// A path that the user has typed.
     pub const fn typed(path: PathBuf) -> Self {
         Self { path, line: None }

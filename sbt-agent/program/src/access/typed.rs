@@ -91,13 +91,13 @@ impl Rights {
 
 /// A name in an open folder: the place stays in this folder even if the path to the folder changes.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct FolderEntry {
     folder: Arc<OwnedFd>,
     name: OsString,
     rights: Rights,
 }
 
-impl PartialEq for Place {
+impl PartialEq for FolderEntry {
     fn eq(&self, other: &Self) -> bool {
         let of =
             |place: &Self| rustix::fs::fstat(&*place.folder).map(|stat| (stat.st_dev, stat.st_ino));
@@ -106,14 +106,14 @@ impl PartialEq for Place {
     }
 }
 
-impl Eq for Place {}
+impl Eq for FolderEntry {}
 
 /// Calls `act` at a path with the caller's rights and, under sudo, again with root's rights if the
 /// caller's are not enough.
 ///
 /// # Errors
 /// Those of `act`, or the path may not be followed.
-pub fn at<T>(path: &Path, act: impl Fn(&Place) -> io::Result<T>) -> io::Result<T> {
+pub fn at<T>(path: &Path, act: impl Fn(&FolderEntry) -> io::Result<T>) -> io::Result<T> {
     let tried = with(Rights::Callers, path, &act);
     match tried {
         Err(error) if caller().is_some() && !is_scoped() && may_be_for_root(&error) => {
@@ -130,12 +130,16 @@ fn may_be_for_root(error: &io::Error) -> bool {
     [Some(libc::EACCES), Some(libc::EPERM), Some(libc::ELOOP)].contains(&number)
 }
 
-fn with<T>(rights: Rights, path: &Path, act: &impl Fn(&Place) -> io::Result<T>) -> io::Result<T> {
+fn with<T>(
+    rights: Rights,
+    path: &Path,
+    act: &impl Fn(&FolderEntry) -> io::Result<T>,
+) -> io::Result<T> {
     let _held = rights.begin()?;
-    act(&Place::of(path, rights)?)
+    act(&FolderEntry::of(path, rights)?)
 }
 
-impl Place {
+impl FolderEntry {
     fn of(path: &Path, rights: Rights) -> io::Result<Self> {
         let (folder, name) = split(path)?;
         let folder = match rights {
@@ -368,7 +372,7 @@ impl Place {
 /// # Errors
 /// The file may not be written or, under sudo, is not what the user can have meant.
 pub fn write(path: &Path) -> io::Result<File> {
-    at(path, Place::write)
+    at(path, FolderEntry::write)
 }
 
 /// Creates a new file.
@@ -376,7 +380,7 @@ pub fn write(path: &Path) -> io::Result<File> {
 /// # Errors
 /// The file exists, or it may not be created.
 pub fn create_new(path: &Path) -> io::Result<File> {
-    at(path, Place::create_new)
+    at(path, FolderEntry::create_new)
 }
 
 /// Opens a file of any kind for reading, without waiting for the other end of a pipe.
@@ -384,7 +388,7 @@ pub fn create_new(path: &Path) -> io::Result<File> {
 /// # Errors
 /// The file may not be read.
 pub fn read(path: &Path) -> io::Result<File> {
-    at(path, Place::read)
+    at(path, FolderEntry::read)
 }
 
 /// Removes a file if it is empty.

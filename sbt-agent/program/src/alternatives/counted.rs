@@ -43,7 +43,7 @@ enum Base {
 
 /// A place in memory, as an instruction addresses it: base, index register and offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Place {
+struct MemoryOperand {
     base: Base,
     index: Register,
     offset: u64,
@@ -54,9 +54,9 @@ struct Place {
 struct Needed {
     flags: bool,
     registers: Vec<Register>,
-    places: Vec<Place>,
+    places: Vec<MemoryOperand>,
     /// Shared memory that the thread writes between that instruction and the test.
-    written: Vec<Place>,
+    written: Vec<MemoryOperand>,
 }
 
 /// What an instruction tells about the test.
@@ -120,7 +120,7 @@ struct Back<'a> {
     /// Whether the frame pointer points to the thread's own stack frame.
     has_frame: bool,
     /// Shared memory on which the test depends.
-    read: Vec<Place>,
+    read: Vec<MemoryOperand>,
 }
 
 impl<'a> Back<'a> {
@@ -137,7 +137,12 @@ impl<'a> Back<'a> {
 
     /// The first instructions that write a place on the paths from `from`; `None` if a path reaches
     /// any of `goals` without such a write.
-    fn written(&mut self, place: Place, from: usize, goals: &[usize]) -> Option<Vec<usize>> {
+    fn written(
+        &mut self,
+        place: MemoryOperand,
+        from: usize,
+        goals: &[usize],
+    ) -> Option<Vec<usize>> {
         let graph = self.graph;
         let mut seen = vec![false; graph.nodes.len()];
         let mut open = vec![from];
@@ -159,7 +164,7 @@ impl<'a> Back<'a> {
     }
 
     /// Whether the value that an instruction writes to a place is made of the place's former value.
-    fn adds_to(&mut self, place: Place, write: usize) -> bool {
+    fn adds_to(&mut self, place: MemoryOperand, write: usize) -> bool {
         let graph = self.graph;
         let instruction = &graph.instructions[write];
         if !self.analysis.uses(instruction).overwrites {
@@ -188,7 +193,7 @@ impl<'a> Back<'a> {
     }
 
     /// The place that an instruction writes, if any.
-    fn writes(&mut self, index: usize) -> Option<Place> {
+    fn writes(&mut self, index: usize) -> Option<MemoryOperand> {
         let place = self.place(index)?;
         let uses = self.analysis.uses(&self.graph.instructions[index]);
         uses.writes_memory.then_some(place)
@@ -253,7 +258,7 @@ impl<'a> Back<'a> {
     }
 
     /// Whether a place lies on the thread's own stack.
-    fn is_own(&self, place: &Place) -> bool {
+    fn is_own(&self, place: &MemoryOperand) -> bool {
         match place.base {
             Base::In(STACK) => true,
             Base::In(FRAME) => self.has_frame,
@@ -262,7 +267,7 @@ impl<'a> Back<'a> {
     }
 
     /// The memory that an instruction reads or writes; `None` for thread-local variables.
-    fn place(&self, index: usize) -> Option<Place> {
+    fn place(&self, index: usize) -> Option<MemoryOperand> {
         let named = self.graph.instructions[index].memory()?;
         let (base, offset) = match named.base {
             None => (Base::Fixed, named.offset),
@@ -272,7 +277,7 @@ impl<'a> Back<'a> {
                 (base, _) => (base, named.offset),
             },
         };
-        Some(Place {
+        Some(MemoryOperand {
             base,
             index: named.index,
             offset,

@@ -8,7 +8,7 @@ use std::{
 use crate::arch::{self, Callee, Instruction};
 
 /// Distinct call targets in one function whose names are looked up; further ones count as
-/// [`Known::Nothing`].
+/// [`CalledFunction::Nothing`].
 const MAX_TARGETS: usize = 1024;
 
 /// The most other calls on both paths together: a barrier releases the mutex before it wakes
@@ -91,14 +91,14 @@ pub(super) struct Graph {
 
 /// What is known of a called function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Known {
+pub(super) enum CalledFunction {
     NeverReturns,
     Locks,
     Yields,
     Nothing,
 }
 
-impl Known {
+impl CalledFunction {
     pub(super) fn of(name: &str) -> Self {
         // `std::mutex::lock`, and constructors of a lock that take a mutex and nothing else.
         let of_cpp = |name: &str| {
@@ -135,7 +135,7 @@ impl Graph {
     pub(super) fn new(
         code: &[u8],
         vaddr: u64,
-        known: impl Fn(&[u64]) -> HashMap<u64, Known>,
+        known: impl Fn(&[u64]) -> HashMap<u64, CalledFunction>,
     ) -> Self {
         let mut nodes = Vec::new();
         let mut instructions = Vec::new();
@@ -177,19 +177,20 @@ impl Graph {
         for index in 0..this.nodes.len() {
             let node = this.nodes[index];
             let known = match node.flow {
-                Flow::Call(Callee::At(to)) => {
-                    of_targets.get(&to).copied().unwrap_or(Known::Nothing)
-                }
-                Flow::Jump(_) | Flow::End => Known::NeverReturns,
-                _ => Known::Nothing,
+                Flow::Call(Callee::At(to)) => of_targets
+                    .get(&to)
+                    .copied()
+                    .unwrap_or(CalledFunction::Nothing),
+                Flow::Jump(_) | Flow::End => CalledFunction::NeverReturns,
+                _ => CalledFunction::Nothing,
             };
-            if known == Known::Locks || node.locks {
+            if known == CalledFunction::Locks || node.locks {
                 this.locks.push(index);
             }
-            if known == Known::Yields {
+            if known == CalledFunction::Yields {
                 this.yields.push(index);
             }
-            if known != Known::NeverReturns {
+            if known != CalledFunction::NeverReturns {
                 this.join(index, node.next);
             }
             if let Flow::Jump(to) | Flow::Branch(to) = node.flow {

@@ -29,8 +29,8 @@ pub(crate) use here::{
 pub mod prologue {
     pub(crate) use super::here::prologue::is_emulated;
     pub use super::here::prologue::{
-        Body, Choice, Place, Refusal, Stand, beyond, choose, choose_keeping, is_probeable, stand,
-        ways_out,
+        Body, Choice, ProbePlace, Refusal, Stand, beyond, choose, choose_keeping, is_probeable,
+        stand, ways_out,
     };
 }
 /// Registers: their roles in calls, the numbers that probes use for them, and the registers of a

@@ -3,7 +3,7 @@
 use gimli::DwInl;
 
 use super::names;
-use super::units::{self, Entries, Entry, Found, Info, Value};
+use super::units::{self, Entries, Entry, Info, UnitEntry, Value};
 use sbt_engine::pattern::is_function;
 
 /// The most work for one question: the bytes of the names that are read, and for each function the
@@ -45,8 +45,8 @@ fn is_inlined(entry: &Entry) -> bool {
 }
 
 /// A method's name may stand at its declaration in the class.
-fn is_named(function: &Found<'_>, written: &str, left: &mut usize) -> bool {
-    let mut named = |found: &Found<'_>| {
+fn is_named(function: &UnitEntry<'_>, written: &str, left: &mut usize) -> bool {
+    let mut named = |found: &UnitEntry<'_>| {
         [gimli::DW_AT_linkage_name, gimli::DW_AT_name]
             .iter()
             .filter_map(|name| found.entry.bytes(found.unit(), *name))

@@ -2,7 +2,7 @@
 
 use gimli::{Operation, UnitRef};
 
-use super::units::{self, Bytes, Entries, Entry, Found, Info, Value};
+use super::units::{self, Bytes, Entries, Entry, Info, UnitEntry, Value};
 
 /// The most typedefs, origins and the like that are followed in a row.
 const MAX_STEPS: usize = 16;
@@ -11,7 +11,7 @@ const MAX_STEPS: usize = 16;
 const REGISTERS: [u16; 6] = [5, 4, 1, 2, 8, 9];
 
 /// The function whose code begins at an address.
-fn function(dwarf: &Info, vaddr: u64) -> Option<Found<'_>> {
+fn function(dwarf: &Info, vaddr: u64) -> Option<UnitEntry<'_>> {
     let is_function = |tag| tag == gimli::DW_TAG_subprogram;
     units::units(dwarf).find_map(|unit| {
         let reference = unit.unit_ref(dwarf);
@@ -45,7 +45,7 @@ fn may_hold(unit: UnitRef<'_, Bytes>, vaddr: u64) -> bool {
 
 /// The parameters of the function as it is written in the source: a copy that a compiler has made
 /// lists its own in another order.
-fn written(function: Found<'_>) -> Option<(Found<'_>, Vec<Entry>)> {
+fn written(function: UnitEntry<'_>) -> Option<(UnitEntry<'_>, Vec<Entry>)> {
     let mut at = function;
     for _ in 0..MAX_STEPS {
         let Some(origin) = at.follow(gimli::DW_AT_abstract_origin) else {
@@ -71,7 +71,7 @@ pub(super) fn first_is_pointer(dwarf: &Info, vaddr: u64) -> Option<bool> {
     let Some(first) = parameters.into_iter().next() else {
         return Some(false);
     };
-    let mut at = Found {
+    let mut at = UnitEntry {
         entry: first,
         ..function
     };

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use gimli::{Range, Section, UnitOffset, UnitRef};
 
 use super::names;
-use super::symbols::Asked;
+use super::symbols::SoughtName;
 use super::units::{self, Bytes, Entries, Entry, Info, Value};
 
 /// The most bytes of DWARF that are searched: some seconds.
@@ -66,7 +66,7 @@ pub(super) fn of(dwarf: &Info, written: &[&str], mut found: impl FnMut(usize, &[
 
 /// The functions of the names; `None` if there is too much to read.
 fn meant(dwarf: &Info, written: &[&str]) -> Option<Meant> {
-    let mut asked: Vec<_> = written.iter().map(|name| Asked::new(name)).collect();
+    let mut asked: Vec<_> = written.iter().map(|name| SoughtName::new(name)).collect();
     let mut left = MAX_COMPARED;
     let mut meant = Meant::new();
     for unit in units::units(dwarf) {

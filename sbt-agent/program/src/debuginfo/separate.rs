@@ -20,7 +20,7 @@ const DEBUG: &str = "usr/lib/debug";
 
 /// Where a file lies, as its process sees it.
 #[derive(Clone, Copy)]
-pub(super) struct Place<'a> {
+pub(super) struct FileLocation<'a> {
     /// The file's path in the target.
     pub(super) logical: &'a Path,
     /// Where sbt finds the target's `/`.
@@ -57,7 +57,7 @@ impl Separate {
     }
 }
 
-impl Place<'_> {
+impl FileLocation<'_> {
     /// Where the link at a path of the target leads, as sbt reads it.
     fn leads(&self, path: &Path) -> Option<PathBuf> {
         fs::read_link(self.in_root(path)).ok()
@@ -179,7 +179,7 @@ mod tests {
 
     #[test]
     fn paths_stay_below_the_root() {
-        let place = Place {
+        let place = FileLocation {
             logical: Path::new("/a"),
             root: Path::new("/proc/1/root"),
         };

@@ -93,7 +93,7 @@ impl<'a> Symbols<'a> {
     /// The names of the variants, as far as the tables tell, of a function that stands for the
     /// variant that suits the processor; `None` if no such function has the name.
     pub(super) fn variants(&self, written: &str) -> Option<Vec<String>> {
-        let mut asked = Asked::new(written);
+        let mut asked = SoughtName::new(written);
         let mut chosen = within_limit(self.of_type(elf::STT_GNU_IFUNC));
         chosen.find(|(_, name)| asked.means(name))?;
         let of_variant = |name: &[u8]| copies::is_variant(name, written.as_bytes());
@@ -110,7 +110,7 @@ impl<'a> Symbols<'a> {
     /// them, in the order of addresses.
     pub(super) fn functions(&self, written: &str) -> Result<Vec<Symbol>, TooMany> {
         let mut found = BTreeMap::new();
-        let mut asked = Asked::new(written);
+        let mut asked = SoughtName::new(written);
         for (symbol, name) in self.named() {
             if asked.means(name) {
                 add(&mut found, symbol, name);
@@ -351,7 +351,7 @@ fn at(
 }
 
 /// A name that is looked for among mangled names.
-pub(super) struct Asked<'a> {
+pub(super) struct SoughtName<'a> {
     written: &'a str,
     /// A text that every mangled form of the name contains, if known: symbols without it need not
     /// be demangled.
@@ -359,7 +359,7 @@ pub(super) struct Asked<'a> {
     left: usize,
 }
 
-impl<'a> Asked<'a> {
+impl<'a> SoughtName<'a> {
     pub(super) fn new(written: &'a str) -> Self {
         Self {
             written,

@@ -145,13 +145,13 @@ impl<'a> Entries<'a> {
 }
 
 /// An entry with its unit.
-pub(super) struct Found<'a> {
+pub(super) struct UnitEntry<'a> {
     pub(super) dwarf: &'a Info,
     pub(super) unit: Unit<Bytes>,
     pub(super) entry: Entry,
 }
 
-impl<'a> Found<'a> {
+impl<'a> UnitEntry<'a> {
     pub(super) fn unit(&self) -> UnitRef<'_, Bytes> {
         self.unit.unit_ref(self.dwarf)
     }
@@ -163,7 +163,7 @@ impl<'a> Found<'a> {
     }
 
     /// The entry to which an attribute refers.
-    pub(super) fn follow(&self, name: gimli::DwAt) -> Option<Found<'a>> {
+    pub(super) fn follow(&self, name: gimli::DwAt) -> Option<UnitEntry<'a>> {
         match self.entry.attribute(name)? {
             Value::UnitRef(offset) => {
                 let unit = self.dwarf.unit(self.unit.header).ok()?;
@@ -175,7 +175,7 @@ impl<'a> Found<'a> {
         }
     }
 
-    /// The id of the entry to which an attribute refers, as [`Found::id`] gives it.
+    /// The id of the entry to which an attribute refers, as [`UnitEntry::id`] gives it.
     pub(super) fn target(&self, entry: &Entry, name: gimli::DwAt) -> Option<EntryId> {
         match entry.attribute(name)? {
             Value::UnitRef(offset) => Some(id(self.unit(), offset)),
@@ -220,12 +220,12 @@ impl<'a> Found<'a> {
 }
 
 /// The entry of a unit at an offset.
-pub(super) fn at(dwarf: &Info, unit: Unit<Bytes>, offset: UnitOffset) -> Option<Found<'_>> {
+pub(super) fn at(dwarf: &Info, unit: Unit<Bytes>, offset: UnitOffset) -> Option<UnitEntry<'_>> {
     let entry = Entries::new(unit.unit_ref(dwarf), Some(offset), |_| true)?.next()?;
-    (entry.offset == offset).then_some(Found { dwarf, unit, entry })
+    (entry.offset == offset).then_some(UnitEntry { dwarf, unit, entry })
 }
 
-fn in_section(dwarf: &Info, offset: gimli::DebugInfoOffset) -> Option<Found<'_>> {
+fn in_section(dwarf: &Info, offset: gimli::DebugInfoOffset) -> Option<UnitEntry<'_>> {
     let unit = unit_of(dwarf, offset)?;
     let inside = offset.to_unit_offset(&unit.header)?;
     at(dwarf, unit, inside)

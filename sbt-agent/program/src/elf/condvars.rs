@@ -1,11 +1,11 @@
 //! Which functions of condition variables to probe: of functions that call each other only one is
 //! probed, or a call would count twice.
 
-use super::{Found, MAX_CODE, NAMES, Segment, code_at};
+use super::{FoundSymbol, MAX_CODE, NAMES, Segment, code_at};
 use crate::arch::prologue;
 use crate::point::Function;
 
-impl Found {
+impl FoundSymbol {
     fn function(&self) -> Function {
         NAMES[self.name].1
     }
@@ -20,7 +20,7 @@ impl Found {
 
 /// Removes the functions of condition variables from a library that is not the thread library, as
 /// its exports show: glibc's libc.so.6 before 2.34 passes these calls on to libpthread.so.0.
-pub(super) fn without_those_for_others(exported: &mut Vec<Found>) {
+pub(super) fn without_those_for_others(exported: &mut Vec<FoundSymbol>) {
     let has_threads = exported
         .iter()
         .any(|found| found.function() == Function::BarrierWait);
@@ -32,8 +32,8 @@ pub(super) fn without_those_for_others(exported: &mut Vec<Found>) {
 /// Removes functions that go on to another function of their kind: glibc's first versions, which
 /// replace an old condition variable by one of the present kind, and musl's wait, which is its
 /// timed wait without a limit.
-pub(super) fn without_repeated(found: &mut Vec<Found>, image: &[u8], segments: &[Segment]) {
-    let condvars: Vec<Found> = found
+pub(super) fn without_repeated(found: &mut Vec<FoundSymbol>, image: &[u8], segments: &[Segment]) {
+    let condvars: Vec<FoundSymbol> = found
         .iter()
         .filter(|found| found.is_of_condvars())
         .copied()

@@ -11,13 +11,13 @@ pub(crate) const MAX_NAME: usize = 4096;
 
 /// A symbol of a file, with its name.
 #[derive(Clone, Copy)]
-pub(crate) struct Named<'a> {
+pub(crate) struct NamedSymbol<'a> {
     /// The name without a version; cut at [`MAX_NAME`].
     pub(crate) name: &'a [u8],
     symbol: &'a Sym64<LittleEndian>,
 }
 
-impl<'a> Named<'a> {
+impl<'a> NamedSymbol<'a> {
     fn new(strings: &'a [u8], symbol: &'a Sym64<LittleEndian>) -> Self {
         let text = text_at(strings, symbol.st_name(LE));
         let text = &text[..text.len().min(MAX_NAME)];
@@ -64,22 +64,22 @@ impl<'a> Named<'a> {
 /// The symbols for the dynamic linker.
 pub(crate) fn dynamic<'a>(
     file: &ElfFile64<'a, LittleEndian>,
-) -> impl Iterator<Item = Named<'a>> + use<'a> {
+) -> impl Iterator<Item = NamedSymbol<'a>> + use<'a> {
     let table = file.elf_dynamic_symbol_table();
     let strings = strings(file, table.string_section());
     // The first entry is a placeholder.
     let symbols = table.iter().skip(1);
-    symbols.map(move |symbol| Named::new(strings, symbol))
+    symbols.map(move |symbol| NamedSymbol::new(strings, symbol))
 }
 
 /// The symbols for debuggers.
 pub(crate) fn full<'a>(
     file: &ElfFile64<'a, LittleEndian>,
-) -> impl Iterator<Item = Named<'a>> + use<'a> {
+) -> impl Iterator<Item = NamedSymbol<'a>> + use<'a> {
     let table = file.elf_symbol_table();
     let strings = strings(file, table.string_section());
     let symbols = table.iter().skip(1);
-    symbols.map(move |symbol| Named::new(strings, symbol))
+    symbols.map(move |symbol| NamedSymbol::new(strings, symbol))
 }
 
 /// Whether any name in the file may contain `part`. Searching the text of all names at once takes a
@@ -104,18 +104,23 @@ pub(crate) fn dynamic_may_hold(file: &ElfFile64<'_, LittleEndian>, parts: &[&[u8
 /// All symbols that the file defines, the symbols for the dynamic linker first.
 pub(crate) fn defined<'a>(
     file: &ElfFile64<'a, LittleEndian>,
-) -> impl Iterator<Item = Named<'a>> + use<'a> {
-    dynamic(file).chain(full(file)).filter(Named::is_definition)
+) -> impl Iterator<Item = NamedSymbol<'a>> + use<'a> {
+    dynamic(file)
+        .chain(full(file))
+        .filter(NamedSymbol::is_definition)
 }
 
 /// A symbol for the dynamic linker by its index, as relocations give it.
 pub(crate) fn dynamic_at<'a>(
     file: &ElfFile64<'a, LittleEndian>,
     index: SymbolIndex,
-) -> Option<Named<'a>> {
+) -> Option<NamedSymbol<'a>> {
     let table = file.elf_dynamic_symbol_table();
     let symbol = table.symbol(index).ok()?;
-    Some(Named::new(strings(file, table.string_section()), symbol))
+    Some(NamedSymbol::new(
+        strings(file, table.string_section()),
+        symbol,
+    ))
 }
 
 #[cfg(test)]

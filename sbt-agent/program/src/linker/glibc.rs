@@ -15,7 +15,7 @@ use crate::arch::cpu::Cpu;
 use super::{
     cache::Cache,
     tokens::{Secure, Tokens, folder_of, join},
-    walk::{Files, Found, Object, PROGRAM, TooMuch, Walk},
+    walk::{Files, FoundFile, Object, PROGRAM, TooMuch, Walk},
 };
 
 /// What the linker goes by besides the files that it loads.
@@ -202,8 +202,8 @@ impl<F: Files> Search<'_, F> {
     /// The library at a path; `None` if there is none, or only a file for another processor.
     fn object(&mut self, path: &[u8]) -> Result<Option<Object>, TooMuch> {
         Ok(match self.walk.open(path)? {
-            Found::Object(object) => Some(object),
-            Found::Foreign | Found::Nothing => None,
+            FoundFile::Object(object) => Some(object),
+            FoundFile::Foreign | FoundFile::Nothing => None,
         })
     }
 

@@ -8,7 +8,7 @@ use std::{
 
 use super::{
     tokens::{folder_of, join},
-    walk::{Files, Found, Object, PROGRAM, TooMuch, Walk},
+    walk::{Files, FoundFile, Object, PROGRAM, TooMuch, Walk},
 };
 
 /// Where libraries are looked for if the system has no list of folders.
@@ -89,9 +89,9 @@ impl<F: Files> Search<'_, F> {
         };
         let found = match &path {
             Some(path) => self.walk.open(path)?,
-            None => Found::Nothing,
+            None => FoundFile::Nothing,
         };
-        if let (Some(path), Found::Object(object)) = (path, found) {
+        if let (Some(path), FoundFile::Object(object)) = (path, found) {
             let number = self.walk.load(path, object, Some(loader))?;
             if !by_path {
                 self.walk.name(name, number);
@@ -125,7 +125,7 @@ impl<F: Files> Search<'_, F> {
         let folders = list.split(|byte| b":\n".contains(byte));
         for folder in folders.filter(|folder| !folder.is_empty()) {
             let path = join(folder, b"", name);
-            if !matches!(self.walk.open(&path)?, Found::Nothing) {
+            if !matches!(self.walk.open(&path)?, FoundFile::Nothing) {
                 return Ok(Some(path));
             }
         }

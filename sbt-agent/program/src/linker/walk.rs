@@ -22,12 +22,12 @@ const MAX_BYTES: usize = 8 << 20;
 /// Where a walk finds files: the disk, or a test's replacement.
 pub trait Files {
     /// The file at a path.
-    fn open(&mut self, path: &Path) -> Found;
+    fn open(&mut self, path: &Path) -> FoundFile;
 }
 
 /// What is at a path.
 #[derive(Clone, Debug)]
-pub enum Found {
+pub enum FoundFile {
     /// No readable file.
     Nothing,
     /// Something else than a 64-bit x86 ELF file.
@@ -113,10 +113,10 @@ impl<'a, F: Files> Walk<'a, F> {
     }
 
     /// The file at a path; counts as one step.
-    pub fn open(&mut self, path: &[u8]) -> Result<Found, TooMuch> {
+    pub fn open(&mut self, path: &[u8]) -> Result<FoundFile, TooMuch> {
         self.step()?;
         if path.is_empty() || path.len() >= MAX_PATH {
-            return Ok(Found::Nothing);
+            return Ok(FoundFile::Nothing);
         }
         Ok(self.files.open(Path::new(OsStr::from_bytes(path))))
     }

@@ -6,21 +6,21 @@ use std::{
     rc::Rc,
 };
 
-use super::walk::{Files, Found, Object};
+use super::walk::{Files, FoundFile, Object};
 use crate::{elf::Dynamic, files::FileId};
 
 /// Files by path, and the paths that were tried.
 #[derive(Default)]
 pub struct Fake {
-    files: HashMap<PathBuf, Found>,
+    files: HashMap<PathBuf, FoundFile>,
     inodes: u64,
     pub tried: Vec<PathBuf>,
 }
 
 impl Files for Fake {
-    fn open(&mut self, path: &Path) -> Found {
+    fn open(&mut self, path: &Path) -> FoundFile {
         self.tried.push(path.to_owned());
-        self.files.get(path).cloned().unwrap_or(Found::Nothing)
+        self.files.get(path).cloned().unwrap_or(FoundFile::Nothing)
     }
 }
 
@@ -50,14 +50,14 @@ impl Fake {
             },
             dynamic: Rc::new(dynamic),
         };
-        let found = Found::Object(object.clone());
+        let found = FoundFile::Object(object.clone());
         self.files.insert(PathBuf::from(path), found);
         object
     }
 
     /// Adds a file of another processor.
     pub fn add_foreign(&mut self, path: &str) {
-        self.files.insert(PathBuf::from(path), Found::Foreign);
+        self.files.insert(PathBuf::from(path), FoundFile::Foreign);
     }
 
     /// The number of files.

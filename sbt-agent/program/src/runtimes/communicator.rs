@@ -34,7 +34,7 @@ pub struct Communicator {
 
 /// What lies at an address of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Found {
+pub enum FoundCommunicator {
     /// A communicator, its number of ranks, and the offsets of its fields.
     Communicator(Communicator, u32, Mpi),
     /// Not a communicator of Open MPI 4.
@@ -45,17 +45,18 @@ pub enum Found {
 
 /// Reads what should be a communicator. `known`: the offsets that were found in another
 /// communicator.
-pub fn at(pid: u32, address: u64, known: Option<Mpi>) -> Found {
+pub fn at(pid: u32, address: u64, known: Option<Mpi>) -> FoundCommunicator {
     let Ok(memory) = File::open(format!("/proc/{pid}/mem")) else {
-        return Found::Unread;
+        return FoundCommunicator::Unread;
     };
     if memory.read_exact_at(&mut [0], address).is_err() {
-        return Found::Unread;
+        return FoundCommunicator::Unread;
     }
     let read: Read<'_> = &|at, bytes| memory.read_exact_at(bytes, at).ok();
-    read_as(address, known, read).map_or(Found::Other, |((communicator, ranks), mpi)| {
-        Found::Communicator(communicator, ranks, mpi)
-    })
+    read_as(address, known, read)
+        .map_or(FoundCommunicator::Other, |((communicator, ranks), mpi)| {
+            FoundCommunicator::Communicator(communicator, ranks, mpi)
+        })
 }
 
 /// The communicator at `address`, its number of ranks, and the offsets of its fields. `known`: the

@@ -68,7 +68,7 @@ pub fn points(
         return points;
     }
     let mut seen = Vec::new();
-    for symbol in names::defined(file).filter(names::Named::is_function) {
+    for symbol in names::defined(file).filter(names::NamedSymbol::is_function) {
         let Some((name, language)) = symbol.text().and_then(|name| {
             let language = languages().find(|language| (language.is_named)(name.as_bytes()))?;
             Some((name, language))

@@ -39,7 +39,7 @@ pub(super) struct Module {
     pub(super) conditions: RefCell<HashMap<u64, InCondition>>,
     /// The results of [`Self::works_before`], by its arguments.
     works: RefCell<HashMap<(u64, u64), bool>>,
-    found: work::Found,
+    found: work::KnownWork,
 }
 
 impl Module {
@@ -61,7 +61,7 @@ impl Module {
             relations: RefCell::default(),
             conditions: RefCell::default(),
             works: RefCell::default(),
-            found: work::Found::default(),
+            found: work::KnownWork::default(),
         }
     }
 

@@ -63,7 +63,7 @@ pub enum Ends {
 pub(super) type Code = (usize, u64);
 
 /// The code of a frame, and whether it is a call that is known by its return address.
-type Place = (Code, bool);
+type FrameCode = (Code, bool);
 
 /// A call that a thread is in.
 #[derive(Clone, Debug)]
@@ -79,7 +79,7 @@ pub struct CallAt {
 /// A call that a thread is in, before its code is looked up.
 struct Spot {
     address: u64,
-    place: Place,
+    place: FrameCode,
     after_signal: bool,
 }
 
@@ -90,7 +90,7 @@ pub struct Stacks {
     /// Functions inlined into each other, the innermost first, and whether they are the C
     /// library's, which begins programs and threads.
     names: HashMap<Code, Arc<(Vec<NamedFunction>, bool)>>,
-    called: HashMap<Place, Arc<Called>>,
+    called: HashMap<FrameCode, Arc<Called>>,
     /// By process: when its mappings were last read, `CLOCK_MONOTONIC`, ns.
     refreshed: HashMap<u32, u64>,
 }

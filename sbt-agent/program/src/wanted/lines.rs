@@ -17,12 +17,12 @@ const MAX_PLACES: usize = 256;
 const MAX_DECODED: usize = 1 << 26;
 
 /// Some code of the line, and the function in which it can be decoded.
-struct Place<'a> {
+struct LineCode<'a> {
     spot: &'a Spot,
     function: Symbol,
 }
 
-impl<'a> Place<'a> {
+impl<'a> LineCode<'a> {
     /// The functions that contain the code, at most `depth`, outermost first.
     fn scope(&self, depth: usize) -> Scope<'a> {
         match &self.spot.scope[..] {
@@ -45,7 +45,11 @@ impl<'a> Place<'a> {
     }
 }
 
-fn keep_first<'a>(first: &mut BTreeMap<Scope<'a>, Place<'a>>, scope: Scope<'a>, place: Place<'a>) {
+fn keep_first<'a>(
+    first: &mut BTreeMap<Scope<'a>, LineCode<'a>>,
+    scope: Scope<'a>,
+    place: LineCode<'a>,
+) {
     match first.entry(scope) {
         Entry::Occupied(mut old) if place.rank() < old.get().rank() => {
             old.insert(place);
@@ -96,12 +100,12 @@ impl Binary<'_> {
     }
 
     /// The lowest place in each function, preferably outside of its seldom executed part.
-    fn first_of_each_function<'a>(&self, spots: &'a [Spot]) -> Vec<Place<'a>> {
+    fn first_of_each_function<'a>(&self, spots: &'a [Spot]) -> Vec<LineCode<'a>> {
         let (hidden, clear): (Vec<_>, Vec<_>) = spots
             .iter()
             .filter_map(|spot| self.place(spot, self.debug.spanning(spot.start)))
             .partition(|place| place.spot.is_hidden);
-        let mut first: BTreeMap<Scope<'a>, Place<'a>> = BTreeMap::new();
+        let mut first: BTreeMap<Scope<'a>, LineCode<'a>> = BTreeMap::new();
         let mut functions = BTreeSet::new();
         for place in clear {
             functions.insert(place.scope(1));
@@ -119,7 +123,7 @@ impl Binary<'_> {
     }
 
     /// `None` if it is unknown where instructions begin around the place.
-    fn place<'a>(&self, spot: &'a Spot, symbol: Option<Symbol>) -> Option<Place<'a>> {
+    fn place<'a>(&self, spot: &'a Spot, symbol: Option<Symbol>) -> Option<LineCode<'a>> {
         let described = || {
             let (start, end) = spot.function?;
             Some(Symbol {
@@ -130,12 +134,12 @@ impl Binary<'_> {
         };
         self.code(spot.start, 1)?;
         let function = symbol.or_else(described)?;
-        Some(Place { spot, function })
+        Some(LineCode { spot, function })
     }
 
     /// The points of a line, and the reason for a place without a point that begins with a nop on
     /// which no probe may stand.
-    fn line_points(&self, places: &[Place<'_>], number: u8) -> (Vec<Point>, Option<String>) {
+    fn line_points(&self, places: &[LineCode<'_>], number: u8) -> (Vec<Point>, Option<String>) {
         let names: HashSet<&str> = places
             .iter()
             .map(|place| &place.function.name[..])
@@ -150,7 +154,7 @@ impl Binary<'_> {
         let mut bodies: HashMap<u64, Option<Body<'_>>> = HashMap::new();
         let (mut points, mut refused) = (Vec::new(), None);
         for place in places {
-            let Place { spot, function } = place;
+            let LineCode { spot, function } = place;
             let body = bodies.entry(function.start).or_insert_with(|| {
                 let code = self.code(function.start, function.size.min(MAX_FUNCTION))?;
                 let elsewhere: Vec<_> = cold

@@ -1,6 +1,7 @@
 //! Looks at programs that do not hang, and that do not notice the looks.
 
 use super::*;
+use sbt_engine::report::HangKind;
 
 /// There are at most `MANY` looks; after `LONG`, `FEW` looks are enough.
 const LONG: Duration = Duration::from_secs(5);
@@ -62,7 +63,7 @@ fn nobody_says_that_they_hang_or_that_a_holder_is_gone() {
         often(&[], case, |scene| {
             let hang = sbt_engine::hang::judge(scene);
             let kind = hang.as_ref().map(|hang| hang.kind);
-            let is_hang = matches!(kind, Some("never" | "stuck"));
+            let is_hang = matches!(kind, Some(HangKind::Never | HangKind::Stuck));
             assert!(!is_hang, "{case}: {hang:#?} {scene:#?}");
             // Not even for a thread that was not listed.
             let waits_for_one_that_is_gone = |seen: &ThreadSeen| {

@@ -18,14 +18,14 @@ pub const DEVICES: &str = "/sys/bus/event_source/devices";
 
 /// The numbers by which a perf event is asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Asked {
+pub struct EventNumbers {
     /// `perf_event_attr.type`
     pub kind: u32,
     /// `config`, `config1`, `config2`
     pub config: [u64; 3],
 }
 
-impl Asked {
+impl EventNumbers {
     /// An event of any thread, enabled as soon as it is open.
     pub fn event(self) -> Builder<'static> {
         let [config, config1, config2] = self.config;
@@ -37,12 +37,16 @@ impl Asked {
 }
 
 /// Finds an event of a device of this machine, as [`find`] does.
-pub fn here(device: &str, terms: &[(String, Option<u64>)]) -> Result<Asked, String> {
+pub fn here(device: &str, terms: &[(String, Option<u64>)]) -> Result<EventNumbers, String> {
     find(Path::new(DEVICES), device, terms)
 }
 
 /// Finds an event of a device; `root` is [`DEVICES`]. The error says what is missing.
-pub fn find(root: &Path, device: &str, terms: &[(String, Option<u64>)]) -> Result<Asked, String> {
+pub fn find(
+    root: &Path,
+    device: &str,
+    terms: &[(String, Option<u64>)],
+) -> Result<EventNumbers, String> {
     let folder = root.join(device);
     let read = |path: &Path| {
         let text = fs::read_to_string(path).ok()?;
@@ -60,9 +64,9 @@ pub fn find(root: &Path, device: &str, terms: &[(String, Option<u64>)]) -> Resul
             "`{device}` counts for a whole part of the machine, not for single threads"
         ));
     }
-    let mut asked = Asked {
+    let mut asked = EventNumbers {
         kind,
-        ..Asked::default()
+        ..EventNumbers::default()
     };
     for (name, value) in terms {
         let event = read(&folder.join("events").join(name)).filter(|_| value.is_none());
@@ -87,7 +91,7 @@ fn set(
     device: &str,
     field: &str,
     value: u64,
-    asked: &mut Asked,
+    asked: &mut EventNumbers,
 ) -> Result<(), String> {
     let direct = ["config", "config1", "config2"];
     if let Some(word) = direct.iter().position(|name| *name == field) {
@@ -106,7 +110,7 @@ fn set(
 }
 
 /// Puts a value into bits such as `config1:0-7,32-35`: its lowest bits go into the first range.
-fn place(format: &str, value: u64, asked: &mut Asked) -> Option<()> {
+fn place(format: &str, value: u64, asked: &mut EventNumbers) -> Option<()> {
     let (word, ranges) = format.split_once(':')?;
     let word = match word {
         "config" => 0,
@@ -177,7 +181,7 @@ mod tests {
         root
     }
 
-    fn find_in(root: &Path, text: &str) -> Result<Asked, String> {
+    fn find_in(root: &Path, text: &str) -> Result<EventNumbers, String> {
         match text.parse::<sbt_engine::counters::Counter>()?.what {
             sbt_engine::counters::What::Device { device, terms } => find(root, &device, &terms),
             other => panic!("{other:?}"),

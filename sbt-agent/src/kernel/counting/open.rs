@@ -5,7 +5,7 @@ use std::{io, path::Path};
 use perf_event::Builder;
 use sbt_common::MAX_EVENTS;
 
-use super::device::{self, Asked, DEVICES};
+use super::device::{self, DEVICES, EventNumbers};
 use crate::kernel::privilege;
 use sbt_engine::counters::{Counter, Kept, Plan, Side, Source, What};
 
@@ -155,7 +155,7 @@ pub fn event(counter: &Counter, cpus: &[u32]) -> Result<Vec<OnCpu>, String> {
 fn asked(counter: &Counter) -> Result<Option<Builder<'static>>, String> {
     let asked = match &counter.what {
         What::Device { device, terms } => device::here(device, terms)?,
-        What::Generic { kind, config } => Asked {
+        What::Generic { kind, config } => EventNumbers {
             kind: *kind,
             config: [*config, 0, 0],
         },

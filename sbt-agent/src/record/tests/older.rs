@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{cut::fixture, *};
 use sbt_engine::{
     compare,
-    gate::{Asked, judge},
+    gate::{CheckRules, judge},
 };
 
 /// The figures of a report that expected.json has.
@@ -92,9 +92,9 @@ fn baselines_of_0_1_0_are_compared_with() {
     assert_eq!(all.wall_ns.before, Some(before.run.wall_ns));
     assert_eq!(all.sites.len(), 2);
     assert_eq!(all.only_before.len(), 0);
-    let asked = Asked {
+    let asked = CheckRules {
         tolerance: Some(500.0),
-        ..Asked::default()
+        ..CheckRules::default()
     };
     let check = judge(&after, &asked, Some(&before));
     assert_eq!(check.exit_status, 0, "{check:?}");

@@ -10,7 +10,7 @@ use ratatui::{
 use super::{Hint, Tab, View, site, strip};
 use crate::{
     screen::{
-        counters::{self, Told},
+        counters::{self, ShownValue},
         ended,
         grid::{Cells, Grid},
         keys::{Action, Move},
@@ -99,7 +99,7 @@ fn grid(view: &View) -> Grid {
     )
     .column("last", 1, Cells::Ranked(sites.iter().map(last).collect()));
     let counts: Vec<&Counts> = sites.iter().map(|site| &site.counters).collect();
-    let (snapshot, told) = (view.snapshot, Told::PerPhase);
+    let (snapshot, told) = (view.snapshot, ShownValue::PerPhase);
     counters::columns(&mut grid, snapshot, told, |all| &all.sites, &counts);
     grid
 }

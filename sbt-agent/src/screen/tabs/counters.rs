@@ -14,7 +14,7 @@ use crate::{
 use sbt_engine::{
     live::CounterFigure,
     report::{
-        SiteReport,
+        CounterUnit, SiteReport,
         counters::{CounterReport, Counts},
     },
 };
@@ -116,7 +116,7 @@ fn of_threads(
 
 fn cells(counter: &CounterReport, figure: CounterFigure, view: &View) -> [String; 3] {
     let rate = figure.per_second;
-    if counter.unit == "ns" {
+    if counter.unit == CounterUnit::Ns {
         let time = |ns| duration(ns, view.look.text());
         let share = rate.map(|ns| ns / 1e9 * 100.0);
         return [

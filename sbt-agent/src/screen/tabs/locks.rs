@@ -51,7 +51,7 @@ fn contents(view: &View, columns: usize) -> Vec<Line<'static>> {
         |f: fn(&LockReport) -> u64| Cells::Count(locks.iter().map(|lock| Some(f(lock))).collect());
     let times = |f: fn(&LockReport) -> Option<u64>| Cells::Time(locks.iter().map(f).collect());
     grid.column("lock", 0, texts(&LockReport::called))
-        .column("kind", 2, texts(&|lock| lock.kind.to_owned()))
+        .column("kind", 2, texts(&|lock| lock.kind.to_string()))
         .column("waits", 1, counts(|lock| lock.waits))
         .column("sum", 0, times(|lock| Some(lock.total_ns)))
         .column("mean", 1, times(|lock| lock.mean_ns))

@@ -5,7 +5,7 @@ use ratatui::{buffer::Buffer, layout::Rect, text::Line};
 use super::{Hint, Tab, View, site};
 use crate::{
     screen::{
-        counters::{self, Told},
+        counters::{self, ShownValue},
         grid::{Cells, Grid},
         keys::{Action, Move},
         pager::Pager,
@@ -117,7 +117,7 @@ fn contents(across: &mut Sideways) -> Vec<Line<'static>> {
         );
         grid.column("idle", 1, Cells::Share(phases.iter().map(idle).collect()));
         let counts: Vec<&Counts> = phases.iter().map(|phase| &phase.counters).collect();
-        let told = Told::PerPhase;
+        let told = ShownValue::PerPhase;
         counters::columns(&mut grid, snapshot, told, |all| &all.conceptual, &counts);
         let title = "conceptual phases, with all barriers between";
         all.extend(lines(title, &grid, &as_they_come(&grid), across));
@@ -140,7 +140,7 @@ fn contents(across: &mut Sideways) -> Vec<Line<'static>> {
         counters::columns(
             &mut grid,
             snapshot,
-            Told::PerPhase,
+            ShownValue::PerPhase,
             |all| &all.phases,
             &counts,
         );
@@ -205,7 +205,7 @@ fn marks(across: &mut Sideways) -> Vec<Line<'static>> {
         counters::columns(
             &mut grid,
             snapshot,
-            Told::PerPhase,
+            ShownValue::PerPhase,
             |all| &all.intervals,
             &counts,
         );

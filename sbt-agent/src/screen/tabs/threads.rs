@@ -9,7 +9,7 @@ use ratatui::{
 use super::{Hint, Tab, View, site, split};
 use crate::{
     screen::{
-        counters::{self, Told},
+        counters::{self, ShownValue},
         grid::{Cells, Grid},
         keys::Action,
         list::List,
@@ -141,7 +141,13 @@ fn grid(view: &View) -> Grid {
         )
         .column("last", 3, Cells::Ranked(threads.iter().map(last).collect()));
     let counts: Vec<&Counts> = threads.iter().map(|thread| &thread.counters).collect();
-    counters::columns(&mut grid, snapshot, Told::Sum, |all| &all.threads, &counts);
+    counters::columns(
+        &mut grid,
+        snapshot,
+        ShownValue::Sum,
+        |all| &all.threads,
+        &counts,
+    );
     grid.column("now", 0, Cells::Text(now));
     grid
 }

@@ -18,7 +18,7 @@ use sbt_engine::{
     model::{
         Model,
         ids::SiteId,
-        told::{Telling, Told},
+        told::{Telling, ToldEpisode},
     },
     place::{Place, printable},
     report::{order::Order, place_names::labels},
@@ -56,7 +56,7 @@ pub struct Narrator {
     phase_times: bool,
     /// By site: how many barrier times were above the limit, and the longest of them, ns.
     warned: BTreeMap<SiteId, (u64, u64)>,
-    kept: Option<VecDeque<Told>>,
+    kept: Option<VecDeque<ToldEpisode>>,
     kept_arrivals: usize,
     omitted: u64,
 }
@@ -105,7 +105,7 @@ impl Narrator {
     /// Takes the episodes that the model has ready, `told`, and returns the lines to print.
     pub fn tell(
         &mut self,
-        told: Vec<Told>,
+        told: Vec<ToldEpisode>,
         model: &Model,
         places: &[Rc<Place>],
         settings: &Settings,
@@ -129,7 +129,7 @@ impl Narrator {
         text
     }
 
-    fn tell_one(&mut self, told: Told, names: &Names<'_>, text: &mut String) {
+    fn tell_one(&mut self, told: ToldEpisode, names: &Names<'_>, text: &mut String) {
         let watched = names.model.sites().all()[told.site.index()].roles.watched;
         let barrier_ns = told.done.barrier_ns();
         let late = self.limit_ns.filter(|limit_ns| barrier_ns > *limit_ns);
@@ -185,7 +185,7 @@ impl Narrator {
 
     /// The kept episodes, `None` if the user asked for none, and the number of older ones that were
     /// dropped.
-    pub fn take_kept(&mut self) -> (Option<Vec<Told>>, u64) {
+    pub fn take_kept(&mut self) -> (Option<Vec<ToldEpisode>>, u64) {
         (self.kept.take().map(Vec::from), self.omitted)
     }
 }

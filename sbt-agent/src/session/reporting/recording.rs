@@ -6,7 +6,7 @@ use super::writer::{Outcome, Writer};
 use crate::{
     record::{Begin, Recorder, Sink},
     session::understanding::hang,
-    settings::Named,
+    settings::SiteName,
     signals::Signals,
 };
 use sbt_engine::{
@@ -53,7 +53,7 @@ enum Part {
 
 /// The facts outside of the model whose change is news.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Known {
+pub struct KnownFacts {
     /// The sums over the whole run.
     pub totals: Totals,
     /// The time of the last look at a hang, ns, and its outcome.
@@ -63,7 +63,7 @@ pub struct Known {
     /// The number of notes.
     pub notes: usize,
     /// The user's names for sites.
-    pub names: Vec<Named>,
+    pub names: Vec<SiteName>,
 }
 
 /// Decides when to write the facts.
@@ -116,7 +116,7 @@ pub struct Recording {
     places: usize,
     /// The recording keeps only part of the events, and so needs the report.
     is_bounded: bool,
-    known: Known,
+    known: KnownFacts,
     /// Events or places were handed over since the last flush.
     news: bool,
     pace: Pace,
@@ -158,7 +158,7 @@ impl Recording {
             writer,
             places: 0,
             is_bounded,
-            known: Known::default(),
+            known: KnownFacts::default(),
             news: false,
             pace: Pace::from(begin.start_ns),
             flushed: 0,
@@ -221,7 +221,7 @@ impl Recording {
 
     /// Whether the recording wants facts at a due time: `Some` if so, with whether there is news.
     /// `known`: the facts whose change is news.
-    pub fn wants(&mut self, now_ns: u64, known: Known) -> Option<bool> {
+    pub fn wants(&mut self, now_ns: u64, known: KnownFacts) -> Option<bool> {
         let news = self.news || known != self.known;
         if !self.pace.wants(now_ns, news) {
             return None;

@@ -30,11 +30,11 @@ use sbt_engine::{
     model::{
         Model,
         ids::{BarrierId, PlaceId},
-        still::{Known, Since, Still},
+        still::{Since, Still, StillBarrier},
     },
     place::{Place, printable},
     report::{
-        HangReport, StandstillReport, is_hang,
+        HangOutcome, HangReport, StandstillReport, is_hang,
         order::Order,
         place_names::{name, others},
     },
@@ -43,7 +43,7 @@ use sbt_engine::{
 use sbt_program::{clock, process};
 use sight::Sight;
 pub use watch::Outcome;
-use watch::{Found, Hang, Step, Watch};
+use watch::{Hang, LookResult, Step, Watch};
 
 /// Stands for every wait that began unseen, before watching or while the probes were off.
 const UNSEEN: BarrierId = BarrierId(u32::MAX);
@@ -182,7 +182,7 @@ impl Understanding {
         }
         let rows = self.model.threads().rows();
         let seen = still.iter().filter(|still| still.barrier != UNSEEN);
-        let known: Vec<Known> = seen.map(|still| self.model.known(still)).collect();
+        let known: Vec<StillBarrier> = seen.map(|still| self.model.known(still)).collect();
         // The thread missing at a barrier that processes share may never have been at that barrier.
         let is_shared = known.iter().any(|known| known.key.0 == 0);
         let mut processes: BTreeSet<u32> = known
@@ -218,7 +218,7 @@ impl Understanding {
             .map(|barrier| KnownBarrier {
                 process: barrier.key.0,
                 address: address(barrier.key.1),
-                kind: barrier.kind.name(),
+                kind: barrier.kind,
             })
             .collect()
     }
@@ -240,7 +240,7 @@ impl Understanding {
         let before = still.len();
         still.retain(|still| still.barrier != UNSEEN);
         let is_unseen = still.len() < before;
-        let known: Vec<Known> = still.iter().map(|still| model.known(still)).collect();
+        let known: Vec<StillBarrier> = still.iter().map(|still| model.known(still)).collect();
         let barriers = self.standing(&known, now_ns, settings);
         // The process was about to end: what the last look found still holds.
         let has_gone = scene.threads.is_empty() && process::find(self.pid).is_err();
@@ -273,7 +273,7 @@ impl Understanding {
             self.hangs.sight.clear();
             return None;
         }
-        let found = report.map(|report| Found {
+        let found = report.map(|report| LookResult {
             is_stuck: is_hang(&report),
             what: seen,
         });
@@ -282,7 +282,12 @@ impl Understanding {
     }
 
     /// The barriers that stand still as the model knows them, with the names of their places.
-    fn standing(&self, known: &[Known], now_ns: u64, settings: &Settings) -> Vec<BarrierSeen> {
+    fn standing(
+        &self,
+        known: &[StillBarrier],
+        now_ns: u64,
+        settings: &Settings,
+    ) -> Vec<BarrierSeen> {
         let places: Vec<&Place> = self.resolver.places().iter().map(AsRef::as_ref).collect();
         let naming = Naming(settings);
         let barriers = known.iter().map(|known| {
@@ -367,9 +372,9 @@ impl Understanding {
         Some(StandstillReport {
             lasted_ns: hang.lasted_ns(),
             outcome: match hang.outcome {
-                Outcome::Lasts => "lasts",
-                Outcome::Over => "over",
-                Outcome::Unknown => "unknown",
+                Outcome::Lasts => HangOutcome::Lasts,
+                Outcome::Over => HangOutcome::Over,
+                Outcome::Unknown => HangOutcome::Unknown,
             },
             found: self.judge(&hang.found.what, hang.until_ns)?,
         })

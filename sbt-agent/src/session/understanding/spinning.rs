@@ -7,7 +7,7 @@ use super::seen::{QUIET_AFTER_OTHERS_NS, QUIET_NS, Seen};
 use crate::source::sampler::{Sample, Sampler};
 use sbt_engine::{
     place::{SpinPlace, printable},
-    report::spin::Found,
+    report::spin::FoundLoop,
     words::command_line,
 };
 use sbt_program::{
@@ -39,7 +39,7 @@ const MAX_ADDRESSES: usize = 512;
 const MAX_RETURNS: usize = 4;
 
 /// What is known about sampled addresses.
-struct Known {
+struct KnownAddresses {
     waits: HashMap<u64, Option<(WaitId, SpinPlace)>>,
     returns: HashMap<u64, bool>,
     watched: HashMap<u64, bool>,
@@ -47,7 +47,7 @@ struct Known {
     until_ns: u64,
 }
 
-impl Known {
+impl KnownAddresses {
     /// The loop in which a sample shows its thread waiting.
     fn wait(&mut self, sample: &Sample, resolver: &mut Resolver) -> Option<(WaitId, SpinPlace)> {
         let mut returns = Vec::with_capacity(MAX_RETURNS);
@@ -175,7 +175,7 @@ impl Spinning {
         };
         resolver.turn_to(pid);
         let taken = sampler.end();
-        let mut known = Known {
+        let mut known = KnownAddresses {
             waits: HashMap::new(),
             returns: HashMap::new(),
             watched: HashMap::new(),
@@ -204,13 +204,13 @@ impl Spinning {
 
     /// The results, most samples first; `None` if no look was completed. `again`: what to type
     /// before and after an option to watch the target in the same way.
-    pub fn report(&self, again: &[String; 2]) -> Option<Vec<Found>> {
+    pub fn report(&self, again: &[String; 2]) -> Option<Vec<FoundLoop>> {
         let mut suspects = self.tally.suspects();
         suspects.sort_by_key(|(_, suspect)| std::cmp::Reverse(suspect.samples));
         let found = suspects.into_iter().filter_map(|(id, suspect)| {
             let place = self.places.get(&id)?.clone();
             let option = place.barrier.as_ref().ok();
-            Some(Found {
+            Some(FoundLoop {
                 command: option.and_then(|function| {
                     let option = command_line(&["--barrier".to_owned(), function.clone()]);
                     let command = format!("{} {option} {}", again[0], again[1]);

@@ -5,7 +5,9 @@ use rustc_hash::FxHashMap;
 use sbt_common::{Futex, Lock};
 
 use crate::source::abilities;
-use sbt_engine::{event::CallersId, model::ids::PlaceId, place::LockKind, report::locks::Found};
+use sbt_engine::{
+    event::CallersId, model::ids::PlaceId, place::LockKind, report::locks::FoundLock,
+};
 use sbt_program::process;
 
 /// The interval between two reads of the counts, ns.
@@ -17,7 +19,7 @@ const HELD: u32 = 0x3fff_ffff;
 
 /// A futex that threads wait on.
 #[derive(Clone, Debug, Default)]
-struct Known {
+struct KnownFutex {
     kind: Option<LockKind>,
     place: Option<PlaceId>,
     /// The counts before the last reset of the kernel's counts.
@@ -42,10 +44,10 @@ pub struct Locks {
     watched: bool,
     read_ns: u64,
     callers: FxHashMap<CallersId, Box<[u64]>>,
-    known: FxHashMap<At, Known>,
+    known: FxHashMap<At, KnownFutex>,
     /// Locks of programs that have ended, summed by kind and place; the address is that of the
     /// first lock.
-    gone: FxHashMap<(LockKind, Option<PlaceId>), (u64, Known)>,
+    gone: FxHashMap<(LockKind, Option<PlaceId>), (u64, KnownFutex)>,
     /// Waits that the kernel could not count for any futex, because its table was full.
     unlisted: u64,
     /// Waits on locks for which there was no room in `gone`.
@@ -54,7 +56,7 @@ pub struct Locks {
     undecided: u64,
 }
 
-impl Known {
+impl KnownFutex {
     /// Whether the purpose of the futex is known: a lock, or something else.
     const fn is_decided(&self) -> bool {
         self.kind.is_some() || self.place.is_some()
@@ -176,8 +178,8 @@ impl Locks {
             let (_, known) = self
                 .gone
                 .entry(key)
-                .or_insert_with(|| (address, Known::default()));
-            *known = Known {
+                .or_insert_with(|| (address, KnownFutex::default()));
+            *known = KnownFutex {
                 kind: Some(kind),
                 place: new.place,
                 before: sum(&known.before, &sum(&new.before, &new.now)),
@@ -195,7 +197,7 @@ impl Locks {
     }
 
     /// The locks to report; `None` if futexes were never watched.
-    pub fn report(&self) -> Option<Vec<Found>> {
+    pub fn report(&self) -> Option<Vec<FoundLock>> {
         let known = self.known.iter();
         let gone = self.gone.values();
         let all = known
@@ -203,7 +205,7 @@ impl Locks {
             .chain(gone.map(|(address, known)| (None, address, known)));
         let found = all.filter_map(|(pid, address, known)| {
             let counted = sum(&known.before, &known.now);
-            (counted.waits > 0 || counted.waiting > 0).then_some(Found {
+            (counted.waits > 0 || counted.waiting > 0).then_some(FoundLock {
                 address: *address,
                 pid,
                 kind: known.kind?,
@@ -279,11 +281,11 @@ mod tests {
         }
     }
 
-    fn known(now: Lock) -> Known {
-        Known {
+    fn known(now: Lock) -> KnownFutex {
+        KnownFutex {
             kind: Some(LockKind::Mutex),
             now,
-            ..Known::default()
+            ..KnownFutex::default()
         }
     }
 
@@ -320,7 +322,7 @@ mod tests {
         let mut locks = Locks::default();
         locks.watch();
         let mut at = |process, place| {
-            let lock = Known {
+            let lock = KnownFutex {
                 place: Some(PlaceId(place)),
                 ..known(counted(1, 10, 10))
             };
@@ -340,7 +342,7 @@ mod tests {
         assert_eq!(locks.note(), None);
         // The number of places is bounded, too.
         for place in 0..10_000 {
-            let lock = Known {
+            let lock = KnownFutex {
                 place: Some(PlaceId(place)),
                 ..known(counted(1, 10, 10))
             };
@@ -355,7 +357,7 @@ mod tests {
     fn what_is_no_lock_is_not_reported() {
         let mut locks = Locks::default();
         locks.watch();
-        let other = Known {
+        let other = KnownFutex {
             kind: None,
             ..known(counted(9, 9, 9))
         };
@@ -370,7 +372,7 @@ mod tests {
         assert_eq!(locks.note_of_loss(), None);
         // The first futex is a lock, the second is known not to be a lock.
         locks.known.insert((7, 64), known(counted(3, 30, 10)));
-        let barrier = Known {
+        let barrier = KnownFutex {
             kind: None,
             place: Some(PlaceId(1)),
             ..known(counted(9, 9, 9))
@@ -378,7 +380,7 @@ mod tests {
         locks.known.insert((7, 128), barrier);
         assert_eq!(locks.note_of_loss(), None);
         for (process, waits) in [(7, 5), (8, 2)] {
-            let unknown = Known {
+            let unknown = KnownFutex {
                 kind: None,
                 ..known(counted(waits, 9, 9))
             };

@@ -58,7 +58,7 @@ fn properties(to: &mut To, check: &CheckReport) -> io::Result<()> {
     let exit_status = check.exit_status.to_string();
     let all = [
         ("sbt.version", Some(check.version)),
-        ("sbt.result", Some(check.result)),
+        ("sbt.result", Some(check.result.name())),
         ("sbt.exit_status", Some(exit_status.as_str())),
         ("program.exit_status", status.as_deref()),
     ];

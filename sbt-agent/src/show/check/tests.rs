@@ -9,7 +9,7 @@ use crate::{
 };
 use sbt_engine::{
     gate::{
-        Asked, CheckReport, Measure, Rule, judge,
+        CheckReport, CheckRules, Measure, Rule, judge,
         samples::{report, site},
     },
     report::Report,
@@ -21,13 +21,13 @@ const PLAIN: Style = Style {
     unicode: true,
 };
 
-fn asked(rules: &[(Measure, &str)]) -> Asked {
+fn asked(rules: &[(Measure, &str)]) -> CheckRules {
     let rules = rules.iter();
-    Asked {
+    CheckRules {
         rules: rules
             .map(|(measure, text)| Rule::parse(*measure, text).unwrap())
             .collect(),
-        ..Asked::default()
+        ..CheckRules::default()
     }
 }
 

@@ -7,7 +7,7 @@ use crate::show::{
     table::{Style, UNKNOWN},
     text::wrapped,
 };
-use sbt_engine::gate::{CheckReport, Outcome};
+use sbt_engine::gate::{CheckReport, Outcome, Status, Unit};
 
 /// Indentation of site names and sentences that do not fit on the outcome's line.
 const INDENT: &str = "      ";
@@ -41,10 +41,10 @@ fn summary(check: &CheckReport, style: Style) -> String {
         (failures, _) => {
             let do_not = if failures == 1 { "does" } else { "do" };
             let why = match check.result {
-                "hangs" => "the program hung",
-                "failed" => "the program has failed",
-                "lost" => "too much was lost to judge",
-                _ => "rules are broken",
+                Status::Hangs => "the program hung",
+                Status::Failed => "the program has failed",
+                Status::Lost => "too much was lost to judge",
+                Status::Holds | Status::Broken => "rules are broken",
             };
             format!(
                 "check: {failures} of {all} rules {do_not} not hold: {why} (exit status {})",
@@ -74,7 +74,7 @@ impl Row {
             (none.into(), limit)
         };
         let than = match (outcome.is_upper, style.unicode) {
-            _ if outcome.unit == "status" => "=",
+            _ if outcome.unit == Unit::Status => "=",
             (true, true) => "≤",
             (true, false) => "<=",
             (false, true) => "≥",
@@ -87,7 +87,11 @@ impl Row {
         });
         Self {
             holds: outcome.holds,
-            cells: [outcome.rule.to_owned(), measured, format!("{than} {limit}")],
+            cells: [
+                outcome.rule.to_string(),
+                measured,
+                format!("{than} {limit}"),
+            ],
             site: format!("{}{}", safe(site), mean.unwrap_or_default()),
             text: outcome.text.as_deref().map(safe),
         }

@@ -10,7 +10,7 @@ use crate::show::{
     text::gap_texts,
 };
 use sbt_engine::report::{
-    Report, SiteReport,
+    CounterUnit, Report, SiteReport,
     counters::{Counted, CountedReport, CounterReport, Counts, DerivedReport, derived},
 };
 
@@ -79,7 +79,7 @@ fn sum(counter: &CounterReport, rows: &[&Counts], what: &str) -> Column {
     let values: Vec<_> = rows.iter().map(|counts| value(counts, counter)).collect();
     let title = format!("{}{what}", counter.title());
     match counter.unit {
-        "ns" => Column::times(title, &values),
+        CounterUnit::Ns => Column::times(title, &values),
         _ => Column::counts(title, &values),
     }
 }
@@ -89,7 +89,7 @@ fn sum(counter: &CounterReport, rows: &[&Counts], what: &str) -> Column {
 fn mean(counter: &CounterReport, at: usize, rows: &[Row]) -> Column {
     let title = format!("{}, a phase", counter.title());
     let means: Vec<_> = rows.iter().map(|row| row.means[at]).collect();
-    let mut column = if counter.unit == "ns" {
+    let mut column = if counter.unit == CounterUnit::Ns {
         let values: Vec<_> = means.iter().map(|mean| mean.map(rounded)).collect();
         Column::times(title, &values)
     } else {
@@ -170,7 +170,7 @@ pub fn counters(report: &Report) -> Markup {
 
 fn written(counter: &CounterReport, value: Option<u64>) -> String {
     match (counter.unit, value) {
-        ("ns", _) => time(value),
+        (CounterUnit::Ns, _) => time(value),
         (_, Some(value)) => count(value),
         (_, None) => UNKNOWN.into(),
     }

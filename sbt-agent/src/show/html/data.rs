@@ -3,7 +3,7 @@
 use maud::{Markup, PreEscaped, html};
 use serde_json::{Value, json};
 
-use super::{Told, bars, count, section, strips::Strips, time};
+use super::{TimelineSource, bars, count, section, strips::Strips, time};
 use crate::show::{
     Episode,
     timeline::{Cell, MOST_THREADS, Timeline},
@@ -14,26 +14,26 @@ use sbt_engine::{place::printable, report::Report};
 pub const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
 /// The section with the timeline.
-pub fn timeline(report: &Report, told: &Told<'_>) -> Markup {
+pub fn timeline(report: &Report, told: &TimelineSource<'_>) -> Markup {
     let body = match told {
-        Told::Nothing => html! {
+        TimelineSource::Nothing => html! {
             p class="note" {
                 "There is no timeline, since this page was made from a report. A page from a \
                 recording (" span class="mono" { "sbt run -o FILE" } ") \
                     has a timeline."
             }
         },
-        Told::Statistics => html! {
+        TimelineSource::Statistics => html! {
             p class="note" {
                 "There is no timeline, since the recording has statistics only. A recording \
                 without " span class="mono" { "--stats-only" } ", or with " span class="mono" { "--keep SECONDS" } ", \
                     has the events for a timeline."
             }
         },
-        Told::Timeline(_) if report.episodes == 0 => {
+        TimelineSource::Timeline(_) if report.episodes == 0 => {
             html! { p { "There was no complete episode." } }
         }
-        Told::Timeline(timeline) => drawn(report, timeline),
+        TimelineSource::Timeline(timeline) => drawn(report, timeline),
     };
     section("timeline", "Timeline", &body)
 }

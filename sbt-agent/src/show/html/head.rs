@@ -4,7 +4,9 @@ use maud::{Markup, html};
 
 use super::{count, marked, percent, section, time, unbroken};
 use sbt_engine::{
-    report::{EfficiencyReport, HangThreadReport, Report, StandstillReport, VerdictKind},
+    report::{
+        EfficiencyReport, HangOutcome, HangThreadReport, Report, StandstillReport, VerdictKind,
+    },
     words::command_line,
 };
 
@@ -119,7 +121,7 @@ pub fn hang(report: &Report) -> Markup {
     };
     let hang = &it.found;
     let title = match (it.is_hang(), it.outcome) {
-        (true, "over") => "■ A hang that ended",
+        (true, HangOutcome::Over) => "■ A hang that ended",
         (true, _) => "■ Hang",
         (false, _) => "■ Slow",
     };
@@ -152,8 +154,10 @@ pub fn hang(report: &Report) -> Markup {
 fn lasted(it: &StandstillReport) -> String {
     let time = time(it.lasted_ns);
     match it.outcome {
-        "lasts" => format!("It had lasted {time} when watching ended, and still lasted."),
-        "over" => format!("It lasted {time} and then ended."),
+        HangOutcome::Lasts => {
+            format!("It had lasted {time} when watching ended, and still lasted.")
+        }
+        HangOutcome::Over => format!("It lasted {time} and then ended."),
         _ => {
             format!("It had lasted {time} when it was last seen; whether it ended is unknown.")
         }

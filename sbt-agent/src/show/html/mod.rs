@@ -46,7 +46,7 @@ const PLAIN: Style = Style {
 };
 
 /// The source of the timeline.
-pub enum Told<'a> {
+pub enum TimelineSource<'a> {
     /// The episodes of a recording.
     Timeline(&'a Timeline),
     /// None: the recording has statistics, but no episodes.
@@ -59,7 +59,7 @@ pub enum Told<'a> {
 ///
 /// # Errors
 /// Writing to `out` fails.
-pub fn write(report: &Report, told: &Told<'_>, out: &mut impl Write) -> io::Result<()> {
+pub fn write(report: &Report, told: &TimelineSource<'_>, out: &mut impl Write) -> io::Result<()> {
     let page = page(report, told).into_string();
     // Filtering the complete page makes sure that no name is forgotten.
     for line in page.split_inclusive('\n') {
@@ -82,7 +82,7 @@ fn policy() -> String {
     )
 }
 
-fn page(report: &Report, told: &Told<'_>) -> Markup {
+fn page(report: &Report, told: &TimelineSource<'_>) -> Markup {
     let command = command_line(&report.run.command);
     html! {
         (DOCTYPE)

@@ -6,7 +6,7 @@ use super::{
     MOST_ROWS, Times, bars, counters, further, percent, scrolling, section, td_count, td_percent,
     td_time, th, time,
 };
-use sbt_engine::report::{Report, SiteReport, StatReport, StragglerReport};
+use sbt_engine::report::{Report, SiteReport, StatReport, StragglerPattern, StragglerReport};
 
 /// Number of sites whose threads are shown.
 const DETAILED: usize = 8;
@@ -85,7 +85,7 @@ fn last(report: &Report, it: Option<&StragglerReport>) -> Markup {
         @match it {
             Some(it) => {
                 (report.label(it.thread)) " " (percent(Some(it.share_pct)))
-                @if it.pattern != "none" { span class="places" { (it.pattern) } }
+                @if it.pattern != StragglerPattern::None { span class="places" { (it.pattern) } }
             },
             None => "?",
         }

@@ -1,15 +1,15 @@
 use super::*;
-use crate::show::{Episode, Seen};
-use sbt_engine::{live::Snapshot, model::parts::Split, samples};
+use crate::show::{Episode, Participant};
+use sbt_engine::{live::Snapshot, model::parts::Split, report::HangOutcome, samples};
 
-fn written(report: &Report, told: &Told<'_>) -> String {
+fn written(report: &Report, told: &TimelineSource<'_>) -> String {
     let mut out = Vec::new();
     write(report, told, &mut out).unwrap();
     String::from_utf8(out).unwrap()
 }
 
 fn from_report(snapshot: &Snapshot) -> String {
-    written(&snapshot.report, &Told::Nothing)
+    written(&snapshot.report, &TimelineSource::Nothing)
 }
 
 /// A timeline of two threads with this many episodes.
@@ -19,7 +19,7 @@ fn timeline(report: &mut Report, episodes: u64) -> Timeline {
     let counters = report.counters.len();
     for index in 0..episodes {
         let last_ns = index * 10_000 + 9_000;
-        let seen = |thread: u32| Seen {
+        let seen = |thread: u32| Participant {
             thread,
             is_shared: false,
             arrived_ns: last_ns - u64::from(thread) * 1_000,
@@ -55,7 +55,7 @@ fn an_efficiency_that_is_unknown_has_its_reason_on_the_page() {
 fn it_has_all_its_sections_and_loads_nothing() {
     let mut snapshot = samples::imbalanced();
     let timeline = timeline(&mut snapshot.report, 100);
-    let page = written(&snapshot.report, &Told::Timeline(&timeline));
+    let page = written(&snapshot.report, &TimelineSource::Timeline(&timeline));
     for id in [
         "verdicts",
         "barriers",
@@ -130,7 +130,7 @@ fn names_are_text_and_no_markup() {
         lock.site = Some(EVIL.into());
     }
     let timeline = timeline(report, 10);
-    let page = written(report, &Told::Timeline(&timeline));
+    let page = written(report, &TimelineSource::Timeline(&timeline));
     assert!(!page.contains("<script>alert"), "it would run");
     assert!(!page.contains("<img"));
     // The page's own scripts: the data and the program.
@@ -264,7 +264,7 @@ fn a_mean_is_that_of_the_known_intervals_and_says_of_how_many() {
 fn without_counters_nothing_is_said_of_them() {
     let mut snapshot = samples::imbalanced();
     let timeline = timeline(&mut snapshot.report, 10);
-    let page = written(&snapshot.report, &Told::Timeline(&timeline));
+    let page = written(&snapshot.report, &TimelineSource::Timeline(&timeline));
     assert!(!page.contains("<section id=\"counters\""));
     assert!(!page.contains("<select"));
     assert!(page.contains("\"counters\":[]"));
@@ -275,7 +275,7 @@ fn without_counters_nothing_is_said_of_them() {
 fn a_counter_is_chosen_beside_the_timeline() {
     let mut snapshot = samples::counted();
     let timeline = timeline(&mut snapshot.report, 10);
-    let page = written(&snapshot.report, &Told::Timeline(&timeline));
+    let page = written(&snapshot.report, &TimelineSource::Timeline(&timeline));
     assert!(page.contains("<select id=\"tl-counter\"><option value=\"0\">page-faults</option>"));
     assert!(page.contains("<label for=\"tl-counter\">"));
     let data = page.split("id=\"tl-data\">").nth(1).unwrap();
@@ -310,11 +310,11 @@ fn it_is_said_whether_a_hang_was_over() {
         snapshot.report.run.hang.as_mut().unwrap().outcome = outcome;
         from_report(&snapshot).replace('\u{a0}', " ")
     };
-    let lasts = page("lasts");
+    let lasts = page(HangOutcome::Lasts);
     assert!(lasts.contains("It had lasted 40.0 s when watching ended, and still lasted."));
     assert!(!lasts.contains("then ended"));
-    assert!(page("over").contains("It lasted 40.0 s and then ended."));
-    assert!(page("unknown").contains("whether it ended is unknown"));
+    assert!(page(HangOutcome::Over).contains("It lasted 40.0 s and then ended."));
+    assert!(page(HangOutcome::Unknown).contains("whether it ended is unknown"));
 }
 
 #[test]
@@ -354,7 +354,7 @@ fn a_long_command_is_whole_on_the_page_but_not_in_the_title() {
 fn a_million_episodes_make_no_larger_page_than_three_megabytes() {
     let mut snapshot = samples::imbalanced();
     let timeline = timeline(&mut snapshot.report, 1_000_000);
-    let page = written(&snapshot.report, &Told::Timeline(&timeline));
+    let page = written(&snapshot.report, &TimelineSource::Timeline(&timeline));
     assert!(page.len() < 3_000_000, "{}", page.len());
     let data = page.split("id=\"tl-data\">").nth(1).unwrap();
     let data = data.split("</script>").next().unwrap();
@@ -375,7 +375,7 @@ fn many_threads_sites_and_counters_do_neither() {
         many_counters,
     ] {
         let timeline = timeline(&mut snapshot.report, 50_000);
-        let page = written(&snapshot.report, &Told::Timeline(&timeline));
+        let page = written(&snapshot.report, &TimelineSource::Timeline(&timeline));
         assert!(page.len() < 3_000_000, "{}", page.len());
     }
 }

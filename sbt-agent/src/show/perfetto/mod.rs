@@ -12,7 +12,7 @@ use std::{
     rc::Rc,
 };
 
-use super::{Doing, Episode, Known, Piece, Seen, rates::Rates};
+use super::{Doing, Episode, KnownPart, Participant, Piece, rates::Rates};
 use sbt_engine::{model::parts::Split, report::Report};
 
 mod busy;
@@ -66,11 +66,11 @@ impl<'a, W: Write> Trace<'a, W> {
     ///
     /// # Errors
     /// Writing to `out` fails.
-    pub fn new(report: &'a Report, known: Known, out: W) -> io::Result<Self> {
+    pub fn new(report: &'a Report, known: KnownPart, out: W) -> io::Result<Self> {
         Self::with_at_most(report, known, out, MOST_ARRIVALS)
     }
 
-    fn with_at_most(report: &'a Report, known: Known, out: W, most: u64) -> io::Result<Self> {
+    fn with_at_most(report: &'a Report, known: KnownPart, out: W, most: u64) -> io::Result<Self> {
         let mut packets = Packets::new(out)?;
         let busy = Busy::new(known.from_ns, report.run.wall_ns);
         let mut tracks = Tracks::new(report, &mut packets, busy.step_ns())?;
@@ -241,7 +241,7 @@ impl<'a, W: Write> Trace<'a, W> {
     fn draw_seen(
         &mut self,
         piece: Piece,
-        it: &Seen,
+        it: &Participant,
         episode: &Episode,
         site: &Rc<str>,
     ) -> io::Result<()> {
@@ -275,7 +275,7 @@ impl<'a, W: Write> Trace<'a, W> {
     }
 
     /// Draws the counts of a span of time, as rates per second.
-    fn counted(&mut self, seen: &Seen, (from_ns, to_ns): (u64, u64)) -> io::Result<()> {
+    fn counted(&mut self, seen: &Participant, (from_ns, to_ns): (u64, u64)) -> io::Result<()> {
         let seconds = (to_ns - from_ns) as f64 / 1e9;
         for (at, count) in seen.counts.iter().enumerate() {
             let Some(count) = count else { continue };

@@ -6,10 +6,10 @@ use prost::Message as _;
 use prost_reflect::{DescriptorPool, DynamicMessage, ReflectMessage as _, Value as Field};
 
 use super::*;
-use crate::show::Seen;
+use crate::show::Participant;
 use proto::{TrackDescriptor, TrackEvent, Type};
 use sbt_engine::{
-    report::{Report, counters::CounterReport},
+    report::{BarrierKind, CounterUnit, Report, counters::CounterReport},
     samples,
 };
 
@@ -18,7 +18,7 @@ const MS: u64 = 1_000_000;
 fn counter(name: &str) -> CounterReport {
     CounterReport {
         name: name.into(),
-        unit: "count",
+        unit: CounterUnit::Count,
         total: None,
         work: None,
         unknown: 0,
@@ -39,7 +39,7 @@ fn episode(index: u64, begin_ns: u64, release_ns: Option<u64>) -> Episode {
     let last_ns = begin_ns + 5 * MS;
     let seen = |thread: u32| {
         let work_ns = (u64::from(thread) + 2) * MS;
-        Seen {
+        Participant {
             thread,
             is_shared: false,
             arrived_ns: begin_ns + work_ns,
@@ -193,8 +193,8 @@ fn structure(whole: proto::Trace) -> Read {
 }
 
 /// All episodes of a run are known.
-fn all(arrivals: u64) -> Known {
-    Known {
+fn all(arrivals: u64) -> KnownPart {
+    KnownPart {
         from_ns: 0,
         arrivals,
     }
@@ -206,7 +206,7 @@ fn written(report: &Report, episodes: impl IntoIterator<Item = Episode>) -> Vec<
 
 fn written_of(
     report: &Report,
-    known: Known,
+    known: KnownPart,
     episodes: impl IntoIterator<Item = Episode>,
 ) -> Vec<u8> {
     let mut trace = Trace::new(report, known, Vec::new()).unwrap();
@@ -389,7 +389,7 @@ fn what_was_not_recorded_is_no_time_in_which_nobody_was_busy() {
         thread.episodes = MOST_ARRIVALS;
     }
     let from_ns = 19_950 * MS;
-    let known = Known {
+    let known = KnownPart {
         from_ns,
         arrivals: 8 * 4,
     };
@@ -435,7 +435,7 @@ fn rates_are_of_the_time_that_was_counted() {
 
     // If work begins with regions, the time between regions is counted too.
     let site = report.sites.iter_mut().find(|site| site.id == 1);
-    site.unwrap().kind = "gomp";
+    site.unwrap().kind = BarrierKind::Gomp;
     let found = spans(&report, episodes);
     let from: Vec<u64> = found.iter().map(|span| span.0).collect();
     assert_eq!(from, [5 * MS + 2000, 10 * MS + 4003]);

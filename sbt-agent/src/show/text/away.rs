@@ -16,7 +16,13 @@ fn blocked(all: &[BlockedReport], style: Style) -> Option<String> {
         .iter()
         .filter(|reason| reason.ns as f64 >= LEAST * sum as f64)
         .take(NAMED)
-        .map(|reason| format!("{} {}", reason.words(), duration(Some(reason.ns), style)))
+        .map(|reason| {
+            format!(
+                "{} {}",
+                reason.reason.words(),
+                duration(Some(reason.ns), style)
+            )
+        })
         .collect();
     (!named.is_empty()).then(|| named.join(", "))
 }

@@ -3,7 +3,7 @@
 use super::{MOST_ROWS, NO_BREAK, Table, line, name, paragraph, rest, thread_name};
 use crate::show::table::{Style, UNKNOWN, Unit, count};
 use sbt_engine::report::{
-    Report, SiteReport,
+    CounterUnit, Report, SiteReport,
     counters::{CounterReport, Counts},
 };
 
@@ -96,7 +96,7 @@ fn table(out: &mut String, report: &Report, counters: &[CounterReport], style: S
 
 /// The title and the cells of a counter. Times get a unit of their own.
 fn cells(counter: &CounterReport, values: &[Option<u64>], style: Style) -> (String, Vec<String>) {
-    if counter.unit == "ns" {
+    if counter.unit == CounterUnit::Ns {
         let unit = Unit::fitting(values.iter().copied());
         let cells = values.iter().map(|value| unit.write(*value)).collect();
         return (format!("{} {}", counter.name, unit.label(style)), cells);

@@ -8,7 +8,9 @@ use super::{
     wrapped,
 };
 use crate::show::table::{Style, UNKNOWN, Unit, count, duration};
-use sbt_engine::compare::{Alone, Change, Comparison, PhaseChange, Shares, SiteChange, Slower};
+use sbt_engine::compare::{
+    Change, Comparison, PhaseChange, Shares, SiteChange, Slower, Unmatched, UnmatchedKind,
+};
 
 /// Maximum number of sites and phases that get a sentence.
 const MOST_SENTENCES: usize = 5;
@@ -304,9 +306,12 @@ fn both(table: &mut Table, changes: &[Change], what: &str, style: Style) {
         .column(second, cells(|change| change.after));
 }
 
-fn alone(out: &mut String, heading: &str, all: &[Alone], style: Style) {
+fn alone(out: &mut String, heading: &str, all: &[Unmatched], style: Style) {
     // Phases that end at such a site exist in one run only as well.
-    let sites: Vec<&Alone> = all.iter().filter(|alone| alone.what == "site").collect();
+    let sites: Vec<&Unmatched> = all
+        .iter()
+        .filter(|alone| alone.what == UnmatchedKind::Site)
+        .collect();
     if sites.is_empty() {
         return;
     }

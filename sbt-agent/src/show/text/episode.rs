@@ -9,7 +9,7 @@ use sbt_engine::{
     event::Count,
     model::{
         ids::ThreadId,
-        told::{Arrival, Told},
+        told::{Arrival, ToldEpisode},
     },
 };
 
@@ -49,7 +49,7 @@ impl Context<'_> {
         let one = |(at, (counter, _)): (usize, &(Counter, Source))| {
             let value = value(at).map(Count::scaled);
             let text = match value {
-                Some(ns) if counter.unit() == "ns" => self.duration(ns),
+                Some(ns) if counter.is_time() => self.duration(ns),
                 Some(value) => count(value),
                 None => UNKNOWN.into(),
             };
@@ -58,14 +58,14 @@ impl Context<'_> {
         self.counters.iter().enumerate().map(one).collect()
     }
 
-    fn phase(&self, told: &Told) -> String {
+    fn phase(&self, told: &ToldEpisode) -> String {
         let phase_ns = told.done.phase.map(|(_, phase_ns)| phase_ns);
         duration(phase_ns, self.style)
     }
 }
 
 /// An episode with its arrivals in order.
-pub fn episode(told: &Told, context: &Context<'_>) -> String {
+pub fn episode(told: &ToldEpisode, context: &Context<'_>) -> String {
     let mut out = context.style.bold(&format!(
         "sbt: {}, episode {}: barrier {}, phase {}, total {}, {}",
         context.site,
@@ -99,7 +99,7 @@ pub fn episode(told: &Told, context: &Context<'_>) -> String {
 }
 
 /// A warning that a barrier time exceeds the limit (ns), printed the first time at a site.
-pub fn warning(told: &Told, limit_ns: u64, context: &Context<'_>) -> String {
+pub fn warning(told: &ToldEpisode, limit_ns: u64, context: &Context<'_>) -> String {
     let last = told.arrivals.last().map_or_else(String::new, |arrival| {
         format!("; {} came last", (context.thread)(arrival.thread))
     });
@@ -113,7 +113,7 @@ pub fn warning(told: &Told, limit_ns: u64, context: &Context<'_>) -> String {
 }
 
 /// The duration of the phase that ends with an episode.
-pub fn phase(told: &Told, context: &Context<'_>) -> String {
+pub fn phase(told: &ToldEpisode, context: &Context<'_>) -> String {
     let from = match (told.done.phase, context.from) {
         (_, Some(from)) => from,
         (Some((None, _)), None) => "start",
@@ -137,7 +137,7 @@ mod tests {
         parts::{Done, Split},
     };
 
-    fn told() -> Told {
+    fn told() -> ToldEpisode {
         let arrival = |thread, time_ns, release_ns| Arrival {
             thread: ThreadId(thread),
             place: PlaceId(0),
@@ -148,7 +148,7 @@ mod tests {
             split: Split::default(),
             counts: None,
         };
-        Told {
+        ToldEpisode {
             site: SiteId(0),
             index: 11,
             done: Done {
@@ -165,14 +165,14 @@ mod tests {
         }
     }
 
-    fn with(write: impl Fn(&Told, &Context<'_>) -> String) -> String {
+    fn with(write: impl Fn(&ToldEpisode, &Context<'_>) -> String) -> String {
         counting(&[], &told(), write)
     }
 
     fn counting(
         counters: &[(Counter, Source)],
-        told: &Told,
-        write: impl Fn(&Told, &Context<'_>) -> String,
+        told: &ToldEpisode,
+        write: impl Fn(&ToldEpisode, &Context<'_>) -> String,
     ) -> String {
         let context = Context {
             site: "factor lu.c:40",

@@ -15,7 +15,7 @@ pub fn locks(out: &mut String, report: &Report, style: Style) {
     let mut table = Table::default();
     table
         .column("lock", texts(LockReport::called))
-        .column("kind", texts(|lock| lock.kind.to_owned()))
+        .column("kind", texts(|lock| lock.kind.to_string()))
         .column("waits", texts(|lock| count(lock.waits)))
         .durations("sum", &each(&shown, |lock| Some(lock.total_ns)), style)
         .durations("mean", &each(&shown, |lock| lock.mean_ns), style)

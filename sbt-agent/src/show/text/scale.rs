@@ -9,7 +9,7 @@ use super::{
 };
 use crate::show::table::{Style, UNKNOWN, Unit, duration, percent};
 use sbt_engine::{
-    report::counters::Counts,
+    report::{CounterUnit, counters::Counts},
     scale::{Limit, PhaseAt, PhaseScaling, Scaling, phase_names},
     words::command_line,
 };
@@ -35,7 +35,7 @@ pub fn scale(all: &Scaling, style: Style) -> String {
             &mut out,
             all,
             &counter.name,
-            counter.unit == "ns",
+            counter.unit == CounterUnit::Ns,
             &columns,
             style,
         );

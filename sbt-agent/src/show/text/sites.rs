@@ -8,8 +8,8 @@ use super::{
 };
 use crate::show::table::{Style, UNKNOWN, Unit};
 use sbt_engine::report::{
-    BarrierStragglerReport, Report, SiteReport, StatReport, StragglerReport, TrendReport,
-    WaitsReport,
+    BarrierKind, BarrierStragglerReport, Report, SiteReport, StatReport, StragglerPattern,
+    StragglerReport, StragglerSequence, TrendReport, WaitsReport,
 };
 
 /// Width of a sparkline, in characters.
@@ -217,7 +217,10 @@ fn recognised(report: &Report, site: &SiteReport) -> Option<String> {
         (least, most) => format!("{least} to {most}"),
     };
     let rounds = by.iter().map(|by| by.rounds).sum();
-    let what = if barriers.iter().all(|barrier| barrier.kind == "futex") {
+    let what = if barriers
+        .iter()
+        .all(|barrier| barrier.kind == BarrierKind::Futex)
+    {
         ["a futex", "futexes"]
     } else {
         ["a condition variable", "condition variables"]
@@ -237,14 +240,20 @@ fn recognised(report: &Report, site: &SiteReport) -> Option<String> {
 fn pattern(straggler: &StragglerReport, site: &SiteReport) -> &'static str {
     let ever = site.threads.iter().filter(|thread| thread.last > 0).count();
     match (straggler.pattern, straggler.sequence) {
-        ("persistent", _) => "the same thread again and again",
-        ("alternating", "turns") if ever == 2 => "two threads take turns",
-        ("alternating", "turns") => "a few threads take turns",
-        ("alternating", "stretches") => "one of a few threads for a while, then another",
-        ("alternating", _) => "mostly one of a few threads",
-        ("rotating", "turns") => "the threads take turns",
-        ("rotating", "stretches") => "one thread for a while, then another",
-        ("rotating", _) => "no thread in particular",
+        (StragglerPattern::Persistent, _) => "the same thread again and again",
+        (StragglerPattern::Alternating, StragglerSequence::Turns) if ever == 2 => {
+            "two threads take turns"
+        }
+        (StragglerPattern::Alternating, StragglerSequence::Turns) => "a few threads take turns",
+        (StragglerPattern::Alternating, StragglerSequence::Stretches) => {
+            "one of a few threads for a while, then another"
+        }
+        (StragglerPattern::Alternating, _) => "mostly one of a few threads",
+        (StragglerPattern::Rotating, StragglerSequence::Turns) => "the threads take turns",
+        (StragglerPattern::Rotating, StragglerSequence::Stretches) => {
+            "one thread for a while, then another"
+        }
+        (StragglerPattern::Rotating, _) => "no thread in particular",
         _ => "",
     }
 }
@@ -261,11 +270,13 @@ fn stragglers(report: &Report, site: &SiteReport, style: Style) -> Vec<String> {
     let mut facts = Vec::new();
     let each = if differ(site) { " at each barrier" } else { "" };
     // If each barrier has its own straggler, the site has none.
-    let own = |straggler: &&StragglerReport| !each.is_empty() && straggler.pattern == "persistent";
+    let own = |straggler: &&StragglerReport| {
+        !each.is_empty() && straggler.pattern == StragglerPattern::Persistent
+    };
     if let Some(straggler) = known(site).filter(|straggler| !own(straggler)) {
         let pattern = match pattern(straggler, site) {
             "" => String::new(),
-            words if straggler.pattern == "alternating" && each.is_empty() => {
+            words if straggler.pattern == StragglerPattern::Alternating && each.is_empty() => {
                 format!(": {words}, {}", turns(report, site))
             }
             words => format!(": {words}{each}"),
@@ -332,8 +343,13 @@ fn turns(report: &Report, site: &SiteReport) -> String {
 /// Whether the barriers used from a site have different stragglers, beyond chance.
 fn differ(site: &SiteReport) -> bool {
     let all = &site.straggler_by_barrier;
-    let mut clear = all.iter().filter(|at| at.pattern != "none");
-    let marked = |at: &BarrierStragglerReport| matches!(at.pattern, "persistent" | "alternating");
+    let mut clear = all.iter().filter(|at| at.pattern != StragglerPattern::None);
+    let marked = |at: &BarrierStragglerReport| {
+        matches!(
+            at.pattern,
+            StragglerPattern::Persistent | StragglerPattern::Alternating
+        )
+    };
     let first = clear.next();
     first.is_some_and(|first| clear.any(|at| at.thread != first.thread)) && all.iter().any(marked)
 }
@@ -349,7 +365,7 @@ fn several(out: &mut String, report: &Report, site: &SiteReport, style: Style) {
     let persistent = site
         .straggler
         .as_ref()
-        .is_some_and(|straggler| straggler.pattern == "persistent");
+        .is_some_and(|straggler| straggler.pattern == StragglerPattern::Persistent);
     let how = if persistent { ", one to each" } else { "" };
     line(
         out,

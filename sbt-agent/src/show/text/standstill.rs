@@ -2,7 +2,7 @@
 
 use sbt_engine::{
     place::printable,
-    report::{HangThreadReport, Report, StandstillReport},
+    report::{HangKind, HangOutcome, HangThreadReport, Report, StandstillReport},
     words::since,
 };
 
@@ -10,10 +10,10 @@ use sbt_engine::{
 pub fn heading(hang: &StandstillReport) -> String {
     let lasted = since(hang.lasted_ns);
     match (hang.is_hang(), hang.outcome) {
-        (true, "lasts") => format!("HANG for {lasted}"),
-        (true, "over") => format!("A HANG, over after {lasted}"),
+        (true, HangOutcome::Lasts) => format!("HANG for {lasted}"),
+        (true, HangOutcome::Over) => format!("A HANG, over after {lasted}"),
         (true, _) => format!("A HANG, no longer watched after {lasted}"),
-        (false, _) if hang.found.kind == "slow" => format!("SLOW for {lasted}"),
+        (false, _) if hang.found.kind == HangKind::Slow => format!("SLOW for {lasted}"),
         (false, _) => format!("SLOW OR STUCK for {lasted}"),
     }
 }

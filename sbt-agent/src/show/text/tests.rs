@@ -9,7 +9,7 @@ use sbt_engine::{
         site::Roles,
     },
     place::{Frame, Place},
-    report::{Facts, Run},
+    report::{Facts, Run, StragglerPattern},
 };
 
 const PLAIN: Style = Style {
@@ -328,8 +328,8 @@ fn barriers_used_from_one_line_have_stragglers_of_their_own() {
     assert_eq!(
         at,
         [
-            (Some(1), 20, Some(2), "persistent"),
-            (Some(0), 20, Some(1), "persistent")
+            (Some(1), 20, Some(2), StragglerPattern::Persistent),
+            (Some(0), 20, Some(1), StragglerPattern::Persistent)
         ]
     );
     let text = text(&report);
@@ -497,9 +497,9 @@ fn efficiency_that_is_unknown_is_a_question_mark_with_its_reason() {
 
 #[test]
 fn what_may_be_a_barrier_that_spins_is_said_once_with_a_command_to_copy() {
-    use sbt_engine::{place::SpinPlace, report::spin::Found};
+    use sbt_engine::{place::SpinPlace, report::spin::FoundLoop};
     let command = "sbt run --barrier meet -- ./a-program --with 'an argument' --and another --more";
-    let found = Found {
+    let found = FoundLoop {
         place: SpinPlace {
             function: Some("meet".into()),
             file: Some("/src/spin.c".into()),

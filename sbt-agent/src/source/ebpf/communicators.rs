@@ -7,7 +7,7 @@ use super::spaces::{own, shared};
 use sbt_engine::event;
 use sbt_program::{
     process,
-    runtimes::communicator::{self, Communicator, Found},
+    runtimes::communicator::{self, Communicator, FoundCommunicator},
 };
 
 /// How long a communicator that was read is trusted, ns. A freed communicator may leave its address
@@ -50,9 +50,9 @@ impl Communicators {
             return (met.object, met.count);
         }
         let found = communicator::at(of.1, at, self.known);
-        self.has_others |= found == Found::Other;
+        self.has_others |= found == FoundCommunicator::Other;
         let met = match (found, self.met.get(&own)) {
-            (Found::Communicator(communicator, size, mpi), _) => {
+            (FoundCommunicator::Communicator(communicator, size, mpi), _) => {
                 self.known.get_or_insert(mpi);
                 let job = self.job(of);
                 Met {

@@ -25,7 +25,7 @@ use super::{
     switches::Switches,
 };
 use late::Late;
-use losses::{Course, Losses, Seen};
+use losses::{Course, Losses, Received};
 use sbt_program::{
     backing::Lookup,
     runtimes::{self, Role},
@@ -82,7 +82,7 @@ impl Choice {
 
 /// What the decoder knows of a thread.
 #[derive(Clone, Copy)]
-struct Known {
+struct ThreadState {
     /// The sequence number that the thread's next record should have.
     seq: u32,
     /// Its process, as its own pid namespace numbers it.
@@ -118,7 +118,7 @@ fn turn(record: &Memory) -> Option<u32> {
 #[derive(Default)]
 pub struct Decoder {
     start: Start,
-    threads: FxHashMap<Tid, Known>,
+    threads: FxHashMap<Tid, ThreadState>,
     spaces: Spaces,
     communicators: Communicators,
     counting: Counting,
@@ -170,8 +170,8 @@ impl Decoder {
         }
     }
 
-    fn check(&mut self, tid: Tid, seq: u32, seen: Seen, out: &mut Vec<Event>) -> Known {
-        let known = self.threads.entry(tid).or_insert(Known {
+    fn check(&mut self, tid: Tid, seq: u32, seen: Received, out: &mut Vec<Event>) -> ThreadState {
+        let known = self.threads.entry(tid).or_insert(ThreadState {
             seq: 0,
             process: self.start.pid,
             space: 0,
@@ -199,7 +199,7 @@ impl Decoder {
             (record.ns_tid, record.ns_tgid)
         };
         let space = self.spaces.of(shown.1);
-        let known = Known {
+        let known = ThreadState {
             seq: 0,
             process: shown.1,
             space,
@@ -240,7 +240,7 @@ impl Decoder {
 
     fn evidence(&mut self, record: &Condvar, out: &mut Vec<Event>) {
         let tid = record.head.tid;
-        let thread = self.check(tid, record.seq, Seen::Other, out);
+        let thread = self.check(tid, record.seq, Received::Other, out);
         let callers = self.callers(thread, record.caller, record.epoch, out);
         let clocks = self.clocks(&record.clocks);
         self.counting.at(tid, record.seq, clocks, out);
@@ -329,8 +329,8 @@ impl Decoder {
                     return;
                 }
                 let seen = match record.head.kind {
-                    kind::EXIT | kind::MARK => Seen::Other,
-                    _ => Seen::Departure,
+                    kind::EXIT | kind::MARK => Received::Other,
+                    _ => Received::Departure,
                 };
                 self.check(tid, record.seq, seen, out);
                 let clocks = self.clocks(&record.clocks);
@@ -369,7 +369,7 @@ impl Decoder {
             Raw::Memory(record) => self.memory(record, out),
             Raw::Init(record) => {
                 let tid = record.head.tid;
-                let thread = self.check(tid, record.seq, Seen::Other, out);
+                let thread = self.check(tid, record.seq, Received::Other, out);
                 if record.head.detail == 0 {
                     self.spaces.forget(thread.space, record.object);
                 } else {
@@ -394,7 +394,7 @@ impl Decoder {
 
     fn memory(&mut self, record: &Memory, out: &mut Vec<Event>) {
         let tid = record.head.tid;
-        let thread = self.check(tid, record.seq, Seen::Memory, out);
+        let thread = self.check(tid, record.seq, Received::Memory, out);
         if record.head.layout == layout::MPI {
             // The next arrival uses what is stored here.
             let of = (thread.space, thread.process);
@@ -439,7 +439,7 @@ impl Decoder {
     fn arrive(&mut self, record: &Arrive, out: &mut Vec<Event>) {
         let tid = record.head.tid;
         let reads = is_of_c_library(record.head.layout);
-        let thread = self.check(tid, record.seq, Seen::Arrival { reads }, out);
+        let thread = self.check(tid, record.seq, Received::Arrival { reads }, out);
         let callers = self.callers(thread, record.caller, record.epoch, out);
         let time_ns = record.clocks.time_ns;
         let object = if record.head.layout == layout::MPI {

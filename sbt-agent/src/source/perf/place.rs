@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashSet};
 
 use sbt_common::layout;
 
-use crate::source::twin::{Place, Program};
+use crate::source::twin::{Program, ProgramPlace};
 use sbt_engine::place::printable;
 use sbt_program::{
     files::ProbedFile,
@@ -46,7 +46,7 @@ pub struct Group {
     /// Index of the file.
     pub file: usize,
     /// The places of the group.
-    pub places: Vec<Place>,
+    pub places: Vec<ProgramPlace>,
 }
 
 impl Group {
@@ -138,7 +138,7 @@ impl Missed {
 pub fn groups<'a>(
     files: &'a [&'a ProbedFile],
     condvars: bool,
-    mut places: impl FnMut(&'a Point) -> Vec<Place>,
+    mut places: impl FnMut(&'a Point) -> Vec<ProgramPlace>,
 ) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
     for (index, file) in files.iter().enumerate() {
@@ -228,7 +228,7 @@ mod tests {
     use super::*;
 
     fn group(rank: Rank, name: &str, file: usize, offsets: &[u64]) -> Group {
-        let place = |offset: &u64| Place {
+        let place = |offset: &u64| ProgramPlace {
             offset: *offset,
             program: Program::Arrive,
             cookie: 0,

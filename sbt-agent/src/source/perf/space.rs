@@ -10,7 +10,7 @@ use super::{
     place::{Missed, choose, groups},
     record::Sample,
 };
-use crate::source::twin::{Machine, Place, Program, places};
+use crate::source::twin::{Machine, Program, ProgramPlace, places};
 use sbt_program::{
     arch::Registers,
     clock,
@@ -201,7 +201,7 @@ fn mapped(process: u32, files: &[Arc<ProbedFile>]) -> Vec<(Arc<ProbedFile>, Vec<
 }
 
 /// The address of a place in a mapping. `None` if it is not in there.
-fn address(place: &Place, mapping: &Mapping) -> Option<u64> {
+fn address(place: &ProgramPlace, mapping: &Mapping) -> Option<u64> {
     let above = place.offset.checked_sub(mapping.offset)?;
     let at = mapping.start.checked_add(above)?;
     (at < mapping.end).then_some(at)

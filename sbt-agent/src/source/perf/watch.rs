@@ -18,7 +18,7 @@ use super::{
 use crate::source::{
     Baselines, Files,
     ptrace::clocks::told,
-    twin::{self, Hit, Programs, Records, Slot, Told},
+    twin::{self, Announcement, Hit, Programs, Records, Slot},
 };
 use sbt_program::{arch::Registers, clock};
 
@@ -36,20 +36,20 @@ const ROUNDS: usize = 16;
 const FORK_NS: u64 = 10_000_000;
 
 /// What an event reports (an address, [`LIFE`] or [`SWITCHES`]), and on which CPU.
-type Of = (u64, u32);
+type EventKey = (u64, u32);
 
 struct Thread {
     slot: Slot,
     run: Run,
     /// Which event reports each address on each CPU. A thread that began while events were opened
     /// may have two, of which only the first counts.
-    tellers: Vec<(Of, u64)>,
+    tellers: Vec<(EventKey, u64)>,
     /// Whether it has executed a program, and nothing else was heard of it since.
     is_within_exec: bool,
 }
 
 impl Thread {
-    fn is_told_by(&mut self, of: Of, event: u64) -> bool {
+    fn is_told_by(&mut self, of: EventKey, event: u64) -> bool {
         let known = self.tellers.iter().find(|(other, _)| *other == of);
         if let Some((_, teller)) = known {
             return *teller == event;
@@ -373,7 +373,7 @@ impl Watch {
     }
 
     /// Sets what a thread is announced as, for the case that it has ended by then.
-    fn call(&mut self, tid: u32, known: Told) {
+    fn call(&mut self, tid: u32, known: Announcement) {
         if let Some(thread) = self.threads.get_mut(&tid) {
             thread.slot.known = known;
         }

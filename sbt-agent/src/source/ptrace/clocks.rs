@@ -5,7 +5,7 @@ use std::{collections::HashMap, fs::File, os::unix::fs::FileExt as _};
 use procfs::process::Process;
 use sbt_common::{Clocks, UNKNOWN};
 
-use crate::source::twin::Told;
+use crate::source::twin::Announcement;
 use sbt_program::{clock, process, trace::Id};
 
 /// How many files are kept open at most.
@@ -56,8 +56,8 @@ impl Usage {
 }
 
 /// The name of a thread and the start of its program's code.
-pub fn told(process: u32, tid: u32) -> Told {
-    let mut told = Told::default();
+pub fn told(process: u32, tid: u32) -> Announcement {
+    let mut told = Announcement::default();
     if let Ok(name) = std::fs::read(format!("/proc/{process}/task/{tid}/comm")) {
         let name = name.strip_suffix(b"\n").unwrap_or(&name);
         let mut bytes = [0; 16];

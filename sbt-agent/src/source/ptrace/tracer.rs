@@ -19,7 +19,7 @@ use std::{
 
 use anyhow::Context as _;
 
-use self::{known::Known, stops::shares_memory};
+use self::{known::KnownProcesses, stops::shares_memory};
 use super::{
     COUNTS, calibrate,
     clocks::Usage,
@@ -129,7 +129,7 @@ struct Tracer {
     told: HashSet<String>,
     /// Processes known to the tracer. A SIGTRAP that kills any other child comes from a copied
     /// breakpoint.
-    known: Known,
+    known: KnownProcesses,
     /// Arrivals that no breakpoint reported.
     unseen: u64,
     /// When the tracer last looked for breakpoints and probes of others.
@@ -191,7 +191,7 @@ pub fn run(mut words: impl Iterator<Item = OsString>) -> anyhow::Result<()> {
         told_lost: 0,
         notes: Vec::new(),
         told: HashSet::new(),
-        known: Known::default(),
+        known: KnownProcesses::default(),
         unseen: 0,
         looked: Instant::now(),
         taken_away: 0,

@@ -7,7 +7,7 @@ use std::os::unix::net::UnixStream;
 use sbt_common::{CODE_AROUND, Code, Kmp, MAX_OUTER, Outer, Rule};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use crate::source::twin::Place;
+use crate::source::twin::ProgramPlace;
 use sbt_engine::counters::Plan;
 
 /// An order from sbt to the tracer.
@@ -69,7 +69,7 @@ pub struct Watched {
     /// Inode of the file, as in [`sbt_program::files::FileId`].
     pub inode: u64,
     /// Where breakpoints belong.
-    pub places: Vec<Place>,
+    pub places: Vec<ProgramPlace>,
 }
 
 /// [`Kmp`] in a form that serde can write.

@@ -20,9 +20,9 @@ use rustc_hash::FxHashMap;
 use sbt_common::{Clocks, Cookie, Kmp, MarkCookie, Mpi, Reader, kind, layout};
 use serde::{Deserialize, Serialize};
 
-pub use places::{Place, places};
+pub use places::{ProgramPlace, places};
 pub use records::{Records, each};
-pub use slot::{Slot, Told};
+pub use slot::{Announcement, Slot};
 pub use tell::{end as tell_end, head, mapping as tell_mapping};
 pub use walk::Walks;
 

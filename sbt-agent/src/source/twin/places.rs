@@ -9,7 +9,7 @@ use sbt_program::point::{Function, Point};
 
 /// A place in a file at which a program runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Place {
+pub struct ProgramPlace {
     /// Offset in the file, bytes.
     pub offset: u64,
     /// The program that runs there.
@@ -21,7 +21,7 @@ pub struct Place {
 }
 
 /// The places of a point. `ways`: the ways to teams that places need, by index; new ones are added.
-pub fn places(point: &Point, ways: &mut Vec<Kmp>) -> Vec<Place> {
+pub fn places(point: &Point, ways: &mut Vec<Kmp>) -> Vec<ProgramPlace> {
     if let Function::Kmp(place) = point.function
         && !ways.contains(&place.way)
     {
@@ -37,7 +37,7 @@ pub fn places(point: &Point, ways: &mut Vec<Kmp>) -> Vec<Place> {
             Program::Leave => (point.return_offset, 0),
             _ => (point.entry_offset, point.stack_moved),
         };
-        Place {
+        ProgramPlace {
             offset,
             program: *program,
             // No instruction is single-stepped.

@@ -14,7 +14,7 @@ const MOST_RETURNS: usize = 16;
 
 /// The name and the like, with which a thread is announced.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Told {
+pub struct Announcement {
     /// See [`Thread::start_ns`].
     pub start_ns: u64,
     /// See [`Thread::start_code`].
@@ -37,8 +37,8 @@ pub struct Slot {
     /// Places on its stack of the return addresses of functions that it may leave.
     pub returns: Returns,
     /// The name and the like, in case the thread has ended when it is announced.
-    pub known: Told,
-    tell: fn(u32, u32) -> Told,
+    pub known: Announcement,
+    tell: fn(u32, u32) -> Announcement,
     born_ns: u64,
     seq: u32,
     pub(super) stay: Stay,
@@ -66,7 +66,7 @@ impl Slot {
     pub fn new(
         (process, tid, space): (u32, u32, u32),
         born_ns: u64,
-        tell: fn(u32, u32) -> Told,
+        tell: fn(u32, u32) -> Announcement,
     ) -> Self {
         Self {
             tid,
@@ -74,7 +74,7 @@ impl Slot {
             space,
             announced: false,
             returns: Returns::default(),
-            known: Told::default(),
+            known: Announcement::default(),
             tell,
             born_ns,
             seq: 0,

@@ -2,7 +2,7 @@
 
 use sbt_common::{Clocks, Cookie, layout};
 
-use super::{Hit, Machine, Program, Programs, Records, Slot, Told, each, tell_end};
+use super::{Announcement, Hit, Machine, Program, Programs, Records, Slot, each, tell_end};
 use crate::source::ebpf::{
     decode::{Decoder, Start},
     raw::Raw,
@@ -77,7 +77,7 @@ fn now(time_ns: u64) -> Clocks {
 }
 
 fn slot() -> Slot {
-    Slot::new((1, 2, 1), 0, |_, _| Told::default())
+    Slot::new((1, 2, 1), 0, |_, _| Announcement::default())
 }
 
 /// The events in the records, without those that introduce threads and callers.

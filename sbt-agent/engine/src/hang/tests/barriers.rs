@@ -8,8 +8,8 @@ fn a_lock_held_across_the_barrier() {
     seen.barrier(4, 40, &[1, 3, 4])
         .worker(2, mutex(0x5581, 1), "update hangs.c:52");
     let hang = seen.is(
-        "never",
-        Some("cycle"),
+        HangKind::Never,
+        Some(HangCause::Cycle),
         "worker-2 is missing at the barrier at hangs.c:40 (3 of 4 are there): it waits for the \
          mutex 0x5581 that worker-1 holds, which waits at this barrier: they wait for each other \
          for ever",
@@ -27,7 +27,10 @@ fn a_lock_held_across_the_barrier() {
         .iter()
         .map(|link| (link.who.tid, link.blocked_on.kind))
         .collect();
-    assert_eq!(kinds, [(102, "mutex"), (101, "barrier")]);
+    assert_eq!(
+        kinds,
+        [(102, BlockedOnKind::Mutex), (101, BlockedOnKind::Barrier)]
+    );
     let on = hang.missing[0].blocked_on.as_ref().unwrap();
     assert_eq!(on.address.as_deref(), Some("0x5581"));
     assert_eq!(on.holder.as_ref().unwrap().tid, 101);
@@ -42,7 +45,7 @@ fn a_lock_whose_holder_works_is_no_deadlock() {
         .worker(1, Doing::Running, "solve hangs.c:60")
         .moves(1, "solve hangs.c:75");
     let hang = seen.is(
-        "slow",
+        HangKind::Slow,
         None,
         "slow, not stuck: worker-1 is missing at the barrier at hangs.c:40 (2 of 4 are there): it \
          runs in solve() hangs.c:60, before in solve() hangs.c:75 (99 % of a CPU in 200 ms); \
@@ -63,8 +66,8 @@ fn a_thread_that_left_before_anybody_watched() {
     let mut seen = Seen::new();
     seen.barrier(4, 40, &[1, 2, 4]);
     let hang = seen.is(
-        "never",
-        Some("fewer-alive"),
+        HangKind::Never,
+        Some(HangCause::FewerAlive),
         "the barrier at hangs.c:40 can never complete: it waits for 4 threads, 3 are there, and no \
          other can come (main waits for the end of worker-1, which waits at this barrier): a \
          thread has ended without coming, or the count is too large",
@@ -85,7 +88,7 @@ fn who_is_in_the_code_of_a_region_is_missing_at_its_end() {
         let mut seen = Seen::new();
         seen.barrier(4, 8, &[1, 2, 3]);
         let barrier = seen.0.barriers.last_mut().unwrap();
-        barrier.kind = "gomp";
+        barrier.kind = Kind::Gomp;
         for number in [2, 3] {
             seen.of(number).stack = stack("*gomp_team_barrier_wait < *gomp_thread_start");
         }
@@ -119,7 +122,7 @@ fn a_helper_that_could_come_takes_the_certainty_away() {
         "watch hangs.c:12",
     );
     let hang = seen.is(
-        "unclear",
+        HangKind::Unclear,
         None,
         "1 of 4 threads is missing at the barrier at hangs.c:40: either watchdog, which sleeps in \
          clock_nanosleep() (1 s), is to come, or a thread has ended without coming, or the count \
@@ -129,7 +132,10 @@ fn a_helper_that_could_come_takes_the_certainty_away() {
     // A thread that only waits for signals has nothing else to do.
     seen.of(9).doing = call("pause", "");
     let hang = seen.hang();
-    assert_eq!((hang.kind, hang.because), ("stuck", Some("fewer-alive")));
+    assert_eq!(
+        (hang.kind, hang.because),
+        (HangKind::Stuck, Some(HangCause::FewerAlive))
+    );
     assert!(
         hang.text
             .contains("none is left that looks as if it would come (watchdog waits in pause()"),
@@ -142,7 +148,7 @@ fn a_helper_that_could_come_takes_the_certainty_away() {
         hang.text
     );
     seen.of(9).doing = call("epoll_wait", "");
-    assert_eq!(seen.hang().kind, "stuck");
+    assert_eq!(seen.hang().kind, HangKind::Stuck);
 }
 
 #[test]
@@ -152,8 +158,8 @@ fn who_waits_for_the_end_of_one_that_waits_for_it() {
     seen.barrier(2, 40, &[1])
         .thread(2, "joiner", joins(1), "finish hangs.c:66");
     seen.is(
-        "stuck",
-        Some("cycle"),
+        HangKind::Stuck,
+        Some(HangCause::Cycle),
         "probably joiner is missing at the barrier at hangs.c:40 (1 of 2 is there): it waits for \
          the end of worker-1, which waits at this barrier: they wait for each other",
     );
@@ -164,8 +170,8 @@ fn barriers_of_one_place_are_told_apart() {
     let mut seen = Seen::new();
     seen.barrier(2, 40, &[1]).barrier(2, 40, &[2]);
     let hang = seen.is(
-        "never",
-        Some("cycle"),
+        HangKind::Never,
+        Some(HangCause::Cycle),
         "worker-2 is missing at the barrier 0x7000 at hangs.c:40 (1 of 2 is there): it waits at the \
          barrier 0x7100 at hangs.c:40 (1 of 2 is there), where worker-1 is missing, which waits at \
          this barrier: they wait for each other for ever",
@@ -183,7 +189,7 @@ fn a_main_thread_that_still_starts_threads_may_start_the_missing_ones() {
     seen.of(0).ran_ns = Some(190 * MS);
     seen.moves(0, "prepare hangs.c:20").barrier(4, 40, &[1, 2]);
     seen.is(
-        "slow",
+        HangKind::Slow,
         None,
         "slow, not stuck: probably main is missing at the barrier at hangs.c:40 (2 of 4 are \
          there): it runs in main() hangs.c:90, before in prepare() hangs.c:20 (95 % of a CPU in \
@@ -196,15 +202,15 @@ fn who_used_to_come_and_has_ended() {
     let mut seen = Seen::new();
     seen.barrier(4, 40, &[1, 2, 4]).watched(17, &[1, 2, 3, 4]);
     let hang = seen.is(
-        "never",
-        Some("member-gone"),
+        HangKind::Never,
+        Some(HangCause::MemberGone),
         "worker-3 is missing at the barrier at meet hangs.c:40 (3 of 4 are there, for 12.0 s now): \
          it has ended, after it came here from meet hangs.c:40 before, so it can never complete",
     );
     assert!(hang.certain);
     assert_eq!(hang.still_ns, Some(12_000 * MS));
     assert_eq!(names(&hang.missing), ["worker-3"]);
-    assert_eq!(hang.missing[0].state, "ended");
+    assert_eq!(hang.missing[0].state, HangThreadState::Ended);
     // The thread that has been there longest comes first.
     assert_eq!(names(&hang.arrived), ["worker-4", "worker-2", "worker-1"]);
 }
@@ -223,10 +229,10 @@ fn functions_without_a_name_of_their_own_are_not_the_same_everywhere() {
         seen.thread(9, "watchdog", sleeps.clone(), &calls);
         seen.hang().because
     };
-    assert_eq!(because("{closure#0} a.rs:56"), Some("member-gone"));
-    assert_eq!(because("begin b.rs:9"), Some("member-gone"));
+    assert_eq!(because("{closure#0} a.rs:56"), Some(HangCause::MemberGone));
+    assert_eq!(because("begin b.rs:9"), Some(HangCause::MemberGone));
     // This thread may have taken the place of the one that has gone.
-    assert_ne!(because("begin a.rs:9"), Some("member-gone"));
+    assert_ne!(because("begin a.rs:9"), Some(HangCause::MemberGone));
 }
 
 #[test]
@@ -234,7 +240,10 @@ fn who_comes_once_too_often() {
     let mut seen = Seen::new();
     seen.barrier(4, 40, &[1]).watched(17, &[1, 2, 3, 4]);
     let hang = seen.hang();
-    assert_eq!((hang.kind, hang.because), ("never", Some("member-gone")));
+    assert_eq!(
+        (hang.kind, hang.because),
+        (HangKind::Never, Some(HangCause::MemberGone))
+    );
     assert!(
         hang.text.contains(
             "they have ended, after they came here before; or worker-1 came once too often"
@@ -252,7 +261,7 @@ fn threads_of_earlier_phases_that_have_ended_are_not_missing() {
         .watched(17, &[1, 2, 3, 4, 5, 6, 7, 8, 11, 12, 13]);
     let hang = seen.hang();
     assert_eq!(names(&hang.missing), ["worker-14"]);
-    assert_eq!(hang.kind, "stuck");
+    assert_eq!(hang.kind, HangKind::Stuck);
 }
 
 #[test]
@@ -260,8 +269,8 @@ fn a_count_that_never_was_reached() {
     let mut seen = Seen::new();
     seen.barrier(5, 40, &[1, 2, 3, 4]).watched(0, &[1, 2, 3, 4]);
     seen.is(
-        "never",
-        Some("count-too-large"),
+        HangKind::Never,
+        Some(HangCause::CountTooLarge),
         "the barrier at meet hangs.c:40 can never complete: it waits for 5 threads, 4 are there, \
          for 12.0 s now, and no other can come (main waits for the end of worker-1, which waits at \
          this barrier): no more than 4 have ever come there: the count is too large, or a thread \
@@ -274,8 +283,8 @@ fn two_barriers_in_opposite_order() {
     let mut seen = Seen::new();
     seen.barrier(2, 40, &[1]).barrier(2, 60, &[2]);
     let hang = seen.is(
-        "never",
-        Some("cycle"),
+        HangKind::Never,
+        Some(HangCause::Cycle),
         "worker-2 is missing at the barrier at hangs.c:40 (1 of 2 is there): it waits at the \
          barrier at hangs.c:60 (1 of 2 is there), where worker-1 is missing, which waits at this \
          barrier: they wait for each other for ever",
@@ -320,7 +329,7 @@ fn a_child_that_was_killed() {
         seen.0.barriers.push(BarrierSeen {
             process: 200,
             address: 0x7000,
-            kind: "pthread",
+            kind: Kind::Pthread,
             participants: Some(3),
             arrived: Some(2),
             waiting: Vec::new(),
@@ -351,14 +360,14 @@ fn a_child_that_was_killed() {
     };
     let mut seen = shared(&[200, 201]);
     let hang = seen.hang();
-    assert_eq!(hang.because, Some("fewer-alive"));
+    assert_eq!(hang.because, Some(HangCause::FewerAlive));
     assert!(
         hang.text.contains("a process has ended without coming"),
         "{}",
         hang.text
     );
     // The parent may start another process.
-    assert_eq!(hang.kind, "stuck");
+    assert_eq!(hang.kind, HangKind::Stuck);
     let gone = ThreadId {
         process: 202,
         thread: 202,
@@ -380,8 +389,8 @@ fn a_child_that_was_killed() {
         unsure: false,
     });
     seen.is(
-        "never",
-        Some("member-gone"),
+        HangKind::Never,
+        Some(HangCause::MemberGone),
         "hangs 202 is missing at the barrier at hangs.c:40 (2 of 3 are there, for 5.00 s now): it \
          has ended with its process 202, so it can never complete",
     );
@@ -393,8 +402,8 @@ fn one_thread_waits_twice() {
     seen.barrier(2, 40, &[1]);
     seen.of(1).stack = stack("handler hangs.c:15 < !*pthread_barrier_wait < worker hangs.c:40");
     seen.is(
-        "never",
-        Some("waits-twice"),
+        HangKind::Never,
+        Some(HangCause::WaitsTwice),
         "worker-1 waits twice at the barrier at hangs.c:15 (1 of 2 is there), once within a signal \
          handler or the like: it cannot come for another thread",
     );
@@ -405,7 +414,10 @@ fn more_threads_than_it_waits_for() {
     let mut seen = Seen::new();
     seen.barrier(2, 40, &[1, 2, 3]);
     let hang = seen.hang();
-    assert_eq!((hang.kind, hang.because), ("stuck", Some("too-many")));
+    assert_eq!(
+        (hang.kind, hang.because),
+        (HangKind::Stuck, Some(HangCause::TooMany))
+    );
     assert!(
         hang.text
             .starts_with("3 threads wait at the barrier at hangs.c:40, which waits for 2")
@@ -421,7 +433,7 @@ fn several_that_are_missing_are_counted() {
         seen.worker(number, mutex(0x5581, 2), "update hangs.c:52");
     }
     let hang = seen.is(
-        "stuck",
+        HangKind::Stuck,
         None,
         "worker-2 is missing at the barrier at hangs.c:40 (1 of 6 is there): it waits in read() \
          for pipe:[7], in load() hangs.c:70; worker-3, worker-4 and 2 more are missing too",

@@ -17,11 +17,11 @@ fn of_more_than_are_missing_the_best_off_may_be_enough() {
     let reads = || call("read", "pipe:[7]");
     let mut seen = two_of_three(&[(3, Doing::Running), (4, reads())]);
     seen.moves(3, "other hangs.c:20");
-    assert_eq!(seen.hang().kind, "slow");
+    assert_eq!(seen.hang().kind, HangKind::Slow);
     // Both are needed, so the worse one counts.
     seen.0.barriers[0].participants = Some(4);
     let hang = seen.hang();
-    assert_eq!((hang.kind, hang.missing_count), ("stuck", Some(2)));
+    assert_eq!((hang.kind, hang.missing_count), (HangKind::Stuck, Some(2)));
     assert_eq!(names(&hang.missing), ["worker-4", "worker-3"]);
     assert!(
         hang.text.starts_with("worker-4 is missing"),
@@ -29,23 +29,26 @@ fn of_more_than_are_missing_the_best_off_may_be_enough() {
         hang.text
     );
     let one = two_of_three(&[(3, reads()), (4, reads())]).hang();
-    assert_eq!((one.kind, one.missing_count), ("stuck", Some(1)));
+    assert_eq!((one.kind, one.missing_count), (HangKind::Stuck, Some(1)));
 }
 
 #[test]
 fn who_only_sleeps_for_a_time_may_still_come() {
     let hang = two_of_three(&[]).hang();
-    assert_eq!((hang.kind, hang.because), ("never", Some("fewer-alive")));
+    assert_eq!(
+        (hang.kind, hang.because),
+        (HangKind::Never, Some(HangCause::FewerAlive))
+    );
     let helper = |doing| {
         let mut seen = two_of_three(&[]);
         seen.thread(9, "helper", doing, "serve hangs.c:7");
         seen.hang()
     };
     let hang = helper(call("clock_nanosleep", "5 s"));
-    assert_eq!((hang.kind, hang.because), ("unclear", None));
+    assert_eq!((hang.kind, hang.because), (HangKind::Unclear, None));
     // The helper sleeps until there is something to do, which may be never.
     let hang = helper(call("epoll_wait", ""));
-    assert_eq!((hang.kind, hang.because), ("stuck", None));
+    assert_eq!((hang.kind, hang.because), (HangKind::Stuck, None));
 }
 
 #[test]
@@ -57,7 +60,7 @@ fn a_barrier_that_all_have_reached_is_told_with_the_right_reason() {
     };
     assert_eq!(of(3).hang().because, None);
     assert_eq!(of(3).hang().missing_count, Some(0));
-    assert_eq!(of(2).hang().because, Some("too-many"));
+    assert_eq!(of(2).hang().because, Some(HangCause::TooMany));
     assert_eq!(of(2).hang().missing_count, Some(0));
     // By its own count, all threads have arrived; one of them was not seen.
     let mut seen = of(4);
@@ -72,8 +75,8 @@ fn a_count_that_was_reached_before_is_not_too_large() {
         seen.barrier(3, 40, &[1, 2]).watched(0, members);
         seen.hang().because
     };
-    assert_eq!(of(&[1, 2]), Some("count-too-large"));
-    assert_eq!(of(&[1, 2, 3]), Some("fewer-alive"));
+    assert_eq!(of(&[1, 2]), Some(HangCause::CountTooLarge));
+    assert_eq!(of(&[1, 2, 3]), Some(HangCause::FewerAlive));
 }
 
 #[test]
@@ -97,7 +100,7 @@ fn the_worst_barrier_comes_first_then_that_at_which_most_wait() {
         .worker(5, Doing::Running, "solve hangs.c:60")
         .moves(5, "solve hangs.c:75");
     let hang = seen.hang();
-    assert_eq!((hang.kind, hang.participants), ("stuck", Some(4)));
+    assert_eq!((hang.kind, hang.participants), (HangKind::Stuck, Some(4)));
     let others: Vec<_> = hang.also.iter().map(|other| other.participants).collect();
     assert_eq!(others, [Some(2)]);
     // The second barrier is in no circle with the first.
@@ -112,7 +115,7 @@ fn a_barrier_comes_before_locks_of_the_same_grade() {
         .worker(3, mutex(0xa0, 4), "take hangs.c:52")
         .worker(4, mutex(0xb0, 3), "take hangs.c:53");
     let hang = seen.hang();
-    assert_eq!(hang.kind, "never");
+    assert_eq!(hang.kind, HangKind::Never);
     assert!(hang.barrier.is_some(), "{}", hang.text);
     assert_eq!(hang.participants, Some(3));
 }
@@ -126,7 +129,10 @@ fn of_locks_those_in_the_circle_are_named_and_their_root_first() {
         .worker(4, mutex(0xc0, 3), "take hangs.c:53")
         .worker(5, call("read", "pipe:[7]"), "load hangs.c:70");
     let hang = seen.hang();
-    assert_eq!((hang.kind, hang.because), ("never", Some("cycle")));
+    assert_eq!(
+        (hang.kind, hang.because),
+        (HangKind::Never, Some(HangCause::Cycle))
+    );
     assert_eq!(
         hang.barrier
             .as_ref()
@@ -158,7 +164,10 @@ fn one_thread_alone_may_be_woken_by_another_process() {
     };
     assert_eq!(alone(condvar()), None);
     let hang = alone(mutex(0xa0, 0)).expect("it holds that lock itself");
-    assert_eq!((hang.kind, hang.because), ("never", Some("own-lock")));
+    assert_eq!(
+        (hang.kind, hang.because),
+        (HangKind::Never, Some(HangCause::OwnLock))
+    );
     assert_eq!(hang.looks, Some(2));
 }
 
@@ -173,8 +182,8 @@ fn without_a_count_nobody_is_known_to_be_missing() {
         let hang = seen.hang();
         (hang.kind, hang.because)
     };
-    assert_eq!(of(None), ("unclear", None));
-    assert_eq!(of(Some(3)), ("stuck", Some("fewer-alive")));
+    assert_eq!(of(None), (HangKind::Unclear, None));
+    assert_eq!(of(Some(3)), (HangKind::Stuck, Some(HangCause::FewerAlive)));
 }
 
 #[test]
@@ -185,7 +194,10 @@ fn of_several_that_nobody_wakes_the_first_whose_own_doing_it_is_leads() {
         .worker(2, condvar(), "wait_all hangs.c:44")
         .worker(3, condvar(), "wait_all hangs.c:44");
     let hang = seen.hang();
-    assert_eq!((hang.kind, hang.because), ("stuck", Some("nobody-wakes")));
+    assert_eq!(
+        (hang.kind, hang.because),
+        (HangKind::Stuck, Some(HangCause::NobodyWakes))
+    );
     assert_eq!(names(&hang.arrived), ["worker-2", "worker-3"]);
     assert!(hang.text.starts_with("worker-2 waits"), "{}", hang.text);
 }
@@ -197,7 +209,10 @@ fn what_stands_still_for_another_reason_is_told_apart() {
         .worker(2, mutex(0xb0, 1), "take hangs.c:52")
         .worker(3, mutex(0xc0, 3), "again hangs.c:60");
     let hang = seen.hang();
-    assert_eq!((hang.kind, hang.because), ("never", Some("cycle")));
+    assert_eq!(
+        (hang.kind, hang.because),
+        (HangKind::Never, Some(HangCause::Cycle))
+    );
     assert!(!names(&hang.arrived).contains(&"worker-3"), "{}", hang.text);
     assert_eq!(names(&hang.others), ["worker-3"]);
 }

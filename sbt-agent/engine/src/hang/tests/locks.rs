@@ -8,8 +8,8 @@ fn two_locks_in_opposite_order() {
     seen.worker(1, mutex(0xa0, 2), "left hangs.c:50")
         .worker(2, mutex(0xb0, 1), "right hangs.c:55");
     let hang = seen.is(
-        "never",
-        Some("cycle"),
+        HangKind::Never,
+        Some(HangCause::Cycle),
         "worker-1 waits for the mutex 0xa0 that worker-2 holds, which waits for the mutex 0xb0 \
          that worker-1 holds: they wait for each other for ever",
     );
@@ -33,7 +33,7 @@ fn who_gives_a_lock_up_after_some_time_does_not_wait_for_ever() {
     // The thread may come when its wait is over.
     seen.barrier(3, 40, &[3]);
     let hang = seen.hang();
-    assert_eq!((hang.kind, hang.because), ("slow", None));
+    assert_eq!((hang.kind, hang.because), (HangKind::Slow, None));
     let it = hang
         .missing
         .iter()
@@ -51,15 +51,15 @@ fn a_lock_that_is_held_by_whoever_waits_for_it() {
     let mut seen = Seen::new();
     seen.worker(1, mutex(0xa0, 1), "again hangs.c:50");
     seen.is(
-        "never",
-        Some("own-lock"),
+        HangKind::Never,
+        Some(HangCause::OwnLock),
         "worker-1 waits for the mutex 0xa0 that it holds itself, in again() hangs.c:50, for ever",
     );
     // At a barrier, all other threads wait for this one.
     seen.barrier(3, 40, &[2, 3]);
     seen.is(
-        "never",
-        Some("own-lock"),
+        HangKind::Never,
+        Some(HangCause::OwnLock),
         "worker-1 is missing at the barrier at hangs.c:40 (2 of 3 are there): it waits for the \
          mutex 0xa0 that it holds itself, in again() hangs.c:50, for ever",
     );
@@ -72,8 +72,8 @@ fn a_lock_whose_holder_has_ended() {
     seen.barrier(3, 40, &[2, 3])
         .worker(1, gone, "update hangs.c:52");
     let hang = seen.is(
-        "never",
-        Some("holder-gone"),
+        HangKind::Never,
+        Some(HangCause::HolderGone),
         "worker-1 is missing at the barrier at hangs.c:40 (2 of 3 are there): it waits for the \
          mutex 0xa0, whose holder (thread 177) has ended without letting go, in update() \
          hangs.c:52: nobody will",
@@ -90,7 +90,7 @@ fn a_lock_whose_holder_has_ended() {
     };
     // A robust mutex tells its next holder.
     kind.robust = true;
-    assert_ne!(seen.hang().kind, "never");
+    assert_ne!(seen.hang().kind, HangKind::Never);
 }
 
 #[test]
@@ -99,8 +99,8 @@ fn nobody_is_left_to_wake_anybody() {
     seen.worker(1, condvar(), "wait_all hangs.c:44")
         .worker(2, condvar(), "wait_all hangs.c:44");
     seen.is(
-        "stuck",
-        Some("nobody-wakes"),
+        HangKind::Stuck,
+        Some(HangCause::NobodyWakes),
         "worker-1 waits for the condition variable 0x5000, in wait_all() hangs.c:44, and no thread \
          of the process is left that could wake it; the same is true of worker-2",
     );
@@ -119,10 +119,10 @@ fn a_missed_broadcast_of_a_barrier_that_was_watched() {
     seen.barrier(4, 40, &[1, 2, 4])
         .worker(3, condvar(), "take hangs.c:71")
         .watched(17, &[1, 2, 3, 4]);
-    seen.0.barriers[0].kind = "condvar";
+    seen.0.barriers[0].kind = Kind::Condvar;
     seen.is(
-        "stuck",
-        Some("nobody-wakes"),
+        HangKind::Stuck,
+        Some(HangCause::NobodyWakes),
         "worker-3 is missing at the barrier at meet hangs.c:40 (3 of 4 are there, for 12.0 s now): \
          it waits for the condition variable 0x5000, in take() hangs.c:71, and no thread is left \
          that could wake it",
@@ -141,8 +141,8 @@ fn writers_and_ends_of_threads_close_circles_too() {
     seen.worker(1, Doing::Waiting(lock), "look hangs.c:50")
         .worker(2, joins(1), "stop hangs.c:55");
     let hang = seen.is(
-        "never",
-        Some("cycle"),
+        HangKind::Never,
+        Some(HangCause::Cycle),
         "worker-1 waits for the read-write lock 0xc0 to read that worker-2 holds, which waits for \
          the end of worker-1: they wait for each other for ever",
     );

@@ -14,7 +14,7 @@ fn who_moves_is_slow() {
     let mut seen = late(Doing::Running);
     seen.moves(3, "pivot hangs.c:20 < solve hangs.c:80");
     let hang = seen.hang();
-    assert_eq!(hang.kind, "slow");
+    assert_eq!(hang.kind, HangKind::Slow);
     assert!(
         hang.text
             .starts_with("slow, not stuck: worker-3 is missing"),
@@ -31,7 +31,7 @@ fn who_moves_is_slow() {
 fn who_runs_at_one_place_may_be_either() {
     let mut seen = late(Doing::Running);
     seen.is(
-        "unclear",
+        HangKind::Unclear,
         None,
         "worker-3 is missing at the barrier at hangs.c:40 (3 of 4 are there): it runs in solve() \
          hangs.c:77 (at each of 5 looks, 99 % of a CPU in 200 ms): slow, or a loop without end; a \
@@ -39,7 +39,7 @@ fn who_runs_at_one_place_may_be_either() {
     );
     // Moving between two lines of one small loop is no progress.
     seen.moves(3, "solve hangs.c:78");
-    assert_eq!(seen.hang().kind, "unclear");
+    assert_eq!(seen.hang().kind, HangKind::Unclear);
     // Where the thread is may be unknown.
     seen.0.looks = 0;
     seen.of(3).stack.clear();
@@ -56,7 +56,7 @@ fn who_runs_at_one_place_may_be_either() {
 fn input_that_does_not_come() {
     let mut seen = late(call("read", "pipe:[4242]"));
     let hang = seen.is(
-        "stuck",
+        HangKind::Stuck,
         None,
         "worker-3 is missing at the barrier at hangs.c:40 (3 of 4 are there): it waits in read() \
          for pipe:[4242], in solve() hangs.c:77",
@@ -64,17 +64,17 @@ fn input_that_does_not_come() {
     let on = hang.missing[0].blocked_on.as_ref().unwrap();
     assert_eq!(
         (on.kind, on.call.as_deref()),
-        ("call", Some("read pipe:[4242]"))
+        (BlockedOnKind::Call, Some("read pipe:[4242]"))
     );
     // A thread that uses some CPU time moves.
     seen.of(3).ran_ns = Some(20 * MS);
-    assert_eq!(seen.hang().kind, "slow");
+    assert_eq!(seen.hang().kind, HangKind::Slow);
 }
 
 #[test]
 fn who_was_stopped() {
     late(Doing::Stopped).is(
-        "stuck",
+        HangKind::Stuck,
         None,
         "worker-3 is missing at the barrier at hangs.c:40 (3 of 4 are there): it was stopped by a \
          signal, in solve() hangs.c:77",
@@ -90,7 +90,7 @@ fn who_was_stopped() {
 #[test]
 fn who_sleeps_for_some_time_comes_then() {
     let hang = late(call("clock_nanosleep", "5 s")).hang();
-    assert_eq!(hang.kind, "slow");
+    assert_eq!(hang.kind, HangKind::Slow);
     assert!(
         hang.text.contains("it sleeps in clock_nanosleep() (5 s)"),
         "{}",
@@ -115,7 +115,7 @@ fn who_leaves_the_round_before_is_not_there() {
     seen.of(3).doing = Doing::Running;
     let hang = seen.hang();
     assert_eq!(names(&hang.arrived), ["worker-1"]);
-    assert_eq!(hang.kind, "unclear");
+    assert_eq!(hang.kind, HangKind::Unclear);
     assert!(!hang.text.contains("never"));
 }
 
@@ -143,5 +143,5 @@ fn a_team_that_waits_for_a_part_that_one_thread_works_alone() {
     seen.of(0).doing = Doing::Running;
     seen.of(0).ran_ns = Some(190 * MS);
     seen.barrier(4, 40, &[1, 2, 3]).moves(0, "input hangs.c:10");
-    assert_eq!(seen.hang().kind, "slow");
+    assert_eq!(seen.hang().kind, HangKind::Slow);
 }

@@ -15,11 +15,16 @@ fn across() -> Seen {
 fn one_that_has_its_lock_by_now_is_in_no_circle() {
     let mut seen = Seen::new();
     seen.worker(1, mutex(0xa0, 1), "again hangs.c:50");
-    assert_eq!(seen.hang().because, Some("own-lock"));
+    assert_eq!(seen.hang().because, Some(HangCause::OwnLock));
     assert_eq!(judge(&seen.restless(&[1]).0), None);
     seen.barrier(3, 40, &[2, 3]);
     let hang = seen.hang();
-    assert_eq!((hang.kind, hang.because), ("slow", None), "{}", hang.text);
+    assert_eq!(
+        (hang.kind, hang.because),
+        (HangKind::Slow, None),
+        "{}",
+        hang.text
+    );
     assert_eq!(hang.cycle, None);
 }
 
@@ -32,15 +37,19 @@ fn locks_that_went_from_hand_to_hand_are_no_circle() {
             mutex(0xb0, 1),
             "right hangs.c:55",
         );
-        assert_eq!(seen.hang().because, Some("cycle"));
+        assert_eq!(seen.hang().because, Some(HangCause::Cycle));
         assert_eq!(judge(&seen.restless(&[restless]).0), None);
     }
 }
 
 #[test]
 fn a_barrier_that_may_have_opened_closes_no_circle() {
-    assert_eq!(across().hang().kind, "never");
-    for (restless, kind) in [(1, "unclear"), (2, "slow"), (3, "unclear")] {
+    assert_eq!(across().hang().kind, HangKind::Never);
+    for (restless, kind) in [
+        (1, HangKind::Unclear),
+        (2, HangKind::Slow),
+        (3, HangKind::Unclear),
+    ] {
         let mut seen = across();
         let hang = seen.restless(&[restless]).hang();
         assert_eq!((hang.kind, hang.because), (kind, None), "{}", hang.text);
@@ -58,11 +67,11 @@ fn who_was_seen_to_come_and_not_to_leave_is_there() {
     let mut seen = across();
     seen.watched(17, &[1, 2, 3, 4]).restless(&[1, 3, 4]);
     seen.of(1).doing = Doing::Running;
-    assert_eq!(seen.hang().because, Some("cycle"));
+    assert_eq!(seen.hang().because, Some(HangCause::Cycle));
     // The finding is unclear if events are missing.
     seen.0.barriers[0].past.as_mut().unwrap().unsure = true;
     let hang = seen.hang();
-    assert_eq!((hang.kind, hang.because), ("unclear", None));
+    assert_eq!((hang.kind, hang.because), (HangKind::Unclear, None));
 }
 
 #[test]
@@ -70,7 +79,7 @@ fn rounds_that_follow_each_other_are_not_all_there() {
     for count in [2, 3] {
         let mut seen = Seen::new();
         seen.barrier(count, 40, &[1, 2, 3]);
-        assert_eq!(seen.hang().kind, "stuck");
+        assert_eq!(seen.hang().kind, HangKind::Stuck);
         assert_eq!(judge(&seen.restless(&[3]).0), None);
     }
 }
@@ -80,7 +89,7 @@ fn too_few_are_left_only_if_those_that_are_there_stay() {
     let mut seen = Seen::new();
     seen.barrier(4, 40, &[1, 2, 4]).restless(&[4]);
     let hang = seen.is(
-        "unclear",
+        HangKind::Unclear,
         None,
         "threads wait at the barrier at hangs.c:40 (3 of 4 are there): who is missing there is not \
          known",
@@ -90,7 +99,10 @@ fn too_few_are_left_only_if_those_that_are_there_stay() {
     let mut seen = Seen::new();
     seen.barrier(4, 40, &[1, 2, 4]).restless(&[0]);
     let hang = seen.hang();
-    assert_eq!((hang.kind, hang.because), ("stuck", Some("fewer-alive")));
+    assert_eq!(
+        (hang.kind, hang.because),
+        (HangKind::Stuck, Some(HangCause::FewerAlive))
+    );
 }
 
 #[test]
@@ -99,17 +111,17 @@ fn a_count_that_is_not_known_is_not_made_up() {
     seen.barrier(4, 40, &[1, 2, 4]);
     seen.0.barriers[0].participants = None;
     seen.0.barriers[0].arrived = None;
-    seen.0.barriers[0].kind = "std::barrier";
+    seen.0.barriers[0].kind = Kind::Std;
     let hang = seen.is(
-        "never",
-        Some("fewer-alive"),
+        HangKind::Never,
+        Some(HangCause::FewerAlive),
         "the barrier at hangs.c:40 can never complete: 3 are there, how many it waits for is not \
          known, and no other can come (main waits for the end of worker-1, which waits at this \
          barrier): a thread has ended without coming, or the count is too large",
     );
     assert_eq!((hang.participants, hang.missing_count), (None, None));
     let hang = seen.restless(&[2]).hang();
-    assert_eq!((hang.kind, hang.because), ("unclear", None));
+    assert_eq!((hang.kind, hang.because), (HangKind::Unclear, None));
 }
 
 #[test]
@@ -117,11 +129,16 @@ fn a_holder_that_has_ended_since_may_have_let_go() {
     let gone = held(0xa0, Holder::Gone { thread: 177 });
     let mut seen = Seen::new();
     seen.worker(1, gone, "update hangs.c:52");
-    assert_eq!(seen.hang().because, Some("holder-gone"));
+    assert_eq!(seen.hang().because, Some(HangCause::HolderGone));
     assert_eq!(judge(&seen.restless(&[1]).0), None);
     seen.barrier(3, 40, &[2, 3]);
     let hang = seen.hang();
-    assert_eq!((hang.kind, hang.because), ("slow", None), "{}", hang.text);
+    assert_eq!(
+        (hang.kind, hang.because),
+        (HangKind::Slow, None),
+        "{}",
+        hang.text
+    );
 }
 
 #[test]
@@ -129,7 +146,7 @@ fn one_that_is_awake_may_wake_the_others() {
     let mut seen = Seen::new();
     seen.worker(1, condvar(), "wait_all hangs.c:44")
         .worker(2, condvar(), "wait_all hangs.c:44");
-    assert_eq!(seen.hang().because, Some("nobody-wakes"));
+    assert_eq!(seen.hang().because, Some(HangCause::NobodyWakes));
     assert_eq!(judge(&seen.restless(&[2]).0), None);
 }
 
@@ -156,8 +173,12 @@ fn another_process_may_wake_who_waits_for_what_it_shares() {
             assert_eq!(found.is_none(), shared, "{wait:?}");
             seen.barrier(3, 40, &[2, 3]);
             let hang = seen.hang();
-            let because = (!shared).then_some("nobody-wakes");
-            assert_eq!((hang.kind, hang.because), ("stuck", because), "{wait:?}");
+            let because = (!shared).then_some(HangCause::NobodyWakes);
+            assert_eq!(
+                (hang.kind, hang.because),
+                (HangKind::Stuck, because),
+                "{wait:?}"
+            );
         }
     }
 }
@@ -169,13 +190,13 @@ fn those_that_spin_unwatched_accuse_only_who_is_known_to_be_missing() {
         .worker(3, call("read", "pipe:[7]"), "load hangs.c:70")
         .restless(&[1, 2]);
     let hang = seen.hang();
-    assert_eq!((hang.kind, hang.certain), ("stuck", true));
+    assert_eq!((hang.kind, hang.certain), (HangKind::Stuck, true));
     let mut seen = Seen::new();
     seen.barrier(3, 40, &[1, 2])
         .thread(9, "loader", call("read", "pipe:[7]"), "load hangs.c:70");
-    assert_eq!(seen.hang().kind, "stuck");
+    assert_eq!(seen.hang().kind, HangKind::Stuck);
     let hang = seen.restless(&[1]).hang();
-    assert_eq!(hang.kind, "unclear");
+    assert_eq!(hang.kind, HangKind::Unclear);
     assert!(
         hang.text.ends_with("it is not known whether it will come"),
         "{}",
@@ -188,8 +209,8 @@ fn who_slept_only_between_is_slow() {
     let mut seen = Seen::new();
     seen.barrier(3, 40, &[1, 2])
         .worker(3, call("read", "pipe:[7]"), "load hangs.c:70");
-    assert_eq!(seen.hang().kind, "stuck");
-    assert_eq!(seen.restless(&[3]).hang().kind, "slow");
+    assert_eq!(seen.hang().kind, HangKind::Stuck);
+    assert_eq!(seen.restless(&[3]).hang().kind, HangKind::Slow);
 }
 
 /// Threads of two processes wait at a shared barrier, and one thread does not come.
@@ -210,21 +231,29 @@ fn shared(count: u32) -> Seen {
 #[test]
 fn of_processes_that_nobody_looked_at_others_may_come() {
     let hang = shared(3).hang();
-    assert_eq!((hang.kind, hang.because), ("never", Some("cycle")));
+    assert_eq!(
+        (hang.kind, hang.because),
+        (HangKind::Never, Some(HangCause::Cycle))
+    );
     assert!(hang.certain);
     let mut seen = shared(3);
     seen.0.partial = true;
     let hang = seen.hang();
-    assert_eq!((hang.kind, hang.certain), ("stuck", false), "{}", hang.text);
+    assert_eq!(
+        (hang.kind, hang.certain),
+        (HangKind::Stuck, false),
+        "{}",
+        hang.text
+    );
     // With too few threads, it is unknown which are missing.
     let mut seen = shared(4);
     seen.0.threads.retain(|thread| thread.id != id(3));
-    assert_eq!(seen.hang().because, Some("fewer-alive"));
+    assert_eq!(seen.hang().because, Some(HangCause::FewerAlive));
     seen.0.partial = true;
     let hang = seen.hang();
     assert_eq!(
         (hang.kind, hang.because),
-        ("unclear", None),
+        (HangKind::Unclear, None),
         "{}",
         hang.text
     );
@@ -234,7 +263,7 @@ fn of_processes_that_nobody_looked_at_others_may_come() {
     let hang = seen.hang();
     assert_eq!(
         (hang.kind, hang.because),
-        ("unclear", None),
+        (HangKind::Unclear, None),
         "{}",
         hang.text
     );
@@ -266,9 +295,12 @@ fn who_was_interrupted_elsewhere_does_not_wait_twice() {
         seen.of(1).doing = doing;
         seen.of(1).stack = stack(calls);
         let because = seen.hang().because;
-        assert_eq!(because == Some("waits-twice"), is_twice, "{calls}");
+        assert_eq!(because == Some(HangCause::WaitsTwice), is_twice, "{calls}");
     }
     seen.of(1).stack = stack(twice);
     seen.of(1).doing = Doing::Waiting(WaitFor::Barrier(0));
-    assert_ne!(seen.restless(&[1]).hang().because, Some("waits-twice"));
+    assert_ne!(
+        seen.restless(&[1]).hang().because,
+        Some(HangCause::WaitsTwice)
+    );
 }

@@ -190,59 +190,63 @@ fn a_thousand_threads_and_more_at_one_barrier() {
     assert_eq!(site.release.count(), 15_000);
 }
 
+/// Number of complete and of incomplete episodes at a barrier for `participants` threads. Each
+/// arrival: the thread, its time, and the barrier's counters as read then.
+fn counted(participants: u32, arrivals: &[(u32, u64, u32, u32)]) -> (u64, u64) {
+    let mut model = Model::new(0, false);
+    for &(tid, time, number, arrived) in arrivals {
+        model.push(&memory(tid, time, 7, participants, number, arrived));
+        model.push(&arrive(tid, time, 7, 0));
+    }
+    model.finish();
+    (model.totals().episodes, model.totals().incomplete)
+}
+
 #[test]
 fn glibcs_counters_start_again() {
     // Three threads; whole rounds end at 2³¹ - 2.
     let limit = u32::MAX / 2 - 1;
-    let mut model = Model::new(0, false);
-    let mut push = |tid: u32, time: u64, number: u32, arrived: u32| {
-        model.push(&memory(tid, time, 7, 3, number, arrived));
-        model.push(&arrive(tid, time, 7, 0));
-    };
-    push(1, 10, limit - 3, 0);
-    push(2, 11, limit - 3, 1);
-    push(3, 12, limit - 3, 2);
-    // The first thread to arrive finds the old counters; then all have left, and the others find
-    // the new counters.
-    push(1, 20, limit, 0);
-    push(2, 21, 0, 0);
-    push(3, 22, 0, 2);
-    push(1, 30, 3, 0);
-    push(2, 31, 3, 1);
-    push(3, 32, 3, 2);
-    model.finish();
-    assert_eq!((model.totals().episodes, model.totals().incomplete), (3, 0));
+    let counted = counted(
+        3,
+        &[
+            (1, 10, limit - 3, 0),
+            (2, 11, limit - 3, 1),
+            (3, 12, limit - 3, 2),
+            // The first thread to arrive finds the old counters; then all have left, and the others find
+            // the new counters.
+            (1, 20, limit, 0),
+            (2, 21, 0, 0),
+            (3, 22, 0, 2),
+            (1, 30, 3, 0),
+            (2, 31, 3, 1),
+            (3, 32, 3, 2),
+        ],
+    );
+    assert_eq!(counted, (3, 0));
 }
 
 #[test]
 fn a_full_round_that_is_not_turned_over_yet_is_the_next() {
-    let mut model = Model::new(0, false);
-    let mut push = |tid: u32, time: u64, number: u32, arrived: u32| {
-        model.push(&memory(tid, time, 7, 2, number, arrived));
-        model.push(&arrive(tid, time, 7, 0));
-    };
-    push(1, 10, 4, 0);
-    push(2, 11, 4, 1);
-    push(3, 12, 4, 2);
-    push(4, 13, 4, 3);
-    model.finish();
-    assert_eq!((model.totals().episodes, model.totals().incomplete), (2, 0));
+    let counted = counted(
+        2,
+        &[(1, 10, 4, 0), (2, 11, 4, 1), (3, 12, 4, 2), (4, 13, 4, 3)],
+    );
+    assert_eq!(counted, (2, 0));
 }
 
 #[test]
 fn who_looks_before_the_last_one_is_counted_is_not_believed() {
-    let mut model = Model::new(0, false);
-    let mut push = |tid: u32, time: u64, number: u32, arrived: u32| {
-        model.push(&memory(tid, time, 7, 2, number, arrived));
-        model.push(&arrive(tid, time, 7, 0));
-    };
-    push(1, 10, 4, 0);
-    push(2, 11, 4, 1);
-    // A third thread; the second was stamped, but is not counted yet.
-    push(3, 12, 4, 1);
-    push(4, 20, 6, 1);
-    model.finish();
-    assert_eq!((model.totals().episodes, model.totals().incomplete), (2, 0));
+    let counted = counted(
+        2,
+        &[
+            (1, 10, 4, 0),
+            (2, 11, 4, 1),
+            // A third thread; the second was stamped, but is not counted yet.
+            (3, 12, 4, 1),
+            (4, 20, 6, 1),
+        ],
+    );
+    assert_eq!(counted, (2, 0));
 }
 
 #[test]

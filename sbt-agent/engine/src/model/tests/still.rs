@@ -6,7 +6,7 @@ use crate::{
     model::{
         Model,
         ids::ThreadId,
-        still::{Known, Member, Since},
+        still::{Member, Since, StillBarrier},
     },
 };
 
@@ -34,7 +34,7 @@ fn stuck() -> Vec<Event> {
 
 /// What is known of the only barrier that stands still.
 #[track_caller]
-fn known(model: &Model, now_ns: u64) -> Known {
+fn known(model: &Model, now_ns: u64) -> StillBarrier {
     let still = model.standing_still(now_ns, LIMIT_NS);
     assert_eq!(still.len(), 1, "{still:?}");
     assert_eq!(model.since(&still[0]), Since::Still);
@@ -58,7 +58,7 @@ fn who_is_there_and_who_is_missing() {
     let known = known(&model, 14 * S);
     assert_eq!(
         known,
-        Known {
+        StillBarrier {
             key: (1, 7),
             kind: Kind::Pthread,
             count: Some(3),

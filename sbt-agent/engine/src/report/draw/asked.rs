@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     event::MarkId,
-    model::{ids::SiteId, told::Told},
+    model::{ids::SiteId, told::ToldEpisode},
 };
 
 impl Draw<'_> {
@@ -122,7 +122,7 @@ impl Draw<'_> {
         Some(watched.iter().map(|told| self.episode(told)).collect())
     }
 
-    fn episode(&self, told: &Told) -> WatchedReport {
+    fn episode(&self, told: &ToldEpisode) -> WatchedReport {
         WatchedReport {
             site: told.site.0,
             index: told.index,

@@ -40,7 +40,7 @@ impl Draw<'_> {
                 .into_iter()
                 .filter(|class| sum.hits[*class as usize] > 0)
                 .map(|class| KindCost {
-                    kind: class.name(),
+                    kind: class.into(),
                     events: sum.hits[class as usize],
                     ns_each: tariff.map(|tariff| ns(tariff.each[class as usize])),
                 })

@@ -3,7 +3,10 @@
 use std::collections::BTreeMap;
 
 use super::{
-    super::counters::{Counted, CountedReport, CounterReport, Counts},
+    super::{
+        CounterUnit,
+        counters::{Counted, CountedReport, CounterReport, Counts},
+    },
     Draw,
 };
 use crate::{
@@ -27,7 +30,11 @@ impl Draw<'_> {
                 };
                 CounterReport {
                     name: counter.name.clone(),
-                    unit: counter.unit(),
+                    unit: if counter.is_time() {
+                        CounterUnit::Ns
+                    } else {
+                        CounterUnit::Count
+                    },
                     total: counted.get(),
                     work: known(&mut work()),
                     unknown: work().map(Sum::unknown).sum(),

@@ -147,16 +147,16 @@ mod tests {
 
     use super::*;
     use crate::{
-        model::{ids::SiteId, parts::Split, sampled::Part},
+        model::{ids::SiteId, parts::Split, sampled::SampledPart},
         place::NamedFunction,
     };
 
     const MS: u64 = 1_000_000;
 
-    fn work(thread: u32, work: Range<u64>, npt_ms: u64, is_last: bool) -> Part {
+    fn work(thread: u32, work: Range<u64>, npt_ms: u64, is_last: bool) -> SampledPart {
         let running_ns = Some(work.end - work.start);
         let normalised_ns = (npt_ms * MS) as f64;
-        Part {
+        SampledPart {
             thread,
             arrived_ns: work.end,
             left_ns: work.end,

@@ -69,7 +69,7 @@ impl Draw<'_> {
             }),
             places: labels(mine(), &self.places),
             barriers: site.barriers.iter().map(|barrier| barrier.0).collect(),
-            kind: site.kind.name(),
+            kind: site.kind.into(),
             episodes: site.episodes,
             incomplete: site.incomplete,
             lost_ns: site.idle.sum(),
@@ -149,7 +149,7 @@ impl Draw<'_> {
                     .map(|(id, _)| id),
                 episodes: at.episodes,
                 lost_ns: at.lost_ns,
-                pattern: pattern.name(),
+                pattern: pattern.into(),
                 thread: most.map(|(thread, _)| thread),
                 share_pct: most.map_or(0, |(_, last)| last) as f64 / at.episodes as f64 * 100.0,
             }
@@ -166,8 +166,8 @@ impl Draw<'_> {
         let unknown = lasts().find(|(thread, _)| Some(*thread) == shared);
         let share = |last: u64| last as f64 / site.episodes as f64 * 100.0;
         (site.episodes > 0).then(|| StragglerReport {
-            pattern: site.pattern(shared).name(),
-            sequence: site.sequence(shared).name(),
+            pattern: site.pattern(shared).into(),
+            sequence: site.sequence(shared).into(),
             thread,
             share_pct: share(most),
             unknown_pct: share(unknown.map_or(0, |(_, last)| last)),

@@ -2,7 +2,7 @@
 //! the reason gives the share and the way.
 
 use super::*;
-use crate::report::ThinnedReport;
+use crate::report::{BarrierKind, ThinnedReport};
 
 /// A report on even work, with a change.
 fn even(change: impl Fn(&mut Report)) -> Report {
@@ -82,7 +82,7 @@ fn between_parallel_regions() {
         let mut report = report.clone();
         report.run.departures = departures;
         for site in &mut report.sites {
-            site.kind = "gomp";
+            site.kind = BarrierKind::Gomp;
         }
         super::super::unaccounted::of(&report).unwrap_err()
     };

@@ -25,7 +25,7 @@ use super::registers::ARGUMENTS;
 
 /// One instruction of a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct ProbePlace {
     /// Bytes from the function's first byte.
     pub offset: u32,
     /// Bytes that rsp has moved down since the function was entered, before this instruction
@@ -39,11 +39,11 @@ pub struct Place {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Choice {
     /// For a probe of the call: the arguments are still in their registers.
-    pub entry: Place,
+    pub entry: ProbePlace,
     /// For a uretprobe. The kernel takes the word at rsp as the return address, so
-    /// [`Place::stack_moved`] is 0 here. Equal to `entry` if `stack_moved` is 0 there: then both
+    /// [`ProbePlace::stack_moved`] is 0 here. Equal to `entry` if `stack_moved` is 0 there: then both
     /// share one breakpoint.
-    pub ret: Place,
+    pub ret: ProbePlace,
 }
 
 /// Chooses for a function of up to six arguments, none of which may be lost.
@@ -60,7 +60,7 @@ pub fn choose(code: &[u8]) -> Option<Choice> {
 /// registers may have been overwritten.
 pub fn choose_keeping(code: &[u8], arguments: usize) -> Option<Choice> {
     let kept = &ARGUMENTS[..arguments.min(ARGUMENTS.len())];
-    let first = stand(code).ok().map(|stand| Place {
+    let first = stand(code).ok().map(|stand| ProbePlace {
         offset: 0,
         stack_moved: 0,
         emulated: stand == Stand::Emulated,
@@ -80,7 +80,11 @@ pub fn choose_keeping(code: &[u8], arguments: usize) -> Option<Choice> {
 
 /// The first good instruction of the straight line from byte 0. `is_good` is given the bytes of an
 /// instruction, and how far rsp has moved there.
-fn search(code: &[u8], kept: &[Register], is_good: impl Fn(&[u8], i64) -> bool) -> Option<Place> {
+fn search(
+    code: &[u8],
+    kept: &[Register],
+    is_good: impl Fn(&[u8], i64) -> bool,
+) -> Option<ProbePlace> {
     // An instruction at or after a jump's target may be passed twice.
     let end = first_target(code).unwrap_or(u64::MAX);
     let mut info = InstructionInfoFactory::new();
@@ -91,7 +95,7 @@ fn search(code: &[u8], kept: &[Register], is_good: impl Fn(&[u8], i64) -> bool) 
         }
         let bytes = bytes_of(code, &instruction)?;
         if is_good(bytes, stack.moved) {
-            return Some(Place {
+            return Some(ProbePlace {
                 offset: u32::try_from(instruction.ip()).ok()?,
                 stack_moved: u16::try_from(stack.moved).ok()?,
                 emulated: is_emulated(bytes),

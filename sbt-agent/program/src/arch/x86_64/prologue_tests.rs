@@ -334,7 +334,7 @@ fn what_becomes_a_call_is_passed_over() {
         let is_jump = nop[0] == 0xe9;
         // ret, alone behind the nop: each call passes the next instruction as well.
         let choice = choose(&[nop, &[0xc3]].concat());
-        let ret = Place {
+        let ret = ProbePlace {
             offset: 5,
             stack_moved: 0,
             emulated: false,

@@ -5,12 +5,12 @@ use std::collections::HashSet;
 use sbt_engine::{
     event::{SHARED, address, space},
     hang::scene::{BarrierSeen, Doing, Member, Past, Scene, ThreadId, ThreadSeen, WaitFor},
-    model::{Model, ids::PlaceId, still::Known, thread},
+    model::{Model, ids::PlaceId, still::StillBarrier, thread},
 };
 
 /// A barrier of the model in the form of a scene. `site`: the name of a place for the user.
 pub fn of_model(
-    known: &Known,
+    known: &StillBarrier,
     model: &Model,
     now_ns: u64,
     site: impl Fn(PlaceId) -> Option<String>,
@@ -46,7 +46,7 @@ pub fn of_model(
             (process, _) => process,
         },
         address: address(known.key.1),
-        kind: known.kind.name(),
+        kind: known.kind,
         participants: known.count,
         arrived: (!known.full).then(|| come.saturating_add(known.unseen)),
         waiting,
@@ -192,7 +192,7 @@ pub fn age(scene: &mut Scene, ns: u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sbt_engine::hang::scene::Holder;
+    use sbt_engine::{event::Kind, hang::scene::Holder};
 
     const fn id(thread: u32) -> ThreadId {
         ThreadId {
@@ -219,7 +219,7 @@ mod tests {
         BarrierSeen {
             process: 10,
             address,
-            kind: "pthread",
+            kind: Kind::Pthread,
             participants: None,
             arrived: None,
             waiting: waiting.iter().copied().map(id).collect(),

@@ -16,7 +16,7 @@ const GONE_NS: u64 = 1_000_000_000;
 
 /// The result of a look.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found<R> {
+pub struct LookResult<R> {
     /// The findings of the look.
     pub what: R,
     /// Nothing moves: the program is stuck, not merely slow.
@@ -38,7 +38,7 @@ pub enum Outcome {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hang<R> {
     /// The result of the last look.
-    pub found: Found<R>,
+    pub found: LookResult<R>,
     /// The time of the last arrival before it, ns.
     pub since_ns: u64,
     /// The time until which the standstill is known to last, ns.
@@ -64,7 +64,7 @@ struct Standing<R> {
     next_since_ns: Option<u64>,
     due_ns: u64,
     pause_ns: u64,
-    found: Option<Found<R>>,
+    found: Option<LookResult<R>>,
     gone_ns: Option<u64>,
 }
 
@@ -180,7 +180,7 @@ impl<R: Clone> Watch<R> {
 
     /// Takes the result of a look at what still stands still. Returns a hang to tell the user: a
     /// new one, or one that is over because its threads run again.
-    pub fn looked(&mut self, now_ns: u64, found: Option<Found<R>>) -> Option<Hang<R>> {
+    pub fn looked(&mut self, now_ns: u64, found: Option<LookResult<R>>) -> Option<Hang<R>> {
         let was = self.found(now_ns);
         let standing = self.standing.as_mut()?;
         let was_stuck = standing.found.as_ref().is_some_and(|found| found.is_stuck);
@@ -303,8 +303,8 @@ mod tests {
         }
     }
 
-    const fn found(what: &'static str, is_stuck: bool) -> Found<&'static str> {
-        Found { what, is_stuck }
+    const fn found(what: &'static str, is_stuck: bool) -> LookResult<&'static str> {
+        LookResult { what, is_stuck }
     }
 
     const fn stays(_: &Still) -> Since {

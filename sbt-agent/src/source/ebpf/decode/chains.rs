@@ -2,7 +2,7 @@
 
 use sbt_common::{CHAIN, Callers};
 
-use super::{Called, Decoder, Known};
+use super::{Called, Decoder, ThreadState};
 use sbt_engine::event::{CallersId, Event};
 
 /// For how many epochs chains are kept: records may come late.
@@ -12,7 +12,7 @@ impl Decoder {
     /// The id of an arrival's callers. Emits their addresses if they are new.
     pub(super) fn callers(
         &mut self,
-        thread: Known,
+        thread: ThreadState,
         caller: u64,
         epoch: u32,
         out: &mut Vec<Event>,

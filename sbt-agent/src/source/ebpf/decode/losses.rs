@@ -7,7 +7,7 @@
 
 /// Kind of a record that was received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Seen {
+pub(super) enum Received {
     /// A reading of a barrier object's memory.
     Memory,
     /// An arrival; `reads`: at a barrier of which the memory is read.
@@ -30,19 +30,19 @@ pub(super) struct Course {
 }
 
 impl Course {
-    fn take(&mut self, seen: Seen) {
+    fn take(&mut self, seen: Received) {
         match seen {
-            Seen::Arrival { reads } => {
+            Received::Arrival { reads } => {
                 // Two arrivals without a departure between them: departures are not reported.
                 self.departs &= !self.arrived;
                 self.reads = reads;
                 self.arrived = true;
             }
-            Seen::Departure => {
+            Received::Departure => {
                 self.departs = true;
                 self.arrived = false;
             }
-            Seen::Memory | Seen::Other => {}
+            Received::Memory | Received::Other => {}
         }
     }
 
@@ -52,15 +52,15 @@ impl Course {
     }
 
     /// How many of the `count` records lost before this one were readings of memory.
-    const fn readings(self, count: u32, next: Seen) -> u32 {
+    const fn readings(self, count: u32, next: Received) -> u32 {
         if !self.reads {
             return 0;
         }
         // The number of records from the last reading, inclusive, up to this record.
         let first = match next {
-            Seen::Memory | Seen::Other => self.turn(),
-            Seen::Arrival { .. } => 1,
-            Seen::Departure => 2,
+            Received::Memory | Received::Other => self.turn(),
+            Received::Arrival { .. } => 1,
+            Received::Departure => 2,
         };
         if count < first {
             0
@@ -89,7 +89,7 @@ impl Losses {
 
     /// Takes in a record, before which `count` records of its thread are missing. Returns how many
     /// of the missing ones were events.
-    pub fn gap(&mut self, course: &mut Course, count: u32, seen: Seen) -> u32 {
+    pub fn gap(&mut self, course: &mut Course, count: u32, seen: Received) -> u32 {
         let readings = course.readings(count, seen);
         if count > 0 {
             // The thread may have left the barrier meanwhile.
@@ -125,10 +125,10 @@ impl Losses {
 mod tests {
     use super::*;
 
-    const ARRIVAL: Seen = Seen::Arrival { reads: true };
+    const ARRIVAL: Received = Received::Arrival { reads: true };
 
     /// Losses counted for one thread of which some records (false) are lost: by gaps, and in total.
-    fn lost(records: &[(Seen, bool)]) -> (u64, u64) {
+    fn lost(records: &[(Received, bool)]) -> (u64, u64) {
         let (mut losses, mut course) = (Losses::default(), Course::default());
         let (mut missing, mut events) = (0, 0);
         for (seen, is_there) in records {
@@ -149,7 +149,7 @@ mod tests {
     fn run(turns: usize, departs: bool, gone: &std::ops::Range<usize>) -> (u64, u64, u64) {
         let mut records = Vec::new();
         // Returns whether the record was lost.
-        let push = |seen, records: &mut Vec<(Seen, bool)>| {
+        let push = |seen, records: &mut Vec<(Received, bool)>| {
             let is_there = !gone.contains(&records.len());
             records.push((seen, is_there));
             !is_there
@@ -157,14 +157,15 @@ mod tests {
         let mut distrusts = true;
         for _ in 0..turns {
             if distrusts {
-                distrusts = push(Seen::Memory, &mut records);
+                distrusts = push(Received::Memory, &mut records);
             }
             distrusts |= push(ARRIVAL, &mut records);
             if departs {
-                distrusts |= push(Seen::Departure, &mut records);
+                distrusts |= push(Received::Departure, &mut records);
             }
         }
-        let is_event = |(seen, is_there): &&(Seen, bool)| !is_there && *seen != Seen::Memory;
+        let is_event =
+            |(seen, is_there): &&(Received, bool)| !is_there && *seen != Received::Memory;
         let expected = records.iter().filter(is_event).count() as u64;
         let (events, told) = lost(&records);
         (expected, events, told)
@@ -195,7 +196,7 @@ mod tests {
 
     #[test]
     fn other_barriers_have_no_readings() {
-        let other = Seen::Arrival { reads: false };
+        let other = Received::Arrival { reads: false };
         let records = [(other, true), (other, false), (other, false), (other, true)];
         assert_eq!(lost(&records), (2, 2));
         // No thread is open, so every lost record counts as an event.

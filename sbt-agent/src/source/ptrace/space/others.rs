@@ -56,7 +56,7 @@ impl Behind {
 
 /// A stop as the programs are to see it: at the first instruction of a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Seen {
+pub struct SeenStop {
     /// Address of the first instruction.
     pub at: u64,
     /// How far the first instruction has moved rsp down, bytes.
@@ -65,7 +65,7 @@ pub struct Seen {
 
 /// The result of a look at all breakpoints.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Found {
+pub struct FoundBreakpoints {
     /// Whether breakpoints must be set or moved now.
     pub is_changed: bool,
     /// How many arrivals were not seen.
@@ -184,7 +184,7 @@ impl Space {
     /// A thread has stopped at a breakpoint. Returns how the programs are to see the stop, and
     /// whether they have seen it already. `passed`: the breakpoint of the thread's last stop;
     /// updated.
-    pub fn see(&mut self, at: u64, passed: &mut Option<u64>) -> (Seen, bool) {
+    pub fn see(&mut self, at: u64, passed: &mut Option<u64>) -> (SeenStop, bool) {
         let before = passed.replace(at);
         if let Some(behind) = self.behind.get_mut(&at) {
             let is_told = before == Some(behind.of);
@@ -195,7 +195,7 @@ impl Space {
             } else if should_have_stopped {
                 behind.unannounced = behind.unannounced.saturating_add(1);
             }
-            let seen = Seen {
+            let seen = SeenStop {
                 at: behind.of,
                 moved: behind.moved,
             };
@@ -216,7 +216,7 @@ impl Space {
             point.hit = true;
             point.was_hit = true;
         }
-        (Seen { at, moved: 0 }, false)
+        (SeenStop { at, moved: 0 }, false)
     }
 
     /// A breakpoint has just been set: from now on threads stop there, unless a kernel probe takes
@@ -238,8 +238,8 @@ impl Space {
     }
 
     /// Checks whether all breakpoints are still there and hit, and how many arrivals were not seen.
-    pub fn look_for_others(&mut self, wanted: &Wanted) -> Found {
-        let mut found = Found {
+    pub fn look_for_others(&mut self, wanted: &Wanted) -> FoundBreakpoints {
+        let mut found = FoundBreakpoints {
             missing: self.missing(),
             is_changed: self.misses_libraries,
         };

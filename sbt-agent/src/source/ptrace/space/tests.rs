@@ -4,10 +4,10 @@ use std::process::{Child, Command};
 
 use super::{
     super::stop,
-    others::{CERTAIN, Found, Seen},
+    others::{CERTAIN, FoundBreakpoints, SeenStop},
     *,
 };
-use crate::source::twin::Place;
+use crate::source::twin::ProgramPlace;
 use sbt_program::{
     files::FileId,
     trace::{self, Id},
@@ -243,7 +243,7 @@ fn place(target: &Target) -> (u64, Wanted) {
     let above = memchr::memmem::find_iter(&code, &[0x55, 0x53])
         .find(|above| sbt_program::arch::prologue::beyond(&code[*above..][..4096]) == Some((1, 8)))
         .unwrap();
-    let place = Place {
+    let place = ProgramPlace {
         offset: mapped.offset + above as u64,
         program: Program::Call,
         cookie: 0,
@@ -267,7 +267,10 @@ fn what_others_take_away_comes_back_and_may_have_missed_something() {
     target.space.refresh(&wanted).unwrap();
     assert_eq!(target.bytes(at)[0], BREAKPOINT);
     target.space.see(at, &mut None);
-    assert_eq!(target.space.look_for_others(&wanted), Found::default());
+    assert_eq!(
+        target.space.look_for_others(&wanted),
+        FoundBreakpoints::default()
+    );
     assert!(!target.space.is_disturbed());
     target.space.memory.write_all_at(&[0x55], at).unwrap();
     assert!(target.space.look_for_others(&wanted).is_changed);
@@ -290,7 +293,7 @@ fn a_byte_at_which_nobody_stops_is_not_ours_alone() {
         assert!(target.space.look_for_others(&wanted).is_changed);
         target.space.refresh(&wanted).unwrap();
         assert_eq!(target.bytes(at)[..2], [BREAKPOINT; 2]);
-        let behind = Seen { at, moved: 8 };
+        let behind = SeenStop { at, moved: 8 };
         // Threads may have passed the first instruction before it had a breakpoint.
         for _ in 0..CERTAIN {
             assert_eq!(target.space.see(at + 1, &mut None), (behind, false));
@@ -305,7 +308,7 @@ fn a_byte_at_which_nobody_stops_is_not_ours_alone() {
         assert!(target.space.is_theirs(at, &wanted.foreign));
         if stops {
             let mut passed = None;
-            let here = Seen { at, moved: 0 };
+            let here = SeenStop { at, moved: 0 };
             assert_eq!(target.space.see(at, &mut passed), (here, false));
             assert_eq!(target.space.see(at + 1, &mut passed), (behind, true));
         }

@@ -8,13 +8,13 @@ const MOST: usize = 1 << 16;
 
 /// The known processes.
 #[derive(Debug, Default)]
-pub struct Known {
+pub struct KnownProcesses {
     processes: HashSet<u32>,
     /// Whether there were more than can be remembered.
     are_too_many: bool,
 }
 
-impl Known {
+impl KnownProcesses {
     /// Adds processes.
     pub fn tell(&mut self, processes: impl IntoIterator<Item = u32>) {
         for process in processes {
@@ -38,7 +38,7 @@ mod tests {
 
     #[test]
     fn of_too_many_nothing_is_said() {
-        let mut known = Known::default();
+        let mut known = KnownProcesses::default();
         let most = u32::try_from(MOST).unwrap();
         known.tell(0..most);
         known.tell([3]);

@@ -2,7 +2,7 @@
 
 use iced_x86::{Decoder, DecoderOptions, FlowControl, OpKind};
 
-use super::{Place, Refusal, Stand, bytes_of, jump_target, stand};
+use super::{ProbePlace, Refusal, Stand, bytes_of, jump_target, stand};
 
 /// The instructions of a function, decoded from its beginning.
 ///
@@ -75,7 +75,7 @@ impl<'a> Body<'a> {
     /// Where to probe so that every passage of `from` counts once: at `from`, or on the first
     /// emulated instruction between `from` and `until` that can be reached only through `from`.
     /// `None` if no instruction begins at `from`, or if none of them can be probed.
-    pub fn choose(&self, from: u64, until: u64) -> Option<Place> {
+    pub fn choose(&self, from: u64, until: u64) -> Option<ProbePlace> {
         if !self.is_boundary(from) {
             return None;
         }
@@ -91,7 +91,7 @@ impl<'a> Body<'a> {
             }
             let bytes = bytes_of(code, &instruction)?;
             if let Ok(stand) = stand(bytes) {
-                let place = Place {
+                let place = ProbePlace {
                     offset: u32::try_from(at).ok()?,
                     stack_moved: 0,
                     emulated: stand == Stand::Emulated,
