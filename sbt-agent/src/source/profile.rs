@@ -6,7 +6,7 @@
 //! CPU into one ring. No thread is stopped.
 
 use crate::kernel::perf::{self, PAGE};
-use sbt_program::sample::Sample;
+use sbt_program::{arch::Registers, sample::Sample};
 use std::{collections::HashSet, io};
 
 use perf_event::{Builder, Clock, Counter, SampleFlag, events::Software};

@@ -26,7 +26,10 @@ use super::{
 };
 use late::Late;
 use losses::{Course, Losses, Seen};
-use sbt_program::backing::Lookup;
+use sbt_program::{
+    backing::Lookup,
+    runtimes::{self, Role},
+};
 use team_rounds::TeamRounds;
 use team_sizes::TeamSizes;
 

@@ -279,11 +279,11 @@ impl Stop {
         }
     }
 
-    /// Restarts a system call that this stop alone has interrupted: see [`trace::begin_again`].
+    /// Restarts a system call that this stop alone has interrupted: see [`Registers::begin_again`].
     pub fn begin_call_again(&self) {
         if self.interrupts_calls()
             && let Ok(mut registers) = self.registers()
-            && trace::begin_again(&mut registers)
+            && registers.begin_again()
         {
             let _gone = self.set_registers(&registers);
         }

@@ -130,7 +130,7 @@ impl Space {
 
 /// Whether a memory has this breakpoint at an address, in the instruction for which it was made.
 fn is_copied(memory: &File, at: u64, point: &Breakpoint) -> bool {
-    let length = point.instruction.len().clamp(1, LONGEST);
+    let length = point.instruction.length().clamp(1, LONGEST);
     let mut code = point.code;
     code[0] = BREAKPOINT;
     holds(memory, at, &code[..length])
