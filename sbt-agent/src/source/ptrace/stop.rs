@@ -279,7 +279,7 @@ impl Stop {
         }
     }
 
-    /// Restarts a system call that this stop alone has interrupted: see [`sbt_program::arch::Registers::begin_again`].
+    /// Restarts a system call that this stop alone has interrupted: see [`Registers::begin_again`].
     pub fn begin_call_again(&self) {
         if self.interrupts_calls()
             && let Ok(mut registers) = self.registers()
