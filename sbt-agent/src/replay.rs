@@ -457,7 +457,7 @@ mod tests {
         assert_eq!(snapshot.replay.unwrap().motion, Playing::On);
         player.play(Play::Step);
         let (_, notice) = player.snapshot().notice.unwrap();
-        assert!(notice.contains("Space pauses first"), "{notice}");
+        assert!(notice.contains("pause with Space first"), "{notice}");
         player.play(Play::Toggle);
         let before = player.snapshot().report.episodes;
         player.play(Play::Step);
@@ -497,7 +497,10 @@ mod tests {
         let written = Written::run(S, Some(Keep::Statistics), Ending::Orderly);
         let error = Player::open(&written.path(), Speed::Real).err().unwrap();
         let error = error.to_string();
-        assert!(error.contains("`sbt report` shows them"), "{error}");
+        assert!(
+            error.contains("`sbt report` shows the statistics"),
+            "{error}"
+        );
         let kept = Keep::Events(Duration::from_secs(2));
         let written = Written::run(10 * S, Some(kept), Ending::Orderly);
         let mut player = player(&written);
