@@ -270,7 +270,7 @@ mod tests {
         assert!(told.contains("at once; not watched"), "{told}");
         assert!(told.contains("for lack of room: many;"), "{told}");
         let told = Missed::of(&left, 1).told().unwrap();
-        assert!(told.contains("others use 3"), "{told}");
+        assert!(told.contains("(3 of them used by"), "{told}");
         let rest = [group(Rank::CondvarRest, "rest", 0, &[1])];
         assert!(!Missed::of(&rest, ROOM).is_empty());
         let nobody = Missed::of(&left[1..], 1);
