@@ -460,7 +460,7 @@ mod tests {
         assert_eq!(snapshot.replay.unwrap().motion, Playing::On);
         player.play(Play::Step);
         let (_, notice) = player.snapshot().notice.unwrap();
-        assert!(notice.contains("Space pauses first"), "{notice}");
+        assert!(notice.contains("pause with Space first"), "{notice}");
         player.play(Play::Toggle);
         let before = player.snapshot().report.episodes;
         player.play(Play::Step);

@@ -38,10 +38,10 @@ fn the_headline_tells_where_all_thread_time_went() {
         headline[0].ends_with(" waiting for the last thread,"),
         "{text}"
     );
-    assert!(headline[1].contains("resuming after barriers, "), "{text}");
+    assert!(headline[1].contains("resuming afterwards, "), "{text}");
     assert!(headline[1].ends_with(" work"), "{text}");
     let text = text_of(&["--departures=off"], &program("truth.c"), &arguments);
-    assert!(text.contains("\n? resuming after barriers, "), "{text}");
+    assert!(text.contains("\n? resuming afterwards, "), "{text}");
 }
 
 #[test]

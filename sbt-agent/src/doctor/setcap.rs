@@ -153,7 +153,7 @@ mod tests {
                     permitted: Some(1 << 39),
                     ..facts()
                 },
-                "too few",
+                "needs more",
             ),
         ];
         for (facts, word) in cases {

@@ -412,7 +412,10 @@ mod tests {
         let all = exports(&folder);
         let error = write_if(&written.path(), &all, false).err().unwrap();
         let error = error.to_string();
-        assert!(error.starts_with("--perfetto would not say"), "{error}");
+        assert!(
+            error.contains("the file of --perfetto cannot say so"),
+            "{error}"
+        );
         assert!(error.contains("the recording has no end"), "{error}");
         assert!(error.contains("--allow-incomplete"), "{error}");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);

@@ -162,10 +162,10 @@ mod tests {
     fn keys_that_make_no_sense_say_so() {
         for (c, text) in [
             ('d', "q leaves"),
-            ('r', "Home begins again"),
+            ('r', "Home starts again"),
             ('n', "--name"),
             ('i', "no program that reads keys"),
-            ('e', "keeps its counters"),
+            ('e', "fixed counters"),
         ] {
             match means(KeyCode::Char(c), KeyModifiers::NONE) {
                 Some(Meaning::Say(said)) => assert!(said.contains(text), "{c}: {said}"),

@@ -123,7 +123,7 @@ fn what_scales_is_told_and_one_number_tells_nothing() {
     let all = of(&[1, 2, 4].map(|n| run(n, &[(10, 8 * MS / u64::from(n))], 0)));
     let text = text::scale(&all, PLAIN);
     assert!(
-        text.contains("it scales: with 4 threads the speed-up is 100 % of the ideal"),
+        text.contains("the program scales: with 4 threads the speed-up is 100 % of the ideal"),
         "{text}"
     );
     // A single number of threads allows no conclusions.

@@ -69,11 +69,11 @@ mod tests {
     #[test]
     fn each_reason_has_its_remedy() {
         for (scope, tracer, word) in [
-            ("", Some(Tracer::Other(77)), "process 77 traces it already"),
+            ("", Some(Tracer::Other(77)), "process 77 already traces it"),
             (
                 "",
                 Some(Tracer::Sbt(5)),
-                "another sbt, process 5, traces it",
+                "another sbt, process 5, already traces it",
             ),
             ("1", None, "sbt run"),
             ("3", None, "ptrace_scope is 3"),

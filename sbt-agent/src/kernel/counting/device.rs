@@ -209,7 +209,7 @@ mod tests {
             ("cpu/slot/", "no event or field `slot`"),
             ("cpu/umask=0x100/", "does not fit"),
             ("cpu/mem-loads/", "needs a value for `ldlat`"),
-            ("power/energy-cores/", "not for threads"),
+            ("power/energy-cores/", "not for single threads"),
         ] {
             let error = find_in(root.path(), text).unwrap_err();
             assert!(error.contains(words), "{error}");

@@ -257,7 +257,7 @@ mod tests {
                 libc::ENOENT,
                 "LLC-loads",
                 true,
-                "processor does not have it",
+                "processor has no such counter",
             ),
             (libc::EOPNOTSUPP, "r1a8", false, "no hardware counters"),
             (libc::EINVAL, "msr/tsc/u", true, "leave the modifier out"),

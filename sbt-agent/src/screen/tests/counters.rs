@@ -62,6 +62,6 @@ fn a_site_says_in_how_much_of_the_work_a_counter_is_known() {
     let mut shown = Shown::new(snapshot, (200, 60), LOOK);
     shown.code(KeyCode::Enter);
     let text = shown.text();
-    assert!(text.contains("page-faults: known in 5 of "), "{text}");
-    assert!(!text.contains("instructions: known in"), "{text}");
+    assert!(text.contains("page-faults: known for 5 of "), "{text}");
+    assert!(!text.contains("instructions: known for"), "{text}");
 }

@@ -28,7 +28,7 @@ fn counters_are_chosen_from_a_list() {
     for text in [
         "[x] page-faults",
         "[ ] minor-faults",
-        "not here: no hardware counters",
+        "not available: no hardware counters",
     ] {
         assert!(shown.text().contains(text), "{text}: {}", shown.text());
     }

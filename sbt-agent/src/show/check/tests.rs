@@ -58,8 +58,8 @@ fn each_rule_has_a_line_the_worst_first_and_all_have_one() {
     let expected = "\
 FAIL  max-imbalance  51.3 %  ≤ 25 %  solve lu.c:700
 FAIL  max-idle            ?  ≤ 10 %  lu.c:1
-      cannot be measured: no site matches lu.c:1; sites are: factor lu.c:690,
-      solve lu.c:700
+      cannot be measured: no site matches lu.c:1; the sites are: factor
+      lu.c:690, solve lu.c:700
 PASS  program             0  = 0     the whole run
 PASS  no-hang          none  ≤ 30 s  the whole run
 PASS  max-lost          0 %  ≤ 1 %   the whole run
@@ -209,7 +209,7 @@ fn remarks_are_at_the_lines_that_break_a_rule() {
         "::error title=sbt check%3A max-imbalance,file=lu.c,line=700::solve lu.c:700: \
          max-imbalance is 51.3 %25, at most 25 %25 is allowed\n\
          ::error title=sbt check%3A max-idle::lu.c:1: max-idle cannot be measured: no site \
-         matches lu.c:1; sites are: factor lu.c:690, solve lu.c:700\n"
+         matches lu.c:1; the sites are: factor lu.c:690, solve lu.c:700\n"
     );
     let azure = lines(Service::Azure);
     assert!(

@@ -51,7 +51,7 @@ pub fn threads(report: &Report) -> Markup {
             ("work", "work on a CPU"),
             ("ready", "of the work: ready without a CPU"),
             ("blocked", "of the work: blocked"),
-            ("release", "release: resuming after barriers"),
+            ("release", "release: resuming afterwards"),
             ("idle", "idle: waiting for the last thread"),
         ]))
         (scrolling("Threads", &table))

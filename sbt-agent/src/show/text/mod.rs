@@ -184,13 +184,13 @@ fn summary(out: &mut String, report: &Report, style: Style) {
         format!("{} {what}", figures.replace(' ', NO_BREAK))
     };
     let release = match (time.release_ns, report.run.departures) {
-        (Some(ns), Some(true)) => part(ns, time.release_pct, "resuming after barriers"),
+        (Some(ns), Some(true)) => part(ns, time.release_pct, "resuming afterwards"),
         (Some(ns), _) => format!(
             "at least {}",
-            part(ns, time.release_pct, "resuming after barriers")
+            part(ns, time.release_pct, "resuming afterwards")
         ),
         // Release time that was not measured is included in the work.
-        (None, _) => "? resuming after barriers".into(),
+        (None, _) => "? resuming afterwards".into(),
     };
     let waiting: u64 = report
         .unfinished

@@ -150,7 +150,7 @@ fn the_whole_thread_time_is_told() {
     has(
         &text,
         "of 124 ms thread time: 40.0 ms (32 %) waiting for the last thread,\n4000 µs (3 %) \
-         resuming after barriers, 80.0 ms (65 %) work\n",
+         resuming afterwards, 80.0 ms (65 %) work\n",
     );
     assert!(text.starts_with("sbt · ./prog 'a b' · "), "{text}");
 }

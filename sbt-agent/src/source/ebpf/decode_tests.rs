@@ -323,7 +323,7 @@ fn a_barrier_of_processes_that_have_all_ended_is_one() {
     };
     let objects: Vec<u64> = out.iter().filter_map(object).collect();
     assert_eq!(objects, [super::super::spaces::own(SHARED, 0x1000); 3]);
-    assert!(decoder.note().unwrap().contains("had ended before"));
+    assert!(decoder.note().unwrap().contains("processes ended before"));
 }
 
 #[test]

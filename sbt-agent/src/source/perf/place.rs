@@ -263,10 +263,10 @@ mod tests {
         assert_eq!(names(&taken), ["named", "one", "condvars"]);
         assert_eq!(names(&left), ["many", "init", "unused"]);
         let told = Missed::of(&left, ROOM).told().unwrap();
-        assert!(told.contains("at once, and"), "{told}");
-        assert!(told.contains("for many: not seen"), "{told}");
+        assert!(told.contains("at once; not watched"), "{told}");
+        assert!(told.contains("for lack of room: many;"), "{told}");
         let told = Missed::of(&left, 1).told().unwrap();
-        assert!(told.contains("others use 3"), "{told}");
+        assert!(told.contains("(3 of them used by"), "{told}");
         let rest = [group(Rank::CondvarRest, "rest", 0, &[1])];
         assert!(!Missed::of(&rest, ROOM).is_empty());
         let nobody = Missed::of(&left[1..], 1);
@@ -283,8 +283,8 @@ mod tests {
         all.add(Missed::default());
         all.add(Missed::of(&[mark(4, "e"), mark(5, "f")], 3));
         let told = all.told().unwrap();
-        assert!(told.contains("no room for e, c, f: not"), "{told}");
-        assert!(told.contains("others use 1,"), "{told}");
+        assert!(told.contains("for lack of room: e, c, f;"), "{told}");
+        assert!(told.contains("(1 of them used by"), "{told}");
         assert_eq!(all.marks, [4, 5].into());
     }
 

@@ -67,7 +67,7 @@ mod tests {
             (libc::EPERM, None, "ulimit -l"),
             (libc::ENOSPC, Some(2), "debugger"),
             (libc::EMFILE, Some(2), "ulimit -Hn"),
-            (libc::ESRCH, Some(2), "it has ended"),
+            (libc::ESRCH, Some(2), "the process has ended"),
             (libc::EINVAL, Some(2), "5.13"),
             (libc::EIO, Some(2), "sbt doctor"),
         ] {
