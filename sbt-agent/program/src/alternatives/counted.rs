@@ -11,7 +11,7 @@
 //! depends. Called functions are not looked into.
 
 use super::graph::{Flow, Graph};
-use crate::arch::{Analysis, FRAME, KEPT, Put, Register, STACK};
+use crate::arch::{Analysis, FRAME, Instruction, KEPT, Put, Register, STACK};
 
 /// The most paths on which one instruction is visited.
 const MAX_WAYS: u8 = 4;
@@ -126,7 +126,7 @@ struct Back<'a> {
 impl<'a> Back<'a> {
     fn new(graph: &'a Graph) -> Self {
         let mut first = graph.instructions.iter().take(MAX_SETUP);
-        let has_frame = first.any(|instruction| instruction.sets_frame());
+        let has_frame = first.any(Instruction::sets_frame);
         Self {
             graph,
             analysis: Analysis::new(),
@@ -213,8 +213,8 @@ impl<'a> Back<'a> {
         let (reads, writes) = memory.map_or((false, false), |access| (access.reads, access.writes));
         let sets_flags = uses.sets_flags;
         let sets = |register: &Register| {
-            let mut used = uses.registers.iter();
-            used.any(|(other, access)| other == register && access.writes)
+            let mut registers = uses.registers.iter();
+            registers.any(|(other, access)| other == register && access.writes)
         };
         let stored = place.filter(|_| writes);
         let shared = place.filter(|place| !self.is_own(place));

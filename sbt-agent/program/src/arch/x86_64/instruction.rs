@@ -75,6 +75,10 @@ impl Access {
 
 /// What an instruction uses and changes.
 #[derive(Clone, Debug)]
+#[allow(
+    clippy::struct_excessive_bools,
+    reason = "each says something else of an instruction"
+)]
 pub struct Uses {
     /// Registers, each as a whole.
     pub registers: Vec<(Register, Access)>,
