@@ -246,7 +246,7 @@ fn inside_of_a_container_without_privileges_it_is_told() {
     assert!(
         finished
             .out()
-            .contains("less  container     this is a user namespace"),
+            .contains("less  container     sbt runs in a user namespace"),
         "{finished}"
     );
     let finished = run(sbt_with(&["doctor"])).expect(0);

@@ -39,7 +39,7 @@ fn names_are_behind_the_last_equals_sign() {
 fn phases_are_split_between_two_sites() {
     for (text, name, from, to) in [
         ("solve=lu.c:10..lu.c:20", "solve", "lu.c:10", "lu.c:20"),
-        ("all of it=init..done", "whole timeline", "init", "done"),
+        ("all of it=init..done", "all of it", "init", "done"),
         ("p=10..20", "p", ":10", ":20"),
         ("p=../x.c:3..../y.c:4", "p", "../x.c:3", "../y.c:4"),
         ("p=f..../y.c:4", "p", "f", "../y.c:4"),

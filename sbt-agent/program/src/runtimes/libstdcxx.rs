@@ -53,7 +53,7 @@ pub static RUNTIME: Runtime = Runtime {
 };
 
 /// What a barrier calls to wait or to wake: the function of the C library for system calls, or, from
-/// GCC 16 on, functions of libstdc++ (include/bits/atomic_wait.h).
+/// GCC 16 on, functions of libstdc++ (`include/bits/atomic_wait.h`).
 const WAITS: [&[u8]; 3] = [b"syscall", b"__wait_impl", b"__notify_impl"];
 
 /// What sites of it are called.

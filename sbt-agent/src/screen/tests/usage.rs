@@ -70,7 +70,7 @@ fn the_efficiency_stands_in_the_header_as_long_as_there_is_room() {
         );
     }
     let calm = Shown::new(samples::calm(), (80, 24), LOOK).text();
-    assert!(calm.lines().nth(1).unwrap().contains("waits; most:"));
+    assert!(calm.lines().nth(1).unwrap().contains("waiting; most:"));
 }
 
 #[test]

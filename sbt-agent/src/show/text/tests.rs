@@ -5,6 +5,7 @@ use sbt_engine::{
     event::{CallersId, Clocks, Event, Kind},
     model::{
         Model,
+        cost::{CLASSES, Tariff},
         ids::{MAX_ROWS, PlaceId},
         site::Roles,
     },
@@ -165,8 +166,8 @@ fn an_unknown_release_is_not_zero() {
     assert_eq!(report.thread_time.release_pct, None);
     has(
         &text(&report),
-        "of 60.0 ms thread time: 20.0 ms (33 %) waiting for the last thread,\n? resuming after \
-         barriers, 40.0 ms (67 %) work\n",
+        "of 60.0 ms thread time: 20.0 ms (33 %) waiting for the last thread,\n? resuming \
+         afterwards, 40.0 ms (67 %) work\n",
     );
 }
 
@@ -215,7 +216,7 @@ fn waiting_longer_than_ever_is_told_and_other_waiting_in_one_line() {
     has(&long, "step a.c:40: 1 of 3 there for 1000 ms: T0 w\n");
     has(&long, "  missing: T1 w, T2 w\n");
     assert!(
-        long.contains("; 1000 ms in barriers not completed\n"),
+        long.contains("; 1000 ms in barriers not\ncompleted\n"),
         "{long}"
     );
     let short = text(&run(15));
@@ -564,4 +565,25 @@ fn verdicts_stand_on_top_and_fit() {
         &text(&report),
         "no verdict: 2 complete episodes: too few to tell\n",
     );
+}
+
+#[test]
+fn a_cost_of_more_than_the_whole_time_is_unknown() {
+    for (each, is_known) in [(MS as f64, true), (1000.0 * MS as f64, false)] {
+        let mut program = Program::new(false);
+        program.starts(1..3);
+        program.meet(1, &[(1, 10), (2, 30)]);
+        let tariff = Tariff {
+            each: [each; CLASSES],
+            ..Tariff::default()
+        };
+        let report = program.report_of(Facts {
+            tariff: Some(tariff),
+            ..Facts::default()
+        });
+        let cost = &report.own_cost;
+        assert_eq!(cost.share_pct.is_some(), is_known, "{cost:?}");
+        assert_eq!(cost.unknown_because.is_none(), is_known, "{cost:?}");
+        assert_eq!(text(&report).contains("own cost unknown"), !is_known);
+    }
 }

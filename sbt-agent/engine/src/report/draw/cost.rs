@@ -10,6 +10,11 @@ use crate::model::{
     virtual_time::Sums,
 };
 
+/// Why the share of a short run on a busy machine is unknown: what a hit costs is measured apart from
+/// the run.
+const TOO_DEAR: &str = "the cost of a hit, as measured apart from the run, times the number of hits is \
+                        more than the threads' whole time";
+
 impl Draw<'_> {
     pub(super) fn own_cost(&self, time: &ThreadTimeReport) -> OwnCost {
         let tariff = self.facts.tariff.as_ref();
@@ -28,14 +33,16 @@ impl Draw<'_> {
         } else {
             time.total_ns as f64
         };
+        let share_pct = all_ns
+            .filter(|_| time_ns > 0.0)
+            .map(|all_ns| all_ns / time_ns * 100.0);
+        let is_too_dear = share_pct.is_some_and(|share| share > 100.0);
         OwnCost {
             events: hits,
             ns_per_event: all_ns
                 .filter(|_| hits > 0)
                 .map(|all_ns| ns(all_ns / hits as f64)),
-            share_pct: all_ns
-                .filter(|_| time_ns > 0.0)
-                .map(|all_ns| all_ns / time_ns * 100.0),
+            share_pct: share_pct.filter(|share| *share <= 100.0),
             by_kind: Class::ALL
                 .into_iter()
                 .filter(|class| sum.hits[*class as usize] > 0)
@@ -49,7 +56,8 @@ impl Draw<'_> {
             stepped: sum.stepped,
             ns_per_walk: tariff.map(|tariff| ns(tariff.walk)),
             walked: sum.walked,
-            unknown_because: self.facts.cost_unknown_because.clone(),
+            unknown_because: (self.facts.cost_unknown_because.clone())
+                .or_else(|| is_too_dear.then(|| TOO_DEAR.to_owned())),
             budget_pct: self.facts.budget_pct,
             thinned: self.thinned(),
             cpu_ns: self.facts.own_cpu_ns,
