@@ -213,7 +213,7 @@ fn a_program_that_fails_fails_the_check() {
     let file = folder.path().join("run.sbt");
     for (how, status, words) in [
         ("status=7", 7, "the program has failed"),
-        ("raise=6", 134, "signal 6 ended it"),
+        ("raise=6", 134, "signal 6 ended the program"),
     ] {
         let (path, arguments) = truth(&[how]);
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();

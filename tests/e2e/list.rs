@@ -82,7 +82,9 @@ fn what_is_not_there_is_said() {
     crate::harness::needs_nothing!();
     let finished = run(sbt_with(&["list", "/nonexistent/program"])).expect(1);
     assert!(
-        finished.stderr.contains("no program /nonexistent/program"),
+        finished
+            .stderr
+            .contains("no executable program /nonexistent/program"),
         "{finished}"
     );
     let finished = run(sbt_with(&["list", "4194303"])).expect(1);

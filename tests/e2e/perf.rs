@@ -291,6 +291,6 @@ fn a_mark_without_room_was_passed_nobody_knows_how_often() {
     for (at, expected) in [20, 20, 1, 10, 1].into_iter().enumerate() {
         assert_eq!(hits[at], (at != missed).then_some(expected), "{report}");
     }
-    let mark = format!("no room for mark {} (in ", missed + 1);
+    let mark = format!("for lack of room: mark {} (in ", missed + 1);
     assert!(report.is_noted(&mark), "{report}");
 }

@@ -205,7 +205,7 @@ fn an_interrupt_ends_everything_with_what_there_is() {
     let mut started = start(scale(&options, &program("scales.c"), &arguments));
     started.wait_for("threads 2");
     // It is at no barrier: nothing but its time tells.
-    let line = "sbt: 2 threads, run 1 of 1: has not ended";
+    let line = "sbt: 2 threads, run 1 of 1: still running";
     let told = eventually(LIMIT, || started.err().contains(line).then_some(()));
     assert!(told.is_some(), "{}", started.err());
     started.signal(libc::SIGTERM);

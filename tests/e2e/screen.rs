@@ -424,7 +424,7 @@ fn a_site_gets_a_name_for_good() {
     terminal.sees(&format!("name of {}", site("SITE first")));
     assert!(!terminal.look(vt100::Screen::hide_cursor), "one types");
     terminal.press("LU \"factor\" é\r");
-    terminal.sees("is LU \"factor\" é, also in");
+    terminal.sees("is now named LU \"factor\" é, saved in");
     terminal.sees("▸ LU \"factor\" é ");
     assert!(fs::read_to_string(&file).unwrap().starts_with(before));
     // Given up, and empty: nothing changes.

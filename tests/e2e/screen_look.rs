@@ -42,7 +42,7 @@ fn follows_the_size_of_the_window() {
         terminal.resize(size);
         terminal.wait_until(&format!("of size {size:?}"), |screen| {
             let words = screen.contents().replace(['\n', ' '], "");
-            let text = format!("makethewindowlarger:60×15atleast,itis{}×{}", size.0, size.1);
+            let text = format!("makethewindowlarger:atleast60×15,now{}×{}", size.0, size.1);
             words.starts_with(&text[..25]) && (size.1 < 8 || words == text)
         });
     }

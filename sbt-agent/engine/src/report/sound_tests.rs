@@ -111,7 +111,7 @@ fn sums_and_shares_that_contradict_each_other_are_withheld_and_told() {
             report.sites[0].episodes += 1;
         }),
         ("the times that a thread came last", |report| {
-            report.threads[0].last += 1
+            report.threads[0].last += 1;
         }),
         ("the incomplete episodes", |report| {
             report.incomplete_episodes += 1;
