@@ -76,6 +76,6 @@ mod tests {
             assert!(!line.contains('\n'), "{line}");
         }
         let line = why(&io::ErrorKind::ResourceBusy.into(), Some(2), "");
-        assert!(line.contains("begin faster"), "{line}");
+        assert!(line.contains("threads faster"), "{line}");
     }
 }
