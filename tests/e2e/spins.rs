@@ -166,7 +166,10 @@ fn one_that_is_no_function_is_placed() {
         assert!(number(&found, "line").abs_diff(site) <= 1, "{found}");
         assert_eq!(found["command"], Value::Null, "{found}");
         let text = found["text"].as_str().unwrap();
-        assert!(text.contains("It is part of inlined_rounds"), "{text}");
+        assert!(
+            text.contains("The loop is part of inlined_rounds"),
+            "{text}"
+        );
         Ok(())
     });
 }

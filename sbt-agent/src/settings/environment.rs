@@ -39,7 +39,7 @@ impl Environment {
                 let meant = meant(name);
                 environment.notes.extend(meant.map(|meant| {
                     format!(
-                        "sbt knows no variable {}; did you mean {meant}?",
+                        "{} is not a variable of sbt; did you mean {meant}?",
                         printable(name)
                     )
                 }));
