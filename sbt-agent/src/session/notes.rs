@@ -36,7 +36,7 @@ impl Notes {
         }
     }
 
-    /// All remarks.
+    /// The remarks in the order in which they were made.
     pub fn all(&self) -> &[String] {
         &self.0
     }

@@ -105,7 +105,7 @@ impl Understanding {
         })
     }
 
-    /// The model.
+    /// What the events taken in so far have become.
     pub const fn model(&self) -> &Model {
         &self.model
     }

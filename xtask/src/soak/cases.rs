@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::process;
 use crate::test::Suite;
 
-/// A test.
+/// A test of one test binary, by its full name.
 pub struct Case {
     /// Name of the test program, and of the test in it: `e2e::kill::by_its_name`.
     pub name: String,

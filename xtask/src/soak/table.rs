@@ -25,7 +25,7 @@ pub struct Row {
     pub load: u32,
     pub runs: u32,
     pub failures: u32,
-    /// Short hash.
+    /// Short hash of the commit that was tested; a `+` behind it says that files differed.
     pub commit: String,
 }
 
@@ -89,7 +89,7 @@ impl Table {
             .with_context(|| format!("cannot write {}", path.display()))
     }
 
-    /// The page.
+    /// The table as a page in Markdown.
     pub fn text(&self) -> String {
         let rows: String = self.0.iter().map(Row::line).collect();
         format!("{HEAD}{rows}")

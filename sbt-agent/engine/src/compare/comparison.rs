@@ -49,7 +49,7 @@ pub struct Comparison {
     pub only_after: Vec<Unmatched>,
 }
 
-/// One of the two runs.
+/// The name, command and state of a compared run.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Side {
@@ -109,9 +109,9 @@ pub struct EfficiencyChange {
     pub parallel: Shares,
     /// How evenly work is spread over the threads.
     pub load_balance: Shares,
-    /// What imbalance that moves between threads leaves.
+    /// The fraction that is left after imbalance which moves between threads.
     pub serialisation: Shares,
-    /// What the barriers themselves leave.
+    /// The fraction that is left after the cost of the barriers themselves.
     pub transfer: Shares,
 }
 
@@ -176,7 +176,7 @@ pub struct Ends {
 }
 
 kinds! {
-    /// What only one of the runs has.
+    /// The kinds of what only one of the runs has.
     closed pub enum UnmatchedKind {
         /// A site of barriers.
         Site = "site",

@@ -1,4 +1,4 @@
-//! What is found at a barrier, before it is put in words.
+//! Findings at a barrier, before the sentences are made of them.
 
 use super::end::Grade;
 use crate::report::{HangCause, HangKind};

@@ -23,7 +23,7 @@ pub enum Role {
 /// A thread that waits, or that wakes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Waiter {
-    /// The thread.
+    /// The thread that waited or woke.
     pub tid: Tid,
     /// When the thread began to wait or wake, and what it had used by then.
     pub clocks: Clocks,

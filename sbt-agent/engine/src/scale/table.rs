@@ -116,7 +116,7 @@ pub struct PhaseAt {
     pub threads: u32,
     /// Number of times that the phase was passed; null if it was not.
     pub episodes: Option<u64>,
-    /// Mean time.
+    /// Mean time of a pass, ns.
     pub mean_ns: Option<u64>,
     /// Total time of all passes.
     pub sum_ns: Option<u64>,

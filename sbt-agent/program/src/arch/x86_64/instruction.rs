@@ -147,7 +147,7 @@ pub enum Put {
     WordAt(u64),
     /// A word of the function's frame, at this offset from the frame pointer.
     WordOfFrame(u64),
-    /// Anything else.
+    /// A value from anywhere else.
     Other,
 }
 
@@ -161,7 +161,7 @@ impl Instruction {
         !self.0.is_invalid()
     }
 
-    /// Its address.
+    /// The virtual address of the first byte.
     pub fn at(&self) -> u64 {
         self.0.ip()
     }
