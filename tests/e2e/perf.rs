@@ -1,10 +1,14 @@
 //! Breakpoints of the processor: nobody stops, and no privilege is needed.
 
+use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use crate::{
     attach::Patient,
-    harness::{Report, attach, command, needs_root, number, pause, run, sbt, start, watch_with},
+    harness::{
+        Report, attach, command, eventually, needs_root, number, pause, run, sbt, start, watch_with,
+    },
     privilege::{Open, as_nobody},
     programs::{Build, line, program},
     ptrace::{PLAIN, agree},
@@ -146,14 +150,29 @@ fn children_that_run_already_are_joined() {
     assert!(target.is_running());
 }
 
+/// Waits until sbt has opened that many performance events.
+#[track_caller]
+fn wait_for_breakpoints(sbt: u32, count: usize) {
+    let is_event = |file: &fs::DirEntry| {
+        fs::read_link(file.path()).is_ok_and(|name| name.ends_with("anon_inode:[perf_event]"))
+    };
+    eventually(Duration::from_secs(20), || {
+        let files = fs::read_dir(format!("/proc/{sbt}/fd")).ok()?.flatten();
+        (files.filter(is_event).count() >= count).then_some(())
+    })
+    .expect("breakpoints");
+}
+
 #[test]
 fn who_finds_no_room_or_no_files_is_told() {
     needs_root!();
     let patient = Patient::start(&["threads=3", "rounds=6000", "base=1000"]);
     // Each takes two addresses.
-    let options = ["--backend=perf", "--duration=4"];
-    let both = [(), ()].map(|()| attach(patient.target.pid(), &options));
-    pause(1500);
+    let both = [(), ()].map(|()| {
+        let attached = attach(patient.target.pid(), &["--backend=perf"]);
+        wait_for_breakpoints(attached.sbt.pid(), 2 * 3);
+        attached
+    });
     let pid = patient.target.pid().to_string();
     let refused = |limit: &str| {
         let script = format!("{limit} exec \"$0\" attach --backend=perf --duration=0.1 {pid}");
@@ -165,7 +184,10 @@ fn who_finds_no_room_or_no_files_is_told() {
     assert!(line.contains("are in use"), "{line}");
     let line = refused("ulimit -n 20;");
     assert!(line.contains("`ulimit -n 128`"), "{line}");
+    // Both must have seen some rounds.
+    pause(300);
     for one in both {
+        one.sbt.signal(libc::SIGINT);
         let report = one.report();
         assert!(report.number("episodes") > 20, "{report}");
     }

@@ -349,6 +349,22 @@ fn children_are_clean_whenever_they_begin() {
     assert_eq!(target.finish().expect(5).out(), "failed 0\n");
 }
 
+/// The kernel decides at the beginning of a fork whether the child is traced, and copies the memory
+/// later. Breakpoints that are set in between would be the end of the child.
+#[test]
+fn a_child_is_clean_whose_fork_began_before_sbt_came() {
+    needs_root!(breakpoints);
+    let mut target = start(command(program("slowfork.c"), &[]));
+    target.wait_for("ready");
+    let pid = target.pid().to_string();
+    while target.is_running() {
+        let sbt = ["attach", "--backend=ptrace", "-q", "--duration=0.01", &pid];
+        // The target may have ended.
+        run(sbt_with(&sbt));
+    }
+    assert_eq!(target.finish().expect(0).out(), "ready\nfailed 0\n");
+}
+
 #[test]
 fn children_that_run_already_are_joined() {
     needs_root!(breakpoints);

@@ -150,6 +150,13 @@ pub fn thread_has_ended(pid: u32, thread: u32) -> bool {
     !is_alive(Path::new(&format!("/proc/{pid}/task/{thread}")))
 }
 
+/// Whether a thread runs, is ready to run, or waits for what no signal interrupts (states R and D).
+/// True if that cannot be read.
+pub fn is_busy(pid: u32, thread: u32) -> bool {
+    let task = PathBuf::from(format!("/proc/{pid}/task/{thread}"));
+    stat(&task).is_none_or(|stat| matches!(stat.state, 'R' | 'D'))
+}
+
 /// Whether a signal has stopped the process; false if a debugger has.
 pub fn is_stopped(pid: u32) -> bool {
     stat(&folder(pid)).is_some_and(|stat| stat.state == 'T')

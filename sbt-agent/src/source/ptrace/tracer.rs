@@ -5,7 +5,7 @@
 //! breakpoints out and lets the target go. Signals meant for sbt do not reach it.
 
 use std::{
-    collections::{BTreeMap, HashMap, HashSet, VecDeque},
+    collections::{HashMap, HashSet, VecDeque},
     ffi::OsString,
     fs::File,
     io::{self, Write as _},
@@ -19,7 +19,7 @@ use std::{
 
 use anyhow::Context as _;
 
-use self::{known::KnownProcesses, stops::shares_memory};
+use self::known::KnownProcesses;
 use super::{
     COUNTS, calibrate,
     clocks::Usage,
@@ -82,6 +82,7 @@ const OPTIONS: i32 = libc::PTRACE_O_TRACECLONE
 mod forked;
 mod known;
 mod others;
+mod seize;
 mod stops;
 
 /// A traced thread.
@@ -136,6 +137,8 @@ struct Tracer {
     looked: Instant,
     /// Breakpoints that were removed so that threads could go on.
     taken_away: u32,
+    /// Threads that may have begun to fork before they were traced: the child is not traced.
+    unsettled: HashSet<Id>,
     /// Whether the target is being let go.
     leaving: bool,
     /// Since when the target is being let go.
@@ -195,6 +198,7 @@ pub fn run(mut words: impl Iterator<Item = OsString>) -> anyhow::Result<()> {
         unseen: 0,
         looked: Instant::now(),
         taken_away: 0,
+        unsettled: HashSet::new(),
         leaving: false,
         left: None,
     };
@@ -380,73 +384,6 @@ impl Tracer {
             // sbt is gone.
             self.leave();
         }
-    }
-
-    fn seize(&mut self, pid: u32, runs: bool) -> anyhow::Result<()> {
-        let traces = |tid| process::tracer(pid, tid) == Some(std::process::id());
-        if process::thread_ids(pid).any(traces) {
-            // Its traced parent has reported the fork, or will.
-            return Ok(());
-        }
-        let space = match self.shared_with(pid) {
-            Some(space) => Some(space),
-            None if runs => Some(self.keep(Space::of(pid)?)),
-            None => None,
-        };
-        // Threads that begin meanwhile are traced automatically if their parent is traced.
-        loop {
-            let mut some = false;
-            for tid in process::thread_ids(pid) {
-                let id = Id::try_from(tid)?;
-                // A new thread may have stopped already, before its parent has reported it.
-                if self.threads.contains_key(&id) || self.early.contains_key(&id) {
-                    continue;
-                }
-                match trace::seize(id, OPTIONS) {
-                    Ok(()) => {
-                        some = true;
-                        self.released.remove(&id);
-                        self.enlist(id, (pid, space), 0, true);
-                        self.counters.begin(id, !runs);
-                    }
-                    // The thread has ended, maybe before the others of its process.
-                    Err(_) if process::thread_has_ended(pid, tid) => {}
-                    // The thread has begun meanwhile, and is traced already.
-                    Err(_) if process::tracer(pid, tid) == Some(std::process::id()) => {
-                        some = true;
-                        while let Ok(Some(news)) = stop::next() {
-                            self.hear(news);
-                        }
-                    }
-                    Err(error) => return Err(error.into()),
-                }
-            }
-            if !some {
-                break;
-            }
-        }
-        // From now on the process reports the children that it forks.
-        self.known.tell(process::children(pid));
-        // Some files to be watched may be known already.
-        if let Some(space) = space.and_then(|number| self.spaces.get_mut(&number)) {
-            space.refresh(&self.wanted).context(REFUSED)?;
-        }
-        Ok(())
-    }
-
-    /// The memory that this process shares with a traced one, as a child of `vfork` does.
-    fn shared_with(&self, pid: u32) -> Option<u32> {
-        // Threads that have ended have no memory any more.
-        let living = self.threads.iter().filter(|(_, traced)| !traced.ended);
-        let by_space = living.filter_map(|(id, traced)| Some((traced.space?, *id)));
-        let by_space: BTreeMap<u32, Id> = by_space.collect();
-        let of_it: Vec<Id> = process::thread_ids(pid)
-            .filter_map(|tid| Id::try_from(tid).ok())
-            .collect();
-        by_space.into_iter().find_map(|(space, its)| {
-            let same = |id: &Id| shares_memory(its, *id) == Some(true);
-            of_it.iter().any(same).then_some(space)
-        })
     }
 
     fn keep(&mut self, space: Space) -> u32 {

@@ -57,6 +57,7 @@ impl Tracer {
             News::Ended(id) => self.ended(id),
             News::Stopped(stop) => {
                 let id = stop.id();
+                self.unsettled.remove(&id);
                 if let Why::Executed(former) = stop.why()
                     && !self.threads.contains_key(&id)
                     && let Some(former) = self.threads.get(&former)
@@ -433,6 +434,7 @@ impl Tracer {
     }
 
     fn ended(&mut self, id: Id) {
+        self.unsettled.remove(&id);
         if let Some((early, _)) = self.early.remove(&id) {
             early.resume();
         }
