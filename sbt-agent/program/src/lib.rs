@@ -31,6 +31,7 @@ pub mod process;
 pub mod pty;
 pub mod runtimes;
 pub mod sample;
+pub mod scheduling;
 pub mod sites;
 pub mod spin;
 pub mod status;

@@ -129,6 +129,8 @@ impl Session {
             Next::EarlyTick => {
                 let notes = self.reporting.notes();
                 self.watch.look_at_budget(&mut self.understanding, notes);
+                // A short run has few ticks.
+                self.watch.count_cpus();
             }
             Next::Tick => self.tick(),
         }

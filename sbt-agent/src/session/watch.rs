@@ -1,7 +1,7 @@
 //! What is done to the target: the source with its probes, which of them are on, and what the
 //! system knows of the target's processes.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, path::Path};
 
 use anyhow::Context as _;
 use tokio::task::JoinHandle;
@@ -12,7 +12,7 @@ use crate::{
     source::{Measurement, Sink, Source, Totals, abilities::Silencing},
 };
 use sbt_engine::{choices::States, counters::Plan, report::Facts};
-use sbt_program::{clock, cpus::Cpus, process};
+use sbt_program::{clock, cpus::Cpus, process, scheduling::Scheduling};
 
 mod budget;
 mod condvars;
@@ -24,6 +24,7 @@ mod futexes;
 mod lifetime;
 mod locks;
 mod processes;
+mod standing;
 mod stopped;
 mod told;
 
@@ -31,7 +32,7 @@ pub use events::Changes;
 use lifetime::Lifetime;
 use locks::Locks;
 use processes::Processes;
-use stopped::Stopped;
+use standing::Standing;
 
 /// The watch on one target.
 pub struct Watch {
@@ -52,7 +53,9 @@ pub struct Watch {
     locks: Locks,
     processes: Processes,
     lifetime: Lifetime,
-    stopped: Stopped,
+    standing: Standing,
+    /// Who gets CPUs and who does not.
+    scheduling: Scheduling,
     /// The number of CPUs that the target may use, at the last look.
     cpus: Cpus,
     start_ns: u64,
@@ -85,6 +88,8 @@ impl Watch {
         source.start(sink, start_ns, process::usage(pid))?;
         let mut cpus = Cpus::default();
         cpus.look(pid);
+        let mut scheduling = Scheduling::new(Path::new("/proc"));
+        scheduling.look(std::iter::once(pid), true);
         Ok(Self {
             pid,
             stopping: None,
@@ -99,7 +104,8 @@ impl Watch {
             locks: Locks::new(pid),
             processes: Processes::new(pid),
             lifetime: Lifetime::new(pid, runs_already && process::first_thread_has_ended(pid)),
-            stopped: Stopped::default(),
+            standing: Standing::default(),
+            scheduling,
             cpus,
             start_ns,
             end_ns: start_ns,
@@ -175,6 +181,7 @@ impl Watch {
     pub fn stop(&mut self, has_ended: impl FnOnce() -> bool) {
         if let Some(mut source) = self.source.take() {
             self.end_ns = clock::now_ns();
+            self.scheduling.look(self.processes.living(), true);
             self.lifetime.is_over = has_ended();
             self.lost = source.lost();
             self.unseen_marks = source.unseen_marks();
@@ -248,6 +255,8 @@ impl Watch {
     pub fn reset(&mut self) -> u64 {
         self.start_ns = clock::now_ns();
         self.budget.reset(self.start_ns);
+        self.standing.reset();
+        self.scheduling.reset(self.processes.living());
         self.start_ns
     }
 
@@ -273,19 +282,22 @@ impl Watch {
         }
     }
 
-    /// Reads again how many CPUs the target may use: the program may bind its threads.
+    /// Reads again how many CPUs the target may use, since the program may bind its threads; and who
+    /// gets CPUs.
     pub fn count_cpus(&mut self) {
         if self.source.is_some() {
             self.cpus.look(self.pid);
+            self.scheduling.look(self.processes.living(), false);
         }
     }
 
-    /// Notices that a signal has stopped the target. `arrivals`: all arrivals so far.
+    /// Notices that a signal has stopped the target, or that its control group is frozen.
+    /// `arrivals`: all arrivals so far.
     pub fn notice_stops(&mut self, arrivals: u64) {
         if self.source.is_some() && !self.is_off {
-            let pid = self.pid;
-            self.stopped
-                .tick(clock::now_ns(), arrivals, || process::is_stopped(pid));
+            let now_ns = clock::now_ns();
+            self.standing
+                .tick(now_ns, arrivals, self.pid, &self.scheduling);
         }
     }
 
@@ -318,6 +330,7 @@ impl Watch {
         run.had_children = self.had_children;
         run.children = self.children;
         run.cpus = self.cpus.number;
+        run.scheduling = Some(self.standing.report(&self.scheduling));
         run.departures = self.departures.summary();
         run.left_processes = self.processes.left();
         facts.unseen_marks = match &self.source {

@@ -112,6 +112,19 @@ kinds! {
         SpinningWhileOthersLackCpus = "spinning-while-others-lack-cpus",
         /// In the whole run: more threads than CPUs.
         MoreThreadsThanCpus = "more-threads-than-cpus",
+        /// In the whole run: a CPU quota of a control group stops the threads.
+        CpuQuota = "cpu-quota",
+        /// In the whole run: a signal had stopped the program, or its control group was frozen.
+        ProgramStopped = "program-stopped",
+        /// In the whole run: a thread with a lower priority than others of the program lacks a CPU.
+        LowPriority = "low-priority",
+        /// In the whole run: more busy threads than CPUs on which they may run, while others of the
+        /// program's CPUs are not allowed to them.
+        BoundToFewCpus = "bound-to-few-cpus",
+        /// In the whole run: threads of the program that come to no barrier take the CPUs.
+        OwnThreadsTakeCpus = "own-threads-take-cpus",
+        /// In the whole run: other processes take the CPUs.
+        OthersTakeCpus = "others-take-cpus",
         /// In the whole run: threads first meet late.
         SerialStart = "serial-start",
         /// In the whole run: one thread works between parallel regions.

@@ -23,6 +23,7 @@ pub mod locks;
 pub mod order;
 pub mod place_names;
 mod run;
+pub mod scheduling;
 #[cfg(test)]
 pub(crate) mod schema;
 mod sites;
@@ -53,6 +54,9 @@ pub use kinds::{
     hang::{BlockedOnKind, HangCause, HangKind, HangOutcome, HangThreadState},
 };
 pub use run::{Facts, Run};
+pub use scheduling::{
+    ForeignReport, MachineReport, Policy, QuotaReport, SchedulingReport, StandsReport, TaskReport,
+};
 pub use sites::{
     BarrierStragglerReport, EachReport, LateReport, LateTimesReport, PhaseReport, SiteReport,
     SiteThreadReport, StatReport, StragglerReport, TrendReport,

@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    FunctionReport, IncompleteReport, SamplingReport, StandstillReport, WithheldReport, locks, spin,
+    FunctionReport, IncompleteReport, SamplingReport, SchedulingReport, StandstillReport,
+    WithheldReport, locks, spin,
 };
 use crate::{
     choices::States,
@@ -48,6 +49,9 @@ pub struct Run {
     /// Number of CPUs that all threads of the target together may run on, as last known; null if it
     /// could not be determined.
     pub cpus: Option<u32>,
+    /// Who got CPUs and who did not, as the kernel tells: quotas, stops, threads with their CPUs and
+    /// priorities, other processes. Null in reports of older versions.
+    pub scheduling: Option<SchedulingReport>,
     /// Whether departures were watched: true for all the time, false for never, null for a part of
     /// the time.
     pub departures: Option<bool>,

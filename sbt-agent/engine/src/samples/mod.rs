@@ -55,6 +55,7 @@ pub fn empty() -> Snapshot {
                 had_children: Some(false),
                 children: false,
                 cpus: Some(8),
+                scheduling: None,
                 none_found_because: None,
             },
             schema: SCHEMA,

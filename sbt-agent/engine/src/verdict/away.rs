@@ -1,7 +1,7 @@
 //! What kept a thread off the CPU, where every context switch was seen: what it was blocked on, and
 //! what took its CPU.
 
-use crate::report::{BlockedReason, BlockedReport, LateReport, TakerKind, TakerReport};
+use crate::report::{BlockedReason, BlockedReport, LateReport, Report, TakerKind, TakerReport};
 
 /// A reason must explain at least this fraction: nothing else can explain more.
 const HALF: f64 = 0.5;
@@ -59,10 +59,15 @@ pub fn words(reason: Option<&BlockedReport>, locks: bool) -> (String, &'static s
 }
 
 /// What ran for longest while the last thread was ready, and for which percentage of that time;
-/// `None` if too small to mention.
-pub fn taker(late: &LateReport) -> Option<(&TakerReport, f64)> {
+/// `None` if too small to mention. What sbt took is not mentioned: it is a cost of watching.
+pub fn taker<'a>(report: &Report, late: &'a LateReport) -> Option<(&'a TakerReport, f64)> {
     let away = late.away.as_ref()?;
-    let most = away.taken_by.first()?;
+    let own = report.run.scheduling.as_ref().map(|it| &it.own_pids);
+    let is_own = |taker: &&TakerReport| {
+        let pid = taker.pid.filter(|_| taker.kind == TakerKind::Process);
+        pid.is_some_and(|pid| own.is_some_and(|own| own.contains(&pid)))
+    };
+    let most = away.taken_by.iter().find(|taker| !is_own(taker))?;
     // In some episodes not every context switch was seen.
     let seen = away.episodes as f64 / late.split_episodes.max(1) as f64;
     let ready_ns = late.last.ready_ns? as f64 * seen;
@@ -105,7 +110,7 @@ pub fn taken((taker, pct): (&TakerReport, f64)) -> (String, &'static str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::{LateAwayReport, LateTimesReport};
+    use crate::report::{LateAwayReport, LateTimesReport, SchedulingReport};
 
     fn blocked(all: &[(BlockedReason, u64)]) -> Vec<BlockedReport> {
         let report = |&(reason, ns): &(BlockedReason, u64)| BlockedReport { reason, ns };
@@ -160,8 +165,9 @@ mod tests {
 
     #[test]
     fn whoever_took_the_cpu_is_named_if_it_took_enough() {
+        let mut report = crate::samples::empty().report;
         let said = |by: (TakerKind, &str, Option<u32>, u64)| {
-            taker(&late(4, &[by])).map(|found| taken(found).0)
+            taker(&report, &late(4, &[by])).map(|found| taken(found).0)
         };
         assert_eq!(
             said((TakerKind::Process, "cc1", Some(123), 900)).as_deref(),
@@ -180,6 +186,13 @@ mod tests {
                 .is_some_and(|text| text.contains("not allowed"))
         );
         assert_eq!(said((TakerKind::Kernel, "kworker", Some(3), 199)), None);
-        assert!(taker(&late(4, &[])).is_none());
+        assert!(taker(&report, &late(4, &[])).is_none());
+        // What sbt took is a cost of watching.
+        report.run.scheduling = Some(SchedulingReport {
+            own_pids: vec![123],
+            ..SchedulingReport::default()
+        });
+        let own = late(4, &[(TakerKind::Process, "sbt", Some(123), 900)]);
+        assert!(taker(&report, &own).is_none());
     }
 }

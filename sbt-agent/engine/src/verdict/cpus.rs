@@ -1,6 +1,6 @@
 //! Verdicts on more threads than CPUs.
 
-use super::words::whole;
+use super::{lack, words::whole};
 use crate::report::{Figure, Report, ThreadReport, VerdictKind, VerdictReport};
 
 /// Percentage of the threads' time, ready without a CPU, from which CPUs count as lacking:
@@ -26,7 +26,8 @@ pub struct Shortage {
 /// Whether there are too few CPUs for the threads; `None` if there are enough, or if that is
 /// unknown.
 pub fn shortage(report: &Report) -> Option<Shortage> {
-    let cpus = report.run.cpus?;
+    // The CPUs that count are those of the threads that meet.
+    let cpus = lack::cpus_of_team(report).or(report.run.cpus)?;
     let threads = threads_at_a_time(report);
     let (ready_pct, wanted) = wanted(report)?;
     let is_short = threads > cpus && ready_pct >= READY && wanted > f64::from(cpus);
@@ -52,7 +53,7 @@ fn threads_at_a_time(report: &Report) -> u32 {
 /// Percentage of their time for which all threads were ready without a CPU, in work and in waits;
 /// and the mean number of CPUs that they would have used. If this is less than the number of CPUs,
 /// other programs take them.
-fn wanted(report: &Report) -> Option<(f64, f64)> {
+pub fn wanted(report: &Report) -> Option<(f64, f64)> {
     let time = &report.thread_time;
     let sum = |f: fn(&ThreadReport) -> Option<u64>| {
         let known: Vec<u64> = report.threads.iter().filter_map(f).collect();
@@ -121,11 +122,8 @@ pub fn spinning(report: &Report) -> Option<VerdictReport> {
     })
 }
 
-/// Verdict: more threads want to run than there are CPUs.
+/// Verdict: more threads want to run than there are CPUs. Not given if they spin.
 pub fn more_threads_than_cpus(report: &Report) -> Option<VerdictReport> {
-    if harmful_spinning(report).is_some() {
-        return None;
-    }
     let short = shortage(report)?;
     let text = format!(
         "more threads than CPUs: {} threads share {}, and are ready without one for {:.0} % of \

@@ -1,7 +1,7 @@
 //! Verdicts on what kept the last thread: the kernel, not its work.
 
 use super::{
-    away, cpus,
+    away, lack,
     words::{Cost, who},
 };
 use crate::{
@@ -45,7 +45,7 @@ impl Excess {
 
     /// The fraction of the lateness that a part explains, 0 to 1. The part itself may be negative
     /// or exceed the total.
-    fn explained(&self, part: f64) -> f64 {
+    pub fn explained(&self, part: f64) -> f64 {
         (part / self.all()).clamp(0.0, 1.0)
     }
 }
@@ -173,30 +173,46 @@ fn lock<'a>(report: &'a Report, late: &LateReport) -> Option<&'a LockReport> {
     (worst.waits > 0 && worst.total_ns as f64 >= HALF * slept).then_some(worst)
 }
 
+/// The thread that lacks a CPU for much longer than the others on the way to a site; `None` if no
+/// single one does.
+fn starved(site: &SiteReport) -> Option<u32> {
+    const LONGER: f64 = 2.0;
+    let each = site.threads.iter().filter_map(|thread| {
+        let episodes = (thread.episodes > 0).then_some(thread.episodes)?;
+        Some((thread.ready_ns? as f64 / episodes as f64, thread.thread))
+    });
+    let mut each: Vec<(f64, u32)> = each.collect();
+    each.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let (first, second) = (each.first()?, each.get(1)?);
+    (first.0 >= LONGER * second.0).then_some(first.1)
+}
+
 /// Verdict: the last thread was ready to run, and had no CPU.
 pub fn lost_its_cpu(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
     let (cost, late) = Cost::of(report, site).filter(|(cost, _)| cost.is_of_work(report))?;
     let excess = Excess::of(late)?;
     let part = Cause::of(&excess, excess.ready, late)?;
-    // With a shortage of CPUs, a verdict on the whole run covers all sites.
-    if cpus::shortage(report).is_some() {
+    // A verdict on the whole run covers all sites.
+    if lack::of_the_run(report).is_some() {
         return None;
     }
-    let (by_whom, remedy) = away::taker(late).map_or_else(
-        || {
-            (
-                String::new(),
-                "something else runs there: stop it, leave it CPUs of its own, or bind fewer \
-                 threads to each CPU",
-            )
-        },
-        away::taken,
-    );
+    let taker = away::taker(report, late);
+    let (by_whom, remedy) = taker.map_or_else(|| lack::unknown(report), away::taken);
+    let persistent = site
+        .straggler
+        .as_ref()
+        .is_some_and(|it| it.pattern == StragglerPattern::Persistent);
+    let whom = match starved(site).filter(|_| !persistent) {
+        Some(thread) => format!(
+            "{} lacks a CPU for longest; whichever thread comes last",
+            who(report, thread)
+        ),
+        None => the_last(report, site),
+    };
     let text = format!(
-        "the last has no CPU at {}: {} is {} late on average, {:.0} % of it ready to run without \
-         a CPU{by_whom}; {}: {remedy}",
+        "the last has no CPU at {}: {whom} is {} late on average, {:.0} % of it ready to run \
+         without a CPU{by_whom}; {}: {remedy}",
         site.called(),
-        the_last(report, site),
         time(part.mean_ns),
         part.pct,
         cost.words(report),

@@ -12,6 +12,7 @@ use crate::report::{
 mod away;
 mod counted;
 mod cpus;
+mod lack;
 mod late;
 mod shape;
 mod short;
@@ -31,10 +32,10 @@ const MOST: usize = 5;
 type OfRun = fn(&Report) -> Option<VerdictReport>;
 type OfSite = fn(&Report, &SiteReport) -> Option<VerdictReport>;
 
-/// Verdicts on the whole run. The second is not given if the first applies.
+/// Verdicts on the whole run.
 const OF_THE_RUN: [OfRun; 4] = [
-    cpus::spinning,
-    cpus::more_threads_than_cpus,
+    lack::stood::still,
+    lack::of_the_run,
     start::serial_start,
     start::serial_end,
 ];
@@ -83,8 +84,12 @@ pub fn judge(report: &Report) -> Result<Vec<VerdictReport>, String> {
         let mut kinds = AT_A_SITE.iter();
         kinds.find_map(|kind| kind(report, site))
     });
-    let mut found: Vec<VerdictReport> = of_run.chain(at_sites).collect();
-    found.sort_by(|a, b| explained(b).total_cmp(&explained(a)));
+    let stands = |verdict: &VerdictReport| {
+        lack::stands(report, verdict) && lack::stood::stands(report, verdict)
+    };
+    let mut found: Vec<VerdictReport> = of_run.chain(at_sites).filter(stands).collect();
+    let order = |a: &VerdictReport, b: &VerdictReport| explained(b).total_cmp(&explained(a));
+    found.sort_by(|a, b| rank(a).cmp(&rank(b)).then_with(|| order(a, b)));
     found.truncate(MOST);
     if found.is_empty() {
         found.push(no_problem(report)?);
@@ -116,6 +121,16 @@ fn measured(report: &Report) -> Result<(), String> {
         ));
     }
     Ok(())
+}
+
+/// What comes first whatever it explains: what stopped the threads from outside is part of all
+/// other figures. And what comes last: what other processes do is no fault of the program.
+const fn rank(verdict: &VerdictReport) -> u8 {
+    match verdict.kind {
+        VerdictKind::ProgramStopped | VerdictKind::CpuQuota => 0,
+        VerdictKind::OthersTakeCpus => 2,
+        _ => 1,
+    }
 }
 
 /// The percentage of the threads' time that a verdict explains.

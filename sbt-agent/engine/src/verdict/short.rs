@@ -1,6 +1,6 @@
 //! The verdict on phases that are as short as the barrier itself.
 
-use super::{FEW, WORTH, cpus, words::Cost};
+use super::{FEW, WORTH, lack, words::Cost};
 use crate::{
     report::{Figure, Report, SiteReport, VerdictKind, VerdictReport},
     words::time,
@@ -18,9 +18,6 @@ const STRAGGLER: u64 = 4;
 /// Verdict: the work between two barriers takes no longer than passing a barrier. Not given if CPUs
 /// lack: a long release is then caused by the lack of CPUs.
 pub fn phase_too_short(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
-    if cpus::shortage(report).is_some() {
-        return None;
-    }
     let late = site.straggler.as_ref()?.late.as_ref()?;
     if late.episodes < FEW {
         return None;
@@ -38,7 +35,7 @@ pub fn phase_too_short(report: &Report, site: &SiteReport) -> Option<VerdictRepo
         return None;
     }
     let share_pct = share_pct(report, site)?;
-    if share_pct < WORTH {
+    if share_pct < WORTH || lack::is_of_the_run(report) {
         return None;
     }
     let phase_ns = late.phase_ns / late.episodes;

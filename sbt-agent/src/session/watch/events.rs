@@ -36,6 +36,7 @@ impl Watch {
             }
             Event::Callers { id, addresses, .. } => self.locks.know(*id, addresses),
             Event::Thread { shown, .. } => {
+                self.scheduling.look_at_thread(shown.1, shown.0);
                 if let Some(rank) = self.processes.meet(shown.1) {
                     understanding.set_rank(shown.1, rank);
                 }

@@ -13,7 +13,7 @@ impl Watch {
     pub fn notes(&self, until_ns: u64, all_arrivals: bool) -> Vec<String> {
         let mut notes = Vec::new();
         notes.extend(self.condvars.note());
-        notes.extend(self.stopped.note());
+        notes.extend(self.standing.notes());
         notes.extend(self.departures.note());
         notes.extend(self.note_of_budget(until_ns, all_arrivals));
         notes.extend(self.futexes.note());

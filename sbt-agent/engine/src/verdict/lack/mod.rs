@@ -1,0 +1,184 @@
+//! Why threads lacked a CPU. "Ready without a CPU" is a symptom: a cause is named only if the
+//! kernel told so, and the causes are tried in the order of how sure they are and how much of the
+//! rest they explain.
+
+use super::{cpus, late, words::Cost};
+use crate::report::{Figure, Report, SchedulingReport, ThreadReport, VerdictKind, VerdictReport};
+
+mod bound;
+mod others;
+mod own;
+mod priority;
+mod quota;
+pub mod stood;
+mod team;
+
+pub use others::unknown;
+use team::Team;
+
+/// Percentage of the threads' time from which a lack of CPUs is told: disturbances take a few
+/// percent.
+const LEAST: f64 = 5.0;
+
+/// A lack of CPUs, in percent of the threads' time.
+#[derive(Clone, Copy, Debug)]
+struct Lack {
+    /// The time for which threads were ready without a CPU, in work and in waits.
+    ready_pct: f64,
+    /// That time, and the waits for threads that were late for want of a CPU.
+    share_pct: f64,
+}
+
+impl Lack {
+    /// The lack of a run; `None` if it is small or unknown.
+    fn of(report: &Report) -> Option<Self> {
+        let (ready_pct, _) = cpus::wanted(report)?;
+        let waits: f64 = report
+            .sites
+            .iter()
+            .filter_map(|site| {
+                let (cost, late) = Cost::of(report, site)?;
+                let excess = late::Excess::of(late)?;
+                Some(cost.share_pct * excess.explained(excess.ready))
+            })
+            .sum();
+        let share_pct = (ready_pct + waits).min(100.0);
+        (share_pct >= LEAST).then_some(Self {
+            ready_pct,
+            share_pct,
+        })
+    }
+
+    /// The mean number of threads that were ready without a CPU.
+    fn ready_threads(&self, report: &Report) -> f64 {
+        let all_ns = report.thread_time.total_ns as f64;
+        self.ready_pct / 100.0 * all_ns / report.seen_ns().max(1) as f64
+    }
+
+    fn verdict(
+        &self,
+        kind: VerdictKind,
+        thread: Option<u32>,
+        text: String,
+        named: &[(&'static str, Figure)],
+    ) -> VerdictReport {
+        let figures = [
+            ("share_pct", Figure::Real(self.share_pct)),
+            ("ready_pct", Figure::Real(self.ready_pct)),
+        ];
+        VerdictReport {
+            kind,
+            site: None,
+            thread,
+            text,
+            evidence: figures.into_iter().chain(named.iter().copied()).collect(),
+        }
+    }
+}
+
+/// A run that lacked CPUs, and what the kernel told about it.
+struct Case<'a> {
+    report: &'a Report,
+    lack: Lack,
+    scheduling: &'a SchedulingReport,
+    team: Team<'a>,
+}
+
+type Cause = fn(&Case<'_>) -> Option<VerdictReport>;
+
+/// The causes that the program or its user can mend, in the order in which they are tried.
+const CAUSES: [Cause; 4] = [
+    quota::too_small,
+    priority::lower,
+    bound::to_few_cpus,
+    own::threads,
+];
+
+/// Verdict: the threads lacked CPUs, for a cause that is known.
+pub fn of_the_run(report: &Report) -> Option<VerdictReport> {
+    let case = Lack::of(report).and_then(|lack| {
+        let scheduling = report.run.scheduling.as_ref()?;
+        let team = Team::of(report, scheduling);
+        Some(Case {
+            report,
+            lack,
+            scheduling,
+            team,
+        })
+    });
+    let known = case
+        .as_ref()
+        .and_then(|case| CAUSES.iter().find_map(|cause| cause(case)));
+    known
+        .or_else(|| cpus::spinning(report))
+        .or_else(|| cpus::more_threads_than_cpus(report))
+        .or_else(|| others::processes(case.as_ref()?))
+}
+
+/// Whether the run lacked CPUs for a cause in the program or in what it was given.
+pub fn is_of_the_run(report: &Report) -> bool {
+    of_the_run(report).is_some_and(|verdict| verdict.kind != VerdictKind::OthersTakeCpus)
+}
+
+/// The number of CPUs on which the threads that meet may run; `None` if it is unknown.
+pub fn cpus_of_team(report: &Report) -> Option<u32> {
+    let scheduling = report.run.scheduling.as_ref()?;
+    let cpus = Team::of(report, scheduling).cpus?;
+    u32::try_from(cpus.len()).ok()
+}
+
+/// Whether a verdict on how work is spread stands although threads lacked CPUs: then the time that
+/// threads spent on CPUs has to show it.
+pub fn stands(report: &Report, verdict: &VerdictReport) -> bool {
+    let is_of_work = matches!(
+        verdict.kind,
+        VerdictKind::SerialPhase
+            | VerdictKind::PersistentStraggler
+            | VerdictKind::AlternatingStragglers
+            | VerdictKind::RotatingStraggler
+    );
+    if !is_of_work || verdict.evidence.contains_key("running_ratio") || Lack::of(report).is_none() {
+        return true;
+    }
+    let site = verdict.site.and_then(|site| report.site(site));
+    let late = site
+        .and_then(|site| site.straggler.as_ref())
+        .and_then(|it| it.late.as_ref());
+    let Some(late) = late else {
+        return true;
+    };
+    let Some(excess) = late::Excess::of(late) else {
+        return true;
+    };
+    let gain_ns = excess.running * (1.0 - 1.0 / late.participants.max(1.0));
+    gain_ns * 100.0 >= super::WORTH * report.seen_ns() as f64
+        && excess.explained(excess.running) >= 1.0 / 3.0
+}
+
+/// Threads as a part of a sentence: `T1, T2 and T3`; the first few of many.
+fn list(names: &[String]) -> String {
+    const MOST: usize = 4;
+    match names {
+        [] => String::new(),
+        [one] => one.clone(),
+        [all @ .., last] if names.len() <= MOST => format!("{} and {last}", all.join(", ")),
+        _ => format!(
+            "{} and {} more",
+            names[..MOST - 1].join(", "),
+            names.len() + 1 - MOST
+        ),
+    }
+}
+
+/// CPUs as a part of a sentence: `CPU 0`, `CPUs 2-5`.
+fn cpus_called(cpus: &std::collections::BTreeSet<u32>) -> String {
+    let written = crate::report::scheduling::written_cpus(cpus);
+    let plural = if cpus.len() == 1 { "" } else { "s" };
+    format!("CPU{plural} {written}")
+}
+
+/// The share of its work for which a thread was ready without a CPU; `None` if it is unknown.
+fn ready_in_work(thread: &ThreadReport) -> Option<f64> {
+    let (ready, work) = (thread.ready_ns?, thread.work_ns?);
+    (work > 0).then(|| ready as f64 / work as f64)
+}

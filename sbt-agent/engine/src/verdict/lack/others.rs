@@ -1,0 +1,79 @@
+//! Other processes that use the CPUs; and a lack of CPUs whose cause is not known.
+
+use super::{Case, Lack, list};
+use crate::report::{
+    Figure, ForeignReport, MachineReport, Report, StatesLevel, VerdictKind, VerdictReport,
+};
+
+/// What others use must be this fraction of what the threads lack: nothing else can be more.
+const HALF: f64 = 0.5;
+
+/// A process is named if it used this fraction of what all others used.
+const NAMED: f64 = 0.1;
+
+/// The number of CPUs that something used in the mean.
+fn in_cpus(machine: &MachineReport, ns: u64) -> f64 {
+    ns as f64 / machine.looked_ns.max(1) as f64
+}
+
+/// Verdict: other processes take the CPUs.
+pub fn processes(case: &Case<'_>) -> Option<VerdictReport> {
+    let machine = case.scheduling.machine.as_ref()?;
+    let used = in_cpus(machine, machine.others_ns());
+    if used < HALF * case.lack.ready_threads(case.report) {
+        return None;
+    }
+    let names = machine.processes.as_ref().map(|all| names(machine, all));
+    let whose = match names.filter(|names| !names.is_empty()) {
+        Some(names) => format!(", among them {}", list(&names)),
+        None => String::new(),
+    };
+    let text = format!(
+        "other processes take the CPUs: the threads are ready without a CPU for {:.0} % of their \
+         time, while processes that are not of this program use {used:.1} of the {} CPUs that it \
+         may use{whose}. Run it while the machine has nothing else to do, or give it CPUs of its \
+         own; until then compare `running`, not `work`",
+        case.lack.ready_pct,
+        case.team.available.len(),
+    );
+    Some(case.lack.verdict(
+        VerdictKind::OthersTakeCpus,
+        None,
+        text,
+        &[
+            ("others_cpus", Figure::Real(used)),
+            ("cpus", Figure::Whole(case.team.available.len() as u64)),
+        ],
+    ))
+}
+
+/// The processes that used most.
+fn names(machine: &MachineReport, all: &[ForeignReport]) -> Vec<String> {
+    let enough = NAMED * machine.others_ns() as f64;
+    let most = all.iter().filter(|it| it.cpu_ns as f64 >= enough);
+    most.map(|it| format!("`{}` (pid {})", it.name, it.pid))
+        .collect()
+}
+
+/// What to say of threads that lacked a CPU for an unknown cause, and what to do about it.
+pub fn unknown(report: &Report) -> (String, &'static str) {
+    let machine = report
+        .run
+        .scheduling
+        .as_ref()
+        .and_then(|it| it.machine.as_ref());
+    let own = machine.map(|machine| in_cpus(machine, machine.own_ns));
+    let lacks = Lack::of(report).map_or(0.0, |lack| lack.ready_threads(report));
+    if own.is_some_and(|own| lacks > 0.0 && own >= HALF * lacks) {
+        return (
+            format!("; sbt itself used {:.1} CPUs meanwhile", own.unwrap_or(0.0)),
+            "watch less (--budget, --departures off), or leave sbt a CPU of its own",
+        );
+    }
+    let remedy = if report.run.backend == "ebpf" && report.states.level != StatesLevel::Full {
+        "--states full tells what takes the CPU"
+    } else {
+        "watch the machine's load while the program runs"
+    };
+    ("; what takes the CPU is not known".into(), remedy)
+}

@@ -1,0 +1,45 @@
+//! Busy threads of the program that come to no barrier, and take the CPUs of those that do.
+
+use super::{Case, cpus_called, list, team::Member};
+use crate::report::{Figure, VerdictKind, VerdictReport};
+
+/// A thread takes a CPU if it is on one for this fraction of the time.
+const TAKES: f64 = 0.1;
+
+/// Verdict: threads of the program that come to no barrier take the CPUs.
+pub fn threads(case: &Case<'_>) -> Option<VerdictReport> {
+    let cpus = case.team.cpus.clone()?;
+    let members = case.team.members.len();
+    let mut helpers: Vec<&Member<'_>> = case.team.helpers.iter().collect();
+    helpers.retain(|it| it.ran() >= TAKES && !it.allowed.is_disjoint(&cpus));
+    helpers.sort_by(|a, b| b.ran().total_cmp(&a.ran()));
+    // With more threads that meet than CPUs, those lack CPUs without the helpers too.
+    if helpers.is_empty() || members > cpus.len() || members + helpers.len() <= cpus.len() {
+        return None;
+    }
+    let used: f64 = helpers.iter().map(|it| it.ran()).sum();
+    let names: Vec<String> = helpers.iter().map(|it| it.called(case.report)).collect();
+    let (comes, uses) = if names.len() == 1 {
+        ("comes", "uses")
+    } else {
+        ("come", "use")
+    };
+    let text = format!(
+        "own threads take the CPUs: {} of this program {comes} to no barrier and {uses} {used:.1} \
+         CPUs, so that the {members} threads that meet lack a CPU on {} for {:.0} % of their time. \
+         Start fewer threads that meet, or let the others sleep when they have nothing to do",
+        list(&names),
+        cpus_called(&cpus),
+        case.lack.ready_pct,
+    );
+    Some(case.lack.verdict(
+        VerdictKind::OwnThreadsTakeCpus,
+        None,
+        text,
+        &[
+            ("threads", Figure::Whole(members as u64)),
+            ("cpus", Figure::Whole(cpus.len() as u64)),
+            ("taken_cpus", Figure::Real(used)),
+        ],
+    ))
+}

@@ -1,0 +1,79 @@
+//! Threads with a lower priority than others of the same program.
+
+use super::{Case, list, team::Member};
+use crate::report::{Figure, VerdictKind, VerdictReport};
+
+/// By how much a thread's weight must exceed another's to take its CPU away: three nice values.
+const HEAVIER: f64 = 1.9;
+
+/// Fraction of its time for which a thread must be ready without a CPU to count as starved.
+const STARVED: f64 = 0.2;
+
+/// A starved thread lacks a CPU for this many times as long as those with a higher priority.
+const MORE: f64 = 2.0;
+
+/// A thread with a higher priority matters if it is on a CPU for this fraction of the time.
+const TAKES: f64 = 0.1;
+
+/// Verdict: a thread with a lower priority than others of the program lacks a CPU.
+pub fn lower(case: &Case<'_>) -> Option<VerdictReport> {
+    let team = &case.team;
+    let stronger = |than: &Member<'_>| -> Vec<Member<'_>> {
+        let all = team.members.iter().chain(&team.helpers);
+        let above = all.filter(|other| {
+            other.weight() >= HEAVIER * than.weight()
+                && other.ran() >= TAKES
+                && !other.allowed.is_disjoint(&than.allowed)
+        });
+        above.cloned().collect()
+    };
+    let victims = team.members.iter().filter_map(|member| {
+        let above = stronger(member);
+        let mean = above.iter().map(Member::ready).sum::<f64>() / above.len().max(1) as f64;
+        let is_starved = member.ready() >= STARVED.max(MORE * mean);
+        (is_starved && !above.is_empty()).then_some((member, above))
+    });
+    let mut victims: Vec<_> = victims.collect();
+    victims.sort_by(|(a, _), (b, _)| b.ready().total_cmp(&a.ready()));
+    let (victim, above) = victims.first()?;
+    let first = above
+        .iter()
+        .max_by(|a, b| a.weight().total_cmp(&b.weight()))?;
+    let same: Vec<&Member<'_>> = victims
+        .iter()
+        .map(|(member, _)| *member)
+        .filter(|member| member.priority() == victim.priority())
+        .collect();
+    let whom: Vec<String> = same.iter().map(|it| it.called(case.report)).collect();
+    let who: Vec<String> = above
+        .iter()
+        .filter(|other| other.priority() == first.priority())
+        .map(|other| other.called(case.report))
+        .collect();
+    let have = |names: &[String]| if names.len() == 1 { "has" } else { "have" };
+    let text = format!(
+        "low priority: {} {} {}, while {} of this program {} {} and runs first on the same CPUs; \
+         {} was ready without a CPU for {:.0} % of its time. Give the threads that meet the same \
+         priority (nice, setpriority, sched_setscheduler), or leave them CPUs of their own",
+        list(&whom),
+        have(&whom),
+        victim.priority(),
+        list(&who),
+        have(&who),
+        first.priority(),
+        victim.called(case.report),
+        victim.ready() * 100.0,
+    );
+    let text = if who.len() == 1 {
+        text
+    } else {
+        text.replace(" and runs first", " and run first")
+    };
+    let mut named = vec![("thread_ready_pct", Figure::Real(victim.ready() * 100.0))];
+    named.push(("nice", Figure::Real(f64::from(victim.task.nice))));
+    let thread = (same.len() == 1).then(|| victim.thread.map(|thread| thread.id));
+    Some(
+        case.lack
+            .verdict(VerdictKind::LowPriority, thread.flatten(), text, &named),
+    )
+}

@@ -1,0 +1,133 @@
+//! The threads that meet at barriers, and the other threads of the program, as the scheduler sees
+//! them.
+
+use std::collections::{BTreeSet, HashMap};
+
+use crate::report::{Policy, Report, SchedulingReport, TaskReport, ThreadReport};
+
+/// A thread that wants a CPU for this fraction of the time or more is busy.
+const BUSY: f64 = 0.2;
+
+/// Looks that are this far apart, ns, tell how busy a thread is: the kernel counts run times at
+/// clock ticks on some machines.
+const APART_NS: u64 = 50_000_000;
+
+/// How much of a CPU a thread of the usual class with nice value 0 gets beside another one.
+const USUAL: f64 = 1024.0;
+
+/// A thread of the program.
+#[derive(Clone)]
+pub struct Member<'a> {
+    pub task: &'a TaskReport,
+    /// The thread in the report; `None` if it never comes to a barrier.
+    pub thread: Option<&'a ThreadReport>,
+    /// The CPUs on which it may run.
+    pub allowed: BTreeSet<u32>,
+}
+
+impl Member<'_> {
+    /// Whether it wants a CPU for a good part of the time. `None` if it is unknown.
+    fn is_busy(&self) -> Option<bool> {
+        let by_looks = (self.task.looked_ns >= APART_NS).then(|| self.task.wanted());
+        let by_events = || {
+            let thread = self.thread?;
+            let wanted = thread.running_ns? + thread.ready_ns?;
+            let spun = thread.waits.spinning_ns.unwrap_or(0);
+            let all = thread.work_ns? + thread.idle_ns + thread.release_ns.unwrap_or(0);
+            (all > 0).then(|| (wanted + spun) as f64 / all as f64)
+        };
+        let wanted = by_looks.flatten().or_else(by_events)?;
+        Some(wanted >= BUSY)
+    }
+
+    /// The share of the time for which it was ready without a CPU, as far as known.
+    pub fn ready(&self) -> f64 {
+        let by_looks = self
+            .task
+            .ready_ns
+            .filter(|_| self.task.looked_ns >= APART_NS);
+        let by_looks = by_looks.map(|ready| ready as f64 / self.task.looked_ns as f64);
+        let by_events = || self.thread.and_then(super::ready_in_work);
+        by_looks.or_else(by_events).unwrap_or(0.0)
+    }
+
+    /// How much of a CPU it gets beside others, by the kernel's rule: each nice value is worth a
+    /// quarter.
+    pub fn weight(&self) -> f64 {
+        match self.task.policy {
+            Policy::Fifo | Policy::RoundRobin | Policy::Deadline => f64::INFINITY,
+            Policy::Idle => 3.0,
+            _ => USUAL * 1.25_f64.powi(-self.task.nice),
+        }
+    }
+
+    /// The priority in words.
+    pub fn priority(&self) -> String {
+        match self.task.policy {
+            Policy::Fifo => "scheduling class SCHED_FIFO".into(),
+            Policy::RoundRobin => "scheduling class SCHED_RR".into(),
+            Policy::Deadline => "scheduling class SCHED_DEADLINE".into(),
+            Policy::Idle => "scheduling class SCHED_IDLE".into(),
+            _ => format!("nice value {}", self.task.nice),
+        }
+    }
+
+    /// The thread in a sentence.
+    pub fn called(&self, report: &Report) -> String {
+        match self.thread {
+            Some(thread) => super::super::words::who(report, thread.id),
+            None => format!("thread `{}` (tid {})", self.task.name, self.task.tid),
+        }
+    }
+
+    /// The fraction of the time for which it was on a CPU.
+    pub fn ran(&self) -> f64 {
+        self.task.ran().unwrap_or(0.0)
+    }
+}
+
+/// The busy threads of a program.
+pub struct Team<'a> {
+    /// Those that meet at barriers.
+    pub members: Vec<Member<'a>>,
+    /// Those that never come to a barrier.
+    pub helpers: Vec<Member<'a>>,
+    /// All CPUs on which any thread of the program may run.
+    pub available: BTreeSet<u32>,
+    /// All CPUs on which the threads that meet may run, busy or not; `None` if not all of these
+    /// threads were looked at.
+    pub cpus: Option<BTreeSet<u32>>,
+}
+
+impl<'a> Team<'a> {
+    /// Finds the threads of a report among those that were looked at.
+    pub fn of(report: &'a Report, scheduling: &'a SchedulingReport) -> Self {
+        let meet = report.threads.iter().filter(|thread| thread.arrivals > 0);
+        let meet: HashMap<(u32, u32), &ThreadReport> = meet
+            .map(|thread| ((thread.tid, thread.pid), thread))
+            .collect();
+        let all = scheduling.tasks.iter().map(|task| Member {
+            task,
+            thread: meet.get(&(task.tid, task.pid)).copied(),
+            allowed: task.allowed(),
+        });
+        let all: Vec<Member<'a>> = all.filter(|member| !member.allowed.is_empty()).collect();
+        let cpus = |all: &mut dyn Iterator<Item = &Member<'a>>| -> BTreeSet<u32> {
+            all.flat_map(|member| member.allowed.clone()).collect()
+        };
+        let found = || all.iter().filter(|member| member.thread.is_some());
+        let is_whole = found().count() == meet.len() && !meet.is_empty();
+        let of_members = is_whole.then(|| cpus(&mut found()));
+        let available = cpus(&mut all.iter());
+        let busy = all
+            .into_iter()
+            .filter(|member| member.is_busy() == Some(true));
+        let (members, helpers) = busy.partition(|member| member.thread.is_some());
+        Self {
+            members,
+            helpers,
+            available,
+            cpus: of_members,
+        }
+    }
+}

@@ -1,0 +1,271 @@
+//! Causes of a lack of CPUs, each with the evidence and without.
+
+use super::*;
+use crate::report::{
+    ForeignReport, MachineReport, Policy, QuotaReport, SchedulingReport, StandsReport, TaskReport,
+};
+
+const S: u64 = 1_000 * MS;
+
+/// A thread that was on a CPU and ready without one for these percentages of a second.
+fn task(tid: u32, cpus: &str, [running, ready]: [u64; 2]) -> TaskReport {
+    TaskReport {
+        tid,
+        pid: 1,
+        name: if tid < 100 { "w" } else { "poller" }.into(),
+        cpus: cpus.into(),
+        nice: 0,
+        policy: Policy::Normal,
+        looked_ns: S,
+        running_ns: Some(running * 10 * MS),
+        ready_ns: Some(ready * 10 * MS),
+    }
+}
+
+fn of(tasks: Vec<TaskReport>) -> SchedulingReport {
+    SchedulingReport {
+        tasks,
+        ..SchedulingReport::default()
+    }
+}
+
+/// Two threads of which one at a time lacks a CPU for as long as it works.
+fn starving(scheduling: SchedulingReport) -> Program {
+    let mut program = Program::new(2);
+    program.facts.run.cpus = Some(2);
+    program.facts.run.scheduling = Some(scheduling);
+    program.rounds(60, |round| but(2, round % 2, [4 * MS, 4 * MS, 0], runs(4)));
+    program
+}
+
+fn machine(busy: u64, target: u64, own: u64) -> MachineReport {
+    MachineReport {
+        online: "0-1".into(),
+        looked_ns: S,
+        busy_ns: busy * 10 * MS,
+        target_ns: target * 10 * MS,
+        own_ns: own * 10 * MS,
+        stolen_ns: 0,
+        processes: Some(vec![ForeignReport {
+            pid: 77,
+            name: "cc1".into(),
+            cpu_ns: 600 * MS,
+        }]),
+    }
+}
+
+#[test]
+fn a_quota_is_the_cause_if_it_stopped_the_threads() {
+    let quota = QuotaReport {
+        group: "/user/job".into(),
+        cpus: 0.5,
+        period_ns: 100 * MS,
+        periods: 5,
+        throttled_periods: 4,
+        throttled_ns: 300 * MS,
+    };
+    let mut scheduling = of(vec![task(1, "0-1", [50, 30]), task(2, "0-1", [50, 30])]);
+    scheduling.quotas = vec![quota.clone()];
+    scheduling.machine = Some(machine(200, 100, 0));
+    let verdict = starving(scheduling.clone()).only(VerdictKind::CpuQuota);
+    says(
+        &verdict,
+        &[
+            "the quota of control group /user/job (0.5 CPUs) stopped (throttled) its threads in 4 \
+             of 5 periods of 100 ms, for 300 ms",
+        ],
+    );
+    assert_eq!((verdict.site, verdict.thread), (None, None));
+    // A quota that stopped nobody is no cause.
+    scheduling.quotas = vec![QuotaReport {
+        throttled_periods: 0,
+        throttled_ns: 0,
+        ..quota
+    }];
+    starving(scheduling).only(VerdictKind::OthersTakeCpus);
+}
+
+#[test]
+fn threads_bound_to_one_cpu_are_named_with_it() {
+    let bound = |third: TaskReport| of(vec![task(1, "0", [50, 30]), task(2, "0", [50, 30]), third]);
+    // The first thread, which waits in a join, may use both.
+    let verdict = starving(bound(task(100, "0-1", [0, 0]))).only(VerdictKind::BoundToFewCpus);
+    says(
+        &verdict,
+        &[
+            "T0 w and T1 w may only run on CPU 0, and are ready without a CPU for 30 % of the \
+             time; CPU 1 is not allowed to them",
+        ],
+    );
+    // The whole program may use no other CPU: it has too many threads.
+    let verdict = starving(bound(task(100, "0", [0, 0]))).only(VerdictKind::MoreThreadsThanCpus);
+    says(&verdict, &["2 threads share 1 CPU"]);
+    // Each has a CPU of its own.
+    let apart = of(vec![task(1, "0", [50, 30]), task(2, "1", [50, 30])]);
+    starving(apart).only(VerdictKind::StragglerLostItsCpu);
+}
+
+#[test]
+fn a_busy_helper_on_the_same_cpu_is_named() {
+    let scheduling = of(vec![
+        task(1, "0", [50, 50]),
+        task(2, "1", [50, 0]),
+        task(100, "0", [50, 50]),
+    ]);
+    let verdict = starving(scheduling).only(VerdictKind::BoundToFewCpus);
+    says(
+        &verdict,
+        &[
+            "T0 w may only run on CPU 0 together with thread `poller` (tid 100) of this program, \
+             which came to no barrier, and is ready",
+            "CPU 1 is not allowed to it",
+        ],
+    );
+    assert_eq!(verdict.thread, Some(0));
+    // All may run everywhere.
+    let scheduling = of(vec![
+        task(1, "0-1", [60, 30]),
+        task(2, "0-1", [60, 30]),
+        task(100, "0-1", [70, 30]),
+    ]);
+    let verdict = starving(scheduling).only(VerdictKind::OwnThreadsTakeCpus);
+    says(
+        &verdict,
+        &[
+            "thread `poller` (tid 100) of this program comes to no barrier and uses 0.7 CPUs, so \
+             that the 2 threads that meet lack a CPU on CPUs 0-1",
+        ],
+    );
+    // The helper sleeps.
+    let scheduling = of(vec![
+        task(1, "0-1", [60, 30]),
+        task(2, "0-1", [60, 30]),
+        task(100, "0-1", [1, 0]),
+    ]);
+    starving(scheduling).only(VerdictKind::StragglerLostItsCpu);
+}
+
+#[test]
+fn a_lower_priority_is_the_cause_if_others_have_a_higher_one() {
+    let nicer = |nice, policy| TaskReport {
+        nice,
+        policy,
+        ..task(2, "0-1", [30, 60])
+    };
+    let with = |second, third| starving(of(vec![task(1, "0-1", [60, 5]), second, third]));
+    let hog = task(100, "0-1", [90, 5]);
+    let verdict = with(nicer(10, Policy::Normal), hog.clone()).only(VerdictKind::LowPriority);
+    assert_eq!(verdict.thread, Some(1));
+    says(
+        &verdict,
+        &[
+            "T1 w has nice value 10, while T0 w and thread `poller` (tid 100) of this program have \
+             nice value 0 and run first on the same CPUs",
+            "T1 w was ready without a CPU for 60 % of its time",
+        ],
+    );
+    let verdict = with(nicer(0, Policy::Idle), hog.clone()).only(VerdictKind::LowPriority);
+    says(&verdict, &["T1 w has scheduling class SCHED_IDLE"]);
+    let real_time = TaskReport {
+        policy: Policy::Fifo,
+        ..hog.clone()
+    };
+    let verdict = with(nicer(0, Policy::Normal), real_time).only(VerdictKind::LowPriority);
+    says(
+        &verdict,
+        &[
+            "thread `poller` (tid 100) of this program has scheduling class SCHED_FIFO and runs first",
+        ],
+    );
+    // A difference of one takes no CPU away.
+    with(nicer(1, Policy::Normal), hog).only(VerdictKind::OwnThreadsTakeCpus);
+}
+
+#[test]
+fn other_processes_are_the_cause_if_they_used_the_cpus() {
+    let free = || of(vec![task(1, "0-1", [60, 30]), task(2, "0-1", [60, 30])]);
+    let with = |machine| SchedulingReport {
+        machine: Some(machine),
+        ..free()
+    };
+    let verdict = starving(with(machine(200, 120, 5))).only(VerdictKind::OthersTakeCpus);
+    says(
+        &verdict,
+        &["use 0.8 of the 2 CPUs that it may use, among them `cc1` (pid 77)"],
+    );
+    assert_eq!((verdict.site, verdict.thread), (None, None));
+    // sbt itself is no other process.
+    let verdict = starving(with(machine(200, 120, 75))).only(VerdictKind::StragglerLostItsCpu);
+    says(&verdict, &["sbt itself used 0.8 CPUs meanwhile"]);
+    // Nobody else used a CPU: the cause is not known, and only eBPF can tell more.
+    let mut program = starving(with(machine(130, 120, 5)));
+    let verdict = program.only(VerdictKind::StragglerLostItsCpu);
+    says(&verdict, &["what takes the CPU is not known"]);
+    assert!(!verdict.text.contains("--states"), "{}", verdict.text);
+    program.facts.run.backend = "ebpf".into();
+    let verdict = program.only(VerdictKind::StragglerLostItsCpu);
+    says(&verdict, &["--states full tells what takes the CPU"]);
+}
+
+#[test]
+fn uneven_work_is_told_first_where_others_take_cpus() {
+    let mut scheduling = of(vec![task(1, "0-1", [60, 30]), task(2, "0-1", [60, 30])]);
+    scheduling.machine = Some(machine(200, 120, 5));
+    let mut program = Program::new(2);
+    program.facts.run.scheduling = Some(scheduling.clone());
+    program.rounds(60, |_| but(2, 1, [9 * MS, 3 * MS, 0], [4 * MS, 3 * MS, 0]));
+    assert_eq!(
+        program.kinds(),
+        [
+            VerdictKind::PersistentStraggler,
+            VerdictKind::OthersTakeCpus
+        ]
+    );
+    // Where the work is even in CPU time, no thread is blamed.
+    let mut program = Program::new(2);
+    program.facts.run.scheduling = Some(scheduling);
+    program.rounds(60, |_| {
+        but(
+            2,
+            1,
+            [4 * MS, 4 * MS, 4 * MS + 100 * US],
+            [4 * MS, 4 * MS, 0],
+        )
+    });
+    let kinds = program.kinds();
+    assert!(
+        !kinds.contains(&VerdictKind::PersistentStraggler),
+        "{kinds:?}"
+    );
+}
+
+#[test]
+fn a_program_that_was_stopped_has_no_straggler_for_that() {
+    let stops = |total_ns, at_most_ns| StandsReport {
+        times: 1,
+        total_ns,
+        at_most_ns,
+    };
+    let mut program = Program::new(2);
+    program.facts.run.scheduling = Some(SchedulingReport {
+        stopped: stops(S, S + 500 * MS),
+        ..SchedulingReport::default()
+    });
+    // The stop fell into the work of one thread, in one of the phases.
+    program.rounds(60, |round| {
+        let stopped_ns = if round == 30 { S + 200 * MS } else { 0 };
+        but(2, 1, [4 * MS, 0, stopped_ns], runs(4))
+    });
+    let verdict = program.only(VerdictKind::ProgramStopped);
+    says(
+        &verdict,
+        &["a signal (SIGSTOP, Ctrl-Z) stopped it once, for at least 1.00 s"],
+    );
+    program.facts.run.scheduling = Some(SchedulingReport {
+        frozen: stops(S, S + 500 * MS),
+        frozen_group: Some("/job".into()),
+        ..SchedulingReport::default()
+    });
+    let verdict = program.only(VerdictKind::ProgramStopped);
+    says(&verdict, &["its control group /job was frozen once"]);
+}

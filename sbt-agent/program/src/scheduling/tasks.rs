@@ -1,0 +1,207 @@
+//! The threads of a target as the scheduler sees them: their CPUs, priorities and times.
+
+use std::{
+    collections::HashMap,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use procfs::{FromRead as _, process::Stat};
+use sbt_engine::{
+    place::printable,
+    report::{Policy, TaskReport},
+};
+
+use crate::{process::text, status::Status};
+
+/// The most threads that are kept: of further ones nothing is known.
+const MOST_KEPT: usize = 512;
+
+/// The most threads that are reported.
+const MOST_REPORTED: usize = 64;
+
+/// Run time and run delay of a thread so far, ns.
+type Times = (Option<u64>, Option<u64>);
+
+/// What is known of a thread.
+#[derive(Clone, Debug)]
+struct Known {
+    /// When the kernel created the thread: the number may go to another thread later.
+    started: u64,
+    name: String,
+    cpus: String,
+    nice: i32,
+    policy: Policy,
+    first: (u64, Times),
+    last: (u64, Times),
+}
+
+/// The threads of a target, by process and thread.
+#[derive(Clone, Debug, Default)]
+pub struct Tasks(HashMap<(u32, u32), Known>);
+
+impl Tasks {
+    /// Looks at the first `most` threads of a process.
+    pub fn look(&mut self, proc: &Path, pid: u32, now_ns: u64, most: usize) {
+        let folder = fs::read_dir(proc.join(format!("{pid}/task")));
+        let threads = folder.into_iter().flatten().filter_map(|task| {
+            let task = task.ok()?.path();
+            Some((task.file_name()?.to_str()?.parse().ok()?, task))
+        });
+        let threads: Vec<(u32, PathBuf)> = threads.take(most).collect();
+        for (tid, task) in threads {
+            self.look_at((pid, tid), &task, now_ns);
+        }
+    }
+
+    /// Looks at one thread.
+    pub fn look_at_one(&mut self, proc: &Path, (pid, tid): (u32, u32), now_ns: u64) {
+        let task = proc.join(format!("{pid}/task/{tid}"));
+        self.look_at((pid, tid), &task, now_ns);
+    }
+
+    fn look_at(&mut self, id: (u32, u32), task: &Path, now_ns: u64) {
+        let Ok(stat) = Stat::from_file(task.join("stat")) else {
+            return;
+        };
+        // What a thread that has ended tells is not what it had.
+        if matches!(stat.state, 'Z' | 'X') {
+            return;
+        }
+        let status = Status::in_folder(task).unwrap_or_default();
+        let times = times(&text(task.join("schedstat")).unwrap_or_default());
+        let seen = Known {
+            started: stat.starttime,
+            name: stat.comm.clone(),
+            cpus: status.field("Cpus_allowed_list").unwrap_or_default().into(),
+            nice: i32::try_from(stat.nice).unwrap_or(0),
+            policy: policy(stat.policy),
+            first: (now_ns, times),
+            last: (now_ns, times),
+        };
+        let has_room = self.0.len() < MOST_KEPT;
+        match self.0.get_mut(&id) {
+            Some(known) if known.started == seen.started => {
+                let first = known.first;
+                *known = Known { first, ..seen };
+            }
+            Some(known) => *known = seen,
+            None if has_room => {
+                self.0.insert(id, seen);
+            }
+            None => {}
+        }
+    }
+
+    /// Counts times from the last look on.
+    pub fn reset(&mut self) {
+        for known in self.0.values_mut() {
+            known.first = known.last;
+        }
+    }
+
+    /// The threads, those with most CPU time first.
+    pub fn report(&self) -> Vec<TaskReport> {
+        let since = |first: Option<u64>, last: Option<u64>| Some(last?.saturating_sub(first?));
+        let mut all: Vec<TaskReport> = self
+            .0
+            .iter()
+            .map(|(&(pid, tid), known)| {
+                let ((first_ns, first), (last_ns, last)) = (known.first, known.last);
+                TaskReport {
+                    tid,
+                    pid,
+                    name: printable(&known.name),
+                    cpus: known.cpus.clone(),
+                    nice: known.nice,
+                    policy: known.policy,
+                    looked_ns: last_ns.saturating_sub(first_ns),
+                    running_ns: since(first.0, last.0),
+                    ready_ns: since(first.1, last.1),
+                }
+            })
+            .collect();
+        all.sort_by_key(|task| (std::cmp::Reverse(task.running_ns), task.pid, task.tid));
+        all.truncate(MOST_REPORTED);
+        all
+    }
+}
+
+fn times(schedstat: &str) -> Times {
+    let mut fields = schedstat.split_whitespace().map(str::parse);
+    let mut next = || fields.next().and_then(Result::ok);
+    (next(), next())
+}
+
+/// The class by its number in linux/sched.h.
+const fn policy(number: Option<u32>) -> Policy {
+    match number {
+        Some(0) => Policy::Normal,
+        Some(1) => Policy::Fifo,
+        Some(2) => Policy::RoundRobin,
+        Some(3) => Policy::Batch,
+        Some(5) => Policy::Idle,
+        Some(6) => Policy::Deadline,
+        _ => Policy::Other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_tell_their_cpus_and_priorities() {
+        let proc = tempfile::tempdir().unwrap();
+        let task = proc.path().join("7/task/9");
+        fs::create_dir_all(&task).unwrap();
+        let write = |name: &str, text: &str| fs::write(task.join(name), text).unwrap();
+        let stat = |started: u32| {
+            format!(
+                "9 (a w) R 1 7 7 0 -1 64 1 0 0 0 5 6 0 0 39 19 2 0 {started} 1000 10 \
+                 18446744073709551615 1 1 0 0 0 0 0 0 0 0 0 0 17 1 0 5 0 0 0 0 0 0 0 0 0 0 0\n"
+            )
+        };
+        write("stat", &stat(100));
+        write("status", "Name:\ta w\nCpus_allowed_list:\t0,2-3\n");
+        write("schedstat", "1000 50 7\n");
+        let mut tasks = Tasks::default();
+        tasks.look(proc.path(), 7, 10, 64);
+        write("schedstat", "1600 350 9\n");
+        tasks.look_at_one(proc.path(), (7, 9), 1010);
+        let expected = TaskReport {
+            tid: 9,
+            pid: 7,
+            name: "a w".into(),
+            cpus: "0,2-3".into(),
+            nice: 19,
+            policy: Policy::Idle,
+            looked_ns: 1000,
+            running_ns: Some(600),
+            ready_ns: Some(300),
+        };
+        assert_eq!(tasks.report(), [expected.clone()]);
+        // Another thread has the number now, on a kernel without schedstat.
+        write("stat", &stat(200));
+        fs::remove_file(task.join("schedstat")).unwrap();
+        tasks.look(proc.path(), 7, 2000, 64);
+        let other = TaskReport {
+            looked_ns: 0,
+            running_ns: None,
+            ready_ns: None,
+            ..expected
+        };
+        assert_eq!(tasks.report(), [other]);
+        tasks.look(proc.path(), 8, 2000, 64);
+        assert_eq!(tasks.report().len(), 1);
+    }
+
+    #[test]
+    fn classes_have_numbers() {
+        assert_eq!(policy(Some(0)), Policy::Normal);
+        assert_eq!(policy(Some(1)), Policy::Fifo);
+        assert_eq!(policy(Some(3)), Policy::Batch);
+        assert_eq!(policy(Some(7)), Policy::Other);
+        assert_eq!(policy(None), Policy::Other);
+    }
+}
