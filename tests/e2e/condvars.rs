@@ -156,6 +156,7 @@ fn functions_of_ones_own() {
     needs_root!();
     is_one_barrier("plain", &["SITE plain wait", "SITE plain broadcast"]);
     is_one_barrier("late", &["SITE late wait", "SITE call"]);
+    is_one_barrier("tail", &["SITE tail wait", "SITE tail call"]);
     is_one_barrier("signal", &["SITE signal wait", "SITE signal signal"]);
 }
 

@@ -354,7 +354,7 @@ fn children_are_clean_whenever_they_begin() {
 #[test]
 fn a_child_is_clean_whose_fork_began_before_sbt_came() {
     needs_root!(breakpoints);
-    let mut target = start(command(program("slowfork.c"), &[]));
+    let mut target = start(command(program("slowfork.c"), &["children=30"]));
     target.wait_for("ready");
     let pid = target.pid().to_string();
     while target.is_running() {

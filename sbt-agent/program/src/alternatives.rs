@@ -60,6 +60,13 @@ impl Code<'_> {
         self.imports.at(self.image, self.segments, address)
     }
 
+    /// Whether the function at an address may wake waiters: not if its name says that it does
+    /// something else with a mutex.
+    fn may_wake(&self, to: u64) -> bool {
+        let name = self.imported_at(to);
+        name.is_none_or(|name| CalledFunction::of(&name) == CalledFunction::Nothing)
+    }
+
     /// The graph of a function, decoded once for all questions about it.
     fn graph(&self, symbol: &Symbol) -> Option<Rc<Graph>> {
         self.graphs.get(symbol.start, || {
@@ -122,7 +129,9 @@ pub(super) fn relation(code: &Code<'_>, wait: u64, wake: u64, until: bool) -> Re
     // to come from where the waiting function was called.
     match around_wake.nodes[wake].flow {
         Flow::Call(Callee::At(to)) if to == waits.start => {
-            return around_wait.decided(&[wait], &around_wait.jumps_out(|_| true), until);
+            // A thread that has waited may unlock the mutex by a tail call as well.
+            let wakes = around_wait.jumps_out(|to| code.may_wake(to));
+            return around_wait.decided(&[wait], &wakes, until);
         }
         // A call through a pointer may have called anything.
         Flow::Call(Callee::Through(_) | Callee::Unknown) => {
