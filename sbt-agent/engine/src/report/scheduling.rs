@@ -23,6 +23,8 @@ pub struct SchedulingReport {
     /// Threads of the target, those with most CPU time first; at most 64. The list has also threads
     /// that never come to a barrier.
     pub tasks: Vec<TaskReport>,
+    /// The CPUs on which the threads of the target might run when they were first seen.
+    pub first_cpus: String,
     /// Who used the CPUs that the target may use; null if that is unknown.
     pub machine: Option<MachineReport>,
     /// The processes of sbt.

@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use sbt_engine::report::{SchedulingReport, StandsReport};
+use sbt_engine::report::{SchedulingReport, StandsReport, scheduling::written_cpus};
 
 mod groups;
 mod machine;
@@ -125,12 +125,15 @@ impl Scheduling {
         (frozen, frozen_group): (StandsReport, Option<String>),
     ) -> SchedulingReport {
         let tasks = self.tasks.report();
-        let allowed: BTreeSet<u32> = tasks.iter().flat_map(|task| task.allowed()).collect();
+        let first = self.tasks.first_cpus();
+        let allowed = tasks.iter().flat_map(|task| task.allowed());
+        let allowed: BTreeSet<u32> = allowed.chain(first.iter().copied()).collect();
         SchedulingReport {
             quotas: self.groups.report(),
             stopped,
             frozen,
             frozen_group,
+            first_cpus: written_cpus(&first),
             machine: self.machine.report(&allowed),
             own_pids: self.own.iter().copied().collect(),
             tasks,

@@ -1,7 +1,7 @@
 //! The threads of a target as the scheduler sees them: their CPUs, priorities and times.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeSet, HashMap},
     fs,
     path::{Path, PathBuf},
 };
@@ -9,7 +9,7 @@ use std::{
 use procfs::{FromRead as _, process::Stat};
 use sbt_engine::{
     place::printable,
-    report::{Policy, TaskReport},
+    report::{Policy, TaskReport, scheduling::cpu_list},
 };
 
 use crate::{process::text, status::Status};
@@ -29,6 +29,8 @@ struct Known {
     /// When the kernel created the thread: the number may go to another thread later.
     started: u64,
     name: String,
+    /// The CPUs at the first look, and at the last.
+    first_cpus: String,
     cpus: String,
     nice: i32,
     policy: Policy,
@@ -70,10 +72,12 @@ impl Tasks {
         }
         let status = Status::in_folder(task).unwrap_or_default();
         let times = times(&text(task.join("schedstat")).unwrap_or_default());
+        let cpus = status.field("Cpus_allowed_list").unwrap_or_default();
         let seen = Known {
             started: stat.starttime,
             name: stat.comm.clone(),
-            cpus: status.field("Cpus_allowed_list").unwrap_or_default().into(),
+            first_cpus: cpus.into(),
+            cpus: cpus.into(),
             nice: i32::try_from(stat.nice).unwrap_or(0),
             policy: policy(stat.policy),
             first: (now_ns, times),
@@ -82,8 +86,11 @@ impl Tasks {
         let has_room = self.0.len() < MOST_KEPT;
         match self.0.get_mut(&id) {
             Some(known) if known.started == seen.started => {
-                let first = known.first;
-                *known = Known { first, ..seen };
+                *known = Known {
+                    first: known.first,
+                    first_cpus: std::mem::take(&mut known.first_cpus),
+                    ..seen
+                };
             }
             Some(known) => *known = seen,
             None if has_room => {
@@ -98,6 +105,12 @@ impl Tasks {
         for known in self.0.values_mut() {
             known.first = known.last;
         }
+    }
+
+    /// The CPUs on which any thread might run at the first look at it.
+    pub fn first_cpus(&self) -> BTreeSet<u32> {
+        let lists = self.0.values().map(|known| cpu_list(&known.first_cpus));
+        lists.flatten().flatten().collect()
     }
 
     /// The threads, those with most CPU time first.
@@ -168,12 +181,13 @@ mod tests {
         let mut tasks = Tasks::default();
         tasks.look(proc.path(), 7, 10, 64);
         write("schedstat", "1600 350 9\n");
+        write("status", "Name:\ta w\nCpus_allowed_list:\t2-3\n");
         tasks.look_at_one(proc.path(), (7, 9), 1010);
         let expected = TaskReport {
             tid: 9,
             pid: 7,
             name: "a w".into(),
-            cpus: "0,2-3".into(),
+            cpus: "2-3".into(),
             nice: 19,
             policy: Policy::Idle,
             looked_ns: 1000,
@@ -181,6 +195,7 @@ mod tests {
             ready_ns: Some(300),
         };
         assert_eq!(tasks.report(), [expected.clone()]);
+        assert_eq!(tasks.first_cpus(), BTreeSet::from([0, 2, 3]));
         // Another thread has the number now, on a kernel without schedstat.
         write("stat", &stat(200));
         fs::remove_file(task.join("schedstat")).unwrap();

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Case, cpus_called, list, team::Member};
+use super::{Case, cpus_called, list, others, team::Member};
 use crate::report::{Figure, VerdictKind, VerdictReport};
 
 /// Fraction of their time for which the bound threads must be ready without a CPU.
@@ -23,8 +23,10 @@ fn crowd<'a>(case: &'a Case<'a>) -> Option<Crowd<'a>> {
     let sets: BTreeSet<&BTreeSet<u32>> = team.members.iter().map(|it| &it.allowed).collect();
     let crowds = sets.into_iter().filter_map(|cpus| {
         let on = |all: &'a [Member<'a>]| -> Vec<&'a Member<'a>> {
-            let all = all.iter();
-            all.filter(|it| it.allowed.is_subset(cpus)).collect()
+            let all = all.iter().filter(|it| it.allowed.is_subset(cpus));
+            let mut all: Vec<_> = all.collect();
+            all.sort_by_key(|it| (it.thread.map(|thread| thread.id), it.task.tid));
+            all
         };
         let (members, helpers) = (on(&team.members), on(&team.helpers));
         let is_bound = cpus != &team.available && cpus.is_subset(&team.available);
@@ -70,13 +72,14 @@ pub fn to_few_cpus(case: &Case<'_>) -> Option<VerdictReport> {
     };
     let text = format!(
         "bound to too few CPUs: {} may only run on {}{beside}, and {} ready without a CPU for \
-         {:.0} % of the time; {} {is} not allowed to {them}. Bind fewer threads to each CPU \
+         {:.0} % of the time; {} {is} not allowed to {them}{}. Bind fewer threads to each CPU \
          (pthread_setaffinity_np, taskset, OMP_PLACES), or bind none",
         list(&names),
         cpus_called(&cpus),
         if names.len() == 1 { "is" } else { "are" },
         ready * 100.0,
         cpus_called(&free),
+        others::too(case),
     );
     let thread = match members[..] {
         [one] => one.thread.map(|thread| thread.id),

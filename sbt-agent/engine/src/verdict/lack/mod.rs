@@ -2,8 +2,13 @@
 //! kernel told so, and the causes are tried in the order of how sure they are and how much of the
 //! rest they explain.
 
+use std::collections::BTreeSet;
+
 use super::{cpus, late, words::Cost};
-use crate::report::{Figure, Report, SchedulingReport, ThreadReport, VerdictKind, VerdictReport};
+use crate::report::{
+    Figure, Report, SchedulingReport, ThreadReport, VerdictKind, VerdictReport,
+    scheduling::{cpu_list, written_cpus},
+};
 
 mod bound;
 mod others;
@@ -127,6 +132,38 @@ pub fn cpus_of_team(report: &Report) -> Option<u32> {
     u32::try_from(cpus.len()).ok()
 }
 
+/// How few of the machine's CPUs are allowed to the threads that meet, as a part of a sentence; empty
+/// if all are, or if that is unknown.
+pub fn restriction(report: &Report) -> String {
+    let known = || {
+        let scheduling = report.run.scheduling.as_ref()?;
+        let cpus = Team::of(report, scheduling).cpus?;
+        let online = cpu_list(&scheduling.machine.as_ref()?.online)?;
+        (cpus.len() < online.len()).then(|| {
+            let called = cpus_called(&cpus);
+            format!(" (of {} only {called} may be used)", online.len())
+        })
+    };
+    known().unwrap_or_default()
+}
+
+/// Whether a thread was on a CPU for a good part of the time before the threads first met: else
+/// nobody worked alone, and the threads met late for want of a CPU.
+fn did_work_at_first(report: &Report, verdict: &VerdictReport) -> bool {
+    const PART: f64 = 0.3;
+    let Some(Figure::Whole(phase_ns)) = verdict.evidence.get("phase_ns") else {
+        return true;
+    };
+    let threads = report.threads.iter().filter_map(|it| it.begin_running_ns);
+    let meet = |tid: u32| report.threads.iter().any(|thread| thread.tid == tid);
+    let tasks = report.run.scheduling.iter().flat_map(|it| &it.tasks);
+    let tasks = tasks.filter(|task| !meet(task.tid));
+    let most = threads
+        .chain(tasks.filter_map(|task| task.running_ns))
+        .max();
+    most.is_none_or(|ran_ns| ran_ns as f64 >= PART * *phase_ns as f64)
+}
+
 /// Whether a verdict on how work is spread stands although threads lacked CPUs: then the time that
 /// threads spent on CPUs has to show it.
 pub fn stands(report: &Report, verdict: &VerdictReport) -> bool {
@@ -137,6 +174,9 @@ pub fn stands(report: &Report, verdict: &VerdictReport) -> bool {
             | VerdictKind::AlternatingStragglers
             | VerdictKind::RotatingStraggler
     );
+    if verdict.kind == VerdictKind::SerialStart && Lack::of(report).is_some() {
+        return did_work_at_first(report, verdict);
+    }
     if !is_of_work || verdict.evidence.contains_key("running_ratio") || Lack::of(report).is_none() {
         return true;
     }
@@ -171,8 +211,8 @@ fn list(names: &[String]) -> String {
 }
 
 /// CPUs as a part of a sentence: `CPU 0`, `CPUs 2-5`.
-fn cpus_called(cpus: &std::collections::BTreeSet<u32>) -> String {
-    let written = crate::report::scheduling::written_cpus(cpus);
+fn cpus_called(cpus: &BTreeSet<u32>) -> String {
+    let written = written_cpus(cpus);
     let plural = if cpus.len() == 1 { "" } else { "s" };
     format!("CPU{plural} {written}")
 }

@@ -47,6 +47,20 @@ pub fn processes(case: &Case<'_>) -> Option<VerdictReport> {
     ))
 }
 
+/// What other processes used, as the end of a sentence on another cause; empty if that is little
+/// beside what the threads lacked.
+pub fn too(case: &Case<'_>) -> String {
+    const LEAST: f64 = 0.25;
+    let machine = case.scheduling.machine.as_ref();
+    let used = machine.map_or(0.0, |it| in_cpus(it, it.others_ns()));
+    let is_much = used >= LEAST * case.lack.ready_threads(case.report) && used >= LEAST;
+    if is_much {
+        format!("; processes that are not of this program use {used:.1} CPUs too")
+    } else {
+        String::new()
+    }
+}
+
 /// The processes that used most.
 fn names(machine: &MachineReport, all: &[ForeignReport]) -> Vec<String> {
     let enough = NAMED * machine.others_ns() as f64;

@@ -1,6 +1,6 @@
 //! Busy threads of the program that come to no barrier, and take the CPUs of those that do.
 
-use super::{Case, cpus_called, list, team::Member};
+use super::{Case, cpus_called, list, others, team::Member};
 use crate::report::{Figure, VerdictKind, VerdictReport};
 
 /// A thread takes a CPU if it is on one for this fraction of the time.
@@ -17,20 +17,27 @@ pub fn threads(case: &Case<'_>) -> Option<VerdictReport> {
     if helpers.is_empty() || members > cpus.len() || members + helpers.len() <= cpus.len() {
         return None;
     }
+    let wanted = helpers
+        .iter()
+        .filter_map(|it| it.task.wanted())
+        .sum::<f64>();
     let used: f64 = helpers.iter().map(|it| it.ran()).sum();
     let names: Vec<String> = helpers.iter().map(|it| it.called(case.report)).collect();
-    let (comes, uses) = if names.len() == 1 {
-        ("comes", "uses")
+    let (comes, wants) = if names.len() == 1 {
+        ("comes", "wants")
     } else {
-        ("come", "use")
+        ("come", "want")
     };
     let text = format!(
-        "own threads take the CPUs: {} of this program {comes} to no barrier and {uses} {used:.1} \
-         CPUs, so that the {members} threads that meet lack a CPU on {} for {:.0} % of their time. \
-         Start fewer threads that meet, or let the others sleep when they have nothing to do",
+        "own threads take the CPUs: {} of this program {comes} to no barrier and {wants} \
+         {wanted:.1} CPUs; with the {members} threads that meet, {} busy threads share {}, and those \
+         that meet are ready without a CPU for {:.0} % of their time{}. Start fewer threads that \
+         meet, or let the others sleep when they have nothing to do",
         list(&names),
+        members + helpers.len(),
         cpus_called(&cpus),
         case.lack.ready_pct,
+        others::too(case),
     );
     Some(case.lack.verdict(
         VerdictKind::OwnThreadsTakeCpus,

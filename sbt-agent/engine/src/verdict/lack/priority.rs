@@ -1,6 +1,6 @@
 //! Threads with a lower priority than others of the same program.
 
-use super::{Case, list, team::Member};
+use super::{Case, list, others, team::Member};
 use crate::report::{Figure, VerdictKind, VerdictReport};
 
 /// By how much a thread's weight must exceed another's to take its CPU away: three nice values.
@@ -9,8 +9,9 @@ const HEAVIER: f64 = 1.9;
 /// Fraction of its time for which a thread must be ready without a CPU to count as starved.
 const STARVED: f64 = 0.2;
 
-/// A starved thread lacks a CPU for this many times as long as those with a higher priority.
-const MORE: f64 = 2.0;
+/// Of the time in which it wants a CPU, a starved thread has one for at most this part of what those
+/// with a higher priority have.
+const LESS: f64 = 0.7;
 
 /// A thread with a higher priority matters if it is on a CPU for this fraction of the time.
 const TAKES: f64 = 0.1;
@@ -29,8 +30,9 @@ pub fn lower(case: &Case<'_>) -> Option<VerdictReport> {
     };
     let victims = team.members.iter().filter_map(|member| {
         let above = stronger(member);
-        let mean = above.iter().map(Member::ready).sum::<f64>() / above.len().max(1) as f64;
-        let is_starved = member.ready() >= STARVED.max(MORE * mean);
+        let got: Vec<f64> = above.iter().filter_map(Member::got).collect();
+        let mean = got.iter().sum::<f64>() / got.len().max(1) as f64;
+        let is_starved = member.ready() >= STARVED && member.got()? <= LESS * mean;
         (is_starved && !above.is_empty()).then_some((member, above))
     });
     let mut victims: Vec<_> = victims.collect();
@@ -52,8 +54,8 @@ pub fn lower(case: &Case<'_>) -> Option<VerdictReport> {
         .collect();
     let have = |names: &[String]| if names.len() == 1 { "has" } else { "have" };
     let text = format!(
-        "low priority: {} {} {}, while {} of this program {} {} and runs first on the same CPUs; \
-         {} was ready without a CPU for {:.0} % of its time. Give the threads that meet the same \
+        "low priority: {} {} {}, while {} of this program {} {} and {} first on the same CPUs; \
+         {} was ready without a CPU for {:.0} % of its time{}. Give the threads that meet the same \
          priority (nice, setpriority, sched_setscheduler), or leave them CPUs of their own",
         list(&whom),
         have(&whom),
@@ -61,14 +63,11 @@ pub fn lower(case: &Case<'_>) -> Option<VerdictReport> {
         list(&who),
         have(&who),
         first.priority(),
+        if who.len() == 1 { "runs" } else { "run" },
         victim.called(case.report),
         victim.ready() * 100.0,
+        others::too(case),
     );
-    let text = if who.len() == 1 {
-        text
-    } else {
-        text.replace(" and runs first", " and run first")
-    };
     let mut named = vec![("thread_ready_pct", Figure::Real(victim.ready() * 100.0))];
     named.push(("nice", Figure::Real(f64::from(victim.task.nice))));
     let thread = (same.len() == 1).then(|| victim.thread.map(|thread| thread.id));

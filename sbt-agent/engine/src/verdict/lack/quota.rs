@@ -1,6 +1,6 @@
 //! A CPU quota of a control group.
 
-use super::{super::WORTH, Case};
+use super::{super::WORTH, Case, others};
 use crate::{
     report::{Figure, QuotaReport, VerdictKind, VerdictReport},
     words::time,
@@ -27,12 +27,13 @@ pub fn too_small(case: &Case<'_>) -> Option<VerdictReport> {
     let text = format!(
         "CPU quota too small: the quota of control group {group} ({} CPUs) stopped (throttled) its \
          threads in {throttled_periods} of {periods} periods of {}, for {} in the sum over CPUs, \
-         and the threads here were ready without a CPU for {:.0} % of their time. Raise the quota \
+         and the threads here were ready without a CPU for {:.0} % of their time{}. Raise the quota \
          (cpu.max, cpu.cfs_quota_us; `--cpus` of containers), or start fewer threads",
         number(quota.cpus),
         time(quota.period_ns),
         time(quota.throttled_ns),
         case.lack.ready_pct,
+        others::too(case),
     );
     Some(case.lack.verdict(
         VerdictKind::CpuQuota,

@@ -3,7 +3,9 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use crate::report::{Policy, Report, SchedulingReport, TaskReport, ThreadReport};
+use crate::report::{
+    Policy, Report, SchedulingReport, TaskReport, ThreadReport, scheduling::cpu_list,
+};
 
 /// A thread that wants a CPU for this fraction of the time or more is busy.
 const BUSY: f64 = 0.2;
@@ -84,6 +86,16 @@ impl Member<'_> {
     pub fn ran(&self) -> f64 {
         self.task.ran().unwrap_or(0.0)
     }
+
+    /// The fraction of the time in which it wanted a CPU for which it had one; `None` if that is
+    /// unknown.
+    pub fn got(&self) -> Option<f64> {
+        let by_looks = (self.task.looked_ns >= APART_NS).then_some(self.task);
+        let by_looks = by_looks.and_then(|task| Some((task.running_ns?, task.ready_ns?)));
+        let by_events = || Some((self.thread?.running_ns?, self.thread?.ready_ns?));
+        let (running, ready) = by_looks.or_else(by_events)?;
+        (running + ready > 0).then(|| running as f64 / (running + ready) as f64)
+    }
 }
 
 /// The busy threads of a program.
@@ -118,7 +130,8 @@ impl<'a> Team<'a> {
         let found = || all.iter().filter(|member| member.thread.is_some());
         let is_whole = found().count() == meet.len() && !meet.is_empty();
         let of_members = is_whole.then(|| cpus(&mut found()));
-        let available = cpus(&mut all.iter());
+        let mut available = cpus(&mut all.iter());
+        available.extend(cpu_list(&scheduling.first_cpus).unwrap_or_default());
         let busy = all
             .into_iter()
             .filter(|member| member.is_busy() == Some(true));

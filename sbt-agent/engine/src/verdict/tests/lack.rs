@@ -99,7 +99,18 @@ fn threads_bound_to_one_cpu_are_named_with_it() {
     );
     // The whole program may use no other CPU: it has too many threads.
     let verdict = starving(bound(task(100, "0", [0, 0]))).only(VerdictKind::MoreThreadsThanCpus);
-    says(&verdict, &["2 threads share 1 CPU"]);
+    says(&verdict, &["2 threads share 1 CPU, and"]);
+    let mut scheduling = bound(task(100, "0", [0, 0]));
+    scheduling.machine = Some(machine(100, 100, 0));
+    let verdict = starving(scheduling).only(VerdictKind::MoreThreadsThanCpus);
+    says(
+        &verdict,
+        &["2 threads share 1 CPU (of 2 only CPU 0 may be used)"],
+    );
+    // Both CPUs were allowed to it at first.
+    let mut scheduling = bound(task(100, "0", [0, 0]));
+    scheduling.first_cpus = "0-1".into();
+    starving(scheduling).only(VerdictKind::BoundToFewCpus);
     // Each has a CPU of its own.
     let apart = of(vec![task(1, "0", [50, 30]), task(2, "1", [50, 30])]);
     starving(apart).only(VerdictKind::StragglerLostItsCpu);
@@ -132,8 +143,8 @@ fn a_busy_helper_on_the_same_cpu_is_named() {
     says(
         &verdict,
         &[
-            "thread `poller` (tid 100) of this program comes to no barrier and uses 0.7 CPUs, so \
-             that the 2 threads that meet lack a CPU on CPUs 0-1",
+            "thread `poller` (tid 100) of this program comes to no barrier and wants 1.0 CPUs; with \
+             the 2 threads that meet, 3 busy threads share CPUs 0-1, and those that meet are ready",
         ],
     );
     // The helper sleeps.
