@@ -55,6 +55,8 @@ pub fn empty() -> Snapshot {
                 had_children: Some(false),
                 children: false,
                 cpus: Some(8),
+                first_thread: None,
+                used: None,
                 none_found_because: None,
             },
             schema: SCHEMA,

@@ -9,20 +9,28 @@ use crate::report::{
     Figure, Report, SiteReport, StandstillReport, VerdictKind, VerdictReport, WORTH, Withheld,
 };
 
+use spread::Loss;
+
+mod asleep;
 mod away;
 mod counted;
 mod cpus;
+mod culprit;
+mod drift;
+mod kernel;
 mod late;
+mod regions;
 mod shape;
 mod short;
+mod spread;
 mod start;
 #[cfg(test)]
 pub(crate) mod tests;
 mod unaccounted;
 pub(crate) mod words;
 
-/// Number of complete episodes below which there is no verdict, neither on the run nor on a site:
-/// as with patterns of stragglers, fewer show nothing that chance does not.
+/// Number of complete episodes below which a site shows no pattern, and a run is not called free of
+/// problems: as with patterns of stragglers, fewer show nothing that chance does not.
 const FEW: u64 = 4;
 
 /// Largest number of verdicts; nobody reads more.
@@ -32,20 +40,24 @@ type OfRun = fn(&Report) -> Option<VerdictReport>;
 type OfSite = fn(&Report, &SiteReport) -> Option<VerdictReport>;
 
 /// Verdicts on the whole run. The second is not given if the first applies.
-const OF_THE_RUN: [OfRun; 4] = [
+const OF_THE_RUN: [OfRun; 8] = [
     cpus::spinning,
     cpus::more_threads_than_cpus,
     start::serial_start,
     start::serial_end,
+    start::between_teams,
+    regions::serial_part,
+    asleep::in_the_work,
+    kernel::page_faults,
 ];
 
 /// Verdicts on a site, in the order in which they are tried.
 const AT_A_SITE: [OfSite; 9] = [
-    start::serial_part,
     short::phase_too_short,
     late::blocked,
     late::lost_its_cpu,
     shape::serial_phase,
+    drift::grows,
     counted::instructions,
     shape::persistent,
     shape::alternating,
@@ -84,6 +96,14 @@ pub fn judge(report: &Report) -> Result<Vec<VerdictReport>, String> {
         kinds.find_map(|kind| kind(report, site))
     });
     let mut found: Vec<VerdictReport> = of_run.chain(at_sites).collect();
+    // One thread that is late at many places, or for long in few episodes, is told once.
+    let loss = Loss::of(report).filter(|loss| loss.is_worth(report));
+    if let Some(loss) = loss
+        && !found.iter().any(|verdict| loss.is_told_by(verdict))
+    {
+        found.retain(|verdict| !loss.covers(verdict));
+        found.push(loss.verdict(report));
+    }
     found.sort_by(|a, b| explained(b).total_cmp(&explained(a)));
     found.truncate(MOST);
     if found.is_empty() {
@@ -97,16 +117,8 @@ fn measured(report: &Report) -> Result<(), String> {
     if let Some(withheld) = report.why_withheld(Withheld::Shares) {
         return Err(withheld.because.clone());
     }
-    if report.episodes < FEW {
-        return Err(format!(
-            "{} complete {}: too few to tell",
-            report.episodes,
-            if report.episodes == 1 {
-                "episode"
-            } else {
-                "episodes"
-            }
-        ));
+    if report.episodes == 0 {
+        return Err("no complete episode: too few to tell".into());
     }
     if report.incomplete_episodes > report.episodes {
         return Err(format!(
@@ -142,6 +154,17 @@ fn no_problem(report: &Report) -> Result<VerdictReport, String> {
         return Err(
             "its threads stood still at a barrier: the hang is what there is to say".into(),
         );
+    }
+    if report.episodes < FEW {
+        return Err(format!(
+            "{} complete {}: too few to tell",
+            report.episodes,
+            if report.episodes == 1 {
+                "episode"
+            } else {
+                "episodes"
+            }
+        ));
     }
     let lost = unaccounted::of(report)?;
     if lost.pct() > WORTH {
