@@ -10,6 +10,9 @@ const SHARE: f64 = 5.0;
 /// A reason that explains at least this part of the sleep is named.
 const HALF: f64 = 0.5;
 
+/// The figure of the evidence that says how much is known to have one reason.
+pub const KNOWN: &str = "known_pct";
+
 /// How long all threads of a run sleep in their work, ns; without what one of them sleeps longer
 /// than the others, for which the others wait.
 fn equal_ns(report: &Report) -> f64 {
@@ -50,6 +53,8 @@ pub fn in_the_work(report: &Report) -> Option<VerdictReport> {
         }
         _ => "for a lock, input or output, page faults or a pause. Look where they do so".into(),
     };
+    // A cause that is not known is told after those that are.
+    let known = reason(report).map_or(0.0, |_| share_pct);
     Some(VerdictReport {
         kind: VerdictKind::AsleepInTheWork,
         site: None,
@@ -58,6 +63,10 @@ pub fn in_the_work(report: &Report) -> Option<VerdictReport> {
             "asleep in the work: the threads sleep {share_pct:.0} % of their time between \
              barriers, all about equally long, {what}."
         ),
-        evidence: [("share_pct", Figure::Real(share_pct))].into(),
+        evidence: [
+            ("share_pct", Figure::Real(share_pct)),
+            (KNOWN, Figure::Real(known)),
+        ]
+        .into(),
     })
 }

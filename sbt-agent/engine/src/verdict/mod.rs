@@ -130,9 +130,14 @@ fn measured(report: &Report) -> Result<(), String> {
     Ok(())
 }
 
-/// The percentage of the threads' time that a verdict explains.
+/// The percentage of the threads' time that a verdict explains. Sleep of an unknown reason is no
+/// explanation.
 fn explained(verdict: &VerdictReport) -> f64 {
-    match verdict.evidence.get("share_pct") {
+    let figure = match verdict.kind {
+        VerdictKind::AsleepInTheWork => asleep::KNOWN,
+        _ => "share_pct",
+    };
+    match verdict.evidence.get(figure) {
         Some(Figure::Real(share)) => *share,
         _ => 0.0,
     }

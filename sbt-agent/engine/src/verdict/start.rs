@@ -23,6 +23,9 @@ const LONGER: f64 = 4.0;
 /// Others that work for less than this fraction of the time hardly work.
 const HARDLY: f64 = 0.2;
 
+/// Percentage of the threads' time that they wait from which serial phases are usual in a program.
+const MOST_IDLE: f64 = 40.0;
+
 /// Verdict: threads idle, or do not exist yet, while the program begins.
 pub fn serial_start(report: &Report) -> Option<VerdictReport> {
     let first = report.phases.iter().filter(|phase| phase.from.is_none());
@@ -40,7 +43,10 @@ pub fn serial_start(report: &Report) -> Option<VerdictReport> {
         .then(|| worker(report, phase.to, work.max))
         .flatten();
     let others_ns = (work.sum - work.max) as f64 / (threads.max(2) - 1) as f64;
-    let is_alone = phase.episodes == 1 && others_ns <= HARDLY * work.max as f64;
+    // Where one thread works alone in later phases too, the first is one of them.
+    let is_alone = phase.episodes == 1
+        && others_ns <= HARDLY * work.max as f64
+        && report.thread_time.idle_pct < Some(MOST_IDLE);
     let is_long = phase_ns as f64 >= LONGER * usual_ns(report);
     if share_pct < SHARE || !(is_long || is_alone && worker.is_some()) {
         return None;
