@@ -37,6 +37,7 @@ mod efficiency;
 mod ends;
 mod exports;
 mod families;
+mod faults;
 mod futex;
 mod gains;
 mod hang;

@@ -373,6 +373,21 @@ pub fn had_children(pid: u32) -> Option<bool> {
     stat(Path::new(&format!("/proc/{pid}"))).map(|stat| stat.cminflt > 0)
 }
 
+/// CPU time of a thread so far, ns; of a thread that has ended as long as it was not reaped.
+pub fn thread_time_ns(pid: u32, tid: u32) -> Option<u64> {
+    let text = text(format!("/proc/{pid}/task/{tid}/schedstat")).ok()?;
+    text.split_whitespace().next()?.parse().ok()
+}
+
+/// What a process, which may have ended but not been reaped, has used: time in the program and in
+/// the kernel, ticks of 10 ms as ns, and minor and major page faults.
+pub fn used(pid: u32) -> Option<[u64; 4]> {
+    let stat = stat(Path::new(&format!("/proc/{pid}")))?;
+    let per_second = procfs::ticks_per_second().max(1);
+    let ns = |ticks: u64| ticks.saturating_mul(1_000_000_000 / per_second);
+    Some([ns(stat.utime), ns(stat.stime), stat.minflt, stat.majflt])
+}
+
 /// What each thread of a process has used so far: run time and run delay, ns, from
 /// /proc/PID/task/TID/schedstat.
 pub fn usage(pid: u32) -> HashMap<u32, (Option<u64>, Option<u64>)> {

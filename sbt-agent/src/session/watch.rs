@@ -11,9 +11,14 @@ use crate::{
     settings::Settings,
     source::{Measurement, Sink, Source, Totals, abilities::Silencing},
 };
-use sbt_engine::{choices::States, counters::Plan, report::Facts};
+use sbt_engine::{
+    choices::States,
+    counters::Plan,
+    report::{Facts, FirstThreadReport, UsedReport},
+};
 use sbt_program::{clock, cpus::Cpus, process, scheduling::Scheduling};
 
+mod alone;
 mod budget;
 mod condvars;
 mod costs;
@@ -63,6 +68,10 @@ pub struct Watch {
     /// The probes are off at the user's wish.
     is_off: bool,
     had_children: Option<bool>,
+    alone: alone::Alone,
+    /// What the first thread did alone, and what the target used; known when watching ended.
+    first_thread: Option<FirstThreadReport>,
+    used: Option<UsedReport>,
     /// The first thread is about to end, before the other threads.
     first_ends: bool,
     children: bool,
@@ -111,6 +120,9 @@ impl Watch {
             end_ns: start_ns,
             is_off: false,
             had_children: None,
+            alone: alone::Alone::new(pid, start_ns, !runs_already),
+            first_thread: None,
+            used: None,
             first_ends: false,
             children: source.has_children(),
             lost: 0,
@@ -186,6 +198,10 @@ impl Watch {
             self.lost = source.lost();
             self.unseen_marks = source.unseen_marks();
             self.had_children = process::had_children(self.pid);
+            if self.lifetime.is_over {
+                self.first_thread = Some(self.alone.finish(self.end_ns));
+                self.used = process::used(self.pid).map(UsedReport::from);
+            }
             self.children = source.has_children();
             self.processes.end();
             // Stop on a separate thread: stopping waits until the last batches are handed over, and
@@ -328,6 +344,8 @@ impl Watch {
         run.start_ns = self.start_ns;
         run.wall_ns = until_ns.saturating_sub(self.start_ns);
         run.had_children = self.had_children;
+        run.first_thread = self.first_thread;
+        run.used = self.used;
         run.children = self.children;
         run.cpus = self.cpus.number;
         run.scheduling = Some(self.standing.report(&self.scheduling));

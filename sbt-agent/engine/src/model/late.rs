@@ -64,25 +64,25 @@ pub struct Late {
 }
 
 impl Late {
-    /// Adds one episode.
-    pub fn add(&mut self, done: &Done, parts: &[EpisodePart]) {
+    /// Adds one episode; returns whether it is one of those that count.
+    pub fn add(&mut self, done: &Done, parts: &[EpisodePart]) -> bool {
         let (Some((Some(_), phase_ns)), Some((straggler, lead_ns))) = (done.phase, done.straggler)
         else {
-            return;
+            return false;
         };
         // Threads that share a row may give the row several parts.
         let is_last = |part: &EpisodePart| part.row == straggler && part.idle_ns == 0;
         let Some(last) = parts.iter().position(is_last) else {
-            return;
+            return false;
         };
         if parts.len() < 2 {
-            return;
+            return false;
         }
         let (mut work, mut idle) = (0.0, 0.0);
         let (mut split, mut is_split) = (Parts::default(), true);
         for part in parts {
             let Some(work_ns) = part.work_ns else {
-                return;
+                return false;
             };
             work += work_ns as f64;
             idle += part.idle_ns as f64;
@@ -111,6 +111,7 @@ impl Late {
             self.others.add(&split, others);
             self.others.add(&own, -others);
         }
+        true
     }
 }
 

@@ -76,8 +76,32 @@ pub struct SiteThread {
     pub path_ns: u64,
     /// Work done alone before the parallel regions that end or go on here, ns.
     pub alone_ns: u64,
+    /// Time for which the other threads waited in the episodes in which the thread came last, ns.
+    pub kept_ns: u64,
+    /// What the thread did in the episodes of [`Site::late`].
+    pub later: Later,
     /// Counter values for the work.
     pub counts: Sums,
+}
+
+/// Work of one thread in the episodes of [`Site::late`]: those that followed another episode and in
+/// which all work is known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Later {
+    /// Number of these episodes.
+    pub episodes: u64,
+    /// Work, ns.
+    pub work_ns: u64,
+    /// How the work splits up.
+    pub split: SplitSum,
+}
+
+impl Later {
+    fn add(&mut self, part: &EpisodePart) {
+        self.episodes += 1;
+        self.work_ns = self.work_ns.saturating_add(part.work_ns.unwrap_or(0));
+        self.split.add(part.split);
+    }
 }
 
 /// Which threads came last at one of a site's barriers.
@@ -326,6 +350,17 @@ impl Site {
     pub fn name_barrier(&mut self, id: BarrierId) {
         if self.barriers.len() < MAX_NAMED_BARRIERS {
             self.barriers.insert(id);
+        }
+    }
+
+    /// Compares the last thread with the others.
+    pub(super) fn note_late(&mut self, done: &Done, parts: &[EpisodePart], pairs: &mut usize) {
+        if self.late.add(done, parts) {
+            for part in parts {
+                if let Some(thread) = self.thread(part.row, pairs) {
+                    thread.later.add(part);
+                }
+            }
         }
     }
 

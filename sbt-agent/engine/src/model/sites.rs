@@ -146,7 +146,7 @@ impl Sites {
             }
         }
         site.note_balance(parts);
-        site.late.add(done, parts);
+        site.note_late(done, parts, &mut self.pairs);
         site.note_barrier(barrier, done, parts, &mut self.at_barriers);
         if let Some((straggler, lead_ns)) = done.straggler {
             if Some(straggler) == self.shared {
@@ -160,6 +160,9 @@ impl Sites {
             site.gains.add(work_ns, lead_ns, release_ns);
             if let Some(thread) = site.thread(straggler, &mut self.pairs) {
                 thread.last += 1;
+                thread.kept_ns = parts
+                    .iter()
+                    .fold(thread.kept_ns, |sum, part| sum.saturating_add(part.idle_ns));
                 thread.path_ns = thread.path_ns.saturating_add(work_ns.unwrap_or(0));
             }
         }

@@ -131,6 +131,13 @@ kinds! {
         SerialPart = "serial-part",
         /// In the whole run: threads are idle or gone after the last episode.
         SerialEnd = "serial-end",
+        /// In the whole run: threads sleep in their work.
+        AsleepInTheWork = "asleep-in-the-work",
+        /// In the whole run: the kernel hands out memory for a large part of the CPU time.
+        PageFaults = "page-faults",
+        /// In the whole run: the others wait for one thread at several places, or in few long
+        /// episodes.
+        StragglerAtManySites = "straggler-at-many-sites",
         /// In the whole run: nothing was found.
         NoProblem = "no-problem",
         /// At a site: the barrier takes longer than the phase before it.
@@ -143,6 +150,8 @@ kinds! {
         StragglerExecutesMore = "straggler-executes-more",
         /// At a site: the last thread executes as many instructions, and needs longer for each.
         StragglerExecutesSlower = "straggler-executes-slower",
+        /// At a site: the imbalance grows over the run.
+        GrowingImbalance = "growing-imbalance",
         /// At a site: one thread works while all others wait.
         SerialPhase = "serial-phase",
         /// At a site: the same thread is last nearly always.

@@ -53,13 +53,13 @@ pub use kinds::{
     StatesLevel, StragglerPattern, StragglerSequence, TakerKind, VerdictKind,
     hang::{BlockedOnKind, HangCause, HangKind, HangOutcome, HangThreadState},
 };
-pub use run::{Facts, Run};
+pub use run::{AloneReport, Facts, FirstThreadReport, Run, UsedReport};
 pub use scheduling::{
     ForeignReport, MachineReport, Policy, QuotaReport, SchedulingReport, StandsReport, TaskReport,
 };
 pub use sites::{
-    BarrierStragglerReport, EachReport, LateReport, LateTimesReport, PhaseReport, SiteReport,
-    SiteThreadReport, StatReport, StragglerReport, TrendReport,
+    BarrierStragglerReport, EachReport, LateReport, LateTimesReport, LaterReport, PhaseReport,
+    SiteReport, SiteThreadReport, StatReport, StragglerReport, TrendReport,
 };
 pub use sound::{WORTH, lost_pct, sound};
 pub use standstill::{StandstillReport, is_hang};

@@ -58,6 +58,14 @@ pub struct Run {
     /// Whether the target started processes, watched or not, and waited for one of them; null if
     /// that could not be determined.
     pub had_children: Option<bool>,
+    /// What the first thread did while it was the only thread of the target; null if that was not
+    /// seen to the end.
+    #[serde(default)]
+    pub first_thread: Option<FirstThreadReport>,
+    /// What the target used, without processes that it started; null until it has ended, and if the
+    /// kernel did not tell.
+    #[serde(default)]
+    pub used: Option<UsedReport>,
     /// Why no barrier could be found; null if barriers were found, or if sbt knows no reason.
     /// `notes` contains the sentence too.
     pub none_found_because: Option<String>,
@@ -72,6 +80,54 @@ pub struct Run {
     /// The longest time for which a barrier may have stood still unseen because probes were off; 0
     /// if they never were; null if sbt did not look for hangs.
     pub hang_unwatched_ns: Option<u64>,
+}
+
+/// What the first thread of a program did while there was no other thread.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct FirstThreadReport {
+    /// Before the first other thread began; null if that was not seen.
+    pub before: Option<AloneReport>,
+    /// After all others had ended and before the next one began; null if that did not happen.
+    pub between: Option<AloneReport>,
+    /// After all others had ended; null if they did not.
+    pub after: Option<AloneReport>,
+}
+
+/// A time in which the first thread was the only one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct AloneReport {
+    /// Length of the time.
+    pub wall_ns: u64,
+    /// For how long the thread was on a CPU meanwhile, at least.
+    pub running_ns: u64,
+}
+
+/// What a process used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct UsedReport {
+    /// CPU time in the program, in steps of the kernel's clock (10 ms as a rule).
+    pub user_ns: u64,
+    /// CPU time in the kernel, in the same steps. This includes what watching cost.
+    pub system_ns: u64,
+    /// Page faults that needed no disk.
+    pub minor_faults: u64,
+    /// Page faults that waited for a disk.
+    pub major_faults: u64,
+}
+
+impl From<[u64; 4]> for UsedReport {
+    /// Makes a report of the four figures in the order of the fields.
+    fn from([user_ns, system_ns, minor_faults, major_faults]: [u64; 4]) -> Self {
+        Self {
+            user_ns,
+            system_ns,
+            minor_faults,
+            major_faults,
+        }
+    }
 }
 
 /// What the session knows and the model does not. A recording keeps this.

@@ -304,6 +304,14 @@ pub struct SiteThreadReport {
     pub npt_ns: u64,
     /// Number of episodes in which the thread came last.
     pub last: u64,
+    /// Time for which the other threads waited in these episodes, summed over them. Null in reports
+    /// of older versions of sbt.
+    #[serde(default)]
+    pub kept_ns: Option<u64>,
+    /// What the thread did in the episodes of `late` of `straggler`, whether it came last or not;
+    /// null if there are none.
+    #[serde(default)]
+    pub later: Option<LaterReport>,
     /// Statistics of the thread's single work, idle and release times.
     pub each: EachReport,
     /// Values of the counters during the thread's work in the phases that ended here.
@@ -311,6 +319,22 @@ pub struct SiteThreadReport {
     /// Number of intervals of that work in which the counters are known.
     #[serde(default)]
     pub counted: Counted,
+}
+
+/// What a thread did in the episodes that followed another one and whose work is fully known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct LaterReport {
+    /// Number of these episodes.
+    pub episodes: u64,
+    /// Work in these episodes.
+    pub work_ns: u64,
+    /// The part of the work spent on a CPU; null if it is unknown.
+    pub running_ns: Option<u64>,
+    /// The part of the work spent runnable without a CPU; null if it is unknown.
+    pub ready_ns: Option<u64>,
+    /// The part of the work spent asleep in the kernel; null if it is unknown.
+    pub blocked_ns: Option<u64>,
 }
 
 /// A thread's times at a site: one value for each episode.

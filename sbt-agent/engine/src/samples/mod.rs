@@ -56,6 +56,8 @@ pub fn empty() -> Snapshot {
                 children: false,
                 cpus: Some(8),
                 scheduling: None,
+                first_thread: None,
+                used: None,
                 none_found_because: None,
             },
             schema: SCHEMA,

@@ -64,6 +64,8 @@ pub(super) fn site(
             path_ns: 0,
             npt_ns: 0,
             last: share.3 * episodes / 100,
+            kept_ns: None,
+            later: None,
             each: EachReport {
                 work_ns: Some(stat(episodes, share.0)),
                 idle_ns: Some(stat(episodes, share.1)),

@@ -39,21 +39,21 @@ pub fn words(reason: Option<&BlockedReport>, locks: bool) -> (String, &'static s
         return (String::new(), "");
     };
     let remedy = match reason.reason {
-        BlockedReason::Futex if !locks => "--futex=on tells which lock it is, if it is one",
+        BlockedReason::Futex if !locks => "--futex=on tells which lock, if it is one",
         BlockedReason::Futex => {
-            "let threads share less that is locked, or hold locks for a shorter time"
+            "Let threads share less that is locked, or hold locks for a shorter time"
         }
-        BlockedReason::File => "read ahead, write behind, or do the I/O in a thread of its own",
+        BlockedReason::File => "Read ahead, write behind, or do the I/O in a thread of its own",
         BlockedReason::Fault => {
-            "touch that memory or file before (MAP_POPULATE, madvise), or let it fit into memory"
+            "Touch that memory or file before (MAP_POPULATE, madvise), or let it fit into memory"
         }
-        BlockedReason::Sleep => "do without that sleep, or wait for what it waits for",
-        BlockedReason::Child => "start that process earlier, or wait for it in a thread of its own",
+        BlockedReason::Sleep => "Do without that sleep, or wait for what it waits for",
+        BlockedReason::Child => "Start that process earlier, or wait for it in a thread of its own",
         BlockedReason::Memory => {
-            "map less often, or once for all: threads that map wait for each other"
+            "Map less often, or once for all: threads that map wait for each other"
         }
-        BlockedReason::Stopped => "let whatever stops it go",
-        _ => "take that out of the phase, or let it go on beside the work",
+        BlockedReason::Stopped => "Let whatever stops it go",
+        _ => "Take that out of the phase, or let it go on beside the work",
     };
     (format!("blocked in {}", reason.reason.words()), remedy)
 }
@@ -81,23 +81,23 @@ pub fn taken((taker, pct): (&TakerReport, f64)) -> (String, &'static str) {
     let (by, remedy) = match (taker.kind, taker.pid) {
         (TakerKind::Own, _) => (
             format!("another thread of this program (`{name}`)"),
-            "bind fewer threads to each CPU, or start no more than there are CPUs",
+            "Bind fewer threads to each CPU, or start no more than there are CPUs",
         ),
         (TakerKind::Kernel, _) => (
             format!("the kernel's `{name}`"),
-            "see what keeps the kernel busy there, or leave it CPUs of its own",
+            "See what keeps the kernel busy there, or leave it CPUs of its own",
         ),
         (TakerKind::Idle, _) => {
             return (
                 format!("; for {pct:.0} % of that its CPU was idle, and it was not allowed to run"),
-                "raise the CPU quota of its control group, or start fewer threads",
+                "Raise the CPU quota of its control group, or start fewer threads",
             );
         }
         (_, pid) => {
             let which = pid.map_or("several processes".into(), |pid| format!("pid {pid}"));
             (
                 format!("`{name}` ({which}), not of this program"),
-                "stop it, leave it CPUs of its own, or bind fewer threads to each CPU",
+                "Stop it, leave the program CPUs of its own, or bind fewer threads to each CPU",
             )
         }
     };

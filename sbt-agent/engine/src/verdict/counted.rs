@@ -2,12 +2,12 @@
 //! them more slowly. Needs a counter (`-e instructions`).
 
 use super::{
+    culprit::Culprit,
     late::for_want_of_a_cpu,
     words::{Cost, who},
 };
 use crate::report::{
-    Figure, Report, SiteReport, SiteThreadReport, StragglerPattern, VerdictKind, VerdictReport,
-    counters::per_phase,
+    Figure, Report, SiteReport, SiteThreadReport, VerdictKind, VerdictReport, counters::per_phase,
 };
 
 /// Ratios below this are no difference: threads with the same code execute nearly the same number
@@ -73,13 +73,14 @@ fn ratios(report: &Report, site: &SiteReport, straggler: u32) -> Option<(f64, f6
 
 /// The same thread is late again and again, and the counter shows why it takes longer.
 pub fn instructions(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
-    let (cost, late) = Cost::of(report, site)?;
-    let straggler = site.straggler.as_ref()?;
-    let is_one =
-        straggler.pattern == StragglerPattern::Persistent && site.straggler_by_barrier.is_empty();
+    let (all, late) = Cost::of(report, site)?;
+    let straggler = Culprit::of(report, site)?;
+    let excess = straggler.own.own() - straggler.others.own();
+    let cost = all.explained(excess * late.episodes as f64);
+    let is_one = site.straggler_by_barrier.is_empty() && cost.share_pct >= HALF * all.share_pct;
     // Counters also count what threads do while a runtime keeps them for the next parallel region.
     let is_pure = site.between_ns.is_none_or(|ns| ns == 0);
-    if !is_one || !is_pure || !cost.is_of_work(report) || for_want_of_a_cpu(late) {
+    if !is_one || !is_pure || !cost.is_worth(report) || for_want_of_a_cpu(late) {
         return None;
     }
     let (more, slower) = ratios(report, site, straggler.thread)?;
@@ -90,13 +91,14 @@ pub fn instructions(report: &Report, site: &SiteReport) -> Option<VerdictReport>
             VerdictKind::StragglerExecutesMore,
             format!(
                 "more instructions at {}: {name} comes last in {:.0} % of {} episodes and \
-                 executes {more:.1} times as many as the others, at {:.1} times their rate; {}: \
-                 give it less of the work",
+                 executes {more:.1} times as many as the others, at {:.1} times their rate; {}. \
+                 Give it less of the work: {}.",
                 site.called(),
-                straggler.share_pct,
+                straggler.last_pct,
                 site.episodes,
                 1.0 / slower,
-                cost.words(report),
+                cost.words(&all),
+                cost.saves(report),
             ),
         )
     } else {
@@ -105,12 +107,12 @@ pub fn instructions(report: &Report, site: &SiteReport) -> Option<VerdictReport>
             format!(
                 "slower instructions at {}: {name} comes last in {:.0} % of {} episodes, \
                  executes {more:.1} times as many as the others and takes {slower:.1} times as \
-                 long for each; {}: look at its data (-e cache-misses), at what shares its core, \
-                 and at its clock",
+                 long for each; {}. Look at its data (-e cache-misses), at what shares its core, \
+                 and at its clock.",
                 site.called(),
-                straggler.share_pct,
+                straggler.last_pct,
                 site.episodes,
-                cost.words(report),
+                cost.words(&all),
             ),
         )
     };

@@ -45,7 +45,9 @@ fn threads_at_a_time(report: &Report) -> u32 {
         .iter()
         .filter(|barrier| barrier.episodes > 0);
     let meet = meet.filter_map(|barrier| barrier.participants).max();
-    let live = report.thread_time.total_ns as f64 / report.seen_ns().max(1) as f64;
+    // The probes may be off for spans of time, of which a wait that they see both ends of is a part:
+    // the threads' times cover more than the spans that were seen, and at most the whole run.
+    let live = report.thread_time.total_ns as f64 / report.run.wall_ns.max(1) as f64;
     let live = u32::try_from(whole(live)).unwrap_or(u32::MAX);
     meet.unwrap_or(0).max(live)
 }
@@ -75,7 +77,7 @@ pub fn wanted(report: &Report) -> Option<(f64, f64)> {
     let ready = ready + ready_in_waits;
     Some((
         ready / time.total_ns as f64 * 100.0,
-        (running + spinning + ready) / report.seen_ns().max(1) as f64,
+        (running + spinning + ready) / time.total_ns as f64 * f64::from(threads_at_a_time(report)),
     ))
 }
 

@@ -97,7 +97,7 @@ fn verdict(
     }
 }
 
-/// The last thread as a part of a sentence: `T3, last in 93 % of episodes,`.
+/// The last thread as the subject of a sentence: `T3 w comes last in 93 % of 40 episodes,`.
 fn the_last(report: &Report, site: &SiteReport) -> String {
     match &site.straggler {
         Some(it)
@@ -105,20 +105,22 @@ fn the_last(report: &Report, site: &SiteReport) -> String {
                 && site.straggler_by_barrier.is_empty() =>
         {
             format!(
-                "{}, last in {:.0} % of episodes,",
+                "{} comes last in {:.0} % of {} episodes,",
                 who(report, it.thread),
-                it.share_pct
+                it.share_pct,
+                site.episodes
             )
         }
-        _ => "whichever thread comes last".into(),
+        _ => "now one thread comes last, now another,".into(),
     }
 }
 
 /// Verdict: the last thread was asleep in the kernel.
 pub fn blocked(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
-    let (cost, late) = Cost::of(report, site).filter(|(cost, _)| cost.is_of_work(report))?;
+    let (all, late) = Cost::of(report, site)?;
     let excess = Excess::of(late)?;
-    let part = Cause::of(&excess, excess.blocked, late)?;
+    let cost = all.explained(excess.blocked);
+    let part = Cause::of(&excess, excess.blocked, late).filter(|_| cost.is_worth(report))?;
     let reason = away::reason(late, excess.blocked);
     // If another reason was seen, it was no lock.
     let lock = lock(report, late).filter(|_| reason.is_none_or(away::is_lock));
@@ -130,27 +132,32 @@ pub fn blocked(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
             });
             (
                 format!("probably for the {} of {}{had}", lock.kind, lock.called()),
-                "hold that lock for a shorter time, or give each thread data of its own",
+                "Hold that lock for a shorter time, or give each thread data of its own",
             )
         }
         (None, None) => (
-            "input or output, a lock, a page fault, or sleep".into(),
-            "take that out of the phase, or let it go on beside the work; --futex=on tells of \
-             locks",
+            "for input or output, a lock, a page fault or a pause".into(),
+            "Take that out of the phase, or let it go on beside the work",
         ),
         (None, Some(_)) => (
-            "input or output, a page fault, or sleep; no wait for a lock was seen".into(),
-            "take that out of the phase, or let it go on beside the work",
+            "for input or output, a page fault or a pause; no wait for a lock was seen".into(),
+            "Take that out of the phase, or let it go on beside the work",
         ),
     };
+    let why = if why.is_empty() {
+        why
+    } else {
+        format!(" ({why})")
+    };
     let text = format!(
-        "the last is asleep at {}: {} is {} late on average, {:.0} % of it asleep in the kernel \
-         ({why}); {}: {remedy}",
+        "asleep before {}: {} {} late on average, and sleeps in the kernel for {:.0} % of that{why}; {}. \
+         {remedy}: {}.",
         site.called(),
         the_last(report, site),
         time(part.mean_ns),
         part.pct,
-        cost.words(report),
+        cost.words(&all),
+        cost.saves(report),
     );
     Some(verdict(
         VerdictKind::StragglerBlocked,
@@ -189,9 +196,10 @@ fn starved(site: &SiteReport) -> Option<u32> {
 
 /// Verdict: the last thread was ready to run, and had no CPU.
 pub fn lost_its_cpu(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
-    let (cost, late) = Cost::of(report, site).filter(|(cost, _)| cost.is_of_work(report))?;
+    let (all, late) = Cost::of(report, site)?;
     let excess = Excess::of(late)?;
-    let part = Cause::of(&excess, excess.ready, late)?;
+    let cost = all.explained(excess.ready);
+    let part = Cause::of(&excess, excess.ready, late).filter(|_| cost.is_worth(report))?;
     // A verdict on the whole run covers all sites.
     if lack::of_the_run(report).is_some() {
         return None;
@@ -204,18 +212,19 @@ pub fn lost_its_cpu(report: &Report, site: &SiteReport) -> Option<VerdictReport>
         .is_some_and(|it| it.pattern == StragglerPattern::Persistent);
     let whom = match starved(site).filter(|_| !persistent) {
         Some(thread) => format!(
-            "{} lacks a CPU for longest; whichever thread comes last",
+            "{} lacks a CPU for longest; whichever thread comes last is",
             who(report, thread)
         ),
         None => the_last(report, site),
     };
     let text = format!(
-        "the last has no CPU at {}: {whom} is {} late on average, {:.0} % of it ready to run \
-         without a CPU{by_whom}; {}: {remedy}",
+        "no CPU before {}: {whom} {} late on average, and is ready to run without a CPU for {:.0} % of \
+         that{by_whom}; {}. {remedy}: {}.",
         site.called(),
         time(part.mean_ns),
         part.pct,
-        cost.words(report),
+        cost.words(&all),
+        cost.saves(report),
     );
     Some(verdict(
         VerdictKind::StragglerLostItsCpu,

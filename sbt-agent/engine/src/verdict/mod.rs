@@ -9,21 +9,29 @@ use crate::report::{
     Figure, Report, SiteReport, StandstillReport, VerdictKind, VerdictReport, WORTH, Withheld,
 };
 
+use spread::Loss;
+
+mod asleep;
 mod away;
 mod counted;
 mod cpus;
+mod culprit;
+mod drift;
+mod kernel;
 mod lack;
 mod late;
+mod regions;
 mod shape;
 mod short;
+mod spread;
 mod start;
 #[cfg(test)]
 pub(crate) mod tests;
 mod unaccounted;
 pub(crate) mod words;
 
-/// Number of complete episodes below which there is no verdict, neither on the run nor on a site:
-/// as with patterns of stragglers, fewer show nothing that chance does not.
+/// Number of complete episodes below which a site shows no pattern, and a run is not called free of
+/// problems: as with patterns of stragglers, fewer show nothing that chance does not.
 const FEW: u64 = 4;
 
 /// Largest number of verdicts; nobody reads more.
@@ -33,20 +41,24 @@ type OfRun = fn(&Report) -> Option<VerdictReport>;
 type OfSite = fn(&Report, &SiteReport) -> Option<VerdictReport>;
 
 /// Verdicts on the whole run.
-const OF_THE_RUN: [OfRun; 4] = [
+const OF_THE_RUN: [OfRun; 8] = [
     lack::stood::still,
     lack::of_the_run,
     start::serial_start,
     start::serial_end,
+    start::between_teams,
+    regions::serial_part,
+    asleep::in_the_work,
+    kernel::page_faults,
 ];
 
 /// Verdicts on a site, in the order in which they are tried.
 const AT_A_SITE: [OfSite; 9] = [
-    start::serial_part,
     short::phase_too_short,
     late::blocked,
     late::lost_its_cpu,
     shape::serial_phase,
+    drift::grows,
     counted::instructions,
     shape::persistent,
     shape::alternating,
@@ -88,6 +100,14 @@ pub fn judge(report: &Report) -> Result<Vec<VerdictReport>, String> {
         lack::stands(report, verdict) && lack::stood::stands(report, verdict)
     };
     let mut found: Vec<VerdictReport> = of_run.chain(at_sites).filter(stands).collect();
+    // One thread that is late at many places, or for long in few episodes, is told once.
+    let loss = Loss::of(report).filter(|loss| loss.is_worth(report));
+    if let Some(loss) = loss
+        && !found.iter().any(|verdict| loss.is_told_by(verdict))
+    {
+        found.retain(|verdict| !loss.covers(verdict));
+        found.push(loss.verdict(report));
+    }
     let order = |a: &VerdictReport, b: &VerdictReport| explained(b).total_cmp(&explained(a));
     found.sort_by(|a, b| rank(a).cmp(&rank(b)).then_with(|| order(a, b)));
     found.truncate(MOST);
@@ -102,16 +122,8 @@ fn measured(report: &Report) -> Result<(), String> {
     if let Some(withheld) = report.why_withheld(Withheld::Shares) {
         return Err(withheld.because.clone());
     }
-    if report.episodes < FEW {
-        return Err(format!(
-            "{} complete {}: too few to tell",
-            report.episodes,
-            if report.episodes == 1 {
-                "episode"
-            } else {
-                "episodes"
-            }
-        ));
+    if report.episodes == 0 {
+        return Err("no complete episode: too few to tell".into());
     }
     if report.incomplete_episodes > report.episodes {
         return Err(format!(
@@ -133,9 +145,14 @@ const fn rank(verdict: &VerdictReport) -> u8 {
     }
 }
 
-/// The percentage of the threads' time that a verdict explains.
+/// The percentage of the threads' time that a verdict explains. Sleep of an unknown reason is no
+/// explanation.
 fn explained(verdict: &VerdictReport) -> f64 {
-    match verdict.evidence.get("share_pct") {
+    let figure = match verdict.kind {
+        VerdictKind::AsleepInTheWork => asleep::KNOWN,
+        _ => "share_pct",
+    };
+    match verdict.evidence.get(figure) {
         Some(Figure::Real(share)) => *share,
         _ => 0.0,
     }
@@ -157,6 +174,17 @@ fn no_problem(report: &Report) -> Result<VerdictReport, String> {
         return Err(
             "its threads stood still at a barrier: the hang is what there is to say".into(),
         );
+    }
+    if report.episodes < FEW {
+        return Err(format!(
+            "{} complete {}: too few to tell",
+            report.episodes,
+            if report.episodes == 1 {
+                "episode"
+            } else {
+                "episodes"
+            }
+        ));
     }
     let lost = unaccounted::of(report)?;
     if lost.pct() > WORTH {

@@ -1,20 +1,28 @@
 //! Verdicts on how work is spread over the threads, where only work made the last thread late.
 
 use super::{
-    late::for_want_of_a_cpu,
-    words::{Cost, who},
+    culprit::Culprit,
+    late::Excess,
+    words::{Cost, give_less, hand_out, who, whole},
 };
-use crate::report::{
-    Figure, LateReport, Report, SiteReport, StragglerPattern, StragglerReport, StragglerSequence,
-    VerdictKind, VerdictReport,
+use crate::{
+    report::{
+        Figure, LateReport, Report, SiteReport, StragglerPattern, StragglerReport,
+        StragglerSequence, VerdictKind, VerdictReport,
+    },
+    words::time,
 };
 
 /// A phase is serial if the last thread works alone for this fraction of its work: the phase is
 /// then at most 1 / 0.8 = 1.25 times as fast as with one thread (Amdahl, AFIPS 1967).
 const ALONE: f64 = 0.8;
 
-/// Mean work / longest work from which POP calls the load balance acceptable.
-const BALANCED: f64 = 0.8;
+/// The uneven work must explain this fraction of the wait at least: otherwise something else does.
+const EXPLAINS: f64 = 0.5;
+
+/// By how much the last thread must work longer than the others, as a fraction of its work: less is
+/// noise, which nobody can divide better.
+const SPREAD: f64 = 0.1;
 
 /// Largest number of alternating threads that are named.
 const MOST_NAMES: usize = 4;
@@ -41,29 +49,61 @@ fn verdict(
     }
 }
 
-/// What all verdicts here need: the cost of the site, unless a want of CPUs explains the lateness.
-fn of_work<'a>(
-    report: &Report,
-    site: &'a SiteReport,
-) -> Option<(Cost, &'a LateReport, &'a StragglerReport)> {
-    let straggler = site.straggler.as_ref()?;
-    let (cost, _) = Cost::of(report, site)?;
-    let late = straggler.late.as_ref()?;
-    let is_of_work = cost.is_of_work(report) && !for_want_of_a_cpu(late);
-    is_of_work.then_some((cost, late, straggler))
+/// What the work of the last thread explains of the waits at a site.
+struct OfWork<'a> {
+    late: &'a LateReport,
+    straggler: &'a StragglerReport,
+    /// All waits.
+    all: Cost,
+    /// What the time on CPUs explains.
+    cost: Cost,
+    /// By how much the last worked longer than the others, as a fraction of its own work.
+    spread: f64,
 }
 
-/// The last thread's work divided by the others' mean work.
-fn ratio(late: &LateReport) -> f64 {
-    late.last.work_ns as f64 / late.others.work_ns.max(1) as f64
-}
+impl<'a> OfWork<'a> {
+    /// `None` unless time on CPUs explains most of a wait that is worth mending.
+    fn of(report: &Report, site: &'a SiteReport) -> Option<Self> {
+        let straggler = site.straggler.as_ref()?;
+        let (all, _) = Cost::of(report, site)?;
+        let late = straggler.late.as_ref()?;
+        let (last, excess) = Excess::of(late).map_or_else(
+            || {
+                let (last, others) = (late.last.work_ns, late.others.work_ns);
+                (last as f64, last as f64 - others as f64)
+            },
+            |excess| (late.last.running_ns.unwrap_or(0) as f64, excess.running),
+        );
+        let cost = all.explained(excess);
+        let spread = excess / last.max(1.0);
+        let explains = cost.share_pct >= EXPLAINS * all.share_pct;
+        (explains && cost.is_worth(report)).then_some(Self {
+            late,
+            straggler,
+            all,
+            cost,
+            spread,
+        })
+    }
 
-fn longer(late: &LateReport) -> String {
-    let ratio = ratio(late);
-    if ratio < 10.0 {
-        format!("{ratio:.1} times as long as the others")
-    } else {
-        "while the others have next to nothing to do".into()
+    /// The work of the last thread and that of the others, each in the mean of an episode.
+    fn works(&self) -> String {
+        let each = |ns: u64| time(ns / self.late.episodes.max(1));
+        format!(
+            "the last works {}, the others {} on average",
+            each(self.late.last.work_ns),
+            each(self.late.others.work_ns)
+        )
+    }
+
+    /// Figures of the evidence: how long the last works and how long the others do, in the mean of
+    /// an episode, and how often the most frequent straggler comes last.
+    fn figures(&self) -> [(&'static str, f64); 2] {
+        let (last, others) = (self.late.last.work_ns, self.late.others.work_ns);
+        [
+            ("work_ratio", last as f64 / others.max(1) as f64),
+            ("last_pct", self.straggler.share_pct),
+        ]
     }
 }
 
@@ -90,7 +130,13 @@ fn few(report: &Report, site: &SiteReport) -> String {
 
 /// Verdict: one thread works while all others wait.
 pub fn serial_phase(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
-    let (cost, late, straggler) = of_work(report, site)?;
+    let OfWork {
+        late,
+        straggler,
+        all,
+        cost,
+        ..
+    } = OfWork::of(report, site)?;
     // A thread that was merely woken late has no more work than the others; and if two threads
     // work, neither has a lead over the other.
     let (last_ns, others_ns) = (late.last.work_ns as f64, late.others.work_ns as f64);
@@ -108,12 +154,14 @@ pub fn serial_phase(report: &Report, site: &SiteReport) -> Option<VerdictReport>
         _ => "now one, now another".into(),
     };
     let text = format!(
-        "serial phase before {}: one of {:.0} threads works ({whose}) while all others wait, \
-         {:.0} % of the phase; {}: divide that work, or let the others go on with something else",
+        "serial phase before {}: one of {:.0} threads works ({whose}) for {:.0} % of the phase \
+         while all others wait; {}. Divide that work, or let the others go on with something \
+         else: {}.",
         site.called(),
         late.participants,
         alone * 100.0,
-        cost.words(report),
+        cost.words(&all),
+        cost.saves(report),
     );
     Some(verdict(
         VerdictKind::SerialPhase,
@@ -125,106 +173,86 @@ pub fn serial_phase(report: &Report, site: &SiteReport) -> Option<VerdictReport>
     ))
 }
 
-/// The thread with most CPU time here, and its ratio to the mean, unless that is balanced. CPU time
-/// is what threads have to do even where they lack CPUs. `None` also if the site's phases include
-/// the program's start.
-fn runs_most(report: &Report, site: &SiteReport) -> Option<(u32, f64)> {
-    let starts_here = |phase: &crate::report::PhaseReport| phase.from.is_none();
-    if report
-        .phases
-        .iter()
-        .any(|phase| phase.to == site.id && starts_here(phase))
-    {
-        return None;
-    }
-    let episodes = site.threads.iter().map(|thread| thread.episodes).max()?;
-    // Threads that were seldom there belong to other teams.
-    let members = site
-        .threads
-        .iter()
-        .filter(|thread| 2 * thread.episodes > episodes);
-    let each = members.map(|thread| {
-        let mean = thread.running_ns? as f64 / thread.episodes.max(1) as f64;
-        Some((thread.thread, mean))
-    });
-    let each: Vec<(u32, f64)> = each.collect::<Option<_>>()?;
-    let mean = each.iter().map(|(_, running)| running).sum::<f64>() / each.len() as f64;
-    let most = each.into_iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
-    // The ratio means nothing if the threads hardly run at all.
-    let gain = (most.1 - mean) * site.episodes as f64 * 100.0;
-    let is_worth = gain >= super::WORTH * report.seen_ns() as f64;
-    (is_worth && mean < BALANCED * most.1).then_some((most.0, most.1 / mean.max(1.0)))
-}
-
-/// Verdict: the same thread is late again and again, or has most of the work.
+/// Verdict: the same thread is late again and again, and works longer than the others whether it
+/// comes last or not.
 pub fn persistent(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
-    let (cost, late) = Cost::of(report, site)?;
-    let straggler = site.straggler.as_ref()?;
-    if !cost.is_of_work(report) {
+    if !site.straggler_by_barrier.is_empty() {
+        return at_each_barrier(report, site);
+    }
+    let (all, late) = Cost::of(report, site)?;
+    let culprit = Culprit::of(report, site)?;
+    let (own, others) = (culprit.own.own(), culprit.others.own());
+    let cost = all.explained((own - others) * late.episodes as f64);
+    let explains = cost.share_pct >= EXPLAINS * all.share_pct;
+    if !explains || !cost.is_worth(report) || own - others < SPREAD * own {
         return None;
     }
-    let same = straggler.pattern == StragglerPattern::Persistent && !for_want_of_a_cpu(late);
-    let most =
-        runs_most(report, site).filter(|_| straggler.pattern != StragglerPattern::Alternating);
-    let (thread, who_does_what) = match most {
-        _ if same && !site.straggler_by_barrier.is_empty() => (
-            None,
-            format!(
-                "at each of its barriers the same thread comes last, working {}",
-                longer(late)
-            ),
-        ),
-        _ if same => (
-            Some(straggler.thread),
-            format!(
-                "{} comes last in {:.0} % of {} episodes, working {}",
-                who(report, straggler.thread),
-                straggler.share_pct,
-                site.episodes,
-                longer(late)
-            ),
-        ),
-        Some((thread, times)) => (
-            Some(thread),
-            format!(
-                "{} uses a CPU for {times:.1} times as long as all do on average",
-                who(report, thread)
-            ),
-        ),
-        None => return None,
+    // Rarely does a thread with much more work than the others come last by chance.
+    let how = if culprit.own.is_split {
+        "is on a CPU for"
+    } else {
+        "works"
+    };
+    let others_do = if others * 100.0 < own {
+        "next to nothing".into()
+    } else {
+        format!("{} on average", time(whole(others)))
     };
     let text = format!(
-        "static imbalance at {}: {who_does_what}; {}: give it less of the work",
+        "static imbalance at {}: {} comes last in {:.0} % of {} episodes, and {how} {} in each \
+         phase, the others {others_do}; {}. {}: {}.",
         site.called(),
-        cost.words(report),
+        who(report, culprit.thread),
+        culprit.last_pct,
+        site.episodes,
+        time(whole(own)),
+        cost.words(&all),
+        give_less(site.kind),
+        cost.saves(report),
     );
-    let mut named = vec![("work_ratio", ratio(late))];
-    if same {
-        named.push(("last_pct", straggler.share_pct));
-    }
-    named.extend(most.map(|(_, times)| ("running_ratio", times)));
     Some(verdict(
         VerdictKind::PersistentStraggler,
         site,
-        thread,
+        Some(culprit.thread),
         text,
         &cost,
-        &named,
+        &[
+            ("work_ratio", own / others.max(1.0)),
+            ("last_pct", culprit.last_pct),
+        ],
     ))
 }
 
-/// Figures of the evidence: the ratio of the last thread's work to the others', and how often the
-/// most frequent straggler comes last.
-fn figures(late: &LateReport, straggler: &StragglerReport) -> [(&'static str, f64); 2] {
-    [
-        ("work_ratio", ratio(late)),
-        ("last_pct", straggler.share_pct),
-    ]
+/// Several barriers are used from one place, each with a straggler of its own.
+fn at_each_barrier(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
+    let of_work = OfWork::of(report, site)?;
+    let is_persistent = of_work.straggler.pattern == StragglerPattern::Persistent;
+    if !is_persistent || of_work.spread < SPREAD {
+        return None;
+    }
+    let text = format!(
+        "static imbalance at {}: at each of its barriers the same thread comes last, and {}; {}. \
+         {}: {}.",
+        site.called(),
+        of_work.works(),
+        of_work.cost.words(&of_work.all),
+        give_less(site.kind),
+        of_work.cost.saves(report),
+    );
+    Some(verdict(
+        VerdictKind::PersistentStraggler,
+        site,
+        None,
+        text,
+        &of_work.cost,
+        &of_work.figures(),
+    ))
 }
 
 /// Verdict: a few threads are late, one after the other or each for a while.
 pub fn alternating(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
-    let (cost, late, straggler) = of_work(report, site)?;
+    let of_work = OfWork::of(report, site).filter(|of_work| of_work.spread >= SPREAD)?;
+    let straggler = of_work.straggler;
     if straggler.pattern != StragglerPattern::Alternating {
         return None;
     }
@@ -234,49 +262,53 @@ pub fn alternating(report: &Report, site: &SiteReport) -> Option<VerdictReport> 
         _ => "mostly one of a few threads comes last",
     };
     let text = format!(
-        "alternating stragglers at {}: {how} ({}), working {}; {}: divide what they do more than \
-         others among all",
+        "alternating stragglers at {}: {how} ({}), and {}; {}. Divide among all what they do more \
+         than others: {}.",
         site.called(),
         few(report, site),
-        longer(late),
-        cost.words(report),
+        of_work.works(),
+        of_work.cost.words(&of_work.all),
+        of_work.cost.saves(report),
     );
-    let figures = figures(late, straggler);
     Some(verdict(
         VerdictKind::AlternatingStragglers,
         site,
         None,
         text,
-        &cost,
-        &figures,
+        &of_work.cost,
+        &of_work.figures(),
     ))
 }
 
 /// Verdict: any thread may be late.
 pub fn rotating(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
-    let (cost, late, straggler) = of_work(report, site)?;
-    if straggler.pattern != StragglerPattern::Rotating {
+    let of_work = OfWork::of(report, site).filter(|of_work| of_work.spread >= SPREAD)?;
+    let straggler = of_work.straggler;
+    if matches!(
+        straggler.pattern,
+        StragglerPattern::Alternating | StragglerPattern::None
+    ) {
         return None;
     }
     let turns = match straggler.sequence {
         StragglerSequence::Turns => "the threads come last in turns",
         StragglerSequence::Stretches => "one thread comes last for a while, then another",
-        _ => "any thread may come last",
+        _ => "now one thread comes last, now another",
     };
     let text = format!(
-        "dynamic imbalance at {}: {turns}, working {}; {}: hand the work out in smaller pieces \
-         as threads get done, or do more between barriers",
+        "dynamic imbalance at {}: {turns}, and {}; {}. {}: {}.",
         site.called(),
-        longer(late),
-        cost.words(report),
+        of_work.works(),
+        of_work.cost.words(&of_work.all),
+        hand_out(site.kind),
+        of_work.cost.saves(report),
     );
-    let figures = figures(late, straggler);
     Some(verdict(
         VerdictKind::RotatingStraggler,
         site,
         None,
         text,
-        &cost,
-        &figures,
+        &of_work.cost,
+        &of_work.figures(),
     ))
 }

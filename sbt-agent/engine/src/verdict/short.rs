@@ -1,6 +1,6 @@
 //! The verdict on phases that are as short as the barrier itself.
 
-use super::{FEW, WORTH, lack, words::Cost};
+use super::{FEW, WORTH, lack};
 use crate::{
     report::{Figure, Report, SiteReport, VerdictKind, VerdictReport},
     words::time,
@@ -15,6 +15,46 @@ const WAKE_NS: u64 = 25_000;
 /// not the barrier.
 const STRAGGLER: u64 = 4;
 
+/// Departures count as seen if they were in this part of the waits: elsewhere the work includes the
+/// time that it takes to get going again.
+const SEEN: f64 = 0.9;
+
+/// How long a thread works between two barriers, and what a barrier takes, ns: the medians.
+struct Medians {
+    work_ns: u64,
+    /// Waiting for the last, and getting going again.
+    idle_ns: u64,
+    release_ns: Option<u64>,
+}
+
+impl Medians {
+    fn of(site: &SiteReport) -> Option<Self> {
+        let idle = site.idle_ns.as_ref()?;
+        let release = site.release_ns.as_ref();
+        let release = release.filter(|it| it.count as f64 >= SEEN * idle.count as f64);
+        Some(Self {
+            work_ns: site.work_ns.as_ref()?.p50,
+            idle_ns: idle.p50,
+            release_ns: release.map(|release| release.p50),
+        })
+    }
+
+    /// The barrier's part of the time between two barriers, 0 to 1.
+    fn barrier(&self) -> f64 {
+        // Where it is not known how long threads take to get going again, that is in the work: as
+        // much as waking takes.
+        let (work, release) = match self.release_ns {
+            Some(release) => (self.work_ns, release),
+            None => (
+                self.work_ns.saturating_sub(WAKE_NS),
+                self.work_ns.min(WAKE_NS),
+            ),
+        };
+        let barrier = (self.idle_ns + release) as f64;
+        barrier / (barrier + work as f64).max(1.0)
+    }
+}
+
 /// Verdict: the work between two barriers takes no longer than passing a barrier. Not given if CPUs
 /// lack: a long release is then caused by the lack of CPUs.
 pub fn phase_too_short(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
@@ -22,36 +62,47 @@ pub fn phase_too_short(report: &Report, site: &SiteReport) -> Option<VerdictRepo
     if late.episodes < FEW {
         return None;
     }
-    let work_ns = site.work_ns.as_ref()?.p50;
-    let release = site.release_ns.as_ref();
-    let barrier_ns = release.map_or(WAKE_NS, |release| release.p50.min(2 * WAKE_NS));
-    // Unless departures were watched all the time, work includes the release.
-    let limit_ns = match report.run.departures {
-        Some(true) => barrier_ns,
-        _ => barrier_ns.max(WAKE_NS) * 2,
+    let medians = Medians::of(site)?;
+    let work_ns = medians.work_ns;
+    let (barrier_ns, limit_ns) = match medians.release_ns {
+        Some(release_ns) => {
+            let barrier_ns = release_ns.min(2 * WAKE_NS);
+            // Barriers that spin let threads go on within a microsecond: the last one is waited for
+            // all the same, and who comes last changes from phase to phase.
+            (barrier_ns, barrier_ns + medians.idle_ns.min(WAKE_NS))
+        }
+        None => (WAKE_NS, 2 * WAKE_NS),
     };
     let last_ns = late.last.work_ns / late.episodes;
     if work_ns > limit_ns || last_ns > limit_ns.max(barrier_ns) * STRAGGLER {
         return None;
     }
-    let share_pct = share_pct(report, site)?;
+    let total_ns = report.thread_time.total_ns.max(1) as f64;
+    let sum = |stat: &Option<crate::report::StatReport>| {
+        stat.as_ref().map_or(0.0, |stat| stat.sum as f64)
+    };
+    let passing_ns = sum(&site.work_ns) + sum(&site.idle_ns) + sum(&site.release_ns);
+    // By the medians, since few long waits are not the barrier's doing.
+    let share_pct = (passing_ns / total_ns).min(1.0) * medians.barrier() * 100.0;
     if share_pct < WORTH || lack::is_of_the_run(report) {
         return None;
     }
     let phase_ns = late.phase_ns / late.episodes;
-    let cost = release.map_or_else(
+    let cost = medians.release_ns.map_or_else(
         || "about as long as it takes to wake a thread".into(),
-        |release| {
+        |release_ns| {
             format!(
-                "and it takes them {} to get going again after the last has come",
-                time(release.p50)
+                "and pass {} in the barrier: {} until the last has come and {} until they go on",
+                time(medians.idle_ns + release_ns),
+                time(medians.idle_ns),
+                time(release_ns)
             )
         },
     );
     let text = format!(
         "phase too short for its barrier at {}: threads work {} between barriers (median), {cost}; \
-         that is {share_pct:.0} % of thread time: do more between barriers (larger pieces, merged \
-         loops), or use fewer threads",
+         barriers take about {share_pct:.0} % of thread time. Do more between barriers (larger \
+         pieces, merged loops), or use fewer threads.",
         site.called(),
         time(work_ns),
     );
@@ -59,9 +110,14 @@ pub fn phase_too_short(report: &Report, site: &SiteReport) -> Option<VerdictRepo
         ("share_pct", Figure::Real(share_pct)),
         ("work_ns", Figure::Whole(work_ns)),
         ("phase_ns", Figure::Whole(phase_ns)),
+        ("idle_ns", Figure::Whole(medians.idle_ns)),
     ]
     .into();
-    evidence.extend(release.map(|release| ("release_ns", Figure::Whole(release.p50))));
+    evidence.extend(
+        medians
+            .release_ns
+            .map(|release_ns| ("release_ns", Figure::Whole(release_ns))),
+    );
     Some(VerdictReport {
         kind: VerdictKind::PhaseTooShort,
         site: Some(site.id),
@@ -69,13 +125,4 @@ pub fn phase_too_short(report: &Report, site: &SiteReport) -> Option<VerdictRepo
         text,
         evidence,
     })
-}
-
-/// Waiting for the last thread and leaving the barrier, as a percentage of the threads' time.
-fn share_pct(report: &Report, site: &SiteReport) -> Option<f64> {
-    let total_ns = report.thread_time.total_ns;
-    let release_ns = site.release_ns.as_ref().map_or(0, |release| release.sum);
-    let release_pct = release_ns as f64 / total_ns.max(1) as f64 * 100.0;
-    let idle_pct = Cost::of(report, site).map_or(0.0, |(cost, _)| cost.share_pct);
-    (total_ns > 0).then_some(release_pct + idle_pct)
 }

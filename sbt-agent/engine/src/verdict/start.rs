@@ -1,9 +1,11 @@
-//! Verdicts on times in which most threads are absent: before the first barrier, between parallel
-//! regions, and after the last barrier.
+//! Verdicts on times before the first barrier and after the last, in which most threads are absent.
 
-use super::words::{who, whole};
+use super::words::{count, who, whole};
 use crate::{
-    report::{Figure, PhaseReport, Report, SiteReport, ThreadReport, VerdictKind, VerdictReport},
+    report::{
+        BarrierKind, Figure, PhaseReport, Report, SiteReport, ThreadReport, VerdictKind,
+        VerdictReport,
+    },
     words::time,
 };
 
@@ -15,8 +17,14 @@ const SHARE: f64 = 10.0;
 const ALL_THROUGH: f64 = 0.9;
 
 /// A first phase shorter than this multiple of the mean phase is an ordinary phase, with ordinary
-/// imbalance.
+/// imbalance, unless the others hardly work in it.
 const LONGER: f64 = 4.0;
+
+/// Others that work for less than this fraction of the time hardly work.
+const HARDLY: f64 = 0.2;
+
+/// Percentage of the threads' time that they wait from which serial phases are usual in a program.
+const MOST_IDLE: f64 = 40.0;
 
 /// Verdict: threads idle, or do not exist yet, while the program begins.
 pub fn serial_start(report: &Report) -> Option<VerdictReport> {
@@ -25,93 +33,95 @@ pub fn serial_start(report: &Report) -> Option<VerdictReport> {
     let (idle_ns, phase) = idle.max_by(|a, b| a.0.total_cmp(&b.0))?;
     let share_pct = idle_ns / report.run.wall_ns.max(1) as f64 * 100.0;
     let phase_ns = phase.phase_ns.as_ref()?.max;
-    if share_pct < SHARE || (phase_ns as f64) < LONGER * usual_ns(report) {
-        return None;
-    }
     let work = phase.work_ns.as_ref()?;
     let threads = work.count / phase.episodes;
+    let site = report.site(phase.to)?;
+    if site.kind == BarrierKind::Mpi {
+        return None;
+    }
     let worker = (work.max as f64 >= ALL_THROUGH * phase_ns as f64)
         .then(|| worker(report, phase.to, work.max))
         .flatten();
-    let whose = worker.map_or_else(
-        || "before they begin".to_owned(),
-        |worker| format!("while {} works", who(report, worker)),
-    );
-    let site = report.site(phase.to)?;
+    let others_ns = (work.sum - work.max) as f64 / (threads.max(2) - 1) as f64;
+    // Where one thread works alone in later phases too, the first is one of them.
+    let is_alone = phase.episodes == 1
+        && others_ns <= HARDLY * work.max as f64
+        && report.thread_time.idle_pct < Some(MOST_IDLE);
+    let is_long = phase_ns as f64 >= LONGER * usual_ns(report);
+    if share_pct < SHARE || !(is_long || is_alone && worker.is_some()) {
+        return None;
+    }
+    let Some(worker) = worker else {
+        return main_starts(report, site, phase_ns, threads);
+    };
     let text = format!(
-        "serial start: {threads} threads first meet at {} after {}, and {:.0} % of that time they \
-         idle or are not there yet, {whose}; that is {share_pct:.0} % of the wall time: start \
-         them earlier, and let them share what is done first",
-        site.called(),
+        "serial start: {} works alone for {} before {threads} threads first meet at {}, {:.0} % of \
+         the wall time. Let the others share what is done first: that would save up to {}.",
+        who(report, worker),
         time(phase_ns),
-        idle_ns / phase_ns.max(1) as f64 * 100.0,
+        site.called(),
+        phase_ns as f64 / report.run.wall_ns.max(1) as f64 * 100.0,
+        time(whole(idle_ns)),
     );
-    Some(VerdictReport {
-        kind: VerdictKind::SerialStart,
+    Some(verdict(
+        VerdictKind::SerialStart,
+        Some(worker),
+        text,
+        (share_pct, "phase_ns", phase_ns, threads),
+    ))
+}
+
+/// No thread that meets others works throughout the first phase: the main thread does.
+fn main_starts(
+    report: &Report,
+    site: &SiteReport,
+    phase_ns: u64,
+    threads: u64,
+) -> Option<VerdictReport> {
+    let before = report.run.first_thread?.before?;
+    let wall_ns = report.run.wall_ns.max(1) as f64;
+    let share_pct = before.running_ns as f64 / wall_ns * 100.0 * idle_of(threads);
+    if share_pct < SHARE {
+        return None;
+    }
+    let text = format!(
+        "serial start: the main thread works alone for {} before the {threads} threads begin that \
+         meet at {}, {:.0} % of the wall time. Let them share what is done first.",
+        time(before.running_ns),
+        site.called(),
+        before.running_ns as f64 / wall_ns * 100.0,
+    );
+    Some(verdict(
+        VerdictKind::SerialStart,
+        None,
+        text,
+        (share_pct, "phase_ns", phase_ns, threads),
+    ))
+}
+
+/// The part of the threads that idles while one works, 0 to 1.
+fn idle_of(threads: u64) -> f64 {
+    1.0 - 1.0 / threads.max(1) as f64
+}
+
+fn verdict(
+    kind: VerdictKind,
+    thread: Option<u32>,
+    text: String,
+    (share_pct, named, ns, threads): (f64, &'static str, u64, u64),
+) -> VerdictReport {
+    VerdictReport {
+        kind,
         site: None,
-        thread: worker,
+        thread,
         text,
         evidence: [
             ("share_pct", Figure::Real(share_pct)),
-            ("phase_ns", Figure::Whole(phase_ns)),
+            (named, Figure::Whole(ns)),
             ("threads", Figure::Whole(threads)),
         ]
         .into(),
-    })
-}
-
-/// Verdict: one thread works between parallel regions, and the others are kept waiting for the next
-/// region.
-pub fn serial_part(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
-    let (alone_ns, between_ns) = (site.alone_ns?, site.between_ns?);
-    if alone_ns == 0 || site.episodes < super::FEW {
-        return None;
     }
-    let share_pct = between_ns as f64 / report.thread_time.total_ns.max(1) as f64 * 100.0;
-    // If threads lose more by waiting in the region itself, other verdicts report that.
-    if share_pct < super::WORTH || site.lost_ns > between_ns {
-        return None;
-    }
-    let wall_pct = alone_ns as f64 / report.seen_ns().max(1) as f64 * 100.0;
-    // If that thread hardly works, something else keeps the others: with more threads than CPUs,
-    // they have no CPU.
-    if wall_pct < super::WORTH {
-        return None;
-    }
-    // Teams may be smaller than the number of threads that are kept between regions.
-    let most = site.threads.len().max(2) as f64 - 1.0;
-    let others = (between_ns as f64 / alone_ns as f64).min(most);
-    let seen = report.seen_called();
-    let worker = site.threads.iter().max_by_key(|thread| thread.alone_ns)?;
-    let gain_ns = whole(alone_ns as f64 * others / (others + 1.0));
-    let text = format!(
-        "serial part before {}: {} works alone for {:.0} % of the {seen} while {} kept \
-         waiting for the parallel region to begin, {share_pct:.0} % of thread time, up to \
-         {} of {} {seen}: divide that work too",
-        site.called(),
-        who(report, worker.thread),
-        wall_pct,
-        if others < 1.5 {
-            "another is".into()
-        } else {
-            format!("{others:.0} others are")
-        },
-        time(gain_ns),
-        time(report.seen_ns()),
-    );
-    Some(VerdictReport {
-        kind: VerdictKind::SerialPart,
-        site: Some(site.id),
-        thread: Some(worker.thread),
-        text,
-        evidence: [
-            ("share_pct", Figure::Real(share_pct)),
-            ("gain_ns", Figure::Whole(gain_ns)),
-            ("alone_pct", Figure::Real(wall_pct)),
-            ("threads", Figure::Real(others + 1.0)),
-        ]
-        .into(),
-    })
 }
 
 /// Verdict: threads idle, or are gone, after the last barrier while the program goes on.
@@ -135,35 +145,90 @@ pub fn serial_end(report: &Report) -> Option<VerdictReport> {
     let all_ns = end_ns as f64 * f64::from(threads);
     let idle = 1.0 - busy_ns as f64 / all_ns.max(1.0);
     let share_pct = idle * end_ns as f64 / report.run.wall_ns.max(1) as f64 * 100.0;
-    if threads < 2 || share_pct < SHARE || (end_ns as f64) < LONGER * usual_ns(report) {
+    let (most_ns, thread) = after.into_iter().max()?;
+    let site = report.site(site)?;
+    if threads < 2 || share_pct < SHARE {
         return None;
     }
-    let (most_ns, thread) = after.into_iter().max()?;
     // If none of these threads works throughout, a thread that meets no barrier may work there.
     if (most_ns as f64) < ALL_THROUGH * end_ns as f64 {
+        return main_ends(report, site, threads);
+    }
+    let others_ns = (busy_ns - most_ns) as f64 / f64::from(threads - 1);
+    let is_alone = others_ns <= HARDLY * most_ns as f64;
+    if !is_alone && (end_ns as f64) < LONGER * usual_ns(report) {
         return None;
     }
     let text = format!(
-        "serial end: after the last barrier, {}, the program goes on for {}, and {:.0} % of that \
-         time its {threads} threads idle or are gone, while {} works; that is {share_pct:.0} % of the wall \
-         time: let them share what is done last",
-        report.site(site)?.called(),
-        time(end_ns),
-        idle * 100.0,
+        "serial end: {} works on for {} after the last barrier, {}, while {} idle or have ended, \
+         {:.0} % of the wall time. Let them share what is done last.",
         who(report, thread),
+        time(end_ns),
+        site.called(),
+        others(threads - 1),
+        end_ns as f64 / report.run.wall_ns.max(1) as f64 * 100.0,
     );
-    Some(VerdictReport {
-        kind: VerdictKind::SerialEnd,
-        site: None,
-        thread: Some(thread),
+    Some(verdict(
+        VerdictKind::SerialEnd,
+        Some(thread),
         text,
-        evidence: [
-            ("share_pct", Figure::Real(share_pct)),
-            ("end_ns", Figure::Whole(end_ns)),
-            ("threads", Figure::Whole(threads.into())),
-        ]
-        .into(),
-    })
+        (share_pct, "end_ns", end_ns, threads.into()),
+    ))
+}
+
+/// The main thread, which does not meet the others, goes on after they have ended.
+fn main_ends(report: &Report, site: &SiteReport, threads: u32) -> Option<VerdictReport> {
+    let after = report.run.first_thread?.after?;
+    let wall_ns = report.run.wall_ns.max(1) as f64;
+    let share_pct = after.running_ns as f64 / wall_ns * 100.0 * idle_of(threads.into());
+    if share_pct < SHARE {
+        return None;
+    }
+    let text = format!(
+        "serial end: the main thread works alone for {} after the {threads} threads have ended that \
+         met at {}, {:.0} % of the wall time. Let them share what is done last.",
+        time(after.running_ns),
+        site.called(),
+        after.running_ns as f64 / wall_ns * 100.0,
+    );
+    Some(verdict(
+        VerdictKind::SerialEnd,
+        None,
+        text,
+        (share_pct, "end_ns", after.running_ns, threads.into()),
+    ))
+}
+
+/// Verdict: the main thread, which does not meet the others, works alone between teams of threads
+/// that begin and end.
+pub fn between_teams(report: &Report) -> Option<VerdictReport> {
+    let between = report.run.first_thread?.between?;
+    let threads = report.efficiency.as_ref()?.threads;
+    let wall_ns = report.run.wall_ns.max(1) as f64;
+    let share_pct = between.running_ns as f64 / wall_ns * 100.0 * idle_of(threads.into());
+    if share_pct < super::WORTH || threads < 2 {
+        return None;
+    }
+    let text = format!(
+        "serial part: the main thread works alone for {} in all between teams of {threads} threads \
+         that begin and end, {:.0} % of the wall time. Divide that work too.",
+        time(between.running_ns),
+        between.running_ns as f64 / wall_ns * 100.0,
+    );
+    Some(verdict(
+        VerdictKind::SerialPart,
+        None,
+        text,
+        (share_pct, "alone_ns", between.running_ns, threads.into()),
+    ))
+}
+
+fn others(number: u32) -> String {
+    if number == 1 {
+        "the other".into()
+    } else {
+        count(number as usize, "other")
+    }
 }
 
 /// Mean length of the phases that follow another phase, ns; 0 if there are none.

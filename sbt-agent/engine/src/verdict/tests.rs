@@ -271,7 +271,7 @@ fn one_thread_that_works_while_others_wait_is_a_serial_phase() {
     assert_eq!((verdict.site, verdict.thread), (Some(1), Some(2)));
     says(
         &verdict,
-        &["one of 4 threads works (T2 w) while all others wait, 96 % of the phase;"],
+        &["one of 4 threads works (T2 w) for 96 % of the phase while all others wait;"],
     );
     // The phase is serial too if threads take turns.
     let mut program = Program::new(4);
@@ -294,10 +294,9 @@ fn the_same_thread_late_again_and_again_is_a_static_imbalance() {
     says(
         &verdict,
         &[
-            "static imbalance at step a.c:40: T3 w comes last in 100 % of 20 episodes, working \
-             2.7 times as long as the others; the wait is 46 % of thread time, up to 75.0 ms of \
-             ",
-            "give it less of the work",
+            "static imbalance at step a.c:40: T3 w comes last in 100 % of 20 episodes, and is on a \
+             CPU for 8.00 ms in each phase, the others 3.00 ms on average; the threads wait 46 % of \
+             their time here. Give it less of the work: that would save up to 75.0 ms of ",
         ],
     );
     assert_eq!(verdict.evidence["gain_ns"], Figure::Whole(75 * MS));
@@ -322,7 +321,10 @@ fn any_thread_late_is_a_dynamic_imbalance() {
     let mut program = Program::new(8);
     program.rounds(60, |round| but(8, round % 2 * 5, runs(7), runs(4)));
     let verdict = program.only(VerdictKind::AlternatingStragglers);
-    says(&verdict, &["(T0 50 %, T5 50 %), working 1.8 times as long"]);
+    says(
+        &verdict,
+        &["(T0 50 %, T5 50 %), and the last works 7.00 ms, the others 4.00 ms on average"],
+    );
 }
 
 #[test]
@@ -336,7 +338,7 @@ fn a_phase_as_short_as_the_barrier_is_too_short() {
         &verdict,
         &[
             "threads work 2.",
-            "it takes them 8.00 µs to get going again",
+            "pass 8.00 µs in the barrier: 0 ns until the last has come and 8.00 µs until they go on",
             "merged loops",
         ],
     );
@@ -363,22 +365,38 @@ fn a_phase_as_short_as_the_barrier_is_too_short() {
 fn what_was_hardly_measured_is_not_judged() {
     let mut program = Program::new(4);
     program.rounds(2, |_| but(4, 3, runs(9), runs(1)));
-    let report = program.report();
-    assert_eq!(report.verdicts, None);
-    let because = report.no_verdict_because.unwrap();
-    assert_eq!(because, "3 complete episodes: too few to tell");
+    // One long episode counts like many short ones, by its time: who is late is known.
+    let verdict = program.only(VerdictKind::StragglerAtManySites);
+    assert_eq!(verdict.thread, Some(3));
+    says(
+        &verdict,
+        &["late at step a.c:40: in 2 episodes the others wait for T3 w, 63 % of thread time"],
+    );
+    // That nobody is late is not known.
+    let mut program = Program::new(4);
+    program.rounds(2, |_| vec![runs(9); 4]);
+    assert_eq!(program.none(), "3 complete episodes: too few to tell");
     let mut report = Program::new(4).rounds(20, |_| vec![runs(1); 4]).report();
     report.incomplete_episodes = 22;
     let because = judge(&report).unwrap_err();
     assert_eq!(because, "22 of 43 episodes were not seen as a whole");
-    // Nothing can be said of sites that were used once each, so there is no verdict that all is
-    // well.
+    // Sites that were used once each, all with the same straggler, tell together.
     let mut program = Program::new(4);
     for place in 0..PLACES {
         program.meet(place, &but(4, 3, runs(9), runs(1)));
     }
-    let report = program.report();
-    let because = judge(&report).unwrap_err();
+    let verdict = program.only(VerdictKind::StragglerAtManySites);
+    assert_eq!((verdict.site, verdict.thread), (None, Some(3)));
+    says(
+        &verdict,
+        &["late at 4 places", "wait for T3 w", "25 % at step a.c:4"],
+    );
+    // Another straggler at each: nothing can be said, and there is no verdict that all is well.
+    let mut program = Program::new(4);
+    for place in 0..PLACES {
+        program.meet(place, &but(4, place as usize, runs(9), runs(1)));
+    }
+    let because = program.none();
     assert!(because.contains("waiting at barriers"), "{because}");
 }
 

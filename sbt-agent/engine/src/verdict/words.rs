@@ -1,7 +1,7 @@
-//! Threads and costs in the words of verdicts.
+//! Threads, costs and advice in the words of verdicts.
 
 use crate::{
-    report::{LateReport, Report, SiteReport},
+    report::{BarrierKind, LateReport, Report, SiteReport},
     words::time,
 };
 
@@ -23,55 +23,127 @@ pub fn who(report: &Report, id: u32) -> String {
     }
 }
 
+/// A number with its noun.
+pub fn count(number: usize, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
+}
+
+/// How to spread work over threads that share it by chance.
+pub const fn hand_out(kind: BarrierKind) -> &'static str {
+    match kind {
+        BarrierKind::Gomp | BarrierKind::Kmp => {
+            "Hand the loop out in smaller pieces (schedule(dynamic)), or do more between barriers"
+        }
+        BarrierKind::Mpi => "Divide the work by what it costs, or let the ranks meet less often",
+        _ => "Hand the work out in smaller pieces as threads get done, or do more between barriers",
+    }
+}
+
+/// What to do about a thread that always has more to do.
+pub const fn give_less(kind: BarrierKind) -> &'static str {
+    match kind {
+        BarrierKind::Gomp | BarrierKind::Kmp => {
+            "Give it less of the work (for a loop: another schedule, as schedule(dynamic))"
+        }
+        BarrierKind::Mpi => "Give that rank less of the work",
+        _ => "Give it less of the work",
+    }
+}
+
 /// The cost of a site, without the program's start.
+#[derive(Clone, Copy, Debug)]
 pub struct Cost {
     /// Percentage of the threads' time that they wait here for the last thread.
     pub share_pct: f64,
     /// Wall time that would be saved if the last thread had as much work as the mean of all.
     pub gain_ns: u64,
+    /// The sum of the waits, ns.
+    idle_ns: f64,
+    /// Mean number of threads that meet, and the number of teams that meet side by side.
+    threads: f64,
+    teams: f64,
 }
 
 impl Cost {
-    /// The cost; `None` if it is too small to mention, or unknown.
+    /// The cost; `None` if it is too small to mention, unknown, or of too few episodes.
     pub fn of<'a>(report: &Report, site: &'a SiteReport) -> Option<(Self, &'a LateReport)> {
         let late = site.straggler.as_ref()?.late.as_ref()?;
+        if late.episodes < super::FEW {
+            return None;
+        }
+        let cost = Self::of_any(report, site, late)?;
+        (cost.share_pct >= super::WORTH).then_some((cost, late))
+    }
+
+    /// The cost, however small.
+    pub fn of_any(report: &Report, site: &SiteReport, late: &LateReport) -> Option<Self> {
         let lost_pct = site.lost_wall_pct?;
-        if late.episodes < super::FEW || site.lost_ns == 0 {
+        if site.lost_ns == 0 {
             return None;
         }
         let lost_ns = site.lost_ns as f64;
         let share_pct = lost_pct * late.idle_ns as f64 / lost_ns;
         // Of several teams at the same time, each gains separately.
         let of_one_team = lost_ns / (late.participants * report.seen_ns() as f64) * 100.0;
-        let teams = (of_one_team / lost_pct).max(1.0);
+        let all = Self {
+            share_pct,
+            gain_ns: 0,
+            idle_ns: late.idle_ns as f64,
+            threads: late.participants,
+            teams: (of_one_team / lost_pct).max(1.0),
+        };
         let excess = late.last.work_ns as f64 - late.others.work_ns as f64;
-        let gain = excess * (1.0 - 1.0 / late.participants) / teams;
-        (share_pct >= super::WORTH).then_some((
-            Self {
-                share_pct,
-                gain_ns: whole(gain),
-            },
-            late,
-        ))
+        Some(Self {
+            gain_ns: all.explained(excess).gain_ns,
+            ..all
+        })
     }
 
-    /// Whether the additional work of the last thread is worth mentioning. If not, that thread came
-    /// last because it was woken late.
-    pub fn is_of_work(&self, report: &Report) -> bool {
-        self.gain_ns as f64 * 100.0 >= super::WORTH * report.seen_ns() as f64
-    }
-
-    /// The end of a sentence, before the advice.
-    pub fn words(&self, report: &Report) -> String {
-        let share = self.share_pct;
-        if self.gain_ns == 0 {
-            return format!("the wait is {share:.0} % of thread time");
+    /// The part of the cost that the last thread explains if it worked longer than the mean of the
+    /// others by `excess_ns`, summed over the episodes.
+    pub fn explained(&self, excess_ns: f64) -> Self {
+        let waits_ns = excess_ns.max(0.0) * (self.threads - 1.0);
+        let part = (waits_ns / self.idle_ns.max(1.0)).min(1.0);
+        let gain_ns = whole(waits_ns.min(self.idle_ns) / self.threads / self.teams);
+        Self {
+            share_pct: self.share_pct * part,
+            gain_ns,
+            ..*self
         }
-        format!(
-            "the wait is {share:.0} % of thread time, up to {} of {} {}",
-            time(self.gain_ns),
-            time(report.seen_ns()),
-            report.seen_called()
-        )
     }
+
+    /// Whether to mend this would save so much wall time that it is worth mentioning.
+    pub fn is_worth(&self, report: &Report) -> bool {
+        self.saves_pct(report) >= super::WORTH
+    }
+
+    /// The wall time that mending would save, as a percentage of all.
+    pub fn saves_pct(&self, report: &Report) -> f64 {
+        self.gain_ns as f64 * 100.0 / report.seen_ns().max(1) as f64
+    }
+
+    /// The share of thread time, as a part of a sentence. `all`: all waits at the site.
+    pub fn words(&self, all: &Self) -> String {
+        let (part, share) = (self.share_pct, all.share_pct);
+        if part < 0.75 * share {
+            format!("that explains {part:.0} of the {share:.0} % of thread time spent waiting here")
+        } else {
+            format!("the threads wait {share:.0} % of their time here")
+        }
+    }
+
+    /// What mending would save, as a part of a sentence.
+    pub fn saves(&self, report: &Report) -> String {
+        saves(report, self.gain_ns)
+    }
+}
+
+/// A saving, as a part of a sentence.
+pub fn saves(report: &Report, gain_ns: u64) -> String {
+    format!(
+        "that would save up to {} of {} {}",
+        time(gain_ns),
+        time(report.seen_ns()),
+        report.seen_called()
+    )
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use super::{super::understanding::Understanding, Notes, Watch};
 use crate::source::{Source, abilities::Scope};
 use sbt_engine::event::Event;
-use sbt_program::process;
+use sbt_program::{clock, process};
 
 /// What a batch of events may change about the probes.
 #[derive(Clone, Copy, Debug, Default)]
@@ -29,6 +29,7 @@ impl Watch {
         notes: &mut Notes,
     ) -> Option<u64> {
         let began_ns = self.lifetime.push(event);
+        self.alone.push(event, clock::now_ns);
         match event {
             Event::Exit { tid, .. } => {
                 changes.someone_ended = true;

@@ -3,7 +3,7 @@
 use super::{
     super::{
         BarrierStragglerReport, EachReport, LateAwayReport, LateReport, LateTimesReport,
-        PhaseReport, SiteReport, SiteThreadReport, StragglerReport,
+        LaterReport, PhaseReport, SiteReport, SiteThreadReport, StragglerReport,
         counters::derived,
         place_names::{label, labels, others},
     },
@@ -16,7 +16,7 @@ use crate::{
         away,
         ids::{SiteId, ThreadId},
         late::{Late, Times},
-        site::{AtBarrier, Site, SiteThread},
+        site::{AtBarrier, Later, Site, SiteThread},
     },
     place::printable,
 };
@@ -224,6 +224,16 @@ fn late(late: &Late, away: &away::Late) -> Option<LateReport> {
     })
 }
 
+fn later(later: &Later) -> Option<LaterReport> {
+    (later.episodes > 0).then(|| LaterReport {
+        episodes: later.episodes,
+        work_ns: later.work_ns,
+        running_ns: later.split.running.get(),
+        ready_ns: later.split.ready.get(),
+        blocked_ns: later.split.blocked.get(),
+    })
+}
+
 /// Time on a CPU of the site's threads during their work, ns, as far as it is known.
 fn running_ns(site: &Site) -> Option<u64> {
     let threads = site.threads.iter();
@@ -247,6 +257,8 @@ impl Draw<'_> {
             path_ns: thread.path_ns,
             npt_ns: ns(thread.normalised_ns),
             last: thread.last,
+            kept_ns: Some(thread.kept_ns),
+            later: later(&thread.later),
             each: EachReport {
                 work_ns: stat(&thread.work),
                 idle_ns: stat(&thread.idle),

@@ -81,13 +81,13 @@ pub fn unknown(report: &Report) -> (String, &'static str) {
     if own.is_some_and(|own| lacks > 0.0 && own >= HALF * lacks) {
         return (
             format!("; sbt itself used {:.1} CPUs meanwhile", own.unwrap_or(0.0)),
-            "watch less (--budget, --departures off), or leave sbt a CPU of its own",
+            "Watch less (--budget, --departures off), or leave sbt a CPU of its own",
         );
     }
     let remedy = if report.run.backend == "ebpf" && report.states.level != StatesLevel::Full {
-        "--states full tells what takes the CPU"
+        "See what takes the CPU (--states full)"
     } else {
-        "watch the machine's load while the program runs"
+        "Look at the machine's load while the program runs"
     };
     ("; what takes the CPU is not known".into(), remedy)
 }

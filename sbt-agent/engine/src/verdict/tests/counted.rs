@@ -44,7 +44,7 @@ fn where_instructions_are_counted_more_of_them_and_slower_ones_are_told_apart() 
     );
     says(
         &more,
-        &["T2 w comes last", "2.0 times as many", "give it less"],
+        &["T2 w comes last", "2.0 times as many", "Give it less"],
     );
     let slower = only(&counted(1_000_000, 1_000_000));
     assert_eq!(slower.kind, VerdictKind::StragglerExecutesSlower);

@@ -1,0 +1,72 @@
+//! The verdict on threads that all sleep in their work: nobody is late, and all the same nobody
+//! works.
+
+use crate::report::{Figure, Report, StatesLevel, VerdictKind, VerdictReport};
+
+/// Percentage of the threads' time from which equal sleep is a verdict: a little input and output
+/// belongs to most programs.
+const SHARE: f64 = 5.0;
+
+/// A reason that explains at least this part of the sleep is named.
+const HALF: f64 = 0.5;
+
+/// The figure of the evidence that says how much is known to have one reason.
+pub const KNOWN: &str = "known_pct";
+
+/// How long all threads of a run sleep in their work, ns; without what one of them sleeps longer
+/// than the others, for which the others wait.
+fn equal_ns(report: &Report) -> f64 {
+    let late = report.sites.iter().filter_map(|site| {
+        let late = site.straggler.as_ref()?.late.as_ref()?;
+        let equal = late.last.blocked_ns?.min(late.others.blocked_ns?);
+        // In some episodes the states of some threads may be unknown.
+        let all = late.episodes as f64 / late.split_episodes.max(1) as f64;
+        Some(equal as f64 * late.participants * all)
+    });
+    late.sum()
+}
+
+/// What the threads were blocked in for longest, if that is most of it.
+fn reason(report: &Report) -> Option<&'static str> {
+    let mut sums = std::collections::BTreeMap::new();
+    for thread in &report.threads {
+        for entry in &thread.away.as_ref()?.blocked_on {
+            *sums.entry(entry.reason).or_insert(0_u64) += entry.ns;
+        }
+    }
+    let all: u64 = sums.values().sum();
+    let (reason, most) = sums.into_iter().max_by_key(|(_, ns)| *ns)?;
+    (most as f64 >= HALF * all as f64).then_some(reason.words())
+}
+
+/// Verdict: the threads sleep in their work, all about equally long.
+pub fn in_the_work(report: &Report) -> Option<VerdictReport> {
+    let total_ns = report.thread_time.total_ns.max(1) as f64;
+    let share_pct = equal_ns(report) / total_ns * 100.0;
+    if share_pct < SHARE {
+        return None;
+    }
+    let what = match (reason(report), report.states.level) {
+        (Some(reason), _) => format!("most of it in {reason}. Wait for that beside the work"),
+        (None, StatesLevel::Light) if report.run.backend == "ebpf" => {
+            "for a lock, input or output, page faults or a pause. --states full tells which".into()
+        }
+        _ => "for a lock, input or output, page faults or a pause. Look where they do so".into(),
+    };
+    // A cause that is not known is told after those that are.
+    let known = reason(report).map_or(0.0, |_| share_pct);
+    Some(VerdictReport {
+        kind: VerdictKind::AsleepInTheWork,
+        site: None,
+        thread: None,
+        text: format!(
+            "asleep in the work: the threads sleep {share_pct:.0} % of their time between \
+             barriers, all about equally long, {what}."
+        ),
+        evidence: [
+            ("share_pct", Figure::Real(share_pct)),
+            (KNOWN, Figure::Real(known)),
+        ]
+        .into(),
+    })
+}

@@ -1,0 +1,93 @@
+//! The verdict on an imbalance that grows over the run.
+
+use super::{
+    culprit::Culprit,
+    words::{Cost, who},
+};
+use crate::report::{
+    Figure, Report, SiteReport, StragglerPattern, TrendReport, VerdictKind, VerdictReport,
+};
+
+/// The parts of the run that are compared.
+const PARTS: usize = 4;
+
+/// The least number of episodes in each part.
+const LEAST: u64 = 5;
+
+/// The wait must grow by this many percent of the threads' time at least, and to twice as much.
+const GROWTH: f64 = 10.0;
+const TWICE: f64 = 2.0;
+
+/// The wait as a percentage of the threads' time in a part of the run.
+fn waiting_pct(part: &[TrendReport], threads: f64) -> Option<f64> {
+    let sum = |f: fn(&TrendReport) -> Option<u64>| {
+        let each = part
+            .iter()
+            .map(|bucket| Some(f(bucket)? as f64 * bucket.episodes as f64));
+        each.sum::<Option<f64>>()
+    };
+    let episodes: u64 = part.iter().map(|bucket| bucket.episodes).sum();
+    let phase = sum(|bucket| bucket.phase_ns)?;
+    let idle = sum(|bucket| Some(bucket.idle_ns))?;
+    (episodes >= LEAST && phase > 0.0).then(|| (idle / (phase * threads) * 100.0).min(100.0))
+}
+
+/// How the wait grows from the first part of the run to the last, percent of the threads' time;
+/// `None` if it does not grow from each part to the next.
+fn growth(site: &SiteReport, threads: f64) -> Option<(f64, f64)> {
+    // The first episode follows the program's start.
+    let trend = site.trend.get(1..)?;
+    let width = trend.len() / PARTS;
+    if width == 0 {
+        return None;
+    }
+    let parts: Option<Vec<f64>> = (0..PARTS)
+        .map(|part| waiting_pct(&trend[part * width..(part + 1) * width], threads))
+        .collect();
+    let parts = parts?;
+    let grows = parts.windows(2).all(|pair| pair[1] > pair[0]);
+    let (first, last) = (*parts.first()?, *parts.last()?);
+    (grows && last - first >= GROWTH && last >= TWICE * first).then_some((first, last))
+}
+
+/// Verdict: the imbalance of the work grows.
+pub fn grows(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
+    let (all, late) = Cost::of(report, site)?;
+    let own = super::late::Excess::of(late).map_or(
+        late.last.work_ns as f64 - late.others.work_ns as f64,
+        |excess| excess.running,
+    );
+    let cost = all.explained(own);
+    let (from, to) = growth(site, late.participants)?;
+    if !cost.is_worth(report) || cost.share_pct < 0.5 * all.share_pct {
+        return None;
+    }
+    let straggler = site.straggler.as_ref()?;
+    let is_one = straggler.pattern != StragglerPattern::Rotating;
+    let culprit = Culprit::of(report, site).filter(|_| is_one);
+    let whom = culprit.map_or_else(
+        || "each other".to_owned(),
+        |culprit| who(report, culprit.thread),
+    );
+    let text = format!(
+        "growing imbalance at {}: the threads wait {from:.0} % of their time for {whom} in the \
+         first quarter of the run and {to:.0} % in the last, {:.0} % of all thread time. Divide \
+         the work anew from time to time: {}.",
+        site.called(),
+        cost.share_pct,
+        cost.saves(report),
+    );
+    Some(VerdictReport {
+        kind: VerdictKind::GrowingImbalance,
+        site: Some(site.id),
+        thread: culprit.map(|culprit| culprit.thread),
+        text,
+        evidence: [
+            ("share_pct", Figure::Real(cost.share_pct)),
+            ("gain_ns", Figure::Whole(cost.gain_ns)),
+            ("first_pct", Figure::Real(from)),
+            ("last_pct", Figure::Real(to)),
+        ]
+        .into(),
+    })
+}

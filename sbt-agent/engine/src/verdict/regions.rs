@@ -1,0 +1,109 @@
+//! The verdict on one thread that works between parallel regions.
+
+use super::{
+    WORTH,
+    words::{saves, who, whole},
+};
+use crate::{
+    report::{Figure, Report, SiteReport, VerdictKind, VerdictReport},
+    words::time,
+};
+
+/// The most places that are listed.
+const MOST_PLACES: usize = 3;
+
+/// Verdict: one thread works between parallel regions, and the others are kept waiting for the next
+/// region. Few long times count like many short ones.
+pub fn serial_part(report: &Report) -> Option<VerdictReport> {
+    let alone = |site: &SiteReport| site.alone_ns.unwrap_or(0);
+    let mut sites: Vec<&SiteReport> = report
+        .sites
+        .iter()
+        .filter(|site| alone(site) > 0 && site.between_ns.is_some())
+        .collect();
+    sites.sort_by_key(|site| (std::cmp::Reverse(alone(site)), site.id));
+    let alone_ns: u64 = sites.iter().map(|site| alone(site)).sum();
+    let between_ns: u64 = sites.iter().filter_map(|site| site.between_ns).sum();
+    let share_pct = between_ns as f64 / report.thread_time.total_ns.max(1) as f64 * 100.0;
+    let wall_pct = alone_ns as f64 / report.seen_ns().max(1) as f64 * 100.0;
+    // If that thread hardly works, something else keeps the others: with more threads than CPUs,
+    // they have no CPU.
+    if share_pct < WORTH || wall_pct < WORTH {
+        return None;
+    }
+    let worst = *sites.first()?;
+    let worker = worst.threads.iter().max_by_key(|thread| thread.alone_ns)?;
+    // Teams may be smaller than the number of threads that are kept between regions.
+    let most = worst.threads.len().max(2) as f64 - 1.0;
+    let others = (between_ns as f64 / alone_ns as f64).min(most);
+    let gain_ns = whole(alone_ns as f64 * others / (others + 1.0));
+    let text = format!(
+        "serial part: {} works alone for {} between parallel regions, {wall_pct:.0} % of the {}, \
+         while {} kept waiting for the next region to begin: {}. Divide that work too: {}.",
+        who(report, worker.thread),
+        time(alone_ns),
+        report.seen_called(),
+        if others < 1.5 {
+            "another thread is".into()
+        } else {
+            format!("{others:.0} others are")
+        },
+        places(report, &sites, alone_ns),
+        saves(report, gain_ns),
+    );
+    Some(VerdictReport {
+        kind: VerdictKind::SerialPart,
+        site: Some(worst.id),
+        thread: Some(worker.thread),
+        text,
+        evidence: [
+            ("share_pct", Figure::Real(share_pct)),
+            ("gain_ns", Figure::Whole(gain_ns)),
+            ("alone_pct", Figure::Real(wall_pct)),
+            ("alone_ns", Figure::Whole(alone_ns)),
+            ("threads", Figure::Real(others + 1.0)),
+        ]
+        .into(),
+    })
+}
+
+/// Before which regions the thread works alone, and after which if that is known.
+fn places(report: &Report, sites: &[&SiteReport], all_ns: u64) -> String {
+    let mut listed: Vec<(String, u64)> = Vec::new();
+    for site in sites {
+        let called = format!("{}before {}", after(report, site), site.called());
+        let ns = site.alone_ns.unwrap_or(0);
+        match listed.iter_mut().find(|(other, _)| *other == called) {
+            Some((_, sum)) => *sum += ns,
+            None => listed.push((called, ns)),
+        }
+    }
+    let is_one = listed.len() == 1;
+    let words = listed.iter().take(MOST_PLACES).map(|(called, ns)| {
+        if is_one {
+            called.clone()
+        } else {
+            format!(
+                "{:.0} % {called}",
+                *ns as f64 / all_ns.max(1) as f64 * 100.0
+            )
+        }
+    });
+    let mut words: Vec<String> = words.collect();
+    if listed.len() > MOST_PLACES {
+        words.push(format!("at {} more", listed.len() - MOST_PLACES));
+    }
+    words.join(", ")
+}
+
+/// The region before, if the phase comes from one place only.
+fn after(report: &Report, site: &SiteReport) -> String {
+    let mut from = report.phases.iter().filter(|phase| phase.to == site.id);
+    let first = from.next().and_then(|phase| report.site(phase.from?));
+    match (first, from.next()) {
+        (Some(first), None) if first.called() != site.called() => {
+            format!("after {} and ", first.called())
+        }
+        _ => String::new(),
+    }
+}

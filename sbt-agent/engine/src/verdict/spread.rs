@@ -1,0 +1,232 @@
+//! The verdict on one thread for which the others wait at several places, or in a few long episodes:
+//! no place alone shows that, and all of them together do.
+
+use super::{
+    culprit::{members, well_above_chance},
+    words::{count, who, whole},
+};
+use crate::{
+    report::{Figure, LaterReport, Report, SiteReport, VerdictKind, VerdictReport},
+    words::time,
+};
+
+/// The most places that are listed.
+const MOST_PLACES: usize = 3;
+
+/// A place with less than this part of what the others wait for the thread does not count.
+const COUNTS: f64 = 0.01;
+
+/// The thread must work longer than the others by this fraction of its work: less is noise.
+const SPREAD: f64 = 0.1;
+
+/// One place explains the loss by itself if it has this part of it or more.
+const ALONE: f64 = 0.75;
+
+/// How long the others waited for a thread at a site, ns.
+fn kept_ns(site: &SiteReport, thread: u32) -> u64 {
+    let mut all = site.threads.iter();
+    let found = all.find(|other| other.thread == thread);
+    found.and_then(|found| found.kept_ns).unwrap_or(0)
+}
+
+/// The loss that one thread causes.
+pub struct Loss<'a> {
+    thread: u32,
+    /// Where the others wait for the thread, and how long, ns; the longest first.
+    places: Vec<(&'a SiteReport, u64)>,
+    /// Percentage of the threads' time.
+    share_pct: f64,
+    /// By how much the thread works longer than the mean of all: wall time, ns; and the part of
+    /// that for which it sleeps.
+    gain_ns: f64,
+    asleep: f64,
+    /// Work of the thread and of the others in the mean, ns.
+    works_ns: (f64, f64),
+}
+
+impl<'a> Loss<'a> {
+    /// The loss by the thread for which the others wait longest, if that is well above chance.
+    pub fn of(report: &'a Report) -> Option<Self> {
+        let mut kept = std::collections::BTreeMap::<u32, u64>::new();
+        for thread in report.sites.iter().flat_map(|site| &site.threads) {
+            *kept.entry(thread.thread).or_default() += thread.kept_ns?;
+        }
+        let all_ns: u64 = report.sites.iter().map(|site| site.lost_ns).sum();
+        let (thread, kept_all_ns) = kept.into_iter().max_by_key(|(_, ns)| *ns)?;
+        if report.thread(thread)?.threads > 1 {
+            return None;
+        }
+        let mut places: Vec<_> = report
+            .sites
+            .iter()
+            .map(|site| (site, kept_ns(site, thread)))
+            .filter(|(_, ns)| *ns as f64 >= COUNTS * kept_all_ns as f64)
+            .collect();
+        places.sort_by_key(|(site, ns)| (std::cmp::Reverse(*ns), site.id));
+        let threads = members(places.first()?.0).len();
+        if (kept_all_ns as f64) < well_above_chance(threads) * all_ns as f64 {
+            return None;
+        }
+        let mut loss = Self {
+            thread,
+            places,
+            share_pct: kept_all_ns as f64 / report.thread_time.total_ns.max(1) as f64 * 100.0,
+            gain_ns: 0.0,
+            asleep: 0.0,
+            works_ns: (0.0, 0.0),
+        };
+        loss.add_work(report);
+        Some(loss)
+    }
+
+    /// Adds up by how much the thread works longer than the others at all sites, not only where it
+    /// came last.
+    fn add_work(&mut self, report: &Report) {
+        let (mut asleep_ns, mut excess_ns) = (0.0, 0.0);
+        for site in &report.sites {
+            let members = members(site);
+            let Some(own) = members.iter().find(|other| other.thread == self.thread) else {
+                continue;
+            };
+            let others: Vec<LaterReport> = members
+                .iter()
+                .filter(|other| other.thread != self.thread)
+                .filter_map(|other| other.later)
+                .collect();
+            let Some(own) = own.later.filter(|_| !others.is_empty()) else {
+                continue;
+            };
+            let n = others.len() as f64;
+            let each = |ns: fn(&LaterReport) -> u64| {
+                let all = others.iter().map(|other| {
+                    ns(other) as f64 / other.episodes.max(1) as f64 * own.episodes as f64
+                });
+                all.sum::<f64>() / n
+            };
+            // Without a CPU nobody works.
+            let works = |it: &LaterReport| it.work_ns.saturating_sub(it.ready_ns.unwrap_or(0));
+            let others_ns = each(works);
+            let excess = works(&own) as f64 - others_ns;
+            excess_ns += excess;
+            asleep_ns +=
+                own.blocked_ns.unwrap_or(0) as f64 - each(|other| other.blocked_ns.unwrap_or(0));
+            self.gain_ns += excess * n / (n + 1.0);
+            self.works_ns.0 += works(&own) as f64;
+            self.works_ns.1 += others_ns;
+        }
+        self.asleep = if excess_ns > 0.0 {
+            (asleep_ns / excess_ns).clamp(0.0, 1.0)
+        } else {
+            0.0
+        };
+    }
+
+    /// Whether the loss is worth mentioning.
+    pub fn is_worth(&self, report: &Report) -> bool {
+        let (own, others) = self.works_ns;
+        self.gain_ns * 100.0 >= super::WORTH * report.seen_ns() as f64
+            && self.share_pct >= super::WORTH
+            && own - others >= SPREAD * own
+    }
+
+    /// Whether a verdict on one site says the same.
+    pub fn is_told_by(&self, verdict: &VerdictReport) -> bool {
+        let all_ns: u64 = self.places.iter().map(|(_, ns)| ns).sum();
+        let of_site = self
+            .places
+            .iter()
+            .find(|(site, _)| verdict.site == Some(site.id));
+        of_site.is_some_and(|(_, ns)| *ns as f64 >= ALONE * all_ns as f64)
+    }
+
+    /// Whether a verdict on one site tells a part of this.
+    pub fn covers(&self, verdict: &VerdictReport) -> bool {
+        let is_of_thread = matches!(
+            verdict.kind,
+            VerdictKind::PersistentStraggler
+                | VerdictKind::StragglerBlocked
+                | VerdictKind::AlternatingStragglers
+                | VerdictKind::RotatingStraggler
+        );
+        let is_here = self
+            .places
+            .iter()
+            .any(|(site, _)| verdict.site == Some(site.id));
+        is_of_thread && is_here && verdict.thread.is_none_or(|thread| thread == self.thread)
+    }
+
+    /// The verdict.
+    pub fn verdict(&self, report: &Report) -> VerdictReport {
+        let name = who(report, self.thread);
+        let all_ns: u64 = self.places.iter().map(|(_, ns)| ns).sum();
+        let listed: Vec<String> = self
+            .places
+            .iter()
+            .take(MOST_PLACES)
+            .map(|(site, ns)| {
+                let part = *ns as f64 / all_ns.max(1) as f64 * 100.0;
+                format!("{part:.0} % at {}", site.called())
+            })
+            .collect();
+        let more = self.places.len().saturating_sub(MOST_PLACES);
+        let more = if more > 0 {
+            format!(", the rest at {}", count(more, "more place"))
+        } else {
+            String::new()
+        };
+        let episodes: u64 = self.places.iter().map(|(site, _)| site.episodes).sum();
+        let place = if let [(site, _)] = self.places[..] {
+            format!(
+                "late at {}: in {}",
+                site.called(),
+                count(usize::try_from(episodes).unwrap_or(usize::MAX), "episode")
+            )
+        } else {
+            format!(
+                "the same thread is late at {}: at",
+                count(self.places.len(), "place")
+            )
+        };
+        let (own, others) = self.works_ns;
+        let works = if self.asleep >= 0.5 {
+            "works or sleeps"
+        } else {
+            "works"
+        };
+        let places = if self.places.len() == 1 {
+            format!("{place} the others wait for {name}")
+        } else {
+            format!(
+                "{place} those the others wait for {name} ({}{more})",
+                listed.join(", ")
+            )
+        };
+        let text = format!(
+            "{places}, {:.0} % of thread time; it {works} {} in all, the others {} on average. \
+             Give it less to do there: even work would save up to {} of {} {}.",
+            self.share_pct,
+            time(whole(own)),
+            time(whole(others)),
+            time(whole(self.gain_ns)),
+            time(report.seen_ns()),
+            report.seen_called(),
+        );
+        VerdictReport {
+            kind: VerdictKind::StragglerAtManySites,
+            site: if self.places.len() == 1 {
+                self.places.first().map(|(site, _)| site.id)
+            } else {
+                None
+            },
+            thread: Some(self.thread),
+            text,
+            evidence: [
+                ("share_pct", Figure::Real(self.share_pct)),
+                ("gain_ns", Figure::Whole(whole(self.gain_ns))),
+                ("places", Figure::Whole(self.places.len() as u64)),
+                ("episodes", Figure::Whole(episodes)),
+            ]
+            .into(),
+        }
+    }
+}

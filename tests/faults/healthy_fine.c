@@ -1,0 +1,33 @@
+// Even work of about a millisecond.
+//
+// healthy
+// never: imbalance
+// never: serial
+// never: asleep
+// never: more threads than CPUs
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#define THREADS 2
+static pthread_barrier_t barrier;
+static volatile double sink;
+static void relax(long cells) { double s = 0; for (long c = 1; c <= cells; c++) s += 1.0 / (double)c; sink = s; }
+static void *worker(void *argument)
+{
+    for (int step = 0; step < 400; step++) {
+        relax(1000000);
+        pthread_barrier_wait(&barrier);
+    }
+    return argument;
+}
+int main(void)
+{
+    pthread_t others[THREADS];
+    pthread_barrier_init(&barrier, NULL, THREADS);
+    for (long i = 1; i < THREADS; i++)
+        pthread_create(&others[i], NULL, worker, (void *)i);
+    worker((void *)0);
+    for (long i = 1; i < THREADS; i++)
+        pthread_join(others[i], NULL);
+    return 0;
+}

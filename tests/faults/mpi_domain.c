@@ -1,0 +1,26 @@
+// Ranks with domains of different size.
+//
+// build: mpicc
+// run: mpirun -n 2
+// must: static imbalance at main mpi_domain.c:
+// must: 1.0 
+// must: Give that rank less
+// never: serial start
+// never: start them earlier
+#include <mpi.h>
+#include <stdio.h>
+#include <unistd.h>
+static volatile double sink;
+static void work(long cells) { double s = 0; for (long c = 1; c <= cells; c++) s += 1.0 / (double)c; sink = s; }
+int main(int argc, char **argv)
+{
+    int rank;
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    for (int step = 0; step < 60; step++) {
+        work(rank == 1 ? 8000000 : 2000000);
+        MPI_Barrier(MPI_COMM_WORLD);
+    }
+    MPI_Finalize();
+    return 0;
+}

@@ -1,0 +1,36 @@
+// A search in Rust in which luck decides which thread has more to do.
+//
+// must: dynamic imbalance at 
+// must: search.rs:
+// never: static imbalance
+use std::{hint::black_box, sync::{Arc, Barrier}, thread};
+
+#[inline(never)]
+fn count(values: u64) {
+    let mut sum = 0.0;
+    for value in 1..=black_box(values) {
+        sum += 1.0 / value as f64;
+    }
+    black_box(sum);
+}
+
+fn main() {
+    let barrier = Arc::new(Barrier::new(2));
+    let workers: Vec<_> = (0..2_u64)
+        .map(|me| {
+            let barrier = Arc::clone(&barrier);
+            let name = format!("bin-{me}");
+            let run = move || {
+                for step in 0..60_u64 {
+                    let _ = step;
+                    count(if (step.wrapping_mul(2_654_435_761) >> 7 ^ step >> 1) & 1 == me { 6_000_000 } else { 2_000_000 });
+                    barrier.wait();
+                }
+            };
+            thread::Builder::new().name(name).spawn(run).unwrap()
+        })
+        .collect();
+    for worker in workers {
+        worker.join().unwrap();
+    }
+}
