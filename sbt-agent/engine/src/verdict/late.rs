@@ -1,7 +1,7 @@
 //! Verdicts on what kept the last thread: the kernel, not its work.
 
 use super::{
-    away, cpus,
+    away, cpus, waiting,
     words::{Cost, who},
 };
 use crate::{
@@ -122,7 +122,14 @@ pub fn blocked(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
     let reason = away::reason(late, excess.blocked);
     // If another reason was seen, it was no lock.
     let lock = lock(report, late).filter(|_| reason.is_none_or(away::is_lock));
+    let persistent = site
+        .straggler
+        .as_ref()
+        .filter(|last| last.pattern == StragglerPattern::Persistent)
+        .map(|last| last.thread);
+    let looked = waiting::of_the_last(report, persistent);
     let (why, remedy) = match (lock, &report.locks) {
+        _ if looked.is_some() => looked.unwrap_or_default(),
         (None, locks) if reason.is_some() => away::words(reason, locks.is_some()),
         (Some(lock), _) => {
             let had = lock.holder.map_or_else(String::new, |holder| {
@@ -135,8 +142,7 @@ pub fn blocked(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
         }
         (None, None) => (
             "input or output, a lock, a page fault, or sleep".into(),
-            "take that out of the phase, or let it go on beside the work; --futex=on tells of \
-             locks",
+            "take that out of the phase, or let it go on beside the work",
         ),
         (None, Some(_)) => (
             "input or output, a page fault, or sleep; no wait for a lock was seen".into(),

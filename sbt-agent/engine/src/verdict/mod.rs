@@ -19,6 +19,7 @@ mod start;
 #[cfg(test)]
 pub(crate) mod tests;
 mod unaccounted;
+mod waiting;
 pub(crate) mod words;
 
 /// Number of complete episodes below which there is no verdict, neither on the run nor on a site:
@@ -77,19 +78,35 @@ pub fn again(mut report: Report) -> Report {
 /// All verdicts on a report, sorted by the thread time that they explain; `no-problem` alone if
 /// nothing was found. The error says why there can be no verdict.
 pub fn judge(report: &Report) -> Result<Vec<VerdictReport>, String> {
-    measured(report)?;
+    if let Err(because) = measured(report) {
+        // Looks need no barriers.
+        let waits = waiting::of_the_run(report, &[]);
+        return if waits.is_empty() {
+            Err(because)
+        } else {
+            Ok(ranked(waits))
+        };
+    }
     let of_run = OF_THE_RUN.iter().filter_map(|kind| kind(report));
     let at_sites = report.sites.iter().filter_map(|site| {
         let mut kinds = AT_A_SITE.iter();
         kinds.find_map(|kind| kind(report, site))
     });
     let mut found: Vec<VerdictReport> = of_run.chain(at_sites).collect();
-    found.sort_by(|a, b| explained(b).total_cmp(&explained(a)));
-    found.truncate(MOST);
+    let waits = waiting::of_the_run(report, &found);
+    found.extend(waits);
+    let mut found = ranked(found);
     if found.is_empty() {
         found.push(no_problem(report)?);
     }
     Ok(found)
+}
+
+/// The verdicts that explain most.
+fn ranked(mut found: Vec<VerdictReport>) -> Vec<VerdictReport> {
+    found.sort_by(|a, b| explained(b).total_cmp(&explained(a)));
+    found.truncate(MOST);
+    found
 }
 
 /// Whether enough was measured for verdicts; the error says what is missing.
