@@ -272,6 +272,10 @@ fn kind(
             WaitFor::Mutex { address, .. } => (Kind::Mutex, Some(*address), None),
             WaitFor::RwLock { address, .. } => (Kind::RwLock, Some(*address), None),
             WaitFor::Semaphore { address, .. } => (Kind::Semaphore, Some(*address), None),
+            // A runtime's threads wait for the next region, or for each other.
+            WaitFor::Futex { .. } | WaitFor::Condvar { .. } if in_runtime => {
+                (Kind::Barrier, None, None)
+            }
             WaitFor::Condvar { address, .. } => (Kind::Condvar, Some(*address), None),
             WaitFor::Join { thread } => {
                 let awaits = thread.map(|thread| Who { process, thread });
@@ -284,8 +288,6 @@ fn kind(
                 });
                 (Kind::Child, None, awaits)
             }
-            // A runtime's threads wait for the next region, or for each other.
-            WaitFor::Futex { .. } if in_runtime => (Kind::Barrier, None, None),
             WaitFor::Futex { address, .. } => (Kind::Futex, Some(*address), None),
         },
         Doing::Call { name, .. } => (of_call(name), None, None),
