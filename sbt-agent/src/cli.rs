@@ -15,7 +15,7 @@ use crate::{
     settings::{Conceptual, Mark, SiteName, UserBarrier, spec},
 };
 use sbt_engine::{
-    choices::{Backend, Departures, Futexes, States},
+    choices::{Backend, Departures, Futexes, States, Waits},
     counters::{self, Events},
     live::pace::Speed,
     pattern::Pattern,
@@ -348,6 +348,10 @@ pub struct Options {
     /// light].
     #[arg(long, value_enum)]
     pub states: Option<States>,
+    /// Look where threads sleep, for what, and which thread holds that. Threads are not stopped,
+    /// and the looks take less than 0.5 % of the program's CPU time [default: auto].
+    #[arg(long, value_enum)]
+    pub waits: Option<Waits>,
     /// Watch also the processes that the program starts [default: in run, check and scale].
     #[arg(long, overrides_with = "no_children")]
     pub children: bool,

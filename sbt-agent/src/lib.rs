@@ -12,6 +12,7 @@ pub mod demo;
 pub mod doctor;
 pub mod inspect;
 pub mod kernel;
+pub mod looks;
 pub mod manual;
 pub mod naming;
 pub mod output;

@@ -4,15 +4,19 @@
 
 use crate::{
     kernel::privilege,
+    looks::{self, Looking},
     record::Sink,
     screen::Look,
     settings::Settings,
     source::{Batch, QUEUE},
     terminal::Terminal,
 };
-use sbt_engine::{choices::Departures, report::Report};
-use sbt_program::{access::Invoker, pty::Pty};
-use std::{ffi::OsString, fs::File};
+use sbt_engine::{
+    choices::{Departures, Waits},
+    report::Report,
+};
+use sbt_program::{access::Invoker, files::ProbedFile, pty::Pty};
+use std::{ffi::OsString, fs::File, sync::Arc};
 
 use anyhow::Context as _;
 use nix::sys::resource::{Resource, getrlimit};
@@ -167,6 +171,8 @@ struct Session {
     understanding: Understanding,
     /// What leaves sbt.
     reporting: Reporting,
+    /// Looks at sleeping threads, beside all events; `None` if there are none.
+    looking: Option<Looking>,
 }
 
 impl Session {
@@ -187,6 +193,7 @@ impl Session {
             lines,
         } = prepared;
         let runs_already = held.is_none();
+        let files = resolver.files();
         let program = Program::new(pid, command)?;
         if source.departures().is_none() {
             settings.departures = Departures::Off;
@@ -206,6 +213,7 @@ impl Session {
             batches,
             understanding,
             reporting,
+            looking: None,
         };
         for line in lines {
             session.tell(&format!("sbt: {line}\n"));
@@ -214,12 +222,28 @@ impl Session {
         session
             .watch
             .begin_futexes(&mut session.understanding, session.reporting.notes());
+        session.look(pid, files, !runs_already);
         session.program.release(held)?;
         // Measure only now: earlier, the program's start would have to wait for the measurement.
         if let Some(measurement) = session.watch.measure_costs() {
             session.understanding.expect_costs(measurement);
         }
         Ok(session)
+    }
+
+    /// Begins to look at sleeping threads, unless the user does not want that.
+    fn look(&mut self, process: u32, files: Vec<Arc<ProbedFile>>, is_started: bool) {
+        if self.settings.waits == Waits::Off {
+            return;
+        }
+        let target = looks::Target {
+            process,
+            files,
+            is_started,
+            budget_pct: self.settings.budget,
+        };
+        // Without a further thread sbt only tells less.
+        self.looking = Looking::begin(target).ok();
     }
 
     /// Connects the program's terminal, and opens the live screen if there is to be one.
@@ -243,6 +267,9 @@ impl Session {
             return;
         }
         self.watch.read_locks();
+        if let Some(looking) = &self.looking {
+            looking.end();
+        }
         self.understanding.end_looks();
         self.watch.stop(|| self.program.has_ended());
     }

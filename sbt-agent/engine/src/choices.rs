@@ -60,3 +60,12 @@ impl States {
         }
     }
 }
+
+/// Whether sbt looks where threads sleep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Waits {
+    /// Looks at random moments, as often as the limit for the cost allows.
+    Auto,
+    /// Never.
+    Off,
+}

@@ -11,6 +11,7 @@ pub mod event;
 pub mod gate;
 pub mod hang;
 pub mod live;
+pub mod looks;
 pub mod model;
 pub mod pattern;
 pub mod place;

@@ -103,6 +103,12 @@ impl Resolver {
             .collect()
     }
 
+    /// All files found so far, the program first.
+    pub fn files(&self) -> Vec<Arc<ProbedFile>> {
+        let modules = self.modules.iter();
+        modules.map(|module| Arc::clone(&module.file)).collect()
+    }
+
     /// The rules for walking that have been learned since the last call, and those that must be
     /// forgotten. `None` if nothing has changed; an empty list means that addresses have a new
     /// meaning.

@@ -16,6 +16,7 @@ pub fn layer(options: &Options) -> Layer {
         backend: one(options.backend, "--backend"),
         futex: one(options.futex, "--futex"),
         states: one(options.states, "--states"),
+        waits: one(options.waits, "--waits"),
         children: match (options.children, options.no_children) {
             (true, _) => one(Some(true), "--children"),
             (_, true) => one(Some(false), "--no-children"),
@@ -111,6 +112,7 @@ mod tests {
             "--backend=ptrace",
             "--futex=on",
             "--states=full",
+            "--waits=off",
             "--no-children",
             "--duration=2",
             "--name",
@@ -143,6 +145,7 @@ mod tests {
                 "backend ptrace --backend",
                 "futex on --futex",
                 "states full --states",
+                "waits off --waits",
                 "children false --no-children",
                 "duration 2s --duration",
                 "watch lu.c:1, factor --watch",

@@ -40,7 +40,8 @@ impl Call {
         text.map_or(Self::Unknown, |text| Self::parse(&text))
     }
 
-    fn parse(text: &str) -> Self {
+    /// Reads the content of the file.
+    pub fn parse(text: &str) -> Self {
         let mut fields = text.split_whitespace();
         let number = match fields.next() {
             Some("running") => return Self::Running,

@@ -16,6 +16,7 @@ mod futex;
 mod holder;
 mod permission;
 mod seen;
+pub mod sleepers;
 mod stop;
 mod teams;
 mod thread;

@@ -168,6 +168,13 @@ impl InspectedThread {
         Some(now)
     }
 
+    /// The calls that it was in at the last look, with the functions inlined into them, the innermost
+    /// first.
+    pub fn latest_calls(&self) -> Vec<CallSeen> {
+        let followed = self.followed.as_ref();
+        told(followed.map_or(&[][..], Followed::latest))
+    }
+
     /// Whether a return probe on a function that the thread is in hides the callers.
     pub fn is_hidden(&self) -> bool {
         self.followed

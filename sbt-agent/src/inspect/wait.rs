@@ -96,6 +96,42 @@ pub(super) struct Waits<'a> {
     pub(super) regions: Regions,
 }
 
+impl Waits<'static> {
+    /// For single threads, one after the other: see [`super::sleepers`]. `numbers`: all threads that
+    /// are alive.
+    pub(super) fn of_single(numbers: Numbers, libraries: HashMap<u32, CLibrary>) -> Self {
+        Self {
+            stopped: HashSet::new(),
+            numbers,
+            libraries,
+            known: &[],
+            barriers: Barriers::default(),
+            regions: Regions::default(),
+        }
+    }
+
+    /// What a thread does that sleeps, from memory as it is now.
+    pub(super) fn single(&mut self, seen: &InspectedThread) -> Doing {
+        self.barriers = Barriers::default();
+        self.regions = Regions::default();
+        let doing = self.doing(seen);
+        match self.between_regions(seen, &doing) {
+            Some(index) => Doing::Waiting(WaitFor::Barrier(index)),
+            None => doing,
+        }
+    }
+
+    /// Takes the threads that are alive now.
+    pub(super) fn set_numbers(&mut self, numbers: Numbers) {
+        self.numbers = numbers;
+    }
+
+    /// Takes the C library of a process.
+    pub(super) fn set_library(&mut self, process: u32, library: CLibrary) {
+        self.libraries.insert(process, library);
+    }
+}
+
 impl Waits<'_> {
     fn doing(&mut self, seen: &InspectedThread) -> Doing {
         let glance = &seen.glance;

@@ -5,6 +5,7 @@ use super::{
     reporting::recording::{KnownFacts, Recording},
 };
 use crate::{
+    looks::Looking,
     record::{Begin, Bound, Sink},
     settings::{Conceptual, Mark},
     source::Totals,
@@ -66,6 +67,7 @@ impl Session {
         self.understanding
             .fill(&mut facts, until_ns, &self.settings, &again);
         self.reporting.fill(&mut facts, self.watch.start_ns());
+        facts.waits = self.looking.as_ref().and_then(Looking::found);
         facts
     }
 

@@ -94,6 +94,9 @@ impl Session {
         self.view.reset(self.watch.start_ns());
         let start_ns = self.watch.reset();
         self.understanding.reset(start_ns);
+        if let Some(looking) = &self.looking {
+            looking.reset(start_ns);
+        }
         self.view.notice("all totals are reset".into());
     }
 

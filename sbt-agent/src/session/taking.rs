@@ -14,9 +14,13 @@ impl Session {
                 .hear(event, &mut self.understanding, &mut changes, notes);
             if let Some(began_ns) = began_ns
                 && self.program.is_started()
-                && self.watch.begin_program(began_ns)
             {
-                self.reporting.begin_at(began_ns);
+                if let Some(looking) = &self.looking {
+                    looking.begins();
+                }
+                if self.watch.begin_program(began_ns) {
+                    self.reporting.begin_at(began_ns);
+                }
             }
             self.understanding.take(event, &self.settings);
         }

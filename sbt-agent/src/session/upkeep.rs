@@ -17,6 +17,9 @@ impl Session {
         self.watch.keep_to_budget(&mut self.understanding, notes);
         self.watch.govern_departures(&mut self.understanding, notes);
         self.watch.count_cpus();
+        if let Some(looking) = &self.looking {
+            looking.set_processes(self.watch.living());
+        }
         self.watch.notice_stops(self.understanding.arrivals());
         self.watch.notice_end_of_first(notes);
         let seen = self.watch.govern_futexes(&mut self.understanding, notes);

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use sbt_engine::{
-    choices::{Backend, Departures, Futexes, States},
+    choices::{Backend, Departures, Futexes, States, Waits},
     counters::{self, Counter},
     pattern::Pattern,
     value::{self, choice_text, duration_text},
@@ -175,6 +175,7 @@ macro_rules! settings {
     };
 }
 
+const AUTO_OFF: &str = "\"auto\" or \"off\"";
 const AUTO_ON_OFF: &str = "\"auto\", \"on\" or \"off\"";
 const BACKENDS: &str = "\"auto\", \"ebpf\", \"perf\" or \"ptrace\"";
 const LEVELS: &str = "\"light\", \"full\" or \"off\"";
@@ -214,6 +215,12 @@ settings! {
             file |file, key, value| file.by_text(key, value, LEVELS, value::choice),
             shown choice_text,
             "what is measured of threads between barriers: light, full or off";
+        /// Whether to look where threads sleep.
+        waits: Waits => Waits = Waits::Auto,
+            key "waits", option "--waits", variable "SBT_WAITS" by value::choice,
+            file |file, key, value| file.by_text(key, value, AUTO_OFF, value::choice),
+            shown choice_text,
+            "whether sbt looks where threads sleep and for what: auto or off";
         /// Whether to watch processes that the target starts; `None` watches them only if sbt starts
         /// the target itself.
         children: bool => Option<bool> = None,

@@ -12,7 +12,7 @@ use std::rc::Rc;
 
 use super::{
     BarrierReport, Facts, RecognisedReport, Report, SCHEMA, StatReport, StatesReport, TrendReport,
-    UnfinishedReport, locks, order::Order, sound, spin::SpinReport,
+    UnfinishedReport, locks, order::Order, sound, spin::SpinReport, waits,
 };
 use crate::{
     event::address,
@@ -106,6 +106,7 @@ impl Report {
                 .locks
                 .as_ref()
                 .map(|found| locks::reports(found, &draw.places)),
+            waits: None,
             spin_suspects: spins.clone(),
             counters: draw.counters(),
             warnings: draw.warnings(),
@@ -132,6 +133,8 @@ impl Report {
                 .collect(),
         };
         report.break_off(facts.incomplete);
+        let found = facts.waits.as_ref();
+        report.waits = found.map(|found| waits::report(found, &report));
         sound(report)
     }
 }

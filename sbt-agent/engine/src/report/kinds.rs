@@ -3,6 +3,7 @@
 use crate::{
     choices::States,
     event::{self, Kind, Taker},
+    looks,
     model::{
         cost::Class,
         straggler::{Pattern, Sequence},
@@ -131,6 +132,8 @@ kinds! {
         SerialPart = "serial-part",
         /// In the whole run: threads are idle or gone after the last episode.
         SerialEnd = "serial-end",
+        /// In the whole run: threads wait for a lock.
+        LockContention = "lock-contention",
         /// In the whole run: threads sleep in their work.
         AsleepInTheWork = "asleep-in-the-work",
         /// In the whole run: the kernel hands out memory for a large part of the CPU time.
@@ -232,6 +235,44 @@ kinds! {
         /// An internal lock of the C library.
         Library = "libc",
     }
+}
+
+kinds! {
+    /// For what a thread sleeps.
+    pub enum WaitKind of looks::Kind {
+        /// A mutex.
+        Mutex = "mutex",
+        /// A read-write lock.
+        RwLock = "rwlock",
+        /// An `omp critical` section.
+        Critical = "omp-critical",
+        /// A lock of OpenMP (`omp_set_lock`).
+        OmpLock = "omp-lock",
+        /// A lock inside of `malloc`, `free` and the like.
+        Allocator = "allocator",
+        /// The lock of Python's interpreter (GIL).
+        Interpreter = "interpreter",
+        /// A semaphore.
+        Semaphore = "semaphore",
+        /// A condition variable.
+        Condvar = "condition-variable",
+        /// The end of another thread.
+        Join = "join",
+        /// The end of a child process.
+        Child = "child",
+        /// The other threads of a barrier, or the next parallel region of a runtime.
+        Barrier = "barrier",
+        /// A time to pass (`nanosleep` and the like).
+        Sleep = "sleep",
+        /// Input or output.
+        Io = "io",
+        /// News from outside (`poll`, `epoll_wait`, `accept` and the like).
+        Poll = "poll",
+        /// A page of memory.
+        Fault = "page-fault",
+        /// A futex of unknown purpose.
+        Futex = "futex",
+    } and Other
 }
 
 kinds! {

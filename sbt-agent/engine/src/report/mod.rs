@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use counters::{CounterReport, Counts};
 use locks::LockReport;
 use spin::SpinReport;
+use waits::LooksReport;
 
 mod asked;
 mod cost;
@@ -33,6 +34,7 @@ mod standstill;
 mod states;
 mod usage;
 mod verdict;
+pub mod waits;
 mod withheld;
 mod word;
 
@@ -50,7 +52,7 @@ pub use hang::{
 pub use incomplete::IncompleteReport;
 pub use kinds::{
     BarrierKind, BlockedReason, CounterUnit, IncompleteKind, LockReportKind, ProbeKind, SpinKind,
-    StatesLevel, StragglerPattern, StragglerSequence, TakerKind, VerdictKind,
+    StatesLevel, StragglerPattern, StragglerSequence, TakerKind, VerdictKind, WaitKind,
     hang::{BlockedOnKind, HangCause, HangKind, HangOutcome, HangThreadState},
 };
 pub use run::{AloneReport, Facts, FirstThreadReport, Run, UsedReport};
@@ -123,6 +125,10 @@ pub struct Report {
     /// Locks that threads waited for in the kernel while futex system calls were watched, by
     /// descending time. Null if these were never watched: see `--futex`.
     pub locks: Option<Vec<LockReport>>,
+    /// Where threads slept and for what, by looks at them from outside; null with `--waits off`, and
+    /// if sbt could not look.
+    #[serde(default)]
+    pub waits: Option<LooksReport>,
     /// Loops in which threads were seen waiting while no barrier was hit, by descending number of
     /// samples. They may be barriers that only spin, which sbt does not recognise. Null if sbt did
     /// not look for such loops.

@@ -11,6 +11,7 @@ use super::{
 use crate::{
     choices::States,
     counters::Plan,
+    looks,
     model::{cost::Tariff, ids::SiteId, told::ToldEpisode},
 };
 
@@ -163,6 +164,9 @@ pub struct Facts {
     pub notes: Vec<String>,
     /// Locks that threads waited for; `None` if futexes were not watched.
     pub locks: Option<Vec<locks::FoundLock>>,
+    /// What looks at sleeping threads have found; `None` if sbt did not look.
+    #[serde(default)]
+    pub waits: Option<looks::Found>,
     /// Samples of the code that threads executed; `None` without sampling.
     pub sampled: Option<(SamplingReport, Vec<FunctionReport>)>,
     /// Folded stacks of the samples, one line each; known only at the end.

@@ -90,6 +90,7 @@ pub fn empty() -> Snapshot {
             warnings: Vec::new(),
             watched: None,
             locks: None,
+            waits: None,
             spin_suspects: None,
             watched_omitted: 0,
             unfinished: Vec::new(),

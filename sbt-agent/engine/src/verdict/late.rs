@@ -1,7 +1,7 @@
 //! Verdicts on what kept the last thread: the kernel, not its work.
 
 use super::{
-    away, lack,
+    away, lack, waiting,
     words::{Cost, who},
 };
 use crate::{
@@ -124,7 +124,14 @@ pub fn blocked(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
     let reason = away::reason(late, excess.blocked);
     // If another reason was seen, it was no lock.
     let lock = lock(report, late).filter(|_| reason.is_none_or(away::is_lock));
+    let persistent = site
+        .straggler
+        .as_ref()
+        .filter(|last| last.pattern == StragglerPattern::Persistent)
+        .map(|last| last.thread);
+    let looked = waiting::of_the_last(report, persistent);
     let (why, remedy) = match (lock, &report.locks) {
+        _ if looked.is_some() => looked.unwrap_or_default(),
         (None, locks) if reason.is_some() => away::words(reason, locks.is_some()),
         (Some(lock), _) => {
             let had = lock.holder.map_or_else(String::new, |holder| {

@@ -28,6 +28,7 @@ mod start;
 #[cfg(test)]
 pub(crate) mod tests;
 mod unaccounted;
+mod waiting;
 pub(crate) mod words;
 
 /// Number of complete episodes below which a site shows no pattern, and a run is not called free of
@@ -90,7 +91,15 @@ pub fn again(mut report: Report) -> Report {
 /// All verdicts on a report, sorted by the thread time that they explain; `no-problem` alone if
 /// nothing was found. The error says why there can be no verdict.
 pub fn judge(report: &Report) -> Result<Vec<VerdictReport>, String> {
-    measured(report)?;
+    if let Err(because) = measured(report) {
+        // Looks need no barriers.
+        let waits = waiting::of_the_run(report, &[]);
+        return if waits.is_empty() {
+            Err(because)
+        } else {
+            Ok(ranked(waits))
+        };
+    }
     let of_run = OF_THE_RUN.iter().filter_map(|kind| kind(report));
     let at_sites = report.sites.iter().filter_map(|site| {
         let mut kinds = AT_A_SITE.iter();
@@ -100,6 +109,12 @@ pub fn judge(report: &Report) -> Result<Vec<VerdictReport>, String> {
         lack::stands(report, verdict) && lack::stood::stands(report, verdict)
     };
     let mut found: Vec<VerdictReport> = of_run.chain(at_sites).filter(stands).collect();
+    let waits = waiting::of_the_run(report, &found);
+    // Looks tell where the threads sleep.
+    if waits.iter().any(is_asleep) {
+        found.retain(|verdict| !is_asleep(verdict) || explained(verdict) > 0.0);
+    }
+    found.extend(waits);
     // One thread that is late at many places, or for long in few episodes, is told once.
     let loss = Loss::of(report).filter(|loss| loss.is_worth(report));
     if let Some(loss) = loss
@@ -108,13 +123,23 @@ pub fn judge(report: &Report) -> Result<Vec<VerdictReport>, String> {
         found.retain(|verdict| !loss.covers(verdict));
         found.push(loss.verdict(report));
     }
-    let order = |a: &VerdictReport, b: &VerdictReport| explained(b).total_cmp(&explained(a));
-    found.sort_by(|a, b| rank(a).cmp(&rank(b)).then_with(|| order(a, b)));
-    found.truncate(MOST);
+    let mut found = ranked(found);
     if found.is_empty() {
         found.push(no_problem(report)?);
     }
     Ok(found)
+}
+
+/// The verdicts that explain most.
+fn ranked(mut found: Vec<VerdictReport>) -> Vec<VerdictReport> {
+    let order = |a: &VerdictReport, b: &VerdictReport| explained(b).total_cmp(&explained(a));
+    found.sort_by(|a, b| rank(a).cmp(&rank(b)).then_with(|| order(a, b)));
+    found.truncate(MOST);
+    found
+}
+
+fn is_asleep(verdict: &VerdictReport) -> bool {
+    verdict.kind == VerdictKind::AsleepInTheWork
 }
 
 /// Whether enough was measured for verdicts; the error says what is missing.
@@ -148,11 +173,8 @@ const fn rank(verdict: &VerdictReport) -> u8 {
 /// The percentage of the threads' time that a verdict explains. Sleep of an unknown reason is no
 /// explanation.
 fn explained(verdict: &VerdictReport) -> f64 {
-    let figure = match verdict.kind {
-        VerdictKind::AsleepInTheWork => asleep::KNOWN,
-        _ => "share_pct",
-    };
-    match verdict.evidence.get(figure) {
+    let figures = &verdict.evidence;
+    match figures.get(asleep::KNOWN).or(figures.get("share_pct")) {
         Some(Figure::Real(share)) => *share,
         _ => 0.0,
     }

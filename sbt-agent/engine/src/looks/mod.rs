@@ -1,0 +1,408 @@
+//! What looks at sleeping threads have shown: where threads sleep, for what, and which thread holds
+//! that. A look reads what the system tells of each thread at one moment, without stopping it, so
+//! numbers of looks stand for shares of time. Pure: others look, here the looks are counted.
+
+use std::collections::{BTreeMap, HashMap, btree_map::Entry};
+
+use serde::{Deserialize, Serialize};
+
+pub mod pace;
+#[cfg(test)]
+mod tests;
+
+/// The most threads that are counted one by one.
+const MAX_THREADS: usize = 4096;
+
+/// The most different waits that are kept.
+const MAX_WAITS: usize = 4096;
+
+/// The most pairs of a thread and a wait, and of a wait and a holder.
+const MAX_PAIRS: usize = 1 << 16;
+
+/// Fewer looks than this show nothing.
+pub const FEW: u64 = 8;
+
+/// A thread: the process and the thread, numbered as in sbt's process namespace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Who {
+    /// The process id.
+    pub process: u32,
+    /// The thread id.
+    pub thread: u32,
+}
+
+/// For what a thread sleeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Kind {
+    /// A mutex.
+    Mutex,
+    /// A read-write lock.
+    RwLock,
+    /// An `omp critical` section.
+    Critical,
+    /// A lock of OpenMP (`omp_set_lock`).
+    OmpLock,
+    /// A lock inside of the C library's `malloc`, `free` and the like.
+    Allocator,
+    /// The lock of Python's interpreter.
+    Interpreter,
+    /// A semaphore.
+    Semaphore,
+    /// A condition variable.
+    Condvar,
+    /// The end of another thread.
+    Join,
+    /// The end of a child process.
+    Child,
+    /// The other threads of a barrier, or a runtime's next parallel region.
+    Barrier,
+    /// A time (`nanosleep` and the like).
+    Sleep,
+    /// Input or output: a file, a pipe, a socket.
+    Io,
+    /// News from outside: `poll`, `epoll_wait`, `accept` and the like.
+    Poll,
+    /// A page of memory.
+    Fault,
+    /// A futex of unknown purpose.
+    Futex,
+    /// Another system call.
+    Other,
+}
+
+impl Kind {
+    /// Whether one thread keeps others out.
+    pub const fn is_lock(self) -> bool {
+        matches!(
+            self,
+            Self::Mutex
+                | Self::RwLock
+                | Self::Critical
+                | Self::OmpLock
+                | Self::Allocator
+                | Self::Interpreter
+        )
+    }
+}
+
+/// A place in the code.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct At {
+    /// The demangled function; not yet made safe to print.
+    pub function: Option<String>,
+    /// The source file as the compiler recorded it.
+    pub file: Option<String>,
+    /// The line, from 1.
+    pub line: Option<u32>,
+    /// File name of the program or library.
+    pub binary: String,
+    /// Address in that file's own numbering.
+    pub offset: u64,
+}
+
+/// A wait of a thread.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Wait {
+    /// The process.
+    pub process: u32,
+    /// For what the thread sleeps.
+    pub kind: Kind,
+    /// The library function that the program called, or else the system call.
+    pub call: Option<String>,
+    /// What a system call waits for: `standard input`, `/data/in.txt`; not yet made safe to print.
+    pub what: Option<String>,
+    /// Address of the lock or other object.
+    pub object: Option<u64>,
+    /// The thread or process whose end is awaited.
+    pub awaits: Option<Who>,
+    /// Calls of the program's own code, the innermost first; of a library's if there are none.
+    pub stack: Vec<At>,
+}
+
+/// The number of a wait in a [`Tally`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct WaitNumber(usize);
+
+/// What one look shows of a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Glimpse {
+    /// When, `CLOCK_MONOTONIC` ns.
+    pub time_ns: u64,
+    /// CPU time so far, ns; `None` if the kernel does not tell.
+    pub ran_ns: Option<u64>,
+    /// Time ready without a CPU so far, ns.
+    pub ready_ns: Option<u64>,
+    /// Whether the thread sleeps.
+    pub asleep: bool,
+    /// The wait, if it sleeps and that was found out.
+    pub wait: Option<WaitNumber>,
+}
+
+/// The beginning of a thread's life, as far as it is watched.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Birth {
+    /// When it began, `CLOCK_MONOTONIC` ns.
+    pub time_ns: u64,
+    /// CPU time before, ns.
+    pub ran_ns: u64,
+    /// Time ready before, ns.
+    pub ready_ns: u64,
+}
+
+#[derive(Clone, Debug)]
+struct Life {
+    birth: Birth,
+    last: Glimpse,
+    name: String,
+    looks: u64,
+    asleep: u64,
+}
+
+/// The looks so far. Memory is bounded.
+#[derive(Clone, Debug, Default)]
+pub struct Tally {
+    looks: u64,
+    first_ns: u64,
+    last_ns: u64,
+    threads: BTreeMap<Who, Life>,
+    waits: Vec<Wait>,
+    numbers: HashMap<Wait, WaitNumber>,
+    pairs: HashMap<(WaitNumber, Who), u64>,
+    /// Looks at which a thread held what others waited for, weighted by their number; and the wait
+    /// of the holder meanwhile.
+    held: HashMap<(WaitNumber, Who, Option<WaitNumber>), u64>,
+    /// Looks at threads for which there was no room.
+    dropped: u64,
+}
+
+impl Tally {
+    /// A look at all threads begins.
+    pub fn look(&mut self, time_ns: u64) {
+        self.looks += 1;
+        if self.first_ns == 0 {
+            self.first_ns = time_ns;
+        }
+        self.last_ns = time_ns;
+    }
+
+    /// The number of a wait; `None` if there is no room for more.
+    pub fn number(&mut self, wait: Wait) -> Option<WaitNumber> {
+        if let Some(known) = self.numbers.get(&wait) {
+            return Some(*known);
+        }
+        if self.waits.len() >= MAX_WAITS {
+            return None;
+        }
+        let number = WaitNumber(self.waits.len());
+        self.waits.push(wait.clone());
+        self.numbers.insert(wait, number);
+        Some(number)
+    }
+
+    /// The wait with a number.
+    pub fn wait(&self, number: WaitNumber) -> &Wait {
+        &self.waits[number.0]
+    }
+
+    /// A thread was seen. `birth`: as far as the thread is new.
+    pub fn thread(&mut self, who: Who, birth: Birth, seen: Glimpse) {
+        let is_full = self.threads.len() >= MAX_THREADS;
+        let life = match self.threads.entry(who) {
+            Entry::Occupied(life) => life.into_mut(),
+            Entry::Vacant(_) if is_full => {
+                self.dropped += 1;
+                return;
+            }
+            Entry::Vacant(room) => room.insert(Life {
+                birth,
+                last: seen,
+                name: String::new(),
+                looks: 0,
+                asleep: 0,
+            }),
+        };
+        life.looks += 1;
+        life.asleep += u64::from(seen.asleep);
+        life.last = seen;
+        let Some(wait) = seen.wait else {
+            return;
+        };
+        let has_room = self.pairs.len() < MAX_PAIRS;
+        match self.pairs.get_mut(&(wait, who)) {
+            Some(count) => *count += 1,
+            None if has_room => {
+                self.pairs.insert((wait, who), 1);
+            }
+            None => self.dropped += 1,
+        }
+    }
+
+    /// The name of a thread.
+    pub fn name(&mut self, who: Who, name: &str) {
+        if let Some(life) = self.threads.get_mut(&who)
+            && life.name != name
+        {
+            name.clone_into(&mut life.name);
+        }
+    }
+
+    /// A thread holds what another waits for. `meanwhile`: the holder's own wait, if it sleeps.
+    pub fn holds(&mut self, wait: WaitNumber, holder: Who, meanwhile: Option<WaitNumber>) {
+        let has_room = self.held.len() < MAX_PAIRS;
+        match self.held.get_mut(&(wait, holder, meanwhile)) {
+            Some(count) => *count += 1,
+            None if has_room => {
+                self.held.insert((wait, holder, meanwhile), 1);
+            }
+            None => self.dropped += 1,
+        }
+    }
+
+    /// Forgets everything but the threads and waits: counts begin anew at `time_ns`.
+    pub fn reset(&mut self, time_ns: u64) {
+        let old = std::mem::take(self);
+        let lives = old.threads;
+        self.waits = old.waits;
+        self.numbers = old.numbers;
+        for (who, life) in lives {
+            let birth = Birth {
+                time_ns,
+                ran_ns: life.last.ran_ns.unwrap_or(0),
+                ready_ns: life.last.ready_ns.unwrap_or(0),
+            };
+            let life = Life {
+                birth,
+                looks: 0,
+                asleep: 0,
+                ..life
+            };
+            self.threads.insert(who, life);
+        }
+    }
+
+    /// The findings. `cpu_ns`: CPU time that the looks have cost sbt.
+    pub fn found(&self, cpu_ns: u64) -> Found {
+        let threads = self.threads.iter().filter(|(_, life)| life.looks > 0);
+        let threads = threads.map(|(who, life)| life.found(*who)).collect();
+        let mut waits: Vec<FoundWait> = self
+            .waits
+            .iter()
+            .map(|wait| FoundWait {
+                wait: wait.clone(),
+                threads: Vec::new(),
+                holders: Vec::new(),
+            })
+            .collect();
+        for ((wait, who), looks) in &self.pairs {
+            waits[wait.0].threads.push((*who, *looks));
+        }
+        for ((wait, who, meanwhile), looks) in &self.held {
+            waits[wait.0].holders.push(FoundHolder {
+                who: *who,
+                looks: *looks,
+                meanwhile: meanwhile.map(|number| self.waits[number.0].clone()),
+            });
+        }
+        waits.retain(|found| !found.threads.is_empty());
+        for found in &mut waits {
+            found.threads.sort_unstable();
+            found.holders.sort_by(|a, b| {
+                let key = |it: &FoundHolder| (std::cmp::Reverse(it.looks), it.who);
+                key(a).cmp(&key(b)).then(a.meanwhile.cmp(&b.meanwhile))
+            });
+        }
+        waits.sort_by(|a, b| b.looks().cmp(&a.looks()).then(a.wait.cmp(&b.wait)));
+        waits.truncate(MOST_TOLD);
+        Found {
+            looks: self.looks,
+            span_ns: self.last_ns.saturating_sub(self.first_ns),
+            cpu_ns,
+            threads,
+            waits,
+            dropped: self.dropped,
+        }
+    }
+}
+
+/// The most waits that are told.
+const MOST_TOLD: usize = 256;
+
+impl Life {
+    fn found(&self, who: Who) -> FoundThread {
+        let since = |now: Option<u64>, then: u64| now.map(|now| now.saturating_sub(then));
+        FoundThread {
+            who,
+            name: self.name.clone(),
+            looks: self.looks,
+            asleep: self.asleep,
+            lived_ns: self.last.time_ns.saturating_sub(self.birth.time_ns),
+            ran_ns: since(self.last.ran_ns, self.birth.ran_ns),
+            ready_ns: since(self.last.ready_ns, self.birth.ready_ns),
+        }
+    }
+}
+
+/// What the looks have found.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Found {
+    /// Number of looks at all threads.
+    pub looks: u64,
+    /// From the first look to the last, ns.
+    pub span_ns: u64,
+    /// CPU time that the looks cost sbt, ns.
+    pub cpu_ns: u64,
+    /// The threads, by process and number.
+    pub threads: Vec<FoundThread>,
+    /// The waits, most looks first.
+    pub waits: Vec<FoundWait>,
+    /// Looks at threads for which there was no room.
+    pub dropped: u64,
+}
+
+/// What the looks have found of a thread.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FoundThread {
+    /// The thread.
+    pub who: Who,
+    /// Its name in the kernel, not yet made safe to print.
+    pub name: String,
+    /// Number of looks at it.
+    pub looks: u64,
+    /// Number of looks at which it slept.
+    pub asleep: u64,
+    /// How long it was watched: until the last look at it, ns.
+    pub lived_ns: u64,
+    /// CPU time meanwhile, ns.
+    pub ran_ns: Option<u64>,
+    /// Time ready without a CPU meanwhile, ns.
+    pub ready_ns: Option<u64>,
+}
+
+/// A wait, with the threads that were seen in it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FoundWait {
+    /// The wait.
+    pub wait: Wait,
+    /// Each thread with the number of looks that found it there.
+    pub threads: Vec<(Who, u64)>,
+    /// Who held the object meanwhile, most looks first.
+    pub holders: Vec<FoundHolder>,
+}
+
+impl FoundWait {
+    /// The number of looks that found a thread in this wait.
+    pub fn looks(&self) -> u64 {
+        self.threads.iter().map(|(_, looks)| looks).sum()
+    }
+}
+
+/// A holder of an object for which others waited.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FoundHolder {
+    /// The thread.
+    pub who: Who,
+    /// For how many looks of waiting threads it was the holder.
+    pub looks: u64,
+    /// Its own wait meanwhile, if it slept.
+    pub meanwhile: Option<Wait>,
+}

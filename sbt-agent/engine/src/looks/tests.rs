@@ -1,0 +1,98 @@
+use super::*;
+
+const MS: u64 = 1_000_000;
+
+const fn who(thread: u32) -> Who {
+    Who {
+        process: 7,
+        thread,
+    }
+}
+
+fn wait(kind: Kind, line: u32) -> Wait {
+    Wait {
+        process: 7,
+        kind,
+        call: None,
+        what: None,
+        object: Some(0x1000),
+        awaits: None,
+        stack: vec![At {
+            function: Some("add".into()),
+            file: Some("/src/count.c".into()),
+            line: Some(line),
+            ..At::default()
+        }],
+    }
+}
+
+fn glimpse(time_ns: u64, wait: Option<WaitNumber>) -> Glimpse {
+    Glimpse {
+        time_ns,
+        ran_ns: Some(time_ns / 2),
+        ready_ns: Some(0),
+        asleep: wait.is_some(),
+        wait,
+    }
+}
+
+#[test]
+fn looks_are_counted_by_thread_and_wait_and_holder() {
+    let mut tally = Tally::default();
+    let mutex = tally.number(wait(Kind::Mutex, 31)).unwrap();
+    let sleep = tally.number(wait(Kind::Sleep, 40)).unwrap();
+    assert_eq!(tally.number(wait(Kind::Mutex, 31)), Some(mutex));
+    for look in 1..=10 {
+        let now_ns = look * 10 * MS;
+        tally.look(now_ns);
+        tally.thread(who(1), Birth::default(), glimpse(now_ns, Some(mutex)));
+        tally.holds(mutex, who(2), (look % 2 == 0).then_some(sleep));
+        let other = (look % 2 == 0).then_some(sleep);
+        tally.thread(who(2), Birth::default(), glimpse(now_ns, other));
+    }
+    tally.name(who(2), "worker");
+    let found = tally.found(5);
+    assert_eq!((found.looks, found.span_ns, found.cpu_ns), (10, 90 * MS, 5));
+    let [one, two] = found.threads.as_slice() else {
+        panic!("{found:?}");
+    };
+    assert_eq!((one.looks, one.asleep, two.asleep), (10, 10, 5));
+    assert_eq!((two.name.as_str(), two.ran_ns), ("worker", Some(50 * MS)));
+    assert_eq!(two.lived_ns, 100 * MS);
+    assert_eq!(found.waits[0].threads, [(who(1), 10)]);
+    let holders = found.waits[0].holders.iter();
+    let holders: Vec<_> = holders
+        .map(|holder| (holder.who, holder.looks, holder.meanwhile.is_some()))
+        .collect();
+    assert_eq!(holders, [(who(2), 5, false), (who(2), 5, true)]);
+    assert_eq!(found.waits[1].looks(), 5);
+}
+
+#[test]
+fn counts_begin_anew_after_a_reset() {
+    let mut tally = Tally::default();
+    let mutex = tally.number(wait(Kind::Mutex, 31));
+    tally.look(10 * MS);
+    tally.thread(who(1), Birth::default(), glimpse(10 * MS, mutex));
+    tally.reset(20 * MS);
+    assert_eq!(tally.found(0), Found::default());
+    tally.look(30 * MS);
+    tally.thread(who(1), Birth::default(), glimpse(30 * MS, None));
+    let found = tally.found(0);
+    assert_eq!(found.threads[0].lived_ns, 10 * MS);
+    assert_eq!(found.threads[0].ran_ns, Some(10 * MS));
+    assert_eq!(found.waits, []);
+}
+
+#[test]
+fn memory_is_bounded() {
+    let mut tally = Tally::default();
+    let mut unkept = 0;
+    for line in 0..10_000 {
+        unkept += u32::from(tally.number(wait(Kind::Sleep, line)).is_none());
+        tally.thread(who(line), Birth::default(), glimpse(MS, None));
+    }
+    assert_eq!(unkept, 10_000 - 4096);
+    assert_eq!(tally.found(0).threads.len(), 4096);
+    assert_eq!(tally.found(0).dropped, 10_000 - 4096);
+}

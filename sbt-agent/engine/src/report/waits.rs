@@ -1,0 +1,485 @@
+//! Where threads slept and for what, by looks at them.
+
+use std::collections::{BTreeMap, HashMap};
+
+use serde::{Deserialize, Serialize};
+
+use super::{Report, WaitKind};
+use crate::{
+    looks::{At, Found, FoundHolder, FoundThread, Wait, Who},
+    place::{printable, short},
+};
+
+/// A thread that spends more than this fraction of its looks waiting for the end of others does not
+/// work.
+const PARKED: f64 = 0.9;
+
+/// The most callers that are told of a place.
+const MOST_CALLERS: usize = 3;
+
+/// Where threads slept and for what. sbt looks at the threads at random moments without stopping
+/// them, so shares of looks stand for shares of time, within a few percentage points for some
+/// hundred looks.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct LooksReport {
+    /// Number of looks at all threads.
+    pub looks: u64,
+    /// From the first look to the last.
+    pub span_ns: u64,
+    /// CPU time of sbt that the looks took.
+    pub cpu_ns: u64,
+    /// Looks at threads that work, all threads together: shares refer to this number. Threads that
+    /// only wait for the end of others are left out; so are threads that never came to a barrier,
+    /// if others did.
+    pub thread_looks: u64,
+    /// The threads that were looked at, by process and thread id.
+    pub threads: Vec<LookedThreadReport>,
+    /// The places where threads slept, most looks first; at most 256.
+    pub places: Vec<WaitPlaceReport>,
+}
+
+/// A thread that was looked at.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct LookedThreadReport {
+    /// The id of the thread in `threads` of the report; null if it is not listed there.
+    pub thread: Option<u32>,
+    /// The name of the thread in the text report.
+    pub label: String,
+    /// The thread id in sbt's process namespace.
+    pub tid: u32,
+    /// The process id in sbt's process namespace.
+    pub pid: u32,
+    /// The name of the thread in the kernel.
+    pub name: String,
+    /// Number of looks at the thread.
+    pub looks: u64,
+    /// Number of these looks at which it slept.
+    pub asleep_looks: u64,
+    /// How long the thread was watched: until the last look at it.
+    pub watched_ns: u64,
+    /// CPU time meanwhile; null if the kernel does not tell.
+    pub running_ns: Option<u64>,
+    /// Time ready without a CPU meanwhile.
+    pub ready_ns: Option<u64>,
+    /// Time asleep meanwhile.
+    pub blocked_ns: Option<u64>,
+}
+
+/// A place where threads slept.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct WaitPlaceReport {
+    /// For what they slept.
+    pub kind: WaitKind,
+    /// The library function that the program called there, or else the system call; null if
+    /// unknown.
+    pub call: Option<String>,
+    /// What a system call waited for, as far as that is always the same: a file, a pipe, a time.
+    pub what: Option<String>,
+    /// The place, as `function file:line` as far as known, else as `binary+0xoffset`: the innermost
+    /// call in the program's own code.
+    pub place: String,
+    /// The function.
+    pub function: Option<String>,
+    /// The source file.
+    pub file: Option<String>,
+    /// The line.
+    pub line: Option<u32>,
+    /// Whose calls led there, in the same notation, the most frequent first; at most 3.
+    pub callers: Vec<String>,
+    /// Whether the place is inside of a barrier that sbt knows, or in a runtime's wait for work:
+    /// not part of the work.
+    pub in_barrier: bool,
+    /// Number of looks that found a thread there.
+    pub looks: u64,
+    /// The part of these looks at threads that work, as a percentage of `thread_looks`.
+    pub share_pct: f64,
+    /// The threads, most looks first.
+    pub threads: Vec<WaitThreadReport>,
+    /// Number of different objects (locks and the like) for which they slept there; 0 if the object
+    /// is unknown.
+    pub objects: u64,
+    /// Address of the object if there was one only, hexadecimal.
+    pub object: Option<String>,
+    /// The threads or processes whose end they awaited.
+    pub awaited: Vec<String>,
+    /// The threads that held the object meanwhile, most looks first. Known for mutexes of glibc, and
+    /// for read-write locks held by a writer.
+    pub holders: Vec<HolderReport>,
+}
+
+/// A thread that slept at a place.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct WaitThreadReport {
+    /// The name of the thread in the text report.
+    pub label: String,
+    /// The thread id in sbt's process namespace.
+    pub tid: u32,
+    /// Number of looks that found the thread there.
+    pub looks: u64,
+    /// These as a percentage of the looks at the thread.
+    pub share_pct: f64,
+}
+
+/// A thread that held what others waited for.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct HolderReport {
+    /// The name of the thread in the text report.
+    pub label: String,
+    /// The thread id in sbt's process namespace.
+    pub tid: u32,
+    /// Number of looks at waiting threads during which it was the holder.
+    pub looks: u64,
+    /// These as a percentage of all looks during which the holder was known.
+    pub share_pct: f64,
+    /// Where the thread itself was seen waiting for the same object, if that is one place: there it
+    /// locks it.
+    pub locks_at: Option<String>,
+    /// Number of `looks` at which the holder slept itself.
+    pub asleep_looks: u64,
+    /// Where it slept most often, in a few words.
+    pub asleep_in: Option<String>,
+}
+
+/// A place in the notation of reports.
+fn written(at: &At) -> String {
+    let function = at.function.as_deref().map(printable);
+    let line = match (&at.file, at.line) {
+        (Some(file), Some(line)) => Some(format!("{}:{line}", printable(short(file)))),
+        _ => None,
+    };
+    match (function, line) {
+        (Some(function), Some(line)) => format!("{function} {line}"),
+        (Some(function), None) => function,
+        (None, Some(line)) => line,
+        (None, None) => format!("{}+{:#x}", printable(short(&at.binary)), at.offset),
+    }
+}
+
+/// A wait in a few words: `usleep called from read_probe probe.c:20`.
+fn in_words(wait: &Wait) -> Option<String> {
+    let place = wait.stack.first().map(written);
+    let call = wait.call.as_deref().map(printable);
+    match (call, place) {
+        (Some(call), Some(place)) => Some(format!("{call} called from {place}")),
+        (call, place) => call.or(place),
+    }
+}
+
+/// Names of threads as the text report has them.
+struct Labels(HashMap<Who, (Option<u32>, String)>);
+
+impl Labels {
+    fn new(found: &Found, report: &Report) -> Self {
+        let known: HashMap<Who, _> = report
+            .threads
+            .iter()
+            .filter(|thread| thread.threads == 1)
+            .map(|thread| {
+                let who = Who {
+                    process: thread.pid,
+                    thread: thread.tid,
+                };
+                (who, (Some(thread.id), thread.label.clone()))
+            })
+            .collect();
+        let mut processes: Vec<u32> = found.threads.iter().map(|seen| seen.who.process).collect();
+        processes.dedup();
+        let mut labels = HashMap::new();
+        let mut numbers: HashMap<u32, u32> = HashMap::new();
+        for seen in &found.threads {
+            let who = seen.who;
+            let number = numbers.entry(who.process).or_default();
+            let label = match known.get(&who) {
+                Some(known) => known.clone(),
+                None if !known.is_empty() && who.thread == who.process => {
+                    (None, "the main thread".into())
+                }
+                None if !known.is_empty() => (None, format!("thread {}", who.thread)),
+                None => {
+                    let at = processes.iter().position(|process| *process == who.process);
+                    let label = match at {
+                        Some(at) if processes.len() > 1 => format!("{at}.{number}"),
+                        _ => format!("T{number}"),
+                    };
+                    (None, label)
+                }
+            };
+            *number += 1;
+            labels.insert(who, label);
+        }
+        Self(labels)
+    }
+
+    fn of(&self, who: Who) -> String {
+        let found = self.0.get(&who).map(|known| known.1.clone());
+        found.unwrap_or_else(|| format!("thread {}", who.thread))
+    }
+
+    fn id(&self, who: Who) -> Option<u32> {
+        self.0.get(&who).and_then(|known| known.0)
+    }
+}
+
+/// Waits that are one place to the user.
+#[derive(Default)]
+struct Group<'a> {
+    waits: Vec<&'a crate::looks::FoundWait>,
+}
+
+/// Draws what the looks have found. `report` has the threads and sites.
+pub(super) fn report(found: &Found, report: &Report) -> LooksReport {
+    let labels = Labels::new(found, report);
+    let parked = parked(found);
+    let works = |who: Who| {
+        if report.threads.is_empty() {
+            !parked.contains(&who)
+        } else {
+            labels.id(who).is_some()
+        }
+    };
+    let looks_at: HashMap<Who, u64> = found
+        .threads
+        .iter()
+        .map(|seen| (seen.who, seen.looks))
+        .collect();
+    let working = found.threads.iter().filter(|seen| works(seen.who));
+    let thread_looks: u64 = working.map(|seen| seen.looks).sum();
+    let mut groups: BTreeMap<_, Group<'_>> = BTreeMap::new();
+    for wait in &found.waits {
+        let in_barrier = in_barrier(&wait.wait, report);
+        let key = (
+            wait.wait.kind,
+            in_barrier,
+            wait.wait.call.as_deref(),
+            wait.wait.stack.first().map(written),
+        );
+        groups.entry(key).or_default().waits.push(wait);
+    }
+    let of_group = |((kind, in_barrier, call, _), group): (_, Group<'_>)| {
+        let kind: crate::looks::Kind = kind;
+        let call: Option<&str> = call;
+        let drawn = group.draw(&labels, &looks_at, found, works);
+        WaitPlaceReport {
+            kind: kind.into(),
+            call: call.map(printable),
+            in_barrier,
+            share_pct: drawn.share_pct / thread_looks.max(1) as f64 * 100.0,
+            ..drawn
+        }
+    };
+    let mut places: Vec<WaitPlaceReport> = groups.into_iter().map(of_group).collect();
+    places.sort_by(|a, b| b.looks.cmp(&a.looks).then(a.place.cmp(&b.place)));
+    LooksReport {
+        looks: found.looks,
+        span_ns: found.span_ns,
+        cpu_ns: found.cpu_ns,
+        thread_looks,
+        threads: found
+            .threads
+            .iter()
+            .map(|seen| thread(seen, &labels))
+            .collect(),
+        places,
+    }
+}
+
+fn thread(seen: &FoundThread, labels: &Labels) -> LookedThreadReport {
+    let on_or_ready = seen.ran_ns.zip(seen.ready_ns);
+    LookedThreadReport {
+        thread: labels.id(seen.who),
+        label: labels.of(seen.who),
+        tid: seen.who.thread,
+        pid: seen.who.process,
+        name: printable(&seen.name),
+        looks: seen.looks,
+        asleep_looks: seen.asleep,
+        watched_ns: seen.lived_ns,
+        running_ns: seen.ran_ns,
+        ready_ns: seen.ready_ns,
+        blocked_ns: on_or_ready
+            .map(|(ran, ready)| seen.lived_ns.saturating_sub(ran).saturating_sub(ready)),
+    }
+}
+
+/// The threads that only wait for the end of others.
+fn parked(found: &Found) -> Vec<Who> {
+    let awaits = |who: Who| -> u64 {
+        let waits = found.waits.iter();
+        let of_end = waits.filter(|wait| {
+            use crate::looks::Kind::{Child, Join};
+            matches!(wait.wait.kind, Child | Join)
+        });
+        of_end
+            .flat_map(|wait| &wait.threads)
+            .filter(|(of, _)| *of == who)
+            .map(|(_, looks)| looks)
+            .sum()
+    };
+    let threads = found.threads.iter();
+    threads
+        .filter(|seen| awaits(seen.who) as f64 > PARKED * seen.looks as f64)
+        .map(|seen| seen.who)
+        .collect()
+}
+
+/// Whether a wait is inside of a call that the report knows as a barrier.
+fn in_barrier(wait: &Wait, report: &Report) -> bool {
+    if wait.kind == crate::looks::Kind::Barrier {
+        return true;
+    }
+    let is_object = |address: u64| {
+        let address = format!("{address:#x}");
+        let mut barriers = report.barriers.iter();
+        barriers.any(|barrier| barrier.recognised.is_some() && barrier.address == address)
+    };
+    if wait.object.is_some_and(is_object) {
+        return true;
+    }
+    wait.stack.iter().any(|at| {
+        let (Some(file), Some(line)) = (&at.file, at.line) else {
+            return false;
+        };
+        let place = format!("{}:{line}", printable(short(file)));
+        let mut places = report.sites.iter().flat_map(|site| &site.places);
+        places.any(|site| {
+            let own = site.split(" from ").next().unwrap_or(site);
+            own.split(' ').any(|word| word == place)
+        })
+    })
+}
+
+impl Group<'_> {
+    /// The place, without kind and call. `share_pct` is the number of looks at threads that work.
+    fn draw(
+        &self,
+        labels: &Labels,
+        looks_at: &HashMap<Who, u64>,
+        found: &Found,
+        works: impl Fn(Who) -> bool,
+    ) -> WaitPlaceReport {
+        let mut threads: BTreeMap<Who, u64> = BTreeMap::new();
+        let mut callers: HashMap<String, u64> = HashMap::new();
+        let mut objects: Vec<(u32, u64)> = Vec::new();
+        let mut awaited: Vec<String> = Vec::new();
+        for wait in &self.waits {
+            for (who, looks) in &wait.threads {
+                *threads.entry(*who).or_default() += looks;
+            }
+            if let Some(caller) = wait.wait.stack.get(1) {
+                *callers.entry(written(caller)).or_default() += wait.looks();
+            }
+            let of = wait.wait.process;
+            objects.extend(wait.wait.object.map(|object| (of, object)));
+            awaited.extend(wait.wait.awaits.map(|who| labels.of(who)));
+        }
+        objects.sort_unstable();
+        objects.dedup();
+        awaited.sort();
+        awaited.dedup();
+        let mut callers: Vec<(String, u64)> = callers.into_iter().collect();
+        callers.sort_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(&b.0)));
+        callers.truncate(MOST_CALLERS);
+        let mut whats = self.waits.iter().map(|wait| wait.wait.what.as_deref());
+        let first = whats.next().flatten();
+        let what = first.filter(|first| whats.all(|what| what == Some(*first)));
+        let at = self.waits.first().and_then(|wait| wait.wait.stack.first());
+        let looks: u64 = threads.values().sum();
+        let working = threads.iter().filter(|(who, _)| works(**who));
+        let working: u64 = working.map(|(_, looks)| looks).sum();
+        let mut told: Vec<WaitThreadReport> = threads
+            .iter()
+            .map(|(who, looks)| WaitThreadReport {
+                label: labels.of(*who),
+                tid: who.thread,
+                looks: *looks,
+                share_pct: pct(*looks, looks_at.get(who).copied().unwrap_or(0)),
+            })
+            .collect();
+        told.sort_by(|a, b| b.looks.cmp(&a.looks).then(a.tid.cmp(&b.tid)));
+        WaitPlaceReport {
+            kind: WaitKind::Other,
+            call: None,
+            what: what.map(printable),
+            place: at.map_or_else(|| "?".into(), written),
+            function: at.and_then(|at| at.function.as_deref()).map(printable),
+            file: at.and_then(|at| at.file.as_deref()).map(printable),
+            line: at.and_then(|at| at.line),
+            callers: callers.into_iter().map(|(caller, _)| caller).collect(),
+            in_barrier: false,
+            looks,
+            share_pct: working as f64,
+            threads: told,
+            objects: objects.len() as u64,
+            object: match objects.as_slice() {
+                [(_, one)] => Some(format!("{one:#x}")),
+                _ => None,
+            },
+            awaited,
+            holders: self.holders(labels, found),
+        }
+    }
+
+    fn holders(&self, labels: &Labels, found: &Found) -> Vec<HolderReport> {
+        let mut by: BTreeMap<Who, Vec<&FoundHolder>> = BTreeMap::new();
+        for holder in self.waits.iter().flat_map(|wait| &wait.holders) {
+            by.entry(holder.who).or_default().push(holder);
+        }
+        let all: u64 = by.values().flatten().map(|holder| holder.looks).sum();
+        let objects: Vec<_> = self
+            .waits
+            .iter()
+            .map(|wait| (wait.wait.process, wait.wait.object))
+            .collect();
+        let mut told: Vec<HolderReport> = by
+            .iter()
+            .map(|(who, parts)| {
+                let looks = parts.iter().map(|holder| holder.looks).sum();
+                let asleep = parts.iter().filter(|holder| holder.meanwhile.is_some());
+                let mut places: Vec<String> = found
+                    .waits
+                    .iter()
+                    .filter(|wait| {
+                        wait.wait.object.is_some()
+                            && objects.contains(&(wait.wait.process, wait.wait.object))
+                            && wait.threads.iter().any(|(of, _)| of == who)
+                    })
+                    .filter_map(|wait| wait.wait.stack.first().map(written))
+                    .collect();
+                places.sort();
+                places.dedup();
+                HolderReport {
+                    label: labels.of(*who),
+                    tid: who.thread,
+                    looks,
+                    share_pct: pct(looks, all),
+                    locks_at: match places.as_slice() {
+                        [one] => Some(one.clone()),
+                        _ => None,
+                    },
+                    asleep_looks: asleep.clone().map(|holder| holder.looks).sum(),
+                    asleep_in: asleep
+                        .max_by_key(|holder| holder.looks)
+                        .and_then(|holder| in_words(holder.meanwhile.as_ref()?)),
+                }
+            })
+            .collect();
+        told.sort_by(|a, b| b.looks.cmp(&a.looks).then(a.tid.cmp(&b.tid)));
+        told
+    }
+}
+
+fn pct(part: u64, of: u64) -> f64 {
+    part as f64 / of.max(1) as f64 * 100.0
+}
+
+impl LooksReport {
+    /// The places in the work of threads, where threads do not wait for each other at a barrier.
+    pub fn in_the_work(&self) -> impl Iterator<Item = &WaitPlaceReport> {
+        self.places.iter().filter(|place| !place.in_barrier)
+    }
+}

@@ -1,0 +1,449 @@
+//! Verdicts by looks at sleeping threads: the lock for which threads wait, and where they sleep in
+//! their work. They need no straggler: all threads may be equally slow.
+
+use crate::{
+    looks::FEW,
+    report::{
+        Figure, Report, VerdictKind, VerdictReport, WORTH, WaitKind,
+        waits::{HolderReport, LooksReport, WaitPlaceReport},
+    },
+};
+
+/// A holder is worth naming from this percentage of the looks on, and so is what it did meanwhile.
+const MOSTLY: f64 = 50.0;
+
+/// Verdicts on the run, one for each lock and each place of sleep that costs enough. `said`: the
+/// verdicts on sites, which may name the place already.
+pub fn of_the_run(report: &Report, said: &[VerdictReport]) -> Vec<VerdictReport> {
+    let Some(looks) = &report.waits else {
+        return Vec::new();
+    };
+    let is_said = |place: &WaitPlaceReport| {
+        let mut said = said
+            .iter()
+            .filter(|verdict| verdict.kind == VerdictKind::StragglerBlocked);
+        said.any(|verdict| verdict.text.contains(&of_place(place)))
+    };
+    let mut found = locks(looks);
+    // Without barriers it is not known what a thread waits for by sleeping, or who waits for it.
+    if !report.sites.is_empty() {
+        found.extend(sleeps(looks, is_said));
+    }
+    found
+}
+
+fn is_worth(places: &[&WaitPlaceReport]) -> bool {
+    let looks: u64 = places.iter().map(|place| place.looks).sum();
+    looks >= FEW && share(places) >= WORTH
+}
+
+fn share(places: &[&WaitPlaceReport]) -> f64 {
+    places.iter().map(|place| place.share_pct).sum()
+}
+
+/// `(41 of 186 looks)`.
+fn counted(looks: &LooksReport, share_pct: f64) -> String {
+    let of = looks.thread_looks;
+    let share = super::words::whole(share_pct / 100.0 * of as f64);
+    format!("({share} of {of} looks)")
+}
+
+/// Whether one thread keeps others out there.
+const fn is_lock(kind: WaitKind) -> bool {
+    matches!(
+        kind,
+        WaitKind::Mutex
+            | WaitKind::RwLock
+            | WaitKind::Critical
+            | WaitKind::OmpLock
+            | WaitKind::Allocator
+            | WaitKind::Interpreter
+    )
+}
+
+fn locks(looks: &LooksReport) -> Vec<VerdictReport> {
+    let mut left: Vec<&WaitPlaceReport> = looks
+        .in_the_work()
+        .filter(|place| is_lock(place.kind))
+        .collect();
+    let mut found = Vec::new();
+    while !left.is_empty() {
+        let first = left.remove(0);
+        let is_same = |place: &WaitPlaceReport| {
+            place.kind == first.kind
+                && (is_of_library(first.kind)
+                    || first.object.is_some() && place.object == first.object)
+        };
+        let (mut same, others): (Vec<_>, Vec<_>) =
+            left.into_iter().partition(|place| is_same(place));
+        left = others;
+        same.insert(0, first);
+        if is_worth(&same) {
+            found.push(lock(looks, &same));
+        }
+    }
+    found
+}
+
+/// Whether a lock belongs to a library, so that the place of the wait does not tell the lock.
+const fn is_of_library(kind: WaitKind) -> bool {
+    matches!(kind, WaitKind::Allocator | WaitKind::Interpreter)
+}
+
+/// A verdict on a lock. `places`: where threads wait for it, most looks first; at least one.
+fn lock(looks: &LooksReport, places: &[&WaitPlaceReport]) -> VerdictReport {
+    let first = places[0];
+    let share_pct = share(places);
+    let more = match places.len() {
+        1 => String::new(),
+        2 => " and one other place".into(),
+        several => format!(" and {} other places", several - 1),
+    };
+    let place = match (first.callers.as_slice(), first.kind) {
+        // One function may lock for many.
+        ([caller], _) if is_wrapper(first) => format!("{}, called from {caller}", first.place),
+        _ => first.place.clone(),
+    };
+    let (which, advice) = match first.kind {
+        WaitKind::RwLock => (
+            format!("the read-write lock at {place}{more}"),
+            "hold it for a shorter time, or give each thread data of its own",
+        ),
+        WaitKind::Critical => (
+            format!("the omp critical section at {place}{more}"),
+            "do less in it, or use a reduction, `omp atomic` or critical sections with different \
+             names",
+        ),
+        WaitKind::OmpLock => (
+            format!("the OpenMP lock set at {place}{more}"),
+            "hold it for a shorter time, or give each thread data of its own",
+        ),
+        WaitKind::Allocator => (
+            format!(
+                "a lock of the memory allocator, in {} called from {place}{more}",
+                first.call.as_deref().unwrap_or("malloc")
+            ),
+            "allocate before the parallel part, use memory again, or link an allocator made for \
+             threads (jemalloc, tcmalloc, mimalloc)",
+        ),
+        WaitKind::Interpreter => (
+            "the lock of Python's interpreter (GIL)".into(),
+            "use processes instead of threads, or libraries that release the lock while they \
+             compute",
+        ),
+        _ if first.objects > 1 => (
+            format!("{} mutexes locked at {place}{more}", first.objects),
+            "hold them for a shorter time, or give each thread data of its own",
+        ),
+        _ => (
+            format!("the mutex locked at {place}{more}"),
+            "hold it for a shorter time, or give each thread data of its own",
+        ),
+    };
+    let held = held(first);
+    let text = format!(
+        "contended lock: threads wait {share_pct:.0} % of their time for {which} {}{held}: {advice}",
+        counted(looks, share_pct)
+    );
+    VerdictReport {
+        kind: VerdictKind::LockContention,
+        site: None,
+        thread: None,
+        text,
+        evidence: evidence(looks, share_pct, places),
+    }
+}
+
+/// Whether a function seems to do nothing but lock: its name says so.
+fn is_wrapper(place: &WaitPlaceReport) -> bool {
+    let name = place.function.as_deref().unwrap_or_default();
+    let name = name.to_ascii_lowercase();
+    ["lock", "acquire", "enter", "mutex"]
+        .iter()
+        .any(|word| name.contains(word))
+}
+
+/// Who holds a lock, in words.
+fn held(place: &WaitPlaceReport) -> String {
+    let known: u64 = place.holders.iter().map(|holder| holder.looks).sum();
+    let Some(first) = place.holders.first().filter(|_| known >= FEW) else {
+        return String::new();
+    };
+    if first.share_pct < MOSTLY || place.holders.len() > 1 && in_turns(place) {
+        return ", held by several threads in turns".into();
+    }
+    format!(", held mostly by {}{}", first.label, does(first, place))
+}
+
+/// Whether the waiting threads are also the holders, none much more often than the others.
+fn in_turns(place: &WaitPlaceReport) -> bool {
+    let fair = 100.0 / place.holders.len() as f64;
+    place.holders[0].share_pct < 1.5 * fair
+}
+
+/// Where a holder locks, and what it does meanwhile.
+fn does(holder: &HolderReport, place: &WaitPlaceReport) -> String {
+    let locks_at = holder.locks_at.as_ref().filter(|at| **at != place.place);
+    let locks_at = locks_at.map_or_else(String::new, |at| format!(", which locks it at {at}"));
+    let asleep_pct = holder.asleep_looks as f64 / holder.looks.max(1) as f64 * 100.0;
+    match &holder.asleep_in {
+        Some(asleep) if asleep_pct >= MOSTLY && holder.asleep_looks >= FEW => {
+            format!("{locks_at} (asleep meanwhile in {asleep})")
+        }
+        _ => locks_at,
+    }
+}
+
+fn sleeps(
+    looks: &LooksReport,
+    is_said: impl Fn(&WaitPlaceReport) -> bool,
+) -> Vec<VerdictReport> {
+    let places = looks.in_the_work().filter(|place| is_sleep(place.kind));
+    places
+        .filter(|place| is_worth(&[place]) && !is_said(place))
+        .map(|place| sleep(looks, place))
+        .collect()
+}
+
+/// Whether threads sleep there for something outside of the program's threads.
+const fn is_sleep(kind: WaitKind) -> bool {
+    matches!(
+        kind,
+        WaitKind::Sleep | WaitKind::Io | WaitKind::Fault | WaitKind::Child | WaitKind::Poll
+    )
+}
+
+fn sleep(looks: &LooksReport, place: &WaitPlaceReport) -> VerdictReport {
+    let share_pct = place.share_pct;
+    let who = match place.threads.as_slice() {
+        [one] => one.label.clone(),
+        [first, ..] if first.looks as f64 >= 0.9 * place.looks as f64 => {
+            format!("mostly {}", first.label)
+        }
+        several => format!("{} threads", several.len()),
+    };
+    let text = format!(
+        "asleep in the work: {share_pct:.0} % of thread time {} goes by in {} ({who}): {}",
+        counted(looks, share_pct),
+        of_place(place),
+        advice(place.kind)
+    );
+    VerdictReport {
+        kind: VerdictKind::AsleepInTheWork,
+        site: None,
+        thread: None,
+        text,
+        evidence: evidence(looks, share_pct, &[place]),
+    }
+}
+
+/// A place in words: `usleep, called from wait_for_probe probe.c:20`.
+fn of_place(place: &WaitPlaceReport) -> String {
+    let what = place.what.as_ref();
+    let what = what.map_or_else(String::new, |what| format!(" ({what})"));
+    match (&place.call, place.kind) {
+        (_, WaitKind::Fault) => format!("page faults at {}", place.place),
+        (Some(call), WaitKind::Child) => {
+            format!("{call} for a child process, called from {}", place.place)
+        }
+        (Some(call), _) => format!("{call}{what}, called from {}", place.place),
+        (None, _) => format!("a system call{what} at {}", place.place),
+    }
+}
+
+const fn advice(kind: WaitKind) -> &'static str {
+    match kind {
+        WaitKind::Sleep => "do without that sleep, or wait for what it waits for",
+        WaitKind::Io => "read ahead, write behind, or do it in a thread of its own",
+        WaitKind::Fault => {
+            "touch that memory or file before (MAP_POPULATE, madvise), or let it fit into memory"
+        }
+        WaitKind::Child => "start that process earlier, or wait for it in a thread of its own",
+        WaitKind::Poll => "wait for that in a thread of its own, beside the work",
+        _ => "hold that for a shorter time, or give each thread data of its own",
+    }
+}
+
+fn evidence(
+    looks: &LooksReport,
+    share_pct: f64,
+    places: &[&WaitPlaceReport],
+) -> std::collections::BTreeMap<&'static str, Figure> {
+    let seen: u64 = places.iter().map(|place| place.looks).sum();
+    [
+        ("share_pct", Figure::Real(share_pct)),
+        ("looks", Figure::Whole(seen)),
+        ("thread_looks", Figure::Whole(looks.thread_looks)),
+    ]
+    .into()
+}
+
+/// Where the last thread at a site sleeps: in words, with what to do about it. `thread`: the thread,
+/// or `None` if any may be last. `None` if too few looks found it.
+pub fn of_the_last(report: &Report, thread: Option<u32>) -> Option<(String, &'static str)> {
+    let looks = report.waits.as_ref()?;
+    let tid = thread.and_then(|id| report.thread(id)).map(|row| row.tid);
+    if thread.is_some() && tid.is_none() {
+        return None;
+    }
+    let of = |place: &WaitPlaceReport| -> u64 {
+        let threads = place.threads.iter();
+        threads
+            .filter(|thread| tid.is_none_or(|tid| thread.tid == tid))
+            .map(|thread| thread.looks)
+            .sum()
+    };
+    let explains = |kind| is_sleep(kind) || is_lock(kind) || kind == WaitKind::Semaphore;
+    let places = || looks.in_the_work();
+    let all: u64 = places().map(of).sum();
+    let most = places().max_by_key(|place| of(place))?;
+    let seen = of(most);
+    if seen < FEW || !explains(most.kind) || (seen as f64) < MOSTLY / 100.0 * all as f64 {
+        return None;
+    }
+    let whose = match thread {
+        Some(id) => report.label(id),
+        None => "the threads".into(),
+    };
+    let place = if is_lock(most.kind) {
+        format!("the {} at {}{}", lock_name(most.kind), most.place, held(most))
+    } else {
+        of_place(most)
+    };
+    Some((
+        format!("{seen} of {all} looks at {whose} asleep in the work found {place}"),
+        advice(most.kind),
+    ))
+}
+
+const fn lock_name(kind: WaitKind) -> &'static str {
+    match kind {
+        WaitKind::RwLock => "read-write lock",
+        WaitKind::Critical => "omp critical section",
+        WaitKind::OmpLock => "OpenMP lock",
+        WaitKind::Allocator => "lock of the memory allocator",
+        WaitKind::Interpreter => "lock of Python's interpreter",
+        _ => "mutex",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::waits::WaitThreadReport;
+
+    fn place(kind: WaitKind, looks: u64, of: u64) -> WaitPlaceReport {
+        WaitPlaceReport {
+            kind,
+            call: Some("usleep".into()),
+            what: None,
+            place: "add count.c:31".into(),
+            function: Some("add".into()),
+            file: Some("count.c".into()),
+            line: Some(31),
+            callers: vec!["run count.c:50".into()],
+            in_barrier: false,
+            looks,
+            share_pct: looks as f64 / of as f64 * 100.0,
+            threads: vec![WaitThreadReport {
+                label: "T1".into(),
+                tid: 1,
+                looks,
+                share_pct: 50.0,
+            }],
+            objects: 1,
+            object: Some("0x10".into()),
+            awaited: Vec::new(),
+            holders: Vec::new(),
+        }
+    }
+
+    fn holder(label: &str, looks: u64, of: u64) -> HolderReport {
+        HolderReport {
+            label: label.into(),
+            tid: 2,
+            looks,
+            share_pct: looks as f64 / of as f64 * 100.0,
+            locks_at: Some("add count.c:31".into()),
+            asleep_looks: 0,
+            asleep_in: None,
+        }
+    }
+
+    fn run(places: Vec<WaitPlaceReport>) -> Report {
+        let mut report = crate::samples::empty().report;
+        report.waits = Some(LooksReport {
+            looks: 100,
+            thread_looks: 200,
+            places,
+            ..LooksReport::default()
+        });
+        report
+    }
+
+    #[test]
+    fn a_contended_lock_is_named_with_its_holder() {
+        let mut lock = place(WaitKind::Mutex, 44, 200);
+        lock.holders = vec![holder("T2", 25, 40), holder("T3", 15, 40)];
+        let mut report = run(vec![lock.clone(), place(WaitKind::Condvar, 90, 200)]);
+        let all = of_the_run(&report, &[]);
+        assert_eq!(all.len(), 1);
+        assert_eq!(
+            all[0].text,
+            "contended lock: threads wait 22 % of their time for the mutex locked at add \
+             count.c:31 (44 of 200 looks), held by several threads in turns: hold it for a shorter \
+             time, or give each thread data of its own"
+        );
+        lock.holders = vec![holder("T2", 36, 40), holder("T3", 4, 40)];
+        lock.holders[0].locks_at = Some("save count.c:70".into());
+        lock.holders[0].asleep_looks = 30;
+        lock.holders[0].asleep_in = Some("fsync called from save count.c:74".into());
+        report.waits.as_mut().unwrap().places[0] = lock;
+        let text = &of_the_run(&report, &[])[0].text;
+        assert!(
+            text.contains(
+                ", held mostly by T2, which locks it at save count.c:70 (asleep meanwhile in \
+                 fsync called from save count.c:74): "
+            ),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn the_lines_at_which_one_lock_is_taken_count_together() {
+        let one = place(WaitKind::Mutex, 6, 200);
+        let mut other = place(WaitKind::Mutex, 5, 200);
+        other.place = "take count.c:44".into();
+        let report = run(vec![one.clone(), other.clone()]);
+        let all = of_the_run(&report, &[]);
+        assert!(all[0].text.contains("count.c:31 and one other place (11 of 200"));
+        other.object = Some("0x20".into());
+        assert_eq!(of_the_run(&run(vec![one, other]), &[]), [], "each has few looks");
+    }
+
+    #[test]
+    fn few_looks_and_small_shares_say_nothing() {
+        for (looks, of) in [(7, 20), (30, 2000)] {
+            let report = run(vec![place(WaitKind::Mutex, looks, of)]);
+            assert_eq!(of_the_run(&report, &[]), []);
+        }
+        let mut inside = place(WaitKind::Mutex, 44, 200);
+        inside.in_barrier = true;
+        assert_eq!(of_the_run(&run(vec![inside]), &[]), []);
+        assert_eq!(of_the_run(&run(Vec::new()), &[]), []);
+    }
+
+    #[test]
+    fn sleep_is_a_fault_only_where_threads_meet() {
+        let report = run(vec![place(WaitKind::Sleep, 44, 200)]);
+        assert_eq!(of_the_run(&report, &[]), [], "a server may sleep");
+        let mut meets = crate::samples::imbalanced().report;
+        meets.waits = report.waits;
+        let all = of_the_run(&meets, &[]);
+        assert_eq!(
+            all[0].text,
+            "asleep in the work: 22 % of thread time (44 of 200 looks) goes by in usleep, called \
+             from add count.c:31 (T1): do without that sleep, or wait for what it waits for"
+        );
+    }
+}
