@@ -86,8 +86,8 @@ pub fn run(args: &Args) -> Result<()> {
 fn header() -> Result<String> {
     Ok(format!(
         "# How true the figures are\n\n\
-         Written by `cargo xtask accuracy`. Programs that know the answer note the time themselves, \
-         and sbt's figures are compared with their notes.\n\n\
+         `cargo xtask accuracy` writes this page. It runs programs that note by their own clock \
+         what their threads do, and compares sbt's figures with these notes.\n\n\
          {}\n",
         machine::line()?
     ))

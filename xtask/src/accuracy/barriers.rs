@@ -81,32 +81,34 @@ const INTRODUCTION: &str = "\
 ## Barriers of known times
 
 The threads of [accuracy-barriers.c](../bench/accuracy-barriers.c) read `CLOCK_MONOTONIC` just \
-before and just after every `pthread_barrier_wait`. Thread *i* sleeps or spins for 300 µs + *i* × \
-skew first; *rotating* moves these loads on by one thread every round. Every episode of `sbt run \
---watch-all --json` is compared with what the program noted:
+before and just after every `pthread_barrier_wait`. Before that, thread *i* sleeps or spins for \
+300 µs + *i* × skew. With *rotating* these loads move on by one thread every round. Each episode \
+of `sbt run --watch-all --json` is compared with the program's notes:
 
 | | between |
 |---|---|
-| idle | a thread's arrival and the last one |
+| idle | a thread's arrival and the last arrival |
 | gap | one arrival and the next |
 | barrier | first and last arrival |
 | phase | the last arrival of the episode before and the last arrival |
 | release | the last arrival and a thread's departure |
 | work | a thread's departure from the episode before and its arrival |
 
-The error is the difference of the two accounts, whichever way. No episode is left out, however \
-far apart they are. Not counted is on what they cannot but agree: that the last thread has no idle \
-time and the first no gap. What lies before the first episode is not compared, since the program \
+An error is the absolute difference of the two accounts. No episode is left out, however large its \
+error. Three things are not counted: that the last thread has no idle time and the first no gap, \
+since both accounts must agree on that; and the time before the first episode, since the program \
 does not know when sbt began.
 
-Bars for idle, gap, barrier and phase: median within 5 µs or 1 %, p99 within 50 µs or 5 %, \
-whichever is larger. Release goes from before a call to after one, and work the other way round: \
-the way between the program's clock and sbt's, a few µs if the caches are cold, adds up in them, \
-where in the others it cancels out. They are shown without a bar. The number of episodes is exact, \
-no time is unknown, and every stamp of sbt lies between the two of the program around that call. \
-The order is right wherever two arrivals are more than 10 µs apart by the program's clock, and the \
-barrier's own count confirms it: a thread can be held up between its clock and the barrier. A case \
-that misses a bar is tried again, three times at most.
+The bars for idle, gap, barrier and phase: the median within 5 µs or 1 %, p99 within 50 µs or 5 %, \
+whichever is larger. Release and work have no bar. Release goes from before a call to after a \
+call, and work the other way round. The distance between the program's clock reading and sbt's, a \
+few µs with cold caches, adds up in them, while it cancels out in the others.
+
+A case also needs the exact number of episodes, no unknown time, and each stamp of sbt between the \
+program's two stamps around that call. The order must be right wherever two arrivals are more than \
+10 µs apart by the program's clock and the barrier's own count agrees, since a thread can be held \
+up between its clock reading and the barrier. A case that misses a bar is tried again, up to three \
+times.
 ";
 
 fn write(section: &mut Section, all: &Comparison, outcomes: &[Outcome]) -> Result<()> {
@@ -127,10 +129,10 @@ fn write_together(out: &mut String, all: &Comparison) -> Result<()> {
     writeln!(
         out,
         "\n### All cases together\n\n\
-         All tries of all cases, those that were repeated too: {} episodes. Of {} pairs of arrivals \
-         with a clear order {} were swapped; of {} more the program does not know the order. Of {} \
-         stamps {} were impossible. sbt stamps an arrival {:.2} µs after the program at the \
-         median (p99 {:.2} µs), and a departure {:.2} µs before it (p99 {:.2} µs).\n\n\
+         All tries of all cases, repeated ones included: {} episodes. Of {} pairs of arrivals with \
+         a clear order, {} were swapped; of another {} pairs the program does not know the order. \
+         Of {} stamps, {} were impossible. sbt stamps an arrival {:.2} µs after the program does \
+         (median; p99 {:.2} µs), and a departure {:.2} µs before it (p99 {:.2} µs).\n\n\
          | | times | median, µs | p99, µs | worst, µs |\n|---|---|---|---|---|",
         all.episodes,
         all.pairs,
@@ -160,8 +162,8 @@ fn write_each(out: &mut String, outcomes: &[Outcome]) -> Result<()> {
     writeln!(
         out,
         "\n### Each case\n\n\
-         Threads, load, skew and straggler; errors as median / p99 / worst in µs, of the try that \
-         counts.\n\n\
+         Each case has its number of threads, its load, its skew, and which thread comes last. \
+         Errors are median / p99 / worst in µs, of the try that counts.\n\n\
          | case | episodes | idle | gap | barrier | phase | release | work | tries | |\n\
          |---|---|---|---|---|---|---|---|---|---|"
     )?;
@@ -187,7 +189,7 @@ fn write_each(out: &mut String, outcomes: &[Outcome]) -> Result<()> {
     if !beyond.is_empty() {
         writeln!(
             out,
-            "\nBy the same bars release and work would have missed: {}.",
+            "\nWith the same bars, release and work would have missed: {}.",
             beyond.join("; ")
         )?;
     }
@@ -206,7 +208,7 @@ fn write_missed(out: &mut String, outcomes: &[Outcome]) -> Result<()> {
         outcomes.len()
     )?;
     if !repeated.is_empty() {
-        writeln!(out, "What was missed:\n")?;
+        writeln!(out, "These bars were missed:\n")?;
     }
     for outcome in repeated {
         for (index, missed) in outcome.missed.iter().enumerate() {

@@ -37,12 +37,13 @@ pub fn measure(lab: &Lab, pairs: usize) -> Result<Section> {
     writeln!(
         section.text,
         "\n## Influence on the program\n\n\
-         Two threads ([accuracy-phases.c](../bench/accuracy-phases.c)) with phases of a fixed amount \
-         of arithmetic, from one last arrival to the next by the program's own clock, {pairs} pairs \
-         in turns. *With sbt*: a run under `sbt run` with default options against one of the \
-         program alone; *alone*: another run of the program alone against the same, which is what \
-         the machine's noise is. *Median phase*: the middle one of the run; *all phases*: their sum. \
-         No bar here: see [what sbt costs](../bench/RESULTS.md).\n\n\
+         The two threads of [accuracy-phases.c](../bench/accuracy-phases.c) do a fixed amount of \
+         arithmetic in each phase, which is measured from one last arrival to the next by the \
+         program's own clock. There are {pairs} pairs of runs, in turns. *With sbt* compares a run \
+         under `sbt run` with default options with a run of the program alone. *Alone* compares \
+         another run of the program alone with the same run: this is the noise of the machine. \
+         *Median phase* is the median of a run's phases, *all phases* their sum. There is no bar \
+         here: see [what sbt costs](../bench/RESULTS.md).\n\n\
          | phase | | with sbt | alone | pairs with sbt | pairs alone |\n|---|---|---|---|---|---|"
     )?;
     for (phase_us, rounds) in PHASES {

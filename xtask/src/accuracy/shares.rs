@@ -40,16 +40,16 @@ pub fn measure(lab: &Lab) -> Result<Section> {
     writeln!(
         section.text,
         "\n## Threads of known load\n\n\
-         Two threads ([accuracy-load.c](../bench/accuracy-load.c)) spin until their own CPU clock \
-         has used a share of a period of {} ms. Then the first sleeps until the period is over, and \
-         the second waits for it at the barrier; {ROUNDS} periods, {RUNS} runs for each load. A run \
-         in which one of them had not that load within {NEAR} points, by its own clocks, was disturbed \
-         and is repeated. \
-         *Running* is `running_ns / (work_ns + idle_ns)` of each thread, against \
-         `CLOCK_THREAD_CPUTIME_ID` in the program; *idle* is `idle_ns / (work_ns + idle_ns)`. \
-         sbt stamps a departure before the program reads its CPU clock, so its shares of running \
-         are a little higher. Deviations are in points of a per cent. Bars: none above {WORST}, standard deviation not \
-         above {DEVIATION}.\n\n\
+         The two threads of [accuracy-load.c](../bench/accuracy-load.c) spin until their own CPU \
+         clock has used a share of a period of {} ms. Then the first thread sleeps until the \
+         period is over, and the second thread waits for it at the barrier. There are {ROUNDS} \
+         periods in a run, and {RUNS} runs for each load. A run is repeated if a thread missed its \
+         load by more than {NEAR} points by its own clock: something disturbed it.\n\n\
+         *Running* is `running_ns / (work_ns + idle_ns)` of each thread, compared with \
+         `CLOCK_THREAD_CPUTIME_ID` in the program; *idle* is `idle_ns / (work_ns + idle_ns)`. sbt \
+         stamps a departure before the program reads its CPU clock, so its shares of running are a \
+         little higher. Deviations are in percentage points. Bars: no deviation above {WORST}, \
+         standard deviation at most {DEVIATION}.\n\n\
          | load | running, mean | by sbt | worst | deviation | idle of the second, mean | by sbt | \
          worst | deviation | |\n|---|---|---|---|---|---|---|---|---|---|",
         PERIOD_US / 1000,

@@ -95,7 +95,7 @@ pub struct PhaseScaling {
     /// null for a thread's start.
     pub from: Option<String>,
     /// The site that ends the phase. Null for time outside of all phases: after the last barrier,
-    /// and leaving each barrier.
+    /// and in phases that could not be counted.
     pub to: Option<String>,
     /// The smallest number of threads with a known time; speed-ups are relative to it.
     pub base_threads: Option<u32>,
