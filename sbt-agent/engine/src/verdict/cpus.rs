@@ -129,12 +129,13 @@ pub fn more_threads_than_cpus(report: &Report) -> Option<VerdictReport> {
     let short = shortage(report)?;
     let text = format!(
         "more threads than CPUs: {} threads share {}{}, and are ready without one for {:.0} % of \
-         their time: start {}, or give the program more CPUs; until then compare `running`, not \
+         their time{}: start {}, or give the program more CPUs; until then compare `running`, not \
          `work`",
         short.threads,
         cpus(short.cpus),
         lack::restriction(report),
         short.ready_pct,
+        lack::too(report),
         short.cpus,
     );
     Some(VerdictReport {

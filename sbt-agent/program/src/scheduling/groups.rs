@@ -139,28 +139,37 @@ impl Groups {
     }
 
     /// The folder and the path of a process's group for a controller, and those of the groups above
-    /// it, the innermost first.
+    /// it, the innermost first: in version 1, and in version 2, which freezes also where the
+    /// controller is in version 1.
     fn groups_of(&self, proc: &Path, pid: u32, controller: &str) -> Vec<(PathBuf, String)> {
-        // Version 1, if the controller is mounted there; else version 2.
-        let found = [Some(controller), None].into_iter().find_map(|wanted| {
-            self.hierarchies
-                .iter()
-                .filter(|hierarchy| hierarchy.controller == wanted)
-                .find_map(|hierarchy| {
-                    let path = path_of(proc, pid, wanted)?;
-                    let below = Path::new(&path).strip_prefix(&hierarchy.root).ok()?;
-                    // Groups outside of sbt's namespace cannot be reached by name.
-                    let is_inside = !path.contains("/..");
-                    is_inside.then(|| (hierarchy, below.to_owned(), path.clone()))
-                })
-        });
-        let Some((hierarchy, below, path)) = found else {
-            return Vec::new();
-        };
+        let versions = [Some(controller), None].into_iter();
+        versions
+            .filter_map(|wanted| self.groups_in(proc, pid, wanted))
+            .flatten()
+            .collect()
+    }
+
+    /// The same in one hierarchy; `None` if it is not mounted.
+    fn groups_in(
+        &self,
+        proc: &Path,
+        pid: u32,
+        controller: Option<&str>,
+    ) -> Option<Vec<(PathBuf, String)>> {
+        let path = path_of(proc, pid, controller)?;
+        // Groups outside of sbt's namespace cannot be reached by name.
+        if path.contains("/..") {
+            return None;
+        }
+        let mut mounted = self.hierarchies.iter();
+        let (hierarchy, below) = mounted.find_map(|hierarchy| {
+            let below = Path::new(&path).strip_prefix(&hierarchy.root).ok()?;
+            (hierarchy.controller == controller).then_some((hierarchy, below))
+        })?;
         let folders = below.ancestors().map(|up| hierarchy.mounted_at.join(up));
         let shown = Path::new(&path).ancestors();
         let shown = shown.map(|up| up.to_string_lossy().into_owned());
-        folders.zip(shown).collect()
+        Some(folders.zip(shown).collect())
     }
 }
 
@@ -351,6 +360,16 @@ mod tests {
         fake.write("cg/cgroup.events", "populated 1\nfrozen 0\n");
         let groups = Groups::new(&fake.proc());
         assert_eq!(groups.frozen(&fake.proc(), 7).as_deref(), Some("/a"));
+        // The freezer of version 1 is mounted too, and lets the process run.
+        let mounts = [
+            ("cgroup", "/", "cg/freezer", "freezer"),
+            ("cgroup2", "/", "cg/unified", "rw"),
+        ];
+        let fake = Fake::new(&mounts, "6:freezer:/\n0::/job\n");
+        fake.write("cg/freezer/freezer.state", "THAWED\n");
+        fake.write("cg/unified/job/cgroup.events", "populated 1\nfrozen 1\n");
+        let groups = Groups::new(&fake.proc());
+        assert_eq!(groups.frozen(&fake.proc(), 7).as_deref(), Some("/job"));
     }
 
     #[test]

@@ -79,7 +79,7 @@ pub fn to_few_cpus(case: &Case<'_>) -> Option<VerdictReport> {
         if names.len() == 1 { "is" } else { "are" },
         ready * 100.0,
         cpus_called(&free),
-        others::too(case),
+        others::too(case.report),
     );
     let thread = match members[..] {
         [one] => one.thread.map(|thread| thread.id),

@@ -18,7 +18,7 @@ mod quota;
 pub mod stood;
 mod team;
 
-pub use others::unknown;
+pub use others::{too, unknown};
 use team::Team;
 
 /// Percentage of the threads' time from which a lack of CPUs is told: disturbances take a few
@@ -164,35 +164,51 @@ fn did_work_at_first(report: &Report, verdict: &VerdictReport) -> bool {
     most.is_none_or(|ran_ns| ran_ns as f64 >= PART * *phase_ns as f64)
 }
 
-/// Whether a verdict on how work is spread stands although threads lacked CPUs: then the time that
-/// threads spent on CPUs has to show it.
+/// Whether a verdict stands although threads lacked CPUs. One that blames a thread or a line for how
+/// work is spread needs time on CPUs that shows it. Where a quota stops the threads again and again,
+/// that time says nothing either, since every stop costs them their caches.
 pub fn stands(report: &Report, verdict: &VerdictReport) -> bool {
-    let is_of_work = matches!(
+    let is_of_lack = matches!(
         verdict.kind,
-        VerdictKind::SerialPhase
-            | VerdictKind::PersistentStraggler
-            | VerdictKind::AlternatingStragglers
-            | VerdictKind::RotatingStraggler
+        VerdictKind::LowPriority
+            | VerdictKind::BoundToFewCpus
+            | VerdictKind::StragglerLostItsCpu
+            | VerdictKind::StragglerBlocked
     );
-    if verdict.kind == VerdictKind::SerialStart && Lack::of(report).is_some() {
-        return did_work_at_first(report, verdict);
-    }
-    if !is_of_work || verdict.evidence.contains_key("running_ratio") || Lack::of(report).is_none() {
+    let blames = verdict.site.is_some()
+        || verdict.thread.is_some()
+        || matches!(
+            verdict.kind,
+            VerdictKind::SerialStart | VerdictKind::SerialEnd
+        );
+    if is_of_lack || !blames || Lack::of(report).is_none() {
         return true;
     }
-    let site = verdict.site.and_then(|site| report.site(site));
-    let late = site
-        .and_then(|site| site.straggler.as_ref())
-        .and_then(|it| it.late.as_ref());
-    let Some(late) = late else {
-        return true;
-    };
-    let Some(excess) = late::Excess::of(late) else {
-        return true;
-    };
+    if of_the_run(report).is_some_and(|it| it.kind == VerdictKind::CpuQuota) {
+        return false;
+    }
+    match verdict.kind {
+        VerdictKind::SerialStart => did_work_at_first(report, verdict),
+        // The first counts by itself, and the others go by CPU time or by the release alone.
+        VerdictKind::PhaseTooShort
+        | VerdictKind::StragglerExecutesMore
+        | VerdictKind::StragglerExecutesSlower
+        | VerdictKind::SerialPart => true,
+        _ if verdict.evidence.contains_key("running_ratio") => true,
+        _ => is_of_running(report, verdict).unwrap_or(true),
+    }
+}
+
+/// Whether the last thread was on a CPU for so much longer than the others that this alone is worth
+/// mentioning; `None` if it is unknown, or if the verdict is not on a site.
+fn is_of_running(report: &Report, verdict: &VerdictReport) -> Option<bool> {
+    const PART: f64 = 1.0 / 3.0;
+    let straggler = report.site(verdict.site?)?.straggler.as_ref()?;
+    let late = straggler.late.as_ref()?;
+    let excess = late::Excess::of(late)?;
     let gain_ns = excess.running * (1.0 - 1.0 / late.participants.max(1.0));
-    gain_ns * 100.0 >= super::WORTH * report.seen_ns() as f64
-        && excess.explained(excess.running) >= 1.0 / 3.0
+    let is_worth = gain_ns * 100.0 >= super::WORTH * report.seen_ns() as f64;
+    Some(is_worth && excess.explained(excess.running) >= PART)
 }
 
 /// Threads as a part of a sentence: `T1, T2 and T3`; the first few of many.

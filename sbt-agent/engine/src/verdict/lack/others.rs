@@ -49,12 +49,13 @@ pub fn processes(case: &Case<'_>) -> Option<VerdictReport> {
 
 /// What other processes used, as the end of a sentence on another cause; empty if that is little
 /// beside what the threads lacked.
-pub fn too(case: &Case<'_>) -> String {
+pub fn too(report: &Report) -> String {
     const LEAST: f64 = 0.25;
-    let machine = case.scheduling.machine.as_ref();
+    let scheduling = report.run.scheduling.as_ref();
+    let machine = scheduling.and_then(|it| it.machine.as_ref());
     let used = machine.map_or(0.0, |it| in_cpus(it, it.others_ns()));
-    let is_much = used >= LEAST * case.lack.ready_threads(case.report) && used >= LEAST;
-    if is_much {
+    let lacks = Lack::of(report).map_or(0.0, |lack| lack.ready_threads(report));
+    if used >= LEAST * lacks && used >= LEAST {
         format!("; processes that are not of this program use {used:.1} CPUs too")
     } else {
         String::new()

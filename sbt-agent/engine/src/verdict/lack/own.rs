@@ -37,7 +37,7 @@ pub fn threads(case: &Case<'_>) -> Option<VerdictReport> {
         members + helpers.len(),
         cpus_called(&cpus),
         case.lack.ready_pct,
-        others::too(case),
+        others::too(case.report),
     );
     Some(case.lack.verdict(
         VerdictKind::OwnThreadsTakeCpus,

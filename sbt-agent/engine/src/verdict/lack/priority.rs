@@ -55,8 +55,7 @@ pub fn lower(case: &Case<'_>) -> Option<VerdictReport> {
     let have = |names: &[String]| if names.len() == 1 { "has" } else { "have" };
     let text = format!(
         "low priority: {} {} {}, while {} of this program {} {} and {} first on the same CPUs; \
-         {} was ready without a CPU for {:.0} % of its time{}. Give the threads that meet the same \
-         priority (nice, setpriority, sched_setscheduler), or leave them CPUs of their own",
+         {} was ready without a CPU for {:.0} % of its time{}. Give all of them the same priority (nice, setpriority, sched_setscheduler), or leave the threads that meet CPUs of their own",
         list(&whom),
         have(&whom),
         victim.priority(),
@@ -66,7 +65,7 @@ pub fn lower(case: &Case<'_>) -> Option<VerdictReport> {
         if who.len() == 1 { "runs" } else { "run" },
         victim.called(case.report),
         victim.ready() * 100.0,
-        others::too(case),
+        others::too(case.report),
     );
     let mut named = vec![("thread_ready_pct", Figure::Real(victim.ready() * 100.0))];
     named.push(("nice", Figure::Real(f64::from(victim.task.nice))));

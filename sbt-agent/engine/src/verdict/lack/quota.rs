@@ -33,7 +33,7 @@ pub fn too_small(case: &Case<'_>) -> Option<VerdictReport> {
         time(quota.period_ns),
         time(quota.throttled_ns),
         case.lack.ready_pct,
-        others::too(case),
+        others::too(case.report),
     );
     Some(case.lack.verdict(
         VerdictKind::CpuQuota,
