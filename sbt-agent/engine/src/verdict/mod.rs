@@ -55,13 +55,13 @@ const OF_THE_RUN: [OfRun; 8] = [
 const AT_A_SITE: [OfSite; 9] = [
     short::phase_too_short,
     late::blocked,
-    late::lost_its_cpu,
     shape::serial_phase,
     drift::grows,
     counted::instructions,
     shape::persistent,
     shape::alternating,
     shape::rotating,
+    late::lost_its_cpu,
 ];
 
 /// The report with its verdicts, or with the reason why there are none.

@@ -9,9 +9,9 @@ use crate::{
     words::time,
 };
 
-/// Percentage of the wall time from which a serial start is reported. Every program starts with one
-/// thread; a serial tenth limits the speed-up of any number of threads to 1 / 0.1 = 10.
-const SHARE: f64 = 10.0;
+/// Percentage of the wall time that sharing would save from which a serial start or end is reported.
+/// Every program starts with one thread for a moment.
+const SHARE: f64 = 5.0;
 
 /// A thread that worked for this fraction of the first phase has worked throughout.
 const ALL_THROUGH: f64 = 0.9;
