@@ -154,7 +154,10 @@ pub fn blocked(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
     let own = excess.running.max(0.0) + excess.blocked;
     let is_most = excess.blocked >= HALF * own && cost.share_pct >= NOISY * all.share_pct;
     let part = Cause::any(&excess, excess.blocked, late);
-    if !is_most || !cost.is_worth(report) {
+    // Threads of OpenMP sleep between parallel regions too, and when they fell asleep is not known.
+    let between_ns = site.between_ns.unwrap_or(0) as f64;
+    let may_be_between = site.kind.is_of_openmp() && between_ns > excess.blocked;
+    if !is_most || may_be_between || !cost.is_worth(report) {
         return None;
     }
     let reason = away::reason(late, excess.blocked);
@@ -185,15 +188,19 @@ pub fn blocked(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
     } else {
         format!(" ({why})")
     };
+    let remedy = if remedy.starts_with('-') {
+        remedy.to_owned()
+    } else {
+        format!("{remedy}: {}", cost.saves(report))
+    };
     let text = format!(
         "asleep before {}: {} {} late on average, and sleeps in the kernel for {:.0} % of that{why}; {}. \
-         {remedy}: {}.",
+         {remedy}.",
         site.called(),
         the_last(report, site),
         time(part.mean_ns),
         part.pct,
         cost.words(&all),
-        cost.saves(report),
     );
     Some(verdict(
         VerdictKind::StragglerBlocked,
@@ -245,12 +252,15 @@ pub fn lost_its_cpu(report: &Report, site: &SiteReport) -> Option<VerdictReport>
         cost.words(&all),
         cost.saves(report),
     );
-    Some(verdict(
+    let known = away::taker(late).map_or(0.0, |_| cost.share_pct);
+    let mut verdict = verdict(
         VerdictKind::StragglerLostItsCpu,
         site,
         text,
         &cost,
         &part,
         "ready_pct",
-    ))
+    );
+    verdict.evidence.insert(super::KNOWN, Figure::Real(known));
+    Some(verdict)
 }

@@ -104,7 +104,10 @@ pub fn judge(report: &Report) -> Result<Vec<VerdictReport>, String> {
         found.retain(|verdict| !loss.covers(verdict));
         found.push(loss.verdict(report));
     }
-    found.sort_by(|a, b| explained(b).total_cmp(&explained(a)));
+    found.sort_by(|a, b| {
+        let ((a_known, a), (b_known, b)) = (rank(a), rank(b));
+        b_known.cmp(&a_known).then(b.total_cmp(&a))
+    });
     found.truncate(MOST);
     if found.is_empty() {
         found.push(no_problem(report)?);
@@ -130,17 +133,18 @@ fn measured(report: &Report) -> Result<(), String> {
     Ok(())
 }
 
-/// The percentage of the threads' time that a verdict explains. Sleep of an unknown reason is no
-/// explanation.
-fn explained(verdict: &VerdictReport) -> f64 {
-    let figure = match verdict.kind {
-        VerdictKind::AsleepInTheWork => asleep::KNOWN,
-        _ => "share_pct",
+/// The figure of the evidence that says how much of a want is known to have a certain cause.
+const KNOWN: &str = "known_pct";
+
+/// The order of verdicts: those with a known cause come first, then what explains more of the
+/// threads' time. That threads sleep or lack a CPU is a symptom, unless it is known why.
+fn rank(verdict: &VerdictReport) -> (bool, f64) {
+    let figure = |name| match verdict.evidence.get(name) {
+        Some(Figure::Real(share)) => Some(*share),
+        _ => None,
     };
-    match verdict.evidence.get(figure) {
-        Some(Figure::Real(share)) => *share,
-        _ => 0.0,
-    }
+    let is_known = figure(KNOWN).is_none_or(|known| known > 0.0);
+    (is_known, figure("share_pct").unwrap_or(0.0))
 }
 
 fn no_problem(report: &Report) -> Result<VerdictReport, String> {

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     report::{
-        Figure, LateReport, Report, SiteReport, StragglerPattern, StragglerReport,
+        BarrierKind, Figure, LateReport, Report, SiteReport, StragglerPattern, StragglerReport,
         StragglerSequence, VerdictKind, VerdictReport,
     },
     words::time,
@@ -127,6 +127,10 @@ pub fn serial_phase(report: &Report, site: &SiteReport) -> Option<VerdictReport>
         cost,
         ..
     } = OfWork::of(report, site)?;
+    // Between `arrive` and `wait` of a `std::barrier` the others may work.
+    if site.kind == BarrierKind::Std && site.release_ns.is_none() {
+        return None;
+    }
     // A thread that was merely woken late has no more work than the others; and if two threads
     // work, neither has a lead over the other.
     let (last_ns, others_ns) = (late.last.work_ns as f64, late.others.work_ns as f64);
