@@ -1,7 +1,7 @@
 // Every thread spends most of its time in one critical section.
 //
 // build: gcc -fopenmp
-// run: OMP_NUM_THREADS=3 OMP_WAIT_POLICY=passive --states full
+// run: OMP_NUM_THREADS=2 OMP_WAIT_POLICY=passive --states full
 // must: asleep in the work | critical | lock
 // never: static imbalance
 // never: dynamic imbalance

@@ -12,7 +12,7 @@ static void tiles(long cells) { double s = 0; for (long c = 1; c <= cells; c++) 
 static void *worker(void *argument)
 {
     for (int part = 0; part < 4; part++) {
-        tiles(2000000);
+        tiles(6000000);
         pthread_barrier_wait(&barrier);
     }
     return argument;
@@ -24,12 +24,12 @@ static void step(void)
         pthread_create(&team[i], NULL, worker, NULL);
     for (long i = 0; i < THREADS; i++)
         pthread_join(team[i], NULL);
-    tiles(10000000); // alone
+    tiles(60000000); // alone
 }
 int main(void)
 {
     pthread_barrier_init(&barrier, NULL, THREADS);
-    for (int i = 0; i < 15; i++)
+    for (int i = 0; i < 6; i++)
         step();
     return 0;
 }

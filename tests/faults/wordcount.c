@@ -7,7 +7,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
-#define THREADS 3
+#define THREADS 2
 static pthread_barrier_t barrier;
 static volatile double sink;
 static void hash(long cells) { double s = 0; for (long c = 1; c <= cells; c++) s += 1.0 / (double)c; sink = s; }

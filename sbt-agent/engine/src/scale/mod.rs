@@ -281,8 +281,15 @@ fn compare_times(phase: &mut PhaseScaling) {
         return;
     };
     phase.base_threads = Some(base_threads);
+    // A phase that does not exist with fewer threads, as with one thread of OpenMP, is compared with
+    // nothing there: that it got no faster is not known.
+    let is_first = phase.at.first().map(|at| at.threads) == Some(base_threads);
     for at in &mut phase.at {
-        at.speedup = at.sum_ns.and_then(|ns| ratio(base_ns, ns));
+        let is_compared = is_first || at.threads > base_threads;
+        at.speedup = at
+            .sum_ns
+            .filter(|_| is_compared)
+            .and_then(|ns| ratio(base_ns, ns));
     }
     let last = phase.at.last().filter(|last| last.threads > base_threads);
     phase.lost_ns = last.and_then(|last| {

@@ -124,7 +124,8 @@ pub struct PhaseAt {
     pub min_sum_ns: Option<u64>,
     /// `sum_ns` of the run in which it was largest.
     pub max_sum_ns: Option<u64>,
-    /// `sum_ns` at `base_threads` divided by `sum_ns`.
+    /// `sum_ns` at `base_threads` divided by `sum_ns`; null at `base_threads` itself if the phase does
+    /// not exist at the smallest number of threads.
     pub speedup: Option<f64>,
     /// Values of the counters during work in the phase, summed over all threads.
     pub counters: Counts,

@@ -1,7 +1,8 @@
 //! The verdict on threads that all sleep in their work: nobody is late, and all the same nobody
 //! works.
 
-use crate::report::{Figure, Report, StatesLevel, VerdictKind, VerdictReport};
+use super::{KNOWN, away};
+use crate::report::{BlockedReason, Figure, Report, StatesLevel, VerdictKind, VerdictReport};
 
 /// Percentage of the threads' time from which equal sleep is a verdict: a little input and output
 /// belongs to most programs.
@@ -9,9 +10,6 @@ const SHARE: f64 = 5.0;
 
 /// A reason that explains at least this part of the sleep is named.
 const HALF: f64 = 0.5;
-
-/// The figure of the evidence that says how much is known to have one reason.
-pub const KNOWN: &str = "known_pct";
 
 /// How long all threads of a run sleep in their work, ns; without what one of them sleeps longer
 /// than the others, for which the others wait.
@@ -27,7 +25,7 @@ fn equal_ns(report: &Report) -> f64 {
 }
 
 /// What the threads were blocked in for longest, if that is most of it.
-fn reason(report: &Report) -> Option<&'static str> {
+fn reason(report: &Report) -> Option<BlockedReason> {
     let mut sums = std::collections::BTreeMap::new();
     for thread in &report.threads {
         for entry in &thread.away.as_ref()?.blocked_on {
@@ -36,7 +34,7 @@ fn reason(report: &Report) -> Option<&'static str> {
     }
     let all: u64 = sums.values().sum();
     let (reason, most) = sums.into_iter().max_by_key(|(_, ns)| *ns)?;
-    (most as f64 >= HALF * all as f64).then_some(reason.words())
+    (most as f64 >= HALF * all as f64).then_some(reason)
 }
 
 /// Verdict: the threads sleep in their work, all about equally long.
@@ -47,7 +45,11 @@ pub fn in_the_work(report: &Report) -> Option<VerdictReport> {
         return None;
     }
     let what = match (reason(report), report.states.level) {
-        (Some(reason), _) => format!("most of it in {reason}. Wait for that beside the work"),
+        (Some(reason), _) => format!(
+            "most of it in {}. {}",
+            reason.words(),
+            away::remedy(reason, report.locks.is_some())
+        ),
         (None, StatesLevel::Light) if report.run.backend == "ebpf" => {
             "for a lock, input or output, page faults or a pause. --states full tells which".into()
         }

@@ -38,7 +38,13 @@ pub fn words(reason: Option<&BlockedReport>, locks: bool) -> (String, &'static s
     let Some(reason) = reason else {
         return (String::new(), "");
     };
-    let remedy = match reason.reason {
+    let remedy = remedy(reason.reason, locks);
+    (format!("blocked in {}", reason.reason.words()), remedy)
+}
+
+/// What to do about a reason. `locks`: whether locks were watched.
+pub const fn remedy(reason: BlockedReason, locks: bool) -> &'static str {
+    match reason {
         BlockedReason::Futex if !locks => "--futex=on tells which lock, if it is one",
         BlockedReason::Futex => {
             "Let threads share less that is locked, or hold locks for a shorter time"
@@ -54,8 +60,7 @@ pub fn words(reason: Option<&BlockedReport>, locks: bool) -> (String, &'static s
         }
         BlockedReason::Stopped => "Let whatever stops it go",
         _ => "Take that out of the phase, or let it go on beside the work",
-    };
-    (format!("blocked in {}", reason.reason.words()), remedy)
+    }
 }
 
 /// What ran for longest while the last thread was ready, and for which percentage of that time;

@@ -2,6 +2,7 @@
 
 use super::{
     culprit::Culprit,
+    late::{Excess, stands_out},
     words::{Cost, who},
 };
 use crate::report::{
@@ -53,13 +54,16 @@ fn growth(site: &SiteReport, threads: f64) -> Option<(f64, f64)> {
 /// Verdict: the imbalance of the work grows.
 pub fn grows(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
     let (all, late) = Cost::of(report, site)?;
-    let own = super::late::Excess::of(late).map_or(
-        late.last.work_ns as f64 - late.others.work_ns as f64,
-        |excess| excess.running,
+    let (last, excess) = Excess::of(late).map_or_else(
+        || {
+            let (last, others) = (late.last.work_ns, late.others.work_ns);
+            (last as f64, last as f64 - others as f64)
+        },
+        |excess| (late.last.running_ns.unwrap_or(0) as f64, excess.running),
     );
-    let cost = all.explained(own);
+    let cost = all.explained(excess);
     let (from, to) = growth(site, late.participants)?;
-    if !cost.is_worth(report) || cost.share_pct < 0.5 * all.share_pct {
+    if !cost.is_worth(report) || !stands_out(&all, &cost, late, excess / last.max(1.0)) {
         return None;
     }
     let straggler = site.straggler.as_ref()?;

@@ -16,6 +16,14 @@ use crate::{
 /// more.
 const HALF: f64 = 0.5;
 
+/// Where threads lack CPUs, another cause must explain this part of the wait at least.
+const NOISY: f64 = 0.15;
+
+/// By how much the last thread must work longer than the others, as a fraction of its work: less is
+/// noise, which nobody can divide better. The second is for runs in which threads lack CPUs.
+const DIFFERS: f64 = 0.1;
+const DIFFERS_NOISY: f64 = 0.25;
+
 /// By how much the last thread's times exceeded the others' mean, ns, summed over the episodes.
 pub struct Excess {
     /// Time on a CPU.
@@ -50,6 +58,23 @@ impl Excess {
     }
 }
 
+/// Whether the work of the last thread is a fault of its own, worth a verdict although threads may
+/// lack a CPU too: its work explains most of the wait that the want of a CPU does not explain. Where
+/// that want explains much, the difference must be larger: what threads do when they get going again
+/// differs then.
+pub fn stands_out(all: &Cost, cost: &Cost, late: &LateReport, spread: f64) -> bool {
+    let ready = Excess::of(late).map_or(0.0, |excess| excess.ready);
+    let ready_pct = all.explained(ready).share_pct;
+    let rest_pct = all.share_pct - ready_pct;
+    let is_noisy = ready_pct > HALF * all.share_pct;
+    let (least, differs) = if is_noisy {
+        (NOISY * all.share_pct, DIFFERS_NOISY)
+    } else {
+        (0.0, DIFFERS)
+    };
+    cost.share_pct >= (HALF * rest_pct).max(least) && spread >= differs
+}
+
 /// Whether the last thread was late mainly for want of a CPU.
 pub fn for_want_of_a_cpu(late: &LateReport) -> bool {
     Excess::of(late).is_some_and(|excess| excess.explained(excess.ready) >= HALF)
@@ -62,13 +87,18 @@ struct Cause {
 }
 
 impl Cause {
+    /// The cause if it explains at least half.
     fn of(excess: &Excess, part: f64, late: &LateReport) -> Option<Self> {
-        let explained = excess.explained(part);
+        let cause = Self::any(excess, part, late);
+        (cause.pct >= HALF * 100.0).then_some(cause)
+    }
+
+    fn any(excess: &Excess, part: f64, late: &LateReport) -> Self {
         let episodes = late.split_episodes.max(1) as f64;
-        (explained >= HALF).then(|| Self {
+        Self {
             mean_ns: super::words::whole(excess.all() / episodes),
-            pct: explained * 100.0,
-        })
+            pct: excess.explained(part) * 100.0,
+        }
     }
 }
 
@@ -120,7 +150,16 @@ pub fn blocked(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
     let (all, late) = Cost::of(report, site)?;
     let excess = Excess::of(late)?;
     let cost = all.explained(excess.blocked);
-    let part = Cause::of(&excess, excess.blocked, late).filter(|_| cost.is_worth(report))?;
+    // That threads lack CPUs besides is another matter.
+    let own = excess.running.max(0.0) + excess.blocked;
+    let is_most = excess.blocked >= HALF * own && cost.share_pct >= NOISY * all.share_pct;
+    let part = Cause::any(&excess, excess.blocked, late);
+    // Threads of OpenMP sleep between parallel regions too, and when they fell asleep is not known.
+    let between_ns = site.between_ns.unwrap_or(0) as f64;
+    let may_be_between = site.kind.is_of_openmp() && between_ns > excess.blocked;
+    if !is_most || may_be_between || !cost.is_worth(report) {
+        return None;
+    }
     let reason = away::reason(late, excess.blocked);
     // If another reason was seen, it was no lock.
     let lock = lock(report, late).filter(|_| reason.is_none_or(away::is_lock));
@@ -156,15 +195,19 @@ pub fn blocked(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
     } else {
         format!(" ({why})")
     };
+    let remedy = if remedy.starts_with('-') {
+        remedy.to_owned()
+    } else {
+        format!("{remedy}: {}", cost.saves(report))
+    };
     let text = format!(
         "asleep before {}: {} {} late on average, and sleeps in the kernel for {:.0} % of that{why}; {}. \
-         {remedy}: {}.",
+         {remedy}.",
         site.called(),
         the_last(report, site),
         time(part.mean_ns),
         part.pct,
         cost.words(&all),
-        cost.saves(report),
     );
     Some(verdict(
         VerdictKind::StragglerBlocked,
@@ -233,12 +276,15 @@ pub fn lost_its_cpu(report: &Report, site: &SiteReport) -> Option<VerdictReport>
         cost.words(&all),
         cost.saves(report),
     );
-    Some(verdict(
+    let known = away::taker(late).map_or(0.0, |_| cost.share_pct);
+    let mut verdict = verdict(
         VerdictKind::StragglerLostItsCpu,
         site,
         text,
         &cost,
         &part,
         "ready_pct",
-    ))
+    );
+    verdict.evidence.insert(super::KNOWN, Figure::Real(known));
+    Some(verdict)
 }

@@ -57,13 +57,13 @@ const OF_THE_RUN: [OfRun; 8] = [
 const AT_A_SITE: [OfSite; 9] = [
     short::phase_too_short,
     late::blocked,
-    late::lost_its_cpu,
     shape::serial_phase,
     drift::grows,
     counted::instructions,
     shape::persistent,
     shape::alternating,
     shape::rotating,
+    late::lost_its_cpu,
 ];
 
 /// The report with its verdicts, or with the reason why there are none.
@@ -112,7 +112,7 @@ pub fn judge(report: &Report) -> Result<Vec<VerdictReport>, String> {
     let waits = waiting::of_the_run(report, &found);
     // Looks tell where the threads sleep.
     if waits.iter().any(is_asleep) {
-        found.retain(|verdict| !is_asleep(verdict) || explained(verdict) > 0.0);
+        found.retain(|verdict| !is_asleep(verdict) || rank(verdict) < 3);
     }
     found.extend(waits);
     // One thread that is late at many places, or for long in few episodes, is told once.
@@ -160,23 +160,31 @@ fn measured(report: &Report) -> Result<(), String> {
     Ok(())
 }
 
-/// What comes first whatever it explains: what stopped the threads from outside is part of all
-/// other figures. And what comes last: what other processes do is no fault of the program.
-const fn rank(verdict: &VerdictReport) -> u8 {
+/// The figure of the evidence that says how much of a want is known to have a certain cause.
+const KNOWN: &str = "known_pct";
+
+/// The order of verdicts. What stopped the threads from outside comes first: it is part of all other
+/// figures. Then come the program's own faults, then what other processes do, then what has no known
+/// cause: that threads sleep or lack a CPU is a symptom.
+fn rank(verdict: &VerdictReport) -> u8 {
+    let known = figure(verdict, KNOWN);
     match verdict.kind {
         VerdictKind::ProgramStopped | VerdictKind::CpuQuota => 0,
         VerdictKind::OthersTakeCpus => 2,
+        _ if known.is_some_and(|known| known <= 0.0) => 3,
         _ => 1,
     }
 }
 
-/// The percentage of the threads' time that a verdict explains. Sleep of an unknown reason is no
-/// explanation.
+/// The percentage of the threads' time that a verdict explains.
 fn explained(verdict: &VerdictReport) -> f64 {
-    let figures = &verdict.evidence;
-    match figures.get(asleep::KNOWN).or(figures.get("share_pct")) {
-        Some(Figure::Real(share)) => *share,
-        _ => 0.0,
+    figure(verdict, "share_pct").unwrap_or(0.0)
+}
+
+fn figure(verdict: &VerdictReport, name: &str) -> Option<f64> {
+    match verdict.evidence.get(name) {
+        Some(Figure::Real(share)) => Some(*share),
+        _ => None,
     }
 }
 

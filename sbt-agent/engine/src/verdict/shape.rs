@@ -2,12 +2,12 @@
 
 use super::{
     culprit::Culprit,
-    late::Excess,
+    late::{Excess, stands_out},
     words::{Cost, give_less, hand_out, who, whole},
 };
 use crate::{
     report::{
-        Figure, LateReport, Report, SiteReport, StragglerPattern, StragglerReport,
+        BarrierKind, Figure, LateReport, Report, SiteReport, StragglerPattern, StragglerReport,
         StragglerSequence, VerdictKind, VerdictReport,
     },
     words::time,
@@ -16,13 +16,6 @@ use crate::{
 /// A phase is serial if the last thread works alone for this fraction of its work: the phase is
 /// then at most 1 / 0.8 = 1.25 times as fast as with one thread (Amdahl, AFIPS 1967).
 const ALONE: f64 = 0.8;
-
-/// The uneven work must explain this fraction of the wait at least: otherwise something else does.
-const EXPLAINS: f64 = 0.5;
-
-/// By how much the last thread must work longer than the others, as a fraction of its work: less is
-/// noise, which nobody can divide better.
-const SPREAD: f64 = 0.1;
 
 /// Largest number of alternating threads that are named.
 const MOST_NAMES: usize = 4;
@@ -57,8 +50,6 @@ struct OfWork<'a> {
     all: Cost,
     /// What the time on CPUs explains.
     cost: Cost,
-    /// By how much the last worked longer than the others, as a fraction of its own work.
-    spread: f64,
 }
 
 impl<'a> OfWork<'a> {
@@ -76,13 +67,12 @@ impl<'a> OfWork<'a> {
         );
         let cost = all.explained(excess);
         let spread = excess / last.max(1.0);
-        let explains = cost.share_pct >= EXPLAINS * all.share_pct;
-        (explains && cost.is_worth(report)).then_some(Self {
+        let stands_out = stands_out(&all, &cost, late, spread);
+        (stands_out && cost.is_worth(report)).then_some(Self {
             late,
             straggler,
             all,
             cost,
-            spread,
         })
     }
 
@@ -137,6 +127,10 @@ pub fn serial_phase(report: &Report, site: &SiteReport) -> Option<VerdictReport>
         cost,
         ..
     } = OfWork::of(report, site)?;
+    // Between `arrive` and `wait` of a `std::barrier` the others may work.
+    if site.kind == BarrierKind::Std && site.release_ns.is_none() {
+        return None;
+    }
     // A thread that was merely woken late has no more work than the others; and if two threads
     // work, neither has a lead over the other.
     let (last_ns, others_ns) = (late.last.work_ns as f64, late.others.work_ns as f64);
@@ -183,8 +177,8 @@ pub fn persistent(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
     let culprit = Culprit::of(report, site)?;
     let (own, others) = (culprit.own.own(), culprit.others.own());
     let cost = all.explained((own - others) * late.episodes as f64);
-    let explains = cost.share_pct >= EXPLAINS * all.share_pct;
-    if !explains || !cost.is_worth(report) || own - others < SPREAD * own {
+    let spread = (own - others) / own.max(1.0);
+    if !stands_out(&all, &cost, late, spread) || !cost.is_worth(report) {
         return None;
     }
     // Rarely does a thread with much more work than the others come last by chance.
@@ -227,7 +221,7 @@ pub fn persistent(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
 fn at_each_barrier(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
     let of_work = OfWork::of(report, site)?;
     let is_persistent = of_work.straggler.pattern == StragglerPattern::Persistent;
-    if !is_persistent || of_work.spread < SPREAD {
+    if !is_persistent {
         return None;
     }
     let text = format!(
@@ -251,7 +245,7 @@ fn at_each_barrier(report: &Report, site: &SiteReport) -> Option<VerdictReport> 
 
 /// Verdict: a few threads are late, one after the other or each for a while.
 pub fn alternating(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
-    let of_work = OfWork::of(report, site).filter(|of_work| of_work.spread >= SPREAD)?;
+    let of_work = OfWork::of(report, site)?;
     let straggler = of_work.straggler;
     if straggler.pattern != StragglerPattern::Alternating {
         return None;
@@ -282,7 +276,7 @@ pub fn alternating(report: &Report, site: &SiteReport) -> Option<VerdictReport> 
 
 /// Verdict: any thread may be late.
 pub fn rotating(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
-    let of_work = OfWork::of(report, site).filter(|of_work| of_work.spread >= SPREAD)?;
+    let of_work = OfWork::of(report, site)?;
     let straggler = of_work.straggler;
     if matches!(
         straggler.pattern,

@@ -20,7 +20,7 @@ const COUNTS: f64 = 0.01;
 const SPREAD: f64 = 0.1;
 
 /// One place explains the loss by itself if it has this part of it or more.
-const ALONE: f64 = 0.75;
+const ALONE: f64 = 0.6;
 
 /// How long the others waited for a thread at a site, ns.
 fn kept_ns(site: &SiteReport, thread: u32) -> u64 {
@@ -135,7 +135,8 @@ impl<'a> Loss<'a> {
         let of_site = self
             .places
             .iter()
-            .find(|(site, _)| verdict.site == Some(site.id));
+            .find(|(site, _)| verdict.site == Some(site.id))
+            .filter(|_| verdict.thread == Some(self.thread));
         of_site.is_some_and(|(_, ns)| *ns as f64 >= ALONE * all_ns as f64)
     }
 

@@ -9,9 +9,9 @@ use crate::{
     words::time,
 };
 
-/// Percentage of the wall time from which a serial start is reported. Every program starts with one
-/// thread; a serial tenth limits the speed-up of any number of threads to 1 / 0.1 = 10.
-const SHARE: f64 = 10.0;
+/// Percentage of the wall time that sharing would save from which a serial start or end is reported.
+/// Every program starts with one thread for a moment.
+const SHARE: f64 = 5.0;
 
 /// A thread that worked for this fraction of the first phase has worked throughout.
 const ALL_THROUGH: f64 = 0.9;
@@ -85,18 +85,28 @@ fn main_starts(
         return None;
     }
     let text = format!(
-        "serial start: the main thread works alone for {} before the {threads} threads begin that \
-         meet at {}, {:.0} % of the wall time. Let them share what is done first.",
+        "serial start: {} works alone for {} before the {threads} threads begin that meet at {}, \
+         {:.0} % of the wall time. Let them share what is done first.",
+        main_thread(report).1,
         time(before.running_ns),
         site.called(),
         before.running_ns as f64 / wall_ns * 100.0,
     );
     Some(verdict(
         VerdictKind::SerialStart,
-        None,
+        main_thread(report).0,
         text,
         (share_pct, "phase_ns", phase_ns, threads),
     ))
+}
+
+/// The main thread: its id if it meets others, and what it is called.
+fn main_thread(report: &Report) -> (Option<u32>, String) {
+    let is_main = |thread: &&ThreadReport| thread.tid == thread.pid && thread.pid == report.run.pid;
+    report.threads.iter().find(is_main).map_or_else(
+        || (None, "the main thread".into()),
+        |thread| (Some(thread.id), who(report, thread.id)),
+    )
 }
 
 /// The part of the threads that idles while one works, 0 to 1.
@@ -185,15 +195,16 @@ fn main_ends(report: &Report, site: &SiteReport, threads: u32) -> Option<Verdict
         return None;
     }
     let text = format!(
-        "serial end: the main thread works alone for {} after the {threads} threads have ended that \
-         met at {}, {:.0} % of the wall time. Let them share what is done last.",
+        "serial end: {} works alone for {} after the other threads have ended that met at {}, \
+         {:.0} % of the wall time. Let them share what is done last.",
+        main_thread(report).1,
         time(after.running_ns),
         site.called(),
         after.running_ns as f64 / wall_ns * 100.0,
     );
     Some(verdict(
         VerdictKind::SerialEnd,
-        None,
+        main_thread(report).0,
         text,
         (share_pct, "end_ns", after.running_ns, threads.into()),
     ))

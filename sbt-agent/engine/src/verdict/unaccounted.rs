@@ -2,7 +2,7 @@
 //! there is no verdict `no-problem`.
 
 use super::Report;
-use crate::report::ThreadReport;
+use crate::report::{BarrierKind, ThreadReport};
 
 /// Lost thread time, by the way in which it was lost.
 #[derive(Clone, Debug, PartialEq)]
@@ -82,7 +82,13 @@ pub fn of(report: &Report) -> Result<Lost, String> {
     // All time that was not useful was lost in one of these ways, or in none of them.
     let missing_ns = all_ns - it.useful_ns(report.run.wall_ns);
     let outside_ns = missing_ns - waiting_ns - between_ns - ready_ns - open_ns;
-    let outside = if report.incomplete_episodes > 0 {
+    let is_mpi = report
+        .sites
+        .iter()
+        .any(|site| site.kind == BarrierKind::Mpi);
+    let outside = if is_mpi {
+        "before the first barrier, where MPI starts the ranks, or after the last"
+    } else if report.incomplete_episodes > 0 {
         "before the first barrier, after the last or in incomplete episodes"
     } else {
         "before the first barrier or after the last"

@@ -62,6 +62,8 @@ pub struct Cost {
     /// Mean number of threads that meet, and the number of teams that meet side by side.
     threads: f64,
     teams: f64,
+    /// Whether threads may work between their arrival and their wait.
+    may_work: bool,
 }
 
 impl Cost {
@@ -91,6 +93,7 @@ impl Cost {
             idle_ns: late.idle_ns as f64,
             threads: late.participants,
             teams: (of_one_team / lost_pct).max(1.0),
+            may_work: site.kind == BarrierKind::Std && site.release_ns.is_none(),
         };
         let excess = late.last.work_ns as f64 - late.others.work_ns as f64;
         Some(Self {
@@ -125,10 +128,14 @@ impl Cost {
     /// The share of thread time, as a part of a sentence. `all`: all waits at the site.
     pub fn words(&self, all: &Self) -> String {
         let (part, share) = (self.share_pct, all.share_pct);
+        // Between `arrive` and `wait` of a `std::barrier` threads may do something else.
+        let most = if self.may_work { "at most " } else { "" };
         if part < 0.75 * share {
-            format!("that explains {part:.0} of the {share:.0} % of thread time spent waiting here")
+            format!(
+                "that explains {part:.0} of the {most}{share:.0} % of thread time spent waiting here"
+            )
         } else {
-            format!("the threads wait {share:.0} % of their time here")
+            format!("the threads wait {most}{share:.0} % of their time here")
         }
     }
 

@@ -136,8 +136,8 @@ fn more_threads_than_cpus_are_no_harm_if_they_never_lack_one() {
     assert_eq!(
         program.kinds(),
         [
-            VerdictKind::StragglerLostItsCpu,
-            VerdictKind::AsleepInTheWork
+            VerdictKind::AsleepInTheWork,
+            VerdictKind::StragglerLostItsCpu
         ]
     );
     // The number of CPUs is unknown.

@@ -20,11 +20,11 @@ fn one_thread_that_prepares_all_is_a_serial_start() {
         ],
     );
     // After a longer run, the serial start does not matter.
-    for _ in 0..80 {
+    for _ in 0..160 {
         program.meet(0, &[runs(10); 4]);
     }
     let because = program.none();
-    assert!(because.starts_with("7 % of thread time"), "{because}");
+    assert!(because.starts_with("4 % of thread time"), "{because}");
 }
 
 #[test]
@@ -89,7 +89,7 @@ fn one_thread_that_goes_on_when_all_others_have_ended_is_a_serial_end() {
     );
     // A short serial end, or a mere end of watching, gives no verdict; but `no-problem` is not
     // claimed either.
-    for mut program in [ends(30, true), ends(100, false)] {
+    for mut program in [ends(10, true), ends(100, false)] {
         let because = program.none();
         assert!(because.contains("after the last"), "{because}");
     }
