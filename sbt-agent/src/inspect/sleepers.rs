@@ -203,12 +203,8 @@ fn state(id: ThreadId) -> Option<char> {
 }
 
 fn holder(doing: &Doing) -> Option<Who> {
-    let Doing::Waiting(
-        WaitFor::Mutex { holder, .. }
-        | WaitFor::RwLock {
-            writer: holder, ..
-        },
-    ) = doing
+    let Doing::Waiting(WaitFor::Mutex { holder, .. } | WaitFor::RwLock { writer: holder, .. }) =
+        doing
     else {
         return None;
     };
@@ -298,15 +294,53 @@ fn kind(
 /// The kind of wait in a system call.
 fn of_call(name: &str) -> Kind {
     const IO: [&str; 27] = [
-        "read", "write", "pread64", "pwrite64", "readv", "writev", "preadv", "pwritev", "preadv2",
-        "pwritev2", "open", "openat", "close", "fsync", "fdatasync", "sync", "syncfs", "msync",
-        "sync_file_range", "sendfile", "splice", "copy_file_range", "getdents64", "sendto",
-        "sendmsg", "sendmmsg", "io_getevents",
+        "read",
+        "write",
+        "pread64",
+        "pwrite64",
+        "readv",
+        "writev",
+        "preadv",
+        "pwritev",
+        "preadv2",
+        "pwritev2",
+        "open",
+        "openat",
+        "close",
+        "fsync",
+        "fdatasync",
+        "sync",
+        "syncfs",
+        "msync",
+        "sync_file_range",
+        "sendfile",
+        "splice",
+        "copy_file_range",
+        "getdents64",
+        "sendto",
+        "sendmsg",
+        "sendmmsg",
+        "io_getevents",
     ];
     const POLL: [&str; 18] = [
-        "poll", "ppoll", "select", "pselect6", "epoll_wait", "epoll_pwait", "epoll_pwait2",
-        "accept", "accept4", "connect", "recvfrom", "recvmsg", "recvmmsg", "pause",
-        "rt_sigtimedwait", "rt_sigsuspend", "mq_timedreceive", "msgrcv",
+        "poll",
+        "ppoll",
+        "select",
+        "pselect6",
+        "epoll_wait",
+        "epoll_pwait",
+        "epoll_pwait2",
+        "accept",
+        "accept4",
+        "connect",
+        "recvfrom",
+        "recvmsg",
+        "recvmmsg",
+        "pause",
+        "rt_sigtimedwait",
+        "rt_sigsuspend",
+        "mq_timedreceive",
+        "msgrcv",
     ];
     match name {
         "page fault" => Kind::Fault,
@@ -334,7 +368,12 @@ fn named(kind: Kind, names: &[&str], wants: Option<Wants>) -> Option<Kind> {
     if has(&["GOMP_critical", "__kmpc_critical"]) {
         return Some(Kind::Critical);
     }
-    if has(&["omp_set_lock", "omp_set_nest_lock", "__kmpc_set_lock", "__kmpc_set_nest_lock"]) {
+    if has(&[
+        "omp_set_lock",
+        "omp_set_nest_lock",
+        "__kmpc_set_lock",
+        "__kmpc_set_nest_lock",
+    ]) {
         return Some(Kind::OmpLock);
     }
     let waits_for_lock = kind == Kind::Futex && matches!(wants, None | Some(Wants::Mutex));
@@ -342,7 +381,12 @@ fn named(kind: Kind, names: &[&str], wants: Option<Wants>) -> Option<Kind> {
     if waits_for_lock && allocates {
         return Some(Kind::Allocator);
     }
-    let of_python = has(&["take_gil", "PyEval_RestoreThread", "PyEval_Acquire", "_PyEval_Eval"]);
+    let of_python = has(&[
+        "take_gil",
+        "PyEval_RestoreThread",
+        "PyEval_Acquire",
+        "_PyEval_Eval",
+    ]);
     (kind == Kind::Condvar && of_python).then_some(Kind::Interpreter)
 }
 
@@ -393,10 +437,26 @@ mod tests {
     #[test]
     fn names_tell_locks_of_runtimes_and_libraries() {
         for (kind, names, expected) in [
-            (Kind::Futex, &["GOMP_critical_start"][..], Some(Kind::Critical)),
-            (Kind::Barrier, &["GOMP_critical_name_start"], Some(Kind::Critical)),
-            (Kind::Futex, &["__lll_lock_wait_private", "malloc"], Some(Kind::Allocator)),
-            (Kind::Futex, &["operator new(unsigned long)"], Some(Kind::Allocator)),
+            (
+                Kind::Futex,
+                &["GOMP_critical_start"][..],
+                Some(Kind::Critical),
+            ),
+            (
+                Kind::Barrier,
+                &["GOMP_critical_name_start"],
+                Some(Kind::Critical),
+            ),
+            (
+                Kind::Futex,
+                &["__lll_lock_wait_private", "malloc"],
+                Some(Kind::Allocator),
+            ),
+            (
+                Kind::Futex,
+                &["operator new(unsigned long)"],
+                Some(Kind::Allocator),
+            ),
             (Kind::Futex, &["syscall"], None),
             (Kind::Sleep, &["nanosleep", "free"], None),
             (Kind::Mutex, &["pthread_mutex_lock"], None),

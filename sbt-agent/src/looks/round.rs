@@ -80,7 +80,8 @@ impl Round {
         let now_ns = clock::now_ns();
         let count = self.threads.len();
         let mut chosen: Vec<Who> = Vec::with_capacity(count.min(MOST_THREADS));
-        chosen.extend((0..count.min(MOST_THREADS)).map(|at| self.threads[(self.from + at) % count]));
+        chosen
+            .extend((0..count.min(MOST_THREADS)).map(|at| self.threads[(self.from + at) % count]));
         if count > MOST_THREADS {
             self.from = (self.from + MOST_THREADS) % count;
         }

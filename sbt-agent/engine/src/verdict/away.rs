@@ -33,13 +33,12 @@ pub fn is_lock(reason: &BlockedReport) -> bool {
     reason.reason == BlockedReason::Futex
 }
 
-/// A reason in words, and what to do about it. `locks`: whether locks were watched.
-pub fn words(reason: Option<&BlockedReport>, locks: bool) -> (String, &'static str) {
+/// A reason in words, and what to do about it.
+pub fn words(reason: Option<&BlockedReport>) -> (String, &'static str) {
     let Some(reason) = reason else {
         return (String::new(), "");
     };
     let remedy = match reason.reason {
-        BlockedReason::Futex if !locks => "--futex=on tells which lock it is, if it is one",
         BlockedReason::Futex => {
             "let threads share less that is locked, or hold locks for a shorter time"
         }

@@ -22,7 +22,7 @@ pub fn of_the_run(report: &Report, said: &[VerdictReport]) -> Vec<VerdictReport>
         let mut said = said
             .iter()
             .filter(|verdict| verdict.kind == VerdictKind::StragglerBlocked);
-        said.any(|verdict| verdict.text.contains(&of_place(place)))
+        said.any(|verdict| verdict.text.contains(&place.called()))
     };
     let mut found = locks(looks);
     // Without barriers it is not known what a thread waits for by sleeping, or who waits for it.
@@ -99,51 +99,12 @@ fn lock(looks: &LooksReport, places: &[&WaitPlaceReport]) -> VerdictReport {
         2 => " and one other place".into(),
         several => format!(" and {} other places", several - 1),
     };
-    let place = match (first.callers.as_slice(), first.kind) {
-        // One function may lock for many.
-        ([caller], _) if is_wrapper(first) => format!("{}, called from {caller}", first.place),
-        _ => first.place.clone(),
-    };
-    let (which, advice) = match first.kind {
-        WaitKind::RwLock => (
-            format!("the read-write lock at {place}{more}"),
-            "hold it for a shorter time, or give each thread data of its own",
-        ),
-        WaitKind::Critical => (
-            format!("the omp critical section at {place}{more}"),
-            "do less in it, or use a reduction, `omp atomic` or critical sections with different \
-             names",
-        ),
-        WaitKind::OmpLock => (
-            format!("the OpenMP lock set at {place}{more}"),
-            "hold it for a shorter time, or give each thread data of its own",
-        ),
-        WaitKind::Allocator => (
-            format!(
-                "a lock of the memory allocator, in {} called from {place}{more}",
-                first.call.as_deref().unwrap_or("malloc")
-            ),
-            "allocate before the parallel part, use memory again, or link an allocator made for \
-             threads (jemalloc, tcmalloc, mimalloc)",
-        ),
-        WaitKind::Interpreter => (
-            "the lock of Python's interpreter (GIL)".into(),
-            "use processes instead of threads, or libraries that release the lock while they \
-             compute",
-        ),
-        _ if first.objects > 1 => (
-            format!("{} mutexes locked at {place}{more}", first.objects),
-            "hold them for a shorter time, or give each thread data of its own",
-        ),
-        _ => (
-            format!("the mutex locked at {place}{more}"),
-            "hold it for a shorter time, or give each thread data of its own",
-        ),
-    };
+    let which = format!("{}{more}", first.called());
     let held = held(first);
     let text = format!(
-        "contended lock: threads wait {share_pct:.0} % of their time for {which} {}{held}: {advice}",
-        counted(looks, share_pct)
+        "contended lock: threads wait {share_pct:.0} % of their time for {which} {}{held}: {}",
+        counted(looks, share_pct),
+        advice(first.kind)
     );
     VerdictReport {
         kind: VerdictKind::LockContention,
@@ -152,15 +113,6 @@ fn lock(looks: &LooksReport, places: &[&WaitPlaceReport]) -> VerdictReport {
         text,
         evidence: evidence(looks, share_pct, places),
     }
-}
-
-/// Whether a function seems to do nothing but lock: its name says so.
-fn is_wrapper(place: &WaitPlaceReport) -> bool {
-    let name = place.function.as_deref().unwrap_or_default();
-    let name = name.to_ascii_lowercase();
-    ["lock", "acquire", "enter", "mutex"]
-        .iter()
-        .any(|word| name.contains(word))
 }
 
 /// Who holds a lock, in words.
@@ -194,10 +146,7 @@ fn does(holder: &HolderReport, place: &WaitPlaceReport) -> String {
     }
 }
 
-fn sleeps(
-    looks: &LooksReport,
-    is_said: impl Fn(&WaitPlaceReport) -> bool,
-) -> Vec<VerdictReport> {
+fn sleeps(looks: &LooksReport, is_said: impl Fn(&WaitPlaceReport) -> bool) -> Vec<VerdictReport> {
     let places = looks.in_the_work().filter(|place| is_sleep(place.kind));
     places
         .filter(|place| is_worth(&[place]) && !is_said(place))
@@ -225,7 +174,7 @@ fn sleep(looks: &LooksReport, place: &WaitPlaceReport) -> VerdictReport {
     let text = format!(
         "asleep in the work: {share_pct:.0} % of thread time {} goes by in {} ({who}): {}",
         counted(looks, share_pct),
-        of_place(place),
+        place.called(),
         advice(place.kind)
     );
     VerdictReport {
@@ -234,20 +183,6 @@ fn sleep(looks: &LooksReport, place: &WaitPlaceReport) -> VerdictReport {
         thread: None,
         text,
         evidence: evidence(looks, share_pct, &[place]),
-    }
-}
-
-/// A place in words: `usleep, called from wait_for_probe probe.c:20`.
-fn of_place(place: &WaitPlaceReport) -> String {
-    let what = place.what.as_ref();
-    let what = what.map_or_else(String::new, |what| format!(" ({what})"));
-    match (&place.call, place.kind) {
-        (_, WaitKind::Fault) => format!("page faults at {}", place.place),
-        (Some(call), WaitKind::Child) => {
-            format!("{call} for a child process, called from {}", place.place)
-        }
-        (Some(call), _) => format!("{call}{what}, called from {}", place.place),
-        (None, _) => format!("a system call{what} at {}", place.place),
     }
 }
 
@@ -260,7 +195,19 @@ const fn advice(kind: WaitKind) -> &'static str {
         }
         WaitKind::Child => "start that process earlier, or wait for it in a thread of its own",
         WaitKind::Poll => "wait for that in a thread of its own, beside the work",
-        _ => "hold that for a shorter time, or give each thread data of its own",
+        WaitKind::Critical => {
+            "do less in it, or use a reduction, `omp atomic` or critical sections with different \
+             names"
+        }
+        WaitKind::Allocator => {
+            "allocate before the parallel part, use memory again, or link an allocator made for \
+             threads (jemalloc, tcmalloc, mimalloc)"
+        }
+        WaitKind::Interpreter => {
+            "use processes instead of threads, or libraries that release the lock while they \
+             compute"
+        }
+        _ => "hold it for a shorter time, or give each thread data of its own",
     }
 }
 
@@ -305,26 +252,11 @@ pub fn of_the_last(report: &Report, thread: Option<u32>) -> Option<(String, &'st
         Some(id) => report.label(id),
         None => "the threads".into(),
     };
-    let place = if is_lock(most.kind) {
-        format!("the {} at {}{}", lock_name(most.kind), most.place, held(most))
-    } else {
-        of_place(most)
-    };
+    let place = format!("{}{}", most.called(), held(most));
     Some((
         format!("{seen} of {all} looks at {whose} asleep in the work found {place}"),
         advice(most.kind),
     ))
-}
-
-const fn lock_name(kind: WaitKind) -> &'static str {
-    match kind {
-        WaitKind::RwLock => "read-write lock",
-        WaitKind::Critical => "omp critical section",
-        WaitKind::OmpLock => "OpenMP lock",
-        WaitKind::Allocator => "lock of the memory allocator",
-        WaitKind::Interpreter => "lock of Python's interpreter",
-        _ => "mutex",
-    }
 }
 
 #[cfg(test)]
@@ -416,9 +348,17 @@ mod tests {
         other.place = "take count.c:44".into();
         let report = run(vec![one.clone(), other.clone()]);
         let all = of_the_run(&report, &[]);
-        assert!(all[0].text.contains("count.c:31 and one other place (11 of 200"));
+        assert!(
+            all[0]
+                .text
+                .contains("count.c:31 and one other place (11 of 200")
+        );
         other.object = Some("0x20".into());
-        assert_eq!(of_the_run(&run(vec![one, other]), &[]), [], "each has few looks");
+        assert_eq!(
+            of_the_run(&run(vec![one, other]), &[]),
+            [],
+            "each has few looks"
+        );
     }
 
     #[test]
@@ -442,7 +382,7 @@ mod tests {
         let all = of_the_run(&meets, &[]);
         assert_eq!(
             all[0].text,
-            "asleep in the work: 22 % of thread time (44 of 200 looks) goes by in usleep, called \
+            "asleep in the work: 22 % of thread time (44 of 200 looks) goes by in usleep called \
              from add count.c:31 (T1): do without that sleep, or wait for what it waits for"
         );
     }

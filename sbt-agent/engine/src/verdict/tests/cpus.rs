@@ -29,7 +29,7 @@ fn who_slept_is_late_for_what_the_kernel_did() {
         &[
             "the last is asleep at step a.c:40: T1 w, last in 100 % of episodes, is 5.00 ms late",
             "(input or output, a lock, a page fault, or sleep)",
-            "--futex=on tells of locks",
+            "take that out of the phase",
         ],
     );
     // Locks were watched, and no thread waited for one.
