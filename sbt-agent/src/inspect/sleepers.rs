@@ -81,7 +81,7 @@ impl Sleepers {
         resolver.know(files);
         Self {
             resolver,
-            stacks: Stacks::default(),
+            stacks: Stacks::searching(),
             waits: Waits::of_single(Numbers::default(), HashMap::new()),
             known: HashMap::new(),
             own_numbers: HashMap::new(),
@@ -225,7 +225,11 @@ fn wait(seen: &InspectedThread, doing: &Doing) -> Wait {
         .collect();
     let in_runtime = library_calls(seen).any(|call| call.called.runtime.is_some());
     let (kind, object, awaits) = kind(seen, doing, in_runtime);
-    let kind = named(kind, &names, wants(&functions)).unwrap_or(kind);
+    let own = own_calls(seen);
+    let inner = own.first().and_then(|at| at.function.as_deref());
+    let kind = named(kind, &names, wants(&functions))
+        .or_else(|| of_python(kind, names.iter().copied().chain(inner)))
+        .unwrap_or(kind);
     let (called, what) = match doing {
         Doing::Call { name, what } => (Some(name.as_str()), what.as_deref()),
         _ => (None, None),
@@ -243,7 +247,7 @@ fn wait(seen: &InspectedThread, doing: &Doing) -> Wait {
         },
         object,
         awaits,
-        stack: own_calls(seen),
+        stack: own,
     }
 }
 
@@ -381,13 +385,21 @@ fn named(kind: Kind, names: &[&str], wants: Option<Wants>) -> Option<Kind> {
     if waits_for_lock && allocates {
         return Some(Kind::Allocator);
     }
-    let of_python = has(&[
+    // A thread that was woken takes the mutex again: that is still its wait for the condition.
+    (kind == Kind::Mutex && has(&["pthread_cond_", "__pthread_cond_"])).then_some(Kind::Condvar)
+}
+
+/// The lock of Python's interpreter is made of a condition variable.
+fn of_python<'a>(kind: Kind, mut names: impl Iterator<Item = &'a str>) -> Option<Kind> {
+    const WAITING: [&str; 5] = [
         "take_gil",
+        "PyCOND_TIMEDWAIT",
         "PyEval_RestoreThread",
         "PyEval_Acquire",
-        "_PyEval_Eval",
-    ]);
-    (kind == Kind::Condvar && of_python).then_some(Kind::Interpreter)
+        "_PyEval_EvalFrame",
+    ];
+    let is_waiting = |name: &str| WAITING.iter().any(|begin| name.starts_with(begin));
+    (kind == Kind::Condvar && names.any(is_waiting)).then_some(Kind::Interpreter)
 }
 
 /// The functions of the C library that take an arena's lock.
@@ -460,15 +472,15 @@ mod tests {
             (Kind::Futex, &["syscall"], None),
             (Kind::Sleep, &["nanosleep", "free"], None),
             (Kind::Mutex, &["pthread_mutex_lock"], None),
-            (
-                Kind::Condvar,
-                &["pthread_cond_timedwait", "take_gil"],
-                Some(Kind::Interpreter),
-            ),
+            (Kind::Mutex, &["pthread_cond_wait"], Some(Kind::Condvar)),
             (Kind::Condvar, &["pthread_cond_wait"], None),
         ] {
             assert_eq!(named(kind, names, None), expected, "{names:?}");
         }
+        let python = ["pthread_cond_timedwait", "PyCOND_TIMEDWAIT"];
+        let of = |kind| of_python(kind, python.into_iter());
+        assert_eq!(of(Kind::Condvar), Some(Kind::Interpreter));
+        assert_eq!(of(Kind::Semaphore), None);
     }
 
     #[test]

@@ -244,6 +244,12 @@ impl Round {
                 // At a breakpoint it works.
                 return Some((birth, glimpse, None));
             };
+            // If it has gone on meanwhile, its stack was another's.
+            let again = files.call(room).map(Seen::read) == Some(seen);
+            if !again || files.times(room).map(|times| times.turns) != now.1 {
+                glimpse.asleep = true;
+                return Some((birth, glimpse, None));
+            }
             task.last = Some(now);
             task.wait = locked(tally).number(wait);
             task.sleeper = sleeper.has_holder.then_some(sleeper);

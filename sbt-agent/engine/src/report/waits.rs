@@ -177,7 +177,10 @@ fn written_by_user(name: &str) -> &str {
 /// A wait in a few words: `usleep called from read_probe probe.c:20`.
 fn in_words(wait: &Wait) -> Option<String> {
     let place = wait.stack.first().map(written);
-    let call = wait.call.as_deref().map(printable);
+    let what = wait.what.as_deref().map(printable);
+    let what = what.map_or_else(String::new, |what| format!(" ({what})"));
+    let call = wait.call.as_deref();
+    let call = call.map(|call| format!("{}{what}", printable(call)));
     match (call, place) {
         (Some(call), Some(place)) => Some(format!("{call} called from {place}")),
         (call, place) => call.or(place),
@@ -497,7 +500,7 @@ impl WaitPlaceReport {
     /// For what threads sleep there, in words.
     pub fn called(&self) -> String {
         let place = match (self.callers.first(), self.is_wrapper()) {
-            (Some(caller), true) => format!("{}, called from {caller}", self.place),
+            (Some(caller), true) => format!("{} from {caller}", self.place),
             _ => self.place.clone(),
         };
         let what = self.what.as_ref();
@@ -550,11 +553,18 @@ impl WaitPlaceReport {
     /// its name.
     fn is_wrapper(&self) -> bool {
         let name = self.function.as_deref().unwrap_or_default();
-        let name = name.to_ascii_lowercase();
+        let name = name.split('<').next().unwrap_or(name);
+        let name = name
+            .rsplit("::")
+            .next()
+            .unwrap_or(name)
+            .to_ascii_lowercase();
+        let parts: Vec<&str> = name.split('_').filter(|part| !part.is_empty()).collect();
         let words = [
-            "lock", "acquire", "enter", "mutex", "wait", "get", "put", "pop", "push",
+            "lock", "acquire", "enter", "mutex", "wait", "get", "put", "pop", "push", "sleep",
+            "nap", "delay", "pause", "read", "write", "recv", "send", "take",
         ];
-        words.iter().any(|word| name.contains(word))
+        parts.len() <= 2 && parts.iter().any(|part| words.contains(part))
     }
 }
 

@@ -41,10 +41,11 @@ const OF_THE_RUN: [OfRun; 4] = [
 ];
 
 /// Verdicts on a site, in the order in which they are tried.
-const AT_A_SITE: [OfSite; 9] = [
+const AT_A_SITE: [OfSite; 10] = [
     start::serial_part,
     short::phase_too_short,
     late::blocked,
+    waiting::straggler,
     late::lost_its_cpu,
     shape::serial_phase,
     counted::instructions,
@@ -80,7 +81,8 @@ pub fn again(mut report: Report) -> Report {
 pub fn judge(report: &Report) -> Result<Vec<VerdictReport>, String> {
     if let Err(because) = measured(report) {
         // Looks need no barriers.
-        let waits = waiting::of_the_run(report, &[]);
+        let mut waits = Vec::new();
+        waiting::add(report, &mut waits);
         return if waits.is_empty() {
             Err(because)
         } else {
@@ -93,8 +95,7 @@ pub fn judge(report: &Report) -> Result<Vec<VerdictReport>, String> {
         kinds.find_map(|kind| kind(report, site))
     });
     let mut found: Vec<VerdictReport> = of_run.chain(at_sites).collect();
-    let waits = waiting::of_the_run(report, &found);
-    found.extend(waits);
+    waiting::add(report, &mut found);
     let mut found = ranked(found);
     if found.is_empty() {
         found.push(no_problem(report)?);

@@ -72,7 +72,7 @@ fn summary(out: &mut String, looks: &LooksReport, style: Style) {
     }
     let share = |ns: u64| percent(Some(ns as f64 / lived as f64 * 100.0));
     let text = format!(
-        "{} of it used {:.2} CPUs on average: running {} of their time, ready without a CPU {}, \
+        "Its {} used {:.2} CPUs on average: running {} of their time, ready without a CPU {}, \
          asleep {}.",
         plural(looks.threads.len() as u64, "thread"),
         ran as f64 / looks.span_ns as f64,
@@ -201,7 +201,7 @@ mod tests {
         };
         assert_eq!(
             at(&place),
-            "2 condition variables at get queue.c:12, called from stage queue.c:40: T1 71 %, T2 40 \
+            "2 condition variables at get queue.c:12 from stage queue.c:40: T1 71 %, T2 40 \
              % of their time"
         );
         place.kind = WaitKind::Sleep;
