@@ -263,7 +263,7 @@ fn no_barrier_at_all_is_no_error() {
     report.is_exactly(0, 0);
     let finished = crate::harness::run(crate::harness::sbt_with(&["run", "--", "/bin/true"]));
     assert!(
-        finished.stderr.contains("No barrier was used"),
+        finished.stderr.contains("No barrier was seen"),
         "{finished}"
     );
     assert!(

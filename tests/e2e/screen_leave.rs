@@ -55,7 +55,7 @@ fn ctrl_c_after_leaving_is_the_programs_alone() {
     needs_root!();
     let terminal = open_interrupts(&[]);
     terminal.press("q");
-    terminal.wait_for("No barrier was used");
+    terminal.wait_for("No barrier was seen");
     terminal.press(CTRL_C);
     terminal.leaves(11, &[]);
 }
@@ -83,7 +83,7 @@ fn ctrl_c_reaches_the_program_once() {
     needs_root!();
     let terminal = open_interrupts(&[]);
     terminal.press(CTRL_C);
-    terminal.leaves(11, &["ready", "No barrier was used"]);
+    terminal.leaves(11, &["ready", "No barrier was seen"]);
 }
 
 #[test]
@@ -216,7 +216,7 @@ fn a_program_that_ends_at_once() {
         if script.starts_with("echo") {
             assert!(after.starts_with("one\ntwo\n"), "{after}");
         }
-        in_order(&after, &["No barrier was used"]);
+        in_order(&after, &["No barrier was seen"]);
     }
     for (name, expected) in [("./not-there", 127), ("/etc/passwd", 126)] {
         let command = sbt_for_tty(&["run", "--", name]);
@@ -388,7 +388,7 @@ fn in_the_background_there_is_no_screen() {
     terminal.press(command);
     terminal.wait_for("status 0, 0 stopped");
     let shown = terminal.shown();
-    in_order(&shown, &["one", "two", "No barrier was used", "status 0"]);
+    in_order(&shown, &["one", "two", "No barrier was seen", "status 0"]);
     assert!(!shown.contains("\x1b[?1049h"), "{shown}");
     is_at_the_prompt(&terminal);
 }

@@ -69,7 +69,7 @@ fn the_program_is_told_the_size_that_it_has() {
     terminal.resize((120, 40));
     terminal.sees("35 120");
     terminal.press("q");
-    terminal.wait_for("No barrier was used");
+    terminal.wait_for("No barrier was seen");
     // Now it has all of it.
     terminal.wait_for("40 120");
     terminal.resize(USUAL);

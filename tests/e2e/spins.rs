@@ -267,7 +267,7 @@ fn the_text_says_it_where_nothing_else_is_found() {
         let finished = run(command).expect(0);
         let words: Vec<_> = finished.stderr.split_whitespace().collect();
         let words = words.join(" ");
-        assert!(words.contains("No barrier was used in"), "{finished}");
+        assert!(words.contains("No barrier was seen in"), "{finished}");
         let found = words.contains("in a loop of sense_wait (spins.c:");
         (found && words.matches("in a loop of").count() == 1)
             .then_some(())

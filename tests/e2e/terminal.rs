@@ -19,7 +19,7 @@ fn ctrl_c_reaches_the_program_once() {
     terminal.press(CTRL_C);
     let (status, shown) = terminal.finish();
     assert_eq!(status, Some(11), "{shown}");
-    assert!(shown.contains("No barrier was used"), "{shown}");
+    assert!(shown.contains("No barrier was seen"), "{shown}");
 }
 
 #[test]

@@ -81,7 +81,7 @@ impl Sleepers {
         resolver.know(files);
         Self {
             resolver,
-            stacks: Stacks::default(),
+            stacks: Stacks::searching(),
             waits: Waits::of_single(Numbers::default(), HashMap::new()),
             known: HashMap::new(),
             own_numbers: HashMap::new(),
@@ -203,12 +203,8 @@ fn state(id: ThreadId) -> Option<char> {
 }
 
 fn holder(doing: &Doing) -> Option<Who> {
-    let Doing::Waiting(
-        WaitFor::Mutex { holder, .. }
-        | WaitFor::RwLock {
-            writer: holder, ..
-        },
-    ) = doing
+    let Doing::Waiting(WaitFor::Mutex { holder, .. } | WaitFor::RwLock { writer: holder, .. }) =
+        doing
     else {
         return None;
     };
@@ -229,7 +225,11 @@ fn wait(seen: &InspectedThread, doing: &Doing) -> Wait {
         .collect();
     let in_runtime = library_calls(seen).any(|call| call.called.runtime.is_some());
     let (kind, object, awaits) = kind(seen, doing, in_runtime);
-    let kind = named(kind, &names, wants(&functions)).unwrap_or(kind);
+    let own = own_calls(seen);
+    let inner = own.first().and_then(|at| at.function.as_deref());
+    let kind = named(kind, &names, wants(&functions))
+        .or_else(|| of_python(kind, names.iter().copied().chain(inner)))
+        .unwrap_or(kind);
     let (called, what) = match doing {
         Doing::Call { name, what } => (Some(name.as_str()), what.as_deref()),
         _ => (None, None),
@@ -247,7 +247,7 @@ fn wait(seen: &InspectedThread, doing: &Doing) -> Wait {
         },
         object,
         awaits,
-        stack: own_calls(seen),
+        stack: own,
     }
 }
 
@@ -298,15 +298,53 @@ fn kind(
 /// The kind of wait in a system call.
 fn of_call(name: &str) -> Kind {
     const IO: [&str; 27] = [
-        "read", "write", "pread64", "pwrite64", "readv", "writev", "preadv", "pwritev", "preadv2",
-        "pwritev2", "open", "openat", "close", "fsync", "fdatasync", "sync", "syncfs", "msync",
-        "sync_file_range", "sendfile", "splice", "copy_file_range", "getdents64", "sendto",
-        "sendmsg", "sendmmsg", "io_getevents",
+        "read",
+        "write",
+        "pread64",
+        "pwrite64",
+        "readv",
+        "writev",
+        "preadv",
+        "pwritev",
+        "preadv2",
+        "pwritev2",
+        "open",
+        "openat",
+        "close",
+        "fsync",
+        "fdatasync",
+        "sync",
+        "syncfs",
+        "msync",
+        "sync_file_range",
+        "sendfile",
+        "splice",
+        "copy_file_range",
+        "getdents64",
+        "sendto",
+        "sendmsg",
+        "sendmmsg",
+        "io_getevents",
     ];
     const POLL: [&str; 18] = [
-        "poll", "ppoll", "select", "pselect6", "epoll_wait", "epoll_pwait", "epoll_pwait2",
-        "accept", "accept4", "connect", "recvfrom", "recvmsg", "recvmmsg", "pause",
-        "rt_sigtimedwait", "rt_sigsuspend", "mq_timedreceive", "msgrcv",
+        "poll",
+        "ppoll",
+        "select",
+        "pselect6",
+        "epoll_wait",
+        "epoll_pwait",
+        "epoll_pwait2",
+        "accept",
+        "accept4",
+        "connect",
+        "recvfrom",
+        "recvmsg",
+        "recvmmsg",
+        "pause",
+        "rt_sigtimedwait",
+        "rt_sigsuspend",
+        "mq_timedreceive",
+        "msgrcv",
     ];
     match name {
         "page fault" => Kind::Fault,
@@ -334,7 +372,12 @@ fn named(kind: Kind, names: &[&str], wants: Option<Wants>) -> Option<Kind> {
     if has(&["GOMP_critical", "__kmpc_critical"]) {
         return Some(Kind::Critical);
     }
-    if has(&["omp_set_lock", "omp_set_nest_lock", "__kmpc_set_lock", "__kmpc_set_nest_lock"]) {
+    if has(&[
+        "omp_set_lock",
+        "omp_set_nest_lock",
+        "__kmpc_set_lock",
+        "__kmpc_set_nest_lock",
+    ]) {
         return Some(Kind::OmpLock);
     }
     let waits_for_lock = kind == Kind::Futex && matches!(wants, None | Some(Wants::Mutex));
@@ -342,8 +385,21 @@ fn named(kind: Kind, names: &[&str], wants: Option<Wants>) -> Option<Kind> {
     if waits_for_lock && allocates {
         return Some(Kind::Allocator);
     }
-    let of_python = has(&["take_gil", "PyEval_RestoreThread", "PyEval_Acquire", "_PyEval_Eval"]);
-    (kind == Kind::Condvar && of_python).then_some(Kind::Interpreter)
+    // A thread that was woken takes the mutex again: that is still its wait for the condition.
+    (kind == Kind::Mutex && has(&["pthread_cond_", "__pthread_cond_"])).then_some(Kind::Condvar)
+}
+
+/// The lock of Python's interpreter is made of a condition variable.
+fn of_python<'a>(kind: Kind, mut names: impl Iterator<Item = &'a str>) -> Option<Kind> {
+    const WAITING: [&str; 5] = [
+        "take_gil",
+        "PyCOND_TIMEDWAIT",
+        "PyEval_RestoreThread",
+        "PyEval_Acquire",
+        "_PyEval_EvalFrame",
+    ];
+    let is_waiting = |name: &str| WAITING.iter().any(|begin| name.starts_with(begin));
+    (kind == Kind::Condvar && names.any(is_waiting)).then_some(Kind::Interpreter)
 }
 
 /// The functions of the C library that take an arena's lock.
@@ -393,22 +449,38 @@ mod tests {
     #[test]
     fn names_tell_locks_of_runtimes_and_libraries() {
         for (kind, names, expected) in [
-            (Kind::Futex, &["GOMP_critical_start"][..], Some(Kind::Critical)),
-            (Kind::Barrier, &["GOMP_critical_name_start"], Some(Kind::Critical)),
-            (Kind::Futex, &["__lll_lock_wait_private", "malloc"], Some(Kind::Allocator)),
-            (Kind::Futex, &["operator new(unsigned long)"], Some(Kind::Allocator)),
+            (
+                Kind::Futex,
+                &["GOMP_critical_start"][..],
+                Some(Kind::Critical),
+            ),
+            (
+                Kind::Barrier,
+                &["GOMP_critical_name_start"],
+                Some(Kind::Critical),
+            ),
+            (
+                Kind::Futex,
+                &["__lll_lock_wait_private", "malloc"],
+                Some(Kind::Allocator),
+            ),
+            (
+                Kind::Futex,
+                &["operator new(unsigned long)"],
+                Some(Kind::Allocator),
+            ),
             (Kind::Futex, &["syscall"], None),
             (Kind::Sleep, &["nanosleep", "free"], None),
             (Kind::Mutex, &["pthread_mutex_lock"], None),
-            (
-                Kind::Condvar,
-                &["pthread_cond_timedwait", "take_gil"],
-                Some(Kind::Interpreter),
-            ),
+            (Kind::Mutex, &["pthread_cond_wait"], Some(Kind::Condvar)),
             (Kind::Condvar, &["pthread_cond_wait"], None),
         ] {
             assert_eq!(named(kind, names, None), expected, "{names:?}");
         }
+        let python = ["pthread_cond_timedwait", "PyCOND_TIMEDWAIT"];
+        let of = |kind| of_python(kind, python.into_iter());
+        assert_eq!(of(Kind::Condvar), Some(Kind::Interpreter));
+        assert_eq!(of(Kind::Semaphore), None);
     }
 
     #[test]

@@ -80,7 +80,8 @@ impl Round {
         let now_ns = clock::now_ns();
         let count = self.threads.len();
         let mut chosen: Vec<Who> = Vec::with_capacity(count.min(MOST_THREADS));
-        chosen.extend((0..count.min(MOST_THREADS)).map(|at| self.threads[(self.from + at) % count]));
+        chosen
+            .extend((0..count.min(MOST_THREADS)).map(|at| self.threads[(self.from + at) % count]));
         if count > MOST_THREADS {
             self.from = (self.from + MOST_THREADS) % count;
         }
@@ -243,6 +244,12 @@ impl Round {
                 // At a breakpoint it works.
                 return Some((birth, glimpse, None));
             };
+            // If it has gone on meanwhile, its stack was another's.
+            let again = files.call(room).map(Seen::read) == Some(seen);
+            if !again || files.times(room).map(|times| times.turns) != now.1 {
+                glimpse.asleep = true;
+                return Some((birth, glimpse, None));
+            }
             task.last = Some(now);
             task.wait = locked(tally).number(wait);
             task.sleeper = sleeper.has_holder.then_some(sleeper);

@@ -285,7 +285,7 @@ fn of_a_program_that_has_ended_nothing_is_still_to_come() {
     };
     let text = Shown::new(sample, (80, 24), LOOK).text();
     assert!(text.contains("program ended, status 0, 0.0 s"), "{text}");
-    assert!(text.contains("No barrier was used."), "{text}");
+    assert!(text.contains("No barrier was seen."), "{text}");
     assert!(!text.contains(" yet"), "{text}");
 }
 

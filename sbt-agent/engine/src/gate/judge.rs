@@ -212,7 +212,7 @@ fn too_few(report: &Report) -> Option<String> {
     }
     let lost = report.lost_events;
     none.then(|| match lost {
-        0 if report.is_complete() => "no barrier was used".into(),
+        0 if report.is_complete() => "no barrier was seen".into(),
         0 => "no barrier was seen in the recorded part".into(),
         // Lost events may have been at a barrier.
         _ => format!("no barrier was seen, but {lost} events were lost"),

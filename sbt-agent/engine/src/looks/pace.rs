@@ -10,19 +10,15 @@ const LONGEST_NS: u64 = 1_000_000_000;
 /// less.
 pub const MOST: f64 = 0.005;
 
-/// CPU time that reading the program's files may cost at first, whatever the program uses, ns.
-const TO_BEGIN_NS: f64 = 25_000_000.0;
-
-/// The number of looks whose median cost counts.
-const LATEST: usize = 8;
+/// CPU time that the looks may cost beyond that, ns: the first reads the program's files, and a short
+/// run is to have some looks.
+const TO_BEGIN_NS: f64 = 12_000_000.0;
 
 /// Decides when the next look is due.
 #[derive(Clone, Debug)]
 pub struct Pace {
     /// The fraction of a CPU's time that looks may cost.
     most: f64,
-    latest: Vec<u64>,
-    next: usize,
     spent_ns: u64,
     seed: u64,
 }
@@ -33,8 +29,6 @@ impl Pace {
         let budget = budget_pct.map_or(MOST, |pct| pct / 100.0 / 2.0);
         Self {
             most: MOST.min(budget),
-            latest: Vec::new(),
-            next: 0,
             spent_ns: 0,
             seed: seed | 1,
         }
@@ -50,24 +44,12 @@ impl Pace {
     /// allows no look.
     pub fn after(&mut self, cost_ns: u64, elapsed_ns: u64, busy: f64) -> Option<u64> {
         self.spent_ns += cost_ns;
-        if self.latest.len() < LATEST {
-            self.latest.push(cost_ns);
-        } else {
-            self.latest[self.next] = cost_ns;
-            self.next = (self.next + 1) % LATEST;
-        }
         if self.most <= 0.0 {
             return None;
         }
         let per_ns = self.most * busy.max(1.0);
-        let mut sorted = self.latest.clone();
-        sorted.sort_unstable();
-        let usual = sorted[sorted.len() / 2] as f64;
-        let for_usual = usual / per_ns;
-        // What was spent beyond that must come back, except for the beginning.
-        let allowed = TO_BEGIN_NS + per_ns * elapsed_ns as f64;
-        let for_debt = (self.spent_ns as f64 - allowed) / per_ns;
-        let due = for_usual.max(for_debt);
+        let allowed_ns = TO_BEGIN_NS + per_ns * elapsed_ns as f64;
+        let due = (self.spent_ns as f64 - allowed_ns) / per_ns;
         Some(self.spread(whole(due).clamp(SHORTEST_NS, LONGEST_NS)))
     }
 
@@ -108,7 +90,7 @@ mod tests {
                 now_ns += pace.after(cost, now_ns, busy).unwrap();
                 cost = cost_ns;
             }
-            let most = 0.005 * busy.max(1.0) * now_ns as f64 * 1.1 + 30e6;
+            let most = 0.005 * busy.max(1.0) * now_ns as f64 + 25e6;
             assert!((pace.spent_ns() as f64) < most, "{cost_ns} {busy}");
         }
     }
@@ -127,7 +109,9 @@ mod tests {
     #[test]
     fn the_budget_of_the_user_holds() {
         assert_eq!(Pace::new(Some(0.0), 1).after(1, 1, 1.0), None);
-        let rare = Pace::new(Some(0.1), 1).after(100_000, 1, 1.0).unwrap();
-        assert!(rare >= 150 * MS, "{rare}");
+        let mut rare = Pace::new(Some(0.1), 1);
+        let _reads_files = rare.after(12 * MS, 1, 1.0);
+        let pause = rare.after(100_000, 1, 1.0).unwrap();
+        assert!(pause >= 150 * MS, "{pause}");
     }
 }

@@ -3,10 +3,7 @@ use super::*;
 const MS: u64 = 1_000_000;
 
 const fn who(thread: u32) -> Who {
-    Who {
-        process: 7,
-        thread,
-    }
+    Who { process: 7, thread }
 }
 
 fn wait(kind: Kind, line: u32) -> Wait {

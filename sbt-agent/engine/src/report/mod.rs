@@ -15,6 +15,7 @@ mod asked;
 mod cost;
 pub mod counters;
 mod draw;
+pub mod elsewhere;
 mod functions;
 mod hang;
 mod identities;

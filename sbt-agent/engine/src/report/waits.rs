@@ -147,7 +147,10 @@ pub struct HolderReport {
 
 /// A place in the notation of reports.
 fn written(at: &At) -> String {
-    let function = at.function.as_deref().map(printable);
+    let function = at
+        .function
+        .as_deref()
+        .map(|name| printable(written_by_user(name)));
     let line = match (&at.file, at.line) {
         (Some(file), Some(line)) => Some(format!("{}:{line}", printable(short(file)))),
         _ => None,
@@ -160,10 +163,24 @@ fn written(at: &At) -> String {
     }
 }
 
+/// The function that the user wrote: compilers append to the names of those that they make of its
+/// parts (`main._omp_fn.0`, `main.omp_outlined`).
+fn written_by_user(name: &str) -> &str {
+    let made = ["._omp_fn.", ".omp_outlined"];
+    let cut = made.iter().filter_map(|mark| name.find(mark)).min();
+    match cut {
+        Some(at) if at > 0 => &name[..at],
+        _ => name,
+    }
+}
+
 /// A wait in a few words: `usleep called from read_probe probe.c:20`.
 fn in_words(wait: &Wait) -> Option<String> {
     let place = wait.stack.first().map(written);
-    let call = wait.call.as_deref().map(printable);
+    let what = wait.what.as_deref().map(printable);
+    let what = what.map_or_else(String::new, |what| format!(" ({what})"));
+    let call = wait.call.as_deref();
+    let call = call.map(|call| format!("{}{what}", printable(call)));
     match (call, place) {
         (Some(call), Some(place)) => Some(format!("{call} called from {place}")),
         (call, place) => call.or(place),
@@ -345,7 +362,9 @@ fn in_barrier(wait: &Wait, report: &Report) -> bool {
             return false;
         };
         let place = format!("{}:{line}", printable(short(file)));
-        let mut places = report.sites.iter().flat_map(|site| &site.places);
+        // The place of an OpenMP site may be the line of the whole region.
+        let sites = report.sites.iter().filter(|site| !site.kind.is_of_openmp());
+        let mut places = sites.flat_map(|site| &site.places);
         places.any(|site| {
             let own = site.split(" from ").next().unwrap_or(site);
             own.split(' ').any(|word| word == place)
@@ -475,6 +494,78 @@ impl Group<'_> {
 
 fn pct(part: u64, of: u64) -> f64 {
     part as f64 / of.max(1) as f64 * 100.0
+}
+
+impl WaitPlaceReport {
+    /// For what threads sleep there, in words.
+    pub fn called(&self) -> String {
+        let place = match (self.callers.first(), self.is_wrapper()) {
+            (Some(caller), true) => format!("{} from {caller}", self.place),
+            _ => self.place.clone(),
+        };
+        let what = self.what.as_ref();
+        let what = what.map_or_else(String::new, |what| format!(" ({what})"));
+        let call = self.call.as_deref();
+        let several = self.objects > 1;
+        let one = |one: &str, more: &str| {
+            if several {
+                format!("{} {more}", self.objects)
+            } else {
+                one.to_owned()
+            }
+        };
+        match self.kind {
+            WaitKind::Mutex => format!("{} locked at {place}", one("the mutex", "mutexes")),
+            WaitKind::RwLock => {
+                let lock = one("the read-write lock", "read-write locks");
+                format!("{lock} at {place}")
+            }
+            WaitKind::Critical => format!("the omp critical section at {place}"),
+            WaitKind::OmpLock => {
+                format!("{} set at {place}", one("the OpenMP lock", "OpenMP locks"))
+            }
+            WaitKind::Allocator => format!(
+                "a lock of the memory allocator, in {} called from {place}",
+                call.unwrap_or("malloc")
+            ),
+            WaitKind::Interpreter => "the lock of Python's interpreter (GIL)".into(),
+            WaitKind::Semaphore => format!("{} at {place}", one("a semaphore", "semaphores")),
+            WaitKind::Condvar => {
+                let one = one("a condition variable", "condition variables");
+                format!("{one} at {place}")
+            }
+            WaitKind::Join if self.awaited.is_empty() => {
+                format!("the end of another thread at {place}")
+            }
+            WaitKind::Join => format!("the end of {} at {place}", self.awaited.join(", ")),
+            WaitKind::Child => format!("the end of a child process at {place}"),
+            WaitKind::Barrier => format!("a barrier or a runtime's next work at {place}"),
+            WaitKind::Fault => format!("page faults at {place}"),
+            WaitKind::Futex => format!("{} at {place}, purpose unknown", one("a futex", "futexes")),
+            WaitKind::Sleep | WaitKind::Io | WaitKind::Poll | WaitKind::Other => match call {
+                Some(call) => format!("{call}{what} called from {place}"),
+                None => format!("a system call{what} at {place}"),
+            },
+        }
+    }
+
+    /// Whether the place alone says little: a function that only locks or waits for many others, by
+    /// its name.
+    fn is_wrapper(&self) -> bool {
+        let name = self.function.as_deref().unwrap_or_default();
+        let name = name.split('<').next().unwrap_or(name);
+        let name = name
+            .rsplit("::")
+            .next()
+            .unwrap_or(name)
+            .to_ascii_lowercase();
+        let parts: Vec<&str> = name.split('_').filter(|part| !part.is_empty()).collect();
+        let words = [
+            "lock", "acquire", "enter", "mutex", "wait", "get", "put", "pop", "push", "sleep",
+            "nap", "delay", "pause", "read", "write", "recv", "send", "take",
+        ];
+        parts.len() <= 2 && parts.iter().any(|part| words.contains(part))
+    }
 }
 
 impl LooksReport {

@@ -48,7 +48,7 @@ pub fn in_the_work(report: &Report) -> Option<VerdictReport> {
         (Some(reason), _) => format!(
             "most of it in {}. {}",
             reason.words(),
-            away::remedy(reason, report.locks.is_some())
+            away::remedy(reason)
         ),
         (None, StatesLevel::Light) if report.run.backend == "ebpf" => {
             "for a lock, input or output, page faults or a pause. --states full tells which".into()

@@ -33,19 +33,18 @@ pub fn is_lock(reason: &BlockedReport) -> bool {
     reason.reason == BlockedReason::Futex
 }
 
-/// A reason in words, and what to do about it. `locks`: whether locks were watched.
-pub fn words(reason: Option<&BlockedReport>, locks: bool) -> (String, &'static str) {
+/// A reason in words, and what to do about it.
+pub fn words(reason: Option<&BlockedReport>) -> (String, &'static str) {
     let Some(reason) = reason else {
         return (String::new(), "");
     };
-    let remedy = remedy(reason.reason, locks);
+    let remedy = remedy(reason.reason);
     (format!("blocked in {}", reason.reason.words()), remedy)
 }
 
 /// What to do about a reason. `locks`: whether locks were watched.
-pub const fn remedy(reason: BlockedReason, locks: bool) -> &'static str {
+pub const fn remedy(reason: BlockedReason) -> &'static str {
     match reason {
-        BlockedReason::Futex if !locks => "--futex=on tells which lock, if it is one",
         BlockedReason::Futex => {
             "Let threads share less that is locked, or hold locks for a shorter time"
         }

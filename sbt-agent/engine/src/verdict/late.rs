@@ -171,7 +171,7 @@ pub fn blocked(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
     let looked = waiting::of_the_last(report, persistent);
     let (why, remedy) = match (lock, &report.locks) {
         _ if looked.is_some() => looked.unwrap_or_default(),
-        (None, locks) if reason.is_some() => away::words(reason, locks.is_some()),
+        (None, _) if reason.is_some() => away::words(reason),
         (Some(lock), _) => {
             let had = lock.holder.map_or_else(String::new, |holder| {
                 format!(", which {} had last", who(report, holder))

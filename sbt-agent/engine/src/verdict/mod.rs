@@ -54,9 +54,10 @@ const OF_THE_RUN: [OfRun; 8] = [
 ];
 
 /// Verdicts on a site, in the order in which they are tried.
-const AT_A_SITE: [OfSite; 9] = [
+const AT_A_SITE: [OfSite; 10] = [
     short::phase_too_short,
     late::blocked,
+    waiting::straggler,
     shape::serial_phase,
     drift::grows,
     counted::instructions,
@@ -93,7 +94,8 @@ pub fn again(mut report: Report) -> Report {
 pub fn judge(report: &Report) -> Result<Vec<VerdictReport>, String> {
     if let Err(because) = measured(report) {
         // Looks need no barriers.
-        let waits = waiting::of_the_run(report, &[]);
+        let mut waits = Vec::new();
+        waiting::add(report, &mut waits);
         return if waits.is_empty() {
             Err(because)
         } else {
@@ -109,12 +111,11 @@ pub fn judge(report: &Report) -> Result<Vec<VerdictReport>, String> {
         lack::stands(report, verdict) && lack::stood::stands(report, verdict)
     };
     let mut found: Vec<VerdictReport> = of_run.chain(at_sites).filter(stands).collect();
-    let waits = waiting::of_the_run(report, &found);
+    waiting::add(report, &mut found);
     // Looks tell where the threads sleep.
-    if waits.iter().any(is_asleep) {
-        found.retain(|verdict| !is_asleep(verdict) || rank(verdict) < 3);
+    if found.iter().any(waiting::tells_of_sleep) {
+        found.retain(|verdict| verdict.kind != VerdictKind::AsleepInTheWork || rank(verdict) < 3);
     }
-    found.extend(waits);
     // One thread that is late at many places, or for long in few episodes, is told once.
     let loss = Loss::of(report).filter(|loss| loss.is_worth(report));
     if let Some(loss) = loss
@@ -136,10 +137,6 @@ fn ranked(mut found: Vec<VerdictReport>) -> Vec<VerdictReport> {
     found.sort_by(|a, b| rank(a).cmp(&rank(b)).then_with(|| order(a, b)));
     found.truncate(MOST);
     found
-}
-
-fn is_asleep(verdict: &VerdictReport) -> bool {
-    verdict.kind == VerdictKind::AsleepInTheWork
 }
 
 /// Whether enough was measured for verdicts; the error says what is missing.

@@ -1,35 +1,47 @@
 //! Verdicts by looks at sleeping threads: the lock for which threads wait, and where they sleep in
 //! their work. They need no straggler: all threads may be equally slow.
 
+use super::words::{Cost, who};
 use crate::{
     looks::FEW,
     report::{
-        Figure, Report, VerdictKind, VerdictReport, WORTH, WaitKind,
-        waits::{HolderReport, LooksReport, WaitPlaceReport},
+        Figure, Report, SiteReport, StragglerPattern, VerdictKind, VerdictReport, WORTH, WaitKind,
+        waits::{HolderReport, LookedThreadReport, LooksReport, WaitPlaceReport},
     },
 };
 
 /// A holder is worth naming from this percentage of the looks on, and so is what it did meanwhile.
 const MOSTLY: f64 = 50.0;
 
-/// Verdicts on the run, one for each lock and each place of sleep that costs enough. `said`: the
-/// verdicts on sites, which may name the place already.
-pub fn of_the_run(report: &Report, said: &[VerdictReport]) -> Vec<VerdictReport> {
+/// Adds the verdicts by looks, one for each lock and each place of sleep that costs enough. A place is
+/// told once: a straggler that waits for a lock is told with the lock, and one that sleeps is not
+/// told again. `found`: the verdicts so far.
+pub fn add(report: &Report, found: &mut Vec<VerdictReport>) {
     let Some(looks) = &report.waits else {
-        return Vec::new();
+        return;
     };
-    let is_said = |place: &WaitPlaceReport| {
-        let mut said = said
-            .iter()
-            .filter(|verdict| verdict.kind == VerdictKind::StragglerBlocked);
-        said.any(|verdict| verdict.text.contains(&of_place(place)))
+    let says = |verdict: &VerdictReport, place: &WaitPlaceReport| {
+        verdict.kind == VerdictKind::StragglerBlocked && verdict.text.contains(&place.called())
     };
-    let mut found = locks(looks);
+    let mut by_looks = Vec::new();
+    for (verdict, places) in locks(looks) {
+        found.retain(|other| !places.iter().any(|place| says(other, place)));
+        by_looks.push(verdict);
+    }
     // Without barriers it is not known what a thread waits for by sleeping, or who waits for it.
     if !report.sites.is_empty() {
-        found.extend(sleeps(looks, is_said));
+        let is_said = |place: &WaitPlaceReport| {
+            found.iter().any(|verdict| says(verdict, place)) || is_of_holder(looks, place)
+        };
+        by_looks.extend(sleeps(looks, is_said));
     }
-    found
+    found.extend(by_looks);
+}
+
+/// Whether a verdict tells where threads sleep in their work, by looks.
+pub fn tells_of_sleep(verdict: &VerdictReport) -> bool {
+    let kinds = [VerdictKind::LockContention, VerdictKind::AsleepInTheWork];
+    kinds.contains(&verdict.kind) && verdict.evidence.contains_key("looks")
 }
 
 fn is_worth(places: &[&WaitPlaceReport]) -> bool {
@@ -61,7 +73,8 @@ const fn is_lock(kind: WaitKind) -> bool {
     )
 }
 
-fn locks(looks: &LooksReport) -> Vec<VerdictReport> {
+/// A verdict on each contended lock, with the places where threads wait for the lock.
+fn locks(looks: &LooksReport) -> Vec<(VerdictReport, Vec<&WaitPlaceReport>)> {
     let mut left: Vec<&WaitPlaceReport> = looks
         .in_the_work()
         .filter(|place| is_lock(place.kind))
@@ -78,11 +91,20 @@ fn locks(looks: &LooksReport) -> Vec<VerdictReport> {
             left.into_iter().partition(|place| is_same(place));
         left = others;
         same.insert(0, first);
-        if is_worth(&same) {
-            found.push(lock(looks, &same));
+        if is_worth(&same) && share(&same) >= least_of_lock(looks) {
+            found.push((lock(looks, &same), same));
         }
     }
     found
+}
+
+/// The share from which a lock is contended. Where threads often have no CPU, the holder may lack
+/// one: then others wait for locks that are held briefly.
+fn least_of_lock(looks: &LooksReport) -> f64 {
+    let sum = |f: fn(&LookedThreadReport) -> u64| looks.threads.iter().map(f).sum::<u64>() as f64;
+    let ready = sum(|thread| thread.ready_ns.unwrap_or(0));
+    let ran = sum(|thread| thread.running_ns.unwrap_or(0));
+    if ready > ran { 2.0 * WORTH } else { WORTH }
 }
 
 /// Whether a lock belongs to a library, so that the place of the wait does not tell the lock.
@@ -99,51 +121,12 @@ fn lock(looks: &LooksReport, places: &[&WaitPlaceReport]) -> VerdictReport {
         2 => " and one other place".into(),
         several => format!(" and {} other places", several - 1),
     };
-    let place = match (first.callers.as_slice(), first.kind) {
-        // One function may lock for many.
-        ([caller], _) if is_wrapper(first) => format!("{}, called from {caller}", first.place),
-        _ => first.place.clone(),
-    };
-    let (which, advice) = match first.kind {
-        WaitKind::RwLock => (
-            format!("the read-write lock at {place}{more}"),
-            "hold it for a shorter time, or give each thread data of its own",
-        ),
-        WaitKind::Critical => (
-            format!("the omp critical section at {place}{more}"),
-            "do less in it, or use a reduction, `omp atomic` or critical sections with different \
-             names",
-        ),
-        WaitKind::OmpLock => (
-            format!("the OpenMP lock set at {place}{more}"),
-            "hold it for a shorter time, or give each thread data of its own",
-        ),
-        WaitKind::Allocator => (
-            format!(
-                "a lock of the memory allocator, in {} called from {place}{more}",
-                first.call.as_deref().unwrap_or("malloc")
-            ),
-            "allocate before the parallel part, use memory again, or link an allocator made for \
-             threads (jemalloc, tcmalloc, mimalloc)",
-        ),
-        WaitKind::Interpreter => (
-            "the lock of Python's interpreter (GIL)".into(),
-            "use processes instead of threads, or libraries that release the lock while they \
-             compute",
-        ),
-        _ if first.objects > 1 => (
-            format!("{} mutexes locked at {place}{more}", first.objects),
-            "hold them for a shorter time, or give each thread data of its own",
-        ),
-        _ => (
-            format!("the mutex locked at {place}{more}"),
-            "hold it for a shorter time, or give each thread data of its own",
-        ),
-    };
+    let which = format!("{}{more}", first.called());
     let held = held(first);
     let text = format!(
-        "contended lock: threads wait {share_pct:.0} % of their time for {which} {}{held}: {advice}",
-        counted(looks, share_pct)
+        "contended lock: threads wait {share_pct:.0} % of their time for {which} {}{held}. {}.",
+        counted(looks, share_pct),
+        advice(first.kind)
     );
     VerdictReport {
         kind: VerdictKind::LockContention,
@@ -152,15 +135,6 @@ fn lock(looks: &LooksReport, places: &[&WaitPlaceReport]) -> VerdictReport {
         text,
         evidence: evidence(looks, share_pct, places),
     }
-}
-
-/// Whether a function seems to do nothing but lock: its name says so.
-fn is_wrapper(place: &WaitPlaceReport) -> bool {
-    let name = place.function.as_deref().unwrap_or_default();
-    let name = name.to_ascii_lowercase();
-    ["lock", "acquire", "enter", "mutex"]
-        .iter()
-        .any(|word| name.contains(word))
 }
 
 /// Who holds a lock, in words.
@@ -181,6 +155,19 @@ fn in_turns(place: &WaitPlaceReport) -> bool {
     place.holders[0].share_pct < 1.5 * fair
 }
 
+/// Whether holders of a contended lock sleep at a place: that is told with the lock.
+fn is_of_holder(looks: &LooksReport, place: &WaitPlaceReport) -> bool {
+    let called = place.called();
+    let contended = looks
+        .in_the_work()
+        .filter(|lock| is_lock(lock.kind) && is_worth(&[lock]));
+    let mut holders = contended.flat_map(|lock| &lock.holders);
+    holders.any(|holder| {
+        let asleep = holder.asleep_in.as_ref();
+        asleep.is_some_and(|asleep| called.starts_with(asleep.as_str()))
+    })
+}
+
 /// Where a holder locks, and what it does meanwhile.
 fn does(holder: &HolderReport, place: &WaitPlaceReport) -> String {
     let locks_at = holder.locks_at.as_ref().filter(|at| **at != place.place);
@@ -194,10 +181,7 @@ fn does(holder: &HolderReport, place: &WaitPlaceReport) -> String {
     }
 }
 
-fn sleeps(
-    looks: &LooksReport,
-    is_said: impl Fn(&WaitPlaceReport) -> bool,
-) -> Vec<VerdictReport> {
+fn sleeps(looks: &LooksReport, is_said: impl Fn(&WaitPlaceReport) -> bool) -> Vec<VerdictReport> {
     let places = looks.in_the_work().filter(|place| is_sleep(place.kind));
     places
         .filter(|place| is_worth(&[place]) && !is_said(place))
@@ -223,44 +207,44 @@ fn sleep(looks: &LooksReport, place: &WaitPlaceReport) -> VerdictReport {
         several => format!("{} threads", several.len()),
     };
     let text = format!(
-        "asleep in the work: {share_pct:.0} % of thread time {} goes by in {} ({who}): {}",
+        "asleep in the work: {share_pct:.0} % of thread time {} goes by in {} ({who}). {}.",
         counted(looks, share_pct),
-        of_place(place),
+        place.called(),
         advice(place.kind)
     );
+    let mut evidence = evidence(looks, share_pct, &[place]);
+    evidence.insert("known_pct", Figure::Real(share_pct));
     VerdictReport {
         kind: VerdictKind::AsleepInTheWork,
         site: None,
         thread: None,
         text,
-        evidence: evidence(looks, share_pct, &[place]),
-    }
-}
-
-/// A place in words: `usleep, called from wait_for_probe probe.c:20`.
-fn of_place(place: &WaitPlaceReport) -> String {
-    let what = place.what.as_ref();
-    let what = what.map_or_else(String::new, |what| format!(" ({what})"));
-    match (&place.call, place.kind) {
-        (_, WaitKind::Fault) => format!("page faults at {}", place.place),
-        (Some(call), WaitKind::Child) => {
-            format!("{call} for a child process, called from {}", place.place)
-        }
-        (Some(call), _) => format!("{call}{what}, called from {}", place.place),
-        (None, _) => format!("a system call{what} at {}", place.place),
+        evidence,
     }
 }
 
 const fn advice(kind: WaitKind) -> &'static str {
     match kind {
-        WaitKind::Sleep => "do without that sleep, or wait for what it waits for",
-        WaitKind::Io => "read ahead, write behind, or do it in a thread of its own",
+        WaitKind::Sleep => "Do without that sleep, or wait for what it waits for",
+        WaitKind::Io => "Read ahead, write behind, or do it in a thread of its own",
         WaitKind::Fault => {
-            "touch that memory or file before (MAP_POPULATE, madvise), or let it fit into memory"
+            "Touch that memory or file before (MAP_POPULATE, madvise), or let it fit into memory"
         }
-        WaitKind::Child => "start that process earlier, or wait for it in a thread of its own",
-        WaitKind::Poll => "wait for that in a thread of its own, beside the work",
-        _ => "hold that for a shorter time, or give each thread data of its own",
+        WaitKind::Child => "Start that process earlier, or wait for it in a thread of its own",
+        WaitKind::Poll => "Wait for that in a thread of its own, beside the work",
+        WaitKind::Critical => {
+            "Do less in it, or use a reduction, `omp atomic` or critical sections with different \
+             names"
+        }
+        WaitKind::Allocator => {
+            "Allocate before the parallel part, use memory again, or link an allocator made for \
+             threads (jemalloc, tcmalloc, mimalloc)"
+        }
+        WaitKind::Interpreter => {
+            "Use processes instead of threads, or libraries that release the lock while they \
+             compute"
+        }
+        _ => "Hold it for a shorter time, or give each thread data of its own",
     }
 }
 
@@ -276,6 +260,51 @@ fn evidence(
         ("thread_looks", Figure::Whole(looks.thread_looks)),
     ]
     .into()
+}
+
+/// Verdict: the thread that is mostly last sleeps in its work, where only looks tell that: its times
+/// on a CPU and asleep are not known.
+pub fn straggler(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
+    let (cost, late) = Cost::of(report, site)?;
+    if late.last.blocked_ns.is_some() {
+        return None;
+    }
+    let last = site.straggler.as_ref();
+    let last = last.filter(|last| last.pattern == StragglerPattern::Persistent)?;
+    let looks = report.waits.as_ref()?;
+    let tid = report.thread(last.thread)?.tid;
+    let all = looks.threads.iter().find(|thread| thread.tid == tid)?.looks;
+    let at = |place: &WaitPlaceReport| {
+        let mut threads = place.threads.iter();
+        threads
+            .find(|thread| thread.tid == tid)
+            .map_or(0, |thread| thread.looks)
+    };
+    let inside = looks.places.iter().filter(|place| place.in_barrier);
+    let work = all.saturating_sub(inside.map(at).sum());
+    let asleep: u64 = looks.in_the_work().map(at).sum();
+    let pct = asleep as f64 / work.max(1) as f64 * 100.0;
+    let (place, advice) = of_the_last(report, Some(last.thread)).filter(|_| pct >= MOSTLY)?;
+    Some(VerdictReport {
+        kind: VerdictKind::StragglerBlocked,
+        site: Some(site.id),
+        thread: Some(last.thread),
+        text: format!(
+            "the last is asleep at {}: {} comes last in {:.0} % of {} episodes, and sleeps for \
+             {pct:.0} % of its work ({place}); the wait is {:.0} % of thread time. {advice}.",
+            site.called(),
+            who(report, last.thread),
+            last.share_pct,
+            site.episodes,
+            cost.share_pct,
+        ),
+        evidence: [
+            ("share_pct", Figure::Real(cost.share_pct)),
+            ("blocked_pct", Figure::Real(pct)),
+            ("looks", Figure::Whole(work)),
+        ]
+        .into(),
+    })
 }
 
 /// Where the last thread at a site sleeps: in words, with what to do about it. `thread`: the thread,
@@ -301,30 +330,15 @@ pub fn of_the_last(report: &Report, thread: Option<u32>) -> Option<(String, &'st
     if seen < FEW || !explains(most.kind) || (seen as f64) < MOSTLY / 100.0 * all as f64 {
         return None;
     }
-    let whose = match thread {
-        Some(id) => report.label(id),
-        None => "the threads".into(),
-    };
-    let place = if is_lock(most.kind) {
-        format!("the {} at {}{}", lock_name(most.kind), most.place, held(most))
-    } else {
-        of_place(most)
-    };
+    let how = if is_sleep(most.kind) { "in" } else { "for" };
     Some((
-        format!("{seen} of {all} looks at {whose} asleep in the work found {place}"),
+        format!(
+            "{how} {}{}, by {seen} of {all} looks",
+            most.called(),
+            held(most)
+        ),
         advice(most.kind),
     ))
-}
-
-const fn lock_name(kind: WaitKind) -> &'static str {
-    match kind {
-        WaitKind::RwLock => "read-write lock",
-        WaitKind::Critical => "omp critical section",
-        WaitKind::OmpLock => "OpenMP lock",
-        WaitKind::Allocator => "lock of the memory allocator",
-        WaitKind::Interpreter => "lock of Python's interpreter",
-        _ => "mutex",
-    }
 }
 
 #[cfg(test)]
@@ -381,29 +395,68 @@ mod tests {
         report
     }
 
+    fn of_the_run(report: &Report) -> Vec<VerdictReport> {
+        let mut found = Vec::new();
+        add(report, &mut found);
+        found
+    }
+
+    #[test]
+    fn a_place_is_told_once() {
+        let mut report = crate::samples::imbalanced().report;
+        let straggler = |text: &str| VerdictReport {
+            kind: VerdictKind::StragglerBlocked,
+            site: Some(0),
+            thread: None,
+            text: text.into(),
+            evidence: std::collections::BTreeMap::new(),
+        };
+        for (kind, text, expected) in [
+            (
+                WaitKind::Mutex,
+                "late (for the mutex locked at add count.c:31, by 9 of 9 looks)",
+                VerdictKind::LockContention,
+            ),
+            (
+                WaitKind::Sleep,
+                "late (in usleep called from add count.c:31, by 9 of 9 looks)",
+                VerdictKind::StragglerBlocked,
+            ),
+        ] {
+            report.waits = run(vec![place(kind, 44, 200)]).waits;
+            let mut found = vec![straggler(text)];
+            add(&report, &mut found);
+            let kinds: Vec<_> = found.iter().map(|verdict| verdict.kind).collect();
+            assert_eq!(kinds, [expected]);
+            let mut other = vec![straggler("late (in read called from f a.c:1)")];
+            add(&report, &mut other);
+            assert_eq!(other.len(), 2);
+        }
+    }
+
     #[test]
     fn a_contended_lock_is_named_with_its_holder() {
         let mut lock = place(WaitKind::Mutex, 44, 200);
         lock.holders = vec![holder("T2", 25, 40), holder("T3", 15, 40)];
         let mut report = run(vec![lock.clone(), place(WaitKind::Condvar, 90, 200)]);
-        let all = of_the_run(&report, &[]);
+        let all = of_the_run(&report);
         assert_eq!(all.len(), 1);
         assert_eq!(
             all[0].text,
             "contended lock: threads wait 22 % of their time for the mutex locked at add \
-             count.c:31 (44 of 200 looks), held by several threads in turns: hold it for a shorter \
-             time, or give each thread data of its own"
+             count.c:31 (44 of 200 looks), held by several threads in turns. Hold it for a shorter \
+             time, or give each thread data of its own."
         );
         lock.holders = vec![holder("T2", 36, 40), holder("T3", 4, 40)];
         lock.holders[0].locks_at = Some("save count.c:70".into());
         lock.holders[0].asleep_looks = 30;
         lock.holders[0].asleep_in = Some("fsync called from save count.c:74".into());
         report.waits.as_mut().unwrap().places[0] = lock;
-        let text = &of_the_run(&report, &[])[0].text;
+        let text = &of_the_run(&report)[0].text;
         assert!(
             text.contains(
                 ", held mostly by T2, which locks it at save count.c:70 (asleep meanwhile in \
-                 fsync called from save count.c:74): "
+                 fsync called from save count.c:74). "
             ),
             "{text}"
         );
@@ -415,35 +468,39 @@ mod tests {
         let mut other = place(WaitKind::Mutex, 5, 200);
         other.place = "take count.c:44".into();
         let report = run(vec![one.clone(), other.clone()]);
-        let all = of_the_run(&report, &[]);
-        assert!(all[0].text.contains("count.c:31 and one other place (11 of 200"));
+        let all = of_the_run(&report);
+        assert!(
+            all[0]
+                .text
+                .contains("count.c:31 and one other place (11 of 200")
+        );
         other.object = Some("0x20".into());
-        assert_eq!(of_the_run(&run(vec![one, other]), &[]), [], "each has few looks");
+        assert_eq!(of_the_run(&run(vec![one, other])), [], "each has few looks");
     }
 
     #[test]
     fn few_looks_and_small_shares_say_nothing() {
         for (looks, of) in [(7, 20), (30, 2000)] {
             let report = run(vec![place(WaitKind::Mutex, looks, of)]);
-            assert_eq!(of_the_run(&report, &[]), []);
+            assert_eq!(of_the_run(&report), []);
         }
         let mut inside = place(WaitKind::Mutex, 44, 200);
         inside.in_barrier = true;
-        assert_eq!(of_the_run(&run(vec![inside]), &[]), []);
-        assert_eq!(of_the_run(&run(Vec::new()), &[]), []);
+        assert_eq!(of_the_run(&run(vec![inside])), []);
+        assert_eq!(of_the_run(&run(Vec::new())), []);
     }
 
     #[test]
     fn sleep_is_a_fault_only_where_threads_meet() {
         let report = run(vec![place(WaitKind::Sleep, 44, 200)]);
-        assert_eq!(of_the_run(&report, &[]), [], "a server may sleep");
+        assert_eq!(of_the_run(&report), [], "a server may sleep");
         let mut meets = crate::samples::imbalanced().report;
         meets.waits = report.waits;
-        let all = of_the_run(&meets, &[]);
+        let all = of_the_run(&meets);
         assert_eq!(
             all[0].text,
-            "asleep in the work: 22 % of thread time (44 of 200 looks) goes by in usleep, called \
-             from add count.c:31 (T1): do without that sleep, or wait for what it waits for"
+            "asleep in the work: 22 % of thread time (44 of 200 looks) goes by in usleep called \
+             from add count.c:31 (T1). Do without that sleep, or wait for what it waits for."
         );
     }
 }

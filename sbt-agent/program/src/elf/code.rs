@@ -56,6 +56,15 @@ pub(crate) fn is_after_direct_call(image: &[u8], segments: &[Segment], vaddr: u6
     arch::ends_with_direct_call(|length| before(image, segments, vaddr, length))
 }
 
+/// The address that the direct call with this return address calls; `None` for other calls.
+pub(crate) fn called_directly(image: &[u8], segments: &[Segment], returns: u64) -> Option<u64> {
+    if !is_after_direct_call(image, segments, returns) {
+        return None;
+    }
+    let distance = before(image, segments, returns, 4)?.first_chunk::<4>()?;
+    returns.checked_add_signed(i32::from_le_bytes(*distance).into())
+}
+
 fn before<'a>(image: &'a [u8], segments: &[Segment], vaddr: u64, length: u64) -> Option<&'a [u8]> {
     let start = vaddr.checked_sub(length)?;
     Some(code_at(image, segments, start, length)?.bytes)

@@ -112,6 +112,11 @@ impl Module {
         elf::is_after_direct_call(self.image(), &self.segments, vaddr)
     }
 
+    /// The address that the direct call with this return address calls; `None` for other calls.
+    pub(super) fn called_directly(&self, returns: u64) -> Option<u64> {
+        elf::called_directly(self.image(), &self.segments, returns)
+    }
+
     /// Whether a function works before the call that returns to an address. Functions of the C
     /// library never count as working, because they are only the way to the call.
     pub(super) fn works_before(&self, start: u64, returns: u64) -> bool {

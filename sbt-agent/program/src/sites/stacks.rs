@@ -93,9 +93,20 @@ pub struct Stacks {
     called: HashMap<FrameCode, Arc<Called>>,
     /// By process: when its mappings were last read, `CLOCK_MONOTONIC`, ns.
     refreshed: HashMap<u32, u64>,
+    /// Whether to search the stack for the frame of a function whose frame pointer is unknown.
+    searches: bool,
 }
 
 impl Stacks {
+    /// For threads that are never stopped for their registers: where a frame pointer is needed and
+    /// unknown, the stack is searched for the call of the function.
+    pub fn searching() -> Self {
+        Self {
+            searches: true,
+            ..Self::default()
+        }
+    }
+
     /// The functions of a sample, the innermost first, and whether they are known to the beginning
     /// of the thread.
     pub fn functions(
@@ -226,7 +237,13 @@ impl Stacks {
                 _ => return (codes, Ends::Broken),
             };
             if rule.needs_rbp() && bp.is_none() {
-                return (codes, Ends::WantsBp);
+                bp = self
+                    .searches
+                    .then(|| frame_of(code, sp, word, resolver))
+                    .flatten();
+                if bp.is_none() {
+                    return (codes, Ends::WantsBp);
+                }
             }
             let frame = Frame {
                 rsp: sp,
@@ -297,6 +314,45 @@ impl Stacks {
         self.steps.insert((code, is_call), step);
         Some(step)
     }
+}
+
+/// How many words of a stack are searched for a call.
+const SEARCHED: u64 = 256;
+
+/// The frame pointer of a function that keeps one, by the return address of the call of this very
+/// function, above the function's stack pointer: the caller's frame pointer lies below that address.
+/// `None` unless there is exactly one such address: another may be left from an earlier call.
+fn frame_of(
+    (module, vaddr): Code,
+    sp: u64,
+    word: &dyn Fn(u64) -> Option<u64>,
+    resolver: &mut Resolver,
+) -> Option<u64> {
+    let file = Arc::clone(&resolver.modules[module].file);
+    let unwind = resolver.walks.unwind(module, &file)?;
+    let start = unwind.function(vaddr)?.start;
+    let frames = resolver.frames(module, vaddr);
+    let name = frames.last().and_then(|frame| frame.function.as_deref());
+    let mut is_call_of_it = |returns: u64| {
+        let (caller, before) = resolver.find(returns.wrapping_sub(1))?;
+        let of_caller = &resolver.modules[caller];
+        if caller == module
+            && let Some(called) = of_caller.called_directly(before + 1)
+        {
+            return Some(called == start);
+        }
+        // The call of another file's function tells the name.
+        let called = of_caller
+            .is_after_call(before + 1)
+            .then(|| of_caller.called_by(before + 1))??;
+        Some(name == Some(called.as_str()))
+    };
+    let mut found = (1..SEARCHED).filter_map(|index| {
+        let at = sp.checked_add(8 * index)?;
+        is_call_of_it(word(at)?)?.then_some(at - 8)
+    });
+    let first = found.next()?;
+    found.next().is_none().then_some(first)
 }
 
 /// The function of the C library that calls a program's `main`.

@@ -272,7 +272,7 @@ fn draw_verdict(view: &View, buffer: &mut Buffer, area: Rect) -> Rect {
 fn draw_nothing(view: &View, buffer: &mut Buffer, area: Rect) {
     let columns = usize::from(area.width.saturating_sub(2));
     let text = if ended::is_over(view.snapshot) {
-        "No barrier was used."
+        "No barrier was seen."
     } else {
         "No barrier has been used yet."
     };

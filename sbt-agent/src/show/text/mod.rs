@@ -2,7 +2,7 @@
 
 use super::table::{Style, Table, Unit, count, duration, percent};
 use sbt_engine::{
-    report::{Report, SiteReport, ThreadReport, UnfinishedReport},
+    report::{Report, SiteReport, ThreadReport, UnfinishedReport, elsewhere::elsewhere},
     words::command_line,
 };
 
@@ -23,6 +23,7 @@ pub mod standstill;
 mod tests;
 mod usage;
 mod verdicts;
+mod waits;
 
 pub use cost::compensated;
 pub use counters::gap_texts;
@@ -78,6 +79,7 @@ pub fn render(report: &Report, style: Style) -> String {
         counters::counters(&mut out, report, style);
         threads(&mut out, report, style);
         away::away(&mut out, report, style);
+        waits::beside(&mut out, report, style);
         functions::functions(&mut out, report, style);
         unfinished(&mut out, report, style);
     }
@@ -129,20 +131,46 @@ fn nothing_found(out: &mut String, report: &Report, style: Style) {
             "No barrier was seen in {wall}, but {} were lost.",
             plural(report.lost_events, "event")
         ),
-        None => format!("No barrier was used in {wall}."),
+        None => format!("No barrier was seen in {wall}."),
     };
+    let sees_children = several_processes(report);
+    if let Some(elsewhere) = elsewhere(&report.run.command, sees_children) {
+        text = format!("{text} {elsewhere}.");
+    }
     if report.run.had_children == Some(true) && !report.run.children {
         text.push_str(
             " The program started other processes, which are not watched: put sbt in front of the \
             process that has the threads.",
         );
     }
-    text.push_str(
-        " sbt watched for: pthread_barrier_wait of glibc and musl, barriers made from their \
+    for part in wrapped(&text, style.width) {
+        line(out, &part);
+    }
+    waits::alone(out, report, style);
+    if report.verdicts.is_some() {
+        verdicts::verdicts(out, report, style);
+    }
+    spins(out, report, style);
+    line(out, "");
+    watched_for(out, report, style);
+}
+
+/// Whether threads of several processes were looked at.
+fn several_processes(report: &Report) -> bool {
+    let looks = report.waits.iter();
+    let mut processes = looks.flat_map(|looks| looks.threads.iter().map(|thread| thread.pid));
+    let first = processes.next();
+    processes.any(|process| Some(process) != first)
+}
+
+/// What sbt would have recognised.
+fn watched_for(out: &mut String, report: &Report, style: Style) {
+    let mut text =
+        "sbt watched for: pthread_barrier_wait of glibc and musl, barriers made from their \
         condition variables, the barriers of GNU and LLVM OpenMP, of C++, of Rust and of Open \
         MPI, and, while system calls are watched (--futex), barriers made from futexes, in the \
-        program and in every library it mapped,",
-    );
+        program and in every library it mapped,"
+            .to_owned();
     text.push_str(if report.run.children {
         " and in the processes that it started."
     } else {
@@ -151,10 +179,7 @@ fn nothing_found(out: &mut String, report: &Report, style: Style) {
     text.push_str(
         " sbt does not recognise barriers that only spin: name their function with --barrier.",
     );
-    for part in wrapped(&text, style.width) {
-        line(out, &part);
-    }
-    spins(out, report, style);
+    paragraph(out, &text, style);
 }
 
 fn plural(n: u64, what: &str) -> String {

@@ -425,12 +425,12 @@ fn without_barriers_what_is_known_is_said() {
         text(&Program::new(true).report_of(run))
     };
     let plain = run(Some(false), None);
-    has(&plain, "No barrier was used in 0 ns. sbt watched for: ");
+    has(&plain, "No barrier was seen in 0 ns.\n");
     assert!(!plain.contains("put sbt in front"), "{plain}");
     let children = run(Some(true), None);
     has(
         &children,
-        "No barrier was used in 0 ns. The program started other processes,",
+        "No barrier was seen in 0 ns. The program started other processes,",
     );
     let followed = Facts {
         run: Run {
@@ -455,7 +455,7 @@ fn without_barriers_what_is_known_is_said() {
         "{words}"
     );
     let hidden = run(None, Some("prog is stripped"));
-    has(&hidden, "No barrier was found in 0 ns: prog is stripped. ");
+    has(&hidden, "No barrier was found in 0 ns: prog is stripped.\n");
     assert!(!hidden.contains("note:"), "{hidden}");
     // The lost events may include barriers.
     let lost = Facts {

@@ -1,0 +1,216 @@
+//! Where threads slept, in the text report.
+
+use super::{
+    MOST_ROWS, Table, count, each, line, paragraph, percent, phases::title, plural, rest, wrapped,
+};
+use crate::show::table::Style;
+use sbt_engine::{
+    looks::FEW,
+    report::{
+        Report,
+        waits::{LookedThreadReport, LooksReport, WaitPlaceReport},
+    },
+};
+
+/// The most places that are listed beside barriers, where they are not the main thing.
+const BESIDE: usize = 5;
+
+/// The share of thread time below which a place is not listed beside barriers, percent.
+const LEAST: f64 = 1.0;
+
+/// The most threads that are named at a place.
+const NAMED: usize = 6;
+
+/// The threads of a program in which no barrier was seen, and where they sleep.
+pub fn alone(out: &mut String, report: &Report, style: Style) {
+    let Some(looks) = report.waits.as_ref().filter(|looks| looks.looks > 0) else {
+        return;
+    };
+    summary(out, looks, style);
+    threads(out, looks, style);
+    let places: Vec<&WaitPlaceReport> = looks
+        .places
+        .iter()
+        .filter(|place| place.looks >= FEW)
+        .collect();
+    if places.is_empty() {
+        return;
+    }
+    let looked = plural(looks.looks, "look");
+    let text = format!("WHERE THREADS SLEEP, by {looked} at each");
+    list(out, &text, &places, MOST_ROWS, style);
+}
+
+/// Where threads sleep in their work, beside barriers.
+pub fn beside(out: &mut String, report: &Report, style: Style) {
+    let Some(looks) = &report.waits else {
+        return;
+    };
+    let places = looks.in_the_work();
+    let places: Vec<&WaitPlaceReport> = places
+        .filter(|place| place.looks >= FEW && place.share_pct >= LEAST)
+        .collect();
+    if places.is_empty() {
+        return;
+    }
+    let looked = plural(looks.looks, "look");
+    let text = format!("ASLEEP IN THE WORK, by {looked} at each thread");
+    list(out, &text, &places, BESIDE, style);
+}
+
+fn summary(out: &mut String, looks: &LooksReport, style: Style) {
+    let sum = |f: fn(&LookedThreadReport) -> Option<u64>| -> Option<u64> {
+        looks.threads.iter().map(f).sum()
+    };
+    let lived: u64 = looks.threads.iter().map(|thread| thread.watched_ns).sum();
+    let Some((ran, ready)) = sum(|thread| thread.running_ns).zip(sum(|thread| thread.ready_ns))
+    else {
+        return;
+    };
+    if lived == 0 || looks.span_ns == 0 {
+        return;
+    }
+    let share = |ns: u64| percent(Some(ns as f64 / lived as f64 * 100.0));
+    let text = format!(
+        "Its {} used {:.2} CPUs on average: running {} of their time, ready without a CPU {}, \
+         asleep {}.",
+        plural(looks.threads.len() as u64, "thread"),
+        ran as f64 / looks.span_ns as f64,
+        share(ran),
+        share(ready),
+        share(lived.saturating_sub(ran).saturating_sub(ready)),
+    );
+    for part in wrapped(&text, style.width) {
+        line(out, &part);
+    }
+}
+
+fn threads(out: &mut String, looks: &LooksReport, style: Style) {
+    let mut shown: Vec<&LookedThreadReport> = looks.threads.iter().collect();
+    if shown.len() > MOST_ROWS {
+        shown.sort_by_key(|thread| std::cmp::Reverse(thread.running_ns));
+        shown.truncate(MOST_ROWS);
+    }
+    title(out, "THREADS, until the last look at each", style);
+    let name = |thread: &LookedThreadReport| format!("{} {}", thread.label, thread.name);
+    let mut table = Table::default();
+    table
+        .column("thread", shown.iter().map(|thread| name(thread)).collect())
+        .column(
+            "tid",
+            shown.iter().map(|thread| thread.tid.to_string()).collect(),
+        )
+        .durations(
+            "watched",
+            &each(&shown, |thread| Some(thread.watched_ns)),
+            style,
+        )
+        .durations("running", &each(&shown, |thread| thread.running_ns), style)
+        .durations("ready", &each(&shown, |thread| thread.ready_ns), style)
+        .durations("blocked", &each(&shown, |thread| thread.blocked_ns), style)
+        .column(
+            "looks",
+            shown.iter().map(|thread| count(thread.looks)).collect(),
+        );
+    table.write(out, style, 18);
+    rest(out, looks.threads.len(), "thread", style);
+}
+
+/// A line or two for each place.
+fn list(out: &mut String, text: &str, places: &[&WaitPlaceReport], most: usize, style: Style) {
+    title(out, text, style);
+    for place in places.iter().take(most) {
+        let text = super::verdicts::sentence(&at(place), style);
+        for (index, part) in wrapped(&text, style.width - 4).iter().enumerate() {
+            let indent = if index == 0 { "" } else { "    " };
+            line(out, &format!("{indent}{part}"));
+        }
+    }
+    if places.len() > most {
+        let more = (places.len() - most) as u64;
+        let text = format!("and {} more; --json has them all", plural(more, "place"));
+        paragraph(out, &text, style);
+    }
+}
+
+/// A place, with the share of time that each thread sleeps there, and who holds the lock.
+fn at(place: &WaitPlaceReport) -> String {
+    let mut threads: Vec<String> = place
+        .threads
+        .iter()
+        .take(NAMED)
+        .map(|thread| format!("{} {:.0} %", thread.label, thread.share_pct))
+        .collect();
+    if place.threads.len() > NAMED {
+        threads.push(format!("{} more", place.threads.len() - NAMED));
+    }
+    let known: u64 = place.holders.iter().map(|holder| holder.looks).sum();
+    let held = if known >= FEW {
+        let all: Vec<String> = place
+            .holders
+            .iter()
+            .take(3)
+            .map(|holder| format!("{} {:.0} %", holder.label, holder.share_pct))
+            .collect();
+        format!("; held meanwhile by {}", all.join(", "))
+    } else {
+        String::new()
+    };
+    format!(
+        "{}: {} of {} time{held}",
+        place.called(),
+        threads.join(", "),
+        if place.threads.len() == 1 {
+            "its"
+        } else {
+            "their"
+        },
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sbt_engine::report::{WaitKind, waits::WaitThreadReport};
+
+    #[test]
+    fn a_place_says_who_sleeps_there_for_how_long() {
+        let thread = |label: &str, share_pct| WaitThreadReport {
+            label: label.into(),
+            tid: 1,
+            looks: 9,
+            share_pct,
+        };
+        let mut place = WaitPlaceReport {
+            kind: WaitKind::Condvar,
+            call: Some("pthread_cond_wait".into()),
+            what: None,
+            place: "get queue.c:12".into(),
+            function: Some("get".into()),
+            file: Some("/src/queue.c".into()),
+            line: Some(12),
+            callers: vec!["stage queue.c:40".into()],
+            in_barrier: false,
+            looks: 18,
+            share_pct: 9.0,
+            threads: vec![thread("T1", 71.2), thread("T2", 40.0)],
+            objects: 2,
+            object: None,
+            awaited: Vec::new(),
+            holders: Vec::new(),
+        };
+        assert_eq!(
+            at(&place),
+            "2 condition variables at get queue.c:12 from stage queue.c:40: T1 71 %, T2 40 \
+             % of their time"
+        );
+        place.kind = WaitKind::Sleep;
+        place.call = Some("usleep".into());
+        place.callers.clear();
+        place.threads.truncate(1);
+        assert_eq!(
+            at(&place),
+            "usleep called from get queue.c:12: T1 71 % of its time"
+        );
+    }
+}
