@@ -12,8 +12,10 @@
 
 mod barriers;
 mod call;
+mod ends;
 mod futex;
 mod holder;
+mod origin;
 mod permission;
 mod seen;
 mod stop;
@@ -88,6 +90,22 @@ pub struct KnownBarrier {
 pub fn family(process: u32) -> Vec<u32> {
     let mut all = vec![process];
     all.extend(process::descendants(process));
+    all
+}
+
+/// The processes that have to be looked at together with one that hangs: its descendants, where a
+/// thread of it waits for a child, or for what a child may send.
+pub fn concerned(process: u32) -> Vec<u32> {
+    /// The most descendants that are looked at unasked.
+    const MOST: usize = 32;
+    let waits = process::thread_ids(process).any(|thread| {
+        let call = call::Call::of(ThreadId { process, thread });
+        call.is_for_others()
+    });
+    let mut all = vec![process];
+    if waits {
+        all.extend(process::descendants(process).into_iter().take(MOST));
+    }
     all
 }
 
@@ -307,6 +325,7 @@ impl Looker {
             notes: self.notes,
             partial: self.partial,
             hidden: u32::try_from(hidden).unwrap_or(u32::MAX),
+            processes: self.processes.iter().map(|of| origin::of(*of)).collect(),
         }
     }
 }

@@ -2,7 +2,9 @@
 
 use std::collections::HashMap;
 
-use super::scene::{BarrierSeen, CallSeen, Doing, Scene, ThreadId, ThreadSeen, WaitFor};
+use super::scene::{
+    BarrierSeen, CallSeen, Doing, ProcessSeen, Scene, ThreadId, ThreadSeen, WaitFor,
+};
 use crate::place::{printable, short};
 
 /// The names that a report gives to its threads and barriers; empty if there is no report.
@@ -217,6 +219,27 @@ impl<'a> View<'a> {
     pub fn cpu_pct(&self, thread: usize) -> Option<f64> {
         let ran_ns = self.thread(thread).ran_ns?;
         (self.scene.looked_ns > 0).then(|| ran_ns as f64 * 100.0 / self.scene.looked_ns as f64)
+    }
+
+    /// What was seen of a process.
+    pub fn process(&self, process: u32) -> Option<&'a ProcessSeen> {
+        let mut all = self.scene.processes.iter();
+        all.find(|seen| seen.process == process)
+    }
+
+    /// Whether a process was made by `fork` and has executed no program since.
+    pub fn is_forked(&self, process: u32) -> bool {
+        self.process(process).is_some_and(|seen| seen.forked)
+    }
+
+    /// Whether a thread runs, or went on between the looks.
+    pub fn moves(&self) -> bool {
+        let mut all = self.scene.threads.iter();
+        all.any(|thread| match thread.doing {
+            Doing::Running => true,
+            Doing::Waiting(_) | Doing::Call { .. } => !thread.slept && self.scene.looks > 1,
+            _ => false,
+        })
     }
 
     /// Remarks for the user, safe to print.

@@ -141,6 +141,7 @@ impl Seen {
             participants: Some(count),
             arrived: Some(u32::try_from(workers.len()).unwrap()),
             waiting: workers.iter().map(|number| id(*number)).collect(),
+            past_end: Vec::new(),
             shared: false,
             past: None,
         });

@@ -50,7 +50,7 @@ pub use incomplete::IncompleteReport;
 pub use kinds::{
     BarrierKind, BlockedReason, CounterUnit, IncompleteKind, LockReportKind, ProbeKind, SpinKind,
     StatesLevel, StragglerPattern, StragglerSequence, TakerKind, VerdictKind,
-    hang::{BlockedOnKind, HangCause, HangKind, HangOutcome, HangThreadState},
+    hang::{BlockedOnKind, HangCause, HangKind, HangOutcome, HangThreadState, LookOutcome},
 };
 pub use run::{Facts, Run};
 pub use sites::{

@@ -239,6 +239,57 @@ pub fn waiting(bytes: &[u8], address: u64) -> Option<Waiting> {
     })
 }
 
+/// Whether threads wait at this barrier for the end of a parallel region. Threads that wait for the
+/// next region wait at barriers of the same form.
+pub fn is_end(bytes: &[u8]) -> bool {
+    let last = number_at(bytes, 68);
+    last.is_some() && last != number_at(bytes, 0)
+}
+
+/// What a function that a program calls in an OpenMP runtime waits for, by its name: of GNU's or of
+/// LLVM's runtime.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Construct {
+    /// All threads of the team.
+    Barrier,
+    /// The end of a `critical` section of another thread.
+    Critical,
+    /// The turn of this thread in an `ordered` section.
+    Ordered,
+}
+
+/// What a thread waits for in a function of an OpenMP runtime that a program calls.
+pub fn construct(name: &str) -> Option<Construct> {
+    const BARRIERS: [&str; 12] = [
+        "GOMP_barrier",
+        "GOMP_parallel",
+        "GOMP_loop_end",
+        "GOMP_sections_end",
+        "GOMP_workshare",
+        "GOMP_single_copy",
+        "GOMP_teams",
+        "gomp_team_barrier_wait",
+        "__kmpc_barrier",
+        "__kmpc_fork_call",
+        "__kmpc_reduce",
+        "__kmpc_copyprivate",
+    ];
+    let is = |begin: &&str| name.starts_with(*begin);
+    if name.starts_with("GOMP_critical") || name.starts_with("__kmpc_critical") {
+        Some(Construct::Critical)
+    } else if name.starts_with("GOMP_ordered")
+        || name.starts_with("GOMP_doacross_wait")
+        || name.starts_with("__kmpc_ordered")
+        || name.starts_with("__kmpc_doacross_wait")
+    {
+        Some(Construct::Ordered)
+    } else if BARRIERS.iter().any(|begin| is(&begin)) && !name.contains("nowait") {
+        Some(Construct::Barrier)
+    } else {
+        None
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::{fs, process::Command};

@@ -180,13 +180,25 @@ impl Resolver {
         }
         let is_user = self.modules[module].owner == Owner::User;
         if is_user || !file.has_openmp() {
-            return None;
+            // A version whose code is not understood.
+            return of_unknown_version(short(&file.shown.to_string_lossy()));
         }
         Some(if is_kmp {
             InRuntime::OfKmp
         } else {
             InRuntime::OfGomp
         })
+    }
+}
+
+/// The runtime of OpenMP that a library is by its name.
+fn of_unknown_version(name: &str) -> Option<InRuntime> {
+    if name.starts_with("libgomp") {
+        Some(InRuntime::OfGomp)
+    } else if name.starts_with("libomp.") || name.starts_with("libomp-") || name.starts_with("libiomp5") {
+        Some(InRuntime::OfKmp)
+    } else {
+        None
     }
 }
 
