@@ -40,6 +40,7 @@ mod families;
 mod futex;
 mod gains;
 mod hang;
+mod hangs_suite;
 mod hostile;
 mod kill;
 mod kill_steps;

@@ -124,7 +124,7 @@ impl Call {
         }
     }
 
-    /// Whether the call waits for a child, or for input that a child may give.
+    /// Whether the call waits for a child, or for input or room that a child may give.
     pub const fn is_for_others(self) -> bool {
         matches!(
             self,
@@ -139,7 +139,11 @@ impl Call {
                     | libc::SYS_epoll_wait
                     | libc::SYS_epoll_pwait
                     | libc::SYS_recvfrom
-                    | libc::SYS_recvmsg,
+                    | libc::SYS_recvmsg
+                    | libc::SYS_write
+                    | libc::SYS_writev
+                    | libc::SYS_sendto
+                    | libc::SYS_sendmsg,
                 ..
             }
         )

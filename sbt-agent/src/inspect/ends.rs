@@ -105,12 +105,14 @@ fn waits(thread: u32, call: Call) -> Option<Vec<(u64, Side)>> {
             polled(memory, arguments[0], arguments[1])
         }
         libc::SYS_ppoll if arguments[2] == 0 => polled(memory, arguments[0], arguments[1]),
-        libc::SYS_select | libc::SYS_pselect6 if arguments[4] == 0 => {
-            selected(memory, arguments[0], arguments[1], arguments[2], arguments[3])
-        }
-        libc::SYS_epoll_wait | libc::SYS_epoll_pwait
-            if (arguments[3] & 0xffff_ffff) >> 31 == 1 =>
-        {
+        libc::SYS_select | libc::SYS_pselect6 if arguments[4] == 0 => selected(
+            memory,
+            arguments[0],
+            arguments[1],
+            arguments[2],
+            arguments[3],
+        ),
+        libc::SYS_epoll_wait | libc::SYS_epoll_pwait if (arguments[3] & 0xffff_ffff) >> 31 == 1 => {
             watched(thread, descriptor)
         }
         libc::SYS_epoll_pwait2 if arguments[3] == 0 => watched(thread, descriptor),
@@ -164,7 +166,9 @@ fn selected(
             return None;
         }
         let is_set = |number: &u64| {
-            let byte = usize::try_from(number / 8).ok().and_then(|at| bytes.get(at));
+            let byte = usize::try_from(number / 8)
+                .ok()
+                .and_then(|at| bytes.get(at));
             byte.is_some_and(|byte| byte >> (number % 8) & 1 == 1)
         };
         all.extend((0..count).filter(is_set).map(|number| (number, side)));

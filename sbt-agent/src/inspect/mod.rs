@@ -15,6 +15,7 @@ mod call;
 mod ends;
 mod futex;
 mod holder;
+mod musl;
 mod origin;
 mod permission;
 mod seen;
@@ -103,6 +104,14 @@ pub fn concerned(process: u32) -> Vec<u32> {
         call.is_for_others()
     });
     let mut all = vec![process];
+    // Ranks of one program have one launcher.
+    if process::rank(process).is_some()
+        && let Some(launcher) = process::parent(process)
+    {
+        let ranks = process::children(launcher).into_iter();
+        let ranks = ranks.filter(|other| process::rank(*other).is_some());
+        all.extend(ranks.take(MOST));
+    }
     if waits {
         all.extend(process::descendants(process).into_iter().take(MOST));
     }

@@ -19,6 +19,7 @@ pub fn of(process: u32) -> ProcessSeen {
         parent: process::parent(process).filter(|parent| *parent != 0),
         forked: process::is_forked(process),
         has_timers: timers.is_ok_and(|timers| !timers.trim().is_empty()),
+        rank: process::rank(process),
         has_tasks: is_of_go(process),
     }
 }

@@ -97,11 +97,12 @@ impl Waits<'_> {
                 )
             });
         let Some((address, runtime)) = found else {
-            return self.of_openmp(seen, held, memory);
+            return self.of_openmp(seen, held, futex.is_some(), memory);
         };
         match runtime {
             InRuntime::Gomp => {
-                let found = self.gomp(seen.id.process, held, memory)?;
+                let is_futex = futex.is_some();
+                let found = self.gomp(seen.id.process, held, is_futex, memory)?;
                 Some(self.barriers.waits(seen.id, found))
             }
             InRuntime::Kmp {
@@ -145,6 +146,7 @@ impl Waits<'_> {
         &mut self,
         seen: &InspectedThread,
         held: &[u64],
+        is_futex: bool,
         memory: Memory,
     ) -> Option<usize> {
         let mut in_library = library_calls(seen).filter_map(|call| call.called.runtime);
@@ -156,13 +158,16 @@ impl Waits<'_> {
         let functions = functions(seen);
         let mut all = functions.iter();
         let construct = all.find_map(|(name, _, _)| gomp::construct(name));
-        let calls = seen.followed.as_ref().map_or(0, |followed| followed.calls.len());
+        let calls = seen
+            .followed
+            .as_ref()
+            .map_or(0, |followed| followed.calls.len());
         // Threads that a runtime keeps for its regions have no call of the program.
         let is_own = library_calls(seen).count() < calls;
         if matches!(construct, Some(Construct::Critical | Construct::Ordered)) {
             return None;
         }
-        if is_gomp && let Some(found) = self.gomp(seen.id.process, held, memory) {
+        if is_gomp && let Some(found) = self.gomp(seen.id.process, held, is_futex, memory) {
             let is_end = gomp::is_end(&memory.read(found.address, gomp::LENGTH));
             let is_known = self.barriers.has(seen.id.process, found.address);
             if is_own || is_end || is_known {
@@ -175,16 +180,23 @@ impl Waits<'_> {
         let kind = if is_gomp { Kind::Gomp } else { Kind::Kmp };
         // All threads of the process are taken for one team.
         let process = seen.id.process;
-        let address = *self.unknown_teams.entry(process).or_insert_with(|| {
-            held.first().copied().unwrap_or_default()
-        });
+        let address = *self
+            .unknown_teams
+            .entry(process)
+            .or_insert_with(|| held.first().copied().unwrap_or_default());
         Some(self.barriers.waits(seen.id, unread(address, kind)))
     }
 
-    fn gomp(&self, process: u32, held: &[u64], memory: Memory) -> Option<FoundBarrier> {
+    fn gomp(
+        &self,
+        process: u32,
+        held: &[u64],
+        is_futex: bool,
+        memory: Memory,
+    ) -> Option<FoundBarrier> {
         let of = |address: u64| {
             let bytes = memory.read(address, gomp::LENGTH);
-            let barrier = gomp::waiting(&bytes, address)?;
+            let barrier = gomp::waiting(&bytes, address, is_futex)?;
             Some(FoundBarrier {
                 address,
                 kind: Kind::Gomp,

@@ -10,6 +10,7 @@ use super::{
     ends::{Awaited, Ends},
     futex::Futex,
     holder::{Numbers, has_our_numbers},
+    musl,
     seen::{InspectedThread, functions, held},
     teams::Regions,
 };
@@ -203,9 +204,7 @@ impl Waits<'_> {
     /// Whether only one process uses a futex: what its flag says, or else where it lies. Libraries
     /// leave the flag out although the memory is private.
     fn is_own(&mut self, process: u32, futex: Futex) -> bool {
-        let is_own = || {
-            process::memory_at(process, futex.address) == backing::Memory::Own
-        };
+        let is_own = || process::memory_at(process, futex.address) == backing::Memory::Own;
         futex.private
             || *self
                 .own
@@ -225,6 +224,14 @@ impl Waits<'_> {
                 address,
                 section,
                 name: None,
+            };
+        }
+        if self.version(process).is_none()
+            && let Some(number) = musl::joined(futex, memory)
+            && let Some(joined) = self.numbers.thread(process, number)
+        {
+            return WaitFor::Join {
+                thread: Some(joined.thread),
             };
         }
         if futex.inherits {
@@ -311,7 +318,8 @@ impl Waits<'_> {
 
     fn pthread_barrier(&self, process: u32, futex: Futex, memory: Memory) -> FoundBarrier {
         let Some(version) = self.version(process) else {
-            return unread(futex.address, Kind::Pthread);
+            let found = musl::barrier(futex, memory);
+            return found.unwrap_or_else(|| unread(futex.address, Kind::Pthread));
         };
         // Threads wait on `current_round`, or on `in` while the numbers begin anew.
         let found = [4, 0].into_iter().find_map(|before| {

@@ -124,7 +124,9 @@ fn last(graph: &Graph, at: usize) -> (Grade, Option<HangCause>) {
             };
             return (Grade::Lost, Some(because));
         }
-        Need::Anyone | Need::AnyOf if !graph.can_go(at) => return (Grade::Stuck, Some(HangCause::NobodyWakes)),
+        Need::Anyone | Need::AnyOf if !graph.can_go(at) => {
+            return (Grade::Stuck, Some(HangCause::NobodyWakes));
+        }
         _ => {}
     }
     let thread = view.thread(at);

@@ -17,7 +17,8 @@ pub enum Need {
     Barrier(usize),
     /// Any other thread must wake it.
     Anyone,
-    /// One of certain threads must do something: see [`Graph::any_of`].
+    /// One of certain threads must do something: those that hold the other end of a pipe, or child
+    /// processes.
     AnyOf,
     /// A thread that has ended would have to release a lock.
     TheDead,
@@ -115,11 +116,6 @@ impl<'a, 'v> Graph<'a, 'v> {
         next
     }
 
-    /// The threads one of which has to do something before a thread with [`Need::AnyOf`] goes on.
-    pub fn any_of(&self, thread: usize) -> &[usize] {
-        &self.any_of[thread]
-    }
-
     /// Threads from `from` on, each of which waits for the next, and the last for one of them. The
     /// number is the index at which the circle begins.
     pub fn circle(&self, from: usize) -> Option<(Vec<usize>, usize)> {
@@ -157,19 +153,18 @@ impl<'a, 'v> Graph<'a, 'v> {
                 .map(|at| self.completes(at, &before, &come))
                 .collect();
             for (at, go) in goes.iter_mut().enumerate() {
-                *go = *go
-                    || !self.stays[at]
-                    || match self.needs[at] {
-                        Need::Nothing => true,
-                        Need::Thread(other) => other != at && before[other],
-                        Need::Barrier(barrier) => completes[barrier],
-                        Need::Anyone => before
-                            .iter()
-                            .enumerate()
-                            .any(|(other, goes)| *goes && other != at && self.is_near(at, other)),
-                        Need::AnyOf => self.any_of[at].iter().any(|other| before[*other]),
-                        Need::TheDead | Need::Never => false,
-                    };
+                *go =
+                    *go || !self.stays[at]
+                        || match self.needs[at] {
+                            Need::Nothing => true,
+                            Need::Thread(other) => other != at && before[other],
+                            Need::Barrier(barrier) => completes[barrier],
+                            Need::Anyone => before.iter().enumerate().any(|(other, goes)| {
+                                *goes && other != at && self.is_near(at, other)
+                            }),
+                            Need::AnyOf => self.any_of[at].iter().any(|other| before[*other]),
+                            Need::TheDead | Need::Never => false,
+                        };
             }
             if goes == before {
                 return goes;

@@ -8,6 +8,7 @@ use super::{
     end::{End, Grade, end},
     finding::Finding,
     graph::{Graph, Need},
+    mpi,
     names::{Names, View},
     quiet::{is_outside, quiet},
     scene::Scene,
@@ -54,7 +55,9 @@ pub fn judge_as(scene: &Scene, names: &Names) -> Option<HangReport> {
 pub fn asleep_as(scene: &Scene, names: &Names) -> Option<HangReport> {
     let view = View::new(scene, names);
     let graph = Graph::new(&view);
-    quiet(&graph).map(|finding| report(&graph, &finding, Vec::new()))
+    mpi::ranks(&graph)
+        .or_else(|| quiet(&graph))
+        .map(|finding| report(&graph, &finding, Vec::new()))
 }
 
 fn at_barrier(graph: &Graph, at: usize) -> Option<Finding> {

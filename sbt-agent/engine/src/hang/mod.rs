@@ -8,11 +8,13 @@
 use crate::report::{HangKind, LookOutcome, LookReport};
 
 mod absent;
+mod calls;
 mod chain;
 mod end;
 mod finding;
 mod graph;
 mod judge;
+mod mpi;
 mod names;
 mod quiet;
 #[cfg(any(test, feature = "samples"))]

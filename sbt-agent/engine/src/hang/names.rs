@@ -146,15 +146,23 @@ impl<'a> View<'a> {
     /// From where a thread waits at a barrier: in the words of the report if it has any, else the
     /// line.
     fn site(&self, barrier: &BarrierSeen, thread: usize) -> Option<String> {
+        let known = self.site_of_events(barrier, thread);
+        known.or_else(|| self.at(thread).map(line))
+    }
+
+    /// From where a thread came to a barrier, as events tell.
+    fn site_of_events(&self, barrier: &BarrierSeen, thread: usize) -> Option<String> {
         let id = self.thread(thread).id;
         let members = barrier.past.iter().flat_map(|past| &past.members);
-        let known = members
-            .filter(|member| member.id == id)
-            .find_map(|member| member.site.as_deref());
-        match known {
-            Some(site) => Some(printable(site)),
-            None => self.at(thread).map(line),
-        }
+        let mut known = members.filter(|member| member.id == id);
+        known
+            .find_map(|member| member.site.as_deref())
+            .map(printable)
+    }
+
+    /// From where a thread came to a barrier, if events tell.
+    pub fn known_site(&self, at: usize, thread: usize) -> Option<String> {
+        self.site_of_events(&self.scene.barriers[at], thread)
     }
 
     /// The innermost call of the user's own code on a thread's stack. Without such code, the

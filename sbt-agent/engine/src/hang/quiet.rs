@@ -13,12 +13,7 @@ use super::{
 const NEXT_TO_NOTHING_PCT: f64 = 1.0;
 
 /// System calls that only a signal ends.
-const FOR_SIGNALS: [&str; 4] = [
-    "pause",
-    "rt_sigsuspend",
-    "rt_sigtimedwait",
-    "signalfd",
-];
+const FOR_SIGNALS: [&str; 4] = ["pause", "rt_sigsuspend", "rt_sigtimedwait", "signalfd"];
 
 /// System calls that end when something outside of the process does, such as a peer, a device or a
 /// timer. Locks and queues that processes share are not among them: who holds these is not known.
@@ -61,9 +56,7 @@ const OUTSIDE: [&str; 31] = [
 pub fn is_outside(graph: &Graph, thread: usize) -> bool {
     match &graph.view.thread(thread).doing {
         Doing::Call { name, .. } => {
-            OUTSIDE.contains(&name.as_str())
-                || name.contains("sleep")
-                || name == "restart_syscall"
+            OUTSIDE.contains(&name.as_str()) || name.contains("sleep") || name == "restart_syscall"
         }
         Doing::Stopped | Doing::Traced { .. } => true,
         _ => false,
@@ -126,7 +119,11 @@ pub fn quiet(graph: &Graph) -> Option<Finding> {
     let is_outside = lead.is_some_and(|lead| outside(&lead));
     let lead = lead.filter(|_| is_outside).unwrap_or(first);
     let mut who = vec![lead];
-    who.extend(goers.into_iter().filter(|at| *at != lead && is_outside && outside(at)));
+    who.extend(
+        goers
+            .into_iter()
+            .filter(|at| *at != lead && is_outside && outside(at)),
+    );
     Some(Finding {
         barrier: None,
         grade: Grade::Unclear,
@@ -159,7 +156,10 @@ pub fn text(graph: &Graph, finding: &Finding) -> String {
         );
     }
     let process = view.thread(lead).id.process;
-    let why = if view.process(process).is_some_and(|process| process.has_tasks) {
+    let why = if view
+        .process(process)
+        .is_some_and(|process| process.has_tasks)
+    {
         ": which of its tasks wait for what cannot be seen from outside"
     } else {
         ""

@@ -41,6 +41,7 @@ pub fn stack(text: &str) -> Vec<CallSeen> {
             line: line.map(|(_, line)| line.parse().unwrap()),
             binary: "/home/me/hangs".into(),
             offset: 0x1000,
+            begins: None,
             of_system: own.is_some(),
             after_signal: signal.is_some(),
         }

@@ -45,6 +45,8 @@ pub struct ProcessSeen {
     pub forked: bool,
     /// Whether the process has timers whose signals may wake its threads.
     pub has_timers: bool,
+    /// The rank of the process in a program of MPI.
+    pub rank: Option<u32>,
     /// Whether a runtime of the process moves tasks between its threads, as that of Go: then what
     /// threads wait for says little about the tasks.
     pub has_tasks: bool,
@@ -103,6 +105,9 @@ pub struct CallSeen {
     pub binary: String,
     /// Address of the call in the file's own numbering.
     pub offset: u64,
+    /// Where the function begins in the file's own numbering, if known: it tells functions without
+    /// names apart.
+    pub begins: Option<u64>,
     /// Whether the code belongs to the C library, a runtime or a library installed with the system,
     /// and not to the user.
     pub of_system: bool,

@@ -7,7 +7,7 @@ use super::{
     end::Grade,
     finding::Finding,
     graph::{Graph, Need},
-    quiet,
+    mpi, quiet,
     scene::{Doing, WaitFor},
     team,
     threads::gone_words,
@@ -332,7 +332,7 @@ fn without_barrier(graph: &Graph, finding: &Finding) -> String {
         return "threads wait for each other".into();
     };
     if finding.because.is_none() {
-        return quiet::text(graph, finding);
+        return mpi::text(graph, finding).unwrap_or_else(|| quiet::text(graph, finding));
     }
     let name = view.name(lead);
     if finding.because == Some(HangCause::NobodyWakes) {

@@ -22,6 +22,20 @@ const ENDS: [&str; 6] = [
     "GOMP_task_reductions",
 ];
 
+/// How the names of functions begin in which threads of a team begin.
+const RUNTIME: [&str; 3] = ["start_thread", "gomp_thread_start", "clone"];
+
+/// Functions of the runtimes in which threads wait for each other inside of a region.
+const BARRIERS: [&str; 7] = [
+    "GOMP_barrier",
+    "GOMP_loop_end",
+    "GOMP_sections_end",
+    "GOMP_single_copy",
+    "__kmpc_barrier",
+    "__kmpc_reduce",
+    "__kmpc_copyprivate",
+];
+
 /// Where a thread of a team stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Stand {
@@ -31,21 +45,43 @@ enum Stand {
     End(Option<String>),
 }
 
-fn stand(view: &View, thread: usize) -> Stand {
+fn stand(view: &View, at: usize, thread: usize) -> Stand {
     let stack = &view.thread(thread).stack;
     let Some(own) = stack.iter().position(|call| !call.of_system) else {
-        return Stand::End(None);
+        // Probes hide the callers of threads that are watched; the events tell them.
+        let site = view.known_site(at, thread);
+        let is_inside = |site: &String| !RUNTIME.iter().any(|name| site.starts_with(name));
+        return match site.filter(is_inside) {
+            Some(site) if !view.thread(thread).is_whole => Stand::Inside(Some(site)),
+            _ => Stand::End(None),
+        };
     };
     let place = Some(line(&stack[own]));
-    let is_end = |call: &CallSeen| {
+    let is_of = |call: &CallSeen, names: &[&str]| {
+        let name = call.function.as_deref().unwrap_or_default();
+        names.iter().any(|begin| name.starts_with(begin))
+    };
+    // A barrier may be called by a jump, so that its caller is the runtime itself.
+    let decides = stack[..own]
+        .iter()
+        .find(|call| is_of(call, &ENDS) || is_of(call, &BARRIERS));
+    match decides {
+        Some(call) if is_of(call, &ENDS) => Stand::End(place),
+        _ => Stand::Inside(place),
+    }
+}
+
+/// The place at which a thread inside of a parallel region has begun the region, if it has.
+fn begun_by(view: &View, thread: usize) -> Option<String> {
+    let stack = &view.thread(thread).stack;
+    let own = stack.iter().position(|call| !call.of_system)?;
+    let runtime = own + stack[own..].iter().position(|call| call.of_system)?;
+    let begun = stack[runtime..].iter().find(|call| !call.of_system)?;
+    let is_begin = stack[runtime..].iter().any(|call| {
         let name = call.function.as_deref().unwrap_or_default();
         ENDS.iter().any(|end| name.starts_with(end))
-    };
-    if own > 0 && stack[..own].iter().any(is_end) {
-        Stand::End(place)
-    } else {
-        Stand::Inside(place)
-    }
+    });
+    is_begin.then(|| line(begun))
 }
 
 /// Whether the threads of the team of a barrier stand at different barriers: some inside of a
@@ -72,7 +108,7 @@ fn stands(graph: &Graph, at: usize) -> (Placed, Placed) {
     let (mut inside, mut ends) = (Vec::new(), Vec::new());
     let waiting = graph.absent[at].waiting.iter();
     for thread in waiting.chain(&past) {
-        match stand(view, *thread) {
+        match stand(view, at, *thread) {
             _ if past.contains(thread) => ends.push((*thread, None)),
             Stand::Inside(place) => inside.push((*thread, place)),
             Stand::End(place) => ends.push((*thread, place)),
@@ -99,6 +135,11 @@ pub fn apart_text(graph: &Graph, at: usize, since: &str) -> String {
         }
     }
     let begun = ends.iter().find_map(|(_, place)| place.clone());
+    let begun = begun.or_else(|| {
+        inside
+            .iter()
+            .find_map(|(thread, _)| begun_by(view, *thread))
+    });
     let end = begun.map_or_else(
         || "the end of the parallel region".into(),
         |begun| format!("the end of the parallel region that begins at {begun}"),

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use super::{
+    calls,
     graph::{Graph, Need},
     names::{View, spoken},
     scene::{CallSeen, Doing, Holder, Section, ThreadId, ThreadSeen, WaitFor},
@@ -44,9 +45,13 @@ fn runs(view: &View, thread: usize) -> String {
     let seen = view.thread(thread);
     let looks = view.scene.looks;
     let mut facts = Vec::new();
-    let mut text = match view.at(thread) {
-        Some(call) => format!("runs in {}", spoken(call)),
-        None => "runs".into(),
+    let mut text = match (calls::wait(view, thread), view.at(thread)) {
+        (Some((function, Some(own))), _) => {
+            format!("waits in {function}(), called in {}", spoken(own))
+        }
+        (Some((function, None)), _) => format!("waits in {function}()"),
+        (None, Some(call)) => format!("runs in {}", spoken(call)),
+        (None, None) => "runs".into(),
     };
     let mut elsewhere: Vec<String> = Vec::new();
     for call in &seen.also_at {
@@ -159,17 +164,15 @@ fn held(view: &View, at: usize, lock: &str, holder: Holder) -> String {
             format!("waits for {lock} that it holds itself")
         }
         Holder::Thread(id) => format!("waits for {lock} that {} holds", by_id(view, id)),
-        Holder::Gone { thread } => {
-            match view.process(view.thread(at).id.process) {
-                Some(process) if process.forked => format!(
-                    "waits for {lock}, which thread {thread} held when this process was forked: \
+        Holder::Gone { thread } => match view.process(view.thread(at).id.process) {
+            Some(process) if process.forked => format!(
+                "waits for {lock}, which thread {thread} held when this process was forked: \
                      that thread exists only in the parent"
-                ),
-                _ => format!(
-                    "waits for {lock}, whose holder (thread {thread}) has ended without letting go"
-                ),
-            }
-        }
+            ),
+            _ => format!(
+                "waits for {lock}, whose holder (thread {thread}) has ended without letting go"
+            ),
+        },
         Holder::Nobody => format!("waits for {lock}, which nobody holds any more"),
         Holder::Unknown => format!("waits for {lock}"),
     }

@@ -2,7 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{BarrierKind, BlockedOnKind, HangCause, HangKind, HangThreadState, LookOutcome, SCHEMA, Word};
+use super::{
+    BarrierKind, BlockedOnKind, HangCause, HangKind, HangThreadState, LookOutcome, SCHEMA, Word,
+};
 
 /// Threads that stand still, or that wait for a long time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

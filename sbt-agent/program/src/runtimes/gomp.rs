@@ -224,11 +224,13 @@ fn counted_in(code: &Code<'_>, (start, _): (u64, u64), until: u64) -> Option<Cou
 pub const LENGTH: usize = 72;
 
 /// Parses `gomp_barrier_t`: `total`, `generation`, and at offset 64 `awaited` and `awaited_final`,
-/// which count down.
-pub fn waiting(bytes: &[u8], address: u64) -> Option<Waiting> {
+/// which count down. Until GCC 9 the structure is aligned less than its type asks for, so that an
+/// address which is not known to be one of a barrier proves less: `is_exact` says that it is known.
+pub fn waiting(bytes: &[u8], address: u64, is_exact: bool) -> Option<Waiting> {
     let (total, awaited) = (number_at(bytes, 0)?, number_at(bytes, 64)?);
     let last = number_at(bytes, 68)?;
-    let fits = address.is_multiple_of(64)
+    let alignment = if is_exact { 8 } else { 64 };
+    let fits = address.is_multiple_of(alignment)
         && (1..=MAX_THREADS).contains(&total)
         && (1..=total).contains(&awaited)
         && (1..=total).contains(&last);
@@ -351,13 +353,15 @@ mod tests {
         };
         let of = |total, awaited, last, address| {
             let bytes = object(&[(0, total), (4, 0x10), (64, awaited), (68, last)]);
-            super::waiting(&bytes, address).map(|barrier| (barrier.count, barrier.arrived))
+            super::waiting(&bytes, address, false).map(|barrier| (barrier.count, barrier.arrived))
         };
         assert_eq!(of(4, 1, 4, 0x1000), Some((4, 3)));
         assert_eq!(of(4, 4, 2, 0x1000), Some((4, 2)));
         assert_eq!(of(4, 1, 4, 0x1004), None);
         assert_eq!(of(4, 5, 4, 0x1000), None);
         assert_eq!(of(0, 0, 0, 0x1000), None);
-        assert_eq!(super::waiting(&[0; 8], 0), None);
+        assert_eq!(super::waiting(&[0; 8], 0, true), None);
+        let bytes = object(&[(0, 4), (64, 1), (68, 4)]);
+        assert!(super::waiting(&bytes, 0x1010, true).is_some());
     }
 }

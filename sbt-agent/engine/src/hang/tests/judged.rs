@@ -21,7 +21,10 @@ fn of_more_than_are_missing_the_best_off_may_be_enough() {
     // Both are needed, so the worse one counts.
     seen.0.barriers[0].participants = Some(4);
     let hang = seen.hang();
-    assert_eq!((hang.kind, hang.missing_count), (HangKind::Outside, Some(2)));
+    assert_eq!(
+        (hang.kind, hang.missing_count),
+        (HangKind::Outside, Some(2))
+    );
     assert_eq!(names(&hang.missing), ["worker-4", "worker-3"]);
     assert!(
         hang.text.starts_with("worker-4 is missing"),
