@@ -41,6 +41,7 @@ mod faults;
 mod futex;
 mod gains;
 mod hang;
+mod hangs_suite;
 mod hostile;
 mod kill;
 mod kill_steps;

@@ -99,6 +99,37 @@ pub fn parent(process: u32) -> Option<u32> {
     Status::of(process)?.number("PPid")
 }
 
+/// Whether a process was made by `fork` and has executed no program since.
+pub fn is_forked(pid: u32) -> bool {
+    let flags = stat(&folder(pid)).map(|stat| StatFlags::from_bits_retain(stat.flags));
+    flags.is_some_and(|flags| flags.contains(StatFlags::PF_FORKNOEXEC))
+}
+
+/// The session of a process.
+pub fn session(pid: u32) -> Option<i32> {
+    Some(stat(&folder(pid))?.session)
+}
+
+/// CPU time that the threads of a process have used, ns; `None` if the process is gone or the
+/// kernel does not tell.
+pub fn used_ns(pid: u32) -> Option<u64> {
+    let of = |task: PathBuf| {
+        let text = text(task.join("schedstat")).ok()?;
+        text.split(' ').next()?.parse::<u64>().ok()
+    };
+    let all: Vec<Option<u64>> = tasks(pid).map(of).collect();
+    let sum = all.iter().flatten().sum();
+    (all.iter().any(Option::is_some)).then_some(sum)
+}
+
+/// All processes that can be seen.
+pub fn all() -> Vec<u32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .collect()
+}
+
 /// The process of a thread, if the thread exists.
 pub fn of_thread(thread: u32) -> Option<u32> {
     Status::of(thread)?.number("Tgid")

@@ -1,12 +1,15 @@
 //! The options of `sbt check` that are rules.
 
-use std::{path::PathBuf, time::Duration};
+use std::path::PathBuf;
 
 use clap::Args;
 
 use crate::settings::Gate;
 use sbt_engine::{
-    gate::{CheckRules, Measure, Rule, rule},
+    gate::{
+        CheckRules, Measure, Rule,
+        rule::{self, NoHang},
+    },
     value,
 };
 use sbt_program::access::NamedFile;
@@ -38,10 +41,11 @@ pub struct Rules {
     /// Lowest number of complete episodes [default: 1].
     #[arg(long, value_name = "[SITE:]N", value_parser = of(Measure::Episodes), allow_hyphen_values = true)]
     min_episodes: Vec<Rule>,
-    /// Fail if threads wait at a barrier for this time and no thread arrives. A running
-    /// program is then ended.
-    #[arg(long, value_name = "TIME", value_parser = rule::no_hang, allow_hyphen_values = true)]
-    no_hang: Option<Duration>,
+    /// Fail if threads stand still for this time and nobody is left who could wake them. A running
+    /// program is then ended. With TIME,strict a program that waits for input, a peer or
+    /// a timer fails as well.
+    #[arg(long, value_name = "TIME[,strict]", value_parser = rule::no_hang, allow_hyphen_values = true)]
+    no_hang: Option<NoHang>,
     /// Highest share of lost events [default: 1%].
     #[arg(long, value_name = "PCT", value_parser = rule::lost, allow_hyphen_values = true)]
     max_lost: Option<f64>,
@@ -76,7 +80,8 @@ impl From<Rules> for Gate {
         Self {
             asked: CheckRules {
                 rules: rules.into_iter().flatten().collect(),
-                no_hang: typed.no_hang,
+                no_hang: typed.no_hang.map(|asked| asked.limit),
+                strict_hang: typed.no_hang.is_some_and(|asked| asked.strict),
                 max_lost: typed.max_lost,
                 tolerance: typed.tolerance,
                 allow_incomplete: typed.allow_incomplete,
@@ -88,6 +93,8 @@ impl From<Rules> for Gate {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use clap::Parser as _;
 
     use super::*;

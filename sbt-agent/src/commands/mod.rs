@@ -176,7 +176,7 @@ fn look_at(pid: u32, children: bool, to: &Destination) -> anyhow::Result<u8> {
     let all = if children {
         inspect::family(pid)
     } else {
-        vec![pid]
+        inspect::concerned(pid)
     };
     let scene = inspect::at(&all, &inspect::Looks::default())?;
     let report = hang::report(&scene, pid);

@@ -62,6 +62,7 @@ impl Barriers {
                 participants: found.participants,
                 arrived: found.arrived,
                 waiting: Vec::new(),
+                past_end: Vec::new(),
                 shared: found.shared,
                 past: None,
             });
@@ -76,6 +77,19 @@ impl Barriers {
         let waiting = &mut self.all[index].waiting;
         if !waiting.contains(&thread) {
             waiting.push(thread);
+        }
+    }
+
+    /// Index of a barrier that is known at this address of the process.
+    pub fn at(&self, process: u32, address: u64) -> Option<usize> {
+        self.known.get(&Key::Own(process, address)).copied()
+    }
+
+    /// Adds a thread of the team of a barrier that is past the end of the team's parallel region.
+    pub fn add_past_end(&mut self, index: usize, thread: ThreadId) {
+        let past = &mut self.all[index].past_end;
+        if !past.contains(&thread) {
+            past.push(thread);
         }
     }
 

@@ -125,6 +125,31 @@ impl Call {
         }
     }
 
+    /// Whether the call waits for a child, or for input or room that a child may give.
+    pub const fn is_for_others(self) -> bool {
+        matches!(
+            self,
+            Self::In {
+                number: libc::SYS_wait4
+                    | libc::SYS_waitid
+                    | libc::SYS_read
+                    | libc::SYS_poll
+                    | libc::SYS_ppoll
+                    | libc::SYS_select
+                    | libc::SYS_pselect6
+                    | libc::SYS_epoll_wait
+                    | libc::SYS_epoll_pwait
+                    | libc::SYS_recvfrom
+                    | libc::SYS_recvmsg
+                    | libc::SYS_write
+                    | libc::SYS_writev
+                    | libc::SYS_sendto
+                    | libc::SYS_sendmsg,
+                ..
+            }
+        )
+    }
+
     /// The call's name, and what it waits for, if known.
     pub fn described(self, thread: u32) -> Option<(String, Option<String>)> {
         let Self::In {

@@ -12,8 +12,11 @@
 
 mod barriers;
 mod call;
+mod ends;
 mod futex;
 mod holder;
+mod musl;
+mod origin;
 mod permission;
 mod seen;
 pub mod sleepers;
@@ -89,6 +92,30 @@ pub struct KnownBarrier {
 pub fn family(process: u32) -> Vec<u32> {
     let mut all = vec![process];
     all.extend(process::descendants(process));
+    all
+}
+
+/// The processes that have to be looked at together with one that hangs: its descendants, where a
+/// thread of it waits for a child, or for what a child may send.
+pub fn concerned(process: u32) -> Vec<u32> {
+    /// The most descendants that are looked at unasked.
+    const MOST: usize = 32;
+    let waits = process::thread_ids(process).any(|thread| {
+        let call = call::Call::of(ThreadId { process, thread });
+        call.is_for_others()
+    });
+    let mut all = vec![process];
+    // Ranks of one program have one launcher.
+    if process::rank(process).is_some()
+        && let Some(launcher) = process::parent(process)
+    {
+        let ranks = process::children(launcher).into_iter();
+        let ranks = ranks.filter(|other| process::rank(*other).is_some());
+        all.extend(ranks.take(MOST));
+    }
+    if waits {
+        all.extend(process::descendants(process).into_iter().take(MOST));
+    }
     all
 }
 
@@ -308,6 +335,7 @@ impl Looker {
             notes: self.notes,
             partial: self.partial,
             hidden: u32::try_from(hidden).unwrap_or(u32::MAX),
+            processes: self.processes.iter().map(|of| origin::of(*of)).collect(),
         }
     }
 }

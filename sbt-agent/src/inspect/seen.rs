@@ -248,6 +248,7 @@ fn told(calls: &[CallAt]) -> Vec<CallSeen> {
         let unnamed = CallSeen {
             binary: called.binary.clone(),
             offset: called.offset,
+            begins: called.begins,
             of_system: called.is_system,
             after_signal: call.after_signal,
             ..CallSeen::default()

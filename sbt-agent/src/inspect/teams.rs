@@ -15,7 +15,8 @@ use sbt_engine::{
 use sbt_program::{
     memory::Memory,
     runtimes::{
-        gomp, teams,
+        gomp::{self, Construct},
+        teams,
         waits::{Wants, wants},
     },
     sites::InRuntime,
@@ -29,6 +30,8 @@ pub struct Regions {
     /// What [`teams::infos`] has read, by process and [`teams::Way::threads`]: read once for all
     /// threads.
     infos: HashMap<(u32, u64), Rc<[u64]>>,
+    /// The ways to teams that were used, by process.
+    ways: Vec<(u32, teams::Way)>,
 }
 
 impl Regions {
@@ -44,9 +47,24 @@ impl Regions {
         way: teams::Way,
         held: &[u64],
     ) -> Option<(u64, u32)> {
+        if !self.ways.contains(&(process, way)) {
+            self.ways.push((process, way));
+        }
         let infos = self.infos.entry((process, way.threads));
         let infos = infos.or_insert_with(|| teams::infos(memory, way.threads).into());
         teams::team(memory, way, infos, held)
+    }
+
+    /// The address of a thread's team.
+    fn team_of(&mut self, process: u32, memory: Memory, held: &[u64]) -> Option<u64> {
+        let ways: Vec<teams::Way> = self
+            .ways
+            .iter()
+            .filter(|(of, _)| *of == process)
+            .map(|(_, way)| *way)
+            .collect();
+        let mut all = ways.into_iter();
+        all.find_map(|way| Some(self.team(process, memory, way, held)?.0))
     }
 
     /// Index of the barrier at which this thread's team waits.
@@ -70,17 +88,21 @@ impl Waits<'_> {
         futex: Option<Futex>,
         memory: Memory,
     ) -> Option<usize> {
-        let (address, runtime) = library_calls(seen)
+        let found = library_calls(seen)
             .filter_map(|call| Some((call.address, call.called.runtime?)))
             .find(|(_, found)| {
                 matches!(
                     found,
                     InRuntime::Gomp | InRuntime::Kmp { .. } | InRuntime::Rust
                 )
-            })?;
+            });
+        let Some((address, runtime)) = found else {
+            return self.of_openmp(seen, held, futex.is_some(), memory);
+        };
         match runtime {
             InRuntime::Gomp => {
-                let found = self.gomp(seen.id.process, held, memory)?;
+                let is_futex = futex.is_some();
+                let found = self.gomp(seen.id.process, held, is_futex, memory)?;
                 Some(self.barriers.waits(seen.id, found))
             }
             InRuntime::Kmp {
@@ -117,10 +139,64 @@ impl Waits<'_> {
         }
     }
 
-    fn gomp(&self, process: u32, held: &[u64], memory: Memory) -> Option<FoundBarrier> {
+    /// Index of the barrier of an OpenMP runtime in which a thread waits, where the code of the
+    /// runtime did not tell: by the function that the program has called, and by the memory of the
+    /// barrier if it has the form that is known.
+    fn of_openmp(
+        &mut self,
+        seen: &InspectedThread,
+        held: &[u64],
+        is_futex: bool,
+        memory: Memory,
+    ) -> Option<usize> {
+        let mut in_library = library_calls(seen).filter_map(|call| call.called.runtime);
+        let is_gomp = match in_library.next()? {
+            InRuntime::OfGomp => true,
+            InRuntime::OfKmp => false,
+            _ => return None,
+        };
+        let functions = functions(seen);
+        let mut all = functions.iter();
+        let construct = all.find_map(|(name, _, _)| gomp::construct(name));
+        let calls = seen
+            .followed
+            .as_ref()
+            .map_or(0, |followed| followed.calls.len());
+        // Threads that a runtime keeps for its regions have no call of the program.
+        let is_own = library_calls(seen).count() < calls;
+        if matches!(construct, Some(Construct::Critical | Construct::Ordered)) {
+            return None;
+        }
+        if is_gomp && let Some(found) = self.gomp(seen.id.process, held, is_futex, memory) {
+            let is_end = gomp::is_end(&memory.read(found.address, gomp::LENGTH));
+            let is_known = self.barriers.has(seen.id.process, found.address);
+            if is_own || is_end || is_known {
+                return Some(self.barriers.waits(seen.id, found));
+            }
+        }
+        if !is_own || construct != Some(Construct::Barrier) {
+            return None;
+        }
+        let kind = if is_gomp { Kind::Gomp } else { Kind::Kmp };
+        // All threads of the process are taken for one team.
+        let process = seen.id.process;
+        let address = *self
+            .unknown_teams
+            .entry(process)
+            .or_insert_with(|| held.first().copied().unwrap_or_default());
+        Some(self.barriers.waits(seen.id, unread(address, kind)))
+    }
+
+    fn gomp(
+        &self,
+        process: u32,
+        held: &[u64],
+        is_futex: bool,
+        memory: Memory,
+    ) -> Option<FoundBarrier> {
         let of = |address: u64| {
             let bytes = memory.read(address, gomp::LENGTH);
-            let barrier = gomp::waiting(&bytes, address)?;
+            let barrier = gomp::waiting(&bytes, address, is_futex)?;
             Some(FoundBarrier {
                 address,
                 kind: Kind::Gomp,
@@ -168,7 +244,15 @@ impl Waits<'_> {
         };
         let futex = Futex::of(seen.glance.call, memory);
         let held = futex.map_or_else(|| held(seen), |futex| vec![futex.address]);
-        let barrier = self.regions.end(seen.id.process, memory, &held)?;
+        let Some(barrier) = self.regions.end(seen.id.process, memory, &held) else {
+            // The others of its team may stand at a barrier inside of the region.
+            if let Some(team) = self.regions.team_of(seen.id.process, memory, &held)
+                && let Some(barrier) = self.barriers.at(seen.id.process, team)
+            {
+                self.barriers.add_past_end(barrier, seen.id);
+            }
+            return None;
+        };
         self.barriers.add(barrier, seen.id);
         Some(barrier)
     }

@@ -7,19 +7,24 @@ use super::{
     KnownBarrier,
     barriers::{Barriers, FoundBarrier},
     call::Call,
+    ends::{Awaited, Ends},
     futex::Futex,
     holder::{Numbers, has_our_numbers},
+    musl,
     seen::{InspectedThread, functions, held},
     teams::Regions,
 };
 use sbt_engine::{
     event::Kind,
-    hang::scene::{BarrierSeen, Doing, Holder, WaitFor},
+    hang::scene::{BarrierSeen, Doing, Holder, Section, WaitFor},
 };
 use sbt_program::{
+    backing,
     memory::Memory,
+    process,
     runtimes::{
         glibc::{self, Version},
+        gomp::{self, Construct},
         waits::{Wants, wants},
     },
     sites::{CLibrary, Resolver},
@@ -49,6 +54,9 @@ pub fn all(
         known,
         barriers: Barriers::default(),
         regions: Regions::default(),
+        unknown_teams: HashMap::new(),
+        own: HashMap::new(),
+        ends: Ends::default(),
     };
     // Sleeping threads first: they give the addresses of barriers, at which spinning threads are
     // then found.
@@ -94,6 +102,11 @@ pub(super) struct Waits<'a> {
     known: &'a [KnownBarrier],
     pub(super) barriers: Barriers,
     pub(super) regions: Regions,
+    /// What stands for the barrier of a team in a runtime of an unknown version, by process.
+    pub(super) unknown_teams: HashMap<u32, u64>,
+    /// Whether memory is a process's own, by process and address.
+    own: HashMap<(u32, u64), bool>,
+    ends: Ends,
 }
 
 impl Waits<'static> {
@@ -167,6 +180,20 @@ impl Waits<'_> {
             return Doing::Waiting(child);
         }
         let described = seen.glance.call.described(seen.id.thread);
+        if let Some((name, _)) = &described
+            && let Some(Awaited { what, processes }) =
+                self.ends.awaited(seen.id.thread, seen.glance.call)
+            && !processes.is_empty()
+            && processes
+                .iter()
+                .all(|process| self.libraries.contains_key(process))
+        {
+            return Doing::Waiting(WaitFor::Data {
+                call: name.clone(),
+                what,
+                processes,
+            });
+        }
         described.map_or(Doing::Unknown, |(name, what)| Doing::Call { name, what })
     }
 
@@ -210,12 +237,38 @@ impl Waits<'_> {
         }
     }
 
+    /// Whether only one process uses a futex: what its flag says, or else where it lies. Libraries
+    /// leave the flag out although the memory is private.
+    fn is_own(&mut self, process: u32, futex: Futex) -> bool {
+        let is_own = || process::memory_at(process, futex.address) == backing::Memory::Own;
+        futex.private
+            || *self
+                .own
+                .entry((process, futex.address))
+                .or_insert_with(is_own)
+    }
+
     fn futex(&mut self, seen: &InspectedThread, futex: Futex, memory: Memory) -> WaitFor {
         let address = futex.address;
-        let shared = !futex.private;
+        let shared = !self.is_own(seen.id.process, futex);
         let process = seen.id.process;
         if let Some(index) = self.of_runtime(seen, &[address], Some(futex), memory) {
             return WaitFor::Barrier(index);
+        }
+        if let Some(section) = section(seen) {
+            return WaitFor::Section {
+                address,
+                section,
+                name: None,
+            };
+        }
+        if self.version(process).is_none()
+            && let Some(number) = musl::joined(futex, memory)
+            && let Some(joined) = self.numbers.thread(process, number)
+        {
+            return WaitFor::Join {
+                thread: Some(joined.thread),
+            };
         }
         if futex.inherits {
             return self.mutex(seen, address, memory);
@@ -292,18 +345,17 @@ impl Waits<'_> {
     }
 
     fn condvar(&mut self, seen: &InspectedThread, address: u64, futex: Futex) -> WaitFor {
+        let shared = !self.is_own(seen.id.process, futex);
         match self.known_kind(seen.id.process, address) {
             Some(kind) => WaitFor::Barrier(self.barriers.waits(seen.id, unread(address, kind))),
-            None => WaitFor::Condvar {
-                address,
-                shared: !futex.private,
-            },
+            None => WaitFor::Condvar { address, shared },
         }
     }
 
     fn pthread_barrier(&self, process: u32, futex: Futex, memory: Memory) -> FoundBarrier {
         let Some(version) = self.version(process) else {
-            return unread(futex.address, Kind::Pthread);
+            let found = musl::barrier(futex, memory);
+            return found.unwrap_or_else(|| unread(futex.address, Kind::Pthread));
         };
         // Threads wait on `current_round`, or on `in` while the numbers begin anew.
         let found = [4, 0].into_iter().find_map(|before| {
@@ -351,6 +403,18 @@ impl Waits<'_> {
             Some(index) => Doing::Waiting(WaitFor::Barrier(index)),
             None => Doing::Running,
         }
+    }
+}
+
+/// The section of OpenMP that a thread waits to enter.
+fn section(seen: &InspectedThread) -> Option<Section> {
+    let construct = functions(seen)
+        .iter()
+        .find_map(|(name, _, _)| gomp::construct(name));
+    match construct? {
+        Construct::Critical => Some(Section::Critical),
+        Construct::Ordered => Some(Section::Ordered),
+        Construct::Barrier => None,
     }
 }
 

@@ -67,7 +67,7 @@ pub fn motion(snapshot: &Snapshot) -> Motion {
         return if hang.is_hang() {
             Motion::Hangs { ns }
         } else {
-            let stuck = hang.found.kind != HangKind::Slow;
+            let stuck = !matches!(hang.found.kind, HangKind::Slow | HangKind::Outside);
             Motion::Slow { ns, stuck }
         };
     }

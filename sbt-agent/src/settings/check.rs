@@ -52,7 +52,8 @@ impl File<'_> {
                 "no-hang" => {
                     let text = self.text_of(name, value, "a time such as \"30s\"")?;
                     let time = self.read(name, value, &text, rule::no_hang)?;
-                    asked.no_hang = Some(time.value);
+                    asked.no_hang = Some(time.value.limit);
+                    asked.strict_hang = time.value.strict;
                 }
                 "max-lost" => asked.max_lost = Some(share(rule::lost)?.value),
                 "tolerance" => asked.tolerance = Some(share(value::tolerance)?.value),

@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use super::{Outcome, RuleName, Status, Unit, outcome::time_text, rule::LOOK};
-use crate::report::{Figure, Report, StandstillReport};
+use crate::report::{Figure, HangKind, Report, StandstillReport};
 
 /// The rule's name.
 const NAME: RuleName = RuleName::NoHang;
 
 /// Whether the program hung for longer than the limit, or when it ended; without a limit, only the
-/// latter.
-pub fn outcome(report: &Report, limit: Option<Duration>) -> Option<Outcome> {
+/// latter. `strict`: a program that waits for the outside counts as well.
+pub fn outcome(report: &Report, limit: Option<Duration>, strict: bool) -> Option<Outcome> {
     let looked_ns = report.run.hang_time_ns;
     let limit_ns = limit.map(in_ns);
     let shown_ns = limit_ns.or(looked_ns).unwrap_or(0);
@@ -19,8 +19,25 @@ pub fn outcome(report: &Report, limit: Option<Duration>) -> Option<Outcome> {
         ..Outcome::of_run(NAME, Unit::Ns, Figure::Whole(shown_ns))
     };
     let found = report.run.hang.as_ref();
-    let is_too_long =
-        |hang: &StandstillReport| limit_ns.is_some_and(|limit_ns| hang.is_too_long(limit_ns));
+    let is_too_long = |hang: &StandstillReport| {
+        limit_ns.is_some_and(|limit_ns| {
+            let is_strict = strict && hang.found.kind == HangKind::Outside;
+            hang.is_too_long(limit_ns) || is_strict && hang.lasted_ns >= limit_ns
+        })
+    };
+    let is_unclear = |hang: &&StandstillReport| {
+        hang.found.kind == HangKind::Unclear && hang.found.barrier.is_none()
+    };
+    let unclear = found.filter(is_unclear).zip(limit_ns);
+    if let Some((hang, limit_ns)) = unclear
+        && hang.lasted_ns >= limit_ns
+    {
+        let outcome = Outcome {
+            status: Status::Broken,
+            ..outcome
+        };
+        return Some(outcome.unknown(hang.found.text.clone()));
+    }
     // A program that another program ended before the limit hung nevertheless.
     let hangs = |hang: &&StandstillReport| is_too_long(hang) || hang.is_alarming();
     if let Some(hang) = found.filter(hangs) {
@@ -44,7 +61,8 @@ pub fn outcome(report: &Report, limit: Option<Duration>) -> Option<Outcome> {
     if let Some(why) = unknown(report, limit_ns) {
         return Some(outcome.unknown(why));
     }
-    let longest = found.filter(|hang| hang.is_hang());
+    let is_told = |hang: &&StandstillReport| hang.is_hang() || hang.found.kind == HangKind::Outside;
+    let longest = found.filter(is_told);
     Some(Outcome {
         holds: true,
         status: Status::Holds,
@@ -125,7 +143,6 @@ fn unknown(report: &Report, limit_ns: u64) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::HangKind;
     use crate::{
         gate::{CheckReport, CheckRules, judge, samples::uneven},
         samples::{hung, over, slow},

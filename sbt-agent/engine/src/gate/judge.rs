@@ -31,10 +31,12 @@ pub fn judge(report: &Report, asked: &CheckRules, before: Option<&Report>) -> Ch
     if !(allow && is_missing) {
         outcomes.extend(program(report));
     }
-    outcomes.extend(hang::outcome(report, asked.no_hang));
+    outcomes.extend(hang::outcome(report, asked.no_hang, asked.strict_hang));
     outcomes.push(lost(report, asked.max_lost));
     let of_run = |rule: &Rule| rule.measure == Measure::Episodes && rule.site.is_none();
-    if !asked.rules.iter().any(of_run) {
+    // Whether a program hangs is known without a barrier.
+    let only_hangs = asked.rules.is_empty() && asked.no_hang.is_some();
+    if !only_hangs && !asked.rules.iter().any(of_run) {
         // By default, at least one episode must have been measured.
         let rule = Rule {
             measure: Measure::Episodes,

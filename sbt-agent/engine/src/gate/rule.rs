@@ -289,12 +289,28 @@ pub const LOOK: Duration = Duration::from_millis(900);
 /// The shortest limit for which a standstill can be reported in time.
 const SHORTEST: Duration = Duration::from_secs(1);
 
-/// Reads how long a barrier may stand still.
+/// What counts as a hang.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NoHang {
+    /// For how long threads may stand still.
+    pub limit: Duration,
+    /// Whether a program that waits for the outside, as for input, counts as well.
+    pub strict: bool,
+}
+
+/// Reads how long threads may stand still: `30s`, or `30s,strict`, or `strict` for 30 s.
 ///
 /// # Errors
 ///
 /// The text is no time with a unit, or the time is too short.
-pub fn no_hang(text: &str) -> Result<Duration, String> {
+pub fn no_hang(text: &str) -> Result<NoHang, String> {
+    const STRICT: &str = "strict";
+    const USUAL: &str = "30s";
+    let (text, strict) = match text.split_once(',') {
+        _ if text == STRICT => (USUAL, true),
+        Some((text, STRICT)) => (text, true),
+        _ => (text, false),
+    };
     let limit = time(text).map_err(|error| format!("{error}, such as 30s"))?;
     if limit < SHORTEST {
         return Err(
@@ -302,7 +318,7 @@ pub fn no_hang(text: &str) -> Result<Duration, String> {
                 .into(),
         );
     }
-    Ok(limit)
+    Ok(NoHang { limit, strict })
 }
 
 /// After what time without an arrival sbt has to look so that its finding is there when `limit` is
@@ -330,6 +346,8 @@ pub struct CheckRules {
     pub rules: Vec<Rule>,
     /// For how long a barrier may stand still; `None` without a limit.
     pub no_hang: Option<Duration>,
+    /// Whether a program that waits for the outside for so long fails, too.
+    pub strict_hang: bool,
     /// Percentage of events that may be lost; `None` for the default.
     pub max_lost: Option<f64>,
     /// Percentage by which the run may be slower than its baseline; `None` for the default.
@@ -349,6 +367,11 @@ impl CheckRules {
         Self {
             rules: self.rules,
             no_hang: stronger.no_hang.or(self.no_hang),
+            strict_hang: if stronger.no_hang.is_some() {
+                stronger.strict_hang
+            } else {
+                self.strict_hang
+            },
             max_lost: stronger.max_lost.or(self.max_lost),
             tolerance: stronger.tolerance.or(self.tolerance),
             allow_incomplete: stronger.allow_incomplete || self.allow_incomplete,
@@ -459,7 +482,7 @@ mod tests {
         for short in ["1us", "999ms"] {
             assert!(no_hang(short).unwrap_err().contains("1s or more"));
         }
-        let limit = no_hang("1s").unwrap();
+        let limit = no_hang("1s").unwrap().limit;
         assert!(look_after(limit) > Duration::ZERO && look_after(limit) + LOOK <= limit);
         assert!(
             no_hang("9999999999h").unwrap_err().contains("too long"),

@@ -309,10 +309,11 @@ fn likely(
 /// the region. The members of its team that wait at the region's end are in the runtime only.
 fn is_in_region(view: &View, index: usize) -> bool {
     // GCC's `phase._omp_fn.0`; clang's `phase.omp_outlined`, before version 17 `.omp_outlined.`.
-    own(view, index).any(|(function, _)| {
-        ["._omp_fn.", ".omp_outlined"]
+    own(view, index).any(|function| match function {
+        Function::Named(name, _) => ["._omp_fn.", ".omp_outlined"]
             .iter()
-            .any(|mark| function.contains(mark))
+            .any(|mark| name.contains(mark)),
+        Function::At(..) => false,
     })
 }
 
@@ -333,8 +334,12 @@ fn comes_later(view: &View, index: usize) -> bool {
     }
 }
 
-/// A function by its name and its source file.
-type Function<'a> = (&'a str, Option<&'a str>);
+/// A function: by its name and its source file, or else by its file and where it begins there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Function<'a> {
+    Named(&'a str, Option<&'a str>),
+    At(&'a str, u64),
+}
 
 /// The user's own functions that are on the stacks of the waiting threads.
 struct Functions<'a> {
@@ -369,9 +374,11 @@ fn own<'a>(view: &View<'a>, index: usize) -> impl Iterator<Item = Function<'a>> 
         .stack
         .iter()
         .filter(|call| !call.of_system);
-    calls
-        .filter_map(|call| Some((call.function.as_deref()?, call.file.as_deref())))
-        .filter(|(function, _)| !is_nameless(function))
+    calls.filter_map(|call| match call.function.as_deref() {
+        Some(function) if is_nameless(function) => None,
+        Some(function) => Some(Function::Named(function, call.file.as_deref())),
+        None => Some(Function::At(&call.binary, call.begins?)),
+    })
 }
 
 /// Whether a function is a closure, which DWARF names like this if it is inlined. All closures of a

@@ -6,7 +6,10 @@ use super::{
     threads::{blocked_on, who},
     words::does,
 };
-use crate::report::{BlockedOnKind, HangLinkReport};
+use crate::{
+    place::printable,
+    report::{BlockedOnKind, HangLinkReport},
+};
 
 /// Largest number of lines; nobody reads more.
 const MOST_LINES: usize = 8;
@@ -81,7 +84,21 @@ fn steps(graph: &Graph, from: usize) -> Vec<String> {
                 steps.push(format!("{} held by {gone}", object(graph, at)));
                 None
             }
-            Need::Nothing | Need::Anyone | Need::Never => {
+            Need::AnyOf if !graph.next(at).is_empty() => {
+                let other = graph.next(at)[0];
+                let step = match &view.thread(at).doing {
+                    Doing::Waiting(WaitFor::Child { .. }) => {
+                        format!("end of {}", view.name(other))
+                    }
+                    Doing::Waiting(WaitFor::Data { what, .. }) => {
+                        format!("{} from {}", printable(what), view.name(other))
+                    }
+                    _ => view.name(other),
+                };
+                steps.push(step);
+                Some(other)
+            }
+            Need::Nothing | Need::Anyone | Need::AnyOf | Need::Never => {
                 if steps.len() > 1 {
                     let last = steps.pop().unwrap_or_default();
                     steps.push(format!("{last}, which {}", does(view, at)));

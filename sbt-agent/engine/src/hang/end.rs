@@ -69,6 +69,7 @@ pub fn end(graph: &Graph, thread: usize, here: Option<usize>) -> End {
                 elsewhere |= Some(barrier) != here;
                 graph.next(at).first().copied()
             }
+            Need::AnyOf => graph.next(at).first().copied(),
             _ => None,
         };
         match next {
@@ -123,7 +124,9 @@ fn last(graph: &Graph, at: usize) -> (Grade, Option<HangCause>) {
             };
             return (Grade::Lost, Some(because));
         }
-        Need::Anyone if !graph.can_go(at) => return (Grade::Stuck, Some(HangCause::NobodyWakes)),
+        Need::Anyone | Need::AnyOf if !graph.can_go(at) => {
+            return (Grade::Stuck, Some(HangCause::NobodyWakes));
+        }
         _ => {}
     }
     let thread = view.thread(at);

@@ -18,12 +18,15 @@ pub struct Finding {
     pub elsewhere: bool,
     /// The missing threads, the worst first; without a barrier, the waiting threads.
     pub who: Vec<usize>,
+    /// Whether something outside of the program decides whether the threads go on.
+    pub outside: bool,
 }
 
 impl Finding {
     /// Whether the waiting threads will ever go on.
     pub fn kind(&self) -> HangKind {
         match self.grade {
+            Grade::Stuck | Grade::Unclear if self.outside => HangKind::Outside,
             Grade::Lost if self.for_ever => HangKind::Never,
             Grade::Lost | Grade::Stuck => HangKind::Stuck,
             Grade::Unclear => HangKind::Unclear,

@@ -17,6 +17,9 @@ pub enum Need {
     Barrier(usize),
     /// Any other thread must wake it.
     Anyone,
+    /// One of certain threads must do something: those that hold the other end of a pipe, or child
+    /// processes.
+    AnyOf,
     /// A thread that has ended would have to release a lock.
     TheDead,
     /// The thread has ended and does not go on.
@@ -29,6 +32,8 @@ pub struct Graph<'a, 'v> {
     /// Indexed by barrier.
     pub absent: Vec<Absent<'a>>,
     needs: Vec<Need>,
+    /// Indexed by thread: the threads meant by [`Need::AnyOf`].
+    any_of: Vec<Vec<usize>>,
     /// Indexed by thread: see [`View::stays`].
     stays: Vec<bool>,
     /// Whether a thread can go on if any living thread may come to any barrier.
@@ -45,6 +50,10 @@ impl<'a, 'v> Graph<'a, 'v> {
             view,
             absent: barriers.map(|at| Absent::of(view, at)).collect(),
             needs: threads.clone().map(|at| need(view, at)).collect(),
+            any_of: threads
+                .clone()
+                .map(|at| any_of(view, at).unwrap_or_default())
+                .collect(),
             stays: threads.map(|at| view.stays(at)).collect(),
             can_go: Vec::new(),
             may_go: Vec::new(),
@@ -100,6 +109,7 @@ impl<'a, 'v> Graph<'a, 'v> {
         let mut next = match self.needs[thread] {
             Need::Thread(other) => vec![other],
             Need::Barrier(barrier) => self.absent[barrier].who.clone(),
+            Need::AnyOf if self.any_of[thread].len() == 1 => self.any_of[thread].clone(),
             _ => Vec::new(),
         };
         next.sort_by_key(|other| self.may_go[*other]);
@@ -143,23 +153,40 @@ impl<'a, 'v> Graph<'a, 'v> {
                 .map(|at| self.completes(at, &before, &come))
                 .collect();
             for (at, go) in goes.iter_mut().enumerate() {
-                *go = *go
-                    || !self.stays[at]
-                    || match self.needs[at] {
-                        Need::Nothing => true,
-                        Need::Thread(other) => other != at && before[other],
-                        Need::Barrier(barrier) => completes[barrier],
-                        Need::Anyone => before
-                            .iter()
-                            .enumerate()
-                            .any(|(other, goes)| *goes && other != at),
-                        Need::TheDead | Need::Never => false,
-                    };
+                *go =
+                    *go || !self.stays[at]
+                        || match self.needs[at] {
+                            Need::Nothing => true,
+                            Need::Thread(other) => other != at && before[other],
+                            Need::Barrier(barrier) => completes[barrier],
+                            Need::Anyone => before.iter().enumerate().any(|(other, goes)| {
+                                *goes && other != at && self.is_near(at, other)
+                            }),
+                            Need::AnyOf => self.any_of[at].iter().any(|other| before[*other]),
+                            Need::TheDead | Need::Never => false,
+                        };
             }
             if goes == before {
                 return goes;
             }
         }
+    }
+
+    /// Whether one thread may wake another that waits for something of its own process. Locks may
+    /// be shared with other processes.
+    fn is_near(&self, waiting: usize, other: usize) -> bool {
+        let [waiting, other] = [waiting, other].map(|at| self.view.thread(at));
+        let is_own = matches!(
+            waiting.doing,
+            Doing::Waiting(
+                WaitFor::Condvar { .. }
+                    | WaitFor::Futex { .. }
+                    | WaitFor::Semaphore { .. }
+                    | WaitFor::Section { .. }
+                    | WaitFor::Join { .. }
+            )
+        );
+        !is_own || waiting.id.process == other.id.process
     }
 
     fn completes(
@@ -247,8 +274,10 @@ fn need(view: &View, at: usize) -> Need {
             | WaitFor::Semaphore { .. }
             | WaitFor::Condvar { .. }
             | WaitFor::Futex { .. }
+            | WaitFor::Section { .. }
             | WaitFor::Join { thread: None }
-            | WaitFor::Barrier(_) => Need::Anyone,
+            | WaitFor::Barrier(_) => anyone(view, at),
+            WaitFor::Data { .. } => any_of(view, at).map_or(Need::Nothing, |_| Need::AnyOf),
             WaitFor::Join {
                 thread: Some(other),
             } => match view.neighbour(at, *other) {
@@ -260,10 +289,58 @@ fn need(view: &View, at: usize) -> Need {
     }
 }
 
+/// The need of a thread that any thread of its process may wake. A timer's signal may, too, and
+/// tasks that a runtime moves between threads are not seen.
+fn anyone(view: &View, at: usize) -> Need {
+    let process = view.process(view.thread(at).id.process);
+    match process {
+        Some(process) if process.has_timers || process.has_tasks => Need::Nothing,
+        _ => Need::Anyone,
+    }
+}
+
+/// The threads one of which has to do something before a thread goes on that waits for data, or for
+/// any of its children. `None` if others may do it, too.
+fn any_of(view: &View, at: usize) -> Option<Vec<usize>> {
+    let scene = view.scene;
+    let own = view.thread(at).id;
+    match &view.thread(at).doing {
+        Doing::Waiting(WaitFor::Data { processes, .. }) => {
+            let seen = |process: &u32| scene.threads.iter().any(|it| it.id.process == *process);
+            let others = 0..scene.threads.len();
+            let of_them = |other: &usize| {
+                let thread = view.thread(*other);
+                *other != at
+                    && thread.doing != Doing::Ended
+                    && processes.contains(&thread.id.process)
+            };
+            processes
+                .iter()
+                .all(seen)
+                .then(|| others.filter(of_them).collect())
+        }
+        Doing::Waiting(WaitFor::Child { process: None }) => {
+            let children = scene
+                .processes
+                .iter()
+                .filter(|process| process.parent == Some(own.process));
+            let first = |process: u32| ThreadId {
+                process,
+                thread: process,
+            };
+            let firsts: Vec<usize> = children
+                .filter_map(|process| view.index(first(process.process)))
+                .collect();
+            (!firsts.is_empty() && !scene.partial).then_some(firsts)
+        }
+        _ => None,
+    }
+}
+
 /// A thread without which a child cannot end: its first thread.
 fn child(view: &View, at: usize, process: Option<u32>) -> Need {
     let Some(process) = process else {
-        return Need::Nothing;
+        return any_of(view, at).map_or(Need::Nothing, |_| Need::AnyOf);
     };
     let first = ThreadId {
         process,

@@ -8,9 +8,11 @@ use super::{
     end::{End, Grade, end},
     finding::Finding,
     graph::{Graph, Need},
+    mpi,
     names::{Names, View},
+    quiet::{is_outside, quiet},
     scene::Scene,
-    sentence, threads,
+    sentence, team, threads,
     words::sleeps,
 };
 use crate::report::{HangAlsoReport, HangCause, HangReport};
@@ -48,6 +50,16 @@ pub fn judge_as(scene: &Scene, names: &Names) -> Option<HangReport> {
     Some(report(&graph, &first, also))
 }
 
+/// What a program waits for all of whose threads sleep, if [`judge_as`] finds nothing: something
+/// outside of the program, or not known. `None` if a thread does something.
+pub fn asleep_as(scene: &Scene, names: &Names) -> Option<HangReport> {
+    let view = View::new(scene, names);
+    let graph = Graph::new(&view);
+    mpi::ranks(&graph)
+        .or_else(|| quiet(&graph))
+        .map(|finding| report(&graph, &finding, Vec::new()))
+}
+
 fn at_barrier(graph: &Graph, at: usize) -> Option<Finding> {
     let absent = &graph.absent[at];
     if absent.waiting.is_empty() {
@@ -61,7 +73,26 @@ fn at_barrier(graph: &Graph, at: usize) -> Option<Finding> {
         lead: None,
         elsewhere: false,
         who: absent.who.clone(),
+        outside: false,
     };
+    if team::is_apart(graph, at) {
+        return Some(Finding {
+            grade: Grade::Lost,
+            because: Some(HangCause::Apart),
+            for_ever: true,
+            who: Vec::new(),
+            ..finding
+        });
+    }
+    if team::is_of_parent(graph, at) {
+        return Some(Finding {
+            grade: Grade::Lost,
+            because: Some(HangCause::ForkedTeam),
+            for_ever: true,
+            who: Vec::new(),
+            ..finding
+        });
+    }
     if absent.count.is_some_and(|count| count <= 0) {
         return all_there(graph, at, absent, finding);
     }
@@ -119,10 +150,14 @@ fn at_barrier(graph: &Graph, at: usize) -> Option<Finding> {
         None => None,
     });
     let because = because.filter(|_| grade >= Grade::Stuck);
+    let outside = grade == Grade::Stuck
+        && because.is_none()
+        && lead.is_some_and(|(_, end)| is_outside(graph, end.root));
     Some(Finding {
         grade,
         because,
         for_ever,
+        outside,
         lead: lead.map(|(thread, _)| *thread),
         elsewhere: lead.is_some_and(|(_, end)| end.elsewhere),
         who: ends.iter().map(|(thread, _)| *thread).collect(),
@@ -163,14 +198,11 @@ fn locks(graph: &Graph) -> Option<Finding> {
     let alone = |at: &usize| {
         !graph.can_go(*at) && !matches!(graph.need(*at), Need::Barrier(_) | Need::Never)
     };
-    // In a program with one thread, another process may wake the thread.
-    let is_alone = graph.view.scene.threads.len() == 1;
     let all: Vec<(usize, End)> = threads()
         .filter(alone)
         .map(|at| (at, end(graph, at, None)))
         .filter(|(_, end)| !end.elsewhere && end.because.is_some())
         .filter(|(_, end)| !matches!(graph.need(end.root), Need::Barrier(_) | Need::Never))
-        .filter(|(_, end)| !(is_alone && end.grade < Grade::Lost))
         .collect();
     // The first of the worst, if possible one that is the cause itself.
     let (_, worst) = *all.iter().min_by_key(|(at, end)| {
@@ -196,6 +228,7 @@ fn locks(graph: &Graph) -> Option<Finding> {
         lead: Some(worst.root),
         elsewhere: false,
         who,
+        outside: false,
     })
 }
 
@@ -255,6 +288,17 @@ fn report(graph: &Graph, finding: &Finding, also: Vec<HangAlsoReport>) -> HangRe
     }
     let mut from: Vec<usize> = finding.lead.into_iter().collect();
     from.extend(finding.who.iter().filter(|at| Some(**at) != finding.lead));
+    let waits_for_them = |at: &usize| {
+        let path = graph.next(*at);
+        !graph.may_go(*at) && !path.is_empty() && !from.contains(at)
+    };
+    // The first thread of each process is what users know: how it comes to wait is told, too.
+    let firsts: Vec<usize> = (0..scene.threads.len())
+        .filter(|at| scene.threads[*at].id.process == scene.threads[*at].id.thread)
+        .filter(|_| finding.barrier.is_none() || scene.processes.len() > 1)
+        .filter(waits_for_them)
+        .collect();
+    from.extend(firsts);
     let mut chain = chain::lines(graph, &from);
     if chain.is_empty()
         && finding.because.is_some()

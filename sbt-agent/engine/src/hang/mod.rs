@@ -5,15 +5,18 @@
 //! which threads can go on at all. `judge` draws the conclusion, `words` and `threads` put it in
 //! words.
 
-use crate::report::LookReport;
+use crate::report::{HangKind, LookOutcome, LookReport};
 
 mod absent;
+mod calls;
 mod chain;
 mod end;
 mod finding;
 mod graph;
 mod judge;
+mod mpi;
 mod names;
+mod quiet;
 #[cfg(any(test, feature = "samples"))]
 #[allow(
     clippy::unwrap_used,
@@ -25,12 +28,13 @@ mod names;
 pub mod samples;
 pub mod scene;
 mod sentence;
+mod team;
 #[cfg(test)]
 mod tests;
 mod threads;
 mod words;
 
-pub use judge::{judge, judge_as};
+pub use judge::{asleep_as, judge, judge_as};
 pub use names::Names;
 pub use scene::Scene;
 
@@ -40,7 +44,7 @@ use names::View;
 pub fn report(scene: &Scene, pid: u32) -> LookReport {
     let names = Names::default();
     let view = View::new(scene, &names);
-    let mut hang = judge(scene);
+    let mut hang = judge(scene).or_else(|| asleep_as(scene, &names));
     let hidden = words::hidden(scene.hidden);
     if let Some(hang) = &mut hang {
         hang.notes.extend(hidden.clone());
@@ -48,12 +52,26 @@ pub fn report(scene: &Scene, pid: u32) -> LookReport {
     let text = hang
         .as_ref()
         .map_or_else(|| words::nothing(&view), |hang| hang.text.clone());
+    let outcome = match hang.as_ref().map(|hang| hang.kind) {
+        Some(HangKind::Never | HangKind::Stuck) => LookOutcome::Hung,
+        Some(HangKind::Outside) => LookOutcome::Outside,
+        Some(HangKind::Unclear | HangKind::Other) => LookOutcome::Unknown,
+        Some(HangKind::Slow) => LookOutcome::Moves,
+        None if view.moves() => LookOutcome::Moves,
+        None => LookOutcome::Unknown,
+    };
+    // A program that only waits, as a server does, does not stand still.
+    let is_of_threads = hang.as_ref().is_some_and(|hang| {
+        hang.barrier.is_some() || !matches!(hang.kind, HangKind::Outside | HangKind::Unclear)
+    });
+    let hang = hang.filter(|_| is_of_threads);
     let mut notes = view.notes();
     notes.extend(hidden);
     LookReport {
         looks: (scene.looks > 0).then_some(scene.looks),
         looked_ns: scene.looked_ns,
         text,
+        outcome: Some(outcome),
         hang,
         threads: threads::all(&view),
         notes,

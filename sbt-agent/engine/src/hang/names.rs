@@ -2,7 +2,9 @@
 
 use std::collections::HashMap;
 
-use super::scene::{BarrierSeen, CallSeen, Doing, Scene, ThreadId, ThreadSeen, WaitFor};
+use super::scene::{
+    BarrierSeen, CallSeen, Doing, ProcessSeen, Scene, ThreadId, ThreadSeen, WaitFor,
+};
 use crate::place::{printable, short};
 
 /// The names that a report gives to its threads and barriers; empty if there is no report.
@@ -144,15 +146,23 @@ impl<'a> View<'a> {
     /// From where a thread waits at a barrier: in the words of the report if it has any, else the
     /// line.
     fn site(&self, barrier: &BarrierSeen, thread: usize) -> Option<String> {
+        let known = self.site_of_events(barrier, thread);
+        known.or_else(|| self.at(thread).map(line))
+    }
+
+    /// From where a thread came to a barrier, as events tell.
+    fn site_of_events(&self, barrier: &BarrierSeen, thread: usize) -> Option<String> {
         let id = self.thread(thread).id;
         let members = barrier.past.iter().flat_map(|past| &past.members);
-        let known = members
-            .filter(|member| member.id == id)
-            .find_map(|member| member.site.as_deref());
-        match known {
-            Some(site) => Some(printable(site)),
-            None => self.at(thread).map(line),
-        }
+        let mut known = members.filter(|member| member.id == id);
+        known
+            .find_map(|member| member.site.as_deref())
+            .map(printable)
+    }
+
+    /// From where a thread came to a barrier, if events tell.
+    pub fn known_site(&self, at: usize, thread: usize) -> Option<String> {
+        self.site_of_events(&self.scene.barriers[at], thread)
     }
 
     /// The innermost call of the user's own code on a thread's stack. Without such code, the
@@ -217,6 +227,27 @@ impl<'a> View<'a> {
     pub fn cpu_pct(&self, thread: usize) -> Option<f64> {
         let ran_ns = self.thread(thread).ran_ns?;
         (self.scene.looked_ns > 0).then(|| ran_ns as f64 * 100.0 / self.scene.looked_ns as f64)
+    }
+
+    /// What was seen of a process.
+    pub fn process(&self, process: u32) -> Option<&'a ProcessSeen> {
+        let mut all = self.scene.processes.iter();
+        all.find(|seen| seen.process == process)
+    }
+
+    /// Whether a process was made by `fork` and has executed no program since.
+    pub fn is_forked(&self, process: u32) -> bool {
+        self.process(process).is_some_and(|seen| seen.forked)
+    }
+
+    /// Whether a thread runs, or went on between the looks.
+    pub fn moves(&self) -> bool {
+        let mut all = self.scene.threads.iter();
+        all.any(|thread| match thread.doing {
+            Doing::Running => true,
+            Doing::Waiting(_) | Doing::Call { .. } => !thread.slept && self.scene.looks > 1,
+            _ => false,
+        })
     }
 
     /// Remarks for the user, safe to print.

@@ -41,6 +41,7 @@ pub fn stack(text: &str) -> Vec<CallSeen> {
             line: line.map(|(_, line)| line.parse().unwrap()),
             binary: "/home/me/hangs".into(),
             offset: 0x1000,
+            begins: None,
             of_system: own.is_some(),
             after_signal: signal.is_some(),
         }
@@ -141,6 +142,7 @@ impl Seen {
             participants: Some(count),
             arrived: Some(u32::try_from(workers.len()).unwrap()),
             waiting: workers.iter().map(|number| id(*number)).collect(),
+            past_end: Vec::new(),
             shared: false,
             past: None,
         });

@@ -29,6 +29,27 @@ pub struct Scene {
     /// Number of threads whose callers are hidden by return probes on the function that they are
     /// in.
     pub hidden: u32,
+    /// The processes that were looked at. A process that is not listed here is an unknown one.
+    pub processes: Vec<ProcessSeen>,
+}
+
+/// What was seen of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProcessSeen {
+    /// The process id.
+    pub process: u32,
+    /// The process that has started this one, if known.
+    pub parent: Option<u32>,
+    /// Whether the process was made by `fork` and has executed no program since: of the threads of
+    /// its parent it has only a copy of the one that called `fork`.
+    pub forked: bool,
+    /// Whether the process has timers whose signals may wake its threads.
+    pub has_timers: bool,
+    /// The rank of the process in a program of MPI.
+    pub rank: Option<u32>,
+    /// Whether a runtime of the process moves tasks between its threads, as that of Go: then what
+    /// threads wait for says little about the tasks.
+    pub has_tasks: bool,
 }
 
 /// What was seen of a thread.
@@ -84,6 +105,9 @@ pub struct CallSeen {
     pub binary: String,
     /// Address of the call in the file's own numbering.
     pub offset: u64,
+    /// Where the function begins in the file's own numbering, if known: it tells functions without
+    /// names apart.
+    pub begins: Option<u64>,
     /// Whether the code belongs to the C library, a runtime or a library installed with the system,
     /// and not to the user.
     pub of_system: bool,
@@ -168,6 +192,25 @@ pub enum WaitFor {
         /// The process id; `None` for any child.
         process: Option<u32>,
     },
+    /// Data from a pipe or socket, or room in it.
+    Data {
+        /// The name of the system call.
+        call: String,
+        /// The pipe or socket, as the kernel names it: `pipe:[4242]`.
+        what: String,
+        /// The processes that hold the other end; no other process does.
+        processes: Vec<u32>,
+    },
+    /// A section of OpenMP that one thread executes at a time.
+    Section {
+        /// Address of the word on which the thread sleeps.
+        address: u64,
+        /// The kind of section.
+        section: Section,
+        /// The name that the program gives to the section, if it is known; not yet made safe to
+        /// print.
+        name: Option<String>,
+    },
     /// A futex about which nothing more is known.
     Futex {
         /// Address of the futex.
@@ -175,6 +218,15 @@ pub enum WaitFor {
         /// Whether other processes may wake the thread.
         shared: bool,
     },
+}
+
+/// A section of OpenMP that one thread executes at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Section {
+    /// `critical`.
+    Critical,
+    /// `ordered`.
+    Ordered,
 }
 
 /// The kind of a mutex.
@@ -231,6 +283,9 @@ pub struct BarrierSeen {
     pub arrived: Option<u32>,
     /// The threads that sleep or spin at the barrier.
     pub waiting: Vec<ThreadId>,
+    /// Threads of the barrier's team that are past the end of the parallel region in which the
+    /// others wait.
+    pub past_end: Vec<ThreadId>,
     /// Whether threads of several processes may meet at the barrier.
     pub shared: bool,
     /// What events showed of the barrier before; `None` if it was not watched.

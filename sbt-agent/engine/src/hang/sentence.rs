@@ -7,7 +7,9 @@ use super::{
     end::Grade,
     finding::Finding,
     graph::{Graph, Need},
-    scene::Doing,
+    mpi, quiet,
+    scene::{Doing, WaitFor},
+    team,
     threads::gone_words,
     words::{does, list, story, there},
 };
@@ -24,6 +26,10 @@ pub fn text(graph: &Graph, finding: &Finding) -> String {
     let absent = &graph.absent[at];
     match finding.because {
         Some(HangCause::WaitsTwice) => return twice(graph, at, absent),
+        Some(HangCause::Apart) => return team::apart_text(graph, at, &since(graph, at)),
+        Some(HangCause::ForkedTeam) => {
+            return team::of_parent_text(graph, at, &since(graph, at));
+        }
         Some(HangCause::FewerAlive | HangCause::CountTooLarge) if finding.lead.is_none() => {
             return too_few(graph, finding, at, absent);
         }
@@ -325,6 +331,9 @@ fn without_barrier(graph: &Graph, finding: &Finding) -> String {
     let Some(lead) = finding.lead else {
         return "threads wait for each other".into();
     };
+    if finding.because.is_none() {
+        return mpi::text(graph, finding).unwrap_or_else(|| quiet::text(graph, finding));
+    }
     let name = view.name(lead);
     if finding.because == Some(HangCause::NobodyWakes) {
         let others = match &finding.who[..] {
@@ -333,12 +342,63 @@ fn without_barrier(graph: &Graph, finding: &Finding) -> String {
             }
             _ => String::new(),
         };
+        let left = match &view.thread(lead).doing {
+            Doing::Waiting(WaitFor::Data { .. }) => nobody_sends(graph, lead),
+            _ => "no thread of the process is left that could wake it".into(),
+        };
         return format!(
-            "{name} {}, and no thread of the process is left that could wake it{others}",
-            story(graph, lead, None)
+            "{name} {}, and {left}{others}{}",
+            story(graph, lead, None),
+            of_parent(graph, lead)
         );
     }
-    format!("{name} {}{}", story(graph, lead, None), tail(finding))
+    format!(
+        "{name} {}{}{}",
+        story(graph, lead, None),
+        tail(finding),
+        of_parent(graph, lead)
+    )
+}
+
+/// Says that a pipe or socket has no other end at which something could happen.
+fn nobody_sends(graph: &Graph, at: usize) -> String {
+    let view = graph.view;
+    let own = view.thread(at).id.process;
+    let processes = match &view.thread(at).doing {
+        Doing::Waiting(WaitFor::Data { processes, .. }) => processes.as_slice(),
+        _ => &[],
+    };
+    match processes {
+        [one] if *one == own => {
+            "only its own process holds the other end, where no thread goes on".into()
+        }
+        [one] => format!("only process {one} holds the other end, where no thread goes on"),
+        _ => "none of the processes that hold the other end goes on".into(),
+    }
+}
+
+/// What a process lacks that was made by `fork`; empty for others.
+fn of_parent(graph: &Graph, at: usize) -> String {
+    let view = graph.view;
+    let process = view.thread(at).id.process;
+    let parent = view.process(process).filter(|seen| seen.forked);
+    let waits = matches!(
+        view.thread(at).doing,
+        Doing::Waiting(
+            WaitFor::Mutex { .. }
+                | WaitFor::RwLock { .. }
+                | WaitFor::Condvar { .. }
+                | WaitFor::Semaphore { .. }
+                | WaitFor::Futex { .. }
+        )
+    );
+    match parent.and_then(|seen| seen.parent).filter(|_| waits) {
+        Some(parent) => format!(
+            "; process {process} was forked from process {parent}, of which it has only the thread \
+             that called fork()"
+        ),
+        None => String::new(),
+    }
 }
 
 fn names_of(graph: &Graph, threads: &[usize]) -> String {

@@ -170,7 +170,7 @@ pub fn blocked_on(view: &View, at: usize) -> Option<BlockedOn> {
         }
         _ => return None,
     };
-    let mut on = match *wait {
+    let mut on = match wait.clone() {
         WaitFor::Barrier(_) => on(BlockedOnKind::Barrier, None),
         WaitFor::Mutex {
             address, holder, ..
@@ -181,6 +181,11 @@ pub fn blocked_on(view: &View, at: usize) -> Option<BlockedOn> {
         WaitFor::Semaphore { address, .. } => on(BlockedOnKind::Semaphore, hex(address)),
         WaitFor::Condvar { address, .. } => on(BlockedOnKind::Condvar, hex(address)),
         WaitFor::Futex { address, .. } => on(BlockedOnKind::Futex, hex(address)),
+        WaitFor::Section { address, .. } => on(BlockedOnKind::Section, hex(address)),
+        WaitFor::Data { call, what, .. } => BlockedOn {
+            call: Some(printable(&format!("{call} {what}"))),
+            ..on(BlockedOnKind::Data, None)
+        },
         WaitFor::Join { thread } => {
             let other = thread.and_then(|other| view.neighbour(at, other));
             BlockedOn {

@@ -3,9 +3,10 @@
 use std::fmt::Write as _;
 
 use super::{
+    calls,
     graph::{Graph, Need},
     names::{View, spoken},
-    scene::{CallSeen, Doing, Holder, ThreadId, ThreadSeen, WaitFor},
+    scene::{CallSeen, Doing, Holder, Section, ThreadId, ThreadSeen, WaitFor},
 };
 use crate::{place::printable, words::time};
 
@@ -44,9 +45,13 @@ fn runs(view: &View, thread: usize) -> String {
     let seen = view.thread(thread);
     let looks = view.scene.looks;
     let mut facts = Vec::new();
-    let mut text = match view.at(thread) {
-        Some(call) => format!("runs in {}", spoken(call)),
-        None => "runs".into(),
+    let mut text = match (calls::wait(view, thread), view.at(thread)) {
+        (Some((function, Some(own))), _) => {
+            format!("waits in {function}(), called in {}", spoken(own))
+        }
+        (Some((function, None)), _) => format!("waits in {function}()"),
+        (None, Some(call)) => format!("runs in {}", spoken(call)),
+        (None, None) => "runs".into(),
     };
     let mut elsewhere: Vec<String> = Vec::new();
     for call in &seen.also_at {
@@ -132,19 +137,42 @@ fn wait_for(view: &View, thread: usize, wait: &WaitFor) -> String {
         WaitFor::Child {
             process: Some(process),
         } => format!("waits for the end of its child process {process}"),
-        WaitFor::Futex { address, .. } => format!("waits for the futex {address:#x}"),
+        WaitFor::Data { call, what, .. } => {
+            format!("waits in {}() for {}", printable(call), printable(what))
+        }
+        WaitFor::Section { section, name, .. } => {
+            let what = match section {
+                Section::Critical => "a critical section",
+                Section::Ordered => "its turn in an ordered section",
+            };
+            match (section, name) {
+                (Section::Critical, Some(name)) => {
+                    format!("waits for the critical section {}", printable(name))
+                }
+                _ => format!("waits for {what}"),
+            }
+        }
+        WaitFor::Futex { address, .. } => {
+            format!("waits for a word of its memory to change ({address:#x})")
+        }
     }
 }
 
-fn held(view: &View, thread: usize, lock: &str, holder: Holder) -> String {
+fn held(view: &View, at: usize, lock: &str, holder: Holder) -> String {
     match holder {
-        Holder::Thread(id) if view.thread(thread).id == id => {
+        Holder::Thread(id) if view.thread(at).id == id => {
             format!("waits for {lock} that it holds itself")
         }
         Holder::Thread(id) => format!("waits for {lock} that {} holds", by_id(view, id)),
-        Holder::Gone { thread } => {
-            format!("waits for {lock}, whose holder (thread {thread}) has ended without letting go")
-        }
+        Holder::Gone { thread } => match view.process(view.thread(at).id.process) {
+            Some(process) if process.forked => format!(
+                "waits for {lock}, which thread {thread} held when this process was forked: \
+                     that thread exists only in the parent"
+            ),
+            _ => format!(
+                "waits for {lock}, whose holder (thread {thread}) has ended without letting go"
+            ),
+        },
         Holder::Nobody => format!("waits for {lock}, which nobody holds any more"),
         Holder::Unknown => format!("waits for {lock}"),
     }
@@ -233,7 +261,7 @@ fn link(graph: &Graph, at: usize, here: Option<usize>, first: bool) -> (String, 
 }
 
 /// Where a thread waits, unless [`does`] says it already.
-fn in_place(view: &View, at: usize) -> String {
+pub fn in_place(view: &View, at: usize) -> String {
     let says_it = matches!(view.thread(at).doing, Doing::Running | Doing::Ended);
     match view.at(at) {
         Some(call) if !says_it && !call.of_system => format!(", in {}", spoken(call)),

@@ -2,7 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{BarrierKind, BlockedOnKind, HangCause, HangKind, HangThreadState, SCHEMA, Word};
+use super::{
+    BarrierKind, BlockedOnKind, HangCause, HangKind, HangThreadState, LookOutcome, SCHEMA, Word,
+};
 
 /// Threads that stand still, or that wait for a long time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -178,6 +180,9 @@ pub struct LookReport {
     pub looked_ns: u64,
     /// The finding in a sentence: the hang, or that there is none.
     pub text: String,
+    /// The finding in a word; null in outputs of older versions.
+    #[serde(default)]
+    pub outcome: Option<LookOutcome>,
     /// The hang that was found; null if there is none.
     pub hang: Option<HangReport>,
     /// All threads.
@@ -196,6 +201,7 @@ impl LookReport {
             looks: None,
             looked_ns: 0,
             text: String::new(),
+            outcome: None,
             hang: None,
             threads: Vec::new(),
             notes: Vec::new(),

@@ -54,7 +54,7 @@ pub use incomplete::IncompleteReport;
 pub use kinds::{
     BarrierKind, BlockedReason, CounterUnit, IncompleteKind, LockReportKind, ProbeKind, SpinKind,
     StatesLevel, StragglerPattern, StragglerSequence, TakerKind, VerdictKind, WaitKind,
-    hang::{BlockedOnKind, HangCause, HangKind, HangOutcome, HangThreadState},
+    hang::{BlockedOnKind, HangCause, HangKind, HangOutcome, HangThreadState, LookOutcome},
 };
 pub use run::{AloneReport, Facts, FirstThreadReport, Run, UsedReport};
 pub use scheduling::{

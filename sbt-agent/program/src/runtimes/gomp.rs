@@ -224,11 +224,13 @@ fn counted_in(code: &Code<'_>, (start, _): (u64, u64), until: u64) -> Option<Cou
 pub const LENGTH: usize = 72;
 
 /// Parses `gomp_barrier_t`: `total`, `generation`, and at offset 64 `awaited` and `awaited_final`,
-/// which count down.
-pub fn waiting(bytes: &[u8], address: u64) -> Option<Waiting> {
+/// which count down. Until GCC 9 the structure is aligned less than its type asks for, so that an
+/// address which is not known to be one of a barrier proves less: `is_exact` says that it is known.
+pub fn waiting(bytes: &[u8], address: u64, is_exact: bool) -> Option<Waiting> {
     let (total, awaited) = (number_at(bytes, 0)?, number_at(bytes, 64)?);
     let last = number_at(bytes, 68)?;
-    let fits = address.is_multiple_of(64)
+    let alignment = if is_exact { 8 } else { 64 };
+    let fits = address.is_multiple_of(alignment)
         && (1..=MAX_THREADS).contains(&total)
         && (1..=total).contains(&awaited)
         && (1..=total).contains(&last);
@@ -237,6 +239,57 @@ pub fn waiting(bytes: &[u8], address: u64) -> Option<Waiting> {
         arrived: (total - awaited).max(total - last),
         shared: false,
     })
+}
+
+/// Whether threads wait at this barrier for the end of a parallel region. Threads that wait for the
+/// next region wait at barriers of the same form.
+pub fn is_end(bytes: &[u8]) -> bool {
+    let last = number_at(bytes, 68);
+    last.is_some() && last != number_at(bytes, 0)
+}
+
+/// What a function that a program calls in an OpenMP runtime waits for, by its name: of GNU's or of
+/// LLVM's runtime.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Construct {
+    /// All threads of the team.
+    Barrier,
+    /// The end of a `critical` section of another thread.
+    Critical,
+    /// The turn of this thread in an `ordered` section.
+    Ordered,
+}
+
+/// What a thread waits for in a function of an OpenMP runtime that a program calls.
+pub fn construct(name: &str) -> Option<Construct> {
+    const BARRIERS: [&str; 12] = [
+        "GOMP_barrier",
+        "GOMP_parallel",
+        "GOMP_loop_end",
+        "GOMP_sections_end",
+        "GOMP_workshare",
+        "GOMP_single_copy",
+        "GOMP_teams",
+        "gomp_team_barrier_wait",
+        "__kmpc_barrier",
+        "__kmpc_fork_call",
+        "__kmpc_reduce",
+        "__kmpc_copyprivate",
+    ];
+    let is = |begin: &&str| name.starts_with(*begin);
+    if name.starts_with("GOMP_critical") || name.starts_with("__kmpc_critical") {
+        Some(Construct::Critical)
+    } else if name.starts_with("GOMP_ordered")
+        || name.starts_with("GOMP_doacross_wait")
+        || name.starts_with("__kmpc_ordered")
+        || name.starts_with("__kmpc_doacross_wait")
+    {
+        Some(Construct::Ordered)
+    } else if BARRIERS.iter().any(|begin| is(&begin)) && !name.contains("nowait") {
+        Some(Construct::Barrier)
+    } else {
+        None
+    }
 }
 
 #[cfg(test)]
@@ -300,13 +353,15 @@ mod tests {
         };
         let of = |total, awaited, last, address| {
             let bytes = object(&[(0, total), (4, 0x10), (64, awaited), (68, last)]);
-            super::waiting(&bytes, address).map(|barrier| (barrier.count, barrier.arrived))
+            super::waiting(&bytes, address, false).map(|barrier| (barrier.count, barrier.arrived))
         };
         assert_eq!(of(4, 1, 4, 0x1000), Some((4, 3)));
         assert_eq!(of(4, 4, 2, 0x1000), Some((4, 2)));
         assert_eq!(of(4, 1, 4, 0x1004), None);
         assert_eq!(of(4, 5, 4, 0x1000), None);
         assert_eq!(of(0, 0, 0, 0x1000), None);
-        assert_eq!(super::waiting(&[0; 8], 0), None);
+        assert_eq!(super::waiting(&[0; 8], 0, true), None);
+        let bytes = object(&[(0, 4), (64, 1), (68, 4)]);
+        assert!(super::waiting(&bytes, 0x1010, true).is_some());
     }
 }

@@ -31,6 +31,8 @@ pub struct Called {
     pub is_system: bool,
     /// The function of another file that is called there, if the code tells.
     pub calls: Option<String>,
+    /// Where the function begins, in the file's own numbering, if the tables for unwinding tell.
+    pub begins: Option<u64>,
     /// The role of the code in a runtime's barriers, if it has one.
     pub runtime: Option<InRuntime>,
 }
@@ -82,7 +84,7 @@ impl Resolver {
             let Module { file, owner, .. } = &self.modules[number];
             let is_wait = |point: &&Point| point.function == Function::BarrierWait;
             let wait = file.points.iter().find(is_wait).map(|point| point.layout);
-            if wait.is_none() && *owner != Owner::C {
+            if wait.is_none() && *owner != Owner::C && !file.is_static() {
                 continue;
             }
             layout = wait
@@ -126,9 +128,16 @@ impl Resolver {
             is_c,
             is_system: owner != Owner::User || is_c || is_of_runtime,
             calls,
+            begins: self.begins(module, vaddr),
             runtime: self.runtime(module, vaddr, offset),
             frames,
         }
+    }
+
+    fn begins(&mut self, module: usize, vaddr: u64) -> Option<u64> {
+        let file = Arc::clone(&self.modules[module].file);
+        let unwind = self.walks.unwind(module, &file)?;
+        unwind.function(vaddr).map(|function| function.start)
     }
 
     fn runtime(&mut self, module: usize, vaddr: u64, offset: u64) -> Option<InRuntime> {
@@ -180,13 +189,28 @@ impl Resolver {
         }
         let is_user = self.modules[module].owner == Owner::User;
         if is_user || !file.has_openmp() {
-            return None;
+            // A version whose code is not understood.
+            return of_unknown_version(short(&file.shown.to_string_lossy()));
         }
         Some(if is_kmp {
             InRuntime::OfKmp
         } else {
             InRuntime::OfGomp
         })
+    }
+}
+
+/// The runtime of OpenMP that a library is by its name.
+fn of_unknown_version(name: &str) -> Option<InRuntime> {
+    if name.starts_with("libgomp") {
+        Some(InRuntime::OfGomp)
+    } else if name.starts_with("libomp.")
+        || name.starts_with("libomp-")
+        || name.starts_with("libiomp5")
+    {
+        Some(InRuntime::OfKmp)
+    } else {
+        None
     }
 }
 

@@ -83,6 +83,17 @@ struct Spot {
     after_signal: bool,
 }
 
+/// How many words of the stack are searched for a return address.
+const SEARCHED: u64 = 64;
+
+/// A caller that was found on the stack.
+struct Found {
+    /// Calls that were seen on the way, of functions without tables as well.
+    between: Vec<Spot>,
+    /// The return address, and where the caller's stack begins.
+    caller: (u64, u64),
+}
+
 /// Follows threads to their callers, and remembers what is known of the code.
 #[derive(Default)]
 pub struct Stacks {
@@ -126,7 +137,7 @@ impl Stacks {
             sp: sample.sp,
             bp: Some(sample.bp),
         };
-        let (places, ends) = self.follow(standing, &word, resolver);
+        let (places, ends) = self.follow(standing, &word, resolver, false);
         let is_whole = ends == Ends::Whole;
         if self.names.len() > MAX_KNOWN {
             self.names.clear();
@@ -158,7 +169,7 @@ impl Stacks {
         resolver: &mut Resolver,
     ) -> (Vec<CallAt>, Ends) {
         resolver.turn_to(standing.process);
-        let (places, ends) = self.follow(standing, word, resolver);
+        let (places, ends) = self.follow(standing, word, resolver, true);
         if self.called.len() > MAX_KNOWN {
             self.called.clear();
         }
@@ -188,12 +199,14 @@ impl Stacks {
         (all, ends)
     }
 
-    /// The frames of a thread, the innermost first, and how far they are known.
+    /// The frames of a thread, the innermost first, and how far they are known. `may_search`: the
+    /// caller of a function without tables for unwinding is searched on the stack.
     fn follow(
         &mut self,
         standing: Standing,
         word: &dyn Fn(u64) -> Option<u64>,
         resolver: &mut Resolver,
+        may_search: bool,
     ) -> (Vec<Spot>, Ends) {
         let mut codes = Vec::new();
         let Standing {
@@ -234,6 +247,15 @@ impl Stacks {
             let rule = match step {
                 Some(Step::Rule(rule)) => rule,
                 Some(Step::Outermost) => return (codes, Ends::Whole),
+                Some(Step::Unknown) if may_search => {
+                    let Some(found) = self.search(sp, word, resolver) else {
+                        return (codes, Ends::Broken);
+                    };
+                    codes.extend(found.between);
+                    (at, sp) = found.caller;
+                    is_call = true;
+                    continue;
+                }
                 _ => return (codes, Ends::Broken),
             };
             if rule.needs_rbp() && bp.is_none() {
@@ -263,6 +285,39 @@ impl Stacks {
             is_call = true;
         }
         (codes, Ends::Broken)
+    }
+
+    /// Searches the stack for the innermost return address into code with tables for unwinding. C
+    /// libraries such as musl have none, and their functions use little of the stack.
+    fn search(
+        &mut self,
+        sp: u64,
+        word: &dyn Fn(u64) -> Option<u64>,
+        resolver: &mut Resolver,
+    ) -> Option<Found> {
+        let mut between = Vec::new();
+        for index in 0..SEARCHED {
+            let place = sp.checked_add(8 * index)?;
+            let address = word(place)?;
+            let Some(code) = resolver.find(address.wrapping_sub(1)) else {
+                continue;
+            };
+            match self.step(code, true, resolver) {
+                Some(Step::Rule(_) | Step::Outermost) => {
+                    return Some(Found {
+                        between,
+                        caller: (address, place + 8),
+                    });
+                }
+                Some(Step::Unknown) => between.push(Spot {
+                    address,
+                    place: (code, true),
+                    after_signal: false,
+                }),
+                _ => {}
+            }
+        }
+        None
     }
 
     fn find(&mut self, address: u64, process: u32, resolver: &mut Resolver) -> Option<Code> {

@@ -22,7 +22,7 @@ pub enum SystemCaller {
 
 /// Prefixes of the C library's functions that wait on futexes, for programs that they are linked
 /// into.
-pub(super) const WAITING: [&str; 8] = [
+pub(super) const WAITING: [&str; 10] = [
     "pthread_",
     "__pthread_",
     "__lll_",
@@ -31,6 +31,8 @@ pub(super) const WAITING: [&str; 8] = [
     "sem_",
     "__new_sem_",
     "__timedwait",
+    "__syscall_cp",
+    "__wait",
 ];
 
 /// The functions that wait for a condition, without leading underscores and without a trailing 64.

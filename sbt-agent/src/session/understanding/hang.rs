@@ -1,6 +1,7 @@
 //! Hangs: when threads have waited at a barrier for too long without an arrival, sbt looks for the
 //! missing threads, and looks again while the hang lasts.
 
+mod asleep;
 mod looking;
 mod merge;
 mod sight;
@@ -20,6 +21,7 @@ use crate::{
     naming::Naming,
     settings::Settings,
 };
+use asleep::{Asleep, Used};
 use looking::Looking;
 use sbt_engine::{
     event::address,
@@ -48,6 +50,9 @@ use watch::{Hang, LookResult, Step, Watch};
 /// Stands for every wait that began unseen, before watching or while the probes were off.
 const UNSEEN: BarrierId = BarrierId(u32::MAX);
 
+/// Stands for the sleep of all threads.
+const ASLEEP: BarrierId = BarrierId(u32::MAX - 1);
+
 /// The most processes in one look.
 const MOST_PROCESSES: usize = 16;
 
@@ -61,6 +66,8 @@ struct Seen {
     barriers: Vec<(usize, BarrierId)>,
     /// The time of the look, ns.
     at_ns: u64,
+    /// Whether all threads had slept for long before the look.
+    is_asleep: bool,
 }
 
 /// The state of the search for hangs.
@@ -72,6 +79,8 @@ pub struct Hangs {
     sight: Sight,
     /// A look at the waits that began before watching found no hang.
     is_idle: bool,
+    /// Since when all threads sleep.
+    asleep: Asleep,
 }
 
 impl Hangs {
@@ -84,6 +93,7 @@ impl Hangs {
             looking: None,
             sight: Sight::default(),
             is_idle: false,
+            asleep: Asleep::default(),
         }
     }
 
@@ -140,6 +150,14 @@ impl Understanding {
             return Vec::new();
         };
         let now_ns = clock::now_ns();
+        let living: Vec<u32> = living.collect();
+        if self.hangs.asleep.is_due(now_ns, limit_ns) {
+            let all = living.iter();
+            let used = all.filter_map(|process| Some((*process, process::used_ns(*process)?)));
+            let (processes, times): (Vec<u32>, Vec<u64>) = used.unzip();
+            let used_ns = times.into_iter().sum();
+            self.hangs.asleep.see(now_ns, Used { processes, used_ns });
+        }
         self.hangs.sight.see(now_ns, self.model.totals().arrivals);
         let mut lines: Vec<String> = self
             .finish_look(now_ns, start_ns, settings)
@@ -148,11 +166,15 @@ impl Understanding {
         let mut still = self.model.standing_still(now_ns, limit_ns);
         let is_due = |still: &Still| now_ns.saturating_sub(still.since_ns) >= limit_ns;
         still.extend(self.unseen(start_ns).filter(is_due));
+        let sleep = self.sleep();
+        if still.is_empty() {
+            still.extend(sleep.filter(is_due));
+        }
         let (model, unseen) = (&self.model, self.unseen(start_ns));
-        let since = |still: &Still| since_then(model, unseen, still);
+        let since = |still: &Still| since_then(model, [unseen, sleep], still);
         match self.hangs.watch.tick(now_ns, still, since) {
             Step::Wait => {}
-            Step::Look(still) => self.begin_look(still, living),
+            Step::Look(still) => self.begin_look(still, living.into_iter()),
             Step::Over(hang) => lines.extend(self.line(&hang)),
         }
         lines
@@ -175,13 +197,23 @@ impl Understanding {
         })
     }
 
+    /// The sleep of all threads, if it lasts.
+    fn sleep(&self) -> Option<Still> {
+        let since_ns = self.hangs.asleep.since_ns()?;
+        Some(Still {
+            since_ns,
+            barrier: ASLEEP,
+            episode: since_ns,
+        })
+    }
+
     /// Starts a look at the barriers that stand still, on a separate thread.
     fn begin_look(&mut self, still: Vec<Still>, living: impl Iterator<Item = u32>) {
         if self.hangs.looking.is_some() {
             return;
         }
         let rows = self.model.threads().rows();
-        let seen = still.iter().filter(|still| still.barrier != UNSEEN);
+        let seen = still.iter().filter(|still| is_of_model(still));
         let known: Vec<StillBarrier> = seen.map(|still| self.model.known(still)).collect();
         // The thread missing at a barrier that processes share may never have been at that barrier.
         let is_shared = known.iter().any(|known| known.key.0 == 0);
@@ -197,7 +229,8 @@ impl Understanding {
         }
         // A wait that began unseen may be in any process.
         let is_anywhere = self.hangs.sight.unseen_since_ns().is_some();
-        if is_shared || is_anywhere {
+        let is_asleep = still.iter().any(|still| still.barrier == ASLEEP);
+        if is_shared || is_anywhere || is_asleep {
             processes.extend(living);
         }
         let left_out = processes.len().saturating_sub(MOST_PROCESSES);
@@ -228,22 +261,25 @@ impl Understanding {
         let looking = self.hangs.looking.take_if(|looking| looking.is_over())?;
         // If the look has failed, the next one may succeed.
         let (still, mut scene) = looking.end()?;
-        let (model, unseen) = (&self.model, self.unseen(start_ns));
+        let waits = [self.unseen(start_ns), self.sleep()];
+        let model = &self.model;
         let mut still: Vec<&Still> = still
             .iter()
-            .filter(|still| since_then(model, unseen, still) == Since::Still)
+            .filter(|still| since_then(model, waits, still) == Since::Still)
             .collect();
         // The threads went on during the look.
         if still.is_empty() {
             return None;
         }
         let before = still.len();
+        let is_asleep = still.iter().any(|still| still.barrier == ASLEEP);
         still.retain(|still| still.barrier != UNSEEN);
         let is_unseen = still.len() < before;
+        still.retain(|still| is_of_model(still));
         let known: Vec<StillBarrier> = still.iter().map(|still| model.known(still)).collect();
         let barriers = self.standing(&known, now_ns, settings);
         // The process was about to end: what the last look found still holds.
-        let has_gone = scene.threads.is_empty() && process::find(self.pid).is_err();
+        let has_gone = process::find(self.pid).is_err();
         if has_gone || merge::is_ending(&scene, &barriers) {
             return None;
         }
@@ -258,6 +294,7 @@ impl Understanding {
             barriers: at.into_iter().zip(barriers).collect(),
             scene,
             at_ns: now_ns,
+            is_asleep,
         });
         // If all threads have arrived, only the look can show that one is missing after all.
         let only_full = !known.is_empty() && known.iter().all(|known| known.full);
@@ -312,7 +349,11 @@ impl Understanding {
     fn judge(&self, seen: &Seen, until_ns: u64) -> Option<HangReport> {
         let mut scene = seen.scene.clone();
         merge::age(&mut scene, until_ns.saturating_sub(seen.at_ns));
-        hang::judge_as(&scene, &self.names(seen))
+        let names = self.names(seen);
+        hang::judge_as(&scene, &names).or_else(|| {
+            let is_asleep = seen.is_asleep;
+            is_asleep.then(|| hang::asleep_as(&scene, &names)).flatten()
+        })
     }
 
     fn names(&self, seen: &Seen) -> Names {
@@ -358,8 +399,9 @@ impl Understanding {
     /// Settles the outcome of a hang when watching has ended and all events are known. Returns a
     /// line for the user if the hang is over.
     pub(super) fn settle_hangs(&mut self, start_ns: u64, end_ns: u64) -> Option<String> {
-        let (model, unseen) = (&self.model, self.unseen(start_ns));
-        let since = |still: &Still| since_then(model, unseen, still);
+        let waits = [self.unseen(start_ns), self.sleep()];
+        let model = &self.model;
+        let since = |still: &Still| since_then(model, waits, still);
         match self.hangs.watch.settle(end_ns, since) {
             Step::Over(hang) => self.line(&hang),
             Step::Wait | Step::Look(_) => None,
@@ -394,10 +436,19 @@ impl Understanding {
     }
 }
 
-/// What has become of a barrier that stood still. `unseen`: the wait that began unseen and still
-/// lasts, if any.
-fn since_then(model: &Model, unseen: Option<Still>, still: &Still) -> Since {
+/// Whether a wait is at a barrier of the model.
+fn is_of_model(still: &Still) -> bool {
+    !matches!(still.barrier, UNSEEN | ASLEEP)
+}
+
+/// What has become of a barrier that stood still. The wait that began unseen and the sleep of all
+/// threads are given, if they still last.
+fn since_then(model: &Model, [unseen, sleep]: [Option<Still>; 2], still: &Still) -> Since {
     match unseen {
+        _ if still.barrier == ASLEEP => match sleep {
+            Some(sleep) if sleep.since_ns == still.since_ns => Since::Still,
+            _ => Since::Moved,
+        },
         _ if still.barrier != UNSEEN => model.since(still),
         Some(_) => Since::Still,
         None if model.totals().arrivals > 0 => Since::Moved,

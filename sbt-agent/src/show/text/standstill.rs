@@ -13,6 +13,9 @@ pub fn heading(hang: &StandstillReport) -> String {
         (true, HangOutcome::Lasts) => format!("HANG for {lasted}"),
         (true, HangOutcome::Over) => format!("A HANG, over after {lasted}"),
         (true, _) => format!("A HANG, no longer watched after {lasted}"),
+        (false, _) if hang.found.kind == HangKind::Outside => {
+            format!("WAITING FOR THE OUTSIDE for {lasted}")
+        }
         (false, _) if hang.found.kind == HangKind::Slow => format!("SLOW for {lasted}"),
         (false, _) => format!("SLOW OR STUCK for {lasted}"),
     }

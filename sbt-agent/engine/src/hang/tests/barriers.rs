@@ -261,7 +261,7 @@ fn threads_of_earlier_phases_that_have_ended_are_not_missing() {
         .watched(17, &[1, 2, 3, 4, 5, 6, 7, 8, 11, 12, 13]);
     let hang = seen.hang();
     assert_eq!(names(&hang.missing), ["worker-14"]);
-    assert_eq!(hang.kind, HangKind::Stuck);
+    assert_eq!(hang.kind, HangKind::Outside);
 }
 
 #[test]
@@ -333,6 +333,7 @@ fn a_child_that_was_killed() {
             participants: Some(3),
             arrived: Some(2),
             waiting: Vec::new(),
+            past_end: Vec::new(),
             shared: true,
             past: None,
         });
@@ -433,7 +434,7 @@ fn several_that_are_missing_are_counted() {
         seen.worker(number, mutex(0x5581, 2), "update hangs.c:52");
     }
     let hang = seen.is(
-        HangKind::Stuck,
+        HangKind::Outside,
         None,
         "worker-2 is missing at the barrier at hangs.c:40 (1 of 6 is there): it waits in read() \
          for pipe:[7], in load() hangs.c:70; worker-3, worker-4 and 2 more are missing too",

@@ -21,7 +21,10 @@ fn of_more_than_are_missing_the_best_off_may_be_enough() {
     // Both are needed, so the worse one counts.
     seen.0.barriers[0].participants = Some(4);
     let hang = seen.hang();
-    assert_eq!((hang.kind, hang.missing_count), (HangKind::Stuck, Some(2)));
+    assert_eq!(
+        (hang.kind, hang.missing_count),
+        (HangKind::Outside, Some(2))
+    );
     assert_eq!(names(&hang.missing), ["worker-4", "worker-3"]);
     assert!(
         hang.text.starts_with("worker-4 is missing"),
@@ -29,7 +32,7 @@ fn of_more_than_are_missing_the_best_off_may_be_enough() {
         hang.text
     );
     let one = two_of_three(&[(3, reads()), (4, reads())]).hang();
-    assert_eq!((one.kind, one.missing_count), (HangKind::Stuck, Some(1)));
+    assert_eq!((one.kind, one.missing_count), (HangKind::Outside, Some(1)));
 }
 
 #[test]
@@ -152,7 +155,7 @@ fn of_locks_those_in_the_circle_are_named_and_their_root_first() {
 }
 
 #[test]
-fn one_thread_alone_may_be_woken_by_another_process() {
+fn one_thread_alone_is_woken_by_nobody_where_memory_is_its_own() {
     let alone = |doing| {
         let mut seen = Seen(Scene {
             looks: 2,
@@ -162,7 +165,13 @@ fn one_thread_alone_may_be_woken_by_another_process() {
         seen.thread(0, "main", doing, "main hangs.c:90");
         judge(&seen.0)
     };
-    assert_eq!(alone(condvar()), None);
+    let hang = alone(condvar()).expect("no other thread may write there");
+    assert_eq!(hang.because, Some(HangCause::NobodyWakes));
+    let shared = WaitFor::Condvar {
+        address: 0x5000,
+        shared: true,
+    };
+    assert_eq!(alone(Doing::Waiting(shared)), None);
     let hang = alone(mutex(0xa0, 0)).expect("it holds that lock itself");
     assert_eq!(
         (hang.kind, hang.because),

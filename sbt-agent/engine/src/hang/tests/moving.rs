@@ -56,7 +56,7 @@ fn who_runs_at_one_place_may_be_either() {
 fn input_that_does_not_come() {
     let mut seen = late(call("read", "pipe:[4242]"));
     let hang = seen.is(
-        HangKind::Stuck,
+        HangKind::Outside,
         None,
         "worker-3 is missing at the barrier at hangs.c:40 (3 of 4 are there): it waits in read() \
          for pipe:[4242], in solve() hangs.c:77",
@@ -74,7 +74,7 @@ fn input_that_does_not_come() {
 #[test]
 fn who_was_stopped() {
     late(Doing::Stopped).is(
-        HangKind::Stuck,
+        HangKind::Outside,
         None,
         "worker-3 is missing at the barrier at hangs.c:40 (3 of 4 are there): it was stopped by a \
          signal, in solve() hangs.c:77",

@@ -190,11 +190,11 @@ fn those_that_spin_unwatched_accuse_only_who_is_known_to_be_missing() {
         .worker(3, call("read", "pipe:[7]"), "load hangs.c:70")
         .restless(&[1, 2]);
     let hang = seen.hang();
-    assert_eq!((hang.kind, hang.certain), (HangKind::Stuck, true));
+    assert_eq!((hang.kind, hang.certain), (HangKind::Outside, true));
     let mut seen = Seen::new();
     seen.barrier(3, 40, &[1, 2])
         .thread(9, "loader", call("read", "pipe:[7]"), "load hangs.c:70");
-    assert_eq!(seen.hang().kind, HangKind::Stuck);
+    assert_eq!(seen.hang().kind, HangKind::Outside);
     let hang = seen.restless(&[1]).hang();
     assert_eq!(hang.kind, HangKind::Unclear);
     assert!(
@@ -209,7 +209,7 @@ fn who_slept_only_between_is_slow() {
     let mut seen = Seen::new();
     seen.barrier(3, 40, &[1, 2])
         .worker(3, call("read", "pipe:[7]"), "load hangs.c:70");
-    assert_eq!(seen.hang().kind, HangKind::Stuck);
+    assert_eq!(seen.hang().kind, HangKind::Outside);
     assert_eq!(seen.restless(&[3]).hang().kind, HangKind::Slow);
 }
 

@@ -13,6 +13,9 @@ kinds! {
         /// The missing thread uses a CPU, always at one place, which is either slow or an endless
         /// loop; or threads went on while they were looked at.
         Unclear = "unclear",
+        /// What goes on depends on something outside of the program, such as input, a peer or a
+        /// timer; this is no hang.
+        Outside = "outside",
         /// The missing thread moves, or will move by itself; this is no hang.
         Slow = "slow",
     }
@@ -39,6 +42,24 @@ kinds! {
         TooMany = "too-many",
         /// All threads that could wake the sleeping threads sleep themselves.
         NobodyWakes = "nobody-wakes",
+        /// The threads of a team exist only in the process from which this one was forked.
+        ForkedTeam = "forked-team",
+        /// The threads of one team wait at different barriers.
+        Apart = "apart",
+    }
+}
+
+kinds! {
+    /// What a look has shown.
+    pub enum LookOutcome {
+        /// Nobody is left that could wake the waiting threads.
+        Hung = "hung",
+        /// The program waits for the outside, such as input, a peer or a timer.
+        Outside = "outside",
+        /// It is not known whether the program goes on.
+        Unknown = "unknown",
+        /// The program goes on.
+        Moves = "moves",
     }
 }
 
@@ -91,6 +112,10 @@ kinds! {
         Child = "child",
         /// A futex about which nothing more is known.
         Futex = "futex",
+        /// Data from another thread or process of the program, by a pipe or socket.
+        Data = "data",
+        /// A section of OpenMP that one thread executes at a time.
+        Section = "section",
         /// Another system call.
         Call = "call",
     }

@@ -50,6 +50,7 @@ pub fn of_model(
         participants: known.count,
         arrived: (!known.full).then(|| come.saturating_add(known.unseen)),
         waiting,
+        past_end: Vec::new(),
         shared: space(known.key.1) == SHARED,
         past: Some(Past {
             episodes: known.episodes,
@@ -223,6 +224,7 @@ mod tests {
             participants: None,
             arrived: None,
             waiting: waiting.iter().copied().map(id).collect(),
+            past_end: Vec::new(),
             shared: false,
             past: None,
         }

@@ -1,0 +1,171 @@
+//! Programs all of whose threads sleep, though not for each other: what they wait for outside of
+//! the program, and what is not known.
+
+use super::{
+    end::{Grade, end},
+    finding::Finding,
+    graph::{Graph, Need},
+    scene::{Doing, WaitFor},
+    words::{does, in_place, story},
+};
+
+/// CPU time during the looks, in percent, up to which a thread that woke counts as asleep.
+const NEXT_TO_NOTHING_PCT: f64 = 1.0;
+
+/// System calls that only a signal ends.
+const FOR_SIGNALS: [&str; 4] = ["pause", "rt_sigsuspend", "rt_sigtimedwait", "signalfd"];
+
+/// System calls that end when something outside of the process does, such as a peer, a device or a
+/// timer. Locks and queues that processes share are not among them: who holds these is not known.
+const OUTSIDE: [&str; 31] = [
+    "read",
+    "pread64",
+    "readv",
+    "preadv",
+    "preadv2",
+    "write",
+    "pwrite64",
+    "writev",
+    "pwritev",
+    "pwritev2",
+    "recvfrom",
+    "recvmsg",
+    "recvmmsg",
+    "sendto",
+    "sendmsg",
+    "sendmmsg",
+    "accept",
+    "accept4",
+    "connect",
+    "poll",
+    "ppoll",
+    "select",
+    "pselect6",
+    "epoll_wait",
+    "epoll_pwait",
+    "epoll_pwait2",
+    "io_getevents",
+    "io_uring_enter",
+    "openat",
+    "fsync",
+    "page fault",
+];
+
+/// Whether something outside of the program decides when a thread goes on, so that the thread's
+/// sleep is no hang.
+pub fn is_outside(graph: &Graph, thread: usize) -> bool {
+    match &graph.view.thread(thread).doing {
+        Doing::Call { name, .. } => {
+            OUTSIDE.contains(&name.as_str()) || name.contains("sleep") || name == "restart_syscall"
+        }
+        Doing::Stopped | Doing::Traced { .. } => true,
+        _ => false,
+    }
+}
+
+/// How a thread that needs no other thread of the program goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wakes {
+    /// Something outside of the program wakes it.
+    Outside,
+    /// Not known.
+    Unknown,
+}
+
+fn wakes(graph: &Graph, at: usize) -> Wakes {
+    let thread = graph.view.thread(at);
+    let by_signal = match &thread.doing {
+        Doing::Call { name, .. } => FOR_SIGNALS.contains(&name.as_str()),
+        _ => false,
+    };
+    let by_time = !thread.slept || thread.gives_up();
+    let by_child = matches!(thread.doing, Doing::Waiting(WaitFor::Child { .. }));
+    if is_outside(graph, at) || by_signal || by_time || by_child {
+        Wakes::Outside
+    } else {
+        Wakes::Unknown
+    }
+}
+
+/// What is found of a program all of whose threads sleep; `None` if a thread does something.
+pub fn quiet(graph: &Graph) -> Option<Finding> {
+    let view = graph.view;
+    let threads = || 0..view.scene.threads.len();
+    let alive = || threads().filter(|at| view.thread(*at).doing != Doing::Ended);
+    let works = |at: usize| {
+        let thread = view.thread(at);
+        let naps = matches!(thread.doing, Doing::Call { .. }) && is_outside(graph, at)
+            || thread.gives_up();
+        let used = view.cpu_pct(at);
+        !graph.stays(at) && !(naps && used.is_some_and(|pct| pct < NEXT_TO_NOTHING_PCT))
+    };
+    if view.scene.looks < 2 || alive().any(works) {
+        return None;
+    }
+    let needs_nobody = |at: &usize| graph.need(*at) == Need::Nothing || !graph.stays(*at);
+    let goers: Vec<usize> = alive().filter(needs_nobody).collect();
+    let first = alive().next()?;
+    let root = end(graph, first, None).root;
+    let own = |at: &usize| view.thread(*at).stack.iter().any(|call| !call.of_system);
+    // A thread of a library, such as one that waits for the library's own events, says little of
+    // the program.
+    let outside = |at: &usize| wakes(graph, *at) == Wakes::Outside && (own(at) || *at == root);
+    let lead = if goers.contains(&root) {
+        Some(root)
+    } else {
+        let mut all = goers.iter();
+        all.find(|at| outside(at)).copied()
+    };
+    let is_outside = lead.is_some_and(|lead| outside(&lead));
+    let lead = lead.filter(|_| is_outside).unwrap_or(first);
+    let mut who = vec![lead];
+    who.extend(
+        goers
+            .into_iter()
+            .filter(|at| *at != lead && is_outside && outside(at)),
+    );
+    Some(Finding {
+        barrier: None,
+        grade: Grade::Unclear,
+        because: None,
+        for_ever: false,
+        lead: Some(lead),
+        elsewhere: false,
+        who,
+        outside: is_outside,
+    })
+}
+
+/// The sentence on a program that sleeps.
+pub fn text(graph: &Graph, finding: &Finding) -> String {
+    let view = graph.view;
+    let Some(lead) = finding.lead else {
+        return "all threads sleep".into();
+    };
+    let name = view.name(lead);
+    if finding.outside {
+        let more = match finding.who.len() - 1 {
+            0 => String::new(),
+            1 => "; 1 more thread waits for the outside too".into(),
+            more => format!("; {more} more threads wait for the outside too"),
+        };
+        return format!(
+            "the program waits for something outside of it: {name} {}{}{more}",
+            does(view, lead),
+            in_place(view, lead)
+        );
+    }
+    let process = view.thread(lead).id.process;
+    let why = if view
+        .process(process)
+        .is_some_and(|process| process.has_tasks)
+    {
+        ": which of its tasks wait for what cannot be seen from outside"
+    } else {
+        ""
+    };
+    format!(
+        "all threads sleep, and whether anything will wake them is not known: {name} {}{why}",
+        story(graph, lead, None)
+    )
+}

@@ -1,0 +1,212 @@
+//! Teams of OpenMP that cannot meet: their threads stand at different barriers, or exist only in
+//! the process from which this one was forked.
+
+use super::{
+    graph::Graph,
+    names::{View, line},
+    scene::{CallSeen, Doing},
+    words::list,
+};
+use crate::event::Kind;
+
+/// Largest number of threads that are named at one place.
+const MOST_NAMES: usize = 3;
+
+/// Functions of the runtimes in which the thread that began a parallel region waits for its end.
+const ENDS: [&str; 6] = [
+    "GOMP_parallel",
+    "GOMP_teams",
+    "__kmpc_fork_call",
+    "__kmpc_end_serialized_parallel",
+    "__kmpc_fork_teams",
+    "GOMP_task_reductions",
+];
+
+/// How the names of functions begin in which threads of a team begin.
+const RUNTIME: [&str; 3] = ["start_thread", "gomp_thread_start", "clone"];
+
+/// Functions of the runtimes in which threads wait for each other inside of a region.
+const BARRIERS: [&str; 7] = [
+    "GOMP_barrier",
+    "GOMP_loop_end",
+    "GOMP_sections_end",
+    "GOMP_single_copy",
+    "__kmpc_barrier",
+    "__kmpc_reduce",
+    "__kmpc_copyprivate",
+];
+
+/// Where a thread of a team stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Stand {
+    /// At a barrier inside of the region: its place.
+    Inside(Option<String>),
+    /// At the end of the region; the place where the region was begun, for the thread that did so.
+    End(Option<String>),
+}
+
+fn stand(view: &View, at: usize, thread: usize) -> Stand {
+    let stack = &view.thread(thread).stack;
+    let Some(own) = stack.iter().position(|call| !call.of_system) else {
+        // Probes hide the callers of threads that are watched; the events tell them.
+        let site = view.known_site(at, thread);
+        let is_inside = |site: &String| !RUNTIME.iter().any(|name| site.starts_with(name));
+        return match site.filter(is_inside) {
+            Some(site) if !view.thread(thread).is_whole => Stand::Inside(Some(site)),
+            _ => Stand::End(None),
+        };
+    };
+    let place = Some(line(&stack[own]));
+    let is_of = |call: &CallSeen, names: &[&str]| {
+        let name = call.function.as_deref().unwrap_or_default();
+        names.iter().any(|begin| name.starts_with(begin))
+    };
+    // A barrier may be called by a jump, so that its caller is the runtime itself.
+    let decides = stack[..own]
+        .iter()
+        .find(|call| is_of(call, &ENDS) || is_of(call, &BARRIERS));
+    match decides {
+        Some(call) if is_of(call, &ENDS) => Stand::End(place),
+        _ => Stand::Inside(place),
+    }
+}
+
+/// The place at which a thread inside of a parallel region has begun the region, if it has.
+fn begun_by(view: &View, thread: usize) -> Option<String> {
+    let stack = &view.thread(thread).stack;
+    let own = stack.iter().position(|call| !call.of_system)?;
+    let runtime = own + stack[own..].iter().position(|call| call.of_system)?;
+    let begun = stack[runtime..].iter().find(|call| !call.of_system)?;
+    let is_begin = stack[runtime..].iter().any(|call| {
+        let name = call.function.as_deref().unwrap_or_default();
+        ENDS.iter().any(|end| name.starts_with(end))
+    });
+    is_begin.then(|| line(begun))
+}
+
+/// Whether the threads of the team of a barrier stand at different barriers: some inside of a
+/// parallel region, and all others at its end.
+pub fn is_apart(graph: &Graph, at: usize) -> bool {
+    let view = graph.view;
+    let seen = &view.scene.barriers[at];
+    if !matches!(seen.kind, Kind::Gomp | Kind::Kmp) || !graph.stands(at) {
+        return false;
+    }
+    let (inside, ends) = stands(graph, at);
+    let all = inside.len() + ends.len();
+    let count = seen.participants.map_or(0, |count| count as usize);
+    let stay = ends.iter().all(|(thread, _)| graph.stays(*thread));
+    count > 1 && all >= count && stay && !inside.is_empty() && !ends.is_empty()
+}
+
+type Placed = Vec<(usize, Option<String>)>;
+
+fn stands(graph: &Graph, at: usize) -> (Placed, Placed) {
+    let view = graph.view;
+    let past = view.scene.barriers[at].past_end.iter();
+    let past: Vec<usize> = past.filter_map(|id| view.index(*id)).collect();
+    let (mut inside, mut ends) = (Vec::new(), Vec::new());
+    let waiting = graph.absent[at].waiting.iter();
+    for thread in waiting.chain(&past) {
+        match stand(view, at, *thread) {
+            _ if past.contains(thread) => ends.push((*thread, None)),
+            Stand::Inside(place) => inside.push((*thread, place)),
+            Stand::End(place) => ends.push((*thread, place)),
+        }
+    }
+    ends.sort_by_key(|(thread, _)| *thread);
+    ends.dedup();
+    (inside, ends)
+}
+
+/// The sentence on a team whose threads stand at different barriers.
+pub fn apart_text(graph: &Graph, at: usize, since: &str) -> String {
+    let view = graph.view;
+    let (inside, ends) = stands(graph, at);
+    let mut places: Vec<(String, Vec<usize>)> = Vec::new();
+    for (thread, place) in &inside {
+        let place = place.as_ref().map_or_else(
+            || "a barrier inside of the parallel region".into(),
+            |place| format!("the barrier at {place}"),
+        );
+        match places.iter_mut().find(|(known, _)| *known == place) {
+            Some((_, threads)) => threads.push(*thread),
+            None => places.push((place, vec![*thread])),
+        }
+    }
+    let begun = ends.iter().find_map(|(_, place)| place.clone());
+    let begun = begun.or_else(|| {
+        inside
+            .iter()
+            .find_map(|(thread, _)| begun_by(view, *thread))
+    });
+    let end = begun.map_or_else(
+        || "the end of the parallel region".into(),
+        |begun| format!("the end of the parallel region that begins at {begun}"),
+    );
+    places.push((end, ends.iter().map(|(thread, _)| *thread).collect()));
+    let told: Vec<String> = places
+        .iter()
+        .map(|(place, threads)| {
+            let names: Vec<String> = threads.iter().map(|at| view.name(*at)).collect();
+            let verb = if names.len() == 1 { "waits" } else { "wait" };
+            format!("{} {verb} at {place}", list(&names, MOST_NAMES))
+        })
+        .collect();
+    format!(
+        "the threads of one team wait at different barriers{since}, and none of these can \
+         complete: {}",
+        told.join("; ")
+    )
+}
+
+/// Whether a barrier waits for threads that exist only in the process from which its own was
+/// forked: the process is a copy with one thread, and has fewer threads than the barrier waits for.
+pub fn is_of_parent(graph: &Graph, at: usize) -> bool {
+    let view = graph.view;
+    let seen = &view.scene.barriers[at];
+    if seen.shared || !view.is_forked(seen.process) || !graph.stands(at) {
+        return false;
+    }
+    let all = view.scene.threads.iter();
+    let alive = all
+        .filter(|thread| thread.id.process == seen.process && thread.doing != Doing::Ended)
+        .count();
+    match seen.participants {
+        Some(count) => alive < count as usize,
+        None => alive == graph.absent[at].waiting.len(),
+    }
+}
+
+/// The sentence on a barrier whose other threads exist only in the parent.
+pub fn of_parent_text(graph: &Graph, at: usize, since: &str) -> String {
+    let view = graph.view;
+    let seen = &view.scene.barriers[at];
+    let waiting = &graph.absent[at].waiting;
+    let names: Vec<String> = waiting.iter().map(|at| view.name(*at)).collect();
+    let verb = if names.len() == 1 { "waits" } else { "wait" };
+    let team = match seen.kind {
+        Kind::Gomp | Kind::Kmp => "team of OpenMP threads",
+        _ => "group of threads",
+    };
+    let size = seen
+        .participants
+        .map_or_else(String::new, |count| format!(" ({count} threads)"));
+    let place = match view.sites(at, waiting).first() {
+        Some(site) => format!(", at {site}"),
+        None => String::new(),
+    };
+    let parent = view
+        .process(seen.process)
+        .and_then(|process| process.parent)
+        .map_or_else(
+            || "another process".into(),
+            |parent| format!("process {parent}"),
+        );
+    format!(
+        "{} {verb} for a {team}{size} that exists only in the parent{place}{since}: process {} was \
+         forked from {parent}, and fork() copies only the thread that calls it",
+        list(&names, MOST_NAMES),
+        seen.process
+    )
+}

@@ -1,0 +1,264 @@
+//! The other ends of the pipes and sockets at which threads wait: which processes hold them.
+
+use std::{
+    cell::OnceCell,
+    collections::{BTreeSet, HashMap, HashSet},
+    fs,
+};
+
+use super::call::Call;
+use sbt_program::{memory::Memory, process};
+
+/// The most descriptors of a `poll`, `select` or `epoll` that are followed.
+const MOST: usize = 256;
+
+/// What a descriptor waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Side {
+    /// Data to read.
+    Reads,
+    /// Room to write.
+    Writes,
+}
+
+/// The processes that hold a pipe or socket, by its name: the process, whether it may read, and
+/// whether it may write.
+type Holders = HashMap<String, Vec<(u32, bool, bool)>>;
+
+/// All pipes and sockets of the system, as far as they can be seen.
+#[derive(Default)]
+pub struct Ends {
+    holders: OnceCell<Option<Holders>>,
+    peers: OnceCell<HashMap<String, String>>,
+}
+
+/// What a thread waits for, if only known processes can let it go on.
+pub struct Awaited {
+    /// The pipes and sockets: `pipe:[4242]`.
+    pub what: String,
+    /// The processes that hold the other ends.
+    pub processes: Vec<u32>,
+}
+
+impl Ends {
+    /// What a thread waits for in a system call on pipes and sockets. `None` if it waits for
+    /// something else as well, or if not all holders of the other ends can be seen.
+    pub fn awaited(&self, thread: u32, call: Call) -> Option<Awaited> {
+        let all = waits(thread, call)?;
+        if all.is_empty() || all.len() > MOST {
+            return None;
+        }
+        let mut processes = BTreeSet::new();
+        let mut names = Vec::new();
+        for (number, side) in all {
+            let name = link(thread, number)?;
+            processes.extend(self.other_end(&name, side)?);
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        Some(Awaited {
+            what: names.join(", "),
+            processes: processes.into_iter().collect(),
+        })
+    }
+
+    fn other_end(&self, name: &str, side: Side) -> Option<Vec<u32>> {
+        let holders = self.holders.get_or_init(all_holders).as_ref()?;
+        if name.starts_with("pipe:[") {
+            let all = holders.get(name)?.iter();
+            let other = |(_, reads, writes): &&(u32, bool, bool)| match side {
+                Side::Reads => *writes,
+                Side::Writes => *reads,
+            };
+            return Some(all.filter(other).map(|holder| holder.0).collect());
+        }
+        let peer = self.peers.get_or_init(loopback).get(name)?;
+        Some(holders.get(peer)?.iter().map(|holder| holder.0).collect())
+    }
+}
+
+fn link(thread: u32, number: u64) -> Option<String> {
+    let link = fs::read_link(format!("/proc/{thread}/fd/{number}")).ok()?;
+    let name = link.to_str()?;
+    (name.starts_with("pipe:[") || name.starts_with("socket:[")).then(|| name.to_owned())
+}
+
+/// The descriptors at which a thread waits, without a limit of time. `None` for other calls.
+fn waits(thread: u32, call: Call) -> Option<Vec<(u64, Side)>> {
+    let Call::In {
+        number, arguments, ..
+    } = call
+    else {
+        return None;
+    };
+    let memory = Memory { thread };
+    let descriptor = arguments[0] & 0xffff_ffff;
+    match number {
+        libc::SYS_read | libc::SYS_readv | libc::SYS_recvfrom | libc::SYS_recvmsg => {
+            Some(vec![(descriptor, Side::Reads)])
+        }
+        libc::SYS_write | libc::SYS_writev | libc::SYS_sendto | libc::SYS_sendmsg => {
+            Some(vec![(descriptor, Side::Writes)])
+        }
+        libc::SYS_poll if i32::try_from(arguments[2].cast_signed()).map_or(true, |ms| ms < 0) => {
+            polled(memory, arguments[0], arguments[1])
+        }
+        libc::SYS_ppoll if arguments[2] == 0 => polled(memory, arguments[0], arguments[1]),
+        libc::SYS_select | libc::SYS_pselect6 if arguments[4] == 0 => selected(
+            memory,
+            arguments[0],
+            arguments[1],
+            arguments[2],
+            arguments[3],
+        ),
+        libc::SYS_epoll_wait | libc::SYS_epoll_pwait if (arguments[3] & 0xffff_ffff) >> 31 == 1 => {
+            watched(thread, descriptor)
+        }
+        libc::SYS_epoll_pwait2 if arguments[3] == 0 => watched(thread, descriptor),
+        _ => None,
+    }
+}
+
+fn polled(memory: Memory, address: u64, count: u64) -> Option<Vec<(u64, Side)>> {
+    let count = usize::try_from(count).ok().filter(|count| *count <= MOST)?;
+    let bytes = memory.read(address, 8 * count);
+    let entries = bytes.as_chunks::<8>().0;
+    if entries.len() < count {
+        return None;
+    }
+    let mut all = Vec::new();
+    for entry in entries {
+        let number = i32::from_ne_bytes(*entry.first_chunk()?);
+        let events = i16::from_ne_bytes([entry[4], entry[5]]);
+        let Ok(number) = u64::try_from(number) else {
+            continue;
+        };
+        if events & libc::POLLIN != 0 || events & libc::POLLOUT == 0 {
+            all.push((number, Side::Reads));
+        }
+        if events & libc::POLLOUT != 0 {
+            all.push((number, Side::Writes));
+        }
+    }
+    Some(all)
+}
+
+fn selected(
+    memory: Memory,
+    count: u64,
+    reads: u64,
+    writes: u64,
+    excepts: u64,
+) -> Option<Vec<(u64, Side)>> {
+    let count = count & 0xffff_ffff;
+    if count > 1024 || excepts != 0 {
+        return None;
+    }
+    let length = usize::try_from(count.div_ceil(8)).ok()?;
+    let mut all = Vec::new();
+    for (set, side) in [(reads, Side::Reads), (writes, Side::Writes)] {
+        if set == 0 {
+            continue;
+        }
+        let bytes = memory.read(set, length);
+        if bytes.len() < length {
+            return None;
+        }
+        let is_set = |number: &u64| {
+            let byte = usize::try_from(number / 8)
+                .ok()
+                .and_then(|at| bytes.get(at));
+            byte.is_some_and(|byte| byte >> (number % 8) & 1 == 1)
+        };
+        all.extend((0..count).filter(is_set).map(|number| (number, side)));
+    }
+    Some(all)
+}
+
+/// The descriptors that an epoll instance watches.
+fn watched(thread: u32, number: u64) -> Option<Vec<(u64, Side)>> {
+    let text = fs::read_to_string(format!("/proc/{thread}/fdinfo/{number}")).ok()?;
+    let lines = text.lines().filter(|line| line.starts_with("tfd:"));
+    lines
+        .map(|line| {
+            let mut fields = line.split_whitespace();
+            let number = fields.nth(1)?.parse().ok()?;
+            let events = u32::from_str_radix(fields.nth(1)?, 16).ok()?;
+            let writes = events & libc::EPOLLOUT.cast_unsigned() != 0;
+            let reads = events & libc::EPOLLIN.cast_unsigned() != 0;
+            match (reads, writes) {
+                // Either may let it go on; one entry stands for one side only.
+                (true, true) => None,
+                (_, true) => Some((number, Side::Writes)),
+                _ => Some((number, Side::Reads)),
+            }
+        })
+        .collect()
+}
+
+/// Who holds which pipe or socket. `None` if a process of the same sessions cannot be looked into,
+/// which may hold some that it has inherited.
+fn all_holders() -> Option<Holders> {
+    let mut holders = Holders::new();
+    let mut hidden = HashSet::new();
+    let mut sessions = HashSet::new();
+    for pid in process::all() {
+        let session = process::session(pid);
+        let Ok(entries) = fs::read_dir(format!("/proc/{pid}/fd")) else {
+            hidden.extend(session);
+            continue;
+        };
+        sessions.extend(session);
+        for entry in entries.flatten() {
+            let Ok(link) = fs::read_link(entry.path()) else {
+                continue;
+            };
+            let Some(name) = link.to_str() else { continue };
+            if !(name.starts_with("pipe:[") || name.starts_with("socket:[")) {
+                continue;
+            }
+            let number = entry.file_name();
+            let (reads, writes) = modes(pid, &number.to_string_lossy());
+            holders
+                .entry(name.to_owned())
+                .or_default()
+                .push((pid, reads, writes));
+        }
+    }
+    sessions.is_disjoint(&hidden).then_some(holders)
+}
+
+/// Whether a descriptor may be read, and written.
+fn modes(pid: u32, number: &str) -> (bool, bool) {
+    let text = fs::read_to_string(format!("/proc/{pid}/fdinfo/{number}")).unwrap_or_default();
+    let flags = text
+        .lines()
+        .find_map(|line| line.strip_prefix("flags:"))
+        .and_then(|flags| i32::from_str_radix(flags.trim(), 8).ok());
+    match flags.map(|flags| flags & libc::O_ACCMODE) {
+        Some(libc::O_RDONLY) => (true, false),
+        Some(libc::O_WRONLY) => (false, true),
+        _ => (true, true),
+    }
+}
+
+/// The peers of connections by TCP within this machine.
+fn loopback() -> HashMap<String, String> {
+    let mut by_ends = HashMap::new();
+    for table in ["/proc/net/tcp", "/proc/net/tcp6"] {
+        let text = fs::read_to_string(table).unwrap_or_default();
+        for line in text.lines().skip(1) {
+            let fields: Vec<&str> = line.split_whitespace().collect();
+            if let [_, local, remote, "01", _, _, _, _, _, inode, ..] = fields.as_slice() {
+                let ends = ((*local).to_owned(), (*remote).to_owned());
+                by_ends.insert(ends, format!("socket:[{inode}]"));
+            }
+        }
+    }
+    let all = by_ends.iter().filter_map(|((local, remote), name)| {
+        let peer = by_ends.get(&(remote.clone(), local.clone()))?;
+        Some((name.clone(), peer.clone()))
+    });
+    all.collect()
+}

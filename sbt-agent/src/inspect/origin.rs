@@ -1,0 +1,34 @@
+//! What is known of a process besides its threads.
+
+use std::{fs::File, io::Read as _};
+
+use sbt_engine::hang::scene::ProcessSeen;
+use sbt_program::process;
+
+/// How much of a program is searched for the note of Go's linker, bytes.
+const HEAD: usize = 16 << 10;
+
+/// The note of Go's linker with the id of the build: its type, and its name.
+const GO: [u8; 8] = *b"\x04\0\0\0Go\0\0";
+
+/// Looks at a process.
+pub fn of(process: u32) -> ProcessSeen {
+    let timers = process::text(process::folder(process).join("timers"));
+    ProcessSeen {
+        process,
+        parent: process::parent(process).filter(|parent| *parent != 0),
+        forked: process::is_forked(process),
+        has_timers: timers.is_ok_and(|timers| !timers.trim().is_empty()),
+        rank: process::rank(process),
+        has_tasks: is_of_go(process),
+    }
+}
+
+fn is_of_go(process: u32) -> bool {
+    let Ok(file) = File::open(process::folder(process).join("exe")) else {
+        return false;
+    };
+    let mut head = Vec::new();
+    let read = file.take(HEAD as u64).read_to_end(&mut head);
+    read.is_ok() && memchr::memmem::find(&head, &GO).is_some()
+}

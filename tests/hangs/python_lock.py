@@ -1,0 +1,13 @@
+# A lock of Python that is taken twice.
+# build: python3
+# outcome: hung
+# must: no thread of the process is left that could wake it
+# never: no circle of waits
+# never: not known
+import threading
+lock = threading.Lock()
+def add():
+    with lock:
+        pass
+with lock:
+    add()
