@@ -255,6 +255,11 @@ pub fn lost_its_cpu(report: &Report, site: &SiteReport) -> Option<VerdictReport>
         return None;
     }
     let taker = away::taker(report, late);
+    // To look for the cause saves nothing yet.
+    let (saves, known) = match taker {
+        Some(_) => (format!(": {}", cost.saves(report)), cost.share_pct),
+        None => (String::new(), 0.0),
+    };
     let (by_whom, remedy) = taker.map_or_else(|| lack::unknown(report), away::taken);
     let persistent = site
         .straggler
@@ -269,14 +274,12 @@ pub fn lost_its_cpu(report: &Report, site: &SiteReport) -> Option<VerdictReport>
     };
     let text = format!(
         "no CPU before {}: {whom} {} late on average, and is ready to run without a CPU for {:.0} % of \
-         that{by_whom}; {}. {remedy}: {}.",
+         that{by_whom}; {}. {remedy}{saves}.",
         site.called(),
         time(part.mean_ns),
         part.pct,
         cost.words(&all),
-        cost.saves(report),
     );
-    let known = away::taker(late).map_or(0.0, |_| cost.share_pct);
     let mut verdict = verdict(
         VerdictKind::StragglerLostItsCpu,
         site,

@@ -122,7 +122,7 @@ pub fn judge(report: &Report) -> Result<Vec<VerdictReport>, String> {
         && !found.iter().any(|verdict| loss.is_told_by(verdict))
     {
         found.retain(|verdict| !loss.covers(verdict));
-        found.push(loss.verdict(report));
+        found.extend(Some(loss.verdict(report)).filter(stands));
     }
     let mut found = ranked(found);
     if found.is_empty() {

@@ -215,7 +215,7 @@ fn other_processes_are_the_cause_if_they_used_the_cpus() {
     assert!(!verdict.text.contains("--states"), "{}", verdict.text);
     program.facts.run.backend = "ebpf".into();
     let verdict = program.only(VerdictKind::StragglerLostItsCpu);
-    says(&verdict, &["--states full tells what takes the CPU"]);
+    says(&verdict, &["See what takes the CPU (--states full)."]);
 }
 
 #[test]
