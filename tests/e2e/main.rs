@@ -43,6 +43,7 @@ mod hang;
 mod hostile;
 mod kill;
 mod kill_steps;
+mod lack;
 mod language;
 mod lifecycle;
 mod list;
