@@ -45,6 +45,7 @@ mod hangs_suite;
 mod hostile;
 mod kill;
 mod kill_steps;
+mod lack;
 mod language;
 mod lifecycle;
 mod list;

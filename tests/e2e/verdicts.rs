@@ -117,10 +117,14 @@ fn too_few_cpus_are_found() {
 #[test]
 fn a_thread_whose_cpu_is_taken_is_found() {
     needs_root!(alone);
-    is_found(&[], "stolen", "straggler-lost-its-cpu", |verdict| {
-        assert!(
-            verdict["evidence"]["ready_pct"].as_f64() > Some(50.0),
-            "{verdict}"
+    is_found(&[], "stolen", "low-priority", |verdict| {
+        assert_eq!(verdict["thread"], 1, "{verdict}");
+        says(
+            verdict,
+            &[
+                "T1 verdicts has nice value 0",
+                "has scheduling class SCHED_FIFO",
+            ],
         );
     });
 }

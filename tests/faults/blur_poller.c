@@ -1,7 +1,7 @@
 // An OpenMP program of two threads on two CPUs, with a progress thread that spins on a flag.
 // fault: `progress` uses a CPU all the time and comes to no barrier.
-// build: gcc -O2 -g -fopenmp
-// env: OMP_NUM_THREADS=2
+// build: gcc -fopenmp
+// run: OMP_NUM_THREADS=2
 // must: progress
 // must: no barrier
 // never: static imbalance

@@ -1,7 +1,7 @@
 // Two threads transform blocks. The second put itself into SCHED_IDLE, as a background job would;
 // the program's encoder, which never meets them, keeps a CPU busy.
 // fault: the second thread has the class SCHED_IDLE.
-// build: gcc -O2 -g -pthread -lm
+// build: gcc -lm
 // must: SCHED_IDLE
 // never: static imbalance
 #define _GNU_SOURCE

@@ -1,6 +1,5 @@
 // A heat equation on a rod, in slices. By mistake every worker binds itself to the first CPU.
 // fault: workers 0 and 1 may run on CPU 0 only.
-// build: gcc -O2 -g -pthread
 // must: may only run on CPU 0
 // must: CPU 1 is not allowed to them
 // never: static imbalance

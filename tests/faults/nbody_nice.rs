@@ -1,11 +1,9 @@
 // Bodies that attract each other, in three threads. The third was made nice, because it once was a
 // background job; two busy threads at nice 0 leave it little of two CPUs.
 // fault: worker 2 has nice value 19.
-// build: rustc -O -g --edition 2021
 // must: nice value 19
 // must: body-2
 // never: static imbalance
-// never: gives less of the work
 use std::sync::{Arc, Barrier, RwLock};
 
 extern "C" {

@@ -1,7 +1,7 @@
 // Renders frames in rows with two threads, each bound to a CPU of its own; a logger that polls for
 // messages without sleeping is bound to the second CPU.
 // fault: `logger` takes CPU 1 from the second renderer.
-// build: g++ -std=c++20 -O2 -g -pthread
+// build: g++ -std=c++20
 // must: logger
 // must: CPU 1
 // never: static imbalance

@@ -1,8 +1,8 @@
 // Four threads sort their parts and meet; threads 2 and 3 are bound to CPU 1 both, the others are
 // free.
 // fault: threads 2 and 3 share CPU 1.
-// build: g++ -std=c++20 -O2 -g -pthread
-// must: more threads than CPUs|may only run on CPU 1
+// build: g++ -std=c++20
+// must: more threads than CPUs | may only run on CPU 1
 // never: static imbalance
 #include <algorithm>
 #include <barrier>

@@ -54,8 +54,12 @@ fn threads_at_a_time(report: &Report) -> u32 {
 
 /// Percentage of their time for which all threads were ready without a CPU, in work and in waits;
 /// and the mean number of CPUs that they would have used. If this is less than the number of CPUs,
-/// other programs take them.
+/// other programs take them. By the looks from outside where events do not tell.
 pub fn wanted(report: &Report) -> Option<(f64, f64)> {
+    wanted_by_events(report).or_else(|| lack::wanted_by_looks(report))
+}
+
+fn wanted_by_events(report: &Report) -> Option<(f64, f64)> {
     let time = &report.thread_time;
     let sum = |f: fn(&ThreadReport) -> Option<u64>| {
         let known: Vec<u64> = report.threads.iter().filter_map(f).collect();

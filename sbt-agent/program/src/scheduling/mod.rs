@@ -69,6 +69,8 @@ impl Scheduling {
         if begun_ns < self.due_ns && !now {
             return;
         }
+        // The cost is CPU time: on a busy machine a look takes much longer than that.
+        let begun_cpu_ns = clock::thread_cpu_ns();
         let target: HashSet<u32> = living.take(MOST_PROCESSES).collect();
         let own = own_processes(&target);
         self.own.extend(&own);
@@ -85,12 +87,12 @@ impl Scheduling {
             own: &own,
         };
         let is_busy = self.machine.read(&self.proc, begun_ns, &ours);
-        let read_ns = clock::now_ns();
-        self.due_ns = read_ns + (read_ns - begun_ns) * SPARED;
-        if is_busy && (read_ns >= self.others_due_ns || now) {
+        let read_cpu_ns = clock::thread_cpu_ns();
+        self.due_ns = begun_ns + (read_cpu_ns - begun_cpu_ns) * SPARED;
+        if is_busy && (begun_ns >= self.others_due_ns || now) {
             self.machine.look_at_others(&self.proc, &ours);
-            let done_ns = clock::now_ns();
-            self.others_due_ns = done_ns + (done_ns - read_ns) * SPARED;
+            let cost_ns = clock::thread_cpu_ns() - read_cpu_ns;
+            self.others_due_ns = begun_ns + cost_ns * SPARED;
         }
     }
 

@@ -120,6 +120,12 @@ pub fn of_the_run(report: &Report) -> Option<VerdictReport> {
         .or_else(|| others::processes(case.as_ref()?))
 }
 
+/// Percentage of the time for which the threads that meet were ready without a CPU, and the mean
+/// number of CPUs that they wanted, by looks from outside.
+pub fn wanted_by_looks(report: &Report) -> Option<(f64, f64)> {
+    Team::of(report, report.run.scheduling.as_ref()?).wanted
+}
+
 /// Whether the run lacked CPUs for a cause in the program or in what it was given.
 pub fn is_of_the_run(report: &Report) -> bool {
     of_the_run(report).is_some_and(|verdict| verdict.kind != VerdictKind::OthersTakeCpus)
@@ -165,7 +171,7 @@ fn did_work_at_first(report: &Report, verdict: &VerdictReport) -> bool {
 }
 
 /// Whether a verdict stands although threads lacked CPUs. One that blames a thread or a line for how
-/// work is spread needs time on CPUs that shows it. Where a quota stops the threads again and again,
+/// work is spread needs undisturbed work, or time on CPUs, that shows it. Where a quota stops the threads again and again,
 /// that time says nothing either, since every stop costs them their caches.
 pub fn stands(report: &Report, verdict: &VerdictReport) -> bool {
     let is_of_lack = matches!(
@@ -194,9 +200,28 @@ pub fn stands(report: &Report, verdict: &VerdictReport) -> bool {
         | VerdictKind::StragglerExecutesMore
         | VerdictKind::StragglerExecutesSlower
         | VerdictKind::SerialPart => true,
-        _ if verdict.evidence.contains_key("running_ratio") => true,
-        _ => is_of_running(report, verdict).unwrap_or(true),
+        _ if verdict.site.is_none() => true,
+        _ => does_least_more(report, verdict)
+            .or_else(|| is_of_running(report, verdict))
+            .unwrap_or(false),
     }
+}
+
+/// Whether the least work of the blamed thread is clearly longer than that of the others: of many
+/// phases some are undisturbed, whereas on a busy machine the same work takes one thread more CPU
+/// time than another. `None` if no thread is blamed, or if that is unknown.
+fn does_least_more(report: &Report, verdict: &VerdictReport) -> Option<bool> {
+    const MORE: f64 = 1.2;
+    const MANY: u64 = 8;
+    let (blamed, site) = (verdict.thread?, report.site(verdict.site?)?);
+    let least = site.threads.iter().filter_map(|thread| {
+        let work = thread.each.work_ns.as_ref()?;
+        (work.count >= MANY).then_some((thread.thread, work.min as f64))
+    });
+    let (own, others): (Vec<_>, Vec<_>) = least.partition(|(thread, _)| *thread == blamed);
+    let (_, own_ns) = own.first()?;
+    let all_ns: f64 = others.iter().map(|(_, ns)| ns).sum();
+    (!others.is_empty()).then(|| *own_ns >= MORE * all_ns / others.len() as f64)
 }
 
 /// Whether the last thread was on a CPU for so much longer than the others that this alone is worth

@@ -106,6 +106,9 @@ pub struct Team<'a> {
     pub helpers: Vec<Member<'a>>,
     /// All CPUs on which any thread of the program may run.
     pub available: BTreeSet<u32>,
+    /// Percentage of the time for which the threads that meet, busy or not, were ready without a CPU,
+    /// and the mean number of CPUs that they wanted, by the looks; `None` if that is unknown.
+    pub wanted: Option<(f64, f64)>,
     /// All CPUs on which the threads that meet may run, busy or not; `None` if not all of these
     /// threads were looked at.
     pub cpus: Option<BTreeSet<u32>>,
@@ -130,6 +133,7 @@ impl<'a> Team<'a> {
         let found = || all.iter().filter(|member| member.thread.is_some());
         let is_whole = found().count() == meet.len() && !meet.is_empty();
         let of_members = is_whole.then(|| cpus(&mut found()));
+        let wanted = is_whole.then(|| wanted(&mut found())).flatten();
         let mut available = cpus(&mut all.iter());
         available.extend(cpu_list(&scheduling.first_cpus).unwrap_or_default());
         let busy = all
@@ -140,7 +144,25 @@ impl<'a> Team<'a> {
             members,
             helpers,
             available,
+            wanted,
             cpus: of_members,
         }
     }
+}
+
+/// Percentage of the time for which threads were ready without a CPU, and the mean number of CPUs
+/// that they wanted.
+fn wanted(members: &mut dyn Iterator<Item = &Member<'_>>) -> Option<(f64, f64)> {
+    let mut sums = [0_u64; 3];
+    let mut longest_ns = 0;
+    for task in members.map(|member| member.task) {
+        let times = [task.looked_ns, task.running_ns?, task.ready_ns?];
+        for (sum, time) in sums.iter_mut().zip(times) {
+            *sum += time;
+        }
+        longest_ns = longest_ns.max(task.looked_ns);
+    }
+    let [looked, running, ready] = sums.map(|sum| sum as f64);
+    let wanted = (running + ready) / longest_ns as f64;
+    (longest_ns >= APART_NS).then(|| (ready / looked * 100.0, wanted))
 }

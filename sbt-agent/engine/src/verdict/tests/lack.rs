@@ -232,6 +232,20 @@ fn uneven_work_is_told_first_where_others_take_cpus() {
             VerdictKind::OthersTakeCpus
         ]
     );
+    // The work is as long for both where nobody disturbs it, and the CPU time says otherwise, since
+    // other programs empty the caches of one of them.
+    let mut program = Program::new(2);
+    program.facts.run.scheduling = Some(scheduling.clone());
+    program.rounds(60, |round| {
+        let disturbed = [8 * MS, 4 * MS, 0];
+        but(
+            2,
+            1,
+            if round % 6 == 0 { runs(4) } else { disturbed },
+            runs(4),
+        )
+    });
+    program.only(VerdictKind::OthersTakeCpus);
     // Where the work is even in CPU time, no thread is blamed.
     let mut program = Program::new(2);
     program.facts.run.scheduling = Some(scheduling);
@@ -279,4 +293,21 @@ fn a_program_that_was_stopped_has_no_straggler_for_that() {
     });
     let verdict = program.only(VerdictKind::ProgramStopped);
     says(&verdict, &["its control group /job was frozen once"]);
+}
+
+#[test]
+fn looks_tell_where_events_do_not() {
+    let scheduling = of(vec![
+        task(1, "0", [50, 30]),
+        task(2, "0", [50, 30]),
+        task(100, "0-1", [0, 0]),
+    ]);
+    let mut program = Program::new(2);
+    program.facts.run.scheduling = Some(scheduling);
+    for clocks in &mut program.clocks {
+        (clocks.run_ns, clocks.delay_ns) = (None, None);
+    }
+    program.rounds(60, |round| but(2, round % 2, [4 * MS, 4 * MS, 0], runs(4)));
+    let verdict = program.only(VerdictKind::BoundToFewCpus);
+    says(&verdict, &["ready without a CPU for 30 % of the time"]);
 }

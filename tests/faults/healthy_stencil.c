@@ -1,7 +1,7 @@
 // A healthy OpenMP program: even work, phases of some milliseconds.
 // healthy
-// build: gcc -O2 -g -fopenmp
-// env: OMP_NUM_THREADS=2
+// build: gcc -fopenmp
+// run: OMP_NUM_THREADS=2
 // never: static imbalance
 // never: dynamic imbalance
 // never: serial
