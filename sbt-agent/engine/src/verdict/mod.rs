@@ -108,6 +108,11 @@ pub fn judge(report: &Report) -> Result<Vec<VerdictReport>, String> {
         let ((a_known, a), (b_known, b)) = (rank(a), rank(b));
         b_known.cmp(&a_known).then(b.total_cmp(&a))
     });
+    // That threads sleep is told once, by whoever knows more.
+    let mut is_told = false;
+    found.retain(|verdict| {
+        verdict.kind != VerdictKind::AsleepInTheWork || !std::mem::replace(&mut is_told, true)
+    });
     found.truncate(MOST);
     if found.is_empty() {
         found.push(no_problem(report)?);
