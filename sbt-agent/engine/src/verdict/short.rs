@@ -115,7 +115,7 @@ pub fn phase_too_short(report: &Report, site: &SiteReport) -> Option<VerdictRepo
     .into();
     evidence.extend(
         medians
-            .release_ns
+            .release
             .map(|release_ns| ("release_ns", Figure::Whole(release_ns))),
     );
     Some(VerdictReport {
