@@ -89,10 +89,13 @@ faults! {
 }
 
 /// Kinds of verdicts that blame no thread, line or process.
-const OF_NOBODY: [&str; 3] = [
+const OF_NOBODY: [&str; 6] = [
     "no-problem",
     "more-threads-than-cpus",
     "spinning-while-others-lack-cpus",
+    "cpu-quota",
+    "others-take-cpus",
+    "program-stopped",
 ];
 
 fn programs() -> PathBuf {

@@ -8,6 +8,7 @@ use tokio::task::JoinHandle;
 
 use super::{notes::Notes, understanding::Beginning};
 use crate::{
+    kernel::counting::open::has_hardware,
     settings::Settings,
     source::{Measurement, Sink, Source, Totals, abilities::Silencing},
 };
@@ -72,6 +73,7 @@ pub struct Watch {
     /// What the first thread did alone, and what the target used; known when watching ended.
     first_thread: Option<FirstThreadReport>,
     used: Option<UsedReport>,
+    hardware_counters: bool,
     /// The first thread is about to end, before the other threads.
     first_ends: bool,
     children: bool,
@@ -123,6 +125,7 @@ impl Watch {
             alone: alone::Alone::new(pid, start_ns, !runs_already),
             first_thread: None,
             used: None,
+            hardware_counters: has_hardware(),
             first_ends: false,
             children: source.has_children(),
             lost: 0,
@@ -346,6 +349,7 @@ impl Watch {
         run.had_children = self.had_children;
         run.first_thread = self.first_thread;
         run.used = self.used;
+        run.hardware_counters = Some(self.hardware_counters);
         run.children = self.children;
         run.cpus = self.cpus.number;
         run.scheduling = Some(self.standing.report(&self.scheduling));

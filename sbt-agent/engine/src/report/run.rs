@@ -67,6 +67,9 @@ pub struct Run {
     /// kernel did not tell.
     #[serde(default)]
     pub used: Option<UsedReport>,
+    /// Whether the processor has counters, as for `-e instructions`; null if that was not looked at.
+    #[serde(default)]
+    pub hardware_counters: Option<bool>,
     /// Why no barrier could be found; null if barriers were found, or if sbt knows no reason.
     /// `notes` contains the sentence too.
     pub none_found_because: Option<String>,

@@ -181,7 +181,6 @@ pub fn persistent(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
     if !stands_out(&all, &cost, late, spread) || !cost.is_worth(report) {
         return None;
     }
-    // Rarely does a thread with much more work than the others come last by chance.
     let how = if culprit.own.is_split {
         "is on a CPU for"
     } else {
@@ -201,7 +200,7 @@ pub fn persistent(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
         site.episodes,
         time(whole(own)),
         cost.words(&all),
-        give_less(site.kind),
+        remedy(report, site),
         cost.saves(report),
     );
     Some(verdict(
@@ -215,6 +214,17 @@ pub fn persistent(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
             ("last_pct", culprit.last_pct),
         ],
     ))
+}
+
+/// What to do about a thread that is on a CPU for longer: whether it has more to do or works more
+/// slowly is known only where instructions are counted.
+fn remedy(report: &Report, site: &SiteReport) -> String {
+    let give_less = give_less(site.kind);
+    if report.run.hardware_counters == Some(true) && report.counters.is_empty() {
+        format!("{give_less}, unless it only works more slowly (-e instructions tells)")
+    } else {
+        give_less.to_owned()
+    }
 }
 
 /// Several barriers are used from one place, each with a straggler of its own.

@@ -21,10 +21,10 @@ const SEEN: f64 = 0.9;
 
 /// How long a thread works between two barriers, and what a barrier takes, ns: the medians.
 struct Medians {
-    work_ns: u64,
+    work: u64,
     /// Waiting for the last, and getting going again.
-    idle_ns: u64,
-    release_ns: Option<u64>,
+    idle: u64,
+    release: Option<u64>,
 }
 
 impl Medians {
@@ -33,9 +33,9 @@ impl Medians {
         let release = site.release_ns.as_ref();
         let release = release.filter(|it| it.count as f64 >= SEEN * idle.count as f64);
         Some(Self {
-            work_ns: site.work_ns.as_ref()?.p50,
-            idle_ns: idle.p50,
-            release_ns: release.map(|release| release.p50),
+            work: site.work_ns.as_ref()?.p50,
+            idle: idle.p50,
+            release: release.map(|release| release.p50),
         })
     }
 
@@ -43,14 +43,11 @@ impl Medians {
     fn barrier(&self) -> f64 {
         // Where it is not known how long threads take to get going again, that is in the work: as
         // much as waking takes.
-        let (work, release) = match self.release_ns {
-            Some(release) => (self.work_ns, release),
-            None => (
-                self.work_ns.saturating_sub(WAKE_NS),
-                self.work_ns.min(WAKE_NS),
-            ),
+        let (work, release) = match self.release {
+            Some(release) => (self.work, release),
+            None => (self.work.saturating_sub(WAKE_NS), self.work.min(WAKE_NS)),
         };
-        let barrier = (self.idle_ns + release) as f64;
+        let barrier = (self.idle + release) as f64;
         barrier / (barrier + work as f64).max(1.0)
     }
 }
@@ -63,13 +60,13 @@ pub fn phase_too_short(report: &Report, site: &SiteReport) -> Option<VerdictRepo
         return None;
     }
     let medians = Medians::of(site)?;
-    let work_ns = medians.work_ns;
-    let (barrier_ns, limit_ns) = match medians.release_ns {
+    let work_ns = medians.work;
+    let (barrier_ns, limit_ns) = match medians.release {
         Some(release_ns) => {
             let barrier_ns = release_ns.min(2 * WAKE_NS);
             // Barriers that spin let threads go on within a microsecond: the last one is waited for
             // all the same, and who comes last changes from phase to phase.
-            (barrier_ns, barrier_ns + medians.idle_ns.min(WAKE_NS))
+            (barrier_ns, barrier_ns + medians.idle.min(WAKE_NS))
         }
         None => (WAKE_NS, 2 * WAKE_NS),
     };
@@ -88,13 +85,13 @@ pub fn phase_too_short(report: &Report, site: &SiteReport) -> Option<VerdictRepo
         return None;
     }
     let phase_ns = late.phase_ns / late.episodes;
-    let cost = medians.release_ns.map_or_else(
+    let cost = medians.release.map_or_else(
         || "about as long as it takes to wake a thread".into(),
         |release_ns| {
             format!(
                 "and pass {} in the barrier: {} until the last has come and {} until they go on",
-                time(medians.idle_ns + release_ns),
-                time(medians.idle_ns),
+                time(medians.idle + release_ns),
+                time(medians.idle),
                 time(release_ns)
             )
         },
@@ -110,12 +107,12 @@ pub fn phase_too_short(report: &Report, site: &SiteReport) -> Option<VerdictRepo
         ("share_pct", Figure::Real(share_pct)),
         ("work_ns", Figure::Whole(work_ns)),
         ("phase_ns", Figure::Whole(phase_ns)),
-        ("idle_ns", Figure::Whole(medians.idle_ns)),
+        ("idle_ns", Figure::Whole(medians.idle)),
     ]
     .into();
     evidence.extend(
         medians
-            .release_ns
+            .release
             .map(|release_ns| ("release_ns", Figure::Whole(release_ns))),
     );
     Some(VerdictReport {

@@ -121,9 +121,14 @@ impl<'a> Loss<'a> {
         };
     }
 
-    /// Whether the loss is worth mentioning.
+    /// Whether the loss is worth mentioning. A single place with enough episodes speaks for itself.
     pub fn is_worth(&self, report: &Report) -> bool {
         let (own, others) = self.works_ns;
+        if let [(site, _)] = self.places[..]
+            && site.episodes >= super::FEW
+        {
+            return false;
+        }
         self.gain_ns * 100.0 >= super::WORTH * report.seen_ns() as f64
             && self.share_pct >= super::WORTH
             && own - others >= SPREAD * own

@@ -2,7 +2,7 @@
 
 mod device;
 pub mod list;
-mod open;
+pub(crate) mod open;
 
 pub use device::here as device;
 pub use open::{OnCpu, Opened, kept_source, of_thread, online, open};
