@@ -574,3 +574,133 @@ impl LooksReport {
         self.places.iter().filter(|place| !place.in_barrier)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        looks::{Birth, Glimpse, Kind, Tally},
+        samples,
+    };
+
+    fn who(thread: u32) -> Who {
+        Who { process: 7, thread }
+    }
+
+    fn at(function: &str, line: u32) -> At {
+        At {
+            function: Some(function.into()),
+            file: Some("/src/queue.c".into()),
+            line: Some(line),
+            binary: "queue".into(),
+            offset: 0,
+        }
+    }
+
+    fn wait(kind: Kind, object: u64, stack: &[At]) -> Wait {
+        Wait {
+            process: 7,
+            kind,
+            call: Some("call".into()),
+            what: None,
+            object: Some(object),
+            awaits: None,
+            stack: stack.to_vec(),
+        }
+    }
+
+    /// Looks at which each of these threads was in its wait, as often as the list is long.
+    fn looked(all: &[(u32, Option<Wait>)], times: u64) -> Tally {
+        let mut tally = Tally::default();
+        for look in 1..=times {
+            tally.look(look * 1000);
+            for (thread, wait) in all {
+                let wait = wait.clone().and_then(|wait| tally.number(wait));
+                let seen = Glimpse {
+                    time_ns: look * 1000,
+                    ran_ns: Some(0),
+                    ready_ns: Some(0),
+                    asleep: wait.is_some(),
+                    wait,
+                };
+                tally.thread(who(*thread), Birth::default(), seen);
+            }
+        }
+        tally
+    }
+
+    #[test]
+    fn places_are_lines_and_threads_that_only_wait_for_ends_do_not_count() {
+        let end = Wait {
+            awaits: Some(who(8)),
+            ..wait(Kind::Join, 0, &[at("main", 9)])
+        };
+        let one = wait(Kind::Mutex, 16, &[at("get", 20), at("stage", 30)]);
+        let two = wait(Kind::Mutex, 32, &[at("get", 20), at("other", 31)]);
+        let mut tally = looked(
+            &[
+                (7, Some(end)),
+                (8, Some(one.clone())),
+                (9, Some(two)),
+                (10, None),
+            ],
+            10,
+        );
+        let number = tally.number(one).unwrap();
+        tally.holds(number, who(10), None);
+        let report = report(&tally.found(1), &samples::empty().report);
+        assert_eq!((report.looks, report.thread_looks), (10, 30));
+        let labels: Vec<&str> = report.threads.iter().map(|it| it.label.as_str()).collect();
+        assert_eq!(labels, ["T0", "T1", "T2", "T3"]);
+        let [get, main] = report.places.as_slice() else {
+            panic!("{report:?}");
+        };
+        assert_eq!(
+            (get.looks, get.objects, get.place.as_str()),
+            (20, 2, "get queue.c:20")
+        );
+        assert!((get.share_pct - 66.7).abs() < 0.1, "{get:?}");
+        assert_eq!(get.callers, ["other queue.c:31", "stage queue.c:30"]);
+        assert_eq!(get.holders[0].label, "T3");
+        assert_eq!(
+            get.called(),
+            "2 mutexes locked at get queue.c:20 from other queue.c:31"
+        );
+        assert_eq!(main.called(), "the end of T1 at main queue.c:9");
+        assert!(main.share_pct.abs() < f64::EPSILON, "{main:?}");
+    }
+
+    #[test]
+    fn waits_inside_of_a_barrier_are_no_part_of_the_work() {
+        let sample = samples::imbalanced().report;
+        let place = &sample.sites[0].places[0];
+        let line = place
+            .split(' ')
+            .find_map(|word| word.split_once(':'))
+            .unwrap();
+        let inside = At {
+            file: Some(format!("/src/{}", line.0)),
+            line: line.1.parse().ok(),
+            ..At::default()
+        };
+        let within = wait(Kind::Mutex, 16, &[at("enter", 5), inside]);
+        let outside = wait(Kind::Mutex, 16, &[at("enter", 5)]);
+        let tally = looked(&[(8, Some(within)), (9, Some(outside))], 3);
+        let report = report(&tally.found(1), &sample);
+        let inside: Vec<bool> = report.places.iter().map(|place| place.in_barrier).collect();
+        assert_eq!(inside, [false, true]);
+        assert_eq!(report.in_the_work().count(), 1);
+    }
+
+    #[test]
+    fn functions_have_the_names_that_the_user_wrote() {
+        for (name, expected) in [
+            ("main._omp_fn.0", "main"),
+            ("solve.omp_outlined", "solve"),
+            (".omp_outlined.", ".omp_outlined."),
+            ("add", "add"),
+        ] {
+            assert_eq!(written_by_user(name), expected);
+        }
+    }
+}
