@@ -17,6 +17,7 @@ mod tty;
 mod turns;
 
 mod accuracy;
+mod asleep;
 mod attach;
 mod budget;
 mod builds;

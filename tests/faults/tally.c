@@ -1,7 +1,7 @@
-// Each piece ends in a critical section that takes three times as long as the piece.
+// Each piece ends in a critical section that takes three times as long as the piece; who waits sleeps.
 //
 // build: gcc -fopenmp
-// run: OMP_NUM_THREADS=2
+// run: OMP_NUM_THREADS=2 OMP_WAIT_POLICY=passive
 // must: contended lock: threads wait
 // must: the omp critical section at main tally.c:
 // never: imbalance at

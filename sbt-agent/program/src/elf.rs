@@ -31,7 +31,7 @@ pub use crate::access::target::open as open_regular;
 use crate::arch;
 use crate::point::{Function, Point};
 pub(super) use code::{
-    Code, called_directly, code_at, data_at, is_after_call, is_after_direct_call,
+    Code, called_directly, called_through, code_at, data_at, is_after_call, is_after_direct_call,
 };
 pub(super) use dynamic::Dynamic;
 pub(super) use imports::{Imports, jumps_through};

@@ -20,7 +20,7 @@ use sbt_program::{
     memory::{Memory, Stack},
     process,
     runtimes::waits::{Wants, wants},
-    sites::{Resolver, Stacks, Standing},
+    sites::{CLibrary, Resolver, Stacks, Standing},
     status::Status,
     wanted::Wanted,
 };
@@ -72,7 +72,12 @@ pub struct Sleepers {
     /// Whether a process has the numbers of sbt's process namespace, and may be looked into.
     known: HashMap<u32, Option<bool>>,
     own_numbers: HashMap<(u32, u32), u32>,
+    /// How often to look again for a process's C library: a program maps it after its beginning.
+    unknown: HashMap<u32, u32>,
 }
+
+/// How often a process is searched for its C library.
+const MOST_SEARCHES: u32 = 50;
 
 impl Sleepers {
     /// For a target with these files.
@@ -85,6 +90,7 @@ impl Sleepers {
             waits: Waits::of_single(Numbers::default(), HashMap::new()),
             known: HashMap::new(),
             own_numbers: HashMap::new(),
+            unknown: HashMap::new(),
         }
     }
 
@@ -113,13 +119,28 @@ impl Sleepers {
 
     fn map(&mut self, process: u32) {
         self.resolver.refresh();
+        self.unknown.insert(process, MOST_SEARCHES);
+        self.find_library(process);
+    }
+
+    /// Looks for the C library of the process that the resolver has turned to, unless it is known.
+    fn find_library(&mut self, process: u32) {
+        let Some(left) = self.unknown.get_mut(&process) else {
+            return;
+        };
+        *left -= 1;
+        let is_last = *left == 0;
         let library = self.resolver.c_library();
         self.waits.set_library(process, library);
+        if is_last || library != CLibrary::Unknown {
+            self.unknown.remove(&process);
+        }
     }
 
     /// Forgets a process that has ended.
     pub fn ended(&mut self, process: u32) {
         self.known.remove(&process);
+        self.unknown.remove(&process);
         self.own_numbers.retain(|(of, _), _| *of != process);
         self.resolver.ended(process);
     }
@@ -177,6 +198,7 @@ impl Sleepers {
         };
         let (resolver, stacks) = (&mut self.resolver, &mut self.stacks);
         seen.followed = Some(Followed::of(standing, &stack, None, resolver, stacks));
+        self.find_library(id.process);
         let doing = self.waits.single(&seen);
         let wait = wait(&seen, &doing);
         let holder = holder(&doing);

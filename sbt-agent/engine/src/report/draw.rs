@@ -7,12 +7,13 @@ pub mod functions;
 mod sites;
 mod threads;
 mod usage;
+mod waits;
 
 use std::rc::Rc;
 
 use super::{
     BarrierReport, Facts, RecognisedReport, Report, SCHEMA, StatReport, StatesReport, TrendReport,
-    UnfinishedReport, locks, order::Order, sound, spin::SpinReport, waits,
+    UnfinishedReport, locks, order::Order, sound, spin::SpinReport,
 };
 use crate::{
     event::address,

@@ -65,6 +65,16 @@ pub(crate) fn called_directly(image: &[u8], segments: &[Segment], returns: u64) 
     returns.checked_add_signed(i32::from_le_bytes(*distance).into())
 }
 
+/// The distance from this return address to the word of memory through which the call goes, if the
+/// code before names one (`call *distance(%rip)`).
+pub(crate) fn called_through(image: &[u8], segments: &[Segment], returns: u64) -> Option<i64> {
+    let call = before(image, segments, returns, 6)?.first_chunk::<6>()?;
+    let [0xff, 0x15, distance @ ..] = call else {
+        return None;
+    };
+    Some(i32::from_le_bytes(*distance).into())
+}
+
 fn before<'a>(image: &'a [u8], segments: &[Segment], vaddr: u64, length: u64) -> Option<&'a [u8]> {
     let start = vaddr.checked_sub(length)?;
     Some(code_at(image, segments, start, length)?.bytes)

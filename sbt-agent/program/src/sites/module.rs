@@ -117,6 +117,11 @@ impl Module {
         elf::called_directly(self.image(), &self.segments, returns)
     }
 
+    /// The distance from a return address to the word of memory through which the call goes.
+    pub(super) fn called_through(&self, returns: u64) -> Option<i64> {
+        elf::called_through(self.image(), &self.segments, returns)
+    }
+
     /// Whether a function works before the call that returns to an address. Functions of the C
     /// library never count as working, because they are only the way to the call.
     pub(super) fn works_before(&self, start: u64, returns: u64) -> bool {

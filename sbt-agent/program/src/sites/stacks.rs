@@ -261,7 +261,7 @@ impl Stacks {
             if rule.needs_rbp() && bp.is_none() {
                 bp = self
                     .searches
-                    .then(|| frame_of(code, sp, word, resolver))
+                    .then(|| frame_of(code, (at.wrapping_sub(is_call.into()), sp), word, resolver))
                     .flatten();
                 if bp.is_none() {
                     return (codes, Ends::WantsBp);
@@ -376,10 +376,10 @@ const SEARCHED: u64 = 256;
 
 /// The frame pointer of a function that keeps one, by the return address of the call of this very
 /// function, above the function's stack pointer: the caller's frame pointer lies below that address.
-/// `None` unless there is exactly one such address: another may be left from an earlier call.
+/// `address` is that of the code in memory. `None` unless there is exactly one such address: another may be left from an earlier call.
 fn frame_of(
     (module, vaddr): Code,
-    sp: u64,
+    (address, sp): (u64, u64),
     word: &dyn Fn(u64) -> Option<u64>,
     resolver: &mut Resolver,
 ) -> Option<u64> {
@@ -395,6 +395,11 @@ fn frame_of(
             && let Some(called) = of_caller.called_directly(before + 1)
         {
             return Some(called == start);
+        }
+        if let Some(distance) = of_caller.called_through(before + 1)
+            && let Some(called) = word(returns.checked_add_signed(distance)?)
+        {
+            return Some(called == address.wrapping_sub(vaddr.wrapping_sub(start)));
         }
         // The call of another file's function tells the name.
         let called = of_caller

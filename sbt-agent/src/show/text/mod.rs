@@ -146,10 +146,11 @@ fn nothing_found(out: &mut String, report: &Report, style: Style) {
     for part in wrapped(&text, style.width) {
         line(out, &part);
     }
-    waits::alone(out, report, style);
     if report.verdicts.is_some() {
         verdicts::verdicts(out, report, style);
+        line(out, "");
     }
+    waits::alone(out, report, style);
     spins(out, report, style);
     line(out, "");
     watched_for(out, report, style);

@@ -1,0 +1,497 @@
+//! Draws where threads slept, of what the looks have found.
+
+use std::collections::{BTreeMap, HashMap};
+
+use crate::{
+    looks::{At, Found, FoundHolder, FoundThread, FoundWait, Kind, Wait, Who},
+    place::{printable, short},
+    report::{
+        Report, WaitKind,
+        waits::{HolderReport, LookedThreadReport, LooksReport, WaitPlaceReport, WaitThreadReport},
+    },
+};
+
+/// A thread that spends more than this fraction of its looks waiting for the end of others does not
+/// work.
+const PARKED: f64 = 0.9;
+
+/// The most callers that are told of a place.
+const MOST_CALLERS: usize = 3;
+
+/// A place in the notation of reports.
+fn written(at: &At) -> String {
+    let function = at
+        .function
+        .as_deref()
+        .map(|name| printable(written_by_user(name)));
+    let line = match (&at.file, at.line) {
+        (Some(file), Some(line)) => Some(format!("{}:{line}", printable(short(file)))),
+        _ => None,
+    };
+    match (function, line) {
+        (Some(function), Some(line)) => format!("{function} {line}"),
+        (Some(function), None) => function,
+        (None, Some(line)) => line,
+        (None, None) => format!("{}+{:#x}", printable(short(&at.binary)), at.offset),
+    }
+}
+
+/// The function that the user wrote: compilers append to the names of those that they make of its
+/// parts (`main._omp_fn.0`, `main.omp_outlined`).
+fn written_by_user(name: &str) -> &str {
+    let made = ["._omp_fn.", ".omp_outlined"];
+    let cut = made.iter().filter_map(|mark| name.find(mark)).min();
+    match cut {
+        Some(at) if at > 0 => &name[..at],
+        _ => name,
+    }
+}
+
+/// A wait in a few words: `usleep called from read_probe probe.c:20`.
+fn in_words(wait: &Wait) -> Option<String> {
+    let place = wait.stack.first().map(written);
+    let what = wait.what.as_deref().map(printable);
+    let what = what.map_or_else(String::new, |what| format!(" ({what})"));
+    let call = wait.call.as_deref();
+    let call = call.map(|call| format!("{}{what}", printable(call)));
+    match (call, place) {
+        (Some(call), Some(place)) => Some(format!("{call} called from {place}")),
+        (call, place) => call.or(place),
+    }
+}
+
+/// Names of threads as the text report has them.
+struct Labels(HashMap<Who, (Option<u32>, String)>);
+
+impl Labels {
+    fn new(found: &Found, report: &Report) -> Self {
+        let known: HashMap<Who, _> = report
+            .threads
+            .iter()
+            .filter(|thread| thread.threads == 1)
+            .map(|thread| {
+                let who = Who {
+                    process: thread.pid,
+                    thread: thread.tid,
+                };
+                (who, (Some(thread.id), thread.label.clone()))
+            })
+            .collect();
+        let mut processes: Vec<u32> = found.threads.iter().map(|seen| seen.who.process).collect();
+        processes.dedup();
+        let mut labels = HashMap::new();
+        let mut numbers: HashMap<u32, u32> = HashMap::new();
+        for seen in &found.threads {
+            let who = seen.who;
+            let number = numbers.entry(who.process).or_default();
+            let label = match known.get(&who) {
+                Some(known) => known.clone(),
+                None if !known.is_empty() && who.thread == who.process => {
+                    (None, "the main thread".into())
+                }
+                None if !known.is_empty() => (None, format!("thread {}", who.thread)),
+                None => {
+                    let at = processes.iter().position(|process| *process == who.process);
+                    let label = match at {
+                        Some(at) if processes.len() > 1 => format!("{at}.{number}"),
+                        _ => format!("T{number}"),
+                    };
+                    (None, label)
+                }
+            };
+            *number += 1;
+            labels.insert(who, label);
+        }
+        Self(labels)
+    }
+
+    fn of(&self, who: Who) -> String {
+        let found = self.0.get(&who).map(|known| known.1.clone());
+        found.unwrap_or_else(|| format!("thread {}", who.thread))
+    }
+
+    fn id(&self, who: Who) -> Option<u32> {
+        self.0.get(&who).and_then(|known| known.0)
+    }
+}
+
+/// Waits that are one place to the user.
+#[derive(Default)]
+struct Group<'a> {
+    waits: Vec<&'a FoundWait>,
+}
+
+/// Draws what the looks have found. `report` has the threads and sites.
+pub(in crate::report) fn report(found: &Found, report: &Report) -> LooksReport {
+    let labels = Labels::new(found, report);
+    let parked = parked(found);
+    let works = |who: Who| {
+        if report.threads.is_empty() {
+            !parked.contains(&who)
+        } else {
+            labels.id(who).is_some()
+        }
+    };
+    let looks_at: HashMap<Who, u64> = found
+        .threads
+        .iter()
+        .map(|seen| (seen.who, seen.looks))
+        .collect();
+    let working = found.threads.iter().filter(|seen| works(seen.who));
+    let thread_looks: u64 = working.map(|seen| seen.looks).sum();
+    let mut groups: BTreeMap<_, Group<'_>> = BTreeMap::new();
+    for wait in &found.waits {
+        let in_barrier = in_barrier(&wait.wait, report);
+        let key = (
+            wait.wait.kind,
+            in_barrier,
+            wait.wait.call.as_deref(),
+            wait.wait.stack.first().map(written),
+        );
+        groups.entry(key).or_default().waits.push(wait);
+    }
+    let of_group = |((kind, in_barrier, call, _), group): (_, Group<'_>)| {
+        let kind: Kind = kind;
+        let call: Option<&str> = call;
+        let drawn = group.draw(&labels, &looks_at, found, works);
+        WaitPlaceReport {
+            kind: kind.into(),
+            call: call.map(printable),
+            in_barrier,
+            share_pct: drawn.share_pct / thread_looks.max(1) as f64 * 100.0,
+            ..drawn
+        }
+    };
+    let mut places: Vec<WaitPlaceReport> = groups.into_iter().map(of_group).collect();
+    places.sort_by(|a, b| b.looks.cmp(&a.looks).then(a.place.cmp(&b.place)));
+    LooksReport {
+        looks: found.looks,
+        span_ns: found.span_ns,
+        cpu_ns: found.cpu_ns,
+        thread_looks,
+        threads: found
+            .threads
+            .iter()
+            .map(|seen| thread(seen, &labels))
+            .collect(),
+        places,
+    }
+}
+
+fn thread(seen: &FoundThread, labels: &Labels) -> LookedThreadReport {
+    let on_or_ready = seen.ran_ns.zip(seen.ready_ns);
+    LookedThreadReport {
+        thread: labels.id(seen.who),
+        label: labels.of(seen.who),
+        tid: seen.who.thread,
+        pid: seen.who.process,
+        name: printable(&seen.name),
+        looks: seen.looks,
+        asleep_looks: seen.asleep,
+        watched_ns: seen.lived_ns,
+        running_ns: seen.ran_ns,
+        ready_ns: seen.ready_ns,
+        blocked_ns: on_or_ready
+            .map(|(ran, ready)| seen.lived_ns.saturating_sub(ran).saturating_sub(ready)),
+    }
+}
+
+/// The threads that only wait for the end of others.
+fn parked(found: &Found) -> Vec<Who> {
+    let awaits = |who: Who| -> u64 {
+        let waits = found.waits.iter();
+        let of_end = waits.filter(|wait| matches!(wait.wait.kind, Kind::Child | Kind::Join));
+        of_end
+            .flat_map(|wait| &wait.threads)
+            .filter(|(of, _)| *of == who)
+            .map(|(_, looks)| looks)
+            .sum()
+    };
+    let threads = found.threads.iter();
+    threads
+        .filter(|seen| awaits(seen.who) as f64 > PARKED * seen.looks as f64)
+        .map(|seen| seen.who)
+        .collect()
+}
+
+/// Whether a wait is inside of a call that the report knows as a barrier.
+fn in_barrier(wait: &Wait, report: &Report) -> bool {
+    if wait.kind == Kind::Barrier {
+        return true;
+    }
+    let is_object = |address: u64| {
+        let address = format!("{address:#x}");
+        let mut barriers = report.barriers.iter();
+        barriers.any(|barrier| barrier.recognised.is_some() && barrier.address == address)
+    };
+    if wait.object.is_some_and(is_object) {
+        return true;
+    }
+    wait.stack.iter().any(|at| {
+        let (Some(file), Some(line)) = (&at.file, at.line) else {
+            return false;
+        };
+        let place = format!("{}:{line}", printable(short(file)));
+        // The place of an OpenMP site may be the line of the whole region.
+        let sites = report.sites.iter().filter(|site| !site.kind.is_of_openmp());
+        let mut places = sites.flat_map(|site| &site.places);
+        places.any(|site| {
+            let own = site.split(" from ").next().unwrap_or(site);
+            own.split(' ').any(|word| word == place)
+        })
+    })
+}
+
+impl Group<'_> {
+    /// The place, without kind and call. `share_pct` is the number of looks at threads that work.
+    fn draw(
+        &self,
+        labels: &Labels,
+        looks_at: &HashMap<Who, u64>,
+        found: &Found,
+        works: impl Fn(Who) -> bool,
+    ) -> WaitPlaceReport {
+        let mut threads: BTreeMap<Who, u64> = BTreeMap::new();
+        let mut callers: HashMap<String, u64> = HashMap::new();
+        let mut objects: Vec<(u32, u64)> = Vec::new();
+        let mut awaited: Vec<String> = Vec::new();
+        for wait in &self.waits {
+            for (who, looks) in &wait.threads {
+                *threads.entry(*who).or_default() += looks;
+            }
+            if let Some(caller) = wait.wait.stack.get(1) {
+                *callers.entry(written(caller)).or_default() += wait.looks();
+            }
+            let of = wait.wait.process;
+            objects.extend(wait.wait.object.map(|object| (of, object)));
+            awaited.extend(wait.wait.awaits.map(|who| labels.of(who)));
+        }
+        objects.sort_unstable();
+        objects.dedup();
+        awaited.sort();
+        awaited.dedup();
+        let mut callers: Vec<(String, u64)> = callers.into_iter().collect();
+        callers.sort_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(&b.0)));
+        callers.truncate(MOST_CALLERS);
+        let mut whats = self.waits.iter().map(|wait| wait.wait.what.as_deref());
+        let first = whats.next().flatten();
+        let what = first.filter(|first| whats.all(|what| what == Some(*first)));
+        let at = self.waits.first().and_then(|wait| wait.wait.stack.first());
+        let looks: u64 = threads.values().sum();
+        let working = threads.iter().filter(|(who, _)| works(**who));
+        let working: u64 = working.map(|(_, looks)| looks).sum();
+        let mut told: Vec<WaitThreadReport> = threads
+            .iter()
+            .map(|(who, looks)| WaitThreadReport {
+                label: labels.of(*who),
+                tid: who.thread,
+                looks: *looks,
+                share_pct: pct(*looks, looks_at.get(who).copied().unwrap_or(0)),
+            })
+            .collect();
+        told.sort_by(|a, b| b.looks.cmp(&a.looks).then(a.tid.cmp(&b.tid)));
+        WaitPlaceReport {
+            kind: WaitKind::Other,
+            call: None,
+            what: what.map(printable),
+            place: at.map_or_else(|| "?".into(), written),
+            function: at.and_then(|at| at.function.as_deref()).map(printable),
+            file: at.and_then(|at| at.file.as_deref()).map(printable),
+            line: at.and_then(|at| at.line),
+            callers: callers.into_iter().map(|(caller, _)| caller).collect(),
+            in_barrier: false,
+            looks,
+            share_pct: working as f64,
+            threads: told,
+            objects: objects.len() as u64,
+            object: match objects.as_slice() {
+                [(_, one)] => Some(format!("{one:#x}")),
+                _ => None,
+            },
+            awaited,
+            holders: self.holders(labels, found),
+        }
+    }
+
+    fn holders(&self, labels: &Labels, found: &Found) -> Vec<HolderReport> {
+        let mut by: BTreeMap<Who, Vec<&FoundHolder>> = BTreeMap::new();
+        for holder in self.waits.iter().flat_map(|wait| &wait.holders) {
+            by.entry(holder.who).or_default().push(holder);
+        }
+        let all: u64 = by.values().flatten().map(|holder| holder.looks).sum();
+        let objects: Vec<_> = self
+            .waits
+            .iter()
+            .map(|wait| (wait.wait.process, wait.wait.object))
+            .collect();
+        let mut told: Vec<HolderReport> = by
+            .iter()
+            .map(|(who, parts)| {
+                let looks = parts.iter().map(|holder| holder.looks).sum();
+                let asleep = parts.iter().filter(|holder| holder.meanwhile.is_some());
+                let mut places: Vec<String> = found
+                    .waits
+                    .iter()
+                    .filter(|wait| {
+                        wait.wait.object.is_some()
+                            && objects.contains(&(wait.wait.process, wait.wait.object))
+                            && wait.threads.iter().any(|(of, _)| of == who)
+                    })
+                    .filter_map(|wait| wait.wait.stack.first().map(written))
+                    .collect();
+                places.sort();
+                places.dedup();
+                HolderReport {
+                    label: labels.of(*who),
+                    tid: who.thread,
+                    looks,
+                    share_pct: pct(looks, all),
+                    locks_at: match places.as_slice() {
+                        [one] => Some(one.clone()),
+                        _ => None,
+                    },
+                    asleep_looks: asleep.clone().map(|holder| holder.looks).sum(),
+                    asleep_in: asleep
+                        .max_by_key(|holder| holder.looks)
+                        .and_then(|holder| in_words(holder.meanwhile.as_ref()?)),
+                }
+            })
+            .collect();
+        told.sort_by(|a, b| b.looks.cmp(&a.looks).then(a.tid.cmp(&b.tid)));
+        told
+    }
+}
+
+fn pct(part: u64, of: u64) -> f64 {
+    part as f64 / of.max(1) as f64 * 100.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        looks::{Birth, Glimpse, Tally},
+        samples,
+    };
+
+    fn who(thread: u32) -> Who {
+        Who { process: 7, thread }
+    }
+
+    fn at(function: &str, line: u32) -> At {
+        At {
+            function: Some(function.into()),
+            file: Some("/src/queue.c".into()),
+            line: Some(line),
+            binary: "queue".into(),
+            offset: 0,
+        }
+    }
+
+    fn wait(kind: Kind, object: u64, stack: &[At]) -> Wait {
+        Wait {
+            process: 7,
+            kind,
+            call: Some("call".into()),
+            what: None,
+            object: Some(object),
+            awaits: None,
+            stack: stack.to_vec(),
+        }
+    }
+
+    /// Looks at which each of these threads was in its wait, as often as the list is long.
+    fn looked(all: &[(u32, Option<Wait>)], times: u64) -> Tally {
+        let mut tally = Tally::default();
+        for look in 1..=times {
+            tally.look(look * 1000);
+            for (thread, wait) in all {
+                let wait = wait.clone().and_then(|wait| tally.number(wait));
+                let seen = Glimpse {
+                    time_ns: look * 1000,
+                    ran_ns: Some(0),
+                    ready_ns: Some(0),
+                    asleep: wait.is_some(),
+                    wait,
+                };
+                tally.thread(who(*thread), Birth::default(), seen);
+            }
+        }
+        tally
+    }
+
+    #[test]
+    fn places_are_lines_and_threads_that_only_wait_for_ends_do_not_count() {
+        let end = Wait {
+            awaits: Some(who(8)),
+            ..wait(Kind::Join, 0, &[at("main", 9)])
+        };
+        let one = wait(Kind::Mutex, 16, &[at("get", 20), at("stage", 30)]);
+        let two = wait(Kind::Mutex, 32, &[at("get", 20), at("other", 31)]);
+        let mut tally = looked(
+            &[
+                (7, Some(end)),
+                (8, Some(one.clone())),
+                (9, Some(two)),
+                (10, None),
+            ],
+            10,
+        );
+        let number = tally.number(one).unwrap();
+        tally.holds(number, who(10), None);
+        let report = report(&tally.found(1), &samples::empty().report);
+        assert_eq!((report.looks, report.thread_looks), (10, 30));
+        let labels: Vec<&str> = report.threads.iter().map(|it| it.label.as_str()).collect();
+        assert_eq!(labels, ["T0", "T1", "T2", "T3"]);
+        let [get, main] = report.places.as_slice() else {
+            panic!("{report:?}");
+        };
+        assert_eq!(
+            (get.looks, get.objects, get.place.as_str()),
+            (20, 2, "get queue.c:20")
+        );
+        assert!((get.share_pct - 66.7).abs() < 0.1, "{get:?}");
+        assert_eq!(get.callers, ["other queue.c:31", "stage queue.c:30"]);
+        assert_eq!(get.holders[0].label, "T3");
+        assert_eq!(
+            get.called(),
+            "2 mutexes locked at get queue.c:20 from other queue.c:31"
+        );
+        assert_eq!(main.called(), "the end of T1 at main queue.c:9");
+        assert!(main.share_pct.abs() < f64::EPSILON, "{main:?}");
+    }
+
+    #[test]
+    fn waits_inside_of_a_barrier_are_no_part_of_the_work() {
+        let sample = samples::imbalanced().report;
+        let place = &sample.sites[0].places[0];
+        let line = place
+            .split(' ')
+            .find_map(|word| word.split_once(':'))
+            .unwrap();
+        let inside = At {
+            file: Some(format!("/src/{}", line.0)),
+            line: line.1.parse().ok(),
+            ..At::default()
+        };
+        let within = wait(Kind::Mutex, 16, &[at("enter", 5), inside]);
+        let outside = wait(Kind::Mutex, 16, &[at("enter", 5)]);
+        let tally = looked(&[(8, Some(within)), (9, Some(outside))], 3);
+        let report = report(&tally.found(1), &sample);
+        let inside: Vec<bool> = report.places.iter().map(|place| place.in_barrier).collect();
+        assert_eq!(inside, [false, true]);
+        assert_eq!(report.in_the_work().count(), 1);
+    }
+
+    #[test]
+    fn functions_have_the_names_that_the_user_wrote() {
+        for (name, expected) in [
+            ("main._omp_fn.0", "main"),
+            ("solve.omp_outlined", "solve"),
+            (".omp_outlined.", ".omp_outlined."),
+            ("add", "add"),
+        ] {
+            assert_eq!(written_by_user(name), expected);
+        }
+    }
+}

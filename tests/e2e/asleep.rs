@@ -1,0 +1,74 @@
+//! Where threads sleep, by looks at them.
+
+use serde_json::Value;
+
+use crate::{
+    harness::{Report, best_of_five, needs_root, watch_with},
+    programs::{line, program},
+};
+
+/// The place of a kind at the line with a mark.
+fn place<'a>(report: &'a Report, kind: &str, mark: &str) -> Result<&'a Value, String> {
+    let line = line("asleep.c", mark);
+    let mut places = report.0["waits"]["places"].as_array().unwrap().iter();
+    places
+        .find(|place| place["kind"] == kind && place["line"] == line)
+        .ok_or_else(|| format!("no {kind} at line {line} in {report}"))
+}
+
+/// The shares that the program says it has spent waiting and resting, percent.
+fn said(out: &str) -> [f64; 2] {
+    let words: Vec<&str> = out.split_whitespace().collect();
+    [1, 3].map(|at| words[at].parse().unwrap())
+}
+
+/// Fails unless the share of a place's only thread is right within four standard deviations, or
+/// the looks missed a part of a millisecond.
+fn is_near(place: &Value, percent: f64) -> Result<(), String> {
+    let thread = &place["threads"][0];
+    let (seen, looks) = (&thread["share_pct"], thread["looks"].as_f64().unwrap());
+    let seen = seen.as_f64().unwrap();
+    let part = (percent / 100.0).clamp(0.02, 0.98);
+    let all = looks / (seen / 100.0).max(0.01);
+    let allowed = 400.0 * (part * (1.0 - part) / all).sqrt() + 3.0;
+    ((seen - percent).abs() <= allowed)
+        .then_some(())
+        .ok_or_else(|| format!("{seen} instead of {percent} ± {allowed}: {place}"))
+}
+
+#[test]
+fn shares_of_looks_are_shares_of_time() {
+    needs_root!(alone);
+    best_of_five(|| {
+        let (finished, report) = watch_with(&[], &program("asleep.c"), &[]);
+        let [waited, rested] = said(&finished.expect(0).out());
+        let lock = place(&report, "mutex", "SITE need")?;
+        is_near(lock, waited)?;
+        let rest = place(&report, "sleep", "SITE rest")?;
+        is_near(rest, rested)?;
+        assert_eq!(rest["call"], "usleep", "{report}");
+        // Who holds the lock, and sleeps meanwhile.
+        let holder = &lock["holders"][0];
+        let id = holder["tid"].as_u64();
+        let threads = report.0["waits"]["threads"].as_array().unwrap();
+        let named = threads.iter().find(|thread| thread["tid"].as_u64() == id);
+        assert_eq!(named.unwrap()["name"], "holder", "{report}");
+        let asleep = holder["asleep_in"].as_str().unwrap_or_default();
+        assert!(
+            asleep.starts_with("usleep called from hold asleep.c:"),
+            "{report}"
+        );
+        // Without a barrier the lock is told all the same.
+        let verdict = report.0["verdicts"][0]["text"].as_str().unwrap_or_default();
+        let expected = "for the mutex locked at need asleep.c:";
+        assert!(verdict.contains(expected), "{report}");
+        Ok(())
+    });
+}
+
+#[test]
+fn looks_can_be_left_out() {
+    needs_root!();
+    let (_, report) = watch_with(&["--waits=off"], &program("asleep.c"), &["ms=100"]);
+    assert_eq!(report.0["waits"], Value::Null);
+}
