@@ -123,9 +123,8 @@ impl Model {
             Since::Moved
         } else if stands {
             Since::Still
-        } else if barrier.last_serial == still.episode {
-            Since::Moved
         } else {
+            // Threads that leave are heard. Those of an episode that was given up have ended.
             Since::Lost
         }
     }
