@@ -11,12 +11,12 @@ use std::{
 use serde_json::Value;
 
 use crate::{
-    harness::{Started, command, folder, is_root, pause, run, sbt, start},
+    harness::{Started, command, folder, is_root, needs_root, pause, run, sbt, sbt_with, start},
     look::{as_nobody, open},
 };
 
 /// How many looks there are at a time, and how many compilers.
-const LOOKS: usize = 6;
+const LOOKS: usize = 12;
 const COMPILERS: usize = 4;
 
 /// A program with one of its builds.
@@ -160,65 +160,103 @@ fn look(pid: u32, sbt: &Path, is_nobody: bool) -> Value {
     serde_json::from_slice(&finished.stdout).unwrap()
 }
 
-/// Looks at all cases, as root or as a user without any privilege.
-fn all_are_right(is_nobody: bool) {
-    let folder = folder();
-    let sbt = if is_nobody {
-        open(folder.path(), sbt())
+/// A case that runs.
+struct Running<'a> {
+    case: &'a Case,
+    started: Started,
+    /// Whether it belongs to a user without any privilege, who looks at it as well.
+    is_nobody: bool,
+}
+
+fn begin<'a>(case: &'a Case, words: &[PathBuf], is_nobody: bool) -> Running<'a> {
+    let mut command = if is_nobody {
+        as_nobody(&words[0])
     } else {
-        sbt().to_owned()
+        command(&words[0], &[""; 0])
     };
-    let cases = all();
-    let built = each(&cases, COMPILERS, |number, case| {
-        case.built(folder.path(), number)
+    command.args(&words[1..]);
+    Running {
+        case,
+        started: start(command),
+        is_nobody,
+    }
+}
+
+/// What is wrong with what is said of programs.
+fn wrong(running: &[Running], sbts: [&Path; 2]) -> Vec<String> {
+    let asked: Vec<(&Case, u32, bool)> = running
+        .iter()
+        .map(|one| (one.case, one.started.pid(), one.is_nobody))
+        .collect();
+    let found = each(&asked, LOOKS, |_, (case, pid, is_nobody)| {
+        let sbt = sbts[usize::from(*is_nobody)];
+        case.wrong(&look(*pid, sbt, *is_nobody))
     });
-    let begin = |words: Vec<PathBuf>| -> Started {
-        let mut command = if is_nobody {
-            as_nobody(&words[0])
-        } else {
-            command(&words[0], &[""; 0])
-        };
-        command.args(&words[1..]);
-        start(command)
-    };
-    let started: Vec<Option<Started>> = built.into_iter().map(|words| words.map(begin)).collect();
-    // On a busy machine they take their time to come where they hang.
-    let wrong = |tries: u32| -> Vec<String> {
-        pause(1500 * u64::from(tries));
-        let pids: Vec<Option<u32>> = started
-            .iter()
-            .map(|one| one.as_ref().map(Started::pid))
-            .collect();
-        let found = each(&pids, LOOKS, |number, pid| {
-            let report = pid.map(|pid| look(pid, &sbt, is_nobody));
-            report.and_then(|report| cases[number].wrong(&report))
-        });
-        found.into_iter().flatten().collect()
-    };
-    let mut left = Vec::new();
-    for tries in 1..=3 {
-        left = wrong(tries);
-        if left.is_empty() {
-            break;
-        }
-    }
-    // Children of the programs end with them: pipes break, and parents are gone.
-    for one in started.iter().flatten() {
-        one.signal_all(libc::SIGKILL);
-    }
-    assert!(left.is_empty(), "{}", left.join("\n"));
+    found.into_iter().flatten().collect()
 }
 
 #[test]
 fn each_is_told_as_it_says_itself() {
     crate::harness::needs_nothing!();
-    all_are_right(false);
+    let folder = folder();
+    let copy = open(folder.path(), sbt());
+    let cases = all();
+    let built = each(&cases, COMPILERS, |number, case| {
+        case.built(folder.path(), number)
+    });
+    let mut running = Vec::new();
+    for (case, words) in cases.iter().zip(&built) {
+        if let Some(words) = words {
+            running.push(begin(case, words, false));
+            if is_root() {
+                running.push(begin(case, words, true));
+            }
+        }
+    }
+    // On a busy machine they take their time to come where they hang.
+    let mut left = Vec::new();
+    for tries in 1..=3 {
+        pause(1500 * tries);
+        left = wrong(&running, [sbt(), &copy]);
+        if left.is_empty() {
+            return;
+        }
+    }
+    panic!("{} of {}: {}", left.len(), running.len(), left.join("\n"));
 }
 
+/// What a check of a program without a barrier ends with.
 #[test]
-fn the_user_is_told_the_same() {
-    crate::harness::needs_nothing!();
-    if is_root() {
-        all_are_right(true);
-    }
+fn a_check_fails_where_a_program_hangs_and_nowhere_else() {
+    needs_root!();
+    let folder = folder();
+    let all = all();
+    let path = |name: &str| {
+        let case = all.iter().find(|case| case.source.ends_with(name)).unwrap();
+        case.built(folder.path(), 0).unwrap().remove(0)
+    };
+    let check = |limit: &str, program: &Path, arguments: &[&str], status: i32| {
+        let mut command = sbt_with(&["check", "--no-hang", limit, "--"]);
+        command.arg(program).args(arguments);
+        let finished = run(command).expect(status);
+        finished.out() + &finished.stderr
+    };
+    let [lost, forked] = ["lost_wakeup.c", "forked_team.c"].map(path);
+    let sleep = Path::new("sleep");
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let said = check("1s", &lost, &[], 3);
+            assert!(said.contains("no thread of the process is left"), "{said}");
+            assert!(!said.contains("is over"), "{said}");
+        });
+        scope.spawn(|| {
+            let said = check("1s", &forked, &[], 3);
+            assert!(said.contains("exists only in the parent"), "{said}");
+        });
+        scope.spawn(|| {
+            let said = check("1s", sleep, &["2.5"], 0);
+            assert!(said.contains("waits for something outside of it"), "{said}");
+        });
+        scope.spawn(|| check("1s,strict", sleep, &["2.5"], 3));
+    });
 }

@@ -33,6 +33,8 @@ pub struct FoundBarrier {
     pub arrived: Option<u32>,
     /// As in [`BarrierSeen::shared`].
     pub shared: bool,
+    /// As [`BarrierSeen::at_end`].
+    pub at_end: Option<u32>,
 }
 
 /// The barriers found so far.
@@ -63,6 +65,7 @@ impl Barriers {
                 arrived: found.arrived,
                 waiting: Vec::new(),
                 past_end: Vec::new(),
+                at_end: found.at_end,
                 shared: found.shared,
                 past: None,
             });

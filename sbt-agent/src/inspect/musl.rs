@@ -43,6 +43,7 @@ pub fn barrier(futex: Futex, memory: Memory) -> Option<FoundBarrier> {
         participants: None,
         arrived: Some(count + 1),
         shared: false,
+        at_end: None,
     })
 }
 

@@ -168,7 +168,7 @@ impl Waits<'_> {
             return None;
         }
         if is_gomp && let Some(found) = self.gomp(seen.id.process, held, is_futex, memory) {
-            let is_end = gomp::is_end(&memory.read(found.address, gomp::LENGTH));
+            let is_end = found.at_end.is_some_and(|threads| threads > 0);
             let is_known = self.barriers.has(seen.id.process, found.address);
             if is_own || is_end || is_known {
                 return Some(self.barriers.waits(seen.id, found));
@@ -203,6 +203,7 @@ impl Waits<'_> {
                 participants: Some(barrier.count),
                 arrived: Some(barrier.arrived),
                 shared: false,
+                at_end: gomp::at_end(&bytes),
             })
         };
         // Threads wait on `generation`, 4 bytes after the beginning.

@@ -368,6 +368,7 @@ impl Waits<'_> {
                 participants: Some(barrier.count),
                 arrived: Some(barrier.arrived),
                 shared: barrier.shared,
+                at_end: None,
             })
         });
         found.unwrap_or_else(|| unread(futex.address, Kind::Pthread))
@@ -426,5 +427,6 @@ pub(super) fn unread(address: u64, kind: Kind) -> FoundBarrier {
         participants: None,
         arrived: None,
         shared: false,
+        at_end: None,
     }
 }

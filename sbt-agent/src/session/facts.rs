@@ -20,7 +20,9 @@ impl Session {
     /// The last report. `ended`: the target has ended.
     pub(super) fn report(&mut self, totals: Totals, ended: bool) -> Report {
         let (start_ns, end_ns) = (self.watch.start_ns(), self.watch.end_ns());
-        let line = self.understanding.finish(start_ns, end_ns);
+        let line = self
+            .understanding
+            .finish(start_ns, end_ns, self.program.was_killed());
         self.tell_hangs(line);
         self.narrate();
         self.reporting.notes().extend_new(totals.notes);

@@ -119,6 +119,13 @@ impl Program {
         Ok(())
     }
 
+    /// Whether a signal has ended the program, by its exit status.
+    pub fn was_killed(&self) -> bool {
+        const OF_SIGNALS: std::ops::RangeInclusive<i32> = 129..=192;
+        let status = self.exit_status.map(i32::from);
+        status.is_some_and(|status| OF_SIGNALS.contains(&status))
+    }
+
     /// Processes that wait for the program's end need not wait for sbt.
     pub fn let_others_go(&self) {
         if let Some(running) = &self.running {

@@ -221,13 +221,13 @@ impl Understanding {
     }
 
     /// All events are known: ends recognition and settles the model. Returns the line for the user
-    /// if that ends a hang.
-    pub fn finish(&mut self, start_ns: u64, end_ns: u64) -> Option<String> {
+    /// if that ends a hang. `killed`: a signal has ended the program.
+    pub fn finish(&mut self, start_ns: u64, end_ns: u64, killed: bool) -> Option<String> {
         self.cost.wait_for(self.model.totals().arrivals);
         self.cost.look(&mut self.model);
         self.forget_unwatched(end_ns);
         self.recognition.finish(&mut self.model);
-        let over = self.settle_hangs(start_ns, end_ns);
+        let over = self.settle_hangs(start_ns, end_ns, killed);
         self.model.finish();
         over
     }

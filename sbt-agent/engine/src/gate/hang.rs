@@ -33,7 +33,7 @@ pub fn outcome(report: &Report, limit: Option<Duration>, strict: bool) -> Option
         && hang.lasted_ns >= limit_ns
     {
         let outcome = Outcome {
-            status: Status::Broken,
+            status: Status::Lost,
             ..outcome
         };
         return Some(outcome.unknown(hang.found.text.clone()));
@@ -211,6 +211,38 @@ mod tests {
         report.run.hang = slow().report.run.hang;
         report.run.hang.as_mut().unwrap().lasted_ns = 3600 * S;
         assert_eq!(held(&report, 30).exit_status, 0);
+    }
+
+    #[test]
+    fn a_program_that_waits_for_the_outside_fails_only_if_that_is_asked() {
+        let mut report = uneven();
+        report.run.hang = over().report.run.hang;
+        let hang = report.run.hang.as_mut().unwrap();
+        hang.lasted_ns = 40 * S;
+        hang.found.kind = HangKind::Outside;
+        hang.found.barrier = None;
+        let check = judge(&report, &no_hang(30), None);
+        let outcome = of_hang(&check).unwrap();
+        assert!(outcome.holds && outcome.text.is_some(), "{check:#?}");
+        assert_eq!(check.exit_status, 0);
+        let strict = CheckRules {
+            strict_hang: true,
+            ..no_hang(30)
+        };
+        assert_eq!(judge(&report, &strict, None).exit_status, 3);
+        // What is not known holds for no rule.
+        report.run.hang.as_mut().unwrap().found.kind = HangKind::Unclear;
+        assert_eq!(judge(&report, &no_hang(30), None).exit_status, 5);
+        report.run.exit_status = Some(143);
+        assert_eq!(
+            judge(&report, &no_hang(30), None).exit_status,
+            5,
+            "sbt ended it"
+        );
+        report.run.exit_status = Some(1);
+        assert_eq!(judge(&report, &no_hang(30), None).exit_status, 4);
+        report.run.exit_status = Some(0);
+        assert_eq!(judge(&report, &no_hang(41), None).exit_status, 0);
     }
 
     #[test]

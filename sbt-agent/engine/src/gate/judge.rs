@@ -28,10 +28,16 @@ pub fn judge(report: &Report, asked: &CheckRules, before: Option<&Report>) -> Ch
     outcomes.extend(complete::outcome(report, false, allow));
     // A recording without an end does not say how the program ended.
     let is_missing = !report.is_complete() && report.run.exit_status.is_none();
-    if !(allow && is_missing) {
+    let hang = hang::outcome(report, asked.no_hang, asked.strict_hang);
+    // sbt ends a program of which it is not known whether it hangs.
+    let is_ended = hang
+        .as_ref()
+        .is_some_and(|hang| hang.status == Status::Lost)
+        && matches!(report.run.exit_status, Some(137 | 143));
+    if !(allow && is_missing) && !is_ended {
         outcomes.extend(program(report));
     }
-    outcomes.extend(hang::outcome(report, asked.no_hang, asked.strict_hang));
+    outcomes.extend(hang);
     outcomes.push(lost(report, asked.max_lost));
     let of_run = |rule: &Rule| rule.measure == Measure::Episodes && rule.site.is_none();
     // Whether a program hangs is known without a barrier.

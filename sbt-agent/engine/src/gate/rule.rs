@@ -482,6 +482,15 @@ mod tests {
         for short in ["1us", "999ms"] {
             assert!(no_hang(short).unwrap_err().contains("1s or more"));
         }
+        for (text, seconds, strict) in [
+            ("5s,strict", 5, true),
+            ("strict", 30, true),
+            ("5s", 5, false),
+        ] {
+            let limit = Duration::from_secs(seconds);
+            assert_eq!(no_hang(text).unwrap(), NoHang { limit, strict }, "{text}");
+        }
+        assert!(no_hang("5s,loose").is_err());
         let limit = no_hang("1s").unwrap().limit;
         assert!(look_after(limit) > Duration::ZERO && look_after(limit) + LOOK <= limit);
         assert!(

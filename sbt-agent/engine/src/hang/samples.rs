@@ -143,6 +143,7 @@ impl Seen {
             arrived: Some(u32::try_from(workers.len()).unwrap()),
             waiting: workers.iter().map(|number| id(*number)).collect(),
             past_end: Vec::new(),
+            at_end: None,
             shared: false,
             past: None,
         });

@@ -283,6 +283,9 @@ pub struct BarrierSeen {
     pub arrived: Option<u32>,
     /// The threads that sleep or spin at the barrier.
     pub waiting: Vec<ThreadId>,
+    /// Number of threads that wait at the end of the parallel region of the barrier's team, as the
+    /// barrier's memory tells; `None` if it does not.
+    pub at_end: Option<u32>,
     /// Threads of the barrier's team that are past the end of the parallel region in which the
     /// others wait.
     pub past_end: Vec<ThreadId>,

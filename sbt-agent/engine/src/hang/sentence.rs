@@ -66,7 +66,14 @@ pub fn text(graph: &Graph, finding: &Finding) -> String {
     let subject = subject(graph, finding, absent, lead);
     let mut text = format!("{slow}{subject} at {name} ({there}): ");
     text.push_str(&named_story(graph, finding, absent, lead, at));
-    text.push_str(tail(finding));
+    let root = root(graph, lead, at);
+    match &graph.view.thread(root).doing {
+        Doing::Waiting(WaitFor::Data { .. }) if finding.because == Some(HangCause::NobodyWakes) => {
+            text.push_str(", and ");
+            text.push_str(&nobody_sends(graph, root));
+        }
+        _ => text.push_str(tail(finding)),
+    }
     text.push_str(&rest(graph, finding, absent, lead));
     if let Some(gone) = absent.gone.first() {
         let seen = &graph.view.scene.barriers[at];
@@ -74,7 +81,7 @@ pub fn text(graph: &Graph, finding: &Finding) -> String {
         let _ = write!(text, "; {name} {}", gone_words(graph.view, seen, gone));
     }
     if finding.grade == Grade::Unclear {
-        text.push_str(match graph.view.thread(root(graph, lead, at)).doing {
+        text.push_str(match graph.view.thread(root).doing {
             Doing::Running => ": slow, or a loop without end; a look cannot tell which",
             _ => ": it is not known whether it will come",
         });

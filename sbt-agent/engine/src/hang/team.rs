@@ -96,7 +96,11 @@ pub fn is_apart(graph: &Graph, at: usize) -> bool {
     let all = inside.len() + ends.len();
     let count = seen.participants.map_or(0, |count| count as usize);
     let stay = ends.iter().all(|(thread, _)| graph.stays(*thread));
-    count > 1 && all >= count && stay && !inside.is_empty() && !ends.is_empty()
+    // Probes may hide from where threads came. The memory of the barrier counts both.
+    let of_memory = seen.at_end.map_or(0, |threads| threads as usize);
+    let by_memory = (1..count).contains(&of_memory);
+    let by_stacks = !inside.is_empty() && !ends.is_empty();
+    count > 1 && all >= count && stay && (by_stacks || by_memory)
 }
 
 type Placed = Vec<(usize, Option<String>)>;
@@ -123,6 +127,14 @@ fn stands(graph: &Graph, at: usize) -> (Placed, Placed) {
 pub fn apart_text(graph: &Graph, at: usize, since: &str) -> String {
     let view = graph.view;
     let (inside, ends) = stands(graph, at);
+    if inside.is_empty() || ends.is_empty() {
+        let at_end = view.scene.barriers[at].at_end.unwrap_or(0) as usize;
+        let others = (inside.len() + ends.len()).saturating_sub(at_end);
+        return format!(
+            "the threads of one team wait at different barriers{since}, and none of these can \
+             complete: {others} at a barrier inside of the parallel region, {at_end} at its end"
+        );
+    }
     let mut places: Vec<(String, Vec<usize>)> = Vec::new();
     for (thread, place) in &inside {
         let place = place.as_ref().map_or_else(

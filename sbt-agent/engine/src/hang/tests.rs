@@ -11,6 +11,7 @@ use crate::{
     report::{BlockedOnKind, HangCause, HangKind, HangThreadState},
 };
 
+mod asleep;
 mod barriers;
 mod judged;
 mod locks;

@@ -112,6 +112,12 @@ impl Model {
         still
     }
 
+    /// Whether a thread has arrived at the barrier since.
+    pub fn has_arrivals_since(&self, still: &Still) -> bool {
+        let barrier = self.barriers.all().get(still.barrier.index());
+        barrier.is_some_and(|barrier| barrier.heard_ns > still.since_ns)
+    }
+
     /// What has happened at the barrier since.
     pub fn since(&self, still: &Still) -> Since {
         let Some(barrier) = self.barriers.all().get(still.barrier.index()) else {

@@ -241,11 +241,10 @@ pub fn waiting(bytes: &[u8], address: u64, is_exact: bool) -> Option<Waiting> {
     })
 }
 
-/// Whether threads wait at this barrier for the end of a parallel region. Threads that wait for the
-/// next region wait at barriers of the same form.
-pub fn is_end(bytes: &[u8]) -> bool {
-    let last = number_at(bytes, 68);
-    last.is_some() && last != number_at(bytes, 0)
+/// How many threads wait at a barrier for the end of a parallel region. Threads that wait for the
+/// next region wait at barriers of the same form, and count like those inside of a region.
+pub fn at_end(bytes: &[u8]) -> Option<u32> {
+    number_at(bytes, 0)?.checked_sub(number_at(bytes, 68)?)
 }
 
 /// What a function that a program calls in an OpenMP runtime waits for, by its name: of GNU's or of

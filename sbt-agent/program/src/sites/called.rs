@@ -16,6 +16,9 @@ use sbt_engine::place::{Frame, short};
 /// The longest call instruction, bytes.
 const LONGEST_CALL: u64 = 7;
 
+/// The environment variable that glibc reads when a program starts.
+const TUNABLES: &[u8] = b"GLIBC_TUNABLES";
+
 /// A call that a thread is in.
 #[derive(Clone, Debug)]
 pub struct Called {
@@ -78,6 +81,7 @@ impl Resolver {
     pub fn c_library(&self) -> CLibrary {
         let mut layout = layout::OPAQUE;
         let mut version = None;
+        let mut is_linked = false;
         let mut numbers: Vec<usize> = self.space.modules().collect();
         numbers.dedup();
         for number in numbers {
@@ -90,12 +94,14 @@ impl Resolver {
             layout = wait
                 .filter(|known| *known != layout::OPAQUE)
                 .unwrap_or(layout);
-            version = version.or_else(|| greeting(&file.image().ok()?));
+            let Ok(image) = file.image() else { continue };
+            version = version.or_else(|| greeting(&image));
+            is_linked |= file.is_static() && memchr::memmem::find(&image, TUNABLES).is_some();
         }
         match layout {
             layout::GLIBC => CLibrary::Glibc(version),
             layout::MUSL => CLibrary::Musl,
-            _ if version.is_some() => CLibrary::Glibc(version),
+            _ if version.is_some() || is_linked => CLibrary::Glibc(version),
             _ => CLibrary::Unknown,
         }
     }

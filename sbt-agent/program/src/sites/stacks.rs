@@ -248,7 +248,7 @@ impl Stacks {
                 Some(Step::Rule(rule)) => rule,
                 Some(Step::Outermost) => return (codes, Ends::Whole),
                 Some(Step::Unknown) if may_search => {
-                    let Some(found) = self.search(sp, word, resolver) else {
+                    let Some(found) = self.search(sp, bp, word, resolver) else {
                         return (codes, Ends::Broken);
                     };
                     codes.extend(found.between);
@@ -292,6 +292,7 @@ impl Stacks {
     fn search(
         &mut self,
         sp: u64,
+        bp: Option<u64>,
         word: &dyn Fn(u64) -> Option<u64>,
         resolver: &mut Resolver,
     ) -> Option<Found> {
@@ -302,7 +303,26 @@ impl Stacks {
             let Some(code) = resolver.find(address.wrapping_sub(1)) else {
                 continue;
             };
-            match self.step(code, true, resolver) {
+            let step = self.step(code, true, resolver);
+            // The stack also holds what earlier calls have left. A caller has a caller itself.
+            let is_left = |this: &mut Self, rule: Rule, resolver: &mut Resolver| {
+                let frame = Frame {
+                    rsp: place + 8,
+                    rbp: bp.unwrap_or(0),
+                    address,
+                };
+                if rule.needs_rbp() && bp.is_none() {
+                    return false;
+                }
+                let next = rule.step(&frame, word).map(|caller| caller.address);
+                let Some(next) = next.filter(|next| *next != 0) else {
+                    return next.is_none();
+                };
+                let code = resolver.find(next.wrapping_sub(1));
+                code.is_none_or(|code| this.step(code, true, resolver).is_none())
+            };
+            match step {
+                Some(Step::Rule(rule)) if is_left(self, rule, resolver) => {}
                 Some(Step::Rule(_) | Step::Outermost) => {
                     return Some(Found {
                         between,

@@ -171,7 +171,8 @@ impl Understanding {
             still.extend(sleep.filter(is_due));
         }
         let (model, unseen) = (&self.model, self.unseen(start_ns));
-        let since = |still: &Still| since_then(model, [unseen, sleep], still);
+        let has_gone = process::find(self.pid).is_err();
+        let since = |still: &Still| since_then(model, [unseen, sleep], has_gone, still);
         match self.hangs.watch.tick(now_ns, still, since) {
             Step::Wait => {}
             Step::Look(still) => self.begin_look(still, living.into_iter()),
@@ -265,7 +266,7 @@ impl Understanding {
         let model = &self.model;
         let mut still: Vec<&Still> = still
             .iter()
-            .filter(|still| since_then(model, waits, still) == Since::Still)
+            .filter(|still| since_then(model, waits, false, still) == Since::Still)
             .collect();
         // The threads went on during the look.
         if still.is_empty() {
@@ -398,10 +399,15 @@ impl Understanding {
 
     /// Settles the outcome of a hang when watching has ended and all events are known. Returns a
     /// line for the user if the hang is over.
-    pub(super) fn settle_hangs(&mut self, start_ns: u64, end_ns: u64) -> Option<String> {
+    pub(super) fn settle_hangs(
+        &mut self,
+        start_ns: u64,
+        end_ns: u64,
+        killed: bool,
+    ) -> Option<String> {
         let waits = [self.unseen(start_ns), self.sleep()];
         let model = &self.model;
-        let since = |still: &Still| since_then(model, waits, still);
+        let since = |still: &Still| since_then(model, waits, killed, still);
         match self.hangs.watch.settle(end_ns, since) {
             Step::Over(hang) => self.line(&hang),
             Step::Wait | Step::Look(_) => None,
@@ -442,14 +448,25 @@ fn is_of_model(still: &Still) -> bool {
 }
 
 /// What has become of a barrier that stood still. The wait that began unseen and the sleep of all
-/// threads are given, if they still last.
-fn since_then(model: &Model, [unseen, sleep]: [Option<Still>; 2], still: &Still) -> Since {
+/// threads are given, if they still last. `has_ended`: the program has ended, maybe by a signal, so
+/// that threads which left a barrier may have ended there.
+fn since_then(
+    model: &Model,
+    [unseen, sleep]: [Option<Still>; 2],
+    has_ended: bool,
+    still: &Still,
+) -> Since {
     match unseen {
         _ if still.barrier == ASLEEP => match sleep {
             Some(sleep) if sleep.since_ns == still.since_ns => Since::Still,
+            // The end of a program takes a CPU as well.
+            _ if has_ended => Since::Lost,
             _ => Since::Moved,
         },
-        _ if still.barrier != UNSEEN => model.since(still),
+        _ if still.barrier != UNSEEN => match model.since(still) {
+            Since::Moved if has_ended && !model.has_arrivals_since(still) => Since::Lost,
+            since => since,
+        },
         Some(_) => Since::Still,
         None if model.totals().arrivals > 0 => Since::Moved,
         None => Since::Lost,

@@ -334,6 +334,7 @@ fn a_child_that_was_killed() {
             arrived: Some(2),
             waiting: Vec::new(),
             past_end: Vec::new(),
+            at_end: None,
             shared: true,
             past: None,
         });

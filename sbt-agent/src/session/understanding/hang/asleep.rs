@@ -45,14 +45,12 @@ impl Asleep {
             .iter()
             .any(|process| !last.processes.contains(process));
         let fewer = used.processes.len() < last.processes.len();
-        // Processes that end take their threads' times with them: what the others did is not known.
-        if fewer && !is_new {
+        // Threads that end take their times with them: what the others did is not known.
+        if !is_new && (fewer || used.used_ns < last.used_ns) {
             return;
         }
         let did_ns = used.used_ns.saturating_sub(last.used_ns);
-        let sleeps = !is_new
-            && used.used_ns >= last.used_ns
-            && did_ns.saturating_mul(SHARE) <= now_ns.saturating_sub(then_ns);
+        let sleeps = !is_new && did_ns.saturating_mul(SHARE) <= now_ns.saturating_sub(then_ns);
         self.since_ns = if sleeps {
             self.since_ns.or(Some(then_ns))
         } else {

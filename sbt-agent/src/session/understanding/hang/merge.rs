@@ -51,6 +51,7 @@ pub fn of_model(
         arrived: (!known.full).then(|| come.saturating_add(known.unseen)),
         waiting,
         past_end: Vec::new(),
+        at_end: None,
         shared: space(known.key.1) == SHARED,
         past: Some(Past {
             episodes: known.episodes,
@@ -225,6 +226,7 @@ mod tests {
             arrived: None,
             waiting: waiting.iter().copied().map(id).collect(),
             past_end: Vec::new(),
+            at_end: None,
             shared: false,
             past: None,
         }

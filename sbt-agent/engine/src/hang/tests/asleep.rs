@@ -1,0 +1,263 @@
+//! Programs that sleep without a barrier, teams that cannot meet, and ranks of MPI.
+
+use super::*;
+use crate::{
+    event::Kind,
+    hang::{
+        asleep_as,
+        names::Names,
+        scene::{ProcessSeen, Section, ThreadId},
+    },
+};
+
+const CHILD: u32 = 200;
+
+fn process(process: u32) -> ProcessSeen {
+    ProcessSeen {
+        process,
+        parent: None,
+        forked: false,
+        has_timers: false,
+        rank: None,
+        has_tasks: false,
+    }
+}
+
+fn reads(processes: &[u32]) -> Doing {
+    Doing::Waiting(WaitFor::Data {
+        call: "read".into(),
+        what: "pipe:[7]".into(),
+        processes: processes.to_vec(),
+    })
+}
+
+/// The kind and the sentence of a program that sleeps.
+fn asleep(seen: &Seen) -> (HangKind, String) {
+    let found = asleep_as(&seen.0, &Names::default()).expect("it sleeps");
+    (found.kind, found.text)
+}
+
+fn alone(doing: Doing) -> Seen {
+    let mut seen = Seen(Scene {
+        looks: 5,
+        looked_ns: 200 * MS,
+        processes: vec![process(PROCESS)],
+        ..Scene::default()
+    });
+    seen.thread(0, "main", doing, "main a.c:9");
+    seen
+}
+
+#[test]
+fn what_waits_for_the_outside_is_no_hang() {
+    let seen = alone(call("accept", "socket:[7]"));
+    assert_eq!(judge(&seen.0), None);
+    let (kind, text) = asleep(&seen);
+    assert_eq!(kind, HangKind::Outside);
+    assert_eq!(
+        text,
+        "the program waits for something outside of it: main waits in accept() for socket:[7], in \
+         main() a.c:9"
+    );
+    // Threads that one of the others lets in.
+    let mut seen = Seen::new();
+    seen.worker(1, call("accept", "socket:[7]"), "listen a.c:4")
+        .worker(2, condvar(), "serve a.c:8");
+    assert_eq!(asleep(&seen).0, HangKind::Outside);
+    // Who does something is no matter of sleep.
+    seen.worker(3, Doing::Running, "compute a.c:20");
+    assert_eq!(asleep_as(&seen.0, &Names::default()), None);
+}
+
+#[test]
+fn timers_and_tasks_may_wake_whom_no_thread_wakes() {
+    let mut seen = alone(condvar());
+    assert_eq!(
+        judge(&seen.0).unwrap().because,
+        Some(HangCause::NobodyWakes)
+    );
+    seen.0.processes[0].has_timers = true;
+    assert_eq!(judge(&seen.0), None);
+    assert_eq!(asleep(&seen).0, HangKind::Unclear);
+    seen.0.processes[0].has_timers = false;
+    seen.0.processes[0].has_tasks = true;
+    assert_eq!(judge(&seen.0), None);
+}
+
+#[test]
+fn a_pipe_is_as_good_as_who_holds_its_other_end() {
+    let hang = judge(&alone(reads(&[PROCESS])).0).expect("nobody writes");
+    assert_eq!(
+        (hang.kind, hang.because),
+        (HangKind::Stuck, Some(HangCause::NobodyWakes))
+    );
+    assert!(
+        hang.text
+            .ends_with("only its own process holds the other end, where no thread goes on"),
+        "{}",
+        hang.text
+    );
+    // Another process, which nobody has looked at.
+    assert_eq!(judge(&alone(reads(&[77])).0), None);
+    // Another thread of the process will write.
+    let mut seen = alone(reads(&[PROCESS]));
+    seen.thread(1, "writer", Doing::Running, "compute a.c:20");
+    assert_eq!(judge(&seen.0), None);
+}
+
+/// A parent and its child.
+fn family(parent: Doing, child: Doing) -> Seen {
+    let mut seen = alone(parent);
+    seen.thread(1, "child", child, "serve a.c:20");
+    seen.of(1).id = ThreadId {
+        process: CHILD,
+        thread: CHILD,
+    };
+    seen.0.processes.push(ProcessSeen {
+        parent: Some(PROCESS),
+        forked: true,
+        ..process(CHILD)
+    });
+    seen
+}
+
+#[test]
+fn processes_that_read_from_each_other() {
+    let hang = judge(&family(reads(&[CHILD]), reads(&[PROCESS])).0).expect("neither writes");
+    assert_eq!(
+        (hang.kind, hang.because),
+        (HangKind::Never, Some(HangCause::Cycle)),
+        "{}",
+        hang.text
+    );
+    // A child that sleeps for some time goes on, and its parent with it.
+    let any = Doing::Waiting(WaitFor::Child { process: None });
+    let seen = family(any, call("nanosleep", "5 s"));
+    assert_eq!(judge(&seen.0), None);
+    assert_eq!(asleep(&seen).0, HangKind::Outside);
+}
+
+#[test]
+fn a_lock_that_was_held_at_the_fork_is_held_by_nobody_there() {
+    let waits = Doing::Waiting(WaitFor::Child {
+        process: Some(CHILD),
+    });
+    let hang = judge(&family(waits, held(0xa0, Holder::Gone { thread: 177 })).0).unwrap();
+    assert_eq!(hang.because, Some(HangCause::HolderGone));
+    assert!(
+        hang.text.starts_with("child waits for the mutex 0xa0"),
+        "{}",
+        hang.text
+    );
+    assert!(
+        hang.text
+            .contains("thread 177 held when this process was forked"),
+        "{}",
+        hang.text
+    );
+    assert!(hang.chain[0].starts_with("child"), "{:?}", hang.chain);
+}
+
+fn team(seen: &mut Seen, count: u32, waiting: &[u32]) {
+    seen.barrier(count, 40, waiting);
+    seen.0.barriers[0].kind = Kind::Gomp;
+    seen.0.barriers[0].arrived = None;
+    for number in waiting {
+        seen.of(*number).stack =
+            stack("*GOMP_barrier < meet a.c:5 < main._omp_fn.0 a.c:11 < *gomp_thread_start");
+    }
+}
+
+#[test]
+fn a_team_exists_only_in_the_parent() {
+    let mut seen = alone(condvar());
+    seen.0.threads.clear();
+    team(&mut seen, 4, &[1]);
+    // Without a fork, a thread has ended.
+    assert_ne!(seen.hang().because, Some(HangCause::ForkedTeam));
+    seen.0.processes[0].forked = true;
+    seen.0.processes[0].parent = Some(99);
+    let hang = seen.hang();
+    assert_eq!(
+        (hang.kind, hang.because),
+        (HangKind::Never, Some(HangCause::ForkedTeam))
+    );
+    assert!(
+        hang.text.contains("exists only in the parent"),
+        "{}",
+        hang.text
+    );
+    assert!(
+        hang.text.contains("was forked from process 99"),
+        "{}",
+        hang.text
+    );
+}
+
+#[test]
+fn a_team_whose_threads_stand_at_different_barriers() {
+    let mut seen = Seen::new();
+    team(&mut seen, 3, &[1, 2, 3]);
+    assert_ne!(seen.hang().because, Some(HangCause::Apart), "all at one");
+    for number in [2, 3] {
+        seen.of(number).stack = stack("*gomp_team_barrier_wait_final < *gomp_thread_start");
+    }
+    let hang = seen.is(
+        HangKind::Never,
+        Some(HangCause::Apart),
+        "the threads of one team wait at different barriers, and none of these can complete: \
+         worker-1 waits at the barrier at a.c:5; worker-2 and worker-3 wait at the end of the \
+         parallel region",
+    );
+    assert_eq!(hang.missing.len(), 0);
+    // In LLVM's runtime those wait for the next region already.
+    let mut seen = Seen::new();
+    team(&mut seen, 3, &[1]);
+    seen.worker(2, condvar(), "").worker(3, condvar(), "");
+    seen.0.barriers[0].past_end = vec![id(2), id(3)];
+    assert_eq!(seen.hang().because, Some(HangCause::Apart));
+    seen.restless(&[3]);
+    assert_ne!(seen.hang().because, Some(HangCause::Apart));
+}
+
+#[test]
+fn sections_have_names_of_their_own() {
+    let waits = |section, name: Option<&str>| {
+        let doing = Doing::Waiting(WaitFor::Section {
+            address: 0xa0,
+            section,
+            name: name.map(Into::into),
+        });
+        judge(&alone(doing).0).unwrap().text
+    };
+    let text = waits(Section::Critical, Some("log"));
+    assert!(
+        text.contains("waits for the critical section log"),
+        "{text}"
+    );
+    let text = waits(Section::Ordered, None);
+    assert!(text.contains("its turn in an ordered section"), "{text}");
+}
+
+#[test]
+fn ranks_wait_in_functions_of_mpi() {
+    let mut seen = family(Doing::Running, Doing::Running);
+    for (number, rank) in [(0, 0), (1, 1)] {
+        seen.0.processes[number].rank = Some(rank);
+    }
+    seen.0.threads[0].stack = stack("*opal_progress < *PMPI_Recv < main a.c:12");
+    seen.0.threads[1].stack = stack("*opal_progress < *MPI_Barrier < main a.c:20");
+    let (kind, text) = asleep(&seen);
+    assert_eq!(kind, HangKind::Unclear);
+    assert_eq!(
+        text,
+        "rank 0 waits in MPI_Recv(), called in main() a.c:12; rank 1 waits in MPI_Barrier(), called \
+         in main() a.c:20: no rank that was looked at computes"
+    );
+    seen.0.threads[1].stack = stack("compute a.c:50 < main a.c:20");
+    let text = asleep(&seen).1;
+    assert!(
+        text.starts_with("rank 1 runs in compute() a.c:50"),
+        "{text}"
+    );
+}
