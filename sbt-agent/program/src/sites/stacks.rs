@@ -392,7 +392,7 @@ impl Stacks {
 }
 
 /// How many words of a stack are searched for a call.
-const SEARCHED: u64 = 256;
+const FRAME_SEARCHED: u64 = 256;
 
 /// The frame pointer of a function that keeps one, by the return address of the call of this very
 /// function, above the function's stack pointer: the caller's frame pointer lies below that address.
@@ -427,7 +427,7 @@ fn frame_of(
             .then(|| of_caller.called_by(before + 1))??;
         Some(name == Some(called.as_str()))
     };
-    let mut found = (1..SEARCHED).filter_map(|index| {
+    let mut found = (1..FRAME_SEARCHED).filter_map(|index| {
         let at = sp.checked_add(8 * index)?;
         is_call_of_it(word(at)?)?.then_some(at - 8)
     });
