@@ -11,7 +11,7 @@ use crate::report::{
 
 mod away;
 mod counted;
-mod cpus;
+mod excess;
 mod lack;
 mod late;
 mod shape;
