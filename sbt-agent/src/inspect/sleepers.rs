@@ -12,7 +12,7 @@ use super::{
     wait::Waits,
 };
 use sbt_engine::{
-    hang::scene::{CallSeen, Doing, Holder, ThreadId, WaitFor},
+    hang::scene::{CallSeen, Doing, Holder, Section, ThreadId, WaitFor},
     looks::{At, Kind, Wait, Who},
 };
 use sbt_program::{
@@ -254,6 +254,9 @@ fn wait(seen: &InspectedThread, doing: &Doing) -> Wait {
         .unwrap_or(kind);
     let (called, what) = match doing {
         Doing::Call { name, what } => (Some(name.as_str()), what.as_deref()),
+        Doing::Waiting(WaitFor::Data { call, what, .. }) => {
+            (Some(call.as_str()), Some(what.as_str()))
+        }
         _ => (None, None),
     };
     // The outermost function is the one that the program calls.
@@ -310,6 +313,14 @@ fn kind(
                 });
                 (Kind::Child, None, awaits)
             }
+            WaitFor::Data { call, .. } => (of_call(call), None, None),
+            WaitFor::Section {
+                address,
+                section: Section::Critical,
+                ..
+            } => (Kind::Critical, Some(*address), None),
+            // A thread waits for its turn, and no thread keeps it out.
+            WaitFor::Section { .. } => (Kind::Other, None, None),
             WaitFor::Futex { address, .. } => (Kind::Futex, Some(*address), None),
         },
         Doing::Call { name, .. } => (of_call(name), None, None),

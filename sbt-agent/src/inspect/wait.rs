@@ -120,6 +120,9 @@ impl Waits<'static> {
             known: &[],
             barriers: Barriers::default(),
             regions: Regions::default(),
+            unknown_teams: HashMap::new(),
+            own: HashMap::new(),
+            ends: Ends::default(),
         }
     }
 
@@ -137,6 +140,8 @@ impl Waits<'static> {
     /// Takes the threads that are alive now.
     pub(super) fn set_numbers(&mut self, numbers: Numbers) {
         self.numbers = numbers;
+        // Memory may have been mapped and unmapped meanwhile.
+        self.own.clear();
     }
 
     /// Takes the C library of a process.

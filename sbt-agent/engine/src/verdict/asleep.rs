@@ -45,11 +45,7 @@ pub fn in_the_work(report: &Report) -> Option<VerdictReport> {
         return None;
     }
     let what = match (reason(report), report.states.level) {
-        (Some(reason), _) => format!(
-            "most of it in {}. {}",
-            reason.words(),
-            away::remedy(reason)
-        ),
+        (Some(reason), _) => format!("most of it in {}. {}", reason.words(), away::remedy(reason)),
         (None, StatesLevel::Light) if report.run.backend == "ebpf" => {
             "for a lock, input or output, page faults or a pause. --states full tells which".into()
         }

@@ -12,6 +12,8 @@ use crate::{
     words::time,
 };
 
+pub use super::excess::Excess;
+
 /// The part that explains at least half of the lateness is the cause: nothing else can explain
 /// more.
 const HALF: f64 = 0.5;
@@ -23,40 +25,6 @@ const NOISY: f64 = 0.15;
 /// noise, which nobody can divide better. The second is for runs in which threads lack CPUs.
 const DIFFERS: f64 = 0.1;
 const DIFFERS_NOISY: f64 = 0.25;
-
-/// By how much the last thread's times exceeded the others' mean, ns, summed over the episodes.
-pub struct Excess {
-    /// Time on a CPU.
-    pub running: f64,
-    /// Time ready without a CPU.
-    pub ready: f64,
-    /// Time asleep.
-    pub blocked: f64,
-}
-
-impl Excess {
-    /// The excess; `None` if it is unknown, or not positive in total.
-    pub fn of(late: &LateReport) -> Option<Self> {
-        let by = |last: Option<u64>, others: Option<u64>| Some(last? as f64 - others? as f64);
-        let (last, others) = (&late.last, &late.others);
-        let excess = Self {
-            running: by(last.running_ns, others.running_ns)?,
-            ready: by(last.ready_ns, others.ready_ns)?,
-            blocked: by(last.blocked_ns, others.blocked_ns)?,
-        };
-        (excess.all() > 0.0).then_some(excess)
-    }
-
-    fn all(&self) -> f64 {
-        self.running + self.ready + self.blocked
-    }
-
-    /// The fraction of the lateness that a part explains, 0 to 1. The part itself may be negative
-    /// or exceed the total.
-    pub fn explained(&self, part: f64) -> f64 {
-        (part / self.all()).clamp(0.0, 1.0)
-    }
-}
 
 /// Whether the work of the last thread is a fault of its own, worth a verdict although threads may
 /// lack a CPU too: its work explains most of the wait that the want of a CPU does not explain. Where

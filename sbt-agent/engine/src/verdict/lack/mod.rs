@@ -4,13 +4,14 @@
 
 use std::collections::BTreeSet;
 
-use super::{cpus, late, words::Cost};
+use super::{excess::Excess, words::Cost};
 use crate::report::{
     Figure, Report, SchedulingReport, ThreadReport, VerdictKind, VerdictReport,
     scheduling::{cpu_list, written_cpus},
 };
 
 mod bound;
+mod cpus;
 mod others;
 mod own;
 mod priority;
@@ -43,7 +44,7 @@ impl Lack {
             .iter()
             .filter_map(|site| {
                 let (cost, late) = Cost::of(report, site)?;
-                let excess = late::Excess::of(late)?;
+                let excess = Excess::of(late)?;
                 Some(cost.share_pct * excess.explained(excess.ready))
             })
             .sum();
@@ -230,7 +231,7 @@ fn is_of_running(report: &Report, verdict: &VerdictReport) -> Option<bool> {
     const PART: f64 = 1.0 / 3.0;
     let straggler = report.site(verdict.site?)?.straggler.as_ref()?;
     let late = straggler.late.as_ref()?;
-    let excess = late::Excess::of(late)?;
+    let excess = Excess::of(late)?;
     let gain_ns = excess.running * (1.0 - 1.0 / late.participants.max(1.0));
     let is_worth = gain_ns * 100.0 >= super::WORTH * report.seen_ns() as f64;
     Some(is_worth && excess.explained(excess.running) >= PART)

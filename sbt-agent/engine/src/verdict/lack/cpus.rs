@@ -1,6 +1,6 @@
 //! Verdicts on more threads than CPUs.
 
-use super::{lack, words::whole};
+use super::super::words::whole;
 use crate::report::{Figure, Report, ThreadReport, VerdictKind, VerdictReport};
 
 /// Percentage of the threads' time, ready without a CPU, from which CPUs count as lacking:
@@ -27,7 +27,7 @@ pub struct Shortage {
 /// unknown.
 pub fn shortage(report: &Report) -> Option<Shortage> {
     // The CPUs that count are those of the threads that meet.
-    let cpus = lack::cpus_of_team(report).or(report.run.cpus)?;
+    let cpus = super::cpus_of_team(report).or(report.run.cpus)?;
     let threads = threads_at_a_time(report);
     let (ready_pct, wanted) = wanted(report)?;
     let is_short = threads > cpus && ready_pct >= READY && wanted > f64::from(cpus);
@@ -56,7 +56,7 @@ fn threads_at_a_time(report: &Report) -> u32 {
 /// and the mean number of CPUs that they would have used. If this is less than the number of CPUs,
 /// other programs take them. By the looks from outside where events do not tell.
 pub fn wanted(report: &Report) -> Option<(f64, f64)> {
-    wanted_by_events(report).or_else(|| lack::wanted_by_looks(report))
+    wanted_by_events(report).or_else(|| super::wanted_by_looks(report))
 }
 
 fn wanted_by_events(report: &Report) -> Option<(f64, f64)> {
@@ -137,9 +137,9 @@ pub fn more_threads_than_cpus(report: &Report) -> Option<VerdictReport> {
          `work`",
         short.threads,
         cpus(short.cpus),
-        lack::restriction(report),
+        super::restriction(report),
         short.ready_pct,
-        lack::too(report),
+        super::too(report),
         short.cpus,
     );
     Some(VerdictReport {
