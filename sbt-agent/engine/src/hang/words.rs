@@ -152,10 +152,24 @@ fn wait_for(view: &View, thread: usize, wait: &WaitFor) -> String {
                 _ => format!("waits for {what}"),
             }
         }
-        WaitFor::Futex { address, .. } => {
-            format!("waits for a word of its memory to change ({address:#x})")
-        }
+        WaitFor::Futex { address, .. } => match library(view, thread) {
+            Some(name) => format!("waits in {name}() for a word of its memory to change"),
+            None => format!("waits for a word of its memory to change ({address:#x})"),
+        },
     }
+}
+
+/// The function of a language's library in which a thread waits: the one that the program called.
+fn library(view: &View, thread: usize) -> Option<String> {
+    let stack = &view.thread(thread).stack;
+    let own = stack.iter().position(|call| !call.of_system)?;
+    let name = stack[..own].iter().rev().find_map(|call| {
+        let name = call.function.as_deref()?;
+        name.starts_with("std::").then_some(name)
+    })?;
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, ':' | '_');
+    // Names with parameters of templates are long.
+    name.chars().all(is_plain).then(|| printable(name))
 }
 
 fn held(view: &View, at: usize, lock: &str, holder: Holder) -> String {

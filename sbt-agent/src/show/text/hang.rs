@@ -15,6 +15,8 @@ const MOST_NAMES: usize = 12;
 const MOST_GROUPS: usize = 12;
 /// Maximum number of calls shown per thread.
 const MOST_CALLS: usize = 5;
+/// How many of the innermost calls are shown where more of a library hide the program's own.
+const INNERMOST: usize = 1;
 
 /// The output of `sbt hang`.
 pub fn look(report: &LookReport, style: Style) -> String {
@@ -145,11 +147,27 @@ fn group(out: &mut String, threads: &[&HangThreadReport], style: Style) {
             .all(|thread| thread.stack.get(*at) == first.stack.get(*at))
     };
     let common = (0..first.stack.len()).take_while(is_common).count();
-    let mut calls: Vec<String> = first.stack[..common.min(MOST_CALLS)].to_vec();
-    if calls.is_empty() {
+    let stack = &first.stack[..common];
+    if stack.is_empty() {
         return;
     }
-    if first.stack.len() > calls.len() {
+    // Calls of a library do not push out those of the program.
+    let own = stack
+        .iter()
+        .position(|call| Some(call) == first.at.as_ref());
+    let mut calls: Vec<String> = match own {
+        Some(own) if own >= MOST_CALLS => {
+            let inner = stack[..INNERMOST].iter().cloned();
+            let left_out = std::iter::once("…".to_owned());
+            let own = stack[own..]
+                .iter()
+                .take(MOST_CALLS - INNERMOST - 1)
+                .cloned();
+            inner.chain(left_out).chain(own).collect()
+        }
+        _ => stack.iter().take(MOST_CALLS).cloned().collect(),
+    };
+    if first.stack.last() != calls.last() {
         calls.push("…".into());
     }
     let calls = format!("in {}", calls.join(" ← "));
