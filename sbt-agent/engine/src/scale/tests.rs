@@ -271,3 +271,23 @@ fn one_is_no_several() {
         );
     }
 }
+
+#[test]
+fn what_does_not_exist_with_one_thread_is_compared_with_nothing() {
+    // OpenMP has no barriers for one thread.
+    let mut one = run(1, &[(10, 8 * MS)], 0);
+    one.report.phases.clear();
+    one.report.sites.clear();
+    let two = run(2, &[(10, 4 * MS)], 0);
+    let phase = |all: &Scaling| {
+        let mut phases = all.phases.iter();
+        phases.find(|phase| phase.to.is_some()).unwrap().clone()
+    };
+    let all = of(&[one.clone(), two.clone()]);
+    let speedups: Vec<_> = phase(&all).at.iter().map(|at| at.speedup).collect();
+    assert_eq!(speedups, [None, None]);
+    assert_eq!(phase(&all).lost_ns, None);
+    // With more threads, it is compared with the least number with which it exists.
+    let all = of(&[one, two, run(4, &[(10, 2 * MS)], 0)]);
+    close(phase(&all).at[2].speedup, 2.0);
+}

@@ -21,6 +21,9 @@ const HALF: f64 = 0.5;
 /// Where threads lack CPUs, another cause must explain this part of the wait at least.
 const NOISY: f64 = 0.15;
 
+/// And sleep this part.
+const ASLEEP: f64 = 0.3;
+
 /// By how much the last thread must work longer than the others, as a fraction of its work: less is
 /// noise, which nobody can divide better. The second is for runs in which threads lack CPUs.
 const DIFFERS: f64 = 0.1;
@@ -120,7 +123,7 @@ pub fn blocked(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
     let cost = all.explained(excess.blocked);
     // That threads lack CPUs besides is another matter.
     let own = excess.running.max(0.0) + excess.blocked;
-    let is_most = excess.blocked >= HALF * own && cost.share_pct >= NOISY * all.share_pct;
+    let is_most = excess.blocked >= HALF * own && cost.share_pct >= ASLEEP * all.share_pct;
     let part = Cause::any(&excess, excess.blocked, late);
     // Threads of OpenMP sleep between parallel regions too, and when they fell asleep is not known.
     let between_ns = site.between_ns.unwrap_or(0) as f64;

@@ -3,6 +3,7 @@
 
 mod counted;
 mod cpus;
+mod effect;
 mod lack;
 mod serial;
 mod unaccounted;

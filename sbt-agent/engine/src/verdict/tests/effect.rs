@@ -1,0 +1,198 @@
+//! The effect comes before the pattern: what mending would save, and what a cause explains.
+
+use super::*;
+use crate::report::{AloneReport, BarrierKind, FirstThreadReport, ThinnedReport, UsedReport};
+
+#[test]
+fn half_of_the_last_places_of_two_is_chance() {
+    // In many episodes 52 % are more than half beyond doubt, and nothing all the same.
+    let mut program = Program::new(2);
+    program.rounds(20_000, |round| {
+        let last = usize::from(round % 25 < 13);
+        but(2, last, [120 * US, 0, 0], [100 * US, 0, 0])
+    });
+    let report = program.report();
+    assert_eq!(
+        report.sites[0].straggler.as_ref().unwrap().pattern,
+        "persistent"
+    );
+    let verdicts = report.verdicts.unwrap();
+    assert_eq!(verdicts[0].kind, VerdictKind::RotatingStraggler);
+    assert_eq!(verdicts[0].thread, None);
+}
+
+#[test]
+fn a_thread_is_blamed_for_its_work_in_all_of_its_episodes() {
+    // The thread comes last in three of four episodes, by a little; in the others it has nothing
+    // to do, and on the whole it works less than the others.
+    let mut program = Program::new(4);
+    program.rounds(80, |round| {
+        let own = if round % 4 == 0 { US } else { 11 * MS };
+        but(4, 2, [own, 0, 0], runs(10))
+    });
+    let report = program.report();
+    let blames = |verdict: &VerdictReport| verdict.thread == Some(2);
+    let verdicts = report.verdicts.unwrap_or_default();
+    assert!(!verdicts.iter().any(blames), "{verdicts:#?}");
+}
+
+#[test]
+fn a_cause_is_told_with_what_it_explains() {
+    // The last sleeps a little, and above all has no CPU.
+    let mut program = Program::new(4);
+    program.rounds(60, |round| but(4, round % 4, [4 * MS, 5 * MS, MS], runs(4)));
+    let verdict = program.only(VerdictKind::StragglerLostItsCpu);
+    let share = verdict.evidence["share_pct"];
+    // 15 of 18 ms of waiting in 40 ms of thread time.
+    assert!(
+        matches!(share, Figure::Real(share) if (36.0..39.0).contains(&share)),
+        "{verdict:?}"
+    );
+}
+
+#[test]
+fn the_program_s_own_fault_comes_before_a_want_of_cpus() {
+    let work = |round: usize| {
+        let mut all = but(4, 3, runs(8), runs(4));
+        all[round % 3] = [4 * MS, 9 * MS, 0];
+        all
+    };
+    let mut program = Program::new(4);
+    program.meet(1, &[runs(1); 4]);
+    for round in 0..40 {
+        program.meet(0, &work(round));
+        program.meet(2, &but(4, 1, runs(5), runs(3)));
+    }
+    let report = program.report();
+    let verdicts = report.verdicts.unwrap();
+    assert_eq!(verdicts[0].kind, VerdictKind::PersistentStraggler);
+    assert_eq!(verdicts[0].thread, Some(1));
+    let last = verdicts.last().unwrap();
+    assert_eq!(last.kind, VerdictKind::StragglerLostItsCpu, "{verdicts:#?}");
+}
+
+#[test]
+fn an_imbalance_that_grows_is_told_as_growing() {
+    let mut program = Program::new(4);
+    program.rounds(80, |round| {
+        but(4, 3, [(4 + round as u64 / 8) * MS, 0, 0], runs(4))
+    });
+    let verdict = program.only(VerdictKind::GrowingImbalance);
+    assert_eq!(verdict.thread, Some(3));
+    says(
+        &verdict,
+        &[
+            "growing imbalance at step a.c:40: the threads wait",
+            "for T3 w in the first quarter",
+        ],
+    );
+    // One that stays the same is not.
+    let mut program = Program::new(4);
+    program.rounds(80, |_| but(4, 3, runs(8), runs(4)));
+    assert_eq!(program.kinds(), [VerdictKind::PersistentStraggler]);
+}
+
+#[test]
+fn a_main_thread_that_meets_nobody_may_be_the_serial_part() {
+    let report = |first_thread: FirstThreadReport| {
+        let mut report = Program::new(4).rounds(20, |_| vec![runs(10); 4]).report();
+        report.run.ended = true;
+        report.run.wall_ns += 100 * MS;
+        report.run.first_thread = Some(first_thread);
+        report.verdicts = None;
+        judge(&report)
+    };
+    let alone = |running_ns| {
+        Some(AloneReport {
+            wall_ns: 100 * MS,
+            running_ns,
+        })
+    };
+    let found = report(FirstThreadReport {
+        after: alone(90 * MS),
+        ..FirstThreadReport::default()
+    });
+    let verdict = &found.unwrap()[0];
+    assert_eq!(verdict.kind, VerdictKind::SerialEnd);
+    says(
+        verdict,
+        &["serial end: the main thread works alone for 90.0 ms after the other threads have ended"],
+    );
+    let found = report(FirstThreadReport {
+        between: alone(90 * MS),
+        ..FirstThreadReport::default()
+    });
+    assert_eq!(found.unwrap()[0].kind, VerdictKind::SerialPart);
+    // A main thread that sleeps until the others have ended is no loss.
+    let found = report(FirstThreadReport {
+        after: alone(MS),
+        ..FirstThreadReport::default()
+    });
+    let is_serial = |verdict: &VerdictReport| verdict.kind == VerdictKind::SerialEnd;
+    assert!(!found.is_ok_and(|found| found.iter().any(is_serial)));
+}
+
+#[test]
+fn page_faults_are_a_problem_of_all_threads() {
+    let mut report = Program::new(4).rounds(20, |_| vec![runs(10); 4]).report();
+    let used = |system_ns, minor_faults| UsedReport {
+        user_ns: 400 * MS,
+        system_ns,
+        minor_faults,
+        major_faults: 0,
+    };
+    report.run.used = Some(used(400 * MS, 400_000));
+    let verdict = &judge(&report).unwrap()[0];
+    assert_eq!(verdict.kind, VerdictKind::PageFaults);
+    says(
+        verdict,
+        &["takes 400 ms of 800 ms CPU time, 50 %", "400000"],
+    );
+    // Something else takes the kernel's time, or it takes little.
+    for other in [used(400 * MS, 1_000), used(40 * MS, 400_000)] {
+        report.run.used = Some(other);
+        let kinds = judge(&report).unwrap();
+        assert_eq!(kinds[0].kind, VerdictKind::NoProblem);
+    }
+}
+
+#[test]
+fn with_probes_that_are_off_for_a_while_there_are_no_more_threads() {
+    let mut program = Program::new(2);
+    program.facts.run.cpus = Some(2);
+    program.rounds(1000, |round| {
+        but(2, round % 2, [3 * US, 0, 0], [2 * US, 0, 0])
+    });
+    let mut report = program.report();
+    // A fifth of the run was seen, and the threads' own times are those of the whole run.
+    report.own_cost.thinned = Some(ThinnedReport {
+        since_ns: 0,
+        off_ns: report.run.wall_ns / 5 * 4,
+        observed_pct: 20.0,
+        arrivals_seen: 400,
+        arrivals_exact: true,
+    });
+    for thread in &mut report.threads {
+        thread.ready_ns = Some(thread.work_ns.unwrap() / 4);
+    }
+    let verdicts = judge(&report).unwrap();
+    assert_eq!(
+        verdicts[0].kind,
+        VerdictKind::PhaseTooShort,
+        "{verdicts:#?}"
+    );
+}
+
+#[test]
+fn between_arrive_and_wait_threads_may_work() {
+    let mut program = Program::new(2);
+    program.rounds(20, |_| but(2, 1, runs(9), [300 * US, 0, 0]));
+    let mut report = program.report();
+    for site in &mut report.sites {
+        site.kind = BarrierKind::Std;
+        site.release_ns = None;
+    }
+    let verdict = &judge(&report).unwrap()[0];
+    assert_eq!(verdict.kind, VerdictKind::PersistentStraggler);
+    says(verdict, &["the threads wait at most 4"]);
+}
