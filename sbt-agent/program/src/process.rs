@@ -105,11 +105,6 @@ pub fn is_forked(pid: u32) -> bool {
     flags.is_some_and(|flags| flags.contains(StatFlags::PF_FORKNOEXEC))
 }
 
-/// The session of a process.
-pub fn session(pid: u32) -> Option<i32> {
-    Some(stat(&folder(pid))?.session)
-}
-
 /// CPU time that the threads of a process have used, ns; `None` if the process is gone or the
 /// kernel does not tell.
 pub fn used_ns(pid: u32) -> Option<u64> {

@@ -25,10 +25,28 @@ enum Side {
 /// whether it may write.
 type Holders = HashMap<String, Vec<(u32, bool, bool)>>;
 
+/// Who holds what, as far as it can be seen.
+struct Held {
+    holders: Holders,
+    /// The processes that have descendants which cannot be looked into, and which may have
+    /// inherited any pipe or socket.
+    with_hidden: HashSet<u32>,
+}
+
+impl Held {
+    /// The holders of a pipe or socket. `None` if there may be others.
+    fn of(&self, name: &str) -> Option<&[(u32, bool, bool)]> {
+        let holders = self.holders.get(name)?;
+        let mut all = holders.iter();
+        let hides = all.any(|(process, ..)| self.with_hidden.contains(process));
+        (!hides).then_some(holders)
+    }
+}
+
 /// All pipes and sockets of the system, as far as they can be seen.
 #[derive(Default)]
 pub struct Ends {
-    holders: OnceCell<Option<Holders>>,
+    held: OnceCell<Held>,
     peers: OnceCell<HashMap<String, String>>,
 }
 
@@ -64,9 +82,9 @@ impl Ends {
     }
 
     fn other_end(&self, name: &str, side: Side) -> Option<Vec<u32>> {
-        let holders = self.holders.get_or_init(all_holders).as_ref()?;
+        let held = self.held.get_or_init(all_held);
         if name.starts_with("pipe:[") {
-            let all = holders.get(name)?.iter();
+            let all = held.of(name)?.iter();
             let other = |(_, reads, writes): &&(u32, bool, bool)| match side {
                 Side::Reads => *writes,
                 Side::Writes => *reads,
@@ -74,7 +92,7 @@ impl Ends {
             return Some(all.filter(other).map(|holder| holder.0).collect());
         }
         let peer = self.peers.get_or_init(loopback).get(name)?;
-        Some(holders.get(peer)?.iter().map(|holder| holder.0).collect())
+        Some(held.of(peer)?.iter().map(|holder| holder.0).collect())
     }
 }
 
@@ -197,19 +215,21 @@ fn watched(thread: u32, number: u64) -> Option<Vec<(u64, Side)>> {
         .collect()
 }
 
-/// Who holds which pipe or socket. `None` if a process of the same sessions cannot be looked into,
-/// which may hold some that it has inherited.
-fn all_holders() -> Option<Holders> {
+/// Who holds which pipe or socket.
+fn all_held() -> Held {
     let mut holders = Holders::new();
-    let mut hidden = HashSet::new();
-    let mut sessions = HashSet::new();
+    let mut with_hidden = HashSet::new();
     for pid in process::all() {
-        let session = process::session(pid);
         let Ok(entries) = fs::read_dir(format!("/proc/{pid}/fd")) else {
-            hidden.extend(session);
+            let mut at = pid;
+            while let Some(parent) = process::parent(at).filter(|parent| *parent != 0) {
+                if !with_hidden.insert(parent) {
+                    break;
+                }
+                at = parent;
+            }
             continue;
         };
-        sessions.extend(session);
         for entry in entries.flatten() {
             let Ok(link) = fs::read_link(entry.path()) else {
                 continue;
@@ -226,7 +246,10 @@ fn all_holders() -> Option<Holders> {
                 .push((pid, reads, writes));
         }
     }
-    sessions.is_disjoint(&hidden).then_some(holders)
+    Held {
+        holders,
+        with_hidden,
+    }
 }
 
 /// Whether a descriptor may be read, and written.

@@ -55,10 +55,9 @@ pub fn report(scene: &Scene, pid: u32) -> LookReport {
     let outcome = match hang.as_ref().map(|hang| hang.kind) {
         Some(HangKind::Never | HangKind::Stuck) => LookOutcome::Hung,
         Some(HangKind::Outside) => LookOutcome::Outside,
-        Some(HangKind::Unclear | HangKind::Other) => LookOutcome::Unknown,
         Some(HangKind::Slow) => LookOutcome::Moves,
         None if view.moves() => LookOutcome::Moves,
-        None => LookOutcome::Unknown,
+        Some(HangKind::Unclear | HangKind::Other) | None => LookOutcome::Unknown,
     };
     // A program that only waits, as a server does, does not stand still.
     let is_of_threads = hang.as_ref().is_some_and(|hang| {

@@ -97,7 +97,8 @@ pub fn quiet(graph: &Graph) -> Option<Finding> {
         let naps = matches!(thread.doing, Doing::Call { .. }) && is_outside(graph, at)
             || thread.gives_up();
         let used = view.cpu_pct(at);
-        !graph.stays(at) && !(naps && used.is_some_and(|pct| pct < NEXT_TO_NOTHING_PCT))
+        let is_nap = naps && used.is_some_and(|pct| pct < NEXT_TO_NOTHING_PCT);
+        !graph.stays(at) && !is_nap
     };
     if view.scene.looks < 2 || alive().any(works) {
         return None;

@@ -205,7 +205,7 @@ pub fn of_parent_text(graph: &Graph, at: usize, since: &str) -> String {
         .participants
         .map_or_else(String::new, |count| format!(" ({count} threads)"));
     let place = match view.sites(at, waiting).first() {
-        Some(site) => format!(", at {site}"),
+        Some(from) => format!(", at {from}"),
         None => String::new(),
     };
     let parent = view
