@@ -185,12 +185,10 @@ impl Suite {
 /// features.
 fn command(workspace: &Workspace) -> Command {
     let mut command = checked(workspace, "test");
-    command
-        .args(["--workspace", "--exclude", "sbt-fuzz"])
-        .env(
-            "RUSTC_WORKSPACE_WRAPPER",
-            workspace.root.join("xtask/rustc-for-tests"),
-        );
+    command.args(["--workspace", "--exclude", "sbt-fuzz"]).env(
+        "RUSTC_WORKSPACE_WRAPPER",
+        workspace.root.join("xtask/rustc-for-tests"),
+    );
     command
 }
 
