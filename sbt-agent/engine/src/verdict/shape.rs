@@ -78,12 +78,20 @@ impl<'a> OfWork<'a> {
 
     /// The work of the last thread and that of the others, each in the mean of an episode.
     fn works(&self) -> String {
-        let each = |ns: u64| time(ns / self.late.episodes.max(1));
-        format!(
-            "the last works {}, the others {} on average",
-            each(self.late.last.work_ns),
-            each(self.late.others.work_ns)
-        )
+        let late = self.late;
+        let each = |ns: u64, episodes: u64| time(ns / episodes.max(1));
+        match (late.last.running_ns, late.others.running_ns) {
+            (Some(last), Some(others)) => format!(
+                "the last is on a CPU for {}, the others for {} on average",
+                each(last, late.split_episodes),
+                each(others, late.split_episodes)
+            ),
+            _ => format!(
+                "the last works {}, the others {} on average",
+                each(late.last.work_ns, late.episodes),
+                each(late.others.work_ns, late.episodes)
+            ),
+        }
     }
 
     /// Figures of the evidence: how long the last works and how long the others do, in the mean of

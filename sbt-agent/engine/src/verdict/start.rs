@@ -23,6 +23,9 @@ const LONGER: f64 = 4.0;
 /// Others that work for less than this fraction of the time hardly work.
 const HARDLY: f64 = 0.2;
 
+/// A thread has worked if it was on a CPU for this part of the time.
+const HAS_RUN: f64 = 0.5;
+
 /// Percentage of the threads' time that they wait from which serial phases are usual in a program.
 const MOST_IDLE: f64 = 40.0;
 
@@ -44,9 +47,9 @@ pub fn serial_start(report: &Report) -> Option<VerdictReport> {
         .flatten();
     let others_ns = (work.sum - work.max) as f64 / (threads.max(2) - 1) as f64;
     // Where one thread works alone in later phases too, the first is one of them.
-    let is_alone = phase.episodes == 1
-        && others_ns <= HARDLY * work.max as f64
-        && report.thread_time.idle_pct < Some(MOST_IDLE);
+    let others_idle = others_ns <= HARDLY * work.max as f64;
+    let is_alone =
+        phase.episodes == 1 && others_idle && report.thread_time.idle_pct < Some(MOST_IDLE);
     let is_long = phase_ns as f64 >= LONGER * usual_ns(report);
     if share_pct < SHARE || !(is_long || is_alone && worker.is_some()) {
         return None;
@@ -54,6 +57,12 @@ pub fn serial_start(report: &Report) -> Option<VerdictReport> {
     let Some(worker) = worker else {
         return main_starts(report, site, phase_ns, threads);
     };
+    // A thread that had no CPU did not work, and who does not work alone is not to blame.
+    let ran_ns = report.thread(worker).and_then(|it| it.begin_running_ns);
+    let has_run = ran_ns.is_none_or(|ran_ns| ran_ns as f64 >= HAS_RUN * work.max as f64);
+    if !has_run || !others_idle {
+        return None;
+    }
     let text = format!(
         "serial start: {} works alone for {} before {threads} threads first meet at {}, {:.0} % of \
          the wall time. Let the others share what is done first: that would save up to {}.",
@@ -166,7 +175,7 @@ pub fn serial_end(report: &Report) -> Option<VerdictReport> {
     }
     let others_ns = (busy_ns - most_ns) as f64 / f64::from(threads - 1);
     let is_alone = others_ns <= HARDLY * most_ns as f64;
-    if !is_alone && (end_ns as f64) < LONGER * usual_ns(report) {
+    if !is_alone {
         return None;
     }
     let text = format!(

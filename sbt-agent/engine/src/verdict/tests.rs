@@ -324,7 +324,7 @@ fn any_thread_late_is_a_dynamic_imbalance() {
     let verdict = program.only(VerdictKind::AlternatingStragglers);
     says(
         &verdict,
-        &["(T0 50 %, T5 50 %), and the last works 7.00 ms, the others 4.00 ms on average"],
+        &["(T0 50 %, T5 50 %), and the last is on a CPU for 7.00 ms, the others for 4.00 ms on"],
     );
 }
 

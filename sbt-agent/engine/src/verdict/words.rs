@@ -141,6 +141,10 @@ impl Cost {
 
     /// What mending would save, as a part of a sentence.
     pub fn saves(&self, report: &Report) -> String {
+        if self.may_work {
+            return "what that would save depends on what threads do between arriving and waiting"
+                .into();
+        }
         saves(report, self.gain_ns)
     }
 }
