@@ -76,7 +76,7 @@ impl Looking {
         let shared = Arc::new(Shared::default());
         let of_thread = Arc::clone(&shared);
         let named = thread::Builder::new().name("looks".into());
-        signals::apart(|| named.spawn(move || run(target, &of_thread)))?;
+        signals::apart(|| named.spawn(move || run(&target, &of_thread)))?;
         Ok(Self { shared })
     }
 
@@ -118,7 +118,7 @@ impl Drop for Looking {
     }
 }
 
-fn run(target: Target, shared: &Shared) {
+fn run(target: &Target, shared: &Shared) {
     if target.is_started {
         let orders = locked(&shared.orders);
         let waits = |orders: &mut Orders| !orders.has_begun && !orders.ends;
@@ -126,7 +126,7 @@ fn run(target: Target, shared: &Shared) {
     }
     let begun_ns = clock::now_ns();
     let mut pace = Pace::new(target.budget_pct, begun_ns ^ u64::from(target.process));
-    let mut round = Round::new(&target, begun_ns);
+    let mut round = Round::new(target, begun_ns);
     let mut due_ns = Some(FIRST_NS);
     while let Some(pause_ns) = due_ns {
         let orders = locked(&shared.orders);

@@ -248,7 +248,7 @@ fn wait(seen: &InspectedThread, doing: &Doing) -> Wait {
     let in_runtime = library_calls(seen).any(|call| call.called.runtime.is_some());
     let (kind, object, awaits) = kind(seen, doing, in_runtime);
     let own = own_calls(seen);
-    let inner = own.first().and_then(|at| at.function.as_deref());
+    let inner = own.iter().find_map(|at| at.function.as_deref());
     let kind = named(kind, &names, wants(&functions))
         .or_else(|| of_python(kind, names.iter().copied().chain(inner)))
         .unwrap_or(kind);

@@ -202,12 +202,11 @@ impl Round {
             ran_ns: 0,
         });
         let opened;
-        let files = match &task.files {
-            Some(files) => files,
-            None => {
-                opened = Files::open(who)?;
-                &opened
-            }
+        let files = if let Some(files) = &task.files {
+            files
+        } else {
+            opened = Files::open(who)?;
+            &opened
         };
         let seen = Seen::read(files.call(room)?);
         let times = files.times(room);

@@ -409,9 +409,9 @@ fn frame_of(
     let frames = resolver.frames(module, vaddr);
     let name = frames.last().and_then(|frame| frame.function.as_deref());
     let mut is_call_of_it = |returns: u64| {
-        let (caller, before) = resolver.find(returns.wrapping_sub(1))?;
-        let of_caller = &resolver.modules[caller];
-        if caller == module
+        let (file, before) = resolver.find(returns.wrapping_sub(1))?;
+        let of_caller = &resolver.modules[file];
+        if file == module
             && let Some(called) = of_caller.called_directly(before + 1)
         {
             return Some(called == start);
