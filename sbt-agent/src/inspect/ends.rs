@@ -36,7 +36,7 @@ struct Held {
 impl Held {
     /// The holders of a pipe or socket. `None` if there may be others.
     fn of(&self, name: &str) -> Option<&[(u32, bool, bool)]> {
-        let holders = self.holders.get(name)?;
+        let holders = self.holders.get(name)?.as_slice();
         let mut all = holders.iter();
         let hides = all.any(|(process, ..)| self.with_hidden.contains(process));
         (!hides).then_some(holders)

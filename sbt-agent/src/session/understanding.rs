@@ -99,7 +99,7 @@ impl Understanding {
             resolver,
             recognition: Recognition::new(runs_already),
             cost: Cost::default(),
-            hangs: Hangs::new(settings.hang_time),
+            hangs: Hangs::new(settings.hang_time, settings.end_hangs.is_some()),
             spinning: Spinning::new(start_ns),
             sampling,
         })

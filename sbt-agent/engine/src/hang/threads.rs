@@ -184,7 +184,7 @@ pub fn blocked_on(view: &View, at: usize) -> Option<BlockedOn> {
         WaitFor::Section { address, .. } => on(BlockedOnKind::Section, hex(address)),
         WaitFor::Data { call, what, .. } => BlockedOn {
             call: Some(printable(&format!("{call} {what}"))),
-            ..on(BlockedOnKind::Data, None)
+            ..on(BlockedOnKind::Call, None)
         },
         WaitFor::Join { thread } => {
             let other = thread.and_then(|other| view.neighbour(at, other));

@@ -284,7 +284,7 @@ pub fn construct(name: &str) -> Option<Construct> {
         || name.starts_with("__kmpc_doacross_wait")
     {
         Some(Construct::Ordered)
-    } else if BARRIERS.iter().any(|begin| is(&begin)) && !name.contains("nowait") {
+    } else if BARRIERS.iter().any(is) && !name.contains("nowait") {
         Some(Construct::Barrier)
     } else {
         None

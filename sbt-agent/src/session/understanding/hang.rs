@@ -36,7 +36,7 @@ use sbt_engine::{
     },
     place::{Place, printable},
     report::{
-        HangOutcome, HangReport, StandstillReport, is_hang,
+        HangKind, HangOutcome, HangReport, StandstillReport, is_hang,
         order::Order,
         place_names::{name, others},
     },
@@ -81,12 +81,15 @@ pub struct Hangs {
     is_idle: bool,
     /// Since when all threads sleep.
     asleep: Asleep,
+    /// Whether a program that waits for the outside is reported: it is no hang.
+    tells_outside: bool,
 }
 
 impl Hangs {
     /// `limit`: the time without an arrival after which threads have waited for too long; `None`
-    /// never looks for hangs.
-    pub fn new(limit: Option<Duration>) -> Self {
+    /// never looks for hangs. `tells_outside`: a program that waits for the outside is reported,
+    /// too.
+    pub fn new(limit: Option<Duration>, tells_outside: bool) -> Self {
         let ns = |limit: Duration| u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
         Self {
             watch: Watch::new(limit.map(ns)),
@@ -94,6 +97,7 @@ impl Hangs {
             sight: Sight::default(),
             is_idle: false,
             asleep: Asleep::default(),
+            tells_outside,
         }
     }
 
@@ -156,7 +160,12 @@ impl Understanding {
             let used = all.filter_map(|process| Some((*process, process::used_ns(*process)?)));
             let (processes, times): (Vec<u32>, Vec<u64>) = used.unzip();
             let used_ns = times.into_iter().sum();
-            self.hangs.asleep.see(now_ns, Used { processes, used_ns });
+            let used = Used {
+                processes,
+                used_ns,
+                arrivals: self.model.totals().arrivals,
+            };
+            self.hangs.asleep.see(now_ns, used);
         }
         self.hangs.sight.see(now_ns, self.model.totals().arrivals);
         let mut lines: Vec<String> = self
@@ -424,7 +433,9 @@ impl Understanding {
                 Outcome::Over => HangOutcome::Over,
                 Outcome::Unknown => HangOutcome::Unknown,
             },
-            found: self.judge(&hang.found.what, hang.until_ns)?,
+            found: self
+                .judge(&hang.found.what, hang.until_ns)
+                .filter(|found| self.hangs.tells_outside || !is_only_asleep(found))?,
         })
     }
 
@@ -440,6 +451,11 @@ impl Understanding {
             }
         })
     }
+}
+
+/// Whether a program merely waits for the outside, without a barrier.
+fn is_only_asleep(found: &HangReport) -> bool {
+    found.kind == HangKind::Outside && found.barrier.is_none()
 }
 
 /// Whether a wait is at a barrier of the model.

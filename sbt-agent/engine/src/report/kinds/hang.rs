@@ -112,8 +112,6 @@ kinds! {
         Child = "child",
         /// A futex about which nothing more is known.
         Futex = "futex",
-        /// Data from another thread or process of the program, by a pipe or socket.
-        Data = "data",
         /// A section of OpenMP that one thread executes at a time.
         Section = "section",
         /// Another system call.

@@ -16,6 +16,8 @@ pub struct Used {
     pub processes: Vec<u32>,
     /// The sum over their threads that are alive, ns.
     pub used_ns: u64,
+    /// How many arrivals at barriers were seen.
+    pub arrivals: u64,
 }
 
 /// Since when a program has slept.
@@ -50,7 +52,9 @@ impl Asleep {
             return;
         }
         let did_ns = used.used_ns.saturating_sub(last.used_ns);
-        let sleeps = !is_new && did_ns.saturating_mul(SHARE) <= now_ns.saturating_sub(then_ns);
+        let sleeps = !is_new
+            && used.arrivals == last.arrivals
+            && did_ns.saturating_mul(SHARE) <= now_ns.saturating_sub(then_ns);
         self.since_ns = if sleeps {
             self.since_ns.or(Some(then_ns))
         } else {
@@ -74,6 +78,7 @@ mod tests {
         Used {
             processes: processes.to_vec(),
             used_ns: ms * MS,
+            arrivals: 0,
         }
     }
 
