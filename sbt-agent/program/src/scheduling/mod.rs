@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use sbt_engine::report::{SchedulingReport, StandsReport, scheduling::written_cpus};
+use sbt_engine::report::{SchedulingReport, StandsReport, TaskReport, scheduling::written_cpus};
 
 mod groups;
 mod machine;
@@ -128,7 +128,7 @@ impl Scheduling {
     ) -> SchedulingReport {
         let tasks = self.tasks.report();
         let first = self.tasks.first_cpus();
-        let allowed = tasks.iter().flat_map(|task| task.allowed());
+        let allowed = tasks.iter().flat_map(TaskReport::allowed);
         let allowed: BTreeSet<u32> = allowed.chain(first.iter().copied()).collect();
         SchedulingReport {
             quotas: self.groups.report(),

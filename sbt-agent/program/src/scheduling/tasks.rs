@@ -194,7 +194,7 @@ mod tests {
             running_ns: Some(600),
             ready_ns: Some(300),
         };
-        assert_eq!(tasks.report(), [expected.clone()]);
+        assert_eq!(tasks.report(), std::slice::from_ref(&expected));
         assert_eq!(tasks.first_cpus(), BTreeSet::from([0, 2, 3]));
         // Another thread has the number now, on a kernel without schedstat.
         write("stat", &stat(200));
