@@ -206,7 +206,7 @@ fn wrong(running: &[Running], sbts: [&Path; 2]) -> Vec<String> {
 
 #[test]
 fn each_is_told_as_it_says_itself() {
-    crate::harness::needs_nothing!();
+    crate::harness::needs_nothing!(alone);
     let folder = folder();
     let copy = open(folder.path(), sbt());
     let cases = all();
@@ -237,7 +237,7 @@ fn each_is_told_as_it_says_itself() {
 /// What a check of a program without a barrier ends with.
 #[test]
 fn a_check_fails_where_a_program_hangs_and_nowhere_else() {
-    needs_root!();
+    needs_root!(alone);
     let folder = folder();
     let all = all();
     let path = |name: &str| {

@@ -72,10 +72,11 @@ fn who_waits_for_a_region_does_not_work() {
             if !(all_ns..all_ns * 11 / 10).contains(&alone_ns) {
                 return Err(format!("busy alone: {alone_ns}, not {all_ns}"));
             }
-            let Some(verdict) = report.verdicts().first() else {
-                return Err(report.0["no_verdict_because"].to_string());
+            // The threads also sleep in their regions, which is another verdict.
+            let mut verdicts = report.verdicts().iter();
+            let Some(verdict) = verdicts.find(|verdict| verdict["kind"] == "serial-part") else {
+                return Err(format!("no serial part: {report}"));
             };
-            assert_eq!(verdict["kind"], "serial-part", "{report}");
             assert_eq!(verdict["thread"], 0, "{report}");
             let text = verdict["text"].as_str().unwrap();
             assert!(

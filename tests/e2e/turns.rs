@@ -91,6 +91,11 @@ pub(crate) use needs_root;
 
 /// The first statement of a test that needs no root.
 macro_rules! needs_nothing {
+    (alone) => {
+        let Some(_turn) = $crate::turns::begin($crate::turns::Kind::Alone) else {
+            return;
+        };
+    };
     () => {
         let Some(_turn) = $crate::turns::begin($crate::turns::Kind::Others) else {
             return;

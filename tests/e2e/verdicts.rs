@@ -198,7 +198,7 @@ fn the_faults_of_the_demos_are_named() {
     needs_root!(alone);
     for (demo, kind, function) in [
         ("lu-block", "persistent-straggler", "update_rows"),
-        ("water", "persistent-straggler", "pair_forces"),
+        ("water", "straggler-at-many-sites", "potential_energy"),
         ("matmul-tiles", "persistent-straggler", "multiply"),
     ] {
         best_of_five(|| {

@@ -1,8 +1,10 @@
 // Every thread spends most of its time in one critical section.
 //
 // build: gcc -fopenmp
-// run: OMP_NUM_THREADS=2 OMP_WAIT_POLICY=passive --states full
-// must: asleep in the work | critical | lock
+// run: OMP_NUM_THREADS=2 OMP_WAIT_POLICY=passive
+// must: contended lock: threads wait
+// must: the omp critical section at
+// must: critical.c:
 // never: static imbalance
 // never: dynamic imbalance
 #include <omp.h>

@@ -1,6 +1,7 @@
 // All threads wait for their sensor in every step, and compute little.
 //
-// must: asleep in the work: the threads sleep
+// must: asleep in the work:
+// must: usleep called from worker sensors.c:18
 // never: imbalance
 // never: T0 
 // never: T1 

@@ -1,7 +1,8 @@
 // Words are counted in one table behind one lock, which all hold for most of the time.
 //
-// run: --states full
-// must: asleep in the work | lock | mutex
+// must: contended lock: threads wait
+// must: for the mutex locked at
+// must: wordcount.c:
 // never: static imbalance
 // never: dynamic imbalance
 #include <pthread.h>

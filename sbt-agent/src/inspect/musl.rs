@@ -37,7 +37,7 @@ pub fn barrier(futex: Futex, memory: Memory) -> Option<FoundBarrier> {
     let round = futex.address.checked_sub(before)?;
     let (count, last) = (number(round)?, number(round.checked_add(LAST)?)?);
     let finished = number(round.checked_add(FINISHED)?)?;
-    (count < MOST && last == 0 && finished <= 1).then_some(FoundBarrier {
+    (count < MOST && last == 0 && finished <= 1).then(|| FoundBarrier {
         address: round,
         kind: Kind::Pthread,
         participants: None,

@@ -297,13 +297,14 @@ fn other_objects_are_known_by_the_function_that_waits() {
         assert_eq!((writes, writer), (Some(wants_to_write), expected), "{case}");
         assert_eq!(readers, Some(u32::from(!has_writer)), "{case}");
     }
-    for (case, expected) in [("semaphore", false), ("shared", true)] {
+    // Both lie in memory of the process's own, whatever the flag of the second says.
+    for case in ["semaphore", "shared"] {
         let (_stuck, scene) = hangs(case);
         let doing = &thread(&scene, "wanter").doing;
         let Doing::Waiting(WaitFor::Semaphore { shared, .. }) = doing else {
             panic!("{case}: {doing:?}");
         };
-        assert_eq!(*shared, expected, "{case}");
+        assert!(!shared, "{case}");
     }
     let (_stuck, scene) = hangs("limited");
     let locks = thread(&scene, "wanter");
@@ -370,11 +371,18 @@ fn threads_that_run_say_where() {
 fn system_calls_say_for_what() {
     let (_stuck, scene) = hangs("read");
     let seen = thread(&scene, "reader");
-    let Doing::Call { name, what } = &seen.doing else {
+    let Doing::Waiting(WaitFor::Data {
+        call,
+        what,
+        processes,
+    }) = &seen.doing
+    else {
         panic!("{seen:?}");
     };
-    assert_eq!(name, "read");
-    assert!(what.as_ref().unwrap().starts_with("pipe:["), "{what:?}");
+    assert_eq!(call, "read");
+    assert!(what.starts_with("pipe:["), "{what:?}");
+    // The program holds the other end itself.
+    assert_eq!(processes, &[seen.id.process]);
     assert_eq!(functions(seen), ["fetch", "reads"]);
     let (_stuck, scene) = hangs("sleep");
     let Doing::Call { name, what } = &thread(&scene, "sleeper").doing else {
@@ -526,9 +534,9 @@ fn teams_of_openmp_wait_at_one_barrier() {
                 assert_eq!(found.waiting.len(), 3, "{what}");
                 let arrived = (kind == Kind::Gomp).then_some(3);
                 assert_eq!(found.arrived, arrived, "{what}");
-                let mut reading = scene.threads.iter().filter(
-                    |seen| matches!(&seen.doing, Doing::Call { name, .. } if name == "read"),
-                );
+                let mut reading = scene.threads.iter().filter(|seen| {
+                    matches!(&seen.doing, Doing::Waiting(WaitFor::Data { call, .. }) if call == "read")
+                });
                 let reader = reading.next().unwrap_or_else(|| panic!("{what}"));
                 assert_eq!(functions(reader)[0], "fetch", "{what}");
             }

@@ -18,6 +18,9 @@ pub use super::excess::Excess;
 /// more.
 const HALF: f64 = 0.5;
 
+/// The percentage of thread time from which a lack of CPUs is told although its cause is unknown.
+const UNEXPLAINED: f64 = 10.0;
+
 /// Where threads lack CPUs, another cause must explain this part of the wait at least.
 const NOISY: f64 = 0.15;
 
@@ -226,6 +229,10 @@ pub fn lost_its_cpu(report: &Report, site: &SiteReport) -> Option<VerdictReport>
         return None;
     }
     let taker = away::taker(report, late);
+    // A little is lost on any machine, to sbt as well: without a cause that is nobody's fault.
+    if taker.is_none() && cost.share_pct < UNEXPLAINED {
+        return None;
+    }
     // To look for the cause saves nothing yet.
     let (saves, known) = match taker {
         Some(_) => (format!(": {}", cost.saves(report)), cost.share_pct),

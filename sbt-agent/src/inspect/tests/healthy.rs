@@ -94,7 +94,7 @@ fn what_is_being_written_is_written_in_full() {
     let scene = looker.scene(&[]);
     let writer = &thread(&scene, "writer").doing;
     assert!(
-        matches!(writer, Doing::Call { name, .. } if name == "write"),
+        matches!(writer, Doing::Waiting(WaitFor::Data { call, .. }) if call == "write"),
         "{writer:?}"
     );
     let out = stuck.child.stdout.take().unwrap();

@@ -66,12 +66,7 @@ fn notes(view: &View, columns: usize) -> Vec<Line<'static>> {
     let (snapshot, look) = (view.snapshot, view.look);
     let report = &snapshot.report;
     let columns = columns.saturating_sub(2);
-    let verdicts = report.verdicts.iter().flatten();
-    let mut facts: Vec<String> = verdicts
-        .map(|verdict| text::sentence(&verdict.text, look.text()))
-        .collect();
-    let because = report.no_verdict_because.as_ref();
-    facts.extend(because.map(|because| format!("no verdict: {because}")));
+    let mut facts = Vec::new();
     for (from, to) in &snapshot.gaps {
         let length = since(to.saturating_sub(*from));
         facts.push(format!(
@@ -119,6 +114,11 @@ fn notes(view: &View, columns: usize) -> Vec<Line<'static>> {
         }
     ));
     facts.extend(report.notes.iter().map(|note| printable(note)));
+    // Last: the first tab shows them too, and they are long.
+    let because = report.no_verdict_because.as_ref();
+    facts.extend(because.map(|because| format!("no verdict: {because}")));
+    let verdicts = report.verdicts.iter().flatten();
+    facts.extend(verdicts.map(|verdict| text::sentence(&verdict.text, look.text())));
     facts
         .iter()
         .flat_map(|fact| wrap(&printable(fact), columns, look))

@@ -11,7 +11,7 @@ const STARVED: f64 = 0.2;
 
 /// Of the time in which it wants a CPU, a starved thread has one for at most this part of what those
 /// with a higher priority have.
-const LESS: f64 = 0.7;
+const LESS: f64 = 0.85;
 
 /// A thread with a higher priority matters if it is on a CPU for this fraction of the time.
 const TAKES: f64 = 0.1;
