@@ -166,7 +166,7 @@ fn look(pid: u32, sbt: &Path, is_nobody: bool) -> Value {
     let finished = run(command);
     // The program may have ended, which is wrong as well.
     let report = serde_json::from_slice(&finished.stdout);
-    report.unwrap_or_else(|_| Value::String(finished.stderr))
+    report.unwrap_or(Value::String(finished.stderr))
 }
 
 /// A case that runs.

@@ -159,10 +159,10 @@ impl Understanding {
             let all = living.iter();
             let used = all.filter_map(|process| Some((*process, process::used_ns(*process)?)));
             let (processes, times): (Vec<u32>, Vec<u64>) = used.unzip();
-            let used_ns = times.into_iter().sum();
+            let cpu_ns = times.into_iter().sum();
             let used = Used {
                 processes,
-                used_ns,
+                cpu_ns,
                 arrivals: self.model.totals().arrivals,
             };
             self.hangs.asleep.see(now_ns, used);

@@ -54,19 +54,15 @@ impl Alone {
     /// Takes one event in. `now_ns`: when that happens.
     pub fn push(&mut self, event: &Event, now_ns: impl Fn() -> u64) {
         match event {
+            // A thread that takes another name announces itself again.
             Event::Thread {
                 tid, shown, since, ..
-            } if self.is_other(*shown) => {
-                // A thread that takes another name announces itself again.
-                if self.others.insert(*tid) && self.others.len() == 1 {
-                    let at = self.read(now_ns());
-                    self.end(since.time_ns, at);
-                }
+            } if self.is_other(*shown) && self.others.insert(*tid) && self.others.len() == 1 => {
+                let at = self.read(now_ns());
+                self.end(since.time_ns, at);
             }
-            Event::Exit { tid, clocks } if self.others.remove(tid) => {
-                if self.others.is_empty() {
-                    self.since = Some((clocks.time_ns, self.read(now_ns())));
-                }
+            Event::Exit { tid, clocks } if self.others.remove(tid) && self.others.is_empty() => {
+                self.since = Some((clocks.time_ns, self.read(now_ns())));
             }
             Event::Exec {
                 time_ns, process, ..

@@ -15,7 +15,7 @@ pub struct Used {
     /// The processes, in any order that stays.
     pub processes: Vec<u32>,
     /// The sum over their threads that are alive, ns.
-    pub used_ns: u64,
+    pub cpu_ns: u64,
     /// How many arrivals at barriers were seen.
     pub arrivals: u64,
 }
@@ -48,10 +48,10 @@ impl Asleep {
             .any(|process| !last.processes.contains(process));
         let fewer = used.processes.len() < last.processes.len();
         // Threads that end take their times with them: what the others did is not known.
-        if !is_new && (fewer || used.used_ns < last.used_ns) {
+        if !is_new && (fewer || used.cpu_ns < last.cpu_ns) {
             return;
         }
-        let did_ns = used.used_ns.saturating_sub(last.used_ns);
+        let did_ns = used.cpu_ns.saturating_sub(last.cpu_ns);
         let sleeps = !is_new
             && used.arrivals == last.arrivals
             && did_ns.saturating_mul(SHARE) <= now_ns.saturating_sub(then_ns);
@@ -77,7 +77,7 @@ mod tests {
     fn used(processes: &[u32], ms: u64) -> Used {
         Used {
             processes: processes.to_vec(),
-            used_ns: ms * MS,
+            cpu_ns: ms * MS,
             arrivals: 0,
         }
     }
