@@ -1,7 +1,7 @@
 // All threads wait for their sensor in every step, and compute little.
 //
 // must: asleep in the work:
-// must: usleep called from worker sensors.c:18
+// must: usleep called from worker sensors.c:
 // never: imbalance
 // never: T0 
 // never: T1 

@@ -17,6 +17,10 @@ use crate::{
 /// then at most 1 / 0.8 = 1.25 times as fast as with one thread (Amdahl, AFIPS 1967).
 const ALONE: f64 = 0.8;
 
+/// The same where a few threads come last in turns: they have uneven work, unless the others do next
+/// to nothing.
+const ALONE_IN_TURNS: f64 = 0.9;
+
 /// Largest number of alternating threads that are named.
 const MOST_NAMES: usize = 4;
 
@@ -143,7 +147,11 @@ pub fn serial_phase(report: &Report, site: &SiteReport) -> Option<VerdictReport>
     // work, neither has a lead over the other.
     let (last_ns, others_ns) = (late.last.work_ns as f64, late.others.work_ns as f64);
     let alone_ns = (last_ns - others_ns).min(late.lead_ns as f64);
-    if alone_ns < ALONE * last_ns {
+    let least = match straggler.pattern {
+        StragglerPattern::Alternating => ALONE_IN_TURNS,
+        _ => ALONE,
+    };
+    if alone_ns < least * last_ns {
         return None;
     }
     let alone = late.lead_ns as f64 / late.phase_ns.max(1) as f64;
