@@ -1,7 +1,7 @@
 //! Which thread the others wait for: by the time that they wait for it, and by its work in all of
 //! its episodes, whether it came last or not.
 
-use crate::report::{Report, SiteReport, SiteThreadReport};
+use crate::report::{Report, SiteReport, SiteThreadReport, StragglerPattern};
 
 /// A share of what others wait for is well above chance if it exceeds chance by this fraction of
 /// what is left to all.
@@ -9,6 +9,9 @@ const ABOVE_CHANCE: f64 = 0.4;
 
 /// And the others wait for it longer than for all others together.
 const MORE_THAN_ALL: f64 = 0.55;
+
+/// By how much a thread's share must exceed chance if it comes last again and again.
+const AGAIN: f64 = 1.6;
 
 /// Times of one thread, or the mean of several, ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -119,7 +122,14 @@ impl Culprit {
         let most = *known.max_by_key(|member| weight(member))?;
         let all: u64 = site.threads.iter().map(weight).sum();
         let share = weight(most) as f64 / all.max(1) as f64;
-        if members.len() < 2 || share < well_above_chance(members.len()) {
+        let last = site.straggler.as_ref();
+        let comes_again = last.is_some_and(|last| {
+            last.pattern == StragglerPattern::Persistent && last.thread == most.thread
+        });
+        let least = well_above_chance(members.len());
+        let chance = 1.0 / members.len().max(1) as f64;
+        let is_above = share >= least || comes_again && share >= AGAIN * chance;
+        if members.len() < 2 || !is_above {
             return None;
         }
         let others = members.iter().filter(|other| other.thread != most.thread);

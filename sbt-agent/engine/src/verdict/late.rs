@@ -32,6 +32,18 @@ const ASLEEP: f64 = 0.3;
 const DIFFERS: f64 = 0.1;
 const DIFFERS_NOISY: f64 = 0.25;
 
+/// Whether the work of one thread is so uneven to that of the others, in the mean of all episodes,
+/// that it is worth a verdict although it explains less than half of the wait: several threads may
+/// have more than their share.
+pub fn is_uneven(all: &Cost, cost: &Cost, late: &LateReport, spread: f64) -> bool {
+    const PART: f64 = 1.0 / 3.0;
+    const LEAST_PCT: f64 = 5.0;
+    let ready = Excess::of(late).map_or(0.0, |excess| excess.ready);
+    let ready_pct = all.explained(ready).share_pct;
+    let least = (PART * all.share_pct).max(LEAST_PCT);
+    ready_pct <= PART * all.share_pct && cost.share_pct >= least && spread >= DIFFERS_NOISY
+}
+
 /// Whether the work of the last thread is a fault of its own, worth a verdict although threads may
 /// lack a CPU too: its work explains most of the wait that the want of a CPU does not explain. Where
 /// that want explains much, the difference must be larger: what threads do when they get going again

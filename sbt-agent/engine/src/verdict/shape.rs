@@ -2,7 +2,7 @@
 
 use super::{
     culprit::Culprit,
-    late::{Excess, stands_out},
+    late::{Excess, is_uneven, stands_out},
     words::{Cost, give_less, hand_out, who, whole},
 };
 use crate::{
@@ -194,7 +194,8 @@ pub fn persistent(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
     let (own, others) = (culprit.own.own(), culprit.others.own());
     let cost = all.explained((own - others) * late.episodes as f64);
     let spread = (own - others) / own.max(1.0);
-    if !stands_out(&all, &cost, late, spread) || !cost.is_worth(report) {
+    let is_its_work = stands_out(&all, &cost, late, spread) || is_uneven(&all, &cost, late, spread);
+    if !is_its_work || !cost.is_worth(report) {
         return None;
     }
     let how = if culprit.own.is_split {

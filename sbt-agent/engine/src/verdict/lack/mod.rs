@@ -210,14 +210,18 @@ pub fn stands(report: &Report, verdict: &VerdictReport) -> bool {
 
 /// Whether the least work of the blamed thread is clearly longer than that of the others: of many
 /// phases some are undisturbed, whereas on a busy machine the same work takes one thread more CPU
-/// time than another. `None` if no thread is blamed, or if that is unknown.
+/// time than another. `None` if no thread is blamed, if that is unknown, or if the phases themselves
+/// differ so much that the least work says nothing.
 fn does_least_more(report: &Report, verdict: &VerdictReport) -> Option<bool> {
     const MORE: f64 = 1.2;
     const MANY: u64 = 8;
+    /// Disturbances make work longer by a few times, not by more.
+    const ALIKE: f64 = 0.1;
     let (blamed, site) = (verdict.thread?, report.site(verdict.site?)?);
     let least = site.threads.iter().filter_map(|thread| {
         let work = thread.each.work_ns.as_ref()?;
-        (work.count >= MANY).then_some((thread.thread, work.min as f64))
+        let is_known = work.count >= MANY && work.min as f64 >= ALIKE * work.p50 as f64;
+        is_known.then_some((thread.thread, work.min as f64))
     });
     let (own, others): (Vec<_>, Vec<_>) = least.partition(|(thread, _)| *thread == blamed);
     let (_, own_ns) = own.first()?;
