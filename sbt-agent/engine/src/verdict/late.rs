@@ -41,7 +41,11 @@ pub fn is_uneven(all: &Cost, cost: &Cost, late: &LateReport, spread: f64) -> boo
     let ready = Excess::of(late).map_or(0.0, |excess| excess.ready);
     let ready_pct = all.explained(ready).share_pct;
     let least = (PART * all.share_pct).max(LEAST_PCT);
-    ready_pct <= PART * all.share_pct && cost.share_pct >= least && spread >= DIFFERS_NOISY
+    // Of two threads, one that has more work explains the wait alone.
+    late.participants > 2.5
+        && ready_pct <= PART * all.share_pct
+        && cost.share_pct >= least
+        && spread >= DIFFERS_NOISY
 }
 
 /// Whether the work of the last thread is a fault of its own, worth a verdict although threads may

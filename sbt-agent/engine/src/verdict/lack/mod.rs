@@ -220,7 +220,8 @@ fn does_least_more(report: &Report, verdict: &VerdictReport) -> Option<bool> {
     let (blamed, site) = (verdict.thread?, report.site(verdict.site?)?);
     let least = site.threads.iter().filter_map(|thread| {
         let work = thread.each.work_ns.as_ref()?;
-        let is_known = work.count >= MANY && work.min as f64 >= ALIKE * work.p50 as f64;
+        let is_alike = site.threads.len() < 3 || work.min as f64 >= ALIKE * work.p50 as f64;
+        let is_known = work.count >= MANY && is_alike;
         is_known.then_some((thread.thread, work.min as f64))
     });
     let (own, others): (Vec<_>, Vec<_>) = least.partition(|(thread, _)| *thread == blamed);
