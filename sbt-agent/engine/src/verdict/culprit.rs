@@ -126,9 +126,9 @@ impl Culprit {
         let comes_again = last.is_some_and(|last| {
             last.pattern == StragglerPattern::Persistent && last.thread == most.thread
         });
-        let least = well_above_chance(members.len());
+        let enough = well_above_chance(members.len());
         let chance = 1.0 / members.len().max(1) as f64;
-        let is_above = share >= least || comes_again && share >= AGAIN * chance;
+        let is_above = share >= enough || comes_again && share >= AGAIN * chance;
         if members.len() < 2 || !is_above {
             return None;
         }
