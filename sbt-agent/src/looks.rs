@@ -28,7 +28,7 @@ const FIRST_NS: u64 = 2_000_000;
 
 /// What to look at.
 pub struct Target {
-    /// The process.
+    /// The id of the process that is watched.
     pub process: u32,
     /// The files of its code, the program first.
     pub files: Vec<Arc<ProbedFile>>,

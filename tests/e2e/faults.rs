@@ -157,11 +157,11 @@ impl Head {
         fs::create_dir_all(&built).unwrap();
         let path = built.join(file.replace('.', "-"));
         let source = programs().join(file);
-        let time = |path: &Path| fs::metadata(path).and_then(|it| it.modified()).ok();
+        let time = |path: &Path| fs::metadata(path).and_then(|file| file.modified()).ok();
         if time(&path) > time(&source) {
             return path;
         }
-        let usual = match source.extension().and_then(|it| it.to_str()) {
+        let usual = match source.extension().and_then(|ending| ending.to_str()) {
             Some("rs") => "rustc -O -g",
             Some("cpp") => "g++ -O2 -g -pthread",
             _ => "gcc -O2 -g -pthread",

@@ -82,7 +82,9 @@ fn a_quota_is_named_and_nobody_else() {
             assert_eq!(verdict["site"], Value::Null, "{report}");
             assert_eq!(verdict["thread"], Value::Null, "{report}");
         }
-        let first = verdicts(&report).first().map(|it| it["kind"].clone());
+        let first = verdicts(&report)
+            .first()
+            .map(|verdict| verdict["kind"].clone());
         if first == Some("cpu-quota".into()) {
             Ok(())
         } else {

@@ -8,6 +8,7 @@
 #![allow(missing_docs, reason = "nobody reads the documentation of tests")]
 
 mod harness;
+mod json_report;
 mod loads;
 mod programs;
 mod ptrace;

@@ -29,7 +29,7 @@ fn only(report: &Report, kind: &str) -> Result<Value, String> {
     let others: Vec<_> = report
         .verdicts()
         .iter()
-        .filter(|it| it["kind"] != beside)
+        .filter(|verdict| verdict["kind"] != beside)
         .collect();
     if let [only] = others.as_slice()
         && only["kind"] == kind

@@ -33,7 +33,7 @@ pub struct FoundBarrier {
     pub arrived: Option<u32>,
     /// As in [`BarrierSeen::shared`].
     pub shared: bool,
-    /// As [`BarrierSeen::at_end`].
+    /// As in [`BarrierSeen::at_end`].
     pub at_end: Option<u32>,
 }
 

@@ -12,7 +12,7 @@ use sbt_program::{memory::Memory, process};
 /// The most descriptors of a `poll`, `select` or `epoll` that are followed.
 const MOST: usize = 256;
 
-/// What a descriptor waits for.
+/// The change of a descriptor that a thread waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Side {
     /// Data to read.
@@ -25,7 +25,7 @@ enum Side {
 /// whether it may write.
 type Holders = HashMap<String, Vec<(u32, bool, bool)>>;
 
-/// Who holds what, as far as it can be seen.
+/// The processes that hold each pipe and socket, as far as it can be seen.
 struct Held {
     holders: Holders,
     /// The processes that have descendants which cannot be looked into, and which may have
@@ -215,7 +215,7 @@ fn watched(thread: u32, number: u64) -> Option<Vec<(u64, Side)>> {
         .collect()
 }
 
-/// Who holds which pipe or socket.
+/// The processes that hold each pipe or socket.
 fn all_held() -> Held {
     let mut holders = Holders::new();
     let mut with_hidden = HashSet::new();

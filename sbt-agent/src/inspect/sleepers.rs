@@ -40,7 +40,7 @@ pub struct Sleep(Call);
 pub enum Seen {
     /// The thread is on a CPU or could be.
     Running,
-    /// It sleeps.
+    /// The thread sleeps in a system call.
     Asleep(Sleep),
     /// The kernel does not tell.
     Unknown,

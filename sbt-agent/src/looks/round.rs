@@ -74,7 +74,7 @@ impl Round {
         }
     }
 
-    /// Looks once.
+    /// Looks once at all threads of these processes, and counts in `tally`.
     pub fn look(&mut self, processes: &[u32], tally: &Mutex<Tally>) -> Looked {
         let is_allowed = self.list(processes);
         let now_ns = clock::now_ns();

@@ -230,7 +230,7 @@ mod tests {
             ..no_hang(30)
         };
         assert_eq!(judge(&report, &strict, None).exit_status, 3);
-        // What is not known holds for no rule.
+        // A rule does not hold if it is unknown whether the program hangs.
         report.run.hang.as_mut().unwrap().found.kind = HangKind::Unclear;
         assert_eq!(judge(&report, &no_hang(30), None).exit_status, 5);
         report.run.exit_status = Some(143);

@@ -306,7 +306,10 @@ fn any_of(view: &View, at: usize) -> Option<Vec<usize>> {
     let own = view.thread(at).id;
     match &view.thread(at).doing {
         Doing::Waiting(WaitFor::Data { processes, .. }) => {
-            let seen = |process: &u32| scene.threads.iter().any(|it| it.id.process == *process);
+            let seen = |process: &u32| {
+                let mut threads = scene.threads.iter();
+                threads.any(|thread| thread.id.process == *process)
+            };
             let others = 0..scene.threads.len();
             let of_them = |other: &usize| {
                 let thread = view.thread(*other);

@@ -229,7 +229,7 @@ impl<'a> View<'a> {
         (self.scene.looked_ns > 0).then(|| ran_ns as f64 * 100.0 / self.scene.looked_ns as f64)
     }
 
-    /// What was seen of a process.
+    /// The process as a look saw it.
     pub fn process(&self, process: u32) -> Option<&'a ProcessSeen> {
         let mut all = self.scene.processes.iter();
         all.find(|seen| seen.process == process)

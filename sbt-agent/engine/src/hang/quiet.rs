@@ -68,7 +68,7 @@ pub fn is_outside(graph: &Graph, thread: usize) -> bool {
 enum Wakes {
     /// Something outside of the program wakes it.
     Outside,
-    /// Not known.
+    /// Nothing tells who or what wakes it.
     Unknown,
 }
 

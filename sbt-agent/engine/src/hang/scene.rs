@@ -33,7 +33,7 @@ pub struct Scene {
     pub processes: Vec<ProcessSeen>,
 }
 
-/// What was seen of a process.
+/// A process as a look saw it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProcessSeen {
     /// The process id.
@@ -223,9 +223,9 @@ pub enum WaitFor {
 /// A section of OpenMP that one thread executes at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Section {
-    /// `critical`.
+    /// `critical`: one thread at a time.
     Critical,
-    /// `ordered`.
+    /// `ordered`: threads in the order of the loop.
     Ordered,
 }
 

@@ -384,7 +384,7 @@ fn nobody_sends(graph: &Graph, at: usize) -> String {
     }
 }
 
-/// What a process lacks that was made by `fork`; empty for others.
+/// A remark on a process made by `fork`, which lacks its parent's threads; empty for other processes.
 fn of_parent(graph: &Graph, at: usize) -> String {
     let view = graph.view;
     let process = view.thread(at).id.process;

@@ -34,7 +34,7 @@ pub struct Who {
 /// For what a thread sleeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Kind {
-    /// A mutex.
+    /// A mutex, of the C library or of a language.
     Mutex,
     /// A read-write lock.
     RwLock,
@@ -46,7 +46,7 @@ pub enum Kind {
     Allocator,
     /// The lock of Python's interpreter.
     Interpreter,
-    /// A semaphore.
+    /// A semaphore that has no units left.
     Semaphore,
     /// A condition variable.
     Condvar,
@@ -103,7 +103,7 @@ pub struct At {
 /// A wait of a thread.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Wait {
-    /// The process.
+    /// The id of the process to which the thread belongs.
     pub process: u32,
     /// For what the thread sleeps.
     pub kind: Kind,
@@ -307,7 +307,7 @@ impl Tally {
         for found in &mut waits {
             found.threads.sort_unstable();
             found.holders.sort_by(|a, b| {
-                let key = |it: &FoundHolder| (std::cmp::Reverse(it.looks), it.who);
+                let key = |holder: &FoundHolder| (std::cmp::Reverse(holder.looks), holder.who);
                 key(a).cmp(&key(b)).then(a.meanwhile.cmp(&b.meanwhile))
             });
         }
@@ -362,7 +362,7 @@ pub struct Found {
 /// What the looks have found of a thread.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FoundThread {
-    /// The thread.
+    /// Ids of the thread and its process.
     pub who: Who,
     /// Its name in the kernel, not yet made safe to print.
     pub name: String,
@@ -381,11 +381,11 @@ pub struct FoundThread {
 /// A wait, with the threads that were seen in it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FoundWait {
-    /// The wait.
+    /// The place, kind and object of the wait.
     pub wait: Wait,
     /// Each thread with the number of looks that found it there.
     pub threads: Vec<(Who, u64)>,
-    /// Who held the object meanwhile, most looks first.
+    /// The threads that held the object meanwhile, most looks first.
     pub holders: Vec<FoundHolder>,
 }
 
@@ -399,7 +399,7 @@ impl FoundWait {
 /// A holder of an object for which others waited.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FoundHolder {
-    /// The thread.
+    /// Ids of the holding thread and its process.
     pub who: Who,
     /// For how many looks of waiting threads it was the holder.
     pub looks: u64,

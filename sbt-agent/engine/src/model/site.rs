@@ -90,7 +90,7 @@ pub struct SiteThread {
 pub struct Later {
     /// Number of these episodes.
     pub episodes: u64,
-    /// Work, ns.
+    /// The sum of the work, ns.
     pub work_ns: u64,
     /// How the work splits up.
     pub split: SplitSum,

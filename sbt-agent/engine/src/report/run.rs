@@ -108,7 +108,7 @@ pub struct AloneReport {
     pub running_ns: u64,
 }
 
-/// What a process used.
+/// CPU time and page faults of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct UsedReport {

@@ -1,4 +1,4 @@
-//! Who got CPUs and who did not, as the kernel tells from outside: quotas, stops, the threads of
+//! Which threads got CPUs and which did not, as the kernel tells from outside: quotas, stops, the threads of
 //! the target with their CPUs and priorities, and what the machine's CPUs did meanwhile.
 
 use std::collections::BTreeSet;
@@ -25,7 +25,7 @@ pub struct SchedulingReport {
     pub tasks: Vec<TaskReport>,
     /// The CPUs on which the threads of the target might run when they were first seen.
     pub first_cpus: String,
-    /// Who used the CPUs that the target may use; null if that is unknown.
+    /// CPU time on the CPUs that the target may use, by user; null if it is unknown.
     pub machine: Option<MachineReport>,
     /// The processes of sbt.
     pub own_pids: Vec<u32>,
@@ -53,7 +53,7 @@ pub struct QuotaReport {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct StandsReport {
-    /// How often.
+    /// How many times it stood still.
     pub times: u64,
     /// The time of all together, at least.
     pub total_ns: u64,
@@ -90,7 +90,7 @@ kinds! {
     pub enum Policy {
         /// The usual one (`SCHED_OTHER`).
         Normal = "normal",
-        /// `SCHED_BATCH`.
+        /// `SCHED_BATCH`: as the usual one, for work that may wait a little.
         Batch = "batch",
         /// `SCHED_IDLE`: runs when nothing else wants the CPU.
         Idle = "idle",
@@ -98,12 +98,12 @@ kinds! {
         Fifo = "fifo",
         /// `SCHED_RR`: as `fifo`, in turns with others of the same priority.
         RoundRobin = "rr",
-        /// `SCHED_DEADLINE`.
+        /// `SCHED_DEADLINE`: runs before all other classes, for a reserved time in each period.
         Deadline = "deadline",
     }
 }
 
-/// Who used the CPUs that the target may use, while the target was watched.
+/// CPU time on the CPUs that the target may use, while the target was watched: the target's, sbt's and that of others.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct MachineReport {

@@ -68,11 +68,11 @@ pub struct WaitPlaceReport {
     /// The place, as `function file:line` as far as known, else as `binary+0xoffset`: the innermost
     /// call in the program's own code.
     pub place: String,
-    /// The function.
+    /// Name of the innermost function of the program's own code there.
     pub function: Option<String>,
     /// The source file.
     pub file: Option<String>,
-    /// The line.
+    /// Number of the line in the source file.
     pub line: Option<u32>,
     /// Whose calls led there, in the same notation, the most frequent first; at most 3.
     pub callers: Vec<String>,
@@ -107,7 +107,7 @@ pub struct WaitThreadReport {
     pub tid: u32,
     /// Number of looks that found the thread there.
     pub looks: u64,
-    /// These as a percentage of the looks at the thread.
+    /// The number as a percentage of the looks at the thread.
     pub share_pct: f64,
 }
 
@@ -121,7 +121,7 @@ pub struct HolderReport {
     pub tid: u32,
     /// Number of looks at waiting threads during which it was the holder.
     pub looks: u64,
-    /// These as a percentage of all looks during which the holder was known.
+    /// The number as a percentage of all looks during which the holder was known.
     pub share_pct: f64,
     /// Where the thread itself was seen waiting for the same object, if that is one place: there it
     /// locks it.

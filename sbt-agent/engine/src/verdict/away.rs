@@ -66,7 +66,11 @@ pub const fn remedy(reason: BlockedReason) -> &'static str {
 /// `None` if too small to mention. What sbt took is not mentioned: it is a cost of watching.
 pub fn taker<'a>(report: &Report, late: &'a LateReport) -> Option<(&'a TakerReport, f64)> {
     let away = late.away.as_ref()?;
-    let own = report.run.scheduling.as_ref().map(|it| &it.own_pids);
+    let own = report
+        .run
+        .scheduling
+        .as_ref()
+        .map(|scheduling| &scheduling.own_pids);
     let is_own = |taker: &&TakerReport| {
         let pid = taker.pid.filter(|_| taker.kind == TakerKind::Process);
         pid.is_some_and(|pid| own.is_some_and(|own| own.contains(&pid)))

@@ -16,7 +16,7 @@ const AGAIN: f64 = 1.6;
 /// Times of one thread, or the mean of several, ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Times {
-    /// All work.
+    /// The whole work.
     pub work: f64,
     /// The parts of the work; all 0 unless they are known.
     pub running: f64,
@@ -82,7 +82,7 @@ impl Times {
 /// The thread for which the others wait longest at a site.
 #[derive(Clone, Copy, Debug)]
 pub struct Culprit {
-    /// The thread.
+    /// Its id in the report.
     pub thread: u32,
     /// Percentage of the episodes in which it comes last.
     pub last_pct: f64,

@@ -8,7 +8,7 @@ pub struct Excess {
     pub running: f64,
     /// Time ready without a CPU.
     pub ready: f64,
-    /// Time asleep.
+    /// Time asleep in the kernel.
     pub blocked: f64,
 }
 

@@ -258,7 +258,7 @@ pub fn lost_its_cpu(report: &Report, site: &SiteReport) -> Option<VerdictReport>
     let persistent = site
         .straggler
         .as_ref()
-        .is_some_and(|it| it.pattern == StragglerPattern::Persistent);
+        .is_some_and(|last| last.pattern == StragglerPattern::Persistent);
     let whom = match starved(site).filter(|_| !persistent) {
         Some(thread) => format!(
             "{} lacks a CPU for longest; whichever thread comes last is",

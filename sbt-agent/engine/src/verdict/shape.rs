@@ -46,13 +46,13 @@ fn verdict(
     }
 }
 
-/// What the work of the last thread explains of the waits at a site.
+/// The waits at a site, and the part of them that the work of the last thread explains.
 struct OfWork<'a> {
     late: &'a LateReport,
     straggler: &'a StragglerReport,
-    /// All waits.
+    /// The cost of all waits.
     all: Cost,
-    /// What the time on CPUs explains.
+    /// The part of the cost that time on CPUs explains.
     cost: Cost,
 }
 

@@ -31,7 +31,7 @@ impl Medians {
     fn of(site: &SiteReport) -> Option<Self> {
         let idle = site.idle_ns.as_ref()?;
         let release = site.release_ns.as_ref();
-        let release = release.filter(|it| it.count as f64 >= SEEN * idle.count as f64);
+        let release = release.filter(|stat| stat.count as f64 >= SEEN * idle.count as f64);
         Some(Self {
             work: site.work_ns.as_ref()?.p50,
             idle: idle.p50,

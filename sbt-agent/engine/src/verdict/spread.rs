@@ -104,7 +104,8 @@ impl<'a> Loss<'a> {
                 all.sum::<f64>() / n
             };
             // Without a CPU nobody works.
-            let works = |it: &LaterReport| it.work_ns.saturating_sub(it.ready_ns.unwrap_or(0));
+            let works =
+                |later: &LaterReport| later.work_ns.saturating_sub(later.ready_ns.unwrap_or(0));
             let others_ns = each(works);
             let excess = works(&own) as f64 - others_ns;
             excess_ns += excess;
@@ -161,7 +162,7 @@ impl<'a> Loss<'a> {
         is_of_thread && is_here && verdict.thread.is_none_or(|thread| thread == self.thread)
     }
 
-    /// The verdict.
+    /// The verdict that names the thread and the places.
     pub fn verdict(&self, report: &Report) -> VerdictReport {
         let name = who(report, self.thread);
         let all_ns: u64 = self.places.iter().map(|(_, ns)| ns).sum();

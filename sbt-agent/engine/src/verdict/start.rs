@@ -58,7 +58,9 @@ pub fn serial_start(report: &Report) -> Option<VerdictReport> {
         return main_starts(report, site, phase_ns, threads);
     };
     // A thread that had no CPU did not work, and who does not work alone is not to blame.
-    let ran_ns = report.thread(worker).and_then(|it| it.begin_running_ns);
+    let ran_ns = report
+        .thread(worker)
+        .and_then(|thread| thread.begin_running_ns);
     let has_run = ran_ns.is_none_or(|ran_ns| ran_ns as f64 >= HAS_RUN * work.max as f64);
     if !has_run || !others_idle {
         return None;

@@ -373,7 +373,7 @@ fn what_was_hardly_measured_is_not_judged() {
         &verdict,
         &["late at step a.c:40: in 2 episodes the others wait for T3 w, 63 % of thread time"],
     );
-    // That nobody is late is not known.
+    // Whether a thread is late is unknown.
     let mut program = Program::new(4);
     program.rounds(2, |_| vec![runs(9); 4]);
     assert_eq!(program.none(), "3 complete episodes: too few to tell");

@@ -137,7 +137,7 @@ fn lock(looks: &LooksReport, places: &[&WaitPlaceReport]) -> VerdictReport {
     }
 }
 
-/// Who holds a lock, in words.
+/// The holder of a lock, in words.
 fn held(place: &WaitPlaceReport) -> String {
     let known: u64 = place.holders.iter().map(|holder| holder.looks).sum();
     let Some(first) = place.holders.first().filter(|_| known >= FEW) else {

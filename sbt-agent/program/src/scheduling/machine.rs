@@ -1,4 +1,4 @@
-//! Who uses the machine's CPUs: /proc/stat, and the CPU times of processes.
+//! Which processes use the machine's CPUs: /proc/stat, and the CPU times of processes.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
@@ -49,7 +49,7 @@ struct Foreign {
     last: u64,
 }
 
-/// Who uses the machine's CPUs. Times are clock ticks inside.
+/// The use of the machine's CPUs. Times are clock ticks inside.
 #[derive(Clone, Debug, Default)]
 pub struct Machine {
     /// The length of a clock tick, ns.
@@ -149,7 +149,7 @@ impl Machine {
         }
     }
 
-    /// Who used the CPUs of a set; of all CPUs if the set is empty. `None` if that is unknown.
+    /// CPU time on the CPUs of a set; of all CPUs if the set is empty. `None` if that is unknown.
     pub fn report(&self, allowed: &BTreeSet<u32>) -> Option<MachineReport> {
         let (first, last) = (self.first.as_ref()?, self.last.as_ref()?);
         let looked_ns = last.time_ns.checked_sub(first.time_ns)?;

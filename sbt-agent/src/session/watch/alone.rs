@@ -15,7 +15,7 @@ const MOST: u32 = 10_000;
 /// A reading of the first thread's clock.
 #[derive(Clone, Copy, Debug)]
 struct Reading {
-    /// When, ns.
+    /// When the clock was read, ns of the monotonic clock.
     now_ns: u64,
     /// CPU time of the thread until then, ns.
     ran_ns: u64,

@@ -64,7 +64,7 @@ fn what_waits_for_the_outside_is_no_hang() {
     seen.worker(1, call("accept", "socket:[7]"), "listen a.c:4")
         .worker(2, condvar(), "serve a.c:8");
     assert_eq!(asleep(&seen).0, HangKind::Outside);
-    // Who does something is no matter of sleep.
+    // A thread that does something is not asleep.
     seen.worker(3, Doing::Running, "compute a.c:20");
     assert_eq!(asleep_as(&seen.0, &Names::default()), None);
 }

@@ -441,7 +441,11 @@ mod tests {
         tally.holds(number, who(10), None);
         let report = report(&tally.found(1), &samples::empty().report);
         assert_eq!((report.looks, report.thread_looks), (10, 30));
-        let labels: Vec<&str> = report.threads.iter().map(|it| it.label.as_str()).collect();
+        let labels: Vec<&str> = report
+            .threads
+            .iter()
+            .map(|thread| thread.label.as_str())
+            .collect();
         assert_eq!(labels, ["T0", "T1", "T2", "T3"]);
         let [get, main] = report.places.as_slice() else {
             panic!("{report:?}");

@@ -20,18 +20,20 @@ struct Crowd<'a> {
 /// The bound threads that lack a CPU for longest.
 fn crowd<'a>(case: &'a Case<'a>) -> Option<Crowd<'a>> {
     let team = &case.team;
-    let sets: BTreeSet<&BTreeSet<u32>> = team.members.iter().map(|it| &it.allowed).collect();
+    let sets: BTreeSet<&BTreeSet<u32>> =
+        team.members.iter().map(|member| &member.allowed).collect();
     let crowds = sets.into_iter().filter_map(|cpus| {
         let on = |all: &'a [Member<'a>]| -> Vec<&'a Member<'a>> {
-            let all = all.iter().filter(|it| it.allowed.is_subset(cpus));
+            let all = all.iter().filter(|member| member.allowed.is_subset(cpus));
             let mut all: Vec<_> = all.collect();
-            all.sort_by_key(|it| (it.thread.map(|thread| thread.id), it.task.tid));
+            all.sort_by_key(|member| (member.thread.map(|thread| thread.id), member.task.tid));
             all
         };
         let (members, helpers) = (on(&team.members), on(&team.helpers));
         let is_bound = cpus != &team.available && cpus.is_subset(&team.available);
         let is_crowded = members.len() + helpers.len() > cpus.len();
-        let ready = members.iter().map(|it| it.ready()).sum::<f64>() / members.len().max(1) as f64;
+        let ready =
+            members.iter().map(|member| member.ready()).sum::<f64>() / members.len().max(1) as f64;
         (is_bound && is_crowded && ready >= READY).then(|| Crowd {
             cpus: cpus.clone(),
             members,
@@ -53,11 +55,11 @@ pub fn to_few_cpus(case: &Case<'_>) -> Option<VerdictReport> {
         ready,
     } = crowd(case)?;
     let report = case.report;
-    let names: Vec<String> = members.iter().map(|it| it.called(report)).collect();
+    let names: Vec<String> = members.iter().map(|member| member.called(report)).collect();
     let beside = if helpers.is_empty() {
         String::new()
     } else {
-        let names: Vec<String> = helpers.iter().map(|it| it.called(report)).collect();
+        let names: Vec<String> = helpers.iter().map(|member| member.called(report)).collect();
         format!(
             " together with {} of this program, which came to no barrier",
             list(&names)

@@ -161,9 +161,16 @@ fn did_work_at_first(report: &Report, verdict: &VerdictReport) -> bool {
     let Some(Figure::Whole(phase_ns)) = verdict.evidence.get("phase_ns") else {
         return true;
     };
-    let threads = report.threads.iter().filter_map(|it| it.begin_running_ns);
+    let threads = report
+        .threads
+        .iter()
+        .filter_map(|thread| thread.begin_running_ns);
     let meet = |tid: u32| report.threads.iter().any(|thread| thread.tid == tid);
-    let tasks = report.run.scheduling.iter().flat_map(|it| &it.tasks);
+    let tasks = report
+        .run
+        .scheduling
+        .iter()
+        .flat_map(|scheduling| &scheduling.tasks);
     let tasks = tasks.filter(|task| !meet(task.tid));
     let most = threads
         .chain(tasks.filter_map(|task| task.running_ns))
@@ -191,7 +198,7 @@ pub fn stands(report: &Report, verdict: &VerdictReport) -> bool {
     if is_of_lack || !blames || Lack::of(report).is_none() {
         return true;
     }
-    if of_the_run(report).is_some_and(|it| it.kind == VerdictKind::CpuQuota) {
+    if of_the_run(report).is_some_and(|cause| cause.kind == VerdictKind::CpuQuota) {
         return false;
     }
     match verdict.kind {

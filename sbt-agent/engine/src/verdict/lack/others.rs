@@ -52,8 +52,8 @@ pub fn processes(case: &Case<'_>) -> Option<VerdictReport> {
 pub fn too(report: &Report) -> String {
     const LEAST: f64 = 0.25;
     let scheduling = report.run.scheduling.as_ref();
-    let machine = scheduling.and_then(|it| it.machine.as_ref());
-    let used = machine.map_or(0.0, |it| in_cpus(it, it.others_ns()));
+    let machine = scheduling.and_then(|known| known.machine.as_ref());
+    let used = machine.map_or(0.0, |machine| in_cpus(machine, machine.others_ns()));
     let lacks = Lack::of(report).map_or(0.0, |lack| lack.ready_threads(report));
     if used >= LEAST * lacks && used >= LEAST {
         format!("; processes that are not of this program use {used:.1} CPUs too")
@@ -65,8 +65,8 @@ pub fn too(report: &Report) -> String {
 /// The processes that used most.
 fn names(machine: &MachineReport, all: &[ForeignReport]) -> Vec<String> {
     let enough = NAMED * machine.others_ns() as f64;
-    let most = all.iter().filter(|it| it.cpu_ns as f64 >= enough);
-    most.map(|it| format!("`{}` (pid {})", it.name, it.pid))
+    let most = all.iter().filter(|process| process.cpu_ns as f64 >= enough);
+    most.map(|process| format!("`{}` (pid {})", process.name, process.pid))
         .collect()
 }
 
@@ -76,7 +76,7 @@ pub fn unknown(report: &Report) -> (String, &'static str) {
         .run
         .scheduling
         .as_ref()
-        .and_then(|it| it.machine.as_ref());
+        .and_then(|known| known.machine.as_ref());
     let own = machine.map(|machine| in_cpus(machine, machine.own_ns));
     let lacks = Lack::of(report).map_or(0.0, |lack| lack.ready_threads(report));
     if own.is_some_and(|own| lacks > 0.0 && own >= HALF * lacks) {

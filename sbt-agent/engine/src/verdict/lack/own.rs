@@ -11,7 +11,7 @@ pub fn threads(case: &Case<'_>) -> Option<VerdictReport> {
     let cpus = case.team.cpus.clone()?;
     let members = case.team.members.len();
     let mut helpers: Vec<&Member<'_>> = case.team.helpers.iter().collect();
-    helpers.retain(|it| it.ran() >= TAKES && !it.allowed.is_disjoint(&cpus));
+    helpers.retain(|helper| helper.ran() >= TAKES && !helper.allowed.is_disjoint(&cpus));
     helpers.sort_by(|a, b| b.ran().total_cmp(&a.ran()));
     // With more threads that meet than CPUs, those lack CPUs without the helpers too.
     if helpers.is_empty() || members > cpus.len() || members + helpers.len() <= cpus.len() {
@@ -19,10 +19,13 @@ pub fn threads(case: &Case<'_>) -> Option<VerdictReport> {
     }
     let wanted = helpers
         .iter()
-        .filter_map(|it| it.task.wanted())
+        .filter_map(|helper| helper.task.wanted())
         .sum::<f64>();
-    let used: f64 = helpers.iter().map(|it| it.ran()).sum();
-    let names: Vec<String> = helpers.iter().map(|it| it.called(case.report)).collect();
+    let used: f64 = helpers.iter().map(|helper| helper.ran()).sum();
+    let names: Vec<String> = helpers
+        .iter()
+        .map(|helper| helper.called(case.report))
+        .collect();
     let (comes, wants) = if names.len() == 1 {
         ("comes", "wants")
     } else {

@@ -46,7 +46,10 @@ pub fn lower(case: &Case<'_>) -> Option<VerdictReport> {
         .map(|(member, _)| *member)
         .filter(|member| member.priority() == victim.priority())
         .collect();
-    let whom: Vec<String> = same.iter().map(|it| it.called(case.report)).collect();
+    let whom: Vec<String> = same
+        .iter()
+        .map(|member| member.called(case.report))
+        .collect();
     let who: Vec<String> = above
         .iter()
         .filter(|other| other.priority() == first.priority())

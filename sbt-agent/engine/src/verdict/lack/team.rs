@@ -100,9 +100,9 @@ impl Member<'_> {
 
 /// The busy threads of a program.
 pub struct Team<'a> {
-    /// Those that meet at barriers.
+    /// The threads that meet at barriers.
     pub members: Vec<Member<'a>>,
-    /// Those that never come to a barrier.
+    /// The threads that never come to a barrier.
     pub helpers: Vec<Member<'a>>,
     /// All CPUs on which any thread of the program may run.
     pub available: BTreeSet<u32>,
