@@ -12,10 +12,27 @@ use crate::{
 /// The most places that are listed.
 const MOST_PLACES: usize = 3;
 
+/// Mean time from one region to the next, ns, up to which it is taken for what the runtime needs to
+/// begin a region (EPCC's benchmarks of OpenMP measure one to a few microseconds for that) and not for
+/// work of the program.
+const BEGIN_NS: u64 = 5_000;
+
+/// What one thread does alone before the regions at a site, ns, if that is more than beginning them.
+fn alone(site: &SiteReport) -> u64 {
+    site.alone_ns
+        .filter(|alone_ns| *alone_ns > BEGIN_NS * site.episodes)
+        .unwrap_or(0)
+}
+
+/// The time that threads pass between regions at a site, ns, while regions begin.
+pub fn beginning(site: &SiteReport) -> u64 {
+    let begins = site.alone_ns.is_some_and(|alone_ns| alone_ns > 0) && alone(site) == 0;
+    site.between_ns.filter(|_| begins).unwrap_or(0)
+}
+
 /// Verdict: one thread works between parallel regions, and the others are kept waiting for the next
 /// region. Few long times count like many short ones.
 pub fn serial_part(report: &Report) -> Option<VerdictReport> {
-    let alone = |site: &SiteReport| site.alone_ns.unwrap_or(0);
     let mut sites: Vec<&SiteReport> = report
         .sites
         .iter()
@@ -72,7 +89,7 @@ fn places(report: &Report, sites: &[&SiteReport], all_ns: u64) -> String {
     let mut listed: Vec<(String, u64)> = Vec::new();
     for site in sites {
         let called = format!("{}before {}", after(report, site), site.called());
-        let ns = site.alone_ns.unwrap_or(0);
+        let ns = alone(site);
         match listed.iter_mut().find(|(other, _)| *other == called) {
             Some((_, sum)) => *sum += ns,
             None => listed.push((called, ns)),

@@ -1,6 +1,6 @@
 //! The verdict on phases that are as short as the barrier itself.
 
-use super::{FEW, WORTH, lack};
+use super::{FEW, WORTH, lack, regions};
 use crate::{
     report::{Figure, Report, SiteReport, VerdictKind, VerdictReport},
     words::time,
@@ -10,6 +10,9 @@ use crate::{
 /// 10 µs after it is woken, and about 50 µs in virtual machines. A release of more than twice this
 /// time is more than waking.
 const WAKE_NS: u64 = 25_000;
+
+/// How many times the barrier's cost threads may work: the barrier then takes a third of the time.
+const SHORT: u64 = 2;
 
 /// How many times the barrier's cost the last thread may work: above that, the work is to blame and
 /// not the barrier.
@@ -25,6 +28,8 @@ struct Medians {
     /// Waiting for the last, and getting going again.
     idle: u64,
     release: Option<u64>,
+    /// Beginning a parallel region, the mean.
+    begin: u64,
 }
 
 impl Medians {
@@ -36,6 +41,7 @@ impl Medians {
             work: site.work_ns.as_ref()?.p50,
             idle: idle.p50,
             release: release.map(|release| release.p50),
+            begin: regions::beginning(site) / idle.count.max(1),
         })
     }
 
@@ -47,7 +53,7 @@ impl Medians {
             Some(release) => (self.work, release),
             None => (self.work.saturating_sub(WAKE_NS), self.work.min(WAKE_NS)),
         };
-        let barrier = (self.idle + release) as f64;
+        let barrier = (self.idle + release + self.begin) as f64;
         barrier / (barrier + work as f64).max(1.0)
     }
 }
@@ -61,24 +67,27 @@ pub fn phase_too_short(report: &Report, site: &SiteReport) -> Option<VerdictRepo
     }
     let medians = Medians::of(site)?;
     let work_ns = medians.work;
-    let (barrier_ns, limit_ns) = match medians.release {
+    let (cost_ns, most_ns) = match medians.release {
         Some(release_ns) => {
-            let barrier_ns = release_ns.min(2 * WAKE_NS);
             // Barriers that spin let threads go on within a microsecond: the last one is waited for
             // all the same, and who comes last changes from phase to phase.
-            (barrier_ns, barrier_ns + medians.idle.min(WAKE_NS))
+            let cost_ns = release_ns.min(2 * WAKE_NS) + medians.idle.min(WAKE_NS) + medians.begin;
+            (cost_ns, cost_ns * SHORT)
         }
-        None => (WAKE_NS, 2 * WAKE_NS),
+        None => (2 * WAKE_NS, 2 * WAKE_NS),
     };
     let last_ns = late.last.work_ns / late.episodes;
-    if work_ns > limit_ns || last_ns > limit_ns.max(barrier_ns) * STRAGGLER {
+    if work_ns > most_ns || last_ns > cost_ns * STRAGGLER {
         return None;
     }
     let total_ns = report.thread_time.total_ns.max(1) as f64;
     let sum = |stat: &Option<crate::report::StatReport>| {
         stat.as_ref().map_or(0.0, |stat| stat.sum as f64)
     };
-    let passing_ns = sum(&site.work_ns) + sum(&site.idle_ns) + sum(&site.release_ns);
+    let passing_ns = sum(&site.work_ns)
+        + sum(&site.idle_ns)
+        + sum(&site.release_ns)
+        + regions::beginning(site) as f64;
     // By the medians, since few long waits are not the barrier's doing.
     let share_pct = (passing_ns / total_ns).min(1.0) * medians.barrier() * 100.0;
     if share_pct < WORTH || lack::is_of_the_run(report) {
@@ -96,9 +105,22 @@ pub fn phase_too_short(report: &Report, site: &SiteReport) -> Option<VerdictRepo
             )
         },
     );
+    let about = if medians.release.is_some() {
+        "about"
+    } else {
+        "up to"
+    };
+    let begin = if medians.begin > 0 {
+        format!(
+            ", and {} until the next parallel region begins",
+            time(medians.begin)
+        )
+    } else {
+        String::new()
+    };
     let text = format!(
-        "phase too short for its barrier at {}: threads work {} between barriers (median), {cost}; \
-         barriers take about {share_pct:.0} % of thread time. Do more between barriers (larger \
+        "phase too short for its barrier at {}: threads work {} between barriers (median), \
+         {cost}{begin}; barriers take {about} {share_pct:.0} % of thread time. Do more between barriers (larger \
          pieces, merged loops), or use fewer threads.",
         site.called(),
         time(work_ns),

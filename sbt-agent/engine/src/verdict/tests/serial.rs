@@ -108,3 +108,13 @@ fn hardly_any_work_between_regions_is_none() {
     program.rounds(20, |_| but(4, 2, runs(30), runs(10)));
     assert_ne!(program.kinds(), [VerdictKind::SerialPart]);
 }
+
+#[test]
+fn beginning_short_regions_is_no_serial_part() {
+    let mut program = Program::new(2);
+    program.alone_ns = Some(US);
+    program.release_ns = US;
+    program.rounds(1000, |_| vec![[2 * US, 0, 0]; 2]);
+    let verdict = program.only(VerdictKind::PhaseTooShort);
+    says(&verdict, &["until the next parallel region begins"]);
+}
