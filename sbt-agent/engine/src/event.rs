@@ -7,7 +7,7 @@
 use serde::{Deserialize, Serialize};
 
 mod away;
-pub use away::{Away, Reason, Taken, Taker, Why};
+pub use away::{Away, LeftCpu, Reason, Taken, Taker};
 
 /// Number of address bits. If several processes are watched, the bits of an object from this one on
 /// say in whose memory the object lies: 0 for the target's own memory, so that the object is a

@@ -33,7 +33,7 @@ struct Facts {
 
 /// The credentials of the process that executes a file, or has executed it.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Who {
+pub struct Credentials {
     /// Effective user id.
     pub user: u32,
     /// Effective group id.
@@ -57,16 +57,16 @@ const SETUID: u64 = 1 << 7;
 
 /// What an untraced process gains by executing a file, and a traced process does not
 /// (`bprm_fill_uid` and `cap_bprm_creds_from_file` of the kernel).
-fn gains(file: &Facts, who: &Who) -> Vec<Gain> {
-    if file.nosuid || file.is_script || who.no_new_privs {
+fn gains(file: &Facts, credentials: &Credentials) -> Vec<Gain> {
+    if file.nosuid || file.is_script || credentials.no_new_privs {
         return Vec::new();
     }
     let is_set = |bits| file.mode & bits == bits;
     // A process that may become any user gets the ids even when it is traced.
-    let ids = who.permitted & SETUID == 0;
-    let user = ids && is_set(libc::S_ISUID) && file.user != who.user;
-    let group = ids && is_set(libc::S_ISGID | libc::S_IXGRP) && file.group != who.group;
-    let capabilities = file.capabilities & who.bounding & !who.permitted != 0;
+    let ids = credentials.permitted & SETUID == 0;
+    let user = ids && is_set(libc::S_ISUID) && file.user != credentials.user;
+    let group = ids && is_set(libc::S_ISGID | libc::S_IXGRP) && file.group != credentials.group;
+    let capabilities = file.capabilities & credentials.bounding & !credentials.permitted != 0;
     [
         user.then_some(Gain::User(file.user)),
         group.then_some(Gain::Group(file.group)),
@@ -79,23 +79,23 @@ fn gains(file: &Facts, who: &Who) -> Vec<Gain> {
 
 /// Whether the program of a file gains privileges, so that the kernel tells its dynamic linker to
 /// ignore most of the environment (`AT_SECURE`; `cap_bprm_creds_from_file`).
-pub fn is_secure(path: &Path, who: &Who) -> bool {
-    fs::metadata(path).is_ok_and(|meta| secures(&facts(path, &meta), who))
+pub fn is_secure(path: &Path, credentials: &Credentials) -> bool {
+    fs::metadata(path).is_ok_and(|meta| secures(&facts(path, &meta), credentials))
 }
 
 /// Whether the kernel sets `AT_SECURE`; it also does for a process that may become any user, or
 /// that has the privileges already.
-fn secures(file: &Facts, who: &Who) -> bool {
-    if file.nosuid || file.is_script || who.no_new_privs {
+fn secures(file: &Facts, credentials: &Credentials) -> bool {
+    if file.nosuid || file.is_script || credentials.no_new_privs {
         return false;
     }
     let is_set = |bits| file.mode & bits == bits;
-    is_set(libc::S_ISUID) && file.user != who.user
-        || is_set(libc::S_ISGID | libc::S_IXGRP) && file.group != who.group
-        || who.user != 0 && file.capabilities & who.bounding != 0
+    is_set(libc::S_ISUID) && file.user != credentials.user
+        || is_set(libc::S_ISGID | libc::S_IXGRP) && file.group != credentials.group
+        || credentials.user != 0 && file.capabilities & credentials.bounding != 0
 }
 
-impl Who {
+impl Credentials {
     /// The credentials of a process.
     pub fn of(pid: u32) -> Option<Self> {
         Self::read(&Status::of(pid)?)
@@ -127,13 +127,13 @@ impl Who {
 /// The privileges that a file gives to an untraced process, in words; `None` if it gives none. For
 /// a program that already runs under a tracer, by its link in /proc: the privileges that it did not
 /// get.
-pub fn of_file(path: &Path, who: &Who) -> Option<String> {
+pub fn of_file(path: &Path, credentials: &Credentials) -> Option<String> {
     // In a user namespace the owners of files are not the users that they seem to be.
     if rights::in_user_namespace() {
         return None;
     }
     let meta = fs::metadata(path).ok()?;
-    let gains = gains(&facts(path, &meta), who);
+    let gains = gains(&facts(path, &meta), credentials);
     let words: Vec<_> = gains.into_iter().map(words).collect();
     (!words.is_empty()).then(|| words.join(" and "))
 }
@@ -192,7 +192,7 @@ mod tests {
         }
     }
 
-    const ANN: Who = Who {
+    const ANN: Credentials = Credentials {
         user: 1000,
         group: 1000,
         permitted: 0,
@@ -224,8 +224,8 @@ mod tests {
 
     #[test]
     fn nobody_gains_what_they_have_may_become_or_can_never_have() {
-        let permitted = |permitted| Who { permitted, ..ANN };
-        let root = Who {
+        let permitted = |permitted| Credentials { permitted, ..ANN };
+        let root = Credentials {
             user: 0,
             group: 42,
             ..permitted(u64::MAX)
@@ -236,8 +236,8 @@ mod tests {
             user: 1000,
             ..file(SET_USER, 0)
         };
-        let bounded = Who { bounding: 1, ..ANN };
-        for (file, who, expected) in [
+        let bounded = Credentials { bounding: 1, ..ANN };
+        for (file, credentials, expected) in [
             (all, root, &[][..]),
             (of_ann, ANN, &[]),
             (capable, permitted(NET_RAW), &[]),
@@ -245,7 +245,11 @@ mod tests {
             (capable, bounded, &[]),
             (file(SET_USER, NET_RAW), bounded, &[TO_ROOT]),
         ] {
-            assert_eq!(gains(&file, &who), expected, "{file:?} {who:?}");
+            assert_eq!(
+                gains(&file, &credentials),
+                expected,
+                "{file:?} {credentials:?}"
+            );
         }
     }
 
@@ -260,24 +264,24 @@ mod tests {
             is_script: true,
             ..all
         };
-        let held = Who {
+        let held = Credentials {
             no_new_privs: true,
             ..ANN
         };
-        for (file, who) in [(nosuid, ANN), (script, ANN), (all, held)] {
-            assert_eq!(gains(&file, &who), [], "{file:?} {who:?}");
+        for (file, credentials) in [(nosuid, ANN), (script, ANN), (all, held)] {
+            assert_eq!(gains(&file, &credentials), [], "{file:?} {credentials:?}");
         }
     }
 
     #[test]
     fn the_environment_counts_where_nothing_is_gained() {
-        let root = Who {
+        let root = Credentials {
             user: 0,
             group: 42,
             permitted: u64::MAX,
             ..ANN
         };
-        let held = Who {
+        let held = Credentials {
             no_new_privs: true,
             ..ANN
         };
@@ -285,7 +289,7 @@ mod tests {
             user: 1000,
             ..file(SET_USER, 0)
         };
-        for (file, who, expected) in [
+        for (file, credentials, expected) in [
             (file(0o100_755, 0), ANN, false),
             (file(SET_USER, 0), ANN, true),
             (file(SET_GROUP, 0), ANN, true),
@@ -296,7 +300,11 @@ mod tests {
             (file(SET_USER | SET_GROUP, NET_RAW), root, false),
             (file(SET_USER, NET_RAW), held, false),
         ] {
-            assert_eq!(secures(&file, &who), expected, "{file:?} {who:?}");
+            assert_eq!(
+                secures(&file, &credentials),
+                expected,
+                "{file:?} {credentials:?}"
+            );
         }
     }
 
@@ -304,12 +312,15 @@ mod tests {
     fn who_executes_is_told_by_the_status() {
         let status = "Name:\tx\nUid:\t1000\t1001\t1000\t1000\nGid:\t5\t6\t5\t5\nCapPrm:\t2000\n\
                       CapBnd:\tffff\nNoNewPrivs:\t1\n";
-        let who = Who::read(&status.into()).unwrap();
-        assert_eq!((who.user, who.group), (1001, 6));
-        assert_eq!((who.permitted, who.bounding), (NET_RAW, 0xffff));
-        assert!(who.no_new_privs);
-        assert!(Who::read(&"Uid:\t1\n".into()).is_none());
-        let other = who.become_user((7, 8));
+        let credentials = Credentials::read(&status.into()).unwrap();
+        assert_eq!((credentials.user, credentials.group), (1001, 6));
+        assert_eq!(
+            (credentials.permitted, credentials.bounding),
+            (NET_RAW, 0xffff)
+        );
+        assert!(credentials.no_new_privs);
+        assert!(Credentials::read(&"Uid:\t1\n".into()).is_none());
+        let other = credentials.become_user((7, 8));
         assert_eq!((other.user, other.group, other.permitted), (7, 8, 0));
     }
 
@@ -318,7 +329,7 @@ mod tests {
         assert_eq!(words(Gain::User(0)), "those of user root (set-user-id)");
         assert!(words(Gain::Group(u32::MAX - 1)).contains("(set-group-id)"));
         // Nothing is gained by an ordinary file.
-        let who = Who::of(std::process::id()).unwrap();
-        assert_eq!(of_file(Path::new("/proc/self/exe"), &who), None);
+        let credentials = Credentials::of(std::process::id()).unwrap();
+        assert_eq!(of_file(Path::new("/proc/self/exe"), &credentials), None);
     }
 }

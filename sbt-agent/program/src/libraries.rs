@@ -18,7 +18,7 @@ use crate::access::target;
 
 use super::{
     arch, elf,
-    gain::{self, Who},
+    gain::{self, Credentials},
     linker::{self, Environment},
 };
 
@@ -51,7 +51,7 @@ pub fn will_map(program: &Path, user: Option<(u32, u32)>) -> WillMap {
 fn will_map_in(environment: &Environment, program: &Path, user: Option<(u32, u32)>) -> WillMap {
     let mut files = Files::default();
     let mut all_known = true;
-    let who = Who::of(std::process::id());
+    let who = Credentials::of(std::process::id());
     let who = who.map(|who| user.map_or(who, |user| who.become_user(user)));
     for program in executed(program) {
         if let Some(interpreter) = files.add(&program) {

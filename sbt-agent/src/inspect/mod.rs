@@ -48,7 +48,7 @@ use sbt_program::{
 };
 
 use seen::{Followed, InspectedThread};
-use stop::Why;
+use stop::NotStopped;
 use thread::Glance;
 
 /// How long to wait until stopped threads are back in their system calls, and the pause between two
@@ -259,9 +259,9 @@ impl Looker {
             let stopped = match result {
                 Ok(stopped) => stopped,
                 Err(why) => {
-                    self.unstopped += u32::from(why != Why::Left);
+                    self.unstopped += u32::from(why != NotStopped::Left);
                     // Without a CPU it has not moved far since the last look.
-                    if why == Why::Late && seen.followed.is_none() {
+                    if why == NotStopped::Late && seen.followed.is_none() {
                         seen.followed = seen.before.take();
                     }
                     continue;

@@ -41,7 +41,7 @@ pub struct Stopped {
 
 /// Why a thread was not stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Why {
+pub enum NotStopped {
     /// The thread has ended, or is in a system call that would notice the stop.
     Left,
     /// The kernel forbids it: another process traces it, or sbt has no right to.
@@ -55,7 +55,7 @@ pub enum Why {
 const PATIENCE_FOR_ALL: Duration = Duration::from_millis(150);
 
 /// Stops the threads one after the other, and releases each at once.
-pub fn all(threads: &[ThreadId]) -> Vec<Result<Stopped, Why>> {
+pub fn all(threads: &[ThreadId]) -> Vec<Result<Stopped, NotStopped>> {
     undisturbed(|| in_parts(threads))
 }
 
@@ -72,12 +72,12 @@ fn undisturbed<T>(act: impl FnOnce() -> T) -> T {
     result
 }
 
-fn in_parts(threads: &[ThreadId]) -> Vec<Result<Stopped, Why>> {
+fn in_parts(threads: &[ThreadId]) -> Vec<Result<Stopped, NotStopped>> {
     let begun = Instant::now();
     let mut found = Vec::new();
     while let Some(rest) = threads.get(found.len()..).filter(|rest| !rest.is_empty()) {
         if begun.elapsed() > PATIENCE_FOR_ALL {
-            found.push(Err(Why::Late));
+            found.push(Err(NotStopped::Late));
             continue;
         }
         // A thread that did not stop in time is released when the thread that asked for the stop
@@ -85,14 +85,14 @@ fn in_parts(threads: &[ThreadId]) -> Vec<Result<Stopped, Why>> {
         let part = thread::scope(|scope| scope.spawn(|| until_late(rest, begun)).join());
         match part {
             Ok(part) if !part.is_empty() => found.extend(part),
-            _ => found.push(Err(Why::Refused)),
+            _ => found.push(Err(NotStopped::Refused)),
         }
     }
     found
 }
 
 /// Stops threads up to the first that does not stop in time.
-fn until_late(threads: &[ThreadId], begun: Instant) -> Vec<Result<Stopped, Why>> {
+fn until_late(threads: &[ThreadId], begun: Instant) -> Vec<Result<Stopped, NotStopped>> {
     let mut found = Vec::new();
     // Written once, so that no page is missing while a thread is held.
     let mut room = vec![1; STACK];
@@ -100,7 +100,7 @@ fn until_late(threads: &[ThreadId], begun: Instant) -> Vec<Result<Stopped, Why>>
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) };
     for thread in threads {
         found.push(one(*thread, &mut room));
-        let is_late = matches!(found.last(), Some(Err(Why::Late)));
+        let is_late = matches!(found.last(), Some(Err(NotStopped::Late)));
         if is_late || begun.elapsed() > PATIENCE_FOR_ALL {
             break;
         }
@@ -108,21 +108,21 @@ fn until_late(threads: &[ThreadId], begun: Instant) -> Vec<Result<Stopped, Why>>
     found
 }
 
-fn one(thread: ThreadId, room: &mut [u8]) -> Result<Stopped, Why> {
+fn one(thread: ThreadId, room: &mut [u8]) -> Result<Stopped, NotStopped> {
     let id = thread.thread.cast_signed();
     // The last look may be long ago.
     if !Call::of(thread).may_be_interrupted(thread.thread) {
-        return Err(Why::Left);
+        return Err(NotStopped::Left);
     }
     let refused = |error: io::Error| match error.raw_os_error() {
-        Some(libc::ESRCH) => Why::Left,
-        _ => Why::Refused,
+        Some(libc::ESRCH) => NotStopped::Left,
+        _ => NotStopped::Refused,
     };
     trace::seize(id, 0).map_err(refused)?;
     let asked = Instant::now();
-    trace::interrupt(id).map_err(|_| Why::Late)?;
+    trace::interrupt(id).map_err(|_| NotStopped::Late)?;
     let Some(status) = stopped(id, asked) else {
-        return Err(Why::Late);
+        return Err(NotStopped::Late);
     };
     let found = trace::registers(id).map(|registers| {
         let memory = Memory {
@@ -143,11 +143,11 @@ fn one(thread: ThreadId, room: &mut [u8]) -> Result<Stopped, Why> {
         _ => status & 0x7f,
     };
     if trace::detach(id, signal).is_err() {
-        return Err(Why::Late);
+        return Err(NotStopped::Late);
     }
     #[cfg(test)]
     let held = asked.elapsed();
-    let (registers, length) = found.map_err(|_| Why::Left)?;
+    let (registers, length) = found.map_err(|_| NotStopped::Left)?;
     let stack = Stack {
         from: registers.stack(),
         bytes: room[..length].to_vec(),

@@ -26,16 +26,16 @@ use sbt_program::{
 #[derive(Default)]
 pub struct Regions {
     /// Index of the barrier of each team, by process and way to it. Mostly there is one way.
-    ends: HashMap<(u32, teams::Way), HashMap<u64, usize>>,
-    /// What [`teams::infos`] has read, by process and [`teams::Way::threads`]: read once for all
+    ends: HashMap<(u32, teams::TeamOffsets), HashMap<u64, usize>>,
+    /// What [`teams::infos`] has read, by process and [`teams::TeamOffsets::threads`]: read once for all
     /// threads.
     infos: HashMap<(u32, u64), Rc<[u64]>>,
     /// The ways to teams that were used, by process.
-    ways: Vec<(u32, teams::Way)>,
+    ways: Vec<(u32, teams::TeamOffsets)>,
 }
 
 impl Regions {
-    fn waits(&mut self, process: u32, way: teams::Way, team: u64, barrier: usize) {
+    fn waits(&mut self, process: u32, way: teams::TeamOffsets, team: u64, barrier: usize) {
         let all = self.ends.entry((process, way)).or_default();
         all.entry(team).or_insert(barrier);
     }
@@ -44,7 +44,7 @@ impl Regions {
         &mut self,
         process: u32,
         memory: Memory,
-        way: teams::Way,
+        way: teams::TeamOffsets,
         held: &[u64],
     ) -> Option<(u64, u32)> {
         if !self.ways.contains(&(process, way)) {
@@ -57,7 +57,7 @@ impl Regions {
 
     /// The address of a thread's team.
     fn team_of(&mut self, process: u32, memory: Memory, held: &[u64]) -> Option<u64> {
-        let ways: Vec<teams::Way> = self
+        let ways: Vec<teams::TeamOffsets> = self
             .ways
             .iter()
             .filter(|(of, _)| *of == process)
@@ -70,7 +70,7 @@ impl Regions {
     /// Index of the barrier at which this thread's team waits.
     fn end(&mut self, process: u32, memory: Memory, held: &[u64]) -> Option<usize> {
         let ways = self.ends.keys().filter(|end| end.0 == process);
-        let ways: Vec<teams::Way> = ways.map(|end| end.1).collect();
+        let ways: Vec<teams::TeamOffsets> = ways.map(|end| end.1).collect();
         ways.into_iter().find_map(|way| {
             let (team, _) = self.team(process, memory, way, held)?;
             self.ends.get(&(process, way))?.get(&team).copied()
@@ -111,7 +111,7 @@ impl Waits<'_> {
                 count,
                 ends,
             } => {
-                let way = teams::Way {
+                let way = teams::TeamOffsets {
                     threads: address.checked_add_signed(threads)?,
                     team,
                     count,
@@ -271,7 +271,7 @@ mod tests {
         let mut array = vec![0; 300];
         array[0] = address(&info);
         let threads = [address(&array)];
-        let way = teams::Way {
+        let way = teams::TeamOffsets {
             threads: address(&threads),
             team: 8,
             count: 0,
@@ -283,7 +283,8 @@ mod tests {
         let found = Some((address(&team), 3));
         assert_eq!(regions.team(1, memory, way, &held), found);
         // The array is not read again for the next thread.
-        let nobody = Regions::default().team(1, memory, teams::Way { threads: 8, ..way }, &held);
+        let nobody =
+            Regions::default().team(1, memory, teams::TeamOffsets { threads: 8, ..way }, &held);
         assert_eq!(nobody, None);
         let without = std::mem::replace(&mut array[0], 0);
         assert_eq!(without, held[0]);

@@ -22,7 +22,7 @@ use sbt_program::{
     access::Invoker,
     executes,
     files::ProbedFile,
-    gain::Who,
+    gain::Credentials,
     launch::{self, Held},
     libraries::{self, WillMap},
     process,
@@ -169,7 +169,7 @@ fn attach_to_program(
     if let Some(invoker) = invoker.filter(|_| source.traces_the_start()) {
         privilege::check_user(&invoker.shown())?;
     }
-    let who = Who::of(pid).map(|who| user.map_or(who, |user| who.become_user(user)));
+    let who = Credentials::of(pid).map(|who| user.map_or(who, |user| who.become_user(user)));
     let told = program.as_deref().zip(who.as_ref());
     let told = told.and_then(|(program, who)| start::line(source.as_ref(), program, who));
     let lines = line.into_iter().chain(told).collect();

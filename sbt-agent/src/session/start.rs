@@ -6,19 +6,19 @@ use crate::source::Source;
 use sbt_engine::place::printable;
 use sbt_program::{
     access::rights,
-    gain::{self, Who},
+    gain::{self, Credentials},
 };
 
 use crate::kernel::privilege;
 
 /// The line to print before a program starts whose file gives it privileges that it loses because
-/// `source` traces it. `who`: the user who executes the program.
-pub fn line(source: &dyn Source, program: &Path, who: &Who) -> Option<String> {
+/// `source` traces it. `credentials`: the user credentials executes the program.
+pub fn line(source: &dyn Source, program: &Path, credentials: &Credentials) -> Option<String> {
     // A tracer that may look into every process takes no privileges away.
     if !source.traces_the_start() || rights::may_look_at_all() {
         return None;
     }
-    let gain = gain::of_file(program, who)?;
+    let gain = gain::of_file(program, credentials)?;
     let program = printable(&program.to_string_lossy());
     let remedy = privilege::become_root();
     Some(format!(

@@ -3,5 +3,5 @@
 pub mod name;
 mod plan;
 
-pub use name::{Counter, Events, FREE, Kept, MAX_NAMED, Side, What, colons, commas};
+pub use name::{Counter, CounterKind, Events, FREE, Kept, MAX_NAMED, Side, colons, commas};
 pub use plan::{Plan, Source};

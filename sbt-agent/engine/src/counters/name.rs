@@ -28,7 +28,7 @@ pub enum Kept {
 
 /// Where a counter comes from.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum What {
+pub enum CounterKind {
     /// The kernel's own accounting, which costs next to nothing.
     Kept(Kept),
     /// A perf event of a kind that the kernel itself numbers.
@@ -53,7 +53,7 @@ pub struct Counter {
     /// The name: as requested, or the usual name for the kernel's own counters.
     pub name: String,
     /// Where the counter comes from.
-    pub what: What,
+    pub what: CounterKind,
     /// Restricts counting to the program itself (`:u`) or the kernel (`:k`); `None` counts both.
     pub only: Option<Side>,
 }
@@ -226,14 +226,14 @@ impl Counter {
     fn kept(name: &str, kept: Kept) -> Self {
         Self {
             name: name.to_owned(),
-            what: What::Kept(kept),
+            what: CounterKind::Kept(kept),
             only: None,
         }
     }
 
     /// Whether the values are times, ns, and not numbers of events.
     pub const fn is_time(&self) -> bool {
-        matches!(self.what, What::Kept(Kept::TaskClock))
+        matches!(self.what, CounterKind::Kept(Kept::TaskClock))
     }
 }
 
@@ -253,7 +253,7 @@ impl std::str::FromStr for Counter {
         }
         let (base, only) = modifier(text)?;
         let what = what(base)?;
-        if only.is_some() && matches!(what, What::Kept(_)) {
+        if only.is_some() && matches!(what, CounterKind::Kept(_)) {
             return Err(format!(
                 "`{text}`: the kernel cannot count {base} separately for the program and for \
                  itself; leave the modifier out"
@@ -261,7 +261,7 @@ impl std::str::FromStr for Counter {
         }
         // Names are made unique so that nothing is counted twice under two names.
         let name = match &what {
-            What::Kept(kept) => FREE
+            CounterKind::Kept(kept) => FREE
                 .iter()
                 .find(|(_, known, _)| known == kept)
                 .map_or(base, |(name, ..)| *name)
@@ -297,7 +297,7 @@ fn modifier(text: &str) -> Result<(&str, Option<Side>), String> {
     }
 }
 
-fn what(name: &str) -> Result<What, String> {
+fn what(name: &str) -> Result<CounterKind, String> {
     if name.contains('/') {
         return device(name);
     }
@@ -307,17 +307,17 @@ fn what(name: &str) -> Result<What, String> {
     let canonical = ALIASES.iter().find(|(alias, _)| *alias == name);
     let name = canonical.map_or(name, |(_, canonical)| *canonical);
     if let Some((_, kept, _)) = FREE.iter().find(|(known, ..)| *known == name) {
-        return Ok(What::Kept(*kept));
+        return Ok(CounterKind::Kept(*kept));
     }
     if let Some((_, kind, config)) = GENERIC.iter().find(|(known, ..)| *known == name) {
-        return Ok(What::Generic {
+        return Ok(CounterKind::Generic {
             kind: *kind,
             config: *config,
         });
     }
     let cache = caches().find(|(known, _)| known == name);
     if let Some((_, config)) = cache {
-        return Ok(What::Generic {
+        return Ok(CounterKind::Generic {
             kind: CACHE,
             config,
         });
@@ -327,7 +327,7 @@ fn what(name: &str) -> Result<What, String> {
     };
     if let Some(digits) = name.strip_prefix('r').filter(is_hex) {
         let config = u64::from_str_radix(digits, 16).map_err(|error| error.to_string())?;
-        return Ok(What::Generic { kind: RAW, config });
+        return Ok(CounterKind::Generic { kind: RAW, config });
     }
     let known: Vec<String> = all().collect();
     let near = nearest(name, known.iter().map(String::as_str))
@@ -358,7 +358,7 @@ pub fn caches() -> impl Iterator<Item = (String, u64)> {
     })
 }
 
-fn device(text: &str) -> Result<What, String> {
+fn device(text: &str) -> Result<CounterKind, String> {
     let wrong = || format!("`{text}` is not DEVICE/EVENT/, such as msr/tsc/ or cpu/event=0x3c/");
     let (device, rest) = text.split_once('/').ok_or_else(wrong)?;
     let terms = rest.strip_suffix('/').ok_or_else(wrong)?;
@@ -380,7 +380,7 @@ fn device(text: &str) -> Result<What, String> {
             Err(wrong())
         }
     });
-    Ok(What::Device {
+    Ok(CounterKind::Device {
         device: device.to_owned(),
         terms: terms.collect::<Result<_, _>>()?,
     })
@@ -421,16 +421,16 @@ mod tests {
                 "instructions:u"
             ]
         );
-        let generic = |kind, config| What::Generic { kind, config };
+        let generic = |kind, config| CounterKind::Generic { kind, config };
         let what: Vec<_> = all.0.iter().map(|event| event.what.clone()).collect();
-        assert_eq!(what[0], What::Kept(Kept::PageFaults));
+        assert_eq!(what[0], CounterKind::Kept(Kept::PageFaults));
         assert_eq!(what[2], generic(0, 0));
         // PERF_COUNT_HW_CACHE_LL | OP_READ << 8 | RESULT_MISS << 16
         assert_eq!(what[3], generic(3, 0x1_0002));
         assert_eq!(what[4], generic(4, 0x1a8));
         assert_eq!(
             what[6],
-            What::Device {
+            CounterKind::Device {
                 device: "cpu".into(),
                 terms: vec![("event".into(), Some(0x3c)), ("umask".into(), Some(1))],
             }
@@ -450,7 +450,7 @@ mod tests {
         // L1D, read, miss
         assert_eq!(
             all.0[3].what,
-            What::Generic {
+            CounterKind::Generic {
                 kind: 3,
                 config: 0x1_0000
             }

@@ -45,7 +45,7 @@ impl Reason {
 
 /// Why a thread left its CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Why {
+pub enum LeftCpu {
     /// The thread was preempted: it could have gone on.
     Ready,
     /// The thread went to sleep.
@@ -63,7 +63,7 @@ pub struct Away {
     /// How long the thread was ready, ns.
     pub ready_ns: u64,
     /// Why the thread left.
-    pub why: Why,
+    pub why: LeftCpu,
     /// Whether all earlier such times of this thread were reported.
     pub seamless: bool,
 }

@@ -3,7 +3,7 @@
 
 use rustc_hash::FxHashMap;
 
-use crate::event::{Away, Reason, Taken, Tid, Why};
+use crate::event::{Away, LeftCpu, Reason, Taken, Tid};
 
 /// Absences of one thread that are kept until its work ends, at most; later ones enter the sums
 /// only.
@@ -122,8 +122,8 @@ impl Work {
         let ready_ns = to_ns.saturating_sub(woken_ns.max(from_ns)).min(whole_ns);
         self.ready_ns += ready_ns;
         match away.why {
-            Why::Asleep(reason) => self.asleep[reason as usize] += whole_ns - ready_ns,
-            Why::Ready => self.ready_ns += whole_ns - ready_ns,
+            LeftCpu::Asleep(reason) => self.asleep[reason as usize] += whole_ns - ready_ns,
+            LeftCpu::Ready => self.ready_ns += whole_ns - ready_ns,
         }
         if let Some(spans) = &mut self.spans {
             spans.push(*away);

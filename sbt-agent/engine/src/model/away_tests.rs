@@ -1,7 +1,7 @@
 use super::*;
 use crate::event::Taker;
 
-fn away(from_ns: u64, until_ns: u64, ready_ns: u64, why: Why) -> Away {
+fn away(from_ns: u64, until_ns: u64, ready_ns: u64, why: LeftCpu) -> Away {
     Away {
         from_ns: Some(from_ns),
         until_ns,
@@ -12,7 +12,7 @@ fn away(from_ns: u64, until_ns: u64, ready_ns: u64, why: Why) -> Away {
 }
 
 fn slept(from_ns: u64, until_ns: u64, ready_ns: u64, reason: Reason) -> Away {
-    away(from_ns, until_ns, ready_ns, Why::Asleep(reason))
+    away(from_ns, until_ns, ready_ns, LeftCpu::Asleep(reason))
 }
 
 fn taken(name: &str, process: u32, ns: u64) -> Taken {
@@ -37,7 +37,7 @@ fn what_lies_in_the_work_is_summed_by_reason() {
         slept(50, 120, 30, Reason::Futex),
         slept(200, 300, 10, Reason::File),
         slept(300, 310, 0, Reason::File),
-        away(400, 430, 30, Why::Ready),
+        away(400, 430, 30, LeftCpu::Ready),
     ] {
         tracks.back(7, &away, &[]);
     }

@@ -234,7 +234,7 @@ pub(super) fn whole(ns: f64) -> u64 {
 mod tests {
     use super::*;
     use crate::{
-        event::{Away, Clocks, Why},
+        event::{Away, Clocks, LeftCpu},
         model::{
             episode::Left,
             ids::PlaceId,
@@ -265,7 +265,7 @@ mod tests {
             from_ns: Some(*from_ns),
             until_ns: *until_ns,
             ready_ns: 0,
-            why: Why::Ready,
+            why: LeftCpu::Ready,
             seamless: true,
         });
         member.away = Some(Box::new(Work {

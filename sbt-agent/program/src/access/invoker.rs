@@ -27,11 +27,11 @@ impl Invoker {
         }
         let by_name = |name: &str| User::from_name(name).ok().flatten();
         let by_id = |id: u32| User::from_uid(Uid::from_raw(id)).ok().flatten();
-        let who = Who::of(|name| std::env::var(name).ok())?;
+        let who = Caller::of(|name| std::env::var(name).ok())?;
         let (ids, user) = match who {
-            Who::Ids(uid, gid) => (Some((uid, gid)), by_id(uid)),
-            Who::Id(uid) => (None, by_id(uid)),
-            Who::Name(name) => (None, by_name(&name)),
+            Caller::Ids(uid, gid) => (Some((uid, gid)), by_id(uid)),
+            Caller::Id(uid) => (None, by_id(uid)),
+            Caller::Name(name) => (None, by_name(&name)),
         };
         let of_user = user
             .as_ref()
@@ -97,14 +97,14 @@ pub(crate) const TOLD: [&str; 6] = [
 
 /// The user who has called sudo, doas or pkexec, as the environment names them.
 #[derive(Debug, PartialEq, Eq)]
-enum Who {
+enum Caller {
     /// User id and group id.
     Ids(u32, u32),
     Id(u32),
     Name(String),
 }
 
-impl Who {
+impl Caller {
     /// `variable` reads an environment variable. A user id without its group id is not accepted for
     /// sudo: the group is not guessed.
     fn of(variable: impl Fn(&str) -> Option<String>) -> Option<Self> {
@@ -124,17 +124,17 @@ mod tests {
     #[test]
     fn whoever_has_called_is_told_by_the_environment() {
         let who = |variables: &[(&str, &str)]| {
-            Who::of(|name| {
+            Caller::of(|name| {
                 let found = variables.iter().find(|(is, _)| *is == name);
                 found.map(|(_, value)| (*value).to_owned())
             })
         };
         let sudo = [("SUDO_UID", "1000"), ("SUDO_GID", "100")];
-        assert_eq!(who(&sudo), Some(Who::Ids(1000, 100)));
+        assert_eq!(who(&sudo), Some(Caller::Ids(1000, 100)));
         assert_eq!(who(&sudo[..1]), None);
-        assert_eq!(who(&[("PKEXEC_UID", "7")]), Some(Who::Id(7)));
+        assert_eq!(who(&[("PKEXEC_UID", "7")]), Some(Caller::Id(7)));
         let doas = [("DOAS_USER", "ann")];
-        assert_eq!(who(&doas), Some(Who::Name("ann".into())));
+        assert_eq!(who(&doas), Some(Caller::Name("ann".into())));
         assert_eq!(who(&[("SUDO_UID", "-1"), ("SUDO_GID", "x")]), None);
         assert_eq!(who(&[]), None);
     }

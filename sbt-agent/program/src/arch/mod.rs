@@ -55,5 +55,5 @@ pub(crate) use here::{effect, patterns, values};
 /// thread goes on.
 pub use here::{
     frame,
-    ways::{self, Ways},
+    ways::{self, InjectionCode},
 };

@@ -100,7 +100,7 @@ impl Start {
 /// Where a thread's team is: the address of `__kmp_threads`, and the offsets of the team and of its
 /// number of threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Way {
+struct TeamOffsets {
     threads: u64,
     team: u32,
     count: u32,
@@ -111,7 +111,7 @@ struct Library<'a> {
     code: &'a Code<'a>,
     frames: &'a Frames<'a>,
     transfers: Vec<Transfer>,
-    way: Way,
+    way: TeamOffsets,
 }
 
 /// The points of the runtime in this code; `None` if the code is not recognised.
@@ -162,7 +162,7 @@ pub fn points(
 }
 
 /// Finds the team's place from the code of `__kmpc_bound_num_threads`.
-fn way(code: &Code<'_>, frames: &Frames<'_>, function: u64) -> Option<Way> {
+fn way(code: &Code<'_>, frames: &Frames<'_>, function: u64) -> Option<TeamOffsets> {
     let (start, end) = frames.function(function)?;
     let mut values = Values::at_entry();
     for instruction in code.instructions(start, end) {
@@ -173,7 +173,7 @@ fn way(code: &Code<'_>, frames: &Frames<'_>, function: u64) -> Option<Way> {
                 last,
             }) = values.of(RESULT)
         {
-            return Some(Way {
+            return Some(TeamOffsets {
                 threads: variable,
                 team: offset,
                 count: last,

@@ -14,7 +14,7 @@ const NEAR: u64 = 16 << 10;
 
 /// How to find the team of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Way {
+pub struct TeamOffsets {
     /// The address of `__kmp_threads`.
     pub threads: u64,
     /// Offset of the team's address in `kmp_info_t`; see [`sbt_common::Kmp::team`].
@@ -49,7 +49,7 @@ pub fn infos(memory: Memory, threads: u64) -> Vec<u64> {
 /// A thread's team: its address, and its number of threads. `held`: values that the thread holds,
 /// one of which may be an address in its `kmp_info_t`; the first that leads to a team counts.
 /// `infos`: from [`infos`].
-pub fn team(memory: Memory, way: Way, infos: &[u64], held: &[u64]) -> Option<(u64, u32)> {
+pub fn team(memory: Memory, way: TeamOffsets, infos: &[u64], held: &[u64]) -> Option<(u64, u32)> {
     held.iter().find_map(|held| {
         let after = infos.partition_point(|info| info <= held);
         let info = infos[..after].last().filter(|info| held - *info < NEAR)?;
@@ -79,7 +79,7 @@ mod tests {
             .chain([0; 300])
             .collect();
         let threads = [address(&array)];
-        let way = Way {
+        let way = TeamOffsets {
             threads: address(&threads),
             team: 8,
             count: 0,

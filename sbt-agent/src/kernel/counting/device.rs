@@ -183,7 +183,9 @@ mod tests {
 
     fn find_in(root: &Path, text: &str) -> Result<EventNumbers, String> {
         match text.parse::<sbt_engine::counters::Counter>()?.what {
-            sbt_engine::counters::What::Device { device, terms } => find(root, &device, &terms),
+            sbt_engine::counters::CounterKind::Device { device, terms } => {
+                find(root, &device, &terms)
+            }
             other => panic!("{other:?}"),
         }
     }

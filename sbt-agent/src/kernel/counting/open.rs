@@ -7,7 +7,7 @@ use sbt_common::MAX_EVENTS;
 
 use super::device::{self, DEVICES, EventNumbers};
 use crate::kernel::privilege;
-use sbt_engine::counters::{Counter, Kept, Plan, Side, Source, What};
+use sbt_engine::counters::{Counter, CounterKind, Kept, Plan, Side, Source};
 
 /// A CPU, and the event that counts there.
 pub type OnCpu = (u32, perf_event::Counter);
@@ -104,7 +104,7 @@ impl Opened {
         cpus: &[u32],
         may_count: Result<(), &str>,
     ) -> Result<Source, String> {
-        if let What::Kept(kept) = &counter.what {
+        if let CounterKind::Kept(kept) = &counter.what {
             return Ok(kept_source(*kept));
         }
         if let Some(at) = self.names.iter().position(|name| *name == counter.name) {
@@ -154,12 +154,12 @@ pub fn event(counter: &Counter, cpus: &[u32]) -> Result<Vec<OnCpu>, String> {
 /// The perf event of a counter; `None` if the kernel counts it anyway.
 fn asked(counter: &Counter) -> Result<Option<Builder<'static>>, String> {
     let asked = match &counter.what {
-        What::Device { device, terms } => device::here(device, terms)?,
-        What::Generic { kind, config } => EventNumbers {
+        CounterKind::Device { device, terms } => device::here(device, terms)?,
+        CounterKind::Generic { kind, config } => EventNumbers {
             kind: *kind,
             config: [*config, 0, 0],
         },
-        What::Kept(_) => return Ok(None),
+        CounterKind::Kept(_) => return Ok(None),
     };
     let mut event = asked.event();
     event.exclude_kernel(counter.only == Some(Side::User));
@@ -193,7 +193,7 @@ pub fn has_hardware() -> bool {
 
 /// Explains the kernel's refusal.
 fn why(error: &io::Error, counter: &Counter, has_hardware: bool) -> String {
-    let generic = matches!(counter.what, What::Generic { kind, .. } if kind != 1);
+    let generic = matches!(counter.what, CounterKind::Generic { kind, .. } if kind != 1);
     match error.raw_os_error() {
         Some(libc::ENOENT | libc::EOPNOTSUPP | libc::ENODEV) if generic && !has_hardware => {
             "this machine has no hardware counters, as is usual for virtual machines; `sbt list` \

@@ -12,7 +12,7 @@ use sbt_common::MAX_KMP;
 
 use super::{
     Ebpf, loader, perf_uprobe,
-    points::{ATTACHED, At, CONDVARS, is_init, is_left, is_mapped, is_region},
+    points::{ATTACHED, CONDVARS, ProbeEnd, is_init, is_left, is_mapped, is_region},
     refused,
 };
 use crate::kernel::{
@@ -70,7 +70,7 @@ impl Ebpf {
     fn attach_file(&mut self, file: &ProbedFile) -> anyhow::Result<()> {
         // Probes that invalidate a reading come before probes that rely on it.
         for (is, program) in ATTACHED {
-            let points = self.points(file, is, At::Entry);
+            let points = self.points(file, is, ProbeEnd::Entry);
             let links = self.attach_points(file, program, &points, false)?;
             self.entries.extend(links);
         }
@@ -93,7 +93,7 @@ impl Ebpf {
 
     pub(super) fn attach_condvars(&mut self, file: &ProbedFile) -> anyhow::Result<()> {
         for (is, program) in CONDVARS {
-            let points = self.points(file, is, At::Entry);
+            let points = self.points(file, is, ProbeEnd::Entry);
             let links = self.attach_points(file, program, &points, false)?;
             self.condvars.extend(links);
         }
@@ -101,10 +101,10 @@ impl Ebpf {
     }
 
     pub(super) fn attach_returns(&mut self, file: &ProbedFile) -> anyhow::Result<()> {
-        let points = self.points(file, is_left, At::Return);
+        let points = self.points(file, is_left, ProbeEnd::Return);
         let links = self.attach_points(file, "depart", &points, true)?;
         self.returns.extend(links);
-        let points = self.points(file, is_region, At::Entry);
+        let points = self.points(file, is_region, ProbeEnd::Entry);
         let links = self.attach_points(file, "mark", &points, false)?;
         self.returns.extend(links);
         Ok(())

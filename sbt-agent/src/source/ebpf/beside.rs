@@ -8,7 +8,7 @@ use std::os::unix::fs::FileExt as _;
 
 use super::{
     Ebpf,
-    points::{At, is_wait},
+    points::{ProbeEnd, is_wait},
 };
 use sbt_engine::place::printable;
 use sbt_program::{arch::BREAKPOINT, memory::Memory, process, trace};
@@ -52,7 +52,7 @@ impl Ebpf {
                 continue;
             };
             // The program `arrive` is always loaded, so these probes were attached.
-            for point in self.points(file, is_wait, At::Entry) {
+            for point in self.points(file, is_wait, ProbeEnd::Entry) {
                 let at = point.offset.checked_sub(mapping.offset);
                 let at = at.and_then(|above| mapping.start.checked_add(above));
                 let Some(at) = at.filter(|at| *at < mapping.end) else {

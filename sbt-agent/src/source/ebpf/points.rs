@@ -11,7 +11,7 @@ use sbt_program::{
 
 /// Which end of a function a probe is put on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum At {
+pub(super) enum ProbeEnd {
     Entry,
     Return,
 }
@@ -92,7 +92,7 @@ impl Ebpf {
         u16::try_from(index).ok()
     }
 
-    pub(super) fn points(&self, file: &ProbedFile, is: Is, at: At) -> Vec<ProbePoint> {
+    pub(super) fn points(&self, file: &ProbedFile, is: Is, at: ProbeEnd) -> Vec<ProbePoint> {
         let points = file.points.iter();
         points
             .filter(|point| is(point.function))
@@ -100,8 +100,8 @@ impl Ebpf {
                 let (entry_offset, stack_moved) = self.entry(point);
                 ProbePoint {
                     offset: match at {
-                        At::Entry => entry_offset,
-                        At::Return => point.return_offset,
+                        ProbeEnd::Entry => entry_offset,
+                        ProbeEnd::Return => point.return_offset,
                     },
                     cookie: self.cookie(point, stack_moved),
                 }

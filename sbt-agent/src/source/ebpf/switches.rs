@@ -4,7 +4,7 @@ use rustc_hash::FxHashMap;
 use sbt_common::{Taker as Record, UNKNOWN, how, taker};
 
 use super::calls;
-use sbt_engine::event::{Away, Event, Reason, Taken, Taker, Tid, Why};
+use sbt_engine::event::{Away, Event, LeftCpu, Reason, Taken, Taker, Tid};
 
 /// How many takers one return of a thread names at most. The kernel side sends two.
 const MAX_TAKERS: usize = 4;
@@ -71,19 +71,19 @@ impl Switches {
         let takers = takers.filter_map(|(of, taken)| (of == seq).then_some(taken));
         let takers: Box<[Taken]> = takers.collect();
         let why = match record.head.layout {
-            how::READY => Why::Ready,
-            how::ASLEEP => Why::Asleep(calls::reason(record.head.detail)),
+            how::READY => LeftCpu::Ready,
+            how::ASLEEP => LeftCpu::Asleep(calls::reason(record.head.detail)),
             // The kernel sets this for files only.
-            how::IO => Why::Asleep(Reason::File),
-            how::FAULT => Why::Asleep(Reason::Fault),
-            how::STOPPED => Why::Asleep(Reason::Stopped),
-            _ => Why::Asleep(Reason::Other),
+            how::IO => LeftCpu::Asleep(Reason::File),
+            how::FAULT => LeftCpu::Asleep(Reason::Fault),
+            how::STOPPED => LeftCpu::Asleep(Reason::Stopped),
+            _ => LeftCpu::Asleep(Reason::Other),
         };
         let whole_ns = from_ns.map_or(u64::MAX, |from| record.time_ns.saturating_sub(from));
         let ready_ns = match (why, record.ready_ns) {
-            (Why::Ready, _) => whole_ns,
-            (Why::Asleep(_), UNKNOWN) => 0,
-            (Why::Asleep(_), ready_ns) => ready_ns.min(whole_ns),
+            (LeftCpu::Ready, _) => whole_ns,
+            (LeftCpu::Asleep(_), UNKNOWN) => 0,
+            (LeftCpu::Asleep(_), ready_ns) => ready_ns.min(whole_ns),
         };
         out.push(Event::Away {
             tid: record.head.tid,

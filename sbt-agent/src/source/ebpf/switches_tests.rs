@@ -53,12 +53,12 @@ fn taker(seq: u32, kind: u8, took_ns: u64) -> TakerRecord {
 fn what_a_thread_slept_for_follows_from_how_it_left() {
     let mut switches = Switches::default();
     for (seq, layout, detail, why) in [
-        (0, how::ASLEEP, 202, Why::Asleep(Reason::Futex)),
-        (1, how::ASLEEP, 0, Why::Asleep(Reason::Stream)),
-        (2, how::IO, 0, Why::Asleep(Reason::File)),
-        (3, how::FAULT, 0xffff, Why::Asleep(Reason::Fault)),
-        (4, how::STOPPED, 35, Why::Asleep(Reason::Stopped)),
-        (5, how::READY, 202, Why::Ready),
+        (0, how::ASLEEP, 202, LeftCpu::Asleep(Reason::Futex)),
+        (1, how::ASLEEP, 0, LeftCpu::Asleep(Reason::Stream)),
+        (2, how::IO, 0, LeftCpu::Asleep(Reason::File)),
+        (3, how::FAULT, 0xffff, LeftCpu::Asleep(Reason::Fault)),
+        (4, how::STOPPED, 35, LeftCpu::Asleep(Reason::Stopped)),
+        (5, how::READY, 202, LeftCpu::Ready),
     ] {
         let (away, _) = told(&mut switches, &back(seq, layout, detail, [100, 200, 5]));
         assert_eq!(away.why, why);
@@ -109,7 +109,7 @@ fn a_gap_is_told_and_takers_belong_to_their_return() {
     let (away, _) = told(&mut switches, &back(4, how::UNSEEN, 0, [0, 650, 100]));
     assert_eq!(
         (away.why, away.seamless),
-        (Why::Asleep(Reason::Other), false)
+        (LeftCpu::Asleep(Reason::Other), false)
     );
     // Another thread with this number.
     let (away, _) = told(&mut switches, &back(0, how::UNSEEN, 0, [0, 700, 100]));

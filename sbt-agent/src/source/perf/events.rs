@@ -23,7 +23,7 @@ use perf_event::{
 
 use super::{
     place::ROOM,
-    record::{EACH, Format, Record, SAMPLE, STACK, What},
+    record::{EACH, Format, Record, SAMPLE, STACK, ThreadEvent},
 };
 use crate::kernel::perf::{self, PAGE, Ring};
 use sbt_program::{arch::Registers, clock};
@@ -283,8 +283,8 @@ impl Events {
         // A thread has executed a program; or a first thread has ended, which may also mean that it
         // has executed one: see `Watch::goes_on`.
         let is_urgent = |record: &&Record| match record.what {
-            What::Named { executed, .. } => executed,
-            What::Ended => record.thread == record.process,
+            ThreadEvent::Named { executed, .. } => executed,
+            ThreadEvent::Ended => record.thread == record.process,
             _ => false,
         };
         let mut until = now.saturating_sub(LATE_NS);

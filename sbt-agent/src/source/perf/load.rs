@@ -15,7 +15,7 @@ use std::{
 };
 
 use super::watch::Watch;
-use crate::source::ptrace::stop::{self, Stop, Why};
+use crate::source::ptrace::stop::{self, Stop, StopReason};
 use sbt_program::{
     process,
     trace::{self, Id},
@@ -70,8 +70,8 @@ fn load(id: Id, mut held: bool, watch: &Mutex<Watch>) -> io::Result<()> {
         };
         match stop.why() {
             // A signal has stopped it before `exec`, and it goes on.
-            Why::Asked if held => stop.pass(),
-            Why::Executed(_) | Why::Asked => {
+            StopReason::Asked if held => stop.pass(),
+            StopReason::Executed(_) | StopReason::Asked => {
                 held = false;
                 linker = linker_of(process);
                 // If not, another thread has executed a program meanwhile, which is followed next.
@@ -79,7 +79,7 @@ fn load(id: Id, mut held: bool, watch: &Mutex<Watch>) -> io::Result<()> {
                     return Ok(());
                 }
                 if !is_linker(&stop, linker) {
-                    if stop.why() == Why::Asked {
+                    if stop.why() == StopReason::Asked {
                         watch().note(LATE);
                     }
                     stop.begin_call_again();
@@ -88,7 +88,7 @@ fn load(id: Id, mut held: bool, watch: &Mutex<Watch>) -> io::Result<()> {
                 }
                 stop.pass_to_call();
             }
-            Why::Called => {
+            StopReason::Called => {
                 if !is_linker(&stop, linker) {
                     watch().try_to_place(process);
                     stop.let_go(true);

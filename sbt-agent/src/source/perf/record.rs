@@ -57,12 +57,12 @@ pub struct Record {
     /// Id of the event that reports it on this CPU. Inherited events have the id of the original.
     pub event: u64,
     /// What happened.
-    pub what: What,
+    pub what: ThreadEvent,
 }
 
 /// What happened to a thread.
 #[derive(Debug)]
-pub enum What {
+pub enum ThreadEvent {
     /// The thread has come to a breakpoint.
     Hit(Box<Sample>),
     /// The thread has started another thread, of its own process or of a new one.
@@ -124,10 +124,10 @@ impl Record {
             perf::SAMPLE => {
                 let sample: perf::Sample<'_> = body.parse().ok()?;
                 each = (sample.of, sample.time_ns, sample.event);
-                What::Hit(Box::new(Sample::of(&sample)?))
+                ThreadEvent::Hit(Box::new(Sample::of(&sample)?))
             }
-            LOST => What::Lost(body.parse::<Lost>().ok()?.lost),
-            COMM => What::Named {
+            LOST => ThreadEvent::Lost(body.parse::<Lost>().ok()?.lost),
+            COMM => ThreadEvent::Named {
                 comm: comm(&body.parse::<Comm<'_>>().ok()?.comm),
                 executed: misc & FLAG != 0,
             },
@@ -135,17 +135,17 @@ impl Record {
                 // The thread may be out of reach by then: its ids come from the record's body.
                 let exit: Exit = body.parse().ok()?;
                 each.0 = Some((exit.pid, exit.tid));
-                What::Ended
+                ThreadEvent::Ended
             }
             FORK => {
                 let fork: Fork = body.parse().ok()?;
-                What::Started {
+                ThreadEvent::Started {
                     process: fork.pid,
                     thread: fork.tid,
                 }
             }
-            MMAP2 => What::Mapped,
-            SWITCH => What::Switched {
+            MMAP2 => ThreadEvent::Mapped,
+            SWITCH => ThreadEvent::Switched {
                 on: misc & FLAG == 0,
             },
             _ => return None,
@@ -216,7 +216,7 @@ mod tests {
         let record = parse(perf::SAMPLE, 0, &body).unwrap();
         let is = (record.process, record.thread, record.time_ns, record.event);
         assert_eq!((is, record.cpu), ((7, 9, 55, 3), 1));
-        let What::Hit(sample) = record.what else {
+        let ThreadEvent::Hit(sample) = record.what else {
             panic!("{record:?}");
         };
         let registers = sample.registers;
@@ -243,27 +243,27 @@ mod tests {
         let with = |body: &[u64]| [body, &each()].concat();
         let started = parse(FORK, 0, &with(&[halves(8, 7), halves(12, 9), 54])).unwrap();
         assert_eq!((started.thread, started.time_ns), (9, 55));
-        let What::Started { process, thread } = started.what else {
+        let ThreadEvent::Started { process, thread } = started.what else {
             panic!("{started:?}");
         };
         assert_eq!((process, thread), (8, 12));
         let ended = parse(EXIT, 0, &with(&[halves(17, 7), halves(19, 7), 54])).unwrap();
-        assert!(matches!(ended.what, What::Ended));
+        assert!(matches!(ended.what, ThreadEvent::Ended));
         assert_eq!((ended.process, ended.thread), (17, 19));
         let named = with(&[halves(7, 9), 0x6161]);
         for (misc, is) in [(0, false), (FLAG, true)] {
             let what = parse(COMM, misc, &named).unwrap().what;
-            let What::Named { comm, executed } = what else {
+            let ThreadEvent::Named { comm, executed } = what else {
                 panic!("{what:?}");
             };
             assert_eq!((comm, executed), ([0x6161, 0], is));
         }
         for (misc, now) in [(0, true), (FLAG, false)] {
             let switched = parse(SWITCH, misc, &each()).unwrap();
-            assert!(matches!(switched.what, What::Switched { on } if on == now));
+            assert!(matches!(switched.what, ThreadEvent::Switched { on } if on == now));
         }
         let lost = parse(LOST, 0, &with(&[3, 21])).unwrap();
-        assert!(matches!(lost.what, What::Lost(21)));
+        assert!(matches!(lost.what, ThreadEvent::Lost(21)));
     }
 
     #[test]

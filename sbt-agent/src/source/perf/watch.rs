@@ -11,7 +11,7 @@ mod placing;
 use super::{
     events::Events,
     place::Missed,
-    record::{Record, Sample, What},
+    record::{Record, Sample, ThreadEvent},
     run::Run,
     space::{Sampled, Shared, Space},
 };
@@ -232,7 +232,7 @@ impl Watch {
     }
 
     fn hear(&mut self, record: Record, changed: &mut BTreeSet<u32>) {
-        if let What::Lost(count) = record.what {
+        if let ThreadEvent::Lost(count) = record.what {
             return self.lose(count);
         }
         let Record {
@@ -247,13 +247,13 @@ impl Watch {
             // The thread has ended meanwhile, or is in another pid namespace.
             return;
         }
-        if let What::Hit(sample) = &what {
+        if let ThreadEvent::Hit(sample) = &what {
             self.adopt(process, sample.registers.at());
         }
         let number = self.spaces.get(&process).map_or(0, |space| space.number);
         let known = self.threads.get(&tid);
         if known.is_none_or(|thread| thread.slot.process != process) {
-            if matches!(what, What::Ended | What::Switched { .. }) {
+            if matches!(what, ThreadEvent::Ended | ThreadEvent::Switched { .. }) {
                 return;
             }
             // Its beginning was lost, and with it the end of the thread that had the number before.
@@ -263,12 +263,12 @@ impl Watch {
             return;
         };
         let of = match &what {
-            What::Hit(sample) => sample.registers.at(),
-            What::Switched { .. } => SWITCHES,
+            ThreadEvent::Hit(sample) => sample.registers.at(),
+            ThreadEvent::Switched { .. } => SWITCHES,
             _ => LIFE,
         };
         let is_watched = |space: &Space| space.watches(of, time_ns);
-        if let What::Hit(_) = &what
+        if let ThreadEvent::Hit(_) = &what
             && !self.spaces.get(&process).is_some_and(is_watched)
         {
             // The address is no longer watched.
@@ -278,33 +278,35 @@ impl Watch {
             return;
         }
         let was_within_exec = thread.is_within_exec;
-        if !matches!(what, What::Switched { .. }) {
-            thread.is_within_exec = matches!(what, What::Named { executed: true, .. });
+        if !matches!(what, ThreadEvent::Switched { .. }) {
+            thread.is_within_exec = matches!(what, ThreadEvent::Named { executed: true, .. });
         }
         match what {
-            What::Hit(sample) => self.hit(tid, time_ns, &sample),
+            ThreadEvent::Hit(sample) => self.hit(tid, time_ns, &sample),
             // Earlier run time is in the baseline.
-            What::Switched { on } => thread.run.switch(on, time_ns.max(self.begun_ns)),
-            What::Started { process, thread } => self.started(tid, (process, thread), time_ns),
-            What::Ended => {
+            ThreadEvent::Switched { on } => thread.run.switch(on, time_ns.max(self.begun_ns)),
+            ThreadEvent::Started { process, thread } => {
+                self.started(tid, (process, thread), time_ns)
+            }
+            ThreadEvent::Ended => {
                 if !self.goes_on(tid, process, time_ns, was_within_exec) {
                     self.ended(tid, time_ns);
                 }
             }
-            What::Named { comm, executed } => {
+            ThreadEvent::Named { comm, executed } => {
                 thread.slot.known.comm = comm;
                 if executed {
                     self.executed(tid, time_ns);
                 }
             }
-            What::Mapped => {
+            ThreadEvent::Mapped => {
                 if changed.insert(process) {
                     self.programs.walks.renew();
                     let (slot, now) = (&thread.slot, now(&thread.run, time_ns));
                     twin::tell_mapping(kind::MAPPED, false, 0, slot, now, &mut self.out);
                 }
             }
-            What::Lost(_) => {}
+            ThreadEvent::Lost(_) => {}
         }
     }
 

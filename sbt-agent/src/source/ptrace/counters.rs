@@ -10,7 +10,7 @@ use crate::{
     kernel::counting,
     source::twin::{Records, head},
 };
-use sbt_engine::counters::{Counter, Kept, Plan, Source, What};
+use sbt_engine::counters::{Counter, CounterKind, Kept, Plan, Source};
 use sbt_program::{process, trace::Id};
 
 /// How these counters are counted with ptrace, and a sentence for each that is not.
@@ -19,10 +19,10 @@ pub fn plan(asked: &[Counter]) -> (Plan, Vec<String>) {
     let mut events = 0;
     for counter in asked {
         let found = match &counter.what {
-            What::Kept(Kept::ContextSwitches | Kept::Migrations) => {
+            CounterKind::Kept(Kept::ContextSwitches | Kept::Migrations) => {
                 Err("each breakpoint would add one; --backend ebpf counts them".to_owned())
             }
-            What::Kept(kept) => Ok(counting::kept_source(*kept)),
+            CounterKind::Kept(kept) => Ok(counting::kept_source(*kept)),
             _ if events == MAX_EVENTS => Err(format!(
                 "at most {MAX_EVENTS} counters that are not free can be read at a time; leave some \
                  out"

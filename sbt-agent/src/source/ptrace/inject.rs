@@ -6,9 +6,9 @@
 
 use std::{fs::File, io, os::unix::fs::FileExt as _};
 
-use super::stop::{Stop, Why};
+use super::stop::{Stop, StopReason};
 use sbt_program::{
-    arch::{Registers, Ways, frame},
+    arch::{InjectionCode, Registers, frame},
     process,
     trace::{self, Id},
 };
@@ -18,7 +18,7 @@ mod stack;
 /// Offset of `rseq_cs` in `struct rseq` (linux/rseq.h), bytes.
 const SEQUENCE: u64 = 8;
 
-/// The error where [`Ways`] are missing.
+/// The error where [`InjectionCode`] are missing.
 pub const NO_WAYS: &str =
     "the program has no code with which a thread could make a system call and return";
 
@@ -52,7 +52,7 @@ pub fn call(
     stop: Stop,
     registers: &Registers,
     memory: &File,
-    ways: Ways,
+    ways: InjectionCode,
     call: Call,
 ) -> Result<(Stop, u64), Failed> {
     match prepare(&stop, registers, memory, ways) {
@@ -76,7 +76,7 @@ fn prepare(
     stop: &Stop,
     registers: &Registers,
     memory: &File,
-    ways: Ways,
+    ways: InjectionCode,
 ) -> Result<Prepared, String> {
     let id = stop.id();
     let process = process::of_thread(id.cast_unsigned()).unwrap_or(id.cast_unsigned());
@@ -140,7 +140,7 @@ impl Prepared {
         trace::set_mask(id, all).map_err(lost)?;
         let stop = stop.until_call().map_err(lost)?;
         let (mut stop, mut result) = (stop, None);
-        if stop.1 == Why::Called {
+        if stop.1 == StopReason::Called {
             // Out of the call, into `rt_sigreturn`, and out of that.
             let back = stop.0.until_call().map_err(lost)?;
             let after = back.0.registers().map_err(lost)?;

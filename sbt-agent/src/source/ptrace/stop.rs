@@ -12,7 +12,7 @@ use sbt_program::{
 
 /// Why a thread has stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Why {
+pub enum StopReason {
     /// The tracer interrupted it, or it is new and has not begun.
     Asked,
     /// Its whole process was stopped, as by SIGSTOP.
@@ -49,7 +49,7 @@ const CALLED: i32 = libc::SIGTRAP | 0x80;
 #[must_use = "a thread stands still until it is let go on"]
 pub struct Stop {
     id: Id,
-    why: Why,
+    why: StopReason,
 }
 
 /// A change in the state of a thread.
@@ -166,7 +166,7 @@ fn wait_while_it_goes_on(id: Id) -> io::Result<Option<Stop>> {
     loop {
         match wait(id, LOOK)? {
             Some((libc::CLD_TRAPPED | libc::CLD_STOPPED, status)) => {
-                if matches!(why(id, status), Why::Ends | Why::Executed(_)) {
+                if matches!(why(id, status), StopReason::Ends | StopReason::Executed(_)) {
                     return Ok(None);
                 }
                 if let Some(stop) = stop_of(id)? {
@@ -212,35 +212,35 @@ fn wait_among(
 }
 
 /// Why a thread has stopped, by the status of its stop.
-fn why(id: Id, status: i32) -> Why {
+fn why(id: Id, status: i32) -> StopReason {
     let message = || Id::try_from(trace::message(id).unwrap_or(0)).unwrap_or(0);
     let number = status & 0xff;
     match status >> 8 {
-        0 if number == CALLED => Why::Called,
+        0 if number == CALLED => StopReason::Called,
         0 => signalled(id, number),
         event @ (libc::PTRACE_EVENT_CLONE | libc::PTRACE_EVENT_FORK | libc::PTRACE_EVENT_VFORK) => {
-            Why::Started {
+            StopReason::Started {
                 new: message(),
                 borrows: event == libc::PTRACE_EVENT_VFORK,
             }
         }
-        libc::PTRACE_EVENT_EXEC => Why::Executed(message()),
-        libc::PTRACE_EVENT_EXIT => Why::Ends,
-        trace::EVENT_STOP if number != libc::SIGTRAP => Why::Group,
-        _ => Why::Asked,
+        libc::PTRACE_EVENT_EXEC => StopReason::Executed(message()),
+        libc::PTRACE_EVENT_EXIT => StopReason::Ends,
+        trace::EVENT_STOP if number != libc::SIGTRAP => StopReason::Group,
+        _ => StopReason::Asked,
     }
 }
 
-fn signalled(id: Id, number: i32) -> Why {
+fn signalled(id: Id, number: i32) -> StopReason {
     let code = if number == libc::SIGTRAP {
         trace::signal_code(id).unwrap_or(0)
     } else {
         0
     };
     if code == libc::TRAP_TRACE {
-        return Why::Stepped;
+        return StopReason::Stepped;
     }
-    Why::Signal {
+    StopReason::Signal {
         number,
         trap: code == libc::SI_KERNEL,
     }
@@ -253,7 +253,7 @@ impl Stop {
     }
 
     /// Why it has stopped.
-    pub const fn why(&self) -> Why {
+    pub const fn why(&self) -> StopReason {
         self.why
     }
 
@@ -267,8 +267,8 @@ impl Stop {
     /// is handled.
     pub const fn interrupts_calls(&self) -> bool {
         match self.why {
-            Why::Asked => true,
-            Why::Signal { number, trap } => {
+            StopReason::Asked => true,
+            StopReason::Signal { number, trap } => {
                 let stops = matches!(
                     number,
                     libc::SIGSTOP | libc::SIGTSTP | libc::SIGTTIN | libc::SIGTTOU
@@ -325,7 +325,7 @@ impl Stop {
     pub fn pass_to_call(self) {
         // An error means that the thread is being killed.
         let _gone = match self.why {
-            Why::Group => trace::listen(self.id),
+            StopReason::Group => trace::listen(self.id),
             _ => trace::resume_to_call(self.id, self.signal()),
         };
         mem::forget(self);
@@ -341,7 +341,8 @@ impl Stop {
         // The kernel reports a step over a system call as a plain SIGTRAP.
         let is_trap = |why| {
             let trap = libc::SIGTRAP;
-            why == Why::Stepped || matches!(why, Why::Signal { number, .. } if number == trap)
+            why == StopReason::Stepped
+                || matches!(why, StopReason::Signal { number, .. } if number == trap)
         };
         self.go_on_until(|id| trace::step(id, 0), is_trap)
             .map(|(stop, _)| stop)
@@ -352,11 +353,11 @@ impl Stop {
     ///
     /// # Errors
     /// As for [`Stop::step`].
-    pub fn until_call(self) -> io::Result<(Self, Why)> {
+    pub fn until_call(self) -> io::Result<(Self, StopReason)> {
         let is_there = |why| {
             let trap = libc::SIGTRAP;
-            matches!(why, Why::Called | Why::Stepped)
-                || matches!(why, Why::Signal { number, .. } if number == trap)
+            matches!(why, StopReason::Called | StopReason::Stepped)
+                || matches!(why, StopReason::Signal { number, .. } if number == trap)
         };
         self.go_on_until(|id| trace::resume_to_call(id, 0), is_there)
     }
@@ -364,8 +365,8 @@ impl Stop {
     fn go_on_until(
         self,
         go_on: impl Fn(Id) -> io::Result<()>,
-        is_there: impl Fn(Why) -> bool,
-    ) -> io::Result<(Self, Why)> {
+        is_there: impl Fn(StopReason) -> bool,
+    ) -> io::Result<(Self, StopReason)> {
         let id = self.id;
         let mut stopped = false;
         let reached = loop {
@@ -379,7 +380,7 @@ impl Stop {
             if is_there(reason) {
                 break reason;
             }
-            stopped |= matches!(reason, Why::Group | Why::Signal { .. });
+            stopped |= matches!(reason, StopReason::Group | StopReason::Signal { .. });
         };
         // Sending a stop to another user's process needs a privilege: without it the process runs
         // on.
@@ -403,8 +404,8 @@ impl Stop {
 
     const fn signal(&self) -> i32 {
         match self.why {
-            Why::Signal { number, .. } => number,
-            Why::Stepped => libc::SIGTRAP,
+            StopReason::Signal { number, .. } => number,
+            StopReason::Stepped => libc::SIGTRAP,
             _ => 0,
         }
     }
@@ -414,7 +415,7 @@ impl Drop for Stop {
     fn drop(&mut self) {
         // An error means that the thread is being killed.
         let _gone = match self.why {
-            Why::Group => trace::listen(self.id),
+            StopReason::Group => trace::listen(self.id),
             _ => trace::resume(self.id, self.signal()),
         };
     }

@@ -31,7 +31,7 @@ pub enum Order {
         /// The files.
         files: Vec<Watched>,
         /// Ways to teams that the places need, by index.
-        ways: Vec<Way>,
+        ways: Vec<KmpOffsets>,
     },
     /// Add or remove rules that find callers.
     Learn(Vec<Lesson>),
@@ -74,14 +74,14 @@ pub struct Watched {
 
 /// [`Kmp`] in a form that serde can write.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Way {
+pub struct KmpOffsets {
     threads: i32,
     team: u32,
     count: u32,
     outer: Vec<(i32, u32)>,
 }
 
-impl From<&Kmp> for Way {
+impl From<&Kmp> for KmpOffsets {
     fn from(kmp: &Kmp) -> Self {
         let outer = kmp.outer.iter().map(|outer| (outer.returns, outer.above));
         Self {
@@ -93,8 +93,8 @@ impl From<&Kmp> for Way {
     }
 }
 
-impl From<&Way> for Kmp {
-    fn from(way: &Way) -> Self {
+impl From<&KmpOffsets> for Kmp {
+    fn from(way: &KmpOffsets) -> Self {
         let mut outer = [Outer::default(); MAX_OUTER];
         for (to, (returns, above)) in outer.iter_mut().zip(&way.outer) {
             *to = Outer {

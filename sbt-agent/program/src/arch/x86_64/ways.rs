@@ -14,14 +14,14 @@ const MOST_POPS: usize = 8;
 
 /// Addresses of code that an injected call needs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Ways {
+pub struct InjectionCode {
     /// A `syscall` instruction followed only by pops and a return, and the number of pops.
     pub call: Option<(u64, usize)>,
     /// Code that calls `rt_sigreturn`.
     pub back: Option<u64>,
 }
 
-impl Ways {
+impl InjectionCode {
     /// Searches `code`, which lies at address `start`. `clean` tells for an address and a length
     /// whether no breakpoint lies there; other finds are skipped.
     pub fn add(&mut self, code: &[u8], start: u64, clean: impl Fn(u64, usize) -> bool) {
@@ -62,8 +62,8 @@ fn way_out(code: &[u8]) -> Option<(usize, usize)> {
 mod tests {
     use super::*;
 
-    fn found(code: &[u8], breakpoint: u64) -> Ways {
-        let mut ways = Ways::default();
+    fn found(code: &[u8], breakpoint: u64) -> InjectionCode {
+        let mut ways = InjectionCode::default();
         let clean = |at: u64, length: usize| !(at..at + length as u64).contains(&breakpoint);
         ways.add(code, 0x1000, clean);
         ways

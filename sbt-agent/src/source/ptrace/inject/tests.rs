@@ -213,8 +213,8 @@ fn memory_of(child: &Child) -> File {
     File::options().read(true).write(true).open(path).unwrap()
 }
 
-fn ways_of(child: &Child, memory: &File) -> Ways {
-    let mut ways = Ways::default();
+fn ways_of(child: &Child, memory: &File) -> InjectionCode {
+    let mut ways = InjectionCode::default();
     for mapping in process::mappings(child.id()) {
         let mut code = vec![0; usize::try_from(mapping.end - mapping.start).unwrap()];
         let count = memory.read_at(&mut code, mapping.start).unwrap_or(0);
@@ -289,7 +289,7 @@ fn a_call_changes_nothing_of_the_thread_that_makes_it() {
         // A thread in a system call; then a program without the code.
         let mut in_call = registers;
         in_call.set_system_call(202, registers.result());
-        for (registers, ways) in [(in_call, ways), (registers, Ways::default())] {
+        for (registers, ways) in [(in_call, ways), (registers, InjectionCode::default())] {
             let refused = call(stop, &registers, &memory, ways, NUMBER_OF_PROCESS);
             let Err((Some(after), why)) = refused else {
                 panic!("it has made a call");

@@ -11,7 +11,7 @@ use super::{
     PAGE, Space,
 };
 use sbt_program::{
-    arch::{Registers, Ways, displaced::ROOM},
+    arch::{InjectionCode, Registers, displaced::ROOM},
     process,
 };
 
@@ -86,7 +86,7 @@ impl Space {
     }
 
     /// Finds code by which a thread can make a system call and get back.
-    fn finds_ways(&self, near: u64) -> Ways {
+    fn finds_ways(&self, near: u64) -> InjectionCode {
         let mut mappings = process::mappings(self.process);
         // The mapping at `near` first: the C library has such code, and mostly is what is watched.
         mappings.sort_by_key(|mapping| !(mapping.start..mapping.end).contains(&near));
@@ -94,7 +94,7 @@ impl Space {
             let points = self.points.range(at..at.saturating_add(length as u64));
             points.into_iter().next().is_none()
         };
-        let mut ways = Ways::default();
+        let mut ways = InjectionCode::default();
         for mapping in mappings {
             let length = (mapping.end - mapping.start).min(SEARCHED);
             let mut code = vec![0; usize::try_from(length).unwrap_or(0)];

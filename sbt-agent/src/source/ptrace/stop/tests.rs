@@ -56,7 +56,7 @@ fn traced() -> (Child, Stop, Id) {
 
 fn stands_for_its_end(id: Id) {
     let (_, status) = wait(id, libc::WSTOPPED | libc::WNOWAIT).unwrap().unwrap();
-    assert_eq!(why(id, status), Why::Ends);
+    assert_eq!(why(id, status), StopReason::Ends);
 }
 
 /// A step would wait for ever if it waited for something that only its caller can do.
@@ -77,7 +77,7 @@ fn has_gone(stop: Stop) {
 }
 
 /// All changes, one after the other; each stopped thread goes on.
-fn all_news() -> impl Iterator<Item = (Id, Option<Why>)> {
+fn all_news() -> impl Iterator<Item = (Id, Option<StopReason>)> {
     std::iter::from_fn(|| match news(None, 0).ok()?? {
         News::Stopped(stop) => Some((stop.id(), Some(stop.why()))),
         News::Ended(id) => Some((id, None)),
@@ -93,10 +93,14 @@ fn a_first_thread_that_is_killed_is_not_waited_for_until_others_have_ended() {
         stands_for_its_end(first);
         stands_for_its_end(other);
         has_gone(stop);
-        let news: Vec<(Id, Option<Why>)> = all_news().collect();
+        let news: Vec<(Id, Option<StopReason>)> = all_news().collect();
         assert_eq!(
             news,
-            [(other, Some(Why::Ends)), (other, None), (first, None)]
+            [
+                (other, Some(StopReason::Ends)),
+                (other, None),
+                (first, None)
+            ]
         );
     });
 }
@@ -110,9 +114,12 @@ fn the_program_that_another_thread_executes_makes_no_step() {
         stands_for_its_end(first);
         has_gone(stop);
         let mut news = all_news();
-        assert_eq!(news.next(), Some((first, Some(Why::Executed(other)))));
+        assert_eq!(
+            news.next(),
+            Some((first, Some(StopReason::Executed(other))))
+        );
         child.kill().unwrap();
-        assert_eq!(news.next(), Some((first, Some(Why::Ends))));
+        assert_eq!(news.next(), Some((first, Some(StopReason::Ends))));
         assert_eq!(news.next(), Some((first, None)));
     });
 }

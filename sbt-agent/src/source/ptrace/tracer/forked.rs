@@ -6,7 +6,7 @@ use std::time::Instant;
 use super::{
     super::{
         closed, mapped,
-        stop::{self, News, Stop, Why},
+        stop::{self, News, Stop, StopReason},
     },
     FORGOTTEN_AFTER, LOST_CHILD, PATIENCE, Space, Tracer,
 };
@@ -50,7 +50,7 @@ impl Tracer {
                     })
                     .ok()
             });
-            let is_there = |stop: &Stop| stop.why() != Why::Ends && stop.is_traced();
+            let is_there = |stop: &Stop| stop.why() != StopReason::Ends && stop.is_traced();
             let is_there = stop.as_ref().is_some_and(is_there);
             if let Some(stop) = stop {
                 self.early.insert(new, (stop, Instant::now()));
@@ -102,7 +102,7 @@ impl Tracer {
         }
         match self.first_stop(id) {
             Some(stop) => {
-                let ours = stop.why() == Why::Asked;
+                let ours = stop.why() == StopReason::Asked;
                 self.let_go(stop, ours);
             }
             None => drop(self.threads.remove(&id)),
@@ -181,7 +181,7 @@ impl Tracer {
             _ => Some(stop),
         };
         if let Some(stop) = stop {
-            let ours = stop.why() == Why::Asked;
+            let ours = stop.why() == StopReason::Asked;
             stop.let_go(ours);
         }
     }

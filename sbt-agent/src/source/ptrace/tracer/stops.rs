@@ -8,7 +8,7 @@ use super::{
     super::{
         clocks::{now_ns, told},
         standing::Standing,
-        stop::{self, News, Stop, Why},
+        stop::{self, News, Stop, StopReason},
     },
     MOST_BYGONE, MOST_PENDING, Slot, Space, TOLD_APART, Traced, Tracer,
 };
@@ -20,7 +20,7 @@ use sbt_engine::place::printable;
 use sbt_program::{
     access::rights,
     arch::Registers,
-    gain::{self, Who},
+    gain::{self, Credentials},
     process,
     trace::{self, Id},
 };
@@ -58,7 +58,7 @@ impl Tracer {
             News::Stopped(stop) => {
                 let id = stop.id();
                 self.unsettled.remove(&id);
-                if let Why::Executed(former) = stop.why()
+                if let StopReason::Executed(former) = stop.why()
                     && !self.threads.contains_key(&id)
                     && let Some(former) = self.threads.get(&former)
                 {
@@ -68,7 +68,7 @@ impl Tracer {
                 }
                 if self.threads.contains_key(&id) {
                     self.stopped(stop);
-                } else if stop.why() == Why::Ends {
+                } else if stop.why() == StopReason::Ends {
                     // Killed before it began, or while it was let go: resumed here, since nobody
                     // else does.
                     stop.resume();
@@ -82,23 +82,25 @@ impl Tracer {
 
     fn stopped(&mut self, stop: Stop) {
         match stop.why() {
-            Why::Signal { trap: true, .. } => self.hit(stop),
-            Why::Started { new, borrows } => self.started(stop, new, borrows),
-            Why::Executed(former) => self.executed(stop, former),
-            Why::Ends => {
+            StopReason::Signal { trap: true, .. } => self.hit(stop),
+            StopReason::Started { new, borrows } => self.started(stop, new, borrows),
+            StopReason::Executed(former) => self.executed(stop, former),
+            StopReason::Ends => {
                 self.tell_end(stop.id());
                 self.go_on(stop, true);
             }
-            Why::Asked | Why::Called => self.go_on(stop, true),
+            StopReason::Asked | StopReason::Called => self.go_on(stop, true),
             // Single steps are waited for where they are made.
-            Why::Signal {
+            StopReason::Signal {
                 number: libc::SIGCHLD,
                 ..
             } => {
                 self.hear_of_end(&stop);
                 self.go_on(stop, false);
             }
-            Why::Group | Why::Stepped | Why::Signal { .. } => self.go_on(stop, false),
+            StopReason::Group | StopReason::Stepped | StopReason::Signal { .. } => {
+                self.go_on(stop, false)
+            }
         }
     }
 
@@ -128,7 +130,7 @@ impl Tracer {
         let id = stop.id();
         // The thread has hit a breakpoint and not reported it yet. Let go now, it would be killed
         // by the signal: it is let go after that stop.
-        if matches!(stop.why(), Why::Asked | Why::Group)
+        if matches!(stop.why(), StopReason::Asked | StopReason::Group)
             && self.threads.contains_key(&id)
             && process::has_pending(id.cast_unsigned(), libc::SIGTRAP)
         {
@@ -366,7 +368,7 @@ impl Tracer {
             return;
         }
         let exe = process::folder(process).join("exe");
-        let gain = Who::of(process).and_then(|who| gain::of_file(&exe, &who));
+        let gain = Credentials::of(process).and_then(|who| gain::of_file(&exe, &who));
         if let Some((gain, path)) = gain.zip(fs::read_link(exe).ok()) {
             self.note_once(&format!(
                 "{} ran without the privileges that its file gives, {gain}, since it was traced; \
