@@ -128,10 +128,12 @@ impl Kmp {
     }
 
     /// The program's call of the runtime. `at` is where the innermost return address lies on the
-    /// stack. The caller's rbp is not known.
+    /// stack. The caller's rbp is known only if the last function of the runtime has a frame pointer,
+    /// and so stored the caller's rbp just below the return address.
     #[inline(always)]
     fn caller(&self, probed: u64, at: u64, frame: u64, memory: &impl Reader) -> Caller {
         let address = memory.word(at);
+        let saved_below = |at: u64| memory.word(at.wrapping_sub(8));
         for outer in &self.outer {
             if outer.returns == 0 {
                 break;
@@ -142,18 +144,19 @@ impl Kmp {
                     HELD => frame.wrapping_add(8),
                     above => at.wrapping_add(u64::from(above)),
                 };
-                let address = memory.word(at);
+                let has_frame = matches!(outer.above, SAVED | HELD);
                 return Caller {
                     at,
-                    address,
-                    rbp: 0,
+                    address: memory.word(at),
+                    rbp: if has_frame { saved_below(at) } else { 0 },
                 };
             }
         }
+        let has_frame = frame.wrapping_add(8) == at;
         Caller {
             at,
             address,
-            rbp: 0,
+            rbp: if has_frame { saved_below(at) } else { 0 },
         }
     }
 }

@@ -11,6 +11,7 @@ use std::{
 mod called;
 mod memory;
 mod module;
+mod region;
 mod relation;
 mod spins;
 mod stacks;
@@ -247,16 +248,25 @@ impl Resolver {
             }
             all => all,
         };
-        let mut place = Place {
-            binary: "?".into(),
-            offset: addresses.first().copied().unwrap_or(0),
-            into_function: None,
-            works_before: false,
-            frames: Vec::new(),
-            outer: Vec::new(),
-            of_runtime: false,
+        let (links, frames) = self.locate(addresses);
+        let place = self.place_of(addresses, &links, frames);
+        let is_of_openmp = || {
+            let first = links.first();
+            self.walks.follows_regions() && first.is_some_and(|link| self.returns_to_openmp(link))
         };
-        let mut links = Vec::new();
+        let is_whole = links.len() == addresses.len();
+        if is_whole && (!place.of_runtime || is_all_c(&links) || is_of_openmp()) {
+            let modules = self.modules.iter();
+            let files: Vec<_> = modules.map(|module| (&module.file, module.owner)).collect();
+            self.walks.consider(&files, &links);
+        }
+        place
+    }
+
+    /// The calls of a chain, innermost first, each with its functions and lines, up to the first
+    /// address that is unknown or does not follow a call.
+    fn locate(&mut self, addresses: &[u64]) -> (Vec<Link>, Vec<Vec<Frame>>) {
+        let (mut links, mut all) = (Vec::new(), Vec::new());
         for (depth, address) in addresses.iter().enumerate() {
             // The return address is the address of the next instruction, which may belong to
             // another line: the call is before it.
@@ -272,22 +282,62 @@ impl Resolver {
             if depth > 0 && !self.modules[module].is_after_call(vaddr + 1) {
                 break;
             }
-            let frames = self.frames_of_call(module, vaddr);
-            let name = frames.last().and_then(|frame| frame.function.as_deref());
-            let owner = self.modules[module].owner.of_function(name);
-            links.push(Link {
-                file: module,
-                address: vaddr + 1,
-                owner,
-                is_own: owner == Owner::User
-                    && (frames.is_empty() || frames.iter().any(|frame| !frame.is_of_library())),
-            });
+            let (link, frames) = self.link(module, vaddr + 1);
+            links.push(link);
+            all.push(frames);
+        }
+        (links, all)
+    }
+
+    /// The call that returns to an address of a file, with its functions and lines.
+    fn link(&mut self, module: usize, address: u64) -> (Link, Vec<Frame>) {
+        let frames = self.frames_of_call(module, address - 1);
+        let name = frames.last().and_then(|frame| frame.function.as_deref());
+        let owner = self.modules[module].owner.of_function(name);
+        let link = Link {
+            file: module,
+            address,
+            owner,
+            is_own: owner == Owner::User
+                && (frames.is_empty() || frames.iter().any(|frame| !frame.is_of_library())),
+        };
+        (link, frames)
+    }
+
+    fn place_of(&mut self, addresses: &[u64], links: &[Link], frames: Vec<Vec<Frame>>) -> Place {
+        let in_openmp = self.calls_in_openmp(links);
+        let begin = links.get(in_openmp).filter(|_| in_openmp > 0);
+        let barrier = begin.and_then(|begin| {
+            let address = self.last_barrier_of_region(begin)?;
+            Some(self.link(begin.file, address))
+        });
+        let chain: Vec<(Link, Vec<Frame>)> = match barrier {
+            Some(barrier) => vec![barrier],
+            None => links.iter().copied().zip(frames).skip(in_openmp).collect(),
+        };
+        let mut place = Place {
+            binary: "?".into(),
+            offset: addresses.first().copied().unwrap_or(0),
+            into_function: None,
+            works_before: false,
+            frames: Vec::new(),
+            outer: Vec::new(),
+            of_runtime: false,
+        };
+        let mut inner: Vec<Link> = Vec::new();
+        for (depth, (link, frames)) in chain.into_iter().enumerate() {
+            let (module, offset) = (link.file, link.address);
+            // The call of the program by a runtime is of no interest.
+            let is_begin = link.owner == Owner::C && !is_all_c(&inner)
+                || link.owner == Owner::System && inner.iter().any(|link| link.is_own);
+            if depth > 0 && is_begin {
+                break;
+            }
+            inner.push(link);
             let shown = self.modules[module].file.shown.to_string_lossy();
             let binary = short(&shown).to_owned();
-            let offset = vaddr + 1;
-            let start = self
-                .debug(module)
-                .and_then(|debug| debug.function_start(vaddr));
+            let debug = self.debug(module);
+            let start = debug.and_then(|debug| debug.function_start(offset - 1));
             let into_function = start.map(|start| offset - start);
             let works_before =
                 start.is_some_and(|start| self.modules[module].works_before(start, offset));
@@ -307,13 +357,6 @@ impl Resolver {
                 };
                 continue;
             }
-            // The call of the program by a runtime is of no interest.
-            let inner = &links[..depth];
-            if owner == Owner::C && !is_all_c(inner)
-                || owner == Owner::System && inner.iter().any(|link| link.is_own)
-            {
-                break;
-            }
             let call = Call {
                 binary,
                 offset,
@@ -324,11 +367,6 @@ impl Resolver {
             place.add_caller(call, frames);
         }
         place.drop_outer_library();
-        if links.len() == addresses.len() && (!place.of_runtime || is_all_c(&links)) {
-            let modules = self.modules.iter();
-            let files: Vec<_> = modules.map(|module| (&module.file, module.owner)).collect();
-            self.walks.consider(&files, &links);
-        }
         place
     }
 

@@ -23,6 +23,8 @@ use super::{
     unwind::Unwind,
     vdso,
 };
+mod regions;
+
 use crate::{
     point::{Function, Point},
     syscalls::SYSCALL,
@@ -139,6 +141,10 @@ pub(super) struct Walks {
     told: HashMap<Code, Option<Rule>>,
     /// Return addresses that are walked from because nothing in the chain was the program's own.
     of_libraries: HashSet<At>,
+    /// Return addresses from which a walk comes only to the beginning of a runtime's own thread.
+    dead_ends: HashSet<At>,
+    /// Whether regions of the program end with a jump to a barrier.
+    follows_regions: bool,
     changes: Vec<Change>,
     changed: bool,
     seeded: usize,
@@ -223,6 +229,7 @@ impl Walks {
         }
         self.seed_libraries(files);
         self.seed_conditions(files, seeded);
+        self.seed_regions(files, seeded);
         if self.follows_system_calls() {
             self.names.insert(SYSCALL.to_owned());
         }
@@ -412,6 +419,7 @@ impl Walks {
             Owner::C if self.follows_system_calls() && is_all_c(chain) => {
                 self.learn_library(files, last);
             }
+            Owner::C if !has_own => self.dead_end(inner),
             Owner::System | Owner::C => {
                 // The caller of the C library or of a runtime does not belong to the program.
                 let begun = inner.last().filter(|link| link.owner == Owner::User);
@@ -430,6 +438,9 @@ impl Walks {
     }
 
     fn learn_library_at(&mut self, files: &Files<'_>, at: At) {
+        if self.dead_ends.contains(&at) {
+            return;
+        }
         self.of_libraries.insert(at);
         self.learn(files, at);
     }
@@ -461,12 +472,16 @@ impl Walks {
             .copied()
             .collect();
         for at in needless {
-            for code in self.learned.remove(&at).unwrap_or_default() {
-                self.told.remove(&code);
-                self.changes.push((code, None));
-            }
-            self.changed = true;
+            self.unlearn(at);
         }
+    }
+
+    fn unlearn(&mut self, at: At) {
+        for code in self.learned.remove(&at).unwrap_or_default() {
+            self.told.remove(&code);
+            self.changes.push((code, None));
+        }
+        self.changed = true;
     }
 }
 

@@ -24,10 +24,11 @@ fn alone(site: &SiteReport) -> u64 {
         .unwrap_or(0)
 }
 
-/// The time that threads pass between regions at a site, ns, while regions begin.
+/// The mean time that the beginning of a region at a site takes, ns; 0 if the program works between
+/// regions.
 pub fn beginning(site: &SiteReport) -> u64 {
-    let begins = site.alone_ns.is_some_and(|alone_ns| alone_ns > 0) && alone(site) == 0;
-    site.between_ns.filter(|_| begins).unwrap_or(0)
+    let mean_ns = site.alone_ns.unwrap_or(0) / site.episodes.max(1);
+    if mean_ns <= BEGIN_NS { mean_ns } else { 0 }
 }
 
 /// Verdict: one thread works between parallel regions, and the others are kept waiting for the next

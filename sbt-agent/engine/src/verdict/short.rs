@@ -41,20 +41,16 @@ impl Medians {
             work: site.work_ns.as_ref()?.p50,
             idle: idle.p50,
             release: release.map(|release| release.p50),
-            begin: regions::beginning(site) / idle.count.max(1),
+            begin: regions::beginning(site),
         })
     }
 
-    /// The barrier's part of the time between two barriers, 0 to 1.
-    fn barrier(&self) -> f64 {
+    /// What one thread passes in the barrier each time, ns.
+    fn barrier_ns(&self) -> u64 {
         // Where it is not known how long threads take to get going again, that is in the work: as
         // much as waking takes.
-        let (work, release) = match self.release {
-            Some(release) => (self.work, release),
-            None => (self.work.saturating_sub(WAKE_NS), self.work.min(WAKE_NS)),
-        };
-        let barrier = (self.idle + release + self.begin) as f64;
-        barrier / (barrier + work as f64).max(1.0)
+        let release = self.release.unwrap_or(self.work.min(WAKE_NS));
+        self.idle + release + self.begin
     }
 }
 
@@ -81,15 +77,9 @@ pub fn phase_too_short(report: &Report, site: &SiteReport) -> Option<VerdictRepo
         return None;
     }
     let total_ns = report.thread_time.total_ns.max(1) as f64;
-    let sum = |stat: &Option<crate::report::StatReport>| {
-        stat.as_ref().map_or(0.0, |stat| stat.sum as f64)
-    };
-    let passing_ns = sum(&site.work_ns)
-        + sum(&site.idle_ns)
-        + sum(&site.release_ns)
-        + regions::beginning(site) as f64;
     // By the medians, since few long waits are not the barrier's doing.
-    let share_pct = (passing_ns / total_ns).min(1.0) * medians.barrier() * 100.0;
+    let waits = site.idle_ns.as_ref()?.count as f64;
+    let share_pct = (waits * medians.barrier_ns() as f64 / total_ns).min(1.0) * 100.0;
     if share_pct < WORTH || lack::is_of_the_run(report) {
         return None;
     }

@@ -44,7 +44,7 @@ pub(crate) fn said(image: &[u8], segments: &[Segment], function: u64, next: u64)
         .checked_sub(function)
         .filter(|length| *length <= MAX_FUNCTION)?;
     let code = code_at(image, segments, function, length)?;
-    let ident = arch::address_passed(code.bytes, function, next)?;
+    let ident = arch::address_passed(code.bytes, function, next, arch::ARGUMENTS[0])?;
     let flags = data_at(image, segments, ident.checked_add(FLAGS)?)?.first_chunk()?;
     if u32::from_le_bytes(*flags) & BY_COMPILER == 0 {
         return None;

@@ -14,7 +14,7 @@ mod libcxx;
 mod libstdcxx;
 mod musl;
 pub(crate) mod openmpi;
-mod regions;
+pub(crate) mod regions;
 mod rust;
 pub mod teams;
 pub mod waits;

@@ -15,6 +15,29 @@ use crate::{
 /// The most bytes of a function that are read.
 const CODE: u64 = 4096;
 
+/// Functions with a barrier that compilers call: where such a call is the last act of a region's
+/// function, an optimising compiler makes a jump of it, and the barrier returns into the runtime.
+pub(crate) const BARRIERS: [&str; 9] = [
+    "GOMP_barrier",
+    "GOMP_barrier_cancel",
+    "GOMP_loop_end",
+    "GOMP_loop_end_cancel",
+    "GOMP_sections_end",
+    "GOMP_sections_end_cancel",
+    "GOMP_workshare_task_reduction_unregister",
+    "__kmpc_barrier",
+    "__kmpc_cancel_barrier",
+];
+
+/// The function of libomp that calls the function of a region (`z_Linux_asm.S`).
+pub(crate) const CALLS_REGION: &str = "__kmp_invoke_microtask";
+
+/// The number, from 0, of the argument that is the region's function, for a function that begins a
+/// region (libgomp's `parallel.c`, `kmp_csupport.cpp`).
+pub(crate) fn argument(name: &str) -> Option<usize> {
+    begins(name).then_some(if name.starts_with("__kmpc") { 2 } else { 0 })
+}
+
 /// Whether a function of this name begins a region: functions of libgomp (libgomp.map), which
 /// libomp has too, and of libomp (`kmp_csupport.cpp`).
 fn begins(name: &str) -> bool {
@@ -63,5 +86,8 @@ mod tests {
         for name in ["GOMP_parallel_end", "GOMP_barrier", "__kmpc_barrier"] {
             assert!(!begins(name), "{name}");
         }
+        assert_eq!(argument("GOMP_parallel"), Some(0));
+        assert_eq!(argument("__kmpc_fork_call"), Some(2));
+        assert_eq!(argument("GOMP_barrier"), None);
     }
 }

@@ -1,4 +1,4 @@
-//! The address that a call passes as its first argument.
+//! The address that a call passes as an argument.
 
 use std::collections::HashMap;
 
@@ -8,11 +8,10 @@ use iced_x86::{
 
 use super::registers::{KEPT, Register};
 
-/// The address in rdi at the call that returns to `next`, as the instructions from `start` on have
-/// put it there. Computed
-/// addresses are not followed. Jumps are not followed either: after an unconditional jump only the
-/// kept registers count: a wrong result is possible.
-pub fn address_passed(code: &[u8], start: u64, next: u64) -> Option<u64> {
+/// The address in a register at the call that returns to `next`, as the instructions from `start` on
+/// have put it there. Computed addresses are not followed. Jumps are not followed either: after an
+/// unconditional jump only the kept registers count: a wrong result is possible.
+pub fn address_passed(code: &[u8], start: u64, next: u64, argument: Register) -> Option<u64> {
     let mut factory = InstructionInfoFactory::new();
     let mut held = HashMap::new();
     let mut instruction = Instruction::default();
@@ -21,7 +20,7 @@ pub fn address_passed(code: &[u8], start: u64, next: u64) -> Option<u64> {
         decoder.decode_out(&mut instruction);
         if instruction.next_ip() == next {
             let is_call = instruction.mnemonic() == Mnemonic::Call;
-            return held.remove(&Register::RDI).filter(|_| is_call);
+            return held.remove(&argument).filter(|_| is_call);
         }
         let value = match instruction.mnemonic() {
             Mnemonic::Lea if instruction.is_ip_rel_memory_operand() => {
@@ -66,7 +65,7 @@ mod tests {
         let clear = [0x31, 0xff]; // xor %edi,%edi
         let at = |parts: &[&[u8]]| {
             let code = parts.concat();
-            address_passed(&code, 0x1000, 0x1000 + code.len() as u64)
+            address_passed(&code, 0x1000, 0x1000 + code.len() as u64, Register::RDI)
         };
         assert_eq!(at(&[&lea, &call]), Some(0x1017));
         assert_eq!(at(&[&lea, &clear, &call]), None);
