@@ -101,6 +101,24 @@ fn a_function_with_a_barrier_is_told_apart_by_its_callers() {
         assert!((500..=1000).contains(&episodes), "{call}: {report}");
     }
 }
+/// The barrier returns into the runtime, and only the thread that began the region has the program
+/// further up its stack.
+#[test]
+fn a_barrier_that_is_the_last_act_of_a_region_has_its_line() {
+    needs_root!();
+    let gnu = Build::of("openmp_last.c").flags(&["-fopenmp"]);
+    for build in [gnu, gnu.compiler("clang")] {
+        let report = watch(&build.path(), &["rounds=200"]);
+        // The barrier and the end of each region.
+        report.is_exactly(4 * 3 * 200, 4 * 200);
+        assert_eq!(report.sites().len(), 4, "{report}");
+        for barrier in ["SITE cells", "SITE faces"] {
+            let site = report.site_at(line("openmp_last.c", barrier));
+            assert_eq!(number(site, "episodes"), 200, "{barrier}: {report}");
+        }
+    }
+}
+
 #[test]
 fn teams_of_llvm_openmp_are_told_apart() {
     needs_root!();

@@ -311,10 +311,18 @@ impl Resolver {
             let address = self.last_barrier_of_region(begin)?;
             Some(self.link(begin.file, address))
         });
-        let chain: Vec<(Link, Vec<Frame>)> = match barrier {
+        let mut chain: Vec<(Link, Vec<Frame>)> = match barrier {
             Some(barrier) => vec![barrier],
             None => links.iter().copied().zip(frames).skip(in_openmp).collect(),
         };
+        // A thread of the runtime has one place, however far the walk went in the runtime.
+        if in_openmp == 0
+            && links
+                .first()
+                .is_some_and(|link| self.returns_to_openmp(link))
+        {
+            chain.truncate(1);
+        }
         let mut place = Place {
             binary: "?".into(),
             offset: addresses.first().copied().unwrap_or(0),

@@ -32,6 +32,9 @@ pub(crate) const BARRIERS: [&str; 9] = [
 /// The function of libomp that calls the function of a region (`z_Linux_asm.S`).
 pub(crate) const CALLS_REGION: &str = "__kmp_invoke_microtask";
 
+/// The function of libomp by which the functions that begin a region do so (`kmp_runtime.cpp`).
+pub(crate) const FORKS: &str = "__kmp_fork_call";
+
 /// The number, from 0, of the argument that is the region's function, for a function that begins a
 /// region (libgomp's `parallel.c`, `kmp_csupport.cpp`).
 pub(crate) fn argument(name: &str) -> Option<usize> {

@@ -13,7 +13,7 @@ use crate::{
     elf::{code_at, names},
     files::ProbedFile,
     point::Function,
-    runtimes::regions::{BARRIERS, CALLS_REGION},
+    runtimes::regions::{BARRIERS, CALLS_REGION, FORKS},
     unwind::Unwind,
 };
 
@@ -47,27 +47,22 @@ impl Inside {
     }
 }
 
-/// The return addresses through which a runtime comes from a function that begins a region to the
-/// region's function: the first function, or a function that it calls, calls through a pointer, or
-/// calls one of `callers`, the functions that contain a call of [`CALLS_REGION`].
-fn returns(file: &ProbedFile, unwind: &Unwind, callers: &HashSet<u64>) -> Vec<u64> {
+/// The return addresses through which a runtime comes from functions that begin a region to the
+/// region's function: these functions, or functions that they call, call through a pointer, or call
+/// one of `callers`, the functions that contain a call of [`CALLS_REGION`].
+fn returns(begins: &[u64], unwind: &Unwind, callers: &HashSet<u64>) -> Vec<u64> {
     let leads_on = |inside: &Inside| {
         let direct = inside.direct.iter();
         let direct = direct.filter(|(target, _)| callers.contains(target));
-        let direct = direct.map(|(_, next)| *next);
-        let all: Vec<u64> = inside
-            .through_pointers
-            .iter()
-            .copied()
-            .chain(direct)
+        let through_pointers = inside.through_pointers.iter().copied();
+        let all: Vec<u64> = through_pointers
+            .chain(direct.map(|(_, next)| *next))
             .collect();
         all
     };
     let mut found = Vec::new();
-    let begins = file.points.iter();
-    let begins = begins.filter(|point| point.function == Function::Region);
-    for begin in begins.filter_map(|point| unwind.address(point.entry_offset)) {
-        let Some(inside) = Inside::of(unwind, begin) else {
+    for begin in begins {
+        let Some(inside) = Inside::of(unwind, *begin) else {
             continue;
         };
         found.extend(leads_on(&inside));
@@ -116,23 +111,39 @@ impl Walks {
             let Some(unwind) = self.unwind(number, file) else {
                 continue;
             };
-            let calls_region = address_of(unwind.image(), CALLS_REGION);
-            let outer = calls_region.and_then(|calls_region| {
-                let calls = self.calls(number, file)?;
-                // By its name, too, since libraries export the function.
-                Some([calls.direct(calls_region), calls.imported(CALLS_REGION)].concat())
-            });
-            let outer = outer.unwrap_or_default();
+            let [calls_region, forks] =
+                [CALLS_REGION, FORKS].map(|name| address_of(unwind.image(), name));
+            let outer = self.calls_by_all_means(number, file, CALLS_REGION, calls_region);
             let callers = outer.iter().filter_map(|call| unwind.function(call.from));
             let callers = callers.map(|function| function.start).collect();
-            let mut found = returns(file, &unwind, &callers);
-            found.extend(outer.iter().map(|call| call.next));
+            let begins = file.points.iter();
+            let begins = begins.filter(|point| point.function == Function::Region);
+            let begins = begins.filter_map(|point| unwind.address(point.entry_offset));
+            let begins: Vec<u64> = begins.chain(forks).collect();
+            let mut found = returns(&begins, &unwind, &callers);
+            let forked = self.calls_by_all_means(number, file, FORKS, forks);
+            found.extend(outer.iter().chain(&forked).map(|call| call.next));
             let innermost = calls_region.and_then(|at| Inside::of(&unwind, at));
             found.extend(innermost.unwrap_or_default().through_pointers);
             for address in found {
                 self.learn_library_at(files, (number, address));
             }
         }
+    }
+
+    /// The calls, in a library, of a function of the library: by its address, and by its name as
+    /// exported functions are called.
+    fn calls_by_all_means(
+        &mut self,
+        number: usize,
+        file: &ProbedFile,
+        name: &str,
+        address: Option<u64>,
+    ) -> Vec<Call> {
+        let calls = self.calls(number, file).zip(address);
+        calls.map_or_else(Vec::new, |(calls, address)| {
+            [calls.direct(address), calls.imported(name)].concat()
+        })
     }
 
     /// Whether a function of a file ends with a jump to a barrier of OpenMP.
