@@ -143,6 +143,13 @@ impl Unwind {
         find(&self.functions, vaddr)
     }
 
+    /// The code of the function that begins at an address.
+    pub(super) fn code(&self, start: u64) -> Option<&[u8]> {
+        let function = self.function(start)?;
+        let code = code_at(&self.image, &self.segments, start, function.end - start)?;
+        Some(code.bytes)
+    }
+
     /// Whether a function begins at an address.
     pub(super) fn begins(&self, vaddr: u64) -> bool {
         let all = || self.functions.iter().map(|function| function.start);

@@ -54,6 +54,9 @@ pub struct Round {
     /// The time of the last look, ns.
     last_ns: u64,
     is_started: bool,
+    /// The process that is watched, and whether a signal has stopped it.
+    target: u32,
+    is_stopped: bool,
     /// CPU time of threads that have ended, ns.
     ended_ns: u64,
     from: usize,
@@ -69,6 +72,8 @@ impl Round {
             processes: HashMap::new(),
             last_ns: begun_ns,
             is_started: target.is_started,
+            target: target.process,
+            is_stopped: false,
             ended_ns: 0,
             from: 0,
         }
@@ -104,6 +109,7 @@ impl Round {
             .filter_map(|(who, _, _)| Some((*who, self.name_if_due(*who)?)))
             .collect();
         let mut tally = locked(tally);
+        tally.stands(now_ns, self.is_stopped);
         if !seen.is_empty() {
             tally.look(now_ns);
         }
@@ -176,6 +182,7 @@ impl Round {
             });
             self.ended_ns += ended_ns;
         }
+        self.is_stopped = stopped.contains(&self.target);
         // A stopped process is neither asleep nor at work.
         threads.retain(|who| !stopped.contains(&who.process));
         self.threads = threads;

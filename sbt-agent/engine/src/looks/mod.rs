@@ -158,6 +158,17 @@ struct Life {
     asleep: u64,
 }
 
+/// How often, and for how long, a signal kept the program stopped.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stood {
+    /// How many times.
+    pub times: u64,
+    /// The time of all together, at least, ns.
+    pub total_ns: u64,
+    /// The time of all together, at most, ns.
+    pub at_most_ns: u64,
+}
+
 /// The looks so far. Memory is bounded.
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
@@ -173,9 +184,33 @@ pub struct Tally {
     held: HashMap<(WaitNumber, Who, Option<WaitNumber>), u64>,
     /// Looks at threads for which there was no room.
     dropped: u64,
+    /// How often the program was seen stopped by a signal, and for how long.
+    stopped: Stood,
+    /// When a look last saw the program stopped, ns.
+    stopped_ns: Option<u64>,
+    /// The last look at whether it is stopped, ns.
+    asked_ns: Option<u64>,
 }
 
+/// Between two looks further apart than this a program may have gone on, ns.
+const MOST_APART_NS: u64 = 100_000_000;
+
 impl Tally {
+    /// Whether a signal keeps the program stopped at a time.
+    pub fn stands(&mut self, time_ns: u64, is_stopped: bool) {
+        let before_ns = self.asked_ns.replace(time_ns).unwrap_or(time_ns);
+        let apart_ns = time_ns.saturating_sub(before_ns);
+        let stood = self.stopped_ns.is_some();
+        self.stopped_ns = is_stopped.then_some(time_ns);
+        self.stopped.times += u64::from(is_stopped && !stood);
+        if is_stopped && stood && apart_ns <= MOST_APART_NS {
+            self.stopped.total_ns += apart_ns;
+        }
+        if is_stopped || stood {
+            self.stopped.at_most_ns += apart_ns;
+        }
+    }
+
     /// A look at all threads begins.
     pub fn look(&mut self, time_ns: u64) {
         self.looks += 1;
@@ -320,6 +355,7 @@ impl Tally {
             threads,
             waits,
             dropped: self.dropped,
+            stopped: self.stopped,
         }
     }
 }
@@ -357,6 +393,9 @@ pub struct Found {
     pub waits: Vec<FoundWait>,
     /// Looks at threads for which there was no room.
     pub dropped: u64,
+    /// How often looks saw the program stopped by a signal, and for how long.
+    #[serde(default)]
+    pub stopped: Stood,
 }
 
 /// What the looks have found of a thread.

@@ -12,7 +12,7 @@ pub const MOST: f64 = 0.005;
 
 /// CPU time that the looks may cost beyond that, ns: the first reads the program's files, and a short
 /// run is to have some looks.
-const TO_BEGIN_NS: f64 = 12_000_000.0;
+const TO_BEGIN_NS: f64 = 30_000_000.0;
 
 /// Decides when the next look is due.
 #[derive(Clone, Debug)]
@@ -85,12 +85,12 @@ mod tests {
             let mut pace = Pace::new(Some(2.0), 7);
             let mut now_ns = 0;
             // The first look reads the program's files.
-            let mut cost = 20 * MS;
+            let mut cost = 40 * MS;
             while now_ns < 100_000 * MS {
                 now_ns += pace.after(cost, now_ns, busy).unwrap();
                 cost = cost_ns;
             }
-            let most = 0.005 * busy.max(1.0) * now_ns as f64 + 25e6;
+            let most = 0.005 * busy.max(1.0) * now_ns as f64 + 45e6;
             assert!((pace.spent_ns() as f64) < most, "{cost_ns} {busy}");
         }
     }
@@ -110,7 +110,7 @@ mod tests {
     fn the_budget_of_the_user_holds() {
         assert_eq!(Pace::new(Some(0.0), 1).after(1, 1, 1.0), None);
         let mut rare = Pace::new(Some(0.1), 1);
-        let _reads_files = rare.after(12 * MS, 1, 1.0);
+        let _reads_files = rare.after(30 * MS, 1, 1.0);
         let pause = rare.after(100_000, 1, 1.0).unwrap();
         assert!(pause >= 150 * MS, "{pause}");
     }

@@ -93,3 +93,23 @@ fn memory_is_bounded() {
     assert_eq!(tally.found(0).threads.len(), 4096);
     assert_eq!(tally.found(0).dropped, 10_000 - 4096);
 }
+
+#[test]
+fn a_program_that_a_signal_stops_is_told_from_a_sleeper() {
+    let mut tally = Tally::default();
+    for (at_ms, is_stopped) in [
+        (0, false),
+        (10, true),
+        (20, true),
+        (30, true),
+        (40, false),
+        (50, true),
+        // The program may have gone on between looks that are far apart.
+        (550, true),
+    ] {
+        tally.stands(at_ms * MS, is_stopped);
+    }
+    let stopped = tally.found(1).stopped;
+    assert_eq!((stopped.times, stopped.total_ns), (2, 20 * MS));
+    assert_eq!(stopped.at_most_ns, 550 * MS);
+}

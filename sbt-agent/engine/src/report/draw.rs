@@ -12,11 +12,12 @@ mod waits;
 use std::rc::Rc;
 
 use super::{
-    BarrierReport, Facts, RecognisedReport, Report, SCHEMA, StatReport, StatesReport, TrendReport,
-    UnfinishedReport, locks, order::Order, sound, spin::SpinReport,
+    BarrierReport, Facts, RecognisedReport, Report, SCHEMA, StandsReport, StatReport, StatesReport,
+    TrendReport, UnfinishedReport, locks, order::Order, sound, spin::SpinReport,
 };
 use crate::{
     event::address,
+    looks,
     model::{
         Model,
         ids::ThreadId,
@@ -136,6 +137,21 @@ impl Report {
         report.break_off(facts.incomplete);
         let found = facts.waits.as_ref();
         report.waits = found.map(|found| waits::report(found, &report));
+        // Looks are more frequent than the session's own.
+        if let (Some(scheduling), Some(found)) = (&mut report.run.scheduling, found)
+            && found.stopped.total_ns > scheduling.stopped.total_ns
+        {
+            let looks::Stood {
+                times,
+                total_ns,
+                at_most_ns,
+            } = found.stopped;
+            scheduling.stopped = StandsReport {
+                times,
+                total_ns,
+                at_most_ns,
+            };
+        }
         sound(report)
     }
 }

@@ -2,7 +2,9 @@
 //! works.
 
 use super::{KNOWN, away};
-use crate::report::{BlockedReason, Figure, Report, StatesLevel, VerdictKind, VerdictReport};
+use crate::report::{
+    BlockedReason, Figure, Report, StatesLevel, ThreadReport, VerdictKind, VerdictReport,
+};
 
 /// Percentage of the threads' time from which equal sleep is a verdict: a little input and output
 /// belongs to most programs.
@@ -24,6 +26,23 @@ fn equal_ns(report: &Report) -> f64 {
     late.sum()
 }
 
+/// Whether all threads sleep in their work for about equally long.
+fn is_equal(report: &Report) -> bool {
+    let slept = |thread: &ThreadReport| {
+        let outside = thread.begin_blocked_ns.unwrap_or(0) + thread.end_blocked_ns.unwrap_or(0);
+        let slept_ns = thread.blocked_ns?.saturating_sub(outside);
+        thread.work_ns.map(|work_ns| (slept_ns, work_ns))
+    };
+    let all: Vec<(u64, u64)> = report.threads.iter().filter_map(slept).collect();
+    let sum = |part: fn(&(u64, u64)) -> u64| all.iter().map(part).sum::<u64>() as f64;
+    let mean = sum(|it| it.0) / sum(|it| it.1).max(1.0);
+    let mut shares = all.iter().map(|&(slept_ns, work_ns)| {
+        let share = slept_ns as f64 / work_ns.max(1) as f64;
+        share >= HALF * mean
+    });
+    shares.all(|is_near| is_near)
+}
+
 /// What the threads were blocked in for longest, if that is most of it.
 fn reason(report: &Report) -> Option<BlockedReason> {
     let mut sums = std::collections::BTreeMap::new();
@@ -40,8 +59,12 @@ fn reason(report: &Report) -> Option<BlockedReason> {
 /// Verdict: the threads sleep in their work, all about equally long.
 pub fn in_the_work(report: &Report) -> Option<VerdictReport> {
     let total_ns = report.thread_time.total_ns.max(1) as f64;
-    let share_pct = equal_ns(report) / total_ns * 100.0;
-    if share_pct < SHARE {
+    // A program that stands does not sleep.
+    let stands = report.run.scheduling.as_ref();
+    let stood_ns = stands.map_or(0, |it| it.stopped.total_ns.max(it.frozen.total_ns));
+    let stood_ns = stood_ns as f64 * report.threads.len() as f64;
+    let share_pct = (equal_ns(report) - stood_ns) / total_ns * 100.0;
+    if share_pct < SHARE || !is_equal(report) {
         return None;
     }
     let what = match (reason(report), report.states.level) {

@@ -11,6 +11,9 @@ use crate::{
 /// time is more than waking.
 const WAKE_NS: u64 = 25_000;
 
+/// The longest release that may be the barrier's own, ns.
+const MOST_RELEASE_NS: u64 = 20 * WAKE_NS;
+
 /// How many times the barrier's cost threads may work: the barrier then takes a third of the time.
 const SHORT: u64 = 2;
 
@@ -72,6 +75,13 @@ pub fn phase_too_short(report: &Report, site: &SiteReport) -> Option<VerdictRepo
         }
         None => (2 * WAKE_NS, 2 * WAKE_NS),
     };
+    // To let threads go on takes no barrier so long: they work in it (tasks of OpenMP).
+    if medians
+        .release
+        .is_some_and(|release_ns| release_ns > MOST_RELEASE_NS)
+    {
+        return None;
+    }
     let last_ns = late.last.work_ns / late.episodes;
     if work_ns > most_ns || last_ns > cost_ns * STRAGGLER {
         return None;

@@ -182,9 +182,10 @@ fn does(holder: &HolderReport, place: &WaitPlaceReport) -> String {
 }
 
 fn sleeps(looks: &LooksReport, is_said: impl Fn(&WaitPlaceReport) -> bool) -> Vec<VerdictReport> {
-    let places = looks.in_the_work().filter(|place| is_sleep(place.kind));
+    let places = looks.in_the_work().filter(|place| explains(place));
     places
         .filter(|place| is_worth(&[place]) && !is_said(place))
+        .filter(|place| !is_lock(place.kind) && (is_sleep(place.kind) || is_much(place)))
         .map(|place| sleep(looks, place))
         .collect()
 }
@@ -195,6 +196,27 @@ const fn is_sleep(kind: WaitKind) -> bool {
         kind,
         WaitKind::Sleep | WaitKind::Io | WaitKind::Fault | WaitKind::Child | WaitKind::Poll
     )
+}
+
+/// Percentage of thread time from which waits of the program's threads for each other are told: a
+/// queue is empty now and then.
+const MUCH: f64 = 10.0;
+
+fn is_much(place: &WaitPlaceReport) -> bool {
+    place.share_pct >= MUCH
+}
+
+/// Whether a place tells for what threads sleep there.
+fn explains(place: &WaitPlaceReport) -> bool {
+    let is_named = place.kind == WaitKind::Other && place.call.is_some();
+    let of_each_other = matches!(place.kind, WaitKind::Condvar | WaitKind::Semaphore);
+    is_sleep(place.kind) || is_lock(place.kind) || of_each_other || is_named
+}
+
+/// Whether threads wait there for their turn in an `omp ordered` part.
+fn is_ordered(place: &WaitPlaceReport) -> bool {
+    let call = place.call.as_deref().unwrap_or_default();
+    call.contains("_ordered")
 }
 
 fn sleep(looks: &LooksReport, place: &WaitPlaceReport) -> VerdictReport {
@@ -210,7 +232,7 @@ fn sleep(looks: &LooksReport, place: &WaitPlaceReport) -> VerdictReport {
         "asleep in the work: {share_pct:.0} % of thread time {} goes by in {} ({who}). {}.",
         counted(looks, share_pct),
         place.called(),
-        advice(place.kind)
+        advice_at(place)
     );
     let mut evidence = evidence(looks, share_pct, &[place]);
     evidence.insert("known_pct", Figure::Real(share_pct));
@@ -223,6 +245,14 @@ fn sleep(looks: &LooksReport, place: &WaitPlaceReport) -> VerdictReport {
     }
 }
 
+/// What to do about a place.
+fn advice_at(place: &WaitPlaceReport) -> &'static str {
+    if is_ordered(place) {
+        return "Only one thread at a time passes the ordered part: do less in it";
+    }
+    advice(place.kind)
+}
+
 const fn advice(kind: WaitKind) -> &'static str {
     match kind {
         WaitKind::Sleep => "Do without that sleep, or wait for what it waits for",
@@ -232,6 +262,10 @@ const fn advice(kind: WaitKind) -> &'static str {
         }
         WaitKind::Child => "Start that process earlier, or wait for it in a thread of its own",
         WaitKind::Poll => "Wait for that in a thread of its own, beside the work",
+        WaitKind::Condvar | WaitKind::Semaphore => {
+            "Let the thread that wakes them do so earlier, or divide its work among more threads"
+        }
+        WaitKind::Other => "Do that less often, or outside of the parallel part",
         WaitKind::Critical => {
             "Do less in it, or use a reduction, `omp atomic` or critical sections with different \
              names"
@@ -322,22 +356,22 @@ pub fn of_the_last(report: &Report, thread: Option<u32>) -> Option<(String, &'st
             .map(|thread| thread.looks)
             .sum()
     };
-    let explains = |kind| is_sleep(kind) || is_lock(kind) || kind == WaitKind::Semaphore;
     let places = || looks.in_the_work();
     let all: u64 = places().map(of).sum();
     let most = places().max_by_key(|place| of(place))?;
     let seen = of(most);
-    if seen < FEW || !explains(most.kind) || (seen as f64) < MOSTLY / 100.0 * all as f64 {
+    if seen < FEW || !explains(most) || (seen as f64) < MOSTLY / 100.0 * all as f64 {
         return None;
     }
-    let how = if is_sleep(most.kind) { "in" } else { "for" };
+    let is_call = is_sleep(most.kind) || most.kind == WaitKind::Other;
+    let how = if is_call { "in" } else { "for" };
     Some((
         format!(
             "{how} {}{}, by {seen} of {all} looks",
             most.called(),
             held(most)
         ),
-        advice(most.kind),
+        advice_at(most),
     ))
 }
 

@@ -6,7 +6,9 @@ use sbt_common::{Frame, Rule, rbp};
 
 use super::{Resolver, called::Called};
 use crate::{
-    arch::unwind::{INTERRUPTED, INTERRUPTED_AT, INTERRUPTED_FRAME, INTERRUPTED_STACK},
+    arch::unwind::{
+        INTERRUPTED, INTERRUPTED_AT, INTERRUPTED_FRAME, INTERRUPTED_STACK, below_frame,
+    },
     clock,
     sample::Sample,
     walks::Owner,
@@ -431,8 +433,22 @@ fn frame_of(
         let at = sp.checked_add(8 * index)?;
         is_call_of_it(word(at)?)?.then_some(at - 8)
     });
-    let first = found.next()?;
-    found.next().is_none().then_some(first)
+    let (first, second) = (found.next(), found.next());
+    drop(found);
+    match (first, second) {
+        (Some(only), None) => Some(only),
+        (Some(_), Some(_)) => None,
+        // The call goes through a register.
+        (None, _) => {
+            let code = unwind.code(start)?;
+            let at = sp.checked_add(below_frame(code)?)?;
+            let returns = word(at.checked_add(8)?)?;
+            let (file, before) = resolver.find(returns.wrapping_sub(1))?;
+            resolver.modules[file]
+                .is_after_call(before + 1)
+                .then_some(at)
+        }
+    }
 }
 
 /// The function of the C library that calls a program's `main`.

@@ -26,7 +26,7 @@ pub fn alone(out: &mut String, report: &Report, style: Style) {
     let Some(looks) = report.waits.as_ref().filter(|looks| looks.looks > 0) else {
         return;
     };
-    summary(out, looks, style);
+    summary(out, report, looks, style);
     threads(out, looks, style);
     let places: Vec<&WaitPlaceReport> = looks
         .places
@@ -58,7 +58,17 @@ pub fn beside(out: &mut String, report: &Report, style: Style) {
     list(out, &text, &places, BESIDE, style);
 }
 
-fn summary(out: &mut String, looks: &LooksReport, style: Style) {
+/// The number of CPUs that the program used on average, if the threads that looks found did not use
+/// most of that: `ran_ns` is what these used.
+fn unseen(report: &Report, ran_ns: u64) -> Option<f64> {
+    const MORE: f64 = 1.2;
+    let used = report.run.used?;
+    let used_ns = (used.user_ns + used.system_ns) as f64;
+    let wall_ns = report.run.wall_ns as f64;
+    (used_ns > MORE * ran_ns as f64 && wall_ns > 0.0).then(|| used_ns / wall_ns)
+}
+
+fn summary(out: &mut String, report: &Report, looks: &LooksReport, style: Style) {
     let sum = |f: fn(&LookedThreadReport) -> Option<u64>| -> Option<u64> {
         looks.threads.iter().map(f).sum()
     };
@@ -71,11 +81,21 @@ fn summary(out: &mut String, looks: &LooksReport, style: Style) {
         return;
     }
     let share = |ns: u64| percent(Some(ns as f64 / lived as f64 * 100.0));
+    let threads = plural(looks.threads.len() as u64, "thread");
+    let begins = match unseen(report, ran) {
+        Some(cpus) => {
+            format!(
+                "It used {cpus:.2} CPUs on average. By looks, which miss short-lived threads, {threads} \
+                 were"
+            )
+        }
+        None => format!(
+            "Its {threads} used {:.2} CPUs on average:",
+            ran as f64 / looks.span_ns as f64
+        ),
+    };
     let text = format!(
-        "Its {} used {:.2} CPUs on average: running {} of their time, ready without a CPU {}, \
-         asleep {}.",
-        plural(looks.threads.len() as u64, "thread"),
-        ran as f64 / looks.span_ns as f64,
+        "{begins} running {} of their time, ready without a CPU {}, asleep {}.",
         share(ran),
         share(ready),
         share(lived.saturating_sub(ran).saturating_sub(ready)),

@@ -6,7 +6,7 @@ use crate::{
     looks::{At, Found, FoundHolder, FoundThread, FoundWait, Kind, Wait, Who},
     place::{printable, short},
     report::{
-        Report, WaitKind,
+        BarrierKind, Report, WaitKind,
         waits::{HolderReport, LookedThreadReport, LooksReport, WaitPlaceReport, WaitThreadReport},
     },
 };
@@ -227,19 +227,44 @@ fn in_barrier(wait: &Wait, report: &Report) -> bool {
     if wait.object.is_some_and(is_object) {
         return true;
     }
-    wait.stack.iter().any(|at| {
+    wait.stack.iter().enumerate().any(|(index, at)| {
         let (Some(file), Some(line)) = (&at.file, at.line) else {
             return false;
         };
         let place = format!("{}:{line}", printable(short(file)));
-        // The place of an OpenMP site may be the line of the whole region.
-        let sites = report.sites.iter().filter(|site| !site.kind.is_of_openmp());
+        let sites = report.sites.iter();
+        let sites = sites.filter(|site| may_be_inside(wait, site.kind, index == 0));
         let mut places = sites.flat_map(|site| &site.places);
         places.any(|site| {
             let own = site.split(" from ").next().unwrap_or(site);
             own.split(' ').any(|word| word == place)
         })
     })
+}
+
+/// Whether a wait that goes through the line of a barrier's call may be inside of that barrier: the
+/// line may call other functions too. `is_innermost`: whether no other function of the program's
+/// own code was called there.
+fn may_be_inside(wait: &Wait, of: BarrierKind, is_innermost: bool) -> bool {
+    let is_of_futex = matches!(
+        wait.kind,
+        Kind::Mutex | Kind::Condvar | Kind::Semaphore | Kind::Futex | Kind::Other
+    );
+    let calls_barrier = || {
+        let call = wait.call.as_deref();
+        call.is_none_or(|call| call.contains("barrier"))
+    };
+    match of {
+        // The place of an OpenMP site may be the line of the whole region.
+        BarrierKind::Gomp | BarrierKind::Kmp => false,
+        // A function of a library, in which only that library waits.
+        BarrierKind::Pthread => is_innermost && is_of_futex && calls_barrier(),
+        BarrierKind::Std | BarrierKind::Rust => is_innermost && is_of_futex,
+        BarrierKind::Mpi => is_innermost,
+        // Code of the program, which may call other functions to wait.
+        BarrierKind::Condvar | BarrierKind::Futex => is_of_futex,
+        BarrierKind::User | BarrierKind::Other => true,
+    }
 }
 
 impl Group<'_> {
@@ -478,13 +503,27 @@ mod tests {
             line: line.1.parse().ok(),
             ..At::default()
         };
-        let within = wait(Kind::Mutex, 16, &[at("enter", 5), inside]);
+        let within = wait(Kind::Mutex, 16, &[at("enter", 5), inside.clone()]);
         let outside = wait(Kind::Mutex, 16, &[at("enter", 5)]);
         let tally = looked(&[(8, Some(within)), (9, Some(outside))], 3);
-        let report = report(&tally.found(1), &sample);
-        let inside: Vec<bool> = report.places.iter().map(|place| place.in_barrier).collect();
-        assert_eq!(inside, [false, true]);
-        assert_eq!(report.in_the_work().count(), 1);
+        let mut of_own_code = sample.clone();
+        of_own_code.sites[0].kind = BarrierKind::Condvar;
+        let drawn = report(&tally.found(1), &of_own_code);
+        let is_inside: Vec<bool> = drawn.places.iter().map(|place| place.in_barrier).collect();
+        assert_eq!(is_inside, [false, true]);
+        assert_eq!(drawn.in_the_work().count(), 1);
+        // The line of a library's barrier may call other functions too, which may sleep.
+        let drawn = report(&tally.found(1), &sample);
+        let looks = drawn.in_the_work().map(|place| place.looks);
+        assert_eq!(looks.sum::<u64>(), 6);
+        let mut sleeps = wait(Kind::Sleep, 0, &[inside.clone()]);
+        sleeps.call = Some("usleep".into());
+        let mut waits = wait(Kind::Futex, 0, &[inside]);
+        waits.call = Some("pthread_barrier_wait".into());
+        let tally = looked(&[(8, Some(sleeps)), (9, Some(waits))], 3);
+        let drawn = report(&tally.found(1), &sample);
+        let work: Vec<WaitKind> = drawn.in_the_work().map(|place| place.kind).collect();
+        assert_eq!(work, [WaitKind::Sleep]);
     }
 
     #[test]

@@ -198,8 +198,10 @@ pub fn stands(report: &Report, verdict: &VerdictReport) -> bool {
     if is_of_lack || !blames || Lack::of(report).is_none() {
         return true;
     }
-    if of_the_run(report).is_some_and(|cause| cause.kind == VerdictKind::CpuQuota) {
-        return false;
+    match of_the_run(report).map(|cause| cause.kind) {
+        Some(VerdictKind::CpuQuota) => return false,
+        Some(VerdictKind::BoundToFewCpus) if spins_between(report, verdict) => return false,
+        _ => {}
     }
     match verdict.kind {
         VerdictKind::SerialStart => did_work_at_first(report, verdict),
@@ -213,6 +215,16 @@ pub fn stands(report: &Report, verdict: &VerdictReport) -> bool {
             .or_else(|| is_of_running(report, verdict))
             .unwrap_or(false),
     }
+}
+
+/// Whether threads of OpenMP spin at the verdict's site. Where they share a CPU, a thread that begins a
+/// region also spins until the others are there: the time on a CPU is not all work.
+fn spins_between(report: &Report, verdict: &VerdictReport) -> bool {
+    const SPINS: f64 = 20.0;
+    let site = verdict.site.and_then(|site| report.site(site));
+    site.is_some_and(|site| {
+        site.kind.is_of_openmp() && site.waits.spinning_pct.is_some_and(|pct| pct >= SPINS)
+    })
 }
 
 /// Whether the least work of the blamed thread is clearly longer than that of the others: of many

@@ -82,6 +82,8 @@ enum Origin {
     Kept(Register),
     /// The word at this offset from such a register, or from rsp, holds the address.
     Spilled(Register, i16),
+    /// An instruction after the call has made this address, relative to the code.
+    Made(i64),
 }
 
 /// The barrier whose phase and number of threads these instructions load. They follow right after
@@ -96,8 +98,8 @@ fn object_after(call: u64, instructions: impl Iterator<Item = Instruction>) -> O
     let mut last_word = Register::None;
     for Instruction(instruction) in instructions {
         let base = instruction.memory_base();
-        let displacement = instruction.memory_displacement64().cast_signed();
-        let mut spilled = None;
+        let mut displacement = instruction.memory_displacement64().cast_signed();
+        let mut address = None;
         if instruction.op_count() == 2
             && instruction.op1_kind() == OpKind::Memory
             && instruction.memory_index() == Register::None
@@ -111,6 +113,13 @@ fn object_after(call: u64, instructions: impl Iterator<Item = Instruction>) -> O
                     .find(|(to, _)| *to == base)
                     .map(|(_, from)| *from),
             };
+            let origin = origin.map(|origin| match origin {
+                Origin::Made(address) => {
+                    displacement = displacement.wrapping_add(address);
+                    Origin::Code
+                }
+                known => known,
+            });
             let is_word =
                 instruction.mnemonic() == Mnemonic::Mov && instruction.memory_size().size() == 8;
             let is_byte = matches!(instruction.mnemonic(), Mnemonic::Movzx | Mnemonic::Mov)
@@ -125,7 +134,10 @@ fn object_after(call: u64, instructions: impl Iterator<Item = Instruction>) -> O
             }
             if is_word && (keeps(base) || base == Register::RSP) {
                 let at = i16::try_from(displacement).ok();
-                spilled = at.map(|at| (instruction.op0_register(), Origin::Spilled(base, at)));
+                address = at.map(|at| (instruction.op0_register(), Origin::Spilled(base, at)));
+            }
+            if instruction.mnemonic() == Mnemonic::Lea && base == Register::RIP {
+                address = Some((instruction.op0_register(), Origin::Made(displacement)));
             }
             // The phase lies behind the number, within 256 bytes.
             let number_of = |phase: &(Origin, i64)| {
@@ -161,7 +173,7 @@ fn object_after(call: u64, instructions: impl Iterator<Item = Instruction>) -> O
                 loaded.retain(|(to, _)| *to != register);
             }
         }
-        loaded.extend(spilled);
+        loaded.extend(address);
     }
     None
 }
@@ -169,6 +181,7 @@ fn object_after(call: u64, instructions: impl Iterator<Item = Instruction>) -> O
 fn held(origin: Origin, displacement: i64, call: u64) -> Option<Held> {
     let (register, spilled, displacement) = match origin {
         Origin::Code => (0, None, displacement.wrapping_sub(call.cast_signed())),
+        Origin::Made(_) => return None,
         Origin::Kept(register) => (number(register)?, None, displacement),
         Origin::Spilled(Register::RSP, at) => (0, Some(at), displacement),
         Origin::Spilled(register, at) => (number(register)?, Some(at), displacement),
@@ -225,6 +238,16 @@ mod tests {
         assert_eq!(
             (team.register, team.spilled, team.displacement),
             (13, None, 0)
+        );
+        // lea rdi, [rip+0xf9]; movzx r14d, byte [rip+0x10a]; mov r11, [rdi]: 0x1105, and a byte at 0x111e
+        let code = [
+            0x48, 0x8d, 0x3d, 0xf9, 0x00, 0x00, 0x00, 0x44, 0x0f, 0xb6, 0x35, 0x0a, 0x01, 0x00,
+            0x00, 0x4c, 0x8b, 0x1f,
+        ];
+        let team = object(&code).unwrap();
+        assert_eq!(
+            (team.register, team.spilled, team.displacement),
+            (0, None, 0x105)
         );
         // mov rbp, rax; movzx ebx, byte [rbp+0x19]; mov rdi, [rbp+0]: rbp has changed since the call.
         let code = [
