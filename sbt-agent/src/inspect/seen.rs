@@ -17,6 +17,7 @@ use sbt_program::{
 };
 
 /// The calls that a thread was in at one look.
+#[derive(Clone)]
 pub struct Followed {
     /// The calls, the innermost first.
     pub calls: Vec<CallAt>,
@@ -70,6 +71,8 @@ pub struct InspectedThread {
     name: String,
     /// CPU time used at the first look, ns.
     first_ns: Option<u64>,
+    /// Time without a CPU at the first look, ns.
+    first_ready_ns: Option<u64>,
     /// Its state at the last look.
     pub glance: Glance,
     /// Number of the last look.
@@ -78,6 +81,9 @@ pub struct InspectedThread {
     pub followed: Option<Followed>,
     /// The calls at an earlier look, if the thread ran then and runs now.
     pub before: Option<Followed>,
+    /// The calls at the last look at which they led to the program's own code, if the thread ran
+    /// then.
+    known: Option<Followed>,
     /// Number of the look at which it was last stopped.
     pub stopped: Option<u32>,
     /// Number of the look since which it has slept in the same system call, without a CPU.
@@ -93,38 +99,50 @@ impl InspectedThread {
             id,
             name: String::new(),
             first_ns: None,
+            first_ready_ns: None,
             glance: Glance {
                 state: '?',
                 tracer: 0,
                 own_number: id.thread,
                 switches: 0,
                 ran_ns: None,
+                ready_ns: None,
                 call: Call::Unknown,
             },
             turn: 0,
             followed: None,
             before: None,
+            known: None,
             stopped: None,
             asleep_since: 0,
             places: Vec::new(),
         }
     }
 
-    /// Takes in a look. Returns whether its calls must be followed anew.
-    pub fn take(&mut self, mut glance: Glance, turn: u32) -> bool {
+    /// Whether its calls cannot be told without its registers, for which it did not stop in time.
+    fn lacks_registers(&self) -> bool {
+        let followed = self.followed.as_ref();
+        followed.is_some_and(|seen| seen.ends == Ends::WantsBp && seen.registers.is_none())
+    }
+
+    /// Takes in a look. Returns whether its calls must be followed anew. `may_try`: whether a thread
+    /// that did not stop for its registers before may be asked again.
+    pub fn take(&mut self, mut glance: Glance, turn: u32, may_try: bool) -> bool {
         self.turn = turn;
         glance.call = glance.call.or_begun(self.glance.call);
         if let Some(name) = thread::name(self.id) {
             self.name = name;
         }
         self.first_ns = self.first_ns.or(glance.ran_ns);
+        self.first_ready_ns = self.first_ready_ns.or(glance.ready_ns);
         // A thread that was stopped for its registers has restarted its system call since.
         let again = turn > 0 && self.stopped == Some(turn - 1) && glance.sleeps_again(&self.glance);
         let slept = glance.sleeps_since(&self.glance);
         if !slept {
             self.asleep_since = turn;
         }
-        let same = (again || slept) && self.followed.is_some();
+        let is_enough = !(may_try && self.lacks_registers());
+        let same = (again || slept) && self.followed.is_some() && is_enough;
         self.glance = glance;
         if same {
             return false;
@@ -136,8 +154,12 @@ impl InspectedThread {
         {
             self.places.push(place);
         }
-        self.before =
-            before.filter(|followed| followed.registers.is_some() && glance.call == Call::Running);
+        let is_running = glance.call == Call::Running;
+        let before = before.filter(|followed| followed.registers.is_some() && is_running);
+        if before.as_ref().is_some_and(|seen| seen.own().is_some()) {
+            self.known.clone_from(&before);
+        }
+        self.before = before;
         true
     }
 
@@ -185,6 +207,53 @@ impl InspectedThread {
             })
     }
 
+    /// If a running thread's calls could not be followed to the program's own code at the last look,
+    /// and could at an earlier one in the same library, takes those for what it is in.
+    pub fn remember(&mut self) {
+        let Some(latest) = &self.followed else {
+            return;
+        };
+        let inner = |followed: &Followed| {
+            let first = followed.calls.first()?;
+            Some(first.called.binary.clone())
+        };
+        let is_lost = self.glance.call == Call::Running && latest.own().is_none();
+        let known = self.known.take().filter(|known| {
+            let library = inner(latest);
+            let mut all = known.calls.iter().take_while(|call| call.called.is_system);
+            all.any(|call| Some(&call.called.binary) == library.as_ref() && !call.called.is_c)
+        });
+        if let Some(known) = known
+            && is_lost
+        {
+            // What it held then says nothing of what it holds now.
+            self.followed = Some(Followed {
+                registers: None,
+                top: Vec::new(),
+                ..known
+            });
+        }
+    }
+
+    /// Whether the thread was ready without a CPU for most of the time between the looks.
+    pub fn lacks_cpu(&self) -> bool {
+        let since = |last: Option<u64>, first: Option<u64>| Some(last?.saturating_sub(first?));
+        let ran_ns = since(self.glance.ran_ns, self.first_ns);
+        let ready_ns = since(self.glance.ready_ns, self.first_ready_ns);
+        self.glance.call == Call::Running
+            && ran_ns
+                .zip(ready_ns)
+                .is_some_and(|(ran, ready)| ready > 2 * ran)
+    }
+
+    /// The name of the thread, or its number if it has none.
+    pub fn called(&self) -> String {
+        if self.name.is_empty() {
+            return format!("thread {}", self.id.thread);
+        }
+        self.name.clone()
+    }
+
     /// The public form. `slept`: as in [`ThreadSeen::slept`].
     pub fn told(self, doing: Doing, slept: bool) -> ThreadSeen {
         let calls = self
@@ -203,7 +272,9 @@ impl InspectedThread {
             .into_iter()
             .filter(|place| Some(place) != here)
             .collect();
-        let ran_ns = self.glance.ran_ns.zip(self.first_ns);
+        let since = |last: Option<u64>, first: Option<u64>| Some(last?.saturating_sub(first?));
+        let ran_ns = since(self.glance.ran_ns, self.first_ns);
+        let ready_ns = since(self.glance.ready_ns, self.first_ready_ns);
         let memory = Memory {
             thread: self.id.thread,
         };
@@ -219,7 +290,8 @@ impl InspectedThread {
                 .is_some_and(|followed| followed.ends == Ends::Whole),
             stack,
             also_at,
-            ran_ns: ran_ns.map(|(last, first)| last.saturating_sub(first)),
+            ran_ns,
+            ready_ns,
             slept,
         }
     }
@@ -239,6 +311,21 @@ pub fn is_of_library(frame: &Frame) -> bool {
     let name = frame.function.as_deref().unwrap_or_default();
     frame.is_of_library()
         || frame.file.is_none() && NAMES.iter().any(|prefix| name.starts_with(prefix))
+}
+
+/// The function of a library that a call of the program's own code has called, if the call that it
+/// has led to has no name: libraries go on by jumps, or have no names for their inner functions.
+fn called_library(inner: Option<&CallAt>, call: &CallAt) -> Option<CallSeen> {
+    let inner = inner.filter(|inner| inner.called.is_system && !call.called.is_system)?;
+    let is_named = inner.called.frames.iter().any(|frame| frame.function.is_some());
+    let name = call.called.calls.as_deref()?;
+    (!is_named).then(|| CallSeen {
+        function: Some(name.to_owned()),
+        binary: inner.called.binary.clone(),
+        offset: inner.called.offset,
+        of_system: true,
+        ..CallSeen::default()
+    })
 }
 
 /// The calls with the functions inlined into them.
@@ -265,7 +352,13 @@ fn told(calls: &[CallAt]) -> Vec<CallSeen> {
         });
         frames.collect()
     };
-    calls.iter().flat_map(of_call).collect()
+    let mut told = Vec::new();
+    for (at, call) in calls.iter().enumerate() {
+        let inner = at.checked_sub(1).map(|at| &calls[at]);
+        told.extend(called_library(inner, call));
+        told.extend(of_call(call));
+    }
+    told
 }
 
 /// How many words of a running thread's stack are searched for the barrier at which it spins.

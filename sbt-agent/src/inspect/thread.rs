@@ -19,6 +19,8 @@ pub struct Glance {
     pub switches: u64,
     /// CPU time used so far, ns; `None` if the kernel does not report it.
     pub ran_ns: Option<u64>,
+    /// Time in which it was ready and had no CPU so far, ns; `None` if the kernel does not report it.
+    pub ready_ns: Option<u64>,
     /// The system call that it is in.
     pub call: Call,
 }
@@ -32,7 +34,10 @@ impl Glance {
         // same call, then has another number.
         let call = Call::of(id);
         let mut glance = Self::of_status(&Status::in_folder(&folder)?, id.thread)?;
-        glance.ran_ns = read("schedstat").and_then(|text| text.split(' ').next()?.parse().ok());
+        let times = read("schedstat");
+        let mut times = times.iter().flat_map(|text| text.split(' '));
+        let mut time = || times.next()?.parse().ok();
+        (glance.ran_ns, glance.ready_ns) = (time(), time());
         // A thread that has ended is in no system call.
         if !glance.has_ended() {
             glance.call = call;
@@ -50,6 +55,7 @@ impl Glance {
             switches: status.number("voluntary_ctxt_switches").unwrap_or(0)
                 + status.number("nonvoluntary_ctxt_switches").unwrap_or(0),
             ran_ns: None,
+            ready_ns: None,
             call: Call::Unknown,
         })
     }

@@ -32,10 +32,12 @@ use sbt_program::{
 };
 
 /// What each thread does, in the order of `threads`, and the barriers at which threads wait.
+/// `is_frozen`: whether a control group holds a process.
 pub fn all(
     threads: &[InspectedThread],
     resolver: &mut Resolver,
     known: &[KnownBarrier],
+    is_frozen: impl Fn(u32) -> bool,
 ) -> (Vec<Doing>, Vec<BarrierSeen>) {
     let alive = threads.iter().filter(|seen| !seen.glance.has_ended());
     let numbers = Numbers::of(alive.map(|seen| (seen.id, seen.glance.own_number)));
@@ -70,8 +72,14 @@ pub fn all(
         }
     }
     for (seen, doing) in threads.iter().zip(&mut doings) {
+        waits.name_holders(seen, doing);
         if let Some(index) = waits.between_regions(seen, doing) {
             *doing = Doing::Waiting(WaitFor::Barrier(index));
+        }
+    }
+    for (seen, doing) in threads.iter().zip(&mut doings) {
+        if is_frozen(seen.id.process) && *doing != Doing::Ended {
+            *doing = Doing::Frozen;
         }
     }
     (doings, waits.barriers.list())
@@ -200,6 +208,19 @@ impl Waits<'_> {
             });
         }
         described.map_or(Doing::Unknown, |(name, what)| Doing::Call { name, what })
+    }
+
+    /// Adds to what a thread waits for which processes hold the other end.
+    fn name_holders(&self, seen: &InspectedThread, doing: &mut Doing) {
+        let Doing::Call {
+            what: Some(what), ..
+        } = doing
+        else {
+            return;
+        };
+        if let Some(holders) = self.ends.holders(seen.id.thread, seen.glance.call) {
+            *what = format!("{what}, whose other end {holders}");
+        }
     }
 
     fn child(&self, seen: &InspectedThread) -> Option<WaitFor> {
