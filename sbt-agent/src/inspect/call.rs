@@ -133,6 +133,8 @@ impl Call {
                 number: libc::SYS_wait4
                     | libc::SYS_waitid
                     | libc::SYS_read
+                    | libc::SYS_flock
+                    | libc::SYS_fcntl
                     | libc::SYS_poll
                     | libc::SYS_ppoll
                     | libc::SYS_select

@@ -56,8 +56,11 @@ pub struct Ends {
 pub struct Awaited {
     /// The pipes and sockets: `pipe:[4242]`.
     pub what: String,
-    /// The processes that hold the other ends.
+    /// The processes one of which has to do something: those that hold the other ends, and for
+    /// sockets those that hold this end.
     pub processes: Vec<u32>,
+    /// The processes that hold the other ends.
+    pub others: Vec<u32>,
 }
 
 impl Ends {
@@ -68,11 +71,18 @@ impl Ends {
         if all.is_empty() || all.len() > MOST {
             return None;
         }
-        let mut processes = BTreeSet::new();
+        let (mut processes, mut others) = (BTreeSet::new(), BTreeSet::new());
         let mut names = Vec::new();
         for (number, side) in all {
             let name = link(thread, number)?;
-            processes.extend(self.other_end(&name, side)?);
+            let other_end = self.other_end(&name, side)?;
+            processes.extend(&other_end);
+            others.extend(other_end);
+            if name.starts_with("socket:[") {
+                // Whoever holds this end may shut the connection down.
+                let held = self.held.get_or_init(all_held).of(&name)?;
+                processes.extend(held.iter().map(|holder| holder.0));
+            }
             if !names.contains(&name) {
                 names.push(name);
             }
@@ -80,6 +90,7 @@ impl Ends {
         Some(Awaited {
             what: names.join(", "),
             processes: processes.into_iter().collect(),
+            others: others.into_iter().collect(),
         })
     }
 
@@ -101,9 +112,7 @@ impl Ends {
             return is_known.then(|| all.iter().map(|holder| holder.0).collect());
         }
         let peer = self.peers.get_or_init(peers::all).get(name)?;
-        // Whoever holds this end may shut the connection down.
-        let both = held.of(peer)?.iter().chain(held.of(name)?);
-        Some(both.map(|holder| holder.0).collect())
+        Some(held.of(peer)?.iter().map(|holder| holder.0).collect())
     }
 
     /// The processes that hold the other ends of what a thread waits for, in words: `process 7
@@ -114,7 +123,7 @@ impl Ends {
             let comm = process::text(process::folder(*process).join("comm")).ok()?;
             Some(format!("process {process} ({})", comm.trim_end()))
         };
-        match awaited.processes.as_slice() {
+        match awaited.others.as_slice() {
             [] => None,
             [one] => Some(format!("{} holds", name(one)?)),
             [one, other] => Some(format!("{} and {} hold", name(one)?, name(other)?)),

@@ -13,6 +13,7 @@
 mod barriers;
 mod call;
 mod ends;
+mod file_locks;
 mod futex;
 mod holder;
 mod kept_back;

@@ -1,12 +1,14 @@
 //! What is known of a thread after several looks.
 
+use std::{collections::BTreeSet, time::Instant};
+
 use super::{
     call::Call,
     futex::Futex,
     thread::{self, Glance},
 };
 use sbt_engine::{
-    hang::scene::{CallSeen, Doing, ThreadId, ThreadSeen},
+    hang::scene::{CallSeen, Doing, ThreadId, ThreadSeen, WaitFor},
     place::Frame,
 };
 use sbt_program::{
@@ -57,6 +59,14 @@ impl Followed {
         &self.calls[..until.unwrap_or(self.calls.len())]
     }
 
+    /// The libraries of the innermost calls, up to the program's own code. The C library is in most
+    /// of all calls.
+    fn libraries(&self) -> impl Iterator<Item = String> {
+        let inner = self.calls.iter().take_while(|call| call.called.is_system);
+        let inner = inner.filter(|call| !call.called.is_c);
+        inner.map(|call| call.called.binary.clone())
+    }
+
     /// The innermost call of the program's own code.
     fn own(&self) -> Option<CallSeen> {
         told(&self.calls).into_iter().find(|call| !call.of_system)
@@ -73,6 +83,10 @@ pub struct InspectedThread {
     first_ns: Option<u64>,
     /// Time without a CPU at the first look, ns.
     first_ready_ns: Option<u64>,
+    /// When the thread was looked at first.
+    first_at: Instant,
+    /// Whether the thread slept at some time since.
+    has_slept_once: bool,
     /// Its state at the last look.
     pub glance: Glance,
     /// Number of the last look.
@@ -84,6 +98,8 @@ pub struct InspectedThread {
     /// The calls at the last look at which they led to the program's own code, if the thread ran
     /// then.
     known: Option<Followed>,
+    /// The libraries in which the thread ran at looks at which it was in that place of its own code.
+    libraries: BTreeSet<String>,
     /// Number of the look at which it was last stopped.
     pub stopped: Option<u32>,
     /// Number of the look since which it has slept in the same system call, without a CPU.
@@ -100,11 +116,14 @@ impl InspectedThread {
             name: String::new(),
             first_ns: None,
             first_ready_ns: None,
+            first_at: Instant::now(),
+            has_slept_once: false,
             glance: Glance {
                 state: '?',
                 tracer: 0,
                 own_number: id.thread,
                 switches: 0,
+                sleeps: 0,
                 ran_ns: None,
                 ready_ns: None,
                 call: Call::Unknown,
@@ -113,6 +132,7 @@ impl InspectedThread {
             followed: None,
             before: None,
             known: None,
+            libraries: BTreeSet::new(),
             stopped: None,
             asleep_since: 0,
             places: Vec::new(),
@@ -135,6 +155,7 @@ impl InspectedThread {
         }
         self.first_ns = self.first_ns.or(glance.ran_ns);
         self.first_ready_ns = self.first_ready_ns.or(glance.ready_ns);
+        self.has_slept_once |= turn > 0 && glance.sleeps != self.glance.sleeps;
         // A thread that was stopped for its registers has restarted its system call since.
         let again = turn > 0 && self.stopped == Some(turn - 1) && glance.sleeps_again(&self.glance);
         let slept = glance.sleeps_since(&self.glance);
@@ -156,8 +177,15 @@ impl InspectedThread {
         }
         let is_running = glance.call == Call::Running;
         let before = before.filter(|followed| followed.registers.is_some() && is_running);
-        if before.as_ref().is_some_and(|seen| seen.own().is_some()) {
-            self.known.clone_from(&before);
+        if let Some(before) = &before
+            && let Some(own) = before.own()
+        {
+            let known = self.known.as_ref().and_then(Followed::own);
+            if known.as_ref() != Some(&own) {
+                self.libraries.clear();
+            }
+            self.libraries.extend(before.libraries());
+            self.known = Some(before.clone());
         }
         self.before = before;
         true
@@ -218,13 +246,10 @@ impl InspectedThread {
             Some(first.called.binary.clone())
         };
         let is_lost = self.glance.call == Call::Running && latest.own().is_none();
-        let known = self.known.take().filter(|known| {
-            let library = inner(latest);
-            let mut all = known.calls.iter().take_while(|call| call.called.is_system);
-            all.any(|call| Some(&call.called.binary) == library.as_ref() && !call.called.is_c)
-        });
-        if let Some(known) = known
+        let is_same = inner(latest).is_some_and(|library| self.libraries.contains(&library));
+        if let Some(known) = self.known.take()
             && is_lost
+            && is_same
         {
             // What it held then says nothing of what it holds now.
             self.followed = Some(Followed {
@@ -235,15 +260,31 @@ impl InspectedThread {
         }
     }
 
-    /// Whether the thread was ready without a CPU for most of the time between the looks.
-    pub fn lacks_cpu(&self) -> bool {
+    /// The time that the thread ran, and the time that it was ready and had no CPU, between the first
+    /// look and the last, ns.
+    fn times(&self) -> (Option<u64>, Option<u64>) {
         let since = |last: Option<u64>, first: Option<u64>| Some(last?.saturating_sub(first?));
         let ran_ns = since(self.glance.ran_ns, self.first_ns);
-        let ready_ns = since(self.glance.ready_ns, self.first_ready_ns);
-        self.glance.call == Call::Running
-            && ran_ns
-                .zip(ready_ns)
-                .is_some_and(|(ran, ready)| ready > 2 * ran)
+        let told_ns = since(self.glance.ready_ns, self.first_ready_ns);
+        // The kernel adds a wait for a CPU when it is over.
+        let never_slept = !self.has_slept_once && self.glance.call == Call::Running;
+        let ready_ns = match ran_ns {
+            Some(ran_ns) if never_slept => {
+                let all_ns = u64::try_from(self.first_at.elapsed().as_nanos()).unwrap_or(u64::MAX);
+                Some(all_ns.saturating_sub(ran_ns))
+            }
+            _ => told_ns,
+        };
+        (ran_ns, ready_ns)
+    }
+
+    /// Whether the thread was ready without a CPU for most of the time between the looks.
+    pub fn lacks_cpu(&self) -> bool {
+        let (ran_ns, ready_ns) = self.times();
+        let most = ran_ns
+            .zip(ready_ns)
+            .is_some_and(|(ran, ready)| ready > 2 * ran);
+        self.glance.call == Call::Running && most
     }
 
     /// The name of the thread, or its number if it has none.
@@ -256,6 +297,7 @@ impl InspectedThread {
 
     /// The public form. `slept`: as in [`ThreadSeen::slept`].
     pub fn told(self, doing: Doing, slept: bool) -> ThreadSeen {
+        let (ran_ns, ready_ns) = self.times();
         let calls = self
             .followed
             .as_ref()
@@ -265,16 +307,21 @@ impl InspectedThread {
         // The C library's functions in which it sleeps are left out: `doing` tells them.
         let inner = latest.iter().take_while(|call| sleeps && call.called.is_c);
         let inner = inner.count();
-        let stack = told(&calls[inner..]);
+        let mut stack = told(&calls[inner..]);
+        // Nothing but the function that the program has called tells such a wait.
+        if matches!(doing, Doing::Waiting(WaitFor::Futex { .. }))
+            && let Some(call) = calls.get(inner)
+            && let Some(before) = inner.checked_sub(1).and_then(|before| calls.get(before))
+            && let Some(called) = called_function(before, call)
+        {
+            stack.insert(0, called);
+        }
         let here = stack.iter().find(|call| !call.of_system);
         let also_at = self
             .places
             .into_iter()
             .filter(|place| Some(place) != here)
             .collect();
-        let since = |last: Option<u64>, first: Option<u64>| Some(last?.saturating_sub(first?));
-        let ran_ns = since(self.glance.ran_ns, self.first_ns);
-        let ready_ns = since(self.glance.ready_ns, self.first_ready_ns);
         let memory = Memory {
             thread: self.id.thread,
         };
@@ -313,19 +360,26 @@ pub fn is_of_library(frame: &Frame) -> bool {
         || frame.file.is_none() && NAMES.iter().any(|prefix| name.starts_with(prefix))
 }
 
-/// The function of a library that a call of the program's own code has called, if the call that it
-/// has led to has no name: libraries go on by jumps, or have no names for their inner functions.
-fn called_library(inner: Option<&CallAt>, call: &CallAt) -> Option<CallSeen> {
-    let inner = inner.filter(|inner| inner.called.is_system && !call.called.is_system)?;
-    let is_named = inner.called.frames.iter().any(|frame| frame.function.is_some());
+/// The function of a library that a call of the program's own code has called.
+fn called_function(inner: &CallAt, call: &CallAt) -> Option<CallSeen> {
     let name = call.called.calls.as_deref()?;
-    (!is_named).then(|| CallSeen {
+    let is_call = inner.called.is_system && !call.called.is_system;
+    is_call.then(|| CallSeen {
         function: Some(name.to_owned()),
         binary: inner.called.binary.clone(),
         offset: inner.called.offset,
         of_system: true,
         ..CallSeen::default()
     })
+}
+
+/// As [`called_function`], if the call that it has led to has no name: libraries go on by jumps, or
+/// have no names for their inner functions.
+fn called_library(inner: Option<&CallAt>, call: &CallAt) -> Option<CallSeen> {
+    let inner = inner?;
+    let mut frames = inner.called.frames.iter();
+    let is_named = frames.any(|frame| frame.function.is_some());
+    (!is_named).then(|| called_function(inner, call)).flatten()
 }
 
 /// The calls with the functions inlined into them.

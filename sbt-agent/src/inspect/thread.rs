@@ -17,6 +17,8 @@ pub struct Glance {
     pub own_number: u32,
     /// How many times it has left the CPU.
     pub switches: u64,
+    /// How many of these times it did so to sleep.
+    pub sleeps: u64,
     /// CPU time used so far, ns; `None` if the kernel does not report it.
     pub ran_ns: Option<u64>,
     /// Time in which it was ready and had no CPU so far, ns; `None` if the kernel does not report it.
@@ -52,6 +54,7 @@ impl Glance {
             state: status.field("State")?.chars().next()?,
             tracer: status.tracer().unwrap_or(0),
             own_number: own.unwrap_or(thread),
+            sleeps: status.number("voluntary_ctxt_switches").unwrap_or(0),
             switches: status.number("voluntary_ctxt_switches").unwrap_or(0)
                 + status.number("nonvoluntary_ctxt_switches").unwrap_or(0),
             ran_ns: None,

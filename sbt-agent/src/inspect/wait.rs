@@ -8,6 +8,7 @@ use super::{
     barriers::{Barriers, FoundBarrier},
     call::Call,
     ends::{Awaited, Ends},
+    file_locks,
     futex::Futex,
     holder::{Numbers, has_our_numbers},
     musl,
@@ -193,13 +194,25 @@ impl Waits<'_> {
             return Doing::Waiting(child);
         }
         let described = seen.glance.call.described(seen.id.thread);
+        if let Some((name, Some(what))) = &described
+            && matches!(name.as_str(), "flock" | "fcntl")
+            && !process::has_other_numbers(seen.id.thread)
+            && let Some(processes) = file_locks::holders(seen.id.process)
+            && self.are_known(&processes)
+        {
+            return Doing::Waiting(WaitFor::Data {
+                call: name.clone(),
+                what: what.clone(),
+                processes,
+            });
+        }
         if let Some((name, _)) = &described
-            && let Some(Awaited { what, processes }) =
+            && let Some(Awaited {
+                what, processes, ..
+            }) =
                 self.ends.awaited(seen.id.thread, seen.glance.call)
             && !processes.is_empty()
-            && processes
-                .iter()
-                .all(|process| self.libraries.contains_key(process))
+            && self.are_known(&processes)
         {
             return Doing::Waiting(WaitFor::Data {
                 call: name.clone(),
@@ -221,6 +234,12 @@ impl Waits<'_> {
         if let Some(holders) = self.ends.holders(seen.id.thread, seen.glance.call) {
             *what = format!("{what}, whose other end {holders}");
         }
+    }
+
+    /// Whether all of these processes are looked at.
+    fn are_known(&self, processes: &[u32]) -> bool {
+        let mut all = processes.iter();
+        all.all(|process| self.libraries.contains_key(process))
     }
 
     fn child(&self, seen: &InspectedThread) -> Option<WaitFor> {

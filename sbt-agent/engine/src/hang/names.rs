@@ -241,7 +241,7 @@ impl<'a> View<'a> {
     /// Whether a thread runs that was ready without a CPU for most of the time between the looks.
     pub fn lacks_cpu(&self, thread: usize) -> bool {
         /// The share of the time, in percent.
-        const MOST_PCT: u64 = 60;
+        const MOST_PCT: u64 = 85;
         let seen = self.thread(thread);
         let limit_ns = self.scene.looked_ns / 100 * MOST_PCT;
         seen.doing == Doing::Running

@@ -72,7 +72,7 @@ fn of_runner(view: &View) -> Option<String> {
     let told = format!("{} {}", view.name(first), story(&graph, first, None));
     let end = match (moves(view, root), view.lacks_cpu(root)) {
         (true, _) => "",
-        (false, true) => ": it lacks a CPU",
+        (false, true) => ": it has no CPU",
         (false, false) => ": slow, or a loop without end; a look cannot tell which",
     };
     Some(format!("no hang was found: {told}{end}"))

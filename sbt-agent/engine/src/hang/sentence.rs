@@ -12,7 +12,7 @@ use super::{
     scene::{Doing, Holder, WaitFor},
     spinners, team,
     threads::gone_words,
-    words::{does, in_place, list, story, there},
+    words::{does, in_place, is_file_lock, list, story, there},
 };
 use crate::{event::Kind, report::HangCause, words::time};
 
@@ -86,6 +86,7 @@ pub fn text(graph: &Graph, finding: &Finding) -> String {
             Doing::Running if calls::wait(graph.view, root).is_some() => {
                 ": it is not known whether it will come"
             }
+            Doing::Running if graph.view.lacks_cpu(root) => ": it has no CPU",
             Doing::Running => ": slow, or a loop without end; a look cannot tell which",
             _ => ": it is not known whether it will come",
         });
@@ -407,14 +408,20 @@ fn waits_for_its_lock(graph: &Graph, at: usize) -> String {
 fn nobody_sends(graph: &Graph, at: usize) -> String {
     let view = graph.view;
     let own = view.thread(at).id.process;
-    let (processes, what) = match &view.thread(at).doing {
+    let (processes, what, call) = match &view.thread(at).doing {
         Doing::Waiting(WaitFor::Data {
-            processes, what, ..
-        }) => (processes.as_slice(), what.as_str()),
-        _ => (&[][..], ""),
+            processes,
+            what,
+            call,
+        }) => (processes.as_slice(), what.as_str(), call.as_str()),
+        _ => (&[][..], "", ""),
     };
     let are_events = what.split(", ").all(|one| one.starts_with("eventfd:["));
     match processes {
+        [one] if is_file_lock(call) => {
+            format!("process {one} has locked it, where no thread goes on")
+        }
+        _ if is_file_lock(call) => "none of the processes that have locked it goes on".into(),
         _ if are_events => "no thread is left that could write to it".into(),
         [one] if *one == own => {
             "only its own process holds the other end, where no thread goes on".into()

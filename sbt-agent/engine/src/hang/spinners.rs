@@ -43,7 +43,7 @@ pub fn ranks(graph: &Graph) -> Option<Finding> {
         process.is_some_and(|process| process.rank.is_some())
     };
     let firsts: Vec<usize> = threads.filter(is_first).collect();
-    let waits = |at: &usize| wait(view, *at).is_some();
+    let waits = |at: &usize| wait(view, *at).is_some_and(|wait| wait.is_mpi);
     if !firsts.iter().any(waits) {
         return None;
     }

@@ -52,7 +52,9 @@ fn runs(view: &View, thread: usize) -> String {
     let mut facts = Vec::new();
     let lacks_cpu = view.lacks_cpu(thread);
     let verb = if lacks_cpu { "is ready to run" } else { "runs" };
-    let mut text = match (calls::wait(view, thread), view.at(thread)) {
+    let wait = calls::wait(view, thread);
+    let is_wait = wait.is_some();
+    let mut text = match (wait, view.at(thread)) {
         (Some(wait), _) => format!("waits {}", placed(&wait)),
         (None, Some(call)) => format!("{verb} in {}", spoken(call)),
         (None, None) => verb.into(),
@@ -78,7 +80,7 @@ fn runs(view: &View, thread: usize) -> String {
         }
     }
     if let Some(cpu) = view.cpu_pct(thread) {
-        let only = if lacks_cpu { "only " } else { "" };
+        let only = if lacks_cpu && !is_wait { "only " } else { "" };
         facts.push(format!("{only}{:.0} % of a CPU", cpu.min(100.0)));
     }
     if !facts.is_empty() {
@@ -288,17 +290,7 @@ fn link(graph: &Graph, at: usize, here: Option<usize>, first: bool) -> (String, 
         }
         Need::AnyOf if graph.next(at).len() == 1 => {
             let other = graph.next(at)[0];
-            let place = if first {
-                in_place(view, at)
-            } else {
-                String::new()
-            };
-            let from = match &view.thread(at).doing {
-                Doing::Waiting(WaitFor::Child { .. }) => "which is",
-                _ => "from",
-            };
-            let text = format!("{}{place}, {from} {}", does(view, at), view.name(other));
-            (text, Some(other))
+            (from(view, at, other, first), Some(other))
         }
         _ => {
             let place = if first || !matches!(view.thread(at).doing, Doing::Running) {
@@ -308,6 +300,29 @@ fn link(graph: &Graph, at: usize, here: Option<usize>, first: bool) -> (String, 
             };
             (format!("{}{place}", does(view, at)), None)
         }
+    }
+}
+
+/// Whether a system call waits for the lock of a file.
+pub fn is_file_lock(call: &str) -> bool {
+    matches!(call, "flock" | "fcntl")
+}
+
+/// What a thread waits for that only one other thread can give.
+fn from(view: &View, at: usize, other: usize, first: bool) -> String {
+    let place = match in_place(view, at) {
+        place if first && !place.is_empty() => format!("{place},"),
+        _ => String::new(),
+    };
+    let name = view.name(other);
+    match &view.thread(at).doing {
+        Doing::Waiting(WaitFor::Data { call, what, .. }) => {
+            let (call, what) = (printable(call), printable(what));
+            let from = if is_file_lock(&call) { "that" } else { "from" };
+            let holds = if is_file_lock(&call) { " has locked" } else { "" };
+            format!("waits in {call}(){place} for {what} {from} {name}{holds}")
+        }
+        _ => format!("waits{place} for the end of its child process {name}"),
     }
 }
 
