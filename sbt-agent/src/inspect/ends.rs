@@ -119,22 +119,29 @@ impl Ends {
     /// (sort)`. `None` if they are not known.
     pub fn holders(&self, thread: u32, call: Call) -> Option<String> {
         let awaited = self.awaited(thread, call)?;
-        let name = |process: &u32| {
-            let comm = process::text(process::folder(*process).join("comm")).ok()?;
-            Some(format!("process {process} ({})", comm.trim_end()))
-        };
-        match awaited.others.as_slice() {
-            [] => None,
-            [one] => Some(format!("{} holds", name(one)?)),
-            [one, other] => Some(format!("{} and {} hold", name(one)?, name(other)?)),
-            all => Some(format!("{} processes hold", all.len())),
-        }
+        named(&awaited.others, ["holds", "hold"])
+    }
+}
+
+/// Processes with a verb for one of them, or for several: `process 7 (sort) holds`. `None` if there
+/// are none, or one of them is gone.
+pub fn named(processes: &[u32], verbs: [&str; 2]) -> Option<String> {
+    let name = |process: &u32| {
+        let comm = process::text(process::folder(*process).join("comm")).ok()?;
+        Some(format!("process {process} ({})", comm.trim_end()))
+    };
+    let [of_one, of_several] = verbs;
+    match processes {
+        [] => None,
+        [one] => Some(format!("{} {of_one}", name(one)?)),
+        [one, other] => Some(format!("{} and {} {of_several}", name(one)?, name(other)?)),
+        all => Some(format!("{} processes {of_several}", all.len())),
     }
 }
 
 fn link(thread: u32, number: u64) -> Option<String> {
     let link = fs::read_link(format!("/proc/{thread}/fd/{number}")).ok()?;
-    named(thread, &number.to_string(), link.to_str()?)
+    name_of(thread, &number.to_string(), link.to_str()?)
 }
 
 /// How the names of event counters (`eventfd`) begin here. The kernel gives them numbers, and no
@@ -142,7 +149,7 @@ fn link(thread: u32, number: u64) -> Option<String> {
 const EVENTS: &str = "eventfd:[";
 
 /// The name of a pipe, a socket or an event counter; `None` for other files. `link`: what /proc says.
-fn named(pid: u32, number: &str, link: &str) -> Option<String> {
+fn name_of(pid: u32, number: &str, link: &str) -> Option<String> {
     if link == "anon_inode:[eventfd]" {
         let text = fs::read_to_string(format!("/proc/{pid}/fdinfo/{number}")).ok()?;
         let mut lines = text.lines();
@@ -291,14 +298,11 @@ fn all_held() -> Held {
             }
             let number = entry.file_name();
             let number = number.to_string_lossy();
-            let Some(name) = named(pid, &number, link) else {
+            let Some(name) = name_of(pid, &number, link) else {
                 continue;
             };
             let (reads, writes) = modes(pid, &number);
-            holders
-                .entry(name)
-                .or_default()
-                .push((pid, reads, writes));
+            holders.entry(name).or_default().push((pid, reads, writes));
         }
     }
     Held {

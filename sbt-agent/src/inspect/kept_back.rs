@@ -109,7 +109,10 @@ mod tests {
     #[test]
     fn classes_and_nice_values_are_read() {
         let stat = |nice: i32, policy: i32| {
-            format!("7 (a) b) S 1 1 1 0 -1 4 0 0 0 0 0 0 0 0 20 {nice} 1 {} {policy} 0", "0 ".repeat(20))
+            format!(
+                "7 (a) b) S 1 1 1 0 -1 4 0 0 0 0 0 0 0 0 20 {nice} 1 {} {policy} 0",
+                "0 ".repeat(20)
+            )
         };
         assert_eq!(low_priority_of(&stat(0, 0)), None);
         assert_eq!(low_priority_of(&stat(-5, 0)), None);
@@ -129,7 +132,10 @@ mod tests {
     fn a_child_that_nobody_waited_for_is_told() {
         let own = std::process::id();
         let mut child = Command::new("true").spawn().unwrap();
-        let about = format!("process {}, a child of process {own}, has ended", child.id());
+        let about = format!(
+            "process {}, a child of process {own}, has ended",
+            child.id()
+        );
         let told = || {
             let all = ended_children(&[own]);
             all.iter().any(|told| told.starts_with(&about))

@@ -336,9 +336,11 @@ impl Looker {
         self.notes
             .extend(kept_back::ended_children(&self.processes));
         let frozen = self.kept.frozen(&self.processes);
-        self.notes.extend(frozen.iter().map(|(process, group)| {
-            format!("process {process} is frozen: control group {group}")
-        }));
+        self.notes.extend(
+            frozen.iter().map(|(process, group)| {
+                format!("process {process} is frozen: control group {group}")
+            }),
+        );
         let mut threads: Vec<InspectedThread> = self.threads.into_values().collect();
         for seen in &mut threads {
             seen.remember();

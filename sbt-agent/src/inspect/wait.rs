@@ -7,7 +7,7 @@ use super::{
     KnownBarrier,
     barriers::{Barriers, FoundBarrier},
     call::Call,
-    ends::{Awaited, Ends},
+    ends::{Awaited, Ends, named},
     file_locks,
     futex::Futex,
     holder::{Numbers, has_our_numbers},
@@ -24,6 +24,7 @@ use sbt_program::{
     memory::Memory,
     process,
     runtimes::{
+        criticals,
         glibc::{self, Version},
         gomp::{self, Construct},
         waits::{Wants, wants},
@@ -60,6 +61,7 @@ pub fn all(
         unknown_teams: HashMap::new(),
         own: HashMap::new(),
         ends: Ends::default(),
+        names_sections: true,
     };
     // Sleeping threads first: they give the addresses of barriers, at which spinning threads are
     // then found.
@@ -116,6 +118,8 @@ pub(super) struct Waits<'a> {
     /// Whether memory is a process's own, by process and address.
     own: HashMap<(u32, u64), bool>,
     ends: Ends,
+    /// Whether the names of critical sections are looked up, which takes time.
+    names_sections: bool,
 }
 
 impl Waits<'static> {
@@ -132,6 +136,7 @@ impl Waits<'static> {
             unknown_teams: HashMap::new(),
             own: HashMap::new(),
             ends: Ends::default(),
+            names_sections: false,
         }
     }
 
@@ -209,8 +214,7 @@ impl Waits<'_> {
         if let Some((name, _)) = &described
             && let Some(Awaited {
                 what, processes, ..
-            }) =
-                self.ends.awaited(seen.id.thread, seen.glance.call)
+            }) = self.ends.awaited(seen.id.thread, seen.glance.call)
             && !processes.is_empty()
             && self.are_known(&processes)
         {
@@ -226,11 +230,19 @@ impl Waits<'_> {
     /// Adds to what a thread waits for which processes hold the other end.
     fn name_holders(&self, seen: &InspectedThread, doing: &mut Doing) {
         let Doing::Call {
-            what: Some(what), ..
+            name,
+            what: Some(what),
         } = doing
         else {
             return;
         };
+        if matches!(name.as_str(), "flock" | "fcntl") {
+            let holders = file_locks::holders(seen.id.process);
+            if let Some(holders) = holders.and_then(|holders| named(&holders, ["has", "have"])) {
+                *what = format!("{what}, which {holders} locked");
+            }
+            return;
+        }
         if let Some(holders) = self.ends.holders(seen.id.thread, seen.glance.call) {
             *what = format!("{what}, whose other end {holders}");
         }
@@ -301,10 +313,13 @@ impl Waits<'_> {
             return WaitFor::Barrier(index);
         }
         if let Some(section) = section(seen) {
+            let name = self
+                .names_sections
+                .then(|| criticals::name(process, address));
             return WaitFor::Section {
                 address,
                 section,
-                name: None,
+                name: name.flatten(),
             };
         }
         if self.version(process).is_none()

@@ -34,7 +34,7 @@ const WAITS: [(&[&str], &str); 7] = [
             "__kmpc_ordered",
             "__kmpc_doacross_wait",
         ],
-        "for its turn in an ordered section",
+        "for a turn in an ordered section",
     ),
     (
         &[
@@ -43,7 +43,7 @@ const WAITS: [(&[&str], &str); 7] = [
             "__kmpc_omp_taskwait",
             "__kmpc_end_taskgroup",
         ],
-        "for tasks that it has begun",
+        "for tasks to end",
     ),
     (&["pthread_spin_lock"], "for a spin lock"),
     (

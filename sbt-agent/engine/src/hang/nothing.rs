@@ -30,7 +30,11 @@ pub fn text(view: &View) -> String {
     for thread in threads {
         match view.thread(thread).doing {
             Doing::Running => running += 1,
-            Doing::Waiting(_) | Doing::Call { .. } | Doing::Stopped | Doing::Frozen | Doing::Traced { .. } => {
+            Doing::Waiting(_)
+            | Doing::Call { .. }
+            | Doing::Stopped
+            | Doing::Frozen
+            | Doing::Traced { .. } => {
                 asleep += 1;
             }
             Doing::Ended => ended += 1,
@@ -71,9 +75,9 @@ fn of_runner(view: &View) -> Option<String> {
     }
     let told = format!("{} {}", view.name(first), story(&graph, first, None));
     let end = match (moves(view, root), view.lacks_cpu(root)) {
-        (true, _) => "",
+        (true, _) => return Some(format!("no hang was found: {told}")),
         (false, true) => ": it has no CPU",
         (false, false) => ": slow, or a loop without end; a look cannot tell which",
     };
-    Some(format!("no hang was found: {told}{end}"))
+    Some(format!("{told}{end}"))
 }

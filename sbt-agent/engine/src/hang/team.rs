@@ -179,7 +179,9 @@ fn only_choice(sizes: &[usize], sum: usize) -> Option<usize> {
 pub fn apart_text(graph: &Graph, at: usize, since: &str) -> String {
     let view = graph.view;
     let (inside, ends) = stands(graph, at);
-    let counted = view.scene.barriers[at].at_end.map(|threads| threads as usize);
+    let counted = view.scene.barriers[at]
+        .at_end
+        .map(|threads| threads as usize);
     let is_told = counted.is_none_or(|counted| counted == 0 || counted == ends.len());
     if inside.is_empty() || ends.is_empty() || !is_told {
         let at_end = view.scene.barriers[at].at_end.unwrap_or(0) as usize;

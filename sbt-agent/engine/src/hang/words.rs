@@ -159,11 +159,15 @@ fn wait_for(view: &View, thread: usize, wait: &WaitFor) -> String {
                 _ => format!("waits for {what}"),
             }
         }
-        WaitFor::Futex { address, .. } => match (calls::wait(view, thread), library(view, thread)) {
-            (Some(wait), _) => format!("waits {} ({address:#x})", wait.what),
-            (None, Some(name)) => format!("waits in {name}() for a word of its memory to change"),
-            (None, None) => format!("waits for a word of its memory to change ({address:#x})"),
-        },
+        WaitFor::Futex { address, .. } => {
+            match (calls::wait(view, thread), library(view, thread)) {
+                (Some(wait), _) => format!("waits {} ({address:#x})", wait.what),
+                (None, Some(name)) => {
+                    format!("waits in {name}() for a word of its memory to change")
+                }
+                (None, None) => format!("waits for a word of its memory to change ({address:#x})"),
+            }
+        }
     }
 }
 
@@ -319,7 +323,11 @@ fn from(view: &View, at: usize, other: usize, first: bool) -> String {
         Doing::Waiting(WaitFor::Data { call, what, .. }) => {
             let (call, what) = (printable(call), printable(what));
             let from = if is_file_lock(&call) { "that" } else { "from" };
-            let holds = if is_file_lock(&call) { " has locked" } else { "" };
+            let holds = if is_file_lock(&call) {
+                " has locked"
+            } else {
+                ""
+            };
             format!("waits in {call}(){place} for {what} {from} {name}{holds}")
         }
         _ => format!("waits{place} for the end of its child process {name}"),
