@@ -5,13 +5,13 @@
 // outcome: hung
 // must: the threads of one team wait at different barriers
 // must: wait at a barrier inside of the parallel region;
-// must: wait at the end of the parallel region that begins at omp_branch.c:{begin}
+// must: wait at the end of the parallel region that begins at omp_branch.c:
 // never: initialised again
 // never: not known
 #include <omp.h>
 static double part[8];
 int main(void) {
-#pragma omp parallel num_threads(4) // SITE begin
+#pragma omp parallel num_threads(4)
     {
         int me = omp_get_thread_num();
         part[me] += me;

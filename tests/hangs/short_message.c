@@ -2,7 +2,7 @@
 // build: gcc -O2 -g -pthread
 // build: gcc -O2 -g -pthread -static
 // outcome: hung
-// must: only its own process holds the other end
+// must: they wait for each other for ever
 // must: waits in recvfrom() for socket:[
 // never: outside
 // never: not known
