@@ -133,12 +133,16 @@ impl Call {
                 number: libc::SYS_wait4
                     | libc::SYS_waitid
                     | libc::SYS_read
+                    | libc::SYS_flock
+                    | libc::SYS_fcntl
                     | libc::SYS_poll
                     | libc::SYS_ppoll
                     | libc::SYS_select
                     | libc::SYS_pselect6
                     | libc::SYS_epoll_wait
                     | libc::SYS_epoll_pwait
+                    | libc::SYS_epoll_pwait2
+                    | libc::SYS_readv
                     | libc::SYS_recvfrom
                     | libc::SYS_recvmsg
                     | libc::SYS_write
@@ -165,6 +169,8 @@ impl Call {
             // An absolute time is no duration.
             libc::SYS_clock_nanosleep if arguments[1] & 1 == 0 => duration(memory, arguments[2]),
             libc::SYS_poll | libc::SYS_ppoll => polled(memory, arguments[0], arguments[1]),
+            libc::SYS_openat => path(memory, arguments[1]),
+            libc::SYS_open => path(memory, arguments[0]),
             _ if has_descriptor(number) => opened(thread, arguments[0]),
             _ => None,
         };
@@ -237,6 +243,13 @@ fn opened(thread: u32, number: u64) -> Option<String> {
         _ => descriptor(thread, number),
     };
     (!name.is_empty()).then_some(name)
+}
+
+/// A path in memory. `None` if it is long, or cannot be read.
+fn path(memory: Memory, address: u64) -> Option<String> {
+    let bytes: [u8; 256] = memory.bytes(address)?;
+    let path = bytes.split(|byte| *byte == 0).next()?;
+    (path.len() < bytes.len()).then(|| String::from_utf8_lossy(path).into_owned())
 }
 
 fn duration(memory: Memory, address: u64) -> Option<String> {

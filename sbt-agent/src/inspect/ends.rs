@@ -6,7 +6,7 @@ use std::{
     fs,
 };
 
-use super::call::Call;
+use super::{call::Call, peers};
 use sbt_program::{memory::Memory, process};
 
 /// The most descriptors of a `poll`, `select` or `epoll` that are followed.
@@ -31,6 +31,8 @@ struct Held {
     /// The processes that have descendants which cannot be looked into, and which may have
     /// inherited any pipe or socket.
     with_hidden: HashSet<u32>,
+    /// The processes with requests to the kernel whose end it may tell an event counter.
+    with_requests: HashSet<u32>,
 }
 
 impl Held {
@@ -54,8 +56,11 @@ pub struct Ends {
 pub struct Awaited {
     /// The pipes and sockets: `pipe:[4242]`.
     pub what: String,
-    /// The processes that hold the other ends.
+    /// The processes one of which has to do something: those that hold the other ends, and for
+    /// sockets those that hold this end.
     pub processes: Vec<u32>,
+    /// The processes that hold the other ends.
+    pub others: Vec<u32>,
 }
 
 impl Ends {
@@ -66,11 +71,18 @@ impl Ends {
         if all.is_empty() || all.len() > MOST {
             return None;
         }
-        let mut processes = BTreeSet::new();
+        let (mut processes, mut others) = (BTreeSet::new(), BTreeSet::new());
         let mut names = Vec::new();
         for (number, side) in all {
             let name = link(thread, number)?;
-            processes.extend(self.other_end(&name, side)?);
+            let other_end = self.other_end(&name, side)?;
+            processes.extend(&other_end);
+            others.extend(other_end);
+            if name.starts_with("socket:[") {
+                // Whoever holds this end may shut the connection down.
+                let held = self.held.get_or_init(all_held).of(&name)?;
+                processes.extend(held.iter().map(|holder| holder.0));
+            }
             if !names.contains(&name) {
                 names.push(name);
             }
@@ -78,6 +90,7 @@ impl Ends {
         Some(Awaited {
             what: names.join(", "),
             processes: processes.into_iter().collect(),
+            others: others.into_iter().collect(),
         })
     }
 
@@ -91,15 +104,59 @@ impl Ends {
             };
             return Some(all.filter(other).map(|holder| holder.0).collect());
         }
-        let peer = self.peers.get_or_init(loopback).get(name)?;
+        if name.starts_with(EVENTS) {
+            let all = held.of(name)?;
+            // The kernel writes to it, too, where requests are under way.
+            let has_requests = |process: u32| held.with_requests.contains(&process);
+            let is_known = !all.iter().any(|holder| has_requests(holder.0));
+            return is_known.then(|| all.iter().map(|holder| holder.0).collect());
+        }
+        let peer = self.peers.get_or_init(peers::all).get(name)?;
         Some(held.of(peer)?.iter().map(|holder| holder.0).collect())
+    }
+
+    /// The processes that hold the other ends of what a thread waits for, in words: `process 7
+    /// (sort)`. `None` if they are not known.
+    pub fn holders(&self, thread: u32, call: Call) -> Option<String> {
+        let awaited = self.awaited(thread, call)?;
+        named(&awaited.others, ["holds", "hold"])
+    }
+}
+
+/// Processes with a verb for one of them, or for several: `process 7 (sort) holds`. `None` if there
+/// are none, or one of them is gone.
+pub fn named(processes: &[u32], verbs: [&str; 2]) -> Option<String> {
+    let name = |process: &u32| {
+        let comm = process::text(process::folder(*process).join("comm")).ok()?;
+        Some(format!("process {process} ({})", comm.trim_end()))
+    };
+    let [of_one, of_several] = verbs;
+    match processes {
+        [] => None,
+        [one] => Some(format!("{} {of_one}", name(one)?)),
+        [one, other] => Some(format!("{} and {} {of_several}", name(one)?, name(other)?)),
+        all => Some(format!("{} processes {of_several}", all.len())),
     }
 }
 
 fn link(thread: u32, number: u64) -> Option<String> {
     let link = fs::read_link(format!("/proc/{thread}/fd/{number}")).ok()?;
-    let name = link.to_str()?;
-    (name.starts_with("pipe:[") || name.starts_with("socket:[")).then(|| name.to_owned())
+    name_of(thread, &number.to_string(), link.to_str()?)
+}
+
+/// How the names of event counters (`eventfd`) begin here. The kernel gives them numbers, and no
+/// names of their own.
+const EVENTS: &str = "eventfd:[";
+
+/// The name of a pipe, a socket or an event counter; `None` for other files. `link`: what /proc says.
+fn name_of(pid: u32, number: &str, link: &str) -> Option<String> {
+    if link == "anon_inode:[eventfd]" {
+        let text = fs::read_to_string(format!("/proc/{pid}/fdinfo/{number}")).ok()?;
+        let mut lines = text.lines();
+        let id = lines.find_map(|line| line.strip_prefix("eventfd-id:"))?;
+        return Some(format!("{EVENTS}{}]", id.trim()));
+    }
+    (link.starts_with("pipe:[") || link.starts_with("socket:[")).then(|| link.to_owned())
 }
 
 /// The descriptors at which a thread waits, without a limit of time. `None` for other calls.
@@ -219,6 +276,7 @@ fn watched(thread: u32, number: u64) -> Option<Vec<(u64, Side)>> {
 fn all_held() -> Held {
     let mut holders = Holders::new();
     let mut with_hidden = HashSet::new();
+    let mut with_requests = HashSet::new();
     for pid in process::all() {
         let Ok(entries) = fs::read_dir(format!("/proc/{pid}/fd")) else {
             let mut at = pid;
@@ -234,21 +292,23 @@ fn all_held() -> Held {
             let Ok(link) = fs::read_link(entry.path()) else {
                 continue;
             };
-            let Some(name) = link.to_str() else { continue };
-            if !(name.starts_with("pipe:[") || name.starts_with("socket:[")) {
-                continue;
+            let Some(link) = link.to_str() else { continue };
+            if link == "anon_inode:[io_uring]" {
+                with_requests.insert(pid);
             }
             let number = entry.file_name();
-            let (reads, writes) = modes(pid, &number.to_string_lossy());
-            holders
-                .entry(name.to_owned())
-                .or_default()
-                .push((pid, reads, writes));
+            let number = number.to_string_lossy();
+            let Some(name) = name_of(pid, &number, link) else {
+                continue;
+            };
+            let (reads, writes) = modes(pid, &number);
+            holders.entry(name).or_default().push((pid, reads, writes));
         }
     }
     Held {
         holders,
         with_hidden,
+        with_requests,
     }
 }
 
@@ -264,24 +324,4 @@ fn modes(pid: u32, number: &str) -> (bool, bool) {
         Some(libc::O_WRONLY) => (false, true),
         _ => (true, true),
     }
-}
-
-/// The peers of connections by TCP within this machine.
-fn loopback() -> HashMap<String, String> {
-    let mut by_ends = HashMap::new();
-    for table in ["/proc/net/tcp", "/proc/net/tcp6"] {
-        let text = fs::read_to_string(table).unwrap_or_default();
-        for line in text.lines().skip(1) {
-            let fields: Vec<&str> = line.split_whitespace().collect();
-            if let [_, local, remote, "01", _, _, _, _, _, inode, ..] = fields.as_slice() {
-                let ends = ((*local).to_owned(), (*remote).to_owned());
-                by_ends.insert(ends, format!("socket:[{inode}]"));
-            }
-        }
-    }
-    let all = by_ends.iter().filter_map(|((local, remote), name)| {
-        let peer = by_ends.get(&(remote.clone(), local.clone()))?;
-        Some((name.clone(), peer.clone()))
-    });
-    all.collect()
 }

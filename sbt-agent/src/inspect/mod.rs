@@ -13,10 +13,13 @@
 mod barriers;
 mod call;
 mod ends;
+mod file_locks;
 mod futex;
 mod holder;
+mod kept_back;
 mod musl;
 mod origin;
+mod peers;
 mod permission;
 mod seen;
 pub mod sleepers;
@@ -126,6 +129,7 @@ pub fn concerned(process: u32) -> Vec<u32> {
 /// The first process does not exist, or may not be looked into: the error says what would help.
 pub fn at(processes: &[u32], how: &Looks) -> anyhow::Result<Scene> {
     let mut looker = Looker::new(processes)?;
+    looker.times = how.times.max(1);
     let begun = Instant::now();
     let mut last = begun;
     for turn in 0..how.times.max(1) {
@@ -148,7 +152,10 @@ struct Looker {
     stacks: Stacks,
     /// By the index of the process in `processes`, and the thread's number.
     threads: BTreeMap<(usize, u32), InspectedThread>,
+    kept: kept_back::Kept,
     turn: u32,
+    /// The number of looks.
+    times: u32,
     /// How many times a thread could not be stopped.
     unstopped: u32,
     notes: Vec<String>,
@@ -169,7 +176,9 @@ impl Looker {
             resolver: Resolver::new(first, None, Wanted::default().into()),
             stacks: Stacks::default(),
             threads: BTreeMap::new(),
+            kept: kept_back::Kept::new(&[]),
             turn: 0,
+            times: 1,
             unstopped: 0,
             notes: Vec::new(),
             partial: false,
@@ -188,6 +197,7 @@ impl Looker {
                 }
             }
         }
+        this.kept = kept_back::Kept::new(&this.processes);
         for process in this.processes.clone() {
             this.resolver.turn_to(process);
             this.resolver.refresh();
@@ -212,7 +222,9 @@ impl Looker {
             };
             let seen = self.threads.entry((number, id.thread));
             let seen = seen.or_insert_with(|| InspectedThread::new(id));
-            if !seen.take(glance, turn) || glance.has_ended() {
+            // A thread that is stopped at the last look would not be known to have slept.
+            let may_try = turn + 1 < self.times;
+            if !seen.take(glance, turn, may_try) || glance.has_ended() {
                 continue;
             }
             let (followed, may_stop) = match glance.call.standing() {
@@ -320,9 +332,30 @@ impl Looker {
                 self.unstopped
             ));
         }
-        let threads: Vec<InspectedThread> = self.threads.into_values().collect();
+        self.notes.extend(self.kept.quotas());
+        self.notes
+            .extend(kept_back::ended_children(&self.processes));
+        let frozen = self.kept.frozen(&self.processes);
+        self.notes.extend(
+            frozen.iter().map(|(process, group)| {
+                format!("process {process} is frozen: control group {group}")
+            }),
+        );
+        let mut threads: Vec<InspectedThread> = self.threads.into_values().collect();
+        for seen in &mut threads {
+            seen.remember();
+            let low = seen.lacks_cpu().then(|| kept_back::low_priority(seen.id));
+            self.notes.extend(low.flatten().map(|low| {
+                format!(
+                    "{} {low}: other threads on its CPUs come first",
+                    seen.called()
+                )
+            }));
+        }
         let hidden = threads.iter().filter(|seen| seen.is_hidden()).count();
-        let (doings, barriers) = wait::all(&threads, &mut self.resolver, known);
+        let (doings, barriers) = wait::all(&threads, &mut self.resolver, known, |process| {
+            frozen.contains_key(&process)
+        });
         let tell = |(seen, doing): (InspectedThread, _)| {
             let slept = seen.has_slept();
             seen.told(doing, slept)

@@ -3,7 +3,7 @@
 use std::{fs::File, io::Read as _};
 
 use sbt_engine::hang::scene::ProcessSeen;
-use sbt_program::process;
+use sbt_program::{process, status::Status};
 
 /// How much of a program is searched for the note of Go's linker, bytes.
 const HEAD: usize = 16 << 10;
@@ -18,10 +18,16 @@ pub fn of(process: u32) -> ProcessSeen {
         process,
         parent: process::parent(process).filter(|parent| *parent != 0),
         forked: process::is_forked(process),
-        has_timers: timers.is_ok_and(|timers| !timers.trim().is_empty()),
+        has_timers: timers.is_ok_and(|timers| !timers.trim().is_empty()) || may_ring(process),
         rank: process::rank(process),
         has_tasks: is_of_go(process),
     }
+}
+
+/// Whether an alarm (`alarm`, `setitimer`) may lead to a handler. Whether one is set is not visible.
+fn may_ring(process: u32) -> bool {
+    let caught = Status::of(process).and_then(|status| status.bits("SigCgt"));
+    caught.is_some_and(|caught| caught >> (libc::SIGALRM - 1) & 1 == 1)
 }
 
 fn is_of_go(process: u32) -> bool {

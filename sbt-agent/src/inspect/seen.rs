@@ -1,12 +1,14 @@
 //! What is known of a thread after several looks.
 
+use std::{collections::BTreeSet, time::Instant};
+
 use super::{
     call::Call,
     futex::Futex,
     thread::{self, Glance},
 };
 use sbt_engine::{
-    hang::scene::{CallSeen, Doing, ThreadId, ThreadSeen},
+    hang::scene::{CallSeen, Doing, ThreadId, ThreadSeen, WaitFor},
     place::Frame,
 };
 use sbt_program::{
@@ -17,6 +19,7 @@ use sbt_program::{
 };
 
 /// The calls that a thread was in at one look.
+#[derive(Clone)]
 pub struct Followed {
     /// The calls, the innermost first.
     pub calls: Vec<CallAt>,
@@ -56,6 +59,14 @@ impl Followed {
         &self.calls[..until.unwrap_or(self.calls.len())]
     }
 
+    /// The libraries of the innermost calls, up to the program's own code. The C library is in most
+    /// of all calls.
+    fn libraries(&self) -> impl Iterator<Item = String> {
+        let inner = self.calls.iter().take_while(|call| call.called.is_system);
+        let inner = inner.filter(|call| !call.called.is_c);
+        inner.map(|call| call.called.binary.clone())
+    }
+
     /// The innermost call of the program's own code.
     fn own(&self) -> Option<CallSeen> {
         told(&self.calls).into_iter().find(|call| !call.of_system)
@@ -70,6 +81,12 @@ pub struct InspectedThread {
     name: String,
     /// CPU time used at the first look, ns.
     first_ns: Option<u64>,
+    /// Time without a CPU at the first look, ns.
+    first_ready_ns: Option<u64>,
+    /// When the thread was looked at first.
+    first_at: Instant,
+    /// Whether the thread slept at some time since.
+    has_slept_once: bool,
     /// Its state at the last look.
     pub glance: Glance,
     /// Number of the last look.
@@ -78,6 +95,11 @@ pub struct InspectedThread {
     pub followed: Option<Followed>,
     /// The calls at an earlier look, if the thread ran then and runs now.
     pub before: Option<Followed>,
+    /// The calls at the last look at which they led to the program's own code, if the thread ran
+    /// then.
+    known: Option<Followed>,
+    /// The libraries in which the thread ran at looks at which it was in that place of its own code.
+    libraries: BTreeSet<String>,
     /// Number of the look at which it was last stopped.
     pub stopped: Option<u32>,
     /// Number of the look since which it has slept in the same system call, without a CPU.
@@ -93,38 +115,55 @@ impl InspectedThread {
             id,
             name: String::new(),
             first_ns: None,
+            first_ready_ns: None,
+            first_at: Instant::now(),
+            has_slept_once: false,
             glance: Glance {
                 state: '?',
                 tracer: 0,
                 own_number: id.thread,
                 switches: 0,
+                sleeps: 0,
                 ran_ns: None,
+                ready_ns: None,
                 call: Call::Unknown,
             },
             turn: 0,
             followed: None,
             before: None,
+            known: None,
+            libraries: BTreeSet::new(),
             stopped: None,
             asleep_since: 0,
             places: Vec::new(),
         }
     }
 
-    /// Takes in a look. Returns whether its calls must be followed anew.
-    pub fn take(&mut self, mut glance: Glance, turn: u32) -> bool {
+    /// Whether its calls cannot be told without its registers, for which it did not stop in time.
+    fn lacks_registers(&self) -> bool {
+        let followed = self.followed.as_ref();
+        followed.is_some_and(|seen| seen.ends == Ends::WantsBp && seen.registers.is_none())
+    }
+
+    /// Takes in a look. Returns whether its calls must be followed anew. `may_try`: whether a thread
+    /// that did not stop for its registers before may be asked again.
+    pub fn take(&mut self, mut glance: Glance, turn: u32, may_try: bool) -> bool {
         self.turn = turn;
         glance.call = glance.call.or_begun(self.glance.call);
         if let Some(name) = thread::name(self.id) {
             self.name = name;
         }
         self.first_ns = self.first_ns.or(glance.ran_ns);
+        self.first_ready_ns = self.first_ready_ns.or(glance.ready_ns);
+        self.has_slept_once |= turn > 0 && glance.sleeps != self.glance.sleeps;
         // A thread that was stopped for its registers has restarted its system call since.
         let again = turn > 0 && self.stopped == Some(turn - 1) && glance.sleeps_again(&self.glance);
         let slept = glance.sleeps_since(&self.glance);
         if !slept {
             self.asleep_since = turn;
         }
-        let same = (again || slept) && self.followed.is_some();
+        let is_enough = !(may_try && self.lacks_registers());
+        let same = (again || slept) && self.followed.is_some() && is_enough;
         self.glance = glance;
         if same {
             return false;
@@ -136,8 +175,19 @@ impl InspectedThread {
         {
             self.places.push(place);
         }
-        self.before =
-            before.filter(|followed| followed.registers.is_some() && glance.call == Call::Running);
+        let is_running = glance.call == Call::Running;
+        let before = before.filter(|followed| followed.registers.is_some() && is_running);
+        if let Some(before) = &before
+            && let Some(own) = before.own()
+        {
+            let known = self.known.as_ref().and_then(Followed::own);
+            if known.as_ref() != Some(&own) {
+                self.libraries.clear();
+            }
+            self.libraries.extend(before.libraries());
+            self.known = Some(before.clone());
+        }
+        self.before = before;
         true
     }
 
@@ -185,8 +235,69 @@ impl InspectedThread {
             })
     }
 
+    /// If a running thread's calls could not be followed to the program's own code at the last look,
+    /// and could at an earlier one in the same library, takes those for what it is in.
+    pub fn remember(&mut self) {
+        let Some(latest) = &self.followed else {
+            return;
+        };
+        let inner = |followed: &Followed| {
+            let first = followed.calls.first()?;
+            Some(first.called.binary.clone())
+        };
+        let is_lost = self.glance.call == Call::Running && latest.own().is_none();
+        let is_same = inner(latest).is_some_and(|library| self.libraries.contains(&library));
+        if let Some(known) = self.known.take()
+            && is_lost
+            && is_same
+        {
+            // What it held then says nothing of what it holds now.
+            self.followed = Some(Followed {
+                registers: None,
+                top: Vec::new(),
+                ..known
+            });
+        }
+    }
+
+    /// The time that the thread ran, and the time that it was ready and had no CPU, between the first
+    /// look and the last, ns.
+    fn times(&self) -> (Option<u64>, Option<u64>) {
+        let since = |last: Option<u64>, first: Option<u64>| Some(last?.saturating_sub(first?));
+        let ran_ns = since(self.glance.ran_ns, self.first_ns);
+        let told_ns = since(self.glance.ready_ns, self.first_ready_ns);
+        // The kernel adds a wait for a CPU when it is over.
+        let never_slept = !self.has_slept_once && self.glance.call == Call::Running;
+        let ready_ns = match ran_ns {
+            Some(ran_ns) if never_slept => {
+                let all_ns = u64::try_from(self.first_at.elapsed().as_nanos()).unwrap_or(u64::MAX);
+                Some(all_ns.saturating_sub(ran_ns))
+            }
+            _ => told_ns,
+        };
+        (ran_ns, ready_ns)
+    }
+
+    /// Whether the thread was ready without a CPU for most of the time between the looks.
+    pub fn lacks_cpu(&self) -> bool {
+        let (ran_ns, ready_ns) = self.times();
+        let most = ran_ns
+            .zip(ready_ns)
+            .is_some_and(|(ran, ready)| ready > 2 * ran);
+        self.glance.call == Call::Running && most
+    }
+
+    /// The name of the thread, or its number if it has none.
+    pub fn called(&self) -> String {
+        if self.name.is_empty() {
+            return format!("thread {}", self.id.thread);
+        }
+        self.name.clone()
+    }
+
     /// The public form. `slept`: as in [`ThreadSeen::slept`].
     pub fn told(self, doing: Doing, slept: bool) -> ThreadSeen {
+        let (ran_ns, ready_ns) = self.times();
         let calls = self
             .followed
             .as_ref()
@@ -196,14 +307,21 @@ impl InspectedThread {
         // The C library's functions in which it sleeps are left out: `doing` tells them.
         let inner = latest.iter().take_while(|call| sleeps && call.called.is_c);
         let inner = inner.count();
-        let stack = told(&calls[inner..]);
+        let mut stack = told(&calls[inner..]);
+        // Nothing but the function that the program has called tells such a wait.
+        if matches!(doing, Doing::Waiting(WaitFor::Futex { .. }))
+            && let Some(call) = calls.get(inner)
+            && let Some(before) = inner.checked_sub(1).and_then(|before| calls.get(before))
+            && let Some(called) = called_function(before, call)
+        {
+            stack.insert(0, called);
+        }
         let here = stack.iter().find(|call| !call.of_system);
         let also_at = self
             .places
             .into_iter()
             .filter(|place| Some(place) != here)
             .collect();
-        let ran_ns = self.glance.ran_ns.zip(self.first_ns);
         let memory = Memory {
             thread: self.id.thread,
         };
@@ -219,7 +337,8 @@ impl InspectedThread {
                 .is_some_and(|followed| followed.ends == Ends::Whole),
             stack,
             also_at,
-            ran_ns: ran_ns.map(|(last, first)| last.saturating_sub(first)),
+            ran_ns,
+            ready_ns,
             slept,
         }
     }
@@ -239,6 +358,28 @@ pub fn is_of_library(frame: &Frame) -> bool {
     let name = frame.function.as_deref().unwrap_or_default();
     frame.is_of_library()
         || frame.file.is_none() && NAMES.iter().any(|prefix| name.starts_with(prefix))
+}
+
+/// The function of a library that a call of the program's own code has called.
+fn called_function(inner: &CallAt, call: &CallAt) -> Option<CallSeen> {
+    let name = call.called.calls.as_deref()?;
+    let is_call = inner.called.is_system && !call.called.is_system;
+    is_call.then(|| CallSeen {
+        function: Some(name.to_owned()),
+        binary: inner.called.binary.clone(),
+        offset: inner.called.offset,
+        of_system: true,
+        ..CallSeen::default()
+    })
+}
+
+/// As [`called_function`], if the call that it has led to has no name: libraries go on by jumps, or
+/// have no names for their inner functions.
+fn called_library(inner: Option<&CallAt>, call: &CallAt) -> Option<CallSeen> {
+    let inner = inner?;
+    let mut frames = inner.called.frames.iter();
+    let is_named = frames.any(|frame| frame.function.is_some());
+    (!is_named).then(|| called_function(inner, call)).flatten()
 }
 
 /// The calls with the functions inlined into them.
@@ -265,7 +406,13 @@ fn told(calls: &[CallAt]) -> Vec<CallSeen> {
         });
         frames.collect()
     };
-    calls.iter().flat_map(of_call).collect()
+    let mut told = Vec::new();
+    for (at, call) in calls.iter().enumerate() {
+        let inner = at.checked_sub(1).map(|at| &calls[at]);
+        told.extend(called_library(inner, call));
+        told.extend(of_call(call));
+    }
+    told
 }
 
 /// How many words of a running thread's stack are searched for the barrier at which it spins.

@@ -17,8 +17,12 @@ pub struct Glance {
     pub own_number: u32,
     /// How many times it has left the CPU.
     pub switches: u64,
+    /// How many of these times it did so to sleep.
+    pub sleeps: u64,
     /// CPU time used so far, ns; `None` if the kernel does not report it.
     pub ran_ns: Option<u64>,
+    /// Time in which it was ready and had no CPU so far, ns; `None` if the kernel does not report it.
+    pub ready_ns: Option<u64>,
     /// The system call that it is in.
     pub call: Call,
 }
@@ -32,7 +36,10 @@ impl Glance {
         // same call, then has another number.
         let call = Call::of(id);
         let mut glance = Self::of_status(&Status::in_folder(&folder)?, id.thread)?;
-        glance.ran_ns = read("schedstat").and_then(|text| text.split(' ').next()?.parse().ok());
+        let times = read("schedstat");
+        let mut times = times.iter().flat_map(|text| text.split(' '));
+        let mut time = || times.next()?.parse().ok();
+        (glance.ran_ns, glance.ready_ns) = (time(), time());
         // A thread that has ended is in no system call.
         if !glance.has_ended() {
             glance.call = call;
@@ -47,9 +54,11 @@ impl Glance {
             state: status.field("State")?.chars().next()?,
             tracer: status.tracer().unwrap_or(0),
             own_number: own.unwrap_or(thread),
+            sleeps: status.number("voluntary_ctxt_switches").unwrap_or(0),
             switches: status.number("voluntary_ctxt_switches").unwrap_or(0)
                 + status.number("nonvoluntary_ctxt_switches").unwrap_or(0),
             ran_ns: None,
+            ready_ns: None,
             call: Call::Unknown,
         })
     }

@@ -7,7 +7,8 @@ use super::{
     KnownBarrier,
     barriers::{Barriers, FoundBarrier},
     call::Call,
-    ends::{Awaited, Ends},
+    ends::{Awaited, Ends, named},
+    file_locks,
     futex::Futex,
     holder::{Numbers, has_our_numbers},
     musl,
@@ -23,6 +24,7 @@ use sbt_program::{
     memory::Memory,
     process,
     runtimes::{
+        criticals,
         glibc::{self, Version},
         gomp::{self, Construct},
         waits::{Wants, wants},
@@ -32,10 +34,12 @@ use sbt_program::{
 };
 
 /// What each thread does, in the order of `threads`, and the barriers at which threads wait.
+/// `is_frozen`: whether a control group holds a process.
 pub fn all(
     threads: &[InspectedThread],
     resolver: &mut Resolver,
     known: &[KnownBarrier],
+    is_frozen: impl Fn(u32) -> bool,
 ) -> (Vec<Doing>, Vec<BarrierSeen>) {
     let alive = threads.iter().filter(|seen| !seen.glance.has_ended());
     let numbers = Numbers::of(alive.map(|seen| (seen.id, seen.glance.own_number)));
@@ -57,6 +61,7 @@ pub fn all(
         unknown_teams: HashMap::new(),
         own: HashMap::new(),
         ends: Ends::default(),
+        names_sections: true,
     };
     // Sleeping threads first: they give the addresses of barriers, at which spinning threads are
     // then found.
@@ -70,8 +75,14 @@ pub fn all(
         }
     }
     for (seen, doing) in threads.iter().zip(&mut doings) {
+        waits.name_holders(seen, doing);
         if let Some(index) = waits.between_regions(seen, doing) {
             *doing = Doing::Waiting(WaitFor::Barrier(index));
+        }
+    }
+    for (seen, doing) in threads.iter().zip(&mut doings) {
+        if is_frozen(seen.id.process) && *doing != Doing::Ended {
+            *doing = Doing::Frozen;
         }
     }
     (doings, waits.barriers.list())
@@ -107,6 +118,8 @@ pub(super) struct Waits<'a> {
     /// Whether memory is a process's own, by process and address.
     own: HashMap<(u32, u64), bool>,
     ends: Ends,
+    /// Whether the names of critical sections are looked up, which takes time.
+    names_sections: bool,
 }
 
 impl Waits<'static> {
@@ -123,6 +136,7 @@ impl Waits<'static> {
             unknown_teams: HashMap::new(),
             own: HashMap::new(),
             ends: Ends::default(),
+            names_sections: false,
         }
     }
 
@@ -185,13 +199,24 @@ impl Waits<'_> {
             return Doing::Waiting(child);
         }
         let described = seen.glance.call.described(seen.id.thread);
+        if let Some((name, Some(what))) = &described
+            && matches!(name.as_str(), "flock" | "fcntl")
+            && !process::has_other_numbers(seen.id.thread)
+            && let Some(processes) = file_locks::holders(seen.id.process)
+            && self.are_known(&processes)
+        {
+            return Doing::Waiting(WaitFor::Data {
+                call: name.clone(),
+                what: what.clone(),
+                processes,
+            });
+        }
         if let Some((name, _)) = &described
-            && let Some(Awaited { what, processes }) =
-                self.ends.awaited(seen.id.thread, seen.glance.call)
+            && let Some(Awaited {
+                what, processes, ..
+            }) = self.ends.awaited(seen.id.thread, seen.glance.call)
             && !processes.is_empty()
-            && processes
-                .iter()
-                .all(|process| self.libraries.contains_key(process))
+            && self.are_known(&processes)
         {
             return Doing::Waiting(WaitFor::Data {
                 call: name.clone(),
@@ -200,6 +225,33 @@ impl Waits<'_> {
             });
         }
         described.map_or(Doing::Unknown, |(name, what)| Doing::Call { name, what })
+    }
+
+    /// Adds to what a thread waits for which processes hold the other end.
+    fn name_holders(&self, seen: &InspectedThread, doing: &mut Doing) {
+        let Doing::Call {
+            name,
+            what: Some(what),
+        } = doing
+        else {
+            return;
+        };
+        if matches!(name.as_str(), "flock" | "fcntl") {
+            let holders = file_locks::holders(seen.id.process);
+            if let Some(holders) = holders.and_then(|holders| named(&holders, ["has", "have"])) {
+                *what = format!("{what}, which {holders} locked");
+            }
+            return;
+        }
+        if let Some(holders) = self.ends.holders(seen.id.thread, seen.glance.call) {
+            *what = format!("{what}, whose other end {holders}");
+        }
+    }
+
+    /// Whether all of these processes are looked at.
+    fn are_known(&self, processes: &[u32]) -> bool {
+        let mut all = processes.iter();
+        all.all(|process| self.libraries.contains_key(process))
     }
 
     fn child(&self, seen: &InspectedThread) -> Option<WaitFor> {
@@ -261,10 +313,13 @@ impl Waits<'_> {
             return WaitFor::Barrier(index);
         }
         if let Some(section) = section(seen) {
+            let name = self
+                .names_sections
+                .then(|| criticals::name(process, address));
             return WaitFor::Section {
                 address,
                 section,
-                name: None,
+                name: name.flatten(),
             };
         }
         if self.version(process).is_none()

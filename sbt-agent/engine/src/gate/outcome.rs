@@ -255,7 +255,12 @@ impl Outcome {
             return [is, limit];
         }
         match measured {
-            Figure::Whole(ns) if self.unit == Unit::Ns => [format!("{ns} ns"), limit],
+            Figure::Whole(ns) if self.unit == Unit::Ns => {
+                // As few more digits as tell the two apart.
+                let longer = (3..=9).map(|digits| time_with(ns, digits));
+                let other = longer.into_iter().find(|text| *text != limit);
+                [other.unwrap_or(is), limit]
+            }
             Figure::Real(real) if self.unit == Unit::Pct => [format!("{real} %"), limit],
             Figure::Real(real) => [real.to_string(), limit],
             Figure::Whole(_) => [is, limit],
@@ -290,21 +295,32 @@ fn rounded(number: f64, steps: f64) -> f64 {
     (number * steps).round() / steps
 }
 
-/// A time in a suitable unit, with three digits.
-pub fn time_text(ns: u64) -> String {
+/// A time in a suitable unit.
+fn in_unit(ns: u64) -> (f64, &'static str) {
     let (unit, of) = match ns {
         0..1_000 => ("ns", 1.0),
         1_000..1_000_000 => ("us", 1e3),
         1_000_000..1_000_000_000 => ("ms", 1e6),
         _ => ("s", 1e9),
     };
-    let number = ns as f64 / of;
+    (ns as f64 / of, unit)
+}
+
+/// A time in a suitable unit, with so many digits after the point at most.
+fn time_with(ns: u64, digits: i32) -> String {
+    let (number, unit) = in_unit(ns);
+    format!("{} {unit}", rounded(number, 10_f64.powi(digits)))
+}
+
+/// A time in a suitable unit, with three digits.
+pub fn time_text(ns: u64) -> String {
+    let (number, unit) = in_unit(ns);
     let steps = match number {
         0.0..10.0 => 100.0,
         10.0..100.0 => 10.0,
         _ => 1.0,
     };
-    format!("{} {unit}", (number * steps).round() / steps)
+    format!("{} {unit}", rounded(number, steps))
 }
 
 #[cfg(test)]
@@ -371,7 +387,13 @@ mod tests {
                 Measure::Phase,
                 "5ms",
                 Amount::Time(5_000_001),
-                ["5000001 ns", "5 ms"],
+                ["5.000001 ms", "5 ms"],
+            ),
+            (
+                Measure::Phase,
+                "2s",
+                Amount::Time(2_000_741_813),
+                ["2.001 s", "2 s"],
             ),
             (Measure::Phase, "5ms", Amount::Time(900), ["900 ns", "5 ms"]),
             (

@@ -292,6 +292,9 @@ fn likely(
             Likely::Kin
         }
         Doing::Waiting(WaitFor::Join { .. }) if is_main => Likely::No,
+        // Threads of one process mostly have nothing to do with its children: the main thread comes
+        // when the child has ended.
+        Doing::Waiting(WaitFor::Child { .. }) if is_main && !barrier.shared => Likely::Maybe,
         Doing::Waiting(WaitFor::Child { .. }) => Likely::No,
         _ if is_helper(view, index) => Likely::Hardly,
         Doing::Call { name, .. } if FOR_SIGNALS.contains(&name.as_str()) => Likely::Hardly,

@@ -1,4 +1,5 @@
-//! Functions of MPI in which ranks wait, by the stacks.
+//! What the functions on a thread's stack say of its wait: runtimes and libraries of MPI spin while
+//! they wait, and words of memory alone do not say what for.
 
 use super::{names::View, scene::CallSeen};
 
@@ -11,22 +12,93 @@ const AT_ONCE: [&str; 5] = [
     "MPI_Test",
 ];
 
-/// The function of MPI in which a thread waits, and the call of the program's own code that called
-/// it.
-pub fn wait<'a>(view: &View<'a>, thread: usize) -> Option<(String, Option<&'a CallSeen>)> {
+/// How the names of functions begin that wait, and what they wait for.
+const WAITS: [(&[&str], &str); 7] = [
+    (
+        &["GOMP_critical", "__kmpc_critical"],
+        "for a critical section",
+    ),
+    (
+        &[
+            "omp_set_lock",
+            "omp_set_nest_lock",
+            "__kmpc_set_lock",
+            "__kmpc_set_nest_lock",
+        ],
+        "for an OpenMP lock",
+    ),
+    (
+        &[
+            "GOMP_ordered_start",
+            "GOMP_doacross_wait",
+            "__kmpc_ordered",
+            "__kmpc_doacross_wait",
+        ],
+        "for a turn in an ordered section",
+    ),
+    (
+        &[
+            "GOMP_taskwait",
+            "GOMP_taskgroup_end",
+            "__kmpc_omp_taskwait",
+            "__kmpc_end_taskgroup",
+        ],
+        "for tasks to end",
+    ),
+    (&["pthread_spin_lock"], "for a spin lock"),
+    (
+        &["__cxa_guard_acquire"],
+        "for the first use of a static variable to be over",
+    ),
+    (
+        &["pthread_once", "__pthread_once", "call_once"],
+        "for the routine of pthread_once() to end",
+    ),
+];
+
+/// What a thread waits for, by the function that the program called.
+pub struct Wait<'a> {
+    /// What follows `waits`: `in MPI_Recv()`, `for a critical section`.
+    pub what: String,
+    /// Whether the function is one of MPI.
+    pub is_mpi: bool,
+    /// The call of the program's own code that called it.
+    pub own: Option<&'a CallSeen>,
+}
+
+/// What a thread waits for, if a function tells.
+pub fn wait<'a>(view: &View<'a>, thread: usize) -> Option<Wait<'a>> {
     let stack = &view.thread(thread).stack;
     let own = stack.iter().position(|call| !call.of_system);
     let inner = &stack[..own.unwrap_or(stack.len())];
+    let own = own.map(|own| &stack[own]);
     // The outermost is what the program called.
-    let name = inner.iter().rev().find_map(|call| {
+    inner.iter().rev().find_map(|call| {
         let name = call.function.as_deref()?;
-        let bare = name.trim_start_matches('P').trim_end_matches('_');
-        if let Some(of_fortran) = name.trim_start_matches('p').strip_prefix("mpi_") {
-            let of_fortran = of_fortran.trim_end_matches('_');
-            return Some(format!("MPI_{of_fortran}"));
-        }
-        bare.starts_with("MPI_").then(|| bare.to_owned())
-    })?;
-    let is_wait = AT_ONCE.iter().all(|other| !name.starts_with(other));
-    is_wait.then(|| (name, own.map(|own| &stack[own])))
+        let (what, is_mpi) = match of_mpi(name) {
+            Some(name) => (format!("in {name}()"), true),
+            None => (of_library(name)?.to_owned(), false),
+        };
+        Some(Wait { what, is_mpi, own })
+    })
+}
+
+fn of_library(name: &str) -> Option<&'static str> {
+    let is = |begins: &&[&str]| begins.iter().any(|begin| name.starts_with(begin));
+    let mut all = WAITS.iter();
+    all.find(|(begins, _)| is(begins)).map(|(_, what)| *what)
+}
+
+/// The function of MPI of this name, if it waits for other ranks.
+fn of_mpi(name: &str) -> Option<String> {
+    let of_fortran = name.trim_start_matches('p').strip_prefix("mpi_");
+    let name = match of_fortran {
+        Some(of_fortran) => format!("MPI_{}", of_fortran.trim_end_matches('_')),
+        None => name
+            .trim_start_matches('P')
+            .trim_end_matches('_')
+            .to_owned(),
+    };
+    let waits = AT_ONCE.iter().all(|other| !name.starts_with(other));
+    (name.starts_with("MPI_") && waits).then_some(name)
 }

@@ -4,7 +4,7 @@ use super::{
     graph::{Graph, Need},
     scene::{Doing, Holder, WaitFor},
     threads::{blocked_on, who},
-    words::does,
+    words::{does, is_file_lock},
 };
 use crate::{
     place::printable,
@@ -89,6 +89,9 @@ fn steps(graph: &Graph, from: usize) -> Vec<String> {
                 let step = match &view.thread(at).doing {
                     Doing::Waiting(WaitFor::Child { .. }) => {
                         format!("end of {}", view.name(other))
+                    }
+                    Doing::Waiting(WaitFor::Data { call, what, .. }) if is_file_lock(call) => {
+                        format!("{} locked by {}", printable(what), view.name(other))
                     }
                     Doing::Waiting(WaitFor::Data { what, .. }) => {
                         format!("{} from {}", printable(what), view.name(other))

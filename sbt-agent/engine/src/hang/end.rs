@@ -135,9 +135,11 @@ fn last(graph: &Graph, at: usize) -> (Grade, Option<HangCause>) {
         Doing::Running => Grade::Unclear,
         _ if sleeps(thread) => Grade::Unclear,
         Doing::Waiting(WaitFor::Mutex { .. }) if graph.need(at) == Need::Nothing => Grade::Slow,
-        Doing::Waiting(_) | Doing::Call { .. } | Doing::Stopped | Doing::Traced { .. } => {
-            Grade::Stuck
-        }
+        Doing::Waiting(_)
+        | Doing::Call { .. }
+        | Doing::Stopped
+        | Doing::Frozen
+        | Doing::Traced { .. } => Grade::Stuck,
         Doing::Ended | Doing::Unknown => Grade::Unclear,
     };
     (grade, None)

@@ -237,6 +237,7 @@ fn need(view: &View, at: usize) -> Need {
         Doing::Running
         | Doing::Call { .. }
         | Doing::Stopped
+        | Doing::Frozen
         | Doing::Traced { .. }
         | Doing::Unknown => Need::Nothing,
         Doing::Waiting(wait) => match wait {

@@ -8,11 +8,10 @@ use super::{
     end::{End, Grade, end},
     finding::Finding,
     graph::{Graph, Need},
-    mpi,
     names::{Names, View},
     quiet::{is_outside, quiet},
     scene::Scene,
-    sentence, team, threads,
+    sentence, spinners, team, threads,
     words::sleeps,
 };
 use crate::report::{HangAlsoReport, HangCause, HangReport};
@@ -55,7 +54,8 @@ pub fn judge_as(scene: &Scene, names: &Names) -> Option<HangReport> {
 pub fn asleep_as(scene: &Scene, names: &Names) -> Option<HangReport> {
     let view = View::new(scene, names);
     let graph = Graph::new(&view);
-    mpi::ranks(&graph)
+    spinners::ranks(&graph)
+        .or_else(|| spinners::at_locks(&graph))
         .or_else(|| quiet(&graph))
         .map(|finding| report(&graph, &finding, Vec::new()))
 }
@@ -204,10 +204,12 @@ fn locks(graph: &Graph) -> Option<Finding> {
         .filter(|(_, end)| !end.elsewhere && end.because.is_some())
         .filter(|(_, end)| !matches!(graph.need(end.root), Need::Barrier(_) | Need::Never))
         .collect();
-    // The first of the worst, if possible one that is the cause itself.
+    // The first of the worst, if possible one that is the cause itself. Who holds the other end of
+    // a pipe is known, and who would change a word of memory is not.
     let (_, worst) = *all.iter().min_by_key(|(at, end)| {
         let is_root = end.root == *at;
-        (std::cmp::Reverse(end.grade), !is_root)
+        let names_others = graph.need(*at) == Need::AnyOf;
+        (std::cmp::Reverse(end.grade), !is_root, !names_others)
     })?;
     // All threads that are in the circle, or that wait for it. Of threads that sleep, each stands
     // for itself.

@@ -14,8 +14,8 @@ mod end;
 mod finding;
 mod graph;
 mod judge;
-mod mpi;
 mod names;
+mod nothing;
 mod quiet;
 #[cfg(any(test, feature = "samples"))]
 #[allow(
@@ -28,6 +28,7 @@ mod quiet;
 pub mod samples;
 pub mod scene;
 mod sentence;
+mod spinners;
 mod team;
 #[cfg(test)]
 mod tests;
@@ -51,7 +52,7 @@ pub fn report(scene: &Scene, pid: u32) -> LookReport {
     }
     let text = hang
         .as_ref()
-        .map_or_else(|| words::nothing(&view), |hang| hang.text.clone());
+        .map_or_else(|| nothing::text(&view), |hang| hang.text.clone());
     let outcome = match hang.as_ref().map(|hang| hang.kind) {
         Some(HangKind::Never | HangKind::Stuck) => LookOutcome::Hung,
         Some(HangKind::Outside) => LookOutcome::Outside,

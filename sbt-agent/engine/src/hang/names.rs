@@ -5,7 +5,10 @@ use std::collections::HashMap;
 use super::scene::{
     BarrierSeen, CallSeen, Doing, ProcessSeen, Scene, ThreadId, ThreadSeen, WaitFor,
 };
-use crate::place::{printable, short};
+use crate::{
+    event::Kind,
+    place::{printable, short},
+};
 
 /// The names that a report gives to its threads and barriers; empty if there is no report.
 #[derive(Clone, Debug, Default)]
@@ -139,6 +142,12 @@ impl<'a> View<'a> {
                 None => sites.push((site, 1)),
             }
         }
+        // Where a runtime has called its barrier by itself says nothing, next to the user's places.
+        let is_openmp = matches!(self.scene.barriers[at].kind, Kind::Gomp | Kind::Kmp);
+        let of_library = |(site, _): &(String, usize)| site.contains(".so");
+        if is_openmp && !sites.iter().all(of_library) {
+            sites.retain(|site| !of_library(site));
+        }
         sites.sort_by_key(|(_, times)| std::cmp::Reverse(*times));
         sites.into_iter().map(|(site, _)| site).collect()
     }
@@ -209,7 +218,7 @@ impl<'a> View<'a> {
             members.any(|member| member.id == seen.id && member.arrived_ns_ago.is_some())
         };
         match seen.doing {
-            Doing::Stopped | Doing::Traced { .. } | Doing::Ended => true,
+            Doing::Stopped | Doing::Frozen | Doing::Traced { .. } | Doing::Ended => true,
             _ => seen.slept || self.barrier_of(thread).is_some_and(is_known),
         }
     }
@@ -227,6 +236,17 @@ impl<'a> View<'a> {
     pub fn cpu_pct(&self, thread: usize) -> Option<f64> {
         let ran_ns = self.thread(thread).ran_ns?;
         (self.scene.looked_ns > 0).then(|| ran_ns as f64 * 100.0 / self.scene.looked_ns as f64)
+    }
+
+    /// Whether a thread runs that was ready without a CPU for most of the time between the looks.
+    pub fn lacks_cpu(&self, thread: usize) -> bool {
+        /// The share of the time, in percent.
+        const MOST_PCT: u64 = 85;
+        let seen = self.thread(thread);
+        let limit_ns = self.scene.looked_ns / 100 * MOST_PCT;
+        seen.doing == Doing::Running
+            && limit_ns > 0
+            && seen.ready_ns.is_some_and(|ready_ns| ready_ns >= limit_ns)
     }
 
     /// The process as a look saw it.

@@ -6,7 +6,7 @@ use super::{
     finding::Finding,
     graph::{Graph, Need},
     scene::{Doing, WaitFor},
-    words::{does, in_place, story},
+    words::{does, in_place, sleeps, story},
 };
 
 /// CPU time during the looks, in percent, up to which a thread that woke counts as asleep.
@@ -58,7 +58,7 @@ pub fn is_outside(graph: &Graph, thread: usize) -> bool {
         Doing::Call { name, .. } => {
             OUTSIDE.contains(&name.as_str()) || name.contains("sleep") || name == "restart_syscall"
         }
-        Doing::Stopped | Doing::Traced { .. } => true,
+        Doing::Stopped | Doing::Frozen | Doing::Traced { .. } => true,
         _ => false,
     }
 }
@@ -150,6 +150,15 @@ pub fn text(graph: &Graph, finding: &Finding) -> String {
             1 => "; 1 more thread waits for the outside too".into(),
             more => format!("; {more} more threads wait for the outside too"),
         };
+        let naps = !view.thread(lead).slept && sleeps(view.thread(lead));
+        if naps {
+            return format!(
+                "the program sleeps and wakes again and again: {name} {}{}; what it looks for in \
+                 between is not known{more}",
+                does(view, lead),
+                in_place(view, lead)
+            );
+        }
         return format!(
             "the program waits for something outside of it: {name} {}{}{more}",
             does(view, lead),
@@ -157,13 +166,14 @@ pub fn text(graph: &Graph, finding: &Finding) -> String {
         );
     }
     let process = view.thread(lead).id.process;
-    let why = if view
-        .process(process)
-        .is_some_and(|process| process.has_tasks)
-    {
-        ": which of its tasks wait for what cannot be seen from outside"
-    } else {
-        ""
+    let why = match view.process(process) {
+        Some(process) if process.has_tasks => {
+            ": which of its tasks wait for what cannot be seen from outside"
+        }
+        Some(process) if process.has_timers => {
+            ": a timer or an alarm of the process may wake it by a signal"
+        }
+        _ => "",
     };
     format!(
         "all threads sleep, and whether anything will wake them is not known: {name} {}{why}",

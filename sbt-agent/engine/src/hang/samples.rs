@@ -121,6 +121,7 @@ impl Seen {
             is_whole: true,
             also_at: Vec::new(),
             ran_ns,
+            ready_ns: None,
             slept,
         });
         self

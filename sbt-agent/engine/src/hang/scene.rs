@@ -43,7 +43,8 @@ pub struct ProcessSeen {
     /// Whether the process was made by `fork` and has executed no program since: of the threads of
     /// its parent it has only a copy of the one that called `fork`.
     pub forked: bool,
-    /// Whether the process has timers whose signals may wake its threads.
+    /// Whether the process has timers whose signals may wake its threads, or may have an alarm set,
+    /// which is not visible from outside: it handles `SIGALRM`.
     pub has_timers: bool,
     /// The rank of the process in a program of MPI.
     pub rank: Option<u32>,
@@ -73,6 +74,9 @@ pub struct ThreadSeen {
     pub also_at: Vec<CallSeen>,
     /// CPU time that the thread used between the first look and the last, ns; `None` if unknown.
     pub ran_ns: Option<u64>,
+    /// Time between the first look and the last in which the thread was ready and had no CPU, ns;
+    /// `None` if unknown.
+    pub ready_ns: Option<u64>,
     /// Whether the thread slept in the same system call, and was on no CPU, from the second-to-last
     /// look until all objects of the scene had been read. What is said about all threads with this
     /// flag was true at one moment. False after a single look, for threads that run or spin, and
@@ -132,6 +136,8 @@ pub enum Doing {
     },
     /// The thread was stopped by a signal.
     Stopped,
+    /// A control group that is frozen holds the thread.
+    Frozen,
     /// A debugger or another tracer holds the thread.
     Traced {
         /// The process id of the tracer.

@@ -4,16 +4,17 @@ use std::fmt::Write as _;
 
 use super::{
     absent::Absent,
+    calls,
     end::Grade,
     finding::Finding,
     graph::{Graph, Need},
-    mpi, quiet,
-    scene::{Doing, WaitFor},
-    team,
+    quiet,
+    scene::{Doing, Holder, WaitFor},
+    spinners, team,
     threads::gone_words,
-    words::{does, list, story, there},
+    words::{does, in_place, is_file_lock, list, story, there},
 };
-use crate::{report::HangCause, words::time};
+use crate::{event::Kind, report::HangCause, words::time};
 
 /// Largest number of threads that a sentence names.
 const MOST_NAMES: usize = 3;
@@ -82,6 +83,10 @@ pub fn text(graph: &Graph, finding: &Finding) -> String {
     }
     if finding.grade == Grade::Unclear {
         text.push_str(match graph.view.thread(root).doing {
+            Doing::Running if calls::wait(graph.view, root).is_some() => {
+                ": it is not known whether it will come"
+            }
+            Doing::Running if graph.view.lacks_cpu(root) => ": it has no CPU",
             Doing::Running => ": slow, or a loop without end; a look cannot tell which",
             _ => ": it is not known whether it will come",
         });
@@ -311,8 +316,16 @@ fn all_there(graph: &Graph, finding: &Finding, at: usize, absent: &Absent) -> St
     let count = graph.view.scene.barriers[at].participants.unwrap_or(0);
     let inside = absent.waiting.len();
     let since = since(graph, at);
-    let why = "it was initialised again or written over while threads waited, or is not what it \
-               seems";
+    // A program cannot write to the barriers of a team.
+    let why = match graph.view.scene.barriers[at].kind {
+        Kind::Gomp | Kind::Kmp => {
+            "they stand at different barriers of their team, or one of them executes a task there"
+        }
+        _ => {
+            "it was initialised again or written over while threads waited, or is not what it \
+             seems"
+        }
+    };
     if finding.because == Some(HangCause::TooMany) {
         format!("{inside} threads wait at {name}{since}, which waits for {count}: {why}")
     } else {
@@ -339,7 +352,7 @@ fn without_barrier(graph: &Graph, finding: &Finding) -> String {
         return "threads wait for each other".into();
     };
     if finding.because.is_none() {
-        return mpi::text(graph, finding).unwrap_or_else(|| quiet::text(graph, finding));
+        return spinners::text(graph, finding).unwrap_or_else(|| quiet::text(graph, finding));
     }
     let name = view.name(lead);
     if finding.because == Some(HangCause::NobodyWakes) {
@@ -354,8 +367,9 @@ fn without_barrier(graph: &Graph, finding: &Finding) -> String {
             _ => "no thread of the process is left that could wake it".into(),
         };
         return format!(
-            "{name} {}, and {left}{others}{}",
+            "{name} {}, and {left}{others}{}{}",
             story(graph, lead, None),
+            waits_for_its_lock(graph, lead),
             of_parent(graph, lead)
         );
     }
@@ -367,15 +381,48 @@ fn without_barrier(graph: &Graph, finding: &Finding) -> String {
     )
 }
 
+/// Names a thread that might have woken another, and waits for a lock which that one holds; empty if
+/// there is none.
+fn waits_for_its_lock(graph: &Graph, at: usize) -> String {
+    let view = graph.view;
+    let waits = |other: &usize| {
+        let holder = match view.thread(*other).doing {
+            Doing::Waiting(WaitFor::Mutex { holder, .. }) => holder,
+            Doing::Waiting(WaitFor::RwLock { writer, .. }) => writer,
+            _ => return false,
+        };
+        holder == Holder::Thread(view.thread(at).id) && *other != at
+    };
+    let found = (0..view.scene.threads.len()).find(waits);
+    found.map_or_else(String::new, |other| {
+        format!(
+            "; {} {}{}",
+            view.name(other),
+            does(view, other),
+            in_place(view, other)
+        )
+    })
+}
+
 /// Says that a pipe or socket has no other end at which something could happen.
 fn nobody_sends(graph: &Graph, at: usize) -> String {
     let view = graph.view;
     let own = view.thread(at).id.process;
-    let processes = match &view.thread(at).doing {
-        Doing::Waiting(WaitFor::Data { processes, .. }) => processes.as_slice(),
-        _ => &[],
+    let (processes, what, call) = match &view.thread(at).doing {
+        Doing::Waiting(WaitFor::Data {
+            processes,
+            what,
+            call,
+        }) => (processes.as_slice(), what.as_str(), call.as_str()),
+        _ => (&[][..], "", ""),
     };
+    let are_events = what.split(", ").all(|one| one.starts_with("eventfd:["));
     match processes {
+        [one] if is_file_lock(call) => {
+            format!("process {one} has locked it, where no thread goes on")
+        }
+        _ if is_file_lock(call) => "none of the processes that have locked it goes on".into(),
+        _ if are_events => "no thread is left that could write to it".into(),
         [one] if *one == own => {
             "only its own process holds the other end, where no thread goes on".into()
         }

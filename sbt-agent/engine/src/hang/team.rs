@@ -43,31 +43,39 @@ enum Stand {
     Inside(Option<String>),
     /// At the end of the region; the place where the region was begun, for the thread that did so.
     End(Option<String>),
+    /// At one of these. Threads with the same words came from the same place; whether the place is
+    /// the user's own, so that it may be told.
+    Either(String, bool),
 }
 
 fn stand(view: &View, at: usize, thread: usize) -> Stand {
     let stack = &view.thread(thread).stack;
-    let Some(own) = stack.iter().position(|call| !call.of_system) else {
-        // Probes hide the callers of threads that are watched; the events tell them.
-        let site = view.known_site(at, thread);
-        let is_inside = |site: &String| !RUNTIME.iter().any(|name| site.starts_with(name));
-        return match site.filter(is_inside) {
-            Some(site) if !view.thread(thread).is_whole => Stand::Inside(Some(site)),
-            _ => Stand::End(None),
-        };
-    };
-    let place = Some(line(&stack[own]));
+    let own = stack.iter().position(|call| !call.of_system);
+    let place = own.map(|own| line(&stack[own]));
     let is_of = |call: &CallSeen, names: &[&str]| {
         let name = call.function.as_deref().unwrap_or_default();
         names.iter().any(|begin| name.starts_with(begin))
     };
     // A barrier may be called by a jump, so that its caller is the runtime itself.
-    let decides = stack[..own]
-        .iter()
-        .find(|call| is_of(call, &ENDS) || is_of(call, &BARRIERS));
+    let mut inner = stack[..own.unwrap_or(stack.len())].iter();
+    let decides = inner.find(|call| is_of(call, &ENDS) || is_of(call, &BARRIERS));
     match decides {
-        Some(call) if is_of(call, &ENDS) => Stand::End(place),
-        _ => Stand::Inside(place),
+        Some(call) if is_of(call, &ENDS) => return Stand::End(place),
+        Some(_) => return Stand::Inside(place),
+        None if own.is_some() => return Stand::Inside(place),
+        None => {}
+    }
+    // Probes hide the callers of threads that are watched; the events tell them.
+    match view.known_site(at, thread) {
+        Some(site) if RUNTIME.iter().any(|name| site.starts_with(name)) => Stand::End(None),
+        Some(site) if !view.thread(thread).is_whole => {
+            let is_own = !site.contains(".so");
+            Stand::Either(site, is_own)
+        }
+        _ => {
+            let outer = stack.iter().rev().map(|call| (&call.binary, call.offset));
+            Stand::Either(format!("{:x?}", outer.collect::<Vec<_>>()), false)
+        }
     }
 }
 
@@ -107,27 +115,75 @@ type Placed = Vec<(usize, Option<String>)>;
 
 fn stands(graph: &Graph, at: usize) -> (Placed, Placed) {
     let view = graph.view;
-    let past = view.scene.barriers[at].past_end.iter();
+    let seen = &view.scene.barriers[at];
+    let past = seen.past_end.iter();
     let past: Vec<usize> = past.filter_map(|id| view.index(*id)).collect();
     let (mut inside, mut ends) = (Vec::new(), Vec::new());
+    let mut either: Vec<(String, bool, Vec<usize>)> = Vec::new();
     let waiting = graph.absent[at].waiting.iter();
     for thread in waiting.chain(&past) {
         match stand(view, at, *thread) {
             _ if past.contains(thread) => ends.push((*thread, None)),
             Stand::Inside(place) => inside.push((*thread, place)),
             Stand::End(place) => ends.push((*thread, place)),
+            Stand::Either(from, is_own) => {
+                match either.iter_mut().find(|(known, _, _)| *known == from) {
+                    Some((_, _, threads)) => threads.push(*thread),
+                    None => either.push((from, is_own, vec![*thread])),
+                }
+            }
         }
     }
     ends.sort_by_key(|(thread, _)| *thread);
     ends.dedup();
+    let sizes: Vec<usize> = either.iter().map(|(.., threads)| threads.len()).collect();
+    let at_end = seen.at_end.map(|threads| threads as usize);
+    let left = at_end.map(|threads| threads.saturating_sub(ends.len()));
+    // Without the memory's count, threads that no name places are at the end, where most wait.
+    let chosen = left.map_or(Some(usize::MAX), |left| only_choice(&sizes, left));
+    for (number, (from, is_own, threads)) in either.into_iter().enumerate() {
+        let is_end = chosen.is_none_or(|chosen| number >= MOST_GROUPS || chosen >> number & 1 == 1);
+        let place = is_own.then_some(from);
+        for thread in threads {
+            if is_end {
+                ends.push((thread, None));
+            } else {
+                inside.push((thread, place.clone()));
+            }
+        }
+    }
+    ends.sort_by_key(|(thread, _)| *thread);
     (inside, ends)
+}
+
+/// The most groups of threads among which a choice is made.
+const MOST_GROUPS: usize = 12;
+
+/// The only choice among groups of these sizes that has this sum, as a set of bits; `None` if there
+/// are several, or none.
+fn only_choice(sizes: &[usize], sum: usize) -> Option<usize> {
+    let count = sizes.len();
+    if count > MOST_GROUPS {
+        return None;
+    }
+    let size = |choice: usize| -> usize {
+        let chosen = (0..count).filter(|number| choice >> number & 1 == 1);
+        chosen.map(|number| sizes[number]).sum()
+    };
+    let mut fitting = (0..1_usize << count).filter(|choice| size(*choice) == sum);
+    let first = fitting.next()?;
+    fitting.next().is_none().then_some(first)
 }
 
 /// The sentence on a team whose threads stand at different barriers.
 pub fn apart_text(graph: &Graph, at: usize, since: &str) -> String {
     let view = graph.view;
     let (inside, ends) = stands(graph, at);
-    if inside.is_empty() || ends.is_empty() {
+    let counted = view.scene.barriers[at]
+        .at_end
+        .map(|threads| threads as usize);
+    let is_told = counted.is_none_or(|counted| counted == 0 || counted == ends.len());
+    if inside.is_empty() || ends.is_empty() || !is_told {
         let at_end = view.scene.barriers[at].at_end.unwrap_or(0) as usize;
         let others = (inside.len() + ends.len()).saturating_sub(at_end);
         return format!(
@@ -221,4 +277,20 @@ pub fn of_parent_text(graph: &Graph, at: usize, since: &str) -> String {
         list(&names, MOST_NAMES),
         seen.process
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_are_told_apart_by_their_sizes() {
+        assert_eq!(only_choice(&[2, 1], 1), Some(0b10));
+        assert_eq!(only_choice(&[2, 1], 3), Some(0b11));
+        assert_eq!(only_choice(&[2, 1], 0), Some(0));
+        // Two groups of one size, and a sum that none has.
+        assert_eq!(only_choice(&[1, 1], 1), None);
+        assert_eq!(only_choice(&[2, 2], 1), None);
+        assert_eq!(only_choice(&[1; MOST_GROUPS + 1], 1), None);
+    }
 }

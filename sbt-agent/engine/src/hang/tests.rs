@@ -17,6 +17,7 @@ mod judged;
 mod locks;
 mod moving;
 mod shown;
+mod spinning;
 mod torn;
 
 fn names(threads: &[crate::report::HangThreadReport]) -> Vec<&str> {

@@ -35,7 +35,7 @@ pub fn thread(view: &View, at: usize) -> HangThreadReport {
         state: match &seen.doing {
             Doing::Running => HangThreadState::Running,
             Doing::Waiting(_) | Doing::Call { .. } => HangThreadState::Waiting,
-            Doing::Stopped => HangThreadState::Stopped,
+            Doing::Stopped | Doing::Frozen => HangThreadState::Stopped,
             Doing::Traced { .. } => HangThreadState::Traced,
             Doing::Ended => HangThreadState::Ended,
             Doing::Unknown => HangThreadState::Unknown,

@@ -7,6 +7,7 @@ use super::{
     graph::{Graph, Need},
     names::{View, spoken},
     scene::{CallSeen, Doing, Holder, Section, ThreadId, ThreadSeen, WaitFor},
+    spinners::placed,
 };
 use crate::{place::printable, words::time};
 
@@ -26,6 +27,9 @@ pub fn does(view: &View, thread: usize) -> String {
             if name == "restart_syscall" {
                 return "sleeps for a limited time".into();
             }
+            if name == "page fault" {
+                return "waits for a page of its memory".into();
+            }
             let name = printable(name);
             match what.as_deref().map(printable) {
                 Some(what) if name.contains("sleep") => format!("sleeps in {name}() ({what})"),
@@ -35,6 +39,7 @@ pub fn does(view: &View, thread: usize) -> String {
             }
         }
         Doing::Stopped => "was stopped by a signal".into(),
+        Doing::Frozen => "is frozen by its control group".into(),
         Doing::Traced { by } => format!("is held by process {by}, a debugger or the like"),
         Doing::Ended => "has ended".into(),
         Doing::Unknown => "could not be looked at".into(),
@@ -45,13 +50,14 @@ fn runs(view: &View, thread: usize) -> String {
     let seen = view.thread(thread);
     let looks = view.scene.looks;
     let mut facts = Vec::new();
-    let mut text = match (calls::wait(view, thread), view.at(thread)) {
-        (Some((function, Some(own))), _) => {
-            format!("waits in {function}(), called in {}", spoken(own))
-        }
-        (Some((function, None)), _) => format!("waits in {function}()"),
-        (None, Some(call)) => format!("runs in {}", spoken(call)),
-        (None, None) => "runs".into(),
+    let lacks_cpu = view.lacks_cpu(thread);
+    let verb = if lacks_cpu { "is ready to run" } else { "runs" };
+    let wait = calls::wait(view, thread);
+    let is_wait = wait.is_some();
+    let mut text = match (wait, view.at(thread)) {
+        (Some(wait), _) => format!("waits {}", placed(&wait)),
+        (None, Some(call)) => format!("{verb} in {}", spoken(call)),
+        (None, None) => verb.into(),
     };
     let mut elsewhere: Vec<String> = Vec::new();
     for call in &seen.also_at {
@@ -74,7 +80,8 @@ fn runs(view: &View, thread: usize) -> String {
         }
     }
     if let Some(cpu) = view.cpu_pct(thread) {
-        facts.push(format!("{:.0} % of a CPU", cpu.min(100.0)));
+        let only = if lacks_cpu && !is_wait { "only " } else { "" };
+        facts.push(format!("{only}{:.0} % of a CPU", cpu.min(100.0)));
     }
     if !facts.is_empty() {
         let looked = time(view.scene.looked_ns);
@@ -152,10 +159,15 @@ fn wait_for(view: &View, thread: usize, wait: &WaitFor) -> String {
                 _ => format!("waits for {what}"),
             }
         }
-        WaitFor::Futex { address, .. } => match library(view, thread) {
-            Some(name) => format!("waits in {name}() for a word of its memory to change"),
-            None => format!("waits for a word of its memory to change ({address:#x})"),
-        },
+        WaitFor::Futex { address, .. } => {
+            match (calls::wait(view, thread), library(view, thread)) {
+                (Some(wait), _) => format!("waits {} ({address:#x})", wait.what),
+                (None, Some(name)) => {
+                    format!("waits in {name}() for a word of its memory to change")
+                }
+                (None, None) => format!("waits for a word of its memory to change ({address:#x})"),
+            }
+        }
     }
 }
 
@@ -168,8 +180,25 @@ fn library(view: &View, thread: usize) -> Option<String> {
         name.starts_with("std::").then_some(name)
     })?;
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, ':' | '_');
-    // Names with parameters of templates are long.
-    name.chars().all(is_plain).then(|| printable(name))
+    let name = without_parameters(name);
+    name.chars().all(is_plain).then(|| printable(&name))
+}
+
+/// A name without the parameters of templates, which are long.
+fn without_parameters(name: &str) -> String {
+    let mut depth = 0_u32;
+    let outside = name.chars().filter(|c| match c {
+        '<' => {
+            depth += 1;
+            false
+        }
+        '>' => {
+            depth = depth.saturating_sub(1);
+            false
+        }
+        _ => depth == 0,
+    });
+    outside.collect()
 }
 
 fn held(view: &View, at: usize, lock: &str, holder: Holder) -> String {
@@ -263,6 +292,10 @@ fn link(graph: &Graph, at: usize, here: Option<usize>, first: bool) -> (String, 
             };
             (text, (other != at).then_some(other))
         }
+        Need::AnyOf if graph.next(at).len() == 1 => {
+            let other = graph.next(at)[0];
+            (from(view, at, other, first), Some(other))
+        }
         _ => {
             let place = if first || !matches!(view.thread(at).doing, Doing::Running) {
                 in_place(view, at)
@@ -271,6 +304,33 @@ fn link(graph: &Graph, at: usize, here: Option<usize>, first: bool) -> (String, 
             };
             (format!("{}{place}", does(view, at)), None)
         }
+    }
+}
+
+/// Whether a system call waits for the lock of a file.
+pub fn is_file_lock(call: &str) -> bool {
+    matches!(call, "flock" | "fcntl")
+}
+
+/// What a thread waits for that only one other thread can give.
+fn from(view: &View, at: usize, other: usize, first: bool) -> String {
+    let place = match in_place(view, at) {
+        place if first && !place.is_empty() => format!("{place},"),
+        _ => String::new(),
+    };
+    let name = view.name(other);
+    match &view.thread(at).doing {
+        Doing::Waiting(WaitFor::Data { call, what, .. }) => {
+            let (call, what) = (printable(call), printable(what));
+            let from = if is_file_lock(&call) { "that" } else { "from" };
+            let holds = if is_file_lock(&call) {
+                " has locked"
+            } else {
+                ""
+            };
+            format!("waits in {call}(){place} for {what} {from} {name}{holds}")
+        }
+        _ => format!("waits{place} for the end of its child process {name}"),
     }
 }
 
@@ -347,52 +407,4 @@ pub fn hidden(threads: u32) -> Option<String> {
          sbt, or a tool like it, watches; a report of that sbt tells it, and so does a look \
          when it has gone"
     ))
-}
-
-/// Says that no hang was found. There may be one nevertheless, because what threads sleep for is
-/// not always known.
-pub fn nothing(view: &View) -> String {
-    let threads = 0..view.scene.threads.len();
-    let waiting = view
-        .scene
-        .barriers
-        .iter()
-        .any(|barrier| !barrier.waiting.is_empty());
-    if threads.is_empty() {
-        return "no thread could be looked at".into();
-    }
-    if waiting {
-        return "the barrier at which threads waited has all it waits for".into();
-    }
-    let [mut running, mut asleep, mut ended, mut unknown] = [0_usize; 4];
-    for thread in threads {
-        match view.thread(thread).doing {
-            Doing::Running => running += 1,
-            Doing::Waiting(_) | Doing::Call { .. } | Doing::Stopped | Doing::Traced { .. } => {
-                asleep += 1;
-            }
-            Doing::Ended => ended += 1,
-            Doing::Unknown => unknown += 1,
-        }
-    }
-    let counted = [
-        (running, "running"),
-        (asleep, "asleep or stopped"),
-        (ended, "ended"),
-        (unknown, "not looked at"),
-    ];
-    let counted: Vec<String> = counted
-        .into_iter()
-        .filter(|(count, _)| *count > 0)
-        .map(|(count, what)| format!("{count} {what}"))
-        .collect();
-    let mut text = format!(
-        "no thread waits at a barrier that is known here, and no circle of waits was found (threads: \
-         {})",
-        counted.join(", ")
-    );
-    if asleep > 0 {
-        text.push_str("; whether those asleep will be woken is not known");
-    }
-    text
 }

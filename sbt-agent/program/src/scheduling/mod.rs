@@ -12,7 +12,7 @@ mod groups;
 mod machine;
 mod tasks;
 
-use groups::Groups;
+pub use groups::Groups;
 use machine::{Machine, Ours};
 use tasks::Tasks;
 

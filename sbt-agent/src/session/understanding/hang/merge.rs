@@ -139,6 +139,7 @@ fn add_unseen(scene: &mut Scene, known: &[BarrierSeen]) {
                 is_whole: false,
                 also_at: Vec::new(),
                 ran_ns: None,
+                ready_ns: None,
                 slept: false,
             });
         }
@@ -167,7 +168,7 @@ fn sit(scene: &mut Scene, at: usize, id: ThreadId) {
         }
         Doing::Waiting(WaitFor::Barrier(other)) => *other == at,
         // The thread spins in the barrier.
-        Doing::Running | Doing::Stopped | Doing::Traced { .. } => true,
+        Doing::Running | Doing::Stopped | Doing::Frozen | Doing::Traced { .. } => true,
         Doing::Waiting(_) | Doing::Ended => false,
     };
     let waiting = &mut scene.barriers[at].waiting;
@@ -213,6 +214,7 @@ mod tests {
             is_whole: true,
             also_at: Vec::new(),
             ran_ns: None,
+            ready_ns: None,
             slept: true,
         }
     }

@@ -1,0 +1,83 @@
+//! The sentence where no hang was found.
+
+use super::{
+    end::end,
+    graph::Graph,
+    names::View,
+    scene::Doing,
+    words::{moves, story},
+};
+
+/// Says that no hang was found. There may be one nevertheless, because what threads sleep for is
+/// not always known.
+pub fn text(view: &View) -> String {
+    let threads = 0..view.scene.threads.len();
+    let waiting = view
+        .scene
+        .barriers
+        .iter()
+        .any(|barrier| !barrier.waiting.is_empty());
+    if threads.is_empty() {
+        return "no thread could be looked at".into();
+    }
+    if waiting {
+        return "the barrier at which threads waited has all it waits for".into();
+    }
+    if let Some(text) = of_runner(view) {
+        return text;
+    }
+    let [mut running, mut asleep, mut ended, mut unknown] = [0_usize; 4];
+    for thread in threads {
+        match view.thread(thread).doing {
+            Doing::Running => running += 1,
+            Doing::Waiting(_)
+            | Doing::Call { .. }
+            | Doing::Stopped
+            | Doing::Frozen
+            | Doing::Traced { .. } => {
+                asleep += 1;
+            }
+            Doing::Ended => ended += 1,
+            Doing::Unknown => unknown += 1,
+        }
+    }
+    let counted = [
+        (running, "running"),
+        (asleep, "asleep or stopped"),
+        (ended, "ended"),
+        (unknown, "not looked at"),
+    ];
+    let counted: Vec<String> = counted
+        .into_iter()
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, what)| format!("{count} {what}"))
+        .collect();
+    let mut text = format!(
+        "no thread waits at a barrier that is known here, and no circle of waits was found (threads: \
+         {})",
+        counted.join(", ")
+    );
+    if asleep > 0 {
+        text.push_str("; whether those asleep will be woken is not known");
+    }
+    text
+}
+
+/// What the first thread does that has not ended, if that is to run, or to wait for a thread that
+/// runs.
+fn of_runner(view: &View) -> Option<String> {
+    let mut threads = 0..view.scene.threads.len();
+    let first = threads.find(|at| view.thread(*at).doing != Doing::Ended)?;
+    let graph = Graph::new(view);
+    let root = end(&graph, first, None).root;
+    if view.thread(root).doing != Doing::Running || view.scene.looks < 2 {
+        return None;
+    }
+    let told = format!("{} {}", view.name(first), story(&graph, first, None));
+    let end = match (moves(view, root), view.lacks_cpu(root)) {
+        (true, _) => return Some(format!("no hang was found: {told}")),
+        (false, true) => ": it has no CPU",
+        (false, false) => ": slow, or a loop without end; a look cannot tell which",
+    };
+    Some(format!("{told}{end}"))
+}

@@ -1,0 +1,84 @@
+//! The names of critical sections of OpenMP: GCC makes a variable for each, which holds the lock.
+
+use object::{LittleEndian, Object as _, ObjectSymbol as _, read::elf::ElfFile64};
+
+use crate::{
+    elf::{load_segments, map},
+    process,
+};
+
+/// How GCC begins the names of these variables.
+const PREFIX: &str = ".gomp_critical_user_";
+
+/// The name of the critical section whose lock lies at an address of a process. `None` if the
+/// section has no name, or the program no symbols.
+pub fn name(pid: u32, address: u64) -> Option<String> {
+    let mappings = process::mappings(pid);
+    // A file's variables follow its code.
+    let before = mappings.iter().filter(|mapping| mapping.start <= address);
+    let mapping = before.max_by_key(|mapping| mapping.start)?;
+    let image = map(&mapping.file(pid).ok()?).ok()?;
+    let own = own_address(&image, mapping.start, mapping.offset, address)?;
+    name_in(&image, own)
+}
+
+/// An address of the process in the file's own numbering. `start`, `offset`: where a part of the
+/// file is mapped.
+fn own_address(image: &[u8], start: u64, offset: u64, address: u64) -> Option<u64> {
+    let segments = load_segments(image).ok()?;
+    let mut holding = segments
+        .iter()
+        .filter(|segment| segment.executable && offset <= segment.offset + segment.filesz);
+    let segment = holding.find(|segment| segment.offset & !0xfff <= offset)?;
+    let mapped = segment
+        .vaddr
+        .checked_add(offset)?
+        .checked_sub(segment.offset)?;
+    address.checked_sub(start.checked_sub(mapped)?)
+}
+
+fn name_in(image: &[u8], address: u64) -> Option<String> {
+    let file = ElfFile64::<LittleEndian>::parse(image).ok()?;
+    let mut symbols = file.symbols().filter(|symbol| symbol.address() == address);
+    symbols.find_map(|symbol| Some(symbol.name().ok()?.strip_prefix(PREFIX)?.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, process::Command};
+
+    use super::*;
+
+    #[test]
+    fn sections_are_named_by_their_variables() {
+        let folder = tempfile::tempdir().unwrap();
+        let source = folder.path().join("a.c");
+        fs::write(
+            &source,
+            "int sum;\nvoid add(void) {\n#pragma omp critical(totals)\n    sum++;\n}\n\
+             int main(void) { add(); return 0; }\n",
+        )
+        .unwrap();
+        let path = folder.path().join("a");
+        let mut compiler = Command::new("gcc");
+        compiler.arg("-fopenmp").arg("-o").arg(&path).arg(&source);
+        if !compiler.status().unwrap().success() {
+            return;
+        }
+        let image = fs::read(&path).unwrap();
+        let file = ElfFile64::<LittleEndian>::parse(&image[..]).unwrap();
+        let mut symbols = file.symbols();
+        let symbol =
+            symbols.find(|symbol| symbol.name().is_ok_and(|name| name.starts_with(PREFIX)));
+        let address = symbol.unwrap().address();
+        assert_eq!(name_in(&image, address).as_deref(), Some("totals"));
+        assert_eq!(name_in(&image, address + 1), None);
+        // Mapped with its code at an address of the kernel's choice.
+        let segments = load_segments(&image).unwrap();
+        let code = segments.iter().find(|segment| segment.executable).unwrap();
+        let (bias, page) = (0x5500_0000_0000, code.offset & !0xfff);
+        let start = bias + code.vaddr - (code.offset - page);
+        let own = own_address(&image, start, page, address + bias);
+        assert_eq!(own, Some(address));
+    }
+}
