@@ -15,7 +15,7 @@ use sbt_engine::{
     choices::{Departures, Waits},
     report::Report,
 };
-use sbt_program::{access::Invoker, files::ProbedFile, pty::Pty};
+use sbt_program::{access::Invoker, executes, files::ProbedFile, pty::Pty};
 use std::{ffi::OsString, fs::File, sync::Arc};
 
 use anyhow::Context as _;
@@ -199,7 +199,9 @@ impl Session {
             settings.departures = Departures::Off;
         }
         let (sink, batches) = mpsc::channel(QUEUE);
-        let watch = Watch::begin(pid, source, sink, runs_already, &settings)?;
+        let has_tasks = executes::use_openmp_tasks(&files);
+        let mut watch = Watch::begin(pid, source, sink, runs_already, &settings)?;
+        watch.set_openmp_tasks(has_tasks);
         let reporting = Reporting::new(&settings, narration, folded, watch.start_ns());
         let telling = reporting.telling();
         let understanding =

@@ -1,0 +1,116 @@
+//! What looks like a fault and is not known to be one: work in barriers, stops, sleep of some threads.
+
+use super::*;
+use crate::report::{SchedulingReport, StandsReport, TaskReport};
+
+/// Two threads that make tasks of OpenMP, and execute these in the barrier.
+fn of_tasks(has_tasks: bool, spins: u64) -> Program {
+    let mut program = Program::new(2);
+    program.alone_ns = Some(10 * US);
+    program.release_ns = 9 * MS;
+    program.spins = spins;
+    program.facts.run.openmp_tasks = Some(has_tasks);
+    program.rounds(30, |_| vec![[5 * US, 0, 0]; 2]);
+    program
+}
+
+#[test]
+fn threads_that_execute_tasks_in_a_barrier_do_not_wait_there() {
+    for (has_tasks, spins) in [(false, 90), (true, 90), (true, 10)] {
+        let report = of_tasks(has_tasks, spins).report();
+        let because = report.no_verdict_because.unwrap_or_default();
+        assert!(because.contains("execute tasks"), "{because} {has_tasks}");
+        assert!(report.efficiency.is_none());
+    }
+    // Threads that sleep meanwhile have nothing to do.
+    let because = of_tasks(false, 0).none();
+    assert!(because.contains("waiting at barriers"), "{because}");
+}
+
+#[test]
+fn beside_a_thread_that_makes_tasks_others_may_work_in_the_barrier() {
+    let single = |has_tasks| {
+        let mut program = Program::new(2);
+        program.alone_ns = Some(US);
+        program.spins = 100;
+        program.facts.run.openmp_tasks = Some(has_tasks);
+        program.rounds(30, |_| vec![runs(9), [US, 0, 0]]);
+        program.report()
+    };
+    let serial = single(false).verdicts.unwrap_or_default();
+    assert_eq!(serial[0].kind, VerdictKind::SerialPhase);
+    let report = single(true);
+    assert_eq!(report.verdicts, None);
+    assert!(
+        report
+            .no_verdict_because
+            .is_some_and(|text| text.contains("execute tasks"))
+    );
+}
+
+#[test]
+fn a_stopped_program_does_not_sleep() {
+    let mut program = Program::new(2);
+    program.rounds(30, |_| vec![[4 * MS, 0, 4 * MS]; 2]);
+    assert_eq!(program.kinds(), [VerdictKind::AsleepInTheWork]);
+    program.facts.run.scheduling = Some(SchedulingReport {
+        stopped: StandsReport {
+            times: 3,
+            total_ns: 115 * MS,
+            at_most_ns: 130 * MS,
+        },
+        ..SchedulingReport::default()
+    });
+    assert_eq!(program.kinds(), [VerdictKind::ProgramStopped]);
+}
+
+#[test]
+fn threads_of_which_one_works_are_not_all_asleep() {
+    let mut program = Program::new(3);
+    program.rounds(30, |_| vec![runs(8), [MS, 0, 7 * MS], [MS, 0, 7 * MS + US]]);
+    let because = program.none();
+    assert!(because.contains("asleep in the work"), "{because}");
+}
+
+#[test]
+fn threads_of_openmp_that_spin_on_one_cpu_have_no_known_work() {
+    let task = |tid: u32| TaskReport {
+        tid,
+        pid: 1,
+        name: "w".into(),
+        cpus: "0".into(),
+        nice: 0,
+        policy: crate::report::Policy::Normal,
+        looked_ns: 1000 * MS,
+        running_ns: Some(500 * MS),
+        ready_ns: Some(500 * MS),
+    };
+    let bound = |spins: u64| {
+        let mut program = Program::new(2);
+        program.alone_ns = Some(US);
+        program.spins = spins;
+        program.facts.run.cpus = Some(2);
+        program.facts.run.scheduling = Some(SchedulingReport {
+            tasks: vec![task(1), task(2)],
+            first_cpus: "0-1".into(),
+            ..SchedulingReport::default()
+        });
+        program.rounds(30, |_| vec![[4 * MS, 4 * MS, 0], [500 * US, 0, 0]]);
+        program.kinds()
+    };
+    assert_eq!(bound(50), [VerdictKind::BoundToFewCpus]);
+    assert_eq!(bound(0).len(), 2);
+}
+
+#[test]
+fn a_thread_that_mostly_works_alone_is_told_although_cpus_lack() {
+    let mut program = Program::new(2);
+    program.facts.run.cpus = Some(2);
+    // In a few rounds another thread is the one that works: the least work says nothing.
+    program.rounds(60, |round| {
+        let worker = usize::from(round % 10 == 0);
+        let ready = if round % 3 == 0 { 6 * MS } else { 0 };
+        but(2, worker, [9 * MS, ready, 0], [US, 0, 0])
+    });
+    assert_eq!(program.kinds(), [VerdictKind::SerialPhase]);
+}
