@@ -199,7 +199,9 @@ impl Session {
             settings.departures = Departures::Off;
         }
         let (sink, batches) = mpsc::channel(QUEUE);
+        // What another program uses, that it may execute, is not known.
         let has_tasks = executes::use_openmp_tasks(&files);
+        let has_tasks = (has_tasks || !executes::execute_others(&files)).then_some(has_tasks);
         let mut watch = Watch::begin(pid, source, sink, runs_already, &settings)?;
         watch.set_openmp_tasks(has_tasks);
         let reporting = Reporting::new(&settings, narration, folded, watch.start_ns());

@@ -76,7 +76,7 @@ pub struct Watch {
     used: Option<UsedReport>,
     hardware_counters: bool,
     /// Whether the program uses tasks of OpenMP.
-    openmp_tasks: bool,
+    openmp_tasks: Option<bool>,
     /// The first thread is about to end, before the other threads.
     first_ends: bool,
     children: bool,
@@ -129,7 +129,7 @@ impl Watch {
             first_thread: None,
             used: None,
             hardware_counters: has_hardware(),
-            openmp_tasks: false,
+            openmp_tasks: None,
             first_ends: false,
             children: source.has_children(),
             lost: 0,
@@ -325,7 +325,7 @@ impl Watch {
     }
 
     /// Whether the program uses tasks of OpenMP.
-    pub const fn set_openmp_tasks(&mut self, uses: bool) {
+    pub const fn set_openmp_tasks(&mut self, uses: Option<bool>) {
         self.openmp_tasks = uses;
     }
 
@@ -359,7 +359,7 @@ impl Watch {
         run.first_thread = self.first_thread;
         run.used = self.used;
         run.hardware_counters = Some(self.hardware_counters);
-        run.openmp_tasks = Some(self.openmp_tasks);
+        run.openmp_tasks = self.openmp_tasks;
         run.children = self.children;
         run.cpus = self.cpus.number;
         run.scheduling = Some(self.standing.report(&self.scheduling));

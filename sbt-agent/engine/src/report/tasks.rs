@@ -22,7 +22,8 @@ impl Report {
     /// that they waited.
     pub(crate) fn worked_in_barrier_ns(&self, site: &SiteReport) -> u64 {
         let is_asleep = site.waits.asleep_pct.is_some_and(|pct| pct >= ASLEEP);
-        if !site.kind.is_of_openmp() || is_asleep {
+        let has_none = self.run.openmp_tasks == Some(false);
+        if !site.kind.is_of_openmp() || is_asleep || has_none {
             return 0;
         }
         let spinning_ns = site.waits.spinning_ns.unwrap_or(0);

@@ -208,9 +208,12 @@ fn is_much(place: &WaitPlaceReport) -> bool {
 
 /// Whether a place tells for what threads sleep there.
 fn explains(place: &WaitPlaceReport) -> bool {
-    let is_named = place.kind == WaitKind::Other && place.call.is_some();
+    let call = place.call.as_deref().unwrap_or_default();
+    // While a library of messages begins or waits for one, nobody knows for what.
+    let of_messages = call.starts_with("MPI_") || call.starts_with("PMPI_");
     let of_each_other = matches!(place.kind, WaitKind::Condvar | WaitKind::Semaphore);
-    is_sleep(place.kind) || is_lock(place.kind) || of_each_other || is_named
+    let of_turns = place.kind == WaitKind::Other && is_ordered(place);
+    is_sleep(place.kind) || is_lock(place.kind) || (of_each_other && !of_messages) || of_turns
 }
 
 /// Whether threads wait there for their turn in an `omp ordered` part.
@@ -265,7 +268,6 @@ const fn advice(kind: WaitKind) -> &'static str {
         WaitKind::Condvar | WaitKind::Semaphore => {
             "Let the thread that wakes them do so earlier, or divide its work among more threads"
         }
-        WaitKind::Other => "Do that less often, or outside of the parallel part",
         WaitKind::Critical => {
             "Do less in it, or use a reduction, `omp atomic` or critical sections with different \
              names"
