@@ -1,11 +1,11 @@
-// Three threads count into one table, whose read-write lock each takes for writing.
+// Two threads count into one table, whose read-write lock each takes for writing.
 //
 // must: contended lock: threads wait
 // must: the read-write lock at count histo_rwlock.c:
 // never: imbalance at
 #include <pthread.h>
 #include <stdio.h>
-enum { THREADS = 3, STEPS = 20 };
+enum { THREADS = 2, STEPS = 20 };
 static pthread_barrier_t done;
 static pthread_rwlock_t guard = PTHREAD_RWLOCK_INITIALIZER;
 static long bins[256]; static volatile double sink;

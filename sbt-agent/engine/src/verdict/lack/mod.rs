@@ -211,6 +211,8 @@ pub fn stands(report: &Report, verdict: &VerdictReport) -> bool {
         | VerdictKind::StragglerExecutesSlower
         | VerdictKind::SerialPart => true,
         _ if verdict.site.is_none() => true,
+        // Where work grows, the least of it was not uneven yet.
+        VerdictKind::GrowingImbalance => is_of_running(report, verdict).unwrap_or(false),
         _ => does_least_more(report, verdict)
             .or_else(|| is_of_running(report, verdict))
             .unwrap_or(false),

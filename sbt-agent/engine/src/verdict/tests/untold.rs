@@ -130,3 +130,39 @@ fn a_thread_that_mostly_works_alone_is_told_although_cpus_lack() {
     });
     assert_eq!(program.kinds(), [VerdictKind::SerialPhase]);
 }
+
+#[test]
+fn a_main_thread_that_works_while_there_is_no_other_takes_no_cpu() {
+    let task = |tid: u32, running: u64, ready: u64| TaskReport {
+        tid,
+        pid: 1,
+        name: "w".into(),
+        cpus: "0-1".into(),
+        nice: 0,
+        policy: crate::report::Policy::Normal,
+        looked_ns: 1000 * MS,
+        running_ns: Some(running * MS),
+        ready_ns: Some(ready * MS),
+    };
+    let kinds = |alone_ms: u64| {
+        let mut program = Program::new(2);
+        program.facts.run.cpus = Some(2);
+        program.facts.run.pid = 77;
+        program.facts.run.first_thread = Some(crate::report::FirstThreadReport {
+            after: Some(crate::report::AloneReport {
+                wall_ns: alone_ms * MS,
+                running_ns: alone_ms * MS,
+            }),
+            ..crate::report::FirstThreadReport::default()
+        });
+        program.facts.run.scheduling = Some(SchedulingReport {
+            tasks: vec![task(1, 400, 400), task(2, 400, 400), task(77, 300, 100)],
+            first_cpus: "0-1".into(),
+            ..SchedulingReport::default()
+        });
+        program.rounds(60, |round| but(2, round % 2, [4 * MS, 4 * MS, 0], runs(4)));
+        program.kinds()
+    };
+    assert!(kinds(0).contains(&VerdictKind::OwnThreadsTakeCpus));
+    assert!(!kinds(290).contains(&VerdictKind::OwnThreadsTakeCpus));
+}
