@@ -15,7 +15,7 @@ use sbt_engine::{
     choices::{Departures, Waits},
     report::Report,
 };
-use sbt_program::{access::Invoker, files::ProbedFile, pty::Pty};
+use sbt_program::{access::Invoker, executes, files::ProbedFile, pty::Pty};
 use std::{ffi::OsString, fs::File, sync::Arc};
 
 use anyhow::Context as _;
@@ -199,7 +199,11 @@ impl Session {
             settings.departures = Departures::Off;
         }
         let (sink, batches) = mpsc::channel(QUEUE);
-        let watch = Watch::begin(pid, source, sink, runs_already, &settings)?;
+        // What another program uses, that it may execute, is not known.
+        let has_tasks = executes::use_openmp_tasks(&files);
+        let has_tasks = (has_tasks || !executes::execute_others(&files)).then_some(has_tasks);
+        let mut watch = Watch::begin(pid, source, sink, runs_already, &settings)?;
+        watch.set_openmp_tasks(has_tasks);
         let reporting = Reporting::new(&settings, narration, folded, watch.start_ns());
         let telling = reporting.telling();
         let understanding =

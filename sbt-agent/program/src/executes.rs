@@ -55,6 +55,19 @@ pub fn execute_others(files: &[Arc<ProbedFile>]) -> bool {
     start_processes(files) || import_any(files, &executes)
 }
 
+/// Whether a program uses tasks of OpenMP, by its files.
+pub fn use_openmp_tasks(files: &[Arc<ProbedFile>]) -> bool {
+    import_any(
+        files,
+        &[
+            "GOMP_task",
+            "GOMP_taskloop",
+            "GOMP_taskloop_ull",
+            "__kmpc_omp_task_alloc",
+        ],
+    )
+}
+
 fn import_any(files: &[Arc<ProbedFile>], names: &[&str]) -> bool {
     let names: HashSet<String> = names.iter().map(|name| (*name).to_owned()).collect();
     let mut files = files.iter().filter(|file| !file.is_linker);

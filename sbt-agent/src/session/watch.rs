@@ -75,6 +75,8 @@ pub struct Watch {
     first_thread: Option<FirstThreadReport>,
     used: Option<UsedReport>,
     hardware_counters: bool,
+    /// Whether the program uses tasks of OpenMP.
+    openmp_tasks: Option<bool>,
     /// The first thread is about to end, before the other threads.
     first_ends: bool,
     children: bool,
@@ -127,6 +129,7 @@ impl Watch {
             first_thread: None,
             used: None,
             hardware_counters: has_hardware(),
+            openmp_tasks: None,
             first_ends: false,
             children: source.has_children(),
             lost: 0,
@@ -321,6 +324,11 @@ impl Watch {
         }
     }
 
+    /// Whether the program uses tasks of OpenMP.
+    pub const fn set_openmp_tasks(&mut self, uses: Option<bool>) {
+        self.openmp_tasks = uses;
+    }
+
     /// How many uses of silenced condition variables were ignored; `None` after watching has ended.
     pub fn passed(&self) -> Option<u64> {
         let source = self.source.as_ref()?;
@@ -351,6 +359,7 @@ impl Watch {
         run.first_thread = self.first_thread;
         run.used = self.used;
         run.hardware_counters = Some(self.hardware_counters);
+        run.openmp_tasks = self.openmp_tasks;
         run.children = self.children;
         run.cpus = self.cpus.number;
         run.scheduling = Some(self.standing.report(&self.scheduling));

@@ -33,6 +33,7 @@ mod sound;
 pub mod spin;
 mod standstill;
 mod states;
+mod tasks;
 mod usage;
 mod verdict;
 pub mod waits;

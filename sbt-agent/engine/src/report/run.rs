@@ -70,6 +70,10 @@ pub struct Run {
     /// Whether the processor has counters, as for `-e instructions`; null if that was not looked at.
     #[serde(default)]
     pub hardware_counters: Option<bool>,
+    /// Whether the program uses tasks of OpenMP, which threads execute in barriers; null if that was
+    /// not looked at.
+    #[serde(default)]
+    pub openmp_tasks: Option<bool>,
     /// Why no barrier could be found; null if barriers were found, or if sbt knows no reason.
     /// `notes` contains the sentence too.
     pub none_found_because: Option<String>,

@@ -36,8 +36,8 @@ pub fn sound(mut report: Report) -> Report {
     }
     if let Some(pct) = worked_in_barriers(&report) {
         let because = format!(
-            "threads worked in the barriers of OpenMP for {pct:.0} % of thread time, after all had \
-             come, as with tasks: how much each worked is not known"
+            "for {pct:.0} % of thread time, threads were on a CPU in barriers of OpenMP, where they \
+             execute tasks: how much each worked there is not known"
         );
         let reason = WithheldReason::WorkUnknown;
         withhold(&mut report, Withheld::Efficiency, reason, because);
@@ -139,24 +139,14 @@ fn clear(report: &mut Report, figure: Withheld) {
     }
 }
 
-/// The percentage of thread time for which threads were on a CPU in barriers of OpenMP after all had
-/// come, where that took far longer than to let threads go on: they executed tasks. `None` if that is
-/// little.
+/// The percentage of thread time for which threads may have executed tasks in barriers of OpenMP;
+/// `None` if that is little.
 fn worked_in_barriers(report: &Report) -> Option<f64> {
-    /// No barrier takes so long to let its threads go on, ns.
-    const LONG_NS: u64 = 500_000;
-    /// More than the threads can have spun for.
-    const PART: f64 = 0.3;
     const LEAST_PCT: f64 = 5.0;
-    let of_openmp = report.sites.iter().filter(|site| site.kind.is_of_openmp());
-    let worked = of_openmp.filter_map(|site| {
-        let (idle, release) = (site.idle_ns.as_ref()?, site.release_ns.as_ref()?);
-        let on_cpu_ns = site.waits.spinning_ns?.saturating_sub(idle.sum);
-        let is_work = release.p50 >= LONG_NS && on_cpu_ns as f64 >= PART * release.sum as f64;
-        is_work.then_some(on_cpu_ns as f64)
-    });
+    let sites = report.sites.iter();
+    let worked: u64 = sites.map(|site| report.worked_in_barrier_ns(site)).sum();
     let total_ns = report.thread_time.total_ns.max(1) as f64;
-    let pct = worked.sum::<f64>() / total_ns * 100.0;
+    let pct = worked as f64 / total_ns * 100.0;
     (pct >= LEAST_PCT).then_some(pct)
 }
 

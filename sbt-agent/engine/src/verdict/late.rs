@@ -21,6 +21,9 @@ const HALF: f64 = 0.5;
 /// The percentage of thread time from which a lack of CPUs is told although its cause is unknown.
 const UNEXPLAINED: f64 = 10.0;
 
+/// For what a thread sleeps, if that is not known.
+const UNKNOWN: &str = "for input or output, a lock, a page fault or a pause";
+
 /// Where threads lack CPUs, another cause must explain this part of the wait at least.
 const NOISY: f64 = 0.15;
 
@@ -172,7 +175,7 @@ pub fn blocked(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
             )
         }
         (None, None) => (
-            "for input or output, a lock, a page fault or a pause".into(),
+            UNKNOWN.into(),
             "Take that out of the phase, or let it go on beside the work",
         ),
         (None, Some(_)) => (
@@ -207,6 +210,11 @@ pub fn blocked(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
         &part,
         "blocked_pct",
     ))
+}
+
+/// Whether a verdict tells of a sleep for an unknown reason, which may be a lock.
+pub fn may_be_lock(verdict: &VerdictReport) -> bool {
+    verdict.kind == VerdictKind::StragglerBlocked && verdict.text.contains(UNKNOWN)
 }
 
 /// The lock with most waiting, if its waits are at least half as long as the last threads slept.

@@ -108,7 +108,9 @@ pub fn judge(report: &Report) -> Result<Vec<VerdictReport>, String> {
         kinds.find_map(|kind| kind(report, site))
     });
     let stands = |verdict: &VerdictReport| {
-        lack::stands(report, verdict) && lack::stood::stands(report, verdict)
+        lack::stands(report, verdict)
+            && lack::stood::stands(report, verdict)
+            && shape::stands(report, verdict)
     };
     let mut found: Vec<VerdictReport> = of_run.chain(at_sites).filter(stands).collect();
     waiting::add(report, &mut found);

@@ -130,6 +130,22 @@ fn few(report: &Report, site: &SiteReport) -> String {
     names.join(", ")
 }
 
+/// Whether a verdict on how work is spread stands: not where threads may work in the barrier itself.
+pub fn stands(report: &Report, verdict: &VerdictReport) -> bool {
+    let is_of_lack = matches!(
+        verdict.kind,
+        VerdictKind::StragglerBlocked | VerdictKind::StragglerLostItsCpu
+    );
+    let works = |site| report.worked_in_barrier_ns(site) > 0;
+    match verdict.site.and_then(|site| report.site(site)) {
+        _ if is_of_lack => true,
+        Some(site) => !works(site),
+        None => {
+            verdict.kind != VerdictKind::StragglerAtManySites || !report.sites.iter().any(works)
+        }
+    }
+}
+
 /// Verdict: one thread works while all others wait.
 pub fn serial_phase(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
     let OfWork {

@@ -7,6 +7,7 @@ mod effect;
 mod lack;
 mod serial;
 mod unaccounted;
+mod untold;
 
 use std::rc::Rc;
 

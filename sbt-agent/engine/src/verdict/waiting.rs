@@ -1,7 +1,10 @@
 //! Verdicts by looks at sleeping threads: the lock for which threads wait, and where they sleep in
 //! their work. They need no straggler: all threads may be equally slow.
 
-use super::words::{Cost, who};
+use super::{
+    late,
+    words::{Cost, who},
+};
 use crate::{
     looks::FEW,
     report::{
@@ -23,9 +26,15 @@ pub fn add(report: &Report, found: &mut Vec<VerdictReport>) {
     let says = |verdict: &VerdictReport, place: &WaitPlaceReport| {
         verdict.kind == VerdictKind::StragglerBlocked && verdict.text.contains(&place.called())
     };
+    let asleep_pct: f64 = looks.in_the_work().map(|place| place.share_pct).sum();
     let mut by_looks = Vec::new();
     for (verdict, places) in locks(looks) {
-        found.retain(|other| !places.iter().any(|place| says(other, place)));
+        // A sleep of which only that is known is one for the lock, if most sleep in the work is.
+        let is_most = share(&places) >= MOSTLY / 100.0 * asleep_pct;
+        let is_told = |other: &VerdictReport| {
+            places.iter().any(|place| says(other, place)) || is_most && late::may_be_lock(other)
+        };
+        found.retain(|other| !is_told(other));
         by_looks.push(verdict);
     }
     // Without barriers it is not known what a thread waits for by sleeping, or who waits for it.
@@ -208,9 +217,12 @@ fn is_much(place: &WaitPlaceReport) -> bool {
 
 /// Whether a place tells for what threads sleep there.
 fn explains(place: &WaitPlaceReport) -> bool {
-    let is_named = place.kind == WaitKind::Other && place.call.is_some();
+    let call = place.call.as_deref().unwrap_or_default();
+    // While a library of messages begins or waits for one, nobody knows for what.
+    let of_messages = call.starts_with("MPI_") || call.starts_with("PMPI_");
     let of_each_other = matches!(place.kind, WaitKind::Condvar | WaitKind::Semaphore);
-    is_sleep(place.kind) || is_lock(place.kind) || of_each_other || is_named
+    let of_turns = place.kind == WaitKind::Other && is_ordered(place);
+    is_sleep(place.kind) || is_lock(place.kind) || (of_each_other && !of_messages) || of_turns
 }
 
 /// Whether threads wait there for their turn in an `omp ordered` part.
@@ -265,7 +277,6 @@ const fn advice(kind: WaitKind) -> &'static str {
         WaitKind::Condvar | WaitKind::Semaphore => {
             "Let the thread that wakes them do so earlier, or divide its work among more threads"
         }
-        WaitKind::Other => "Do that less often, or outside of the parallel part",
         WaitKind::Critical => {
             "Do less in it, or use a reduction, `omp atomic` or critical sections with different \
              names"
@@ -433,6 +444,31 @@ mod tests {
         let mut found = Vec::new();
         add(report, &mut found);
         found
+    }
+
+    #[test]
+    fn a_sleep_for_an_unknown_reason_is_one_for_the_lock() {
+        let sleeps = |why: &str| VerdictReport {
+            kind: VerdictKind::StragglerBlocked,
+            site: None,
+            thread: None,
+            text: format!("asleep before step a.c:40: … ({why}); …"),
+            evidence: std::collections::BTreeMap::new(),
+        };
+        let unknown = "for input or output, a lock, a page fault or a pause";
+        let kinds = |places, why| {
+            let mut found = vec![sleeps(why)];
+            add(&run(places), &mut found);
+            found.iter().map(|verdict| verdict.kind).collect::<Vec<_>>()
+        };
+        let (lock, pause) = (WaitKind::Mutex, WaitKind::Sleep);
+        let lock_only = [VerdictKind::LockContention];
+        assert_eq!(kinds(vec![place(lock, 40, 200)], unknown), lock_only);
+        assert_eq!(kinds(vec![place(lock, 40, 200)], "in read").len(), 2);
+        let mut other = place(pause, 90, 200);
+        other.place = "nap a.c:9".into();
+        let both = vec![place(lock, 40, 200), other];
+        assert!(kinds(both, unknown).contains(&VerdictKind::StragglerBlocked));
     }
 
     #[test]

@@ -211,6 +211,8 @@ pub fn stands(report: &Report, verdict: &VerdictReport) -> bool {
         | VerdictKind::StragglerExecutesSlower
         | VerdictKind::SerialPart => true,
         _ if verdict.site.is_none() => true,
+        // Where work grows, the least of it was not uneven yet.
+        VerdictKind::GrowingImbalance => is_of_running(report, verdict).unwrap_or(false),
         _ => does_least_more(report, verdict)
             .or_else(|| is_of_running(report, verdict))
             .unwrap_or(false),
@@ -220,10 +222,10 @@ pub fn stands(report: &Report, verdict: &VerdictReport) -> bool {
 /// Whether threads of OpenMP spin at the verdict's site. Where they share a CPU, a thread that begins a
 /// region also spins until the others are there: the time on a CPU is not all work.
 fn spins_between(report: &Report, verdict: &VerdictReport) -> bool {
-    const SPINS: f64 = 20.0;
+    const ASLEEP: f64 = 50.0;
     let site = verdict.site.and_then(|site| report.site(site));
     site.is_some_and(|site| {
-        site.kind.is_of_openmp() && site.waits.spinning_pct.is_some_and(|pct| pct >= SPINS)
+        site.kind.is_of_openmp() && site.waits.asleep_pct.is_none_or(|pct| pct < ASLEEP)
     })
 }
 
@@ -239,7 +241,9 @@ fn does_least_more(report: &Report, verdict: &VerdictReport) -> Option<bool> {
     let (blamed, site) = (verdict.thread?, report.site(verdict.site?)?);
     let least = site.threads.iter().filter_map(|thread| {
         let work = thread.each.work_ns.as_ref()?;
-        let is_alike = site.threads.len() < 3 || work.min as f64 >= ALIKE * work.p50 as f64;
+        // A thread that does the work in some phases only has phases without work.
+        let is_bystander = site.threads.len() < 3 && thread.thread != blamed;
+        let is_alike = is_bystander || work.min as f64 >= ALIKE * work.p50 as f64;
         let is_known = work.count >= MANY && is_alike;
         is_known.then_some((thread.thread, work.min as f64))
     });

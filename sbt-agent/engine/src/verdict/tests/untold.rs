@@ -1,0 +1,168 @@
+//! What looks like a fault and is not known to be one: work in barriers, stops, sleep of some threads.
+
+use super::*;
+use crate::report::{BarrierKind, SchedulingReport, StandsReport, TaskReport, sound};
+
+/// The report on a program whose barriers are those of GNU OpenMP.
+fn of_openmp(program: &mut Program) -> Report {
+    let mut report = program.report();
+    for site in &mut report.sites {
+        site.kind = BarrierKind::Gomp;
+    }
+    (report.verdicts, report.no_verdict_because) = (None, None);
+    with(sound(report))
+}
+
+/// Two threads that make tasks of OpenMP, and execute these in the barrier.
+fn of_tasks(has_tasks: Option<bool>, spins: u64) -> Report {
+    let mut program = Program::new(2);
+    program.alone_ns = Some(10 * US);
+    program.release_ns = 9 * MS;
+    program.spins = spins;
+    program.facts.run.openmp_tasks = has_tasks;
+    program.rounds(30, |_| vec![[5 * US, 0, 0]; 2]);
+    of_openmp(&mut program)
+}
+
+#[test]
+fn threads_that_execute_tasks_in_a_barrier_do_not_wait_there() {
+    for (has_tasks, spins) in [(None, 90), (Some(true), 90), (Some(true), 40)] {
+        let report = of_tasks(has_tasks, spins);
+        let because = report.no_verdict_because.unwrap_or_default();
+        assert!(because.contains("execute tasks"), "{because} {has_tasks:?}");
+        assert!(report.efficiency.is_none());
+    }
+    // Threads that sleep meanwhile have nothing to do, nor have those of a program without tasks.
+    for (has_tasks, spins) in [(Some(true), 0), (Some(false), 90)] {
+        let because = of_tasks(has_tasks, spins)
+            .no_verdict_because
+            .unwrap_or_default();
+        assert!(because.contains("waiting at barriers"), "{because}");
+    }
+}
+
+#[test]
+fn beside_a_thread_that_makes_tasks_others_may_work_in_the_barrier() {
+    let single = |has_tasks| {
+        let mut program = Program::new(2);
+        program.alone_ns = Some(US);
+        program.spins = 100;
+        program.facts.run.openmp_tasks = Some(has_tasks);
+        program.rounds(30, |_| vec![runs(9), [US, 0, 0]]);
+        of_openmp(&mut program)
+    };
+    let serial = single(false).verdicts.unwrap_or_default();
+    assert_eq!(serial[0].kind, VerdictKind::SerialPhase);
+    let report = single(true);
+    assert_eq!(report.verdicts, None);
+    assert!(
+        report
+            .no_verdict_because
+            .is_some_and(|text| text.contains("execute tasks"))
+    );
+}
+
+#[test]
+fn a_stopped_program_does_not_sleep() {
+    let mut program = Program::new(2);
+    program.rounds(30, |_| vec![[4 * MS, 0, 4 * MS]; 2]);
+    assert_eq!(program.kinds(), [VerdictKind::AsleepInTheWork]);
+    program.facts.run.scheduling = Some(SchedulingReport {
+        stopped: StandsReport {
+            times: 3,
+            total_ns: 115 * MS,
+            at_most_ns: 130 * MS,
+        },
+        ..SchedulingReport::default()
+    });
+    assert_eq!(program.kinds(), [VerdictKind::ProgramStopped]);
+}
+
+#[test]
+fn threads_of_which_one_works_are_not_all_asleep() {
+    let mut program = Program::new(3);
+    program.rounds(30, |_| vec![runs(8), [MS, 0, 7 * MS], [MS, 0, 7 * MS + US]]);
+    let because = program.none();
+    assert!(because.contains("asleep in the work"), "{because}");
+}
+
+#[test]
+fn threads_of_openmp_that_spin_on_one_cpu_have_no_known_work() {
+    let task = |tid: u32| TaskReport {
+        tid,
+        pid: 1,
+        name: "w".into(),
+        cpus: "0".into(),
+        nice: 0,
+        policy: crate::report::Policy::Normal,
+        looked_ns: 1000 * MS,
+        running_ns: Some(500 * MS),
+        ready_ns: Some(500 * MS),
+    };
+    let bound = |spins: u64| {
+        let mut program = Program::new(2);
+        program.alone_ns = Some(US);
+        program.spins = spins;
+        program.facts.run.cpus = Some(2);
+        program.facts.run.scheduling = Some(SchedulingReport {
+            tasks: vec![task(1), task(2)],
+            first_cpus: "0-1".into(),
+            ..SchedulingReport::default()
+        });
+        program.rounds(30, |_| vec![[4 * MS, 4 * MS, 0], [500 * US, 0, 0]]);
+        let verdicts = of_openmp(&mut program).verdicts.unwrap_or_default();
+        let kinds = verdicts.iter().map(|verdict| verdict.kind);
+        kinds.collect::<Vec<_>>()
+    };
+    assert_eq!(bound(80), [VerdictKind::BoundToFewCpus]);
+    assert_eq!(bound(0).len(), 2);
+}
+
+#[test]
+fn a_thread_that_mostly_works_alone_is_told_although_cpus_lack() {
+    let mut program = Program::new(2);
+    program.facts.run.cpus = Some(2);
+    // In a few rounds another thread is the one that works: the least work says nothing.
+    program.rounds(60, |round| {
+        let worker = usize::from(round % 10 == 0);
+        let ready = if round % 3 == 0 { 6 * MS } else { 0 };
+        but(2, worker, [9 * MS, ready, 0], [US, 0, 0])
+    });
+    assert_eq!(program.kinds(), [VerdictKind::SerialPhase]);
+}
+
+#[test]
+fn a_main_thread_that_works_while_there_is_no_other_takes_no_cpu() {
+    let task = |tid: u32, running: u64, ready: u64| TaskReport {
+        tid,
+        pid: 1,
+        name: "w".into(),
+        cpus: "0-1".into(),
+        nice: 0,
+        policy: crate::report::Policy::Normal,
+        looked_ns: 1000 * MS,
+        running_ns: Some(running * MS),
+        ready_ns: Some(ready * MS),
+    };
+    let kinds = |alone_ms: u64| {
+        let mut program = Program::new(2);
+        program.facts.run.cpus = Some(2);
+        program.facts.run.pid = 77;
+        program.facts.run.first_thread = Some(crate::report::FirstThreadReport {
+            after: Some(crate::report::AloneReport {
+                wall_ns: alone_ms * MS,
+                running_ns: alone_ms * MS,
+            }),
+            ..crate::report::FirstThreadReport::default()
+        });
+        program.facts.run.scheduling = Some(SchedulingReport {
+            tasks: vec![task(1, 400, 400), task(2, 400, 400), task(77, 300, 100)],
+            first_cpus: "0-1".into(),
+            ..SchedulingReport::default()
+        });
+        program.rounds(60, |round| but(2, round % 2, [4 * MS, 4 * MS, 0], runs(4)));
+        program.kinds()
+    };
+    assert!(kinds(0).contains(&VerdictKind::OwnThreadsTakeCpus));
+    assert!(!kinds(290).contains(&VerdictKind::OwnThreadsTakeCpus));
+}
