@@ -11,6 +11,7 @@ mod calls;
 pub mod capabilities;
 pub mod clock;
 pub mod cpus;
+pub mod criticals;
 pub mod debuginfo;
 mod dispositions;
 pub mod elf;

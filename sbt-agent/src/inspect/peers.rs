@@ -38,14 +38,18 @@ fn loopback() -> HashMap<String, String> {
     all.collect()
 }
 
-/// Numbers of `linux/sock_diag.h` and `linux/unix_diag.h`.
+/// Numbers of `linux/netlink.h`, `linux/sock_diag.h` and `linux/unix_diag.h`.
+const NLM_F_REQUEST_DUMP: u16 = 0x301;
 const SOCK_DIAG_BY_FAMILY: u16 = 20;
+const AF_UNIX: u8 = 1;
 const UDIAG_SHOW_PEER: u32 = 4;
 const UNIX_DIAG_PEER: u16 = 2;
 
-/// The lengths of `nlmsghdr`, `unix_diag_req`, `unix_diag_msg` and `rtattr`, bytes.
+/// The length of a request with its header, bytes.
+const REQUEST: u32 = 40;
+
+/// The lengths of `nlmsghdr`, `unix_diag_msg` and `rtattr`, bytes.
 const HEADER: usize = 16;
-const REQUEST: usize = 24;
 const MESSAGE: usize = 16;
 const ATTRIBUTE: usize = 4;
 
@@ -72,13 +76,12 @@ fn local() -> Option<HashMap<String, String>> {
 }
 
 fn request() -> Vec<u8> {
-    let flags = libc::NLM_F_REQUEST | libc::NLM_F_DUMP;
-    let mut bytes = Vec::with_capacity(HEADER + REQUEST);
-    bytes.extend(((HEADER + REQUEST) as u32).to_ne_bytes());
+    let mut bytes = Vec::new();
+    bytes.extend(REQUEST.to_ne_bytes());
     bytes.extend(SOCK_DIAG_BY_FAMILY.to_ne_bytes());
-    bytes.extend((flags as u16).to_ne_bytes());
+    bytes.extend(NLM_F_REQUEST_DUMP.to_ne_bytes());
     bytes.extend([0; 8]);
-    bytes.extend([libc::AF_UNIX as u8, 0, 0, 0]);
+    bytes.extend([AF_UNIX, 0, 0, 0]);
     bytes.extend(u32::MAX.to_ne_bytes());
     bytes.extend(0_u32.to_ne_bytes());
     bytes.extend(UDIAG_SHOW_PEER.to_ne_bytes());

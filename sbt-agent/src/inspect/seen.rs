@@ -464,3 +464,36 @@ pub fn functions(seen: &InspectedThread) -> Vec<(&str, Option<&str>, bool)> {
     }
     functions
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_that_did_not_stop_is_asked_again() {
+        let own = std::process::id();
+        let id = ThreadId {
+            process: own,
+            thread: own,
+        };
+        let mut seen = InspectedThread::new(id);
+        let asleep = Glance {
+            state: 'S',
+            call: Call::Outside { sp: 1, at: 2 },
+            ..seen.glance
+        };
+        let followed = |ends| Followed {
+            calls: Vec::new(),
+            ends,
+            registers: None,
+            top: Vec::new(),
+        };
+        assert!(seen.take(asleep, 0, true));
+        seen.followed = Some(followed(Ends::WantsBp));
+        assert!(seen.take(asleep, 1, true), "its callers are not known");
+        seen.followed = Some(followed(Ends::WantsBp));
+        assert!(!seen.take(asleep, 2, false), "the last look");
+        seen.followed = Some(followed(Ends::Whole));
+        assert!(!seen.take(asleep, 3, true), "all is known");
+    }
+}

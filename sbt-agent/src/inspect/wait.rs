@@ -20,11 +20,10 @@ use sbt_engine::{
     hang::scene::{BarrierSeen, Doing, Holder, Section, WaitFor},
 };
 use sbt_program::{
-    backing,
+    backing, criticals,
     memory::Memory,
     process,
     runtimes::{
-        criticals,
         glibc::{self, Version},
         gomp::{self, Construct},
         waits::{Wants, wants},

@@ -244,7 +244,10 @@ impl<'a> View<'a> {
         const MOST_PCT: u64 = 85;
         let seen = self.thread(thread);
         let limit_ns = self.scene.looked_ns / 100 * MOST_PCT;
-        seen.doing == Doing::Running
+        let yields = |call: &CallSeen| call.function.as_deref() == Some("sched_yield");
+        // A thread that gives its CPU away does not lack it.
+        !seen.stack.iter().any(yields)
+            && seen.doing == Doing::Running
             && limit_ns > 0
             && seen.ready_ns.is_some_and(|ready_ns| ready_ns >= limit_ns)
     }

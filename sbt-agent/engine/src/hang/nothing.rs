@@ -76,7 +76,7 @@ fn of_runner(view: &View) -> Option<String> {
     let told = format!("{} {}", view.name(first), story(&graph, first, None));
     let end = match (moves(view, root), view.lacks_cpu(root)) {
         (true, _) => return Some(format!("no hang was found: {told}")),
-        (false, true) => ": it has no CPU",
+        (false, true) => ": it gets hardly any CPU time",
         (false, false) => ": slow, or a loop without end; a look cannot tell which",
     };
     Some(format!("{told}{end}"))

@@ -86,7 +86,7 @@ pub fn text(graph: &Graph, finding: &Finding) -> String {
             Doing::Running if calls::wait(graph.view, root).is_some() => {
                 ": it is not known whether it will come"
             }
-            Doing::Running if graph.view.lacks_cpu(root) => ": it has no CPU",
+            Doing::Running if graph.view.lacks_cpu(root) => ": it gets hardly any CPU time",
             Doing::Running => ": slow, or a loop without end; a look cannot tell which",
             _ => ": it is not known whether it will come",
         });

@@ -68,6 +68,8 @@ fn stand(view: &View, at: usize, thread: usize) -> Stand {
     // Probes hide the callers of threads that are watched; the events tell them.
     match view.known_site(at, thread) {
         Some(site) if RUNTIME.iter().any(|name| site.starts_with(name)) => Stand::End(None),
+        // The code of the region has called the barrier by a jump.
+        Some(site) if site.starts_with("__kmp_invoke_microtask") => Stand::Inside(None),
         Some(site) if !view.thread(thread).is_whole => {
             let is_own = !site.contains(".so");
             Stand::Either(site, is_own)
@@ -139,10 +141,19 @@ fn stands(graph: &Graph, at: usize) -> (Placed, Placed) {
     let sizes: Vec<usize> = either.iter().map(|(.., threads)| threads.len()).collect();
     let at_end = seen.at_end.map(|threads| threads as usize);
     let left = at_end.map(|threads| threads.saturating_sub(ends.len()));
-    // Without the memory's count, threads that no name places are at the end, where most wait.
-    let chosen = left.map_or(Some(usize::MAX), |left| only_choice(&sizes, left));
+    let chosen = left.map(|left| only_choice(&sizes, left));
+    let has_inside = !inside.is_empty();
+    // The thread that began the region waits for its end in the user's code, as it seems.
+    let is_first = |threads: &[usize]| {
+        let all = |at: &usize| view.thread(*at).id.thread == view.thread(*at).id.process;
+        threads.len() == 1 && threads.iter().all(all)
+    };
     for (number, (from, is_own, threads)) in either.into_iter().enumerate() {
-        let is_end = chosen.is_none_or(|chosen| number >= MOST_GROUPS || chosen >> number & 1 == 1);
+        let is_end = match chosen {
+            Some(chosen) => chosen.is_none_or(|chosen| chosen >> number & 1 == 1),
+            // The memory does not count them.
+            None => !is_own || has_inside && is_first(&threads),
+        };
         let place = is_own.then_some(from);
         for thread in threads {
             if is_end {

@@ -4,7 +4,6 @@
 
 pub(crate) mod c11;
 pub mod communicator;
-pub mod criticals;
 mod frames;
 pub mod glibc;
 pub mod gomp;

@@ -243,6 +243,12 @@ impl Understanding {
         if is_shared || is_anywhere || is_asleep {
             processes.extend(living);
         }
+        // Children that are not watched, and for which a watched process waits.
+        let more: Vec<u32> = processes
+            .iter()
+            .flat_map(|process| inspect::concerned(*process))
+            .collect();
+        processes.extend(more);
         let left_out = processes.len().saturating_sub(MOST_PROCESSES);
         let processes: Vec<u32> = processes.into_iter().take(MOST_PROCESSES).collect();
         let how = Looks {

@@ -72,7 +72,7 @@ fn who_has_no_cpu_is_told_so() {
     assert!(
         text.ends_with(
             "it is ready to run in compute() hangs.c:9 (at each of 5 looks, only 1 % of a CPU in \
-             200 ms): it has no CPU"
+             200 ms): it gets hardly any CPU time"
         ),
         "{text}"
     );
