@@ -26,7 +26,7 @@ pub fn alone(out: &mut String, report: &Report, style: Style) {
     let Some(looks) = report.waits.as_ref().filter(|looks| looks.looks > 0) else {
         return;
     };
-    summary(out, looks, style);
+    summary(out, report, looks, style);
     threads(out, looks, style);
     let places: Vec<&WaitPlaceReport> = looks
         .places
@@ -58,31 +58,49 @@ pub fn beside(out: &mut String, report: &Report, style: Style) {
     list(out, &text, &places, BESIDE, style);
 }
 
-fn summary(out: &mut String, looks: &LooksReport, style: Style) {
+fn summary(out: &mut String, report: &Report, looks: &LooksReport, style: Style) {
+    if let Some(text) = usage(report, looks) {
+        for part in wrapped(&text, style.width) {
+            line(out, &part);
+        }
+    }
+}
+
+/// How many threads were seen, and how they used CPUs; `None` if the kernel does not tell.
+fn usage(report: &Report, looks: &LooksReport) -> Option<String> {
     let sum = |f: fn(&LookedThreadReport) -> Option<u64>| -> Option<u64> {
         looks.threads.iter().map(f).sum()
     };
     let lived: u64 = looks.threads.iter().map(|thread| thread.watched_ns).sum();
-    let Some((ran, ready)) = sum(|thread| thread.running_ns).zip(sum(|thread| thread.ready_ns))
-    else {
-        return;
-    };
-    if lived == 0 || looks.span_ns == 0 {
-        return;
+    let ran = sum(|thread| thread.running_ns)?;
+    let ready = sum(|thread| thread.ready_ns)?;
+    if lived == 0 || report.run.wall_ns == 0 {
+        return None;
     }
+    // Looks end a little before the program does. `used` is of one process.
+    let used = report
+        .run
+        .used
+        .map_or(0, |used| used.user_ns + used.system_ns);
+    let cpus = ran.max(used) as f64 / report.run.wall_ns as f64;
     let share = |ns: u64| percent(Some(ns as f64 / lived as f64 * 100.0));
-    let text = format!(
-        "Its {} used {:.2} CPUs on average: running {} of their time, ready without a CPU {}, \
+    let mut processes: Vec<u32> = looks.threads.iter().map(|thread| thread.pid).collect();
+    processes.dedup();
+    let (who, whose) = match (looks.threads.len(), processes.len()) {
+        (1, _) => ("The only thread that sbt saw".into(), "its"),
+        (threads, 1) => (format!("The {threads} threads that sbt saw"), "their"),
+        (threads, processes) => {
+            let who = format!("The {threads} threads of {processes} processes that sbt saw");
+            (who, "their")
+        }
+    };
+    Some(format!(
+        "{who} used {cpus:.2} CPUs on average: running {} of {whose} time, ready without a CPU {}, \
          asleep {}.",
-        plural(looks.threads.len() as u64, "thread"),
-        ran as f64 / looks.span_ns as f64,
         share(ran),
         share(ready),
         share(lived.saturating_sub(ran).saturating_sub(ready)),
-    );
-    for part in wrapped(&text, style.width) {
-        line(out, &part);
-    }
+    ))
 }
 
 fn threads(out: &mut String, looks: &LooksReport, style: Style) {

@@ -24,7 +24,7 @@ use team::Team;
 
 /// Percentage of the threads' time from which a lack of CPUs is told: disturbances take a few
 /// percent.
-const LEAST: f64 = 5.0;
+pub const LEAST: f64 = 5.0;
 
 /// A lack of CPUs, in percent of the threads' time.
 #[derive(Clone, Copy, Debug)]
