@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use super::{excess::Excess, words::Cost};
 use crate::report::{
-    Figure, Report, SchedulingReport, ThreadReport, VerdictKind, VerdictReport,
+    Figure, Report, SchedulingReport, SiteReport, ThreadReport, VerdictKind, VerdictReport,
     scheduling::{cpu_list, written_cpus},
 };
 
@@ -208,6 +208,7 @@ pub fn stands(report: &Report, verdict: &VerdictReport) -> bool {
         | VerdictKind::StragglerExecutesMore
         | VerdictKind::StragglerExecutesSlower
         | VerdictKind::SerialPart => true,
+        VerdictKind::StragglerAtManySites => does_least_more_at_most(report, verdict),
         _ if verdict.site.is_none() => true,
         _ => does_least_more(report, verdict)
             .or_else(|| is_of_running(report, verdict))
@@ -220,11 +221,34 @@ pub fn stands(report: &Report, verdict: &VerdictReport) -> bool {
 /// time than another. `None` if no thread is blamed, if that is unknown, or if the phases themselves
 /// differ so much that the least work says nothing.
 fn does_least_more(report: &Report, verdict: &VerdictReport) -> Option<bool> {
+    does_least_more_at(report.site(verdict.site?)?, verdict.thread?)
+}
+
+/// The same of a thread that is blamed at many places: at those with half of the loss, as far as the
+/// least work there says something.
+fn does_least_more_at_most(report: &Report, verdict: &VerdictReport) -> bool {
+    let Some(thread) = verdict.thread else {
+        return true;
+    };
+    let known = report.sites.iter().filter_map(|site| {
+        let more = does_least_more_at(site, thread)?;
+        Some((site.lost_ns, more))
+    });
+    let (more, less) = known.fold((0, 0), |(more, less), (lost_ns, is_more)| {
+        if is_more {
+            (more + lost_ns, less)
+        } else {
+            (more, less + lost_ns)
+        }
+    });
+    more >= less
+}
+
+fn does_least_more_at(site: &SiteReport, blamed: u32) -> Option<bool> {
     const MORE: f64 = 1.2;
     const MANY: u64 = 8;
     /// Disturbances make work longer by a few times, not by more.
     const ALIKE: f64 = 0.1;
-    let (blamed, site) = (verdict.thread?, report.site(verdict.site?)?);
     let least = site.threads.iter().filter_map(|thread| {
         let work = thread.each.work_ns.as_ref()?;
         let is_alike = site.threads.len() < 3 || work.min as f64 >= ALIKE * work.p50 as f64;

@@ -1,17 +1,34 @@
 //! Busy threads of the program that come to no barrier, and take the CPUs of those that do.
 
 use super::{Case, cpus_called, list, others, team::Member};
-use crate::report::{Figure, VerdictKind, VerdictReport};
+use crate::report::{Figure, Report, VerdictKind, VerdictReport};
 
 /// A thread takes a CPU if it is on one for this fraction of the time.
 const TAKES: f64 = 0.1;
+
+/// The fraction of the time for which a thread was on a CPU while the program had other threads: what
+/// the first thread does alone takes no CPU from them.
+fn beside(report: &Report, helper: &Member<'_>) -> f64 {
+    let is_first = helper.task.tid == helper.task.pid && helper.task.pid == report.run.pid;
+    let alone = report.run.first_thread.filter(|_| is_first);
+    let alone_ns: u64 = alone.map_or(0, |alone| {
+        [alone.before, alone.between, alone.after]
+            .iter()
+            .flatten()
+            .map(|part| part.running_ns)
+            .sum()
+    });
+    helper.ran() - alone_ns as f64 / helper.task.looked_ns.max(1) as f64
+}
 
 /// Verdict: threads of the program that come to no barrier take the CPUs.
 pub fn threads(case: &Case<'_>) -> Option<VerdictReport> {
     let cpus = case.team.cpus.clone()?;
     let members = case.team.members.len();
     let mut helpers: Vec<&Member<'_>> = case.team.helpers.iter().collect();
-    helpers.retain(|helper| helper.ran() >= TAKES && !helper.allowed.is_disjoint(&cpus));
+    helpers.retain(|helper| {
+        beside(case.report, helper) >= TAKES && !helper.allowed.is_disjoint(&cpus)
+    });
     helpers.sort_by(|a, b| b.ran().total_cmp(&a.ran()));
     // With more threads that meet than CPUs, those lack CPUs without the helpers too.
     if helpers.is_empty() || members > cpus.len() || members + helpers.len() <= cpus.len() {
