@@ -42,27 +42,26 @@ fn without_arguments(name: &str) -> Option<String> {
         ]
         .iter()
         .any(|begin| before.ends_with(begin));
+        let is_arrow = letter == '>' && before.ends_with('-');
+        let is_bracket = !is_operator && !is_arrow;
         match letter {
-            '<' | '>' if is_operator || letter == '>' && before.ends_with('-') => {
-                if hidden == 0 {
-                    out.push(letter);
-                }
-            }
-            '<' if hidden > 0 => hidden += 1,
-            '<' if before.ends_with(|last: char| last.is_alphanumeric() || last == '_') => {
+            '<' if is_bracket && hidden > 0 => hidden += 1,
+            '<' if is_bracket
+                && before.ends_with(|last: char| last.is_alphanumeric() || last == '_') =>
+            {
                 hidden = 1;
                 out.push_str("<...");
             }
-            '<' => {
+            '<' if is_bracket => {
                 kept += 1;
                 out.push('<');
             }
-            '>' if hidden > 1 => hidden -= 1,
-            '>' if hidden == 1 => {
+            '>' if is_bracket && hidden > 1 => hidden -= 1,
+            '>' if is_bracket && hidden == 1 => {
                 hidden = 0;
                 out.push('>');
             }
-            '>' => {
+            '>' if is_bracket => {
                 kept = kept.checked_sub(1)?;
                 out.push('>');
             }
