@@ -225,6 +225,13 @@ impl InspectedThread {
         told(followed.map_or(&[][..], Followed::latest))
     }
 
+    /// Of these calls those that are not the C library's.
+    pub fn calls_of_libraries(&self) -> Vec<CallSeen> {
+        let latest = self.followed.as_ref().map_or(&[][..], Followed::latest);
+        let outside = latest.iter().filter(|call| !call.called.is_c);
+        outside.flat_map(told_of).collect()
+    }
+
     /// Whether a return probe on a function that the thread is in hides the callers.
     pub fn is_hidden(&self) -> bool {
         self.followed
@@ -384,35 +391,37 @@ fn called_library(inner: Option<&CallAt>, call: &CallAt) -> Option<CallSeen> {
 
 /// The calls with the functions inlined into them.
 fn told(calls: &[CallAt]) -> Vec<CallSeen> {
-    let of_call = |call: &CallAt| -> Vec<CallSeen> {
-        let called = &call.called;
-        let unnamed = CallSeen {
-            binary: called.binary.clone(),
-            offset: called.offset,
-            begins: called.begins,
-            of_system: called.is_system,
-            after_signal: call.after_signal,
-            ..CallSeen::default()
-        };
-        if called.frames.is_empty() {
-            return vec![unnamed];
-        }
-        let frames = called.frames.iter().map(|frame| CallSeen {
-            function: frame.function.clone(),
-            file: frame.file.clone(),
-            line: frame.line,
-            of_system: called.is_system || is_of_library(frame),
-            ..unnamed.clone()
-        });
-        frames.collect()
-    };
     let mut told = Vec::new();
     for (at, call) in calls.iter().enumerate() {
         let inner = at.checked_sub(1).map(|at| &calls[at]);
         told.extend(called_library(inner, call));
-        told.extend(of_call(call));
+        told.extend(told_of(call));
     }
     told
+}
+
+/// A call with the functions inlined into it.
+fn told_of(call: &CallAt) -> Vec<CallSeen> {
+    let called = &call.called;
+    let unnamed = CallSeen {
+        binary: called.binary.clone(),
+        offset: called.offset,
+        begins: called.begins,
+        of_system: called.is_system,
+        after_signal: call.after_signal,
+        ..CallSeen::default()
+    };
+    if called.frames.is_empty() {
+        return vec![unnamed];
+    }
+    let frames = called.frames.iter().map(|frame| CallSeen {
+        function: frame.function.clone(),
+        file: frame.file.clone(),
+        line: frame.line,
+        of_system: called.is_system || is_of_library(frame),
+        ..unnamed.clone()
+    });
+    frames.collect()
 }
 
 /// How many words of a running thread's stack are searched for the barrier at which it spins.

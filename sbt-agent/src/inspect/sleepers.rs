@@ -452,11 +452,16 @@ const ALLOCATING: [&str; 13] = [
     "__libc_realloc",
 ];
 
-/// The calls of the program's own code that a thread is in; of a library's if there are none.
+/// The calls of the program's own code that a thread is in. If there are none, those of libraries
+/// other than the C library: a library began the thread. Else one of the C library's.
 fn own_calls(seen: &InspectedThread) -> Vec<At> {
     let all = seen.latest_calls();
     let own = |call: &&CallSeen| !call.of_system && !call.after_signal;
     let mut calls: Vec<At> = all.iter().filter(own).take(MOST_CALLS).map(at).collect();
+    if calls.is_empty() && library_calls(seen).all(|call| call.called.runtime.is_none()) {
+        let beyond = seen.calls_of_libraries();
+        calls.extend(beyond.iter().take(MOST_CALLS).map(at));
+    }
     if calls.is_empty() {
         let named = all.iter().filter(|call| call.function.is_some());
         calls.extend(named.take(1).map(at));

@@ -6,10 +6,12 @@ use std::path::Path;
 
 mod function;
 mod lock;
+mod shorten;
 mod spin;
 
 pub use function::NamedFunction;
 pub use lock::LockKind;
+pub use shorten::shortened;
 pub use spin::{NoFunction, SpinPlace};
 
 /// A function that is being executed, with the current line.
@@ -92,6 +94,9 @@ struct Shown<'a> {
 /// The code size in bytes within which a mere wrapper reaches its barrier. A barrier made of a
 /// mutex and a condition variable takes 100 to 250 bytes if not optimised.
 const WRAPPER: u64 = 256;
+
+/// The most callers that tell a place apart from others.
+const MOST_TOLD: usize = 3;
 
 impl Place {
     /// What distinguishes two places. Where lines are known this is the chain of lines, no matter
@@ -206,12 +211,12 @@ impl Place {
     }
 
     /// A frame as a user would write it: by line, else by function, else by address.
-    fn written_at(&self, index: usize) -> String {
+    pub fn written_at(&self, index: usize) -> String {
         let frame = self.frames.get(index);
         let line = frame.and_then(|frame| frame.file.as_deref().zip(frame.line));
         match (line, frame.and_then(|frame| frame.function.as_deref())) {
             (Some((file, line)), _) => format!("{}:{line}", printable(short(file))),
-            (None, Some(function)) => printable(function),
+            (None, Some(function)) => printable(&shortened(function)),
             (None, None) => self.written_address(index),
         }
     }
@@ -250,21 +255,59 @@ impl Place {
             .map_or(depths.last().copied().unwrap_or(0), |pair| pair[0])
     }
 
-    /// The outer frame that distinguishes this place from others with the same naming frame; `None`
-    /// if there is no need.
+    /// The outer frames that distinguish this place from others with the same naming frame, innermost
+    /// first: `a.c:60 from a.c:90`; `None` if there is no need.
     pub fn told_apart_by(&self, others: &[&Self]) -> Option<String> {
         let name = self.naming_frame(others);
-        let alike: Vec<_> = others
-            .iter()
-            .filter(|other| self.goes_through(name, other))
-            .collect();
-        let mut outer = self.own_frames().into_iter().filter(|depth| *depth > name);
-        let differs = |depth: &usize| {
-            alike
-                .iter()
-                .any(|other| self.lines(depth + 1) != other.lines(depth + 1))
+        let through = others.iter().filter(|other| self.goes_through(name, other));
+        let mut alike: Vec<&Self> = through.copied().collect();
+        let mut told = Vec::new();
+        for depth in self.own_frames().into_iter().filter(|depth| *depth > name) {
+            let (same, different): (Vec<&Self>, Vec<&Self>) = alike
+                .into_iter()
+                .partition(|other| self.agrees(depth + 1, other));
+            // A place whose callers are not known so far out may be the same.
+            let differs = |other: &&Self| other.frames.len() > depth;
+            if !different.is_empty() && told.is_empty() || different.iter().any(differs) {
+                told.push(self.written_beside(depth, &different));
+            }
+            // One address tells nobody more than another.
+            let is_address = self.frames[depth].function.is_none();
+            if told.len() == MOST_TOLD || is_address && !told.is_empty() {
+                break;
+            }
+            alike = same;
+        }
+        (!told.is_empty()).then(|| told.join(" from "))
+    }
+
+    /// A frame as a user would write it, with its address if only that tells it from the frames of
+    /// others.
+    fn written_beside(&self, depth: usize, others: &[&Self]) -> String {
+        let written = self.written_at(depth);
+        let has_function = |place: &Self| {
+            let frame = place.frames.get(depth);
+            frame.is_some_and(|frame| frame.line.is_none() && frame.function.is_some())
         };
-        outer.find(differs).map(|depth| self.written_at(depth))
+        let looks_same = |other: &&Self| has_function(other) && other.written_at(depth) == written;
+        if has_function(self) && others.iter().any(looks_same) {
+            format!("{written} ({})", self.written_address(depth))
+        } else {
+            written
+        }
+    }
+
+    /// The innermost frame outside of a frame about which nothing is known that has a function or a
+    /// line; `None` if something is known of the frame itself.
+    pub fn named_around(&self, depth: usize) -> Option<usize> {
+        let is_known = |depth: &usize| {
+            let frame = self.frames.get(*depth);
+            frame.is_some_and(|frame| frame.function.is_some() || frame.line.is_some())
+        };
+        if is_known(&depth) {
+            return None;
+        }
+        (depth + 1..self.frames.len()).find(is_known)
     }
 
     /// The frames outside of the language's own library; all frames if there are none.
@@ -396,6 +439,57 @@ mod tests {
         assert_eq!(places[1].told_apart_by(&all).as_deref(), Some("a.c:60"));
         let (a, b) = (&places[0], &places[2]);
         assert_eq!(a.told_apart_by(&[a, b]), None);
+    }
+
+    #[test]
+    fn callers_tell_a_place_apart_from_all_others() {
+        let through = |first, second| {
+            place(&[
+                ("gain", 451),
+                ("local", first),
+                ("cluster", second),
+                ("main", 9),
+            ])
+        };
+        let places = [through(626, 1), through(626, 2), through(640, 2)];
+        let all: Vec<&Place> = places.iter().collect();
+        let mut names: Vec<String> = places
+            .iter()
+            .map(|place| crate::report::place_names::name(place, &all))
+            .collect();
+        names.sort();
+        names.dedup();
+        assert_eq!(names.len(), 3, "{names:?}");
+        let mut deep = places[0].clone();
+        deep.works_before = true;
+        let others = [&places[1], &places[2]];
+        assert_eq!(
+            deep.told_apart_by(&others).as_deref(),
+            Some("a.c:626 from a.c:1")
+        );
+    }
+
+    #[test]
+    fn a_call_of_an_unknown_function_is_named_by_the_function_around() {
+        let mut place = place(&[]);
+        let call = Call {
+            binary: "lib.so".into(),
+            offset: 0x8cf,
+            into_function: None,
+            works_before: false,
+            frame: 0,
+        };
+        let blur = Frame {
+            function: Some("BlurImage".into()),
+            ..Frame::default()
+        };
+        place.add_caller(call, vec![blur]);
+        assert_eq!(place.named_around(0), Some(1));
+        assert_eq!(place.named_around(1), None);
+        assert_eq!(
+            crate::report::place_names::name(&place, &[]),
+            "prog+0x10 from BlurImage"
+        );
     }
 
     #[test]

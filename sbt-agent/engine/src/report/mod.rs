@@ -12,6 +12,7 @@ use spin::SpinReport;
 use waits::LooksReport;
 
 mod asked;
+pub mod by_name;
 mod cost;
 pub mod counters;
 mod draw;

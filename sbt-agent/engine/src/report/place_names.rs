@@ -1,14 +1,16 @@
 //! The notation of places in reports.
 
-use crate::place::{Place, printable, short};
+use crate::place::{Place, printable, short, shortened};
 
-/// `function file:line` as far as known, else `binary+0xoffset`.
+/// `function file:line` as far as known, else `binary+0xoffset`. Long names of functions are
+/// shortened.
 pub fn label(place: &Place, frame: usize) -> String {
     let address = || place.written_address(frame);
     let Some(frame) = place.frames.get(frame) else {
         return address();
     };
-    let function = frame.function.as_deref().map(printable);
+    let function = frame.function.as_deref();
+    let function = function.map(|name| printable(&shortened(name)));
     let line = match (&frame.file, frame.line) {
         (Some(file), Some(line)) => Some(format!("{}:{line}", printable(short(file)))),
         _ => None,
@@ -28,14 +30,18 @@ pub fn labels<'a>(places: impl Iterator<Item = &'a Place>, all: &[&Place]) -> Ve
     let mine = if own.is_empty() { runtime } else { own };
     let others = others(&mine, all);
     let mut labels: Vec<String> = mine.iter().map(|place| name(place, &others)).collect();
+    // In one order, whoever came first to the barrier.
+    labels.sort();
     labels.dedup();
     labels
 }
 
-/// The name of a place: the frame that names it, and its caller if needed.
+/// The name of a place: the frame that names it, and its callers if needed.
 pub fn name(place: &Place, others: &[&Place]) -> String {
-    let label = label(place, place.naming_frame(others));
-    match place.told_apart_by(others) {
+    let frame = place.naming_frame(others);
+    let label = label(place, frame);
+    let around = || Some(place.written_at(place.named_around(frame)?));
+    match place.told_apart_by(others).or_else(around) {
         Some(caller) => format!("{label} from {caller}"),
         None => label,
     }

@@ -120,7 +120,7 @@ impl SiteReport {
     pub fn called(&self) -> String {
         self.name
             .as_deref()
-            .map_or_else(|| self.places.join(" | "), crate::place::printable)
+            .map_or_else(|| joined(&self.places), crate::place::printable)
     }
 
     /// What a counter counted before one episode, of all threads together, mean. In intervals
@@ -140,6 +140,33 @@ impl SiteReport {
         };
         let all: Option<f64> = parts().map(each).sum();
         all.filter(|_| self.episodes > 0)
+    }
+}
+
+/// Names of places in one line. What all have in common is written once: the function, and the
+/// callers.
+fn joined(places: &[String]) -> String {
+    let split = |place: &'_ str| -> Option<[String; 3]> {
+        let (own, callers) = place.split_once(" from ").unwrap_or((place, ""));
+        let (function, line) = own.rsplit_once(' ')?;
+        Some([function, line, callers].map(str::to_owned))
+    };
+    let parts: Option<Vec<_>> = places.iter().map(|place| split(place)).collect();
+    let parts = parts.unwrap_or_default();
+    let Some([function, _, callers]) = parts.first() else {
+        return places.join(" | ");
+    };
+    let is_common =
+        |[other, _, others_callers]: &[String; 3]| other == function && others_callers == callers;
+    if !parts.iter().all(is_common) {
+        return places.join(" | ");
+    }
+    let lines: Vec<&str> = parts.iter().map(|[_, line, _]| line.as_str()).collect();
+    let lines = lines.join(" | ");
+    if callers.is_empty() {
+        format!("{function} {lines}")
+    } else {
+        format!("{function} {lines} from {callers}")
     }
 }
 
@@ -377,5 +404,33 @@ impl PhaseReport {
     /// that is not known.
     pub fn counter_per_phase(&self, name: &str) -> Option<f64> {
         counters::per_phase(&self.counters, &self.counted, name, self.episodes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::joined;
+
+    #[test]
+    fn what_places_have_in_common_is_written_once() {
+        let called = |places: &[&str]| {
+            let places: Vec<String> = places.iter().map(|place| (*place).into()).collect();
+            joined(&places)
+        };
+        assert_eq!(called(&["wait b.c:9"]), "wait b.c:9");
+        assert_eq!(called(&["wait b.c:9", "wait b.c:7"]), "wait b.c:9 | b.c:7");
+        assert_eq!(
+            called(&["wait b.c:9 from a.c:1", "wait b.c:7 from a.c:1"]),
+            "wait b.c:9 | b.c:7 from a.c:1"
+        );
+        assert_eq!(
+            called(&["wait b.c:9 from a.c:1", "wait b.c:7"]),
+            "wait b.c:9 from a.c:1 | wait b.c:7"
+        );
+        assert_eq!(
+            called(&["left a.c:1", "right a.c:2"]),
+            "left a.c:1 | right a.c:2"
+        );
+        assert_eq!(called(&["p+0x10", "p+0x20"]), "p+0x10 | p+0x20");
     }
 }

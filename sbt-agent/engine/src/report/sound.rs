@@ -3,7 +3,9 @@
 //! A pure function, and the same for a live snapshot, a recording and a report that is read again.
 //! A second pass changes nothing.
 
-use super::{EfficiencyReport, Report, Withheld, WithheldReason, WithheldReport, identities};
+use super::{
+    EfficiencyReport, Report, Withheld, WithheldReason, WithheldReport, by_name, identities,
+};
 use crate::model::efficiency::MOST_INCOMPLETE;
 
 /// Percentage of the threads' time below which a cause is not worth changing a program for: runs of
@@ -196,7 +198,10 @@ fn too_little(report: &Report) -> (WithheldReason, String) {
         let all = episodes.saturating_add(incomplete);
         return (
             WithheldReason::Incomplete,
-            format!("{incomplete} of {all} episodes are incomplete"),
+            format!(
+                "{incomplete} of {all} episodes are incomplete{}",
+                by_name::hint(report)
+            ),
         );
     }
     (

@@ -20,7 +20,8 @@ pub struct LooksReport {
     /// only wait for the end of others are left out; so are threads that never came to a barrier,
     /// if others did.
     pub thread_looks: u64,
-    /// The threads that were looked at, by process and thread id.
+    /// The threads that were seen, by process and thread id: by looks at where they sleep, or at
+    /// their scheduling.
     pub threads: Vec<LookedThreadReport>,
     /// The places where threads slept, most looks first; at most 256.
     pub places: Vec<WaitPlaceReport>,
@@ -40,7 +41,7 @@ pub struct LookedThreadReport {
     pub pid: u32,
     /// The name of the thread in the kernel.
     pub name: String,
-    /// Number of looks at the thread.
+    /// Number of looks at the thread; 0 if only its scheduling was looked at.
     pub looks: u64,
     /// Number of these looks at which it slept.
     pub asleep_looks: u64,

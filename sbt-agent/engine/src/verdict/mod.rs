@@ -7,6 +7,7 @@
 
 use crate::report::{
     Figure, Report, SiteReport, StandstillReport, VerdictKind, VerdictReport, WORTH, Withheld,
+    by_name,
 };
 
 use spread::Loss;
@@ -118,6 +119,11 @@ pub fn judge(report: &Report) -> Result<Vec<VerdictReport>, String> {
     if found.iter().any(waiting::tells_of_sleep) {
         found.retain(|verdict| verdict.kind != VerdictKind::AsleepInTheWork || rank(verdict) < 3);
     }
+    // Short phases at many places are one fault.
+    if let Some(many) = short::at_many_places(report, &found).filter(stands) {
+        found.retain(|verdict| verdict.kind != many.kind);
+        found.push(many);
+    }
     // One thread that is late at many places, or for long in few episodes, is told once.
     let loss = Loss::of(report).filter(|loss| loss.is_worth(report));
     if let Some(loss) = loss
@@ -151,9 +157,10 @@ fn measured(report: &Report) -> Result<(), String> {
     }
     if report.incomplete_episodes > report.episodes {
         return Err(format!(
-            "{} of {} episodes were not seen as a whole",
+            "{} of {} episodes were not seen as a whole{}",
             report.incomplete_episodes,
-            report.incomplete_episodes + report.episodes
+            report.incomplete_episodes + report.episodes,
+            by_name::hint(report)
         ));
     }
     Ok(())
@@ -217,7 +224,12 @@ fn no_problem(report: &Report) -> Result<VerdictReport, String> {
     }
     let lost = unaccounted::of(report)?;
     if lost.pct() > WORTH {
-        return Err(lost.sentence());
+        let sentence = lost.sentence();
+        return Err(if lost.is_for_lack_of_cpus() {
+            format!("{sentence}. {}", lack::unknown(report).1)
+        } else {
+            sentence
+        });
     }
     let waiting_pct = lost.waiting_pct();
     Ok(VerdictReport {

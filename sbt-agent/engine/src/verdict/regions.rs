@@ -97,7 +97,17 @@ fn places(report: &Report, sites: &[&SiteReport], all_ns: u64) -> String {
         }
     }
     let is_one = listed.len() == 1;
-    let words = listed.iter().take(MOST_PLACES).map(|(called, ns)| {
+    // Places of less than 1 % are only counted.
+    let told = |(at, (_, ns)): &(usize, &(String, u64))| {
+        *at == 0 || *at < MOST_PLACES && ns * 100 >= all_ns
+    };
+    let told: Vec<&(String, u64)> = listed
+        .iter()
+        .enumerate()
+        .filter(told)
+        .map(|it| it.1)
+        .collect();
+    let words = told.iter().map(|(called, ns)| {
         if is_one {
             called.clone()
         } else {
@@ -108,8 +118,8 @@ fn places(report: &Report, sites: &[&SiteReport], all_ns: u64) -> String {
         }
     });
     let mut words: Vec<String> = words.collect();
-    if listed.len() > MOST_PLACES {
-        words.push(format!("at {} more", listed.len() - MOST_PLACES));
+    if listed.len() > told.len() {
+        words.push(format!("at {} more", listed.len() - told.len()));
     }
     words.join(", ")
 }

@@ -181,13 +181,18 @@ pub fn serial_end(report: &Report) -> Option<VerdictReport> {
         return None;
     }
     let text = format!(
-        "serial end: {} works on for {} after the last barrier, {}, while {} idle or have ended, \
-         {:.0} % of the wall time. Let them share what is done last.",
+        "serial end: {} works on for {} after the last barrier, {}, while {}, \
+         {:.0} % of the wall time. Let {} share what is done last.",
         who(report, thread),
         time(end_ns),
         site.called(),
-        others(threads - 1),
+        if threads == 2 {
+            "the other waits or has ended".into()
+        } else {
+            format!("{} idle or have ended", others(threads - 1))
+        },
         end_ns as f64 / report.run.wall_ns.max(1) as f64 * 100.0,
+        if threads == 2 { "it" } else { "them" },
     );
     Some(verdict(
         VerdictKind::SerialEnd,

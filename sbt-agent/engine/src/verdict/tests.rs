@@ -330,6 +330,39 @@ fn any_thread_late_is_a_dynamic_imbalance() {
 }
 
 #[test]
+fn short_phases_at_many_places_are_one_fault() {
+    let mut program = Program::new(2);
+    program.release_ns = 8 * US;
+    program.rounds(1000, |_| vec![[2 * US, 0, 0]; 2]);
+    let mut report = program.report();
+    // One site as four, none of which takes much.
+    report.thread_time.total_ns *= 200;
+    let sites = report.sites.iter();
+    let site = sites.max_by_key(|site| site.episodes).unwrap().clone();
+    report.sites.extend((11..14).map(|id| {
+        let mut other = site.clone();
+        other.id = id;
+        other
+    }));
+    let because = judge(&report).unwrap_err();
+    assert!(because.contains("waiting at barriers"), "{because}");
+    report.thread_time.total_ns /= 5;
+    let verdicts = judge(&report).unwrap();
+    let short = |verdict: &&VerdictReport| verdict.kind == VerdictKind::PhaseTooShort;
+    let [verdict] = verdicts.iter().filter(short).collect::<Vec<_>>()[..] else {
+        panic!("{verdicts:#?}");
+    };
+    says(
+        verdict,
+        &[
+            "phases too short for their barriers at 4 places: barriers take about 7 % of thread time",
+            "(2 % at ",
+            "At the first, threads work 2.",
+        ],
+    );
+}
+
+#[test]
 fn a_phase_as_short_as_the_barrier_is_too_short() {
     let work = |round: usize| but(2, round % 2, [3 * US, 0, 0], [2 * US, 0, 0]);
     let mut program = Program::new(2);

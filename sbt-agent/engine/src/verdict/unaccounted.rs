@@ -1,7 +1,7 @@
 //! Thread time that was not useful work, by all known ways to lose it. If it is more than a little,
 //! there is no verdict `no-problem`.
 
-use super::Report;
+use super::{Report, lack};
 use crate::report::{BarrierKind, ThreadReport};
 
 /// Lost thread time, by the way in which it was lost.
@@ -11,8 +11,12 @@ pub struct Lost {
     parts: Vec<(&'static str, f64)>,
 }
 
-/// The first entry of [`Lost::parts`].
+/// Entries of [`Lost::parts`].
 const WAITING: &str = "waiting at barriers";
+const READY: &str = "without a CPU";
+
+/// This part of the loss is worth a look at its cause.
+const GOOD_PART: f64 = 0.25;
 
 impl Lost {
     /// All lost time, as a percentage of the threads' time.
@@ -22,8 +26,18 @@ impl Lost {
 
     /// Waiting for others at barriers and leaving barriers, as a percentage of the threads' time.
     pub fn waiting_pct(&self) -> f64 {
-        let waiting = self.parts.iter().find(|(what, _)| *what == WAITING);
-        waiting.map_or(0.0, |(_, pct)| *pct)
+        self.part(WAITING)
+    }
+
+    /// Whether a good part was lost because threads had no CPU.
+    pub fn is_for_lack_of_cpus(&self) -> bool {
+        let ready_pct = self.part(READY);
+        ready_pct >= lack::LEAST && ready_pct >= GOOD_PART * self.pct()
+    }
+
+    fn part(&self, of: &str) -> f64 {
+        let part = self.parts.iter().find(|(what, _)| *what == of);
+        part.map_or(0.0, |(_, pct)| *pct)
     }
 
     /// How much was lost, and in which ways, the largest first.
@@ -100,7 +114,7 @@ pub fn of(report: &Report) -> Result<Lost, String> {
         parts: vec![
             (WAITING, pct(waiting_ns)),
             ("between parallel regions", pct(between_ns)),
-            ("without a CPU", pct(ready_ns)),
+            (READY, pct(ready_ns)),
             ("asleep in the work", pct(blocked_ns - docked_ns - ended_ns)),
             ("asleep before the first barrier", pct(docked(report))),
             ("asleep after the last barrier", pct(after_the_last(report))),

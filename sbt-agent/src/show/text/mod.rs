@@ -178,7 +178,8 @@ fn watched_for(out: &mut String, report: &Report, style: Style) {
         " but not in child processes."
     });
     text.push_str(
-        " sbt does not recognise barriers that only spin: name their function with --barrier.",
+        " sbt does not recognise barriers that only spin: name their function with --barrier. Nor \
+        does it recognise those of Python, Java and Go: their threads are seen as asleep.",
     );
     paragraph(out, &text, style);
 }

@@ -22,6 +22,10 @@ const MOST_TURNS: usize = 6;
 /// Minimum share of the wall time that balance must save to be mentioned.
 const WORTH_SAVING: f64 = 0.001;
 
+/// By chance alone, one of two threads comes last in half of the episodes: below this percentage it is
+/// not the same thread again and again.
+const OF_TWO_PCT: f64 = 70.0;
+
 /// The table of all sites.
 pub fn barriers(out: &mut String, report: &Report, style: Style) {
     line(out, "");
@@ -240,6 +244,11 @@ fn recognised(report: &Report, site: &SiteReport) -> Option<String> {
 fn pattern(straggler: &StragglerReport, site: &SiteReport) -> &'static str {
     let ever = site.threads.iter().filter(|thread| thread.last > 0).count();
     match (straggler.pattern, straggler.sequence) {
+        (StragglerPattern::Persistent, _)
+            if site.threads.len() == 2 && straggler.share_pct < OF_TWO_PCT =>
+        {
+            "more often than the other"
+        }
         (StragglerPattern::Persistent, _) => "the same thread again and again",
         (StragglerPattern::Alternating, StragglerSequence::Turns) if ever == 2 => {
             "two threads take turns"

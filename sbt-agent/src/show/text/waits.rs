@@ -58,51 +58,62 @@ pub fn beside(out: &mut String, report: &Report, style: Style) {
     list(out, &text, &places, BESIDE, style);
 }
 
-/// The number of CPUs that the program used on average, if the threads that looks found did not use
-/// most of that: `ran_ns` is what these used.
-fn unseen(report: &Report, ran_ns: u64) -> Option<f64> {
-    const MORE: f64 = 1.2;
-    let used = report.run.used?;
-    let used_ns = (used.user_ns + used.system_ns) as f64;
-    let wall_ns = report.run.wall_ns as f64;
-    (used_ns > MORE * ran_ns as f64 && wall_ns > 0.0).then(|| used_ns / wall_ns)
+fn summary(out: &mut String, report: &Report, looks: &LooksReport, style: Style) {
+    if let Some(text) = usage(report, looks) {
+        for part in wrapped(&text, style.width) {
+            line(out, &part);
+        }
+    }
 }
 
-fn summary(out: &mut String, report: &Report, looks: &LooksReport, style: Style) {
+/// A program that used this many times the CPU time of the threads that were seen had other threads.
+const MORE: f64 = 1.2;
+
+/// How many threads were seen, and how they used CPUs; `None` if the kernel does not tell.
+fn usage(report: &Report, looks: &LooksReport) -> Option<String> {
     let sum = |f: fn(&LookedThreadReport) -> Option<u64>| -> Option<u64> {
         looks.threads.iter().map(f).sum()
     };
     let lived: u64 = looks.threads.iter().map(|thread| thread.watched_ns).sum();
-    let Some((ran, ready)) = sum(|thread| thread.running_ns).zip(sum(|thread| thread.ready_ns))
-    else {
-        return;
-    };
-    if lived == 0 || looks.span_ns == 0 {
-        return;
+    let ran = sum(|thread| thread.running_ns)?;
+    let ready = sum(|thread| thread.ready_ns)?;
+    if lived == 0 || report.run.wall_ns == 0 {
+        return None;
     }
+    // Looks end a little before the program does. `used` is of one process.
+    let used = report
+        .run
+        .used
+        .map_or(0, |used| used.user_ns + used.system_ns);
+    let cpus = ran.max(used) as f64 / report.run.wall_ns as f64;
+    // Looks miss threads that live for a short time.
+    let misses_threads = used as f64 > MORE * ran as f64;
     let share = |ns: u64| percent(Some(ns as f64 / lived as f64 * 100.0));
-    let threads = plural(looks.threads.len() as u64, "thread");
-    let begins = match unseen(report, ran) {
-        Some(cpus) => {
-            format!(
-                "It used {cpus:.2} CPUs on average. By looks, which miss short-lived threads, {threads} \
-                 were"
-            )
+    let mut processes: Vec<u32> = looks.threads.iter().map(|thread| thread.pid).collect();
+    processes.dedup();
+    let (who, whose) = match (looks.threads.len(), processes.len()) {
+        (1, _) => ("The only thread that sbt saw".into(), "its"),
+        (threads, 1) => (format!("The {threads} threads that sbt saw"), "their"),
+        (threads, processes) => {
+            let who = format!("The {threads} threads of {processes} processes that sbt saw");
+            (who, "their")
         }
-        None => format!(
-            "Its {threads} used {:.2} CPUs on average:",
-            ran as f64 / looks.span_ns as f64
-        ),
     };
-    let text = format!(
-        "{begins} running {} of their time, ready without a CPU {}, asleep {}.",
+    let begins = if misses_threads {
+        format!(
+            "The program used {cpus:.2} CPUs on average, in part by threads that lived too briefly to \
+             be seen. {who} were"
+        )
+    } else {
+        format!("{who} used {cpus:.2} CPUs on average:")
+    };
+    Some(format!(
+        "{begins} running {} of {whose} time, ready without a CPU {}, \
+         asleep {}.",
         share(ran),
         share(ready),
         share(lived.saturating_sub(ran).saturating_sub(ready)),
-    );
-    for part in wrapped(&text, style.width) {
-        line(out, &part);
-    }
+    ))
 }
 
 fn threads(out: &mut String, looks: &LooksReport, style: Style) {

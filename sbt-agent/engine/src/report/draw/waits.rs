@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use crate::{
     looks::{At, Found, FoundHolder, FoundThread, FoundWait, Kind, Wait, Who},
-    place::{printable, short},
+    place::{printable, short, shortened},
     report::{
         BarrierKind, Report, WaitKind,
         waits::{HolderReport, LookedThreadReport, LooksReport, WaitPlaceReport, WaitThreadReport},
@@ -23,7 +23,7 @@ fn written(at: &At) -> String {
     let function = at
         .function
         .as_deref()
-        .map(|name| printable(written_by_user(name)));
+        .map(|name| printable(&shortened(name)));
     let line = match (&at.file, at.line) {
         (Some(file), Some(line)) => Some(format!("{}:{line}", printable(short(file)))),
         _ => None,
@@ -33,17 +33,6 @@ fn written(at: &At) -> String {
         (Some(function), None) => function,
         (None, Some(line)) => line,
         (None, None) => format!("{}+{:#x}", printable(short(&at.binary)), at.offset),
-    }
-}
-
-/// The function that the user wrote: compilers append to the names of those that they make of its
-/// parts (`main._omp_fn.0`, `main.omp_outlined`).
-fn written_by_user(name: &str) -> &str {
-    let made = ["._omp_fn.", ".omp_outlined"];
-    let cut = made.iter().filter_map(|mark| name.find(mark)).min();
-    match cut {
-        Some(at) if at > 0 => &name[..at],
-        _ => name,
     }
 }
 
@@ -121,8 +110,47 @@ struct Group<'a> {
     waits: Vec<&'a FoundWait>,
 }
 
+/// What the looks have found, with the threads that the looks at the scheduling know better: those go
+/// on where looks at waits have become rare, and they see the processes that the program starts.
+fn with_scheduled(found: &Found, report: &Report) -> Found {
+    let mut found = found.clone();
+    let tasks = report.run.scheduling.iter().flat_map(|known| &known.tasks);
+    for task in tasks {
+        let who = Who {
+            process: task.pid,
+            thread: task.tid,
+        };
+        let at = found.threads.binary_search_by_key(&who, |seen| seen.who);
+        let at = at.unwrap_or_else(|at| {
+            let seen = FoundThread {
+                who,
+                name: task.name.clone(),
+                looks: 0,
+                asleep: 0,
+                lived_ns: 0,
+                ran_ns: None,
+                ready_ns: None,
+            };
+            found.threads.insert(at, seen);
+            at
+        });
+        let seen = &mut found.threads[at];
+        if task.looked_ns > seen.lived_ns {
+            seen.lived_ns = task.looked_ns;
+            (seen.ran_ns, seen.ready_ns) = (task.running_ns, task.ready_ns);
+        }
+    }
+    for seen in &mut found.threads {
+        // The beginning of a thread between two looks is a guess.
+        let used_ns = seen.ran_ns.unwrap_or(0) + seen.ready_ns.unwrap_or(0);
+        seen.lived_ns = seen.lived_ns.max(used_ns);
+    }
+    found
+}
+
 /// Draws what the looks have found. `report` has the threads and sites.
 pub(in crate::report) fn report(found: &Found, report: &Report) -> LooksReport {
+    let found = &with_scheduled(found, report);
     let labels = Labels::new(found, report);
     let parked = parked(found);
     let works = |who: Who| {
@@ -524,17 +552,5 @@ mod tests {
         let drawn = report(&tally.found(1), &sample);
         let work: Vec<WaitKind> = drawn.in_the_work().map(|place| place.kind).collect();
         assert_eq!(work, [WaitKind::Sleep]);
-    }
-
-    #[test]
-    fn functions_have_the_names_that_the_user_wrote() {
-        for (name, expected) in [
-            ("main._omp_fn.0", "main"),
-            ("solve.omp_outlined", "solve"),
-            (".omp_outlined.", ".omp_outlined."),
-            ("add", "add"),
-        ] {
-            assert_eq!(written_by_user(name), expected);
-        }
     }
 }

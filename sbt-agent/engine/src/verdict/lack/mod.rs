@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use super::{excess::Excess, words::Cost};
 use crate::report::{
-    Figure, Report, SchedulingReport, ThreadReport, VerdictKind, VerdictReport,
+    Figure, Report, SchedulingReport, SiteReport, ThreadReport, VerdictKind, VerdictReport,
     scheduling::{cpu_list, written_cpus},
 };
 
@@ -24,7 +24,7 @@ use team::Team;
 
 /// Percentage of the threads' time from which a lack of CPUs is told: disturbances take a few
 /// percent.
-const LEAST: f64 = 5.0;
+pub const LEAST: f64 = 5.0;
 
 /// A lack of CPUs, in percent of the threads' time.
 #[derive(Clone, Copy, Debug)]
@@ -210,6 +210,7 @@ pub fn stands(report: &Report, verdict: &VerdictReport) -> bool {
         | VerdictKind::StragglerExecutesMore
         | VerdictKind::StragglerExecutesSlower
         | VerdictKind::SerialPart => true,
+        VerdictKind::StragglerAtManySites => does_least_more_at_most(report, verdict),
         _ if verdict.site.is_none() => true,
         // Where work grows, the least of it was not uneven yet.
         VerdictKind::GrowingImbalance => is_of_running(report, verdict).unwrap_or(false),
@@ -234,11 +235,34 @@ fn spins_between(report: &Report, verdict: &VerdictReport) -> bool {
 /// time than another. `None` if no thread is blamed, if that is unknown, or if the phases themselves
 /// differ so much that the least work says nothing.
 fn does_least_more(report: &Report, verdict: &VerdictReport) -> Option<bool> {
+    does_least_more_at(report.site(verdict.site?)?, verdict.thread?)
+}
+
+/// The same of a thread that is blamed at many places: at those with half of the loss, as far as the
+/// least work there says something.
+fn does_least_more_at_most(report: &Report, verdict: &VerdictReport) -> bool {
+    let Some(thread) = verdict.thread else {
+        return true;
+    };
+    let known = report.sites.iter().filter_map(|site| {
+        let more = does_least_more_at(site, thread)?;
+        Some((site.lost_ns, more))
+    });
+    let (more, less) = known.fold((0, 0), |(more, less), (lost_ns, is_more)| {
+        if is_more {
+            (more + lost_ns, less)
+        } else {
+            (more, less + lost_ns)
+        }
+    });
+    more >= less
+}
+
+fn does_least_more_at(site: &SiteReport, blamed: u32) -> Option<bool> {
     const MORE: f64 = 1.2;
     const MANY: u64 = 8;
     /// Disturbances make work longer by a few times, not by more.
     const ALIKE: f64 = 0.1;
-    let (blamed, site) = (verdict.thread?, report.site(verdict.site?)?);
     let least = site.threads.iter().filter_map(|thread| {
         let work = thread.each.work_ns.as_ref()?;
         // A thread that does the work in some phases only has phases without work.

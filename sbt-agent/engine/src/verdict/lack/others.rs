@@ -11,6 +11,9 @@ const HALF: f64 = 0.5;
 /// A process is named if it used this fraction of what all others used.
 const NAMED: f64 = 0.1;
 
+/// A step of the kernel's CPU times of processes, ns: a difference of two may be too large by one.
+const STEP_NS: u64 = 10_000_000;
+
 /// The number of CPUs that something used in the mean.
 fn in_cpus(machine: &MachineReport, ns: u64) -> f64 {
     ns as f64 / machine.looked_ns.max(1) as f64
@@ -65,8 +68,10 @@ pub fn too(report: &Report) -> String {
 /// The processes that used most.
 fn names(machine: &MachineReport, all: &[ForeignReport]) -> Vec<String> {
     let enough = NAMED * machine.others_ns() as f64;
-    let most = all.iter().filter(|process| process.cpu_ns as f64 >= enough);
-    most.map(|process| format!("`{}` (pid {})", process.name, process.pid))
+    let surely = |process: &&ForeignReport| process.cpu_ns.saturating_sub(STEP_NS) as f64 >= enough;
+    let most = all.iter().filter(|process| process.cpu_ns > STEP_NS);
+    most.filter(surely)
+        .map(|process| format!("`{}` (pid {})", process.name, process.pid))
         .collect()
 }
 

@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::report::{
-    ForeignReport, MachineReport, Policy, QuotaReport, SchedulingReport, StandsReport, TaskReport,
+    AloneReport, FirstThreadReport, ForeignReport, MachineReport, Policy, QuotaReport,
+    SchedulingReport, StandsReport, TaskReport,
 };
 
 const S: u64 = 1_000 * MS;
@@ -154,6 +155,55 @@ fn a_busy_helper_on_the_same_cpu_is_named() {
         task(100, "0-1", [1, 0]),
     ]);
     starving(scheduling).only(VerdictKind::StragglerLostItsCpu);
+    // It is the first thread, which ran while there were no others.
+    let first = TaskReport {
+        pid: 100,
+        ..task(100, "0-1", [70, 0])
+    };
+    let scheduling = of(vec![
+        task(1, "0-1", [60, 30]),
+        task(2, "0-1", [60, 30]),
+        first,
+    ]);
+    let mut program = starving(scheduling);
+    program.facts.run.pid = 100;
+    program.only(VerdictKind::OwnThreadsTakeCpus);
+    let part = |running_ns| {
+        Some(AloneReport {
+            wall_ns: running_ns,
+            running_ns,
+        })
+    };
+    program.facts.run.first_thread = Some(FirstThreadReport {
+        before: part(1),
+        between: part(700 * MS - 2),
+        after: part(1),
+    });
+    let kinds = program.kinds();
+    assert!(
+        !kinds.contains(&VerdictKind::OwnThreadsTakeCpus),
+        "{kinds:?}"
+    );
+}
+
+#[test]
+fn where_others_take_cpus_the_least_work_at_most_places_must_show_who_is_late() {
+    let late_in = |of_eight: u32| {
+        let mut scheduling = of(vec![task(1, "0-1", [60, 30]), task(2, "0-1", [60, 30])]);
+        scheduling.machine = Some(machine(200, 120, 5));
+        let mut program = Program::new(2);
+        program.facts.run.scheduling = Some(scheduling);
+        for round in 0..80 {
+            let is_late = round / PLACES % 8 < of_eight;
+            let own_ns = if is_late { 12 * MS } else { 4 * MS };
+            let work = but(2, 1, [own_ns, 3 * MS, 0], [4 * MS, 3 * MS, 0]);
+            program.meet(round % PLACES, &work);
+        }
+        let kinds = program.kinds();
+        kinds.contains(&VerdictKind::StragglerAtManySites)
+    };
+    assert!(late_in(8));
+    assert!(!late_in(6));
 }
 
 #[test]

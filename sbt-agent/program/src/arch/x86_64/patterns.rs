@@ -82,8 +82,6 @@ enum Origin {
     Kept(Register),
     /// The word at this offset from such a register, or from rsp, holds the address.
     Spilled(Register, i16),
-    /// An instruction after the call has made this address, relative to the code.
-    Made(i64),
 }
 
 /// The barrier whose phase and number of threads these instructions load. They follow right after
@@ -91,7 +89,8 @@ enum Origin {
 fn object_after(call: u64, instructions: impl Iterator<Item = Instruction>) -> Option<Held> {
     let mut info = InstructionInfoFactory::new();
     let mut written: Vec<Register> = Vec::new();
-    let mut loaded: Vec<(Register, Origin)> = Vec::new();
+    // Registers with an address of known origin, and what to add to that.
+    let mut loaded: Vec<(Register, Origin, i64)> = Vec::new();
     // The origin and offset of each loaded byte and word, and the register that the last word was
     // loaded into.
     let (mut bytes, mut words) = (Vec::new(), Vec::new());
@@ -99,7 +98,7 @@ fn object_after(call: u64, instructions: impl Iterator<Item = Instruction>) -> O
     for Instruction(instruction) in instructions {
         let base = instruction.memory_base();
         let mut displacement = instruction.memory_displacement64().cast_signed();
-        let mut address = None;
+        let mut spilled = constant(&instruction);
         if instruction.op_count() == 2
             && instruction.op1_kind() == OpKind::Memory
             && instruction.memory_index() == Register::None
@@ -110,16 +109,12 @@ fn object_after(call: u64, instructions: impl Iterator<Item = Instruction>) -> O
                 _ if keeps(base) => Some(Origin::Kept(base)),
                 _ => loaded
                     .iter()
-                    .find(|(to, _)| *to == base)
-                    .map(|(_, from)| *from),
+                    .find(|(to, _, _)| *to == base)
+                    .map(|(_, from, more)| {
+                        displacement = displacement.wrapping_add(*more);
+                        *from
+                    }),
             };
-            let origin = origin.map(|origin| match origin {
-                Origin::Made(address) => {
-                    displacement = displacement.wrapping_add(address);
-                    Origin::Code
-                }
-                known => known,
-            });
             let is_word =
                 instruction.mnemonic() == Mnemonic::Mov && instruction.memory_size().size() == 8;
             let is_byte = matches!(instruction.mnemonic(), Mnemonic::Movzx | Mnemonic::Mov)
@@ -134,10 +129,7 @@ fn object_after(call: u64, instructions: impl Iterator<Item = Instruction>) -> O
             }
             if is_word && (keeps(base) || base == Register::RSP) {
                 let at = i16::try_from(displacement).ok();
-                address = at.map(|at| (instruction.op0_register(), Origin::Spilled(base, at)));
-            }
-            if instruction.mnemonic() == Mnemonic::Lea && base == Register::RIP {
-                address = Some((instruction.op0_register(), Origin::Made(displacement)));
+                spilled = at.map(|at| (instruction.op0_register(), Origin::Spilled(base, at), 0));
             }
             // The phase lies behind the number, within 256 bytes.
             let number_of = |phase: &(Origin, i64)| {
@@ -170,18 +162,33 @@ fn object_after(call: u64, instructions: impl Iterator<Item = Instruction>) -> O
             if !matches!(used.access(), OpAccess::Read | OpAccess::CondRead) {
                 let register = used.register().full_register();
                 written.push(register);
-                loaded.retain(|(to, _)| *to != register);
+                loaded.retain(|(to, _, _)| *to != register);
             }
         }
-        loaded.extend(address);
+        loaded.extend(spilled);
     }
     None
+}
+
+/// The register into which an instruction puts a constant address, with the address: that of a
+/// barrier that lives as long as the program.
+fn constant(instruction: &iced_x86::Instruction) -> Option<(Register, Origin, i64)> {
+    let address = match instruction.mnemonic() {
+        Mnemonic::Lea if instruction.memory_base() == Register::RIP => {
+            instruction.memory_displacement64()
+        }
+        Mnemonic::Mov if instruction.op1_kind() == OpKind::Immediate32 => {
+            u64::from(instruction.immediate32())
+        }
+        _ => return None,
+    };
+    let to = instruction.op0_register().full_register();
+    (to != Register::None).then(|| (to, Origin::Code, address.cast_signed()))
 }
 
 fn held(origin: Origin, displacement: i64, call: u64) -> Option<Held> {
     let (register, spilled, displacement) = match origin {
         Origin::Code => (0, None, displacement.wrapping_sub(call.cast_signed())),
-        Origin::Made(_) => return None,
         Origin::Kept(register) => (number(register)?, None, displacement),
         Origin::Spilled(Register::RSP, at) => (0, Some(at), displacement),
         Origin::Spilled(register, at) => (number(register)?, Some(at), displacement),
@@ -239,16 +246,29 @@ mod tests {
             (team.register, team.spilled, team.displacement),
             (13, None, 0)
         );
-        // lea rdi, [rip+0xf9]; movzx r14d, byte [rip+0x10a]; mov r11, [rdi]: 0x1105, and a byte at 0x111e
+        // lea rdi, [rip+0xf9]; movzx r14d, byte [rip+0x10a]; xor edx, edx; mov r11, [rdi]: at 0x1105 and
+        // 0x111e
         let code = [
             0x48, 0x8d, 0x3d, 0xf9, 0x00, 0x00, 0x00, 0x44, 0x0f, 0xb6, 0x35, 0x0a, 0x01, 0x00,
-            0x00, 0x4c, 0x8b, 0x1f,
+            0x00, 0x31, 0xd2, 0x4c, 0x8b, 0x1f,
         ];
         let team = object(&code).unwrap();
         assert_eq!(
             (team.register, team.spilled, team.displacement),
             (0, None, 0x105)
         );
+        // mov edi, 0x4010; movzx ebx, byte [rdi+0x19]; mov rax, [rdi]
+        let code = [
+            0xbf, 0x10, 0x40, 0x00, 0x00, 0x0f, 0xb6, 0x5f, 0x19, 0x48, 0x8b, 0x07,
+        ];
+        let team = object(&code).unwrap();
+        assert_eq!((team.register, team.displacement), (0, 0x3010));
+        // lea rdi, [rip+0xf9]; mov rdi, rax; movzx ebx, byte [rdi+0x19]; mov rax, [rdi]: rdi is another.
+        let code = [
+            0x48, 0x8d, 0x3d, 0xf9, 0x00, 0x00, 0x00, 0x48, 0x89, 0xc7, 0x0f, 0xb6, 0x5f, 0x19,
+            0x48, 0x8b, 0x07,
+        ];
+        assert_eq!(object(&code), None);
         // mov rbp, rax; movzx ebx, byte [rbp+0x19]; mov rdi, [rbp+0]: rbp has changed since the call.
         let code = [
             0x48, 0x89, 0xc5, 0x0f, 0xb6, 0x5d, 0x19, 0x48, 0x8b, 0x7d, 0x00,
