@@ -7,7 +7,7 @@ use crate::report::{Figure, Report, VerdictKind, VerdictReport};
 const TAKES: f64 = 0.1;
 
 /// The fraction of the time for which a thread was on a CPU while the program had other threads: what
-/// the first thread does alone takes no CPU from them.
+/// the first thread does alone takes no CPU from them. It may be on a CPU all that time.
 fn beside(report: &Report, helper: &Member<'_>) -> f64 {
     let is_first = helper.task.tid == helper.task.pid && helper.task.pid == report.run.pid;
     let alone = report.run.first_thread.filter(|_| is_first);
@@ -15,7 +15,7 @@ fn beside(report: &Report, helper: &Member<'_>) -> f64 {
         [alone.before, alone.between, alone.after]
             .iter()
             .flatten()
-            .map(|part| part.running_ns)
+            .map(|part| part.wall_ns)
             .sum()
     });
     helper.ran() - alone_ns as f64 / helper.task.looked_ns.max(1) as f64
