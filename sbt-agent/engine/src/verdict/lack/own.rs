@@ -1,21 +1,24 @@
 //! Busy threads of the program that come to no barrier, and take the CPUs of those that do.
 
 use super::{Case, cpus_called, list, others, team::Member};
-use crate::report::{Figure, VerdictKind, VerdictReport};
+use crate::report::{Figure, Report, VerdictKind, VerdictReport};
 
 /// A thread takes a CPU if it is on one for this fraction of the time.
 const TAKES: f64 = 0.1;
 
-/// For which fraction of the time a thread was on a CPU while there were other threads: the first
-/// thread works alone before these begin and after they have ended.
-fn ran_beside(case: &Case<'_>, helper: &Member<'_>) -> f64 {
-    let (run, task) = (&case.report.run, helper.task);
-    let first = run.first_thread.filter(|_| task.tid == run.pid);
-    let alone = first.map_or(0, |first| {
-        let times = [first.before, first.between, first.after];
-        times.iter().flatten().map(|alone| alone.running_ns).sum()
+/// The fraction of the time for which a thread was on a CPU while the program had other threads: what
+/// the first thread does alone takes no CPU from them. It may be on a CPU all that time.
+fn beside(report: &Report, helper: &Member<'_>) -> f64 {
+    let is_first = helper.task.tid == helper.task.pid && helper.task.pid == report.run.pid;
+    let alone = report.run.first_thread.filter(|_| is_first);
+    let alone_ns: u64 = alone.map_or(0, |alone| {
+        [alone.before, alone.between, alone.after]
+            .iter()
+            .flatten()
+            .map(|part| part.wall_ns)
+            .sum()
     });
-    helper.ran() - alone as f64 / task.looked_ns.max(1) as f64
+    helper.ran() - alone_ns as f64 / helper.task.looked_ns.max(1) as f64
 }
 
 /// Verdict: threads of the program that come to no barrier take the CPUs.
@@ -23,8 +26,9 @@ pub fn threads(case: &Case<'_>) -> Option<VerdictReport> {
     let cpus = case.team.cpus.clone()?;
     let members = case.team.members.len();
     let mut helpers: Vec<&Member<'_>> = case.team.helpers.iter().collect();
-    helpers
-        .retain(|helper| ran_beside(case, helper) >= TAKES && !helper.allowed.is_disjoint(&cpus));
+    helpers.retain(|helper| {
+        beside(case.report, helper) >= TAKES && !helper.allowed.is_disjoint(&cpus)
+    });
     helpers.sort_by(|a, b| b.ran().total_cmp(&a.ran()));
     // With more threads that meet than CPUs, those lack CPUs without the helpers too.
     if helpers.is_empty() || members > cpus.len() || members + helpers.len() <= cpus.len() {
