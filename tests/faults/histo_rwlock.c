@@ -5,7 +5,7 @@
 // never: imbalance at
 #include <pthread.h>
 #include <stdio.h>
-enum { THREADS = 2, STEPS = 20 };
+enum { THREADS = 2, STEPS = 45 };
 static pthread_barrier_t done;
 static pthread_rwlock_t guard = PTHREAD_RWLOCK_INITIALIZER;
 static long bins[256]; static volatile double sink;

@@ -544,7 +544,7 @@ mod tests {
         let drawn = report(&tally.found(1), &sample);
         let looks = drawn.in_the_work().map(|place| place.looks);
         assert_eq!(looks.sum::<u64>(), 6);
-        let mut sleeps = wait(Kind::Sleep, 0, &[inside.clone()]);
+        let mut sleeps = wait(Kind::Sleep, 0, std::slice::from_ref(&inside));
         sleeps.call = Some("usleep".into());
         let mut waits = wait(Kind::Futex, 0, &[inside]);
         waits.call = Some("pthread_barrier_wait".into());
