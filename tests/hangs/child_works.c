@@ -1,6 +1,6 @@
 // The main thread comes when its child has ended, and the child computes: not a hang.
 // build: gcc -O2 -g -pthread
-// outcome: unknown
+// outcome: any
 // must: child_works
 // must: waits for the end of its child process
 // never: has ended without coming

@@ -23,7 +23,7 @@ int main(void) {
     for (int at = 0; at < 2; at++)
         mkstemp(names[at]);
     if (fork() == 0) {
-        usleep(50000);
+        usleep(1000000);
         for (int at = 0; at < 2; at++)
             unlink(names[at]);
         _exit(0);
