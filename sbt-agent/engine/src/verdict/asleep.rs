@@ -59,9 +59,9 @@ fn reason(report: &Report) -> Option<BlockedReason> {
 /// Verdict: the threads sleep in their work, all about equally long.
 pub fn in_the_work(report: &Report) -> Option<VerdictReport> {
     let total_ns = report.thread_time.total_ns.max(1) as f64;
-    // A program that stands does not sleep.
+    // A program that stands does not sleep, and it may have stood for longer than was seen.
     let stands = report.run.scheduling.as_ref();
-    let stood_ns = stands.map_or(0, |it| it.stopped.total_ns.max(it.frozen.total_ns));
+    let stood_ns = stands.map_or(0, |it| it.stopped.at_most_ns.max(it.frozen.at_most_ns));
     let stood_ns = stood_ns as f64 * report.threads.len() as f64;
     let share_pct = (equal_ns(report) - stood_ns) / total_ns * 100.0;
     if share_pct < SHARE || !is_equal(report) {

@@ -7,8 +7,8 @@ use super::{
 };
 use crate::{
     report::{
-        BarrierKind, Figure, LateReport, Report, SiteReport, StragglerPattern, StragglerReport,
-        StragglerSequence, VerdictKind, VerdictReport,
+        BarrierKind, Figure, LateReport, Report, SiteReport, SiteThreadReport, StragglerPattern,
+        StragglerReport, StragglerSequence, VerdictKind, VerdictReport,
     },
     words::time,
 };
@@ -17,9 +17,11 @@ use crate::{
 /// then at most 1 / 0.8 = 1.25 times as fast as with one thread (Amdahl, AFIPS 1967).
 const ALONE: f64 = 0.8;
 
-/// The same where a few threads come last in turns: they have uneven work, unless the others do next
-/// to nothing.
-const ALONE_IN_TURNS: f64 = 0.9;
+/// Work of less than this fraction of the last thread's mean work is next to nothing.
+const NEXT_TO_NOTHING: f64 = 0.05;
+
+/// How much more often than by chance a thread comes last that is blamed.
+const ABOVE_CHANCE: f64 = 1.2;
 
 /// Largest number of alternating threads that are named.
 const MOST_NAMES: usize = 4;
@@ -163,11 +165,16 @@ pub fn serial_phase(report: &Report, site: &SiteReport) -> Option<VerdictReport>
     // work, neither has a lead over the other.
     let (last_ns, others_ns) = (late.last.work_ns as f64, late.others.work_ns as f64);
     let alone_ns = (last_ns - others_ns).min(late.lead_ns as f64);
-    let least = match straggler.pattern {
-        StragglerPattern::Alternating => ALONE_IN_TURNS,
-        _ => ALONE,
+    if alone_ns < ALONE * last_ns {
+        return None;
+    }
+    // Where now one thread is last, now another, they have uneven work, unless each has phases in
+    // which it does next to nothing.
+    let idles = |thread: &SiteThreadReport| {
+        let least = thread.each.work_ns.as_ref().map(|work| work.min as f64);
+        least.is_none_or(|least| least * late.episodes as f64 <= NEXT_TO_NOTHING * last_ns)
     };
-    if alone_ns < least * last_ns {
+    if straggler.pattern != StragglerPattern::Persistent && !site.threads.iter().all(idles) {
         return None;
     }
     let alone = late.lead_ns as f64 / late.phase_ns.max(1) as f64;
@@ -211,7 +218,9 @@ pub fn persistent(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
     let cost = all.explained((own - others) * late.episodes as f64);
     let spread = (own - others) / own.max(1.0);
     let is_its_work = stands_out(&all, &cost, late, spread) || is_uneven(&all, &cost, late, spread);
-    if !is_its_work || !cost.is_worth(report) {
+    let chance_pct = 100.0 / late.participants.max(1.0);
+    let is_last = culprit.last_pct >= ABOVE_CHANCE * chance_pct;
+    if !is_its_work || !is_last || !cost.is_worth(report) {
         return None;
     }
     let how = if culprit.own.is_split {

@@ -200,7 +200,11 @@ pub fn stands(report: &Report, verdict: &VerdictReport) -> bool {
     }
     match of_the_run(report).map(|cause| cause.kind) {
         Some(VerdictKind::CpuQuota) => return false,
-        Some(VerdictKind::BoundToFewCpus) if spins_between(report, verdict) => return false,
+        Some(VerdictKind::BoundToFewCpus | VerdictKind::OwnThreadsTakeCpus)
+            if spins_between(report, verdict) =>
+        {
+            return false;
+        }
         _ => {}
     }
     match verdict.kind {

@@ -156,7 +156,14 @@ fn a_main_thread_that_works_while_there_is_no_other_takes_no_cpu() {
             ..crate::report::FirstThreadReport::default()
         });
         program.facts.run.scheduling = Some(SchedulingReport {
-            tasks: vec![task(1, 400, 400), task(2, 400, 400), task(77, 300, 100)],
+            tasks: vec![
+                task(1, 400, 400),
+                task(2, 400, 400),
+                TaskReport {
+                    pid: 77,
+                    ..task(77, 300, 100)
+                },
+            ],
             first_cpus: "0-1".into(),
             ..SchedulingReport::default()
         });
