@@ -15,9 +15,9 @@ const PARTS: usize = 4;
 /// The least number of episodes in each part.
 const LEAST: u64 = 5;
 
-/// The wait must grow by this many percent of the threads' time at least, and to twice as much.
+/// The wait must grow by this many percent of the threads' time at least, and to so many times as much.
 const GROWTH: f64 = 10.0;
-const TWICE: f64 = 2.0;
+const TIMES: f64 = 1.5;
 
 /// The wait as a percentage of the threads' time in a part of the run.
 fn waiting_pct(part: &[TrendReport], threads: f64) -> Option<f64> {
@@ -48,7 +48,7 @@ fn growth(site: &SiteReport, threads: f64) -> Option<(f64, f64)> {
     let parts = parts?;
     let grows = parts.windows(2).all(|pair| pair[1] > pair[0]);
     let (first, last) = (*parts.first()?, *parts.last()?);
-    (grows && last - first >= GROWTH && last >= TWICE * first).then_some((first, last))
+    (grows && last - first >= GROWTH && last >= TIMES * first).then_some((first, last))
 }
 
 /// Verdict: the imbalance of the work grows.

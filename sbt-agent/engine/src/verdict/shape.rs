@@ -17,6 +17,10 @@ use crate::{
 /// then at most 1 / 0.8 = 1.25 times as fast as with one thread (Amdahl, AFIPS 1967).
 const ALONE: f64 = 0.8;
 
+/// By how much the last thread works longer than the others, as a fraction of its work, where now one
+/// thread comes last, now another.
+const IN_TURNS: f64 = 0.2;
+
 /// Work of less than this fraction of the last thread's mean work is next to nothing.
 const NEXT_TO_NOTHING: f64 = 0.05;
 
@@ -56,6 +60,8 @@ struct OfWork<'a> {
     all: Cost,
     /// The part of the cost that time on CPUs explains.
     cost: Cost,
+    /// By how much the last thread works longer than the others, as a fraction of its work.
+    spread: f64,
 }
 
 impl<'a> OfWork<'a> {
@@ -79,7 +85,14 @@ impl<'a> OfWork<'a> {
             straggler,
             all,
             cost,
+            spread,
         })
+    }
+
+    /// Whether the work differs by more than equal work does on a machine that others use too: there
+    /// the last of a few threads takes a tenth longer, now one, now another.
+    fn is_more_than_noise(&self) -> bool {
+        self.spread >= IN_TURNS
     }
 
     /// The work of the last thread and that of the others, each in the mean of an episode.
@@ -299,7 +312,7 @@ fn at_each_barrier(report: &Report, site: &SiteReport) -> Option<VerdictReport> 
 pub fn alternating(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
     let of_work = OfWork::of(report, site)?;
     let straggler = of_work.straggler;
-    if straggler.pattern != StragglerPattern::Alternating {
+    if straggler.pattern != StragglerPattern::Alternating || !of_work.is_more_than_noise() {
         return None;
     }
     let how = match straggler.sequence {
@@ -333,7 +346,8 @@ pub fn rotating(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
     if matches!(
         straggler.pattern,
         StragglerPattern::Alternating | StragglerPattern::None
-    ) {
+    ) || !of_work.is_more_than_noise()
+    {
         return None;
     }
     let turns = match straggler.sequence {

@@ -9,7 +9,7 @@ fn half_of_the_last_places_of_two_is_chance() {
     let mut program = Program::new(2);
     program.rounds(20_000, |round| {
         let last = usize::from(round % 25 < 13);
-        but(2, last, [120 * US, 0, 0], [100 * US, 0, 0])
+        but(2, last, [150 * US, 0, 0], [100 * US, 0, 0])
     });
     let report = program.report();
     assert_eq!(
