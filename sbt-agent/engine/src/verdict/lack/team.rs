@@ -12,7 +12,7 @@ const BUSY: f64 = 0.2;
 
 /// Looks that are this far apart, ns, tell how busy a thread is: the kernel counts run times at
 /// clock ticks on some machines.
-const APART_NS: u64 = 50_000_000;
+const APART_NS: u64 = 30_000_000;
 
 /// How much of a CPU a thread of the usual class with nice value 0 gets beside another one.
 const USUAL: f64 = 1024.0;
