@@ -141,10 +141,7 @@ pub(super) struct Walks {
     told: HashMap<Code, Option<Rule>>,
     /// Return addresses that are walked from because nothing in the chain was the program's own.
     of_libraries: HashSet<At>,
-    /// Return addresses from which a walk comes only to the beginning of a runtime's own thread.
-    dead_ends: HashSet<At>,
-    /// Whether regions of the program end with a jump to a barrier.
-    follows_regions: bool,
+    regions: regions::Regions,
     changes: Vec<Change>,
     changed: bool,
     seeded: usize,
@@ -438,7 +435,7 @@ impl Walks {
     }
 
     fn learn_library_at(&mut self, files: &Files<'_>, at: At) {
-        if self.dead_ends.contains(&at) {
+        if self.regions.is_dead_end(at) {
             return;
         }
         self.of_libraries.insert(at);

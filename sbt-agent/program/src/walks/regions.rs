@@ -6,7 +6,7 @@ use std::collections::HashSet;
 
 use object::{LittleEndian, read::elf::ElfFile64};
 
-use super::{Files, Link, Owner, Walks};
+use super::{At, Files, Link, Owner, Walks};
 use crate::{
     arch::{Callee, Code, Flow},
     calls::Call,
@@ -84,10 +84,25 @@ fn address_of(image: &[u8], name: &str) -> Option<u64> {
     named.next().map(|symbol| symbol.address())
 }
 
+/// What is known of regions that end with a jump to a barrier.
+#[derive(Default)]
+pub(super) struct Regions {
+    /// Whether any region of the program does so.
+    is_any: bool,
+    /// Return addresses from which a walk comes only to the beginning of a runtime's own thread.
+    dead_ends: HashSet<At>,
+}
+
+impl Regions {
+    pub(super) fn is_dead_end(&self, at: At) -> bool {
+        self.dead_ends.contains(&at)
+    }
+}
+
 impl Walks {
     /// Whether regions of the program end with a jump to a barrier.
     pub(crate) fn follows_regions(&self) -> bool {
-        self.follows_regions
+        self.regions.is_any
     }
 
     /// Learns to walk on from where a runtime of OpenMP calls the functions of regions, before the
@@ -95,13 +110,13 @@ impl Walks {
     /// `seeded` have already been asked.
     pub(super) fn seed_regions(&mut self, files: &Files<'_>, seeded: usize) {
         let all = || (0..).zip(files);
-        if !self.follows_regions {
+        if !self.regions.is_any {
             // Only the files that are new may end with one.
-            self.follows_regions = all()
+            self.regions.is_any = all()
                 .skip(seeded)
                 .any(|(number, (file, owner))| *owner == Owner::User && self.ends(number, file));
         }
-        if !self.follows_regions {
+        if !self.regions.is_any {
             return;
         }
         for (number, (file, owner)) in all() {
@@ -187,7 +202,7 @@ impl Walks {
         };
         let at = (link.file, link.address);
         if self.of_libraries.remove(&at) {
-            self.dead_ends.insert(at);
+            self.regions.dead_ends.insert(at);
             self.unlearn(at);
         }
     }

@@ -286,7 +286,7 @@ impl Watch {
             // Earlier run time is in the baseline.
             ThreadEvent::Switched { on } => thread.run.switch(on, time_ns.max(self.begun_ns)),
             ThreadEvent::Started { process, thread } => {
-                self.started(tid, (process, thread), time_ns)
+                self.started(tid, (process, thread), time_ns);
             }
             ThreadEvent::Ended => {
                 if !self.goes_on(tid, process, time_ns, was_within_exec) {

@@ -99,7 +99,7 @@ impl Tracer {
                 self.go_on(stop, false);
             }
             StopReason::Group | StopReason::Stepped | StopReason::Signal { .. } => {
-                self.go_on(stop, false)
+                self.go_on(stop, false);
             }
         }
     }
