@@ -120,6 +120,12 @@ pub(super) struct Link {
     pub(super) is_own: bool,
 }
 
+impl Link {
+    fn is_of_system(&self) -> bool {
+        self.owner == Owner::System
+    }
+}
+
 /// The files of a process by number, each with its owner.
 pub(super) type Files<'a> = [(&'a Arc<ProbedFile>, Owner)];
 
@@ -416,7 +422,9 @@ impl Walks {
             Owner::C if self.follows_system_calls() && is_all_c(chain) => {
                 self.learn_library(files, last);
             }
-            Owner::C if !has_own => self.dead_end(inner),
+            Owner::C if !has_own && inner.last().is_some_and(Link::is_of_system) => {
+                self.dead_end(inner);
+            }
             Owner::System | Owner::C => {
                 // The caller of the C library or of a runtime does not belong to the program.
                 let begun = inner.last().filter(|link| link.owner == Owner::User);

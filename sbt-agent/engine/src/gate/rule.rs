@@ -289,7 +289,7 @@ pub const LOOK: Duration = Duration::from_millis(900);
 /// The shortest limit for which a standstill can be reported in time.
 const SHORTEST: Duration = Duration::from_secs(1);
 
-/// Which outcomes of a look count as a hang.
+/// The outcomes of a look that `--no-hang` counts as a hang.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoHang {
     /// For how long threads may stand still.

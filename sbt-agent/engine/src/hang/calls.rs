@@ -56,9 +56,9 @@ const WAITS: [(&[&str], &str); 7] = [
     ),
 ];
 
-/// What a thread waits for, by the function that the program called.
+/// The wait of a thread, by the function that the program called.
 pub struct Wait<'a> {
-    /// What follows `waits`: `in MPI_Recv()`, `for a critical section`.
+    /// The words after `waits` in a sentence: `in MPI_Recv()`, `for a critical section`.
     pub what: String,
     /// Whether the function is one of MPI.
     pub is_mpi: bool,
@@ -66,7 +66,7 @@ pub struct Wait<'a> {
     pub own: Option<&'a CallSeen>,
 }
 
-/// What a thread waits for, if a function tells.
+/// The wait of a thread, if a function on its stack tells for what.
 pub fn wait<'a>(view: &View<'a>, thread: usize) -> Option<Wait<'a>> {
     let stack = &view.thread(thread).stack;
     let own = stack.iter().position(|call| !call.of_system);

@@ -14,7 +14,7 @@ use super::{
 /// Largest number of ranks that are named at one place.
 const MOST_NAMES: usize = 4;
 
-/// What a thread waits for, and where.
+/// A wait in words, with the place in the program.
 pub fn placed(wait: &Wait) -> String {
     let what = &wait.what;
     match wait.own {

@@ -312,7 +312,7 @@ pub fn is_file_lock(call: &str) -> bool {
     matches!(call, "flock" | "fcntl")
 }
 
-/// What a thread waits for that only one other thread can give.
+/// The wait of a thread at `at` for the thread `other`, which alone can end it, in words.
 fn from(view: &View, at: usize, other: usize, first: bool) -> String {
     let place = match in_place(view, at) {
         place if first && !place.is_empty() => format!("{place},"),

@@ -2,17 +2,17 @@
 
 use serde::{Deserialize, Serialize};
 
-use std::path::Path;
-
 mod function;
 mod lock;
 mod shorten;
 mod spin;
+mod text;
 
 pub use function::NamedFunction;
 pub use lock::LockKind;
 pub use shorten::shortened;
 pub use spin::{NoFunction, SpinPlace};
+pub use text::{is_printable, printable, short};
 
 /// A function that is being executed, with the current line.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -372,27 +372,6 @@ pub fn is_of_library(file: &str) -> bool {
         || file.starts_with("/rustc/")
         || file.contains("/include/c++/")
         || file.contains("/rustlib/src/rust/library/")
-}
-
-/// The last component of a path; the path itself if it has none.
-pub fn short(path: &str) -> &str {
-    Path::new(path)
-        .file_name()
-        .and_then(|name| name.to_str())
-        .unwrap_or(path)
-}
-
-/// Text from the target made safe to print: control characters, and those that end a line
-/// or change the direction of writing, become `?`.
-pub fn printable(text: &str) -> String {
-    let safe = |c| if is_printable(c) { c } else { '?' };
-    text.chars().map(safe).collect()
-}
-
-/// Whether [`printable`] keeps a character.
-pub fn is_printable(c: char) -> bool {
-    let turns = matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    !c.is_control() && !turns
 }
 
 #[cfg(test)]

@@ -197,7 +197,7 @@ impl Walks {
     /// Takes in a chain that ends where the C library begins a thread, and in which nothing is the
     /// program's own: sbt does not walk on from the outermost function of the runtime again.
     pub(super) fn dead_end(&mut self, inner: &[Link]) {
-        let Some(link) = inner.last().filter(|link| link.owner == Owner::System) else {
+        let Some(link) = inner.last() else {
             return;
         };
         let at = (link.file, link.address);
