@@ -15,7 +15,7 @@ use std::{
 use crate::signals;
 use round::Round;
 use sbt_engine::looks::{Found, Tally, pace::Pace};
-use sbt_program::{clock, files::ProbedFile};
+use sbt_program::{clock, files::ProbedFile, sites::SharedFiles};
 
 mod files;
 mod round;
@@ -32,6 +32,8 @@ pub struct Target {
     pub process: u32,
     /// The files of its code, the program first.
     pub files: Vec<Arc<ProbedFile>>,
+    /// Where the session keeps the files that are found later.
+    pub shared: SharedFiles,
     /// Whether sbt starts the program: then the looks begin when it does.
     pub is_started: bool,
     /// The limit for the cost of watching, percent; `None` without a limit.
@@ -170,6 +172,7 @@ mod tests {
         let looking = Looking::begin(Target {
             process: std::process::id(),
             files: Vec::new(),
+            shared: SharedFiles::default(),
             is_started: false,
             budget_pct: None,
         })

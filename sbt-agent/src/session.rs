@@ -15,7 +15,7 @@ use sbt_engine::{
     choices::{Departures, Waits},
     report::Report,
 };
-use sbt_program::{access::Invoker, executes, files::ProbedFile, pty::Pty};
+use sbt_program::{access::Invoker, executes, files::ProbedFile, pty::Pty, sites::SharedFiles};
 use std::{ffi::OsString, fs::File, sync::Arc};
 
 use anyhow::Context as _;
@@ -193,7 +193,7 @@ impl Session {
             lines,
         } = prepared;
         let runs_already = held.is_none();
-        let files = resolver.files();
+        let (files, shared) = (resolver.files(), resolver.shared());
         let program = Program::new(pid, command)?;
         if source.departures().is_none() {
             settings.departures = Departures::Off;
@@ -226,7 +226,7 @@ impl Session {
         session
             .watch
             .begin_futexes(&mut session.understanding, session.reporting.notes());
-        session.look(pid, files, !runs_already);
+        session.look(pid, files, shared, !runs_already);
         session.program.release(held)?;
         // Measure only now: earlier, the program's start would have to wait for the measurement.
         if let Some(measurement) = session.watch.measure_costs() {
@@ -236,13 +236,20 @@ impl Session {
     }
 
     /// Begins to look at sleeping threads, unless the user does not want that.
-    fn look(&mut self, process: u32, files: Vec<Arc<ProbedFile>>, is_started: bool) {
+    fn look(
+        &mut self,
+        process: u32,
+        files: Vec<Arc<ProbedFile>>,
+        shared: SharedFiles,
+        is_started: bool,
+    ) {
         if self.settings.waits == Waits::Off {
             return;
         }
         let target = looks::Target {
             process,
             files,
+            shared,
             is_started,
             budget_pct: self.settings.budget,
         };

@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     point::{Function, Point},
-    points,
+    points::Found,
     runtimes::Role,
 };
 
@@ -66,6 +66,8 @@ pub struct ProbedFile {
     pub points: Vec<Point>,
     /// Functions of the C library in which no probe may stand.
     pub(super) unfit: Vec<&'static str>,
+    /// Whether the file defines the barriers of an OpenMP runtime, of whatever version.
+    defines_openmp: bool,
     /// Whether the file is a dynamic linker, whose functions the program does not call.
     pub(super) is_linker: bool,
     /// Whether programs link to the file.
@@ -94,17 +96,18 @@ impl ProbedFile {
     pub fn read(file: File, shown: &Path) -> io::Result<Self> {
         let id = FileId::of(&file)?;
         let image = elf::map(&file)?;
-        let (points, unfit) = match points::points_and_unfit(&image) {
+        let found = match Found::of(&image) {
             Ok(found) => found,
             // Data, scripts, and programs for another machine have nothing to probe.
-            Err(ElfError::NotElf) => (Vec::new(), Vec::new()),
+            Err(ElfError::NotElf) => Found::default(),
             Err(error) => return Err(io::Error::other(error)),
         };
         Ok(Self {
             id,
             shown: shown.to_owned(),
-            points,
-            unfit,
+            points: found.points,
+            unfit: found.unfit,
+            defines_openmp: found.defines_openmp,
             is_linker: elf::is_linker(&image),
             is_library: elf::is_named_library(&image),
             is_static: elf::is_static(&image),
@@ -197,6 +200,11 @@ impl ProbedFile {
     pub fn has_openmp(&self) -> bool {
         let mut runtimes = self.points.iter().filter_map(Point::runtime);
         runtimes.any(|runtime| runtime.role == Role::OpenMp)
+    }
+
+    /// Whether the file has an OpenMP runtime in which sbt does not find the barriers.
+    pub(super) fn has_unknown_openmp(&self) -> bool {
+        self.defines_openmp && !self.has_openmp()
     }
 
     /// Whether the file is a program that uses no functions but its own.

@@ -14,18 +14,34 @@ use crate::{
 /// # Errors
 /// The file is not a sound 64-bit x86 ELF file.
 pub fn points(image: &[u8]) -> Result<Vec<Point>, ElfError> {
-    Ok(points_and_unfit(image)?.0)
+    Ok(Found::of(image)?.points)
 }
 
-/// The functions to probe as from [`points`], and the names of the C library's functions that begin
-/// with instructions on which no probe may stand.
-///
-/// # Errors
-/// The file is not a sound 64-bit x86 ELF file.
-pub fn points_and_unfit(image: &[u8]) -> Result<(Vec<Point>, Vec<&'static str>), ElfError> {
-    let segments = elf::load_segments(image)?;
-    let (mut points, unfit) = elf::of_c_library(image, &segments)?;
-    points.extend(runtimes::points(image, &segments));
-    points.sort_by_key(|point| (point.entry_offset, point.function));
-    Ok((points, unfit))
+/// The functions of a file that sbt looks for.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    /// See [`points`].
+    pub(super) points: Vec<Point>,
+    /// The names of the C library's functions that begin with instructions on which no probe may
+    /// stand.
+    pub(super) unfit: Vec<&'static str>,
+    /// Whether the file defines the barriers of an OpenMP runtime, of whatever version.
+    pub(super) defines_openmp: bool,
+}
+
+impl Found {
+    /// # Errors
+    /// The file is not a sound 64-bit x86 ELF file.
+    pub(super) fn of(image: &[u8]) -> Result<Self, ElfError> {
+        let segments = elf::load_segments(image)?;
+        let (mut points, unfit) = elf::of_c_library(image, &segments)?;
+        let (of_runtimes, defines_openmp) = runtimes::points(image, &segments);
+        points.extend(of_runtimes);
+        points.sort_by_key(|point| (point.entry_offset, point.function));
+        Ok(Self {
+            points,
+            unfit,
+            defines_openmp,
+        })
+    }
 }

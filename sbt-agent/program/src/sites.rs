@@ -13,6 +13,7 @@ mod memory;
 mod module;
 mod region;
 mod relation;
+mod shared;
 mod spins;
 mod stacks;
 mod system;
@@ -21,6 +22,7 @@ pub use called::{CLibrary, Called, InRuntime};
 pub use relation::Meeting;
 pub use sbt_engine::place::NamedFunction;
 pub use sbt_engine::place::{NoFunction, SpinPlace};
+pub use shared::SharedFiles;
 pub use spins::WaitId;
 pub use stacks::{CallAt, Ends, Stacks, Standing};
 pub use system::SystemCaller;
@@ -55,7 +57,7 @@ pub struct Resolver {
     others: HashMap<u32, Space>,
     /// How many programs have been executed in all.
     executions: u32,
-    wanted: Arc<Wanted>,
+    shared: SharedFiles,
     modules: Vec<Module>,
     by_id: HashMap<FileId, usize>,
     unprobed: Vec<usize>,
@@ -71,6 +73,11 @@ impl Resolver {
     /// it serves for a process that ends before sbt can ask the kernel. Files that are found are
     /// searched for `wanted`.
     pub fn new(pid: u32, program: Option<PathBuf>, wanted: Arc<Wanted>) -> Self {
+        Self::sharing(pid, program, SharedFiles::new(wanted))
+    }
+
+    /// A resolver as from [`Self::new`] that shares the files with others.
+    pub fn sharing(pid: u32, program: Option<PathBuf>, shared: SharedFiles) -> Self {
         Self {
             target: pid,
             space: Space {
@@ -80,7 +87,7 @@ impl Resolver {
             },
             others: HashMap::new(),
             executions: 0,
-            wanted,
+            shared,
             modules: Vec::new(),
             by_id: HashMap::new(),
             unprobed: Vec::new(),
@@ -102,6 +109,11 @@ impl Resolver {
         new.into_iter()
             .map(|index| Arc::clone(&self.modules[index].file))
             .collect()
+    }
+
+    /// The files that this resolver shares with others.
+    pub fn shared(&self) -> SharedFiles {
+        self.shared.clone()
     }
 
     /// All files found so far, the program first.
@@ -130,8 +142,12 @@ impl Resolver {
         }
         let file = file.ok()?;
         // A known file is not read again: a process may not live for that long.
-        if let Some(index) = self.by_id.get(&FileId::of(&file).ok()?) {
+        let id = FileId::of(&file).ok()?;
+        if let Some(index) = self.by_id.get(&id) {
             return Some(*index);
+        }
+        if let Some(known) = self.shared.find(id) {
+            return Some(self.add_unprobed(known));
         }
         Some(self.add(ProbedFile::read(file, &mapping.path).ok()?))
     }
@@ -140,9 +156,15 @@ impl Resolver {
         if let Some(index) = self.by_id.get(&file.id) {
             return *index;
         }
-        file.look_for(&self.wanted, &self.root());
+        file.look_for(&self.shared.wanted, &self.root());
+        let file = Arc::new(file);
+        self.shared.add(&file);
+        self.add_unprobed(file)
+    }
+
+    fn add_unprobed(&mut self, file: Arc<ProbedFile>) -> usize {
         self.unprobed.push(self.modules.len());
-        self.add_known(Arc::new(file))
+        self.add_known(file)
     }
 
     fn add_known(&mut self, file: Arc<ProbedFile>) -> usize {
@@ -165,10 +187,7 @@ impl Resolver {
     /// recognise.
     pub fn notes(&self) -> Vec<String> {
         let files: Vec<_> = self.modules.iter().map(|module| &*module.file).collect();
-        let strange = files.iter().filter(|file| {
-            let defines = |image: &[u8]| runtimes::is_openmp(image);
-            !file.has_openmp() && file.image().is_ok_and(|image| defines(&image))
-        });
+        let strange = files.iter().filter(|file| file.has_unknown_openmp());
         let strange = strange.map(|file| {
             let shown = file.shown.to_string_lossy();
             format!(
@@ -194,7 +213,7 @@ impl Resolver {
             };
             file.unfit.iter().map(line)
         });
-        let mut notes = self.wanted.notes(&files);
+        let mut notes = self.shared.wanted.notes(&files);
         notes.extend(unfit);
         notes.extend(closed);
         notes.extend(strange);

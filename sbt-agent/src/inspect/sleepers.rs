@@ -20,9 +20,8 @@ use sbt_program::{
     memory::{Memory, Stack},
     process,
     runtimes::waits::{Wants, wants},
-    sites::{CLibrary, Resolver, Stacks, Standing},
+    sites::{CLibrary, Resolver, SharedFiles, Stacks, Standing},
     status::Status,
-    wanted::Wanted,
 };
 
 /// The most calls of the program's own code that are kept of a thread.
@@ -80,9 +79,9 @@ pub struct Sleepers {
 const MOST_SEARCHES: u32 = 50;
 
 impl Sleepers {
-    /// For a target with these files.
-    pub fn new(target: u32, files: &[Arc<ProbedFile>]) -> Self {
-        let mut resolver = Resolver::new(target, None, Wanted::default().into());
+    /// For a target with these files. Files that are found later are shared.
+    pub fn new(target: u32, files: &[Arc<ProbedFile>], shared: SharedFiles) -> Self {
+        let mut resolver = Resolver::sharing(target, None, shared);
         resolver.know(files);
         Self {
             resolver,

@@ -66,7 +66,7 @@ impl Round {
     /// `begun_ns`: when the looks began.
     pub fn new(target: &Target, begun_ns: u64) -> Self {
         Self {
-            sleepers: Sleepers::new(target.process, &target.files),
+            sleepers: Sleepers::new(target.process, &target.files, target.shared.clone()),
             tasks: HashMap::new(),
             threads: Vec::new(),
             processes: HashMap::new(),

@@ -306,7 +306,7 @@ mod tests {
             .unwrap();
         let path = String::from_utf8(output.stdout).unwrap();
         let image = fs::read(path.trim_end()).unwrap();
-        let points = runtimes::points(&image, &load_segments(&image).unwrap());
+        let points = runtimes::points(&image, &load_segments(&image).unwrap()).0;
         let teams: Vec<_> = points
             .iter()
             .filter(|point| matches!(point.function, Function::Team(_)))
@@ -337,8 +337,8 @@ mod tests {
     fn what_is_not_understood_has_no_points() {
         let image = fs::read(std::env::current_exe().unwrap()).unwrap();
         let segments = load_segments(&image).unwrap();
-        assert!(runtimes::points(&image, &segments).is_empty());
-        assert!(runtimes::points(b"\x7fELF", &[]).is_empty());
+        assert!(runtimes::points(&image, &segments).0.is_empty());
+        assert!(runtimes::points(b"\x7fELF", &[]).0.is_empty());
     }
 
     #[test]

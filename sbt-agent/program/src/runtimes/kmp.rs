@@ -77,10 +77,18 @@ pub struct Start {
     begin: Option<u64>,
 }
 
+/// The function of LLVM's runtime at which all threads of a team wait.
+const BARRIER: &[u8] = b"__kmpc_barrier";
+
+/// Whether the file defines the barrier of LLVM's runtime, of whatever version.
+pub fn has_barrier(file: &ElfFile64<'_, LittleEndian>) -> bool {
+    names::may_hold(file, BARRIER) && names::defined(file).any(|symbol| symbol.name == BARRIER)
+}
+
 impl Start {
     /// `None` if the file does not define these functions.
     pub fn of(file: &ElfFile64<'_, LittleEndian>) -> Option<Self> {
-        if !names::may_hold(file, b"__kmpc_barrier") {
+        if !names::may_hold(file, BARRIER) {
             return None;
         }
         let address = |name: &str| {

@@ -34,7 +34,7 @@ fn the_barriers_of_this_machines_libraries_are_found() {
     assert!(!libraries.is_empty(), "no libomp here: install libomp-dev");
     for path in libraries {
         let image = fs::read(&path).unwrap();
-        let points = runtimes::points(&image, &load_segments(&image).unwrap());
+        let points = runtimes::points(&image, &load_segments(&image).unwrap()).0;
         let named = |symbol| places(&points).filter(move |(point, _)| point.symbol == symbol);
         // Calls for barriers, reductions, copyprivate, and for programs built by gcc.
         assert!(named("__kmp_barrier").count() >= 8, "{points:#?}");

@@ -21,7 +21,7 @@ fn compiled(compiler: &str, flags: &[&str], name: &str) -> Vec<Point> {
         .unwrap();
     assert!(built.status.success(), "{compiler} {flags:?}: {built:?}");
     let image = fs::read(output).unwrap();
-    runtimes::points(&image, &load_segments(&image).unwrap())
+    runtimes::points(&image, &load_segments(&image).unwrap()).0
 }
 
 fn teams(points: &[Point]) -> Vec<Team> {

@@ -176,25 +176,26 @@ pub fn functions_of_libraries(image: &[u8]) -> Vec<u64> {
     functions.map(|symbol| symbol.address()).collect()
 }
 
-/// Where to put probes for the barriers of the runtimes in a file. Empty for a file without a
-/// runtime, or with a runtime that is not recognised.
-pub fn points(image: &[u8], segments: &[Segment]) -> Vec<Point> {
+/// Where to put probes for the barriers of the runtimes in a file, and whether the file defines the
+/// barriers of OpenMP. No points for a file without a runtime, or with a runtime that is not
+/// recognised.
+pub fn points(image: &[u8], segments: &[Segment]) -> (Vec<Point>, bool) {
     let Ok(file) = ElfFile64::<LittleEndian>::parse(image) else {
-        return Vec::new();
+        return (Vec::new(), false);
     };
     let text = file.section_by_name(".text");
     let Some(text) = text.and_then(|section| Some((section.address(), section.data().ok()?)))
     else {
-        return Vec::new();
+        return (Vec::new(), false);
     };
     let text = Code::new(text.0, text.1);
     let mut points = language::points(&file, image, segments, &text);
     let (gomp, kmp) = (gomp::Start::of(&file), kmp::Start::of(&file));
     if gomp.is_none() && kmp.is_none() {
-        return points;
+        return (points, kmp::has_barrier(&file));
     }
     let Some(frames) = Frames::of(&file) else {
-        return points;
+        return (points, true);
     };
     let mut barriers = Vec::new();
     // LLVM's runtime also has GNU's functions, for programs built by gcc.
@@ -209,19 +210,7 @@ pub fn points(image: &[u8], segments: &[Segment]) -> Vec<Point> {
         points.append(&mut barriers);
         points.extend(regions::points(&file, image, segments));
     }
-    points
-}
-
-/// Whether a file defines the functions of OpenMP from which the search for its barriers starts.
-pub fn is_openmp(image: &[u8]) -> bool {
-    let openmp = ALL.iter().filter(|runtime| runtime.role == Role::OpenMp);
-    let barriers: Vec<&[u8]> = openmp
-        .filter_map(|runtime| Some(runtime.ways.first()?.as_bytes()))
-        .collect();
-    ElfFile64::<LittleEndian>::parse(image).is_ok_and(|file| {
-        barriers.iter().any(|name| names::may_hold(&file, name))
-            && names::defined(&file).any(|symbol| barriers.contains(&symbol.name))
-    })
+    (points, true)
 }
 
 /// The end of a function that waits: where to put a return probe.
