@@ -55,6 +55,29 @@ pub(super) enum Offer {
     Points(Vec<Point>),
 }
 
+/// How a file was linked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Linked {
+    /// A library: it has a name by which programs link to it.
+    Library,
+    /// A program that the C library is linked into.
+    Static,
+    /// A program with a dynamic linker, a plug-in, or no ELF file.
+    Other,
+}
+
+impl Linked {
+    fn of(image: &[u8]) -> Self {
+        if elf::is_named_library(image) {
+            Self::Library
+        } else if elf::is_static(image) {
+            Self::Static
+        } else {
+            Self::Other
+        }
+    }
+}
+
 /// A file with what can be probed in it.
 #[derive(Debug)]
 pub struct ProbedFile {
@@ -70,10 +93,8 @@ pub struct ProbedFile {
     defines_openmp: bool,
     /// Whether the file is a dynamic linker, whose functions the program does not call.
     pub(super) is_linker: bool,
-    /// Whether programs link to the file.
-    is_library: bool,
-    /// Whether the file is a program that the C library is linked into.
-    is_static: bool,
+    /// How the file was linked.
+    linked: Linked,
     /// What the file has for each of the user's wishes, in their order.
     pub(super) offers: Vec<Offer>,
     /// For each of the user's wishes, the number of places where the function is inlined and not
@@ -109,8 +130,7 @@ impl ProbedFile {
             unfit: found.unfit,
             defines_openmp: found.defines_openmp,
             is_linker: elf::is_linker(&image),
-            is_library: elf::is_named_library(&image),
-            is_static: elf::is_static(&image),
+            linked: Linked::of(&image),
             offers: Vec::new(),
             inlined: Vec::new(),
             root: PathBuf::from("/"),
@@ -183,17 +203,17 @@ impl ProbedFile {
             }
             _ => false,
         };
-        self.is_library && self.points.iter().any(is_barrier)
+        self.is_library() && self.points.iter().any(is_barrier)
     }
 
     /// Whether programs link to the file.
     pub fn is_library(&self) -> bool {
-        self.is_library
+        self.linked == Linked::Library
     }
 
     /// Whether the file is the library of OpenMP.
     pub fn is_openmp(&self) -> bool {
-        self.is_library && self.has_openmp()
+        self.is_library() && self.has_openmp()
     }
 
     /// Whether barriers of OpenMP were found in the file.
@@ -208,8 +228,8 @@ impl ProbedFile {
     }
 
     /// Whether the file is a program that uses no functions but its own.
-    pub const fn is_static(&self) -> bool {
-        self.is_static
+    pub fn is_static(&self) -> bool {
+        self.linked == Linked::Static
     }
 
     /// Whether the file loads the program that it is given, if it is executed itself.
