@@ -29,6 +29,14 @@ fn kept_ns(site: &SiteReport, thread: u32) -> u64 {
     found.and_then(|found| found.kept_ns).unwrap_or(0)
 }
 
+/// Whether the others waited for a thread at a site, for `ns`, for longer than they wait for each
+/// thread by chance. Few episodes do not tell chance from cause.
+fn is_above_chance(site: &SiteReport, ns: u64) -> bool {
+    let members = members(site);
+    let all_ns: u64 = members.iter().filter_map(|thread| thread.kept_ns).sum();
+    site.episodes < super::FEW || ns as f64 >= well_above_chance(members.len()) * all_ns as f64
+}
+
 /// The loss that one thread causes.
 pub struct Loss<'a> {
     thread: u32,
@@ -56,21 +64,24 @@ impl<'a> Loss<'a> {
         if report.thread(thread)?.threads > 1 {
             return None;
         }
-        let mut places: Vec<_> = report
+        let mut places: Vec<(&SiteReport, u64)> = report
             .sites
             .iter()
             .map(|site| (site, kept_ns(site, thread)))
-            .filter(|(_, ns)| *ns as f64 >= COUNTS * kept_all_ns as f64)
+            .filter(|(site, ns)| {
+                *ns as f64 >= COUNTS * kept_all_ns as f64 && is_above_chance(site, *ns)
+            })
             .collect();
         places.sort_by_key(|(site, ns)| (std::cmp::Reverse(*ns), site.id));
         let threads = members(places.first()?.0).len();
         if (kept_all_ns as f64) < well_above_chance(threads) * all_ns as f64 {
             return None;
         }
+        let kept_here_ns: u64 = places.iter().map(|(_, ns)| ns).sum();
         let mut loss = Self {
             thread,
             places,
-            share_pct: kept_all_ns as f64 / report.thread_time.total_ns.max(1) as f64 * 100.0,
+            share_pct: kept_here_ns as f64 / report.thread_time.total_ns.max(1) as f64 * 100.0,
             gain_ns: 0.0,
             asleep: 0.0,
             works_ns: (0.0, 0.0),

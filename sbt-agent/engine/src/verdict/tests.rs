@@ -426,6 +426,19 @@ fn what_was_hardly_measured_is_not_judged() {
         &verdict,
         &["late at 4 places", "wait for T3 w", "25 % at step a.c:4"],
     );
+    // At a place where the threads are late in turn, the straggler of another place is late by chance.
+    let mut program = Program::new(4);
+    for round in 0..40 {
+        program.meet(0, &but(4, 3, runs(9), runs(5)));
+        program.meet(1, &but(4, round % 4, runs(5), runs(3)));
+    }
+    assert_eq!(
+        program.kinds(),
+        [
+            VerdictKind::PersistentStraggler,
+            VerdictKind::RotatingStraggler
+        ]
+    );
     // Another straggler at each: nothing can be said, and there is no verdict that all is well.
     let mut program = Program::new(4);
     for place in 0..PLACES {
