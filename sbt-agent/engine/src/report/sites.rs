@@ -65,6 +65,10 @@ pub struct SiteReport {
     /// were kept waiting, before the regions that end or go on here. No phase's `work_ns` includes
     /// this time. Null if departures and beginnings of regions were not watched.
     pub alone_ns: Option<u64>,
+    /// The part of `alone_ns` in which these threads were ready without a CPU; null if that is not
+    /// known.
+    #[serde(default)]
+    pub alone_ready_ns: Option<u64>,
     /// Time for which the other threads were kept waiting meanwhile, summed over threads; null as
     /// `alone_ns`.
     pub between_ns: Option<u64>,

@@ -104,6 +104,7 @@ pub(super) fn site(
         gain_ns: (max_work - work / n) * episodes,
         what_if: WhatIfReport::default(),
         alone_ns: Some(0),
+        alone_ready_ns: Some(0),
         between_ns: Some(0),
         path_ns: 0,
         path_pct: None,

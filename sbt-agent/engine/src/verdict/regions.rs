@@ -18,8 +18,11 @@ const MOST_PLACES: usize = 3;
 const BEGIN_NS: u64 = 5_000;
 
 /// What one thread does alone before the regions at a site, ns, if that is more than beginning them.
+/// Without a CPU a thread does nothing.
 fn alone(site: &SiteReport) -> u64 {
+    let ready_ns = site.alone_ready_ns.unwrap_or(0);
     site.alone_ns
+        .map(|alone_ns| alone_ns.saturating_sub(ready_ns))
         .filter(|alone_ns| *alone_ns > BEGIN_NS * site.episodes)
         .unwrap_or(0)
 }

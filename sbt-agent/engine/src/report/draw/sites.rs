@@ -78,6 +78,10 @@ impl Draw<'_> {
             gain_ns: ns(site.gain_ns),
             what_if: what_if(&site.gains),
             alone_ns: self.of_regions(site.alone_ns.0),
+            alone_ready_ns: site
+                .alone_ready
+                .get()
+                .and_then(|ready_ns| self.of_regions(ready_ns)),
             between_ns: self.of_regions(site.alone_ns.1),
             path_ns: site.gains.path_ns,
             path_pct: pct(site.gains.path_ns as f64, path),

@@ -110,6 +110,22 @@ fn hardly_any_work_between_regions_is_none() {
 }
 
 #[test]
+fn a_thread_without_a_cpu_does_not_work_between_regions() {
+    let mut program = Program::new(4);
+    program.alone_ns = Some(20 * MS);
+    let mut report = program.rounds(20, |_| vec![runs(10); 4]).report();
+    let kinds = |report: &_| -> Vec<VerdictKind> {
+        let all = judge(report).into_iter().flatten();
+        all.map(|verdict| verdict.kind).collect()
+    };
+    assert_eq!(kinds(&report), [VerdictKind::SerialPart]);
+    for site in &mut report.sites {
+        site.alone_ready_ns = site.alone_ns;
+    }
+    assert!(!kinds(&report).contains(&VerdictKind::SerialPart));
+}
+
+#[test]
 fn beginning_short_regions_is_no_serial_part() {
     let mut program = Program::new(2);
     program.alone_ns = Some(US);
