@@ -39,7 +39,7 @@ struct Entry {
     known: OnceCell<Option<Read>>,
 }
 
-/// What was read of a file.
+/// The data read from a file.
 #[derive(Clone)]
 pub(super) struct Read {
     /// The calls in the file.
@@ -268,7 +268,7 @@ struct Search<'a> {
     frames: HashMap<At, usize>,
     /// The most return addresses that are wanted.
     limit: usize,
-    /// How many calls may still be looked at.
+    /// The number of calls that may still be looked at.
     left: usize,
     /// The fewest frames before a call through a pointer.
     through_pointers: usize,

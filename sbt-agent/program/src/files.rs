@@ -44,7 +44,7 @@ impl FileId {
     }
 }
 
-/// What a file has to offer for a wish.
+/// The probes that a file has for one of the user's wishes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Offer {
     /// The file has nothing of that name.
@@ -72,7 +72,7 @@ pub struct ProbedFile {
     is_library: bool,
     /// Whether the file is a program that the C library is linked into.
     is_static: bool,
-    /// What the file has for each of the user's wishes, in their order.
+    /// The file's offers for each of the user's wishes, in the order of the wishes.
     pub(super) offers: Vec<Offer>,
     /// For each of the user's wishes, the number of places where the function is inlined and not
     /// probed.

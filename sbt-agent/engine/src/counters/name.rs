@@ -9,7 +9,7 @@ use std::fmt;
 /// event.
 pub const MAX_NAMED: usize = 16;
 
-/// What the kernel always counts for each thread.
+/// Counters that the kernel always keeps for each thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Kept {
     /// Time on a CPU, ns.
@@ -20,9 +20,9 @@ pub enum Kept {
     MinorFaults,
     /// Page faults with input or output.
     MajorFaults,
-    /// How often the thread left its CPU, voluntarily or not.
+    /// The number of times that the thread left its CPU, voluntarily or not.
     ContextSwitches,
-    /// How often the thread moved to another CPU.
+    /// The number of times that the thread moved to another CPU.
     Migrations,
 }
 

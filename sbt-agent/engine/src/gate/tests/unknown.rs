@@ -1,4 +1,4 @@
-//! What cannot be measured, because too little was seen or too much was lost.
+//! Quantities that are unknown, because too little was seen or too much was lost.
 
 use super::*;
 
