@@ -58,7 +58,7 @@ pub struct KnownFacts {
     pub totals: Totals,
     /// The time of the last look at a hang, ns, and its outcome.
     pub hang: Option<(u64, hang::Outcome)>,
-    /// How often threads were seen to wait for locks.
+    /// The number of times that threads were seen to wait for locks.
     pub lock_waits: u64,
     /// The number of notes.
     pub notes: usize,

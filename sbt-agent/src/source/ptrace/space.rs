@@ -75,7 +75,7 @@ impl Breakpoint {
     }
 }
 
-/// Which places are to be watched, and what of them at present.
+/// The places to watch, and the part of them that is on at present.
 #[derive(Debug, Default)]
 pub struct Wanted {
     /// Files with their places.
@@ -135,7 +135,7 @@ pub struct Space {
     witnesses: Witnesses,
     /// Addresses that are in no file, and whether each is a return address of the kernel's probes.
     strange: RefCell<BTreeMap<u64, bool>>,
-    /// How many times threads may have passed a place unseen that no barrier counts.
+    /// The number of times that threads may have passed a place unseen that no barrier counts.
     uncounted: u64,
     /// The executable mappings, when they could last be read.
     mapped: Vec<Mapped>,
