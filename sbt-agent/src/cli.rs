@@ -241,10 +241,10 @@ const SCALE_USAGE: &str = "sbt scale -n LIST [OPTIONS] -- PROG [ARG | {n}]...";
 
 fn scale_about() -> String {
     format!(
-        "Run a program at several numbers of threads: how much faster it gets, and which phase \
-         stops doing so.\n\n\
-         `{PLACE_IN_HELP}` in its arguments or in --env becomes the number; without any, OpenMP \
-         programs get it in `OMP_NUM_THREADS`."
+        "Run a program with several numbers of threads: how much faster it gets, and which phases \
+         do not.\n\n\
+         `{PLACE_IN_HELP}` in its arguments or in --env becomes the number of threads; without \
+         any, OpenMP programs get the number in `OMP_NUM_THREADS`."
     )
 }
 

@@ -196,7 +196,7 @@ impl Callers {
         if frames == 0 || self.begun.contains(&function) {
             return false;
         }
-        // Two calls tell as much as many.
+        // The decision depends on whether there are no, one or more calls.
         let calls: Vec<_> = self.calls_of(function).take(2).collect();
         if own.of_libraries.contains(&start) && !calls.is_empty() {
             return true;

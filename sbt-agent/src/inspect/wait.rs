@@ -285,7 +285,7 @@ impl Waits<'_> {
     /// not known.
     #[allow(
         clippy::option_option,
-        reason = "a version that is not told is not another library"
+        reason = "an unknown version differs from another library"
     )]
     fn version(&self, process: u32) -> Option<Option<Version>> {
         match self.libraries.get(&process) {

@@ -17,7 +17,7 @@ use sbt_engine::{
 };
 
 /// A recording that has been read up to some row.
-#[allow(clippy::struct_excessive_bools, reason = "each is a matter of its own")]
+#[allow(clippy::struct_excessive_bools, reason = "independent facts")]
 pub struct Replay {
     reader: Reader,
     bounds: Bounds,

@@ -41,7 +41,7 @@ use processes::Processes;
 use standing::Standing;
 
 /// The watch on one target.
-#[allow(clippy::struct_excessive_bools, reason = "each is known for itself")]
+#[allow(clippy::struct_excessive_bools, reason = "independent facts")]
 pub struct Watch {
     pid: u32,
     /// `None` after watching has ended.

@@ -80,22 +80,26 @@ pub struct Events(pub Vec<Counter>);
 /// The counters that cost next to nothing: the name in reports, the counter, and a description.
 pub const FREE: [(&str, Kept, &str); 6] = [
     ("task-clock", Kept::TaskClock, "time on a CPU, ns"),
-    ("page-faults", Kept::PageFaults, "pages that were not there"),
+    ("page-faults", Kept::PageFaults, "all page faults"),
     (
         "minor-faults",
         Kept::MinorFaults,
-        "of them, without input or output",
+        "page faults without a read from a disk",
     ),
-    ("major-faults", Kept::MajorFaults, "of them, with"),
+    (
+        "major-faults",
+        Kept::MajorFaults,
+        "page faults with a read from a disk",
+    ),
     (
         "context-switches",
         Kept::ContextSwitches,
-        "how often the thread left its CPU",
+        "times that the thread left its CPU",
     ),
     (
         "cpu-migrations",
         Kept::Migrations,
-        "how often it came to another CPU",
+        "times that the thread moved to another CPU",
     ),
 ];
 

@@ -352,7 +352,10 @@ impl Place {
 }
 
 /// Recordings leave out flags that are false.
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde demands this signature"
+)]
 fn is_false(flag: &bool) -> bool {
     !flag
 }

@@ -35,10 +35,7 @@ const VERSION_SYMBOL: &str = "nptl_version";
 
 /// The signs in a file of the C library that it is or contains.
 #[derive(Clone, Copy, Debug, Default)]
-#[allow(
-    clippy::struct_excessive_bools,
-    reason = "independent observations, each of which may be made or not"
-)]
+#[allow(clippy::struct_excessive_bools, reason = "independent observations")]
 pub(super) struct Evidence {
     /// The file defines symbol versions named `GLIBC_…`: it is a part of glibc.
     defines_glibc: bool,

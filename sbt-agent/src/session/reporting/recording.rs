@@ -68,7 +68,7 @@ pub struct KnownFacts {
 
 /// Decides when to write the facts.
 #[derive(Clone, Copy, Debug)]
-#[allow(clippy::struct_field_names, reason = "it is their unit")]
+#[allow(clippy::struct_field_names, reason = "the names end in the unit")]
 struct Pace {
     /// The time of the last news, ns.
     news_ns: u64,

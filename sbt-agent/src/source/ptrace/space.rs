@@ -43,7 +43,7 @@ const MOST: usize = 65_536;
 pub const PAGE: u64 = 4096;
 
 /// A breakpoint, set or not.
-#[allow(clippy::struct_excessive_bools, reason = "each is known for itself")]
+#[allow(clippy::struct_excessive_bools, reason = "independent facts")]
 #[derive(Clone, Debug)]
 struct Breakpoint {
     /// The program's code from there on; zeros beyond the end of the memory.
@@ -104,7 +104,7 @@ impl Wanted {
 }
 
 /// The memory of one or more processes, with its breakpoints.
-#[allow(clippy::struct_excessive_bools, reason = "each is known for itself")]
+#[allow(clippy::struct_excessive_bools, reason = "independent facts")]
 #[derive(Debug)]
 pub struct Space {
     process: u32,

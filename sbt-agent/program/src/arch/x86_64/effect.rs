@@ -68,7 +68,7 @@ impl Operand {
 #[derive(Clone, Copy, Debug, Default)]
 #[allow(
     clippy::struct_excessive_bools,
-    reason = "each says something else of an instruction"
+    reason = "independent facts about an instruction"
 )]
 pub struct Effect {
     /// The places whose values the instruction uses.

@@ -77,7 +77,7 @@ impl Access {
 #[derive(Clone, Debug)]
 #[allow(
     clippy::struct_excessive_bools,
-    reason = "each says something else of an instruction"
+    reason = "independent facts about an instruction"
 )]
 pub struct Uses {
     /// Registers, each as a whole.
@@ -234,7 +234,7 @@ impl Instruction {
     /// does not change the register, `Some(None)` if the value is no constant.
     #[allow(
         clippy::option_option,
-        reason = "another value is not the same as no value"
+        reason = "an unknown value differs from an unchanged register"
     )]
     pub fn first_argument(&self) -> Option<Option<u64>> {
         let is_first = self.0.op0_kind() == OpKind::Register

@@ -36,7 +36,7 @@ pub(super) struct Behind {
     pub moved: u64,
     /// Threads that came here without a stop at the first instruction, since the last stop there.
     pub unannounced: u32,
-    /// Whether it is watched only to see whether threads stop at the first instruction.
+    /// Whether the second instruction is watched only to find out if threads stop at the first.
     pub asks: bool,
     /// Whether threads may be on their way that passed the first instruction before it had a
     /// breakpoint.
