@@ -1,4 +1,4 @@
-//! What a probe costs the target: `probes [PAIRS]`.
+//! The cost of a probe to the target: `probes [PAIRS]`.
 //!
 //! A child calls `pthread_barrier_wait` on a barrier of one in a loop, so that
 //! every call passes at once, and tells how long a call took. The probes under
@@ -47,8 +47,8 @@ const CALLS: u64 = 40_000;
 /// whatever else the machine does only adds.
 const TRIES: usize = 5;
 
-/// What is attached during a measurement, and whether to the return: nothing,
-/// an empty program, the arrival, both empty ones, arrival and departure.
+/// The programs attached during a measurement, each with `true` if to the return: none, an empty
+/// program, the arrival, both empty ones, arrival and departure.
 const VARIANTS: [&[(&str, bool)]; 5] = [
     &[],
     &[("empty", false)],
@@ -107,7 +107,7 @@ fn main() {
 /// System calls of the child, and the last one of ourselves.
 const SYSTEM_CALLS: [(&str, bool); 3] = [("futex", true), ("getppid", true), ("getppid", false)];
 
-/// What a system call takes without the tracepoints and with them.
+/// The time of a system call without the tracepoints and with them.
 fn system_calls(loaded: &Loaded, target: &mut Target, pair: usize) {
     let mut best = [[f64::INFINITY; 2]; SYSTEM_CALLS.len()];
     for _ in 0..TRIES {

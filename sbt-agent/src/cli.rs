@@ -1,4 +1,4 @@
-//! What can be typed. Types only: what happens is elsewhere.
+//! The command line. Types only: `commands` acts on them.
 
 use std::{ffi::OsString, path::PathBuf, time::Duration};
 
@@ -30,12 +30,12 @@ use sbt_engine::{
 #[derive(Debug, Parser)]
 #[command(name = "sbt", version, disable_help_subcommand = true)]
 pub struct Cli {
-    /// What to do.
+    /// The command.
     #[command(subcommand)]
     pub command: Command,
 }
 
-/// What to do.
+/// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Start a program, watch it, and report when it ends.
@@ -172,7 +172,7 @@ pub enum Command {
         #[arg(last = true, value_name = "PROG")]
         program: Vec<OsString>,
         // Last, so that no other option is under its heading.
-        /// What must hold.
+        /// The rules of the check.
         #[command(flatten)]
         rules: Box<Rules>,
     },
@@ -222,7 +222,7 @@ pub enum Command {
     /// The demo program itself, without the monitor.
     #[command(name = "__demo", hide = true)]
     DemoProgram {
-        /// Which one.
+        /// The program's name.
         name: String,
         /// Threads.
         threads: u32,
@@ -241,10 +241,10 @@ const SCALE_USAGE: &str = "sbt scale -n LIST [OPTIONS] -- PROG [ARG | {n}]...";
 
 fn scale_about() -> String {
     format!(
-        "Run a program at several numbers of threads: how much faster it gets, and which phase \
-         stops doing so.\n\n\
-         `{PLACE_IN_HELP}` in its arguments or in --env becomes the number; without any, OpenMP \
-         programs get it in `OMP_NUM_THREADS`."
+        "Run a program with several numbers of threads: how much faster it gets, and which phases \
+         do not.\n\n\
+         `{PLACE_IN_HELP}` in its arguments or in --env becomes the number of threads; without \
+         any, OpenMP programs get the number in `OMP_NUM_THREADS`."
     )
 }
 
@@ -253,7 +253,7 @@ fn scale_about() -> String {
 /// out where there is none.
 const PLACE_IN_HELP: &str = "{\u{1b}[0mn}";
 
-/// What `sbt scale` is told.
+/// The options of `sbt scale`.
 #[derive(Args, Debug)]
 pub struct Scale {
     /// The numbers of threads: 1,2,4,8.
@@ -279,7 +279,7 @@ pub struct Scale {
     /// The number of the one run that this process is for.
     #[arg(long, hide = true, requires = "into")]
     pub one: Option<u32>,
-    /// Which of those with this number it is.
+    /// The number of the run among those with this number of threads.
     #[arg(long, hide = true, requires = "one", default_value_t = 1)]
     pub run: u32,
     /// The number of the open file that its report goes to.
@@ -306,8 +306,8 @@ fn hang_time(text: &str) -> Result<HangTime, String> {
     value::hang_time(text).map(HangTime)
 }
 
-/// What run, attach and demo have in common. What may also be said in `sbt.toml`
-/// or in the environment is not set here unless it was typed.
+/// The common options of run, attach and demo. A setting that `sbt.toml` or the environment may
+/// also give is not set here unless the user typed it.
 #[derive(Args, Debug)]
 #[allow(
     clippy::struct_excessive_bools,

@@ -21,7 +21,7 @@ const REHEARSAL: &str = "rehearsal";
 /// The result of one check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// What was checked.
+    /// The subject of the check.
     pub what: &'static str,
     /// The outcome of the check.
     pub state: State,

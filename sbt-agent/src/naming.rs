@@ -40,7 +40,7 @@ impl Naming<'_> {
             })
     }
 
-    /// What to do with the episodes at a place.
+    /// The user's wishes for the episodes at a place.
     pub fn roles(&self, place: &Place) -> Roles {
         let mut roles = Roles {
             watched: self.is_watched(place),
@@ -106,7 +106,7 @@ fn nearest_line(file: &str, line: u32, places: &[&Place]) -> Option<String> {
         .map(|(path, at)| format!("{}:{at}", printable(short(path))))
 }
 
-/// What a user may write to mean a place, in the form of the user's pattern `form`.
+/// The texts by which a user may mean a place, in the form of the user's pattern `form`.
 fn written(place: &Place, form: &str) -> Vec<String> {
     let lines = place.frames.iter().filter_map(|frame| {
         let (file, line) = frame.file.as_deref().zip(frame.line)?;

@@ -75,7 +75,7 @@ struct Player {
     is_over: bool,
 }
 
-/// What the player does next.
+/// The next step of the player.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Next {
     /// Read on.

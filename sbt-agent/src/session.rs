@@ -161,15 +161,15 @@ struct Session {
     signals: Signals,
     /// The process itself fits none of the four either: all of them outlive it.
     program: Program,
-    /// What the live screen shows.
+    /// The live screen's contents.
     view: View,
-    /// What is done to the target.
+    /// The source, its probes and the target's processes.
     watch: Watch,
     /// Events on their way from the watch to the understanding.
     batches: mpsc::Receiver<Batch>,
-    /// What the events mean.
+    /// The meaning of the events.
     understanding: Understanding,
-    /// What leaves sbt.
+    /// The output of sbt.
     reporting: Reporting,
     /// Looks at sleeping threads, beside all events; `None` if there are none.
     looking: Option<Looking>,

@@ -46,7 +46,7 @@ fn times_agree(truth: &Truth, report: &Report) -> Result<(), String> {
     near("phase time", phases, truth.phase_time(), episodes)
 }
 
-/// Who came last, wherever that is clear, and the order of idle times.
+/// The last thread to arrive, wherever that is clear, and the order of idle times.
 fn order_agrees(truth: &Truth, report: &Report) -> Result<(), String> {
     let unclear = truth.unclear(10_000);
     for thread in report.threads() {

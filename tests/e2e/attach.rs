@@ -22,12 +22,12 @@ fn start_truth(arguments: &[&str]) -> Started {
     target
 }
 
-/// What `truth` says of its barrier function if nobody has touched it.
+/// The code at the entry of `truth`'s barrier function without a breakpoint.
 pub fn clean_code() -> String {
     code_of(&program("truth.c"))
 }
 
-/// The same of another build of it.
+/// The code at the entry of the barrier function, as a build of `truth` itself prints it.
 pub fn code_of(truth: &Path) -> String {
     let out = run(command(truth, &["rounds=1", "until=/dev/null"]))
         .expect(0)

@@ -1,5 +1,5 @@
-//! What watching costs, what would have been without that, and what is left out where
-//! it would cost too much.
+//! The cost of watching, the figures as they would be without that cost, and the events that are
+//! left out where they would cost too much.
 
 use serde_json::Value;
 
@@ -33,8 +33,8 @@ fn rapid_by(compiler: &'static str, options: &[&str], rounds: u64) -> (Report, u
     (report, done.parse().unwrap())
 }
 
-/// What this thread starts meanwhile gets the CPUs before other programs, where this user may ask
-/// for that.
+/// Programs that this thread starts meanwhile get the CPUs before other programs, if the user may
+/// ask for that.
 fn before_others<T>(start: impl FnOnce() -> T) -> T {
     let set = |nice| {
         // SAFETY: a plain system call, for this thread alone.

@@ -180,8 +180,8 @@ fn after_another_program_was_executed() {
     check_detours(&report, 40);
 }
 
-/// What calls the library is not known before it is there: the first arrivals
-/// may be sites of their own.
+/// The callers of a library are unknown before the library is loaded: the first arrivals may be
+/// sites of their own.
 #[test]
 fn in_a_library_that_comes_and_goes() {
     needs_root!();
@@ -240,8 +240,7 @@ fn in_generic_functions_of_rust() {
     }
 }
 
-/// What is watched, named or part of a phase may be said by any function or
-/// line of the chain.
+/// Any function or line of the chain may say which place is watched, named or part of a phase.
 #[test]
 fn sites_are_meant_by_any_of_their_callers() {
     needs_root!();

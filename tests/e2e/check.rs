@@ -69,7 +69,7 @@ fn has_line(finished: &Finished, text: &str, words: &[&str]) {
     assert!(found, "no line with {words:?}: {finished}");
 }
 
-/// What `--json` wrote, which must be as documented.
+/// The output of `--json`, which must be as documented.
 #[track_caller]
 fn json(path: &Path) -> Value {
     let schema = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/check.schema.json");

@@ -1,4 +1,4 @@
-//! What can be typed, and what comes of a mistake.
+//! The command line, and the answers to mistakes.
 
 use std::{fs, os::unix::fs::PermissionsExt as _};
 

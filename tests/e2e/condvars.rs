@@ -77,7 +77,7 @@ fn a_lasting_straggler_never_waits() {
             let report = watch(&build.path(), &arguments);
             report.is_exactly(400, 100);
             let last: Vec<u64> = report.threads().iter().map(|t| number(t, "last")).collect();
-            // Another one may be kept from running for once.
+            // Once in a while another thread gets no CPU.
             let is_it = last[2] > 90;
             is_it
                 .then_some(())
@@ -97,7 +97,8 @@ fn stragglers_in_turn() {
     }
 }
 
-/// Who comes before all have left is kept out, and let in at the same condition variable.
+/// A thread that comes before all others have left is kept out, and let in at the same condition
+/// variable.
 #[test]
 fn those_of_parsec() {
     needs_root!();
@@ -122,8 +123,8 @@ fn those_of_parsec() {
     assert_eq!(lines(&report.sites()[0]), marks, "{report}");
 }
 
-/// The same where one looks for a while before one waits: who is seen to come is counted, and
-/// what lacks somebody is incomplete.
+/// A barrier of PARSEC whose threads spin before they wait: the arrivals that are seen count, and
+/// episodes without all arrivals are incomplete.
 #[test]
 fn those_of_parsec_that_spin_first() {
     needs_root!();
@@ -160,8 +161,8 @@ fn functions_of_ones_own() {
     is_one_barrier("signal", &["SITE signal wait", "SITE signal signal"]);
 }
 
-/// Who looks every millisecond whether it may go on is told from a barrier by what happens
-/// meanwhile: hardly, where there is no CPU for it.
+/// A barrier whose threads wait a millisecond at a time and look again is recognised if the threads
+/// have CPUs.
 #[test]
 fn one_that_is_polled() {
     needs_root!(alone);
@@ -176,8 +177,8 @@ fn one_that_is_polled() {
     });
 }
 
-/// Who gives up waiting just when it is woken hands that on: the C library then wakes another,
-/// which nobody has called for, and which is no part of a round.
+/// A thread that gives up waiting just when it is woken hands the wake on: the C library then wakes
+/// another thread. No thread has called for that wake, which is no part of a round.
 #[test]
 fn one_that_is_polled_all_the_time() {
     needs_root!(alone);

@@ -16,7 +16,7 @@ const PAGES: u64 = 10;
 const ROUNDS: u64 = 20;
 const SLEEPS: u64 = 5;
 
-/// What a counter says, where it says anything.
+/// The value of a counter, which must not be null.
 #[track_caller]
 fn counter(of: &Value, name: &str) -> u64 {
     number(&of["counters"], name)
@@ -309,7 +309,7 @@ fn the_list_says_what_there_is_and_why_not_the_rest() {
     }
 }
 
-/// What the kernel adds up over a thread's life, and what sbt does.
+/// The kernel's sums over a thread's life, and those of sbt.
 #[test]
 fn totals_are_those_of_the_whole_life() {
     needs_root!();

@@ -172,7 +172,7 @@ fn counters_are_chosen_while_the_program_runs() {
     assert!(told.contains("COUNTERS, in the work"), "{told}");
 }
 
-/// What a thread counted before one barrier, before all, and in all its work.
+/// A thread's counts before one barrier, before all, and in all its work.
 #[test]
 fn sums_of_threads_and_sites_are_the_totals() {
     needs_root!();

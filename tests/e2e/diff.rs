@@ -13,7 +13,7 @@ use crate::{
     programs::{line, program},
 };
 
-/// What takes long enough for its episodes to be told from noise.
+/// Arguments for a program whose episodes are long enough to be told from noise.
 const ARGUMENTS: [&str; 3] = ["threads=3", "rounds=60", "even=6000"];
 
 /// Records a run with further arguments.

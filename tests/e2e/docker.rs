@@ -120,7 +120,7 @@ fn threads_of_others_are_threads_also_without_the_right_to_signal() {
     target.finish();
 }
 
-/// What all threads of a process have, or the process that traces for it.
+/// The permitted capabilities of a process, as a mask.
 fn permitted(process: u32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap();
     let line = status.lines().find(|line| line.starts_with("CapPrm:"));

@@ -98,7 +98,7 @@ impl Patient {
     }
 }
 
-/// What a report says of the time that was watched: from when to when, ns.
+/// The beginning and the end of watching according to a report, ns.
 fn watched(report: &Report) -> (u64, u64) {
     let start_ns = report.number("start_ns");
     (start_ns, start_ns + report.number("wall_ns"))
@@ -256,7 +256,7 @@ fn a_program_that_is_left_was_watched_until_then() {
     assert_eq!(report.0["ended"], false, "{report}");
 }
 
-/// What sbt has forked stands before its exec: the program has not begun.
+/// A process that sbt has forked stands before its exec: the program has not begun.
 #[test]
 fn a_program_begins_with_its_exec_and_not_before() {
     needs_root!();

@@ -9,7 +9,7 @@ use crate::{
 
 const SHELL: &str = "/bin/sh";
 
-/// What is reported of a shell's commands.
+/// The report on a shell's commands.
 #[track_caller]
 fn watch_shell(options: &[&str], commands: &str) -> Report {
     let (finished, report) = watch_with(options, Path::new(SHELL), &["-c", commands]);

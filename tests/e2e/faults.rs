@@ -130,7 +130,7 @@ fn programs() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("faults")
 }
 
-/// What the head of a program says.
+/// The head of a program.
 #[derive(Default)]
 struct Head {
     build: Option<String>,

@@ -5,7 +5,7 @@ use crate::{
     programs::{Build, line, program},
 };
 
-/// What is reported of a program that must succeed.
+/// The report on a program that must succeed.
 #[track_caller]
 fn watch(options: &[&str], program: &std::path::Path, arguments: &[&str]) -> Report {
     let (finished, report) = watch_with(options, program, arguments);

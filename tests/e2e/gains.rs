@@ -27,7 +27,7 @@ fn giving(open: &Open, bits: u32, capabilities: &str) -> PathBuf {
     gains
 }
 
-/// What is said of it, and in the report.
+/// Standard output, standard error and the report.
 fn watched(
     mut sbt: Command,
     backend: &str,

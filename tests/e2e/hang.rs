@@ -25,7 +25,7 @@ fn plain(text: &str) -> String {
     words.collect::<Vec<_>>().join(" ")
 }
 
-/// What is said of a case of `hangs.c`: kind, reason, sentence, and the whole.
+/// The verdict on a case of `hangs.c`: kind, reason, sentence, and the whole.
 #[track_caller]
 fn said(build: Build, case: &str) -> (String, Option<String>, String, Value) {
     let target = stuck(build, case);

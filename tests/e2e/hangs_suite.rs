@@ -120,7 +120,7 @@ impl Case {
         Some(vec![path])
     }
 
-    /// What is wrong with what a look says; `None` if nothing is.
+    /// The fault in a look's report; `None` if there is none.
     fn wrong(&self, report: &Value) -> Option<String> {
         let said = report.to_string();
         let lacks = self.must.iter().filter(|text| !said.contains(*text));
@@ -191,7 +191,7 @@ fn begin<'a>(case: &'a Case, words: &[PathBuf], is_nobody: bool) -> Running<'a> 
     }
 }
 
-/// What is wrong with what is said of programs.
+/// The faults in the reports on programs.
 fn wrong(running: &[Running], sbts: [&Path; 2]) -> Vec<String> {
     let asked: Vec<(&Case, u32, bool)> = running
         .iter()
@@ -234,7 +234,7 @@ fn each_is_told_as_it_says_itself() {
     panic!("{} of {}: {}", left.len(), running.len(), left.join("\n"));
 }
 
-/// What a check of a program without a barrier ends with.
+/// The exit status of a check of a program without a barrier.
 #[test]
 fn a_check_fails_where_a_program_hangs_and_nowhere_else() {
     needs_root!(alone);

@@ -90,7 +90,8 @@ fn running_a_program() {
     }
 }
 
-/// Who kills what is called after sbt does not kill what serves its breakpoints.
+/// A command that kills all programs of sbt's name does not kill the process that serves its
+/// breakpoints.
 #[test]
 fn by_its_name() {
     needs_root!(breakpoints);

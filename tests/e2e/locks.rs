@@ -7,8 +7,7 @@ use crate::{
     programs::{line, program},
 };
 
-/// What the program says of a lock: how often its threads have waited, how long,
-/// and the longest, ns.
+/// The program's own figures of a lock: number of waits, their total, and the longest, ns.
 pub fn logged(out: &str, name: &str) -> [u64; 3] {
     let line = out.lines().find(|line| line.starts_with(name)).unwrap();
     let words: Vec<&str> = line.split(' ').collect();

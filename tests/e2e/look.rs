@@ -23,7 +23,7 @@ use crate::{
 
 const NOBODY: &str = "65534";
 
-/// What `sbt hang --json` says of a process.
+/// The output of `sbt hang --json` for a process.
 #[track_caller]
 pub fn look(pid: u32, options: &[&str]) -> Value {
     let pid = pid.to_string();
@@ -41,8 +41,8 @@ pub fn stuck(build: Build, case: &str) -> Started {
     started
 }
 
-/// What a thread has done so far: its state, how often it has given up the CPU, and how long it
-/// has used one, in ticks of 10 ms.
+/// The state of a thread so far: its letter, how often it has given up the CPU, and how long it has
+/// used one, in ticks of 10 ms.
 #[derive(PartialEq, Eq)]
 struct Done {
     state: char,

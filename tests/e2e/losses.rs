@@ -1,4 +1,4 @@
-//! What is told where records found no room.
+//! The report after records found no room.
 
 use serde_json::Value;
 
@@ -123,7 +123,7 @@ fn departures_are_events_too() {
     );
 }
 
-/// What cannot be known after a loss is null, with the reason, wherever it is told.
+/// A figure that cannot be known after a loss is null, with the reason, in each output.
 #[test]
 fn efficiency_is_withheld_where_events_were_lost() {
     needs_root!();
@@ -170,8 +170,8 @@ fn efficiency_is_withheld_where_events_were_lost() {
     assert!(diff.contains("lost "), "{diff}");
 }
 
-/// What the kernel sums up itself is whole, also of the time in which records found no room:
-/// waits for locks.
+/// The kernel's own sums are whole, also of the time in which records found no room: waits for
+/// locks.
 #[test]
 fn sums_that_the_kernel_keeps_outlive_a_loss() {
     needs_root!(alone);

@@ -4,7 +4,7 @@ use std::{fs, process::Command};
 
 use crate::harness::{folder, run, sbt_with};
 
-/// What a formatter says of a page, both streams together.
+/// The complaints of a formatter about a page, both streams together.
 fn complaints(command: &mut Command) -> String {
     let output = command.output().unwrap();
     let said = [output.stdout, output.stderr].concat();

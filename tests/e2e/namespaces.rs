@@ -91,7 +91,7 @@ fn attach_inside_a_container() {
     attach_inside("\"$1\" threads=3 rounds=100 hold=4000000", "");
 }
 
-/// What it numbers itself, and the kernel otherwise.
+/// sbt and its target are in one container, and both use the container's process numbers.
 #[test]
 fn attach_to_children_inside_a_container() {
     needs_root!();

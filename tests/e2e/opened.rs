@@ -1,4 +1,5 @@
-//! Whose rights open a file, by whom the path comes from: the command line, `sbt.toml`, the environment, the target.
+//! The rights with which a file is opened, by the origin of its path: the command line, `sbt.toml`,
+//! the environment, the target.
 
 use std::{
     fs,
@@ -18,7 +19,7 @@ use crate::{
 
 const NOBODY: u32 = 65534;
 
-/// What root has written, and nobody else is to change.
+/// The content of files of root, which must stay as it is.
 const ROOTS: &str = "root's own";
 
 /// Folders and files of root's, and of the user who calls sudo.
@@ -64,7 +65,7 @@ impl Owned {
         std::os::unix::fs::lchown(self.at(name), Some(NOBODY), Some(NOBODY)).unwrap();
     }
 
-    /// What lies in all folders, with what is in the files: a line each.
+    /// The names and contents of the files in all folders: a line each.
     fn all(&self) -> Vec<String> {
         let mut folders = vec![self.all.path().to_owned()];
         let mut found = Vec::new();
@@ -437,7 +438,8 @@ fn debug_information_of_a_process_is_opened_as_its_user() {
     }
 }
 
-/// What the user may execute but not read is probed all the same: it is in the memory of the user's process.
+/// A file that the user may execute but not read is probed all the same: it is in the memory of the
+/// user's process.
 #[test]
 fn a_program_that_may_only_be_executed_is_watched() {
     needs_root!();

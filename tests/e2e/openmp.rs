@@ -23,7 +23,7 @@ fn episodes_of(report: &Report, participants: u64) -> u64 {
         .sum()
 }
 
-/// What both runtimes make of 50 rounds.
+/// The report of both runtimes on 50 rounds.
 fn has_every_barrier(report: &Report, kind: &str) {
     // Barrier, two loops, single, sections; the end of each small region, and of
     // the large one.

@@ -1,5 +1,5 @@
-//! What docs/recording.md shows to users of pandas, polars and `DuckDB`, run as it stands; and
-//! other tools with probes and breakpoints where ours are.
+//! The examples of docs/recording.md for users of pandas, polars and `DuckDB`, run as they stand;
+//! and other tools with probes and breakpoints where those of sbt are.
 
 use std::{fs, os::unix::fs::FileExt as _, path::Path, process::Command};
 

@@ -8,7 +8,7 @@ use crate::{
     programs::Build,
 };
 
-/// What HPC Challenge is to compute: little.
+/// The input of HPC Challenge: a small problem.
 const HPCC: &str = include_str!("hpccinf.txt");
 
 /// Stripped, linear algebra and sorting with MPI, in dozens of places.

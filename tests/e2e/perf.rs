@@ -226,7 +226,7 @@ fn waits_of_a_program_that_a_wrapper_executes_are_not_cut_short() {
     }
 }
 
-/// What executes a program in the end, and with which arguments.
+/// The programs that are executed in the end, and their arguments.
 fn wrapped(arguments: &str) -> [(PathBuf, Vec<String>); 3] {
     let truth = program("truth.c").display().to_string();
     let words = || arguments.split(' ').map(str::to_owned);
@@ -289,7 +289,7 @@ fn a_program_that_executes_itself_by_any_thread_goes_on() {
     }
 }
 
-/// What nobody has looked at is not 0.
+/// The passages of a mark that found no room are unknown, and not 0.
 #[test]
 fn a_mark_without_room_was_passed_nobody_knows_how_often() {
     needs_root!();

@@ -1,4 +1,4 @@
-//! Who may do what: nobody, somebody with capabilities, somebody under sudo.
+//! The rights of users: without capabilities, with capabilities, under sudo.
 
 use std::{
     fs,

@@ -74,7 +74,7 @@ fn a_recording_gives_the_report_that_the_run_gave() {
     }
 }
 
-/// What bounds a recording.
+/// Options that bound a recording.
 const BOUNDS: [&str; 2] = ["--keep=500ms", "--stats-only"];
 
 /// A program that comes to its barrier some hundred times a second, for so long.

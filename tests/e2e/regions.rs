@@ -1,4 +1,4 @@
-//! What lies between parallel regions of OpenMP: one thread works, the others are kept.
+//! The time between parallel regions of OpenMP: one thread works, the others are kept.
 
 use std::path::Path;
 

@@ -60,7 +60,7 @@ impl Recorded {
         terminal
     }
 
-    /// What `sbt report` makes of a file.
+    /// The output of `sbt report` for a file.
     fn reported(&self, file: &Path) -> String {
         let out = self.folder.path().join("report.txt");
         let _not_there = fs::remove_file(&out);

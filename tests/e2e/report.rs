@@ -1,4 +1,4 @@
-//! What the text report makes of real programs.
+//! The text report on real programs.
 
 use std::path::Path;
 

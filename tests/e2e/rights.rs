@@ -1,4 +1,4 @@
-//! What sbt keeps of its privileges, and what a user can do with so many of them.
+//! Privileges that sbt keeps, and their use for a user.
 
 use std::{fs, path::Path};
 

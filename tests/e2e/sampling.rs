@@ -35,7 +35,7 @@ fn share(of: &Value, field: &str) -> f64 {
         .unwrap_or_else(|| panic!("{field}: {of}"))
 }
 
-/// What the program says of its two parts, ns.
+/// The program's own times of its two parts, ns.
 fn parts(out: &str) -> [f64; 2] {
     let line = out.lines().find_map(|line| line.strip_prefix("parts "));
     let numbers = line.unwrap_or_else(|| panic!("{out}")).split(' ');

@@ -281,7 +281,7 @@ fn the_display_stands_still_while_paused() {
     terminal.wait_until("moving again", |screen| body(screen) != still);
 }
 
-/// What the clock of the screen says, tenths of seconds.
+/// The clock of the screen, tenths of seconds.
 pub fn seconds(contents: &str) -> u64 {
     let is_clock = |word: &&str| word.contains(':') && word.contains('.');
     let line = contents.lines().next().unwrap_or_default();

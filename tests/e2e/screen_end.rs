@@ -25,7 +25,7 @@ fn ended(options: &[&str]) -> Terminal {
     terminal
 }
 
-/// What follows the screen of [`ended`].
+/// The lines behind the screen of [`ended`].
 const AFTER: [&str; 3] = ["done 400\n", "exit status 7", "meet truth.c:"];
 
 #[test]

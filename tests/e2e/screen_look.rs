@@ -11,9 +11,9 @@ use crate::{
     tty::{CTRL_BRACKET, CTRL_C, Size, Terminal, USUAL, for_tty, in_order, sbt_for_tty},
 };
 
-/// What begins a screen.
+/// The bytes that begin a screen.
 const ENTER: &str = "\x1b[?1049h";
-/// What every frame ends with as long as nobody types.
+/// The bytes at the end of every frame as long as nobody types.
 const FRAME: &str = "\x1b[?25l";
 
 #[test]

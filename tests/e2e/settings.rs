@@ -34,7 +34,7 @@ fn touch(folder: &Path, options: &[&str], variables: &[(&str, &str)]) -> Command
     command
 }
 
-/// What standard error says of a setting: values and origins.
+/// The lines on standard error about a setting: values and origins.
 #[track_caller]
 fn shown(finished: &Finished, setting: &str) -> Vec<String> {
     let lines = finished.stderr.lines();

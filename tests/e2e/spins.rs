@@ -85,7 +85,7 @@ fn barriers_that_spin_are_pointed_at_and_found_by_the_command() {
     }
 }
 
-/// Who spins and has no CPU is seen to, by turns.
+/// Threads that spin and have no CPU are seen to spin, by turns.
 #[test]
 fn more_threads_than_cpus_spin() {
     needs_root!(alone);

@@ -40,7 +40,7 @@ fn names(threads: &Value) -> Vec<&str> {
     names
 }
 
-/// Who is missing at the barrier of `standstill`, and that the others are there.
+/// The second thread is missing at the barrier of `standstill`, and the others are there.
 #[track_caller]
 fn second_is_missing(report: &Report) -> &Value {
     let hang = &report.0["hang"];

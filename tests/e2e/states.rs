@@ -1,5 +1,5 @@
-//! What threads do between barriers, by every switch: blocked on what, who took the CPU,
-//! and how many are busy. Compared with what the program itself says.
+//! Threads between barriers, by every switch: the reasons of their sleep, the tasks that took their
+//! CPU, and the number of busy threads. Compared with the program's own figures.
 
 use std::path::{Path, PathBuf};
 
@@ -12,7 +12,7 @@ use crate::{
     programs::program,
 };
 
-/// What the program says at its end.
+/// The program's last line of output.
 struct Said {
     kept: u64,
     cpu: u64,

@@ -104,7 +104,7 @@ macro_rules! needs_nothing {
 }
 pub(crate) use needs_nothing;
 
-/// Which tests may run at the same time.
+/// The tests that may run at the same time.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// Beside all of this kind.

@@ -32,7 +32,7 @@ pub struct Args {
     toolchain: Choice,
 }
 
-/// What to do with the verifier's counts.
+/// The use of the verifier's counts.
 #[derive(Clone, Copy, clap::ValueEnum)]
 enum Verifier {
     Check,

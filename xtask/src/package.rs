@@ -22,7 +22,7 @@ pub struct Args {
     /// A binary that was built before, instead of a release build
     #[arg(long, value_name = "FILE")]
     sbt: Option<PathBuf>,
-    /// Who answers for the package: `NAME <MAIL>`
+    /// The person who answers for the package: `NAME <MAIL>`
     #[arg(long)]
     maintainer: Option<String>,
 }

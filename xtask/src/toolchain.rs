@@ -10,7 +10,7 @@ use crate::linker::Linker;
 use crate::workspace::Workspace;
 use crate::{debian, process};
 
-/// Which compiler to take.
+/// The choice of a compiler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Choice {
     /// A nightly with rust-src where rustup has one, else Debian's packages

@@ -1,8 +1,8 @@
-//! What the user may choose of how a program is watched.
+//! The user's choices of how a program is watched.
 
 use serde::{Deserialize, Serialize};
 
-/// Which source is to be used: the rungs of the ladder, the best first.
+/// The backends, the best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Backend {
     /// The best backend that this user may use.

@@ -1,5 +1,5 @@
-//! What a source says about the target: the boundary between the code that touches a kernel and the
-//! code that does not.
+//! Events: a source's statements about the target. This is the boundary between the code that
+//! touches a kernel and the code that does not.
 //!
 //! Events come in the order of their times. A thread or a chain of callers that an event refers to
 //! has been introduced by an earlier [`Event::Thread`] or [`Event::Callers`].
@@ -66,8 +66,8 @@ pub struct Count {
     pub enabled_ns: u64,
     /// Time for which the counter was counting, ns.
     pub running_ns: u64,
-    /// When counting began, ns, if not at the beginning: two counts can be compared only if this is
-    /// the same.
+    /// The time at which counting began, ns, if not at the beginning: two counts can be compared
+    /// only if this is the same.
     pub since_ns: u64,
 }
 
@@ -102,7 +102,7 @@ pub enum Kind {
     Futex,
 }
 
-/// What a thread was seen waiting on, or waking others of.
+/// The kind of object on which a thread was seen to wait, or whose waiting threads it woke.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Evidence {
     /// A condition variable, seen in calls of the C library.
@@ -181,7 +181,7 @@ pub enum Event {
         shown: (u32, u32),
         /// The name in the kernel, not yet made safe to print.
         name: String,
-        /// When watching the thread began, or when it was created if that was later.
+        /// The time at which watching the thread began, or when it was created if that was later.
         since: Clocks,
         /// Where the program's own code begins in memory, if known.
         code_start: Option<u64>,
@@ -204,7 +204,7 @@ pub enum Event {
         clocks: Clocks,
         /// Address of the barrier object in the target.
         object: u64,
-        /// What kind of barrier it is.
+        /// The kind of the barrier.
         kind: Kind,
         /// The callers of the barrier.
         callers: CallersId,
@@ -218,7 +218,7 @@ pub enum Event {
         clocks: Clocks,
         /// The address in the target of the object on which the thread waits.
         key: u64,
-        /// What that object is.
+        /// The kind of the object.
         of: Evidence,
         /// The callers of the function that waits.
         callers: CallersId,
@@ -231,7 +231,7 @@ pub enum Event {
         clocks: Clocks,
         /// The address in the target of the object on which the woken threads wait.
         key: u64,
-        /// What that object is.
+        /// The kind of the object.
         of: Evidence,
         /// The largest number of threads that are woken; `None` for all.
         most: Option<u32>,
@@ -242,7 +242,7 @@ pub enum Event {
     Counters {
         /// The thread.
         tid: Tid,
-        /// When the counters were read, ns.
+        /// The time at which the counters were read, ns.
         time_ns: u64,
         /// The state of all counters.
         reading: Reading,
@@ -253,7 +253,7 @@ pub enum Event {
         tid: Tid,
         /// When and why the thread left its CPU, and when it came back.
         away: Away,
-        /// What ran while the thread was ready, as far as known.
+        /// The tasks that ran while the thread was ready, as far as known.
         takers: Box<[Taken]>,
     },
     /// From where threads wait on a futex whose waits are counted: a sample.
@@ -278,7 +278,7 @@ pub enum Event {
     Region {
         /// The thread that begins the region.
         tid: Tid,
-        /// When the region begins.
+        /// The time at which the region begins.
         clocks: Clocks,
         /// The stack pointer of the thread in words, modulo 2²⁴: the smaller, the deeper the thread
         /// is in its calls.
@@ -293,14 +293,14 @@ pub enum Event {
     Depart {
         /// The departing thread.
         tid: Tid,
-        /// When the thread departs.
+        /// The time at which the thread departs.
         clocks: Clocks,
     },
     /// The content of a barrier object in memory just before an arrival.
     Memory {
         /// The thread that is about to arrive.
         tid: Tid,
-        /// When the memory was read, ns.
+        /// The time at which the memory was read, ns.
         time_ns: u64,
         /// Address of the barrier object in the target.
         object: u64,
@@ -316,7 +316,7 @@ pub enum Event {
         time_ns: u64,
         /// Address of the barrier object in the target.
         object: u64,
-        /// What kind of barrier it is.
+        /// The kind of the barrier.
         kind: Kind,
         /// A thread of the process in which the object lives.
         tid: Tid,
@@ -327,7 +327,7 @@ pub enum Event {
     Exit {
         /// The thread that ends.
         tid: Tid,
-        /// When the thread ends, with its final clocks.
+        /// The time at which the thread ends, with its final clocks.
         clocks: Clocks,
     },
     /// Libraries were mapped or unmapped in the target.
@@ -380,7 +380,7 @@ pub enum Event {
     Mark {
         /// The thread that passes the mark.
         tid: Tid,
-        /// When the thread passes the mark.
+        /// The time at which the thread passes the mark.
         clocks: Clocks,
         /// The mark.
         mark: MarkId,
@@ -412,7 +412,7 @@ pub enum Event {
     /// Nothing was watched for a while, until now. Activities from before may have ended, and
     /// others may have begun.
     Gap {
-        /// When watching continues, ns.
+        /// The time at which watching continues, ns.
         time_ns: u64,
     },
     /// From now on, departures are reported or no longer reported.
@@ -423,7 +423,7 @@ pub enum Event {
 }
 
 impl Event {
-    /// When the event happened, ns; `None` for an event without a time of its own.
+    /// The time at which the event happened, ns; `None` for an event without a time of its own.
     pub const fn time_ns(&self) -> Option<u64> {
         match self {
             Self::Arrive { clocks, .. }

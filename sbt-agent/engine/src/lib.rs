@@ -1,4 +1,4 @@
-//! What can be said of a parallel program from its events. Pure, without clock, I/O or privilege.
+//! Conclusions about a parallel program from its events. Pure, without clock, I/O or privilege.
 //!
 //! [`event`] → [`recognise`] → [`model`] → [`report`] → [`verdict`], [`hang`], [`compare`],
 //! [`gate`], [`scale`]. See docs/architecture.md.

@@ -38,7 +38,7 @@ pub fn since(ns: u64) -> String {
 }
 
 /// A time with its unit and three significant digits.
-#[allow(clippy::cast_precision_loss, reason = "three figures are written")]
+#[allow(clippy::cast_precision_loss, reason = "only three digits are printed")]
 pub fn time(ns: u64) -> String {
     let ns = ns as f64;
     let (value, unit) = match ns {

@@ -1,10 +1,10 @@
-//! What kind of memory an address lies in.
+//! The kind of memory at an address.
 
 /// A place in memory that processes can share: device and inode of the mapped file, and the offset
 /// in it, bytes.
 pub type Shared = (u64, u64, u64);
 
-/// What kind of memory lies at an address of a process.
+/// The kind of memory at an address of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Memory {
     /// Memory that other processes may map, too.

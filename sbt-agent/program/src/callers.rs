@@ -39,7 +39,7 @@ struct Entry {
     known: OnceCell<Option<Read>>,
 }
 
-/// What was read of a file.
+/// The data read from a file.
 #[derive(Clone)]
 pub(super) struct Read {
     /// The calls in the file.
@@ -196,7 +196,7 @@ impl Callers {
         if frames == 0 || self.begun.contains(&function) {
             return false;
         }
-        // Two calls tell as much as many.
+        // The decision depends on whether there are no, one or more calls.
         let calls: Vec<_> = self.calls_of(function).take(2).collect();
         if own.of_libraries.contains(&start) && !calls.is_empty() {
             return true;
@@ -268,7 +268,7 @@ struct Search<'a> {
     frames: HashMap<At, usize>,
     /// The most return addresses that are wanted.
     limit: usize,
-    /// How many calls may still be looked at.
+    /// The number of calls that may still be looked at.
     left: usize,
     /// The fewest frames before a call through a pointer.
     through_pointers: usize,

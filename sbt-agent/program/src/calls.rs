@@ -1,4 +1,4 @@
-//! Which functions of a file call which: found by decoding the functions that may contain such a
+//! Calls between the functions of a file: found by decoding the functions that may contain such a
 //! call, each once.
 
 mod suspects;
@@ -411,7 +411,7 @@ fn first(mut calls: Vec<Call>) -> Vec<Call> {
     calls
 }
 
-/// What the dynamic linker knows of a file.
+/// The parts of a file that the dynamic linker uses.
 #[derive(Debug, Default)]
 struct Links {
     /// Words that the dynamic linker fills with the address of the function of this name.

@@ -17,7 +17,7 @@ pub fn allowed(pid: u32) -> Option<u32> {
     allowed_to(pid).1
 }
 
-/// How many threads were asked, and the number of CPUs that they may run on.
+/// The number of threads that were asked, and the number of CPUs that they may run on.
 fn allowed_to(pid: u32) -> (usize, Option<u32>) {
     let threads = process::thread_ids(pid).take(MOST_THREADS);
     let sets: Vec<CpuSet> = threads
@@ -33,9 +33,9 @@ fn allowed_to(pid: u32) -> (usize, Option<u32>) {
 /// CPU, asking when only the last thread is left would give one CPU.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Cpus {
-    /// How many threads were asked when `number` was found.
+    /// The number of threads that were asked when `number` was found.
     threads: usize,
-    /// How many threads were asked last.
+    /// The number of threads that were asked last.
     last: usize,
     /// The number of CPUs; `None` if unknown.
     pub number: Option<u32>,

@@ -44,7 +44,7 @@ impl FileId {
     }
 }
 
-/// What a file has to offer for a wish.
+/// The probes that a file has for one of the user's wishes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Offer {
     /// The file has nothing of that name.
@@ -95,7 +95,7 @@ pub struct ProbedFile {
     pub(super) is_linker: bool,
     /// How the file was linked.
     linked: Linked,
-    /// What the file has for each of the user's wishes, in their order.
+    /// The file's offers for each of the user's wishes, in the order of the wishes.
     pub(super) offers: Vec<Offer>,
     /// For each of the user's wishes, the number of places where the function is inlined and not
     /// probed.

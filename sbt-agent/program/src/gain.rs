@@ -44,7 +44,7 @@ pub struct Credentials {
     no_new_privs: bool,
 }
 
-/// What a file gives.
+/// A privilege that a file gives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Gain {
     User(u32),
@@ -55,7 +55,7 @@ enum Gain {
 /// The bit of `CAP_SETUID`.
 const SETUID: u64 = 1 << 7;
 
-/// What an untraced process gains by executing a file, and a traced process does not
+/// The privileges that an untraced process gains by executing a file, and a traced process does not
 /// (`bprm_fill_uid` and `cap_bprm_creds_from_file` of the kernel).
 fn gains(file: &Facts, credentials: &Credentials) -> Vec<Gain> {
     if file.nosuid || file.is_script || credentials.no_new_privs {

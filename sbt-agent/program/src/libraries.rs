@@ -1,4 +1,4 @@
-//! Which files a program will map, before it runs.
+//! The files that a program will map, found before it runs.
 //!
 //! A probe that is attached to a file before the program maps it misses nothing. So sbt finds out
 //! what the dynamic linker will load ([`super::linker`]), without executing anything. Libraries

@@ -1,4 +1,4 @@
-//! Which libraries a program's dynamic linker would load, found out from files alone: nothing is
+//! The libraries that a program's dynamic linker would load, found from files alone: nothing is
 //! executed. The rules are those of glibc and musl, in [`glibc`] and [`musl`].
 //!
 //! All of these files may be hostile: each name and path in them only leads to files that are
@@ -49,7 +49,7 @@ const MAX_LIST: u64 = 1 << 16;
 /// The longest list of `ldconfig`, bytes: enough for 100 000 libraries.
 const MAX_CACHE: u64 = 16 << 20;
 
-/// What the environment tells a dynamic linker.
+/// The environment variables that a dynamic linker obeys.
 #[derive(Clone, Debug, Default)]
 pub struct Environment {
     /// `LD_LIBRARY_PATH`.

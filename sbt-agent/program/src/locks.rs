@@ -1,4 +1,4 @@
-//! What a wait on a futex is for, by the names of the functions that led to it.
+//! The purpose of a wait on a futex, by the names of the functions that led to it.
 
 use sbt_engine::place::LockKind;
 

@@ -6,7 +6,7 @@ use std::io;
 /// read all the same.
 const PAGE: u64 = 4096;
 
-/// How many bytes of a stack are read at once.
+/// The number of bytes of a stack that are read at once.
 pub const STACK: usize = 64 << 10;
 
 /// The memory of a process.

@@ -1,4 +1,4 @@
-//! What could be watched in a program: `sbt list PROG` and `sbt list PID`.
+//! The functions that could be watched in a program: `sbt list PROG` and `sbt list PID`.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashSet},

@@ -5,7 +5,7 @@ use sbt_common::{
     team::{ENDS, HAS_COUNT, SPILLED},
 };
 
-/// What a probed function is.
+/// The role of a probed function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Function {
     /// `pthread_barrier_wait(barrier)`
@@ -66,7 +66,7 @@ impl Function {
 /// A function found in a file, and where its probes go.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Point {
-    /// What the function is.
+    /// The role of the function.
     pub function: Function,
     /// The name by which the function was found, without version.
     pub symbol: String,

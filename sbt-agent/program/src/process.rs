@@ -1,4 +1,4 @@
-//! What /proc tells of a process.
+//! Facts about a process from /proc.
 
 use std::{
     collections::HashMap,
@@ -76,7 +76,7 @@ fn stat(task: &Path) -> Option<Stat> {
     Stat::from_file(task.join("stat")).ok()
 }
 
-/// How many threads a process has; 0 if it is gone.
+/// Number of threads of a process; 0 if the process is gone.
 pub fn threads(pid: u32) -> u64 {
     // The tasks are folders, each of which counts as a link.
     fs::metadata(format!("/proc/{pid}/task")).map_or(0, |task| task.nlink().saturating_sub(2))
@@ -260,7 +260,7 @@ pub fn occupied(pid: u32) -> Vec<Occupied> {
     )
 }
 
-/// What kind of memory lies at an address of a process.
+/// The kind of memory at an address of a process.
 pub fn memory_at(pid: u32, address: u64) -> Memory {
     let maps = Process::new_with_root(folder(pid))
         .ok()
@@ -405,8 +405,8 @@ pub fn thread_time_ns(pid: u32, tid: u32) -> Option<u64> {
     text.split_whitespace().next()?.parse().ok()
 }
 
-/// What a process, which may have ended but not been reaped, has used: time in the program and in
-/// the kernel, ticks of 10 ms as ns, and minor and major page faults.
+/// The resources used by a process, which may have ended but not been reaped: time in the program
+/// and in the kernel, ticks of 10 ms as ns, and minor and major page faults.
 pub fn used(pid: u32) -> Option<[u64; 4]> {
     let stat = stat(Path::new(&format!("/proc/{pid}")))?;
     let per_second = procfs::ticks_per_second().max(1);
@@ -414,7 +414,7 @@ pub fn used(pid: u32) -> Option<[u64; 4]> {
     Some([ns(stat.utime), ns(stat.stime), stat.minflt, stat.majflt])
 }
 
-/// What each thread of a process has used so far: run time and run delay, ns, from
+/// The use of CPUs by each thread of a process so far: run time and run delay, ns, from
 /// /proc/PID/task/TID/schedstat.
 pub fn usage(pid: u32) -> HashMap<u32, (Option<u64>, Option<u64>)> {
     tasks(pid)
@@ -428,9 +428,9 @@ pub fn usage(pid: u32) -> HashMap<u32, (Option<u64>, Option<u64>)> {
         .collect()
 }
 
-/// What the kernel has counted of each thread of a process so far: minor and major faults,
-/// voluntary and involuntary switches, migrations; from /proc/PID/task/TID/stat, status and sched,
-/// as far as they tell.
+/// The kernel's counts for each thread of a process so far: minor and major faults, voluntary and
+/// involuntary switches, migrations; from /proc/PID/task/TID/stat, status and sched, as far as they
+/// tell.
 pub fn kept_counts(pid: u32) -> HashMap<u32, [Option<u64>; 5]> {
     tasks(pid)
         .filter_map(|task| {
@@ -470,15 +470,15 @@ pub fn has_pending(tid: u32, signal: i32) -> bool {
     Status::in_folder(&folder(tid)).is_some_and(|status| status.is_pending(signal))
 }
 
-/// How many filters judge the system calls of a thread, each of which may have its own; before
-/// Linux 5.9, 2 if there are any. `u32::MAX` in strict mode. `None` if that cannot be found out.
+/// Number of filters for the system calls of a thread; each thread may have its own. Before Linux
+/// 5.9, 2 if there are any. `u32::MAX` in strict mode. `None` if that cannot be found out.
 pub fn filters(thread: u32) -> Option<u32> {
     // The thread's own file, not that of `folder`: another thread of the process may have other
     // filters.
     Some(Status::of(thread)?.filters())
 }
 
-/// What the kernel has counted of one thread so far: see [`kept_counts`].
+/// The kernel's counts for one thread so far: see [`kept_counts`].
 pub fn kept_counts_of(pid: u32, tid: u32) -> [Option<u64>; 5] {
     kept_in(Path::new(&format!("/proc/{pid}/task/{tid}")))
 }

@@ -30,7 +30,7 @@ pub struct Pty {
     pub(super) real: OwnedFd,
     /// The modes that the real terminal had, if sbt's screen may be on it.
     modes: Option<Termios>,
-    /// Which of the descriptors 0, 1 and 2 the pseudo-terminal replaces.
+    /// For each of the descriptors 0, 1 and 2: whether the pseudo-terminal replaces it.
     replaced: [bool; 3],
 }
 

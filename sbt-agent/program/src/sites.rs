@@ -55,7 +55,7 @@ pub struct Resolver {
     space: Space,
     /// The memory of all other processes, by process.
     others: HashMap<u32, Space>,
-    /// How many programs have been executed in all.
+    /// The number of programs that have been executed in all.
     executions: u32,
     shared: SharedFiles,
     modules: Vec<Module>,

@@ -1,4 +1,4 @@
-//! What `/proc/PID/status` tells of a process or of a thread: the only parser of that file.
+//! Facts from `/proc/PID/status` about a process or a thread: the only parser of that file.
 //!
 //! The crate `procfs` gives up on names that are not UTF-8, and knows neither the number of filters
 //! for system calls nor the features of the processor.
@@ -80,7 +80,7 @@ impl Status {
         pending.zip(bit).is_some_and(|(bits, bit)| bits & bit != 0)
     }
 
-    /// How many filters judge the system calls of the thread; before Linux 5.9, 2 if there are any.
+    /// Number of filters for the system calls of the thread; before Linux 5.9, 2 if there are any.
     /// `u32::MAX` in strict mode.
     pub fn filters(&self) -> u32 {
         // The strict mode has no filter, and allows next to nothing.

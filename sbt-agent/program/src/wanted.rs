@@ -71,7 +71,7 @@ impl Wanted {
         self.0.is_empty()
     }
 
-    /// What a file has to offer for each wish, in the order of the wishes.
+    /// The offers of a file for each wish, in the order of the wishes.
     pub(super) fn offers(&self, file: &ProbedFile, binary: &Binary<'_>) -> Vec<Offer> {
         self.0
             .iter()

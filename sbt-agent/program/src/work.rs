@@ -34,7 +34,7 @@ pub(super) struct KnownWork {
     functions: RefCell<HashMap<(u64, u32), bool>>,
 }
 
-/// What is known of the functions of a file.
+/// Facts about the functions of a file.
 pub(super) trait Functions {
     /// Whether a function is the program's own, and not of a library in the same file.
     fn is_own(&self, start: u64) -> bool;

@@ -14,7 +14,7 @@ use sbt_engine::{
 };
 use sbt_program::access::NamedFile;
 
-/// What must hold. Limits may be given several times, for all sites or with SITE: in front.
+/// The rules of a check. Limits may be given several times, for all sites or with SITE: in front.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Rules")]
 pub struct Rules {

@@ -69,7 +69,7 @@ pub struct Outcome {
     pub scaling: Option<Scaling>,
     /// The exit status of the program if it failed; 128 + N if signal N ended the series.
     pub status: u8,
-    /// What went wrong, if it has not been printed yet.
+    /// The failure, if it has not been printed yet.
     pub failure: Option<String>,
 }
 

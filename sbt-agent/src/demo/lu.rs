@@ -24,7 +24,7 @@ const PANEL: usize = 16;
 /// Relative to the largest elements, which are about `n`.
 const TOLERANCE: f64 = 1e-12;
 
-/// Which rows a thread owns.
+/// The rows that each thread owns.
 #[derive(Clone, Copy)]
 pub enum Layout {
     /// Contiguous blocks.

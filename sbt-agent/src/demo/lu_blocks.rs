@@ -27,7 +27,7 @@ const SIZE: usize = 128;
 /// Pivot rows that are applied together, so that the row they are applied to is read less often.
 const LANES: usize = 4;
 
-/// Who solves the blocks below the diagonal.
+/// The threads that solve the blocks below the diagonal.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Panel {
     /// The diagonal block's owner, in the first phase.
@@ -168,8 +168,8 @@ impl LuBlocks {
         self.barrier.wait();
     }
 
-    /// Who factors a diagonal block: the threads form a grid, as square as can be, that is laid
-    /// over the blocks again and again.
+    /// The thread that factors a diagonal block: the threads form a grid, as square as can be, that
+    /// is laid over the blocks again and again.
     fn owner(&self, step: usize) -> usize {
         let rows = (1..=self.threads.isqrt())
             .rev()

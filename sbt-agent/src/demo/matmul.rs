@@ -23,7 +23,7 @@ const LANES: usize = 8;
 /// Relative to n, which bounds the elements of the check vectors within a factor of 2.
 const TOLERANCE: f64 = 1e-12;
 
-/// Which rows a thread owns.
+/// The rows that each thread owns.
 #[derive(Clone, Copy)]
 pub enum Deal {
     /// As many as the others, one after the other.

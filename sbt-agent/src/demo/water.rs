@@ -31,7 +31,7 @@ const DRIFT_TOLERANCE: f64 = 0.01;
 /// Of momentum and force sums, and of forces against those computed serially.
 const ROUNDING: f64 = 1e-8;
 
-/// Which molecules a thread pairs with those before them.
+/// The molecules that each thread pairs with those before them.
 #[derive(Clone, Copy)]
 pub enum Deal {
     /// Its own, which lie one after the other.
@@ -50,7 +50,7 @@ struct Water {
     forces: Shared<Vector>,
     /// Per thread, the forces on all molecules that its pairs exert.
     partial: Shared<Vector>,
-    /// What each thread has added to the kinetic and the potential energy of each step, in turns.
+    /// Each thread's contributions to the kinetic and the potential energy of each step, in turns.
     /// A thread locks its own list only, until all are done.
     energies: Vec<Mutex<Vec<f64>>>,
     barrier: Barrier,

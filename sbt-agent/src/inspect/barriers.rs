@@ -20,7 +20,7 @@ enum Key {
     Shared(Shared),
 }
 
-/// What was found out about a barrier.
+/// Facts about a barrier.
 #[derive(Clone, Copy, Debug)]
 pub struct FoundBarrier {
     /// Address in the process of the waiting thread.

@@ -224,8 +224,8 @@ fn has_descriptor(number: i64) -> bool {
     )
 }
 
-/// What a descriptor of a process refers to, as the kernel names it. The file itself is not
-/// touched: a file on a dead server would block.
+/// The file of a process's descriptor, as the kernel names it. The file itself is not touched: a
+/// file on a dead server would block.
 fn descriptor(thread: u32, number: u64) -> String {
     // Descriptors have the type `int`.
     let number = number & 0xffff_ffff;
@@ -234,7 +234,7 @@ fn descriptor(thread: u32, number: u64) -> String {
         .unwrap_or_default()
 }
 
-/// What a descriptor refers to, in words for the user. `None` if not known.
+/// The file of a descriptor, in words for the user. `None` if not known.
 fn opened(thread: u32, number: u64) -> Option<String> {
     let name = match number & 0xffff_ffff {
         0 => "standard input".into(),
@@ -272,7 +272,7 @@ fn shown(time: Duration) -> String {
     format!("{} {unit}", text.strip_suffix(".0").unwrap_or(&text))
 }
 
-/// How many descriptors of a poll are named.
+/// The number of descriptors of a poll that are named.
 const MAX_POLLED: u64 = 3;
 
 fn polled(memory: Memory, address: u64, count: u64) -> Option<String> {

@@ -52,7 +52,7 @@ pub struct Ends {
     peers: OnceCell<HashMap<String, String>>,
 }
 
-/// What a thread waits for, if only known processes can let it go on.
+/// The processes that a thread waits for, if only known processes can let it go on.
 pub struct Awaited {
     /// The pipes and sockets: `pipe:[4242]`.
     pub what: String,
@@ -64,8 +64,8 @@ pub struct Awaited {
 }
 
 impl Ends {
-    /// What a thread waits for in a system call on pipes and sockets. `None` if it waits for
-    /// something else as well, or if not all holders of the other ends can be seen.
+    /// The processes that a thread waits for in a system call on pipes and sockets. `None` if it
+    /// waits for something else as well, or if not all holders of the other ends can be seen.
     pub fn awaited(&self, thread: u32, call: Call) -> Option<Awaited> {
         let all = waits(thread, call)?;
         if all.is_empty() || all.len() > MOST {

@@ -5,10 +5,7 @@ use sbt_program::{memory::Memory, syscalls};
 
 /// A futex on which a thread sleeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(
-    clippy::struct_excessive_bools,
-    reason = "independent facts, each of which may be so or not"
-)]
+#[allow(clippy::struct_excessive_bools, reason = "independent facts")]
 pub struct Futex {
     /// Address of the futex word.
     pub address: u64,

@@ -1,5 +1,5 @@
-//! What keeps processes and threads from running although they do not wait: frozen control groups,
-//! CPU quotas, priorities. And which children have ended.
+//! Causes that keep processes and threads from running although they do not wait: frozen control
+//! groups, CPU quotas, priorities. And which children have ended.
 
 use std::{collections::BTreeMap, path::Path};
 

@@ -156,7 +156,7 @@ struct Looker {
     turn: u32,
     /// The number of looks.
     times: u32,
-    /// How many times a thread could not be stopped.
+    /// The number of times that a thread could not be stopped.
     unstopped: u32,
     notes: Vec<String>,
     /// Whether some processes may not be looked at.

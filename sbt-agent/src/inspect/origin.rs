@@ -1,4 +1,4 @@
-//! What is known of a process besides its threads.
+//! Facts about a process besides its threads.
 
 use std::{fs::File, io::Read as _};
 

@@ -1,4 +1,4 @@
-//! What is known of a thread after several looks.
+//! Facts about a thread after several looks.
 
 use std::{collections::BTreeSet, time::Instant};
 
@@ -73,7 +73,7 @@ impl Followed {
     }
 }
 
-/// What is known of a thread.
+/// A thread with the facts from several looks.
 pub struct InspectedThread {
     /// The thread.
     pub id: ThreadId,
@@ -83,7 +83,7 @@ pub struct InspectedThread {
     first_ns: Option<u64>,
     /// Time without a CPU at the first look, ns.
     first_ready_ns: Option<u64>,
-    /// When the thread was looked at first.
+    /// The time at which the thread was looked at first.
     first_at: Instant,
     /// Whether the thread slept at some time since.
     has_slept_once: bool,
@@ -424,7 +424,8 @@ fn told_of(call: &CallAt) -> Vec<CallSeen> {
     frames.collect()
 }
 
-/// How many words of a running thread's stack are searched for the barrier at which it spins.
+/// The number of words of a running thread's stack that are searched for the barrier at which it
+/// spins.
 const WORDS: usize = 64;
 
 /// The values in a stopped thread's registers and on top of its stack.

@@ -27,14 +27,14 @@ use sbt_program::{
 /// The most calls of the program's own code that are kept of a thread.
 const MOST_CALLS: usize = 6;
 
-/// How many bytes of a stack are read at once; words beyond are read one by one.
+/// The number of bytes of a stack that are read at once; words beyond are read one by one.
 const TOP: usize = 4096;
 
 /// The system call in which a thread sleeps, by /proc.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sleep(Call);
 
-/// What a thread does by the content of /proc/PID/task/TID/syscall.
+/// The state of a thread by the content of /proc/PID/task/TID/syscall.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seen {
     /// The thread is on a CPU or could be.
@@ -71,11 +71,12 @@ pub struct Sleepers {
     /// Whether a process has the numbers of sbt's process namespace, and may be looked into.
     known: HashMap<u32, Option<bool>>,
     own_numbers: HashMap<(u32, u32), u32>,
-    /// How often to look again for a process's C library: a program maps it after its beginning.
+    /// Further searches for a process's C library, by process: a program maps the library after
+    /// its beginning.
     unknown: HashMap<u32, u32>,
 }
 
-/// How often a process is searched for its C library.
+/// The largest number of times that a process is searched for its C library.
 const MOST_SEARCHES: u32 = 50;
 
 impl Sleepers {
@@ -283,7 +284,7 @@ fn without_number(what: &str) -> String {
     }
 }
 
-/// What a thread waits for, with the object and whose end it awaits.
+/// The kind of a thread's wait, the address of the object, and the thread that must act first.
 fn kind(
     seen: &InspectedThread,
     doing: &Doing,

@@ -27,8 +27,8 @@ use sbt_program::{
 pub struct Regions {
     /// Index of the barrier of each team, by process and way to it. Mostly there is one way.
     ends: HashMap<(u32, teams::TeamOffsets), HashMap<u64, usize>>,
-    /// What [`teams::infos`] has read, by process and [`teams::TeamOffsets::threads`]: read once for all
-    /// threads.
+    /// The words that [`teams::infos`] has read, by process and [`teams::TeamOffsets::threads`]:
+    /// read once for all threads.
     infos: HashMap<(u32, u64), Rc<[u64]>>,
     /// The ways to teams that were used, by process.
     ways: Vec<(u32, teams::TeamOffsets)>,

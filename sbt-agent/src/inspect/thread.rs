@@ -1,4 +1,4 @@
-//! What /proc says about a thread.
+//! Facts about a thread from /proc.
 
 use std::path::PathBuf;
 
@@ -15,7 +15,7 @@ pub struct Glance {
     pub tracer: u32,
     /// Its number in its own pid namespace.
     pub own_number: u32,
-    /// How many times it has left the CPU.
+    /// The number of times that it has left the CPU.
     pub switches: u64,
     /// How many of these times it did so to sleep.
     pub sleeps: u64,

@@ -32,7 +32,7 @@ use sbt_program::{
     trace,
 };
 
-/// What each thread does, in the order of `threads`, and the barriers at which threads wait.
+/// The activity of each thread, in the order of `threads`, and the barriers at which threads wait.
 /// `is_frozen`: whether a control group holds a process.
 pub fn all(
     threads: &[InspectedThread],
@@ -112,7 +112,8 @@ pub(super) struct Waits<'a> {
     known: &'a [KnownBarrier],
     pub(super) barriers: Barriers,
     pub(super) regions: Regions,
-    /// What stands for the barrier of a team in a runtime of an unknown version, by process.
+    /// The number that stands for the barrier of a team in a runtime of an unknown version, by
+    /// process.
     pub(super) unknown_teams: HashMap<u32, u64>,
     /// Whether memory is a process's own, by process and address.
     own: HashMap<(u32, u64), bool>,
@@ -139,7 +140,7 @@ impl Waits<'static> {
         }
     }
 
-    /// What a thread does that sleeps, from memory as it is now.
+    /// The activity of a thread that sleeps, from memory as it is now.
     pub(super) fn single(&mut self, seen: &InspectedThread) -> Doing {
         self.barriers = Barriers::default();
         self.regions = Regions::default();
@@ -284,7 +285,7 @@ impl Waits<'_> {
     /// not known.
     #[allow(
         clippy::option_option,
-        reason = "a version that is not told is not another library"
+        reason = "an unknown version differs from another library"
     )]
     fn version(&self, process: u32) -> Option<Option<Version>> {
         match self.libraries.get(&process) {

@@ -187,7 +187,7 @@ pub fn is_refused() -> bool {
     answer.is_err_and(|error| error.raw_os_error() != Some(libc::EBADF))
 }
 
-/// What a program will be attached to.
+/// The kind of place to which a program will be attached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProgramKind {
     /// Many places of a file, by one link.

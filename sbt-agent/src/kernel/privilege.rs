@@ -123,7 +123,7 @@ fn remedy_for(binary: &str, nosuid: bool) -> String {
     format!("run sbt with sudo, or `sudo setcap {SETCAP} {binary}` once")
 }
 
-/// What to do where only root may watch.
+/// The advice for a user where only root may watch.
 pub fn become_root() -> &'static str {
     if root_lacks() { OF_ROOT } else { "use sudo" }
 }

@@ -13,7 +13,7 @@ pub enum LoadError {
     /// The kernel lacks something, or has refused a program.
     #[error("{what}: {source}")]
     Kernel {
-        /// What was tried.
+        /// The action that was refused.
         what: String,
         /// The kernel's error.
         source: io::Error,

@@ -1,4 +1,5 @@
-//! What to expect of a kernel by its version. Pure; what it really can is found out by trying.
+//! The abilities to expect of a kernel by its version. Pure; sbt finds the real abilities by
+//! trying.
 
 /// The oldest kernel that works: probes have cookies since Linux 5.15.
 pub const OLDEST: (u32, u32) = (5, 15);

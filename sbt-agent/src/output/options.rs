@@ -1,4 +1,4 @@
-//! What can be typed of where reports and other files go.
+//! Options for the destinations of reports and other files.
 
 use std::path::PathBuf;
 

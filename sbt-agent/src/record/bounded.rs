@@ -37,10 +37,10 @@ const STATISTICS_NS: u64 = 10_000_000_000;
 /// room as the events of seconds.
 const NS_PER_BYTE: u64 = 10_000;
 
-/// How many names for a new file are tried at most.
+/// The largest number of names for a new file that are tried.
 const MOST_NAMES: u32 = 100;
 
-/// What is kept besides statistics.
+/// The parts of a run that are kept besides statistics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keep {
     /// The events of the last while, at least this long.
@@ -129,7 +129,7 @@ impl Bound {
 #[derive(Clone, Copy, Debug)]
 struct Generation {
     begin: Begin,
-    /// When it began, ns.
+    /// The time at which it began, ns.
     since_ns: u64,
     /// Its offset in the file, bytes.
     at: u64,

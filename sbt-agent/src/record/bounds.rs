@@ -20,7 +20,7 @@ const MOST_TEXT: usize = 1 << 28;
 /// The model's size is checked once in so many rows.
 const EVERY: u32 = 1 << 14;
 
-/// What has been read so far.
+/// The parts of the recording that have been read so far.
 #[derive(Debug, Default)]
 pub struct Bounds {
     named: usize,
@@ -75,7 +75,7 @@ mod tests {
         place::Frame,
     };
 
-    /// How many rows are accepted.
+    /// The number of rows that are accepted.
     fn told(rows: impl Iterator<Item = Row>) -> usize {
         let (mut bounds, mut model) = (Bounds::default(), Model::new(0, true));
         let mut count = 0;

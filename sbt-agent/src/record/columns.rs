@@ -125,7 +125,7 @@ impl Columns {
         self.rows += 1;
     }
 
-    /// How many rows there are.
+    /// The number of rows.
     pub const fn rows(&self) -> usize {
         self.rows
     }

@@ -1,4 +1,4 @@
-//! What a recording has told since the run's facts were last written. Where a recording breaks off,
+//! Changes in a recording since the run's facts were last written. Where a recording breaks off,
 //! its facts are brought up to the last event read.
 
 use sbt_engine::{
@@ -7,7 +7,7 @@ use sbt_engine::{
     report::{Facts, HangOutcome},
 };
 
-/// What has changed since the last facts.
+/// Changes since the last facts.
 #[derive(Clone, Debug, Default)]
 pub struct Lately {
     /// Whether threads have come to barriers or left them.
@@ -15,7 +15,7 @@ pub struct Lately {
     /// The last switch of departures, if any.
     departures: Option<bool>,
     tariff: Option<Tariff>,
-    /// When the probes were first taken off, `CLOCK_MONOTONIC` ns.
+    /// The time at which the probes were first taken off, `CLOCK_MONOTONIC` ns.
     off_first_ns: Option<u64>,
     /// Since when the probes are off, ns; `None` if they are on.
     off_since_ns: Option<u64>,

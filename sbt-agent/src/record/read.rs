@@ -81,7 +81,7 @@ pub enum ReadError {
         path: String,
         /// Number of the batch, from 1.
         batch: usize,
-        /// How many batches there are.
+        /// The number of batches.
         of: usize,
     },
 }

@@ -10,10 +10,10 @@ use sbt_engine::{
     place::Place,
 };
 
-/// How many barriers are remembered at most. Counts of others have to be found out again.
+/// The largest number of barriers that are remembered. Counts of others have to be found out again.
 const MOST_BARRIERS: usize = 4096;
 
-/// What has been told so far and still holds.
+/// The rows that still matter of all rows so far.
 #[derive(Debug)]
 pub struct Recap {
     begin: Begin,
@@ -31,7 +31,7 @@ pub struct Recap {
     is_off: bool,
 }
 
-/// What is known of a barrier.
+/// The state of a barrier.
 #[derive(Clone, Copy, Debug, Default)]
 struct Barrier {
     kind: Option<Kind>,
@@ -147,7 +147,7 @@ impl Recap {
         }
     }
 
-    /// What such a model must be told first.
+    /// The rows that such a model needs first.
     pub fn rows(&self) -> impl Iterator<Item = Row> {
         let places = self.places.iter();
         let places = places.map(|place| Row::Place(Box::new(place.clone())));

@@ -17,13 +17,13 @@ use sbt_engine::{
 };
 
 /// A recording that has been read up to some row.
-#[allow(clippy::struct_excessive_bools, reason = "each is a matter of its own")]
+#[allow(clippy::struct_excessive_bools, reason = "independent facts")]
 pub struct Replay {
     reader: Reader,
     bounds: Bounds,
     /// The model after the last row read.
     pub model: Model,
-    /// What has changed since the facts were last written.
+    /// Changes since the facts were last written.
     lately: Lately,
     places: Vec<Rc<Place>>,
     /// Facts of the run, as last written.
@@ -32,7 +32,7 @@ pub struct Replay {
     summary: Option<Box<Report>>,
     /// Whether the events begin with the run.
     from_begin: bool,
-    /// When the events begin, ns.
+    /// The time at which the events begin, ns.
     start_ns: u64,
     /// Whether the next rows repeat what this replay has been told already.
     repeats: bool,
@@ -45,7 +45,7 @@ pub struct Replay {
     ended: bool,
     /// Whether single episodes are wanted.
     tells: bool,
-    /// What each thread did at the end.
+    /// The state of each thread at the end.
     stood: Option<Vec<(ThreadId, Present)>>,
 }
 
@@ -58,11 +58,11 @@ pub struct Whole {
     /// Folded stacks of the samples, one a line. `None` if the end is missing, or nothing was
     /// sampled.
     pub folded: Option<Vec<String>>,
-    /// Which single episodes there are; `None` if the file has statistics only.
+    /// The range of single episodes in the file; `None` if the file has statistics only.
     pub told: Option<Extent>,
 }
 
-/// Which of a run's single episodes a recording has.
+/// The range of a run's single episodes that a recording has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
     /// Since when, `CLOCK_MONOTONIC` ns. After the start of the run if only its end was kept.
@@ -71,7 +71,7 @@ pub struct Extent {
     pub arrivals: u64,
 }
 
-/// What follows the rows that were read.
+/// The contents of the file behind the rows that were read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rest {
     /// A row of a later time.
@@ -251,7 +251,7 @@ impl Replay {
         self.reader.share()
     }
 
-    /// When the events begin, `CLOCK_MONOTONIC` ns.
+    /// The time at which the events begin, `CLOCK_MONOTONIC` ns.
     pub const fn start_ns(&self) -> u64 {
         self.start_ns
     }
@@ -355,7 +355,7 @@ impl Replay {
         IncompleteReport { kind, text }
     }
 
-    /// What each thread does now; after the end what it did before open waits were settled.
+    /// The present state of each thread; after the end its state before open waits were settled.
     pub fn present(&self) -> Vec<(ThreadId, Present)> {
         match &self.stood {
             Some(stood) => stood.clone(),
@@ -432,7 +432,7 @@ impl Replay {
         })
     }
 
-    /// Which episodes the recording had.
+    /// The range of single episodes that the recording had.
     fn extent(&self) -> Option<Extent> {
         // Without facts of their own, the file has reports only.
         let has_events = self.summary.is_none() || self.facts.run.pid > 0;

@@ -37,7 +37,7 @@ pub enum Row {
 /// How a model is begun.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Begin {
-    /// When it begins, ns; see [`sbt_engine::model::Model::new`].
+    /// The time at which it begins, ns; see [`sbt_engine::model::Model::new`].
     pub start_ns: u64,
     /// Whether departures are watched; see [`sbt_engine::model::Model::new`].
     pub departures: bool,

@@ -180,7 +180,7 @@ impl Written {
         fs::metadata(self.path()).unwrap().len()
     }
 
-    /// How many other files are in the folder of the recording.
+    /// The number of other files that are in the folder of the recording.
     fn others(&self) -> usize {
         fs::read_dir(self.folder.path()).unwrap().count() - 1
     }

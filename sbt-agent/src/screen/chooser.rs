@@ -24,7 +24,7 @@ const MOST: usize = 30;
 /// Maximum width of a counter's name, in columns.
 const NAME: usize = 34;
 
-/// What happens to the list after a key.
+/// The fate of the list after a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Then {
     /// The list stays open.

@@ -10,7 +10,7 @@ use sbt_engine::{
     },
 };
 
-/// Which value of a counter is shown beside its rate.
+/// The value of a counter that is shown beside its rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ShownValue {
     /// The total.

@@ -127,7 +127,7 @@ pub fn worst(snapshot: &Snapshot) -> Option<&SiteReport> {
     worst.filter(|site| site.lost_ns > 0)
 }
 
-/// What each thread is doing at the moment of the snapshot, by thread id.
+/// The activity of each thread at the moment of the snapshot, by thread id.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Now {
     /// Threads that wait in a barrier.

@@ -82,7 +82,7 @@ pub struct Shown {
 pub struct Fitting {
     /// The columns, in the order of the grid.
     pub columns: Vec<Shown>,
-    /// Which of the scrolling columns are among them.
+    /// The range of the scrolling columns that are shown.
     pub scrolled: Range<usize>,
     /// Number of scrolling columns in the grid.
     pub scrolling: usize,

@@ -227,7 +227,7 @@ fn facts_line(snapshot: &Snapshot, paused: bool, columns: u16, look: Look) -> Li
     Line::from(spans)
 }
 
-/// What watching costs the program, and the share of time in which probes are on if it is
+/// The cost of watching to the program, and the share of time in which probes are on if it is
 /// reduced. `at` is the priority for omission.
 fn own_cost(report: &Report, at: u8, look: Look) -> Fact {
     let cost = &report.own_cost;
@@ -310,7 +310,7 @@ fn efficiency(snapshot: &Snapshot, look: Look) -> Option<[String; 2]> {
     ])
 }
 
-/// How well the threads are used. Where time goes instead, if that is not known; both if there is
+/// The efficiency of the threads. Where time goes instead, if that is not known; both if there is
 /// room.
 fn how_well(snapshot: &Snapshot, room: usize, look: Look) -> String {
     let texts = efficiency(snapshot, look);

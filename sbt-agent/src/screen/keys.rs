@@ -1,4 +1,4 @@
-//! What keys mean to the screen, and which bytes they are for a program.
+//! The meaning of keys for the screen, and the bytes that keys send to a program.
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
@@ -23,7 +23,7 @@ pub enum Move {
     Right,
 }
 
-/// What a key does.
+/// The effect of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Move within the tab.

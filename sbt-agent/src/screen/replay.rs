@@ -14,7 +14,7 @@ const SECOND: u64 = 1_000_000_000;
 /// Recordings at least this long are shown in minutes, ns.
 const MINUTES: u64 = 600 * SECOND;
 
-/// What a key means in a replay.
+/// The meaning of a key in a replay.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Meaning {
     /// A request to the reader of the recording.
@@ -25,8 +25,8 @@ pub enum Meaning {
     Say(&'static str),
 }
 
-/// What a key means outside of dialogs; `None` if the key does nothing. The reader of the recording
-/// decides whether the request is possible now: the screen may lag behind.
+/// The meaning of a key outside of dialogs; `None` if the key does nothing. The reader of the
+/// recording decides whether the request is possible now: the screen may lag behind.
 pub fn meaning(key: &KeyEvent) -> Option<Meaning> {
     let play = |play| Some(Meaning::Ask(Request::Play(play)));
     let is_plain = !key.modifiers.contains(KeyModifiers::CONTROL);

@@ -1,4 +1,4 @@
-//! What leaves sbt: lines while the program runs, the recording, and the files at the end.
+//! The output of sbt: lines while the program runs, the recording, and the files at the end.
 
 use std::{fs::File, io::Write as _};
 

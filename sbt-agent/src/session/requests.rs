@@ -16,7 +16,7 @@ const SILENCE: Duration = Duration::from_millis(150);
 /// The number of [`SILENCE`] times to wait at most after the probes are switched off.
 const MOST_SILENCES: u32 = 4;
 
-/// What happens after a request.
+/// The session's next step after a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Then {
     GoOn,

@@ -23,7 +23,7 @@ const EARLY_TICK: Duration = Duration::from_millis(25);
 /// end.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// When the loop has something to do by itself.
+/// The times at which the loop has something to do by itself.
 struct Timers {
     /// The end of watching, if the user has limited the time.
     deadline: Option<Instant>,
@@ -32,7 +32,7 @@ struct Timers {
     ticks: Interval,
 }
 
-/// What the loop has to handle.
+/// The next thing that the loop has to handle.
 enum Next {
     Batch(Batch),
     /// The source has stopped and handed over all events.

@@ -1,5 +1,5 @@
-//! What the events mean: the engine's model with what makes it out of events, the recogniser, the
-//! places in the target's code, and the looks at what no event shows (hangs, spinning, samples).
+//! The meaning of the events: the engine's model with the recogniser, the places in the target's
+//! code, and the looks at things that no event shows (hangs, spinning, samples).
 
 use std::{rc::Rc, sync::Arc};
 
@@ -33,7 +33,7 @@ use seen::Seen;
 use spinning::Spinning;
 use wiring::Recognition;
 
-/// What the understanding of a target begins with.
+/// The facts with which the understanding of a target begins.
 #[derive(Clone, Copy, Debug)]
 pub struct Beginning {
     /// The process id of the target.
@@ -42,7 +42,7 @@ pub struct Beginning {
     pub runs_already: bool,
     /// Whether processes that the target starts are watched too.
     pub children: bool,
-    /// When watching began, ns.
+    /// The time at which watching began, ns.
     pub start_ns: u64,
     /// How closely the source looks at what threads do between barriers.
     pub states: States,
@@ -50,7 +50,7 @@ pub struct Beginning {
     pub cpus: Option<u32>,
 }
 
-/// What is known of the target by its events and its code.
+/// The knowledge of the target from its events and its code.
 pub struct Understanding {
     pid: u32,
     /// sbt joined a process that ran already.
@@ -105,7 +105,7 @@ impl Understanding {
         })
     }
 
-    /// What the events taken in so far have become.
+    /// The model of the events taken in so far.
     pub const fn model(&self) -> &Model {
         &self.model
     }
@@ -162,7 +162,7 @@ impl Understanding {
         self.cost.tariff().is_some()
     }
 
-    /// What the probes have cost each thread so far, ns; empty until the cost of a probe is known.
+    /// The cost of the probes for each thread so far, ns; empty until the cost of a probe is known.
     pub fn costs(&self) -> Vec<f64> {
         let rows = self.model.threads().rows().iter();
         self.cost.tariff().map_or_else(Vec::new, |tariff| {
@@ -255,7 +255,7 @@ impl Understanding {
         self.model.drop_tape();
     }
 
-    /// What the model was told since the last call, if a recording keeps that.
+    /// The input of the model since the last call, if a recording keeps that.
     pub fn take_tape(&mut self) -> Vec<Step> {
         self.model.take_tape()
     }

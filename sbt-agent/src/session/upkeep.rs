@@ -1,4 +1,4 @@
-//! What the session decides again at each tick.
+//! Decisions that the session renews at each tick.
 
 use super::Session;
 use sbt_program::clock;

@@ -1,4 +1,4 @@
-//! What the live screen shows, and the terminal of the program meanwhile.
+//! The contents of the live screen, and the terminal of the program meanwhile.
 
 use std::{io, sync::Arc};
 
@@ -26,7 +26,7 @@ mod open;
 use observer::Observer;
 use open::OpenScreen;
 
-/// What the live screen shows.
+/// The contents of the live screen.
 #[derive(Default)]
 pub struct View {
     /// The screen while it is open.
@@ -37,7 +37,7 @@ pub struct View {
     relay: Option<Relay>,
 }
 
-/// What the view asks of the session.
+/// The view's wishes to the session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Turn {
     /// The user asks for something.

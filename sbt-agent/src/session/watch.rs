@@ -1,5 +1,5 @@
-//! What is done to the target: the source with its probes, which of them are on, and what the
-//! system knows of the target's processes.
+//! The hold on the target: the source with its probes, the choice of probes that are on, and the
+//! system's facts about the target's processes.
 
 use std::{collections::BTreeSet, path::Path};
 
@@ -41,7 +41,7 @@ use processes::Processes;
 use standing::Standing;
 
 /// The watch on one target.
-#[allow(clippy::struct_excessive_bools, reason = "each is known for itself")]
+#[allow(clippy::struct_excessive_bools, reason = "independent facts")]
 pub struct Watch {
     pid: u32,
     /// `None` after watching has ended.
@@ -61,7 +61,7 @@ pub struct Watch {
     processes: Processes,
     lifetime: Lifetime,
     standing: Standing,
-    /// Who gets CPUs and who does not.
+    /// The use of CPUs by the target and other processes.
     scheduling: Scheduling,
     /// The number of CPUs that the target may use, at the last look.
     cpus: Cpus,
@@ -71,7 +71,7 @@ pub struct Watch {
     is_off: bool,
     had_children: Option<bool>,
     alone: alone::Alone,
-    /// What the first thread did alone, and what the target used; known when watching ended.
+    /// The first thread's time alone, and the target's use of resources; known when watching ended.
     first_thread: Option<FirstThreadReport>,
     used: Option<UsedReport>,
     hardware_counters: bool,
@@ -138,7 +138,7 @@ impl Watch {
         })
     }
 
-    /// What the understanding of the target begins with.
+    /// The facts with which the understanding of the target begins.
     pub const fn beginning(&self, runs_already: bool) -> Beginning {
         Beginning {
             pid: self.pid,
@@ -160,12 +160,12 @@ impl Watch {
         self.is_off
     }
 
-    /// When watching began, or when the totals were last reset, ns.
+    /// The time at which watching began, or when the totals were last reset, ns.
     pub const fn start_ns(&self) -> u64 {
         self.start_ns
     }
 
-    /// When watching ended, ns.
+    /// The time at which watching ended, ns.
     pub const fn end_ns(&self) -> u64 {
         self.end_ns
     }
@@ -329,7 +329,8 @@ impl Watch {
         self.openmp_tasks = uses;
     }
 
-    /// How many uses of silenced condition variables were ignored; `None` after watching has ended.
+    /// The number of uses of silenced condition variables that were ignored; `None` after watching
+    /// has ended.
     pub fn passed(&self) -> Option<u64> {
         let source = self.source.as_ref()?;
         Some(source.silencing().map_or(0, Silencing::passed))
@@ -383,7 +384,7 @@ impl Watch {
         source.map_or(self.lost, |source| source.lost())
     }
 
-    /// How often threads were seen to wait for locks.
+    /// The number of times that threads were seen to wait for locks.
     pub fn lock_waits(&self) -> u64 {
         self.locks.waits()
     }

@@ -22,12 +22,13 @@ use super::{
 
 /// Declares the settings.
 ///
-/// `one`: of such a setting the strongest source decides. A source gives the first type; the second
-/// is the type of what holds. `variable … by`: the variable of the environment, and what reads it.
-/// `file`: what reads the value of the key in `sbt.toml`. `shown`: the value as text.
+/// `one`: the strongest source that gives the setting decides. The first type is that of a source,
+/// the second that of the result. `variable … by`: the environment variable, and the function that
+/// reads its text. `file`: the function that reads the value of the key in `sbt.toml`. `shown`: the
+/// value as text.
 ///
-/// `each`: the items of all sources hold; of two items with the same subject (`by`) the stronger
-/// source's replaces the other.
+/// `each`: the items of all sources count. Of two items with the same subject (`by`), the item of
+/// the stronger source counts.
 macro_rules! settings {
     (
         one {$(

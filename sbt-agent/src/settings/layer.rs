@@ -1,4 +1,4 @@
-//! What one source says: the file, the environment or the command line.
+//! The settings of one source: the file, the environment or the command line.
 
 pub use super::declared::Layer;
 

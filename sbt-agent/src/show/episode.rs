@@ -56,13 +56,13 @@ pub struct Participant {
     pub release_ns: Option<u64>,
     /// Duration of the work before the arrival; `None` if its start was not seen.
     pub work_ns: Option<u64>,
-    /// How the work splits up into running, ready and blocked.
+    /// The split of the work into running, ready and blocked time.
     pub split: Split,
     /// Counts of the work, in the order of the report's counters.
     pub counts: Vec<Option<u64>>,
 }
 
-/// What a thread did during a span of time.
+/// The activity of a thread during a span of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Doing {
     /// Work between barriers.
@@ -84,7 +84,7 @@ pub struct Piece {
     pub from_ns: u64,
     /// End of the span.
     pub to_ns: u64,
-    /// What the thread did.
+    /// The activity of the thread.
     pub doing: Doing,
 }
 

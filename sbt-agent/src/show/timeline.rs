@@ -1,5 +1,5 @@
-//! What each thread did over the whole run, in bounded memory: equal pieces of time for every
-//! thread, and some complete episodes.
+//! The activity of each thread over the whole run, in bounded memory: equal pieces of time for
+//! every thread, and some complete episodes.
 
 use std::{
     cmp::Ordering,
@@ -21,8 +21,8 @@ pub const MOST_COLUMNS: usize = 8192;
 /// in the episodes before that lost the most time.
 const MOST_ARRIVALS: usize = 6000;
 
-/// What a thread did in a piece of time, ns. Missing time is unknown, or lies between parallel
-/// regions.
+/// The time of a thread in each state within a piece of time, ns. Missing time is unknown, or lies
+/// between parallel regions.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Cell {
     /// Outside of barriers, on a CPU or with unknown CPU use.

@@ -1,5 +1,5 @@
-//! What only some sources can do. A source without an ability implements nothing for it, and
-//! returns `None` for it from [`super::Source`].
+//! Abilities that only some sources have. A source without an ability implements nothing for it,
+//! and returns `None` for it from [`super::Source`].
 
 use sbt_common::{Code, Futex, Lock, Rule};
 
@@ -47,7 +47,7 @@ pub trait Silencing {
     /// Ignores a condition variable or a futex until `until_ns`.
     fn silence(&self, key: u64, until_ns: u64) -> anyhow::Result<()>;
 
-    /// How many uses of silenced condition variables were ignored.
+    /// The number of uses of silenced condition variables that were ignored.
     fn passed(&self) -> u64;
 }
 

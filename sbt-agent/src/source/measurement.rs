@@ -21,7 +21,7 @@ pub struct Measurement {
     thread: Option<JoinHandle<()>>,
 }
 
-/// What the measurement shares with the thread that measures.
+/// The state that the measurement shares with the thread that measures.
 #[derive(Debug, Default)]
 pub struct Shared {
     /// The result.

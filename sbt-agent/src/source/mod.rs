@@ -35,13 +35,13 @@ pub type Batch = Vec<Event>;
 /// overflow meanwhile are counted in the kernel, where they are lost.
 pub type Sink = mpsc::Sender<Batch>;
 
-/// How many batches may wait for the model. Together with [`BATCH`] it bounds the memory of the
-/// queue.
+/// The number of batches that may wait for the model. Together with [`BATCH`] it bounds the memory
+/// of the queue.
 pub const QUEUE: usize = 32;
 /// How many events a batch holds at most.
 pub const BATCH: usize = 8192;
 
-/// What a source reports at its end.
+/// The totals of a source at its end.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     /// Lost events, wherever they were lost.

@@ -77,7 +77,7 @@ impl Outside {
         let _first = self.cost.outcome.set(tariff);
     }
 
-    /// What the decoder must know when watching begins. Run times need no correction here.
+    /// The decoder's input when watching begins. Run times need no correction here.
     pub fn start(&self, time_ns: u64, baselines: Baselines) -> Start {
         Start {
             time_ns,

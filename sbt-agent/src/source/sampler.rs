@@ -12,8 +12,8 @@ use perf_event::{Builder, SampleFlag, events::Software};
 use crate::kernel::perf::{self, PAGE, Ring};
 use sbt_program::arch::Registers;
 
-/// How many bytes of the stack are copied. A return address is near the top if the function called
-/// does next to nothing.
+/// The number of bytes of the stack that are copied. A return address is near the top if the
+/// function called does next to nothing.
 const STACK: u32 = 128;
 
 /// Run time between two samples, ns.
@@ -23,7 +23,7 @@ const PERIOD_NS: u64 = 3_000_000;
 /// kernel. All threads together stay below what an ordinary user may lock.
 const ROOM: usize = 4 * PAGE;
 
-/// How many threads are sampled at most.
+/// The largest number of threads that are sampled.
 pub const MAX_THREADS: usize = 24;
 
 /// Where a thread was at one moment.

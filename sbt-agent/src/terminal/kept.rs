@@ -18,13 +18,13 @@ const MEMORY: usize = 16 << 20;
 pub struct Kept {
     /// Holds the first bytes; `None` if there can be no file.
     file: Option<File>,
-    /// How many bytes are in the file.
+    /// The number of bytes that are in the file.
     in_file: u64,
     /// Why the file takes no more bytes.
     full: Option<io::Error>,
     /// The last of the bytes that did not go into the file.
     memory: VecDeque<u8>,
-    /// How many bytes are in neither.
+    /// The number of bytes that are in neither.
     lost: u64,
 }
 
@@ -78,7 +78,7 @@ impl Kept {
         self.lost += over as u64;
     }
 
-    /// What had to be dropped, in words; `None` if nothing was.
+    /// The amount of output that was dropped, in words; `None` if nothing was.
     pub fn note(&self) -> Option<String> {
         let why = self.full.as_ref().filter(|_| self.lost > 0)?;
         Some(format!(
@@ -109,7 +109,7 @@ impl Kept {
         (self.lost > 0).then_some(self.in_file)
     }
 
-    /// How many bytes are kept.
+    /// The number of bytes that are kept.
     pub fn len(&self) -> u64 {
         self.in_file + self.memory.len() as u64
     }

@@ -5,9 +5,9 @@ use std::{collections::VecDeque, fmt};
 
 use unicode_width::UnicodeWidthChar as _;
 
-/// How many lines are kept at most.
+/// The largest number of lines that are kept.
 pub const MAX_LINES: usize = 2_000;
-/// How many bytes of text are kept at most.
+/// The largest number of bytes of text that are kept.
 pub const MAX_BYTES: usize = 256 * 1024;
 /// Where a longer line is broken, bytes. A line that was overwritten can be twice as long.
 const MAX_LINE: usize = 4_096;

@@ -44,8 +44,8 @@ const LOOK_SELDOM: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub struct Terminal {
     master: AsyncFd<OwnedFd>,
-    /// When to check again, after all processes have closed the other end: the event loop never
-    /// forgets such a hang-up, and would not wait.
+    /// The time at which to check again, after all processes have closed the other end: the event
+    /// loop never forgets such a hang-up, and would not wait.
     look: Option<Instant>,
     /// Pause until then.
     pause: Duration,
@@ -128,7 +128,7 @@ impl Terminal {
         Arc::clone(output)
     }
 
-    /// What had to be dropped of the kept output, in words.
+    /// The amount of kept output that was dropped, in words.
     pub fn note(&self) -> Option<String> {
         self.kept.note()
     }

@@ -30,7 +30,7 @@ pub struct Real {
     changed: bool,
 }
 
-/// What the terminal does with the bytes that pass through it.
+/// The terminal's treatment of the bytes that pass through it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// Nothing: the program's terminal does everything.

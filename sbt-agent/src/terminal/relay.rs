@@ -49,7 +49,7 @@ struct Program {
     stops: Option<AsyncFd<OwnedFd>>,
 }
 
-/// What can be done next.
+/// The next possible step.
 enum Next {
     Write,
     Read,
@@ -60,8 +60,8 @@ enum Next {
     Stop,
 }
 
-/// What a [`Relay`] needs besides the program's terminal. Opened first, so that the program's
-/// terminal is not lost if that fails.
+/// The ends that a [`Relay`] needs besides the program's terminal. Opened first, so that the
+/// program's terminal is not lost if that fails.
 #[derive(Debug)]
 pub struct Ends {
     program: Option<Program>,

@@ -1,4 +1,4 @@
-//! What the targets have in common.
+//! The common part of the targets.
 
 use std::{
     fs::File,

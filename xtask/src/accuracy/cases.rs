@@ -37,7 +37,7 @@ pub enum Straggler {
 pub struct Case {
     /// Threads that meet.
     pub threads: u32,
-    /// What the threads do before they meet.
+    /// The work of the threads before they meet.
     pub load: Load,
     /// Difference in load from one thread to the next, µs.
     pub skew_us: u32,

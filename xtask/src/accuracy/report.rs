@@ -8,7 +8,8 @@ use serde::Deserialize;
 /// The report of one run.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub struct Report {
-    /// When watching began, `CLOCK_MONOTONIC` ns; other times of the report are relative to it.
+    /// The time at which watching began, `CLOCK_MONOTONIC` ns; other times of the report are
+    /// relative to it.
     #[serde(default)]
     pub start_ns: u64,
     /// Complete episodes.

@@ -1,4 +1,4 @@
-//! What an arrival costs with each backend.
+//! The cost of an arrival with each backend.
 
 use std::fmt::Write as _;
 use std::path::Path;

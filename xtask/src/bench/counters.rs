@@ -1,4 +1,4 @@
-//! What counters cost at each arrival.
+//! The cost of counters at each arrival.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -12,8 +12,8 @@ use crate::workspace::Workspace;
 /// Passes of a barrier with one thread: a fraction of a second.
 const PASSES: &str = "200000";
 
-/// What is counted: the name in the table, and the value of `--events`. Every machine has these
-/// perf events.
+/// The counters: the name in the table, and the value of `--events`. Every machine has these perf
+/// events.
 const COUNTED: [(&str, Option<&str>); 5] = [
     ("nothing", None),
     ("1 free counter", Some("page-faults")),

@@ -1,4 +1,4 @@
-//! What `-o FILE` costs: the program, sbt itself, and the disk.
+//! The cost of `-o FILE`: for the program, for sbt itself, and on the disk.
 
 use std::{fmt::Write as _, fs, path::Path};
 

@@ -1,4 +1,4 @@
-//! What `--sample` costs the program.
+//! The cost of `--sample` to the program.
 
 use std::fmt::Write as _;
 use std::path::Path;

@@ -17,7 +17,7 @@ const THREADS: &str = "4";
 /// Least wall time of a program, s.
 const LONG: f64 = 10.0;
 
-/// What one watched call costs its thread, ns, measured in the same run.
+/// The cost of one watched call to its thread, ns, measured in the same run.
 #[derive(Clone, Copy, Debug)]
 pub struct Cost {
     /// Cost of the probe at the arrival.

@@ -1,4 +1,4 @@
-//! What each level of `--states` costs if threads do nothing but switch.
+//! The cost of each level of `--states` if threads do nothing but switch.
 
 use std::fmt::Write as _;
 use std::path::Path;

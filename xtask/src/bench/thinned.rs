@@ -1,5 +1,5 @@
-//! What watching costs a program that does nothing but call its barrier: thinned out to the default
-//! budget, and in full.
+//! The cost of watching to a program that does nothing but call its barrier: thinned out to the
+//! default budget, and in full.
 
 use std::{fmt::Write as _, fs, path::Path, process::Command};
 

@@ -33,7 +33,7 @@ struct Watched {
     by: Backend,
 }
 
-/// What a report calls the source of its events.
+/// The name of the source of events in a report.
 #[derive(Clone, Copy)]
 enum Backend {
     Ebpf,
@@ -156,7 +156,8 @@ const WATCHED: [Watched; 12] = [
     },
 ];
 
-/// What older kernels cannot do, by the wording of the note, and the first version that can.
+/// Abilities that older kernels lack, by the wording of the note, and the first version with the
+/// ability.
 const LACKS: [(&str, (u32, u32)); 1] = [("cannot watch context switches", (5, 18))];
 
 /// Part of the note when sbt cannot use eBPF.
@@ -253,7 +254,7 @@ pub fn judge(said: &str) -> (Option<String>, Vec<Row>) {
     (release, rows)
 }
 
-/// What a stage printed on its standard output, or if that is empty, its errors.
+/// The text that a stage printed on its standard output, or if that is empty, its errors.
 pub fn printed(said: &str, stage: &str) -> Option<String> {
     told(said, stage).map(|told| {
         // If there is no output, the errors say why.

@@ -1,5 +1,5 @@
-//! Assigns each of a few things to one of many, keeping the order: a sequence alignment in which
-//! each of the fewer things has a partner.
+//! Sequence alignment: pairs each element of the shorter sequence with an element of the longer
+//! sequence, in order.
 
 /// A pair, as positions in both sequences.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,8 +54,8 @@ pub fn align(few: usize, many: usize, alike: impl Fn(usize, usize) -> f64) -> Ve
     pairs
 }
 
-/// The best sum of scores of the first things of both sequences, indexed by how many of the few and
-/// how many of the many, if each of the few has a partner.
+/// The best sums of scores for the beginnings of both sequences, by the length of the beginning of
+/// the shorter and of the longer sequence. Each element of the shorter beginning has a partner.
 fn best_before(scores: &[Vec<f64>], few: usize, many: usize) -> Vec<Vec<f64>> {
     let mut best = vec![vec![f64::NEG_INFINITY; many + 1]; few + 1];
     best[0].fill(0.0);

@@ -282,8 +282,8 @@ impl SiteChange {
 }
 
 impl Comparison {
-    /// What got slower by more than this percentage: the whole run, and sites and phases whose
-    /// change is beyond the noise.
+    /// The parts that became slower by more than this percentage: the whole run, and sites and
+    /// phases whose change is beyond the noise.
     pub fn slower_by(&self, tolerance_pct: f64) -> Vec<Slower<'_>> {
         let whole = Some(&self.wall_ns).filter(|wall| wall.exceeds(tolerance_pct));
         let sites = self.sites.iter();

@@ -25,7 +25,8 @@ struct Candidate<'a> {
     program: Option<&'a str>,
 }
 
-/// What sites have in common that may be the same; `None` if the key does not apply to a site.
+/// A function that gives the features of a site. Sites of two runs with equal features may be the
+/// same; `None` if a site lacks the features.
 type Key = fn(&Candidate<'_>) -> Option<Vec<String>>;
 
 /// The keys, from the most to the least telling. A matched site is not looked at again.

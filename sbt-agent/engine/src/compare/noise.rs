@@ -176,7 +176,7 @@ pub fn spreads(
     [one, other].map(|stat| Some(Spread::new(share, freedom, stat)))
 }
 
-/// What a course of values says about their mean.
+/// The error of the mean of a course of values.
 #[derive(Clone, Copy, Debug)]
 struct MeanError {
     /// Standard error of the mean.

@@ -9,7 +9,7 @@ use std::fmt;
 /// event.
 pub const MAX_NAMED: usize = 16;
 
-/// What the kernel always counts for each thread.
+/// Counters that the kernel always keeps for each thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Kept {
     /// Time on a CPU, ns.
@@ -20,9 +20,9 @@ pub enum Kept {
     MinorFaults,
     /// Page faults with input or output.
     MajorFaults,
-    /// How often the thread left its CPU, voluntarily or not.
+    /// The number of times that the thread left its CPU, voluntarily or not.
     ContextSwitches,
-    /// How often the thread moved to another CPU.
+    /// The number of times that the thread moved to another CPU.
     Migrations,
 }
 
@@ -80,22 +80,26 @@ pub struct Events(pub Vec<Counter>);
 /// The counters that cost next to nothing: the name in reports, the counter, and a description.
 pub const FREE: [(&str, Kept, &str); 6] = [
     ("task-clock", Kept::TaskClock, "time on a CPU, ns"),
-    ("page-faults", Kept::PageFaults, "pages that were not there"),
+    ("page-faults", Kept::PageFaults, "all page faults"),
     (
         "minor-faults",
         Kept::MinorFaults,
-        "of them, without input or output",
+        "page faults without a read from a disk",
     ),
-    ("major-faults", Kept::MajorFaults, "of them, with"),
+    (
+        "major-faults",
+        Kept::MajorFaults,
+        "page faults with a read from a disk",
+    ),
     (
         "context-switches",
         Kept::ContextSwitches,
-        "how often the thread left its CPU",
+        "times that the thread left its CPU",
     ),
     (
         "cpu-migrations",
         Kept::Migrations,
-        "how often it came to another CPU",
+        "times that the thread moved to another CPU",
     ),
 ];
 

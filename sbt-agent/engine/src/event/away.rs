@@ -1,8 +1,8 @@
-//! What a thread did while it was on no CPU.
+//! Stays of a thread away from its CPU, with their reasons.
 
 use serde::{Deserialize, Serialize};
 
-/// What threads sleep for in the kernel, as far as it can be told from the system call.
+/// The reason for which a thread sleeps in the kernel, as far as its system call tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Reason {
     /// A futex: mutexes, condition variables, joins.
@@ -56,9 +56,9 @@ pub enum LeftCpu {
 /// after that it is ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Away {
-    /// When the thread left, ns; `None` if that was not seen.
+    /// The time at which the thread left, ns; `None` if that was not seen.
     pub from_ns: Option<u64>,
-    /// When the thread came back, ns.
+    /// The time at which the thread came back, ns.
     pub until_ns: u64,
     /// How long the thread was ready, ns.
     pub ready_ns: u64,

@@ -265,7 +265,7 @@ fn load_balance(site: &SiteReport) -> Result<Measured, Unknown> {
     let episodes = || site.threads.iter().map(|thread| thread.episodes);
     let (least, most) = (episodes().min(), episodes().max());
     if least != most {
-        return Err("its threads do not all take part in all episodes".into());
+        return Err("some of its threads do not take part in all episodes".into());
     }
     let sum: f64 = work.iter().map(|work| *work as f64).sum();
     let most = work.iter().max().copied().unwrap_or(0);

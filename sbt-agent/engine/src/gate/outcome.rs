@@ -48,7 +48,7 @@ pub struct CheckReport {
     pub version: Word,
     /// The program's command line.
     pub command: Vec<String>,
-    /// When watching began, ns since 1970 (UTC).
+    /// The time at which watching began, ns since 1970 (UTC).
     pub start_unix_ns: u64,
     /// How long the program was watched, ns.
     pub wall_ns: u64,

@@ -54,7 +54,7 @@ kinds! {
     }
 }
 
-/// What a rule limits.
+/// The quantity that a rule limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Measure {
     /// Imbalance of the work, averaged over the episodes.
@@ -214,7 +214,7 @@ impl Amount {
 /// A limit, for all sites or for some.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rule {
-    /// What is limited.
+    /// The limited quantity.
     pub measure: Measure,
     /// The sites to which the limit applies; `None` for all.
     pub site: Option<Pattern>,

@@ -6,7 +6,7 @@ use crate::{
     report::{ConceptualReport, Report, SiteReport},
 };
 
-/// What a rule is applied to.
+/// A part of a report to which a rule is applied.
 #[derive(Clone, Copy, Debug)]
 pub enum Subject<'a> {
     /// A site.
@@ -15,7 +15,8 @@ pub enum Subject<'a> {
     Phase(&'a ConceptualReport),
 }
 
-/// What the pattern matches; all sites without a pattern. Empty if nothing matches.
+/// The sites and phases that match the pattern; all sites without a pattern. Empty if nothing
+/// matches.
 pub fn meant<'a>(report: &'a Report, site: Option<&Pattern>) -> Vec<Subject<'a>> {
     let sites = report.sites.iter();
     let Some(pattern) = site else {

@@ -1,5 +1,5 @@
-//! What the live screen shows, which is the state at one moment, and what the user asks for. The
-//! session makes snapshots and obeys requests; the screen draws snapshots and makes requests.
+//! The data of the live screen: the state at one moment, and the user's requests. The session makes
+//! snapshots and obeys requests; the screen draws snapshots and makes requests.
 
 use std::sync::Arc;
 
@@ -16,20 +16,20 @@ pub struct Snapshot {
     pub report: Report,
     /// The moment of the snapshot. The report begins later if it was reset.
     pub now_ns: u64,
-    /// What each of `report.threads` does, in their order.
+    /// The present activity of each of `report.threads`, in their order.
     pub doing: Vec<Doing>,
     /// The barrier times of each of `report.sites`, in their order.
     pub histograms: Vec<Histogram>,
     /// The values of `report.counters`, in their order.
     pub counters: Vec<CounterFigures>,
-    /// What the threads did recently.
+    /// The recent activity of the threads.
     pub lanes: Lanes,
     /// Numbers of episodes that ended in each of the last steps of [`PACE_STEP_NS`], the newest
     /// last; at most [`PACE_STEPS`]. The newest step is not over yet.
     pub pace: Vec<u32>,
     /// Whether the probes are on.
     pub watching: Watching,
-    /// When the probes were off: from, to.
+    /// The time at which the probes were off: from, to.
     pub gaps: Vec<(u64, u64)>,
     /// CPU time that sbt used recently, in percent of one CPU; `None` before it is known.
     pub own_share_pct: Option<f64>,
@@ -55,7 +55,7 @@ pub struct Replaying {
     pub of_ns: Option<u64>,
     /// The speed of the replay, also while it is paused.
     pub speed: Speed,
-    /// What the replay does.
+    /// The state of the replay.
     pub motion: Playing,
 }
 
@@ -70,7 +70,7 @@ pub enum Playing {
     AtEnd,
 }
 
-/// How often a time lay in each of several consecutive ranges.
+/// The number of times that a time lay in each of several consecutive ranges.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Histogram(
     /// Beginning of a range, ns, and how often a time lay in it. A range ends at twice its
@@ -89,7 +89,7 @@ pub const PACE_STEPS: usize = 120;
 pub struct Offer {
     /// The name of the counter.
     pub name: String,
-    /// What the counter counts, if the name does not say it; else empty.
+    /// The meaning of the counter; empty if the name is clear.
     pub about: String,
     /// Why the counter is not available on this machine; `None` if it is available.
     pub missing: Option<String>,
@@ -126,7 +126,7 @@ pub struct CounterFigure {
     pub per_second: Option<f64>,
 }
 
-/// What a thread does at the moment.
+/// The present activity of a thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Doing {
     /// The thread is outside of all barriers.
@@ -166,7 +166,7 @@ pub enum Watching {
     },
 }
 
-/// What threads did recently, in pieces of equal time.
+/// The recent activity of the threads, in pieces of equal time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lanes {
     /// Length of a piece, ns: one of [`LEVELS`].
@@ -177,7 +177,7 @@ pub struct Lanes {
     pub lanes: Vec<Lane>,
 }
 
-/// What one thread did recently.
+/// The recent activity of one thread.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lane {
     /// The id of the thread in the report.

@@ -1,5 +1,5 @@
-//! Which moment of a recording is shown: converts the time of the clock to that of the recording.
-//! Pure: the caller says what time it is.
+//! The moment of a recording that is shown: converts the time of the clock to that of the
+//! recording. Pure: the caller says what time it is.
 
 use std::{fmt, str::FromStr};
 

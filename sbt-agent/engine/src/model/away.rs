@@ -1,5 +1,5 @@
-//! What threads did while they were on no CPU: for what they slept, and which threads ran while
-//! they were ready. Known only where each switch is watched.
+//! Time of threads off their CPUs: the reasons of their sleep, and the tasks that ran while the
+//! threads were ready. Known only where each switch is watched.
 
 use rustc_hash::FxHashMap;
 
@@ -70,7 +70,7 @@ impl Takers {
     }
 }
 
-/// What one thread did while it was on no CPU, in one stretch of work.
+/// The time that one thread spent off its CPU in one stretch of work.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Work {
     /// Absences from CPUs, in order; `None` if there were too many to keep.
@@ -131,14 +131,14 @@ impl Work {
     }
 }
 
-/// What is known of a thread since its last arrival.
+/// State of a thread since its last arrival.
 #[derive(Debug, Default)]
 struct Track {
     spans: Vec<Away>,
     /// Sums of the absences that found no room in `spans`.
     beyond: Option<Work>,
     takers: Takers,
-    /// When the latest absence counted in `takers` ended, ns.
+    /// The time at which the latest absence counted in `takers` ended, ns.
     takers_ns: u64,
     /// Whether an absence may be missing.
     torn: bool,

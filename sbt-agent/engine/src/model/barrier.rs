@@ -62,7 +62,7 @@ pub struct Barrier {
     pub key: (u32, u64),
     /// How the barrier was recognised.
     pub kind: Kind,
-    /// What the barrier was recognised by, if the program does not call it a barrier.
+    /// The evidence for the barrier, if the program calls no known barrier function.
     pub recognised: Option<Recognition>,
     /// Number of participants, n, if known.
     pub count: Option<u32>,
@@ -83,7 +83,7 @@ pub struct Barrier {
     pub last_places: Vec<PlaceId>,
     /// All threads that have ever arrived there.
     pub ever: Rows,
-    /// When a thread last arrived, ns; 0 before the first.
+    /// The time at which a thread last arrived, ns; 0 before the first.
     pub heard_ns: u64,
     /// Number among all barriers ever seen; unlike the id it is never reused.
     pub number: u64,
@@ -196,7 +196,7 @@ fn id(index: usize) -> BarrierId {
     BarrierId(u32::try_from(index).unwrap_or(u32::MAX))
 }
 
-/// What [`Barriers::entry`] found.
+/// The result of [`Barriers::entry`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entry {
     /// The barrier is known.

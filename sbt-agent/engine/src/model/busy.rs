@@ -1,5 +1,5 @@
-//! How many threads of an episode were busy at each moment. A thread is busy while it is between
-//! barriers and does not wait in one; where switches are watched, it must also be on a CPU.
+//! The number of threads of an episode that were busy at each moment. A thread is busy while it is
+//! between barriers and does not wait in one; where switches are watched, it must also be on a CPU.
 //!
 //! From Quartz (Anderson and Lazowska, 1989): a thread's time is divided by the number of threads
 //! that were busy at the same time. The result is the thread's normalised processor time. Its sum
@@ -95,7 +95,7 @@ impl Busy {
     }
 }
 
-/// What one thread's work contributes.
+/// The contribution of one thread's work.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Share {
     /// Whether this is work that the thread did alone before a parallel region.
@@ -109,7 +109,8 @@ pub struct Share {
     pub weighted_ns: f64,
 }
 
-/// What happens in the work of a member. Edges at the same time are sorted in this order.
+/// The beginnings and ends in the work of a member. Edges at the same time are sorted in this
+/// order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Edge {
     /// The work begins, and the member is busy.
@@ -205,7 +206,8 @@ impl Sweep {
         Some((busy, &self.shares))
     }
 
-    /// How many members of the last episode were busy at `time_ns`; 0 before the first edge.
+    /// The number of members of the last episode that were busy at `time_ns`; 0 before the first
+    /// edge.
     pub fn busy_at(&self, time_ns: u64) -> usize {
         let at = self.steps.partition_point(|step| step.0 <= time_ns);
         let before = at.checked_sub(1).and_then(|at| self.steps.get(at));

@@ -473,7 +473,7 @@ fn worked(member: &Member) -> Option<(u64, Split)> {
     Some((work_ns, Split::between(since, member.arrived)))
 }
 
-/// What a member did while it was on no CPU, without the part before a region that it began.
+/// The time that a member spent off its CPU, without the part before a region that it began.
 fn in_region(member: &Member, alone: Option<ThreadId>) -> Option<Cow<'_, Work>> {
     let away = member.away.as_deref()?;
     match member.since.filter(|_| alone == Some(member.row)) {

@@ -46,7 +46,7 @@ pub struct Sums {
     pub counts: counts::Sums,
     /// Counter values for the work inside the spans, by thread, in the order of `threads`.
     pub thread_counts: Vec<counts::Sums>,
-    /// How well the threads were used inside the spans.
+    /// The efficiency of the threads inside the spans.
     pub within: Within,
 }
 
@@ -88,7 +88,7 @@ impl Sums {
     }
 }
 
-/// What a thread has done so far in its current span.
+/// The sums of a thread in its current span so far.
 #[derive(Clone, Debug)]
 struct Member {
     row: ThreadId,

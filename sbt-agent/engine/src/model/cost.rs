@@ -1,4 +1,4 @@
-//! What watching has cost each thread: probe hits by kind, and the cost of each kind. Hits are
+//! The cost of watching for each thread: probe hits by kind, and the cost of each kind. Hits are
 //! counted rather than timed, so that they also cover the time before the costs were measured.
 
 use serde::{Deserialize, Serialize};
@@ -38,7 +38,7 @@ impl Class {
     ];
 }
 
-/// How many kinds there are.
+/// The number of kinds.
 pub const CLASSES: usize = Class::ALL.len();
 
 /// Costs of one hit for the thread that hits the probe, ns of CPU time.

@@ -218,10 +218,7 @@ impl Track {
 mod tests {
     use super::*;
 
-    #[allow(
-        clippy::unnecessary_wraps,
-        reason = "readings hold what may be unknown"
-    )]
+    #[allow(clippy::unnecessary_wraps, reason = "readings hold optional counts")]
     fn count(value: u64) -> Option<Count> {
         Some(Count {
             value,

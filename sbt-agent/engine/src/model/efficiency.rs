@@ -1,4 +1,4 @@
-//! How well the threads are used: the efficiencies of POP, and the longest path.
+//! The efficiency of the threads: the efficiencies of POP, and the longest path.
 //!
 //! POP (Performance Optimisation and Productivity, "POP Standard Metrics") factors the parallel
 //! efficiency into load balance, serialisation and transfer. With ideal barriers, the run would
@@ -34,7 +34,7 @@ pub struct Usage {
     free: BinaryHeap<Reverse<u32>>,
     /// The longest path so far, ns.
     path_ns: u64,
-    /// When the last of the threads that took part ended, ns; `None` while any lives.
+    /// The time at which the last of the threads that took part ended, ns; `None` while any lives.
     empty_since_ns: Option<u64>,
     /// Work for which the time without a CPU is known, and (`ready_ns`) that time, ns.
     work_ns: u64,

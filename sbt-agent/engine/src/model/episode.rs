@@ -18,7 +18,7 @@ pub struct Seat {
     pub episode: u64,
     /// Index in the episode's members.
     pub index: usize,
-    /// What the thread's next work will follow; `None` while the episode is open.
+    /// The episode that the thread's next work will follow; `None` while the episode is open.
     pub before: Option<Before>,
 }
 
@@ -31,9 +31,9 @@ pub struct Member {
     pub row: ThreadId,
     /// The place from which it called.
     pub place: PlaceId,
-    /// When it arrived, `a_i`.
+    /// The time at which it arrived, `a_i`.
     pub arrived: Clocks,
-    /// When its work before the arrival began, if known.
+    /// The time at which its work before the arrival began, if known.
     pub since: Option<Since>,
     /// Whether and when it left, `d_i`.
     pub left: Left,
@@ -41,13 +41,13 @@ pub struct Member {
     pub chain: Chain,
     /// Counter values for its work, if anything is counted.
     pub counts: Option<Reading>,
-    /// What it did while it was on no CPU, if that was seen.
+    /// The thread's time off its CPU, if that was seen.
     pub away: Option<Box<Work>>,
-    /// What it paid since its previous arrival, including this arrival.
+    /// The probes' cost to the thread since its previous arrival, including this arrival.
     pub paid: Paid,
 }
 
-/// What is known of a departure.
+/// The departure of a member, as far as known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Left {
     /// No departure is known yet.
@@ -79,7 +79,7 @@ pub struct Episode {
     pub begun: Option<Begun>,
     /// Whether the region ends with this episode.
     pub ends_region: bool,
-    /// What that member worked alone before the region.
+    /// The work of the member in `begun` alone before the region.
     pub alone: Option<Alone>,
     /// Members not known to have left; set when the episode is full.
     pub inside: usize,
@@ -97,7 +97,7 @@ impl Episode {
         })
     }
 
-    /// What the members' next work will follow; `None` until the episode is full.
+    /// The origin of the members' next work; `None` until the episode is full.
     pub fn was(&self) -> Option<Before> {
         let (site, (_, last_ns)) = self.site.zip(self.span())?;
         Some(Before::Episode { last_ns, site })

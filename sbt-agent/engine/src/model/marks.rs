@@ -34,7 +34,7 @@ pub struct Interval {
 /// Sums of an [`Interval`] for one thread.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OfThread {
-    /// How often the thread passed the interval.
+    /// The number of times that the thread passed the interval.
     pub count: u64,
     /// Sum of the times, ns.
     pub time_ns: u64,
@@ -45,7 +45,7 @@ pub struct OfThread {
 /// All marks.
 #[derive(Clone, Debug, Default)]
 pub struct Marks {
-    /// How often each thread passed each mark.
+    /// The number of times that each thread passed each mark.
     pub hits: FxHashMap<(MarkId, ThreadId), u64>,
     /// Intervals by the marks at both ends.
     pub intervals: FxHashMap<(MarkId, MarkId), Interval>,

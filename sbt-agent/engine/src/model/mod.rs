@@ -133,26 +133,26 @@ fn unfinished(id: BarrierId, site: SiteId, barrier: &Barrier) -> Unfinished {
     }
 }
 
-/// What a thread does now.
+/// The present state of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Present {
     /// The thread waits in an episode that is not complete.
     Waiting {
-        /// When it arrived, ns.
+        /// The time at which it arrived, ns.
         since_ns: u64,
         /// The place from which it called the barrier.
         place: PlaceId,
     },
     /// The runtime keeps the thread waiting until the next parallel region begins.
     Between {
-        /// When this began, ns; where departures are not watched, at the last arrival of the
-        /// thread's previous episode.
+        /// The time at which this began, ns; where departures are not watched, at the last arrival
+        /// of the thread's previous episode.
         since_ns: u64,
     },
     /// The thread works, or is on its way out of a barrier.
     Working {
-        /// When this began, ns; where departures are not watched, at the last arrival of the
-        /// thread's previous episode.
+        /// The time at which this began, ns; where departures are not watched, at the last arrival
+        /// of the thread's previous episode.
         since_ns: u64,
     },
     /// The thread's state is not known.
@@ -165,7 +165,7 @@ fn key(process: u32, object: u64) -> (u32, u64) {
     (owner, object)
 }
 
-/// How many episodes counted busy threads by their actual time on CPUs.
+/// The number of episodes that counted busy threads by their actual time on CPUs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Exact {
     /// Episodes in which all switches of all members were seen.
@@ -271,7 +271,7 @@ impl Model {
         .collect()
     }
 
-    /// How well the threads were used until `now_ns`; `None` if too little was seen.
+    /// The efficiency of the threads until `now_ns`; `None` if too little was seen.
     pub fn efficiency(&self, now_ns: u64) -> Option<Efficiency> {
         let working = self.threads.all_living().filter_map(|live| {
             let since = live
@@ -294,7 +294,7 @@ impl Model {
         self.samples = Some(Samples::new(period_ns, cpus));
     }
 
-    /// What became of the samples; `None` unless samples are taken.
+    /// The samples and their attribution; `None` unless samples are taken.
     pub const fn samples(&self) -> Option<&Samples> {
         self.samples.as_ref()
     }
@@ -384,7 +384,7 @@ impl Model {
         self.lanes.as_ref()
     }
 
-    /// What every living thread does now.
+    /// The present state of every living thread.
     pub fn present(&self) -> impl Iterator<Item = (ThreadId, Present)> {
         self.threads.all_living().map(|live| {
             let waiting = live.seat.and_then(|seat| {

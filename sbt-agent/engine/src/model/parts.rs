@@ -1,4 +1,4 @@
-//! What threads did in an episode: the parts that are added up.
+//! The parts of threads in an episode, as they are added up.
 
 use serde::{Deserialize, Serialize};
 
@@ -60,7 +60,7 @@ impl SplitSum {
     }
 }
 
-/// What a thread did before its present work.
+/// The origin of a thread's present work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Before {
     /// Nothing: the thread, or the watching, has only just begun.
@@ -82,7 +82,7 @@ pub struct Since {
     /// The clocks at that moment. Where departures are not traced, run time and delay are those of
     /// the last arrival: a thread is assumed not to run in a barrier.
     pub clocks: Clocks,
-    /// What the thread did before.
+    /// The thread's activity before that moment.
     pub before: Before,
 }
 
@@ -99,7 +99,7 @@ pub struct EpisodePart {
     pub release_ns: Option<u64>,
     /// How the thread waited; `None` if the departure was not seen.
     pub wait: Option<Wait>,
-    /// How the work splits up.
+    /// The split of the work into running, ready and blocked time.
     pub split: Split,
 }
 
@@ -115,8 +115,8 @@ pub struct Done {
     pub phase: Option<(Option<SiteId>, u64)>,
     /// The last thread to arrive, and its lead a_(n) - a_(n-1), ns.
     pub straggler: Option<(ThreadId, u64)>,
-    /// What one of its threads worked alone before, while the others were kept waiting for a
-    /// parallel region to begin.
+    /// The work of one thread alone before, while the others were kept waiting for a parallel
+    /// region to begin.
     pub alone: Option<Alone>,
 }
 
@@ -132,11 +132,11 @@ impl Done {
 pub struct Alone {
     /// The thread.
     pub row: ThreadId,
-    /// When the work began, ns.
+    /// The time at which the work began, ns.
     pub from_ns: u64,
-    /// How the work splits up.
+    /// The split of the work into running, ready and blocked time.
     pub split: Split,
-    /// When the work ended, ns: the next region begins there.
+    /// The time at which the work ended, ns: the next region begins there.
     pub to_ns: u64,
     /// How long the others were kept waiting meanwhile, summed over them, ns.
     pub waited_ns: u64,

@@ -58,19 +58,19 @@ pub struct Sums {
     pub weighted_ns: f64,
 }
 
-/// What the samples need to know about one thread's part in an episode.
+/// One thread's part in an episode, as the samples need it.
 #[derive(Clone, Debug)]
 pub struct SampledPart {
     /// The thread's number, as the user sees it.
     pub thread: u32,
-    /// When the thread worked, ns; `None` if the beginning of any member's work is unknown, or if
-    /// several threads share its row.
+    /// The time at which the thread worked, ns; `None` if the beginning of any member's work is
+    /// unknown, or if several threads share its row.
     pub work: Option<Range<u64>>,
-    /// When the thread arrived, ns.
+    /// The time at which the thread arrived, ns.
     pub arrived_ns: u64,
-    /// When the thread left, ns; at least the time of the last arrival.
+    /// The time at which the thread left, ns; at least the time of the last arrival.
     pub left_ns: u64,
-    /// How the work splits up.
+    /// The split of the work into running, ready and blocked time.
     pub split: Split,
     /// Normalised processor time of the work, ns.
     pub normalised_ns: f64,
@@ -114,7 +114,7 @@ impl Site {
 pub struct Samples {
     /// Run time that each sample stands for, ns.
     period_ns: u64,
-    /// How many threads can be on a CPU at once, if known.
+    /// The number of threads that can be on a CPU at once, if known.
     cpus: Option<u32>,
     threads: FxHashMap<u32, VecDeque<Kept>>,
     sites: FxHashMap<SiteId, Site>,

@@ -28,7 +28,7 @@ const MAX_NAMED_BARRIERS: usize = 64;
 /// enter the sums of the site only.
 pub const MAX_PAIRS: usize = 1 << 18;
 
-/// What the user wants of the episodes at a place.
+/// The user's wishes for the episodes at a place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Roles {
     /// Report every episode: see [`super::Model::take_told`].
@@ -49,7 +49,7 @@ impl Roles {
     }
 }
 
-/// What one thread did at one site.
+/// The sums of one thread at one site.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SiteThread {
     /// The thread.
@@ -68,7 +68,7 @@ pub struct SiteThread {
     pub release: Stat,
     /// How the thread waited in the barrier, where its departure was seen.
     pub waits: Waits,
-    /// How `work` splits up.
+    /// The split of `work` into running, ready and blocked time.
     pub split: SplitSum,
     /// Normalised processor time, ns: see [`super::busy`].
     pub normalised_ns: f64,
@@ -78,7 +78,7 @@ pub struct SiteThread {
     pub alone_ns: u64,
     /// Time for which the other threads waited in the episodes in which the thread came last, ns.
     pub kept_ns: u64,
-    /// What the thread did in the episodes of [`Site::late`].
+    /// The thread's part in the episodes of [`Site::late`].
     pub later: Later,
     /// Counter values for the work.
     pub counts: Sums,
@@ -92,7 +92,7 @@ pub struct Later {
     pub episodes: u64,
     /// The sum of the work, ns.
     pub work_ns: u64,
-    /// How the work splits up.
+    /// The split of the work into running, ready and blocked time.
     pub split: SplitSum,
 }
 
@@ -104,7 +104,7 @@ impl Later {
     }
 }
 
-/// Which threads came last at one of a site's barriers.
+/// The threads that came last at one of a site's barriers.
 #[derive(Clone, Debug, Default)]
 pub struct AtBarrier {
     /// Complete episodes.
@@ -163,10 +163,10 @@ pub struct Site {
     pub busy: Busy,
     /// The stragglers, in order.
     pub ledger: Ledger,
-    /// What the stragglers did, compared with the others.
+    /// The work of the stragglers, compared with the others.
     pub late: Late,
-    /// What the stragglers did while they were on no CPU, compared with the others; empty unless
-    /// switches are watched.
+    /// The time of the stragglers off their CPUs, compared with the others; empty unless switches
+    /// are watched.
     pub late_away: away::Late,
     /// The stragglers at each barrier, since each barrier may have its own. By
     /// [`super::barrier::Barrier::number`], for the first [`MAX_NAMED_BARRIERS`].
@@ -175,9 +175,9 @@ pub struct Site {
     pub participants: u64,
     /// How the figures changed over the run.
     pub trend: Trend,
-    /// What the user wants of the episodes.
+    /// The user's wishes for the episodes.
     pub roles: Roles,
-    /// What each thread did, in the order of their first episodes here.
+    /// The sums of each thread, in the order of the threads' first episodes here.
     pub threads: Vec<SiteThread>,
     /// Index into `threads` by [`ThreadId`]; [`ABSENT`] if the thread is not in it.
     index: Vec<u32>,
@@ -219,7 +219,7 @@ impl Site {
         }
     }
 
-    /// What a thread did here, with a new entry if needed. `pairs`: pairs kept so far; `None` if
+    /// The entry of a thread at this site, made if needed. `pairs`: pairs kept so far; `None` if
     /// there is no room for another.
     pub(super) fn thread(&mut self, id: ThreadId, pairs: &mut usize) -> Option<&mut SiteThread> {
         if self.index.len() <= id.index() {

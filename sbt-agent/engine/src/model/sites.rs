@@ -39,7 +39,7 @@ pub struct Sites {
     pub unkept_phases: u64,
 }
 
-/// What the threads do between two consecutive episodes.
+/// The time between two consecutive episodes.
 #[derive(Clone, Debug, Default)]
 pub struct Phase {
     /// Wall-clock times, ns.

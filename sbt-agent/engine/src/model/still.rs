@@ -22,7 +22,7 @@ const MOST_MEMBERS: usize = 1024;
 /// a task that does not end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Still {
-    /// When the last thread arrived, ns.
+    /// The time at which the last thread arrived, ns.
     pub since_ns: u64,
     /// The barrier.
     pub barrier: BarrierId,
@@ -30,7 +30,7 @@ pub struct Still {
     pub episode: u64,
 }
 
-/// What has happened at a barrier since it was found to stand still.
+/// A change at a barrier since it was found to stand still.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Since {
     /// Nothing has happened.
@@ -41,7 +41,7 @@ pub enum Since {
     Lost,
 }
 
-/// What is known of a barrier that stands still.
+/// Facts about a barrier that stands still.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StillBarrier {
     /// The process whose memory holds the barrier (0 if several share it), and its address.
@@ -60,7 +60,7 @@ pub struct StillBarrier {
     /// Whether all have arrived and none has left. Then no member has an arrival time: only a look
     /// at the threads tells which of them are still there.
     pub full: bool,
-    /// When the last thread arrived, ns.
+    /// The time at which the last thread arrived, ns.
     pub heard_ns: u64,
     /// Whether some events were not seen, so that it is uncertain which threads have arrived.
     pub unsure: bool,
@@ -71,7 +71,8 @@ pub struct StillBarrier {
 pub struct Member {
     /// The thread.
     pub row: ThreadId,
-    /// When the thread arrived in the episode that stands still, ns; `None` if it did not.
+    /// The time at which the thread arrived in the episode that stands still, ns; `None` if it did
+    /// not.
     pub arrived_ns: Option<u64>,
     /// The place from which the thread arrived last, if still known.
     pub place: Option<PlaceId>,
@@ -118,7 +119,7 @@ impl Model {
         barrier.is_some_and(|barrier| barrier.heard_ns > still.since_ns)
     }
 
-    /// What has happened at the barrier since.
+    /// The change at the barrier since it was found to stand still.
     pub fn since(&self, still: &Still) -> Since {
         let Some(barrier) = self.barriers.all().get(still.barrier.index()) else {
             return Since::Lost;
@@ -136,7 +137,7 @@ impl Model {
         }
     }
 
-    /// What is known of the barrier.
+    /// The facts about the barrier.
     pub fn known(&self, still: &Still) -> StillBarrier {
         let barrier = &self.barriers.all()[still.barrier.index()];
         let shared = self.threads.shared();

@@ -19,10 +19,11 @@ pub struct Ledger {
     run: Option<(ThreadId, u64)>,
     /// The longest run of episodes with the same straggler.
     pub longest_run: u64,
-    /// How often a straggler came last in its next episode here as well.
+    /// The number of times that a straggler came last in its next episode here as well.
     pub repeats: u64,
-    /// How often a straggler did not come last in its next episode here. This goes by the thread's
-    /// next episode and not by the site's next one, since several teams may use one site.
+    /// The number of times that a straggler did not come last in its next episode here. This goes
+    /// by the thread's next episode and not by the site's next one, since several teams may use one
+    /// site.
     pub changes: u64,
 }
 

@@ -39,7 +39,7 @@ pub enum Step {
 }
 
 impl Step {
-    /// When the step happened, ns; `None` for a step without a time.
+    /// The time at which the step happened, ns; `None` for a step without a time.
     pub const fn time_ns(&self) -> Option<u64> {
         match self {
             Self::Event(event) => event.time_ns(),

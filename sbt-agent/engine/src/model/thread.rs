@@ -23,9 +23,10 @@ pub struct Row {
     pub shown: (u32, u32),
     /// The kernel's name of the thread, unescaped.
     pub name: String,
-    /// When watching it began, ns: together with the row's number this gives the order of birth.
+    /// The time at which watching it began, ns: together with the row's number this gives the order
+    /// of birth.
     pub since_ns: u64,
-    /// How many threads share this row; more than one only in the last row.
+    /// The number of threads that share this row; more than one only in the last row.
     pub threads: u64,
     /// Arrivals in complete and incomplete episodes.
     pub arrivals: u64,
@@ -44,13 +45,13 @@ pub struct Row {
     pub idle_ns: u64,
     /// From the last arrival to this thread's departure.
     pub release: KnownSum,
-    /// When its last known work ended, ns; 0 before the first.
+    /// The time at which its last known work ended, ns; 0 before the first.
     pub worked_until_ns: u64,
     /// Time for which the runtime kept the thread waiting between parallel regions, ns.
     pub between_ns: u64,
     /// How the thread waited, where its departure was seen.
     pub waits: Waits,
-    /// How `work` splits up.
+    /// The split of `work` into running, ready and blocked time.
     pub split: SplitSum,
     /// The part of `split` before the thread's first barrier.
     pub begin: SplitSum,
@@ -67,7 +68,7 @@ pub struct Row {
     pub counts: Sums,
     /// Counter values for all that the thread did, including time in barriers.
     pub counted: Sums,
-    /// What the thread did during `work` while it was on no CPU, where switches are watched.
+    /// The thread's time off its CPU during `work`, where switches are watched.
     pub away: away::Sum,
     /// Whether the thread has ended; always false for a row that several threads share.
     pub ended: bool,
@@ -80,7 +81,8 @@ pub struct Live {
     pub row: ThreadId,
     /// The thread's process.
     pub process: u32,
-    /// When watching the thread began, ns; `None` if the event that introduces the thread was lost.
+    /// The time at which watching the thread began, ns; `None` if the event that introduces the
+    /// thread was lost.
     pub born_ns: Option<u64>,
     /// The episode in which the thread waits, or which it was not seen to leave.
     pub seat: Option<Seat>,
@@ -88,14 +90,14 @@ pub struct Live {
     pub last_episode: u64,
     /// The barrier of that episode, and the round by the barrier's own number.
     pub last_round: Option<(BarrierId, u32)>,
-    /// When the present work began; `None` while the thread waits, and after an episode whose end
-    /// is unknown.
+    /// The time at which the present work began; `None` while the thread waits, and after an
+    /// episode whose end is unknown.
     pub since: Option<Since>,
-    /// What the memory of the next barrier held just before the thread's arrival.
+    /// The memory of the next barrier just before the thread's arrival.
     pub hint: Option<Hint>,
     /// Whether events of the thread are missing since its last arrival.
     pub lost: bool,
-    /// When the thread left a barrier that it was not seen to enter, ns.
+    /// The time at which the thread left a barrier that it was not seen to enter, ns.
     pub unseated_ns: Option<u64>,
     /// The mark that the thread passed last, and the clocks at that time.
     pub mark: Option<(MarkId, Clocks)>,
@@ -105,13 +107,13 @@ pub struct Live {
     pub regions: Regions,
     /// The thread's counter readings.
     pub counts: Track,
-    /// What the thread has paid since its last arrival.
+    /// The probes' cost to the thread since its last arrival.
     pub paid: Paid,
     /// Whether the thread last entered a function that the user named, or one of MPI's functions.
     pub in_call: bool,
 }
 
-/// What a barrier's memory said: see [`crate::event::Event::Memory`].
+/// The content of a barrier's memory: see [`crate::event::Event::Memory`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hint {
     /// Address of the barrier.

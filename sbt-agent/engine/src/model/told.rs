@@ -8,7 +8,7 @@ use super::{
 };
 use crate::event::Reading;
 
-/// Which episodes are reported in addition to those of watched places.
+/// The choice of episodes that are reported in addition to those of watched places.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Telling {
     /// All episodes.
@@ -43,7 +43,7 @@ pub struct Arrival {
     pub thread: ThreadId,
     /// The place from which the thread called the barrier.
     pub place: PlaceId,
-    /// When the thread arrived, `CLOCK_MONOTONIC` ns.
+    /// The time at which the thread arrived, `CLOCK_MONOTONIC` ns.
     pub time_ns: u64,
     /// Idle time, `L - a_i`, ns.
     pub idle_ns: u64,
@@ -51,7 +51,8 @@ pub struct Arrival {
     pub release_ns: Option<u64>,
     /// Work before the arrival, `a_i - start_i`, ns; `None` if the start is unknown.
     pub work_ns: Option<u64>,
-    /// How the work splits up; absent in recordings of older versions.
+    /// The split of the work into running, ready and blocked time; absent in recordings of older
+    /// versions.
     #[serde(default)]
     pub split: Split,
     /// Counter values for the work, if anything is counted.

@@ -29,7 +29,7 @@ struct Turn {
     gaps: u64,
     /// Whether the number was read while the probes were off, because the thread was ending.
     off: bool,
-    /// When the number was read, ns; `None` if a recording does not say.
+    /// The time at which the number was read, ns; `None` if a recording does not say.
     found_ns: Option<u64>,
 }
 

@@ -20,11 +20,11 @@ const MAX_WAITING: usize = 65_536;
 pub struct VirtualPart {
     /// The thread.
     pub row: ThreadId,
-    /// When the thread's work began, ns; `None` if unknown.
+    /// The time at which the thread's work began, ns; `None` if unknown.
     pub start_ns: Option<u64>,
-    /// When the thread arrived, ns.
+    /// The time at which the thread arrived, ns.
     pub arrived_ns: u64,
-    /// What the thread has paid since its previous arrival, including this arrival.
+    /// The probes' cost to the thread since its previous arrival, including this arrival.
     pub paid: Paid,
 }
 
@@ -244,8 +244,8 @@ impl Virtual {
         self.latest.map_or(0.0, |latest| latest.real - latest.virt)
     }
 
-    /// What a run of `wall_ns` would have taken unwatched, ns; `None` if the costs of probes are
-    /// unknown or some input was dropped.
+    /// The duration, ns, that a run of `wall_ns` would have had unwatched; `None` if the costs of
+    /// probes are unknown or some input was dropped.
     pub fn wall_ns(&self, wall_ns: u64) -> Option<f64> {
         self.total()?;
         Some((wall_ns as f64 - self.shift()).max(0.0))

@@ -8,7 +8,7 @@ use super::parts::{SplitSum, Wait};
 /// only.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Waits {
-    /// How the waits split up.
+    /// The split of the waits into running, ready and blocked time.
     pub split: SplitSum,
     whole_ns: u64,
 }

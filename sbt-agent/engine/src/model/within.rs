@@ -1,4 +1,4 @@
-//! How well the threads were used inside of the spans of a conceptual phase: the efficiencies of
+//! The efficiency of the threads inside of the spans of a conceptual phase: the efficiencies of
 //! [`super::efficiency`], with the spans' time in place of the wall time.
 
 use super::{

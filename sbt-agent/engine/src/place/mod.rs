@@ -80,7 +80,7 @@ pub struct CallView<'a> {
     pub frames: &'a [Frame],
 }
 
-/// What distinguishes a frame from others in a report.
+/// The features that distinguish a frame from others in a report.
 #[derive(PartialEq, Eq)]
 struct Shown<'a> {
     /// Compared first, because most frames differ in their line.
@@ -99,8 +99,8 @@ const WRAPPER: u64 = 256;
 const MOST_TOLD: usize = 3;
 
 impl Place {
-    /// What distinguishes two places. Where lines are known this is the chain of lines, no matter
-    /// to how many addresses the compiler has copied it; else it is the address.
+    /// The key that distinguishes two places. Where lines are known this is the chain of lines, no
+    /// matter to how many addresses the compiler has copied it; else it is the address.
     #[must_use]
     pub fn key(&self) -> Self {
         let has_line = |frame: usize| {
@@ -352,7 +352,10 @@ impl Place {
 }
 
 /// Recordings leave out flags that are false.
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde demands this signature"
+)]
 fn is_false(flag: &bool) -> bool {
     !flag
 }

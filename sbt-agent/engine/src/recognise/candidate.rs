@@ -37,7 +37,7 @@ const MAX_SILENCE_DOUBLED: u32 = 6;
 /// rounds.
 const MAX_STRANGE: u64 = 16;
 
-/// What the candidate is taken for.
+/// The present verdict on the candidate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum State {
     #[default]
@@ -60,7 +60,7 @@ pub enum Decision {
     Revoke(u64),
 }
 
-/// What became of a wait or a wake.
+/// The role that a wait or a wake was found to have.
 #[derive(Debug)]
 pub struct Taken {
     pub role: Role,
@@ -113,13 +113,13 @@ pub struct Candidate {
     overdue: bool,
     /// Parts from before this time are ignored, ns.
     begun_ns: u64,
-    /// What the user was to be asked about it before it was silenced.
+    /// The question for the user about the candidate, from the time before it was silenced.
     was_unclear: Option<Unclear>,
     early: Vec<WaitOrWake>,
     fed: Fed,
 }
 
-/// What the model was told about a barrier.
+/// The model's knowledge of a barrier.
 #[derive(Debug, Default)]
 struct Fed {
     /// Members that have arrived in the current round.
@@ -367,7 +367,7 @@ impl Candidate {
         until_ns
     }
 
-    /// What the user may be asked about the candidate; `None` unless threads have met here often
+    /// The question for the user about the candidate; `None` unless threads have met here often
     /// enough.
     pub fn unclear(&self) -> Option<Unclear> {
         if self.state == State::Barrier || self.record.is_other {

@@ -1,4 +1,4 @@
-//! What is known about the target's code: how a call that waits and a call that wakes are related.
+//! Facts about the target's code: how a call that waits and a call that wakes are related.
 
 use crate::event::CallersId;
 

@@ -50,7 +50,7 @@ pub struct Counts {
     pub barriers: u64,
 }
 
-/// What is held back in the queue.
+/// An entry that is held back in the queue.
 #[derive(Debug)]
 enum Held {
     Event(Event),
@@ -103,7 +103,7 @@ impl Recogniser {
         }
     }
 
-    /// What the recogniser did so far.
+    /// Counts of the recogniser's decisions so far.
     pub const fn counts(&self) -> Counts {
         self.counts
     }

@@ -25,7 +25,7 @@ pub enum Role {
 pub struct Waiter {
     /// The thread that waited or woke.
     pub tid: Tid,
-    /// When the thread began to wait or wake, and what it had used by then.
+    /// The time at which the thread began to wait or wake, and what it had used by then.
     pub clocks: Clocks,
     /// The callers of the function.
     pub callers: CallersId,
@@ -66,7 +66,7 @@ impl WaitOrWake {
     }
 }
 
-/// What a thread does.
+/// The action of a thread.
 #[derive(Clone, Copy, Debug)]
 pub enum Deed {
     /// The thread waits.

@@ -119,7 +119,7 @@ impl Relations {
     }
 }
 
-/// What a member did in its latest round.
+/// The latest round of a member.
 #[derive(Clone, Copy, Debug)]
 struct Last {
     /// The number of the round.
@@ -128,7 +128,7 @@ struct Last {
     run_ns: Option<u64>,
 }
 
-/// What a member has done.
+/// The record of a member over all rounds.
 #[derive(Clone, Copy, Debug)]
 struct Member {
     has_waited: bool,
@@ -145,9 +145,9 @@ pub struct Proof {
     of_code: u32,
     /// Rounds in which the code was known and not that of a barrier.
     of_other_code: u32,
-    /// How often a thread that waited in two consecutive rounds worked in between.
+    /// The number of times that a thread that waited in two consecutive rounds worked in between.
     worked: u32,
-    /// How often such a thread did not work, but the waker did.
+    /// The number of times that such a thread did not work, but the waker did.
     idled: u32,
     waits: Vec<CallersId>,
 }

@@ -24,7 +24,7 @@ struct Waking {
     woken: usize,
 }
 
-/// What a wait or a wake does to the round.
+/// The effect of a wait or a wake on the round.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Step {
     /// The round goes on.

@@ -32,7 +32,7 @@ pub struct ConceptualReport {
     pub work_ns: u64,
     /// Time that these threads waited for others inside the phase.
     pub idle_ns: u64,
-    /// How well the threads were used inside the phase, computed as for the run, with `phase_ns` in
+    /// The efficiency of the threads inside the phase, computed as for the run, with `phase_ns` in
     /// place of the wall time. Null if the threads were not always the same, or part of their work
     /// is unknown.
     pub efficiency: Option<EfficiencyReport>,
@@ -42,11 +42,11 @@ pub struct ConceptualReport {
     /// How the phase changed over the run. Here `episodes` counts passes of the phase, and
     /// `barrier_ns` is 0.
     pub trend: Vec<TrendReport>,
-    /// What each thread did.
+    /// The sums of each thread.
     pub threads: Vec<ConceptualThreadReport>,
 }
 
-/// What one thread did in a conceptual phase.
+/// The sums of one thread in a conceptual phase.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ConceptualThreadReport {
@@ -71,13 +71,13 @@ pub struct MarkReport {
     pub name: String,
     /// Where the mark is, as the user wrote it.
     pub at: String,
-    /// How often threads passed the mark; null if there was no room to watch it.
+    /// The number of times that threads passed the mark; null if there was no room to watch it.
     pub hits: Option<u64>,
-    /// How often each thread passed the mark.
+    /// The number of times that each thread passed the mark.
     pub threads: Vec<MarkThreadReport>,
 }
 
-/// How often one thread passed a mark.
+/// The number of times that one thread passed a mark.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct MarkThreadReport {

@@ -7,9 +7,9 @@ use super::{BarrierKind, Report};
 /// Fewer places than this that call one function are no evidence that the function is the barrier.
 const CALLERS: usize = 2;
 
-/// What to type where episodes of a barrier that the program made itself were not seen as a whole:
-/// ` (--barrier NAME ...)`. Empty if there is no such barrier, or if its function is not known for
-/// certain: a function with a barrier in it that several places call.
+/// The option to add ` (--barrier NAME ...)` for a barrier that the program made itself and whose
+/// episodes were not seen as a whole. Empty if there is no such barrier, or if its function is not
+/// known for certain: a function with a barrier in it that several places call.
 pub fn hint(report: &Report) -> String {
     let mut callers: HashMap<(&str, Option<u32>), (usize, u64)> = HashMap::new();
     let made = |kind| matches!(kind, BarrierKind::Condvar | BarrierKind::Futex);

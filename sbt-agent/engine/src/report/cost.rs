@@ -1,10 +1,10 @@
-//! What a report says of the cost of watching.
+//! The cost of watching, in a report.
 
 use serde::{Deserialize, Serialize};
 
 use super::ProbeKind;
 
-/// What watching cost.
+/// The cost of watching.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct OwnCost {
@@ -56,7 +56,7 @@ pub struct KindCost {
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ThinnedReport {
-    /// When the first such span began, since the start of watching.
+    /// The time at which the first such span began, since the start of watching.
     pub since_ns: u64,
     /// Total time for which probes were off.
     pub off_ns: u64,

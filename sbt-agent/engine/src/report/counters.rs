@@ -39,8 +39,8 @@ impl CountedReport {
     }
 }
 
-/// What a counter counted in each of so many phases, mean: in the intervals of work in which
-/// it is not known, as much as in the others is assumed. `None` if it is known in none.
+/// The mean count of a counter in each of `phases` phases. Intervals of work in which the count is
+/// unknown are assumed to be like the others. `None` if the count is known in no interval.
 pub fn per_phase(counts: &Counts, counted: &Counted, name: &str, phases: u64) -> Option<f64> {
     let sum = counts.get(name).copied().flatten()?;
     let all = counted.get(name)?.scaled(sum)?;

@@ -50,7 +50,7 @@ pub struct HangReport {
     /// Time since the last arrival at the barrier or departure from it; null if the barrier was not
     /// watched.
     pub still_ns: Option<u64>,
-    /// What could not be seen, and other remarks for the user.
+    /// Parts of the target that could not be seen, and other remarks for the user.
     pub notes: Vec<String>,
 }
 
@@ -87,16 +87,16 @@ pub struct HangWho {
     pub name: String,
 }
 
-/// What a thread does during a hang.
+/// The state of a thread during a hang.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct HangThreadReport {
     /// The thread.
     #[serde(flatten)]
     pub who: HangWho,
-    /// What the thread does, as one of few states.
+    /// The thread's activity, as one of few states.
     pub state: HangThreadState,
-    /// What the thread does, in words: `waits for the mutex 0x55… that worker-1 holds`.
+    /// The thread's activity in words: `waits for the mutex 0x55… that worker-1 holds`.
     pub does: String,
     /// Where the thread is in the program: `function file:line`; null if that is unknown.
     #[serde(rename = "where")]
@@ -108,13 +108,13 @@ pub struct HangThreadReport {
     /// CPU time that the thread used while it was looked at, as a percentage of one CPU; null if it
     /// is unknown.
     pub cpu_pct: Option<f64>,
-    /// What the thread sleeps for; null if it does not sleep.
+    /// The object that the thread sleeps for; null if it does not sleep.
     pub blocked_on: Option<BlockedOn>,
     /// How long the thread has been in the barrier; null if that is unknown.
     pub waiting_ns: Option<u64>,
 }
 
-/// What a thread sleeps for.
+/// An object that a thread sleeps for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct BlockedOn {
@@ -140,7 +140,8 @@ pub struct HangLinkReport {
     /// The waiting thread.
     #[serde(flatten)]
     pub who: HangWho,
-    /// What the thread waits for: the next thread in the circle holds it, or is missing there.
+    /// The object that the thread waits for: the next thread in the circle holds it, or is missing
+    /// there.
     pub blocked_on: BlockedOn,
 }
 
@@ -187,7 +188,7 @@ pub struct LookReport {
     pub hang: Option<HangReport>,
     /// All threads.
     pub threads: Vec<HangThreadReport>,
-    /// What could not be seen, and what would help to see it.
+    /// Parts of the target that could not be seen, and how to see them.
     pub notes: Vec<String>,
 }
 

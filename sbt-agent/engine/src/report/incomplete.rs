@@ -1,4 +1,4 @@
-//! What is missing in the recording that a report was made from.
+//! Gaps in the recording from which a report was made.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,9 +8,9 @@ use super::{IncompleteKind, Report, Withheld, WithheldReason, WithheldReport};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct IncompleteReport {
-    /// What is missing.
+    /// The kind of gap.
     pub kind: IncompleteKind,
-    /// What happened, and which part of the run the report covers.
+    /// The cause of the gap, and the part of the run that the report covers.
     pub text: String,
 }
 

@@ -198,7 +198,7 @@ impl BarrierKind {
 }
 
 kinds! {
-    /// Which threads arrive last.
+    /// The pattern of the threads that arrive last.
     pub enum StragglerPattern of Pattern {
         /// One thread more often than all others together.
         Persistent = "persistent",
@@ -276,7 +276,7 @@ kinds! {
 }
 
 kinds! {
-    /// What a loop that waits for memory to change may be.
+    /// The likely purpose of a loop that waits for memory to change.
     pub enum SpinKind {
         /// It looks like a barrier.
         Barrier = "barrier",
@@ -320,7 +320,7 @@ kinds! {
 }
 
 kinds! {
-    /// What a thread was blocked on.
+    /// The reason for which a thread was blocked.
     pub enum BlockedReason of event::Reason {
         /// Locks, condition variables, joins.
         Futex = "futex",
@@ -362,7 +362,7 @@ impl BlockedReason {
 }
 
 kinds! {
-    /// What ran on a CPU for which a thread was ready.
+    /// The kind of task that ran on a CPU for which a thread was ready.
     pub enum TakerKind {
         /// A thread of another process.
         Process = "process",
@@ -397,7 +397,7 @@ kinds! {
 }
 
 kinds! {
-    /// What is missing in a recording.
+    /// The kind of gap in a recording.
     pub enum IncompleteKind {
         /// The recording breaks off before watching ended.
         NoEnd = "no-end",

@@ -11,7 +11,7 @@ use crate::{
     place::{LockKind, Place, printable},
 };
 
-/// What is known about a lock.
+/// Facts about a lock.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct FoundLock {
     /// Address of the futex in its process.

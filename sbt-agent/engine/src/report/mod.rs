@@ -117,7 +117,7 @@ pub struct Report {
     pub barriers: Vec<BarrierReport>,
     /// The sites, by descending `lost_ns`.
     pub sites: Vec<SiteReport>,
-    /// What lies between two consecutive episodes, by the sites at both ends.
+    /// The times between two consecutive episodes, by the sites at both ends.
     pub phases: Vec<PhaseReport>,
     /// The phases requested with `--phase`, in that order.
     pub conceptual_phases: Vec<ConceptualReport>,
@@ -147,9 +147,9 @@ pub struct Report {
     pub watched_omitted: u64,
     /// Episodes that had arrivals but had not ended.
     pub unfinished: Vec<UnfinishedReport>,
-    /// How well the threads were used. Null if too little was seen: no episode, more than a tenth
-    /// as many incomplete as complete episodes, interrupted watching, lost events, or a recording
-    /// that breaks off. `withheld` gives the reason.
+    /// The efficiency of the threads. Null if too little was seen: no episode, more than a tenth as
+    /// many incomplete as complete episodes, interrupted watching, lost events, or a recording that
+    /// breaks off. `withheld` gives the reason.
     pub efficiency: Option<EfficiencyReport>,
     /// Figures of this report that are null because too little was seen to know them, or because
     /// they contradicted other figures.
@@ -168,7 +168,7 @@ pub struct Report {
     pub verdicts: Option<Vec<VerdictReport>>,
     /// Why there are no verdicts; null if there are verdicts.
     pub no_verdict_because: Option<String>,
-    /// What watching cost.
+    /// The cost of watching.
     pub own_cost: OwnCost,
     /// How closely sbt watched what threads do between barriers (`--states`).
     pub states: StatesReport,
@@ -178,7 +178,7 @@ pub struct Report {
     pub estimated: bool,
     /// The figures as they would be without the cost of watching; null if that is unknown.
     pub compensated: Option<CompensatedReport>,
-    /// What is missing in the recording that the report was made from; empty if it is complete.
+    /// Gaps in the recording that the report was made from; empty if the recording is complete.
     /// `notes` contains these sentences too.
     #[serde(default)]
     pub incomplete: Vec<IncompleteReport>,
@@ -282,9 +282,9 @@ pub struct ThreadReport {
     /// Time for which an OpenMP runtime kept the thread waiting between parallel regions; null as
     /// in `thread_time`.
     pub between_ns: Option<u64>,
-    /// When the thread's last work ended, since the start of watching: its last arrival, or its end
-    /// if it spent half of the time until then on a CPU. Null if the thread never came to a
-    /// barrier.
+    /// The time at which the thread's last work ended, since the start of watching: its last
+    /// arrival, or its end if it spent half of the time until then on a CPU. Null if the thread
+    /// never came to a barrier.
     pub worked_until_ns: Option<u64>,
     /// The part of `work_ns` spent on a CPU.
     pub running_ns: Option<u64>,
@@ -303,8 +303,8 @@ pub struct ThreadReport {
     /// others.
     #[serde(default)]
     pub end_blocked_ns: Option<u64>,
-    /// What the thread did during `work_ns` while it was on no CPU. Null without `--states full`,
-    /// and if that is unknown for all of its work.
+    /// The thread's time off its CPU during `work_ns`. Null without `--states full`, and if that is
+    /// unknown for all of its work.
     pub away: Option<AwayReport>,
     /// The thread's work in the episodes in which it arrived last: the other threads waited
     /// meanwhile.

@@ -1,4 +1,4 @@
-//! What a report takes from the session.
+//! Facts that a report takes from the session.
 
 use std::collections::BTreeSet;
 
@@ -28,10 +28,10 @@ pub struct Run {
     pub command: Vec<String>,
     /// The process id of the target in sbt's process namespace.
     pub pid: u32,
-    /// When watching began, by `CLOCK_MONOTONIC`. For a program that sbt started, this is its first
-    /// exec.
+    /// The time at which watching began, by `CLOCK_MONOTONIC`. For a program that sbt started, this
+    /// is its first exec.
     pub start_ns: u64,
-    /// When watching began, in ns since 1970 (UTC).
+    /// The time at which watching began, in ns since 1970 (UTC).
     pub start_unix_ns: u64,
     /// How long the target was watched: until its last thread ended, or until sbt detached.
     pub wall_ns: u64,
@@ -50,7 +50,7 @@ pub struct Run {
     /// Number of CPUs that all threads of the target together may run on, as last known; null if it
     /// could not be determined.
     pub cpus: Option<u32>,
-    /// Who got CPUs and who did not, as the kernel tells: quotas, stops, threads with their CPUs and
+    /// The use of CPUs as the kernel tells it: quotas, stops, threads with their CPUs and
     /// priorities, other processes. Null in reports of older versions.
     pub scheduling: Option<SchedulingReport>,
     /// Whether departures were watched: true for all the time, false for never, null for a part of
@@ -59,12 +59,12 @@ pub struct Run {
     /// Whether the target started processes, watched or not, and waited for one of them; null if
     /// that could not be determined.
     pub had_children: Option<bool>,
-    /// What the first thread did while it was the only thread of the target; null if that was not
-    /// seen to the end.
+    /// The first thread's time as the only thread of the target; null if that was not seen to the
+    /// end.
     #[serde(default)]
     pub first_thread: Option<FirstThreadReport>,
-    /// What the target used, without processes that it started; null until it has ended, and if the
-    /// kernel did not tell.
+    /// The target's use of resources, without processes that it started; null until it has ended,
+    /// and if the kernel did not tell.
     #[serde(default)]
     pub used: Option<UsedReport>,
     /// Whether the processor has counters, as for `-e instructions`; null if that was not looked at.
@@ -90,7 +90,7 @@ pub struct Run {
     pub hang_unwatched_ns: Option<u64>,
 }
 
-/// What the first thread of a program did while there was no other thread.
+/// The time of a program's first thread while there was no other thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct FirstThreadReport {
@@ -138,10 +138,10 @@ impl From<[u64; 4]> for UsedReport {
     }
 }
 
-/// What the session knows and the model does not. A recording keeps this.
+/// Facts that the session knows and the model does not. A recording keeps this.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Facts {
-    /// What a report tells unchanged.
+    /// Facts that a report repeats unchanged.
     #[serde(flatten)]
     pub run: Run,
     /// Number of events lost anywhere.
@@ -161,7 +161,7 @@ pub struct Facts {
     pub watched: Option<Vec<ToldEpisode>>,
     /// Number of such episodes before those in `watched`.
     pub watched_omitted: u64,
-    /// What is missing in the recording that was read; empty while watching.
+    /// Gaps in the recording that was read; empty while watching.
     #[serde(skip)]
     pub incomplete: Vec<IncompleteReport>,
     /// Figures that cannot be known from what was read, and why.
@@ -171,7 +171,7 @@ pub struct Facts {
     pub notes: Vec<String>,
     /// Locks that threads waited for; `None` if futexes were not watched.
     pub locks: Option<Vec<locks::FoundLock>>,
-    /// What looks at sleeping threads have found; `None` if sbt did not look.
+    /// The findings of looks at sleeping threads; `None` if sbt did not look.
     #[serde(default)]
     pub waits: Option<looks::Found>,
     /// Samples of the code that threads executed; `None` without sampling.

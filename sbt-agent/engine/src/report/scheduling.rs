@@ -1,5 +1,5 @@
-//! Which threads got CPUs and which did not, as the kernel tells from outside: quotas, stops, the threads of
-//! the target with their CPUs and priorities, and what the machine's CPUs did meanwhile.
+//! The use of CPUs as the kernel tells it from outside: quotas, stops, the threads of the target
+//! with their CPUs and priorities, and the other load of the machine's CPUs.
 
 use std::collections::BTreeSet;
 
@@ -7,16 +7,18 @@ use serde::{Deserialize, Serialize};
 
 use super::kinds::kinds;
 
-/// What the kernel told about the CPU time of the target, by looks from outside while the target
-/// was watched.
+/// The kernel's account of the CPU time of the target, from looks from outside while the target was
+/// watched.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct SchedulingReport {
     /// Control groups of the target, and the groups above them, that have a CPU quota.
     pub quotas: Vec<QuotaReport>,
-    /// How often a signal was seen to have stopped the target, and for how long at least.
+    /// The number of times that a signal was seen to have stopped the target, and for how long at
+    /// least.
     pub stopped: StandsReport,
-    /// How often a control group was seen to be frozen with the target, and for how long at least.
+    /// The number of times that a control group was seen to be frozen with the target, and for how
+    /// long at least.
     pub frozen: StandsReport,
     /// The frozen control group; null if none was seen.
     pub frozen_group: Option<String>,

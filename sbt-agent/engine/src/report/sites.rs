@@ -30,8 +30,8 @@ pub struct SiteReport {
     /// Offset of that address from the start of the function that was called there, hexadecimal;
     /// null if it is unknown.
     pub function_offset: Option<String>,
-    /// What the first place's function was inlined into or, as far as sbt looked, called from.
-    /// Functions of the language's own library are left out.
+    /// The functions into which the first place's function was inlined or, as far as sbt looked,
+    /// from which it was called. Functions of the language's own library are left out.
     pub callers: Vec<String>,
     /// Functions between the first place's function and the barrier, the innermost first. These
     /// functions only wait, and are inlined into the first place's function or called by it.
@@ -115,7 +115,7 @@ pub struct SiteReport {
     /// How the site changed over the run: consecutive episodes in at most 128 buckets of equal size
     /// (the last may hold fewer).
     pub trend: Vec<TrendReport>,
-    /// What each thread did at the site.
+    /// The sums of each thread at the site.
     pub threads: Vec<SiteThreadReport>,
 }
 
@@ -127,9 +127,9 @@ impl SiteReport {
             .map_or_else(|| joined(&self.places), crate::place::printable)
     }
 
-    /// What a counter counted before one episode, of all threads together, mean. In intervals
-    /// of work in which it is not known, as much is assumed as in the others of the same
-    /// thread. `None` if it is known in none of a thread.
+    /// The mean count of a counter before one episode, of all threads together. Intervals of a
+    /// thread's work in which the count is unknown are assumed to be like the thread's other
+    /// intervals. `None` if the count is unknown in all intervals of a thread.
     pub fn counter_per_phase(&self, name: &str) -> Option<f64> {
         let counted = self.counted.get(name)?;
         let parts = || self.threads.iter().filter(|thread| thread.episodes > 0);
@@ -198,12 +198,12 @@ pub struct StatReport {
     pub p99: u64,
 }
 
-/// Which thread arrives last at a site.
+/// The threads that arrive last at a site.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct StragglerReport {
-    /// Which threads arrive last. If several barriers are used from here and most episodes show the
-    /// same pattern at each barrier, that pattern is reported.
+    /// The pattern of the threads that arrive last. If several barriers are used from here and most
+    /// episodes show the same pattern at each barrier, that pattern is reported.
     pub pattern: StragglerPattern,
     /// How last threads follow each other.
     pub sequence: StragglerSequence,
@@ -215,18 +215,20 @@ pub struct StragglerReport {
     pub unknown_pct: f64,
     /// Largest number of consecutive episodes with the same last thread, whichever thread that was.
     pub longest_run: u64,
-    /// How often a thread that had come last also came last in its next episode here.
+    /// The number of times that a thread that had come last also came last in its next episode
+    /// here.
     pub repeats: u64,
-    /// How often a thread that had come last did not come last in its next episode here.
+    /// The number of times that a thread that had come last did not come last in its next episode
+    /// here.
     pub changes: u64,
     /// Mean time from the second-to-last arrival to the last.
     pub mean_lead_ns: u64,
-    /// What the last thread did before its arrival, compared with the others: why it was late. Null
-    /// if there is no episode that followed another one and whose work is fully known.
+    /// The work of the last thread before its arrival, compared with the others: why it was late.
+    /// Null if there is no episode that followed another one and whose work is fully known.
     pub late: Option<LateReport>,
 }
 
-/// What the last thread did before its arrival, compared with the other threads: sums over the
+/// The work of the last thread before its arrival, compared with the other threads: sums over the
 /// episodes that followed another one and whose work is fully known. The first episode of the
 /// program is left out because its phase contains the program's start.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -250,7 +252,7 @@ pub struct LateReport {
     pub last: LateTimesReport,
     /// Times of the other threads: the sum of each episode's mean.
     pub others: LateTimesReport,
-    /// What the threads did while they were on no CPU; null without `--states full`.
+    /// The threads' time off their CPUs; null without `--states full`.
     pub away: Option<LateAwayReport>,
 }
 
@@ -268,7 +270,7 @@ pub struct LateTimesReport {
     pub blocked_ns: Option<u64>,
 }
 
-/// Which thread arrives last at one of a site's barriers.
+/// The threads that arrive last at one of a site's barriers.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct BarrierStragglerReport {
@@ -278,7 +280,7 @@ pub struct BarrierStragglerReport {
     pub episodes: u64,
     /// Sum of idle time in these episodes.
     pub lost_ns: u64,
-    /// Which threads arrive last, as in `straggler` of the site.
+    /// The pattern of the threads that arrive last, as in `straggler` of the site.
     pub pattern: StragglerPattern,
     /// The thread that came last most often; null if the last thread is unknown in all episodes.
     pub thread: Option<u32>,
@@ -304,7 +306,7 @@ pub struct TrendReport {
     pub mean_busy: Option<f64>,
 }
 
-/// What one thread did at one site.
+/// The sums of one thread at one site.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct SiteThreadReport {
@@ -339,7 +341,7 @@ pub struct SiteThreadReport {
     /// of older versions of sbt.
     #[serde(default)]
     pub kept_ns: Option<u64>,
-    /// What the thread did in the episodes of `late` of `straggler`, whether it came last or not;
+    /// The thread's work in the episodes of `late` of `straggler`, whether it came last or not;
     /// null if there are none.
     #[serde(default)]
     pub later: Option<LaterReport>,
@@ -352,7 +354,7 @@ pub struct SiteThreadReport {
     pub counted: Counted,
 }
 
-/// What a thread did in the episodes that followed another one and whose work is fully known.
+/// A thread's work in the episodes that followed another one and whose work is fully known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct LaterReport {
@@ -404,8 +406,7 @@ pub struct PhaseReport {
 }
 
 impl PhaseReport {
-    /// What a counter counted in one such phase, of all threads together, mean; `None` if
-    /// that is not known.
+    /// The mean count of a counter in one such phase, of all threads together; `None` if unknown.
     pub fn counter_per_phase(&self, name: &str) -> Option<f64> {
         counters::per_phase(&self.counters, &self.counted, name, self.episodes)
     }

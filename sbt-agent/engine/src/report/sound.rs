@@ -152,8 +152,8 @@ fn worked_in_barriers(report: &Report) -> Option<f64> {
     (pct >= LEAST_PCT).then_some(pct)
 }
 
-/// Which part of the run was not seen, so that times over the whole run are unknown; `None` if all
-/// was seen.
+/// The reason why times over the whole run are unknown: a part of the run was not seen. `None` if
+/// all was seen.
 fn unseen(report: &Report) -> Option<(WithheldReason, String)> {
     let lost = report.lost_events;
     if lost > 0 {

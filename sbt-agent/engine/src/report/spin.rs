@@ -33,7 +33,7 @@ pub struct SpinReport {
     pub line: Option<u32>,
     /// The place in the notation of reports: by line, else by address in the file.
     pub place: String,
-    /// What the loop may be.
+    /// The likely purpose of the loop.
     pub kind: SpinKind,
     /// Number of threads that were seen in the loop.
     pub threads: u64,

@@ -14,7 +14,7 @@ pub struct StandstillReport {
     pub found: HangReport,
     /// Time from the last arrival until threads came or ran again, or until watching ended.
     pub lasted_ns: u64,
-    /// What became of the hang.
+    /// The end of the hang.
     pub outcome: HangOutcome,
 }
 

@@ -1,4 +1,4 @@
-//! What threads do while they are on no CPU, in a report.
+//! Time of threads off their CPUs, in a report.
 
 use serde::{Deserialize, Serialize};
 
@@ -17,7 +17,7 @@ use crate::{
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct StatesReport {
-    /// What was watched.
+    /// The level of watching.
     pub level: StatesLevel,
     /// With `full`, the number of episodes in which every context switch of the threads was seen:
     /// threads count as `busy` only while on a CPU. Null otherwise.
@@ -38,14 +38,14 @@ impl StatesReport {
     }
 }
 
-/// What a thread did during its work while it was on no CPU.
+/// A thread's time off its CPU during its work.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct AwayReport {
-    /// What the thread was blocked on, the longest first.
+    /// The reasons for which the thread was blocked, the longest first.
     pub blocked_on: Vec<BlockedReport>,
-    /// What ran while the thread was ready, as far as known, by descending time; at most 16
-    /// entries.
+    /// The tasks that ran while the thread was ready, as far as known, by descending time; at most
+    /// 16 entries.
     pub taken_by: Vec<TakerReport>,
     /// Time taken by others than those in `taken_by`.
     pub taken_by_others_ns: u64,
@@ -57,17 +57,17 @@ pub struct AwayReport {
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct BlockedReport {
-    /// What the threads were blocked on.
+    /// The reason for which the threads were blocked.
     pub reason: BlockedReason,
     /// Time blocked.
     pub ns: u64,
 }
 
-/// What ran on a CPU for which a thread was ready.
+/// A task that ran on a CPU for which a thread was ready.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct TakerReport {
-    /// What kind of task it was.
+    /// The kind of task.
     pub kind: TakerKind,
     /// The name in the kernel.
     pub name: String,
@@ -77,17 +77,17 @@ pub struct TakerReport {
     pub ns: u64,
 }
 
-/// What the last thread to arrive did while it was on no CPU, compared with the others.
+/// The time of the last thread to arrive off its CPU, compared with the others.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct LateAwayReport {
     /// Number of episodes in these sums: those in which every context switch was seen.
     pub episodes: u64,
-    /// What the last thread was blocked on.
+    /// The reasons for which the last thread was blocked.
     pub last: Vec<BlockedReport>,
-    /// What the other threads were blocked on: the sum of each episode's mean.
+    /// The reasons for which the other threads were blocked: the sum of each episode's mean.
     pub others: Vec<BlockedReport>,
-    /// What ran while the last thread was ready, by descending time; at most 16 entries.
+    /// The tasks that ran while the last thread was ready, by descending time; at most 16 entries.
     pub taken_by: Vec<TakerReport>,
 }
 

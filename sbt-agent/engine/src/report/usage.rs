@@ -1,4 +1,4 @@
-//! How well the threads were used, in a report.
+//! The efficiency of the threads, in a report.
 
 use serde::{Deserialize, Serialize};
 
@@ -45,8 +45,8 @@ impl EfficiencyReport {
     }
 }
 
-/// How many threads were busy at a time, which means between barriers and not waiting in one. Only
-/// members of each episode count.
+/// The number of threads that were busy at a time, which means between barriers and not waiting in
+/// one. Only members of each episode count.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ParallelismReport {

@@ -64,7 +64,7 @@ pub struct WaitPlaceReport {
     /// The library function that the program called there, or else the system call; null if
     /// unknown.
     pub call: Option<String>,
-    /// What a system call waited for, as far as that is always the same: a file, a pipe, a time.
+    /// The object of a system call's wait, if it is always the same: a file, a pipe, a time.
     pub what: Option<String>,
     /// The place, as `function file:line` as far as known, else as `binary+0xoffset`: the innermost
     /// call in the program's own code.
@@ -75,7 +75,7 @@ pub struct WaitPlaceReport {
     pub file: Option<String>,
     /// Number of the line in the source file.
     pub line: Option<u32>,
-    /// Whose calls led there, in the same notation, the most frequent first; at most 3.
+    /// The calls that led there, in the same notation, the most frequent first; at most 3.
     pub callers: Vec<String>,
     /// Whether the place is inside of a barrier that sbt knows, or in a runtime's wait for work:
     /// not part of the work.

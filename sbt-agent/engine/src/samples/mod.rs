@@ -132,7 +132,7 @@ pub fn empty() -> Snapshot {
     }
 }
 
-/// What one thread does in an episode of a site, ns: work, idle, release, and the percentage of
+/// One thread's part in an episode of a site, ns: work, idle, release, and the percentage of
 /// episodes in which it is last.
 type Share = (u64, u64, u64, u64);
 

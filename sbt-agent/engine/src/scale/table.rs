@@ -34,12 +34,12 @@ pub struct Scaling {
     pub cpus: Option<u32>,
     /// The whole runs, by ascending number of threads.
     pub counts: Vec<AtCount>,
-    /// What lies between two barriers, by descending loss of time against the ideal.
+    /// The times between two barriers, by descending loss of time against the ideal.
     pub phases: Vec<PhaseScaling>,
     /// The requested counters.
     pub counters: Vec<CounterName>,
-    /// What keeps the program from scaling; null if it scales, if there is only one number of
-    /// threads, or if it cannot be told.
+    /// The obstacle to scaling; null if the program scales, if there is only one number of threads,
+    /// or if the obstacle is unknown.
     pub limit: Option<Limit>,
     /// Why threads waited at the largest number of threads; null if there can be no verdict.
     pub verdicts: Option<Vec<VerdictReport>>,
@@ -87,7 +87,7 @@ pub struct AtCount {
     pub counters: Counts,
 }
 
-/// What lies between two consecutive episodes, by the sites at both ends.
+/// The time between two consecutive episodes, by the sites at both ends.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct PhaseScaling {

@@ -1,4 +1,4 @@
-//! Which files sbt opens with whose rights.
+//! Opening of files with the rights of the user to whom they belong.
 //!
 //! sbt often has more rights than the user it works for: sbt is root under sudo, and its binary may
 //! have capabilities. A path may come from somebody with fewer rights: the watched program and its

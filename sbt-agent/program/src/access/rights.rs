@@ -1,4 +1,4 @@
-//! What sbt keeps of its privileges, and what it gives up for good.
+//! Privileges that sbt keeps, and those that it gives up for good.
 //!
 //! Capabilities belong to threads: sbt gives them up while it has one thread, and the threads that
 //! it starts have no more. The program has been forked by then, and keeps its capabilities.

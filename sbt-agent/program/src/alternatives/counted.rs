@@ -49,7 +49,7 @@ struct MemoryOperand {
     offset: u64,
 }
 
-/// What a test depends on, as seen at an instruction before it.
+/// The register or memory on which a test depends, as seen at an instruction before it.
 #[derive(Clone, Debug, Default)]
 struct Needed {
     flags: bool,
@@ -59,7 +59,7 @@ struct Needed {
     written: Vec<MemoryOperand>,
 }
 
-/// What an instruction tells about the test.
+/// The result of an instruction for the search for the test's origin.
 enum Step {
     Counted,
     /// The values that the test depends on come from earlier instructions.

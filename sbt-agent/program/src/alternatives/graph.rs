@@ -52,7 +52,7 @@ const YIELDING: [&str; 4] = [
     "__pthread_mutex_trylock",
 ];
 
-/// What an instruction does to the flow of control.
+/// The effect of an instruction on the flow of control.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Flow {
     Next,
@@ -89,7 +89,7 @@ pub(super) struct Graph {
     yields_free: OnceCell<Box<Graph>>,
 }
 
-/// What is known of a called function.
+/// Facts about a called function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CalledFunction {
     NeverReturns,

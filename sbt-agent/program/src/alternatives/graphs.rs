@@ -19,7 +19,7 @@ pub(crate) struct Graphs {
     known: RefCell<HashMap<u64, Option<Rc<Graph>>>>,
     /// Instructions in all kept functions, plus one for each function.
     kept: Cell<usize>,
-    /// How many functions have been decoded.
+    /// The number of functions that have been decoded.
     decoded: Cell<u64>,
 }
 
@@ -45,7 +45,7 @@ impl Graphs {
         graph
     }
 
-    /// How many functions have been decoded so far.
+    /// The number of functions that have been decoded so far.
     #[cfg(test)]
     pub(super) fn decoded(&self) -> u64 {
         self.decoded.get()

@@ -1,4 +1,4 @@
-//! Which functions of a file may refer to an address: found without decoding them.
+//! Functions of a file that may refer to an address: found without decoding them.
 //!
 //! Decoding all code of a large library takes longer than a program may wait. An instruction that
 //! refers to an address holds the distance to that address in four bytes, behind an opcode or
@@ -21,9 +21,9 @@ const NEAR: u64 = 130;
 /// The most bytes that follow the distance in an instruction that refers to memory.
 const BEHIND: u64 = 4;
 
-/// What a byte may be before the four bytes of a distance: the opcode of a call or jump (`BRANCH`),
-/// the first of the two opcode bytes of a conditional jump (`JUMP`), a `ModRM` byte of an operand
-/// relative to the instruction (`MEMORY`), or nothing of these.
+/// The possible meanings of a byte before the four bytes of a distance: the opcode of a call or
+/// jump (`BRANCH`), the first of the two opcode bytes of a conditional jump (`JUMP`), a `ModRM`
+/// byte of an operand relative to the instruction (`MEMORY`), or nothing of these.
 const NOTHING: u8 = 0;
 const BRANCH: u8 = 1;
 const JUMP: u8 = 2;
@@ -42,8 +42,8 @@ const KINDS: [u8; 256] = {
     kinds
 };
 
-/// How many ranges of addresses are searched for one by one: a search through all code takes a
-/// tenth of the time that the index takes.
+/// The number of ranges of addresses that are searched for one by one: a search through all code
+/// takes a tenth of the time that the index takes.
 const MAX_SEARCHED: usize = 8;
 
 /// The functions of a file that may refer to an address.
@@ -88,7 +88,7 @@ struct Index {
     found: Vec<u64>,
 }
 
-/// What to look for.
+/// The addresses and registers to look for.
 pub(super) struct Wanted<'a> {
     pub(super) image: &'a [u8],
     pub(super) segments: &'a [Segment],

@@ -1,6 +1,6 @@
 //! The copies and parts that compilers make of functions, recognised by their names.
 
-/// What compilers append to the name of a function's copy, between dots.
+/// The words that compilers append to the name of a function's copy, between dots.
 const COPIES: [&[u8]; 8] = [
     b"constprop",
     b"isra",
@@ -13,7 +13,7 @@ const COPIES: [&[u8]; 8] = [
     b"clone",
 ];
 
-/// What compilers append to the name of a version, followed by the name of a processor.
+/// The words that compilers append to the name of a version, followed by the name of a processor.
 const VERSIONS: [&[u8]; 3] = [b"arch_", b"avx", b"sse"];
 
 /// How the names of a function's variants for some processors continue after the underscore.

@@ -30,7 +30,7 @@ pub struct Spot {
     pub function: Option<(u64, u64)>,
 }
 
-/// What is known of a source line.
+/// Facts about a source line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Line {
     /// The code of the line, in the order of addresses.

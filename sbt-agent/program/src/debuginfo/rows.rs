@@ -28,7 +28,7 @@ pub(super) struct Run {
     pub(super) hidden: bool,
 }
 
-/// What the line tables tell of a line.
+/// The rows of the line tables for one source line.
 #[derive(Debug, Default)]
 pub(super) struct Search {
     /// Where statements of the line begin.

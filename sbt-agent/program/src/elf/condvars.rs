@@ -1,4 +1,4 @@
-//! Which functions of condition variables to probe: of functions that call each other only one is
+//! The functions of condition variables to probe. Of functions that call each other only one is
 //! probed, or a call would count twice.
 
 use super::{FoundSymbol, MAX_CODE, NAMES, Segment, code_at};

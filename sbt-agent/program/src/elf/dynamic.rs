@@ -1,4 +1,4 @@
-//! What a file asks of the dynamic linker: the table that its `PT_DYNAMIC` segment points to.
+//! A file's requests to the dynamic linker: the table that its `PT_DYNAMIC` segment points to.
 
 use memchr::memchr;
 use object::elf;
@@ -20,7 +20,7 @@ const MAX_FOLDERS: usize = 1 << 16;
 /// the same long text.
 const MAX_NAMES: usize = 1 << 17;
 
-/// What a program or library asks of the dynamic linker.
+/// The requests of a program or library to the dynamic linker.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Dynamic {
     /// The libraries that the file needs (`DT_NEEDED`, and the filters `DT_AUXILIARY` and

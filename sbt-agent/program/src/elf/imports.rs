@@ -1,4 +1,4 @@
-//! Which functions of other libraries the stubs call.
+//! The functions of other libraries that the stubs call.
 
 use object::read::elf::ElfFile64;
 use object::{LittleEndian, Object, RelocationTarget, SymbolIndex};

@@ -1,4 +1,4 @@
-//! Which C library's barrier functions a file defines.
+//! The C library whose barrier functions a file defines.
 //!
 //! A wrong answer would read nonsense out of barrier objects, while no answer only costs the
 //! participant count: so a file must prove its C library. In particular a program or tool that
@@ -33,12 +33,9 @@ const MUSL_SYMBOLS: [&str; 5] = ["__vm_lock", "__vm_wait", "__init_libc", "__dls
 /// The string that glibc keeps for `libthread_db`: its version number.
 const VERSION_SYMBOL: &str = "nptl_version";
 
-/// What a file tells about the C library that it is or contains.
+/// The signs in a file of the C library that it is or contains.
 #[derive(Clone, Copy, Debug, Default)]
-#[allow(
-    clippy::struct_excessive_bools,
-    reason = "independent observations, each of which may be made or not"
-)]
+#[allow(clippy::struct_excessive_bools, reason = "independent observations")]
 pub(super) struct Evidence {
     /// The file defines symbol versions named `GLIBC_…`: it is a part of glibc.
     defines_glibc: bool,

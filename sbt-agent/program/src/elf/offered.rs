@@ -1,4 +1,4 @@
-//! Which names stand among a file's symbols for the dynamic linker.
+//! The names among a file's symbols for the dynamic linker.
 
 use std::hash::BuildHasher as _;
 

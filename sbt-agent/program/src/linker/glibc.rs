@@ -18,7 +18,7 @@ use super::{
     walk::{Files, FoundFile, Object, PROGRAM, TooMuch, Walk},
 };
 
-/// What the linker goes by besides the files that it loads.
+/// The inputs of the linker besides the files that it loads.
 pub struct Rules {
     /// `LD_LIBRARY_PATH`; empty if it does not count.
     pub library_path: Vec<u8>,

@@ -26,7 +26,7 @@ const MAX_LIST: usize = 1 << 20;
 /// The linker's number among the loaded files.
 const LINKER: usize = PROGRAM + 1;
 
-/// What the linker goes by besides the files that it loads.
+/// The inputs of the linker besides the files that it loads.
 pub struct Rules {
     /// `LD_LIBRARY_PATH`; empty if it does not count.
     pub library_path: Vec<u8>,

@@ -1,5 +1,5 @@
-//! What both dynamic linkers have in common: the files that have been loaded, and the limits for
-//! the work that a hostile program may cause.
+//! The common part of both dynamic linkers: the files that have been loaded, and the limits for the
+//! work that a hostile program may cause.
 
 use std::{
     collections::HashMap,
@@ -25,7 +25,7 @@ pub trait Files {
     fn open(&mut self, path: &Path) -> FoundFile;
 }
 
-/// What is at a path.
+/// The content of a path.
 #[derive(Clone, Debug)]
 pub enum FoundFile {
     /// No readable file.
@@ -41,7 +41,7 @@ pub enum FoundFile {
 pub struct Object {
     /// Identifies the file: several paths may lead to one file.
     pub id: FileId,
-    /// What the file asks of the dynamic linker.
+    /// The file's requests to the dynamic linker.
     pub dynamic: Rc<Dynamic>,
 }
 
@@ -49,7 +49,7 @@ pub struct Object {
 pub struct Loaded {
     /// The path by which the file was found.
     pub path: Vec<u8>,
-    /// What the file asks of the dynamic linker.
+    /// The file's requests to the dynamic linker.
     pub dynamic: Rc<Dynamic>,
     /// The number of the file that needed this file first; `None` for the program and its linker.
     pub loader: Option<usize>,
@@ -95,7 +95,7 @@ impl<'a, F: Files> Walk<'a, F> {
         &self.loaded[number]
     }
 
-    /// How many files have been loaded.
+    /// The number of files that have been loaded.
     pub fn len(&self) -> usize {
         self.loaded.len()
     }

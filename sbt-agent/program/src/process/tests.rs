@@ -1,4 +1,4 @@
-//! What is read from /proc.
+//! Reading of /proc.
 
 use super::*;
 

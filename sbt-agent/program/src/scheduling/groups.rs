@@ -31,7 +31,7 @@ struct Hierarchy {
 /// The controllers of version 1 that matter here.
 const CONTROLLERS: [&str; 2] = ["cpu", "freezer"];
 
-/// What a group with a quota has counted so far.
+/// The counters of a group with a quota.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Counts {
     periods: u64,

@@ -1,4 +1,4 @@
-//! Which processes use the machine's CPUs: /proc/stat, and the CPU times of processes.
+//! The processes that use the machine's CPUs: /proc/stat, and the CPU times of processes.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
@@ -24,7 +24,8 @@ const MOST_LOOKED_AT: usize = 4096;
 /// counts in steps of some milliseconds, and every machine has something to do now and then.
 const NOTICED: f64 = 20.0;
 
-/// What a CPU has done so far, in clock ticks: everything it ran, and what the hypervisor took.
+/// The time of a CPU so far, in clock ticks: all that it ran, and the part that the hypervisor
+/// took.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Done {
     busy: u64,
@@ -198,7 +199,7 @@ fn ticks_since_boot(proc: &Path, tick_ns: u64) -> Option<u64> {
     u64::try_from(ticks.as_nanos() / u128::from(tick_ns.max(1))).ok()
 }
 
-/// What each CPU has done, from the text of /proc/stat.
+/// The time of each CPU so far, from the text of /proc/stat.
 fn cpus(stat: &str) -> BTreeMap<u32, Done> {
     let of_a_cpu = |line: &str| {
         let mut words = line.strip_prefix("cpu")?.split_whitespace();

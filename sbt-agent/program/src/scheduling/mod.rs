@@ -1,5 +1,5 @@
-//! What the kernel tells from outside about who gets CPUs and who does not: control groups, the
-//! threads of the target, and the rest of the machine. No privilege is needed.
+//! The use of CPUs as the kernel tells it from outside: control groups, the threads of the target,
+//! and the rest of the machine. No privilege is needed.
 
 use std::{
     collections::{BTreeSet, HashSet},
@@ -30,7 +30,7 @@ const MOST_SINGLE: u32 = 256;
 /// Looks take at most one part in this many of the time.
 const SPARED: u64 = 100;
 
-/// What is known of the scheduling of a target.
+/// The scheduling of a target, as far as known.
 pub struct Scheduling {
     /// Where /proc is.
     proc: PathBuf,
@@ -39,7 +39,7 @@ pub struct Scheduling {
     machine: Machine,
     /// sbt and the processes that it started for itself.
     own: BTreeSet<u32>,
-    /// How many threads were looked at one by one.
+    /// The number of threads that were looked at one by one.
     single: u32,
     /// No look before this time, ns.
     due_ns: u64,
@@ -119,7 +119,7 @@ impl Scheduling {
         self.machine.reset();
     }
 
-    /// What is known so far. `stopped`: what was seen of stops by signals; `frozen`: of frozen
+    /// The report on the scheduling so far. `stopped`: the stops by signals; `frozen`: the frozen
     /// groups, with the last of them.
     pub fn report(
         &self,

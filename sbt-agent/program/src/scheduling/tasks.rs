@@ -23,10 +23,10 @@ const MOST_REPORTED: usize = 64;
 /// Run time and run delay of a thread so far, ns.
 type Times = (Option<u64>, Option<u64>);
 
-/// What is known of a thread.
+/// Facts about a thread.
 #[derive(Clone, Debug)]
 struct Known {
-    /// When the kernel created the thread: the number may go to another thread later.
+    /// The time at which the kernel created the thread: the number may go to another thread later.
     started: u64,
     name: String,
     /// The CPUs at the first look, and at the last.

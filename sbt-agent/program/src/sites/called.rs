@@ -1,4 +1,4 @@
-//! What is known of one of the calls that a thread is in.
+//! Facts about one of the calls that a thread is in.
 
 use std::sync::Arc;
 
@@ -106,7 +106,7 @@ impl Resolver {
         }
     }
 
-    /// What is known of code that a thread is in. `is_call`: the code is a call, and `vaddr` is the
+    /// The facts about code that a thread is in. `is_call`: the code is a call, and `vaddr` is the
     /// return address - 1.
     pub(super) fn called(&mut self, (module, vaddr): Code, is_call: bool) -> Called {
         let frames = if is_call {

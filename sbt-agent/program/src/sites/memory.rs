@@ -1,4 +1,4 @@
-//! What lies where in the memory of each process.
+//! The mappings in the memory of each process.
 
 use std::{collections::HashMap, path::PathBuf, sync::Arc};
 
@@ -31,7 +31,7 @@ const MAX_ENDED: usize = sbt_common::MAX_FOLLOWED as usize;
 /// and the reader of its records tell apart the chains of callers of so many executions only.
 const EXECUTIONS_REMEMBERED: u32 = 256;
 
-/// What lies where in the memory of one process.
+/// The mappings in the memory of one process.
 #[derive(Clone, Default)]
 pub(super) struct Space {
     pub(super) pid: u32,
@@ -41,7 +41,7 @@ pub(super) struct Space {
     pub(super) mapped: Vec<Mapped>,
     /// Former mappings whose addresses are still free, the latest last.
     pub(super) unmapped: Vec<Mapped>,
-    /// When the mappings were last read, `CLOCK_MONOTONIC`, ns; 0 if never.
+    /// The time at which the mappings were last read, `CLOCK_MONOTONIC`, ns; 0 if never.
     pub(super) looked_ns: u64,
 }
 

@@ -72,7 +72,7 @@ type FrameCode = (Code, bool);
 pub struct CallAt {
     /// Where the thread is or will return to.
     pub address: u64,
-    /// What is known of the code there.
+    /// Facts about the code there.
     pub called: Arc<Called>,
     /// Whether a signal's handler is among the inner calls.
     pub after_signal: bool,
@@ -85,7 +85,7 @@ struct Spot {
     after_signal: bool,
 }
 
-/// How many words of the stack are searched for a return address.
+/// The number of words of the stack that are searched for a return address.
 const SEARCHED: u64 = 64;
 
 /// A caller that was found on the stack.
@@ -393,7 +393,7 @@ impl Stacks {
     }
 }
 
-/// How many words of a stack are searched for a call.
+/// The number of words of a stack that are searched for a call.
 const FRAME_SEARCHED: u64 = 256;
 
 /// The frame pointer of a function that keeps one, by the return address of the call of this very

@@ -1,4 +1,4 @@
-//! Which code makes a system call, and what for.
+//! The code that makes a system call, and the purpose of the call.
 
 use super::{Module, Resolver, relation::is_condition_of_c};
 use crate::syscalls::SYSCALL;
@@ -53,7 +53,7 @@ impl Resolver {
         found.is_some_and(|(module, _)| self.modules[module].file.is_openmp())
     }
 
-    /// Which code makes a system call, by the address behind the call.
+    /// The code that makes a system call, by the address behind the call.
     pub fn system_caller(&mut self, address: u64) -> SystemCaller {
         if !self.walks.follows_system_calls() {
             return SystemCaller::Program;

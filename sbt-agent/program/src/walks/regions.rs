@@ -84,7 +84,7 @@ fn address_of(image: &[u8], name: &str) -> Option<u64> {
     named.next().map(|symbol| symbol.address())
 }
 
-/// What is known of regions that end with a jump to a barrier.
+/// Facts about regions that end with a jump to a barrier.
 #[derive(Default)]
 pub(super) struct Regions {
     /// Whether any region of the program does so.

@@ -235,7 +235,7 @@ impl Binary<'_> {
     }
 }
 
-/// How many bytes of a function are to be read.
+/// The number of bytes of a function that are to be read.
 fn size(symbol: &Symbol) -> u64 {
     match symbol.size {
         0 => UNSIZED_FUNCTION,

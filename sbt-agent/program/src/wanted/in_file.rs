@@ -1,4 +1,4 @@
-//! What the user wants, looked for in one file.
+//! The user's wishes, looked for in one file.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! What to say about places that are in no file.
+//! Messages about places that are in no file.
 
 use std::sync::Arc;
 

@@ -11,9 +11,9 @@ use sbt_engine::counters::{Counter, FREE, name};
 /// A counter that can be asked for by name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// What to type.
+    /// The name on the command line.
     pub name: String,
-    /// What it counts, if its name does not tell.
+    /// The meaning of the counter, if its name does not tell.
     pub about: String,
     /// Why it cannot be counted here.
     pub missing: Option<String>,

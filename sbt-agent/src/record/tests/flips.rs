@@ -6,10 +6,10 @@ use super::{
 };
 use crate::record::seal::renewed;
 
-/// How many bits are changed in each file.
+/// The number of bits that are changed in each file.
 const FLIPS: usize = 1500;
 
-/// What becomes of files with one changed bit.
+/// The counts of files with one changed bit, by outcome.
 #[derive(Debug, Default)]
 struct Outcomes {
     same: usize,

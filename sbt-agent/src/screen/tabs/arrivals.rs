@@ -160,8 +160,8 @@ const LEAST_BAR: usize = 4;
 /// Minimum number of rows for a note that some threads are left out.
 const LEAST_WITH_GAP: usize = 3;
 
-/// Which threads are left out if only `rows` rows fit: the number of threads shown before the gap,
-/// and the number left out. Late threads matter more than early ones.
+/// The gap in the list of threads if only `rows` rows fit: the number of threads shown before the
+/// gap, and the number left out. Late threads matter more than early ones.
 fn hidden(threads: usize, rows: usize) -> (usize, usize) {
     if threads <= rows {
         return (0, 0);

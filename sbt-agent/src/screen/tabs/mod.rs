@@ -29,7 +29,7 @@ mod threads;
 mod timeline;
 mod views;
 
-/// What a tab draws, and how.
+/// The data and the style of a tab's drawing.
 #[derive(Clone, Copy, Debug)]
 pub struct View<'a> {
     /// The snapshot to draw.

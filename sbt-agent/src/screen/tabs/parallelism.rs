@@ -1,5 +1,5 @@
-//! How many threads were busy at the same time, and to what this time belongs: normalised processor
-//! time (NPT, from the Quartz profiler) by phase, site, thread and function.
+//! The number of threads that were busy at the same time, and to what this time belongs: normalised
+//! processor time (NPT, from the Quartz profiler) by phase, site, thread and function.
 
 use ratatui::{
     buffer::Buffer,

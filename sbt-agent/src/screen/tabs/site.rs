@@ -228,7 +228,7 @@ fn origin(site: &SiteReport, look: Look, columns: usize) -> Vec<Line<'static>> {
         .collect()
 }
 
-/// How often each thread arrives last.
+/// The number of times that each thread arrives last.
 fn ledger(site: &SiteReport, view: &View, columns: usize) -> Vec<Line<'static>> {
     const MOST: usize = 8;
     let look = view.look;

@@ -24,7 +24,7 @@ const ROLE: &str = "SBT_TEST_SCREEN";
 /// Longer than any step here takes.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// What the process in the terminal does.
+/// The process in the terminal.
 #[test]
 fn child() {
     let Ok(role) = std::env::var(ROLE) else {

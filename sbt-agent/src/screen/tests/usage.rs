@@ -1,4 +1,4 @@
-//! How well the threads were used: parallelism, critical path, efficiency.
+//! The efficiency of the threads: parallelism, critical path, efficiency.
 
 use super::*;
 

@@ -15,7 +15,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// The progress of ending a program that hangs.
 #[derive(Debug, Default)]
 pub struct End {
-    /// When SIGTERM was sent, ns.
+    /// The time at which SIGTERM was sent, ns.
     told_ns: Option<u64>,
     /// The pidfds of the program and of all its descendants.
     told: Vec<OwnedFd>,

@@ -31,7 +31,7 @@ const KEPT: usize = 10_000;
 /// The most arrivals in the kept episodes, which bounds their memory.
 const KEPT_ARRIVALS: usize = 100_000;
 
-/// What happens to single episodes while the program runs.
+/// The output about single episodes while the program runs.
 #[derive(Clone, Debug)]
 pub struct Narration {
     /// The style for episodes on standard error; `None` prints none.

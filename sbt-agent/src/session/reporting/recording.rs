@@ -58,7 +58,7 @@ pub struct KnownFacts {
     pub totals: Totals,
     /// The time of the last look at a hang, ns, and its outcome.
     pub hang: Option<(u64, hang::Outcome)>,
-    /// How often threads were seen to wait for locks.
+    /// The number of times that threads were seen to wait for locks.
     pub lock_waits: u64,
     /// The number of notes.
     pub notes: usize,
@@ -68,7 +68,7 @@ pub struct KnownFacts {
 
 /// Decides when to write the facts.
 #[derive(Clone, Copy, Debug)]
-#[allow(clippy::struct_field_names, reason = "it is their unit")]
+#[allow(clippy::struct_field_names, reason = "the names end in the unit")]
 struct Pace {
     /// The time of the last news, ns.
     news_ns: u64,

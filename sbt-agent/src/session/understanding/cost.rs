@@ -1,4 +1,4 @@
-//! What watching costs the target, once measured.
+//! The cost of watching for the target, once measured.
 
 use std::time::{Duration, Instant};
 
@@ -47,7 +47,7 @@ impl Cost {
         }
     }
 
-    /// What each kind of probe costs; `None` while unknown.
+    /// The cost of each kind of probe; `None` while unknown.
     pub fn tariff(&self) -> Option<&Tariff> {
         self.measurement.outcome()?.as_ref().ok()
     }

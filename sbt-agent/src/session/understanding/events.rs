@@ -95,7 +95,7 @@ impl Understanding {
         self.model.push(&Event::Departures { on });
     }
 
-    /// What happened just before `time_ns` was not seen.
+    /// Notes that events just before `time_ns` were not seen.
     pub fn gap(&mut self, time_ns: u64) {
         self.push(&Event::Gap { time_ns });
     }

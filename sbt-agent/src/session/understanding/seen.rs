@@ -1,4 +1,4 @@
-//! What has been seen of the target, for decisions on where else to look for barriers.
+//! Counts of events of the target, for decisions on where else to look for barriers.
 
 /// The time without a hit at any barrier before futexes are tried, ns.
 pub const QUIET_NS: u64 = 200_000_000;
@@ -7,7 +7,7 @@ pub const QUIET_NS: u64 = 200_000_000;
 /// phase or a hang is more likely.
 pub const QUIET_AFTER_OTHERS_NS: u64 = 10_000_000_000;
 
-/// What has been seen of the target.
+/// Counts of events of the target.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Seen {
     /// The number of its threads.

@@ -38,7 +38,7 @@ const MAX_ADDRESSES: usize = 512;
 /// loop may read or yield through other functions.
 const MAX_RETURNS: usize = 4;
 
-/// What is known about sampled addresses.
+/// Facts about sampled addresses.
 struct KnownAddresses {
     waits: HashMap<u64, Option<(WaitId, SpinPlace)>>,
     returns: HashMap<u64, bool>,

@@ -1,4 +1,4 @@
-//! What the understanding of the target adds to a report.
+//! The parts of a report that the understanding of the target adds.
 
 use super::{Sampling, Understanding};
 use crate::{naming::Naming, settings::Settings};

@@ -85,7 +85,7 @@ pub fn figures(
     (0..report.counters.len()).map(of).collect()
 }
 
-/// What the tables of a report are filled from.
+/// The sources of the tables of a report.
 struct Tables<'a> {
     report: &'a Report,
     model: &'a Model,

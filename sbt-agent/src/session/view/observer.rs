@@ -27,20 +27,20 @@ const SHARE_NS: u64 = 1_000_000_000;
 /// The state kept from one snapshot to the next.
 pub struct Observer {
     origin_ns: u64,
-    /// When events were last taken in, ns.
+    /// The time at which events were last taken in, ns.
     pub heard_ns: u64,
     /// The zoom of the lanes, an index into [`LEVELS`].
     level: usize,
-    /// When the probes went off, ns; `None` while they are on.
+    /// The time at which the probes went off, ns; `None` while they are on.
     pub off_ns: Option<u64>,
-    /// When the program or watching began, ns, if the totals have been reset since.
+    /// The time at which the program or watching began, ns, if the totals have been reset since.
     began_ns: Option<u64>,
     gaps: Vec<(u64, u64)>,
     pace: VecDeque<u32>,
     step: u64,
     episodes: u64,
-    /// When the share was last computed, and the CPU time used by then, ns; `None` for a recording,
-    /// which has no such share.
+    /// The time at which the share was last computed, and the CPU time used by then, ns; `None` for
+    /// a recording, which has no such share.
     used: Option<(u64, u64)>,
     share_pct: Option<f64>,
     rates: CounterRates,

@@ -1,5 +1,5 @@
-//! What the target's first thread does while it is the only thread: before the others begin, while
-//! there are none, and after they have ended. Only what it surely did counts.
+//! The time of the target's first thread while it is the only thread: before the others begin,
+//! while there are none, and after they have ended. Only time that is certain counts.
 
 use std::collections::HashSet;
 
@@ -15,7 +15,7 @@ const MOST: u32 = 10_000;
 /// A reading of the first thread's clock.
 #[derive(Clone, Copy, Debug)]
 struct Reading {
-    /// When the clock was read, ns of the monotonic clock.
+    /// The time at which the clock was read, ns of the monotonic clock.
     now_ns: u64,
     /// CPU time of the thread until then, ns.
     ran_ns: u64,

@@ -77,9 +77,9 @@ pub struct Governor {
     begun_ns: u64,
     /// The time of the last look at the costs, and the cost of each thread then, both in ns.
     last: (u64, Vec<f64>),
-    /// When departures were dropped, ns.
+    /// The time at which departures were dropped, ns.
     dropped_ns: Option<u64>,
-    /// When thinning began, ns.
+    /// The time at which thinning began, ns.
     thinned_ns: Option<u64>,
     /// The total time with the probes off, up to the last time they came on, ns.
     off_ns: u64,
@@ -212,7 +212,7 @@ impl Governor {
         self.last = (now_ns, Vec::new());
     }
 
-    /// When to call [`Governor::turn`] next, ns; `None` if the run is not thinned.
+    /// The time at which to call [`Governor::turn`] next, ns; `None` if the run is not thinned.
     pub fn due_ns(&self) -> Option<u64> {
         match self.state {
             State::Whole => None,
@@ -304,8 +304,8 @@ impl Governor {
         self.state != State::Whole
     }
 
-    /// When thinning began and how long the probes have been off until `now_ns`, both in ns; `None`
-    /// if no span has ended.
+    /// The time at which thinning began and how long the probes have been off until `now_ns`, both
+    /// in ns; `None` if no span has ended.
     pub fn thinned(&self, now_ns: u64) -> Option<(u64, u64)> {
         let since_ns = self.thinned_ns.filter(|_| self.spans > 0)?;
         let open = self.is_off();

@@ -91,7 +91,8 @@ impl Watch {
         self.thin(step, understanding, notes);
     }
 
-    /// When the current on or off span of a thinned run ends, ns; `None` if there is none.
+    /// The time at which the current on or off span of a thinned run ends, ns; `None` if there is
+    /// none.
     pub fn thin_due_ns(&self) -> Option<u64> {
         let is_watched = self.source.is_some() && !self.is_off;
         self.budget.due_ns().filter(|_| is_watched)

@@ -1,4 +1,4 @@
-//! What the watch takes from the events, and how it follows them with its probes.
+//! The events that change the watch, and the changes of its probes.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ use crate::source::{Source, abilities::Scope};
 use sbt_engine::event::Event;
 use sbt_program::{clock, process};
 
-/// What a batch of events may change about the probes.
+/// The changes to the probes that a batch of events may require.
 #[derive(Clone, Copy, Debug, Default)]
 #[allow(clippy::struct_excessive_bools, reason = "each stands for itself")]
 pub struct Changes {

@@ -21,7 +21,7 @@ pub struct Governor {
     on: bool,
     ever_off: bool,
     ever_on: bool,
-    /// When watching was switched on, ns, and what had been seen by then.
+    /// The time at which watching was switched on, ns, and what had been seen by then.
     on_since: (u64, Seen),
     /// The time of the last hit at a barrier that is not made of futexes, ns.
     quiet_since_ns: u64,

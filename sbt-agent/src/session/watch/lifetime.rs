@@ -1,11 +1,11 @@
-//! When the program began and when it ended, by the times of the events themselves: sbt may
-//! notice both much later, because it was stopped or had no CPU. Pure.
+//! The time at which the program began and when it ended, by the times of the events themselves:
+//! sbt may notice both much later, because it was stopped or had no CPU. Pure.
 
 use std::collections::HashMap;
 
 use sbt_engine::event::{Event, Tid};
 
-/// What the events say about the life of the target.
+/// Events that tell of the life of the target.
 #[derive(Debug, Default)]
 pub struct Lifetime {
     target: u32,
@@ -13,7 +13,7 @@ pub struct Lifetime {
     living: HashMap<Tid, bool>,
     /// The first thread has ended.
     first_ended: bool,
-    /// When the target executed a program for the first time, ns.
+    /// The time at which the target executed a program for the first time, ns.
     executed_ns: Option<u64>,
     /// The last moment at which any watched thread did something or ended, ns.
     last_ns: u64,
@@ -87,9 +87,9 @@ impl Lifetime {
         self.executed_ns.is_some()
     }
 
-    /// When the last thread ended, ns, for a target that is known to have ended: a later
-    /// time only if other watched processes were still at work then. `lost`: some events were. `None` if
-    /// the end was not seen.
+    /// The time at which the last thread ended, ns, for a target that is known to have ended: a
+    /// later time only if other watched processes were still at work then. `lost`: some events
+    /// were. `None` if the end was not seen.
     pub fn end_ns(&self, lost: bool) -> Option<u64> {
         // A thread of which all events were lost is not known at all. The first one always is.
         let all_ended = self.living.is_empty() && (self.first_ended || !lost);

@@ -4,7 +4,7 @@ use super::stopped::Stopped;
 use sbt_engine::report::SchedulingReport;
 use sbt_program::{process, scheduling::Scheduling};
 
-/// What was seen of the target's standing.
+/// The times in which the target stood still, as far as seen.
 #[derive(Clone, Debug, Default)]
 pub struct Standing {
     stopped: Stopped,
@@ -33,7 +33,7 @@ impl Standing {
         self.frozen.reset();
     }
 
-    /// What is known of the scheduling of the target so far.
+    /// The report on the target's scheduling so far.
     pub fn report(&self, scheduling: &Scheduling) -> SchedulingReport {
         let frozen = (self.frozen.report(), self.group.clone());
         scheduling.report(self.stopped.report(), frozen)

@@ -33,7 +33,7 @@ impl Stopped {
         }
     }
 
-    /// How often the program was seen to stand, and for how long.
+    /// The number of times that the program was seen to stand, and for how long.
     pub const fn report(&self) -> StandsReport {
         self.total
     }

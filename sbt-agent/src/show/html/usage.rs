@@ -1,4 +1,4 @@
-//! How many threads were busy at the same time, and what was on the critical path.
+//! The number of threads that were busy at the same time, and what was on the critical path.
 
 use maud::{Markup, html};
 

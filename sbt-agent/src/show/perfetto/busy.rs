@@ -1,4 +1,4 @@
-//! How many threads were seen working over the run: means over equal pieces of time.
+//! The number of threads that were seen working over the run: means over equal pieces of time.
 
 use crate::show::{Doing, Episode};
 

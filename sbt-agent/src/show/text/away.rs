@@ -1,4 +1,4 @@
-//! What threads did while off the CPU, in the text report.
+//! Threads' time off the CPU, in the text report.
 
 use super::{MOST_ROWS, count, duration, line, phases::title, rest, thread_name};
 use crate::show::table::Style;

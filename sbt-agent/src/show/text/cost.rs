@@ -1,4 +1,4 @@
-//! What watching cost, in words.
+//! The cost of watching, in words.
 
 use super::{line, paragraph};
 use crate::show::table::{Style, Table, count, duration};

@@ -102,7 +102,7 @@ fn paragraph_plain(out: &mut String, text: &str, style: Style) {
     }
 }
 
-/// What is slower, or that nothing is.
+/// The list of what became slower, or the statement that nothing did.
 fn sentences(out: &mut String, all: &Comparison, tolerance_pct: Option<f64>, style: Style) {
     let slower = all.slower_by(tolerance_pct.unwrap_or(0.0));
     let is_told = |to: &str| {

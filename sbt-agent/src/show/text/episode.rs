@@ -13,7 +13,7 @@ use sbt_engine::{
     },
 };
 
-/// What a line needs besides the episode.
+/// The data that a line needs besides the episode.
 pub struct Context<'a> {
     /// Name of the site.
     pub site: &'a str,

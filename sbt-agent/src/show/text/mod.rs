@@ -164,7 +164,7 @@ fn several_processes(report: &Report) -> bool {
     processes.any(|process| Some(process) != first)
 }
 
-/// What sbt would have recognised.
+/// The barriers that sbt would have recognised.
 fn watched_for(out: &mut String, report: &Report, style: Style) {
     let mut text =
         "sbt watched for: pthread_barrier_wait of glibc and musl, barriers made from their \

@@ -133,7 +133,7 @@ pub fn conceptual(out: &mut String, report: &Report, style: Style) {
     }
 }
 
-/// How often marks were passed, and the times between marks.
+/// The number of times that marks were passed, and the times between marks.
 pub fn marks(out: &mut String, report: &Report, style: Style) {
     if report.marks.is_empty() {
         return;

@@ -1,4 +1,4 @@
-//! What stood still and for how long, in words.
+//! Standstills and their duration, in words.
 
 use sbt_engine::{
     place::printable,
@@ -30,7 +30,7 @@ pub fn missing(hang: &StandstillReport) -> &'static str {
     }
 }
 
-/// What a thread does, and how long it has waited.
+/// The activity of a thread, and the duration of its wait.
 pub fn does(report: &Report, thread: &HangThreadReport) -> String {
     let waits = thread.waiting_ns;
     let waits = waits.map_or_else(String::new, |ns| format!(", for {}", since(ns)));

@@ -1,4 +1,4 @@
-//! How well the threads were used.
+//! The efficiency of the threads.
 
 use super::{duration, line, wrapped};
 use crate::show::table::Style;

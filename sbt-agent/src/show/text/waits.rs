@@ -69,7 +69,8 @@ fn summary(out: &mut String, report: &Report, looks: &LooksReport, style: Style)
 /// A program that used this many times the CPU time of the threads that were seen had other threads.
 const MORE: f64 = 1.2;
 
-/// How many threads were seen, and how they used CPUs; `None` if the kernel does not tell.
+/// The number of threads that were seen, and how they used CPUs; `None` if the kernel does not
+/// tell.
 fn usage(report: &Report, looks: &LooksReport) -> Option<String> {
     let sum = |f: fn(&LookedThreadReport) -> Option<u64>| -> Option<u64> {
         looks.threads.iter().map(f).sum()

@@ -6,7 +6,7 @@ use super::events::breakpoint;
 use crate::kernel::perf::{PAGE, Ring};
 use sbt_program::clock;
 
-/// How many breakpoints are hit, and how many of the first are not counted.
+/// The number of breakpoints that are hit, and how many of the first are not counted.
 const HITS: u32 = 60;
 const FIRST: u32 = 10;
 

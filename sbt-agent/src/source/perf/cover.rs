@@ -12,11 +12,11 @@ use sbt_program::process;
 /// After so many rounds a process counts as starting threads too fast.
 const ROUNDS: usize = 64;
 
-/// Which events each thread of a process must have.
+/// The events that each thread of a process must have.
 pub struct Cover<'a> {
     /// The addresses, in the order in which they are put on.
     pub addresses: &'a [u64],
-    /// How many addresses fit on each CPU in a thread that has none of them.
+    /// The number of addresses that fit on each CPU in a thread that has none of them.
     pub room: &'a [usize],
     /// Whether threads seen at first may have inherited some.
     pub inherited: bool,
@@ -83,7 +83,8 @@ pub fn each_thread(
     Ok(false)
 }
 
-/// How many addresses of a process can be watched on each CPU; empty if the process has ended.
+/// The number of addresses of a process that can be watched on each CPU; empty if the process has
+/// ended.
 ///
 /// # Errors
 /// Errors of the kernel.

@@ -48,7 +48,7 @@ const LATE_NS: u64 = 1_000_000;
 /// Open events that are closed together.
 #[derive(Debug, Default)]
 pub struct Opened {
-    /// When the events were opened, ns: they report nothing from before.
+    /// The time at which the events were opened, ns: they report nothing from before.
     pub since_ns: u64,
     all: Mutex<Vec<Counter>>,
     /// Where to add the records that found no room, when the events are closed. `None` if events do
@@ -175,8 +175,9 @@ impl Events {
         none
     }
 
-    /// How many records of closed events found no room. Rings report lost records only when there
-    /// is room again, so these may include some not reported. 0 if the kernel does not say.
+    /// The number of records of closed events that found no room. Rings report lost records only
+    /// when there is room again, so these may include some not reported. 0 if the kernel does not
+    /// say.
     pub fn closed_lost(&self) -> u64 {
         let lost = self.lost.as_ref();
         lost.map_or(0, |lost| lost.load(Ordering::Relaxed))

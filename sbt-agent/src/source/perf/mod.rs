@@ -53,7 +53,8 @@ use sbt_program::{files::ProbedFile, process};
 const SOON: Duration = Duration::from_millis(5);
 const LATER: Duration = Duration::from_millis(20);
 
-/// How many events may wait for the reader while more are read, so that the rings do not overflow.
+/// The number of events that may wait for the reader while more are read, so that the rings do not
+/// overflow.
 const MOST_HELD: usize = 16 * BATCH;
 
 /// After how many looks the pause becomes longer.

@@ -39,7 +39,7 @@ pub enum Rank {
 pub struct Group {
     /// How much the group is wanted.
     pub rank: Rank,
-    /// What the user knows the group by, for the note that it is not watched.
+    /// The name by which the user knows the group, for the note that it is not watched.
     pub name: String,
     /// The mark's number, if the group is a mark.
     pub mark: Option<u8>,
@@ -134,7 +134,8 @@ impl Missed {
     }
 }
 
-/// What can be watched in the files of one process. `places`: the places of a point.
+/// The groups of places that can be watched in the files of one process. `places`: the places of a
+/// point.
 pub fn groups<'a>(
     files: &'a [&'a ProbedFile],
     condvars: bool,

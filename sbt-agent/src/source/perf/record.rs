@@ -15,7 +15,7 @@ use perf_event::{
 use crate::kernel::perf;
 use sbt_program::arch::Registers;
 
-/// Which fields the records of an event have.
+/// The fields of the records of an event.
 pub type Format = ParseConfig<Native>;
 
 /// Fields of every record.
@@ -28,8 +28,8 @@ pub const SAMPLE: SampleFlag = EACH
     .union(SampleFlag::REGS_USER)
     .union(SampleFlag::STACK_USER);
 
-/// How many bytes of the stack are copied: the last thread to arrive does not wait in the barrier
-/// until its callers are looked for.
+/// The number of bytes of the stack that are copied: the last thread to arrive does not wait in the
+/// barrier until its callers are looked for.
 pub const STACK: u32 = 512;
 
 /// `PERF_RECORD_*`.
@@ -56,11 +56,11 @@ pub struct Record {
     pub cpu: u32,
     /// Id of the event that reports it on this CPU. Inherited events have the id of the original.
     pub event: u64,
-    /// What happened.
+    /// The kind of event.
     pub what: ThreadEvent,
 }
 
-/// What happened to a thread.
+/// An event in the life of a thread.
 #[derive(Debug)]
 pub enum ThreadEvent {
     /// The thread has come to a breakpoint.
@@ -88,7 +88,7 @@ pub enum ThreadEvent {
         /// Whether it has a CPU now.
         on: bool,
     },
-    /// How many records found no room.
+    /// The number of records that found no room.
     Lost(u64),
 }
 

@@ -31,16 +31,17 @@ pub type Shared = Arc<Opened>;
 pub struct Space {
     /// Equal for threads that share it.
     pub number: u32,
-    /// When this memory came to be, ns.
+    /// The time at which this memory came to be, ns.
     pub since_ns: u64,
-    /// What is watched.
+    /// The watched points.
     pub points: Points,
     /// Events by address, in the order in which they were put on.
     pub events: Vec<(u64, Shared)>,
-    /// How many addresses fit on each CPU in this memory: other programs may use some of the debug
-    /// registers. Empty if not known yet.
+    /// The number of addresses that fit on each CPU in this memory: other programs may use some of
+    /// the debug registers. Empty if not known yet.
     pub room: Vec<usize>,
-    /// When the last events were put on, ns: a process forked before may have only some of them.
+    /// The time at which the last events were put on, ns: a process forked before may have only
+    /// some of them.
     pub put_ns: u64,
 }
 
@@ -209,7 +210,7 @@ fn address(place: &ProgramPlace, mapping: &Mapping) -> Option<u64> {
 
 /// A thread with its registers and stack at the hit, but its memory as it is now.
 pub struct Sampled<'a> {
-    /// What the kernel has copied at the hit.
+    /// The registers and memory that the kernel has copied at the hit.
     pub sample: &'a Sample,
     /// The thread; and the first one of its process, in case the thread has ended.
     pub threads: [u32; 2],

@@ -1,4 +1,4 @@
-//! What is known of the target: threads, processes, and what is watched in their memories. Turns
+//! The known threads and processes of the target, and the watched places in their memories. Turns
 //! the kernel's records into the records that programs make of hits.
 
 use std::collections::{BTreeSet, HashMap};
@@ -35,14 +35,14 @@ const ROUNDS: usize = 16;
 /// be inherited.
 const FORK_NS: u64 = 10_000_000;
 
-/// What an event reports (an address, [`LIFE`] or [`SWITCHES`]), and on which CPU.
+/// The subject of an event (an address, [`LIFE`] or [`SWITCHES`]), and its CPU.
 type EventKey = (u64, u32);
 
 struct Thread {
     slot: Slot,
     run: Run,
-    /// Which event reports each address on each CPU. A thread that began while events were opened
-    /// may have two, of which only the first counts.
+    /// The event that reports each address on each CPU. A thread that began while events were
+    /// opened may have two, of which only the first counts.
     tellers: Vec<(EventKey, u64)>,
     /// Whether it has executed a program, and nothing else was heard of it since.
     is_within_exec: bool,
@@ -76,7 +76,7 @@ pub struct Watch {
     last_space: u32,
     /// A process that is held when it executes its program.
     held: Option<u32>,
-    /// When watching began, ns.
+    /// The time at which watching began, ns.
     begun_ns: u64,
     /// Processes that may have inherited only some events.
     partial: BTreeSet<u32>,

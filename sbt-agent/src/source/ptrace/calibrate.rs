@@ -18,7 +18,7 @@ use sbt_program::{
     trace::{self, Id},
 };
 
-/// How many breakpoints are hit, and how many of the first are not counted.
+/// The number of breakpoints that are hit, and how many of the first are not counted.
 const HITS: usize = 60;
 const FIRST: usize = 10;
 

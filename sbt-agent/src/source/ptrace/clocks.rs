@@ -8,7 +8,7 @@ use sbt_common::{Clocks, UNKNOWN};
 use crate::source::twin::Announcement;
 use sbt_program::{clock, process, trace::Id};
 
-/// How many files are kept open at most.
+/// The largest number of files that are kept open.
 const MOST_OPEN: usize = 512;
 
 /// The open `schedstat` files of threads.

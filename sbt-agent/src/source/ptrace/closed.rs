@@ -9,7 +9,7 @@
 use super::{inject, stop::Stop};
 use sbt_program::{arch::Registers, process};
 
-/// What `PR_GET_DUMPABLE` returns for a process that may be looked into.
+/// The result of `PR_GET_DUMPABLE` for a process whose memory may be read.
 const OPEN: u64 = 1;
 
 /// System calls by which a new thread or process begins.

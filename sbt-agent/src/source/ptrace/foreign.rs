@@ -13,7 +13,7 @@ use std::{
 use super::space::PAGE;
 use sbt_program::{arch::BREAKPOINT, files::FileId, memory::Memory};
 
-/// How many pages are mapped at most.
+/// The largest number of pages that are mapped.
 const MOST: usize = 4096;
 
 /// Mapped pages of files, by file and offset.

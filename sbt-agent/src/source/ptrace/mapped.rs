@@ -1,4 +1,4 @@
-//! Which files lie where in the memory of a process.
+//! The files in the memory of a process.
 
 use std::io;
 
@@ -13,7 +13,7 @@ pub struct Mapped {
     pub end: u64,
     /// Offset in the file of the first address.
     pub offset: u64,
-    /// Which file it is.
+    /// The identity of the file.
     pub id: FileId,
 }
 
@@ -35,7 +35,7 @@ pub fn of(process: u32) -> io::Result<Vec<Mapped>> {
     Ok(mapped.collect())
 }
 
-/// Which byte of which file lies at an address.
+/// The file and the offset of the byte at an address.
 pub fn file_at(all: &[Mapped], at: u64) -> Option<(FileId, u64)> {
     let one = all
         .iter()

@@ -43,7 +43,7 @@ const MOST: usize = 65_536;
 pub const PAGE: u64 = 4096;
 
 /// A breakpoint, set or not.
-#[allow(clippy::struct_excessive_bools, reason = "each is known for itself")]
+#[allow(clippy::struct_excessive_bools, reason = "independent facts")]
 #[derive(Clone, Debug)]
 struct Breakpoint {
     /// The program's code from there on; zeros beyond the end of the memory.
@@ -75,7 +75,7 @@ impl Breakpoint {
     }
 }
 
-/// Which places are to be watched, and what of them at present.
+/// The places to watch, and the part of them that is on at present.
 #[derive(Debug, Default)]
 pub struct Wanted {
     /// Files with their places.
@@ -104,7 +104,7 @@ impl Wanted {
 }
 
 /// The memory of one or more processes, with its breakpoints.
-#[allow(clippy::struct_excessive_bools, reason = "each is known for itself")]
+#[allow(clippy::struct_excessive_bools, reason = "independent facts")]
 #[derive(Debug)]
 pub struct Space {
     process: u32,
@@ -135,7 +135,7 @@ pub struct Space {
     witnesses: Witnesses,
     /// Addresses that are in no file, and whether each is a return address of the kernel's probes.
     strange: RefCell<BTreeMap<u64, bool>>,
-    /// How many times threads may have passed a place unseen that no barrier counts.
+    /// The number of times that threads may have passed a place unseen that no barrier counts.
     uncounted: u64,
     /// The executable mappings, when they could last be read.
     mapped: Vec<Mapped>,

@@ -43,16 +43,17 @@ use sbt_program::{
     trace::{self, Id},
 };
 
-/// How many bytes of records may wait for sbt to read them; records beyond that count as lost.
+/// The number of bytes of records that may wait for sbt to read them; records beyond that count as
+/// lost.
 const MOST_PENDING: usize = 8 << 20;
 
-/// How many removed breakpoints are noted one by one; others are only counted.
+/// The number of removed breakpoints that are noted one by one; others are only counted.
 const TOLD_APART: u32 = 3;
 
 /// How long to wait at the end for threads to stop, and for a parent to report a new thread.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// How many stops are served before orders are read.
+/// The number of stops that are served before orders are read.
 const AT_ONCE: u32 = 256;
 
 /// The note on a process that no longer lets sbt look into it.
@@ -62,7 +63,8 @@ const CLOSED: &str = "a process has forbidden others to read its memory (PR_SET_
 /// The note on a child whose parent was killed while forking.
 const LOST_CHILD: &str = "a process was killed while it forked: its child went on unwatched";
 
-/// How many memories without threads are remembered, each for at most [`FORGOTTEN_AFTER`].
+/// The number of memories without threads that are remembered, each for at most
+/// [`FORGOTTEN_AFTER`].
 const MOST_BYGONE: usize = 256;
 
 /// By then any forked child has stopped and was let go.
@@ -121,7 +123,7 @@ struct Tracer {
     /// forking has a copy of one of them.
     bygone: VecDeque<(Instant, Space)>,
     out: Records,
-    /// How many bytes of `out` have been written.
+    /// The number of bytes of `out` that have been written.
     written: usize,
     lost: u64,
     told_lost: u64,
@@ -133,7 +135,7 @@ struct Tracer {
     known: KnownProcesses,
     /// Arrivals that no breakpoint reported.
     unseen: u64,
-    /// When the tracer last looked for breakpoints and probes of others.
+    /// The time at which the tracer last looked for breakpoints and probes of others.
     looked: Instant,
     /// Breakpoints that were removed so that threads could go on.
     taken_away: u32,

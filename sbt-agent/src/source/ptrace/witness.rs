@@ -3,10 +3,10 @@
 
 use rustc_hash::FxHashMap;
 
-/// How many barriers are followed at most.
+/// The largest number of barriers that are followed.
 const MOST: usize = 4096;
 
-/// What the memory of a glibc barrier holds (`struct pthread_barrier`, nptl/internaltypes.h).
+/// The content of a glibc barrier's memory (`struct pthread_barrier`, nptl/internaltypes.h).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Held {
     /// Arrivals since the barrier was made, or since its counter began anew after 2³¹ arrivals.
@@ -62,8 +62,8 @@ impl Witness {
         }
     }
 
-    /// How many arrivals were not seen since the last look. `None` if another barrier lies there by
-    /// now.
+    /// The number of arrivals that were not seen since the last look. `None` if another barrier
+    /// lies there by now.
     fn missing(&mut self, held: Held) -> Option<u32> {
         let is_it = held.may_be() && held.count == self.count && held.arrived >= self.before;
         let came = held.arrived.checked_sub(self.before).filter(|_| is_it)?;

@@ -11,7 +11,7 @@ use super::{
     tell::{self, head, low},
 };
 
-/// How many barriers' counts are kept at most.
+/// The largest number of barriers' counts that are kept.
 const MOST_COUNTS: usize = 65_536;
 
 /// A barrier that a thread has come to.

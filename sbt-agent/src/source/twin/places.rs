@@ -1,4 +1,4 @@
-//! Which programs run at which offsets of a target's files.
+//! The programs that run at each offset of a target's files.
 
 use sbt_common::Kmp;
 use serde::{Deserialize, Serialize};

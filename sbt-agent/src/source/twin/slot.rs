@@ -6,10 +6,12 @@ use sbt_common::{Clocks, Stay, Thread, kind};
 
 use super::{Records, tell::head};
 
-/// How many objects that a thread has read lately are remembered, to be reported at its end.
+/// The number of objects that a thread that has read lately are remembered, to be reported at its
+/// end.
 const READ: usize = 4;
 
-/// How many waiting returns are remembered at most: older frames were left in another way.
+/// The largest number of waiting returns that are remembered: older frames were left in another
+/// way.
 const MOST_RETURNS: usize = 16;
 
 /// The name and the like, with which a thread is announced.

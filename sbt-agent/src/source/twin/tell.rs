@@ -38,7 +38,10 @@ pub const fn head(kind: u8, layout: u8, tid: u32, detail: u16) -> Head {
 }
 
 /// The lower 32 bits.
-#[allow(clippy::cast_possible_truncation, reason = "that is what is asked for")]
+#[allow(
+    clippy::cast_possible_truncation,
+    reason = "the upper half is dropped on purpose"
+)]
 pub(super) const fn low(value: u64) -> u32 {
     value as u32
 }

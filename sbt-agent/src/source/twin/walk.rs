@@ -7,8 +7,8 @@ use sbt_common::{CHAIN, CODE_AROUND, Caller, Callers, Code, Frame, MAX_CALLERS, 
 
 use super::{Hit, Machine, tell::head};
 
-/// How many addresses and chains are remembered. Programs have fewer, but a program that generates
-/// code must not fill sbt's memory.
+/// The number of addresses and chains that are remembered. Programs have fewer, but a program that
+/// generates code must not fill sbt's memory.
 const REMEMBERED: usize = 65_536;
 
 /// Rules of unwinding, and what was found by them.

@@ -48,7 +48,7 @@ pub enum Cell {
     Measured {
         /// The program's time divided by its time without the tool in the same round.
         ratios: Vec<f64>,
-        /// What the tool counted in each run, where it reports anything.
+        /// The tool's count in each run, if it reports any.
         seen: Vec<Seen>,
         /// Why it is unknown what the tool counted, if so.
         unknown: Option<String>,

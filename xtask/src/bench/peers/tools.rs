@@ -202,7 +202,7 @@ impl Tool {
         Ok(command)
     }
 
-    /// What the tool counted in the run that has just ended with this `output`; `None` if there is
+    /// The tool's count in the run that has just ended with this `output`; `None` if there is
     /// nothing to count with.
     pub fn seen(&self, program: &Program, scratch: &Scratch, output: &str) -> Result<Option<Seen>> {
         let written = || fs::read_to_string(&scratch.output).context("it wrote no file");

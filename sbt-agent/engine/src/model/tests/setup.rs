@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-/// What the source can read in a barrier's memory.
+/// The parts of a barrier's memory that the source can read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Memory {
     /// The count and the round.
@@ -88,10 +88,10 @@ impl Setup {
     }
 }
 
-/// What the watching misses.
+/// Events that the source misses.
 #[derive(Clone, Debug, Default)]
 pub struct Watch {
-    /// When the watching begins, ns.
+    /// The time at which the watching begins, ns.
     pub from_ns: u64,
     /// Windows in which records are lost: begin and end, ns, and chance of loss in per cent.
     pub losses: Vec<(u64, u64, u64)>,

@@ -32,7 +32,7 @@ fn stuck() -> Vec<Event> {
     events
 }
 
-/// What is known of the only barrier that stands still.
+/// The facts about the only barrier that stands still.
 #[track_caller]
 fn known(model: &Model, now_ns: u64) -> StillBarrier {
     let still = model.standing_still(now_ns, LIMIT_NS);

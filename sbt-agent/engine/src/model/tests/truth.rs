@@ -1,4 +1,4 @@
-//! What really happened, and all figures computed from it in the plain way.
+//! The true course of a run, and all figures computed from it in the plain way.
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
@@ -19,9 +19,9 @@ pub struct Part {
     pub thread: usize,
     pub arrived: Clocks,
     pub place: u32,
-    /// When the thread left.
+    /// The time at which the thread left.
     pub gone: Option<Clocks>,
-    /// When the thread left, if its departure was reported.
+    /// The time at which the thread left, if its departure was reported.
     pub left: Option<Clocks>,
 }
 

@@ -1,4 +1,4 @@
-//! What the code of the calls says: relations between waits and wakes.
+//! Evidence from the code of the calls: relations between waits and wakes.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Which events are held back, and for how long.
+//! The choice of events that are held back, and for how long.
 
 use super::*;
 

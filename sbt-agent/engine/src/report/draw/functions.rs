@@ -17,7 +17,7 @@ use crate::{
 const MOST_FUNCTIONS: usize = 1000;
 const MOST_CALLERS: usize = 16;
 
-/// What is summed up for a function.
+/// The sums of a function.
 #[derive(Default)]
 struct Function {
     samples: u64,

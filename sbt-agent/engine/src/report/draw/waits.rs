@@ -110,8 +110,9 @@ struct Group<'a> {
     waits: Vec<&'a FoundWait>,
 }
 
-/// What the looks have found, with the threads that the looks at the scheduling know better: those go
-/// on where looks at waits have become rare, and they see the processes that the program starts.
+/// The findings of the looks at waits, completed with threads from the looks at the scheduling. The
+/// latter go on where looks at waits have become rare, and see the processes that the program
+/// starts.
 fn with_scheduled(found: &Found, report: &Report) -> Found {
     let mut found = found.clone();
     let tasks = report.run.scheduling.iter().flat_map(|known| &known.tasks);

@@ -13,8 +13,8 @@ kinds! {
         /// The missing thread uses a CPU, always at one place, which is either slow or an endless
         /// loop; or threads went on while they were looked at.
         Unclear = "unclear",
-        /// What goes on depends on something outside of the program, such as input, a peer or a
-        /// timer; this is no hang.
+        /// The program waits for something outside of it, such as input, a peer or a timer; this is
+        /// no hang.
         Outside = "outside",
         /// The missing thread moves, or will move by itself; this is no hang.
         Slow = "slow",
@@ -50,7 +50,7 @@ kinds! {
 }
 
 kinds! {
-    /// What a look has shown.
+    /// The result of a look.
     pub enum LookOutcome {
         /// Nobody is left that could wake the waiting threads.
         Hung = "hung",
@@ -64,7 +64,7 @@ kinds! {
 }
 
 kinds! {
-    /// What became of a hang.
+    /// The end of a hang.
     pub enum HangOutcome {
         /// The hang lasted when the report was made, or when the target ended.
         Lasts = "lasts",
@@ -76,7 +76,7 @@ kinds! {
 }
 
 kinds! {
-    /// What a thread does during a hang.
+    /// The activity of a thread during a hang.
     pub enum HangThreadState {
         /// On a CPU or ready for one.
         Running = "running",
@@ -94,7 +94,7 @@ kinds! {
 }
 
 kinds! {
-    /// What a thread sleeps for.
+    /// The kind of object that a thread sleeps for.
     pub enum BlockedOnKind {
         /// A barrier that waits for other threads.
         Barrier = "barrier",

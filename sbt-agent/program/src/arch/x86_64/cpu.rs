@@ -1,4 +1,4 @@
-//! What glibc's dynamic linker asks of the processor: the levels of the x86-64 ABI that it
+//! Facts about the processor for glibc's dynamic linker: the levels of the x86-64 ABI that it
 //! supports, and its name in paths.
 
 use std::arch::is_x86_feature_detected as has;

@@ -1,4 +1,4 @@
-//! What an instruction reads and writes, as far as a waiting loop is concerned.
+//! The reads and writes of an instruction, as far as a waiting loop is concerned.
 
 use iced_x86::{InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register, UsedMemory};
 
@@ -64,11 +64,11 @@ impl Operand {
     }
 }
 
-/// What an instruction does.
+/// The effect of an instruction.
 #[derive(Clone, Copy, Debug, Default)]
 #[allow(
     clippy::struct_excessive_bools,
-    reason = "each says something else of an instruction"
+    reason = "independent facts about an instruction"
 )]
 pub struct Effect {
     /// The places whose values the instruction uses.

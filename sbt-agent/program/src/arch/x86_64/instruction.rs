@@ -29,7 +29,7 @@ pub enum Callee {
     Unknown,
 }
 
-/// What an instruction does to the flow of control.
+/// The effect of an instruction on the flow of control.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flow {
     /// The next instruction follows.
@@ -73,11 +73,11 @@ impl Access {
     }
 }
 
-/// What an instruction uses and changes.
+/// The registers and memory that an instruction uses and changes.
 #[derive(Clone, Debug)]
 #[allow(
     clippy::struct_excessive_bools,
-    reason = "each says something else of an instruction"
+    reason = "independent facts about an instruction"
 )]
 pub struct Uses {
     /// Registers, each as a whole.
@@ -102,7 +102,7 @@ impl Analysis {
         Self(InstructionInfoFactory::new())
     }
 
-    /// What an instruction uses and changes.
+    /// The registers and memory that an instruction uses and changes.
     pub fn uses(&mut self, instruction: &Instruction) -> Uses {
         let Instruction(instruction) = instruction;
         let info = self.0.info(instruction);
@@ -132,11 +132,11 @@ pub struct Named {
     pub base: Option<Register>,
     /// The register that is added; [`Register::None`] for none.
     pub index: Register,
-    /// What is added, or the constant address, bytes.
+    /// The number of bytes added, or the constant address.
     pub offset: u64,
 }
 
-/// What an instruction puts into a register.
+/// The value that an instruction puts into a register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Put {
     /// The register keeps its value.
@@ -151,7 +151,7 @@ pub enum Put {
     Other,
 }
 
-/// What an instruction moves: equal for two instructions that move the same.
+/// The operands of a move: equal for two instructions that move the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moved(OpKind, Register, Register, u64);
 
@@ -176,7 +176,7 @@ impl Instruction {
         self.0.len()
     }
 
-    /// What it does to the flow of control.
+    /// The effect on the flow of control.
     pub fn flow(&self) -> Flow {
         match self.0.flow_control() {
             FlowControl::Next => Flow::Next,
@@ -230,11 +230,11 @@ impl Instruction {
             .filter(|_| self.0.op0_register() == Register::EAX)
     }
 
-    /// What it puts into the register of the first argument: `None` if nothing, `Some(None)` if no
-    /// constant.
+    /// The constant that the instruction puts into the register of the first argument: `None` if it
+    /// does not change the register, `Some(None)` if the value is no constant.
     #[allow(
         clippy::option_option,
-        reason = "another value is not the same as no value"
+        reason = "an unknown value differs from an unchanged register"
     )]
     pub fn first_argument(&self) -> Option<Option<u64>> {
         let is_first = self.0.op0_kind() == OpKind::Register
@@ -295,7 +295,7 @@ impl Instruction {
         self.0.mnemonic() != Mnemonic::Lea && parts.contains(&register)
     }
 
-    /// What it puts into a register, given as a whole.
+    /// The value that the instruction puts into a register, given as a whole.
     pub fn puts_into(&self, register: Register) -> Put {
         let Self(instruction) = self;
         if instruction.op0_kind() != OpKind::Register
@@ -329,7 +329,8 @@ impl Instruction {
         self.0.op0_register()
     }
 
-    /// What it moves into a register; `None` if it makes the register's value in another way.
+    /// The operand that the instruction moves into a register; `None` if it makes the register's
+    /// value in another way.
     pub fn moved(&self) -> Option<Moved> {
         (self.0.mnemonic() == Mnemonic::Mov).then(|| {
             let (base, displacement) = (self.0.memory_base(), self.0.memory_displacement64());
@@ -374,7 +375,7 @@ impl Instruction {
     }
 }
 
-/// What the call at the end of some bytes calls.
+/// The target of the call at the end of some bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Called {
     /// The function that the pointer at an address points to.
@@ -386,7 +387,8 @@ pub enum Called {
 /// The bytes of the longest call that [`called_by`] knows.
 const CALL: usize = 6;
 
-/// What the call before an address calls. `before` gives so many bytes before that address.
+/// The target of the call before an address. `before` returns the given number of bytes before that
+/// address.
 pub fn called_by<'a>(returns: u64, before: impl Fn(u64) -> Option<&'a [u8]>) -> Option<Called> {
     let bytes = <[u8; CALL]>::try_from(before(CALL as u64)?).ok()?;
     let [_, _, distance @ ..] = bytes;

@@ -1,5 +1,5 @@
-//! What compilers make of barriers that are inlined, or whose objects only the code describes:
-//! `std::barrier` of libstdc++ and `std::sync::Barrier` of Rust.
+//! The code that compilers make of barriers that are inlined, or whose objects only the code
+//! describes: `std::barrier` of libstdc++ and `std::sync::Barrier` of Rust.
 
 use iced_x86::{FlowControl, InstructionInfoFactory, Mnemonic, OpAccess, OpKind};
 

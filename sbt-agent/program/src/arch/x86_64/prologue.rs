@@ -1,4 +1,4 @@
-//! Which instruction of a function to put a probe on.
+//! The choice of the instruction of a function on which to put a probe.
 //!
 //! The kernel emulates a few instructions when a probe hits them and single-steps all others out of
 //! line, which costs 3 to 15 times as much. So the probe goes to the first emulated instruction of

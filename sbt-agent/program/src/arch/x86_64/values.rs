@@ -1,4 +1,4 @@
-//! What registers hold after a stretch of code, as far as it matters for finding the team of a
+//! The content of registers after a stretch of code, as far as it matters for finding the team of a
 //! thread of LLVM's OpenMP.
 
 use iced_x86::{FlowControl, Mnemonic, OpKind};
@@ -8,7 +8,7 @@ use super::{
     registers::{ARGUMENTS, OTHER_VOLATILE, Register},
 };
 
-/// What a register is known to hold.
+/// The known content of a register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Value {
     Number(u64),
@@ -43,8 +43,8 @@ pub enum Value {
     },
 }
 
-/// What is known of the registers. Jumps are not followed: after code with jumps, this holds if no
-/// jump was taken.
+/// The known contents of the registers. Jumps are not followed: after code with jumps, the contents
+/// hold if no jump was taken.
 pub struct Values(Vec<(Register, Value)>);
 
 impl Values {

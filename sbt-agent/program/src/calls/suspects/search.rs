@@ -49,13 +49,13 @@ fn containing(functions: &[Function], vaddr: u64) -> Option<usize> {
     (function.start <= vaddr).then_some(index)
 }
 
-/// Which values are looked for. All numbers are meant modulo 2³².
+/// The values to look for. All numbers are meant modulo 2³².
 struct Want {
     /// The lowest value.
     low: u32,
-    /// How many values there are.
+    /// The number of values.
     count: u32,
-    /// What is added to the value for each byte of its offset: 1 for a distance, 0 for an address.
+    /// The step of the value for each byte of its offset: 1 for a distance, 0 for an address.
     step: u32,
 }
 

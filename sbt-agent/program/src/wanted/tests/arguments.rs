@@ -1,4 +1,4 @@
-//! Which argument is the barrier object, and which the count.
+//! The choice of the argument that is the barrier object, and of the argument that is the count.
 
 use super::*;
 

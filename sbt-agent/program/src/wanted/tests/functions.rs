@@ -1,4 +1,4 @@
-//! Which functions a name means.
+//! The functions that a name means.
 
 use std::collections::HashMap;
 

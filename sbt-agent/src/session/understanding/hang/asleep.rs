@@ -3,7 +3,7 @@
 /// The shortest and the longest time between two readings, ns.
 const READINGS_NS: [u64; 2] = [100_000_000, 1_000_000_000];
 
-/// How many readings fit into the time after which to look.
+/// The number of readings that fit into the time after which to look.
 const READINGS: u64 = 8;
 
 /// The largest share of a CPU of a program that sleeps, as one in so many.
@@ -16,7 +16,7 @@ pub struct Used {
     pub processes: Vec<u32>,
     /// The sum over their threads that are alive, ns.
     pub cpu_ns: u64,
-    /// How many arrivals at barriers were seen.
+    /// The number of arrivals at barriers that were seen.
     pub arrivals: u64,
 }
 

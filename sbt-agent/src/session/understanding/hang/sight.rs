@@ -5,12 +5,12 @@
 pub struct Sight {
     /// The start of the time without a seen arrival, when the probes went off.
     lost_ns: Option<u64>,
-    /// When the probes came back on.
+    /// The time at which the probes came back on.
     again_ns: Option<u64>,
     /// The number of arrivals seen when the probes came back on.
     arrivals: u64,
-    /// When the probes went off once more, if no thread is known to have arrived since they came
-    /// back on.
+    /// The time at which the probes went off once more, if no thread is known to have arrived since
+    /// they came back on.
     relost_ns: Option<u64>,
     /// The longest time without a seen arrival that is over.
     longest_ns: u64,
@@ -60,8 +60,8 @@ impl Sight {
         (self.lost_ns, self.again_ns) = (None, None);
     }
 
-    /// When the probes came back on, ns, if no thread has arrived since: threads may wait at a
-    /// barrier at which they arrived unseen. `None` otherwise.
+    /// The time at which the probes came back on, ns, if no thread has arrived since: threads may
+    /// wait at a barrier at which they arrived unseen. `None` otherwise.
     pub fn unseen_since_ns(&self) -> Option<u64> {
         self.again_ns.filter(|_| self.relost_ns.is_none())
     }

@@ -56,7 +56,7 @@ impl<R> Hang<R> {
 
 #[derive(Clone, Debug)]
 struct Standing<R> {
-    /// What stands still, the longest wait first.
+    /// All that stands still, the longest wait first.
     all: Vec<Still>,
     since_ns: u64,
     /// The later start of what stands still now, ns, if it is not what the standstill began with;

@@ -18,7 +18,7 @@ use sbt_program::{
     process,
 };
 
-/// How many places are watched at their second instruction at most.
+/// The largest number of places that are watched at their second instruction.
 const MOST: usize = 256;
 
 /// How much code is searched for jumps back to the second instruction, bytes.
@@ -36,7 +36,7 @@ pub(super) struct Behind {
     pub moved: u64,
     /// Threads that came here without a stop at the first instruction, since the last stop there.
     pub unannounced: u32,
-    /// Whether it is watched only to see whether threads stop at the first instruction.
+    /// Whether the second instruction is watched only to find out if threads stop at the first.
     pub asks: bool,
     /// Whether threads may be on their way that passed the first instruction before it had a
     /// breakpoint.
@@ -68,7 +68,7 @@ pub struct SeenStop {
 pub struct FoundBreakpoints {
     /// Whether breakpoints must be set or moved now.
     pub is_changed: bool,
-    /// How many arrivals were not seen.
+    /// The number of arrivals that were not seen.
     pub missing: u64,
 }
 
@@ -305,8 +305,8 @@ impl Space {
         behind.is_some()
     }
 
-    /// How many arrivals were not seen since the last call. Where no barrier counts them, one for
-    /// each time in which threads may have passed unseen.
+    /// The number of arrivals that were not seen since the last call. Where no barrier counts them,
+    /// one for each time in which threads may have passed unseen.
     pub fn missing(&mut self) -> u64 {
         let mut witnesses = std::mem::take(&mut self.witnesses);
         let missing = witnesses.look(|object| self.held(object));

@@ -21,7 +21,7 @@ const HARMED: &str = "a process that forbids others to read its memory (PR_SET_D
     filters its system calls has forked: the child has sbt's breakpoints in its memory, and ends \
     at the first of them with SIGTRAP; use --backend ebpf or perf";
 
-/// How many different notes are given at most.
+/// The largest number of different notes that are given.
 const MOST_TOLD: usize = 16;
 
 impl Tracer {

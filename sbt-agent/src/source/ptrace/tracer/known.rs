@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 
-/// How many processes are remembered.
+/// The number of processes that are remembered.
 const MOST: usize = 1 << 16;
 
 /// The known processes.

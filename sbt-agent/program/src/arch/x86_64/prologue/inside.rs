@@ -1,4 +1,4 @@
-//! Which instruction to put a probe on inside of a function.
+//! The choice of an instruction inside of a function on which to put a probe.
 
 use iced_x86::{Decoder, DecoderOptions, FlowControl, OpKind};
 

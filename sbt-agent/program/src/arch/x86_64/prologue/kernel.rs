@@ -1,4 +1,4 @@
-//! What Linux does with an instruction that a probe stands on.
+//! The way in which Linux executes an instruction under a probe.
 
 use iced_x86::{Decoder, DecoderOptions, Instruction, Mnemonic, OpKind, Register};
 
