@@ -245,6 +245,7 @@ impl Session {
             files,
             is_started,
             budget_pct: self.settings.budget,
+            sleeps: self.watch.sleeps(),
         };
         // Without a further thread sbt only tells less.
         self.looking = Looking::begin(target).ok();

@@ -48,7 +48,7 @@ fn looks_are_counted_by_thread_and_wait_and_holder() {
         tally.thread(who(2), Birth::default(), glimpse(now_ns, other));
     }
     tally.name(who(2), "worker");
-    let found = tally.found(5);
+    let found = tally.found(5, None);
     assert_eq!((found.looks, found.span_ns, found.cpu_ns), (10, 90 * MS, 5));
     let [one, two] = found.threads.as_slice() else {
         panic!("{found:?}");
@@ -72,10 +72,10 @@ fn counts_begin_anew_after_a_reset() {
     tally.look(10 * MS);
     tally.thread(who(1), Birth::default(), glimpse(10 * MS, mutex));
     tally.reset(20 * MS);
-    assert_eq!(tally.found(0), Found::default());
+    assert_eq!(tally.found(0, None), Found::default());
     tally.look(30 * MS);
     tally.thread(who(1), Birth::default(), glimpse(30 * MS, None));
-    let found = tally.found(0);
+    let found = tally.found(0, None);
     assert_eq!(found.threads[0].lived_ns, 10 * MS);
     assert_eq!(found.threads[0].ran_ns, Some(10 * MS));
     assert_eq!(found.waits, []);
@@ -90,8 +90,8 @@ fn memory_is_bounded() {
         tally.thread(who(line), Birth::default(), glimpse(MS, None));
     }
     assert_eq!(unkept, 10_000 - 4096);
-    assert_eq!(tally.found(0).threads.len(), 4096);
-    assert_eq!(tally.found(0).dropped, 10_000 - 4096);
+    assert_eq!(tally.found(0, None).threads.len(), 4096);
+    assert_eq!(tally.found(0, None).dropped, 10_000 - 4096);
 }
 
 #[test]
@@ -109,7 +109,7 @@ fn a_program_that_a_signal_stops_is_told_from_a_sleeper() {
     ] {
         tally.stands(at_ms * MS, is_stopped);
     }
-    let stopped = tally.found(1).stopped;
+    let stopped = tally.found(1, None).stopped;
     assert_eq!((stopped.times, stopped.total_ns), (2, 20 * MS));
     assert_eq!(stopped.at_most_ns, 550 * MS);
 }

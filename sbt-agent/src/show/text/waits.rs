@@ -211,6 +211,7 @@ mod tests {
             tid: 1,
             looks: 9,
             share_pct,
+            slept_ns: None,
         };
         let mut place = WaitPlaceReport {
             kind: WaitKind::Condvar,
@@ -224,6 +225,8 @@ mod tests {
             in_barrier: false,
             looks: 18,
             share_pct: 9.0,
+            sleeps: None,
+            slept_ns: None,
             threads: vec![thread("T1", 71.2), thread("T2", 40.0)],
             objects: 2,
             object: None,
