@@ -24,7 +24,8 @@ mod stay;
 mod walk;
 
 pub use asleep::{
-    Asleep, MAX_SLEEPS, NO_CALL, SLEEPER_SLOTS, STACK_WORDS, Sleep, Sleeper, Slept, WAKERS, Waker, Woken,
+    Asleep, MAX_SLEEPS, NO_CALL, SLEEPER_SLOTS, STACK_WORDS, Sleep, Sleeper, Slept, WAKERS, Waker,
+    Woken,
 };
 pub use config::{Config, State};
 pub use cookie::{Cookie, MarkCookie, layout, team};

@@ -1,10 +1,10 @@
 //! Conversion between records and bytes.
 
 use super::{
-    Arrive, Asleep, Away, CODE_AROUND, Callers, Clocks, Code, Condvar, Config, Counted, Counts, Depart,
-    Futex, Head, Init, Kmp, Left, Lock, MAX_CALLERS, MAX_EVENTS, Mapping, Memory, Mpi, Outer,
-    Reading, Rule, STACK_WORDS, Sleep, Sleeper, Slept, State, Sums, TASK_COUNTS, Taker, Thread,
-    WAKERS, Woken,
+    Arrive, Asleep, Away, CODE_AROUND, Callers, Clocks, Code, Condvar, Config, Counted, Counts,
+    Depart, Futex, Head, Init, Kmp, Left, Lock, MAX_CALLERS, MAX_EVENTS, Mapping, Memory, Mpi,
+    Outer, Reading, Rule, STACK_WORDS, Sleep, Sleeper, Slept, State, Sums, TASK_COUNTS, Taker,
+    Thread, WAKERS, Woken,
 };
 
 /// A type that may be copied out of raw bytes.

@@ -10,9 +10,7 @@ use super::{notes::Notes, understanding::Beginning};
 use crate::{
     kernel::counting::open::has_hardware,
     settings::Settings,
-    source::{
-        Measurement, Sink, Source, Totals, abilities::Silencing, ebpf::sleeps::Sleeps,
-    },
+    source::{Measurement, Sink, Source, Totals, abilities::Silencing, ebpf::sleeps::Sleeps},
 };
 use sbt_engine::{
     choices::States,

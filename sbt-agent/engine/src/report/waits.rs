@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::WaitKind;
+use crate::looks::FEW;
 
 /// Where threads slept and for what. sbt looks at the threads at random moments without stopping
 /// them, so shares of looks stand for shares of time, within a few percentage points for some
@@ -239,6 +240,23 @@ impl WaitPlaceReport {
             "nap", "delay", "pause", "read", "write", "recv", "send", "take",
         ];
         parts.len() <= 2 && parts.iter().any(|part| words.contains(part))
+    }
+}
+
+impl WaitPlaceReport {
+    /// Less sleep than this, ns, says nothing.
+    const LEAST_NS: u64 = 5_000_000;
+
+    /// Whether enough was seen to tell of the place.
+    pub fn is_known(&self) -> bool {
+        self.looks >= FEW || self.slept_ns.is_some_and(|ns| ns >= Self::LEAST_NS)
+    }
+
+    /// Whether enough is known of the holders to name them.
+    pub fn knows_holders(&self) -> bool {
+        let looks: u64 = self.holders.iter().map(|holder| holder.looks).sum();
+        let first = self.holders.first();
+        looks >= FEW || first.is_some_and(|first| first.kept_ns.is_some())
     }
 }
 

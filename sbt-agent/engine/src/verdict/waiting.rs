@@ -60,8 +60,8 @@ fn is_worth(places: &[&WaitPlaceReport]) -> bool {
     is_known && share(places) >= WORTH
 }
 
-/// Less sleep than this, ns, says nothing.
-const LEAST_NS: u64 = 5_000_000;
+/// Less sleep than this, ns, is no verdict: a short run has some at its start.
+const LEAST_NS: u64 = 20_000_000;
 
 /// How long threads slept at places, by the kernel's sums, ns.
 fn slept_ns(places: &[&WaitPlaceReport]) -> u64 {
@@ -163,9 +163,7 @@ fn lock(looks: &LooksReport, places: &[&WaitPlaceReport]) -> VerdictReport {
 
 /// The holder of a lock, in words.
 fn held(place: &WaitPlaceReport) -> String {
-    let known: u64 = place.holders.iter().map(|holder| holder.looks).sum();
-    let is_known = |first: &&HolderReport| first.kept_ns.is_some() || known >= FEW;
-    let Some(first) = place.holders.first().filter(is_known) else {
+    let Some(first) = place.holders.first().filter(|_| place.knows_holders()) else {
         return String::new();
     };
     if first.share_pct < MOSTLY || place.holders.len() > 1 && in_turns(place) {
@@ -399,9 +397,8 @@ pub fn of_the_last(report: &Report, thread: Option<u32>) -> Option<(String, &'st
         let threads = threads(place);
         threads.iter().map(|thread| looks.slept_ns(thread)).sum()
     };
-    let seen_at = |place: &WaitPlaceReport| -> u64 {
-        threads(place).iter().map(|thread| thread.looks).sum()
-    };
+    let seen_at =
+        |place: &WaitPlaceReport| -> u64 { threads(place).iter().map(|thread| thread.looks).sum() };
     let places = || looks.in_the_work();
     let all: u64 = places().map(of).sum();
     let most = places().max_by_key(|place| of(place))?;
@@ -424,11 +421,7 @@ pub fn of_the_last(report: &Report, thread: Option<u32>) -> Option<(String, &'st
     let is_call = is_sleep(most.kind) || most.kind == WaitKind::Other;
     let how = if is_call { "in" } else { "for" };
     Some((
-        format!(
-            "{how} {}{}, {by}",
-            most.called(),
-            held(most)
-        ),
+        format!("{how} {}{}, {by}", most.called(), held(most)),
         advice_at(most),
     ))
 }
@@ -580,6 +573,26 @@ mod tests {
             ),
             "{text}"
         );
+    }
+
+    #[test]
+    fn sums_of_the_kernel_are_told_instead_of_looks() {
+        let mut lock = place(WaitKind::Mutex, 2, 200);
+        (lock.share_pct, lock.sleeps, lock.slept_ns) = (22.0, Some(1234), Some(626_000_000));
+        lock.holders = vec![holder("T2", 0, 1), holder("T3", 0, 1)];
+        (lock.holders[0].share_pct, lock.holders[0].kept_ns) = (80.0, Some(500_000_000));
+        (lock.holders[1].share_pct, lock.holders[1].kept_ns) = (20.0, Some(126_000_000));
+        lock.holders[0].locks_at = None;
+        let all = of_the_run(&run(vec![lock.clone()]));
+        assert_eq!(
+            all[0].text,
+            "contended lock: threads wait 22 % of their time for the mutex locked at add \
+             count.c:31 (626 ms in 1234 sleeps), held mostly by T2. Hold it for a shorter time, or \
+             give each thread data of its own."
+        );
+        assert_eq!(all[0].evidence["slept_ns"], Figure::Whole(626_000_000));
+        lock.slept_ns = Some(9_000_000);
+        assert_eq!(of_the_run(&run(vec![lock])), [], "too short a time");
     }
 
     #[test]

@@ -50,13 +50,13 @@ use decode::{Baselines, Choice, Decoder, Start};
 use loader::Loaded;
 use raw::Raw;
 use ring::Rings;
-use sleeps::{Sample, Samples, Sleeps};
 use sbt_engine::{
     choices::States,
     counters::{Counter, Plan},
     event::space,
 };
 use sbt_program::{clock, process};
+use sleeps::{Sample, Samples, Sleeps};
 
 use super::{Files, Measurement, Sink, Totals, abilities::Scope};
 
@@ -326,7 +326,10 @@ impl Ebpf {
             return None;
         }
         let load = |(name, _)| self.loaded.program(name).ok()?.try_clone_to_owned().ok();
-        let programs = sleeps::PROGRAMS.map(load).into_iter().collect::<Option<_>>()?;
+        let programs = sleeps::PROGRAMS
+            .map(load)
+            .into_iter()
+            .collect::<Option<_>>()?;
         let samples = self.samples.1.take()?;
         Sleeps::new(&self.loaded.maps.sums, programs, samples).ok()
     }

@@ -9,9 +9,7 @@ use std::{
     sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel},
 };
 
-use sbt_common::{
-    Asleep, MAX_SLEEPS, SLEEPER_SLOTS, Sleep, Sleeper, Slept, Woken, name, read,
-};
+use sbt_common::{Asleep, MAX_SLEEPS, SLEEPER_SLOTS, Sleep, Sleeper, Slept, Woken, name, read};
 
 use super::{configure::possible_cpus, raw::Raw};
 use crate::kernel::bpf;
