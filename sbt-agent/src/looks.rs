@@ -13,18 +13,28 @@ use std::{
 };
 
 use crate::signals;
+use crate::source::ebpf::sleeps::{Sample, Sleeps};
 use round::Round;
-use sbt_engine::looks::{Found, Tally, pace::Pace};
+use sbt_engine::looks::{
+    Found, Tally,
+    duty::{Allowance, Duty, Turn},
+    pace::Pace,
+    sums::Sums,
+};
 use sbt_program::{clock, files::ProbedFile, sites::SharedFiles};
 
 mod files;
 mod round;
+mod samples;
 
 /// How long to wait for a program to begin, if nobody says that it has begun.
 const BEGINS: Duration = Duration::from_millis(100);
 
 /// From the beginning to the first look, ns.
 const FIRST_NS: u64 = 2_000_000;
+
+/// The time after which samples of sleeps are looked at, ns: their process may end soon.
+const SAMPLES_NS: u64 = 25_000_000;
 
 /// What to look at.
 pub struct Target {
@@ -38,6 +48,8 @@ pub struct Target {
     pub is_started: bool,
     /// The limit for the cost of watching, percent; `None` without a limit.
     pub budget_pct: Option<f64>,
+    /// The kernel's sums of sleeps, if there are any.
+    pub sleeps: Option<Sleeps>,
 }
 
 /// What the looking thread shares with the session.
@@ -49,6 +61,10 @@ struct Shared {
     spent_ns: AtomicU64,
     /// Looks in which sbt was allowed to look into the target.
     allowed: AtomicU64,
+    /// The kernel's sums of sleeps, if there are any.
+    sleeps: Mutex<Option<Sleeps>>,
+    /// The sums at the end of the looks.
+    last: Mutex<Option<Sums>>,
 }
 
 #[derive(Default)]
@@ -74,8 +90,13 @@ impl Looking {
     ///
     /// # Errors
     /// No thread can be started.
-    pub fn begin(target: Target) -> io::Result<Self> {
+    pub fn begin(mut target: Target) -> io::Result<Self> {
         let shared = Arc::new(Shared::default());
+        let mut sleeps = target.sleeps.take();
+        if sleeps.as_mut().is_some_and(|sleeps| sleeps.on().is_err()) {
+            sleeps = None;
+        }
+        *locked(&shared.sleeps) = sleeps;
         let of_thread = Arc::clone(&shared);
         let named = thread::Builder::new().name("looks".into());
         signals::apart(|| named.spawn(move || run(&target, &of_thread)))?;
@@ -98,19 +119,40 @@ impl Looking {
     /// Counts begin anew.
     pub fn reset(&self, time_ns: u64) {
         locked(&self.shared.tally).reset(time_ns);
+        if let Some(sleeps) = locked(&self.shared.sleeps).as_mut() {
+            sleeps.reset(time_ns);
+        }
     }
 
     /// Looks no more.
     pub fn end(&self) {
+        let sums = self.sums();
+        let mut last = locked(&self.shared.last);
+        if last.is_none() {
+            *last = sums;
+        }
+        drop(last);
         locked(&self.shared.orders).ends = true;
         self.shared.changed.notify_all();
+    }
+
+    /// The sums now.
+    fn sums(&self) -> Option<Sums> {
+        let threads = locked(&self.shared.tally).threads();
+        let sleeps = locked(&self.shared.sleeps);
+        sleeps.as_ref()?.sums(&threads).ok()
     }
 
     /// What the looks have found; `None` if sbt could not look.
     pub fn found(&self) -> Option<Found> {
         let spent_ns = self.shared.spent_ns.load(Ordering::Relaxed);
         let is_allowed = self.shared.allowed.load(Ordering::Relaxed) > 0;
-        is_allowed.then(|| locked(&self.shared.tally).found(spent_ns))
+        if !is_allowed {
+            return None;
+        }
+        let last = locked(&self.shared.last).clone();
+        let sums = last.or_else(|| self.sums());
+        Some(locked(&self.shared.tally).found(spent_ns, sums.as_ref()))
     }
 }
 
@@ -121,6 +163,13 @@ impl Drop for Looking {
 }
 
 fn run(target: &Target, shared: &Shared) {
+    look(target, shared);
+    if let Some(sleeps) = locked(&shared.sleeps).as_mut() {
+        sleeps.off();
+    }
+}
+
+fn look(target: &Target, shared: &Shared) {
     if target.is_started {
         let orders = locked(&shared.orders);
         let waits = |orders: &mut Orders| !orders.has_begun && !orders.ends;
@@ -128,33 +177,86 @@ fn run(target: &Target, shared: &Shared) {
     }
     let begun_ns = clock::now_ns();
     let mut pace = Pace::new(target.budget_pct, begun_ns ^ u64::from(target.process));
+    let mut duty = Duty::new(target.budget_pct, begun_ns);
+    let mut allowance = Allowance::new(target.budget_pct);
     let mut round = Round::new(target, begun_ns);
-    let mut due_ns = Some(FIRST_NS);
-    while let Some(pause_ns) = due_ns {
-        let orders = locked(&shared.orders);
-        let pause = Duration::from_nanos(pause_ns);
-        let waits = |orders: &mut Orders| !orders.ends;
-        let woken = shared.changed.wait_timeout_while(orders, pause, waits);
-        let (orders, _) = woken.unwrap_or_else(PoisonError::into_inner);
-        if orders.ends {
+    let has_sleeps = locked(&shared.sleeps).is_some();
+    let mut due_ns = begun_ns + FIRST_NS;
+    let mut busy = 1.0;
+    loop {
+        let now_ns = clock::now_ns();
+        let mut pause_ns = due_ns.saturating_sub(now_ns);
+        if has_sleeps {
+            pause_ns = pause_ns.min(SAMPLES_NS);
+        }
+        let Some(processes) = pause(target, shared, pause_ns) else {
             return;
-        }
-        let processes = if orders.processes.is_empty() {
-            vec![target.process]
-        } else {
-            orders.processes.clone()
         };
-        drop(orders);
-        let before_ns = clock::thread_cpu_ns();
-        let seen = round.look(&processes, &shared.tally);
-        let cost_ns = clock::thread_cpu_ns().saturating_sub(before_ns);
-        if seen.is_allowed {
-            shared.allowed.fetch_add(1, Ordering::Relaxed);
+        let now_ns = clock::now_ns();
+        let elapsed_ns = now_ns.saturating_sub(begun_ns);
+        if now_ns >= due_ns {
+            let before_ns = clock::thread_cpu_ns();
+            let seen = round.look(&processes, &shared.tally);
+            let cost_ns = clock::thread_cpu_ns().saturating_sub(before_ns);
+            if seen.is_allowed {
+                shared.allowed.fetch_add(1, Ordering::Relaxed);
+            }
+            busy = seen.ran_ns as f64 / elapsed_ns.max(1) as f64;
+            let Some(pause_ns) = pace.after(cost_ns, elapsed_ns, busy) else {
+                return;
+            };
+            due_ns = now_ns + pause_ns;
+            judge(&mut duty, now_ns, seen.ran_ns, shared);
         }
-        let elapsed_ns = clock::now_ns().saturating_sub(begun_ns);
-        let busy = seen.ran_ns as f64 / elapsed_ns.max(1) as f64;
-        due_ns = pace.after(cost_ns, elapsed_ns, busy);
-        shared.spent_ns.store(pace.spent_ns(), Ordering::Relaxed);
+        while allowance.has_room(elapsed_ns, busy)
+            && let Some(sample) = next_sample(shared)
+        {
+            let before_ns = clock::thread_cpu_ns();
+            round.sample(&sample, &shared.tally);
+            allowance.spend(clock::thread_cpu_ns().saturating_sub(before_ns));
+        }
+        let spent_ns = pace.spent_ns() + allowance.spent_ns();
+        shared.spent_ns.store(spent_ns, Ordering::Relaxed);
+    }
+}
+
+/// Waits; returns the processes to look at, or `None` if the looks end.
+fn pause(target: &Target, shared: &Shared, pause_ns: u64) -> Option<Vec<u32>> {
+    let orders = locked(&shared.orders);
+    let pause = Duration::from_nanos(pause_ns);
+    let waits = |orders: &mut Orders| !orders.ends;
+    let woken = shared.changed.wait_timeout_while(orders, pause, waits);
+    let (orders, _) = woken.unwrap_or_else(PoisonError::into_inner);
+    if orders.ends {
+        return None;
+    }
+    Some(if orders.processes.is_empty() {
+        vec![target.process]
+    } else {
+        orders.processes.clone()
+    })
+}
+
+fn next_sample(shared: &Shared) -> Option<Sample> {
+    let sleeps = locked(&shared.sleeps);
+    sleeps.as_ref()?.samples.try_recv().ok()
+}
+
+/// Switches the sums of sleeps off for a while if they cost too much.
+fn judge(duty: &mut Duty, now_ns: u64, ran_ns: u64, shared: &Shared) {
+    let mut sleeps = locked(&shared.sleeps);
+    let Some(known) = sleeps.as_mut() else {
+        return;
+    };
+    match duty.judge(now_ns, known.count(), ran_ns) {
+        Turn::Stay => {}
+        Turn::Off => known.off(),
+        Turn::On => {
+            if known.on().is_err() {
+                // What was summed up so far stays.
+                known.off();
+            }
+        }
     }
 }
 
@@ -175,6 +277,7 @@ mod tests {
             shared: SharedFiles::default(),
             is_started: false,
             budget_pct: None,
+            sleeps: None,
         })
         .unwrap();
         let begun = Instant::now();

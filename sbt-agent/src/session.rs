@@ -252,6 +252,7 @@ impl Session {
             shared,
             is_started,
             budget_pct: self.settings.budget,
+            sleeps: self.watch.sleeps(),
         };
         // Without a further thread sbt only tells less.
         self.looking = Looking::begin(target).ok();

@@ -77,6 +77,10 @@ pub struct Config {
     /// `task_struct` → the byte that contains the bit `in_iowait`. The mask of the bit follows.
     pub iowait: u32,
     pub iowait_bit: u32,
+    /// 1 if sleeps of threads are summed in [`crate::Slept`].
+    pub sleeps: u32,
+    /// The shortest time between two samples of one thread's sleeps, ns.
+    pub sample_ns: u32,
 }
 
 /// What may change while the BPF programs run; alone in the object's `.data`.

@@ -9,6 +9,7 @@
     reason = "head and clocks of each record are explained at their types"
 )]
 
+mod asleep;
 mod config;
 mod cookie;
 mod held;
@@ -22,6 +23,10 @@ mod record;
 mod stay;
 mod walk;
 
+pub use asleep::{
+    Asleep, MAX_SLEEPS, NO_CALL, SLEEPER_SLOTS, STACK_WORDS, Sleep, Sleeper, Slept, WAKERS, Waker,
+    Woken,
+};
 pub use config::{Config, State};
 pub use cookie::{Cookie, MarkCookie, layout, team};
 pub use held::{Held, at_end, is_to_be_shared};

@@ -35,6 +35,15 @@ pub mod name {
     pub const COUNTED: &str = "COUNTED";
     /// Array of [`super::Left`], indexed by the low bits of the thread id.
     pub const LEFT: &str = "LEFT";
+    /// Array of [`crate::Sleeper`], indexed by the low bits of the thread id.
+    pub const SLEEPERS: &str = "SLEEPERS";
+    /// [`crate::Sleep`] → [`crate::Slept`]
+    pub const SLEEPS: &str = "SLEEPS";
+    /// Number of sleeps that have ended, per CPU: the array element 0; and of those that found no
+    /// room in [`SLEEPS`]: the element 1.
+    pub const SLEPT: &str = "SLEPT";
+    /// From when on sleeps are summed, ns: the array element 0. Sleeps that began earlier are not.
+    pub const SINCE: &str = "SINCE";
 }
 
 /// A futex of a process: a key of the map [`name::LOCKS`].

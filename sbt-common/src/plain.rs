@@ -1,9 +1,10 @@
 //! Conversion between records and bytes.
 
 use super::{
-    Arrive, Away, CODE_AROUND, Callers, Clocks, Code, Condvar, Config, Counted, Counts, Depart,
-    Futex, Head, Init, Kmp, Left, Lock, MAX_CALLERS, MAX_EVENTS, Mapping, Memory, Mpi, Outer,
-    Reading, Rule, State, Sums, TASK_COUNTS, Taker, Thread,
+    Arrive, Asleep, Away, CODE_AROUND, Callers, Clocks, Code, Condvar, Config, Counted, Counts,
+    Depart, Futex, Head, Init, Kmp, Left, Lock, MAX_CALLERS, MAX_EVENTS, Mapping, Memory, Mpi,
+    Outer, Reading, Rule, STACK_WORDS, Sleep, Sleeper, Slept, State, Sums, TASK_COUNTS, Taker,
+    Thread, WAKERS, Woken,
 };
 
 /// A type that may be copied out of raw bytes.
@@ -60,6 +61,16 @@ unsafe impl Plain for Away {}
 unsafe impl Plain for Taker {}
 // SAFETY: as above.
 unsafe impl Plain for Left {}
+// SAFETY: as above.
+unsafe impl Plain for Sleeper {}
+// SAFETY: as above.
+unsafe impl Plain for Sleep {}
+// SAFETY: as above.
+unsafe impl Plain for Slept {}
+// SAFETY: as above.
+unsafe impl Plain for Asleep {}
+// SAFETY: as above.
+unsafe impl Plain for Woken {}
 
 /// Copies a record out of the bytes of a ring; `None` if the length does not fit.
 #[must_use]
@@ -93,7 +104,7 @@ const _: () = {
     assert!(size_of::<Init>() == 32);
     assert!(size_of::<Thread>() == 72);
     assert!(size_of::<Mapping>() == 24);
-    assert!(size_of::<Config>() == 152);
+    assert!(size_of::<Config>() == 160);
     assert!(size_of::<State>() == 56);
     assert!(size_of::<Futex>() == 16);
     assert!(size_of::<Lock>() == 72);
@@ -102,6 +113,11 @@ const _: () = {
     assert!(size_of::<Taker>() == 48);
     assert!(size_of::<Left>() == 64);
     assert!(size_of::<Reading>() == 24);
+    assert!(size_of::<Sleeper>() == 40);
+    assert!(size_of::<Sleep>() == 24);
+    assert!(size_of::<Slept>() == 32 + 16 * WAKERS);
+    assert!(size_of::<Asleep>() == 96 + 8 * STACK_WORDS);
+    assert!(size_of::<Woken>() == 24);
     assert!(size_of::<Counts>() == 24 + 8 * TASK_COUNTS);
     assert!(size_of::<Sums>() == 32 + 24 * MAX_EVENTS);
     assert!(size_of::<Counted>() == 16 + 48 * MAX_EVENTS);

@@ -45,6 +45,10 @@ pub mod kind {
     pub const AWAY: u8 = 40;
     /// [`super::Taker`]: what ran while a thread was ready; sent before the thread's [`AWAY`].
     pub const TAKER: u8 = 41;
+    /// [`crate::Asleep`]: a sample of the sleeps of threads.
+    pub const ASLEEP: u8 = 42;
+    /// [`crate::Woken`]: the end of a sampled sleep.
+    pub const WOKEN: u8 = 43;
 }
 
 /// How a thread left its CPU: [`Head::layout`] of [`Away`].

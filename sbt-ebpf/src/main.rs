@@ -15,6 +15,7 @@ mod kmp;
 mod memory;
 mod mpi;
 mod ring;
+mod sleeps;
 mod switches;
 mod target;
 mod task;

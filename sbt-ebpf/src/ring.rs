@@ -109,6 +109,16 @@ pub fn send<T: 'static>(wake: Wake, fill: impl FnOnce() -> T) -> bool {
 /// Sends a record that is too long for the stack: `fill` must write every byte of it.
 #[inline(always)]
 pub fn send_into<T: 'static>(wake: Wake, fill: impl FnOnce(*mut T)) -> bool {
+    let is_sent = send_sample(wake, fill);
+    if !is_sent {
+        LOST.count();
+    }
+    is_sent
+}
+
+/// As [`send_into`], for a record that may be missing: no loss is counted.
+#[inline(always)]
+pub fn send_sample<T: 'static>(wake: Wake, fill: impl FnOnce(*mut T)) -> bool {
     let index = unsafe { bpf_get_smp_processor_id() } & config!(ring_mask);
     let ring = unsafe { bpf_map_lookup_elem(RINGS.as_ptr(), (&raw const index).cast()) };
     if ring.is_null() {
@@ -116,7 +126,6 @@ pub fn send_into<T: 'static>(wake: Wake, fill: impl FnOnce(*mut T)) -> bool {
     }
     let room = unsafe { bpf_ringbuf_reserve(ring, size_of::<T>() as u64, 0) };
     if room.is_null() {
-        LOST.count();
         return false;
     }
     fill(room.cast::<T>());

@@ -54,6 +54,8 @@ pub static CONFIG: Config = Config {
     flags: 0,
     iowait: 0,
     iowait_bit: 0,
+    sleeps: 0,
+    sample_ns: 0,
 };
 
 /// Reads one of the agent's settings. They are written into the object before it is loaded, and

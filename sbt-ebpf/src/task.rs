@@ -191,11 +191,14 @@ impl Task {
     /// The system call that the task is in; negative if none.
     #[inline(always)]
     pub fn system_call(&self) -> i64 {
-        /// `pt_regs` → `orig_ax` on x86-64.
-        const ORIG_AX: u32 = 120;
+        self.user().system_call()
+    }
+
+    /// The registers of the task's own code.
+    #[inline(always)]
+    pub fn user(&self) -> User {
         // SAFETY: the verifier knows the types of the argument and of the result.
-        let regs = unsafe { bpf_task_pt_regs(self.task.cast_mut().cast()) } as *const u8;
-        field(regs, ORIG_AX)
+        User(unsafe { bpf_task_pt_regs(self.task.cast_mut().cast()) } as *const u8)
     }
 
     #[inline(always)]
@@ -259,5 +262,47 @@ impl Task {
             field(self.task, config!(comm)),
             field(self.task, config!(comm) + 8),
         ]
+    }
+}
+
+/// The registers of a task's own code while the task is in the kernel: `pt_regs` on x86-64.
+pub struct User(*const u8);
+
+impl User {
+    /// The system call that the task is in; negative if none.
+    #[inline(always)]
+    pub fn system_call(&self) -> i64 {
+        field(self.0, 120)
+    }
+
+    /// The first argument of the system call.
+    #[inline(always)]
+    pub fn first(&self) -> u64 {
+        field(self.0, 112)
+    }
+
+    /// The arguments of the system call: rdi, rsi, rdx, r10, r8 and r9.
+    #[inline(always)]
+    pub fn arguments(&self) -> [u64; 6] {
+        [
+            field(self.0, 112),
+            field(self.0, 104),
+            field(self.0, 96),
+            field(self.0, 56),
+            field(self.0, 72),
+            field(self.0, 64),
+        ]
+    }
+
+    /// The instruction pointer.
+    #[inline(always)]
+    pub fn ip(&self) -> u64 {
+        field(self.0, 128)
+    }
+
+    /// The stack pointer.
+    #[inline(always)]
+    pub fn sp(&self) -> u64 {
+        field(self.0, 152)
     }
 }

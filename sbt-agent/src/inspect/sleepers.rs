@@ -34,6 +34,22 @@ const TOP: usize = 4096;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sleep(Call);
 
+impl Sleep {
+    /// The sleep of a thread in a system call, by its registers there; outside of system calls if
+    /// the number is negative.
+    pub const fn of(number: i64, arguments: [u64; 6], sp: u64, at: u64) -> Self {
+        if number < 0 {
+            return Self(Call::Outside { sp, at });
+        }
+        Self(Call::In {
+            number,
+            arguments,
+            sp,
+            at,
+        })
+    }
+}
+
 /// The state of a thread by the content of /proc/PID/task/TID/syscall.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seen {
@@ -177,13 +193,37 @@ impl Sleepers {
         if matches!(call, Call::Outside { .. }) && state(id)? != 'D' {
             return None;
         }
-        let (sp, at) = call.standing()?;
+        let (sp, _) = call.standing()?;
         let memory = Memory { thread: id.thread };
         let stack = Stack {
             from: sp,
             bytes: memory.read(sp, TOP),
             beyond: Some(memory),
         };
+        self.asleep(id, call, &stack)
+    }
+
+    /// For what a thread slept at a moment of which the top of its stack was kept.
+    pub fn sampled(&mut self, who: Who, Sleep(call): Sleep, top: Vec<u8>) -> Option<Wait> {
+        let id = ThreadId {
+            process: who.process,
+            thread: who.thread,
+        };
+        let stack = Stack {
+            from: call.standing()?.0,
+            bytes: top,
+            beyond: None,
+        };
+        Some(self.asleep(id, call, &stack)?.1)
+    }
+
+    fn asleep(
+        &mut self,
+        id: ThreadId,
+        call: Call,
+        stack: &Stack,
+    ) -> Option<(Sleeper, Wait, Option<Who>)> {
+        let (sp, at) = call.standing()?;
         let standing = Standing {
             process: id.process,
             at,
@@ -197,7 +237,7 @@ impl Sleepers {
             ..seen.glance
         };
         let (resolver, stacks) = (&mut self.resolver, &mut self.stacks);
-        seen.followed = Some(Followed::of(standing, &stack, None, resolver, stacks));
+        seen.followed = Some(Followed::of(standing, stack, None, resolver, stacks));
         self.find_library(id.process);
         let doing = self.waits.single(&seen);
         let wait = wait(&seen, &doing);

@@ -9,8 +9,12 @@ use super::{
     Target,
     files::{self, Files, Room, State, Times},
     locked,
+    samples::Open,
 };
-use crate::inspect::sleepers::{Seen, Sleep, Sleeper, Sleepers};
+use crate::{
+    inspect::sleepers::{Seen, Sleep, Sleeper, Sleepers},
+    source::ebpf::sleeps::Sample,
+};
 use sbt_engine::looks::{Birth, Glimpse, Tally, WaitNumber, Who};
 use sbt_program::{clock, process};
 
@@ -47,6 +51,10 @@ struct Task {
 /// The state kept between looks.
 pub struct Round {
     sleepers: Sleepers,
+    /// Samples of sleeps.
+    samples: Open,
+    /// When each process was seen to have executed another program, ns.
+    executed: HashMap<u32, u64>,
     tasks: HashMap<Who, Task>,
     threads: Vec<Who>,
     /// Where the code of each process begins.
@@ -67,6 +75,8 @@ impl Round {
     pub fn new(target: &Target, begun_ns: u64) -> Self {
         Self {
             sleepers: Sleepers::new(target.process, &target.files, target.shared.clone()),
+            samples: Open::default(),
+            executed: HashMap::new(),
             tasks: HashMap::new(),
             threads: Vec::new(),
             processes: HashMap::new(),
@@ -130,6 +140,19 @@ impl Round {
         }
     }
 
+    /// Takes a sample of the sleeps.
+    pub fn sample(&mut self, sample: &Sample, tally: &Mutex<Tally>) {
+        if let Sample::Asleep(record) = sample {
+            let executed_ns = self.executed.get(&record.process);
+            let is_of_older_program = executed_ns.is_some_and(|at| record.time_ns < *at);
+            // Of a process that was not looked at yet, the code is not known.
+            if is_of_older_program || !self.processes.contains_key(&record.process) {
+                return;
+            }
+        }
+        self.samples.take(sample, &mut self.sleepers, tally);
+    }
+
     /// Lists the threads. Returns whether any process may be looked into.
     fn list(&mut self, processes: &[u32]) -> bool {
         let mut threads = Vec::with_capacity(self.threads.len());
@@ -148,6 +171,7 @@ impl Round {
             let before = self.processes.insert(process, state.code_start);
             if before.is_some_and(|before| before != state.code_start) {
                 self.sleepers.executed(process);
+                self.executed.insert(process, clock::now_ns());
                 for (who, task) in &mut self.tasks {
                     if who.process == process {
                         (task.last, task.wait, task.sleeper) = (None, None, None);
@@ -168,6 +192,7 @@ impl Round {
             .collect();
         for process in gone {
             self.processes.remove(&process);
+            self.executed.remove(&process);
             self.sleepers.ended(process);
         }
         threads.sort_unstable();

@@ -10,7 +10,7 @@ use super::{notes::Notes, understanding::Beginning};
 use crate::{
     kernel::counting::open::has_hardware,
     settings::Settings,
-    source::{Measurement, Sink, Source, Totals, abilities::Silencing},
+    source::{Measurement, Sink, Source, Totals, abilities::Silencing, ebpf::sleeps::Sleeps},
 };
 use sbt_engine::{
     choices::States,
@@ -183,6 +183,11 @@ impl Watch {
     /// The target, and its living descendants whose start was seen.
     pub fn living(&self) -> impl Iterator<Item = u32> {
         self.processes.living()
+    }
+
+    /// Takes the sums of how long threads sleep, if the source has them.
+    pub fn sleeps(&mut self) -> Option<Sleeps> {
+        self.source.as_mut()?.sleeps()
     }
 
     /// Begins to measure what one hit of a probe costs.

@@ -158,6 +158,11 @@ pub trait Source: Send {
         None
     }
 
+    /// Sums of how long threads sleep, which somebody else takes care of from now on.
+    fn sleeps(&mut self) -> Option<ebpf::sleeps::Sleeps> {
+        None
+    }
+
     /// Counters chosen while the program runs.
     fn choosing(&mut self) -> Option<&mut dyn Choosing> {
         None

@@ -6,7 +6,11 @@ use std::collections::{BTreeMap, HashMap, btree_map::Entry};
 
 use serde::{Deserialize, Serialize};
 
+use sums::{FoundSleep, Samples, Summed, Sums};
+
+pub mod duty;
 pub mod pace;
+pub mod sums;
 #[cfg(test)]
 mod tests;
 
@@ -190,6 +194,8 @@ pub struct Tally {
     stopped_ns: Option<u64>,
     /// The last look at whether it is stopped, ns.
     asked_ns: Option<u64>,
+    /// Where threads were when they went to sleep.
+    samples: Samples,
 }
 
 /// Between two looks further apart than this a program may have gone on, ns.
@@ -272,6 +278,11 @@ impl Tally {
         }
     }
 
+    /// All threads that were seen.
+    pub fn threads(&self) -> Vec<Who> {
+        self.threads.keys().copied().collect()
+    }
+
     /// The name of a thread.
     pub fn name(&mut self, who: Who, name: &str) {
         if let Some(life) = self.threads.get_mut(&who)
@@ -299,6 +310,7 @@ impl Tally {
         let lives = old.threads;
         self.waits = old.waits;
         self.numbers = old.numbers;
+        self.samples = old.samples;
         for (who, life) in lives {
             let birth = Birth {
                 time_ns,
@@ -315,8 +327,9 @@ impl Tally {
         }
     }
 
-    /// The findings. `cpu_ns`: CPU time that the looks have cost sbt.
-    pub fn found(&self, cpu_ns: u64) -> Found {
+    /// The findings. `cpu_ns`: CPU time that the looks have cost sbt. `sums`: what the kernel has
+    /// summed up, if it does.
+    pub fn found(&self, cpu_ns: u64, sums: Option<&Sums>) -> Found {
         let threads = self.threads.iter().filter(|(_, life)| life.looks > 0);
         let threads = threads.map(|(who, life)| life.found(*who)).collect();
         let mut waits: Vec<FoundWait> = self
@@ -326,8 +339,17 @@ impl Tally {
                 wait: wait.clone(),
                 threads: Vec::new(),
                 holders: Vec::new(),
+                sleeps: Vec::new(),
+                wakers: Vec::new(),
             })
             .collect();
+        let placed = sums.map(|sums| self.place(sums));
+        let (summed, placed) = placed.map_or((None, HashMap::new()), |(summed, placed)| {
+            (Some(summed), placed)
+        });
+        for (wait, at) in placed {
+            (waits[wait.0].sleeps, waits[wait.0].wakers) = (at.sleeps, at.wakers);
+        }
         for ((wait, who), looks) in &self.pairs {
             waits[wait.0].threads.push((*who, *looks));
         }
@@ -338,7 +360,7 @@ impl Tally {
                 meanwhile: meanwhile.map(|number| self.waits[number.0].clone()),
             });
         }
-        waits.retain(|found| !found.threads.is_empty());
+        waits.retain(|found| !found.threads.is_empty() || !found.sleeps.is_empty());
         for found in &mut waits {
             found.threads.sort_unstable();
             found.holders.sort_by(|a, b| {
@@ -346,7 +368,8 @@ impl Tally {
                 key(a).cmp(&key(b)).then(a.meanwhile.cmp(&b.meanwhile))
             });
         }
-        waits.sort_by(|a, b| b.looks().cmp(&a.looks()).then(a.wait.cmp(&b.wait)));
+        let key = |found: &FoundWait| std::cmp::Reverse((found.slept_ns(), found.looks()));
+        waits.sort_by(|a, b| key(a).cmp(&key(b)).then(a.wait.cmp(&b.wait)));
         waits.truncate(MOST_TOLD);
         Found {
             looks: self.looks,
@@ -356,6 +379,7 @@ impl Tally {
             waits,
             dropped: self.dropped,
             stopped: self.stopped,
+            sums: summed,
         }
     }
 }
@@ -396,6 +420,9 @@ pub struct Found {
     /// How often looks saw the program stopped by a signal, and for how long.
     #[serde(default)]
     pub stopped: Stood,
+    /// How the kernel summed up sleeps; `None` if it did not.
+    #[serde(default)]
+    pub sums: Option<Summed>,
 }
 
 /// What the looks have found of a thread.
@@ -426,12 +453,23 @@ pub struct FoundWait {
     pub threads: Vec<(Who, u64)>,
     /// The threads that held the object meanwhile, most looks first.
     pub holders: Vec<FoundHolder>,
+    /// The sleeps of each thread there, by the kernel's sums.
+    #[serde(default)]
+    pub sleeps: Vec<FoundSleep>,
+    /// The threads that ended these sleeps, with the time of the sleeps, ns; the longest first.
+    #[serde(default)]
+    pub wakers: Vec<(Who, u64)>,
 }
 
 impl FoundWait {
     /// The number of looks that found a thread in this wait.
     pub fn looks(&self) -> u64 {
         self.threads.iter().map(|(_, looks)| looks).sum()
+    }
+
+    /// How long all threads slept in this wait, by the kernel's sums, ns.
+    pub fn slept_ns(&self) -> u64 {
+        self.sleeps.iter().map(|slept| slept.total_ns).sum()
     }
 }
 

@@ -69,7 +69,7 @@ impl Pace {
     clippy::cast_sign_loss,
     reason = "a conversion from floats saturates"
 )]
-fn whole(ns: f64) -> u64 {
+pub(super) fn whole(ns: f64) -> u64 {
     ns.max(0.0) as u64
 }
 

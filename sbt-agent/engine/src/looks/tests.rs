@@ -48,7 +48,7 @@ fn looks_are_counted_by_thread_and_wait_and_holder() {
         tally.thread(who(2), Birth::default(), glimpse(now_ns, other));
     }
     tally.name(who(2), "worker");
-    let found = tally.found(5);
+    let found = tally.found(5, None);
     assert_eq!((found.looks, found.span_ns, found.cpu_ns), (10, 90 * MS, 5));
     let [one, two] = found.threads.as_slice() else {
         panic!("{found:?}");
@@ -72,10 +72,10 @@ fn counts_begin_anew_after_a_reset() {
     tally.look(10 * MS);
     tally.thread(who(1), Birth::default(), glimpse(10 * MS, mutex));
     tally.reset(20 * MS);
-    assert_eq!(tally.found(0), Found::default());
+    assert_eq!(tally.found(0, None), Found::default());
     tally.look(30 * MS);
     tally.thread(who(1), Birth::default(), glimpse(30 * MS, None));
-    let found = tally.found(0);
+    let found = tally.found(0, None);
     assert_eq!(found.threads[0].lived_ns, 10 * MS);
     assert_eq!(found.threads[0].ran_ns, Some(10 * MS));
     assert_eq!(found.waits, []);
@@ -90,8 +90,8 @@ fn memory_is_bounded() {
         tally.thread(who(line), Birth::default(), glimpse(MS, None));
     }
     assert_eq!(unkept, 10_000 - 4096);
-    assert_eq!(tally.found(0).threads.len(), 4096);
-    assert_eq!(tally.found(0).dropped, 10_000 - 4096);
+    assert_eq!(tally.found(0, None).threads.len(), 4096);
+    assert_eq!(tally.found(0, None).dropped, 10_000 - 4096);
 }
 
 #[test]
@@ -109,7 +109,61 @@ fn a_program_that_a_signal_stops_is_told_from_a_sleeper() {
     ] {
         tally.stands(at_ms * MS, is_stopped);
     }
-    let stopped = tally.found(1).stopped;
+    let stopped = tally.found(1, None).stopped;
     assert_eq!((stopped.times, stopped.total_ns), (2, 20 * MS));
     assert_eq!(stopped.at_most_ns, 550 * MS);
+}
+
+#[test]
+fn sums_are_divided_by_samples_then_by_those_of_others_then_by_looks() {
+    use sums::{Key, Sum, Sums};
+    let mut tally = Tally::default();
+    let at = |tally: &mut Tally, line| tally.number(wait(Kind::Mutex, line)).unwrap();
+    let (here, there) = (at(&mut tally, 31), at(&mut tally, 40));
+    let key = |thread, object| Key {
+        who: who(thread),
+        object,
+        call: 202,
+    };
+    let sum = |total_ns| Sum {
+        times: 40,
+        total_ns,
+        max_ns: 9,
+        wakers: vec![(2, total_ns)],
+    };
+    tally.sampled(key(1, 0x1000), here, 3 * MS);
+    tally.sampled(key(1, 0x1000), there, MS);
+    tally.look(MS);
+    tally.thread(who(3), Birth::default(), glimpse(MS, Some(there)));
+    let sums = Sums {
+        all: vec![
+            (key(1, 0x1000), sum(400 * MS)),
+            (key(2, 0x1000), sum(40 * MS)),
+            (key(3, 0x2000), sum(7 * MS)),
+            (key(3, 0), sum(5 * MS)),
+        ],
+        watched_ns: MS,
+        span_ns: MS,
+        missed: 0,
+    };
+    let found = tally.found(0, Some(&sums));
+    let summed = found.sums.unwrap();
+    assert_eq!((summed.times, summed.unplaced_ns), (160, 12 * MS));
+    let [first, second] = found.waits.as_slice() else {
+        panic!("{found:?}");
+    };
+    assert_eq!((first.slept_ns(), second.slept_ns()), (330 * MS, 110 * MS));
+    let times: Vec<u64> = first.sleeps.iter().map(|slept| slept.times).collect();
+    assert_eq!(times, [30, 30]);
+    assert_eq!(first.wakers, [(who(2), 330 * MS)]);
+    // A look at another thread tells where it sleeps for the same object.
+    let of_looked = Sums {
+        all: vec![(key(3, 0x1000), sum(8 * MS))],
+        ..sums
+    };
+    let mut tally = Tally::default();
+    let there = at(&mut tally, 40);
+    tally.look(MS);
+    tally.thread(who(3), Birth::default(), glimpse(MS, Some(there)));
+    assert_eq!(tally.found(0, Some(&of_looked)).waits[0].slept_ns(), 8 * MS);
 }

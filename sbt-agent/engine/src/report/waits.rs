@@ -3,10 +3,12 @@
 use serde::{Deserialize, Serialize};
 
 use super::WaitKind;
+use crate::looks::FEW;
 
 /// Where threads slept and for what. sbt looks at the threads at random moments without stopping
 /// them, so shares of looks stand for shares of time, within a few percentage points for some
-/// hundred looks.
+/// hundred looks. With eBPF the kernel also sums up how long each thread sleeps: these times are
+/// exact.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct LooksReport {
@@ -25,6 +27,26 @@ pub struct LooksReport {
     pub threads: Vec<LookedThreadReport>,
     /// The places where threads slept, most looks first; at most 256.
     pub places: Vec<WaitPlaceReport>,
+    /// How the kernel summed up sleeps; null if it did not, as without eBPF.
+    #[serde(default)]
+    pub sums: Option<SumsReport>,
+}
+
+/// How the kernel summed up sleeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct SumsReport {
+    /// For how long sleeps were summed up.
+    pub watched_ns: u64,
+    /// From the beginning to the end. It is longer than `watched_ns` where threads sleep so often
+    /// that summing would cost too much: then sbt makes pauses.
+    pub span_ns: u64,
+    /// Number of sleeps.
+    pub sleeps: u64,
+    /// Time of sleeps whose place is not known.
+    pub unplaced_ns: u64,
+    /// Number of sleeps for which there was no room.
+    pub missed: u64,
 }
 
 /// A thread that was looked at.
@@ -82,8 +104,15 @@ pub struct WaitPlaceReport {
     pub in_barrier: bool,
     /// Number of looks that found a thread there.
     pub looks: u64,
-    /// The part of these looks at threads that work, as a percentage of `thread_looks`.
+    /// The part of these looks at threads that work, as a percentage of `thread_looks`. If `slept_ns`
+    /// is known: the part of it in threads that work, as a percentage of their time.
     pub share_pct: f64,
+    /// Number of sleeps there, all threads together; null if the kernel did not sum them up.
+    #[serde(default)]
+    pub sleeps: Option<u64>,
+    /// How long threads slept there, until they were woken; null if the kernel did not sum that up.
+    #[serde(default)]
+    pub slept_ns: Option<u64>,
     /// The threads, most looks first.
     pub threads: Vec<WaitThreadReport>,
     /// Number of different objects (locks and the like) for which they slept there; 0 if the object
@@ -108,8 +137,12 @@ pub struct WaitThreadReport {
     pub tid: u32,
     /// Number of looks that found the thread there.
     pub looks: u64,
-    /// The number as a percentage of the looks at the thread.
+    /// The number as a percentage of the looks at the thread; if `slept_ns` is known, that as a
+    /// percentage of the thread's time.
     pub share_pct: f64,
+    /// How long the thread slept there; null if the kernel did not sum that up.
+    #[serde(default)]
+    pub slept_ns: Option<u64>,
 }
 
 /// A thread that held what others waited for.
@@ -122,8 +155,13 @@ pub struct HolderReport {
     pub tid: u32,
     /// Number of looks at waiting threads during which it was the holder.
     pub looks: u64,
-    /// The number as a percentage of all looks during which the holder was known.
+    /// The number as a percentage of all looks during which the holder was known; if `kept_ns` is
+    /// known, that as a percentage of the same of all holders.
     pub share_pct: f64,
+    /// How long others slept until this thread released the object and woke them; null if the kernel
+    /// did not sum that up.
+    #[serde(default)]
+    pub kept_ns: Option<u64>,
     /// Where the thread itself was seen waiting for the same object, if that is one place: there it
     /// locks it.
     pub locks_at: Option<String>,
@@ -205,7 +243,30 @@ impl WaitPlaceReport {
     }
 }
 
+impl WaitPlaceReport {
+    /// Less sleep than this, ns, says nothing.
+    const LEAST_NS: u64 = 5_000_000;
+
+    /// Whether enough was seen to tell of the place.
+    pub fn is_known(&self) -> bool {
+        self.looks >= FEW || self.slept_ns.is_some_and(|ns| ns >= Self::LEAST_NS)
+    }
+
+    /// Whether enough is known of the holders to name them.
+    pub fn knows_holders(&self) -> bool {
+        let looks: u64 = self.holders.iter().map(|holder| holder.looks).sum();
+        let first = self.holders.first();
+        looks >= FEW || first.is_some_and(|first| first.kept_ns.is_some())
+    }
+}
+
 impl LooksReport {
+    /// How long a thread slept at a place, ns: by the sums, or else by the looks.
+    pub fn slept_ns(&self, thread: &WaitThreadReport) -> u64 {
+        let each_ns = self.span_ns / self.looks.max(1);
+        thread.slept_ns.unwrap_or(thread.looks * each_ns)
+    }
+
     /// The places in the work of threads, where threads do not wait for each other at a barrier.
     pub fn in_the_work(&self) -> impl Iterator<Item = &WaitPlaceReport> {
         self.places.iter().filter(|place| !place.in_barrier)

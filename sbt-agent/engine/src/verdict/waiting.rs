@@ -9,8 +9,9 @@ use crate::{
     looks::FEW,
     report::{
         Figure, Report, SiteReport, StragglerPattern, VerdictKind, VerdictReport, WORTH, WaitKind,
-        waits::{HolderReport, LookedThreadReport, LooksReport, WaitPlaceReport},
+        waits::{HolderReport, LookedThreadReport, LooksReport, WaitPlaceReport, WaitThreadReport},
     },
+    words::time,
 };
 
 /// A holder is worth naming from this percentage of the looks on, and so is what it did meanwhile.
@@ -55,15 +56,29 @@ pub fn tells_of_sleep(verdict: &VerdictReport) -> bool {
 
 fn is_worth(places: &[&WaitPlaceReport]) -> bool {
     let looks: u64 = places.iter().map(|place| place.looks).sum();
-    looks >= FEW && share(places) >= WORTH
+    let is_known = slept_ns(places) >= LEAST_NS || looks >= FEW;
+    is_known && share(places) >= WORTH
+}
+
+/// Less sleep than this, ns, is no verdict: a short run has some at its start.
+const LEAST_NS: u64 = 20_000_000;
+
+/// How long threads slept at places, by the kernel's sums, ns.
+fn slept_ns(places: &[&WaitPlaceReport]) -> u64 {
+    places.iter().filter_map(|place| place.slept_ns).sum()
 }
 
 fn share(places: &[&WaitPlaceReport]) -> f64 {
     places.iter().map(|place| place.share_pct).sum()
 }
 
-/// `(41 of 186 looks)`.
-fn counted(looks: &LooksReport, share_pct: f64) -> String {
+/// `(1.2 s in 3400 sleeps)`, or `(41 of 186 looks)`.
+fn counted(looks: &LooksReport, share_pct: f64, places: &[&WaitPlaceReport]) -> String {
+    let sleeps: u64 = places.iter().filter_map(|place| place.sleeps).sum();
+    if sleeps > 0 {
+        let plural = if sleeps == 1 { "" } else { "s" };
+        return format!("({} in {sleeps} sleep{plural})", time(slept_ns(places)));
+    }
     let of = looks.thread_looks;
     let share = super::words::whole(share_pct / 100.0 * of as f64);
     format!("({share} of {of} looks)")
@@ -134,7 +149,7 @@ fn lock(looks: &LooksReport, places: &[&WaitPlaceReport]) -> VerdictReport {
     let held = held(first);
     let text = format!(
         "contended lock: threads wait {share_pct:.0} % of their time for {which} {}{held}. {}.",
-        counted(looks, share_pct),
+        counted(looks, share_pct, places),
         advice(first.kind)
     );
     VerdictReport {
@@ -148,8 +163,7 @@ fn lock(looks: &LooksReport, places: &[&WaitPlaceReport]) -> VerdictReport {
 
 /// The holder of a lock, in words.
 fn held(place: &WaitPlaceReport) -> String {
-    let known: u64 = place.holders.iter().map(|holder| holder.looks).sum();
-    let Some(first) = place.holders.first().filter(|_| known >= FEW) else {
+    let Some(first) = place.holders.first().filter(|_| place.knows_holders()) else {
         return String::new();
     };
     if first.share_pct < MOSTLY || place.holders.len() > 1 && in_turns(place) {
@@ -235,14 +249,12 @@ fn sleep(looks: &LooksReport, place: &WaitPlaceReport) -> VerdictReport {
     let share_pct = place.share_pct;
     let who = match place.threads.as_slice() {
         [one] => one.label.clone(),
-        [first, ..] if first.looks as f64 >= 0.9 * place.looks as f64 => {
-            format!("mostly {}", first.label)
-        }
+        [first, ..] if is_mostly(first, place) => format!("mostly {}", first.label),
         several => format!("{} threads", several.len()),
     };
     let text = format!(
         "asleep in the work: {share_pct:.0} % of thread time {} goes by in {} ({who}). {}.",
-        counted(looks, share_pct),
+        counted(looks, share_pct, &[place]),
         place.called(),
         advice_at(place)
     );
@@ -254,6 +266,15 @@ fn sleep(looks: &LooksReport, place: &WaitPlaceReport) -> VerdictReport {
         thread: None,
         text,
         evidence,
+    }
+}
+
+/// Whether a thread is the one that sleeps at a place, apart from exceptions.
+fn is_mostly(thread: &WaitThreadReport, place: &WaitPlaceReport) -> bool {
+    const MOST: f64 = 0.9;
+    match (thread.slept_ns, place.slept_ns) {
+        (Some(own), Some(all)) => own as f64 >= MOST * all as f64,
+        _ => thread.looks as f64 >= MOST * place.looks as f64,
     }
 }
 
@@ -299,12 +320,18 @@ fn evidence(
     places: &[&WaitPlaceReport],
 ) -> std::collections::BTreeMap<&'static str, Figure> {
     let seen: u64 = places.iter().map(|place| place.looks).sum();
-    [
+    let mut figures: std::collections::BTreeMap<_, _> = [
         ("share_pct", Figure::Real(share_pct)),
         ("looks", Figure::Whole(seen)),
         ("thread_looks", Figure::Whole(looks.thread_looks)),
     ]
-    .into()
+    .into();
+    let sleeps: u64 = places.iter().filter_map(|place| place.sleeps).sum();
+    if sleeps > 0 {
+        figures.insert("sleeps", Figure::Whole(sleeps));
+        figures.insert("slept_ns", Figure::Whole(slept_ns(places)));
+    }
+    figures
 }
 
 /// Verdict: the thread that is mostly last sleeps in its work, where only looks tell that: its times
@@ -360,28 +387,41 @@ pub fn of_the_last(report: &Report, thread: Option<u32>) -> Option<(String, &'st
     if thread.is_some() && tid.is_none() {
         return None;
     }
-    let of = |place: &WaitPlaceReport| -> u64 {
-        let threads = place.threads.iter();
-        threads
-            .filter(|thread| tid.is_none_or(|tid| thread.tid == tid))
-            .map(|thread| thread.looks)
-            .sum()
+    let threads = |place: &WaitPlaceReport| -> Vec<WaitThreadReport> {
+        let all = place.threads.iter();
+        all.filter(|thread| tid.is_none_or(|tid| thread.tid == tid))
+            .cloned()
+            .collect()
     };
+    let of = |place: &WaitPlaceReport| -> u64 {
+        let threads = threads(place);
+        threads.iter().map(|thread| looks.slept_ns(thread)).sum()
+    };
+    let seen_at =
+        |place: &WaitPlaceReport| -> u64 { threads(place).iter().map(|thread| thread.looks).sum() };
     let places = || looks.in_the_work();
     let all: u64 = places().map(of).sum();
     let most = places().max_by_key(|place| of(place))?;
-    let seen = of(most);
-    if seen < FEW || !explains(most) || (seen as f64) < MOSTLY / 100.0 * all as f64 {
+    let (slept, seen) = (of(most), seen_at(most));
+    let is_exact = most.slept_ns.is_some();
+    let is_known = if is_exact {
+        slept >= LEAST_NS
+    } else {
+        seen >= FEW
+    };
+    if !is_known || !explains(most) || (slept as f64) < MOSTLY / 100.0 * all as f64 {
         return None;
     }
+    let by = if is_exact {
+        format!("{} of {} asleep", time(slept), time(all))
+    } else {
+        let all: u64 = places().map(seen_at).sum();
+        format!("by {seen} of {all} looks")
+    };
     let is_call = is_sleep(most.kind) || most.kind == WaitKind::Other;
     let how = if is_call { "in" } else { "for" };
     Some((
-        format!(
-            "{how} {}{}, by {seen} of {all} looks",
-            most.called(),
-            held(most)
-        ),
+        format!("{how} {}{}, {by}", most.called(), held(most)),
         advice_at(most),
     ))
 }
@@ -389,7 +429,6 @@ pub fn of_the_last(report: &Report, thread: Option<u32>) -> Option<(String, &'st
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::waits::WaitThreadReport;
 
     fn place(kind: WaitKind, looks: u64, of: u64) -> WaitPlaceReport {
         WaitPlaceReport {
@@ -404,11 +443,14 @@ mod tests {
             in_barrier: false,
             looks,
             share_pct: looks as f64 / of as f64 * 100.0,
+            sleeps: None,
+            slept_ns: None,
             threads: vec![WaitThreadReport {
                 label: "T1".into(),
                 tid: 1,
                 looks,
                 share_pct: 50.0,
+                slept_ns: None,
             }],
             objects: 1,
             object: Some("0x10".into()),
@@ -423,6 +465,7 @@ mod tests {
             tid: 2,
             looks,
             share_pct: looks as f64 / of as f64 * 100.0,
+            kept_ns: None,
             locks_at: Some("add count.c:31".into()),
             asleep_looks: 0,
             asleep_in: None,
@@ -530,6 +573,26 @@ mod tests {
             ),
             "{text}"
         );
+    }
+
+    #[test]
+    fn sums_of_the_kernel_are_told_instead_of_looks() {
+        let mut lock = place(WaitKind::Mutex, 2, 200);
+        (lock.share_pct, lock.sleeps, lock.slept_ns) = (22.0, Some(1234), Some(626_000_000));
+        lock.holders = vec![holder("T2", 0, 1), holder("T3", 0, 1)];
+        (lock.holders[0].share_pct, lock.holders[0].kept_ns) = (80.0, Some(500_000_000));
+        (lock.holders[1].share_pct, lock.holders[1].kept_ns) = (20.0, Some(126_000_000));
+        lock.holders[0].locks_at = None;
+        let all = of_the_run(&run(vec![lock.clone()]));
+        assert_eq!(
+            all[0].text,
+            "contended lock: threads wait 22 % of their time for the mutex locked at add \
+             count.c:31 (626 ms in 1234 sleeps), held mostly by T2. Hold it for a shorter time, or \
+             give each thread data of its own."
+        );
+        assert_eq!(all[0].evidence["slept_ns"], Figure::Whole(626_000_000));
+        lock.slept_ns = Some(9_000_000);
+        assert_eq!(of_the_run(&run(vec![lock])), [], "too short a time");
     }
 
     #[test]

@@ -4,12 +4,9 @@ use super::{
     MOST_ROWS, Table, count, each, line, paragraph, percent, phases::title, plural, rest, wrapped,
 };
 use crate::show::table::Style;
-use sbt_engine::{
-    looks::FEW,
-    report::{
-        Report,
-        waits::{LookedThreadReport, LooksReport, WaitPlaceReport},
-    },
+use sbt_engine::report::{
+    Report,
+    waits::{LookedThreadReport, LooksReport, WaitPlaceReport},
 };
 
 /// The most places that are listed beside barriers, where they are not the main thing.
@@ -31,13 +28,12 @@ pub fn alone(out: &mut String, report: &Report, style: Style) {
     let places: Vec<&WaitPlaceReport> = looks
         .places
         .iter()
-        .filter(|place| place.looks >= FEW)
+        .filter(|place| place.is_known())
         .collect();
     if places.is_empty() {
         return;
     }
-    let looked = plural(looks.looks, "look");
-    let text = format!("WHERE THREADS SLEEP, by {looked} at each");
+    let text = format!("WHERE THREADS SLEEP, by {}", by(looks));
     list(out, &text, &places, MOST_ROWS, style);
 }
 
@@ -48,14 +44,25 @@ pub fn beside(out: &mut String, report: &Report, style: Style) {
     };
     let places = looks.in_the_work();
     let places: Vec<&WaitPlaceReport> = places
-        .filter(|place| place.looks >= FEW && place.share_pct >= LEAST)
+        .filter(|place| place.is_known() && place.share_pct >= LEAST)
         .collect();
     if places.is_empty() {
         return;
     }
-    let looked = plural(looks.looks, "look");
-    let text = format!("ASLEEP IN THE WORK, by {looked} at each thread");
+    let text = format!("ASLEEP IN THE WORK, by {}", by(looks));
     list(out, &text, &places, BESIDE, style);
+}
+
+/// By what the places are known.
+fn by(looks: &LooksReport) -> String {
+    let looked = plural(looks.looks, "look");
+    match looks.sums {
+        Some(sums) if sums.sleeps > 0 => {
+            let sleeps = plural(sums.sleeps, "sleep");
+            format!("{sleeps} and {looked} at each thread")
+        }
+        _ => format!("{looked} at each thread"),
+    }
 }
 
 fn summary(out: &mut String, report: &Report, looks: &LooksReport, style: Style) {
@@ -176,8 +183,7 @@ fn at(place: &WaitPlaceReport) -> String {
     if place.threads.len() > NAMED {
         threads.push(format!("{} more", place.threads.len() - NAMED));
     }
-    let known: u64 = place.holders.iter().map(|holder| holder.looks).sum();
-    let held = if known >= FEW {
+    let held = if place.knows_holders() {
         let all: Vec<String> = place
             .holders
             .iter()
@@ -212,6 +218,7 @@ mod tests {
             tid: 1,
             looks: 9,
             share_pct,
+            slept_ns: None,
         };
         let mut place = WaitPlaceReport {
             kind: WaitKind::Condvar,
@@ -225,6 +232,8 @@ mod tests {
             in_barrier: false,
             looks: 18,
             share_pct: 9.0,
+            sleeps: None,
+            slept_ns: None,
             threads: vec![thread("T1", 71.2), thread("T2", 40.0)],
             objects: 2,
             object: None,

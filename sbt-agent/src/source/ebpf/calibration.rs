@@ -151,6 +151,10 @@ impl<'a> Bench<'a> {
         programs: &'a [&'a str],
         unwanted: &AtomicBool,
     ) -> anyhow::Result<Self> {
+        let config = Config {
+            sleeps: 0,
+            ..config
+        };
         let loaded = loader::load(config, uprobes, programs)?;
         wanted(unwanted)?;
         let mut bench = Self {

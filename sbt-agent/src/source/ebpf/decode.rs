@@ -389,6 +389,8 @@ impl Decoder {
             Raw::Sums(record) => self.counting.sums(record),
             Raw::Taker(record) => self.switches.taker(record),
             Raw::Away(record) => self.switches.back(record, out),
+            // Nothing that happens at barriers.
+            Raw::Asleep(_) | Raw::Woken(_) => {}
         }
     }
 

@@ -14,6 +14,7 @@ use super::{
     decode::{Decoder, Start},
     raw::Raw,
     ring::Rings,
+    sleeps::Samples,
 };
 use crate::source::{BATCH, Batch, Sink};
 use sbt_program::clock;
@@ -46,14 +47,14 @@ impl Pace {
 
 /// Reads the rings until the writing end of `stop` is closed, then what is left. Closes the sink by
 /// dropping it. Calls `teach` once with the place of Open MPI's communicator numbers, when this is
-/// known. Stores in `no_events` how many of the lost records are known to be no events. Returns the
+/// known. Hands samples of sleeps on to `samples`. Stores in `no_events` how many of the lost records are known to be no events. Returns the
 /// rings and the decoder.
 pub fn run(
     mut rings: Rings,
     start: Start,
     sink: &Sink,
     stop: &PipeReader,
-    no_events: &AtomicU64,
+    (no_events, samples): (&AtomicU64, &Samples),
     teach: impl FnOnce(Mpi),
 ) -> (Rings, Decoder) {
     let mut decoder = Decoder::new(start);
@@ -70,7 +71,9 @@ pub fn run(
         decoder.choose(clock::now_ns());
         for chunk in raws.chunks(BATCH) {
             for raw in chunk {
-                decoder.decode(raw, &mut batch);
+                if !samples.take(raw) {
+                    decoder.decode(raw, &mut batch);
+                }
             }
             if let Some(mpi) = decoder.mpi()
                 && let Some(teach) = teach.take()

@@ -273,13 +273,14 @@ fn create_rings(config: &Config) -> Result<Vec<RingBuf<MapData>>, LoadError> {
         .collect()
 }
 
-/// How many entries a map gets. Maps for counters and switches are made small if these are not
+/// How many entries a map gets. Maps for counters, switches and sleeps are made small if these are not
 /// used; all others have their declared size.
 fn entries(map_name: &str, map: &aya_obj::Map, config: &Config) -> u32 {
     match map_name {
         name::EVENTS => (config.events * config.cpus).max(1),
         name::COUNTED if config.events == 0 => 1,
         name::LEFT if config.switches == 0 => 1,
+        name::SLEEPERS | name::SLEEPS if config.sleeps == 0 => 1,
         _ => map.max_entries(),
     }
 }

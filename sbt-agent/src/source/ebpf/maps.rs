@@ -10,7 +10,7 @@ use sbt_common::{
     Code, Futex, Kmp, Lock, MAX_LOCKS, MAX_RULES, Mpi, Rule, State, bytes, name, read,
 };
 
-use super::configure::possible_cpus;
+use super::{configure::possible_cpus, sleeps::SumMaps};
 use crate::kernel::bpf;
 use crate::kernel::counting::OnCpu;
 
@@ -27,6 +27,8 @@ pub struct Maps {
     kmp: OwnedFd,
     mpi: OwnedFd,
     events: OwnedFd,
+    /// The sums of sleeps.
+    pub sums: SumMaps,
     /// Number of CPUs, as in [`sbt_common::Config::cpus`].
     cpus: u32,
     /// When watching of futexes began, `CLOCK_MONOTONIC` ns; 0 if they are not watched.
@@ -43,8 +45,10 @@ pub struct Maps {
 impl Maps {
     /// Takes the maps out of `all`. The error is the name of a map that is missing.
     pub fn take(all: &mut HashMap<String, OwnedFd>, cpus: u32) -> Result<Self, &'static str> {
+        let sums = SumMaps::take(all)?;
         let mut take = |name: &'static str| all.remove(name).ok_or(name);
         Ok(Self {
+            sums,
             lost: take(name::LOST)?,
             state: take(name::STATE)?,
             silenced: take(name::SILENCED)?,

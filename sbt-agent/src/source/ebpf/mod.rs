@@ -7,6 +7,7 @@ use std::{
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
+        mpsc::Receiver,
     },
     thread::JoinHandle,
 };
@@ -31,6 +32,7 @@ pub mod points;
 pub mod raw;
 mod refused;
 pub mod ring;
+pub mod sleeps;
 mod source;
 pub mod spaces;
 mod switch;
@@ -54,6 +56,7 @@ use sbt_engine::{
     event::space,
 };
 use sbt_program::{clock, process};
+use sleeps::{Sample, Samples, Sleeps};
 
 use super::{Files, Measurement, Sink, Totals, abilities::Scope};
 
@@ -78,6 +81,9 @@ pub const PROGRAMS: [&str; 9] = [
     "exit",
     "calibrate",
 ];
+
+/// The shortest time between two samples of one thread's sleeps, ns.
+const SAMPLE_NS: u32 = 20_000_000;
 
 /// The probes of one target.
 #[allow(clippy::struct_excessive_bools, reason = "each is switched for itself")]
@@ -121,6 +127,8 @@ pub struct Ebpf {
     states: States,
     /// Link of the program that reports switches of threads.
     switches: Option<OwnedFd>,
+    /// The way of samples of sleeps, and its end until that is taken.
+    samples: (Samples, Option<Receiver<Sample>>),
 }
 
 /// The error says why perf events cannot be counted for each thread.
@@ -187,6 +195,10 @@ impl Ebpf {
     ) -> Result<Self, LoadError> {
         let mut config = configure(pid, children);
         let states = set_states(states, &mut config);
+        // At a switch the programs see only the kernel's own thread numbers.
+        config.sleeps = u32::from(config.tgid != 0);
+        config.sample_ns = SAMPLE_NS;
+        let (samples, receiver) = sleeps::way();
         let opened = open_counters(counters, may_choose, &mut config);
         let mut loaded = loader::load(config, ProgramKind::of_uprobes(), &PROGRAMS)?;
         let rings = std::mem::take(&mut loaded.rings);
@@ -223,6 +235,7 @@ impl Ebpf {
             counting: None,
             states: states.0,
             switches: None,
+            samples: (samples, Some(receiver)),
         };
         this.run_offset = this.calibrate();
         if children && !this.has_children() {
@@ -304,6 +317,21 @@ impl Ebpf {
                 ));
             }
         }
+    }
+
+    /// Sums of how long threads sleep, not yet on; `None` if this kernel cannot have them, or if they
+    /// were taken already.
+    pub fn sleeps(&mut self) -> Option<Sleeps> {
+        if self.loaded.config.sleeps == 0 {
+            return None;
+        }
+        let load = |(name, _)| self.loaded.program(name).ok()?.try_clone_to_owned().ok();
+        let programs = sleeps::PROGRAMS
+            .map(load)
+            .into_iter()
+            .collect::<Option<_>>()?;
+        let samples = self.samples.1.take()?;
+        Sleeps::new(&self.loaded.maps.sums, programs, samples).ok()
     }
 
     /// How closely the programs look at what threads do between barriers.
@@ -436,10 +464,13 @@ impl Ebpf {
         self.reading = Some(reading);
         let teach = self.loaded.maps.mpi_teacher()?;
         let no_events = Arc::clone(&self.lost_no_events);
+        let samples = self.samples.0.clone();
         self.drain = Some(
             std::thread::Builder::new()
                 .name("sbt-drain".into())
-                .spawn(move || drain::run(rings, start, &sink, &stop, &no_events, teach))
+                .spawn(move || {
+                    drain::run(rings, start, &sink, &stop, (&no_events, &samples), teach)
+                })
                 .context("starting the thread that reads the ring buffers")?,
         );
         Ok(())

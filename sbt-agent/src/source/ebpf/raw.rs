@@ -1,8 +1,8 @@
 //! Parses the bytes of a ring into records.
 
 use sbt_common::{
-    Arrive, Away, Callers, Condvar, Counts, Depart, Head, Init, Mapping, Memory, Sums, Taker,
-    Thread, kind, read,
+    Arrive, Asleep, Away, Callers, Condvar, Counts, Depart, Head, Init, Mapping, Memory, Sums,
+    Taker, Thread, Woken, kind, read,
 };
 
 /// One record of the ring, its kind and length checked.
@@ -33,6 +33,10 @@ pub enum Raw {
     Away(Away),
     /// Who ran while a thread was ready. Boxed, because it is long and sent only if asked for.
     Taker(Box<Taker>),
+    /// A sample of the sleeps of threads. Boxed, because it is long.
+    Asleep(Box<Asleep>),
+    /// The end of a sampled sleep.
+    Woken(Woken),
 }
 
 impl Raw {
@@ -54,6 +58,8 @@ impl Raw {
             kind::SUMS => read(bytes).map(|sums| Self::Sums(Box::new(sums))),
             kind::AWAY => read(bytes).map(Self::Away),
             kind::TAKER => read(bytes).map(|taker| Self::Taker(Box::new(taker))),
+            kind::ASLEEP => read(bytes).map(|asleep| Self::Asleep(Box::new(asleep))),
+            kind::WOKEN => read(bytes).map(Self::Woken),
             _ => None,
         }
     }
@@ -73,6 +79,8 @@ impl Raw {
             Self::Sums(record) => record.time_ns,
             Self::Away(record) => record.time_ns,
             Self::Taker(record) => record.time_ns,
+            Self::Asleep(record) => record.time_ns,
+            Self::Woken(record) => record.time_ns,
         }
     }
 }

@@ -14,6 +14,7 @@ pub fn unseen(program: &str) -> &'static str {
         "exec" => "new programs that a process executes are",
         "fork" => "new processes are",
         "exit" => "ends of threads are",
+        "asleep" | "woken" => "how long threads sleep is",
         _ => "some events are",
     }
 }

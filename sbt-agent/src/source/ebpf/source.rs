@@ -5,7 +5,7 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use sbt_common::{Code, Rule};
 
-use super::Ebpf;
+use super::{Ebpf, sleeps::Sleeps};
 use crate::kernel::bpf::ProgramKind;
 use crate::source::{
     Baselines, Measurement, Sink, Source, Totals,
@@ -101,6 +101,10 @@ impl Source for Ebpf {
 
     fn scoping(&mut self) -> Option<&mut dyn Scoping> {
         Some(self)
+    }
+
+    fn sleeps(&mut self) -> Option<Sleeps> {
+        Self::sleeps(self)
     }
 
     fn choosing(&mut self) -> Option<&mut dyn Choosing> {

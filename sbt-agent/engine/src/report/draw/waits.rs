@@ -3,11 +3,14 @@
 use std::collections::{BTreeMap, HashMap};
 
 use crate::{
-    looks::{At, Found, FoundHolder, FoundThread, FoundWait, Kind, Wait, Who},
+    looks::{At, Found, FoundHolder, FoundThread, FoundWait, Kind, Wait, Who, sums::Summed},
     place::{printable, short, shortened},
     report::{
         BarrierKind, Report, WaitKind,
-        waits::{HolderReport, LookedThreadReport, LooksReport, WaitPlaceReport, WaitThreadReport},
+        waits::{
+            HolderReport, LookedThreadReport, LooksReport, SumsReport, WaitPlaceReport,
+            WaitThreadReport,
+        },
     },
 };
 
@@ -161,13 +164,10 @@ pub(in crate::report) fn report(found: &Found, report: &Report) -> LooksReport {
             labels.id(who).is_some()
         }
     };
-    let looks_at: HashMap<Who, u64> = found
-        .threads
-        .iter()
-        .map(|seen| (seen.who, seen.looks))
-        .collect();
-    let working = found.threads.iter().filter(|seen| works(seen.who));
-    let thread_looks: u64 = working.map(|seen| seen.looks).sum();
+    let times = Times::of(found);
+    let working = || found.threads.iter().filter(|seen| works(seen.who));
+    let thread_looks: u64 = working().map(|seen| seen.looks).sum();
+    let thread_ns: u64 = working().map(|seen| times.watched_ns(seen.who)).sum();
     let mut groups: BTreeMap<_, Group<'_>> = BTreeMap::new();
     for wait in &found.waits {
         let in_barrier = in_barrier(&wait.wait, report);
@@ -182,17 +182,25 @@ pub(in crate::report) fn report(found: &Found, report: &Report) -> LooksReport {
     let of_group = |((kind, in_barrier, call, _), group): (_, Group<'_>)| {
         let kind: Kind = kind;
         let call: Option<&str> = call;
-        let drawn = group.draw(&labels, &looks_at, found, works);
+        let drawn = group.draw(&labels, &times, found, works);
+        let whole = if drawn.slept_ns.is_some() {
+            thread_ns
+        } else {
+            thread_looks
+        };
         WaitPlaceReport {
             kind: kind.into(),
             call: call.map(printable),
             in_barrier,
-            share_pct: drawn.share_pct / thread_looks.max(1) as f64 * 100.0,
+            share_pct: (drawn.share_pct / whole.max(1) as f64 * 100.0).min(100.0),
             ..drawn
         }
     };
     let mut places: Vec<WaitPlaceReport> = groups.into_iter().map(of_group).collect();
     places.sort_by(|a, b| b.looks.cmp(&a.looks).then(a.place.cmp(&b.place)));
+    if found.sums.is_some() {
+        places.sort_by(|a, b| b.share_pct.total_cmp(&a.share_pct));
+    }
     LooksReport {
         looks: found.looks,
         span_ns: found.span_ns,
@@ -204,6 +212,54 @@ pub(in crate::report) fn report(found: &Found, report: &Report) -> LooksReport {
             .map(|seen| thread(seen, &labels))
             .collect(),
         places,
+        sums: found.sums.map(sums),
+    }
+}
+
+const fn sums(summed: Summed) -> SumsReport {
+    SumsReport {
+        watched_ns: summed.watched_ns,
+        span_ns: summed.span_ns,
+        sleeps: summed.times,
+        unplaced_ns: summed.unplaced_ns,
+        missed: summed.missed,
+    }
+}
+
+/// For how long, and how often, each thread was looked at.
+struct Times {
+    threads: HashMap<Who, (u64, u64)>,
+    /// The part of the time in which sleeps were summed up.
+    part: f64,
+}
+
+impl Times {
+    fn of(found: &Found) -> Self {
+        let part = found.sums.map_or(1.0, |sums| {
+            sums.watched_ns as f64 / sums.span_ns.max(1) as f64
+        });
+        let threads = found.threads.iter();
+        Self {
+            threads: threads
+                .map(|seen| (seen.who, (seen.looks, seen.lived_ns)))
+                .collect(),
+            part,
+        }
+    }
+
+    fn looks(&self, who: Who) -> u64 {
+        self.threads.get(&who).map_or(0, |known| known.0)
+    }
+
+    /// For how long the sleeps of a thread were summed up, ns.
+    #[allow(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a part of a time"
+    )]
+    fn watched_ns(&self, who: Who) -> u64 {
+        let lived_ns = self.threads.get(&who).map_or(0, |known| known.1);
+        (lived_ns as f64 * self.part) as u64
     }
 }
 
@@ -301,7 +357,7 @@ impl Group<'_> {
     fn draw(
         &self,
         labels: &Labels,
-        looks_at: &HashMap<Who, u64>,
+        times: &Times,
         found: &Found,
         works: impl Fn(Who) -> bool,
     ) -> WaitPlaceReport {
@@ -332,19 +388,38 @@ impl Group<'_> {
         let what = first.filter(|first| whats.all(|what| what == Some(*first)));
         let at = self.waits.first().and_then(|wait| wait.wait.stack.first());
         let looks: u64 = threads.values().sum();
+        let slept = self.slept();
+        for who in slept.iter().flat_map(BTreeMap::keys) {
+            threads.entry(*who).or_default();
+        }
+        let weight = |who: &Who, looks: &u64| match &slept {
+            Some(slept) => slept.get(who).copied().unwrap_or(0),
+            None => *looks,
+        };
         let working = threads.iter().filter(|(who, _)| works(**who));
-        let working: u64 = working.map(|(_, looks)| looks).sum();
+        let working: u64 = working.map(|(who, looks)| weight(who, looks)).sum();
         let mut told: Vec<WaitThreadReport> = threads
             .iter()
             .map(|(who, looks)| WaitThreadReport {
                 label: labels.of(*who),
                 tid: who.thread,
                 looks: *looks,
-                share_pct: pct(*looks, looks_at.get(who).copied().unwrap_or(0)),
+                share_pct: match &slept {
+                    Some(_) => pct(weight(who, looks), times.watched_ns(*who)).min(100.0),
+                    None => pct(*looks, times.looks(*who)),
+                },
+                slept_ns: slept.as_ref().map(|_| weight(who, looks)),
             })
             .collect();
-        told.sort_by(|a, b| b.looks.cmp(&a.looks).then(a.tid.cmp(&b.tid)));
+        told.sort_by(|a, b| {
+            let order = |it: &WaitThreadReport| std::cmp::Reverse((it.slept_ns, it.looks));
+            order(a).cmp(&order(b)).then(a.tid.cmp(&b.tid))
+        });
+        let sleeps = self.waits.iter().flat_map(|wait| &wait.sleeps);
+        let sleeps: u64 = sleeps.map(|slept| slept.times).sum();
         WaitPlaceReport {
+            sleeps: slept.as_ref().map(|_| sleeps),
+            slept_ns: slept.as_ref().map(|slept| slept.values().sum()),
             kind: WaitKind::Other,
             call: None,
             what: what.map(printable),
@@ -367,11 +442,40 @@ impl Group<'_> {
         }
     }
 
+    /// How long each thread slept there, ns; `None` if the kernel has not summed that up.
+    fn slept(&self) -> Option<BTreeMap<Who, u64>> {
+        let mut slept = BTreeMap::new();
+        for part in self.waits.iter().flat_map(|wait| &wait.sleeps) {
+            *slept.entry(part.who).or_default() += part.total_ns;
+        }
+        (!slept.is_empty()).then_some(slept)
+    }
+
+    /// For how long each thread kept others asleep, ns: whoever wakes a thread that sleeps for a lock
+    /// has held that. `None` if that is not known of half of the time.
+    fn kept(&self) -> Option<BTreeMap<Who, u64>> {
+        if !self.waits.iter().all(|wait| wait.wait.kind.is_lock()) {
+            return None;
+        }
+        let mut kept: BTreeMap<Who, u64> = BTreeMap::new();
+        for (who, ns) in self.waits.iter().flat_map(|wait| &wait.wakers) {
+            *kept.entry(*who).or_default() += ns;
+        }
+        let slept: u64 = self.waits.iter().map(|wait| wait.slept_ns()).sum();
+        let known: u64 = kept.values().sum();
+        (known > 0 && known >= slept / 2).then_some(kept)
+    }
+
     fn holders(&self, labels: &Labels, found: &Found) -> Vec<HolderReport> {
         let mut by: BTreeMap<Who, Vec<&FoundHolder>> = BTreeMap::new();
         for holder in self.waits.iter().flat_map(|wait| &wait.holders) {
             by.entry(holder.who).or_default().push(holder);
         }
+        let kept = self.kept();
+        for who in kept.iter().flat_map(BTreeMap::keys) {
+            by.entry(*who).or_default();
+        }
+        let kept_all: u64 = kept.iter().flat_map(BTreeMap::values).sum();
         let all: u64 = by.values().flatten().map(|holder| holder.looks).sum();
         let objects: Vec<_> = self
             .waits
@@ -382,14 +486,19 @@ impl Group<'_> {
             .iter()
             .map(|(who, parts)| {
                 let looks = parts.iter().map(|holder| holder.looks).sum();
+                let kept_ns = kept
+                    .as_ref()
+                    .map(|kept| kept.get(who).copied().unwrap_or(0));
                 let asleep = parts.iter().filter(|holder| holder.meanwhile.is_some());
                 let mut places: Vec<String> = found
                     .waits
                     .iter()
                     .filter(|wait| {
+                        let waits = || wait.threads.iter().map(|(of, _)| of);
+                        let slept = || wait.sleeps.iter().map(|slept| &slept.who);
                         wait.wait.object.is_some()
                             && objects.contains(&(wait.wait.process, wait.wait.object))
-                            && wait.threads.iter().any(|(of, _)| of == who)
+                            && waits().chain(slept()).any(|of| of == who)
                     })
                     .filter_map(|wait| wait.wait.stack.first().map(written))
                     .collect();
@@ -399,7 +508,8 @@ impl Group<'_> {
                     label: labels.of(*who),
                     tid: who.thread,
                     looks,
-                    share_pct: pct(looks, all),
+                    share_pct: kept_ns.map_or_else(|| pct(looks, all), |ns| pct(ns, kept_all)),
+                    kept_ns,
                     locks_at: match places.as_slice() {
                         [one] => Some(one.clone()),
                         _ => None,
@@ -411,7 +521,10 @@ impl Group<'_> {
                 }
             })
             .collect();
-        told.sort_by(|a, b| b.looks.cmp(&a.looks).then(a.tid.cmp(&b.tid)));
+        told.sort_by(|a, b| {
+            let order = |it: &HolderReport| std::cmp::Reverse((it.kept_ns, it.looks));
+            order(a).cmp(&order(b)).then(a.tid.cmp(&b.tid))
+        });
         told
     }
 }
@@ -493,7 +606,7 @@ mod tests {
         );
         let number = tally.number(one).unwrap();
         tally.holds(number, who(10), None);
-        let report = report(&tally.found(1), &samples::empty().report);
+        let report = report(&tally.found(1, None), &samples::empty().report);
         assert_eq!((report.looks, report.thread_looks), (10, 30));
         let labels: Vec<&str> = report
             .threads
@@ -537,12 +650,12 @@ mod tests {
         let tally = looked(&[(8, Some(within)), (9, Some(outside))], 3);
         let mut of_own_code = sample.clone();
         of_own_code.sites[0].kind = BarrierKind::Condvar;
-        let drawn = report(&tally.found(1), &of_own_code);
+        let drawn = report(&tally.found(1, None), &of_own_code);
         let is_inside: Vec<bool> = drawn.places.iter().map(|place| place.in_barrier).collect();
         assert_eq!(is_inside, [false, true]);
         assert_eq!(drawn.in_the_work().count(), 1);
         // The line of a library's barrier may call other functions too, which may sleep.
-        let drawn = report(&tally.found(1), &sample);
+        let drawn = report(&tally.found(1, None), &sample);
         let looks = drawn.in_the_work().map(|place| place.looks);
         assert_eq!(looks.sum::<u64>(), 6);
         let mut sleeps = wait(Kind::Sleep, 0, std::slice::from_ref(&inside));
@@ -550,7 +663,7 @@ mod tests {
         let mut waits = wait(Kind::Futex, 0, &[inside]);
         waits.call = Some("pthread_barrier_wait".into());
         let tally = looked(&[(8, Some(sleeps)), (9, Some(waits))], 3);
-        let drawn = report(&tally.found(1), &sample);
+        let drawn = report(&tally.found(1, None), &sample);
         let work: Vec<WaitKind> = drawn.in_the_work().map(|place| place.kind).collect();
         assert_eq!(work, [WaitKind::Sleep]);
     }

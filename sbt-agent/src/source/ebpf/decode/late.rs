@@ -102,7 +102,9 @@ impl Late {
             | Raw::Condvar(_)
             | Raw::Depart(_)
             | Raw::Init(_)
-            | Raw::Mapping(_) => return false,
+            | Raw::Mapping(_)
+            | Raw::Asleep(_)
+            | Raw::Woken(_) => return false,
         };
         self.threads.contains_key(&tid) && !is_known(tid)
     }

@@ -1,0 +1,199 @@
+//! What the kernel sums up of sleeps, put together with the places that samples and looks have
+//! shown. The sums are exact; where a thread sleeps for one object at several places, the samples
+//! divide them. Pure.
+
+use std::collections::{BTreeMap, HashMap};
+
+use serde::{Deserialize, Serialize};
+
+use super::{MAX_PAIRS, Tally, Wait, WaitNumber, Who};
+
+/// Sleeps that the kernel sums up together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Key {
+    /// The thread that sleeps.
+    pub who: Who,
+    /// The address of the futex; 0 for other system calls.
+    pub object: u64,
+    /// The number of the system call.
+    pub call: u32,
+}
+
+/// The sums of the sleeps of a key.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Sum {
+    /// Number of sleeps.
+    pub times: u64,
+    /// How long they took, until the thread was woken, ns.
+    pub total_ns: u64,
+    /// The longest, ns.
+    pub max_ns: u64,
+    /// Threads of the same process that ended sleeps, with the time of these sleeps, ns.
+    pub wakers: Vec<(u32, u64)>,
+}
+
+/// All sums of the kernel.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Sums {
+    /// The sums of each key, each key once.
+    pub all: Vec<(Key, Sum)>,
+    /// For how long sleeps were summed, ns.
+    pub watched_ns: u64,
+    /// From when until when they were, with pauses, ns.
+    pub span_ns: u64,
+    /// Sleeps for which there was no room.
+    pub missed: u64,
+}
+
+/// How sleeps were summed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Summed {
+    /// For how long, ns.
+    pub watched_ns: u64,
+    /// From the beginning to the end, with pauses, ns.
+    pub span_ns: u64,
+    /// Number of all sleeps.
+    pub times: u64,
+    /// Time of sleeps whose place is not known, ns.
+    pub unplaced_ns: u64,
+    /// Number of sleeps for which there was no room.
+    pub missed: u64,
+}
+
+/// The sleeps of a thread in a wait, by the kernel's sums.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FoundSleep {
+    /// The thread that slept.
+    pub who: Who,
+    /// Number of sleeps.
+    pub times: u64,
+    /// How long they took together, ns.
+    pub total_ns: u64,
+    /// The longest, ns.
+    pub max_ns: u64,
+}
+
+/// What sums say of a wait.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Placed {
+    pub sleeps: Vec<FoundSleep>,
+    pub wakers: Vec<(Who, u64)>,
+}
+
+/// Weights of waits: which part of a sum each has.
+type Weights = BTreeMap<WaitNumber, u64>;
+
+/// The samples of sleeps.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Samples(HashMap<Key, Weights>);
+
+impl Samples {
+    fn add(&mut self, key: Key, wait: WaitNumber, ns: u64) -> bool {
+        if self.0.len() >= MAX_PAIRS && !self.0.contains_key(&key) {
+            return false;
+        }
+        // A sleep of no time shows a place, too.
+        *self.0.entry(key).or_default().entry(wait).or_default() += ns.max(1);
+        true
+    }
+}
+
+impl Tally {
+    /// A sampled sleep was this wait, and took `ns`.
+    pub fn sampled(&mut self, key: Key, wait: WaitNumber, ns: u64) {
+        if !self.samples.add(key, wait, ns) {
+            self.dropped += 1;
+        }
+    }
+
+    /// The part that each wait has in a sum: by the samples of the thread, else by those of other
+    /// threads for the same object, else by the looks at the thread. Empty if nothing tells.
+    fn weights(&self, key: &Key, of_object: &HashMap<(u32, u64, u32), Weights>) -> Weights {
+        if let Some(own) = self.samples.0.get(key) {
+            return own.clone();
+        }
+        if key.object == 0 {
+            return Weights::new();
+        }
+        if let Some(others) = of_object.get(&(key.who.process, key.object, key.call)) {
+            return others.clone();
+        }
+        let of_wait = |wait: &WaitNumber| {
+            let known: &Wait = &self.waits[wait.0];
+            known.object == Some(key.object) && known.process == key.who.process
+        };
+        let looked = self.pairs.iter();
+        looked
+            .filter(|((wait, who), _)| *who == key.who && of_wait(wait))
+            .map(|((wait, _), looks)| (*wait, *looks))
+            .collect()
+    }
+
+    /// Divides the sums among the waits.
+    pub(super) fn place(&self, sums: &Sums) -> (Summed, HashMap<WaitNumber, Placed>) {
+        let mut of_object: HashMap<_, Weights> = HashMap::new();
+        for (key, weights) in &self.samples.0 {
+            let all = of_object
+                .entry((key.who.process, key.object, key.call))
+                .or_default();
+            for (wait, ns) in weights {
+                *all.entry(*wait).or_default() += ns;
+            }
+        }
+        let mut placed: HashMap<WaitNumber, Placed> = HashMap::new();
+        let mut summed = Summed {
+            watched_ns: sums.watched_ns,
+            span_ns: sums.span_ns,
+            missed: sums.missed,
+            ..Summed::default()
+        };
+        for (key, sum) in &sums.all {
+            summed.times += sum.times;
+            let weights = self.weights(key, &of_object);
+            let whole: u64 = weights.values().sum();
+            if whole == 0 {
+                summed.unplaced_ns += sum.total_ns;
+            }
+            for (wait, weight) in weights {
+                let part = |all: u64| share(all, weight, whole);
+                let at = placed.entry(wait).or_default();
+                let slept = FoundSleep {
+                    who: key.who,
+                    times: part(sum.times),
+                    total_ns: part(sum.total_ns),
+                    max_ns: sum.max_ns.min(part(sum.total_ns)),
+                };
+                match at.sleeps.iter_mut().find(|known| known.who == key.who) {
+                    Some(known) => {
+                        known.times += slept.times;
+                        known.total_ns += slept.total_ns;
+                        known.max_ns = known.max_ns.max(slept.max_ns);
+                    }
+                    None => at.sleeps.push(slept),
+                }
+                for (thread, ns) in &sum.wakers {
+                    let waker = Who {
+                        process: key.who.process,
+                        thread: *thread,
+                    };
+                    match at.wakers.iter_mut().find(|known| known.0 == waker) {
+                        Some(known) => known.1 += part(*ns),
+                        None => at.wakers.push((waker, part(*ns))),
+                    }
+                }
+            }
+        }
+        for at in placed.values_mut() {
+            at.sleeps.sort_unstable_by_key(|slept| slept.who);
+            at.wakers
+                .sort_unstable_by_key(|(who, ns)| (std::cmp::Reverse(*ns), *who));
+        }
+        (summed, placed)
+    }
+}
+
+/// `all × part / whole`, rounded down.
+fn share(all: u64, part: u64, whole: u64) -> u64 {
+    let product = u128::from(all) * u128::from(part) / u128::from(whole.max(1));
+    u64::try_from(product).unwrap_or(u64::MAX)
+}
