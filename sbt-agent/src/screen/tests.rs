@@ -165,7 +165,7 @@ fn every_tab_at_several_sizes() {
         "phases",
         "output",
         "log",
-        "locks",
+        "waits",
         "parallelism",
         "path",
         "help",

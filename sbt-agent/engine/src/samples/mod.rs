@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 mod counted;
 mod hang;
+mod sleeps;
 mod usage;
 
 pub use counted::counted;
@@ -208,6 +209,7 @@ pub fn imbalanced() -> Snapshot {
     }]);
     phases_and_marks(&mut snapshot.report);
     usage::fill(&mut snapshot.report);
+    snapshot.report.waits = Some(sleeps::looks());
     snapshot.report.locks = Some(vec![
         lock(
             "0x7f2c00401040",

@@ -16,7 +16,6 @@ mod counters;
 mod figures;
 mod hang;
 mod help;
-mod locks;
 mod log;
 mod output;
 mod parallelism;
@@ -28,6 +27,7 @@ mod strip;
 mod threads;
 mod timeline;
 mod views;
+mod waits;
 
 /// The data and the style of a tab's drawing.
 #[derive(Clone, Copy, Debug)]
@@ -112,7 +112,7 @@ pub fn all() -> Vec<Box<dyn Tab>> {
         Box::new(phases::Phases::default()),
         Box::new(output::OutputTab::default()),
         Box::new(log::Log::default()),
-        Box::new(locks::Locks::default()),
+        Box::new(waits::Waits::default()),
         Box::new(parallelism::Parallelism::default()),
         Box::new(path::Path::default()),
         Box::new(help::Help::default()),

@@ -23,7 +23,7 @@ pub mod standstill;
 mod tests;
 mod usage;
 mod verdicts;
-mod waits;
+pub(crate) mod waits;
 
 pub use cost::compensated;
 pub use counters::gap_texts;

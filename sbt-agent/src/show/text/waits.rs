@@ -25,11 +25,7 @@ pub fn alone(out: &mut String, report: &Report, style: Style) {
     };
     summary(out, report, looks, style);
     threads(out, looks, style);
-    let places: Vec<&WaitPlaceReport> = looks
-        .places
-        .iter()
-        .filter(|place| place.is_known())
-        .collect();
+    let places = shown_places(report, looks);
     if places.is_empty() {
         return;
     }
@@ -42,15 +38,24 @@ pub fn beside(out: &mut String, report: &Report, style: Style) {
     let Some(looks) = &report.waits else {
         return;
     };
-    let places = looks.in_the_work();
-    let places: Vec<&WaitPlaceReport> = places
-        .filter(|place| place.is_known() && place.share_pct >= LEAST)
-        .collect();
+    let places = shown_places(report, looks);
     if places.is_empty() {
         return;
     }
     let text = format!("ASLEEP IN THE WORK, by {}", by(looks));
     list(out, &text, &places, BESIDE, style);
+}
+
+/// The places that are shown: without barriers all of which enough is known, else those in the work.
+pub(crate) fn shown_places<'a>(
+    report: &Report,
+    looks: &'a LooksReport,
+) -> Vec<&'a WaitPlaceReport> {
+    let is_alone = report.sites.is_empty();
+    let is_shown = |place: &&WaitPlaceReport| {
+        place.is_known() && (is_alone || !place.in_barrier && place.share_pct >= LEAST)
+    };
+    looks.places.iter().filter(is_shown).collect()
 }
 
 /// By what the places are known.
@@ -174,6 +179,11 @@ fn list(out: &mut String, text: &str, places: &[&WaitPlaceReport], most: usize, 
 
 /// A place, with the share of time that each thread sleeps there, and who holds the lock.
 fn at(place: &WaitPlaceReport) -> String {
+    format!("{}: {}", place.called(), by_whom(place))
+}
+
+/// The share of time that each thread sleeps at a place, and who holds the lock.
+pub(crate) fn by_whom(place: &WaitPlaceReport) -> String {
     let mut threads: Vec<String> = place
         .threads
         .iter()
@@ -195,8 +205,7 @@ fn at(place: &WaitPlaceReport) -> String {
         String::new()
     };
     format!(
-        "{}: {} of {} time{held}",
-        place.called(),
+        "{} of {} time{held}",
         threads.join(", "),
         if place.threads.len() == 1 {
             "its"

@@ -1,22 +1,27 @@
-//! Locks that threads waited for. Known only if futex system calls are watched.
+//! Where threads slept in their work, and the locks that they waited for. Locks are counted only if
+//! futex system calls are watched.
 
 use ratatui::{buffer::Buffer, layout::Rect, text::Line};
 
 use super::{Tab, View, site};
-use crate::screen::{
-    grid::{Cells, Grid},
-    keys::Action,
-    pager::Pager,
-    words::{left, rule, wrap},
+use crate::{
+    screen::{
+        grid::{Cells, Grid},
+        keys::Action,
+        pager::Pager,
+        theme::Look,
+        words::{left, rule, wrap},
+    },
+    show::text::waits::{by_whom, shown_places},
 };
 use sbt_engine::{
     live::Request,
     report::{Report, locks::LockReport},
 };
 
-/// The tab of the locks.
+/// The tab of the waits.
 #[derive(Default)]
-pub struct Locks {
+pub struct Waits {
     pager: Pager,
 }
 
@@ -31,14 +36,49 @@ fn holder(report: &Report, lock: &LockReport) -> String {
 
 fn contents(view: &View, columns: usize) -> Vec<Line<'static>> {
     let (report, look) = (&view.snapshot.report, view.look);
-    let Some(locks) = &report.locks else {
-        let text = "Not watched: --futex on counts the waits for locks. It slows down every system \
-            call of all processes on this machine.";
-        return wrap(text, columns.saturating_sub(2), look)
-            .into_iter()
-            .map(|line| Line::raw(format!(" {line}")))
-            .collect();
+    let mut lines = sleeps(report, columns, look);
+    if let Some(locks) = &report.locks {
+        lines.push(Line::default());
+        lines.extend(of_locks(report, locks, columns, look));
+    }
+    lines
+}
+
+/// The places where threads sleep, each with its threads and with those that held the lock.
+fn sleeps(report: &Report, columns: usize, look: Look) -> Vec<Line<'static>> {
+    let paragraph = |text: &str| -> Vec<Line<'static>> {
+        let parts = wrap(text, columns.saturating_sub(2), look).into_iter();
+        parts.map(|line| Line::raw(format!(" {line}"))).collect()
     };
+    let looks = report.waits.as_ref().filter(|looks| looks.looks > 0);
+    let Some(looks) = looks else {
+        let text = "Not known: with --waits auto sbt looks at sleeping threads now and then.";
+        return paragraph(text);
+    };
+    let places = shown_places(report, looks);
+    if places.is_empty() {
+        let text = format!("In {} looks no thread was asleep for long.", looks.looks);
+        return paragraph(&text);
+    }
+    let mut lines = Vec::new();
+    for place in places {
+        let share = format!("{:.0} %", place.share_pct);
+        let text = format!(" {share:>5}  {}", place.called());
+        lines.push(Line::raw(left(&text, columns, look)));
+        let indent = " ".repeat(8);
+        for part in wrap(&by_whom(place), columns.saturating_sub(9), look) {
+            lines.push(Line::styled(format!("{indent}{part}"), look.dim()));
+        }
+    }
+    lines
+}
+
+fn of_locks(
+    report: &Report,
+    locks: &[LockReport],
+    columns: usize,
+    look: Look,
+) -> Vec<Line<'static>> {
     if locks.is_empty() {
         return vec![Line::raw(" No thread has waited for a lock.")];
     }
@@ -74,13 +114,13 @@ fn contents(view: &View, columns: usize) -> Vec<Line<'static>> {
     lines
 }
 
-impl Tab for Locks {
+impl Tab for Waits {
     fn title(&self) -> &'static str {
-        "Locks"
+        "Waits"
     }
 
     fn brief_title(&self) -> &'static str {
-        "Lock"
+        "Wait"
     }
 
     fn draw(&mut self, view: &View, buffer: &mut Buffer, area: Rect) {
@@ -91,7 +131,7 @@ impl Tab for Locks {
         rule(
             buffer,
             title,
-            "locks, longest total wait first",
+            "where threads sleep, and for how much of their time",
             &note,
             view.look,
         );
