@@ -19,13 +19,12 @@ fn suspects(report: &Report) -> &[Value] {
     found.unwrap_or_else(|| panic!("nobody looked: {report}"))
 }
 
-/// Those who spin take the CPUs from each other if there are more: a run takes many times as
-/// long then.
+/// Threads that spin take the CPUs from each other if there are more threads than CPUs: a run takes
+/// many times as long then.
 const THREADS: u64 = 2;
 const ROUNDS: u64 = 700;
 
-/// The one loop that is suspected in a run of more than a second; what is wrong
-/// otherwise.
+/// The only suspected loop in a run of more than a second; an error if anything else is wrong.
 fn suspect(program: &Path, how: &str) -> Result<(Value, Report), String> {
     let arguments = [
         format!("how={how}"),
@@ -100,7 +99,7 @@ fn more_threads_than_cpus_spin() {
     });
 }
 
-/// None also where nobody looked.
+/// The suspects; empty also if sbt did not look for any.
 fn suspects_or_none(report: &Report) -> &[Value] {
     report.0["spin_suspects"].as_array().map_or(&[], |all| all)
 }
@@ -129,7 +128,8 @@ fn one_that_is_given_the_threads_own_is_named_so_that_it_is_counted() {
     });
 }
 
-/// Also where no barrier is hit for longer than it takes to look.
+/// Barriers that are watched are no suspects, even if no barrier is hit for longer than a look
+/// takes.
 #[test]
 fn one_that_is_watched_is_no_news() {
     needs_root!(alone);
@@ -251,7 +251,7 @@ fn an_attached_program_is_told_by_its_number() {
         let [found] = suspects(&report) else {
             return Err(report.to_string());
         };
-        // It has ended: the number would be another's.
+        // The program has ended: its number may belong to another process.
         let expected = "sbt attach --barrier sense_wait PID";
         assert_eq!(found["command"], expected, "{report}");
         Ok(())
