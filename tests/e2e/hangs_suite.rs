@@ -234,7 +234,7 @@ fn each_is_told_as_it_says_itself() {
     panic!("{} of {}: {}", left.len(), running.len(), left.join("\n"));
 }
 
-/// The exit status of a check of a program without a barrier.
+/// What a check of a program without a barrier ends with.
 #[test]
 fn a_check_fails_where_a_program_hangs_and_nowhere_else() {
     needs_root!(alone);

@@ -24,7 +24,8 @@ fn suspects(report: &Report) -> &[Value] {
 const THREADS: u64 = 2;
 const ROUNDS: u64 = 700;
 
-/// The only suspected loop in a run of more than a second; an error if anything else is wrong.
+/// The one loop that is suspected in a run of more than a second; what is wrong
+/// otherwise.
 fn suspect(program: &Path, how: &str) -> Result<(Value, Report), String> {
     let arguments = [
         format!("how={how}"),
@@ -128,8 +129,7 @@ fn one_that_is_given_the_threads_own_is_named_so_that_it_is_counted() {
     });
 }
 
-/// Barriers that are watched are no suspects, even if no barrier is hit for longer than a look
-/// takes.
+/// Also where no barrier is hit for longer than it takes to look.
 #[test]
 fn one_that_is_watched_is_no_news() {
     needs_root!(alone);
