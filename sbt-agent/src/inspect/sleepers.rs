@@ -35,7 +35,7 @@ const TOP: usize = 4096;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sleep(Call);
 
-/// What a thread does by the content of /proc/PID/task/TID/syscall.
+/// The state of a thread by the content of /proc/PID/task/TID/syscall.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seen {
     /// The thread is on a CPU or could be.
