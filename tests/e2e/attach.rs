@@ -75,8 +75,8 @@ fn ended_untouched(target: Started, arrivals: u64) {
     assert_eq!(finished.stderr, "");
 }
 
-/// Watched from somewhere to the very end: all arrivals from there on were
-/// seen, so what is no multiple of the number of threads is the first episode.
+/// sbt watched from some moment to the very end and saw all arrivals from there on: a remainder of
+/// arrivals belongs to the first episode.
 #[track_caller]
 fn is_a_tail(report: &Report, threads: u64) {
     let arrivals = report.number("arrivals");
@@ -343,7 +343,7 @@ fn to_a_process_that_is_killed() {
         target.signal(libc::SIGKILL);
         let report = attached.report();
         is_a_stretch(&report, 4);
-        // It was watched from somewhere to its death, not told how it died.
+        // sbt watched the program to its death, and does not know its exit status.
         assert_eq!(target.finish().status.code(), None);
     }
 }
@@ -364,7 +364,7 @@ fn to_processes_that_end_meanwhile() {
         if attempt >= often(12) && ends.0 > 0 && ends.1 > 0 {
             break;
         }
-        // They live for about 0 to that; attaching takes some of it.
+        // The programs live for 0 to `most` rounds; attaching takes a part of that time.
         let rounds = format!("rounds={}", attempt * 37 % 200 * most / 200);
         let target = start(command(
             program("truth.c"),
@@ -502,7 +502,7 @@ fn to_a_program_that_has_been_built_again() {
     fs::rename(other, copy).unwrap();
     let report = attach(target.pid(), &[]).report();
     is_a_tail(&report, 3);
-    // Named by the file that runs, not by the one that has its name now.
+    // The site has the name of the file that runs, not of the file that has the path now.
     let site = report.site_at(line("truth.c", "SITE meet"));
     assert_eq!(site["function"], "meet", "{report}");
     target.finish().expect(0);

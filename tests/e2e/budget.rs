@@ -59,8 +59,8 @@ fn ensure(holds: bool, what: &str, report: &Report) -> Result<(), String> {
         .ok_or_else(|| format!("{what}: {report}"))
 }
 
-/// They are all there if the report says so, which it does unless a thread lacked a CPU
-/// for whole spans.
+/// The report counts all arrivals if it says so. It says so unless a thread lacked a CPU for whole
+/// spans.
 fn all_arrivals(report: &Report, rounds: u64) -> Result<(), String> {
     let exact = &report.0["own_cost"]["thinned"]["arrivals_exact"];
     // The end of the region is a barrier, too.
@@ -205,8 +205,8 @@ fn a_heavy_cost_is_taken_back_out() {
                 .map(|sum| sum.as_f64().unwrap());
             (raw - without) / number(site, "episodes") as f64
         };
-        // The same work, the one with hits and the other without; the median of that,
-        // since others on the machine make means of it wander.
+        // The same work with hits and without. The median counts, since other load makes means
+        // wander.
         let truth = usual(plain);
         ensure(usual(paid) > 1.1 * truth, "it is not heavy", &report)?;
         let wrong = ((usual(paid) - off(paid)) / truth - 1.0).abs();

@@ -338,7 +338,7 @@ fn nobody_needs_privileges_for_a_recording_and_rules_may_be_in_a_file() {
     fs::write(&rules, "[check]\nmin-epsiodes = 41\n").unwrap();
     let wrong = as_nobody(&["--min-episodes=40"]).expect(2);
     assert!(wrong.one_line().contains("`min-episodes`"), "{wrong}");
-    // One that anybody may write to holds for nobody, which is said.
+    // A file that everybody may write to is ignored, and sbt says so.
     fs::write(&rules, "[check]\nmin-episodes = 41\n").unwrap();
     fs::set_permissions(&rules, fs::Permissions::from_mode(0o666)).unwrap();
     let ignored = as_nobody(&["--min-episodes=40"]).expect(0);

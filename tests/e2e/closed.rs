@@ -1,5 +1,5 @@
-//! Programs that forbid to look into them, watched by breakpoints as an ordinary user: what they
-//! fork has a copy of the breakpoints, and is not to die of them.
+//! Programs that forbid others to read their memory, watched by breakpoints as an ordinary user:
+//! forked children have copies of the breakpoints, and must survive them.
 
 use crate::{
     harness::{Finished, Report, needs_root, number, run, sbt},
@@ -25,13 +25,13 @@ fn children_of_one_that_forbids_a_look_live_and_are_watched() {
     needs_root!(breakpoints);
     let said = "child 0 0\nended 600\n";
     let (finished, report) = watched(&[], &["dumpable=0", "children=3"]);
-    // As closed as they were born.
+    // The processes forbid access as before.
     assert_eq!(finished.out(), said.repeat(3) + "own 0\n");
-    // Two teams of its own, and one of each child.
+    // Two teams of the program, and one team of each child.
     report.is_exactly(2 * 50 * 5, 50 * 5);
     let site = report.site_at(line("closed.c", "SITE closed"));
     assert_eq!(number(site, "episodes"), 250, "{report}");
-    // Nobody wants to hear of them.
+    // The user does not want to watch children.
     let (finished, report) = watched(&["--no-children"], &["dumpable=0", "children=3"]);
     assert_eq!(finished.out(), said.repeat(3) + "own 0\n");
     report.is_exactly(2 * 50 * 2, 50 * 2);
@@ -60,7 +60,7 @@ fn probes_that_go_off_and_on_come_back_to_one_that_forbids_a_look() {
     let finished = run(command).expect(4);
     assert_eq!(finished.out(), "own 0\n");
     let report = Report::read(&json);
-    // The last rounds tell their number, which is that of all.
+    // The last rounds give their number, which is the number of all rounds.
     assert_eq!(report.number("arrivals"), 2 * 12_000, "{report}");
     assert_eq!(report.sites()[0]["line"], line("closed.c", "SITE closed"));
     assert!(report.is_noted("PR_SET_DUMPABLE"), "{report}");
@@ -69,7 +69,7 @@ fn probes_that_go_off_and_on_come_back_to_one_that_forbids_a_look() {
 #[test]
 fn what_cannot_be_helped_is_said_when_it_happens() {
     needs_root!(breakpoints);
-    // A filter might end who makes calls that are not its own.
+    // A filter might kill a process that makes a system call for sbt.
     let (finished, report) = watched(&[], &["dumpable=0", "filter=1"]);
     assert_eq!(finished.out(), "ended 5\nown 0\n");
     assert!(report.is_noted("filters its system calls"), "{report}");

@@ -144,7 +144,7 @@ fn is_mostly_complete(report: &Report) -> Result<(), String> {
     }
     let [complete, incomplete] =
         ["episodes", "incomplete_episodes"].map(|name| report.number(name));
-    // None is invented, and none is taken for one of fewer threads.
+    // No episode is invented, and none has fewer threads.
     assert!(complete + incomplete <= 201, "{report}");
     assert_eq!(report.list("barriers")[0]["participants"], 4, "{report}");
     (complete >= 150)
@@ -188,10 +188,10 @@ fn one_that_is_polled_all_the_time() {
         arguments.push("patience=5");
         best_of_five(|| {
             let report = watch(&program, &arguments);
-            // None is invented.
+            // No arrival is invented.
             assert!(report.number("arrivals") <= 15_000, "{report}");
             assert!(report.number("episodes") <= 3000, "{report}");
-            // It may be taken for something else at first.
+            // The barrier may be taken for something else at first.
             if report.number("arrivals") < 15_000 {
                 return Err(format!("not all were seen: {report}"));
             }

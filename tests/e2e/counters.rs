@@ -22,7 +22,7 @@ fn counter(of: &Value, name: &str) -> u64 {
     number(&of["counters"], name)
 }
 
-/// The counter in the list of those that were asked for.
+/// A counter in the list of requested counters.
 #[track_caller]
 fn total<'a>(report: &'a Report, name: &str) -> &'a Value {
     let mut all = report.list("counters").iter();
@@ -63,8 +63,8 @@ fn what_a_thread_does_in_a_phase_is_counted_there() {
     for thread in &threads {
         let switches = counter(thread, "context-switches");
         let known = SLEEPS * ROUNDS;
-        // It may also have been taken off the CPU for another; and where the machine stood
-        // still while it went to sleep, its time was over before.
+        // Another task may have taken the thread's CPU; and if the machine stood still while the
+        // thread went to sleep, its time was over before.
         assert!(
             (known - 3..=known * 2).contains(&switches),
             "{switches}: {report}"
@@ -233,7 +233,7 @@ fn what_this_machine_cannot_count_is_said_and_the_rest_goes_on() {
         counter(site, "page-faults") >= 6 * PAGES * ROUNDS,
         "{report}"
     );
-    // Those of the processor are there, or there is a line for each.
+    // The counters of the processor are there, or a line for each says why not.
     let (finished, report) = watch_with(&["-e", "cycles,instructions"], &PROGRAM.path(), &[]);
     finished.expect(0);
     for name in ["cycles", "instructions"] {

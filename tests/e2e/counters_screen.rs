@@ -1,4 +1,4 @@
-//! Counters on the live screen, and per thread in what is told of single episodes and phases.
+//! Counters on the live screen, and counters by thread in lines about single episodes and phases.
 
 use crate::{
     harness::{needs_root, number, run, sbt_with, watch_with},
@@ -119,7 +119,7 @@ fn columns_scroll_sideways() {
     let _whatever = terminal.finish_screen();
 }
 
-/// From a program that is not counted at all to one that is, and back.
+/// From a program without counters to one with counters, and back.
 #[test]
 fn counters_are_chosen_while_the_program_runs() {
     needs_root!();
@@ -153,7 +153,7 @@ fn counters_are_chosen_while_the_program_runs() {
             |mark: &str| cells(mark).is_some_and(|cells| cells.iter().any(|cell| is_pages(cell)));
         is_there("SITE faults") && !is_there("SITE calm")
     });
-    // A perf event that nothing of this program counts is 0 and known.
+    // A perf event that this program never causes is 0, and known.
     terminal.press("2");
     terminal.wait_until("alignment faults, of which there are none", |screen| {
         row(&screen.contents(), "T1").is_some_and(|cells| cells.iter().any(|cell| cell == "0"))

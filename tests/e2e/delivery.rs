@@ -140,7 +140,7 @@ fn a_program_that_is_no_longer_watched_outlives_what_ends_sbt() {
     sbt.signal_all(libc::SIGKILL);
 }
 
-/// Runs sbt with a limit for the files that it writes, and reads what it says by a pipe.
+/// Runs sbt with a limit on the size of files, and reads its output through a pipe.
 fn with_limit(arguments: &[&str]) -> Finished {
     let script = "{ (ulimit -f 1; exec \"$@\" 3>&1 >/dev/null 2>&3); echo \"status $?\"; } | cat";
     let mut shell = command("sh", &["-c", script, "sh"]);
@@ -223,7 +223,7 @@ fn a_report_that_its_file_does_not_take_is_on_standard_error() {
     let why = "sbt: cannot write /dev/full: No space left on device; the report is on standard \
                error instead\n";
     assert!(finished.stderr.ends_with(why), "{finished}");
-    // What is made of a recording likewise.
+    // The same holds for the output made from a recording.
     for words in [
         &["report", "--output=/dev/full"][..],
         &["report", "--json", "--output=/dev/full"],

@@ -254,7 +254,7 @@ fn the_deadlock_names_who_is_missing() {
     assert_eq!(missing["name"], "worker-2", "{report}");
     assert_eq!(missing["ended"], true, "{report}");
     assert!(number(open, "waiting_ns") > 3_000_000_000, "{report}");
-    // It was looked at while it hung.
+    // sbt looked at the program while it hung.
     let hang = &report.0["hang"];
     assert_eq!(hang["kind"], "never", "{report}");
     assert_eq!(hang["because"], "member-gone", "{report}");

@@ -119,7 +119,7 @@ fn the_phase_that_became_slower_is_named() {
     assert_eq!(phase["to"], called("SITE serial"), "{all:#}");
     assert_eq!(list(&all, "notes").len(), 1, "the commands differ: {all:#}");
 
-    // Only who asks for it gets a failure.
+    // Without `--tolerance` the status is 0.
     let finished = diff(&[], &before, &after).expect(0);
     let text = finished.out();
     assert!(
@@ -139,7 +139,7 @@ fn the_phase_that_became_slower_is_named() {
     );
 }
 
-/// The same program with five lines more at its top.
+/// The same program with five additional lines at its top.
 fn moved(folder: &Path) -> PathBuf {
     let programs = Path::new(env!("CARGO_MANIFEST_DIR")).join("programs");
     let text = fs::read_to_string(programs.join("scales.c")).unwrap();

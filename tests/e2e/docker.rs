@@ -1,5 +1,5 @@
-//! Root that has not all of root's capabilities, as in containers, and users to whom others have
-//! given some: into what has as many sbt looks, and nobody is sent to sudo who is root.
+//! Root without all of root's capabilities, as in containers, and users with some capabilities: sbt
+//! looks into processes with as many capabilities as its own, and does not send root to sudo.
 
 use std::{fs, path::Path, process::Command};
 
@@ -10,7 +10,7 @@ use crate::{
     tty::children,
 };
 
-/// As docker gives them.
+/// The capabilities that docker gives.
 const DOCKER: &str = "-all,+chown,+dac_override,+fowner,+fsetid,+kill,+setgid,+setuid,+setpcap,\
                       +net_bind_service,+net_raw,+sys_chroot,+mknod,+audit_write,+setfcap";
 
@@ -75,8 +75,8 @@ fn programs_are_run_and_joined_with_what_docker_gives() {
     target.finish();
 }
 
-/// One that becomes another user by itself may not be looked into any more, nor what it forks then,
-/// which has our breakpoints.
+/// A process that becomes another user may not be looked into any more, and neither may the
+/// children that it forks then with sbt's breakpoints.
 #[test]
 fn children_of_one_that_becomes_somebody_else_live() {
     needs_root!(breakpoints);
@@ -163,7 +163,7 @@ fn who_has_ptrace_keeps_nothing_for_the_sake_of_the_target() {
 fn root_is_told_what_root_lacks() {
     needs_root!();
     let truth = program("truth.c");
-    // One that has more.
+    // A process with more capabilities.
     let mut target = start(command(&truth, &["hold=20000000"]));
     target.wait_for("ready");
     let pid = target.pid().to_string();
@@ -220,7 +220,8 @@ fn what_hangs_of_others_is_looked_at_with_ptrace_alone() {
     run(command).expect(0);
 }
 
-/// The program has what its user was given, as sbt has; eBPF is refused only when it is tried.
+/// The program has the user's capabilities, as sbt has; the kernel refuses eBPF only when sbt tries
+/// it.
 #[test]
 fn a_user_with_ambient_capabilities_falls_back_to_breakpoints() {
     needs_root!(breakpoints);

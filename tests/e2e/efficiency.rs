@@ -29,7 +29,7 @@ fn is_near(what: &str, value: &Value, expected: f64) -> Result<(), String> {
         .ok_or_else(|| format!("{what}: {value}, not {expected}"))
 }
 
-/// The factors are those of the loads, and what follows from them.
+/// The factors follow from the loads.
 fn are_of(loads: &Loads, efficiency: &Value) -> Result<(), String> {
     let expected = loads.factors();
     is_near("parallel", &efficiency["parallel"], expected.parallel)?;
@@ -87,7 +87,7 @@ fn a_thread_with_more_work_unbalances_the_load() {
             "{report}"
         );
         is_near("path", &site["path_ns"], loads.path_ns() as f64)?;
-        // Quartz: each quarter of the time by the number of those that were busy.
+        // Quartz: each quarter of the time is divided by the number of busy threads.
         let shares = each(site, "npt_ns");
         for (share, expected) in shares.iter().zip(npts) {
             is_near("npt", &Value::from(*share), expected)?;
@@ -123,7 +123,7 @@ fn threads_that_share_the_processors_lack_them() {
         factors(&report);
         let cpus = std::thread::available_parallelism().unwrap().get() as f64;
         let available = report.0["efficiency"]["cpu_availability"].as_f64().unwrap();
-        // Others on the machine may leave less.
+        // Other programs on the machine may leave less.
         if available > 1.15 * (cpus / 8.0).min(1.0) {
             return Err(format!("available: {available}"));
         }
@@ -161,7 +161,7 @@ fn the_text_says_it() {
     );
 }
 
-/// From each meeting to the next: what is true of the run is true of its phases.
+/// From each meeting to the next: facts about the run hold for its phases.
 #[test]
 fn a_conceptual_phase_has_efficiencies_of_its_own() {
     needs_root!(alone);

@@ -24,7 +24,7 @@ fn copy_truth(folder: &Path) -> PathBuf {
     copy
 }
 
-/// By the clock of events and reports, ns.
+/// The time by the clock of events and reports, ns.
 fn now_ns() -> u64 {
     let mut time = libc::timespec {
         tv_sec: 0,
@@ -45,7 +45,7 @@ pub fn has_ended(pid: u32) -> bool {
 pub fn target_of(sbt: &Started) -> u32 {
     let is_it = |pid: &u32| {
         let name = fs::read_to_string(format!("/proc/{pid}/comm"));
-        // That is sbt's own.
+        // The process that serves breakpoints belongs to sbt.
         name.is_ok_and(|name| name != "breakpoints\n")
     };
     eventually(LIMIT, || children(sbt.pid()).into_iter().find(is_it)).unwrap()
@@ -287,7 +287,7 @@ fn a_program_begins_with_its_exec_and_not_before() {
     let first_ns = truth.0.iter().flatten().map(|thread| thread.arrival).min();
     assert!(before_ns < start_ns, "{report}");
     assert!(start_ns < first_ns.unwrap(), "{report}");
-    // Nobody has worked before that.
+    // No thread worked before that.
     let work_ns = report.0["thread_time"]["work_ns"].as_u64().unwrap();
     assert!(work_ns <= 3 * report.number("wall_ns"), "{report}");
 }

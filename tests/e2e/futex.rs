@@ -13,8 +13,9 @@ fn watch(options: &[&str], program: &std::path::Path, arguments: &[&str]) -> Rep
     report
 }
 
-/// The same of as many threads and rounds as by default, in which each thread that does not
-/// come last waits: without `all=1` the others may be quicker, and it makes no system call then.
+/// Watches a program with the default number of threads and rounds, in which each thread but the
+/// last waits. Without `all=1` the other threads may be quicker, and the thread makes no system
+/// call then.
 #[track_caller]
 fn watch_all_wait(program: &std::path::Path, arguments: &[&str]) -> Report {
     let arguments = [arguments, &["all=1"]].concat();
@@ -102,8 +103,8 @@ fn ones_own_by_a_shared_function_is_counted_exactly() {
     assert_eq!(report.list("barriers")[0]["recognised"]["by_code"], true);
 }
 
-/// Nobody knows which functions call the one that waits and wakes: two threads at a barrier do
-/// the same there as two that take turns.
+/// The callers of the function that waits and wakes are unknown: there, two threads at a barrier
+/// look like two threads that take turns.
 #[test]
 fn what_cannot_be_told_behind_a_shared_function_is_asked_about() {
     needs_root!();
@@ -156,7 +157,7 @@ fn auto_leaves_a_program_alone_that_shows_its_barriers() {
 #[test]
 fn what_known_barriers_and_locks_are_made_of_does_not_count() {
     needs_root!();
-    // Those of glibc, of a condition variable, of Rust and of GNU OpenMP.
+    // Futexes of glibc, of a condition variable, of Rust and of GNU OpenMP.
     let report = watch(&["--futex=on"], &program("crowd.c"), &[]);
     assert!(report.number("episodes") > 0, "{report}");
     for barrier in report.list("barriers") {

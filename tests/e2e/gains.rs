@@ -116,14 +116,14 @@ fn who_does_not_trace_or_might_look_at_all_takes_nothing_away() {
         let (out, err, report) = watched(sudo, backend, &json, &[&gains]);
         assert_eq!((out.as_str(), err.as_str()), (alone, ""), "{backend}");
         report.is_exactly(100, 50);
-        // Also when they run is told, where the kernel has ended perf's events in between.
+        // The running time is known although the kernel ended the perf events in between.
         let threads = report.threads();
         let told = threads.iter().filter(|it| it["running_ns"].is_number());
         assert_eq!((threads.len(), told.count()), (2, 2), "{report}");
     }
 }
 
-/// It is not followed from its first moment, and may have begun.
+/// The process is not followed from its first moment, and may have begun.
 #[test]
 fn perf_sees_what_another_process_executes_under_sudo() {
     needs_root!(alone);

@@ -88,7 +88,7 @@ impl Case {
         if compiler == "python3" {
             let copy = folder.join(self.source.file_name().unwrap());
             fs::copy(&self.source, &copy).unwrap();
-            // The first one in the path may be one that other users cannot execute.
+            // The first `python3` in the path may not be executable for other users.
             let usual = Path::new("/usr/bin/python3");
             let python = if usual.exists() {
                 usual
@@ -135,7 +135,7 @@ impl Case {
     }
 }
 
-/// Does something with each of several things, a few at a time.
+/// Calls a function for each element, for a few elements at a time.
 fn each<T: Sync, R: Send>(
     all: &[T],
     at_a_time: usize,
@@ -173,7 +173,7 @@ fn look(pid: u32, sbt: &Path, is_nobody: bool) -> Value {
 struct Running<'a> {
     case: &'a Case,
     started: Started,
-    /// Whether it belongs to a user without any privilege, who looks at it as well.
+    /// Whether the process belongs to a user without any privilege, who looks at it as well.
     is_nobody: bool,
 }
 
@@ -234,7 +234,7 @@ fn each_is_told_as_it_says_itself() {
     panic!("{} of {}: {}", left.len(), running.len(), left.join("\n"));
 }
 
-/// The exit status of a check of a program without a barrier.
+/// What a check of a program without a barrier ends with.
 #[test]
 fn a_check_fails_where_a_program_hangs_and_nowhere_else() {
     needs_root!(alone);

@@ -1,4 +1,4 @@
-//! Names that would harm whoever shows them: in every form in which a run is shown.
+//! Names that would harm the reader of a report, in every form of output.
 
 use std::{fs, os::unix::fs::PermissionsExt as _};
 

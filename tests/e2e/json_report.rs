@@ -26,7 +26,7 @@ impl Report {
         report
     }
 
-    /// A text that begins with what was lost and seen, since long messages are cut.
+    /// A text that begins with the losses, since long messages are cut.
     fn loss(&self) -> String {
         let notes: Vec<_> = self.notes().collect();
         format!(

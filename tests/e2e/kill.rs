@@ -136,7 +136,7 @@ fn what_traces_for_it_is_missed() {
     }
     assert!(!finished.stderr.contains("ring"), "{finished}");
     target.finish().expect(0);
-    // One that does, dies, and its status is sbt's.
+    // A program that comes to a breakpoint dies, and sbt ends with its status.
     let mut command = sbt_with(&["run", "--backend=ptrace", "--"]);
     command.arg(program("truth.c"));
     command.args(["threads=3", "rounds=100000", "base=1000"]);

@@ -147,8 +147,8 @@ fn while_it_is_attached() {
     });
 }
 
-/// To kill the process that serves the breakpoints harms the program: it ends by SIGTRAP at the next
-/// breakpoint. No thread may go on with registers that are not its own.
+/// Killing the process that serves the breakpoints harms the program: it ends by SIGTRAP at the
+/// next breakpoint. No thread may go on with the registers of another.
 #[test]
 fn what_serves_its_alone() {
     needs_root!(alone);

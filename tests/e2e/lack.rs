@@ -1,4 +1,4 @@
-//! A lack of CPUs is told with its cause, and nobody is blamed for it.
+//! Verdicts on a lack of CPUs name its cause, and blame no thread.
 
 use std::{
     fs,

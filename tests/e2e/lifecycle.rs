@@ -83,7 +83,7 @@ fn executes_another_program() {
     needs_root!();
     let truth = program("truth.c");
     let truth = truth.to_str().unwrap();
-    // It lives long enough to be looked at.
+    // The program lives long enough to be watched.
     let arguments = [truth, "threads=3", "rounds=100", "base=500"];
     let report = watch(&program("exec.c"), &arguments);
     report.is_exactly(20 + 300, 10 + 100);
@@ -221,7 +221,7 @@ fn the_first_thread_leaves_and_another_sbt_comes_and_goes() {
 #[test]
 fn threads_that_end_with_the_first_do_not_go_on_without_it() {
     needs_root!(alone);
-    // They are late, as this one takes the CPU that they may use.
+    // The other processes are late, since this process takes the CPU that they may use.
     let mut others = Command::new("sh");
     others.args([
         "-c",
@@ -291,7 +291,7 @@ fn killed_while_its_symbols_are_read() {
         pause(wait);
         target.signal(libc::SIGKILL);
         target.finish();
-        // It had begun to watch, or it says what became of the process.
+        // sbt had begun to watch, or says what happened to the process.
         let finished = attached.sbt.finish();
         if finished.status.success() {
             assert_eq!(finished.stderr, "", "{finished}");

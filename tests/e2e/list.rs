@@ -63,7 +63,7 @@ fn so_do_those_of_a_process() {
         .stdin(Stdio::null())
         .spawn()
         .unwrap();
-    // It has been executed, and its libraries come one after the other.
+    // The program has been executed, and its libraries are mapped one after the other.
     let maps = format!("/proc/{}/maps", sleeping.id());
     let is_there = || fs::read_to_string(&maps).is_ok_and(|maps| maps.contains("/libc.so"));
     eventually(LIMIT, || is_there().then_some(()));
@@ -117,7 +117,7 @@ fn nothing_of_a_program_is_executed() {
     assert!(!folder.path().join("ld-linux-x86-64.so.2.ran").exists());
 }
 
-/// Nor by root what is a user's, nor by a user what is another's.
+/// Root executes no file of a user, and a user no file of another user.
 #[test]
 fn nothing_of_another_user_s_program_is_executed() {
     needs_root!();

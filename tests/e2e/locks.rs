@@ -35,8 +35,8 @@ fn contended_locks_are_counted_with_their_times() {
     for name in ["mutex", "rwlock", "semaphore"] {
         let [waits, total_ns, max_ns] = logged(&out, name);
         let lock = lock(&report, name, line("locks.c", &format!("SITE {name}")));
-        // The first takes it before the others come. One that is woken and finds it
-        // taken again sleeps once more, and one that comes late does not at all.
+        // The first thread takes the lock before the others come. A thread that is woken and finds
+        // the lock taken again sleeps once more; a thread that comes late does not sleep.
         let seen = number(lock, "waits");
         assert!(
             (waits * 9 / 10..=waits * 3).contains(&seen),

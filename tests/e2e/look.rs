@@ -98,7 +98,7 @@ fn states(pid: u32) -> String {
     tasks.filter_map(|task| state(task.ok()?)).collect()
 }
 
-/// Nobody traces it.
+/// No process traces the target.
 fn is_free(pid: u32) -> bool {
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).unwrap();
     tasks.flatten().all(|task| {
@@ -167,7 +167,7 @@ fn programs_that_would_notice_do_not() {
     target.wait_for("ready");
     let mut looks = 0;
     while !target.out().contains("over") && target.is_running() {
-        // It may end while it is looked at.
+        // The process may end during the look.
         let finished = run(sbt_with(&["hang", &target.pid().to_string()]));
         looks += u32::from(finished.status.success());
     }
@@ -200,7 +200,7 @@ pub fn as_nobody(program: &Path) -> Command {
 fn ones_own_processes_take_no_privilege() {
     crate::harness::needs_nothing!();
     if !is_root() {
-        // That is what all other tests here show then.
+        // All other tests here show that then.
         return;
     }
     let folder = folder();

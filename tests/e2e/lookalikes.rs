@@ -160,7 +160,7 @@ fn locks_and_queues_by_one_wrapper_are_no_barriers() {
     stays_silent(&FUTEX.path(), &[], BY_ONE_WRAPPER_TOO);
 }
 
-/// Of other builds those that were taken for barriers most easily.
+/// Other builds of the programs that were most easily taken for barriers.
 #[test]
 fn other_builds_of_them_are_no_barriers() {
     needs_root!();

@@ -93,7 +93,7 @@ fn what_is_lost_is_counted() {
     assert_eq!(incomplete > 0, arrivals > in_whole, "{report}");
 }
 
-/// Where records of the threads come again later, what was lost between is exact.
+/// If records of the threads come again later, the number of records lost in between is exact.
 #[test]
 fn what_is_lost_in_the_middle_is_counted_once() {
     needs_root!();
@@ -116,7 +116,7 @@ fn departures_are_events_too() {
     let departures = number(seen.unwrap(), "events");
     let (all, told) = (4 * rounds, arrivals + departures + lost);
     assert!(lost > 0 && arrivals < 2 * rounds, "{report}");
-    // As above; behind the last record a thread's turn has three records.
+    // As above; behind the last record, a thread's turn has three records.
     assert!(
         (all - 4..=all + 6).contains(&told),
         "{told} of {all}: {report}"
@@ -212,7 +212,7 @@ fn sums_that_the_kernel_keeps_outlive_a_loss() {
     let finished = sbt.finish().expect(0);
     let report = Report::read_lossy(&json);
     assert!(report.number("lost_events") > 0, "{report}");
-    // Two barriers a round, three threads.
+    // Two barriers in each round, three threads.
     let met = |site: &&Value| {
         site["file"]
             .as_str()
@@ -233,7 +233,7 @@ fn sums_that_the_kernel_keeps_outlive_a_loss() {
     );
     let lock = lock(&report, "mutex", at);
     assert_eq!(report.list("locks").len(), 1, "{report}");
-    // As where nothing is lost: who is woken and finds it taken again sleeps once more.
+    // As without losses: a thread that is woken and finds the lock taken again sleeps once more.
     let seen = number(lock, "waits");
     assert!((waits * 9 / 10..=waits * 3).contains(&seen), "{out}{lock}");
     let ns = number(lock, "total_ns");

@@ -28,7 +28,7 @@ fn marks_measure_a_program_of_one_thread() {
     let intervals = report.list("intervals");
     let first = interval(intervals, 0, 1);
     assert_eq!(number(&first["time_ns"], "count"), 20);
-    // It sleeps 2 ms and then does nothing.
+    // The program sleeps 2 ms and then does nothing.
     let (time, running) = (
         number(&first["time_ns"], "min"),
         number(first, "running_ns"),
@@ -59,7 +59,7 @@ fn marks_are_told_by_thread() {
     assert_eq!(inside["threads"].as_array().unwrap().len(), 3);
 }
 
-/// Only the function that is left is probed, and the report says so.
+/// Only the function that is not inlined is probed, and the report says so.
 #[test]
 fn calls_that_are_inlined_are_not_counted_and_told() {
     needs_root!();
@@ -90,7 +90,7 @@ fn functions_are_barriers_once_they_are_named() {
             "--barrier=sync_all:0",
             "--barrier=spin_wait:3",
         ];
-        // So long that one who is late otherwise comes no later.
+        // The load is so long that a thread that is late for another reason does not come last.
         let (finished, report) = watch_with(&options, &calls, &["rounds=50", "skew=3000"]);
         finished.expect(0);
         report.is_exactly(50 * (3 + 2 + 3 + 3), 4 * 50);
@@ -141,7 +141,7 @@ fn a_barrier_may_be_used_inside_of_another_and_outside() {
     }
 }
 
-/// By jumps to other functions, through a `switch`, and by `longjmp`.
+/// Barriers end by jumps to other functions, through a `switch`, and by `longjmp`.
 #[test]
 fn barriers_may_end_in_any_way() {
     needs_root!();
@@ -179,7 +179,7 @@ fn methods_of_rust_are_named_by_type_or_trait() {
         "--name=Team::meet=meeting",
     ];
     let (_, report) = watch_with(&options, &program, &["20"]);
-    // It is known without being named, and counts once.
+    // The barrier is known without a name, and counts once.
     report.is_exactly(60, 20);
     let site = report.site_at(line("barrier.rs", "SITE meet"));
     assert_eq!(number(site, "episodes"), 20, "{report}");
@@ -263,7 +263,7 @@ fn nops_that_the_kernel_replaces_are_passed_over() {
     }
 }
 
-/// Nobody may mark them themselves.
+/// The user cannot mark these instructions.
 #[test]
 fn nops_that_the_kernel_replaces_are_refused_with_the_next_instruction() {
     needs_root!();

@@ -58,7 +58,7 @@ fn run_inside_a_container() {
     let report = Report::read(&json);
     report.is_exactly(300, 100);
     named(&report);
-    // Numbers as they are seen in there.
+    // Process numbers inside of the container.
     for thread in report.threads() {
         assert!(thread["tid"].as_u64().unwrap() < 100, "{report}");
     }
@@ -112,7 +112,7 @@ fn attach_from_outside_a_container() {
     let report = attach(pid, &[]).report();
     report.is_exactly(300, 100);
     named(&report);
-    // Numbers as they are seen from here.
+    // Process numbers outside of the container.
     assert_eq!(report.number("pid"), u64::from(pid));
     assert!(
         report.threads().iter().any(|thread| thread["tid"] == pid),
@@ -276,7 +276,7 @@ fn attach_to_another_root_as_an_ordinary_user() {
     target.finish().expect(0);
 }
 
-/// By breakpoints, which is all that there is for who is root in a container only.
+/// Root in a container without privileges watches by breakpoints, since nothing else works there.
 #[test]
 fn watched_inside_of_a_container_without_privileges() {
     needs_root!(breakpoints);

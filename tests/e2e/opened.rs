@@ -282,12 +282,12 @@ fn under_sudo_a_file_with_another_name_is_not_written() {
     let finished = run(command).expect(125);
     assert!(finished.one_line().contains("a second name"), "{finished}");
     assert_eq!(fs::read_to_string(&report).unwrap(), ROOTS);
-    // Of root's own folder nobody else can have done that; what was typed is written.
+    // No other user can have put the file into root's own folder: sbt writes it.
     let mut command = under_sudo(&["run", "--output"]);
     command.arg(owned.at("roots/secret")).args(["--", "true"]);
     run(command).expect(0);
     assert_ne!(fs::read_to_string(&report).unwrap(), ROOTS);
-    // As is what is new there, and belongs to who has typed it.
+    // A new file there is written too, and belongs to the user who typed the path.
     let new = owned.at("roots/new");
     let mut command = under_sudo(&["run", "--output"]);
     command.arg(&new).args(["--", "true"]);
@@ -403,7 +403,7 @@ fn debug_information_is_opened_as_the_user() {
         fs::set_permissions(&debug, fs::Permissions::from_mode(mode)).unwrap();
         assert_eq!(lines(), found, "{mode:o}");
     }
-    // Of root's own program it is root who reads, as it is root who runs.
+    // Root reads root's own program, since the program runs as root.
     let mut command = under_sudo(&["run", "-q", "--as-root", "--json", "--output"]);
     command.arg(&json).arg("--").arg(&truth);
     command.args(["threads=2", "rounds=20"]);

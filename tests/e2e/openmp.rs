@@ -60,7 +60,7 @@ fn every_barrier_of_llvm_openmp_is_counted() {
     needs_root!();
     let report = watch(&LLVM.path(), &["rounds=50", "nested=0"]);
     has_every_barrier(&report, "kmp");
-    // Only who began a region is seen to leave its end.
+    // Only the thread that began a region is seen to leave the end of the region.
     let mut sites = report.sites().iter();
     let region = sites.find(|site| site["function"] == "main" && number(site, "episodes") == 50);
     assert!(
@@ -87,8 +87,8 @@ fn a_stripped_program_with_gnu_openmp_shows_its_barriers() {
     assert_eq!(report.number("incomplete_episodes"), 0, "{report}");
 }
 
-/// The callers of such a function are learned when it is first met: until then
-/// its barrier is a site of its own.
+/// The callers of such a function are learned at the first hit: until then its barrier is a site of
+/// its own.
 #[test]
 fn a_function_with_a_barrier_is_told_apart_by_its_callers() {
     needs_root!();
@@ -133,7 +133,7 @@ fn a_stripped_program_with_llvm_openmp_shows_its_barriers() {
     needs_root!();
     let report = watch(&LLVM.stripped().path(), &["rounds=20", "nested=0"]);
     report.is_exactly(4 * (20 * 5 + 20 + 1), 20 * 5 + 20 + 1);
-    // It was compiled with -g: its calls say where they are.
+    // The program was compiled with -g: its calls have lines.
     let barrier = report.site_at(line("openmp.c", "SITE barrier"));
     assert_eq!(number(barrier, "episodes"), 20, "{report}");
     for site in report.sites() {

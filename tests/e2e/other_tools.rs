@@ -111,7 +111,8 @@ impl Beside {
 /// Its probes are on the target alone, or on everybody.
 const WATCHED: [&str; 2] = ["--no-children", "--children"];
 
-/// Whoever comes later and goes first: what it took is known, and everything is seen again.
+/// Another tool comes later and goes first: sbt knows what it missed meanwhile, and sees everything
+/// again.
 #[test]
 fn a_probe_that_comes_and_goes_takes_nothing_silently() {
     needs_root!(alone);
@@ -138,7 +139,7 @@ fn a_probe_that_comes_and_goes_takes_nothing_silently() {
     }
 }
 
-/// Whoever comes later and stays keeps what is its own.
+/// Another tool comes later and stays: its probe stays when sbt's breakpoints go.
 #[test]
 fn a_probe_that_comes_later_stays_when_breakpoints_go() {
     needs_root!(alone);
@@ -210,7 +211,7 @@ fn what_a_probe_takes_of_a_barrier_that_counts_nothing_is_lost_too() {
     );
 }
 
-/// As a debugger does that takes its breakpoint away.
+/// A tool removes a breakpoint, as a debugger does.
 #[test]
 fn a_probe_of_the_kernel_that_is_taken_away_is_missed() {
     needs_root!(alone);

@@ -14,8 +14,8 @@ use crate::{
     ptrace::{PLAIN, agree},
 };
 
-/// The same program by probes of the kernel and by breakpoints of the processor: the same is
-/// told but for departures.
+/// Watches the same program by probes of the kernel and by breakpoints of the processor: the
+/// reports are equal but for departures.
 fn conforms(program: &Path) {
     agree(["ebpf", "perf"], &["--departures=off"], program, &[]);
 }
@@ -131,7 +131,7 @@ fn children_that_nobody_asks_for_are_left_alone() {
     let forks = program("forks.c");
     let (finished, report) = watch_with(&["--backend=perf", "--no-children"], &forks, &[]);
     assert_eq!(finished.expect(0).out(), "child 5\n");
-    // Those of the parent: 50 rounds of two threads, and of four.
+    // The arrivals of the parent: 50 rounds of two threads, and of four.
     report.is_exactly(300, 100);
 }
 
@@ -206,7 +206,7 @@ fn what_is_lost_in_the_end_is_counted() {
     pause(100);
     let attached = attach(target.pid(), &["--backend=perf"]);
     pause(2000);
-    // Nobody reads from here on.
+    // sbt reads nothing from here on.
     attached.sbt.signal(libc::SIGSTOP);
     target.finish().expect(0);
     attached.sbt.signal(libc::SIGCONT);
@@ -231,12 +231,12 @@ fn wrapped(arguments: &str) -> [(PathBuf, Vec<String>); 3] {
     let truth = program("truth.c").display().to_string();
     let words = || arguments.split(' ').map(str::to_owned);
     let apart = || std::iter::once(truth.clone()).chain(words()).collect();
-    // It starts a process for it, since it has something to do afterwards.
+    // The shell starts a process for the program, since it has to do something afterwards.
     let script = format!("{truth} {arguments}; true");
     [
         ("/bin/sh".into(), vec!["-c".into(), script]),
         ("/usr/bin/env".into(), apart()),
-        // By a thread that is not the first, whose number it takes.
+        // A thread other than the first executes the program, and takes the number of the first.
         (program("exec_other.c"), apart()),
     ]
 }
@@ -275,7 +275,7 @@ fn programs_that_others_execute_are_watched_on_if_they_begin_at_once() {
     }
 }
 
-/// Those who hold a program while it is loaded do not take each other's stops.
+/// Threads of sbt that hold a program while it is loaded do not take each other's stops.
 #[test]
 fn a_program_that_executes_itself_by_any_thread_goes_on() {
     needs_root!(alone);
@@ -308,7 +308,7 @@ fn a_mark_without_room_was_passed_nobody_knows_how_often() {
         .iter()
         .map(|mark| mark["hits"].as_u64());
     let hits: Vec<_> = hits.collect();
-    // Those of more than one address, as the compiler likes it, find none first.
+    // The mark with more than one address, which depends on the compiler, finds no room.
     let missed = hits.iter().position(Option::is_none).unwrap();
     for (at, expected) in [20, 20, 1, 10, 1].into_iter().enumerate() {
         assert_eq!(hits[at], (at != missed).then_some(expected), "{report}");

@@ -57,7 +57,7 @@ pub fn as_nobody(program: &Path) -> Command {
     as_user(NOBODY, program)
 }
 
-/// The same as any user.
+/// A command as `user` would start it.
 pub fn as_user(user: &str, program: &Path) -> Command {
     let (uid, gid) = (format!("--reuid={user}"), format!("--regid={user}"));
     let mut command = command("setpriv", &[uid.as_str(), &gid, "--clear-groups", "--"]);
@@ -297,7 +297,7 @@ fn under_sudo_a_link_that_the_program_makes_is_not_followed() {
         assert_eq!(open.path(target).exists(), kept);
         fs::remove_file(&report).unwrap();
     }
-    // A link that only root can have made is one that was meant.
+    // Only root can have made this link, so root meant it.
     let mut command = under_sudo(&["run", "--output", "/dev/stdout", "--"]);
     command.arg("true");
     let finished = run(command).expect(0);

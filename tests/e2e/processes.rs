@@ -209,7 +209,7 @@ fn the_end_of_the_program_is_the_end_of_the_report() {
     let folder = folder();
     let ready = folder.path().join("ready");
     let ready = ready.to_str().unwrap();
-    // The shell ends while what it has started goes on.
+    // The shell ends while the program that it has started goes on.
     let text = format!("{inner} rounds=2000 us=1000 & sleep 0.5; echo > {ready}");
     let (finished, report) = watch_with(&[], "/bin/sh".as_ref(), &["-c", &text]);
     finished.expect(0);

@@ -1,4 +1,4 @@
-//! Without any privilege: threads stop at breakpoints, and what is told is the same.
+//! Without any privilege: threads stop at breakpoints, and the reports say the same.
 
 use std::{collections::BTreeMap, os::unix::process::ExitStatusExt as _, path::Path};
 
@@ -33,13 +33,13 @@ fn sites(report: &Report) -> Sites {
     sites
 }
 
-/// The same program by each source and from its recording: the same is told, and the program
-/// says the same.
+/// Watches a program by each source and from its recording: the reports are equal, and so is the
+/// program's output.
 fn conforms(program: &Path, arguments: &[&str]) {
     agree(["ebpf", "ptrace"], &["--departures=on"], program, arguments);
 }
 
-/// The same by two sources.
+/// Watches a program by two sources: the reports are equal.
 pub fn agree(backends: [&str; 2], more: &[&str], program: &Path, arguments: &[&str]) {
     let folder = folder();
     let mut all: Vec<(&str, Sites, String)> = Vec::new();
@@ -66,8 +66,8 @@ pub fn agree(backends: [&str; 2], more: &[&str], program: &Path, arguments: &[&s
     assert_eq!((first, said), (other, also), "{}", program.display());
 }
 
-/// Programs with barriers of the C library, of which each source tells the same. Those of which
-/// the time of departure shows in the code are left out: its output.
+/// Programs with barriers of the C library for which the reports of all sources are equal. Programs
+/// whose output depends on the time of departures are left out.
 pub const PLAIN: [&str; 5] = [
     "processes.c",
     "forks.c",
@@ -151,7 +151,7 @@ fn a_process_is_attached_to_and_let_go_untouched() {
         assert_eq!(report.0["backend"], "ptrace");
         assert!(report.number("episodes") > 10, "{report}");
         assert!(report.number("incomplete_episodes") <= 2, "{report}");
-        // Each time it needs room for instructions, where none is of the time before.
+        // Each time sbt needs room for instructions, where no room of an earlier time is left.
         let released = report.sites()[0]["release_ns"]["count"]
             .as_u64()
             .unwrap_or(0);
@@ -172,7 +172,7 @@ fn a_killed_sbt_takes_its_breakpoints_with_it() {
         pause(attempt * 17 % 90);
         attached.sbt.signal(libc::SIGKILL);
         drop(attached);
-        // Who traces for it notices; two cannot trace at once.
+        // The tracing process notices; two processes cannot trace at once.
         let status = format!("/proc/{}/status", patient.target.pid());
         let free = || {
             let status = std::fs::read_to_string(&status).unwrap();
@@ -220,7 +220,7 @@ fn a_stopped_process_stays_stopped_and_goes_on() {
         let (_, rest) = stat.rsplit_once(") ").unwrap();
         rest.chars().next().unwrap()
     };
-    // As a traced one, and then as one that is not.
+    // First as a traced process, and then as an untraced one.
     eventually(LIMIT, || "tT".contains(state()).then_some(())).expect("it stops");
     attached.sbt.signal(libc::SIGINT);
     let report = attached.report();
@@ -280,7 +280,7 @@ fn who_waits_in_the_kernel_does_not_notice_that_it_is_let_go() {
 fn who_probes_the_same_places_is_noticed() {
     needs_root!(alone);
     let openmp = Build::of("openmp.c").flags(&["-fopenmp"]).path();
-    // Its children too: so its probes are on whoever maps the library.
+    // With children, the probes are on all processes that map the library.
     let mut other = sbt_with(&["run", "-q", "--", "sh", "-c"]);
     other.arg(format!(
         "{0} rounds=1; echo begun; {0} rounds=20000",
@@ -335,7 +335,7 @@ fn children_are_clean_whenever_they_begin() {
     let target = start(command(program("forkstorm.c"), &["children=1500"]));
     for _ in 0..6 {
         let pid = target.pid().to_string();
-        // It may have ended.
+        // The process may have ended.
         let sbt = [
             "attach",
             "--backend=ptrace",
@@ -425,7 +425,8 @@ fn after_the_first_thread_has_left() {
     target.finish().expect(4);
 }
 
-/// A thread may filter its calls where its process does not: none is made for us.
+/// A thread may filter its system calls where its process does not: no call is made for sbt in such
+/// a thread.
 #[test]
 fn who_filters_its_own_calls_lives_and_others_map_what_is_needed() {
     needs_root!(breakpoints);

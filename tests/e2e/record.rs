@@ -9,7 +9,7 @@ use crate::{
     programs::{Build, program},
 };
 
-/// Runs a program with options, and records it: what was reported then, as JSON.
+/// Runs a program with options, and records it. Returns the report of the run, as JSON.
 pub fn recorded(options: &[&str], program: &Path, arguments: &[&str], file: &Path) -> String {
     let report = file.with_extension("json");
     let (report_text, file_text) = (report.to_string_lossy(), file.to_string_lossy());
@@ -229,7 +229,7 @@ fn what_was_written_before_sbt_was_killed_can_be_read() {
     assert!(torn["notes"].to_string().contains(note), "{torn}");
     let fewer = torn["episodes"].as_u64().unwrap();
     assert!(fewer > 0 && fewer <= episodes, "{torn}");
-    // A byte that is not as it was makes no reader fail in another way than by a line.
+    // A changed byte makes each reader fail with a line of error, or not at all.
     for at in (0..whole.len()).step_by(whole.len() / 60 + 1) {
         let mut damaged = whole.clone();
         damaged[at] ^= 0x55;

@@ -35,13 +35,14 @@ fn is_told_apart(program: &Path, arguments: &[&str]) -> Result<Report, String> {
     let (report, alone_ns) = run(program, &[&["rounds=20"], arguments].concat());
     assert_eq!(report.number("incomplete_episodes"), 0, "{report}");
     is_near("alone", sum(&report, "alone_ns"), alone_ns)?;
-    // Two others, who are kept since the last has come; the first goes on a little later.
+    // Two other threads are kept from the last arrival on; the first thread goes on a little
+    // later.
     let between_ns = sum(&report, "between_ns");
     if !(2 * alone_ns * 95 / 100..2 * alone_ns * 115 / 100).contains(&between_ns) {
         return Err(format!("between: {between_ns}, alone: {alone_ns}"));
     }
     for thread in &report.threads()[1..] {
-        // Their work is that of the regions, and they wait until the program ends.
+        // The threads' work is the work in the regions, and they wait until the program ends.
         let (kept_ns, all_ns) = (number(thread, "between_ns"), alone_ns + 100_000_000);
         if !(all_ns * 95 / 100..all_ns * 115 / 100).contains(&kept_ns) {
             return Err(format!("kept: {kept_ns}, not {all_ns}"));
@@ -67,7 +68,7 @@ fn who_waits_for_a_region_does_not_work() {
             let busy = &report.sites()[0]["parallelism"]["times"];
             let alone = busy.as_array().unwrap().iter().find(|it| it["busy"] == 1);
             let alone_ns = alone.map_or(0, |it| number(it, "ns"));
-            // Also before the first region, and while they come and go.
+            // Also before the first region, and while threads come and go.
             let all_ns = sum(&report, "alone_ns") + 12_000_000;
             if !(all_ns..all_ns * 11 / 10).contains(&alone_ns) {
                 return Err(format!("busy alone: {alone_ns}, not {all_ns}"));

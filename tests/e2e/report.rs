@@ -15,7 +15,7 @@ use crate::{
 pub fn text_of(options: &[&str], program: &Path, arguments: &[&str]) -> String {
     let mut command = sbt_with(&["run"]);
     command.args(options).arg("--").arg(program).args(arguments);
-    // The same on every machine.
+    // The locale is the same on every machine.
     command.env("LC_ALL", "C.UTF-8");
     let Finished { stderr, .. } = run(command).expect(0);
     for line in stderr.lines().skip(1) {
@@ -129,7 +129,7 @@ fn detaching_in_the_middle_raises_no_alarm() {
 fn the_nearest_line_is_the_fewest_lines_away() {
     needs_root!();
     let at = line("truth.c", "SITE meet");
-    // By spelling nothing would be near.
+    // No site is near by spelling.
     let name = format!("--name=truth.c:{}=A", at + 1000);
     let text = text_of(&[&name], &program("truth.c"), &["rounds=3"]);
     let text: String = text.split_whitespace().collect::<Vec<_>>().join(" ");

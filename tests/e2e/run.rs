@@ -102,7 +102,7 @@ fn barriers_behind_functions_of_the_programs_own() {
         is_called(site, "work", "wrapper.c", line("wrapper.c", mark));
         assert_eq!(number(site, "episodes"), 60);
     }
-    // What is inlined is named by who has inlined it.
+    // An inlined function is named by the function into which it is inlined.
     for (mark, function) in [
         ("CALL third", "third_phase"),
         ("CALL fourth", "fourth_phase"),
@@ -168,7 +168,7 @@ fn a_program_that_is_given_to_its_loader() {
         all.collect::<BTreeSet<_>>()
     };
     for (loader, build) in [
-        // The barrier is that of a library which the loader alone knows of.
+        // The barrier is in a library that only the loader knows.
         (
             "/lib64/ld-linux-x86-64.so.2",
             Build::of("openmp.c").flags(&["-fopenmp"]),

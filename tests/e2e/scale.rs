@@ -21,8 +21,8 @@ fn scale(options: &[&str], program: &Path, arguments: &[&str]) -> Command {
     command
 }
 
-/// The same with its table as JSON, which conforms to its schema; and what the program
-/// wrote.
+/// Runs `sbt scale` with its table as JSON, which conforms to its schema. Returns the table and the
+/// program's output.
 #[track_caller]
 fn table(options: &[&str], program: &Path, arguments: &[&str], status: i32) -> (Value, String) {
     let folder = folder();
@@ -151,7 +151,7 @@ fn the_number_goes_into_the_environment_too() {
     let (all, out) = table(&options, &scales, &["rounds=3"], 0);
     assert_eq!(out, "threads 2\nthreads 3\n");
     assert_eq!(all["counts"][1]["seen_threads"], 3, "{all:#}");
-    // OpenMP has a variable for it, so nothing needs to be said.
+    // OpenMP has a variable for the number of threads, so no `{n}` is needed.
     let openmp = Build::of("scales_openmp.c").flags(&["-fopenmp"]).path();
     let (all, _) = table(&["-n", "1,3", "--repeat=1"], &openmp, &[], 0);
     assert_eq!(all["counts"][1]["seen_threads"], 3, "{all:#}");
@@ -204,7 +204,7 @@ fn an_interrupt_ends_everything_with_what_there_is() {
     let options = ["-n", "1,2", "--repeat=1", "--hang-time=100ms"];
     let mut started = start(scale(&options, &program("scales.c"), &arguments));
     started.wait_for("threads 2");
-    // It is at no barrier: nothing but its time tells.
+    // The program is at no barrier: only its time tells that it hangs.
     let line = "sbt: 2 threads, run 1 of 1: still running";
     let told = eventually(LIMIT, || started.err().contains(line).then_some(()));
     assert!(told.is_some(), "{}", started.err());
@@ -242,7 +242,7 @@ fn each_run_goes_to_its_end_whatever_the_settings_say() {
     let finished = run(command).expect(0);
     let text = &finished.stderr;
     assert!(text.contains("duration 20ms of sbt.toml:1"), "{finished}");
-    // As many rounds as there are, and not those of 20 ms.
+    // The site has as many episodes as rounds.
     let name = called("SITE serial");
     assert!(text.contains(&name), "{name}: {finished}");
     assert!(!folder.path().join("stacks").exists());

@@ -25,7 +25,7 @@ pub fn open(arguments: &[&str]) -> Terminal {
     terminal
 }
 
-/// The same of `sbt attach`.
+/// Opens the screen with `sbt attach`.
 pub fn open_on(target: &Started) -> Terminal {
     let terminal = Terminal::spawn(sbt_for_tty(&["attach", &target.pid().to_string()]), USUAL);
     terminal.shows_screen_with("moving");
@@ -47,7 +47,7 @@ impl Talks {
         Self(target)
     }
 
-    /// How many rounds it has done, and what its barrier function looks like.
+    /// The number of rounds that the program has done, and the code of its barrier function.
     #[track_caller]
     pub fn tells(&self) -> (u64, String) {
         let codes = |out: &str| out.matches("\ncode ").count();
@@ -315,7 +315,7 @@ fn probes_go_off_and_on_again() {
     terminal.sees("moving");
     assert_ne!(talks.tells().1, clean);
     talks.goes_on(100);
-    // As long pieces of time as there are.
+    // The longest pieces of time.
     terminal.press("3--");
     terminal.wait_until("with a gap", |screen| {
         let contents = screen.contents();
@@ -367,7 +367,7 @@ fn sums_begin_anew() {
         let mut words = row.split_whitespace().skip_while(|word| *word != "talks");
         words.nth(1)?.parse::<u64>().ok()
     };
-    // The unit is that of the largest: ms, as long as nobody has worked for 10 s.
+    // The unit is the unit of the largest time: ms, as long as no thread has worked for 10 s.
     terminal.wait_until("a second of work", |screen| {
         screen.contents().contains("work ms") && work(screen) > Some(1000)
     });
@@ -493,7 +493,7 @@ fn the_program_gets_the_keyboard_and_gives_it_back() {
 fn no_key_is_lost() {
     needs_root!();
     let terminal = open(&[]);
-    // They come with a change of the size.
+    // Each key comes with a change of the size.
     for (key, tab, size) in [("2", 1, (81, 24)), ("4", 3, (82, 24)), ("1", 0, (83, 24))] {
         kill(terminal.pid(), libc::SIGSTOP);
         terminal.press(key);

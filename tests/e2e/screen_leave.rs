@@ -1,5 +1,5 @@
-//! The end of the live screen, in every way: the terminal is as before, and
-//! the program is none the worse for it.
+//! The end of the live screen, in every way: the terminal is as before, and the program goes on
+//! undisturbed.
 
 use std::{fs, process::Command};
 
@@ -358,7 +358,7 @@ fn in_the_background_the_shell_keeps_the_terminal() {
     stop(&terminal);
     terminal.press("bg\r");
     becomes(program, "SR");
-    // It does not come back by itself.
+    // The screen does not come back by itself.
     pause(1500);
     is_at_the_prompt(&terminal);
     resume(&terminal);

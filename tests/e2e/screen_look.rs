@@ -90,7 +90,7 @@ fn a_terminal_without_a_size() {
     assert_eq!(terminal.finish_screen().0, Some(8));
 }
 
-/// Runs `talks` a little and gives what was drawn.
+/// Runs `talks` for a moment and returns the bytes of the screen.
 fn drawn(variables: &[(&str, &str)], options: &[&str], name: &str) -> String {
     let mut command = run_of(options, "talks.c", &[&format!("name={name}")]);
     command.envs(variables.iter().copied());

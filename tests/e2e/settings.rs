@@ -247,12 +247,12 @@ fn a_file_of_somebody_else_is_ignored_in_a_line() {
     ignored(&folder, "everybody");
 
     needs_root!();
-    // Not even what is wrong in it can stop us.
+    // Errors in the file cannot stop sbt, since it is not read.
     let folder = with_file("wacth = 10");
     let path = folder.path().join("sbt.toml");
     chown(&path, Some(NOBODY), Some(NOBODY)).unwrap();
     ignored(&folder, "65534");
-    // But of who has called sudo it is read.
+    // The file of the user who called sudo is read.
     fs::write(&path, "warn-time = 10").unwrap();
     let nobody = NOBODY.to_string();
     let variables = [("SUDO_UID", nobody.as_str()), ("SUDO_GID", &nobody)];
@@ -324,7 +324,7 @@ fn without_watching_nobody_needs_a_privilege_and_sudo_gives_none_away() {
     };
     let plain = of(sudo("1"));
     assert!(plain.starts_with("65534\n65534\n65534\n"), "{plain}");
-    // The same as of a program that is watched.
+    // The output is the same as for a watched program.
     assert_eq!(plain, of(sudo("0")));
 
     let folder = folder();

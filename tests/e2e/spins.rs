@@ -19,8 +19,8 @@ fn suspects(report: &Report) -> &[Value] {
     found.unwrap_or_else(|| panic!("nobody looked: {report}"))
 }
 
-/// Those who spin take the CPUs from each other if there are more: a run takes many times as
-/// long then.
+/// Threads that spin take the CPUs from each other if there are more threads than CPUs: a run takes
+/// many times as long then.
 const THREADS: u64 = 2;
 const ROUNDS: u64 = 700;
 
@@ -100,7 +100,7 @@ fn more_threads_than_cpus_spin() {
     });
 }
 
-/// None also where nobody looked.
+/// The suspects; empty also if sbt did not look for any.
 fn suspects_or_none(report: &Report) -> &[Value] {
     report.0["spin_suspects"].as_array().map_or(&[], |all| all)
 }
@@ -251,7 +251,7 @@ fn an_attached_program_is_told_by_its_number() {
         let [found] = suspects(&report) else {
             return Err(report.to_string());
         };
-        // It has ended: the number would be another's.
+        // The program has ended: its number may belong to another process.
         let expected = "sbt attach --barrier sense_wait PID";
         assert_eq!(found["command"], expected, "{report}");
         Ok(())

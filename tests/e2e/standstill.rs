@@ -1,4 +1,4 @@
-//! Hangs while they are watched: who is missing, and when it is over.
+//! Hangs while they are watched: which threads are missing, and when the hang is over.
 
 use std::{fs, process::Command};
 
@@ -136,7 +136,7 @@ fn who_computes_for_long_is_slow() {
         !finished.stderr.to_lowercase().contains("hang"),
         "{finished}"
     );
-    // As long as it lasts it is told, but as what it is.
+    // sbt reports the standstill as long as it lasts, with its true kind.
     let arguments = ["how=compute", "for=9000", "watchdog=3000"];
     let report = report(&["--hang-time=1"], &path, &arguments, 3);
     let hang = second_is_missing(&report);
@@ -155,7 +155,7 @@ fn nobody_looks_if_nobody_wants_it() {
     for options in [["--hang-time=off"], ["--hang-time=10"]] {
         let report = report(&options, &path, &arguments, 3);
         assert_eq!(report.0["hang"], Value::Null, "{report}");
-        // Who was missing is known from the events alone.
+        // The missing thread is known from the events alone.
         let open = &report.list("unfinished")[0];
         assert_eq!(open["missing"], serde_json::json!([1]), "{report}");
     }
@@ -248,7 +248,7 @@ fn the_screen_shows_a_hang_by_itself() {
     terminal.sees("worker-1 is missing");
     terminal.press("!");
     terminal.sees("wait_for_byte standstill.c:");
-    // It resolves itself, and the program ends.
+    // The hang resolves itself, and the program ends.
     terminal.sees("A HANG, over after ");
     terminal.leave_at_end();
     terminal.leaves(

@@ -70,7 +70,7 @@ fn sentences(report: &Report) -> String {
     texts.flatten().collect::<Vec<_>>().join("\n")
 }
 
-/// `whole`: what the program measured was nothing but that sleep.
+/// `whole`: the measured time of the program was only that sleep.
 fn is_blocked(arguments: &[&str], reason: &str, words: &str, whole: bool) {
     best_of_five(|| {
         let (said, report) = watch_full(arguments);

@@ -160,7 +160,7 @@ fn libraries_that_are_loaded_where_others_were() {
         let report = watch(&program("reload.c"), &[&a, &b, &repeated, hold]);
         report.is_exactly(3 * times / 2 * (2 + 3), 3 * times);
         if hold == "hold=0" {
-            // Who is unloaded at once has no name any more, or another's.
+            // A library that is unloaded at once has no name any more, or the name of another.
             continue;
         }
         for site in ["SITE two", "SITE three"] {
@@ -268,7 +268,7 @@ fn at_once(threads: u64, limit: u64, one: impl Fn(u64) + Sync) {
     });
 }
 
-/// Processes with the number of one that has ended, and threads likewise, are others.
+/// Processes and threads with the number of an ended process or thread are new ones.
 #[test]
 fn numbers_that_are_given_again_are_others() {
     needs_root!(alone);
@@ -295,11 +295,11 @@ fn numbers_that_are_given_again_are_others() {
     }
 }
 
-/// A program whose code nobody else puts probes on: whoever follows children does so in the
-/// C library of all. So it has that in it.
+/// A program whose code no other sbt probes: an sbt that follows children puts probes on the C
+/// library of all processes. So this program has its barriers in its own code.
 struct Own {
     folder: TempDir,
-    /// As it is when nobody has touched it.
+    /// The code without probes.
     code: String,
 }
 
@@ -316,13 +316,13 @@ impl Own {
         self.folder.path().join("truth")
     }
 
-    /// Whether that is what it says when it ends by itself, as it would have alone.
+    /// Whether the output is that of a program that ends by itself.
     fn has_ended(&self, out: &str) -> bool {
         out == format!("ready\n{}\ndone 60\nstatus 7\n", self.code)
     }
 }
 
-/// One sbt, and what it joined; if nothing it has started the program.
+/// One sbt and the process that it joined; `None` if it started the program.
 struct Watching {
     seed: u64,
     sbt: Started,

@@ -1,5 +1,5 @@
-//! The program keeps what is its own: streams, status, arguments, environment,
-//! signals, descriptors, limits.
+//! The program keeps its own streams, status, arguments, environment, signals, descriptors and
+//! limits.
 
 use std::{
     ffi::OsStr,
@@ -17,7 +17,7 @@ use crate::{
     tty::{Terminal, USUAL, for_tty},
 };
 
-/// The same command without and with sbt.
+/// Runs the same command without and with sbt.
 #[track_caller]
 fn both(make: impl Fn(&mut Command)) -> (Finished, Finished) {
     let plain = {
@@ -363,7 +363,7 @@ fn each_signal_is_passed_on_once() {
     }
 }
 
-/// As a batch system warns what it has started.
+/// Signals with which a batch system warns the processes that it has started.
 #[test]
 fn signals_that_mean_the_program_reach_it_and_watching_goes_on() {
     needs_root!();
@@ -402,7 +402,7 @@ fn a_signal_that_was_ignored_from_the_start_is_ignored() {
     assert_eq!(report.number("episodes"), 400);
 }
 
-/// As those have that are started by some daemons: the kernel then forgets children that end.
+/// Some daemons start processes so: the kernel then forgets children that end.
 #[test]
 fn who_starts_sbt_may_ignore_its_children() {
     needs_root!();

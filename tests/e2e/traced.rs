@@ -1,5 +1,5 @@
-//! Without any privilege, in the lives of programs: what they execute, the signals that they
-//! get, and how they are stopped.
+//! Without any privilege, in the lives of programs: other programs that they execute, signals that
+//! they get, and stops.
 
 use std::collections::BTreeMap;
 
@@ -79,7 +79,7 @@ fn what_is_executed_in_its_place_is_watched() {
     assert_eq!(number(before, "episodes"), 10);
     let after = report.site_at(line("truth.c", "SITE meet"));
     assert_eq!(number(after, "episodes"), 100);
-    // By a thread that is not the first, whose number it takes.
+    // A thread other than the first executes the program, and takes the number of the first.
     let (finished, report) = watch_with(&[PTRACE], &program("exec_other.c"), &arguments);
     finished.expect(6);
     let site = report.site_at(line("truth.c", "SITE meet"));
@@ -94,8 +94,8 @@ fn what_is_executed_in_its_place_is_watched() {
     );
 }
 
-/// Also where the one who starts it lends its memory (`vfork`, `posix_spawn`), and others of its
-/// threads go on meanwhile.
+/// Programs are watched in each way to start them: also if the parent lends its memory (`vfork`,
+/// `posix_spawn`), and other threads of the parent go on meanwhile.
 #[test]
 fn in_whichever_way_programs_are_started_they_are_watched() {
     needs_root!(alone);

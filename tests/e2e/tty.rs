@@ -313,7 +313,7 @@ impl Terminal {
         after
     }
 
-    /// Stops or resumes reading what is written to the terminal.
+    /// Stops or resumes reading the output to the terminal.
     pub fn stall(&self, stalls: bool) {
         self.stalled.store(stalls, Ordering::Relaxed);
     }

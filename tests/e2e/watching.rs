@@ -118,7 +118,7 @@ fn nothing_is_watched_unless_asked_for() {
 #[test]
 fn long_barriers_are_warned_of_once_and_counted() {
     needs_root!();
-    // Far above the limit: the one that waits may come late, too.
+    // Far above the limit: the waiting thread may come late, too.
     let arguments = ["threads=2", "rounds=5", "skew=200000"];
     let text = sbt_run(&["--warn-time=20"], "truth.c", &arguments);
     let warnings = text
@@ -166,7 +166,7 @@ fn conceptual_phases_hold_what_lies_between() {
     assert_eq!(of(0)["threads"].as_array().unwrap().len(), 3);
 }
 
-/// Two teams that pass the same lines at other times.
+/// Two teams pass the same lines at different times.
 #[test]
 fn conceptual_phases_belong_to_teams() {
     needs_root!();
@@ -175,7 +175,7 @@ fn conceptual_phases_belong_to_teams() {
     let (_, report) = watch_with(&[&option], &program("spans.c"), &["rounds=10"]);
     let part = &report.list("conceptual_phases")[0];
     assert_eq!(number(&part["phase_ns"], "count"), 20, "{report}");
-    // Nobody sleeps for less.
+    // No thread sleeps for less.
     assert!(number(&part["phase_ns"], "min") >= 10_000_000, "{report}");
     assert_eq!(number(part, "episodes"), 20, "{report}");
     assert_eq!(number(part, "abandoned"), 0, "{report}");

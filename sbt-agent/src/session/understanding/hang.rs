@@ -469,9 +469,9 @@ fn is_of_model(still: &Still) -> bool {
     !matches!(still.barrier, UNSEEN | ASLEEP)
 }
 
-/// The fate of a barrier that stood still. The wait that began unseen and the sleep of all threads
-/// are given, if they still last. `has_ended`: the program has ended, maybe by a signal, so that
-/// threads which left a barrier may have ended there.
+/// What has become of a barrier that stood still. The wait that began unseen and the sleep of all
+/// threads are given, if they still last. `has_ended`: the program has ended, maybe by a signal, so
+/// that threads which left a barrier may have ended there.
 fn since_then(
     model: &Model,
     [unseen, sleep]: [Option<Still>; 2],
