@@ -193,8 +193,9 @@ fn at(place: &WaitPlaceReport) -> String {
     } else {
         String::new()
     };
+    let spins = if place.spins() { "spinning for " } else { "" };
     format!(
-        "{}: {} of {} time{held}",
+        "{spins}{}: {} of {} time{held}",
         place.called(),
         threads.join(", "),
         if place.threads.len() == 1 {
