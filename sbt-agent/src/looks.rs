@@ -26,6 +26,7 @@ use sbt_program::{clock, files::ProbedFile, sites::SharedFiles};
 mod files;
 mod round;
 mod samples;
+mod spins;
 
 /// How long to wait for a program to begin, if nobody says that it has begun.
 const BEGINS: Duration = Duration::from_millis(100);

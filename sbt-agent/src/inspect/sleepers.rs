@@ -90,7 +90,12 @@ pub struct Sleepers {
     /// Further searches for a process's C library, by process: a program maps the library after
     /// its beginning.
     unknown: HashMap<u32, u32>,
+    /// The loops in which running threads spin, by process and address.
+    loops: HashMap<(u32, u64), Option<At>>,
 }
+
+/// The most addresses of running threads that are kept.
+const MOST_LOOPS: usize = 4096;
 
 /// The largest number of times that a process is searched for its C library.
 const MOST_SEARCHES: u32 = 50;
@@ -107,7 +112,41 @@ impl Sleepers {
             known: HashMap::new(),
             own_numbers: HashMap::new(),
             unknown: HashMap::new(),
+            loops: HashMap::new(),
         }
+    }
+
+    /// The wait of a running thread that spins for a lock or a flag; `None` if it does not. `at`: the
+    /// address of its instruction.
+    pub fn spins(&mut self, process: u32, at: u64) -> Option<Wait> {
+        if self.loops.len() >= MOST_LOOPS {
+            self.loops.clear();
+        }
+        let resolver = &mut self.resolver;
+        let known = self.loops.entry((process, at)).or_insert_with(|| {
+            resolver.turn_to(process);
+            let place = resolver.spins_at(at)?;
+            Some(At {
+                function: place.function,
+                file: place.file,
+                offset: if place.line.is_some() {
+                    0
+                } else {
+                    place.offset
+                },
+                line: place.line,
+                binary: place.binary,
+            })
+        });
+        Some(Wait {
+            process,
+            kind: Kind::Spin,
+            call: None,
+            what: None,
+            object: None,
+            awaits: None,
+            stack: vec![known.clone()?],
+        })
     }
 
     /// Whether sbt may look into a process.
@@ -134,6 +173,7 @@ impl Sleepers {
     }
 
     fn map(&mut self, process: u32) {
+        self.loops.retain(|(of, _), _| *of != process);
         self.resolver.refresh();
         self.unknown.insert(process, MOST_SEARCHES);
         self.find_library(process);
@@ -158,6 +198,7 @@ impl Sleepers {
         self.known.remove(&process);
         self.unknown.remove(&process);
         self.own_numbers.retain(|(of, _), _| *of != process);
+        self.loops.retain(|(of, _), _| *of != process);
         self.resolver.ended(process);
     }
 

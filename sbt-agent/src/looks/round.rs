@@ -10,6 +10,7 @@ use super::{
     files::{self, Files, Room, State, Times},
     locked,
     samples::Open,
+    spins::Spins,
 };
 use crate::{
     inspect::sleepers::{Seen, Sleep, Sleeper, Sleepers},
@@ -53,6 +54,8 @@ pub struct Round {
     sleepers: Sleepers,
     /// Samples of sleeps.
     samples: Open,
+    /// Samples of running threads.
+    spins: Spins,
     /// When each process was seen to have executed another program, ns.
     executed: HashMap<u32, u64>,
     tasks: HashMap<Who, Task>,
@@ -76,6 +79,7 @@ impl Round {
         Self {
             sleepers: Sleepers::new(target.process, &target.files, target.shared.clone()),
             samples: Open::default(),
+            spins: Spins::default(),
             executed: HashMap::new(),
             tasks: HashMap::new(),
             threads: Vec::new(),
@@ -118,6 +122,8 @@ impl Round {
             .iter()
             .filter_map(|(who, _, _)| Some((*who, self.name_if_due(*who)?)))
             .collect();
+        self.spins
+            .tick(now_ns, &self.threads, &mut self.sleepers, tally);
         let mut tally = locked(tally);
         tally.stands(now_ns, self.is_stopped);
         if !seen.is_empty() {

@@ -36,7 +36,7 @@ pub struct Sample {
 }
 
 /// Samples some threads from its creation on.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Sampler {
     threads: Vec<(u32, Ring)>,
 }
@@ -50,10 +50,7 @@ impl Sampler {
         let mut opened = Vec::new();
         let mut last = io::Error::from(io::ErrorKind::NotFound);
         for &thread in threads.iter().take(MAX_THREADS) {
-            // Sampling inside of the kernel may be forbidden; then only user code is sampled.
-            let ring = Ring::new(event(thread).include_kernel(), [ROOM])
-                .or_else(|_| Ring::new(&event(thread), [ROOM]));
-            match ring {
+            match ring(thread) {
                 Ok(ring) => opened.push((thread, ring)),
                 Err(error) => last = error,
             }
@@ -62,6 +59,28 @@ impl Sampler {
             return Err(last);
         }
         Ok(Self { threads: opened })
+    }
+
+    /// Samples one more thread from now on, if there is room.
+    ///
+    /// # Errors
+    /// The thread cannot be sampled.
+    pub fn add(&mut self, thread: u32) -> io::Result<()> {
+        if self.threads.len() < MAX_THREADS && !self.threads.iter().any(|it| it.0 == thread) {
+            self.threads.push((thread, ring(thread)?));
+        }
+        Ok(())
+    }
+
+    /// Takes the samples so far, each with its thread.
+    pub fn take(&mut self) -> Vec<(u32, Sample)> {
+        let mut samples = Vec::new();
+        for (thread, ring) in &mut self.threads {
+            let _lost = ring.samples(|sample| {
+                samples.extend(Sample::of(sample).map(|sample| (*thread, sample)));
+            });
+        }
+        samples
     }
 
     /// Ends. Returns the samples, each with its thread.
@@ -76,6 +95,11 @@ impl Sampler {
         }
         samples
     }
+}
+
+fn ring(thread: u32) -> io::Result<Ring> {
+    // Sampling inside of the kernel may be forbidden; then only user code is sampled.
+    Ring::new(event(thread).include_kernel(), [ROOM]).or_else(|_| Ring::new(&event(thread), [ROOM]))
 }
 
 /// The event that samples a thread, in its own code only.

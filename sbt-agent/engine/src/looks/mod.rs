@@ -6,10 +6,12 @@ use std::collections::{BTreeMap, HashMap, btree_map::Entry};
 
 use serde::{Deserialize, Serialize};
 
+use spins::Spins;
 use sums::{FoundSleep, Samples, Summed, Sums};
 
 pub mod duty;
 pub mod pace;
+mod spins;
 pub mod sums;
 #[cfg(test)]
 mod tests;
@@ -68,6 +70,8 @@ pub enum Kind {
     Poll,
     /// A page of memory.
     Fault,
+    /// A lock or a flag for which the thread spins: it does not sleep.
+    Spin,
     /// A futex of unknown purpose.
     Futex,
     /// Another system call.
@@ -196,6 +200,8 @@ pub struct Tally {
     asked_ns: Option<u64>,
     /// Where threads were when they went to sleep.
     samples: Samples,
+    /// Where threads were while they ran.
+    spins: Spins,
 }
 
 /// Between two looks further apart than this a program may have gone on, ns.
@@ -349,6 +355,9 @@ impl Tally {
         });
         for (wait, at) in placed {
             (waits[wait.0].sleeps, waits[wait.0].wakers) = (at.sleeps, at.wakers);
+        }
+        for (wait, spent) in self.spun(summed.as_ref()) {
+            waits[wait.0].sleeps.push(spent);
         }
         for ((wait, who), looks) in &self.pairs {
             waits[wait.0].threads.push((*who, *looks));

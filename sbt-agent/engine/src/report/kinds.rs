@@ -270,6 +270,8 @@ kinds! {
         Poll = "poll",
         /// A page of memory.
         Fault = "page-fault",
+        /// A lock or a flag for which threads spin instead of sleeping.
+        Spin = "spin",
         /// A futex of unknown purpose.
         Futex = "futex",
     } and Other

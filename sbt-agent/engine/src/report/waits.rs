@@ -107,10 +107,12 @@ pub struct WaitPlaceReport {
     /// The part of these looks at threads that work, as a percentage of `thread_looks`. If `slept_ns`
     /// is known: the part of it in threads that work, as a percentage of their time.
     pub share_pct: f64,
-    /// Number of sleeps there, all threads together; null if the kernel did not sum them up.
+    /// Number of sleeps there, all threads together; null if the kernel did not sum them up. Of the
+    /// kind `spin` the number of samples.
     #[serde(default)]
     pub sleeps: Option<u64>,
-    /// How long threads slept there, until they were woken; null if the kernel did not sum that up.
+    /// How long threads slept there, until they were woken; null if the kernel did not sum that up. Of
+    /// the kind `spin` how long they spun, by samples.
     #[serde(default)]
     pub slept_ns: Option<u64>,
     /// The threads, most looks first.
@@ -216,6 +218,7 @@ impl WaitPlaceReport {
             WaitKind::Child => format!("the end of a child process at {place}"),
             WaitKind::Barrier => format!("a barrier or a runtime's next work at {place}"),
             WaitKind::Fault => format!("page faults at {place}"),
+            WaitKind::Spin => format!("a lock or a flag in {place}"),
             WaitKind::Futex => format!("{} at {place}, purpose unknown", one("a futex", "futexes")),
             WaitKind::Sleep | WaitKind::Io | WaitKind::Poll | WaitKind::Other => match call {
                 Some(call) => format!("{call}{what} called from {place}"),
@@ -246,6 +249,11 @@ impl WaitPlaceReport {
 impl WaitPlaceReport {
     /// Less sleep than this, ns, says nothing.
     const LEAST_NS: u64 = 5_000_000;
+
+    /// Whether threads do not sleep there, but spin.
+    pub fn spins(&self) -> bool {
+        self.kind == WaitKind::Spin
+    }
 
     /// Whether enough was seen to tell of the place.
     pub fn is_known(&self) -> bool {

@@ -2,7 +2,7 @@
 //! their work. They need no straggler: all threads may be equally slow.
 
 use super::{
-    late,
+    explained, late,
     words::{Cost, who},
 };
 use crate::{
@@ -27,7 +27,8 @@ pub fn add(report: &Report, found: &mut Vec<VerdictReport>) {
     let says = |verdict: &VerdictReport, place: &WaitPlaceReport| {
         verdict.kind == VerdictKind::StragglerBlocked && verdict.text.contains(&place.called())
     };
-    let asleep_pct: f64 = looks.in_the_work().map(|place| place.share_pct).sum();
+    let asleep = looks.in_the_work().filter(|place| !place.spins());
+    let asleep_pct: f64 = asleep.map(|place| place.share_pct).sum();
     let mut by_looks = Vec::new();
     for (verdict, places) in locks(looks) {
         // A sleep of which only that is known is one for the lock, if most sleep in the work is.
@@ -38,6 +39,11 @@ pub fn add(report: &Report, found: &mut Vec<VerdictReport>) {
         found.retain(|other| !is_told(other));
         by_looks.push(verdict);
     }
+    for (verdict, share_pct) in spins(looks) {
+        // Who spins for a lock is late for the lock, and has no more work than others.
+        found.retain(|other| !(is_of_work(other.kind) && explained(other) <= 2.0 * share_pct));
+        by_looks.push(verdict);
+    }
     // Without barriers it is not known what a thread waits for by sleeping, or who waits for it.
     if !report.sites.is_empty() {
         let is_said = |place: &WaitPlaceReport| {
@@ -46,6 +52,54 @@ pub fn add(report: &Report, found: &mut Vec<VerdictReport>) {
         by_looks.extend(sleeps(looks, is_said));
     }
     found.extend(by_looks);
+}
+
+/// Percentage of the threads' time from which spinning is told.
+const SPINS: f64 = 5.0;
+
+/// Verdicts on loops in which threads spin for a lock or a flag, with their shares of the time.
+fn spins(looks: &LooksReport) -> Vec<(VerdictReport, f64)> {
+    let spun = looks.in_the_work().filter(|place| {
+        let samples = place.sleeps.unwrap_or(0);
+        place.kind == WaitKind::Spin && samples >= FEW && place.share_pct >= SPINS
+    });
+    spun.map(|place| {
+        let share_pct = place.share_pct;
+        let samples = place.sleeps.unwrap_or(0);
+        let text = format!(
+            "spinning: threads spin {share_pct:.0} % of their time for {} (by {samples} samples). \
+             That is no work: hold the lock for a shorter time, or give each thread data of its own.",
+            place.called()
+        );
+        let verdict = VerdictReport {
+            kind: VerdictKind::LockContention,
+            site: None,
+            thread: None,
+            text,
+            evidence: [
+                ("share_pct", Figure::Real(share_pct)),
+                ("samples", Figure::Whole(samples)),
+                ("spun_ns", Figure::Whole(place.slept_ns.unwrap_or(0))),
+            ]
+            .into(),
+        };
+        (verdict, share_pct)
+    })
+    .collect()
+}
+
+/// Whether a verdict says that a thread has more work than others.
+const fn is_of_work(kind: VerdictKind) -> bool {
+    matches!(
+        kind,
+        VerdictKind::SerialPhase
+            | VerdictKind::GrowingImbalance
+            | VerdictKind::PersistentStraggler
+            | VerdictKind::AlternatingStragglers
+            | VerdictKind::RotatingStraggler
+            | VerdictKind::StragglerAtManySites
+            | VerdictKind::StragglerExecutesMore
+    )
 }
 
 /// Whether a verdict tells where threads sleep in their work, by looks.
@@ -399,7 +453,7 @@ pub fn of_the_last(report: &Report, thread: Option<u32>) -> Option<(String, &'st
     };
     let seen_at =
         |place: &WaitPlaceReport| -> u64 { threads(place).iter().map(|thread| thread.looks).sum() };
-    let places = || looks.in_the_work();
+    let places = || looks.in_the_work().filter(|place| !place.spins());
     let all: u64 = places().map(of).sum();
     let most = places().max_by_key(|place| of(place))?;
     let (slept, seen) = (of(most), seen_at(most));
@@ -593,6 +647,35 @@ mod tests {
         assert_eq!(all[0].evidence["slept_ns"], Figure::Whole(626_000_000));
         lock.slept_ns = Some(9_000_000);
         assert_eq!(of_the_run(&run(vec![lock])), [], "too short a time");
+    }
+
+    #[test]
+    fn who_spins_for_a_lock_has_no_more_work() {
+        let mut spin = place(WaitKind::Spin, 0, 200);
+        (spin.share_pct, spin.sleeps, spin.slept_ns) = (21.0, Some(53), Some(60_000_000));
+        spin.callers.clear();
+        let shape = |share_pct| VerdictReport {
+            kind: VerdictKind::RotatingStraggler,
+            site: Some(0),
+            thread: None,
+            text: String::new(),
+            evidence: [("share_pct", Figure::Real(share_pct))].into(),
+        };
+        let kinds = |places: Vec<WaitPlaceReport>, share_pct| -> Vec<VerdictKind> {
+            let mut found = vec![shape(share_pct)];
+            add(&run(places), &mut found);
+            found.iter().map(|verdict| verdict.kind).collect()
+        };
+        assert_eq!(
+            of_the_run(&run(vec![spin.clone()]))[0].text,
+            "spinning: threads spin 21 % of their time for a lock or a flag in add count.c:31 (by \
+             53 samples). That is no work: hold the lock for a shorter time, or give each thread \
+             data of its own."
+        );
+        assert_eq!(kinds(vec![spin.clone()], 30.0), [VerdictKind::LockContention]);
+        assert_eq!(kinds(vec![spin.clone()], 60.0).len(), 2);
+        spin.share_pct = 3.0;
+        assert_eq!(kinds(vec![spin], 30.0), [VerdictKind::RotatingStraggler]);
     }
 
     #[test]

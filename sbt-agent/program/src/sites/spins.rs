@@ -100,8 +100,20 @@ impl Resolver {
             })
     }
 
-    /// The waiting loop that contains the instruction at an address.
+    /// The waiting loop that contains the instruction at an address, unless it is that of a lock.
     pub fn waits_at(&mut self, address: u64) -> Option<(WaitId, SpinPlace)> {
+        let (id, place, purpose) = self.waiting_at(address)?;
+        (purpose != Purpose::Lock).then_some((id, place))
+    }
+
+    /// The waiting loop that contains the instruction at an address, unless it is that of a barrier
+    /// or a runtime's: of a lock or a flag.
+    pub fn spins_at(&mut self, address: u64) -> Option<SpinPlace> {
+        let (_, place, purpose) = self.waiting_at(address)?;
+        (purpose != Purpose::Barrier && !self.is_watched(address)).then_some(place)
+    }
+
+    fn waiting_at(&mut self, address: u64) -> Option<(WaitId, SpinPlace, Purpose)> {
         let (module, vaddr) = self.find(address)?;
         let file = std::sync::Arc::clone(&self.modules[module].file);
         if self.modules[module].owner != Owner::User || file.is_runtime() {
@@ -145,15 +157,12 @@ impl Resolver {
         };
         let code = code_at(image, segments, symbol.start, symbol.size.min(MAX_FUNCTION))?;
         let waiting = recognise(code.bytes, symbol.start, vaddr, &callee)?;
-        if waiting.purpose == Purpose::Lock {
-            return None;
-        }
         let id = WaitId {
             module,
             function: symbol.start,
         };
         let place = self.spin_place(module, &symbol, &waiting, image)?;
-        Some((id, place))
+        Some((id, place, waiting.purpose))
     }
 
     /// The place of a waiting loop; `None` if the loop belongs to a library of the language.

@@ -12,7 +12,7 @@ use crate::{
         theme::Look,
         words::{left, rule, wrap},
     },
-    show::text::waits::{by_whom, shown_places},
+    show::text::waits::{by_whom, named, shown_places},
 };
 use sbt_engine::{
     live::Request,
@@ -63,7 +63,7 @@ fn sleeps(report: &Report, columns: usize, look: Look) -> Vec<Line<'static>> {
     let mut lines = Vec::new();
     for place in places {
         let share = format!("{:.0} %", place.share_pct);
-        let text = format!(" {share:>5}  {}", place.called());
+        let text = format!(" {share:>5}  {}", named(place));
         lines.push(Line::raw(left(&text, columns, look)));
         let indent = " ".repeat(8);
         for part in wrap(&by_whom(place), columns.saturating_sub(9), look) {
@@ -131,7 +131,7 @@ impl Tab for Waits {
         rule(
             buffer,
             title,
-            "where threads sleep, and for how much of their time",
+            "where threads sleep or spin, and for how much of their time",
             &note,
             view.look,
         );

@@ -179,7 +179,13 @@ fn list(out: &mut String, text: &str, places: &[&WaitPlaceReport], most: usize, 
 
 /// A place, with the share of time that each thread sleeps there, and who holds the lock.
 fn at(place: &WaitPlaceReport) -> String {
-    format!("{}: {}", place.called(), by_whom(place))
+    format!("{}: {}", named(place), by_whom(place))
+}
+
+/// For what threads wait at a place, and whether they spin.
+pub(crate) fn named(place: &WaitPlaceReport) -> String {
+    let spins = if place.spins() { "spinning for " } else { "" };
+    format!("{spins}{}", place.called())
 }
 
 /// The share of time that each thread sleeps at a place, and who holds the lock.

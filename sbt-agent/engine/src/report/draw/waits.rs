@@ -333,7 +333,7 @@ fn in_barrier(wait: &Wait, report: &Report) -> bool {
 fn may_be_inside(wait: &Wait, of: BarrierKind, is_innermost: bool) -> bool {
     let is_of_futex = matches!(
         wait.kind,
-        Kind::Mutex | Kind::Condvar | Kind::Semaphore | Kind::Futex | Kind::Other
+        Kind::Mutex | Kind::Condvar | Kind::Semaphore | Kind::Spin | Kind::Futex | Kind::Other
     );
     let calls_barrier = || {
         let call = wait.call.as_deref();

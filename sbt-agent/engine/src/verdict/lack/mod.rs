@@ -218,9 +218,11 @@ pub fn stands(report: &Report, verdict: &VerdictReport) -> bool {
         _ if verdict.site.is_none() => true,
         // Where work grows, the least of it was not uneven yet.
         VerdictKind::GrowingImbalance => is_of_running(report, verdict).unwrap_or(false),
-        _ => does_least_more(report, verdict)
-            .or_else(|| is_of_running(report, verdict))
-            .unwrap_or(false),
+        _ => {
+            let is_more = does_least_more(report, verdict);
+            let is_more = is_more.or_else(|| is_of_running(report, verdict));
+            is_more.unwrap_or(false) || runs_alone(report, verdict) == Some(true)
+        }
     }
 }
 
@@ -291,6 +293,21 @@ fn is_of_running(report: &Report, verdict: &VerdictReport) -> Option<bool> {
     let gain_ns = excess.running * (1.0 - 1.0 / late.participants.max(1.0));
     let is_worth = gain_ns * 100.0 >= super::WORTH * report.seen_ns() as f64;
     Some(is_worth && excess.explained(excess.running) >= PART)
+}
+
+/// Whether a phase is serial by CPU time, too, for so long that this alone is worth mentioning: while
+/// one thread works, the others do not get next to nothing done for want of a CPU only.
+fn runs_alone(report: &Report, verdict: &VerdictReport) -> Option<bool> {
+    const NEXT_TO_NOTHING: f64 = 0.05;
+    if verdict.kind != VerdictKind::SerialPhase {
+        return None;
+    }
+    let straggler = report.site(verdict.site?)?.straggler.as_ref()?;
+    let late = straggler.late.as_ref()?;
+    let (last, others) = (late.last.running_ns? as f64, late.others.running_ns? as f64);
+    let gain_ns = (last - others) * (1.0 - 1.0 / late.participants.max(1.0));
+    let is_worth = gain_ns * 100.0 >= super::WORTH * report.seen_ns() as f64;
+    Some(is_worth && others <= NEXT_TO_NOTHING * last)
 }
 
 /// Threads as a part of a sentence: `T1, T2 and T3`; the first few of many.
