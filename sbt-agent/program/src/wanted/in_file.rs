@@ -43,7 +43,11 @@ impl ProbedFile {
         if !self
             .shown
             .file_name()
-            .is_some_and(|name| name.to_string_lossy().starts_with("libmpi."))
+            .is_some_and(|name| {
+                let name = name.to_string_lossy();
+                // MPICH's own name of its library, and Debian's.
+                name.starts_with("libmpi.") || name.starts_with("libmpich.")
+            })
         {
             return;
         }
