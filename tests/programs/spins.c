@@ -190,6 +190,19 @@ static void unlock_queue(struct waiter *me)
     STORE(me->next->locked, 0);
 }
 
+// Waits, and tries again.
+OWN void lock_by_compare(struct lock *l)
+{
+    for (;;) {
+        long before = LOAD(l->taken);
+        if (before == 0 && __atomic_compare_exchange_n(&l->taken, &before, 1, 0,
+                                                       __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+            return;
+        while (LOAD(l->taken) != 0)
+            PAUSE();
+    }
+}
+
 // Lock and unlock in one function.
 OWN void add_by_ticket(struct lock *l)
 {
@@ -424,6 +437,7 @@ int main(int argc, char **argv)
         digest(mix_until(rounds, (uint64_t)rounds));
         store_until();
         add_by_ticket(&lock);
+        lock_by_compare(&lock);
     }
     pthread_t others[threads];
     for (long i = 1; i < threads; i++)

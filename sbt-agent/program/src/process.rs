@@ -317,7 +317,9 @@ pub fn ranks(pid: u32) -> Option<u32> {
 
 fn ranks_of(environment: &[u8]) -> Option<u32> {
     let names = ["PMI_SIZE", "SLURM_STEP_NUM_TASKS"];
-    let mut values = names.into_iter().filter_map(|name| variable(environment, name));
+    let mut values = names
+        .into_iter()
+        .filter_map(|name| variable(environment, name));
     std::str::from_utf8(values.next()?).ok()?.parse().ok()
 }
 

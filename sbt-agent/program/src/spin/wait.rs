@@ -480,7 +480,8 @@ impl Graph {
             let store = self.nodes[index].effect.store;
             store.is_some_and(|store| awaited.contains(&store))
         };
-        if self.tries_next(this_loop, &writes_it) {
+        let tries_later = |index: &usize| self.nodes[*index].effect.compares && writes_it(*index);
+        if self.tries_next(this_loop, &writes_it) || later.iter().any(tries_later) {
             return Purpose::Lock;
         }
         let mut elsewhere = (0..self.nodes.len())

@@ -136,7 +136,7 @@ fn loops_that_only_wait_are_told_from_those_that_compute() {
 #[test]
 fn locks_are_told_from_barriers_where_the_code_tells() {
     for (how, built) in all() {
-        for waiting in ["lock_by_test", "add_by_ticket"]
+        for waiting in ["lock_by_test", "lock_by_compare", "add_by_ticket"]
             .into_iter()
             .flat_map(|name| built.waiting(name))
         {

@@ -90,6 +90,8 @@ pub struct Effect {
     pub is_atomic: bool,
     /// Whether the written value depends on the read one, with no other thread in between.
     pub counts: bool,
+    /// Whether the instruction writes only if it reads an expected value.
+    pub compares: bool,
     /// Whether the instruction reads a clock.
     pub is_clock: bool,
     /// Whether the instruction moves the stack pointer.
@@ -210,6 +212,7 @@ impl Words {
         let Instruction(instruction) = instruction;
         let mut effect = Effect {
             is_atomic: instruction.has_lock_prefix(),
+            compares: instruction.mnemonic() == Mnemonic::Cmpxchg,
             counts: instruction.has_lock_prefix() && instruction.mnemonic() != Mnemonic::Xchg,
             ..Effect::default()
         };
