@@ -15,7 +15,7 @@ use crate::{
     settings::{Conceptual, Mark, SiteName, UserBarrier, spec},
 };
 use sbt_engine::{
-    choices::{Backend, Departures, Futexes, States, Waits},
+    choices::{Backend, Departures, Futexes, Spins, States, Waits},
     counters::{self, Events},
     live::pace::Speed,
     pattern::Pattern,
@@ -343,6 +343,10 @@ pub struct Options {
     /// futexes. This slows all processes a little [default: auto].
     #[arg(long, value_enum)]
     pub futex: Option<Futexes>,
+    /// Look for barriers that only spin. auto: count a function that is proven to be one;
+    /// point: only name the function [default: auto].
+    #[arg(long, value_enum)]
+    pub spin: Option<Spins>,
     /// What to measure of threads between barriers. light: how long they ran, were ready
     /// and were blocked; full: also what blocked them, and who took the CPU [default:
     /// light].

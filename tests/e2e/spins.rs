@@ -1,4 +1,4 @@
-//! Barriers that only spin, which are pointed at and not counted.
+//! Barriers that only spin: pointed at, and counted once they are proven.
 
 use std::path::Path;
 
@@ -24,6 +24,11 @@ fn suspects(report: &Report) -> &[Value] {
 const THREADS: u64 = 2;
 const ROUNDS: u64 = 700;
 
+/// Watches a program, and only points at loops.
+fn pointed(program: &Path, arguments: &[&str]) -> Report {
+    watch_with(&["--spin=point"], program, arguments).1
+}
+
 /// The one loop that is suspected in a run of more than a second; what is wrong
 /// otherwise.
 fn suspect(program: &Path, how: &str) -> Result<(Value, Report), String> {
@@ -32,7 +37,7 @@ fn suspect(program: &Path, how: &str) -> Result<(Value, Report), String> {
         format!("threads={THREADS}"),
         format!("rounds={ROUNDS}"),
     ];
-    let report = watch(program, &arguments.each_ref().map(String::as_str));
+    let report = pointed(program, &arguments.each_ref().map(String::as_str));
     match suspects(&report) {
         [one] => Ok((one.clone(), report)),
         others => Err(format!("{how}: {others:?}")),
@@ -90,7 +95,7 @@ fn barriers_that_spin_are_pointed_at_and_found_by_the_command() {
 fn more_threads_than_cpus_spin() {
     needs_root!(alone);
     best_of_five(|| {
-        let report = watch(&SPINS.path(), &["how=sense", "threads=4", "rounds=400"]);
+        let report = pointed(&SPINS.path(), &["how=sense", "threads=4", "rounds=400"]);
         let [found] = suspects(&report) else {
             return Err(report.to_string());
         };
@@ -127,6 +132,48 @@ fn one_that_is_given_the_threads_own_is_named_so_that_it_is_counted() {
         follow(&found).is_exactly(THREADS * ROUNDS, ROUNDS);
         Ok(())
     });
+}
+
+#[test]
+fn a_barrier_that_spins_is_counted_once_it_is_proven() {
+    needs_root!(alone);
+    // A name is needed for the command alone.
+    for (program, how) in [
+        (SPINS.path(), "relaxed"),
+        (SPINS.path(), "private"),
+        (SPINS.stripped().path(), "sense"),
+    ] {
+        best_of_five(|| {
+            let how = format!("how={how}");
+            let report = watch(&program, &[&how, "threads=2", "rounds=900"]);
+            let [barrier] = report.list("barriers") else {
+                return Err(report.to_string());
+            };
+            assert_eq!(barrier["kind"], "spin", "{report}");
+            let episodes = report.number("episodes");
+            if !(50..900).contains(&episodes) {
+                return Err(report.to_string());
+            }
+            assert!(suspects_or_none(&report).is_empty(), "{report}");
+            let notes = report.list("notes").iter().filter_map(Value::as_str);
+            let told = notes.filter(|note| note.contains("proven that it is a barrier"));
+            assert_eq!(told.count(), 1, "{report}");
+            Ok(())
+        });
+    }
+}
+
+#[test]
+fn locks_and_threads_that_take_turns_are_neither_counted_nor_pointed_at() {
+    needs_root!(alone);
+    for how in ["ticketlock", "turns"] {
+        let report = watch(
+            &SPINS.path(),
+            &[&format!("how={how}"), "threads=2", "rounds=700"],
+        );
+        assert_eq!(report.number("episodes"), 0, "{how}: {report}");
+        assert!(suspects_or_none(&report).is_empty(), "{how}: {report}");
+    }
 }
 
 /// Also where no barrier is hit for longer than it takes to look.
@@ -245,7 +292,7 @@ fn an_attached_program_is_told_by_its_number() {
             &program,
             &["how=sense", "rounds=600"],
         ));
-        let attached = attach(target.pid(), &[]);
+        let attached = attach(target.pid(), &["--spin=point"]);
         target.finish().expect(0);
         let report = attached.report();
         let [found] = suspects(&report) else {
@@ -262,7 +309,7 @@ fn an_attached_program_is_told_by_its_number() {
 fn the_text_says_it_where_nothing_else_is_found() {
     needs_root!(alone);
     best_of_five(|| {
-        let mut command = sbt_with(&["run", "--"]);
+        let mut command = sbt_with(&["run", "--spin=point", "--"]);
         command.arg(SPINS.path()).args(["how=sense", "rounds=400"]);
         let finished = run(command).expect(0);
         let words: Vec<_> = finished.stderr.split_whitespace().collect();

@@ -1,7 +1,7 @@
 // Barriers that only spin, and what looks like them.
 //
-// spins [how=sense|yield|ticket|count|patient|global|private|inline]  barriers
-//       [how=lock|ticketlock|exchange|compute|one|clock]      none
+// spins [how=sense|yield|ticket|count|patient|global|private|relaxed|inline]  barriers
+//       [how=lock|ticketlock|queuelock|turns|exchange|compute|one|clock]    none
 //       [threads=4] [rounds=100]
 //       [load=US]  each thread works so long before it comes, by its turn
 //                  one of them twice as long
@@ -131,6 +131,86 @@ OWN void private_wait(struct mine *me)
     }
     while (LOAD(barrier.sense) != me->sense) // SITE private
         PAUSE();
+}
+
+static inline void relax(void)
+{
+    PAUSE();
+}
+
+// The pause is a function that is inlined.
+OWN void relaxed_wait(struct barrier *b)
+{
+    long round = LOAD(b->sense);
+    if (__atomic_fetch_add(&b->come, 1, __ATOMIC_SEQ_CST) == b->needed - 1) {
+        STORE(b->come, 0);
+        __atomic_fetch_add(&b->sense, 1, __ATOMIC_SEQ_CST);
+        return;
+    }
+    while (LOAD(b->sense) == round) // SITE relaxed
+        relax();
+}
+
+// Lets the next thread go, and waits for the own turn.
+OWN void turn_wait(long *turn, long me, long next)
+{
+    STORE(*turn, next);
+    while (LOAD(*turn) != me)
+        PAUSE();
+}
+
+struct waiter {
+    struct waiter *next;
+    long locked;
+};
+
+static struct waiter *last_waiter;
+
+// Each waits for a word of its own.
+OWN void lock_by_queue(struct waiter *me)
+{
+    STORE(me->next, NULL);
+    STORE(me->locked, 1);
+    struct waiter *before = __atomic_exchange_n(&last_waiter, me, __ATOMIC_ACQ_REL);
+    if (!before)
+        return;
+    STORE(before->next, me);
+    while (LOAD(me->locked))
+        PAUSE();
+}
+
+static void unlock_queue(struct waiter *me)
+{
+    struct waiter *self = me;
+    if (__atomic_compare_exchange_n(&last_waiter, &self, NULL, 0, __ATOMIC_ACQ_REL,
+                                    __ATOMIC_ACQUIRE))
+        return;
+    while (!LOAD(me->next))
+        PAUSE();
+    STORE(me->next->locked, 0);
+}
+
+// Waits, and tries again.
+OWN void lock_by_compare(struct lock *l)
+{
+    for (;;) {
+        long before = LOAD(l->taken);
+        if (before == 0 && __atomic_compare_exchange_n(&l->taken, &before, 1, 0,
+                                                       __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+            return;
+        while (LOAD(l->taken) != 0)
+            PAUSE();
+    }
+}
+
+// Lock and unlock in one function.
+OWN void add_by_ticket(struct lock *l)
+{
+    long mine = __atomic_fetch_add(&l->next, 1, __ATOMIC_ACQ_REL);
+    while (LOAD(l->serving) != mine)
+        PAUSE();
+    cell++;
+    STORE(l->serving, mine + 1);
 }
 
 OWN void lock_by_test(struct lock *l)
@@ -276,6 +356,8 @@ static void meet(void)
         global_wait();
     else if (is("private"))
         private_wait(&mine);
+    else if (is("relaxed"))
+        relaxed_wait(&barrier);
 }
 
 static void *work(void *argument)
@@ -298,7 +380,24 @@ static void *work(void *argument)
         while (now_ns() < end)
             for (int i = 0; i < 1000; i++)
                 cell = sum(values, 16) + search(values, 0) + scan("a rather long text, with an end");
-    else
+    else if (is("turns")) {
+        static long turn;
+        while (LOAD(turn) != me)
+            PAUSE();
+        for (long round = 0; round < rounds; round++) {
+            spin_us(load);
+            if (round < rounds - 1)
+                turn_wait(&turn, me, (me + 1) % threads);
+        }
+        STORE(turn, (me + 1) % threads);
+    } else if (is("queuelock")) {
+        struct waiter waiter;
+        for (long round = 0; round < rounds; round++) {
+            lock_by_queue(&waiter);
+            spin_us(load);
+            unlock_queue(&waiter);
+        }
+    } else
         for (long round = 0; round < rounds; round++) {
             if (is("lock") || is("ticketlock") || is("exchange")) {
                 if (is("lock"))
@@ -337,6 +436,8 @@ int main(int argc, char **argv)
         delay(&rounds);
         digest(mix_until(rounds, (uint64_t)rounds));
         store_until();
+        add_by_ticket(&lock);
+        lock_by_compare(&lock);
     }
     pthread_t others[threads];
     for (long i = 1; i < threads; i++)

@@ -38,6 +38,17 @@ pub enum Futexes {
     Off,
 }
 
+/// What sbt does about barriers that only spin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Spins {
+    /// sbt looks for them, and counts those that are proven to be barriers.
+    Auto,
+    /// sbt looks for them, and names the function.
+    Point,
+    /// sbt does not look.
+    Off,
+}
+
 /// How closely sbt watches what threads do between barriers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum, Serialize, Deserialize)]
 pub enum States {

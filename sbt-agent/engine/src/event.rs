@@ -100,6 +100,8 @@ pub enum Kind {
     Condvar,
     /// A barrier made of a futex, recognised by its use.
     Futex,
+    /// A function of the program whose threads only spin, recognised by its code and its use.
+    Spin,
 }
 
 /// The kind of object on which a thread was seen to wait, or whose waiting threads it woke.
@@ -137,7 +139,7 @@ impl Kind {
     }
 
     /// All kinds.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Pthread,
         Self::User,
         Self::Gomp,
@@ -147,6 +149,7 @@ impl Kind {
         Self::Mpi,
         Self::Condvar,
         Self::Futex,
+        Self::Spin,
     ];
 
     /// The kind with this [`Self::name`].
@@ -166,6 +169,7 @@ impl Kind {
             Self::Condvar => "condvar",
             Self::Kmp => "kmp",
             Self::Futex => "futex",
+            Self::Spin => "spin",
         }
     }
 }

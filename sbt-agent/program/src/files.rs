@@ -139,6 +139,24 @@ impl ProbedFile {
         })
     }
 
+    /// The same file with other points to watch, besides those that are watched in it.
+    pub(super) fn with_points(&self, points: Vec<Point>) -> io::Result<Self> {
+        Ok(Self {
+            id: self.id,
+            shown: self.shown.clone(),
+            points,
+            unfit: Vec::new(),
+            is_linker: self.is_linker,
+            linked: self.linked,
+            defines_openmp: self.defines_openmp,
+            offers: Vec::new(),
+            inlined: Vec::new(),
+            root: self.root.clone(),
+            file: self.file.try_clone()?,
+            dynamic_names: OnceLock::new(),
+        })
+    }
+
     /// Adds a point, unless the function is a known barrier: one function is one barrier, whichever
     /// source names it first. A barrier may have marks besides.
     pub(super) fn add(&mut self, new: &Point) {

@@ -308,6 +308,21 @@ pub fn job(pid: u32) -> Option<Box<[u8]>> {
     job_of(&environment)
 }
 
+/// Of how many ranks the parallel program of a process consists, from the environment that MPICH's
+/// `mpiexec` or Slurm has set.
+pub fn ranks(pid: u32) -> Option<u32> {
+    let environment = fs::read(folder(pid).join("environ")).ok()?;
+    ranks_of(&environment)
+}
+
+fn ranks_of(environment: &[u8]) -> Option<u32> {
+    let names = ["PMI_SIZE", "SLURM_STEP_NUM_TASKS"];
+    let mut values = names
+        .into_iter()
+        .filter_map(|name| variable(environment, name));
+    std::str::from_utf8(values.next()?).ok()?.parse().ok()
+}
+
 fn job_of(environment: &[u8]) -> Option<Box<[u8]>> {
     let value = |name| variable(environment, name);
     if let Some(namespace) = value("PMIX_NAMESPACE") {

@@ -150,7 +150,7 @@ impl Wanted {
 }
 
 /// A file that is searched.
-pub(super) struct Binary<'a> {
+pub(crate) struct Binary<'a> {
     /// The file's path as the target sees it.
     shown: &'a Path,
     image: &'a [u8],
@@ -162,7 +162,7 @@ pub(super) struct Binary<'a> {
 impl<'a> Binary<'a> {
     /// `None` if the image is not a 64-bit x86 ELF file. `shown`: the file's path as the target
     /// sees it.
-    pub(super) fn new(shown: &'a Path, image: &'a [u8], debug: &'a DebugInfo) -> Option<Self> {
+    pub(crate) fn new(shown: &'a Path, image: &'a [u8], debug: &'a DebugInfo) -> Option<Self> {
         Some(Self {
             shown,
             image,

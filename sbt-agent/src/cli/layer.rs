@@ -15,6 +15,7 @@ pub fn layer(options: &Options) -> Layer {
         budget: one(options.budget.map(|budget| budget.0), "--budget"),
         backend: one(options.backend, "--backend"),
         futex: one(options.futex, "--futex"),
+        spin: one(options.spin, "--spin"),
         states: one(options.states, "--states"),
         waits: one(options.waits, "--waits"),
         children: match (options.children, options.no_children) {
@@ -111,6 +112,7 @@ mod tests {
             "--budget=off",
             "--backend=ptrace",
             "--futex=on",
+            "--spin=point",
             "--states=full",
             "--waits=off",
             "--no-children",
@@ -144,6 +146,7 @@ mod tests {
                 "budget off --budget",
                 "backend ptrace --backend",
                 "futex on --futex",
+                "spin point --spin",
                 "states full --states",
                 "waits off --waits",
                 "children false --no-children",

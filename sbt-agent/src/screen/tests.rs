@@ -432,7 +432,7 @@ fn what_may_be_a_barrier_that_spins_is_said_where_there_are_none() {
     snapshot.report.notes.push(text.into());
     for size in SIZES {
         let shown = Shown::new(snapshot.clone(), size, LOOK).text();
-        assert!(shown.contains("No barrier has been used yet."), "{shown}");
+        assert!(shown.contains("No barrier has been seen yet."), "{shown}");
         assert!(shown.contains("--barrier"), "{shown}");
     }
 }

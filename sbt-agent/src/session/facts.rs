@@ -78,7 +78,10 @@ impl Session {
         let all_arrivals = self.understanding.knows_all_arrivals();
         let mut notes = self.reporting.all_notes().to_vec();
         notes.extend(self.watch.notes_of_processes());
-        notes.extend(self.understanding.notes());
+        notes.extend(
+            self.understanding
+                .notes(&self.program.again(&self.settings)),
+        );
         notes.extend(self.watch.notes(until_ns, all_arrivals));
         notes.extend(self.understanding.note_of_sampling());
         notes

@@ -2,6 +2,7 @@
 
 use super::{Session, watch::Changes};
 use crate::source::Batch;
+use sbt_program::clock;
 
 impl Session {
     /// Takes in a batch of events: first the watch, then the understanding, then what is told.
@@ -23,6 +24,12 @@ impl Session {
                 }
             }
             self.understanding.take(event, &self.settings);
+        }
+        let now_ns = clock::now_ns();
+        if self.understanding.is_trial_over(now_ns) {
+            // The function may be a lock that is taken very often.
+            let notes = self.reporting.notes();
+            self.watch.try_spins(now_ns, &mut self.understanding, notes);
         }
         self.narrate();
         self.write_down();

@@ -24,6 +24,7 @@ pub mod sampling;
 pub mod seen;
 mod spinning;
 mod told;
+mod trials;
 mod wiring;
 
 use cost::Cost;
@@ -31,6 +32,7 @@ use hang::Hangs;
 use sampling::Sampling;
 use seen::Seen;
 use spinning::Spinning;
+pub use trials::TrialStep;
 use wiring::Recognition;
 
 /// The facts with which the understanding of a target begins.
@@ -100,7 +102,7 @@ impl Understanding {
             recognition: Recognition::new(runs_already),
             cost: Cost::default(),
             hangs: Hangs::new(settings.hang_time, settings.end_hangs.is_some()),
-            spinning: Spinning::new(start_ns),
+            spinning: Spinning::new(start_ns, settings.spin),
             sampling,
         })
     }
@@ -203,6 +205,21 @@ impl Understanding {
         };
         self.spinning
             .tick(now_ns, seen, self.pid, &mut self.resolver);
+    }
+
+    /// Whether the function that is tried has shown enough not to be a barrier.
+    pub fn is_trial_over(&self, now_ns: u64) -> bool {
+        self.spinning.trials.is_over(now_ns)
+    }
+
+    /// What is to be done to the probes, to try a function in which threads spin.
+    pub fn next_trial(&mut self, now_ns: u64) -> Option<TrialStep> {
+        self.spinning.trials.step(now_ns, &mut self.resolver)
+    }
+
+    /// The probes of the trial that has begun could not be put on.
+    pub fn fail_trial(&mut self) {
+        self.spinning.trials.fail();
     }
 
     /// Gives up the look for spinning under way. `now_ns`: the time until which hits at barriers

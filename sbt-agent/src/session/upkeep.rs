@@ -25,7 +25,10 @@ impl Session {
         let seen = self.watch.govern_futexes(&mut self.understanding, notes);
         // Without probes it is unknown whether barriers are hit.
         if let Some(seen) = seen.filter(|_| self.is_watching()) {
-            self.understanding.look_for_spins(clock::now_ns(), seen);
+            let now_ns = clock::now_ns();
+            self.understanding.look_for_spins(now_ns, seen);
+            let notes = self.reporting.notes();
+            self.watch.try_spins(now_ns, &mut self.understanding, notes);
         }
         self.look_for_hangs();
         self.end_what_hangs();

@@ -30,6 +30,7 @@ mod futexes;
 mod lifetime;
 mod locks;
 mod processes;
+mod spins;
 mod standing;
 mod stopped;
 mod told;

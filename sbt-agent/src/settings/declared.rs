@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use sbt_engine::{
-    choices::{Backend, Departures, Futexes, States, Waits},
+    choices::{Backend, Departures, Futexes, Spins, States, Waits},
     counters::{self, Counter},
     pattern::Pattern,
     value::{self, choice_text, duration_text},
@@ -177,6 +177,7 @@ macro_rules! settings {
 }
 
 const AUTO_OFF: &str = "\"auto\" or \"off\"";
+const AUTO_POINT_OFF: &str = "\"auto\", \"point\" or \"off\"";
 const AUTO_ON_OFF: &str = "\"auto\", \"on\" or \"off\"";
 const BACKENDS: &str = "\"auto\", \"ebpf\", \"perf\" or \"ptrace\"";
 const LEVELS: &str = "\"light\", \"full\" or \"off\"";
@@ -210,6 +211,12 @@ settings! {
             shown choice_text,
             "whether the futex system call is watched, for locks and for barriers made from \
              futexes";
+        /// What to do about barriers that only spin.
+        spin: Spins => Spins = Spins::Auto,
+            key "spin", option "--spin",
+            file |file, key, value| file.by_text(key, value, AUTO_POINT_OFF, value::choice),
+            shown choice_text,
+            "whether sbt looks for barriers that only spin, and counts them: auto, point or off";
         /// How closely to watch what threads do between barriers.
         states: States => States = States::Light,
             key "states", option "--states", variable "SBT_STATES" by value::choice,

@@ -1,9 +1,12 @@
 //! Abilities that only some sources have. A source without an ability implements nothing for it,
 //! and returns `None` for it from [`super::Source`].
 
+use std::sync::Arc;
+
 use sbt_common::{Code, Futex, Lock, Rule};
 
 use sbt_engine::counters::Counter;
+use sbt_program::files::ProbedFile;
 
 /// On which processes the probes are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,6 +68,15 @@ pub trait Callers {
     /// Adds rules that find callers of callers, and removes the rules that are `None`. Forgets what
     /// is known of return addresses, even if `changes` is empty.
     fn learn(&mut self, changes: &[(Code, Option<Rule>)]) -> anyhow::Result<()>;
+}
+
+/// Puts more probes on a file whose probes are on already.
+pub trait Adding {
+    /// Puts probes on these points of a file, besides those that are watched in it.
+    fn add(&mut self, file: &Arc<ProbedFile>) -> anyhow::Result<()>;
+
+    /// Takes such probes off again. No event of other probes is missed or counted twice.
+    fn withdraw(&mut self, file: &Arc<ProbedFile>) -> anyhow::Result<()>;
 }
 
 /// Puts probes on one process, or on every process that maps the files. A source without this

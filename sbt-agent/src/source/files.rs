@@ -30,7 +30,11 @@ impl Files {
         let (mut new, mut notes) = (Vec::new(), Vec::new());
         for file in files {
             let mut seen = self.watched.iter().chain(&self.passed_over);
-            if seen.any(|known| known.id == file.id) {
+            // A file may come again with more to watch in it.
+            let has_all = |known: &ProbedFile| {
+                known.id == file.id && file.points.iter().all(|it| known.points.contains(it))
+            };
+            if seen.any(|known| has_all(known)) {
                 continue;
             }
             if has_known && !is_known(file) && file.has(Function::BarrierWait) {

@@ -23,7 +23,9 @@ mod refused;
 pub mod sampler;
 pub mod twin;
 
-use abilities::{Callers, Choosing, Condvars, Departures, Futexes, Locks, Scoping, Silencing};
+use abilities::{
+    Adding, Callers, Choosing, Condvars, Departures, Futexes, Locks, Scoping, Silencing,
+};
 pub use ebpf::decode::Baselines;
 use files::Files;
 pub use measurement::Measurement;
@@ -150,6 +152,11 @@ pub trait Source: Send {
 
     /// Callers of callers.
     fn callers(&mut self) -> Option<&mut dyn Callers> {
+        None
+    }
+
+    /// Probes that are tried.
+    fn adding(&mut self) -> Option<&mut dyn Adding> {
         None
     }
 

@@ -39,7 +39,7 @@ impl Model {
         match self.barriers.get(id).kind {
             Kind::Pthread | Kind::Gomp | Kind::Kmp | Kind::Rust => self.departures,
             // The end of a function that is probed as a whole is always seen.
-            Kind::User | Kind::Mpi => true,
+            Kind::User | Kind::Spin | Kind::Mpi => true,
             // Threads may be cancelled inside of these functions, so they get no return probe; and
             // a wait that is inlined into the program has no end of its own.
             Kind::Condvar | Kind::Futex | Kind::Std => false,

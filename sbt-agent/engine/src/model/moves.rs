@@ -23,7 +23,7 @@ const fn class(kind: Kind) -> Option<Class> {
     match kind {
         Kind::Pthread => Some(Class::Wait),
         Kind::Gomp | Kind::Kmp | Kind::Std | Kind::Rust => Some(Class::Team),
-        Kind::User | Kind::Mpi => Some(Class::Call),
+        Kind::User | Kind::Spin | Kind::Mpi => Some(Class::Call),
         Kind::Condvar | Kind::Futex => None,
     }
 }
@@ -50,7 +50,7 @@ impl Model {
             live.paid.add(class);
             row.paid.add(class);
         }
-        live.in_call = matches!(kind, Kind::User | Kind::Mpi);
+        live.in_call = matches!(kind, Kind::User | Kind::Spin | Kind::Mpi);
         let hint = live.hint.take().filter(|hint| hint.object == object);
         // The thread that wakes the others tells where a round of a condition variable ends, so a
         // loss in the waiting threads does no harm.

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::{printable, short};
+
 /// A loop in which threads wait.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SpinPlace {
@@ -22,6 +24,25 @@ pub struct SpinPlace {
     pub is_nested: bool,
     /// The function to give to `--barrier`, or why there is none.
     pub barrier: Result<String, NoFunction>,
+}
+
+impl SpinPlace {
+    /// The position in the notation of reports: the line, else the address in the file.
+    pub fn position(&self) -> String {
+        match (&self.file, self.line) {
+            (Some(file), Some(line)) => format!("{}:{line}", printable(short(file))),
+            _ => format!("{}+{:#x}", self.binary, self.offset),
+        }
+    }
+
+    /// The function and its position.
+    pub fn written(&self) -> String {
+        let position = self.position();
+        match &self.function {
+            Some(function) => format!("{} ({position})", printable(function)),
+            None => position,
+        }
+    }
 }
 
 /// Why a loop cannot be named for `--barrier`.

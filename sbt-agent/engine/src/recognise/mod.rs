@@ -15,6 +15,7 @@ mod code;
 mod part;
 mod proof;
 mod round;
+pub mod trial;
 
 #[cfg(test)]
 mod tests;

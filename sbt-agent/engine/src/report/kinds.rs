@@ -185,6 +185,8 @@ kinds! {
         Condvar = "condvar",
         /// A barrier made of a futex.
         Futex = "futex",
+        /// A function of the program that spins.
+        Spin = "spin",
         /// A function that the user named (`--barrier`).
         User = "user",
     }

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::SpinKind;
-use crate::place::{NoFunction, SpinPlace, printable, short};
+use crate::place::{NoFunction, SpinPlace, printable};
 
 /// A loop in which threads were seen waiting.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -51,13 +51,10 @@ pub struct SpinReport {
 impl SpinReport {
     pub(super) fn of(found: &FoundLoop) -> Self {
         let place = &found.place;
-        let written = match (&place.file, place.line) {
-            (Some(file), Some(line)) => format!("{}:{line}", printable(short(file))),
-            _ => format!("{}+{:#x}", place.binary, place.offset),
-        };
+        let written = place.position();
         let share_pct = found.samples as f64 / found.of.max(1) as f64 * 100.0;
         Self {
-            text: text(found, &written, share_pct),
+            text: text(found, share_pct),
             function: place.function.clone(),
             file: place.file.as_deref().map(printable),
             line: place.line,
@@ -75,12 +72,9 @@ impl SpinReport {
     }
 }
 
-fn text(found: &FoundLoop, written: &str, share_pct: f64) -> String {
+fn text(found: &FoundLoop, share_pct: f64) -> String {
     let FoundLoop { place, threads, .. } = found;
-    let at = match &place.function {
-        Some(function) => format!("{} ({written})", printable(function)),
-        None => written.to_owned(),
-    };
+    let at = place.written();
     let looks = if place.is_barrier {
         "this looks like a barrier that spins"
     } else {

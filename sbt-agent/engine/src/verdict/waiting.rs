@@ -672,7 +672,10 @@ mod tests {
              53 samples). That is no work: hold the lock for a shorter time, or give each thread \
              data of its own."
         );
-        assert_eq!(kinds(vec![spin.clone()], 30.0), [VerdictKind::LockContention]);
+        assert_eq!(
+            kinds(vec![spin.clone()], 30.0),
+            [VerdictKind::LockContention]
+        );
         assert_eq!(kinds(vec![spin.clone()], 60.0).len(), 2);
         spin.share_pct = 3.0;
         assert_eq!(kinds(vec![spin], 30.0), [VerdictKind::RotatingStraggler]);

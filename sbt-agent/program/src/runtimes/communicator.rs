@@ -22,6 +22,20 @@ const NAMES: [&[u8]; 2] = [b"MPI_COMM_", b"MPI COMMUNICATOR "];
 /// The longest distance from the end of the name to the pointer to the group, bytes.
 const GROUP: usize = 64;
 
+/// `MPI_COMM_WORLD` of MPICH and of all libraries with its interface for programs: no address, but
+/// this number, the same in all ranks.
+const WORLD: u64 = 0x4400_0000;
+
+/// Kinds of such numbers (`MPI_Comm` in MPICH's `mpi.h`): the highest byte.
+const HANDLES: [u64; 3] = [0x44, 0x84, 0xc4];
+
+/// Whether a value is a number by which MPICH names a communicator. No Open MPI communicator lies
+/// at such a low address in a process whose memory cannot be read there.
+pub const fn is_handle(value: u64) -> bool {
+    let kind = value >> 24;
+    kind == HANDLES[0] || kind == HANDLES[1] || kind == HANDLES[2]
+}
+
 /// Identifies a communicator in all processes: by the number that its ranks have agreed on and by
 /// its first rank. The parts of a split communicator have the same number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -37,7 +51,9 @@ pub struct Communicator {
 pub enum FoundCommunicator {
     /// A communicator, its number of ranks, and the offsets of its fields.
     Communicator(Communicator, u32, Mpi),
-    /// Not a communicator of Open MPI 4.
+    /// `MPI_COMM_WORLD` of MPICH: all ranks.
+    World,
+    /// Not a communicator of Open MPI 4, and not the world of MPICH.
     Other,
     /// The process has ended, or its memory cannot be read.
     Unread,
@@ -50,7 +66,11 @@ pub fn at(pid: u32, address: u64, known: Option<Mpi>) -> FoundCommunicator {
         return FoundCommunicator::Unread;
     };
     if memory.read_exact_at(&mut [0], address).is_err() {
-        return FoundCommunicator::Unread;
+        return match address {
+            WORLD => FoundCommunicator::World,
+            handle if is_handle(handle) => FoundCommunicator::Other,
+            _ => FoundCommunicator::Unread,
+        };
     }
     let read: Read<'_> = &|at, bytes| memory.read_exact_at(bytes, at).ok();
     read_as(address, known, read)

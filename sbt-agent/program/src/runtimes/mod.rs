@@ -132,11 +132,16 @@ pub fn of(layout: u8) -> Option<&'static Runtime> {
     all.find(|runtime| runtime.layouts.contains(&layout))
 }
 
+/// The layout of the object of a function in which threads spin. The probes treat it as
+/// [`layout::USER`]: they pass the number on, and know nothing about the object.
+pub const SPIN: u8 = 100;
+
 /// The kind of a barrier, by the layout of its object.
 pub fn kind(layout: u8) -> Kind {
     match of(layout) {
         Some(runtime) => runtime.kind,
         None if layout == layout::USER => Kind::User,
+        None if layout == SPIN => Kind::Spin,
         None => Kind::Pthread,
     }
 }

@@ -7,14 +7,31 @@ use super::{Resolver, module::function_at, system::WAITING};
 use crate::{
     debuginfo::Symbol,
     elf::code_at,
+    files::ProbedFile,
     point::Function,
-    spin::wait::{Callee, Purpose, Target, Waiting, gives_way, recognise},
+    spin::wait::{Callee, Purpose, Target, Waiting, gives_way, is_never_back, recognise},
     walks::Owner,
+    wanted::Binary,
 };
 use sbt_engine::place::{Frame, NoFunction, SpinPlace, printable, short};
 
+/// The most instructions of a loop whose functions are compared.
+const MAX_READS: usize = 8;
+
 /// The most bytes of a function that are read.
 const MAX_FUNCTION: u64 = 1 << 20;
+
+/// A waiting loop.
+#[derive(Clone, Debug)]
+pub struct Wait {
+    /// Identifies the loop's function.
+    pub id: WaitId,
+    /// Where the loop is.
+    pub place: SpinPlace,
+    /// If the function does nothing but wait and so can be watched as a barrier: the argument that
+    /// points to what threads wait for, 0 for none.
+    pub object: Option<u8>,
+}
 
 /// Identifies a waiting loop's function: by file and start address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -101,19 +118,19 @@ impl Resolver {
     }
 
     /// The waiting loop that contains the instruction at an address, unless it is that of a lock.
-    pub fn waits_at(&mut self, address: u64) -> Option<(WaitId, SpinPlace)> {
-        let (id, place, purpose) = self.waiting_at(address)?;
-        (purpose != Purpose::Lock).then_some((id, place))
+    pub fn waits_at(&mut self, address: u64) -> Option<Wait> {
+        let (wait, purpose) = self.waiting_at(address)?;
+        (purpose != Purpose::Lock).then_some(wait)
     }
 
     /// The waiting loop that contains the instruction at an address, unless it is that of a barrier
     /// or a runtime's: of a lock or a flag.
     pub fn spins_at(&mut self, address: u64) -> Option<SpinPlace> {
-        let (_, place, purpose) = self.waiting_at(address)?;
-        (purpose != Purpose::Barrier && !self.is_watched(address)).then_some(place)
+        let (wait, purpose) = self.waiting_at(address)?;
+        (purpose != Purpose::Barrier && !self.is_watched(address)).then_some(wait.place)
     }
 
-    fn waiting_at(&mut self, address: u64) -> Option<(WaitId, SpinPlace, Purpose)> {
+    fn waiting_at(&mut self, address: u64) -> Option<(Wait, Purpose)> {
         let (module, vaddr) = self.find(address)?;
         let file = std::sync::Arc::clone(&self.modules[module].file);
         if self.modules[module].owner != Owner::User || file.is_runtime() {
@@ -144,6 +161,7 @@ impl Resolver {
                     Callee::Unknown
                 };
             };
+            let gives_way = |name: &str| gives_way(name) || is_never_back(name);
             match (imported, function(to)) {
                 (Some(name), _) if gives_way(&name) => Callee::GivesWay,
                 (None, Some(symbol)) if gives_way(&symbol.name) => Callee::GivesWay,
@@ -161,19 +179,43 @@ impl Resolver {
             module,
             function: symbol.start,
         };
-        let place = self.spin_place(module, &symbol, &waiting, image)?;
-        Some((id, place, waiting.purpose))
+        let (place, is_inlined) = self.spin_place(module, &symbol, &waiting, image)?;
+        let is_whole = waiting.is_plain && !waiting.is_nested && !is_inlined;
+        let object = u8::from(self.is_given(module, &symbol, &waiting));
+        let wait = Wait {
+            id,
+            place,
+            object: is_whole.then_some(object),
+        };
+        Some((wait, waiting.purpose))
     }
 
-    /// The place of a waiting loop; `None` if the loop belongs to a library of the language.
+    /// The file of a waiting loop, with only its function to be watched as a barrier. `object`: the
+    /// argument that points to what threads wait for, 0 for none. `None` if it cannot be probed.
+    pub fn watches_wait(&mut self, id: WaitId, object: u8) -> Option<ProbedFile> {
+        let file = std::sync::Arc::clone(&self.modules[id.module].file);
+        let unwind = self.walks.unwind(id.module, &file);
+        let debug = self.debug(id.module)?;
+        let symbol = function_at(Some(debug), unwind.as_deref(), id.function)?;
+        let binary = Binary::new(&file.shown, self.modules[id.module].image(), debug)?;
+        let points = binary.spinning(&symbol, object)?;
+        // A function whose end is not seen cannot be told from a lock.
+        let has_end = points
+            .iter()
+            .any(|point| point.function == Function::CallExit);
+        has_end.then(|| file.with_points(points).ok()).flatten()
+    }
+
+    /// The place of a waiting loop, and whether the loop is part of an inlined function; `None` if
+    /// the loop belongs to a library of the language.
     fn spin_place(
         &self,
         module: usize,
         symbol: &Symbol,
         waiting: &Waiting,
         image: &[u8],
-    ) -> Option<SpinPlace> {
-        let frames = self.frames(module, waiting.start);
+    ) -> Option<(SpinPlace, bool)> {
+        let frames = self.frames_of_loop(module, waiting);
         let own = frames.iter().position(|frame| !frame.is_of_library());
         let names = |frame: &Frame| frame.function.clone();
         let (inner, own) = match own {
@@ -188,9 +230,10 @@ impl Resolver {
         }
         let shown = self.modules[module].file.shown.to_string_lossy();
         let outer = frames.last().and_then(names);
+        let is_inlined = own.is_some_and(|frame| frame.inlined);
         let barrier = if symbol.name.is_empty() {
             Err(NoFunction::NoSymbol)
-        } else if own.is_some_and(|frame| frame.inlined)
+        } else if is_inlined
             || waiting.works_between
             || waiting.is_nested && !self.is_called(module, symbol, image)
         {
@@ -200,7 +243,7 @@ impl Resolver {
         } else {
             self.written(module, symbol, outer.as_deref(), waiting)
         };
-        Some(SpinPlace {
+        let place = SpinPlace {
             function: own.and_then(names).map(|name| printable(&name)),
             file: own.and_then(|frame| frame.file.clone()),
             line: own.and_then(|frame| frame.line),
@@ -209,7 +252,33 @@ impl Resolver {
             is_barrier: waiting.purpose == Purpose::Barrier,
             is_nested: waiting.is_nested,
             barrier,
-        })
+        };
+        Some((place, is_inlined))
+    }
+
+    /// Whether the function is given what threads wait for as its first argument. Without debug
+    /// information, a pointer is taken for it.
+    fn is_given(&self, module: usize, symbol: &Symbol, waiting: &Waiting) -> bool {
+        let debug = self.debug(module);
+        let told = debug.and_then(|debug| debug.first_is_pointer(symbol.start));
+        !waiting.is_fixed && told.unwrap_or(waiting.has_pointer)
+    }
+
+    /// The functions and the line of a loop, innermost first: of functions inlined into the loop,
+    /// such as one that pauses, only the caller.
+    fn frames_of_loop(&self, module: usize, waiting: &Waiting) -> Vec<Frame> {
+        let mut frames = self.frames(module, waiting.start);
+        for address in waiting.reads.iter().take(MAX_READS) {
+            let others = self.frames(module, *address);
+            let same =
+                |(a, b): &(&Frame, &Frame)| a.function == b.function && a.inlined == b.inlined;
+            let pairs = frames.iter().rev().zip(others.iter().rev());
+            let shared = pairs.take_while(same).count();
+            if shared > 0 {
+                frames.drain(..frames.len() - shared);
+            }
+        }
+        frames
     }
 
     /// The name by which a user would declare the function to be a barrier.
@@ -236,13 +305,7 @@ impl Resolver {
             let file = file.file.shown.to_string_lossy();
             format!("{}!{name}", printable(short(&file)))
         };
-        // Then the barrier is not an argument, even if the function has some.
-        if waiting.is_fixed {
-            return Ok(format!("{name}:0"));
-        }
-        // Without debug information, a pointer is taken for the barrier.
-        let is_told = debug.first_is_pointer(symbol.start).is_some();
-        if is_told || waiting.has_pointer {
+        if self.is_given(module, symbol, waiting) {
             Ok(name)
         } else {
             Ok(format!("{name}:0"))

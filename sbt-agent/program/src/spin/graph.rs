@@ -26,6 +26,8 @@ pub struct Node {
     pub is_branch: bool,
     /// Whether the function may be left by the instruction.
     pub leaves: bool,
+    /// Whether the instruction jumps to another function.
+    pub jumps_out: bool,
     /// The instructions that may come next, in the function.
     pub after: Vec<usize>,
 }
@@ -94,6 +96,7 @@ impl Graph {
                 is_branch,
                 leaves: after.len() < usize::from(goes_on) + usize::from(to.is_some())
                     || !(goes_on || is_jump),
+                jumps_out: to.is_some_and(|to| find(to).is_none()),
                 after,
             });
             if let Some(to) = to {
@@ -150,7 +153,7 @@ impl Graph {
     }
 
     /// The loops that an instruction closes by jumping back.
-    fn ways_from(&self, from: usize) -> impl Iterator<Item = Loop> {
+    pub fn ways_from(&self, from: usize) -> impl Iterator<Item = Loop> {
         let heads = self.nodes[from].after.iter();
         let heads = heads.filter(move |head| **head <= from);
         heads.map(move |&head| Loop {
@@ -195,6 +198,11 @@ impl Graph {
             }
         }
         later
+    }
+
+    /// Whether a way from the function's beginning to `to` passes by an instruction.
+    pub fn is_avoided(&self, instruction: usize, to: usize) -> bool {
+        instruction != 0 && self.reached(0, Some(instruction), |index| &self.nodes[index].after)[to]
     }
 
     /// For each instruction, whether `of` can be reached from it.

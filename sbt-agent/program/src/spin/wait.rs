@@ -26,6 +26,9 @@ const MAX_CALLED: usize = 48;
 /// How deep such calls may be nested.
 const MAX_DEPTH: usize = 3;
 
+/// The longest function that does nothing that takes time besides waiting, bytes.
+const MAX_PLAIN: usize = 2048;
+
 /// The most instructions from the end of the waiting to the attempt to take the lock.
 const NEAR: usize = 12;
 
@@ -41,6 +44,20 @@ const GIVE_WAY: [&str; 8] = [
     "usleep",
 ];
 
+/// Functions that end the program.
+const NEVER_BACK: [&str; 5] = [
+    "__stack_chk_fail",
+    "__stack_chk_fail_local",
+    "abort",
+    "__assert_fail",
+    "_ZSt9terminatev",
+];
+
+/// Whether a function ends the program.
+pub fn is_never_back(name: &str) -> bool {
+    NEVER_BACK.contains(&name)
+}
+
 /// Whether a function gives way to other threads.
 pub fn gives_way(name: &str) -> bool {
     GIVE_WAY.contains(&name)
@@ -49,7 +66,7 @@ pub fn gives_way(name: &str) -> bool {
 /// What is known of a called function.
 #[derive(Clone, Debug)]
 pub enum Callee {
-    /// The function gives way to other threads.
+    /// The function gives way to other threads, or never returns.
     GivesWay,
     /// The address and the code of the function.
     Code(u64, Vec<u8>),
@@ -64,12 +81,12 @@ pub enum Purpose {
     Barrier,
     /// The code does not tell: a barrier, a lock, a flag.
     Unclear,
-    /// A lock: a thread that sees the memory change tries to take the lock.
+    /// A lock: a thread that sees the memory change tries to take the lock, or later gives it back.
     Lock,
 }
 
 /// A loop that only waits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(
     clippy::struct_excessive_bools,
     reason = "each says something else of a loop"
@@ -77,8 +94,12 @@ pub enum Purpose {
 pub struct Waiting {
     /// The address of the loop's first instruction.
     pub start: u64,
+    /// The addresses of the instructions in the loop that read shared memory or leave the loop.
+    pub reads: Vec<u64>,
     /// The apparent purpose of the loop.
     pub purpose: Purpose,
+    /// Whether the function does nothing that takes time besides waiting.
+    pub is_plain: bool,
     /// Whether the loop lies in a loop of the same function that does more than wait.
     pub is_nested: bool,
     /// Whether that outer loop also calls functions that do more than wait.
@@ -115,7 +136,9 @@ pub fn recognise(
     let instructions = arch::decode(code, start);
     Some(Waiting {
         start: graph.nodes[*first].at,
+        reads: graph.reads(&found),
         purpose: graph.purpose(&found, &later),
+        is_plain: code.len() <= MAX_PLAIN && graph.is_plain(&found, callee),
         is_nested: !later.is_disjoint(&found.nodes),
         works_between: graph.works_between(&found, &later, callee),
         has_pointer: effect::first_is_pointer(instructions),
@@ -193,6 +216,27 @@ fn called(target: Target, callee: &dyn Fn(Target) -> Callee, depth: usize) -> Ef
         sum.address = sum.reads;
     }
     sum
+}
+
+/// Whether a called function takes next to no time: no loops, and no calls that take time.
+fn is_light(target: Target, callee: &dyn Fn(Target) -> Callee, depth: usize) -> bool {
+    let Some(depth) = depth.checked_sub(1) else {
+        return false;
+    };
+    let (start, code) = match callee(target) {
+        Callee::Unknown => return false,
+        Callee::GivesWay => return true,
+        Callee::Code(start, code) => (start, code),
+    };
+    let graph = Graph::new(&code, start, start);
+    graph.nodes.len() <= MAX_CALLED
+        && graph.nodes.iter().enumerate().all(|(index, node)| {
+            let goes_back = node.after.iter().any(|after| *after <= index);
+            let is_known = node.calls.map_or(!node.effect.is_work, |target| {
+                is_light(target, callee, depth)
+            });
+            is_known && !goes_back && !(node.leaves && node.is_branch)
+        })
 }
 
 /// What is known of the values before an instruction.
@@ -405,19 +449,55 @@ impl Graph {
         nodes.filter_map(|index| self.nodes[*index].effect.load)
     }
 
+    /// Whether the function does nothing that takes time besides waiting.
+    fn is_plain(&self, this_loop: &Loop, callee: &dyn Fn(Target) -> Callee) -> bool {
+        let waits = |way: &Loop| way.nodes.is_subset(&this_loop.nodes) || self.only_waits(way);
+        self.nodes.iter().enumerate().all(|(index, node)| {
+            let is_light = |target| is_light(target, callee, MAX_DEPTH);
+            !node.jumps_out
+                && node.calls.is_none_or(is_light)
+                && self.ways_from(index).all(|way| waits(&way))
+        })
+    }
+
+    /// The instructions of a loop that read shared memory or leave the loop, by their addresses.
+    fn reads(&self, this_loop: &Loop) -> Vec<u64> {
+        let leaves = |node: &Node| {
+            node.after
+                .iter()
+                .any(|after| !this_loop.nodes.contains(after))
+        };
+        let nodes = this_loop.nodes.iter().map(|index| &self.nodes[*index]);
+        nodes
+            .filter(|node| node.effect.loads || leaves(node))
+            .map(|node| node.at)
+            .collect()
+    }
+
     fn purpose(&self, this_loop: &Loop, later: &BTreeSet<usize>) -> Purpose {
         let awaited: Vec<Operand> = self.awaited(this_loop).collect();
         let writes_it = |index: usize| {
             let store = self.nodes[index].effect.store;
             store.is_some_and(|store| awaited.contains(&store))
         };
-        if self.tries_next(this_loop, &writes_it) {
+        let tries_later = |index: &usize| self.nodes[*index].effect.compares && writes_it(*index);
+        if self.tries_next(this_loop, &writes_it) || later.iter().any(tries_later) {
             return Purpose::Lock;
         }
         let mut elsewhere = (0..self.nodes.len())
             .filter(|index| !this_loop.nodes.contains(index) && !later.contains(index));
-        if elsewhere.any(writes_it) {
+        // A word that each thread sets before it waits is set for this thread alone, as in a queue
+        // of a lock, or lets another thread go. A word in which all count, or which some set, is for
+        // all.
+        let is_for_all = |index: usize| {
+            self.nodes[index].effect.counts || self.is_avoided(index, this_loop.head)
+        };
+        if elsewhere.any(|index| writes_it(index) && is_for_all(index)) {
             Purpose::Barrier
+        } else if later.is_disjoint(&this_loop.nodes) && later.iter().any(|index| writes_it(*index))
+        {
+            // Whoever has waited lets the next go.
+            Purpose::Lock
         } else {
             Purpose::Unclear
         }

@@ -100,6 +100,7 @@ fn loops_that_only_wait_are_told_from_those_that_compute() {
             "ticket_wait",
             "count_wait",
             "patient_wait",
+            "relaxed_wait",
         ] {
             let found = built.waiting(name);
             assert!(!found.is_empty(), "{how}: {name}");
@@ -110,6 +111,7 @@ fn loops_that_only_wait_are_told_from_those_that_compute() {
                     "{how}: {name} {found:x?}"
                 );
                 assert!(!waiting.is_nested, "{how}: {name} {found:x?}");
+                assert!(waiting.is_plain, "{how}: {name} {found:x?}");
                 assert!(waiting.has_pointer, "{how}: {name} {found:x?}");
             }
         }
@@ -134,14 +136,23 @@ fn loops_that_only_wait_are_told_from_those_that_compute() {
 #[test]
 fn locks_are_told_from_barriers_where_the_code_tells() {
     for (how, built) in all() {
-        for waiting in built.waiting("lock_by_test") {
+        for waiting in ["lock_by_test", "lock_by_compare", "add_by_ticket"]
+            .into_iter()
+            .flat_map(|name| built.waiting(name))
+        {
             assert_eq!(waiting.purpose, Purpose::Lock, "{how}: {waiting:x?}");
         }
         assert!(built.waiting("lock_by_exchange").is_empty(), "{how}");
-        let found = built.waiting("lock_by_ticket");
-        assert!(!found.is_empty(), "{how}");
-        for waiting in found {
-            assert_eq!(waiting.purpose, Purpose::Unclear, "{how}: {waiting:x?}");
+        for name in ["lock_by_ticket", "lock_by_queue", "turn_wait"] {
+            let found = built.waiting(name);
+            assert!(!found.is_empty(), "{how}: {name}");
+            for waiting in found {
+                assert_eq!(
+                    waiting.purpose,
+                    Purpose::Unclear,
+                    "{how}: {name} {waiting:x?}"
+                );
+            }
         }
     }
 }

@@ -9,6 +9,7 @@ use crate::arch::prologue::{Body, Refusal};
 use crate::debuginfo::{Symbol, TooMany, has_other_parameters};
 use crate::files::Offer;
 use crate::point::{Function, Point};
+use crate::runtimes;
 use sbt_engine::pattern::{Code, is_function};
 
 /// The most bytes of a function that are read.
@@ -94,6 +95,16 @@ impl Binary<'_> {
         };
         let with_exits = matches!(purpose, Purpose::Barrier { .. });
         self.points(symbol, function, layout, with_exits)
+    }
+
+    /// The points of a function in which threads spin. `object`: the argument that points to what
+    /// threads wait for, 0 for none.
+    pub(crate) fn spinning(&self, symbol: &Symbol, object: u8) -> Option<Vec<Point>> {
+        let function = Function::Call {
+            object: self.passed(symbol, object),
+            count: 0,
+        };
+        self.points(symbol, function, runtimes::SPIN, true)
     }
 
     /// A point where a function begins and, if wanted, points where it ends. `None` if the function

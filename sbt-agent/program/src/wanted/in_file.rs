@@ -40,11 +40,11 @@ impl ProbedFile {
     }
 
     fn look_for_collectives(&mut self) {
-        if !self
-            .shown
-            .file_name()
-            .is_some_and(|name| name.to_string_lossy().starts_with("libmpi."))
-        {
+        if !self.shown.file_name().is_some_and(|name| {
+            let name = name.to_string_lossy();
+            // MPICH's own name of its library, and Debian's.
+            name.starts_with("libmpi.") || name.starts_with("libmpich.")
+        }) {
             return;
         }
         let (Some(debug), Ok(image)) = (self.debug_info(), self.image()) else {

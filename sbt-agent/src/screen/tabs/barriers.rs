@@ -274,7 +274,7 @@ fn draw_nothing(view: &View, buffer: &mut Buffer, area: Rect) {
     let text = if ended::is_over(view.snapshot) {
         "No barrier was seen."
     } else {
-        "No barrier has been used yet."
+        "No barrier has been seen yet."
     };
     let texts = [text.to_owned()];
     let notes = view

@@ -11,6 +11,14 @@ use sbt_engine::{
 impl Understanding {
     /// Takes one event in.
     pub fn take(&mut self, event: &Event, settings: &Settings) {
+        let (is_tried, proven_ns) = self.spinning.trials.take(event);
+        if let Some(proven_ns) = proven_ns {
+            // Earlier rounds were not counted.
+            self.gap(proven_ns);
+        }
+        if is_tried {
+            return;
+        }
         match event {
             Event::Callers {
                 id,

@@ -3,16 +3,20 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::seen::{QUIET_AFTER_OTHERS_NS, QUIET_NS, Seen};
+use super::{
+    seen::{QUIET_AFTER_OTHERS_NS, QUIET_NS, Seen},
+    trials::{Candidate, Outcome, Trials},
+};
 use crate::source::sampler::{Sample, Sampler};
 use sbt_engine::{
+    choices::Spins,
     place::{SpinPlace, printable},
     report::spin::FoundLoop,
     words::command_line,
 };
 use sbt_program::{
     clock, process,
-    sites::{Resolver, WaitId},
+    sites::{Resolver, Wait, WaitId},
     spin::tally::Tally,
 };
 
@@ -40,7 +44,7 @@ const MAX_RETURNS: usize = 4;
 
 /// Facts about sampled addresses.
 struct KnownAddresses {
-    waits: HashMap<u64, Option<(WaitId, SpinPlace)>>,
+    waits: HashMap<u64, Option<Wait>>,
     returns: HashMap<u64, bool>,
     watched: HashMap<u64, bool>,
     /// The time after which nothing more is looked up, ns.
@@ -49,7 +53,7 @@ struct KnownAddresses {
 
 impl KnownAddresses {
     /// The loop in which a sample shows its thread waiting.
-    fn wait(&mut self, sample: &Sample, resolver: &mut Resolver) -> Option<(WaitId, SpinPlace)> {
+    fn wait(&mut self, sample: &Sample, resolver: &mut Resolver) -> Option<Wait> {
         let mut returns = Vec::with_capacity(MAX_RETURNS);
         for &word in &sample.stack {
             let known = self.returns.entry(word);
@@ -82,7 +86,7 @@ impl KnownAddresses {
         *known.or_insert_with(|| resolver.is_watched(address))
     }
 
-    fn at(&mut self, address: u64, resolver: &mut Resolver) -> Option<(WaitId, SpinPlace)> {
+    fn at(&mut self, address: u64, resolver: &mut Resolver) -> Option<Wait> {
         if let Some(known) = self.waits.get(&address) {
             return known.clone();
         }
@@ -96,8 +100,9 @@ impl KnownAddresses {
 }
 
 /// The looks of a run and their results.
-#[derive(Debug, Default)]
 pub struct Spinning {
+    wish: Spins,
+    start_ns: u64,
     /// The look under way: its start, ns, and the sampler.
     sampler: Option<(u64, Sampler)>,
     /// Whether any look has been completed.
@@ -111,15 +116,27 @@ pub struct Spinning {
     /// The earliest time of the next look, ns.
     back_ns: u64,
     tally: Tally<WaitId>,
-    places: BTreeMap<WaitId, SpinPlace>,
+    places: BTreeMap<WaitId, Wait>,
+    /// The functions that are tried as barriers.
+    pub(super) trials: Trials,
 }
 
 impl Spinning {
     /// Starts at `now_ns`.
-    pub fn new(now_ns: u64) -> Self {
+    pub fn new(now_ns: u64, wish: Spins) -> Self {
         Self {
+            wish,
+            start_ns: now_ns,
+            sampler: None,
+            has_looked: false,
+            looks: 0,
+            found: 0,
             quiet_since_ns: now_ns,
-            ..Self::default()
+            hits: 0,
+            back_ns: 0,
+            tally: Tally::default(),
+            places: BTreeMap::new(),
+            trials: Trials::default(),
         }
     }
 
@@ -134,7 +151,9 @@ impl Spinning {
         } else {
             QUIET_NS
         };
-        seen.threads >= 2
+        self.wish != Spins::Off
+            && !self.trials.is_running()
+            && seen.threads >= 2
             && now_ns.saturating_sub(self.quiet_since_ns) >= long_ns
             && now_ns >= self.back_ns
             && self.looks < MAX_LOOKS
@@ -194,12 +213,27 @@ impl Spinning {
         self.has_looked |= !taken.is_empty();
         for (thread, sample) in taken {
             let found = known.wait(&sample, resolver);
-            self.tally.add(thread, found.as_ref().map(|(id, _)| *id));
-            if let Some((id, place)) = found {
-                self.places.entry(id).or_insert(place);
+            self.tally.add(thread, found.as_ref().map(|wait| wait.id));
+            if let Some(wait) = found {
+                self.places.entry(wait.id).or_insert(wait);
             }
         }
-        self.found += u32::from(!self.tally.suspects().is_empty());
+        let suspects = self.tally.suspects();
+        self.found += u32::from(!suspects.is_empty());
+        if self.wish != Spins::Auto {
+            return;
+        }
+        for (id, _) in suspects {
+            if let Some(wait) = self.places.get(&id)
+                && let Some(object) = wait.object
+            {
+                self.trials.add(Candidate {
+                    id,
+                    object,
+                    by_code: wait.place.is_barrier,
+                });
+            }
+        }
     }
 
     /// The results, most samples first; `None` if no look was completed. `again`: what to type
@@ -208,15 +242,16 @@ impl Spinning {
         let mut suspects = self.tally.suspects();
         suspects.sort_by_key(|(_, suspect)| std::cmp::Reverse(suspect.samples));
         let found = suspects.into_iter().filter_map(|(id, suspect)| {
-            let place = self.places.get(&id)?.clone();
-            let option = place.barrier.as_ref().ok();
+            let mut place = self.places.get(&id)?.place.clone();
+            match self.trials.outcome(id) {
+                Some(Outcome::Barrier { .. } | Outcome::Other) => return None,
+                // Neither the code nor the use says that this is a barrier.
+                Some(Outcome::Unclear) if !place.is_barrier => return None,
+                Some(Outcome::Unclear) => place.is_barrier = false,
+                Some(Outcome::Fits) | None => {}
+            }
             Some(FoundLoop {
-                command: option.and_then(|function| {
-                    let option = command_line(&["--barrier".to_owned(), function.clone()]);
-                    let command = format!("{} {option} {}", again[0], again[1]);
-                    // A command with unprintable characters cannot be typed.
-                    (printable(&command) == command).then_some(command)
-                }),
+                command: command(&place, None, again),
                 place,
                 threads: suspect.threads.len() as u64,
                 samples: suspect.samples,
@@ -225,6 +260,41 @@ impl Spinning {
         });
         self.has_looked.then(|| found.collect())
     }
+
+    /// A note for each function that was proven to be a barrier. `again`: as for [`Self::report`].
+    pub fn notes(&self, again: &[String; 2]) -> Vec<String> {
+        let notes = self.places.iter().filter_map(|(id, wait)| {
+            let Some(Outcome::Barrier { since_ns, object }) = self.trials.outcome(*id) else {
+                return None;
+            };
+            let after_ns = since_ns.saturating_sub(self.start_ns);
+            let command = command(&wait.place, Some(object), again);
+            let whole = command.map_or_else(String::new, |command| {
+                format!(". To count all rounds: {command}")
+            });
+            Some(format!(
+                "threads spin at the barrier {}: sbt has counted its rounds since {:.1} s after the \
+                start, when the use of the function had proven that it is a barrier{whole}",
+                wait.place.written(),
+                after_ns as f64 / 1e9
+            ))
+        });
+        notes.collect()
+    }
+}
+
+/// The command that watches the function of a loop as a barrier; `None` if `--barrier` cannot name
+/// the function. `object`: the argument that points to the barrier, 0 for none, if that is known.
+fn command(place: &SpinPlace, object: Option<u8>, again: &[String; 2]) -> Option<String> {
+    let function = place.barrier.as_ref().ok()?;
+    let function = match object {
+        Some(0) if !function.ends_with(":0") => format!("{function}:0"),
+        _ => function.clone(),
+    };
+    let option = command_line(&["--barrier".to_owned(), function]);
+    let command = format!("{} {option} {}", again[0], again[1]);
+    // A command with unprintable characters cannot be typed.
+    (printable(&command) == command).then_some(command)
 }
 
 #[cfg(test)]
@@ -243,7 +313,7 @@ mod tests {
 
     #[test]
     fn is_due_when_several_threads_hit_no_barrier() {
-        let mut spinning = Spinning::new(0);
+        let mut spinning = Spinning::new(0, Spins::Auto);
         assert!(!spinning.is_due(100 * MS, seen(4, 0)));
         assert!(!spinning.is_due(300 * MS, seen(1, 0)));
         assert!(spinning.is_due(600 * MS, seen(2, 0)));
@@ -254,7 +324,7 @@ mod tests {
 
     #[test]
     fn is_never_due_while_barriers_are_hit() {
-        let mut spinning = Spinning::new(0);
+        let mut spinning = Spinning::new(0, Spins::Auto);
         for tick in 0..1000 {
             assert!(!spinning.is_due(tick * 250 * MS, seen(4, 1 + tick / 8)));
         }
@@ -262,6 +332,9 @@ mod tests {
 
     #[test]
     fn nobody_has_looked_before() {
-        assert_eq!(Spinning::new(0).report(&<[String; 2]>::default()), None);
+        assert_eq!(
+            Spinning::new(0, Spins::Auto).report(&<[String; 2]>::default()),
+            None
+        );
     }
 }

@@ -37,9 +37,11 @@ impl Understanding {
         verdict::with(Report::new(&self.model, self.resolver.places(), facts))
     }
 
-    /// The notes of the recogniser.
-    pub fn notes(&self) -> Vec<String> {
-        self.recognition.notes()
+    /// The notes of the recogniser. `again`: as for [`Self::fill`].
+    pub fn notes(&self, again: &[String; 2]) -> Vec<String> {
+        let mut notes = self.recognition.notes();
+        notes.extend(self.spinning.notes(again));
+        notes
     }
 
     /// The note on what could not be sampled.

@@ -29,7 +29,7 @@ pub fn alone(out: &mut String, report: &Report, style: Style) {
     if places.is_empty() {
         return;
     }
-    let text = format!("WHERE THREADS SLEEP, by {}", by(looks));
+    let text = format!("WHERE THREADS WAIT, by {}", by(looks));
     list(out, &text, &places, MOST_ROWS, style);
 }
 
@@ -42,7 +42,7 @@ pub fn beside(out: &mut String, report: &Report, style: Style) {
     if places.is_empty() {
         return;
     }
-    let text = format!("ASLEEP IN THE WORK, by {}", by(looks));
+    let text = format!("WAITS IN THE WORK, by {}", by(looks));
     list(out, &text, &places, BESIDE, style);
 }
 

@@ -158,6 +158,15 @@ impl Ebpf {
         result
     }
 
+    /// Takes the probes of a file off that was added: all others are put on again before.
+    pub(super) fn withdraw(&mut self, file: &Arc<ProbedFile>) -> anyhow::Result<()> {
+        self.files.watched.retain(|known| !Arc::ptr_eq(known, file));
+        if self.paused {
+            return Ok(());
+        }
+        self.renew()
+    }
+
     /// Takes the links of all probes on the target.
     pub(super) fn take_links(&mut self) -> Vec<OwnedFd> {
         let mut links = std::mem::take(&mut self.entries);

@@ -61,6 +61,17 @@ impl Communicators {
                     count: Some(size),
                 }
             }
+            // The number of ranks does not change, and the number that stands for the world never
+            // means another communicator.
+            (FoundCommunicator::World, _) => {
+                let job = self.job(of);
+                let count = process::ranks(of.1);
+                Met {
+                    until_ns: if count.is_some() { u64::MAX } else { 0 },
+                    object: self.object((job, Communicator::default()), at),
+                    count,
+                }
+            }
             // The process may have ended since, or the communicator may have been freed.
             (_, Some(met)) => *met,
             (_, None) => Met {
@@ -110,8 +121,8 @@ impl Communicators {
     /// noted: the communicator may have been freed before it was read.
     pub fn note(&self) -> Option<String> {
         (self.has_others && self.objects.is_empty()).then(|| {
-            "sbt does not understand the communicators of this MPI (it knows Open MPI 4): \
-             collectives are shown for each process separately"
+            "sbt does not understand the communicators of this MPI (it knows Open MPI 4, and \
+             MPI_COMM_WORLD of MPICH): collectives are shown for each process separately"
                 .into()
         })
     }

@@ -10,7 +10,8 @@ use crate::kernel::bpf::ProgramKind;
 use crate::source::{
     Baselines, Measurement, Sink, Source, Totals,
     abilities::{
-        Callers, Choosing, Condvars, Departures, Futexes, Locks, Scope, Scoping, Silencing, Waited,
+        Adding, Callers, Choosing, Condvars, Departures, Futexes, Locks, Scope, Scoping, Silencing,
+        Waited,
     },
 };
 use sbt_engine::{
@@ -99,6 +100,10 @@ impl Source for Ebpf {
         Some(self)
     }
 
+    fn adding(&mut self) -> Option<&mut dyn Adding> {
+        Some(self)
+    }
+
     fn scoping(&mut self) -> Option<&mut dyn Scoping> {
         Some(self)
     }
@@ -153,6 +158,16 @@ impl Locks for Ebpf {
 impl Callers for Ebpf {
     fn learn(&mut self, changes: &[(Code, Option<Rule>)]) -> anyhow::Result<()> {
         Self::learn(self, changes)
+    }
+}
+
+impl Adding for Ebpf {
+    fn add(&mut self, file: &Arc<ProbedFile>) -> anyhow::Result<()> {
+        Self::attach(self, std::slice::from_ref(file))
+    }
+
+    fn withdraw(&mut self, file: &Arc<ProbedFile>) -> anyhow::Result<()> {
+        Self::withdraw(self, file)
     }
 }
 

@@ -348,7 +348,7 @@ fn may_be_inside(wait: &Wait, of: BarrierKind, is_innermost: bool) -> bool {
         BarrierKind::Mpi => is_innermost,
         // Code of the program, which may call other functions to wait.
         BarrierKind::Condvar | BarrierKind::Futex => is_of_futex,
-        BarrierKind::User | BarrierKind::Other => true,
+        BarrierKind::User | BarrierKind::Spin | BarrierKind::Other => true,
     }
 }
 

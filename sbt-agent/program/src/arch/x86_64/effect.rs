@@ -88,6 +88,10 @@ pub struct Effect {
     pub store: Option<Operand>,
     /// Whether no other thread can come in between the instruction's read and its write.
     pub is_atomic: bool,
+    /// Whether the written value depends on the read one, with no other thread in between.
+    pub counts: bool,
+    /// Whether the instruction writes only if it reads an expected value.
+    pub compares: bool,
     /// Whether the instruction reads a clock.
     pub is_clock: bool,
     /// Whether the instruction moves the stack pointer.
@@ -208,6 +212,8 @@ impl Words {
         let Instruction(instruction) = instruction;
         let mut effect = Effect {
             is_atomic: instruction.has_lock_prefix(),
+            compares: instruction.mnemonic() == Mnemonic::Cmpxchg,
+            counts: instruction.has_lock_prefix() && instruction.mnemonic() != Mnemonic::Xchg,
             ..Effect::default()
         };
         let (registers, memory) = {

@@ -1,0 +1,227 @@
+//! Functions in which threads spin, tried as barriers one after the other: probes are put on a
+//! function, and its use decides. What a function does before it is proven is not counted.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    sync::Arc,
+};
+
+use sbt_engine::{
+    event::{Event, Kind},
+    recognise::trial::{Trial, Verdict},
+};
+use sbt_program::{
+    files::ProbedFile,
+    sites::{Resolver, WaitId},
+};
+
+/// The longest time to wait for the first thread to enter the function, ns.
+const UNUSED_NS: u64 = 3_000_000_000;
+
+/// The longest trial, ns.
+const LONGEST_NS: u64 = 30_000_000_000;
+
+/// What is to be done to the probes.
+#[derive(Debug)]
+pub enum TrialStep {
+    /// Probes are put on this file.
+    Begin(Arc<ProbedFile>),
+    /// The probes of this file are taken off.
+    Withdraw(Arc<ProbedFile>),
+}
+
+/// What a trial has shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The function is a barrier, and is counted since then, ns.
+    Barrier {
+        since_ns: u64,
+        /// The argument that points to the barrier, 0 for none.
+        object: u8,
+    },
+    /// The use fits a barrier, but the code does not tell.
+    Fits,
+    /// Nothing was proven.
+    Unclear,
+    /// The function is no barrier.
+    Other,
+}
+
+/// A function to be tried.
+#[derive(Clone, Copy, Debug)]
+pub struct Candidate {
+    /// The function.
+    pub id: WaitId,
+    /// The argument that points to what threads wait for, 0 for none.
+    pub object: u8,
+    /// Whether the function's code is that of a barrier.
+    pub by_code: bool,
+}
+
+struct Running {
+    candidate: Candidate,
+    file: Arc<ProbedFile>,
+    trial: Trial,
+    since_ns: u64,
+}
+
+impl Running {
+    /// What the trial has shown; `None` if it goes on.
+    fn outcome(&self, now_ns: u64) -> Option<Outcome> {
+        let Candidate {
+            object, by_code, ..
+        } = self.candidate;
+        let barrier = Outcome::Barrier {
+            since_ns: now_ns,
+            object,
+        };
+        let lasted_ns = now_ns.saturating_sub(self.since_ns);
+        match self.trial.verdict() {
+            Verdict::Barrier | Verdict::Prompt if by_code => Some(barrier),
+            Verdict::Barrier => Some(Outcome::Fits),
+            Verdict::Other => Some(Outcome::Other),
+            Verdict::Unclear | Verdict::Prompt => Some(Outcome::Unclear),
+            Verdict::Open => {
+                let is_late =
+                    lasted_ns >= LONGEST_NS || lasted_ns >= UNUSED_NS && !self.trial.is_used();
+                is_late.then_some(Outcome::Unclear)
+            }
+        }
+    }
+}
+
+/// All trials of a run.
+#[derive(Default)]
+pub struct Trials {
+    queue: VecDeque<Candidate>,
+    running: Option<Running>,
+    outcomes: BTreeMap<WaitId, Outcome>,
+    /// The objects of barriers that are counted, and of functions that are not.
+    counted: BTreeSet<u64>,
+    refused: BTreeSet<u64>,
+}
+
+impl Trials {
+    /// Adds a function, unless it is known already.
+    pub fn add(&mut self, candidate: Candidate) {
+        let id = candidate.id;
+        let running = self.running.as_ref().map(|running| running.candidate);
+        let mut known = self.queue.iter().chain(&running);
+        if !self.outcomes.contains_key(&id) && !known.any(|other| other.id == id) {
+            self.queue.push_back(candidate);
+        }
+    }
+
+    /// Whether the function that is tried has shown enough not to be a barrier.
+    pub fn is_over(&self, now_ns: u64) -> bool {
+        let running = self.running.as_ref();
+        running.is_some_and(|running| running.outcome(now_ns).is_some())
+    }
+
+    /// Whether a function is tried at present.
+    pub const fn is_running(&self) -> bool {
+        self.running.is_some()
+    }
+
+    /// What the trial of a function has shown; `None` if there was none so far.
+    pub fn outcome(&self, id: WaitId) -> Option<Outcome> {
+        self.outcomes.get(&id).copied()
+    }
+
+    /// What is to be done to the probes at `now_ns`.
+    pub fn step(&mut self, now_ns: u64, resolver: &mut Resolver) -> Option<TrialStep> {
+        if let Some(running) = &self.running {
+            let outcome = running.outcome(now_ns)?;
+            return self.end(outcome).map(TrialStep::Withdraw);
+        }
+        while let Some(candidate) = self.queue.pop_front() {
+            let Candidate { id, object, .. } = candidate;
+            if let Some(file) = resolver.watches_wait(id, object) {
+                let file = Arc::new(file);
+                self.running = Some(Running {
+                    candidate,
+                    file: Arc::clone(&file),
+                    trial: Trial::default(),
+                    since_ns: now_ns,
+                });
+                return Some(TrialStep::Begin(file));
+            }
+            self.outcomes.insert(id, Outcome::Unclear);
+        }
+        None
+    }
+
+    /// The probes of the trial that has begun could not be put on.
+    pub fn fail(&mut self) {
+        let _file = self.end(Outcome::Unclear);
+    }
+
+    /// Ends the trial that is running.
+    fn end(&mut self, outcome: Outcome) -> Option<Arc<ProbedFile>> {
+        let running = self.running.take()?;
+        let candidate = running.candidate;
+        let is_counted = matches!(outcome, Outcome::Barrier { .. });
+        let objects = if is_counted {
+            &mut self.counted
+        } else {
+            &mut self.refused
+        };
+        objects.extend(running.trial.objects());
+        if !is_counted && candidate.object != 0 && running.trial.is_lonely() {
+            // Each thread passes a pointer of its own.
+            let all = Candidate {
+                object: 0,
+                ..candidate
+            };
+            self.queue.push_front(all);
+        } else {
+            self.outcomes.insert(candidate.id, outcome);
+        }
+        Some(running.file)
+    }
+
+    /// Takes in an event of a function that is tried. Returns whether the event is of no other use,
+    /// and when a barrier was proven by this event, ns.
+    pub fn take(&mut self, event: &Event) -> (bool, Option<u64>) {
+        match event {
+            Event::Arrive {
+                tid,
+                clocks,
+                object,
+                kind: Kind::Spin,
+                ..
+            } => {
+                if self.counted.contains(object) {
+                    return (false, None);
+                }
+                match &mut self.running {
+                    Some(running) if !self.refused.contains(object) => {
+                        running.trial.arrive(*tid, clocks.time_ns, *object);
+                        (true, None)
+                    }
+                    // Another object of a barrier that is counted, or a last event of a function
+                    // that is not.
+                    _ => (
+                        self.counted.is_empty() || self.refused.contains(object),
+                        None,
+                    ),
+                }
+            }
+            Event::Depart { tid, clocks } => {
+                let Some(running) = &mut self.running else {
+                    return (false, None);
+                };
+                if !running.trial.depart(*tid, clocks.time_ns) {
+                    return (false, None);
+                }
+                let outcome = running.outcome(clocks.time_ns);
+                let Some(barrier @ Outcome::Barrier { since_ns, .. }) = outcome else {
+                    return (true, None);
+                };
+                let _file = self.end(barrier);
+                (true, Some(since_ns))
+            }
+            _ => (false, None),
+        }
+    }
+}
