@@ -63,7 +63,7 @@ pub struct Machine {
     has_looked_at_others: bool,
 }
 
-/// The processes that are not others.
+/// Processes whose CPU time does not count as that of others.
 pub struct Ours<'a> {
     /// The target and its descendants.
     pub target: &'a HashSet<u32>,
