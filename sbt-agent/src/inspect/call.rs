@@ -93,6 +93,21 @@ impl Call {
         }
     }
 
+    /// Whether the call only sleeps for a time.
+    pub const fn is_nap(self) -> bool {
+        matches!(
+            self,
+            Self::In {
+                number: libc::SYS_nanosleep | libc::SYS_clock_nanosleep,
+                ..
+            } | Self::In {
+                number: libc::SYS_poll,
+                arguments: [0, ..],
+                ..
+            }
+        )
+    }
+
     /// Whether the thread may be stopped for a moment without noticing: then the kernel restarts
     /// the system call by itself. Other calls fail with EINTR (signal(7)).
     pub fn may_be_interrupted(self, thread: u32) -> bool {

@@ -17,6 +17,7 @@ mod file_locks;
 mod futex;
 mod holder;
 mod kept_back;
+mod loops;
 mod musl;
 mod origin;
 mod peers;
@@ -50,6 +51,7 @@ use sbt_program::{
     wanted::Wanted,
 };
 
+use call::Call;
 use seen::{Followed, InspectedThread};
 use stop::NotStopped;
 use thread::Glance;
@@ -243,8 +245,10 @@ impl Looker {
                     };
                     let (resolver, stacks) = (&mut self.resolver, &mut self.stacks);
                     let followed = Followed::of(standing, &stack, None, resolver, stacks);
-                    let stops =
-                        followed.ends == Ends::WantsBp && glance.call.may_be_interrupted(id.thread);
+                    // Whether a thread that sleeps again and again looks for something in between is
+                    // told by its registers.
+                    let stops = (followed.ends == Ends::WantsBp || seen.naps())
+                        && glance.call.may_be_interrupted(id.thread);
                     (Some(followed), stops)
                 }
                 None => (None, glance.state == 'R'),
@@ -264,6 +268,7 @@ impl Looker {
 
     fn stop(&mut self, threads: &[(usize, ThreadId)]) {
         let ids: Vec<ThreadId> = threads.iter().map(|thread| thread.1).collect();
+        let mut loops = Duration::ZERO;
         for ((number, id), result) in threads.iter().zip(stop::all(&ids)) {
             let Some(seen) = self.threads.get_mut(&(*number, id.thread)) else {
                 continue;
@@ -288,6 +293,12 @@ impl Looker {
                 bp: Some(stopped.registers.frame()),
             };
             let (resolver, stacks) = (&mut self.resolver, &mut self.stacks);
+            if loops < loops::PATIENCE && (seen.glance.call == Call::Running || seen.naps()) {
+                let before = Instant::now();
+                let memory = Memory { thread: id.thread };
+                seen.take_loop(loops::found(&stopped.registers, memory));
+                loops += before.elapsed();
+            }
             let registers = Some(Box::new(stopped.registers));
             let followed = Followed::of(standing, &stopped.stack, registers, resolver, stacks);
             seen.followed = Some(followed);
@@ -352,6 +363,7 @@ impl Looker {
                 )
             }));
         }
+        loops::watch(&mut threads, turn);
         let hidden = threads.iter().filter(|seen| seen.is_hidden()).count();
         let (doings, barriers) = wait::all(&threads, &mut self.resolver, known, |process| {
             frozen.contains_key(&process)

@@ -19,6 +19,8 @@ fn process(process: u32) -> ProcessSeen {
         forked: false,
         has_timers: false,
         rank: None,
+        ranks: None,
+        has_handlers: false,
         has_tasks: false,
     }
 }
