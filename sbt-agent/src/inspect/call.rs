@@ -2,6 +2,7 @@
 
 use std::{fs, time::Duration};
 
+use super::system_v;
 use sbt_engine::hang::scene::ThreadId;
 use sbt_program::{memory::Memory, syscalls};
 
@@ -186,6 +187,9 @@ impl Call {
             libc::SYS_poll | libc::SYS_ppoll => polled(memory, arguments[0], arguments[1]),
             libc::SYS_openat => path(memory, arguments[1]),
             libc::SYS_open => path(memory, arguments[0]),
+            libc::SYS_semop | libc::SYS_semtimedop | libc::SYS_msgrcv | libc::SYS_msgsnd => {
+                system_v::described(thread, number, arguments)
+            }
             _ if has_descriptor(number) => opened(thread, arguments[0]),
             _ => None,
         };

@@ -25,6 +25,7 @@ mod permission;
 mod seen;
 pub mod sleepers;
 mod stop;
+mod system_v;
 mod teams;
 mod thread;
 mod wait;
@@ -344,6 +345,7 @@ impl Looker {
             ));
         }
         self.notes.extend(self.kept.quotas());
+        let throttled = self.processes.len() == 1 && self.kept.is_throttled();
         self.notes
             .extend(kept_back::ended_children(&self.processes));
         let frozen = self.kept.frozen(&self.processes);
@@ -379,6 +381,7 @@ impl Looker {
             looked_ns: 0,
             notes: self.notes,
             partial: self.partial,
+            throttled,
             hidden: u32::try_from(hidden).unwrap_or(u32::MAX),
             processes: self.processes.iter().map(|of| origin::of(*of)).collect(),
         }

@@ -97,8 +97,8 @@ fn of_runner(view: &View) -> Option<String> {
     }
     let end = match (moves(view, root), view.lacks_cpu(root)) {
         (true, _) => return Some(format!("no hang was found: {told}")),
-        (false, true) => ": it gets hardly any CPU time",
-        (false, false) => ": slow, or a loop without end; a look cannot tell which",
+        (false, true) => view.without_cpu(),
+        (false, false) => "slow, or a loop without end; a look cannot tell which",
     };
-    Some(format!("{told}{end}"))
+    Some(format!("{told}: {end}"))
 }

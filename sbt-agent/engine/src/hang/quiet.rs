@@ -79,7 +79,9 @@ enum Wakes {
 fn wakes(graph: &Graph, at: usize) -> Wakes {
     let thread = graph.view.thread(at);
     let by_signal = match &thread.doing {
-        Doing::Call { name, .. } => FOR_SIGNALS.contains(&name.as_str()),
+        Doing::Call { name, .. } => {
+            FOR_SIGNALS.contains(&name.as_str()) && !waits_for_children(graph, at)
+        }
         _ => false,
     };
     let by_time = !thread.slept || thread.gives_up();
@@ -96,6 +98,18 @@ fn wakes(graph: &Graph, at: usize) -> Wakes {
     } else {
         Wakes::Unknown
     }
+}
+
+/// Whether a thread waits for signals, and its process has children: a signal tells a launcher that
+/// its child has ended.
+fn waits_for_children(graph: &Graph, at: usize) -> bool {
+    let thread = graph.view.thread(at);
+    let for_signals = match &thread.doing {
+        Doing::Call { name, .. } => FOR_SIGNALS.contains(&name.as_str()),
+        _ => false,
+    };
+    let mut all = graph.view.scene.processes.iter();
+    for_signals && all.any(|other| other.parent == Some(thread.id.process))
 }
 
 fn handled(graph: &Graph, at: usize) -> bool {
@@ -121,7 +135,8 @@ pub fn quiet(graph: &Graph) -> Option<Finding> {
     }
     let needs_nobody = |at: &usize| graph.need(*at) == Need::Nothing || !graph.stays(*at);
     let goers: Vec<usize> = alive().filter(needs_nobody).collect();
-    let first = alive().next()?;
+    let mut launched = alive().filter(|at| !waits_for_children(graph, *at));
+    let first = launched.next().or_else(|| alive().next())?;
     let root = end(graph, first, None).root;
     let own = |at: &usize| view.thread(*at).stack.iter().any(|call| !call.of_system);
     // A thread of a library, such as one that waits for the library's own events, says little of

@@ -29,6 +29,9 @@ pub struct Scene {
     /// Number of threads whose callers are hidden by return probes on the function that they are
     /// in.
     pub hidden: u32,
+    /// Whether the CPU quota of the control group in which the only process runs was used up in most
+    /// periods meanwhile, so that the kernel stopped its threads.
+    pub throttled: bool,
     /// The processes that were looked at. A process that is not listed here is an unknown one.
     pub processes: Vec<ProcessSeen>,
 }

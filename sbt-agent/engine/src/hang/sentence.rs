@@ -82,13 +82,14 @@ pub fn text(graph: &Graph, finding: &Finding) -> String {
         let _ = write!(text, "; {name} {}", gone_words(graph.view, seen, gone));
     }
     if finding.grade == Grade::Unclear {
+        text.push_str(": ");
         text.push_str(match graph.view.thread(root).doing {
             Doing::Running if calls::wait(graph.view, root).is_some() => {
-                ": it is not known whether it will come"
+                "it is not known whether it will come"
             }
-            Doing::Running if graph.view.lacks_cpu(root) => ": it gets hardly any CPU time",
-            Doing::Running => ": slow, or a loop without end; a look cannot tell which",
-            _ => ": it is not known whether it will come",
+            Doing::Running if graph.view.lacks_cpu(root) => graph.view.without_cpu(),
+            Doing::Running => "slow, or a loop without end; a look cannot tell which",
+            _ => "it is not known whether it will come",
         });
     }
     text

@@ -79,6 +79,12 @@ fn who_has_no_cpu_is_told_so() {
         ),
         "{text}"
     );
+    seen.0.throttled = true;
+    let text = seen.hang().text;
+    assert!(
+        text.ends_with(": the CPU quota of its control group is used up most of the time"),
+        "{text}"
+    );
 }
 
 #[test]
