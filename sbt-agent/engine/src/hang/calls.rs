@@ -16,6 +16,9 @@ const AT_ONCE: [&str; 5] = [
 /// What threads wait for at a critical section of OpenMP.
 const CRITICAL: &str = "for a critical section";
 
+/// What threads wait for in `pthread_spin_lock`.
+pub const SPIN_LOCK: &str = "for a spin lock";
+
 /// How the names of functions begin that wait, and what they wait for.
 const WAITS: [(&[&str], &str); 7] = [
     (&["GOMP_critical", "__kmpc_critical"], CRITICAL),
@@ -46,7 +49,7 @@ const WAITS: [(&[&str], &str); 7] = [
         ],
         "for tasks to end",
     ),
-    (&["pthread_spin_lock"], "for a spin lock"),
+    (&["pthread_spin_lock"], SPIN_LOCK),
     (
         &["__cxa_guard_acquire"],
         "for the first use of a static variable to be over",

@@ -270,8 +270,8 @@ fn need(view: &View, at: usize) -> Need {
             // Another process may wake the thread.
             | WaitFor::Semaphore { shared: true, .. }
             | WaitFor::Condvar { shared: true, .. }
-            | WaitFor::Futex { shared: true, .. } => Need::Nothing,
-            WaitFor::Memory { shared: true, .. } => Need::Nothing,
+            | WaitFor::Futex { shared: true, .. }
+            | WaitFor::Memory { shared: true, .. } => Need::Nothing,
             // A handler may run in any thread.
             WaitFor::Memory { .. } if handles_signals(view, at) => Need::Nothing,
             WaitFor::Memory { .. }

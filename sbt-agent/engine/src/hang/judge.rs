@@ -67,7 +67,7 @@ pub fn spinning_as(scene: &Scene, names: &Names) -> Option<HangReport> {
     let graph = Graph::new(&view);
     spinners::ranks(&graph)
         .filter(|finding| spinners::all_wait(&graph, finding))
-        .or_else(|| spinners::at_locks(&graph))
+        .or_else(|| spinners::at_locks(&graph).filter(|found| spinners::is_obscure(&graph, found)))
         .or_else(|| quiet(&graph).filter(|_| quiet::has_loops(&graph)))
         .map(|finding| report(&graph, &finding, Vec::new()))
 }

@@ -38,6 +38,10 @@ pub struct Scene {
 
 /// A process as a look saw it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(
+    clippy::struct_excessive_bools,
+    reason = "each says something else of a process"
+)]
 pub struct ProcessSeen {
     /// The process id.
     pub process: u32,

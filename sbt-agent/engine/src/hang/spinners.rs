@@ -2,7 +2,7 @@
 //! locks of runtimes.
 
 use super::{
-    calls::{Wait, wait},
+    calls::{SPIN_LOCK, Wait, wait},
     end::Grade,
     finding::Finding,
     graph::Graph,
@@ -64,6 +64,13 @@ pub fn all_wait(graph: &Graph, finding: &Finding) -> bool {
     let view = graph.view;
     let mut who = finding.who.iter();
     who.all(|at| wait(view, *at).is_some() && !moves(view, *at))
+}
+
+/// Whether the threads of a finding wait in code that is too much to follow. Those that wait at a
+/// spin lock are known to wait, or else the lock changes hands.
+pub fn is_obscure(graph: &Graph, finding: &Finding) -> bool {
+    let mut waits = finding.who.iter().filter_map(|at| wait(graph.view, *at));
+    waits.all(|wait| wait.what != SPIN_LOCK)
 }
 
 /// What is found of threads that spin at locks while all others sleep; `None` if a thread does

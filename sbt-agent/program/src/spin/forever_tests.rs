@@ -100,6 +100,34 @@ fn turns_that_are_counted_anew_are_followed() {
 }
 
 #[test]
+fn own_variables_are_not_awaited() {
+    // mov [rsp - 4], 0; mov eax, [rsp - 4]; or eax, [rip + 0xfee]; je; ret
+    let code = [
+        0xc7, 0x44, 0x24, 0xfc, 0, 0, 0, 0, 0x8b, 0x44, 0x24, 0xfc, 0x0b, 0x05, 0xee, 0x0f, 0, 0,
+        0x74, 0xec, 0xc3,
+    ];
+    assert_eq!(round(&code, 0), only(0));
+    assert_eq!(round(&code, 1), None);
+}
+
+#[test]
+fn products_are_computed() {
+    // mov eax, 2000000; mov ecx, 0x431bde83; imul ecx; sar edx, 18; cmp edx, [rip + 0xfe9]; je; ret
+    let code = [
+        0xb8, 0x80, 0x84, 0x1e, 0, 0xb9, 0x83, 0xde, 0x1b, 0x43, 0xf7, 0xe9, 0xc1, 0xfa, 18, 0x3b,
+        0x15, 0xeb, 0x0f, 0, 0, 0x74, 0xe9, 0xc3,
+    ];
+    assert_eq!(round(&code, 2), only(2));
+    assert_eq!(round(&code, 3), None);
+    // imul eax, [rip + 0xff9], -3; cmp eax, -21; je; ret
+    let code = [
+        0x6b, 0x05, 0xf9, 0x0f, 0, 0, 0xfd, 0x83, 0xf8, 0xeb, 0x74, 0xf4, 0xc3,
+    ];
+    assert_eq!(round(&code, 7), only(7));
+    assert_eq!(round(&code, 8), None);
+}
+
+#[test]
 fn code_may_be_anything() {
     let mut state = 1_u32;
     let mut next = || {

@@ -61,6 +61,9 @@ pub struct Rehearsal<'m> {
     stack: u64,
     /// Bytes that differ from those in memory, because the thread has written them in thought.
     written: BTreeMap<u64, u8>,
+    /// Bytes on the thread's own stack that the thread has written, whether they differ or not: they
+    /// may be different at other times of a turn.
+    own_written: BTreeSet<u64>,
     loads: BTreeMap<(u64, usize), u64>,
     /// The last word that was read since the last branch, unless it is the thread's own.
     latest: Option<u64>,
@@ -94,6 +97,7 @@ impl<'m> Rehearsal<'m> {
             own_data: r.fs_base,
             stack: r.rsp,
             written: BTreeMap::new(),
+            own_written: BTreeSet::new(),
             loads: BTreeMap::new(),
             latest: None,
             decisive: BTreeSet::new(),
@@ -121,7 +125,7 @@ impl<'m> Rehearsal<'m> {
         self.is_seen
     }
 
-    /// The words that were read, and had not been written in thought before.
+    /// The words that were read, but for those on its own stack that the thread had written before.
     pub fn loads(&self) -> Vec<Word> {
         let all = self.loads.iter();
         all.map(|((address, size), value)| Word {
@@ -288,6 +292,7 @@ impl<'m> Rehearsal<'m> {
                 self.put(i, 0, !value)
             }
             Mnemonic::Shl | Mnemonic::Shr | Mnemonic::Sar => self.shift(i, size),
+            Mnemonic::Mul | Mnemonic::Imul => self.multiply(i, size),
             Mnemonic::Xchg => {
                 let (a, b) = (self.get(i, 0)?, self.get(i, 1)?);
                 self.put(i, 0, b)?;
@@ -360,6 +365,37 @@ impl<'m> Rehearsal<'m> {
             self.undefined |= RflagsBits::OF;
         }
         self.put(i, 0, shifted)
+    }
+
+    /// Products, as compilers make them of divisions by constants.
+    fn multiply(&mut self, i: &Instruction, size: usize) -> Option<()> {
+        let is_signed = i.mnemonic() == Mnemonic::Imul;
+        let wide = |value: u64| match is_signed {
+            true => i128::from(extended(value, size).cast_signed()),
+            false => i128::from(cut(value, size)),
+        };
+        let (a, b) = match i.op_count() {
+            1 => (cut(self.registers[0], size), self.get(i, 0)?),
+            2 => (self.get(i, 0)?, self.get(i, 1)?),
+            _ => (self.get(i, 1)?, self.get(i, 2)?),
+        };
+        // Two numbers of 64 bits without sign may have a product that is too large.
+        let product = wide(a).checked_mul(wide(b))?;
+        let part = |product: i128| u64::try_from(product & i128::from(u64::MAX)).ok();
+        let low = part(product)?;
+        let is_cut = wide(low) != product;
+        self.result_flags(low, size, is_cut, is_cut);
+        if i.op_count() > 1 {
+            return self.put(i, 0, low);
+        }
+        if size == 1 {
+            self.set(0, 2, low);
+            return Some(());
+        }
+        let high = part(product >> (size * 8))?;
+        self.set(0, size, low);
+        self.set(2, size, high);
+        Some(())
     }
 
     /// Sleeps for a time and giving way change nothing that the thread sees.
@@ -502,7 +538,8 @@ impl<'m> Rehearsal<'m> {
         self.memory(address, &mut bytes[..size])?;
         let value = u64::from_le_bytes(bytes);
         let addresses = address..address.checked_add(size as u64)?;
-        if self.written.range(addresses).next().is_none() {
+        let is_written = |at: u64| self.written.contains_key(&at) || self.own_written.contains(&at);
+        if !addresses.into_iter().any(is_written) {
             self.loads.insert((address, size), value);
         }
         if !self.is_own(address) {
@@ -515,6 +552,10 @@ impl<'m> Rehearsal<'m> {
         let mut before = [0; 8];
         self.unchanged(address, &mut before[..size])?;
         let bytes = value.to_le_bytes();
+        if self.is_own(address) {
+            self.own_written
+                .extend(address..address.checked_add(size as u64)?);
+        }
         for (index, (new, old)) in (0..).zip(bytes.iter().zip(&before)).take(size) {
             if new == old {
                 self.written.remove(&(address + index));
