@@ -213,6 +213,7 @@ impl<'m> Rehearsal<'m> {
         Some(false)
     }
 
+    /// Executes an instruction after which the next one follows.
     fn compute(&mut self, i: &Instruction) -> Option<()> {
         let size = size(i, 0);
         match i.mnemonic() {
@@ -255,6 +256,13 @@ impl<'m> Rehearsal<'m> {
                 self.registers[0] = extended(self.registers[0], 2) & 0xffff_ffff;
                 Some(())
             }
+            _ => self.calculate(i, size),
+        }
+    }
+
+    /// Executes an instruction that computes something of its operands.
+    fn calculate(&mut self, i: &Instruction, size: usize) -> Option<()> {
+        match i.mnemonic() {
             Mnemonic::Add | Mnemonic::Inc => {
                 let (a, b) = (self.get(i, 0)?, self.second(i)?);
                 let sum = a.wrapping_add(b);
@@ -370,9 +378,12 @@ impl<'m> Rehearsal<'m> {
     /// Products, as compilers make them of divisions by constants.
     fn multiply(&mut self, i: &Instruction, size: usize) -> Option<()> {
         let is_signed = i.mnemonic() == Mnemonic::Imul;
-        let wide = |value: u64| match is_signed {
-            true => i128::from(extended(value, size).cast_signed()),
-            false => i128::from(cut(value, size)),
+        let wide = |value: u64| {
+            if is_signed {
+                i128::from(extended(value, size).cast_signed())
+            } else {
+                i128::from(cut(value, size))
+            }
         };
         let (a, b) = match i.op_count() {
             1 => (cut(self.registers[0], size), self.get(i, 0)?),
@@ -497,8 +508,7 @@ impl<'m> Rehearsal<'m> {
         }
         // An address that is only computed is in no segment.
         let part = |register: Register| match register {
-            Register::None => Some(0),
-            Register::RIP => Some(0),
+            Register::None | Register::RIP => Some(0),
             register => value(register, 0, 0),
         };
         let scaled = part(i.memory_index())?.wrapping_mul(i.memory_index_scale().into());
