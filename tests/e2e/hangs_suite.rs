@@ -23,6 +23,8 @@ const COMPILERS: usize = 4;
 struct Case {
     source: PathBuf,
     build: String,
+    /// Whether threads of it spin, so that it needs CPUs.
+    is_busy: bool,
     outcome: String,
     must: Vec<String>,
     never: Vec<String>,
@@ -48,6 +50,7 @@ fn cases(source: &Path) -> Vec<Case> {
         .map(|build| Case {
             source: source.to_owned(),
             build,
+            is_busy: !of("busy").is_empty(),
             outcome: outcome.clone(),
             must: of("must"),
             never: of("never"),
@@ -209,7 +212,7 @@ fn each_is_told_as_it_says_itself() {
     crate::harness::needs_nothing!(alone);
     let folder = folder();
     let copy = open(folder.path(), sbt());
-    let cases = all();
+    let cases: Vec<Case> = all().into_iter().filter(|case| !case.is_busy).collect();
     let built = each(&cases, COMPILERS, |number, case| {
         case.built(folder.path(), number)
     });
@@ -234,6 +237,31 @@ fn each_is_told_as_it_says_itself() {
     panic!("{} of {}: {}", left.len(), running.len(), left.join("\n"));
 }
 
+/// Fewer at a time, since they share the CPUs.
+#[test]
+fn threads_that_spin_are_told_as_they_say_themselves() {
+    crate::harness::needs_nothing!(alone);
+    let folder = folder();
+    let cases: Vec<Case> = all().into_iter().filter(|case| case.is_busy).collect();
+    let built = each(&cases, COMPILERS, |number, case| {
+        case.built(folder.path(), number)
+    });
+    let running: Vec<Running> = cases
+        .iter()
+        .zip(&built)
+        .filter_map(|(case, words)| Some(begin(case, words.as_ref()?, false)))
+        .collect();
+    let mut left = Vec::new();
+    for tries in 1..=4 {
+        pause(400 * tries);
+        left = wrong(&running, [sbt(), sbt()]);
+        if left.is_empty() {
+            return;
+        }
+    }
+    panic!("{} of {}: {}", left.len(), running.len(), left.join("\n"));
+}
+
 /// What a check of a program without a barrier ends with.
 #[test]
 fn a_check_fails_where_a_program_hangs_and_nowhere_else() {
@@ -250,13 +278,17 @@ fn a_check_fails_where_a_program_hangs_and_nowhere_else() {
         let finished = run(command).expect(status);
         finished.out() + &finished.stderr
     };
-    let [lost, forked] = ["lost_wakeup.c", "forked_team.c"].map(path);
+    let [lost, forked, spins] = ["lost_wakeup.c", "forked_team.c", "spin_flag.c"].map(path);
     let sleep = Path::new("sleep");
     thread::scope(|scope| {
         scope.spawn(|| {
             let said = check("1s", &lost, &[], 3);
             assert!(said.contains("no thread of the process is left"), "{said}");
             assert!(!said.contains("is over"), "{said}");
+        });
+        scope.spawn(|| {
+            let said = check("1s", &spins, &[], 3);
+            assert!(said.contains("left that could change it"), "{said}");
         });
         scope.spawn(|| {
             let said = check("1s", &forked, &[], 3);

@@ -1,5 +1,6 @@
 // A program that computes.
 // build: gcc -O2 -g -pthread
+// busy: yes
 // outcome: moves
 // never: no thread of the process is left
 // never: for ever

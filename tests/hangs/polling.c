@@ -1,8 +1,8 @@
-// A thread polls for a number that no thread is left to change. From outside this looks like a
-// daemon's loop.
+// A thread polls for a number that no thread is left to change.
 // build: gcc -O2 -g -pthread
-// outcome: outside
-// must: sleeps and wakes again and again
+// outcome: hung
+// must: looks again and again, and sleeps in between, until done (0x
+// must: no thread of the process is left that could change it
 // never: waits for something outside of it
 #include <pthread.h>
 #include <stdatomic.h>

@@ -1,25 +1,43 @@
-//! The names of critical sections of OpenMP: GCC makes a variable for each, which holds the lock.
+//! The names of variables in memory; and of critical sections of OpenMP: GCC and clang make a variable
+//! for each, which holds the lock.
 
-use object::{LittleEndian, Object as _, ObjectSymbol as _, read::elf::ElfFile64};
+use memmap2::Mmap;
+use object::{LittleEndian, Object as _, ObjectSymbol as _, SymbolKind, read::elf::ElfFile64};
 
 use crate::{
+    debuginfo::demangled,
     elf::{load_segments, map},
     process,
 };
 
-/// How GCC begins the names of these variables.
+/// How clang ends their names.
+const SUFFIX: &str = ".var";
+
+/// How compilers begin the names of these variables.
 const PREFIX: &str = ".gomp_critical_user_";
 
 /// The name of the critical section whose lock lies at an address of a process. `None` if the
 /// section has no name, or the program no symbols.
 pub fn name(pid: u32, address: u64) -> Option<String> {
+    let (image, own) = of_file(pid, address)?;
+    name_in(&image, own)
+}
+
+/// The variable that lies at an address of a process, by its symbol as in the file.
+pub fn variable(pid: u32, address: u64) -> Option<String> {
+    let (image, own) = of_file(pid, address)?;
+    variable_in(&image, own)
+}
+
+/// The file in which an address of a process lies, and the address in the file's own numbering.
+fn of_file(pid: u32, address: u64) -> Option<(Mmap, u64)> {
     let mappings = process::mappings(pid);
     // A file's variables follow its code.
     let before = mappings.iter().filter(|mapping| mapping.start <= address);
     let mapping = before.max_by_key(|mapping| mapping.start)?;
     let image = map(&mapping.file(pid).ok()?).ok()?;
     let own = own_address(&image, mapping.start, mapping.offset, address)?;
-    name_in(&image, own)
+    Some((image, own))
 }
 
 /// An address of the process in the file's own numbering. `start`, `offset`: where a part of the
@@ -37,10 +55,26 @@ fn own_address(image: &[u8], start: u64, offset: u64, address: u64) -> Option<u6
     address.checked_sub(start.checked_sub(mapped)?)
 }
 
-fn name_in(image: &[u8], address: u64) -> Option<String> {
+/// The name of the critical section whose lock lies at an address, in the file's own numbering.
+pub(crate) fn name_in(image: &[u8], address: u64) -> Option<String> {
     let file = ElfFile64::<LittleEndian>::parse(image).ok()?;
     let mut symbols = file.symbols().filter(|symbol| symbol.address() == address);
-    symbols.find_map(|symbol| Some(symbol.name().ok()?.strip_prefix(PREFIX)?.to_owned()))
+    symbols.find_map(|symbol| {
+        let name = symbol.name().ok()?.strip_prefix(PREFIX)?;
+        let name = name.strip_suffix(SUFFIX).unwrap_or(name);
+        // A section without a name has an empty one.
+        (!name.is_empty()).then(|| name.to_owned())
+    })
+}
+
+fn variable_in(image: &[u8], address: u64) -> Option<String> {
+    let file = ElfFile64::<LittleEndian>::parse(image).ok()?;
+    let mut symbols = file.symbols().chain(file.dynamic_symbols());
+    let found = symbols.find(|symbol| {
+        let until = symbol.address().saturating_add(symbol.size());
+        symbol.kind() == SymbolKind::Data && (symbol.address()..until).contains(&address)
+    })?;
+    found.name().ok().map(demangled)
 }
 
 #[cfg(test)]

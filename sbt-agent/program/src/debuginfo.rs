@@ -29,6 +29,7 @@ pub(super) use gimli::Range;
 
 pub(super) use self::copies::{has_other_parameters, is_part};
 pub use self::lookup::{Line, Spot};
+pub(crate) use self::names::of_function as demangled;
 use self::sections::Lines;
 use self::symbols::{ByAddress, Symbols};
 pub use self::symbols::{Symbol, TooMany};

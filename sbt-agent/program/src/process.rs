@@ -301,6 +301,24 @@ pub fn rank(pid: u32) -> Option<u32> {
     rank_of(&environment)
 }
 
+/// How many ranks the parallel program has of which a process is one, and whether all of them run on
+/// this machine; from the environment that Open MPI or MPICH and its kin have set.
+pub fn ranks(pid: u32) -> Option<(u32, bool)> {
+    let environment = fs::read(folder(pid).join("environ")).ok()?;
+    ranks_of(&environment)
+}
+
+fn ranks_of(environment: &[u8]) -> Option<(u32, bool)> {
+    let number = |name: &str| {
+        let found = variable(environment, name)?;
+        std::str::from_utf8(found).ok()?.parse::<u32>().ok()
+    };
+    let first = |names: [&str; 2]| names.into_iter().find_map(number);
+    let all = first(["OMPI_COMM_WORLD_SIZE", "PMI_SIZE"])?;
+    let here = first(["OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"]);
+    Some((all, here == Some(all)))
+}
+
 /// Identifies the parallel program of which a process is a rank, among programs that run at the
 /// same time; from the environment that `PMIx` (so Open MPI) or Slurm has set.
 pub fn job(pid: u32) -> Option<Box<[u8]>> {

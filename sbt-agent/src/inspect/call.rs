@@ -2,6 +2,7 @@
 
 use std::{fs, time::Duration};
 
+use super::system_v;
 use sbt_engine::hang::scene::ThreadId;
 use sbt_program::{memory::Memory, syscalls};
 
@@ -93,6 +94,21 @@ impl Call {
         }
     }
 
+    /// Whether the call only sleeps for a time.
+    pub const fn is_nap(self) -> bool {
+        matches!(
+            self,
+            Self::In {
+                number: libc::SYS_nanosleep | libc::SYS_clock_nanosleep,
+                ..
+            } | Self::In {
+                number: libc::SYS_poll,
+                arguments: [0, ..],
+                ..
+            }
+        )
+    }
+
     /// Whether the thread may be stopped for a moment without noticing: then the kernel restarts
     /// the system call by itself. Other calls fail with EINTR (signal(7)).
     pub fn may_be_interrupted(self, thread: u32) -> bool {
@@ -171,6 +187,9 @@ impl Call {
             libc::SYS_poll | libc::SYS_ppoll => polled(memory, arguments[0], arguments[1]),
             libc::SYS_openat => path(memory, arguments[1]),
             libc::SYS_open => path(memory, arguments[0]),
+            libc::SYS_semop | libc::SYS_semtimedop | libc::SYS_msgrcv | libc::SYS_msgsnd => {
+                system_v::described(thread, number, arguments)
+            }
             _ if has_descriptor(number) => opened(thread, arguments[0]),
             _ => None,
         };

@@ -50,6 +50,14 @@ impl Kept {
             })
             .collect()
     }
+
+    /// Whether a quota was used up in most periods since the beginning, as far as [`Self::quotas`]
+    /// has counted.
+    pub fn is_throttled(&self) -> bool {
+        let all = self.groups.report().into_iter();
+        let mut all = all.filter(|quota| quota.throttled_periods > 0);
+        all.any(|quota| 2 * quota.throttled_periods > quota.periods)
+    }
 }
 
 /// Says why the scheduler prefers other threads to a thread; `None` if its class and nice value are

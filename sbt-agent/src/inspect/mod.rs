@@ -17,6 +17,7 @@ mod file_locks;
 mod futex;
 mod holder;
 mod kept_back;
+mod loops;
 mod musl;
 mod origin;
 mod peers;
@@ -24,6 +25,7 @@ mod permission;
 mod seen;
 pub mod sleepers;
 mod stop;
+mod system_v;
 mod teams;
 mod thread;
 mod wait;
@@ -50,6 +52,7 @@ use sbt_program::{
     wanted::Wanted,
 };
 
+use call::Call;
 use seen::{Followed, InspectedThread};
 use stop::NotStopped;
 use thread::Glance;
@@ -243,8 +246,10 @@ impl Looker {
                     };
                     let (resolver, stacks) = (&mut self.resolver, &mut self.stacks);
                     let followed = Followed::of(standing, &stack, None, resolver, stacks);
-                    let stops =
-                        followed.ends == Ends::WantsBp && glance.call.may_be_interrupted(id.thread);
+                    // Whether a thread that sleeps again and again looks for something in between is
+                    // told by its registers.
+                    let stops = (followed.ends == Ends::WantsBp || seen.naps())
+                        && glance.call.may_be_interrupted(id.thread);
                     (Some(followed), stops)
                 }
                 None => (None, glance.state == 'R'),
@@ -264,6 +269,7 @@ impl Looker {
 
     fn stop(&mut self, threads: &[(usize, ThreadId)]) {
         let ids: Vec<ThreadId> = threads.iter().map(|thread| thread.1).collect();
+        let mut loops = Duration::ZERO;
         for ((number, id), result) in threads.iter().zip(stop::all(&ids)) {
             let Some(seen) = self.threads.get_mut(&(*number, id.thread)) else {
                 continue;
@@ -288,6 +294,12 @@ impl Looker {
                 bp: Some(stopped.registers.frame()),
             };
             let (resolver, stacks) = (&mut self.resolver, &mut self.stacks);
+            if loops < loops::PATIENCE && (seen.glance.call == Call::Running || seen.naps()) {
+                let before = Instant::now();
+                let memory = Memory { thread: id.thread };
+                seen.take_loop(loops::found(&stopped.registers, memory));
+                loops += before.elapsed();
+            }
             let registers = Some(Box::new(stopped.registers));
             let followed = Followed::of(standing, &stopped.stack, registers, resolver, stacks);
             seen.followed = Some(followed);
@@ -333,6 +345,7 @@ impl Looker {
             ));
         }
         self.notes.extend(self.kept.quotas());
+        let throttled = self.processes.len() == 1 && self.kept.is_throttled();
         self.notes
             .extend(kept_back::ended_children(&self.processes));
         let frozen = self.kept.frozen(&self.processes);
@@ -352,6 +365,7 @@ impl Looker {
                 )
             }));
         }
+        loops::watch(&mut threads, turn);
         let hidden = threads.iter().filter(|seen| seen.is_hidden()).count();
         let (doings, barriers) = wait::all(&threads, &mut self.resolver, known, |process| {
             frozen.contains_key(&process)
@@ -367,6 +381,7 @@ impl Looker {
             looked_ns: 0,
             notes: self.notes,
             partial: self.partial,
+            throttled,
             hidden: u32::try_from(hidden).unwrap_or(u32::MAX),
             processes: self.processes.iter().map(|of| origin::of(*of)).collect(),
         }

@@ -5,6 +5,7 @@ use std::{collections::BTreeSet, time::Instant};
 use super::{
     call::Call,
     futex::Futex,
+    loops::{self, Looping},
     thread::{self, Glance},
 };
 use sbt_engine::{
@@ -16,6 +17,7 @@ use sbt_program::{
     memory::{Memory, Stack},
     process,
     sites::{CallAt, Called, Ends, Resolver, Stacks, Standing},
+    spin::forever::Forever,
 };
 
 /// The calls that a thread was in at one look.
@@ -100,6 +102,8 @@ pub struct InspectedThread {
     known: Option<Followed>,
     /// The libraries in which the thread ran at looks at which it was in that place of its own code.
     libraries: BTreeSet<String>,
+    /// The loop in which the thread goes round, if it was found to be in one.
+    looping: Option<Looping>,
     /// Number of the look at which it was last stopped.
     pub stopped: Option<u32>,
     /// Number of the look since which it has slept in the same system call, without a CPU.
@@ -133,6 +137,7 @@ impl InspectedThread {
             before: None,
             known: None,
             libraries: BTreeSet::new(),
+            looping: None,
             stopped: None,
             asleep_since: 0,
             places: Vec::new(),
@@ -176,6 +181,10 @@ impl InspectedThread {
             self.places.push(place);
         }
         let is_running = glance.call == Call::Running;
+        if !is_running && !glance.call.is_nap() {
+            self.looping = None;
+        }
+        self.check_loop();
         let before = before.filter(|followed| followed.registers.is_some() && is_running);
         if let Some(before) = &before
             && let Some(own) = before.own()
@@ -205,9 +214,37 @@ impl InspectedThread {
         is_back
     }
 
-    /// Whether it has slept in the same place from the look before the last until now. Must be
+    /// Takes the loop that was found in the thread's code, or that none was.
+    pub fn take_loop(&mut self, found: Option<Forever>) {
+        let before = self.looping.take();
+        self.looping = found.map(|found| Looping::of(found, self.turn, before.as_ref()));
+    }
+
+    /// The loop in which the thread has gone round since a look before the last, `turn`, as far as its
+    /// memory was the same whenever it was read.
+    pub fn lasting_loop(&self, turn: u32) -> Option<&Looping> {
+        let looping = self.looping.as_ref();
+        looping.filter(|looping| looping.lasts(turn))
+    }
+
+    /// Forgets the thread's loop if the memory that it reads has changed.
+    pub fn check_loop(&mut self) {
+        let looping = self.looping.take();
+        self.looping = looping.filter(|looping| loops::is_same(self, looping));
+    }
+
+    /// Whether the thread sleeps for a time, and has done something since the look before.
+    pub const fn naps(&self) -> bool {
+        self.glance.call.is_nap() && self.asleep_since == self.turn
+    }
+
+    /// Whether it has slept in the same place, or gone round in the same loop, from the look before
+    /// the last until now. Must be
     /// called after all memory was read that the result describes.
     pub fn has_slept(&self) -> bool {
+        if let Some(looping) = self.lasting_loop(self.turn) {
+            return loops::is_same(self, looping);
+        }
         let until_last = self.asleep_since < self.turn;
         until_last && self.now().is_some_and(|now| now.sleeps_since(&self.glance))
     }
@@ -407,6 +444,7 @@ fn told_of(call: &CallAt) -> Vec<CallSeen> {
         binary: called.binary.clone(),
         offset: called.offset,
         begins: called.begins,
+        enters: called.enters.clone(),
         of_system: called.is_system,
         after_signal: call.after_signal,
         ..CallSeen::default()

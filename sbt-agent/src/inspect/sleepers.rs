@@ -401,7 +401,7 @@ fn kind(
                 ..
             } => (Kind::Critical, Some(*address), None),
             // A thread waits for its turn, and no thread keeps it out.
-            WaitFor::Section { .. } => (Kind::Other, None, None),
+            WaitFor::Section { .. } | WaitFor::Memory { .. } => (Kind::Other, None, None),
             WaitFor::Futex { address, .. } => (Kind::Futex, Some(*address), None),
         },
         Doing::Call { name, .. } => (of_call(name), None, None),

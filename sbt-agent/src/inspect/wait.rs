@@ -169,6 +169,7 @@ impl Waits<'_> {
         let glance = &seen.glance;
         let by_call = match glance.call {
             _ if glance.has_ended() => return Doing::Ended,
+            Call::In { .. } if seen.lasting_loop(seen.turn).is_some() => self.running(seen),
             Call::In { .. } => self.of_call(seen),
             Call::Running => self.running(seen),
             Call::Outside { .. } => Doing::Call {
@@ -462,8 +463,19 @@ impl Waits<'_> {
         };
         match self.of_runtime(seen, &held, None, memory) {
             Some(index) => Doing::Waiting(WaitFor::Barrier(index)),
-            None => Doing::Running,
+            None => self.looping(seen).map_or(Doing::Running, Doing::Waiting),
         }
+    }
+
+    /// The memory for whose change a thread looks in a loop.
+    fn looping(&mut self, seen: &InspectedThread) -> Option<WaitFor> {
+        let process = seen.id.process;
+        let looping = seen.lasting_loop(seen.turn)?;
+        let own = &mut self.own;
+        Some(looping.wait(process, seen.glance.call.is_nap(), |address| {
+            *own.entry((process, address))
+                .or_insert_with(|| process::memory_at(process, address) == backing::Memory::Own)
+        }))
     }
 }
 

@@ -2,6 +2,7 @@
 //! they wait, and words of memory alone do not say what for.
 
 use super::{names::View, scene::CallSeen};
+use crate::place::printable;
 
 /// Functions of MPI that do not wait for other ranks.
 const AT_ONCE: [&str; 5] = [
@@ -12,12 +13,15 @@ const AT_ONCE: [&str; 5] = [
     "MPI_Test",
 ];
 
+/// What threads wait for at a critical section of OpenMP.
+const CRITICAL: &str = "for a critical section";
+
+/// What threads wait for in `pthread_spin_lock`.
+pub const SPIN_LOCK: &str = "for a spin lock";
+
 /// How the names of functions begin that wait, and what they wait for.
 const WAITS: [(&[&str], &str); 7] = [
-    (
-        &["GOMP_critical", "__kmpc_critical"],
-        "for a critical section",
-    ),
+    (&["GOMP_critical", "__kmpc_critical"], CRITICAL),
     (
         &[
             "omp_set_lock",
@@ -45,7 +49,7 @@ const WAITS: [(&[&str], &str); 7] = [
         ],
         "for tasks to end",
     ),
-    (&["pthread_spin_lock"], "for a spin lock"),
+    (&["pthread_spin_lock"], SPIN_LOCK),
     (
         &["__cxa_guard_acquire"],
         "for the first use of a static variable to be over",
@@ -77,7 +81,13 @@ pub fn wait<'a>(view: &View<'a>, thread: usize) -> Option<Wait<'a>> {
         let name = call.function.as_deref()?;
         let (what, is_mpi) = match of_mpi(name) {
             Some(name) => (format!("in {name}()"), true),
-            None => (of_library(name)?.to_owned(), false),
+            None => match own.and_then(|own| own.enters.as_deref()) {
+                Some(section) if of_library(name)? == CRITICAL => (
+                    format!("for the critical section {}", printable(section)),
+                    false,
+                ),
+                _ => (of_library(name)?.to_owned(), false),
+            },
         };
         Some(Wait { what, is_mpi, own })
     })
@@ -99,6 +109,11 @@ fn of_mpi(name: &str) -> Option<String> {
             .trim_end_matches('_')
             .to_owned(),
     };
+    // Open MPI's functions for the module mpi_f08.
+    let name = ["_f08ts", "_f08"]
+        .iter()
+        .find_map(|end| name.strip_suffix(end))
+        .map_or(name.clone(), str::to_owned);
     let waits = AT_ONCE.iter().all(|other| !name.starts_with(other));
     (name.starts_with("MPI_") && waits).then_some(name)
 }

@@ -106,6 +106,11 @@ pub fn end(graph: &Graph, thread: usize, here: Option<usize>) -> End {
 }
 
 fn did_something(graph: &Graph, at: usize) -> bool {
+    // A loop that only waits takes a CPU all the same.
+    let doing = &graph.view.thread(at).doing;
+    if matches!(doing, Doing::Waiting(WaitFor::Memory { .. })) {
+        return false;
+    }
     let pct = graph.view.cpu_pct(at);
     pct.is_some_and(|pct| pct >= DID_SOMETHING_PCT)
 }

@@ -181,6 +181,7 @@ impl<'a, 'v> Graph<'a, 'v> {
             Doing::Waiting(
                 WaitFor::Condvar { .. }
                     | WaitFor::Futex { .. }
+                    | WaitFor::Memory { .. }
                     | WaitFor::Semaphore { .. }
                     | WaitFor::Section { .. }
                     | WaitFor::Join { .. }
@@ -269,8 +270,12 @@ fn need(view: &View, at: usize) -> Need {
             // Another process may wake the thread.
             | WaitFor::Semaphore { shared: true, .. }
             | WaitFor::Condvar { shared: true, .. }
-            | WaitFor::Futex { shared: true, .. } => Need::Nothing,
-            WaitFor::Mutex { .. }
+            | WaitFor::Futex { shared: true, .. }
+            | WaitFor::Memory { shared: true, .. } => Need::Nothing,
+            // A handler may run in any thread.
+            WaitFor::Memory { .. } if handles_signals(view, at) => Need::Nothing,
+            WaitFor::Memory { .. }
+            | WaitFor::Mutex { .. }
             | WaitFor::RwLock { .. }
             | WaitFor::Semaphore { .. }
             | WaitFor::Condvar { .. }
@@ -288,6 +293,11 @@ fn need(view: &View, at: usize) -> Need {
             WaitFor::Child { process } => child(view, at, *process),
         },
     }
+}
+
+fn handles_signals(view: &View, at: usize) -> bool {
+    let process = view.process(view.thread(at).id.process);
+    process.is_none_or(|process| process.has_handlers)
 }
 
 /// The need of a thread that any thread of its process may wake. A timer's signal may, too, and

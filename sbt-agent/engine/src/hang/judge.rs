@@ -9,7 +9,7 @@ use super::{
     finding::Finding,
     graph::{Graph, Need},
     names::{Names, View},
-    quiet::{is_outside, quiet},
+    quiet::{self, is_outside, quiet},
     scene::Scene,
     sentence, spinners, team, threads,
     words::sleeps,
@@ -57,6 +57,18 @@ pub fn asleep_as(scene: &Scene, names: &Names) -> Option<HangReport> {
     spinners::ranks(&graph)
         .or_else(|| spinners::at_locks(&graph))
         .or_else(|| quiet(&graph))
+        .map(|finding| report(&graph, &finding, Vec::new()))
+}
+
+/// What a program waits for that uses CPUs and whose threads do nothing but wait, if [`judge_as`]
+/// finds nothing: whether the wait ends is not known. `None` if a thread does something.
+pub fn spinning_as(scene: &Scene, names: &Names) -> Option<HangReport> {
+    let view = View::new(scene, names);
+    let graph = Graph::new(&view);
+    spinners::ranks(&graph)
+        .filter(|finding| spinners::all_wait(&graph, finding))
+        .or_else(|| spinners::at_locks(&graph).filter(|found| spinners::is_obscure(&graph, found)))
+        .or_else(|| quiet(&graph).filter(|_| quiet::has_loops(&graph)))
         .map(|finding| report(&graph, &finding, Vec::new()))
 }
 

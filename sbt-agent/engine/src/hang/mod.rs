@@ -35,7 +35,7 @@ mod tests;
 mod threads;
 mod words;
 
-pub use judge::{asleep_as, judge, judge_as};
+pub use judge::{asleep_as, judge, judge_as, spinning_as};
 pub use names::Names;
 pub use scene::Scene;
 

@@ -4,7 +4,7 @@ use super::{
     end::end,
     graph::Graph,
     names::View,
-    scene::Doing,
+    scene::{Doing, WaitFor},
     words::{moves, story},
 };
 
@@ -26,10 +26,17 @@ pub fn text(view: &View) -> String {
     if let Some(text) = of_runner(view) {
         return text;
     }
-    let [mut running, mut asleep, mut ended, mut unknown] = [0_usize; 4];
+    let [
+        mut running,
+        mut in_loops,
+        mut asleep,
+        mut ended,
+        mut unknown,
+    ] = [0_usize; 5];
     for thread in threads {
         match view.thread(thread).doing {
             Doing::Running => running += 1,
+            Doing::Waiting(WaitFor::Memory { naps: false, .. }) => in_loops += 1,
             Doing::Waiting(_)
             | Doing::Call { .. }
             | Doing::Stopped
@@ -43,6 +50,7 @@ pub fn text(view: &View) -> String {
     }
     let counted = [
         (running, "running"),
+        (in_loops, "in loops that wait"),
         (asleep, "asleep or stopped"),
         (ended, "ended"),
         (unknown, "not looked at"),
@@ -64,20 +72,33 @@ pub fn text(view: &View) -> String {
 }
 
 /// What the first thread does that has not ended, if that is to run, or to wait for a thread that
-/// runs.
+/// runs, or in a loop while another thread runs.
 fn of_runner(view: &View) -> Option<String> {
     let mut threads = 0..view.scene.threads.len();
     let first = threads.find(|at| view.thread(*at).doing != Doing::Ended)?;
     let graph = Graph::new(view);
     let root = end(&graph, first, None).root;
-    if view.thread(root).doing != Doing::Running || view.scene.looks < 2 {
+    if view.scene.looks < 2 {
         return None;
     }
-    let told = format!("{} {}", view.name(first), story(&graph, first, None));
+    let mut told = format!("{} {}", view.name(first), story(&graph, first, None));
+    let mut root = root;
+    if matches!(
+        view.thread(root).doing,
+        Doing::Waiting(WaitFor::Memory { .. })
+    ) {
+        // Others may change the memory that it waits for.
+        let mut all = 0..view.scene.threads.len();
+        root = all.find(|at| view.thread(*at).doing == Doing::Running)?;
+        told = format!("{told}; {} {}", view.name(root), story(&graph, root, None));
+    }
+    if view.thread(root).doing != Doing::Running {
+        return None;
+    }
     let end = match (moves(view, root), view.lacks_cpu(root)) {
         (true, _) => return Some(format!("no hang was found: {told}")),
-        (false, true) => ": it gets hardly any CPU time",
-        (false, false) => ": slow, or a loop without end; a look cannot tell which",
+        (false, true) => view.without_cpu(),
+        (false, false) => "slow, or a loop without end; a look cannot tell which",
     };
-    Some(format!("{told}{end}"))
+    Some(format!("{told}: {end}"))
 }

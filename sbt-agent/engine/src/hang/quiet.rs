@@ -9,6 +9,10 @@ use super::{
     words::{does, in_place, sleeps, story},
 };
 
+/// What to do where tasks are not threads. The only runtime known to be so is that of Go.
+const GOROUTINES: &str = "; which goroutines wait for what cannot be seen from outside: \
+                          `kill -QUIT` makes a program in Go print what each waits for, and ends it";
+
 /// CPU time during the looks, in percent, up to which a thread that woke counts as asleep.
 const NEXT_TO_NOTHING_PCT: f64 = 1.0;
 
@@ -75,16 +79,42 @@ enum Wakes {
 fn wakes(graph: &Graph, at: usize) -> Wakes {
     let thread = graph.view.thread(at);
     let by_signal = match &thread.doing {
-        Doing::Call { name, .. } => FOR_SIGNALS.contains(&name.as_str()),
+        Doing::Call { name, .. } => {
+            FOR_SIGNALS.contains(&name.as_str()) && !waits_for_children(graph, at)
+        }
         _ => false,
     };
     let by_time = !thread.slept || thread.gives_up();
+    // As daemons do until a signal tells them to end.
+    let by_handler = match &thread.doing {
+        Doing::Waiting(WaitFor::Memory { naps, shared, .. }) => {
+            *naps && !shared && handled(graph, at)
+        }
+        _ => false,
+    };
     let by_child = matches!(thread.doing, Doing::Waiting(WaitFor::Child { .. }));
-    if is_outside(graph, at) || by_signal || by_time || by_child {
+    if is_outside(graph, at) || by_signal || by_time || by_child || by_handler {
         Wakes::Outside
     } else {
         Wakes::Unknown
     }
+}
+
+/// Whether a thread waits for signals, and its process has children: a signal tells a launcher that
+/// its child has ended.
+fn waits_for_children(graph: &Graph, at: usize) -> bool {
+    let thread = graph.view.thread(at);
+    let for_signals = match &thread.doing {
+        Doing::Call { name, .. } => FOR_SIGNALS.contains(&name.as_str()),
+        _ => false,
+    };
+    let mut all = graph.view.scene.processes.iter();
+    for_signals && all.any(|other| other.parent == Some(thread.id.process))
+}
+
+fn handled(graph: &Graph, at: usize) -> bool {
+    let process = graph.view.process(graph.view.thread(at).id.process);
+    process.is_some_and(|process| process.has_handlers)
 }
 
 /// What is found of a program all of whose threads sleep; `None` if a thread does something.
@@ -105,7 +135,8 @@ pub fn quiet(graph: &Graph) -> Option<Finding> {
     }
     let needs_nobody = |at: &usize| graph.need(*at) == Need::Nothing || !graph.stays(*at);
     let goers: Vec<usize> = alive().filter(needs_nobody).collect();
-    let first = alive().next()?;
+    let mut launched = alive().filter(|at| !waits_for_children(graph, *at));
+    let first = launched.next().or_else(|| alive().next())?;
     let root = end(graph, first, None).root;
     let own = |at: &usize| view.thread(*at).stack.iter().any(|call| !call.of_system);
     // A thread of a library, such as one that waits for the library's own events, says little of
@@ -117,8 +148,16 @@ pub fn quiet(graph: &Graph) -> Option<Finding> {
         let mut all = goers.iter();
         all.find(|at| outside(at)).copied()
     };
-    let is_outside = lead.is_some_and(|lead| outside(&lead));
-    let lead = lead.filter(|_| is_outside).unwrap_or(first);
+    // Tasks may wait for each other while a thread of their runtime waits for the outside.
+    let has_tasks = |at: usize| {
+        let process = view.process(view.thread(at).id.process);
+        process.is_some_and(|process| process.has_tasks)
+    };
+    let is_outside = lead.is_some_and(|lead| outside(&lead) && !has_tasks(lead));
+    // A thread that spins is what the user notices.
+    let spins = || alive().find(|at| awaits_memory(graph, *at));
+    let lead = lead.filter(|_| is_outside);
+    let lead = lead.or_else(spins).unwrap_or(first);
     let mut who = vec![lead];
     who.extend(
         goers
@@ -135,6 +174,27 @@ pub fn quiet(graph: &Graph) -> Option<Finding> {
         who,
         outside: is_outside,
     })
+}
+
+/// Whether a thread looks for a change of memory in a loop.
+fn awaits_memory(graph: &Graph, at: usize) -> bool {
+    matches!(
+        graph.view.thread(at).doing,
+        Doing::Waiting(WaitFor::Memory { .. })
+    )
+}
+
+/// Whether threads look for a change of memory in loops.
+pub fn has_loops(graph: &Graph) -> bool {
+    (0..graph.view.scene.threads.len()).any(|at| awaits_memory(graph, at))
+}
+
+/// Whether another process may change the memory for which a thread looks in a loop.
+fn by_other(graph: &Graph, at: usize) -> bool {
+    matches!(
+        graph.view.thread(at).doing,
+        Doing::Waiting(WaitFor::Memory { shared: true, .. })
+    )
 }
 
 /// The sentence on a program that sleeps.
@@ -159,24 +219,37 @@ pub fn text(graph: &Graph, finding: &Finding) -> String {
                 in_place(view, lead)
             );
         }
+        let why = if awaits_memory(graph, lead) {
+            ", as a handler of a signal may do"
+        } else {
+            ""
+        };
         return format!(
-            "the program waits for something outside of it: {name} {}{}{more}",
+            "the program waits for something outside of it: {name} {}{why}{}{more}",
             does(view, lead),
             in_place(view, lead)
         );
     }
     let process = view.thread(lead).id.process;
     let why = match view.process(process) {
-        Some(process) if process.has_tasks => {
-            ": which of its tasks wait for what cannot be seen from outside"
-        }
+        Some(process) if process.has_tasks => GOROUTINES,
         Some(process) if process.has_timers => {
             ": a timer or an alarm of the process may wake it by a signal"
         }
+        _ if by_other(graph, lead) => ": another process may change it",
+        Some(process) if process.has_handlers && awaits_memory(graph, lead) => {
+            ": a handler of a signal may change it"
+        }
         _ => "",
     };
+    let told = story(graph, lead, None);
+    if has_loops(graph) {
+        return format!(
+            "no thread does anything but wait, and whether anything will end that is not known: \
+             {name} {told}{why}"
+        );
+    }
     format!(
-        "all threads sleep, and whether anything will wake them is not known: {name} {}{why}",
-        story(graph, lead, None)
+        "all threads sleep, and whether anything will wake them is not known: {name} {told}{why}"
     )
 }

@@ -42,6 +42,7 @@ pub fn stack(text: &str) -> Vec<CallSeen> {
             binary: "/home/me/hangs".into(),
             offset: 0x1000,
             begins: None,
+            enters: None,
             of_system: own.is_some(),
             after_signal: signal.is_some(),
         }

@@ -29,12 +29,19 @@ pub struct Scene {
     /// Number of threads whose callers are hidden by return probes on the function that they are
     /// in.
     pub hidden: u32,
+    /// Whether the CPU quota of the control group in which the only process runs was used up in most
+    /// periods meanwhile, so that the kernel stopped its threads.
+    pub throttled: bool,
     /// The processes that were looked at. A process that is not listed here is an unknown one.
     pub processes: Vec<ProcessSeen>,
 }
 
 /// A process as a look saw it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(
+    clippy::struct_excessive_bools,
+    reason = "each says something else of a process"
+)]
 pub struct ProcessSeen {
     /// The process id.
     pub process: u32,
@@ -46,8 +53,14 @@ pub struct ProcessSeen {
     /// Whether the process has timers whose signals may wake its threads, or may have an alarm set,
     /// which is not visible from outside: it handles `SIGALRM`.
     pub has_timers: bool,
+    /// Whether the process handles signals that others may send, or the program itself: a handler
+    /// may change memory.
+    pub has_handlers: bool,
     /// The rank of the process in a program of MPI.
     pub rank: Option<u32>,
+    /// The number of ranks of that program, and whether all of them began on this machine; `None` if
+    /// unknown.
+    pub ranks: Option<(u32, bool)>,
     /// Whether a runtime of the process moves tasks between its threads, as that of Go: then what
     /// threads wait for says little about the tasks.
     pub has_tasks: bool,
@@ -79,8 +92,10 @@ pub struct ThreadSeen {
     pub ready_ns: Option<u64>,
     /// Whether the thread slept in the same system call, and was on no CPU, from the second-to-last
     /// look until all objects of the scene had been read. What is said about all threads with this
-    /// flag was true at one moment. False after a single look, for threads that run or spin, and
-    /// for threads that have ended.
+    /// flag was true at one moment. True as well for a thread that went round in a loop meanwhile
+    /// that nothing but a change of memory ends, if that memory did not change
+    /// ([`WaitFor::Memory`]). False after a single look, for other threads that run, and for threads
+    /// that have ended.
     pub slept: bool,
 }
 
@@ -115,6 +130,9 @@ pub struct CallSeen {
     /// Whether the code belongs to the C library, a runtime or a library installed with the system,
     /// and not to the user.
     pub of_system: bool,
+    /// The name of the critical section of OpenMP that this call enters, if it is known; not yet made
+    /// safe to print.
+    pub enters: Option<String>,
     /// Whether a signal handler interrupted this call. The handler is among the calls further in.
     pub after_signal: bool,
 }
@@ -223,6 +241,18 @@ pub enum WaitFor {
         address: u64,
         /// Whether other processes may wake the thread.
         shared: bool,
+    },
+    /// A change of memory, for which the thread looks again and again in a loop that goes round as
+    /// long as the memory stays as it is.
+    Memory {
+        /// Address of the word that decides how long the loop goes on, if it is one and known.
+        address: Option<u64>,
+        /// The name of the variable there, if known; not yet made safe to print.
+        name: Option<String>,
+        /// Whether other processes may change the memory.
+        shared: bool,
+        /// Whether the thread sleeps for a short time in each turn.
+        naps: bool,
     },
 }
 

@@ -73,7 +73,7 @@ pub fn text(graph: &Graph, finding: &Finding) -> String {
             text.push_str(", and ");
             text.push_str(&nobody_sends(graph, root));
         }
-        _ => text.push_str(tail(finding)),
+        _ => text.push_str(tail(graph, finding)),
     }
     text.push_str(&rest(graph, finding, absent, lead));
     if let Some(gone) = absent.gone.first() {
@@ -82,13 +82,14 @@ pub fn text(graph: &Graph, finding: &Finding) -> String {
         let _ = write!(text, "; {name} {}", gone_words(graph.view, seen, gone));
     }
     if finding.grade == Grade::Unclear {
+        text.push_str(": ");
         text.push_str(match graph.view.thread(root).doing {
             Doing::Running if calls::wait(graph.view, root).is_some() => {
-                ": it is not known whether it will come"
+                "it is not known whether it will come"
             }
-            Doing::Running if graph.view.lacks_cpu(root) => ": it gets hardly any CPU time",
-            Doing::Running => ": slow, or a loop without end; a look cannot tell which",
-            _ => ": it is not known whether it will come",
+            Doing::Running if graph.view.lacks_cpu(root) => graph.view.without_cpu(),
+            Doing::Running => "slow, or a loop without end; a look cannot tell which",
+            _ => "it is not known whether it will come",
         });
     }
     text
@@ -138,12 +139,22 @@ fn named_story(
 }
 
 /// What follows from the cause.
-fn tail(finding: &Finding) -> &'static str {
+fn tail(graph: &Graph, finding: &Finding) -> &'static str {
+    let root = finding
+        .lead
+        .map(|lead| super::end::end(graph, lead, finding.barrier).root);
+    let is_memory = root.is_some_and(|root| {
+        let doing = &graph.view.thread(root).doing;
+        matches!(doing, Doing::Waiting(WaitFor::Memory { .. }))
+    });
     match (finding.because, finding.for_ever) {
         (Some(HangCause::Cycle), true) => ": they wait for each other for ever",
         (Some(HangCause::Cycle), false) => ": they wait for each other",
         (Some(HangCause::OwnLock), _) => ", for ever",
         (Some(HangCause::HolderGone), _) => ": nobody will",
+        (Some(HangCause::NobodyWakes), _) if is_memory => {
+            ", and no thread is left that could change it"
+        }
         (Some(HangCause::NobodyWakes), _) => ", and no thread is left that could wake it",
         _ => "",
     }
@@ -356,14 +367,12 @@ fn without_barrier(graph: &Graph, finding: &Finding) -> String {
     }
     let name = view.name(lead);
     if finding.because == Some(HangCause::NobodyWakes) {
-        let others = match &finding.who[..] {
-            [_, others @ ..] if !others.is_empty() => {
-                format!("; the same is true of {}", names_of(graph, others))
-            }
-            _ => String::new(),
-        };
+        let others = same_wait(graph, finding);
         let left = match &view.thread(lead).doing {
             Doing::Waiting(WaitFor::Data { .. }) => nobody_sends(graph, lead),
+            Doing::Waiting(WaitFor::Memory { .. }) => {
+                "no thread of the process is left that could change it".into()
+            }
             _ => "no thread of the process is left that could wake it".into(),
         };
         return format!(
@@ -376,9 +385,19 @@ fn without_barrier(graph: &Graph, finding: &Finding) -> String {
     format!(
         "{name} {}{}{}",
         story(graph, lead, None),
-        tail(finding),
+        tail(graph, finding),
         of_parent(graph, lead)
     )
+}
+
+/// Names the other threads that nobody wakes; empty if there are none.
+fn same_wait(graph: &Graph, finding: &Finding) -> String {
+    match &finding.who[..] {
+        [_, others @ ..] if !others.is_empty() => {
+            format!("; the same is true of {}", names_of(graph, others))
+        }
+        _ => String::new(),
+    }
 }
 
 /// Names a thread that might have woken another, and waits for a lock which that one holds; empty if

@@ -2,7 +2,7 @@
 //! locks of runtimes.
 
 use super::{
-    calls::{Wait, wait},
+    calls::{SPIN_LOCK, Wait, wait},
     end::Grade,
     finding::Finding,
     graph::Graph,
@@ -10,6 +10,9 @@ use super::{
     scene::Doing,
     words::{does, list, moves},
 };
+
+/// The most ranks of one program that are looked at together.
+const MOST_RANKS: u32 = 32;
 
 /// Largest number of ranks that are named at one place.
 const MOST_NAMES: usize = 4;
@@ -56,6 +59,20 @@ pub fn ranks(graph: &Graph) -> Option<Finding> {
     Some(found(ranks))
 }
 
+/// Whether all threads that a finding names wait, each at one place.
+pub fn all_wait(graph: &Graph, finding: &Finding) -> bool {
+    let view = graph.view;
+    let mut who = finding.who.iter();
+    who.all(|at| wait(view, *at).is_some() && !moves(view, *at))
+}
+
+/// Whether the threads of a finding wait in code that is too much to follow. Those that wait at a
+/// spin lock are known to wait, or else the lock changes hands.
+pub fn is_obscure(graph: &Graph, finding: &Finding) -> bool {
+    let mut waits = finding.who.iter().filter_map(|at| wait(graph.view, *at));
+    waits.all(|wait| wait.what != SPIN_LOCK)
+}
+
 /// What is found of threads that spin at locks while all others sleep; `None` if a thread does
 /// something else.
 pub fn at_locks(graph: &Graph) -> Option<Finding> {
@@ -83,6 +100,32 @@ fn found(who: Vec<usize>) -> Finding {
         who,
         outside: false,
     }
+}
+
+/// Says which ranks of a program were not seen; `None` if all were, or it is not known how many there
+/// are. Of programs that run on several machines, nothing is known of the others.
+fn gone(graph: &Graph) -> Option<String> {
+    let scene = graph.view.scene;
+    let is_alive = |process: u32| {
+        let mut threads = scene.threads.iter();
+        threads.any(|seen| seen.id.process == process && seen.doing != Doing::Ended)
+    };
+    let all = scene.processes.iter().find_map(|process| process.ranks);
+    let (all, _) = all.filter(|(_, is_here)| *is_here && !scene.partial)?;
+    let ranks: Vec<u32> = scene
+        .processes
+        .iter()
+        .filter(|process| is_alive(process.process))
+        .filter_map(|process| process.rank)
+        .collect();
+    // If only one was asked about, the others were not looked at.
+    if ranks.len() < 2 || all > MOST_RANKS {
+        return None;
+    }
+    let missing = (0..all).filter(|rank| !ranks.contains(rank));
+    let names: Vec<String> = missing.map(|rank| format!("rank {rank}")).collect();
+    let verb = if names.len() == 1 { "has" } else { "have" };
+    (!names.is_empty()).then(|| format!("{} {verb} ended", list(&names, MOST_NAMES)))
 }
 
 /// The sentence on ranks that wait, or on threads that spin; `None` if the finding is about something
@@ -126,5 +169,6 @@ pub fn text(graph: &Graph, finding: &Finding) -> Option<String> {
         (true, _) => ": no rank that was looked at computes".into(),
     };
     told.splice(0..0, others);
+    told.splice(0..0, is_mpi.then(|| gone(graph)).flatten());
     Some(format!("{}{end}", told.join("; ")))
 }

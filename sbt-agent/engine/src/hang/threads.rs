@@ -182,6 +182,7 @@ pub fn blocked_on(view: &View, at: usize) -> Option<BlockedOn> {
         WaitFor::Condvar { address, .. } => on(BlockedOnKind::Condvar, hex(address)),
         WaitFor::Futex { address, .. } => on(BlockedOnKind::Futex, hex(address)),
         WaitFor::Section { address, .. } => on(BlockedOnKind::Section, hex(address)),
+        WaitFor::Memory { address, .. } => on(BlockedOnKind::Memory, address.and_then(hex)),
         WaitFor::Data { call, what, .. } => BlockedOn {
             call: Some(printable(&format!("{call} {what}"))),
             ..on(BlockedOnKind::Call, None)

@@ -159,6 +159,12 @@ fn wait_for(view: &View, thread: usize, wait: &WaitFor) -> String {
                 _ => format!("waits for {what}"),
             }
         }
+        WaitFor::Memory {
+            address,
+            name,
+            naps,
+            ..
+        } => for_memory(view, thread, (*address, name.as_deref()), *naps),
         WaitFor::Futex { address, .. } => {
             match (calls::wait(view, thread), library(view, thread)) {
                 (Some(wait), _) => format!("waits {} ({address:#x})", wait.what),
@@ -169,6 +175,23 @@ fn wait_for(view: &View, thread: usize, wait: &WaitFor) -> String {
             }
         }
     }
+}
+
+fn for_memory(view: &View, at: usize, word: (Option<u64>, Option<&str>), naps: bool) -> String {
+    if let Some(wait) = calls::wait(view, at) {
+        return format!("waits {}", wait.what);
+    }
+    let word = match word {
+        (Some(address), Some(name)) => format!("{} ({address:#x})", printable(name)),
+        (Some(address), None) => format!("the word {address:#x} of its memory"),
+        (None, _) => "its memory".into(),
+    };
+    let how = if naps {
+        "looks again and again, and sleeps in between, until"
+    } else {
+        "goes round in a loop until"
+    };
+    format!("{how} {word} changes")
 }
 
 /// The function of a language's library in which a thread waits: the one that the program called.

@@ -54,8 +54,8 @@ pub(super) fn identifier(name: &str) -> Option<&str> {
     (!last.is_empty() && !is_shortened).then_some(last)
 }
 
-/// A function's name, demangled if Rust or C++ has mangled it.
-pub(super) fn of_function(name: &str) -> String {
+/// The name of a function or variable, demangled if Rust or C++ has mangled it.
+pub(crate) fn of_function(name: &str) -> String {
     clean(&demangle(name).unwrap_or_else(|| name.to_owned()))
 }
 

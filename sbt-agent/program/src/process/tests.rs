@@ -3,6 +3,16 @@
 use super::*;
 
 #[test]
+fn how_many_ranks_there_are_is_what_the_environment_says() {
+    let of = |text: &str| ranks_of(text.replace(' ', "\0").as_bytes());
+    let open = "A=1 OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_LOCAL_SIZE=4";
+    assert_eq!(of(open), Some((4, true)));
+    assert_eq!(of("PMI_SIZE=8 MPI_LOCALNRANKS=4"), Some((8, false)));
+    assert_eq!(of("PMI_SIZE=8"), Some((8, false)));
+    assert_eq!(of("PMI_SIZE=x"), None);
+}
+
+#[test]
 fn ranks_are_what_the_environment_says() {
     let rank = |text: &str| rank_of(text.replace(' ', "\0").as_bytes());
     assert_eq!(rank("A=1 OMPI_COMM_WORLD_RANK=3 B=2"), Some(3));

@@ -6,6 +6,9 @@ use sbt_common::layout;
 
 use super::{Module, Resolver, stacks::Code, system::WAITING};
 use crate::{
+    arch::{ARGUMENTS, address_passed},
+    criticals,
+    elf::code_at,
     point::{Function, Point},
     runtimes::KMP_JOIN,
     syscalls,
@@ -15,6 +18,10 @@ use sbt_engine::place::{Frame, short};
 
 /// The longest call instruction, bytes.
 const LONGEST_CALL: u64 = 7;
+
+/// How the names of LLVM's functions begin that enter a critical section: its lock is the third
+/// argument.
+const KMP_CRITICAL: &str = "__kmpc_critical";
 
 /// The environment variable that glibc reads when a program starts.
 const TUNABLES: &[u8] = b"GLIBC_TUNABLES";
@@ -34,6 +41,8 @@ pub struct Called {
     pub is_system: bool,
     /// The function of another file that is called there, if the code tells.
     pub calls: Option<String>,
+    /// The name of the critical section of OpenMP that the call enters, if it has one.
+    pub enters: Option<String>,
     /// Where the function begins, in the file's own numbering, if the tables for unwinding tell.
     pub begins: Option<u64>,
     /// The role of the code in a runtime's barriers, if it has one.
@@ -128,13 +137,26 @@ impl Resolver {
         let calls = is_call
             .then(|| self.modules[module].called_by(offset))
             .flatten();
+        let begins = self.begins(module, vaddr);
+        let is_critical = |name: &String| name.starts_with(KMP_CRITICAL);
+        let section = || {
+            let module = &self.modules[module];
+            let (image, start) = (module.image(), begins?);
+            let length = offset.checked_sub(start)?;
+            let code = code_at(image, &module.segments, start, length)?;
+            let lock = address_passed(code.bytes, start, offset, ARGUMENTS[2])?;
+            criticals::name_in(image, lock)
+        };
+        let enters = calls.as_ref().filter(|name| is_critical(name));
+        let enters = enters.and_then(|_| section());
         Called {
+            enters,
             binary: short(&file.shown.to_string_lossy()).to_owned(),
             offset,
             is_c,
             is_system: owner != Owner::User || is_c || is_of_runtime,
             calls,
-            begins: self.begins(module, vaddr),
+            begins,
             runtime: self.runtime(module, vaddr, offset),
             frames,
         }

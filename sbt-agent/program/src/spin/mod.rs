@@ -3,8 +3,11 @@
 //!
 //! - A *waiting loop* ([`wait`]) goes round until memory that others write changes, and does
 //!   nothing else: the values that it computes in one turn are lost in the next.
+//! - A loop goes round *for ever* ([`forever`]) if it changes nothing, and the memory that it reads
+//!   stays as it is.
 //! - A loop is *suspected* ([`tally`]) if several threads use their time in it.
 
+pub mod forever;
 mod graph;
 pub mod tally;
 pub mod wait;
@@ -12,3 +15,6 @@ pub mod wait;
 #[cfg(test)]
 #[path = "wait_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+mod forever_tests;

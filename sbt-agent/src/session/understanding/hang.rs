@@ -53,6 +53,9 @@ const UNSEEN: BarrierId = BarrierId(u32::MAX);
 /// Stands for the sleep of all threads.
 const ASLEEP: BarrierId = BarrierId(u32::MAX - 1);
 
+/// Stands for all that threads may do that come to no barrier, such as to wait in loops.
+const SPINS: BarrierId = BarrierId(u32::MAX - 2);
+
 /// The most processes in one look.
 const MOST_PROCESSES: usize = 16;
 
@@ -68,6 +71,8 @@ struct Seen {
     at_ns: u64,
     /// Whether all threads had slept for long before the look.
     is_asleep: bool,
+    /// Whether the program had only come to no barrier for long before the look.
+    is_spinning: bool,
 }
 
 /// The state of the search for hangs.
@@ -179,9 +184,13 @@ impl Understanding {
         if still.is_empty() {
             still.extend(sleep.filter(is_due));
         }
+        let spins = self.spins(now_ns);
+        if still.is_empty() {
+            still.extend(spins);
+        }
         let (model, unseen) = (&self.model, self.unseen(start_ns));
         let has_gone = process::find(self.pid).is_err();
-        let since = |still: &Still| since_then(model, [unseen, sleep], has_gone, still);
+        let since = |still: &Still| since_then(model, [unseen, sleep, spins], has_gone, still);
         match self.hangs.watch.tick(now_ns, still, since) {
             Step::Wait => {}
             Step::Look(still) => self.begin_look(still, living.into_iter()),
@@ -217,6 +226,17 @@ impl Understanding {
         })
     }
 
+    /// The time without a barrier, if it lasts and a look is due.
+    fn spins(&self, now_ns: u64) -> Option<Still> {
+        let limit_ns = self.hangs.limit_ns()?;
+        let since_ns = self.hangs.asleep.still_ns(now_ns, limit_ns)?;
+        Some(Still {
+            since_ns,
+            barrier: SPINS,
+            episode: since_ns,
+        })
+    }
+
     /// Starts a look at the barriers that stand still, on a separate thread.
     fn begin_look(&mut self, still: Vec<Still>, living: impl Iterator<Item = u32>) {
         if self.hangs.looking.is_some() {
@@ -239,8 +259,8 @@ impl Understanding {
         }
         // A wait that began unseen may be in any process.
         let is_anywhere = self.hangs.sight.unseen_since_ns().is_some();
-        let is_asleep = still.iter().any(|still| still.barrier == ASLEEP);
-        if is_shared || is_anywhere || is_asleep {
+        let is_of_all = |still: &Still| matches!(still.barrier, ASLEEP | SPINS);
+        if is_shared || is_anywhere || still.iter().any(is_of_all) {
             processes.extend(living);
         }
         // Children that are not watched, and for which a watched process waits.
@@ -277,7 +297,7 @@ impl Understanding {
         let looking = self.hangs.looking.take_if(|looking| looking.is_over())?;
         // If the look has failed, the next one may succeed.
         let (still, mut scene) = looking.end()?;
-        let waits = [self.unseen(start_ns), self.sleep()];
+        let waits = [self.unseen(start_ns), self.sleep(), self.spins(now_ns)];
         let model = &self.model;
         let mut still: Vec<&Still> = still
             .iter()
@@ -289,6 +309,7 @@ impl Understanding {
         }
         let before = still.len();
         let is_asleep = still.iter().any(|still| still.barrier == ASLEEP);
+        let is_spinning = still.iter().any(|still| still.barrier == SPINS);
         still.retain(|still| still.barrier != UNSEEN);
         let is_unseen = still.len() < before;
         still.retain(|still| is_of_model(still));
@@ -311,11 +332,15 @@ impl Understanding {
             scene,
             at_ns: now_ns,
             is_asleep,
+            is_spinning,
         });
         // If all threads have arrived, only the look can show that one is missing after all.
         let only_full = !known.is_empty() && known.iter().all(|known| known.full);
         let report = self.judge(&seen, now_ns);
         let report = report.filter(|report| !only_full || report.barrier.is_some());
+        if is_spinning && report.is_none() {
+            self.hangs.asleep.goes_on(now_ns);
+        }
         // A sleeping thread need not hang; a thread that waits at a barrier may. After a time
         // without probes, any thread at a barrier waits for another that is slow or about to be
         // stuck.
@@ -366,10 +391,14 @@ impl Understanding {
         let mut scene = seen.scene.clone();
         merge::age(&mut scene, until_ns.saturating_sub(seen.at_ns));
         let names = self.names(seen);
-        hang::judge_as(&scene, &names).or_else(|| {
-            let is_asleep = seen.is_asleep;
-            is_asleep.then(|| hang::asleep_as(&scene, &names)).flatten()
-        })
+        let found = hang::judge_as(&scene, &names);
+        if seen.is_spinning {
+            // Threads that are slow are no hang here.
+            let found = found.filter(is_hang);
+            return found.or_else(|| hang::spinning_as(&scene, &names));
+        }
+        let is_asleep = seen.is_asleep;
+        found.or_else(|| is_asleep.then(|| hang::asleep_as(&scene, &names)).flatten())
     }
 
     fn names(&self, seen: &Seen) -> Names {
@@ -420,7 +449,7 @@ impl Understanding {
         end_ns: u64,
         killed: bool,
     ) -> Option<String> {
-        let waits = [self.unseen(start_ns), self.sleep()];
+        let waits = [self.unseen(start_ns), self.sleep(), self.spins(end_ns)];
         let model = &self.model;
         let since = |still: &Still| since_then(model, waits, killed, still);
         match self.hangs.watch.settle(end_ns, since) {
@@ -466,21 +495,23 @@ fn is_only_asleep(found: &HangReport) -> bool {
 
 /// Whether a wait is at a barrier of the model.
 fn is_of_model(still: &Still) -> bool {
-    !matches!(still.barrier, UNSEEN | ASLEEP)
+    !matches!(still.barrier, UNSEEN | ASLEEP | SPINS)
 }
 
-/// What has become of a barrier that stood still. The wait that began unseen and the sleep of all
-/// threads are given, if they still last. `has_ended`: the program has ended, maybe by a signal, so
+/// What has become of a barrier that stood still. The wait that began unseen, the sleep of all
+/// threads and the time without a barrier are given, if they still last. `has_ended`: the program has ended, maybe by a signal, so
 /// that threads which left a barrier may have ended there.
 fn since_then(
     model: &Model,
-    [unseen, sleep]: [Option<Still>; 2],
+    [unseen, sleep, spins]: [Option<Still>; 3],
     has_ended: bool,
     still: &Still,
 ) -> Since {
+    let [is_sleep, is_spin] = [ASLEEP, SPINS].map(|barrier| still.barrier == barrier);
+    let lasts = if is_sleep { sleep } else { spins };
     match unseen {
-        _ if still.barrier == ASLEEP => match sleep {
-            Some(sleep) if sleep.since_ns == still.since_ns => Since::Still,
+        _ if is_sleep || is_spin => match lasts {
+            Some(lasts) if lasts.since_ns == still.since_ns => Since::Still,
             // The end of a program takes a CPU as well.
             _ if has_ended => Since::Lost,
             _ => Since::Moved,

@@ -6,8 +6,10 @@ use crate::{
     hang::{
         asleep_as,
         names::Names,
+        report,
         scene::{ProcessSeen, Section, ThreadId},
     },
+    report::LookOutcome,
 };
 
 const CHILD: u32 = 200;
@@ -19,6 +21,8 @@ fn process(process: u32) -> ProcessSeen {
         forked: false,
         has_timers: false,
         rank: None,
+        ranks: None,
+        has_handlers: false,
         has_tasks: false,
     }
 }
@@ -260,4 +264,32 @@ fn ranks_wait_in_functions_of_mpi() {
         text.starts_with("rank 1 runs in compute() a.c:50"),
         "{text}"
     );
+}
+
+#[test]
+fn a_launcher_that_waits_for_a_signal_waits_for_its_child() {
+    let mut seen = Seen(Scene {
+        looks: 5,
+        looked_ns: 200 * MS,
+        ..Scene::default()
+    });
+    seen.thread(0, "timeout", call("rt_sigsuspend", ""), "main t.c:5");
+    seen.thread(CHILD - PROCESS, "child", condvar(), "take a.c:12");
+    seen.0.threads[1].id.process = CHILD;
+    let of = |pid, parent| ProcessSeen {
+        parent,
+        has_timers: true,
+        ..process(pid)
+    };
+    seen.0.processes = vec![of(PROCESS, None), of(CHILD, Some(PROCESS))];
+    let told = report(&seen.0, PROCESS);
+    assert_eq!(told.outcome, Some(LookOutcome::Unknown), "{}", told.text);
+    assert!(
+        told.text.contains("not known: child waits"),
+        "{}",
+        told.text
+    );
+    seen.0.processes[1].parent = None;
+    let told = report(&seen.0, PROCESS);
+    assert_eq!(told.outcome, Some(LookOutcome::Outside), "{}", told.text);
 }

@@ -1,7 +1,10 @@
 //! Threads that spin while they wait, that lack a CPU, or that sleep and wake again and again.
 
 use super::*;
-use crate::hang::{asleep_as, names::Names, report};
+use crate::{
+    hang::{asleep_as, names::Names, report, scene::ProcessSeen, spinning_as},
+    report::LookOutcome,
+};
 
 /// A program of these threads, the first of which is its main thread.
 fn of(threads: &[(Doing, &str)]) -> Seen {
@@ -74,6 +77,12 @@ fn who_has_no_cpu_is_told_so() {
             "it is ready to run in compute() hangs.c:9 (at each of 5 looks, only 1 % of a CPU in \
              200 ms): it gets hardly any CPU time"
         ),
+        "{text}"
+    );
+    seen.0.throttled = true;
+    let text = seen.hang().text;
+    assert!(
+        text.ends_with(": the CPU quota of its control group is used up most of the time"),
         "{text}"
     );
 }
@@ -218,5 +227,159 @@ fn locks_of_files_lead_to_who_has_them() {
     assert_eq!(
         hang.chain[0],
         "main-0 → /tmp/101 locked by worker-1 → /tmp/100 locked by main-0"
+    );
+}
+
+/// The thread goes round in a loop until a word changes.
+fn awaits(shared: bool, naps: bool) -> Doing {
+    Doing::Waiting(WaitFor::Memory {
+        address: Some(0x4010),
+        name: Some("ready".into()),
+        shared,
+        naps,
+    })
+}
+
+/// A program of these threads whose process is known.
+fn known(threads: &[(Doing, &str)]) -> Seen {
+    let mut seen = of(threads);
+    seen.0.processes.push(ProcessSeen {
+        process: PROCESS,
+        parent: None,
+        forked: false,
+        has_timers: false,
+        has_handlers: false,
+        rank: None,
+        ranks: None,
+        has_tasks: false,
+    });
+    seen
+}
+
+#[test]
+fn a_flag_that_nobody_is_left_to_set_is_a_hang() {
+    let mut seen = known(&[
+        (joins(1), "main a.c:30"),
+        (awaits(false, false), "work a.c:7"),
+        (awaits(false, false), "work a.c:7"),
+    ]);
+    seen.of(1).ran_ns = Some(198 * MS);
+    let hang = seen.hang();
+    assert_eq!(hang.kind, HangKind::Stuck);
+    assert_eq!(
+        hang.text,
+        "worker-1 goes round in a loop until ready (0x4010) changes, in work() a.c:7, and no thread of \
+         the process is left that could change it; the same is true of worker-2"
+    );
+}
+
+#[test]
+fn who_may_change_the_memory_otherwise_is_told() {
+    let mut seen = known(&[(awaits(false, true), "work a.c:7")]);
+    let text = |seen: &Seen| report(&seen.0, PROCESS).text;
+    assert_eq!(
+        text(&seen),
+        "main-0 looks again and again, and sleeps in between, until ready (0x4010) changes, in work() \
+         a.c:7, and no thread of the process is left that could change it"
+    );
+    seen.0.processes[0].has_handlers = true;
+    assert_eq!(judge(&seen.0), None);
+    assert_eq!(
+        text(&seen),
+        "the program waits for something outside of it: main-0 looks again and again, and sleeps in \
+         between, until ready (0x4010) changes, as a handler of a signal may do, in work() a.c:7"
+    );
+    seen.of(0).doing = awaits(false, false);
+    assert_eq!(
+        text(&seen),
+        "no thread does anything but wait, and whether anything will end that is not known: main-0 \
+         goes round in a loop until ready (0x4010) changes, in work() a.c:7: a handler of a signal may \
+         change it"
+    );
+    seen.0.processes[0].has_handlers = false;
+    seen.of(0).doing = awaits(true, false);
+    let report = report(&seen.0, PROCESS);
+    assert_eq!(report.outcome, Some(LookOutcome::Unknown));
+    assert!(
+        report.text.ends_with("another process may change it"),
+        "{}",
+        report.text
+    );
+}
+
+#[test]
+fn a_thread_that_runs_or_waits_for_the_outside_may_change_memory() {
+    let spins = (awaits(false, false), "work a.c:7");
+    let mut seen = known(&[spins.clone(), (Doing::Running, "main a.c:30")]);
+    seen.of(0).ran_ns = Some(198 * MS);
+    assert_eq!(judge(&seen.0), None);
+    assert_eq!(asleep_as(&seen.0, &Names::default()), None);
+    assert_eq!(spinning_as(&seen.0, &Names::default()), None);
+    let text = report(&seen.0, PROCESS).text;
+    assert!(
+        text.starts_with(
+            "main-0 goes round in a loop until ready (0x4010) changes, in work() a.c:7; worker-1 runs in \
+             main() a.c:30"
+        ),
+        "{text}"
+    );
+    let seen = known(&[(call("accept", "socket:[7]"), "main a.c:30"), spins]);
+    let report = report(&seen.0, PROCESS);
+    assert_eq!(report.outcome, Some(LookOutcome::Outside));
+}
+
+#[test]
+fn a_thread_that_spins_is_missing_at_a_barrier() {
+    let mut seen = Seen::new();
+    seen.0.processes = known(&[]).0.processes;
+    seen.barrier(2, 40, &[1]);
+    seen.worker(2, awaits(false, false), "take hangs.c:9");
+    let hang = seen.hang();
+    assert_eq!(hang.kind, HangKind::Stuck);
+    assert!(
+        hang.text.contains(
+            "worker-2 is missing at the barrier at hangs.c:40 (1 of 2 is there): it goes round in a \
+             loop until ready (0x4010) changes, in take() hangs.c:9, and no thread is left that could \
+             change it"
+        ),
+        "{}",
+        hang.text
+    );
+}
+
+#[test]
+fn ranks_that_have_ended_are_told() {
+    let barrier = "*poll < *PMPI_Barrier < main a.c:9";
+    let mut seen = of(&[(Doing::Running, barrier), (Doing::Running, barrier)]);
+    seen.of(1).id.process = PROCESS + 1;
+    for (number, process) in [(0, PROCESS), (2, PROCESS + 1)] {
+        seen.0.processes.push(ProcessSeen {
+            process,
+            rank: Some(number),
+            ranks: Some((3, true)),
+            ..known(&[]).0.processes[0]
+        });
+    }
+    let text = |seen: &Seen| report(&seen.0, PROCESS).text;
+    assert_eq!(
+        text(&seen),
+        "rank 1 has ended; rank 0 and rank 2 wait in MPI_Barrier(), called in main() a.c:9: no rank \
+         that was looked at computes"
+    );
+    // It may run on another machine.
+    for process in &mut seen.0.processes {
+        process.ranks = Some((3, false));
+    }
+    assert!(text(&seen).starts_with("rank 0 and rank 2 wait"));
+}
+
+#[test]
+fn sections_of_clang_are_told_by_their_names() {
+    let mut seen = of(&[(Doing::Running, CRITICAL)]);
+    seen.of(0).stack[2].enters = Some("totals".into());
+    let text = report(&seen.0, PROCESS).text;
+    assert!(
+        text.starts_with("main-0 waits for the critical section totals, in add() a.c:9"),
+        "{text}"
     );
 }

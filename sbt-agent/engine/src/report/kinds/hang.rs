@@ -114,6 +114,8 @@ kinds! {
         Futex = "futex",
         /// A section of OpenMP that one thread executes at a time.
         Section = "section",
+        /// A change of memory, for which the thread looks in a loop.
+        Memory = "memory",
         /// Another system call.
         Call = "call",
     }

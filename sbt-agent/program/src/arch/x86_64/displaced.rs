@@ -183,7 +183,7 @@ const fn place(registers: &mut Registers, register: Register) -> Option<&mut u64
 }
 
 /// Whether a condition holds (Intel SDM volume 2, Jcc).
-fn holds(condition: ConditionCode, flags: u64) -> Option<bool> {
+pub(super) fn holds(condition: ConditionCode, flags: u64) -> Option<bool> {
     let [carry, parity, zero, sign, overflow] = [0, 2, 6, 7, 11].map(|bit| flags >> bit & 1 == 1);
     Some(match condition {
         ConditionCode::o => overflow,

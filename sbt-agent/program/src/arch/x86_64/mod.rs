@@ -12,6 +12,7 @@ pub mod passed;
 pub mod patterns;
 pub mod prologue;
 pub mod registers;
+pub mod rehearsal;
 pub mod stubs;
 pub mod unwind;
 pub mod values;

@@ -1,4 +1,5 @@
-//! Programs all of whose threads sleep, whether or not a barrier was ever seen. Pure.
+//! Programs all of whose threads sleep, and programs that come to no barrier although they use CPUs,
+//! whether or not a barrier was ever seen. Pure.
 
 /// The shortest and the longest time between two readings, ns.
 const READINGS_NS: [u64; 2] = [100_000_000, 1_000_000_000];
@@ -8,6 +9,10 @@ const READINGS: u64 = 8;
 
 /// The largest share of a CPU of a program that sleeps, as one in so many.
 const SHARE: u64 = 100;
+
+/// How many times the time after which to look may pass between two looks at a program that comes to
+/// no barrier and goes on all the same.
+const MOST_LIMITS: u32 = 6;
 
 /// CPU time that the processes of a program have used.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,11 +25,16 @@ pub struct Used {
     pub arrivals: u64,
 }
 
-/// Since when a program has slept.
+/// Since when a program has slept, or has come to no barrier.
 #[derive(Clone, Debug, Default)]
 pub struct Asleep {
     last: Option<(u64, Used)>,
     since_ns: Option<u64>,
+    /// Since when the program has come to no barrier and started no process, and no look has shown
+    /// that it goes on.
+    still_ns: Option<u64>,
+    /// The number of looks that have shown that it goes on.
+    in_vain: u32,
 }
 
 impl Asleep {
@@ -39,6 +49,7 @@ impl Asleep {
     /// Takes a reading.
     pub fn see(&mut self, now_ns: u64, used: Used) {
         let Some((then_ns, last)) = self.last.replace((now_ns, used)) else {
+            self.still_ns = Some(now_ns);
             return;
         };
         let Some((_, used)) = &self.last else { return };
@@ -46,6 +57,9 @@ impl Asleep {
             .processes
             .iter()
             .any(|process| !last.processes.contains(process));
+        if is_new || used.arrivals != last.arrivals {
+            (self.still_ns, self.in_vain) = (Some(now_ns), 0);
+        }
         let fewer = used.processes.len() < last.processes.len();
         // Threads that end take their times with them: what the others did is not known.
         if !is_new && (fewer || used.cpu_ns < last.cpu_ns) {
@@ -60,6 +74,23 @@ impl Asleep {
         } else {
             None
         };
+    }
+
+    /// Since when the program has come to no barrier, ns, if a look is due: threads may wait in loops.
+    /// `limit_ns`: the time after which to look.
+    pub fn still_ns(&self, now_ns: u64, limit_ns: u64) -> Option<u64> {
+        let times = (self.in_vain + 1).min(MOST_LIMITS);
+        let since_ns = self.still_ns?;
+        let is_due = now_ns.saturating_sub(since_ns) >= limit_ns.saturating_mul(times.into());
+        is_due.then_some(since_ns)
+    }
+
+    /// A look has shown that the program went on, at `now_ns`.
+    pub const fn goes_on(&mut self, now_ns: u64) {
+        if self.still_ns.is_some() {
+            self.still_ns = Some(now_ns);
+            self.in_vain = self.in_vain.saturating_add(1);
+        }
     }
 
     /// Since when the program has slept, ns; `None` if it does something.
@@ -96,6 +127,27 @@ mod tests {
         assert_eq!(asleep.since_ns(), Some(0));
         asleep.see(750 * MS, used(&[7], 151));
         assert_eq!(asleep.since_ns(), None, "it has worked");
+    }
+
+    #[test]
+    fn a_program_without_barriers_is_looked_at_less_and_less_often() {
+        let mut asleep = Asleep::default();
+        let limit_ns = 2_000 * MS;
+        let busy = |ms: u64| used(&[7], ms);
+        asleep.see(0, busy(0));
+        asleep.see(1_900 * MS, busy(1_900));
+        assert_eq!(asleep.still_ns(1_999 * MS, limit_ns), None);
+        assert_eq!(asleep.still_ns(limit_ns, limit_ns), Some(0));
+        asleep.goes_on(2_500 * MS);
+        assert_eq!(asleep.still_ns(6_400 * MS, limit_ns), None);
+        assert_eq!(asleep.still_ns(6_500 * MS, limit_ns), Some(2_500 * MS));
+        let arrives = Used {
+            arrivals: 1,
+            ..busy(6_600)
+        };
+        asleep.see(6_600 * MS, arrives);
+        assert_eq!(asleep.still_ns(8_500 * MS, limit_ns), None);
+        assert_eq!(asleep.still_ns(8_600 * MS, limit_ns), Some(6_600 * MS));
     }
 
     #[test]

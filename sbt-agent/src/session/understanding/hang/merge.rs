@@ -162,7 +162,9 @@ fn sit(scene: &mut Scene, at: usize, id: ThreadId) {
     let waits_here = match &thread.doing {
         Doing::Call { .. }
         | Doing::Unknown
-        | Doing::Waiting(WaitFor::Condvar { .. } | WaitFor::Futex { .. }) => {
+        | Doing::Waiting(
+            WaitFor::Condvar { .. } | WaitFor::Futex { .. } | WaitFor::Memory { .. },
+        ) => {
             thread.doing = Doing::Waiting(WaitFor::Barrier(at));
             true
         }

@@ -1,0 +1,653 @@
+//! Executes instructions in thought, on copies of a thread's registers and memory: those
+//! instructions of which loops that only wait consist. The thread notices nothing.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, hash_map::DefaultHasher},
+    hash::{Hash as _, Hasher as _},
+};
+
+use iced_x86::{FlowControl, Instruction, Mnemonic, OpKind, Register, RflagsBits};
+
+use super::{displaced::holds, instruction, registers::Registers};
+
+/// How memory is remembered: in pages.
+const PAGE: u64 = 4096;
+
+/// The longest instruction, bytes.
+const LONGEST: usize = 15;
+
+/// How far from its stack pointer a thread's own stack is taken to reach, bytes.
+const STACK: u64 = 1 << 20;
+
+/// How far from the address of a thread's own data these reach, bytes.
+const OWN_DATA: u64 = 4096;
+
+/// The flags, by their bits.
+const CARRY: u64 = 1;
+const PARITY: u64 = 1 << 2;
+const ZERO: u64 = 1 << 6;
+const SIGN: u64 = 1 << 7;
+const OVERFLOW: u64 = 1 << 11;
+const ALL_FLAGS: u64 = CARRY | PARITY | ZERO | SIGN | OVERFLOW;
+
+/// Results with which the kernel says that a call goes on when its thread does, as numbers above 0
+/// (linux/errno.h: `ERESTARTSYS` to `ERESTART_RESTARTBLOCK`).
+const GOES_ON: std::ops::RangeInclusive<i64> = 512..=516;
+
+/// Reads memory from an address on; false if not all of it can be read.
+pub type Read<'m> = &'m dyn Fn(u64, &mut [u8]) -> bool;
+
+/// A word of memory that was read, and its value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Word {
+    /// The address.
+    pub address: u64,
+    /// The size, bytes: 8 at most.
+    pub size: usize,
+    /// The value.
+    pub value: u64,
+}
+
+/// A thread in thought.
+pub struct Rehearsal<'m> {
+    read: Read<'m>,
+    pages: BTreeMap<u64, Option<Vec<u8>>>,
+    registers: [u64; 16],
+    at: u64,
+    flags: u64,
+    /// Flags without a known value, by the bits of `RflagsBits`.
+    undefined: u32,
+    own_data: u64,
+    stack: u64,
+    /// Bytes that differ from those in memory, because the thread has written them in thought.
+    written: BTreeMap<u64, u8>,
+    /// Bytes on the thread's own stack that the thread has written, whether they differ or not: they
+    /// may be different at other times of a turn.
+    own_written: BTreeSet<u64>,
+    loads: BTreeMap<(u64, usize), u64>,
+    /// The last word that was read since the last branch, unless it is the thread's own.
+    latest: Option<u64>,
+    decisive: BTreeSet<u64>,
+    /// Whether memory that other threads may read was changed.
+    is_seen: bool,
+}
+
+impl<'m> Rehearsal<'m> {
+    /// A thread with these registers. `None` if it is in a system call whose result is not known.
+    pub fn new(registers: &Registers, read: Read<'m>) -> Option<Self> {
+        let Registers(r) = registers;
+        let mut all = [
+            r.rax, r.rcx, r.rdx, r.rbx, r.rsp, r.rbp, r.rsi, r.rdi, r.r8, r.r9, r.r10, r.r11,
+            r.r12, r.r13, r.r14, r.r15,
+        ];
+        let is_in_call = r.orig_rax.cast_signed() >= 0;
+        if is_in_call && GOES_ON.contains(&-r.rax.cast_signed()) {
+            if !sleeps(r.orig_rax, r.rdi) {
+                return None;
+            }
+            all[0] = 0;
+        }
+        Some(Self {
+            read,
+            pages: BTreeMap::new(),
+            registers: all,
+            at: r.rip,
+            flags: r.eflags & ALL_FLAGS,
+            undefined: 0,
+            own_data: r.fs_base,
+            stack: r.rsp,
+            written: BTreeMap::new(),
+            own_written: BTreeSet::new(),
+            loads: BTreeMap::new(),
+            latest: None,
+            decisive: BTreeSet::new(),
+            is_seen: false,
+        })
+    }
+
+    /// A number for the whole state: equal states have equal numbers.
+    pub fn state(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        (self.at, self.registers, self.flags, self.undefined).hash(&mut hasher);
+        self.written.hash(&mut hasher);
+        hasher.finish()
+    }
+
+    /// Forgets what was read.
+    pub fn forget(&mut self) {
+        self.loads.clear();
+        self.decisive.clear();
+        self.latest = None;
+    }
+
+    /// Whether the thread has changed memory that other threads may read.
+    pub const fn is_seen(&self) -> bool {
+        self.is_seen
+    }
+
+    /// The words that were read, but for those on its own stack that the thread had written before.
+    pub fn loads(&self) -> Vec<Word> {
+        let all = self.loads.iter();
+        all.map(|((address, size), value)| Word {
+            address: *address,
+            size: *size,
+            value: *value,
+        })
+        .collect()
+    }
+
+    /// The words, other than on the thread's own stack, that were read right before the branches.
+    pub fn decisive(&self) -> impl Iterator<Item = u64> {
+        self.decisive.iter().copied()
+    }
+
+    /// Executes one instruction. Returns whether it has jumped back; `None` if the instruction is not
+    /// one of those that are known, or memory cannot be read.
+    pub fn step(&mut self) -> Option<bool> {
+        let mut code = [0; LONGEST];
+        let length = (1..=LONGEST).rev().find(|length| {
+            let (at, code) = (self.at, &mut code[..*length]);
+            self.memory(at, code).is_some()
+        })?;
+        let found = instruction::decode(&code[..length], self.at).next()?;
+        if !found.is_valid() {
+            return None;
+        }
+        let instruction = found.0;
+        let needs = instruction.rflags_read();
+        if needs & self.undefined != 0 || instruction.has_rep_prefix() {
+            return None;
+        }
+        let begun = self.at;
+        let next = instruction.next_ip();
+        self.at = next;
+        let jumps = self.execute(&instruction)?;
+        self.undefined &= !instruction.rflags_modified();
+        self.undefined |= instruction.rflags_undefined() & !RflagsBits::AF;
+        Some(jumps && self.at <= begun)
+    }
+
+    /// Executes an instruction. Returns whether it is a jump that was taken.
+    fn execute(&mut self, i: &Instruction) -> Option<bool> {
+        match i.flow_control() {
+            FlowControl::Next => {}
+            FlowControl::UnconditionalBranch => {
+                self.at = i.near_branch_target();
+                return Some(true);
+            }
+            FlowControl::ConditionalBranch => {
+                self.decisive.extend(self.latest.take());
+                let is_taken = holds(i.condition_code(), self.flags)?;
+                if is_taken {
+                    self.at = i.near_branch_target();
+                }
+                return Some(is_taken);
+            }
+            FlowControl::IndirectBranch => {
+                self.at = self.quietly(|this| this.get(i, 0))?;
+                return Some(true);
+            }
+            FlowControl::Call | FlowControl::IndirectCall => {
+                if i.mnemonic() == Mnemonic::Syscall {
+                    self.call_kernel()?;
+                    return Some(false);
+                }
+                let to = match i.op0_kind() {
+                    OpKind::NearBranch64 => i.near_branch_target(),
+                    _ => self.quietly(|this| this.get(i, 0))?,
+                };
+                self.push(self.at)?;
+                self.at = to;
+                return Some(false);
+            }
+            FlowControl::Return => {
+                let from = self.quietly(Self::pop)?;
+                let more = if i.op_count() == 1 { i.immediate(0) } else { 0 };
+                self.registers[4] = self.registers[4].wrapping_add(more);
+                self.at = from;
+                return Some(false);
+            }
+            _ => return None,
+        }
+        self.compute(i)?;
+        Some(false)
+    }
+
+    /// Executes an instruction after which the next one follows.
+    fn compute(&mut self, i: &Instruction) -> Option<()> {
+        let size = size(i, 0);
+        match i.mnemonic() {
+            Mnemonic::Nop
+            | Mnemonic::Pause
+            | Mnemonic::Endbr64
+            | Mnemonic::Mfence
+            | Mnemonic::Lfence
+            | Mnemonic::Sfence => Some(()),
+            Mnemonic::Mov | Mnemonic::Movzx => {
+                let value = self.get(i, 1)?;
+                self.put(i, 0, value)
+            }
+            Mnemonic::Movsx | Mnemonic::Movsxd => {
+                let value = extended(self.get(i, 1)?, self::size(i, 1));
+                self.put(i, 0, value)
+            }
+            Mnemonic::Lea => {
+                let address = self.address(i, 1)?;
+                self.put(i, 0, address)
+            }
+            Mnemonic::Push => {
+                let value = self.get(i, 0)?;
+                self.push(value)
+            }
+            Mnemonic::Pop => {
+                let value = self.pop()?;
+                self.put(i, 0, value)
+            }
+            Mnemonic::Leave => {
+                self.registers[4] = self.registers[5];
+                self.registers[5] = self.pop()?;
+                Some(())
+            }
+            Mnemonic::Cdqe => {
+                self.registers[0] = extended(self.registers[0], 4);
+                Some(())
+            }
+            Mnemonic::Cwde => {
+                self.registers[0] = extended(self.registers[0], 2) & 0xffff_ffff;
+                Some(())
+            }
+            _ => self.calculate(i, size),
+        }
+    }
+
+    /// Executes an instruction that computes something of its operands.
+    fn calculate(&mut self, i: &Instruction, size: usize) -> Option<()> {
+        match i.mnemonic() {
+            Mnemonic::Add | Mnemonic::Inc => {
+                let (a, b) = (self.get(i, 0)?, self.second(i)?);
+                let sum = a.wrapping_add(b);
+                self.sum_flags(a, b, sum, size, i.mnemonic() == Mnemonic::Inc);
+                self.put(i, 0, sum)
+            }
+            Mnemonic::Sub | Mnemonic::Dec | Mnemonic::Cmp => {
+                let (a, b) = (self.get(i, 0)?, self.second(i)?);
+                self.difference_flags(a, b, size, i.mnemonic() == Mnemonic::Dec);
+                if i.mnemonic() == Mnemonic::Cmp {
+                    return Some(());
+                }
+                self.put(i, 0, a.wrapping_sub(b))
+            }
+            Mnemonic::And | Mnemonic::Or | Mnemonic::Xor | Mnemonic::Test => {
+                let (a, b) = (self.get(i, 0)?, self.get(i, 1)?);
+                let value = match i.mnemonic() {
+                    Mnemonic::Or => a | b,
+                    Mnemonic::Xor => a ^ b,
+                    _ => a & b,
+                };
+                self.result_flags(value, size, false, false);
+                if i.mnemonic() == Mnemonic::Test {
+                    return Some(());
+                }
+                self.put(i, 0, value)
+            }
+            Mnemonic::Neg => {
+                let value = self.get(i, 0)?;
+                self.difference_flags(0, value, size, false);
+                self.put(i, 0, value.wrapping_neg())
+            }
+            Mnemonic::Not => {
+                let value = self.get(i, 0)?;
+                self.put(i, 0, !value)
+            }
+            Mnemonic::Shl | Mnemonic::Shr | Mnemonic::Sar => self.shift(i, size),
+            Mnemonic::Mul | Mnemonic::Imul => self.multiply(i, size),
+            Mnemonic::Xchg => {
+                let (a, b) = (self.get(i, 0)?, self.get(i, 1)?);
+                self.put(i, 0, b)?;
+                self.put(i, 1, a)
+            }
+            Mnemonic::Xadd => {
+                let (a, b) = (self.get(i, 0)?, self.get(i, 1)?);
+                let sum = a.wrapping_add(b);
+                self.sum_flags(a, b, sum, size, false);
+                self.put(i, 1, a)?;
+                self.put(i, 0, sum)
+            }
+            Mnemonic::Cmpxchg => {
+                let (old, new) = (self.get(i, 0)?, self.get(i, 1)?);
+                let expected = cut(self.registers[0], size);
+                self.difference_flags(expected, old, size, false);
+                if expected == old {
+                    return self.put(i, 0, new);
+                }
+                self.set(0, size, old);
+                Some(())
+            }
+            mnemonic => {
+                let does = holds(i.condition_code(), self.flags)?;
+                let text = format!("{mnemonic:?}");
+                if text.starts_with("Set") {
+                    self.put(i, 0, u64::from(does))
+                } else if text.starts_with("Cmov") {
+                    let value = if does { self.get(i, 1) } else { self.get(i, 0) }?;
+                    self.put(i, 0, value)
+                } else {
+                    None
+                }
+            }
+        }
+    }
+
+    /// The second operand; 1 for the instructions that have none.
+    fn second(&mut self, i: &Instruction) -> Option<u64> {
+        if i.op_count() < 2 {
+            return Some(1);
+        }
+        self.get(i, 1)
+    }
+
+    fn shift(&mut self, i: &Instruction, size: usize) -> Option<()> {
+        let bits = u32::try_from(size).ok()? * 8;
+        let value = self.get(i, 0)?;
+        let by = self.second(i)? & if size == 8 { 63 } else { 31 };
+        let by = u32::try_from(by).ok()?;
+        // Other shifts leave flags that depend on what was there before.
+        if by == 0 || by >= bits {
+            return None;
+        }
+        let signed = extended(value, size).cast_signed();
+        let (shifted, last) = match i.mnemonic() {
+            Mnemonic::Shl => (value << by, value >> (bits - by)),
+            Mnemonic::Shr => (value >> by, value >> (by - 1)),
+            _ => ((signed >> by).cast_unsigned(), value >> (by - 1)),
+        };
+        let top = |value: u64| value >> (bits - 1) & 1;
+        // For a shift by one; undefined for others.
+        let overflow = match i.mnemonic() {
+            Mnemonic::Shl => top(shifted) != last & 1,
+            Mnemonic::Shr => top(value) == 1,
+            _ => false,
+        };
+        self.result_flags(shifted, size, last & 1 == 1, overflow);
+        if by > 1 {
+            self.undefined |= RflagsBits::OF;
+        }
+        self.put(i, 0, shifted)
+    }
+
+    /// Products, as compilers make them of divisions by constants.
+    fn multiply(&mut self, i: &Instruction, size: usize) -> Option<()> {
+        let is_signed = i.mnemonic() == Mnemonic::Imul;
+        let wide = |value: u64| {
+            if is_signed {
+                i128::from(extended(value, size).cast_signed())
+            } else {
+                i128::from(cut(value, size))
+            }
+        };
+        let (a, b) = match i.op_count() {
+            1 => (cut(self.registers[0], size), self.get(i, 0)?),
+            2 => (self.get(i, 0)?, self.get(i, 1)?),
+            _ => (self.get(i, 1)?, self.get(i, 2)?),
+        };
+        // Two numbers of 64 bits without sign may have a product that is too large.
+        let product = wide(a).checked_mul(wide(b))?;
+        let part = |product: i128| u64::try_from(product & i128::from(u64::MAX)).ok();
+        let low = part(product)?;
+        let is_cut = wide(low) != product;
+        self.result_flags(low, size, is_cut, is_cut);
+        if i.op_count() > 1 {
+            return self.put(i, 0, low);
+        }
+        if size == 1 {
+            self.set(0, 2, low);
+            return Some(());
+        }
+        let high = part(product >> (size * 8))?;
+        self.set(0, size, low);
+        self.set(2, size, high);
+        Some(())
+    }
+
+    /// Sleeps for a time and giving way change nothing that the thread sees.
+    fn call_kernel(&mut self) -> Option<()> {
+        if !sleeps(self.registers[0], self.registers[7]) {
+            return None;
+        }
+        self.registers[0] = 0;
+        self.registers[1] = self.at;
+        self.registers[11] = 0;
+        Some(())
+    }
+
+    fn result_flags(&mut self, value: u64, size: usize, carry: bool, overflow: bool) {
+        let value = cut(value, size);
+        let mut flags = 0;
+        let set = |is_set: bool, flag: u64| if is_set { flag } else { 0 };
+        flags |= set(carry, CARRY) | set(overflow, OVERFLOW) | set(value == 0, ZERO);
+        flags |= set(value >> (size * 8 - 1) & 1 == 1, SIGN);
+        flags |= set((value & 0xff).count_ones().is_multiple_of(2), PARITY);
+        self.flags = flags;
+    }
+
+    /// `keeps_carry`: the carry stays as it is.
+    fn sum_flags(&mut self, a: u64, b: u64, sum: u64, size: usize, keeps_carry: bool) {
+        let [a, b, sum] = [a, b, sum].map(|value| cut(value, size));
+        let carry = if keeps_carry {
+            self.flags & CARRY != 0
+        } else {
+            sum < a
+        };
+        let top = size * 8 - 1;
+        let overflow = (a ^ sum) & (b ^ sum);
+        self.result_flags(sum, size, carry, overflow >> top & 1 == 1);
+    }
+
+    fn difference_flags(&mut self, a: u64, b: u64, size: usize, keeps_carry: bool) {
+        let [a, b] = [a, b].map(|value| cut(value, size));
+        let carry = if keeps_carry {
+            self.flags & CARRY != 0
+        } else {
+            a < b
+        };
+        let difference = cut(a.wrapping_sub(b), size);
+        let overflow = (a ^ b) & (a ^ difference);
+        let top = size * 8 - 1;
+        self.result_flags(difference, size, carry, overflow >> top & 1 == 1);
+    }
+
+    /// The value of an operand, cut to its size.
+    fn get(&mut self, i: &Instruction, operand: u32) -> Option<u64> {
+        let size = size(i, operand);
+        let value = match i.op_kind(operand) {
+            OpKind::Register => self.registers[general(i.op_register(operand))?],
+            OpKind::Memory => {
+                let address = self.address(i, operand)?;
+                self.load(address, size)?
+            }
+            _ => i.try_immediate(operand).ok()?,
+        };
+        Some(cut(value, size))
+    }
+
+    fn put(&mut self, i: &Instruction, operand: u32, value: u64) -> Option<()> {
+        let size = size(i, operand);
+        match i.op_kind(operand) {
+            OpKind::Register => {
+                self.set(general(i.op_register(operand))?, size, value);
+                Some(())
+            }
+            OpKind::Memory => {
+                let address = self.address(i, operand)?;
+                self.store(address, size, value)
+            }
+            _ => None,
+        }
+    }
+
+    /// Sets a register: its upper half becomes 0 if the lower one is set.
+    const fn set(&mut self, register: usize, size: usize, value: u64) {
+        self.registers[register] = match size {
+            8 => value,
+            4 => value & 0xffff_ffff,
+            2 => self.registers[register] & !0xffff | value & 0xffff,
+            _ => self.registers[register] & !0xff | value & 0xff,
+        };
+    }
+
+    fn address(&self, i: &Instruction, operand: u32) -> Option<u64> {
+        let value = |register: Register, _, _| match register {
+            Register::FS => Some(self.own_data),
+            Register::CS | Register::DS | Register::ES | Register::SS => Some(0),
+            Register::GS => None,
+            register if register.is_gpr64() => Some(self.registers[register.number()]),
+            _ => None,
+        };
+        if i.mnemonic() != Mnemonic::Lea {
+            return i.virtual_address(operand, 0, value);
+        }
+        // An address that is only computed is in no segment.
+        let part = |register: Register| match register {
+            Register::None | Register::RIP => Some(0),
+            register => value(register, 0, 0),
+        };
+        let scaled = part(i.memory_index())?.wrapping_mul(i.memory_index_scale().into());
+        let base = part(i.memory_base())?;
+        Some(
+            base.wrapping_add(scaled)
+                .wrapping_add(i.memory_displacement64()),
+        )
+    }
+
+    fn push(&mut self, value: u64) -> Option<()> {
+        self.registers[4] = self.registers[4].wrapping_sub(8);
+        self.store(self.registers[4], 8, value)
+    }
+
+    fn pop(&mut self) -> Option<u64> {
+        let value = self.load(self.registers[4], 8)?;
+        self.registers[4] = self.registers[4].wrapping_add(8);
+        Some(value)
+    }
+
+    /// Does something that reads addresses of code: these decide nothing.
+    fn quietly<T>(&mut self, act: impl FnOnce(&mut Self) -> T) -> T {
+        let latest = self.latest;
+        let result = act(self);
+        self.latest = latest;
+        result
+    }
+
+    /// Whether memory is the thread's own: its stack, or what the C library keeps for it.
+    const fn is_own(&self, address: u64) -> bool {
+        address.abs_diff(self.stack) < STACK || address.abs_diff(self.own_data) < OWN_DATA
+    }
+
+    fn load(&mut self, address: u64, size: usize) -> Option<u64> {
+        let mut bytes = [0; 8];
+        self.memory(address, &mut bytes[..size])?;
+        let value = u64::from_le_bytes(bytes);
+        let addresses = address..address.checked_add(size as u64)?;
+        let is_written = |at: u64| self.written.contains_key(&at) || self.own_written.contains(&at);
+        if !addresses.into_iter().any(is_written) {
+            self.loads.insert((address, size), value);
+        }
+        if !self.is_own(address) {
+            self.latest = Some(address);
+        }
+        Some(value)
+    }
+
+    fn store(&mut self, address: u64, size: usize, value: u64) -> Option<()> {
+        let mut before = [0; 8];
+        self.unchanged(address, &mut before[..size])?;
+        let bytes = value.to_le_bytes();
+        if self.is_own(address) {
+            self.own_written
+                .extend(address..address.checked_add(size as u64)?);
+        }
+        for (index, (new, old)) in (0..).zip(bytes.iter().zip(&before)).take(size) {
+            if new == old {
+                self.written.remove(&(address + index));
+            } else {
+                self.is_seen |= !self.is_own(address);
+                self.written.insert(address + index, *new);
+            }
+        }
+        Some(())
+    }
+
+    /// Memory as the thread sees it.
+    fn memory(&mut self, address: u64, bytes: &mut [u8]) -> Option<()> {
+        self.unchanged(address, bytes)?;
+        let until = address.checked_add(bytes.len() as u64)?;
+        for (changed, byte) in self.written.range(address..until) {
+            bytes[usize::try_from(changed - address).ok()?] = *byte;
+        }
+        Some(())
+    }
+
+    /// Memory as it was when it was read first.
+    fn unchanged(&mut self, address: u64, bytes: &mut [u8]) -> Option<()> {
+        let mut at = address;
+        for byte in bytes {
+            let start = at / PAGE * PAGE;
+            let read = self.read;
+            let page = self.pages.entry(start).or_insert_with(|| {
+                let mut page = vec![0; usize::try_from(PAGE).unwrap_or(0)];
+                read(start, &mut page).then_some(page)
+            });
+            *byte = page.as_ref()?[usize::try_from(at - start).ok()?];
+            at = at.checked_add(1)?;
+        }
+        Some(())
+    }
+}
+
+/// Whether a system call only sleeps for a time or gives way. `first`: its first argument.
+const fn sleeps(number: u64, first: u64) -> bool {
+    match number.cast_signed() {
+        libc::SYS_sched_yield | libc::SYS_nanosleep | libc::SYS_clock_nanosleep => true,
+        libc::SYS_poll => first == 0,
+        _ => false,
+    }
+}
+
+/// The size of an operand, bytes.
+fn size(i: &Instruction, operand: u32) -> usize {
+    match i.op_kind(operand) {
+        OpKind::Register => i.op_register(operand).size(),
+        OpKind::Memory if i.mnemonic() == Mnemonic::Lea => 8,
+        OpKind::Memory => i.memory_size().size(),
+        // An immediate has the size of the operand that it is used with.
+        _ if operand > 0 => size(i, 0),
+        _ => 8,
+    }
+    .min(8)
+}
+
+/// The number of a general register; `None` for others, and for the second byte of one.
+fn general(register: Register) -> Option<usize> {
+    let is_second = matches!(
+        register,
+        Register::AH | Register::BH | Register::CH | Register::DH
+    );
+    let full = register.full_register();
+    (!is_second && full.is_gpr64()).then(|| full.number())
+}
+
+const fn cut(value: u64, size: usize) -> u64 {
+    if size >= 8 {
+        value
+    } else {
+        value & ((1 << (size * 8)) - 1)
+    }
+}
+
+const fn extended(value: u64, size: usize) -> u64 {
+    if size >= 8 {
+        return value;
+    }
+    let by = 64 - size * 8;
+    (((value << by).cast_signed()) >> by).cast_unsigned()
+}

@@ -1,0 +1,141 @@
+//! Loops in machine code that go round for ever, or end.
+
+use super::forever::{Forever, Word, goes_round};
+use crate::arch::Registers;
+
+const CODE: u64 = 0x1000;
+const DATA: u64 = 0x2000;
+
+/// Goes round at the beginning of this code, with a word of 32 bits at [`DATA`].
+fn round(code: &[u8], word: u32) -> Option<Forever> {
+    let mut registers = Registers::none();
+    registers.set_at(CODE);
+    registers.set_stack(0x7000_0000);
+    registers.set_system_call(-1, 0);
+    let read = |address: u64, bytes: &mut [u8]| {
+        bytes.fill(0);
+        match address {
+            CODE => bytes[..code.len()].copy_from_slice(code),
+            DATA => bytes[..4].copy_from_slice(&word.to_le_bytes()),
+            0x6fff_f000 | 0x7000_0000 => {}
+            _ => return false,
+        }
+        true
+    };
+    goes_round(&registers, &read)
+}
+
+fn only(value: u64) -> Option<Forever> {
+    Some(Forever {
+        words: vec![Word {
+            address: DATA,
+            size: 4,
+            value,
+        }],
+        awaited: vec![DATA],
+    })
+}
+
+#[test]
+fn a_loop_that_reads_a_flag_goes_round_while_the_flag_stays() {
+    // mov eax, [rip + 0xffa]; test eax, eax; je; ret
+    let code = [0x8b, 0x05, 0xfa, 0x0f, 0, 0, 0x85, 0xc0, 0x74, 0xf6, 0xc3];
+    assert_eq!(round(&code, 0), only(0));
+    assert_eq!(round(&code, 1), None);
+}
+
+#[test]
+fn a_lock_that_is_taken_is_waited_for() {
+    // mov eax, 1; xchg [rip + 0xff5], eax; test eax, eax; jne; ret
+    let code = [
+        0xb8, 1, 0, 0, 0, 0x87, 0x05, 0xf5, 0x0f, 0, 0, 0x85, 0xc0, 0x75, 0xf1, 0xc3,
+    ];
+    assert_eq!(round(&code, 1), only(1));
+    assert_eq!(round(&code, 0), None);
+    // mov ecx, 1; xor eax, eax; lock cmpxchg [rip + 0xff1], ecx; jne; ret
+    let code = [
+        0xb9, 1, 0, 0, 0, 0x31, 0xc0, 0xf0, 0x0f, 0xb1, 0x0d, 0xf1, 0x0f, 0, 0, 0x75, 0xef, 0xc3,
+    ];
+    assert_eq!(round(&code, 7), only(7));
+    assert_eq!(round(&code, 0), None);
+}
+
+#[test]
+fn a_loop_that_counts_or_works_is_none() {
+    // inc ecx; mov eax, [rip + 0xff8]; test eax, eax; je; ret
+    let code = [
+        0xff, 0xc1, 0x8b, 0x05, 0xf8, 0x0f, 0, 0, 0x85, 0xc0, 0x74, 0xf4, 0xc3,
+    ];
+    assert_eq!(round(&code, 0), None);
+    // inc dword [rip + 0xffa]; jmp
+    let code = [0xff, 0x05, 0xfa, 0x0f, 0, 0, 0xeb, 0xf8];
+    assert_eq!(round(&code, 0), None);
+    // A loop without end reads nothing that might end it.
+    assert_eq!(round(&[0xeb, 0xfe], 0), None);
+    // cpuid; jmp
+    assert_eq!(round(&[0x0f, 0xa2, 0xeb, 0xfc], 0), None);
+}
+
+#[test]
+fn giving_way_changes_nothing() {
+    // mov eax, 24; syscall; mov eax, [rip + 0xff3]; test eax, eax; je; ret
+    let yields = [
+        0xb8, 24, 0, 0, 0, 0x0f, 0x05, 0x8b, 0x05, 0xf3, 0x0f, 0, 0, 0x85, 0xc0, 0x74, 0xef, 0xc3,
+    ];
+    assert_eq!(round(&yields, 0), only(0));
+    let mut writes = yields;
+    writes[1] = 1;
+    assert_eq!(round(&writes, 0), None);
+}
+
+#[test]
+fn turns_that_are_counted_anew_are_followed() {
+    // mov ecx, 100; mov eax, [rip + 0xff5]; test eax, eax; jne +6; dec ecx; jne -14; jmp -21; ret
+    let code = [
+        0xb9, 100, 0, 0, 0, 0x8b, 0x05, 0xf5, 0x0f, 0, 0, 0x85, 0xc0, 0x75, 6, 0xff, 0xc9, 0x75,
+        0xf2, 0xeb, 0xeb, 0xc3,
+    ];
+    assert_eq!(round(&code, 0), only(0));
+    assert_eq!(round(&code, 1), None);
+}
+
+#[test]
+fn own_variables_are_not_awaited() {
+    // mov [rsp - 4], 0; mov eax, [rsp - 4]; or eax, [rip + 0xfee]; je; ret
+    let code = [
+        0xc7, 0x44, 0x24, 0xfc, 0, 0, 0, 0, 0x8b, 0x44, 0x24, 0xfc, 0x0b, 0x05, 0xee, 0x0f, 0, 0,
+        0x74, 0xec, 0xc3,
+    ];
+    assert_eq!(round(&code, 0), only(0));
+    assert_eq!(round(&code, 1), None);
+}
+
+#[test]
+fn products_are_computed() {
+    // mov eax, 2000000; mov ecx, 0x431bde83; imul ecx; sar edx, 18; cmp edx, [rip + 0xfe9]; je; ret
+    let code = [
+        0xb8, 0x80, 0x84, 0x1e, 0, 0xb9, 0x83, 0xde, 0x1b, 0x43, 0xf7, 0xe9, 0xc1, 0xfa, 18, 0x3b,
+        0x15, 0xeb, 0x0f, 0, 0, 0x74, 0xe9, 0xc3,
+    ];
+    assert_eq!(round(&code, 2), only(2));
+    assert_eq!(round(&code, 3), None);
+    // imul eax, [rip + 0xff9], -3; cmp eax, -21; je; ret
+    let code = [
+        0x6b, 0x05, 0xf9, 0x0f, 0, 0, 0xfd, 0x83, 0xf8, 0xeb, 0x74, 0xf4, 0xc3,
+    ];
+    assert_eq!(round(&code, 7), only(7));
+    assert_eq!(round(&code, 8), None);
+}
+
+#[test]
+fn code_may_be_anything() {
+    let mut state = 1_u32;
+    let mut next = || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (state >> 24) as u8
+    };
+    for _ in 0..500 {
+        let code: Vec<u8> = (0..64).map(|_| next()).collect();
+        let _any = round(&code, 0);
+    }
+}
