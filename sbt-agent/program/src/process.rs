@@ -328,12 +328,12 @@ pub fn job(pid: u32) -> Option<Box<[u8]>> {
 
 /// Of how many ranks the parallel program of a process consists, from the environment that MPICH's
 /// `mpiexec` or Slurm has set.
-pub fn ranks(pid: u32) -> Option<u32> {
+pub fn world_size(pid: u32) -> Option<u32> {
     let environment = fs::read(folder(pid).join("environ")).ok()?;
-    ranks_of(&environment)
+    world_size_of(&environment)
 }
 
-fn ranks_of(environment: &[u8]) -> Option<u32> {
+fn world_size_of(environment: &[u8]) -> Option<u32> {
     let names = ["PMI_SIZE", "SLURM_STEP_NUM_TASKS"];
     let mut values = names
         .into_iter()

@@ -16,8 +16,8 @@ fn how_many_ranks_there_are_is_what_the_environment_says() {
 fn ranks_are_what_the_environment_says() {
     let rank = |text: &str| rank_of(text.replace(' ', "\0").as_bytes());
     assert_eq!(rank("A=1 OMPI_COMM_WORLD_RANK=3 B=2"), Some(3));
-    assert_eq!(ranks_of(b"A=B\0PMI_RANK=0\0PMI_SIZE=3\0"), Some(3));
-    assert_eq!(ranks_of(b"PMI_RANK=0\0"), None);
+    assert_eq!(world_size_of(b"A=B\0PMI_RANK=0\0PMI_SIZE=3\0"), Some(3));
+    assert_eq!(world_size_of(b"PMI_RANK=0\0"), None);
     assert_eq!(rank("PMI_RANK=0"), Some(0));
     assert_eq!(rank("PMI_RANKS=4 X=PMI_RANK=5"), None);
     assert_eq!(rank("SLURM_PROCID=many"), None);

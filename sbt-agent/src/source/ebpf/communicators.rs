@@ -65,7 +65,7 @@ impl Communicators {
             // means another communicator.
             (FoundCommunicator::World, _) => {
                 let job = self.job(of);
-                let count = process::ranks(of.1);
+                let count = process::world_size(of.1);
                 Met {
                     until_ns: if count.is_some() { u64::MAX } else { 0 },
                     object: self.object((job, Communicator::default()), at),
