@@ -32,25 +32,12 @@ pub(super) fn waits(spinning_ns: u64) -> WaitsReport {
     }
 }
 
-/// A site with this number of episodes.
-pub(super) fn site(
-    id: u32,
-    function: &str,
-    line: u32,
-    episodes: u64,
-    shares: &[Share],
-) -> SiteReport {
-    let n = shares.len() as u64;
-    let sum = |f: fn(&Share) -> u64| shares.iter().map(f).sum::<u64>();
-    let most = |f: fn(&Share) -> u64| shares.iter().map(f).max().unwrap_or(0);
-    let (work, idle, release) = (sum(|s| s.0), sum(|s| s.1), sum(|s| s.2));
-    let (max_work, barrier) = (most(|s| s.0), most(|s| s.1));
-    let last = shares.iter().enumerate().max_by_key(|(_, share)| share.3);
-    let (straggler, share) = last.map_or((0, 0), |(at, share)| (at, share.3));
-    let threads = shares
+/// The parts of the threads at a site.
+fn threads_of(episodes: u64, shares: &[Share]) -> impl Iterator<Item = SiteThreadReport> {
+    shares
         .iter()
         .enumerate()
-        .map(|(at, share)| SiteThreadReport {
+        .map(move |(at, share)| SiteThreadReport {
             thread: u32::try_from(at).unwrap(),
             episodes,
             work_ns: Some(share.0 * episodes),
@@ -73,7 +60,25 @@ pub(super) fn site(
             },
             counters: Counts::new(),
             counted: Counted::new(),
-        });
+        })
+}
+
+/// A site with this number of episodes.
+pub(super) fn site(
+    id: u32,
+    function: &str,
+    line: u32,
+    episodes: u64,
+    shares: &[Share],
+) -> SiteReport {
+    let n = shares.len() as u64;
+    let sum = |f: fn(&Share) -> u64| shares.iter().map(f).sum::<u64>();
+    let most = |f: fn(&Share) -> u64| shares.iter().map(f).max().unwrap_or(0);
+    let (work, idle, release) = (sum(|s| s.0), sum(|s| s.1), sum(|s| s.2));
+    let (max_work, barrier) = (most(|s| s.0), most(|s| s.1));
+    let last = shares.iter().enumerate().max_by_key(|(_, share)| share.3);
+    let (straggler, share) = last.map_or((0, 0), |(at, share)| (at, share.3));
+    let threads = threads_of(episodes, shares);
     let trend = (0..40).map(|at| TrendReport {
         episodes: episodes / 40,
         until_ns: 300 * MS * (at + 1),
