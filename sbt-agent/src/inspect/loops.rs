@@ -1,5 +1,5 @@
 //! Threads that go round in loops that only wait for memory to change: found by executing the loops
-//! in thought, with the registers of the stopped threads and their memory as it is.
+//! on copies of the registers of the stopped threads, with their memory as it is.
 
 use std::{
     thread::sleep,

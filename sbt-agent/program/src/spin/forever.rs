@@ -1,5 +1,5 @@
-//! Whether a thread goes round in a loop for ever, as its memory is: found out by executing the loop
-//! in thought until the thread is where it was, with the same values.
+//! Whether a thread goes round in a loop for ever, as its memory is: found out by simulating the loop
+//! until the thread is where it was, with the same values.
 
 use std::collections::HashSet;
 
@@ -7,7 +7,7 @@ use crate::arch::{Registers, rehearsal::Rehearsal};
 
 pub use crate::arch::rehearsal::{Read, Word};
 
-/// The most instructions that are executed in thought.
+/// The most instructions that are simulated.
 const MOST_STEPS: usize = 20_000;
 
 /// The most words that a loop that waits reads.

@@ -1,5 +1,5 @@
-//! Executes instructions in thought, on copies of a thread's registers and memory: those
-//! instructions of which loops that only wait consist. The thread notices nothing.
+//! Simulates instructions on copies of a thread's registers and memory: those instructions of which
+//! loops that only wait consist. Nothing is done to the thread.
 
 use std::{
     collections::{BTreeMap, BTreeSet, hash_map::DefaultHasher},
@@ -48,7 +48,7 @@ pub struct Word {
     pub value: u64,
 }
 
-/// A thread in thought.
+/// A simulated thread.
 pub struct Rehearsal<'m> {
     read: Read<'m>,
     pages: BTreeMap<u64, Option<Vec<u8>>>,
@@ -59,7 +59,7 @@ pub struct Rehearsal<'m> {
     undefined: u32,
     own_data: u64,
     stack: u64,
-    /// Bytes that differ from those in memory, because the thread has written them in thought.
+    /// Bytes that differ from those in memory, because the simulated thread has written them.
     written: BTreeMap<u64, u8>,
     /// Bytes on the thread's own stack that the thread has written, whether they differ or not: they
     /// may be different at other times of a turn.
