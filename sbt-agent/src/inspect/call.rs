@@ -6,6 +6,9 @@ use super::system_v;
 use sbt_engine::hang::scene::ThreadId;
 use sbt_program::{memory::Memory, syscalls};
 
+/// Sleeps of this many seconds and longer are no short ones.
+const LONGEST_NAP_S: i64 = 1;
+
 /// The content of /proc/PID/task/TID/syscall.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Call {
@@ -92,6 +95,26 @@ impl Call {
             Self::Outside { sp, at } | Self::In { sp, at, .. } => Some((sp, at)),
             Self::Running | Self::Unknown => None,
         }
+    }
+
+    /// Whether a thread that does only this sleeps for a time that is so short that it may look for
+    /// something in between.
+    pub fn is_short_nap(self, thread: u32) -> bool {
+        let address = match self {
+            Self::In {
+                number: libc::SYS_nanosleep,
+                arguments: [address, ..],
+                ..
+            }
+            | Self::In {
+                number: libc::SYS_clock_nanosleep,
+                arguments: [_, _, address, ..],
+                ..
+            } => address,
+            _ => return self.is_nap(),
+        };
+        let seconds = Memory { thread }.bytes::<8>(address);
+        seconds.is_some_and(|seconds| (0..LONGEST_NAP_S).contains(&i64::from_ne_bytes(seconds)))
     }
 
     /// Whether the call only sleeps for a time.

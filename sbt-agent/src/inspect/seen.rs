@@ -233,9 +233,9 @@ impl InspectedThread {
         self.looping = looping.filter(|looping| loops::is_same(self, looping));
     }
 
-    /// Whether the thread sleeps for a time, and has done something since the look before.
-    pub const fn naps(&self) -> bool {
-        self.glance.call.is_nap() && self.asleep_since == self.turn
+    /// Whether the thread sleeps for a short time, and has done something since the look before.
+    pub fn naps(&self) -> bool {
+        self.asleep_since == self.turn && self.glance.call.is_short_nap(self.id.thread)
     }
 
     /// Whether it has slept in the same place, or gone round in the same loop, from the look before

@@ -169,8 +169,10 @@ impl Waits<'_> {
         let glance = &seen.glance;
         let by_call = match glance.call {
             _ if glance.has_ended() => return Doing::Ended,
-            Call::In { .. } if seen.lasting_loop(seen.turn).is_some() => self.running(seen),
-            Call::In { .. } => self.of_call(seen),
+            Call::In { .. } => match self.of_call(seen) {
+                waits @ Doing::Waiting(_) => waits,
+                call => self.looping(seen).map_or(call, Doing::Waiting),
+            },
             Call::Running => self.running(seen),
             Call::Outside { .. } => Doing::Call {
                 name: "page fault".into(),
