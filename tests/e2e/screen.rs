@@ -128,7 +128,7 @@ const TABS: [(&str, &str); 10] = [
     ("Phases", "phases, longest total time first"),
     ("Output", "output of the program"),
     ("Log", "events come from ebpf"),
-    ("Locks", "locks, longest total wait first"),
+    ("Waits", "where threads sleep or spin"),
     ("Parallel", "normalised processor time by"),
     ("Path", "critical path by"),
     ("Help", "1-0, Tab, Shift-Tab"),
