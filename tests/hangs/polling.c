@@ -1,7 +1,7 @@
 // A thread polls for a number that no thread is left to change.
 // build: gcc -O2 -g -pthread
 // outcome: hung
-// must: looks again and again, and sleeps in between, until done (0x
+// must: looks again and again, and sleeps in between, until
 // must: no thread of the process is left that could change it
 // never: waits for something outside of it
 #include <pthread.h>
