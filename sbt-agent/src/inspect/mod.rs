@@ -294,15 +294,23 @@ impl Looker {
                 bp: Some(stopped.registers.frame()),
             };
             let (resolver, stacks) = (&mut self.resolver, &mut self.stacks);
-            if loops < loops::PATIENCE && (seen.glance.call == Call::Running || seen.naps()) {
+            let may_loop = seen.glance.call == Call::Running || seen.naps();
+            let found = (loops < loops::PATIENCE && may_loop).then(|| {
                 let before = Instant::now();
                 let memory = Memory { thread: id.thread };
-                seen.take_loop(loops::found(&stopped.registers, memory));
+                let found = loops::found(&stopped.registers, memory);
                 loops += before.elapsed();
-            }
+                found
+            });
             let registers = Some(Box::new(stopped.registers));
             let followed = Followed::of(standing, &stopped.stack, registers, resolver, stacks);
             seen.followed = Some(followed);
+            if let Some(found) = found {
+                // Where a runtime waits is told by what it keeps of its barriers.
+                let calls = seen.calls_of_libraries();
+                let of_runtime = calls.first().is_some_and(|call| call.of_system);
+                seen.take_loop(found.filter(|_| !of_runtime));
+            }
             seen.stopped = Some(self.turn);
         }
         self.settle(threads);
