@@ -100,18 +100,18 @@ impl Call {
     /// Whether a thread that does only this sleeps for a time that is so short that it may look for
     /// something in between.
     pub fn is_short_nap(self, thread: u32) -> bool {
-        let address = match self {
-            Self::In {
-                number: libc::SYS_nanosleep,
-                arguments: [address, ..],
-                ..
-            }
-            | Self::In {
-                number: libc::SYS_clock_nanosleep,
-                arguments: [_, _, address, ..],
-                ..
-            } => address,
-            _ => return self.is_nap(),
+        let (Self::In {
+            number: libc::SYS_nanosleep,
+            arguments: [address, ..],
+            ..
+        }
+        | Self::In {
+            number: libc::SYS_clock_nanosleep,
+            arguments: [_, _, address, ..],
+            ..
+        }) = self
+        else {
+            return self.is_nap();
         };
         let seconds = Memory { thread }.bytes::<8>(address);
         seconds.is_some_and(|seconds| (0..LONGEST_NAP_S).contains(&i64::from_ne_bytes(seconds)))
