@@ -30,12 +30,12 @@ use sbt_engine::{
 #[derive(Debug, Parser)]
 #[command(name = "sbt", version, disable_help_subcommand = true)]
 pub struct Cli {
-    /// The command.
+    /// The chosen command with its options.
     #[command(subcommand)]
     pub command: Command,
 }
 
-/// The commands.
+/// All commands with their options.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Start a program, watch it, and report when it ends.

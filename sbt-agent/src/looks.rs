@@ -254,7 +254,7 @@ fn judge(duty: &mut Duty, now_ns: u64, ran_ns: u64, shared: &Shared) {
         Turn::Off => known.off(),
         Turn::On => {
             if known.on().is_err() {
-                // What was summed up so far stays.
+                // The sums so far stay.
                 known.off();
             }
         }

@@ -25,13 +25,13 @@ pub const NO_CALL: u32 = u32::MAX;
 pub struct Sleeper {
     /// When the thread went to sleep, ns; 0 if it does not sleep.
     pub since_ns: u64,
-    /// See [`Sleep::object`].
+    /// The futex word, as in [`Sleep::object`].
     pub object: u64,
     /// From when on a sleep of the thread is sampled, ns.
     pub due_ns: u64,
     /// The thread. If several threads have the same low bits, only the last is known.
     pub tid: u32,
-    /// See [`Sleep::call`].
+    /// The system call, as in [`Sleep::call`].
     pub call: u32,
     /// How many sleeps are passed over before one is sampled.
     pub skip: u32,
@@ -50,7 +50,7 @@ pub struct Sleep {
     pub tid: u32,
     /// The number of the system call, or [`NO_CALL`].
     pub call: u32,
-    /// Zero.
+    /// Always zero: the kernel compares keys byte by byte, and the record has no hidden padding.
     pub reserved: u32,
 }
 
@@ -60,7 +60,7 @@ pub struct Sleep {
 pub struct Waker {
     /// The thread; 0 if the element is not used.
     pub tid: u32,
-    /// Zero.
+    /// Always zero: the kernel compares keys byte by byte, and the record has no hidden padding.
     pub reserved: u32,
     /// How long the other slept before, ns.
     pub ns: u64,
@@ -72,7 +72,7 @@ pub struct Waker {
 pub struct Slept {
     /// Number of sleeps.
     pub times: u64,
-    /// Their sum, until the thread was woken, ns.
+    /// Sum of the times from falling asleep to being woken, ns.
     pub total_ns: u64,
     /// The longest, ns.
     pub max_ns: u64,

@@ -47,12 +47,12 @@ static SLEEPS: MapDef = MapDef::keyed(
 #[unsafe(no_mangle)]
 static SLEPT: MapDef = MapDef::new(BPF_MAP_TYPE_PERCPU_ARRAY, 8, 2);
 
-/// The sleeps that have ended.
+/// Number of the sleeps that have ended.
 const ALL: u32 = 0;
-/// Those for which [`SLEEPS`] had no room.
+/// Number of the sleeps for which [`SLEEPS`] had no room.
 const UNSUMMED: u32 = 1;
 
-/// See [`sbt_common::name::SINCE`].
+/// Sleeps that began before this time do not count, ns; see [`sbt_common::name::SINCE`].
 #[unsafe(link_section = "maps")]
 #[unsafe(no_mangle)]
 static SINCE: MapDef = MapDef::new(BPF_MAP_TYPE_ARRAY, 8, 1);
@@ -67,7 +67,7 @@ const SAMPLE_EVERY_NS: u64 = 2_000_000;
 
 /// `TASK_STOPPED | TASK_TRACED` of the kernel: no sleep of the thread's own.
 const STOPPED: u64 = 4 | 8;
-/// `TASK_DEAD`
+/// `TASK_DEAD` of the kernel: the thread's last switch.
 const DEAD: u64 = 0x80;
 
 /// Numbers of system calls (arch/x86/entry/syscalls/syscall_64.tbl).

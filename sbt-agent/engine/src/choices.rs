@@ -38,7 +38,7 @@ pub enum Futexes {
     Off,
 }
 
-/// What sbt does about barriers that only spin.
+/// How sbt treats barriers that only spin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Spins {
     /// sbt looks for them, and counts those that are proven to be barriers.

@@ -30,6 +30,15 @@ pub const fn space(object: u64) -> u16 {
 /// A thread, as the kernel numbers it in its initial pid namespace.
 pub type Tid = u32;
 
+/// A thread of any process, numbered as in sbt's process namespace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct ThreadId {
+    /// The process id.
+    pub process: u32,
+    /// The thread id.
+    pub thread: u32,
+}
+
 /// A chain of callers, numbered by the source. The number of a chain that can no longer occur is
 /// reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

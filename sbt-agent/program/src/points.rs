@@ -20,7 +20,7 @@ pub fn points(image: &[u8]) -> Result<Vec<Point>, ElfError> {
 /// The functions of a file that sbt looks for.
 #[derive(Debug, Default)]
 pub(super) struct Found {
-    /// See [`points`].
+    /// The functions to probe, in the order of their offsets.
     pub(super) points: Vec<Point>,
     /// The names of the C library's functions that begin with instructions on which no probe may
     /// stand.

@@ -154,7 +154,8 @@ pub fn goes_on_without_first(pid: u32) -> bool {
     // A signal that kills the first thread ends all threads.
     !is_alive(&first)
         && !has_flags(&first, StatFlags::PF_SIGNALED)
-        && tasks(pid).any(|task| is_alive(&task) && !ends(&task))
+        // A thread that has ended after it was found alive shows no sign of its end any more.
+        && tasks(pid).any(|task| is_alive(&task) && !ends(&task) && is_alive(&task))
 }
 
 /// Whether a thread is known to be about to end.

@@ -33,7 +33,8 @@ pub struct Looping {
 }
 
 impl Looping {
-    /// What a look has found, after what earlier ones have.
+    /// A loop found at the look `turn`. `before`: the loop of earlier looks, which goes on if it is the
+    /// same.
     pub fn of(found: Forever, turn: u32, before: Option<&Self>) -> Self {
         let same = before.filter(|before| before.found == found);
         Self {
@@ -58,7 +59,7 @@ impl Looping {
         self.found.words.iter().all(is_same)
     }
 
-    /// What the thread waits for. `is_own`: whether memory is the process's own. `naps`: whether the
+    /// The wait of the thread. `is_own`: whether memory is the process's own. `naps`: whether the
     /// thread sleeps in each turn.
     pub fn wait(&self, process: u32, naps: bool, mut is_own: impl FnMut(u64) -> bool) -> WaitFor {
         let address = match self.found.awaited.as_slice() {

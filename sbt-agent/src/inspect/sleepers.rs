@@ -7,25 +7,26 @@ use super::{
     call::Call,
     holder::{Numbers, has_our_numbers},
     permission,
-    seen::{Followed, InspectedThread, functions, library_calls},
+    seen::{Followed, InspectedThread},
     thread::Glance,
     wait::Waits,
 };
 use sbt_engine::{
-    hang::scene::{CallSeen, Doing, Holder, Section, ThreadId, WaitFor},
-    looks::{At, Kind, Wait, Who},
+    event::ThreadId,
+    hang::scene::{Doing, Holder, WaitFor},
+    looks::{CodePlace, Kind, Wait},
 };
 use sbt_program::{
     files::ProbedFile,
     memory::{Memory, Stack},
     process,
-    runtimes::waits::{Wants, wants},
     sites::{CLibrary, Resolver, SharedFiles, Stacks, Standing},
     status::Status,
 };
 
-/// The most calls of the program's own code that are kept of a thread.
-const MOST_CALLS: usize = 6;
+mod waits;
+
+use waits::wait;
 
 /// The number of bytes of a stack that are read at once; words beyond are read one by one.
 const TOP: usize = 4096;
@@ -91,7 +92,7 @@ pub struct Sleepers {
     /// its beginning.
     unknown: HashMap<u32, u32>,
     /// The loops in which running threads spin, by process and address.
-    loops: HashMap<(u32, u64), Option<At>>,
+    loops: HashMap<(u32, u64), Option<CodePlace>>,
 }
 
 /// The most addresses of running threads that are kept.
@@ -126,7 +127,7 @@ impl Sleepers {
         let known = self.loops.entry((process, at)).or_insert_with(|| {
             resolver.turn_to(process);
             let place = resolver.spins_at(at)?;
-            Some(At {
+            Some(CodePlace {
                 function: place.function,
                 file: place.file,
                 offset: if place.line.is_some() {
@@ -203,7 +204,7 @@ impl Sleepers {
     }
 
     /// Takes the threads that are alive now.
-    pub fn set_threads(&mut self, threads: &[Who]) {
+    pub fn set_threads(&mut self, threads: &[ThreadId]) {
         let known = &self.known;
         let own = &mut self.own_numbers;
         let numbered = threads.iter().map(|who| {
@@ -226,7 +227,11 @@ impl Sleepers {
 
     /// Finds out for what a thread sleeps, and which thread holds that. `None` if the thread does
     /// not sleep by itself: it stands at a breakpoint, or was stopped.
-    pub fn look(&mut self, who: Who, Sleep(call): Sleep) -> Option<(Sleeper, Wait, Option<Who>)> {
+    pub fn look(
+        &mut self,
+        who: ThreadId,
+        Sleep(call): Sleep,
+    ) -> Option<(Sleeper, Wait, Option<ThreadId>)> {
         let id = ThreadId {
             process: who.process,
             thread: who.thread,
@@ -245,7 +250,7 @@ impl Sleepers {
     }
 
     /// For what a thread slept at a moment of which the top of its stack was kept.
-    pub fn sampled(&mut self, who: Who, Sleep(call): Sleep, top: Vec<u8>) -> Option<Wait> {
+    pub fn sampled(&mut self, who: ThreadId, Sleep(call): Sleep, top: Vec<u8>) -> Option<Wait> {
         let id = ThreadId {
             process: who.process,
             thread: who.thread,
@@ -263,7 +268,7 @@ impl Sleepers {
         id: ThreadId,
         call: Call,
         stack: &Stack,
-    ) -> Option<(Sleeper, Wait, Option<Who>)> {
+    ) -> Option<(Sleeper, Wait, Option<ThreadId>)> {
         let (sp, at) = call.standing()?;
         let standing = Standing {
             process: id.process,
@@ -288,7 +293,7 @@ impl Sleepers {
     }
 
     /// The thread that now holds what a thread waits for, if known.
-    pub fn holder(&mut self, sleeper: &Sleeper) -> Option<Who> {
+    pub fn holder(&mut self, sleeper: &Sleeper) -> Option<ThreadId> {
         holder(&self.waits.single(&sleeper.seen))
     }
 }
@@ -305,14 +310,14 @@ fn state(id: ThreadId) -> Option<char> {
     Status::in_folder(&folder)?.field("State")?.chars().next()
 }
 
-fn holder(doing: &Doing) -> Option<Who> {
+fn holder(doing: &Doing) -> Option<ThreadId> {
     let Doing::Waiting(WaitFor::Mutex { holder, .. } | WaitFor::RwLock { writer: holder, .. }) =
         doing
     else {
         return None;
     };
     match holder {
-        Holder::Thread(id) => Some(Who {
+        Holder::Thread(id) => Some(ThreadId {
             process: id.process,
             thread: id.thread,
         }),
@@ -320,302 +325,9 @@ fn holder(doing: &Doing) -> Option<Who> {
     }
 }
 
-fn wait(seen: &InspectedThread, doing: &Doing) -> Wait {
-    let functions = functions(seen);
-    let names: Vec<&str> = functions
-        .iter()
-        .map(|(name, _, _)| name.split('@').next().unwrap_or(name))
-        .collect();
-    let in_runtime = library_calls(seen).any(|call| call.called.runtime.is_some());
-    let (kind, object, awaits) = kind(seen, doing, in_runtime);
-    let own = own_calls(seen);
-    let inner = own.iter().find_map(|at| at.function.as_deref());
-    let kind = named(kind, &names, wants(&functions))
-        .or_else(|| of_python(kind, names.iter().copied().chain(inner)))
-        .unwrap_or(kind);
-    let (called, what) = match doing {
-        Doing::Call { name, what } => (Some(name.as_str()), what.as_deref()),
-        Doing::Waiting(WaitFor::Data { call, what, .. }) => {
-            (Some(call.as_str()), Some(what.as_str()))
-        }
-        _ => (None, None),
-    };
-    // The outermost function is the one that the program calls.
-    let c = functions.iter().rposition(|function| function.2);
-    let call = c.map(|at| names[at]).or(called);
-    Wait {
-        process: seen.id.process,
-        kind,
-        call: call.map(str::to_owned),
-        what: match kind {
-            Kind::Io | Kind::Poll => what.map(without_number),
-            _ => None,
-        },
-        object,
-        awaits,
-        stack: own,
-    }
-}
-
-/// `a pipe` of `pipe:[4242]`: the numbers tell nobody anything.
-fn without_number(what: &str) -> String {
-    match what.split_once(":[") {
-        Some((kind @ ("pipe" | "socket"), _)) => format!("a {kind}"),
-        _ => what.to_owned(),
-    }
-}
-
-/// The kind of a thread's wait, the address of the object, and the thread that must act first.
-fn kind(
-    seen: &InspectedThread,
-    doing: &Doing,
-    in_runtime: bool,
-) -> (Kind, Option<u64>, Option<Who>) {
-    let process = seen.id.process;
-    match doing {
-        Doing::Waiting(wait) => match wait {
-            WaitFor::Barrier(_) => (Kind::Barrier, None, None),
-            WaitFor::Mutex { address, .. } => (Kind::Mutex, Some(*address), None),
-            WaitFor::RwLock { address, .. } => (Kind::RwLock, Some(*address), None),
-            WaitFor::Semaphore { address, .. } => (Kind::Semaphore, Some(*address), None),
-            // A runtime's threads wait for the next region, or for each other.
-            WaitFor::Futex { .. } | WaitFor::Condvar { .. } if in_runtime => {
-                (Kind::Barrier, None, None)
-            }
-            WaitFor::Condvar { address, .. } => (Kind::Condvar, Some(*address), None),
-            WaitFor::Join { thread } => {
-                let awaits = thread.map(|thread| Who { process, thread });
-                (Kind::Join, None, awaits)
-            }
-            WaitFor::Child { process } => {
-                let awaits = process.map(|process| Who {
-                    process,
-                    thread: process,
-                });
-                (Kind::Child, None, awaits)
-            }
-            WaitFor::Data { call, .. } => (of_call(call), None, None),
-            WaitFor::Section {
-                address,
-                section: Section::Critical,
-                ..
-            } => (Kind::Critical, Some(*address), None),
-            // A thread waits for its turn, and no thread keeps it out.
-            WaitFor::Section { .. } | WaitFor::Memory { .. } => (Kind::Other, None, None),
-            WaitFor::Futex { address, .. } => (Kind::Futex, Some(*address), None),
-        },
-        Doing::Call { name, .. } => (of_call(name), None, None),
-        _ => (Kind::Other, None, None),
-    }
-}
-
-/// The kind of wait in a system call.
-fn of_call(name: &str) -> Kind {
-    const IO: [&str; 27] = [
-        "read",
-        "write",
-        "pread64",
-        "pwrite64",
-        "readv",
-        "writev",
-        "preadv",
-        "pwritev",
-        "preadv2",
-        "pwritev2",
-        "open",
-        "openat",
-        "close",
-        "fsync",
-        "fdatasync",
-        "sync",
-        "syncfs",
-        "msync",
-        "sync_file_range",
-        "sendfile",
-        "splice",
-        "copy_file_range",
-        "getdents64",
-        "sendto",
-        "sendmsg",
-        "sendmmsg",
-        "io_getevents",
-    ];
-    const POLL: [&str; 18] = [
-        "poll",
-        "ppoll",
-        "select",
-        "pselect6",
-        "epoll_wait",
-        "epoll_pwait",
-        "epoll_pwait2",
-        "accept",
-        "accept4",
-        "connect",
-        "recvfrom",
-        "recvmsg",
-        "recvmmsg",
-        "pause",
-        "rt_sigtimedwait",
-        "rt_sigsuspend",
-        "mq_timedreceive",
-        "msgrcv",
-    ];
-    match name {
-        "page fault" => Kind::Fault,
-        _ if name.contains("sleep") => Kind::Sleep,
-        _ if IO.contains(&name) => Kind::Io,
-        _ if POLL.contains(&name) => Kind::Poll,
-        _ => Kind::Other,
-    }
-}
-
-/// The kind of a wait for a lock, if the names of functions tell more than the memory.
-fn named(kind: Kind, names: &[&str], wants: Option<Wants>) -> Option<Kind> {
-    let has = |begins: &[&str]| {
-        let mut all = names.iter();
-        all.any(|name| begins.iter().any(|begin| name.starts_with(begin)))
-    };
-    let is = |all: &[&str]| names.iter().any(|name| all.contains(name));
-    let of_futex = matches!(
-        kind,
-        Kind::Futex | Kind::Mutex | Kind::Barrier | Kind::Condvar
-    );
-    if !of_futex {
-        return None;
-    }
-    if has(&["GOMP_critical", "__kmpc_critical"]) {
-        return Some(Kind::Critical);
-    }
-    if has(&[
-        "omp_set_lock",
-        "omp_set_nest_lock",
-        "__kmpc_set_lock",
-        "__kmpc_set_nest_lock",
-    ]) {
-        return Some(Kind::OmpLock);
-    }
-    let waits_for_lock = kind == Kind::Futex && matches!(wants, None | Some(Wants::Mutex));
-    let allocates = is(&ALLOCATING) || has(&["operator new", "operator delete", "__libc_malloc"]);
-    if waits_for_lock && allocates {
-        return Some(Kind::Allocator);
-    }
-    // A thread that was woken takes the mutex again: that is still its wait for the condition.
-    (kind == Kind::Mutex && has(&["pthread_cond_", "__pthread_cond_"])).then_some(Kind::Condvar)
-}
-
-/// The lock of Python's interpreter is made of a condition variable.
-fn of_python<'a>(kind: Kind, mut names: impl Iterator<Item = &'a str>) -> Option<Kind> {
-    const WAITING: [&str; 5] = [
-        "take_gil",
-        "PyCOND_TIMEDWAIT",
-        "PyEval_RestoreThread",
-        "PyEval_Acquire",
-        "_PyEval_EvalFrame",
-    ];
-    let is_waiting = |name: &str| WAITING.iter().any(|begin| name.starts_with(begin));
-    (kind == Kind::Condvar && names.any(is_waiting)).then_some(Kind::Interpreter)
-}
-
-/// The functions of the C library that take an arena's lock.
-const ALLOCATING: [&str; 13] = [
-    "malloc",
-    "free",
-    "calloc",
-    "realloc",
-    "reallocarray",
-    "memalign",
-    "aligned_alloc",
-    "posix_memalign",
-    "cfree",
-    "valloc",
-    "__libc_free",
-    "__libc_calloc",
-    "__libc_realloc",
-];
-
-/// The calls of the program's own code that a thread is in. If there are none, those of libraries
-/// other than the C library: a library began the thread. Else one of the C library's.
-fn own_calls(seen: &InspectedThread) -> Vec<At> {
-    let all = seen.latest_calls();
-    let own = |call: &&CallSeen| !call.of_system && !call.after_signal;
-    let mut calls: Vec<At> = all.iter().filter(own).take(MOST_CALLS).map(at).collect();
-    if calls.is_empty() && library_calls(seen).all(|call| call.called.runtime.is_none()) {
-        let beyond = seen.calls_of_libraries();
-        calls.extend(beyond.iter().take(MOST_CALLS).map(at));
-    }
-    if calls.is_empty() {
-        let named = all.iter().filter(|call| call.function.is_some());
-        calls.extend(named.take(1).map(at));
-    }
-    calls
-}
-
-fn at(call: &CallSeen) -> At {
-    At {
-        function: call.function.clone(),
-        file: call.file.clone(),
-        line: call.line,
-        binary: call.binary.clone(),
-        // Copies of one line are one place.
-        offset: if call.line.is_some() { 0 } else { call.offset },
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn names_tell_locks_of_runtimes_and_libraries() {
-        for (kind, names, expected) in [
-            (
-                Kind::Futex,
-                &["GOMP_critical_start"][..],
-                Some(Kind::Critical),
-            ),
-            (
-                Kind::Barrier,
-                &["GOMP_critical_name_start"],
-                Some(Kind::Critical),
-            ),
-            (
-                Kind::Futex,
-                &["__lll_lock_wait_private", "malloc"],
-                Some(Kind::Allocator),
-            ),
-            (
-                Kind::Futex,
-                &["operator new(unsigned long)"],
-                Some(Kind::Allocator),
-            ),
-            (Kind::Futex, &["syscall"], None),
-            (Kind::Sleep, &["nanosleep", "free"], None),
-            (Kind::Mutex, &["pthread_mutex_lock"], None),
-            (Kind::Mutex, &["pthread_cond_wait"], Some(Kind::Condvar)),
-            (Kind::Condvar, &["pthread_cond_wait"], None),
-        ] {
-            assert_eq!(named(kind, names, None), expected, "{names:?}");
-        }
-        let python = ["pthread_cond_timedwait", "PyCOND_TIMEDWAIT"];
-        let of = |kind| of_python(kind, python.into_iter());
-        assert_eq!(of(Kind::Condvar), Some(Kind::Interpreter));
-        assert_eq!(of(Kind::Semaphore), None);
-    }
-
-    #[test]
-    fn system_calls_have_kinds() {
-        for (name, kind) in [
-            ("clock_nanosleep", Kind::Sleep),
-            ("fsync", Kind::Io),
-            ("page fault", Kind::Fault),
-            ("epoll_wait", Kind::Poll),
-            ("mmap", Kind::Other),
-        ] {
-            assert_eq!(of_call(name), kind);
-        }
-        assert_eq!(without_number("pipe:[42]"), "a pipe");
-        assert_eq!(without_number("/data/a:[1]"), "/data/a:[1]");
-    }
 
     #[test]
     fn what_the_kernel_says_of_a_thread() {

@@ -1,11 +1,11 @@
-//! What the kernel records of semaphores and message queues of System V: not who holds them, but
-//! who used them last.
+//! Semaphores and message queues of System V: the kernel does not record which process holds them,
+//! but which one used them last.
 
 use std::fs;
 
 use sbt_program::{memory::Memory, process};
 
-/// What a thread waits for in the system call `number`, in words; `None` for other calls, or if the
+/// The semaphore or queue for which a thread waits in the system call `number`, in words; `None` for other calls, or if the
 /// kernel does not tell sbt.
 pub fn described(thread: u32, number: i64, arguments: [u64; 6]) -> Option<String> {
     let id = i32::try_from(arguments[0]).ok()?;

@@ -2,7 +2,7 @@
 
 use std::{fs::File, os::unix::fs::FileExt as _, path::PathBuf};
 
-use sbt_engine::looks::Who;
+use sbt_engine::looks::ThreadId;
 use sbt_program::process;
 
 /// The longest content that is read, bytes.
@@ -38,13 +38,13 @@ impl Times {
     }
 }
 
-fn folder(who: Who) -> PathBuf {
+fn folder(who: ThreadId) -> PathBuf {
     process::folder(who.process).join(format!("task/{}", who.thread))
 }
 
 impl Files {
     /// Opens the files; `None` if the thread has ended.
-    pub fn open(who: Who) -> Option<Self> {
+    pub fn open(who: ThreadId) -> Option<Self> {
         let folder = folder(who);
         Some(Self {
             call: File::open(folder.join("syscall")).ok()?,
@@ -81,7 +81,7 @@ impl Room {
 }
 
 /// The name of a thread.
-pub fn name(who: Who) -> Option<String> {
+pub fn name(who: ThreadId) -> Option<String> {
     let name = process::text(folder(who).join("comm")).ok()?;
     Some(name.trim_end_matches('\n').to_owned())
 }

@@ -16,7 +16,7 @@ use crate::{
     inspect::sleepers::{Seen, Sleep, Sleeper, Sleepers},
     source::ebpf::sleeps::Sample,
 };
-use sbt_engine::looks::{Birth, Glimpse, Tally, WaitNumber, Who};
+use sbt_engine::looks::{Birth, Glimpse, Tally, ThreadId, WaitNumber};
 use sbt_program::{clock, process};
 
 /// The most threads in one look. Of more, each look takes others.
@@ -58,8 +58,8 @@ pub struct Round {
     spins: Spins,
     /// When each process was seen to have executed another program, ns.
     executed: HashMap<u32, u64>,
-    tasks: HashMap<Who, Task>,
-    threads: Vec<Who>,
+    tasks: HashMap<ThreadId, Task>,
+    threads: Vec<ThreadId>,
     /// Where the code of each process begins.
     processes: HashMap<u32, u64>,
     /// The time of the last look, ns.
@@ -98,16 +98,16 @@ impl Round {
         let is_allowed = self.list(processes);
         let now_ns = clock::now_ns();
         let count = self.threads.len();
-        let mut chosen: Vec<Who> = Vec::with_capacity(count.min(MOST_THREADS));
+        let mut chosen: Vec<ThreadId> = Vec::with_capacity(count.min(MOST_THREADS));
         chosen
             .extend((0..count.min(MOST_THREADS)).map(|at| self.threads[(self.from + at) % count]));
         if count > MOST_THREADS {
             self.from = (self.from + MOST_THREADS) % count;
         }
         let mut room = Room::default();
-        let mut holders: Vec<(WaitNumber, Who)> = Vec::new();
-        let mut asleep: HashMap<Who, WaitNumber> = HashMap::new();
-        let mut seen: Vec<(Who, Birth, Glimpse)> = Vec::with_capacity(chosen.len());
+        let mut holders: Vec<(WaitNumber, ThreadId)> = Vec::new();
+        let mut asleep: HashMap<ThreadId, WaitNumber> = HashMap::new();
+        let mut seen: Vec<(ThreadId, Birth, Glimpse)> = Vec::with_capacity(chosen.len());
         for who in chosen {
             let Some((birth, glimpse, holder)) = self.thread(who, now_ns, &mut room, tally) else {
                 continue;
@@ -118,7 +118,7 @@ impl Round {
             }
             seen.push((who, birth, glimpse));
         }
-        let named: Vec<(Who, String)> = seen
+        let named: Vec<(ThreadId, String)> = seen
             .iter()
             .filter_map(|(who, _, _)| Some((*who, self.name_if_due(*who)?)))
             .collect();
@@ -188,7 +188,7 @@ impl Round {
                 stopped.insert(process);
             }
             let all = process::thread_ids(process);
-            threads.extend(all.map(|thread| Who { process, thread }));
+            threads.extend(all.map(|thread| ThreadId { process, thread }));
         }
         let gone: Vec<u32> = self
             .processes
@@ -204,7 +204,7 @@ impl Round {
         threads.sort_unstable();
         if threads != self.threads {
             self.sleepers.set_threads(&threads);
-            let alive: HashSet<&Who> = threads.iter().collect();
+            let alive: HashSet<&ThreadId> = threads.iter().collect();
             let mut ended_ns = 0;
             self.tasks.retain(|who, task| {
                 let stays = alive.contains(who);
@@ -223,11 +223,11 @@ impl Round {
     /// Looks at a thread; `None` if it has ended, or if nothing is known of it now.
     fn thread(
         &mut self,
-        who: Who,
+        who: ThreadId,
         now_ns: u64,
         room: &mut Room,
         tally: &Mutex<Tally>,
-    ) -> Option<(Birth, Glimpse, Option<Who>)> {
+    ) -> Option<(Birth, Glimpse, Option<ThreadId>)> {
         let is_full = self.tasks.len() >= MOST_OPEN;
         let is_known = self.tasks.contains_key(&who);
         let task = self.tasks.entry(who).or_insert_with(|| Task {
@@ -298,7 +298,7 @@ impl Round {
     }
 
     /// The name of a thread, if it may be new: threads are named soon after their beginning.
-    fn name_if_due(&self, who: Who) -> Option<String> {
+    fn name_if_due(&self, who: ThreadId) -> Option<String> {
         let looks = self.tasks.get(&who)?.looks;
         looks.is_power_of_two().then(|| files::name(who)).flatten()
     }

@@ -9,7 +9,7 @@ use crate::{
     inspect::sleepers::{Sleep, Sleepers},
     source::ebpf::sleeps::Sample,
 };
-use sbt_engine::looks::{Tally, WaitNumber, Who, sums::Key};
+use sbt_engine::looks::{Tally, ThreadId, WaitNumber, sums::Key};
 
 /// The most sampled sleeps whose end is awaited.
 const MOST_OPEN: usize = 4096;
@@ -47,7 +47,7 @@ fn place(
     sleepers: &mut Sleepers,
     tally: &Mutex<Tally>,
 ) -> Option<(Key, WaitNumber)> {
-    let who = Who {
+    let who = ThreadId {
         process: record.process,
         thread: record.head.tid,
     };

@@ -4,7 +4,7 @@ use std::{collections::HashMap, sync::Mutex};
 
 use super::locked;
 use crate::{inspect::sleepers::Sleepers, source::sampler::Sampler};
-use sbt_engine::looks::{Tally, Who};
+use sbt_engine::looks::{Tally, ThreadId};
 
 /// How long threads are sampled at the beginning, ns, and how long later.
 const FIRST_NS: u64 = 300_000_000;
@@ -18,10 +18,10 @@ const PAUSE_NS: u64 = 900_000_000;
 pub struct Spins {
     /// The sampler while threads are sampled.
     sampler: Option<Sampler>,
-    threads: HashMap<u32, Who>,
+    threads: HashMap<u32, ThreadId>,
     /// Until when the present state lasts, ns.
     until_ns: u64,
-    /// This user may not sample.
+    /// Whether the kernel refuses samples to this user.
     is_refused: bool,
 }
 
@@ -30,7 +30,7 @@ impl Spins {
     pub fn tick(
         &mut self,
         now_ns: u64,
-        threads: &[Who],
+        threads: &[ThreadId],
         sleepers: &mut Sleepers,
         tally: &Mutex<Tally>,
     ) {

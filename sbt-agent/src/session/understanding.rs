@@ -212,7 +212,7 @@ impl Understanding {
         self.spinning.trials.is_over(now_ns)
     }
 
-    /// What is to be done to the probes, to try a function in which threads spin.
+    /// The next change of probes that tries a function in which threads spin.
     pub fn next_trial(&mut self, now_ns: u64) -> Option<TrialStep> {
         self.spinning.trials.step(now_ns, &mut self.resolver)
     }

@@ -211,7 +211,7 @@ settings! {
             shown choice_text,
             "whether the futex system call is watched, for locks and for barriers made from \
              futexes";
-        /// What to do about barriers that only spin.
+        /// Whether barriers that only spin are counted, pointed at, or not looked for.
         spin: Spins => Spins = Spins::Auto,
             key "spin", option "--spin",
             file |file, key, value| file.by_text(key, value, AUTO_POINT_OFF, value::choice),

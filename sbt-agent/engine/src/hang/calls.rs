@@ -13,13 +13,13 @@ const AT_ONCE: [&str; 5] = [
     "MPI_Test",
 ];
 
-/// What threads wait for at a critical section of OpenMP.
+/// The object of the wait at a critical section of OpenMP.
 const CRITICAL: &str = "for a critical section";
 
-/// What threads wait for in `pthread_spin_lock`.
+/// The object of the wait in `pthread_spin_lock`.
 pub const SPIN_LOCK: &str = "for a spin lock";
 
-/// How the names of functions begin that wait, and what they wait for.
+/// The beginnings of the names of functions that wait, and the object of the wait.
 const WAITS: [(&[&str], &str); 7] = [
     (&["GOMP_critical", "__kmpc_critical"], CRITICAL),
     (

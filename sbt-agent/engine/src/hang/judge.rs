@@ -60,7 +60,7 @@ pub fn asleep_as(scene: &Scene, names: &Names) -> Option<HangReport> {
         .map(|finding| report(&graph, &finding, Vec::new()))
 }
 
-/// What a program waits for that uses CPUs and whose threads do nothing but wait, if [`judge_as`]
+/// The report on a program that uses CPUs although its threads do nothing but wait, if [`judge_as`]
 /// finds nothing: whether the wait ends is not known. `None` if a thread does something.
 pub fn spinning_as(scene: &Scene, names: &Names) -> Option<HangReport> {
     let view = View::new(scene, names);

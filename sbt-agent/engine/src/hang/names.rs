@@ -252,7 +252,7 @@ impl<'a> View<'a> {
             && seen.ready_ns.is_some_and(|ready_ns| ready_ns >= limit_ns)
     }
 
-    /// What follows from a thread's being ready without a CPU most of the time.
+    /// The reason why a thread is ready without a CPU most of the time.
     pub const fn without_cpu(&self) -> &'static str {
         if self.scene.throttled {
             "the CPU quota of its control group is used up most of the time"

@@ -2,14 +2,7 @@
 
 use crate::event::Kind;
 
-/// A thread, numbered as in sbt's process namespace.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ThreadId {
-    /// The process id.
-    pub process: u32,
-    /// The thread id.
-    pub thread: u32,
-}
+pub use crate::event::ThreadId;
 
 /// What several looks at one or more processes, a moment apart, have shown.
 #[derive(Clone, Debug, Default, PartialEq)]

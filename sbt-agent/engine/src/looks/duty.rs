@@ -1,8 +1,8 @@
 //! When to sum up sleeps, so that this costs the program little; and how many samples of sleeps to
 //! look at.
 
-/// What summing up one sleep costs the program, ns: the end of the sleep, its beginning, and what
-/// switches of other programs cost.
+/// The cost of summing up one sleep, ns: its beginning, its end, and the switches of other programs
+/// meanwhile.
 const SLEEP_NS: f64 = 400.0;
 
 /// The part of the program's CPU time, or of one CPU if it uses less, that the sums may cost.
@@ -25,10 +25,10 @@ pub struct Duty {
     off_until_ns: u64,
 }
 
-/// What is to be done about the sums.
+/// The next step of the session: whether the kernel goes on summing up sleeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
-    /// Nothing.
+    /// Leave the sums on or off.
     Stay,
     /// Switch them on.
     On,
@@ -116,7 +116,7 @@ impl Allowance {
         self.spent_ns += cost_ns;
     }
 
-    /// What all have cost, ns.
+    /// The cost of all samples so far, ns.
     pub const fn spent_ns(&self) -> u64 {
         self.spent_ns
     }

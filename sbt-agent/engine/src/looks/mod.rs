@@ -6,6 +6,8 @@ use std::collections::{BTreeMap, HashMap, btree_map::Entry};
 
 use serde::{Deserialize, Serialize};
 
+pub use crate::event::ThreadId;
+
 use spins::Spins;
 use sums::{FoundSleep, Samples, Summed, Sums};
 
@@ -27,15 +29,6 @@ const MAX_PAIRS: usize = 1 << 16;
 
 /// Fewer looks than this show nothing.
 pub const FEW: u64 = 8;
-
-/// A thread: the process and the thread, numbered as in sbt's process namespace.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct Who {
-    /// The process id.
-    pub process: u32,
-    /// The thread id.
-    pub thread: u32,
-}
 
 /// For what a thread sleeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -95,7 +88,7 @@ impl Kind {
 
 /// A place in the code.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct At {
+pub struct CodePlace {
     /// The demangled function; not yet made safe to print.
     pub function: Option<String>,
     /// The source file as the compiler recorded it.
@@ -122,9 +115,9 @@ pub struct Wait {
     /// Address of the lock or other object.
     pub object: Option<u64>,
     /// The thread or process whose end is awaited.
-    pub awaits: Option<Who>,
+    pub awaits: Option<ThreadId>,
     /// Calls of the program's own code, the innermost first; of a library's if there are none.
-    pub stack: Vec<At>,
+    pub stack: Vec<CodePlace>,
 }
 
 /// The number of a wait in a [`Tally`].
@@ -183,13 +176,13 @@ pub struct Tally {
     looks: u64,
     first_ns: u64,
     last_ns: u64,
-    threads: BTreeMap<Who, Life>,
+    threads: BTreeMap<ThreadId, Life>,
     waits: Vec<Wait>,
     numbers: HashMap<Wait, WaitNumber>,
-    pairs: HashMap<(WaitNumber, Who), u64>,
+    pairs: HashMap<(WaitNumber, ThreadId), u64>,
     /// Looks at which a thread held what others waited for, weighted by their number; and the wait
     /// of the holder meanwhile.
-    held: HashMap<(WaitNumber, Who, Option<WaitNumber>), u64>,
+    held: HashMap<(WaitNumber, ThreadId, Option<WaitNumber>), u64>,
     /// Looks at threads for which there was no room.
     dropped: u64,
     /// How often the program was seen stopped by a signal, and for how long.
@@ -252,7 +245,7 @@ impl Tally {
     }
 
     /// A thread was seen. `birth`: as far as the thread is new.
-    pub fn thread(&mut self, who: Who, birth: Birth, seen: Glimpse) {
+    pub fn thread(&mut self, who: ThreadId, birth: Birth, seen: Glimpse) {
         let is_full = self.threads.len() >= MAX_THREADS;
         let life = match self.threads.entry(who) {
             Entry::Occupied(life) => life.into_mut(),
@@ -285,12 +278,12 @@ impl Tally {
     }
 
     /// All threads that were seen.
-    pub fn threads(&self) -> Vec<Who> {
+    pub fn threads(&self) -> Vec<ThreadId> {
         self.threads.keys().copied().collect()
     }
 
     /// The name of a thread.
-    pub fn name(&mut self, who: Who, name: &str) {
+    pub fn name(&mut self, who: ThreadId, name: &str) {
         if let Some(life) = self.threads.get_mut(&who)
             && life.name != name
         {
@@ -299,7 +292,7 @@ impl Tally {
     }
 
     /// A thread holds what another waits for. `meanwhile`: the holder's own wait, if it sleeps.
-    pub fn holds(&mut self, wait: WaitNumber, holder: Who, meanwhile: Option<WaitNumber>) {
+    pub fn holds(&mut self, wait: WaitNumber, holder: ThreadId, meanwhile: Option<WaitNumber>) {
         let has_room = self.held.len() < MAX_PAIRS;
         match self.held.get_mut(&(wait, holder, meanwhile)) {
             Some(count) => *count += 1,
@@ -397,7 +390,7 @@ impl Tally {
 const MOST_TOLD: usize = 256;
 
 impl Life {
-    fn found(&self, who: Who) -> FoundThread {
+    fn found(&self, who: ThreadId) -> FoundThread {
         let since = |now: Option<u64>, then: u64| now.map(|now| now.saturating_sub(then));
         FoundThread {
             who,
@@ -438,7 +431,7 @@ pub struct Found {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FoundThread {
     /// Ids of the thread and its process.
-    pub who: Who,
+    pub who: ThreadId,
     /// Its name in the kernel, not yet made safe to print.
     pub name: String,
     /// Number of looks at it.
@@ -459,7 +452,7 @@ pub struct FoundWait {
     /// The place, kind and object of the wait.
     pub wait: Wait,
     /// Each thread with the number of looks that found it there.
-    pub threads: Vec<(Who, u64)>,
+    pub threads: Vec<(ThreadId, u64)>,
     /// The threads that held the object meanwhile, most looks first.
     pub holders: Vec<FoundHolder>,
     /// The sleeps of each thread there, by the kernel's sums.
@@ -467,7 +460,7 @@ pub struct FoundWait {
     pub sleeps: Vec<FoundSleep>,
     /// The threads that ended these sleeps, with the time of the sleeps, ns; the longest first.
     #[serde(default)]
-    pub wakers: Vec<(Who, u64)>,
+    pub wakers: Vec<(ThreadId, u64)>,
 }
 
 impl FoundWait {
@@ -486,7 +479,7 @@ impl FoundWait {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FoundHolder {
     /// Ids of the holding thread and its process.
-    pub who: Who,
+    pub who: ThreadId,
     /// For how many looks of waiting threads it was the holder.
     pub looks: u64,
     /// Its own wait meanwhile, if it slept.

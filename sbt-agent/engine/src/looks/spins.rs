@@ -3,25 +3,25 @@
 use std::collections::HashMap;
 
 use super::{
-    MAX_PAIRS, Tally, WaitNumber, Who,
+    MAX_PAIRS, Tally, ThreadId, WaitNumber,
     sums::{FoundSleep, Summed},
 };
 
 /// Fewer samples of a thread than this show nothing.
 const FEW: u64 = 4;
 
-/// The samples.
+/// Numbers of samples.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Spins {
     /// All samples of each thread.
-    all: HashMap<Who, u64>,
-    /// Those in a loop that only waits.
-    within: HashMap<(WaitNumber, Who), u64>,
+    all: HashMap<ThreadId, u64>,
+    /// Samples of each thread in a loop that only waits.
+    within: HashMap<(WaitNumber, ThreadId), u64>,
 }
 
 impl Tally {
     /// A running thread was sampled. `wait`: the loop in which it spins, if it does.
-    pub fn ran(&mut self, who: Who, wait: Option<WaitNumber>) {
+    pub fn ran(&mut self, who: ThreadId, wait: Option<WaitNumber>) {
         let spins = &mut self.spins;
         if spins.all.len() + spins.within.len() >= MAX_PAIRS {
             self.dropped += 1;
@@ -79,7 +79,7 @@ mod tests {
             stack: Vec::new(),
         };
         let wait = tally.number(wait).unwrap();
-        let who = |thread| Who { process: 7, thread };
+        let who = |thread| ThreadId { process: 7, thread };
         let seen = Glimpse {
             time_ns: 100,
             ran_ns: Some(80),

@@ -1,18 +1,17 @@
-//! What the kernel sums up of sleeps, put together with the places that samples and looks have
-//! shown. The sums are exact; where a thread sleeps for one object at several places, the samples
+//! The kernel's sums of sleeps, put together with the places that samples and looks have shown. The sums are exact; where a thread sleeps for one object at several places, the samples
 //! divide them. Pure.
 
 use std::collections::{BTreeMap, HashMap};
 
 use serde::{Deserialize, Serialize};
 
-use super::{MAX_PAIRS, Tally, Wait, WaitNumber, Who};
+use super::{MAX_PAIRS, Tally, ThreadId, Wait, WaitNumber};
 
 /// Sleeps that the kernel sums up together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key {
     /// The thread that sleeps.
-    pub who: Who,
+    pub who: ThreadId,
     /// The address of the futex; 0 for other system calls.
     pub object: u64,
     /// The number of the system call.
@@ -64,7 +63,7 @@ pub struct Summed {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FoundSleep {
     /// The thread that slept.
-    pub who: Who,
+    pub who: ThreadId,
     /// Number of sleeps.
     pub times: u64,
     /// How long they took together, ns.
@@ -73,11 +72,11 @@ pub struct FoundSleep {
     pub max_ns: u64,
 }
 
-/// What sums say of a wait.
+/// The sleeps of one wait and the threads that ended them, by the sums.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Placed {
     pub sleeps: Vec<FoundSleep>,
-    pub wakers: Vec<(Who, u64)>,
+    pub wakers: Vec<(ThreadId, u64)>,
 }
 
 /// Weights of waits: which part of a sum each has.
@@ -172,7 +171,7 @@ impl Tally {
                     None => at.sleeps.push(slept),
                 }
                 for (thread, ns) in &sum.wakers {
-                    let waker = Who {
+                    let waker = ThreadId {
                         process: key.who.process,
                         thread: *thread,
                     };

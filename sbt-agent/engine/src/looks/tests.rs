@@ -2,8 +2,8 @@ use super::*;
 
 const MS: u64 = 1_000_000;
 
-const fn who(thread: u32) -> Who {
-    Who { process: 7, thread }
+const fn who(thread: u32) -> ThreadId {
+    ThreadId { process: 7, thread }
 }
 
 fn wait(kind: Kind, line: u32) -> Wait {
@@ -14,11 +14,11 @@ fn wait(kind: Kind, line: u32) -> Wait {
         what: None,
         object: Some(0x1000),
         awaits: None,
-        stack: vec![At {
+        stack: vec![CodePlace {
             function: Some("add".into()),
             file: Some("/src/count.c".into()),
             line: Some(line),
-            ..At::default()
+            ..CodePlace::default()
         }],
     }
 }

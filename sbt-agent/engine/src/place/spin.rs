@@ -22,6 +22,9 @@ pub struct SpinPlace {
     pub is_barrier: bool,
     /// Whether the loop lies in another loop of the same function.
     pub is_nested: bool,
+    /// Whether the function may do other work that takes time.
+    #[serde(default)]
+    pub may_work: bool,
     /// The function to give to `--barrier`, or why there is none.
     pub barrier: Result<String, NoFunction>,
 }

@@ -31,7 +31,7 @@ const PROMPT_NS: u64 = 100_000;
 /// The most objects that are tried together.
 const MAX_OBJECTS: usize = 256;
 
-/// What is known of a function by its use.
+/// Whether a function is a barrier, by its use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Too little was seen.
@@ -57,7 +57,7 @@ struct Rounds {
     is_early: bool,
     /// The members of the last round.
     members: BTreeSet<Tid>,
-    /// Those of them that have not left yet.
+    /// The members that have not left yet.
     inside: BTreeSet<Tid>,
     all: u32,
     broken: u32,
@@ -148,7 +148,7 @@ impl Trial {
         true
     }
 
-    /// What the use shows so far: one object at which threads meet proves a barrier, unless another
+    /// The verdict by the use so far: one object at which threads meet proves a barrier, unless another
     /// object is used otherwise.
     pub fn verdict(&self) -> Verdict {
         let mut verdict = Verdict::Open;

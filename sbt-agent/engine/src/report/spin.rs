@@ -84,6 +84,11 @@ fn text(found: &FoundLoop, share_pct: f64) -> String {
         (Some(command), _) if place.is_nested => {
             format!("If each thread calls this function once a round, watch it: {command}")
         }
+        // Work in the function would count as waiting.
+        (Some(command), _) if place.may_work => format!(
+            "If the function does nothing but wait, watch it: {command}; else move the loop into a \
+             function of its own that is not inlined"
+        ),
         (Some(command), _) if place.is_barrier => format!("Watch it: {command}"),
         (Some(command), _) => format!("If it is a barrier, watch it: {command}"),
         (None, Err(NoFunction::PartOf(outer))) => format!(
@@ -120,6 +125,7 @@ mod tests {
                 offset: 0x1234,
                 is_barrier: true,
                 is_nested: false,
+                may_work: false,
                 barrier,
             },
             threads: 4,
@@ -155,6 +161,13 @@ mod tests {
         let text = SpinReport::of(&nested).text;
         assert!(
             text.contains("If each thread calls this function once a round"),
+            "{text}"
+        );
+        let mut works = found(Ok("phase".into()));
+        works.place.may_work = true;
+        let text = SpinReport::of(&works).text;
+        assert!(
+            text.contains("If the function does nothing but wait, watch it: sbt run"),
             "{text}"
         );
     }

@@ -255,14 +255,6 @@ impl WaitPlaceReport {
         self.kind == WaitKind::Spin
     }
 
-    /// Whether MPI begins or ends there: the processes wait for each other to be there.
-    fn begins_or_ends(&self) -> bool {
-        let calls = ["MPI_Init", "MPI_Init_thread", "MPI_Finalize"];
-        self.call
-            .as_deref()
-            .is_some_and(|call| calls.contains(&call))
-    }
-
     /// Whether enough was seen to tell of the place.
     pub fn is_known(&self) -> bool {
         self.looks >= FEW || self.slept_ns.is_some_and(|ns| ns >= Self::LEAST_NS)
@@ -285,7 +277,6 @@ impl LooksReport {
 
     /// The places in the work of threads, where threads do not wait for each other at a barrier.
     pub fn in_the_work(&self) -> impl Iterator<Item = &WaitPlaceReport> {
-        let places = self.places.iter();
-        places.filter(|place| !place.in_barrier && !place.begins_or_ends())
+        self.places.iter().filter(|place| !place.in_barrier)
     }
 }

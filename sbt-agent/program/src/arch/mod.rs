@@ -48,8 +48,8 @@ pub use here::{
 };
 /// Programs: the machine and the relocations of their files, and where their dynamic linkers lie.
 pub(crate) use here::{cpu, files};
-/// What a waiting loop's instructions do, a simulated thread that executes them, what registers hold after some code, and the code that
-/// compilers make of the runtimes' barriers.
+/// The effects of a waiting loop's instructions, a simulated thread that executes them, the values of
+/// registers after some code, and the code that compilers make of the runtimes' barriers.
 pub(crate) use here::{effect, patterns, rehearsal, values};
 /// System calls that a thread makes for sbt: the code for them, and the signal frame from which the
 /// thread goes on.

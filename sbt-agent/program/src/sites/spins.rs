@@ -251,6 +251,7 @@ impl Resolver {
             offset: waiting.start,
             is_barrier: waiting.purpose == Purpose::Barrier,
             is_nested: waiting.is_nested,
+            may_work: !waiting.is_plain,
             barrier,
         };
         Some((place, is_inlined))

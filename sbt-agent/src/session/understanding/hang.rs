@@ -498,7 +498,7 @@ fn is_of_model(still: &Still) -> bool {
     !matches!(still.barrier, UNSEEN | ASLEEP | SPINS)
 }
 
-/// What has become of a barrier that stood still. The wait that began unseen, the sleep of all
+/// The present state of a barrier that stood still. The wait that began unseen, the sleep of all
 /// threads and the time without a barrier are given, if they still last. `has_ended`: the program has ended, maybe by a signal, so
 /// that threads which left a barrier may have ended there.
 fn since_then(

@@ -21,7 +21,7 @@ const UNUSED_NS: u64 = 3_000_000_000;
 /// The longest trial, ns.
 const LONGEST_NS: u64 = 30_000_000_000;
 
-/// What is to be done to the probes.
+/// A change of probes.
 #[derive(Debug)]
 pub enum TrialStep {
     /// Probes are put on this file.
@@ -30,7 +30,7 @@ pub enum TrialStep {
     Withdraw(Arc<ProbedFile>),
 }
 
-/// What a trial has shown.
+/// The result of a trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The function is a barrier, and is counted since then, ns.
@@ -50,7 +50,7 @@ pub enum Outcome {
 /// A function to be tried.
 #[derive(Clone, Copy, Debug)]
 pub struct Candidate {
-    /// The function.
+    /// The function that is tried.
     pub id: WaitId,
     /// The argument that points to what threads wait for, 0 for none.
     pub object: u8,
@@ -66,7 +66,7 @@ struct Running {
 }
 
 impl Running {
-    /// What the trial has shown; `None` if it goes on.
+    /// The result of the trial; `None` if it goes on.
     fn outcome(&self, now_ns: u64) -> Option<Outcome> {
         let Candidate {
             object, by_code, ..
@@ -123,12 +123,12 @@ impl Trials {
         self.running.is_some()
     }
 
-    /// What the trial of a function has shown; `None` if there was none so far.
+    /// The result of the trial of a function; `None` if there was none so far.
     pub fn outcome(&self, id: WaitId) -> Option<Outcome> {
         self.outcomes.get(&id).copied()
     }
 
-    /// What is to be done to the probes at `now_ns`.
+    /// The change of probes that is due at `now_ns`, if any.
     pub fn step(&mut self, now_ns: u64, resolver: &mut Resolver) -> Option<TrialStep> {
         if let Some(running) = &self.running {
             let outcome = running.outcome(now_ns)?;

@@ -509,6 +509,7 @@ fn what_may_be_a_barrier_that_spins_is_said_once_with_a_command_to_copy() {
             offset: 0x1234,
             is_barrier: true,
             is_nested: false,
+            may_work: false,
             barrier: Ok("meet".into()),
         },
         threads: 4,

@@ -14,7 +14,7 @@ use sbt_common::{Asleep, MAX_SLEEPS, SLEEPER_SLOTS, Sleep, Sleeper, Slept, Woken
 use super::{configure::possible_cpus, raw::Raw};
 use crate::kernel::bpf;
 use sbt_engine::looks::{
-    Who,
+    ThreadId,
     sums::{Key, Sum, Sums},
 };
 use sbt_program::clock;
@@ -27,7 +27,7 @@ pub const PROGRAMS: [(&str, &std::ffi::CStr); 2] =
 /// The most samples that wait to be looked at.
 const MOST_SAMPLES: usize = 256;
 
-/// A sample.
+/// A sleep that was sampled, or the end of one.
 pub enum Sample {
     /// A thread goes to sleep.
     Asleep(Box<Asleep>),
@@ -200,7 +200,7 @@ impl Sleeps {
     }
 
     /// The sums so far, with the sleeps of `threads` that go on.
-    pub fn sums(&self, threads: &[Who]) -> io::Result<Sums> {
+    pub fn sums(&self, threads: &[ThreadId]) -> io::Result<Sums> {
         let now_ns = clock::now_ns();
         let mut all: HashMap<Key, Sum> = HashMap::new();
         for key in self.maps.keys()? {
@@ -239,7 +239,7 @@ impl Sleeps {
 
 fn key_of(sleep: &Sleep) -> Key {
     Key {
-        who: Who {
+        who: ThreadId {
             process: sleep.process,
             thread: sleep.tid,
         },

@@ -366,7 +366,7 @@ fn ranks_that_have_ended_are_told() {
         "rank 1 has ended; rank 0 and rank 2 wait in MPI_Barrier(), called in main() a.c:9: no rank \
          that was looked at computes"
     );
-    // It may run on another machine.
+    // The third rank may run on another machine.
     for process in &mut seen.0.processes {
         process.ranks = Some((3, false));
     }

@@ -1,7 +1,7 @@
 //! Verdicts on more threads than CPUs.
 
 use super::super::words::whole;
-use crate::report::{Figure, Report, ThreadReport, VerdictKind, VerdictReport};
+use crate::report::{BarrierKind, Figure, Report, ThreadReport, VerdictKind, VerdictReport};
 
 /// Percentage of the threads' time, ready without a CPU, from which CPUs count as lacking:
 /// disturbances take only a few percent. Below it, more threads than CPUs do no harm, for example
@@ -107,15 +107,29 @@ fn cpus(number: u32) -> String {
     format!("{number} CPU{}", if number == 1 { "" } else { "s" })
 }
 
+/// How the user lets threads sleep at the barriers of a runtime, where that is known.
+fn how_to_sleep(report: &Report) -> &'static str {
+    let has = |f: fn(BarrierKind) -> bool| report.sites.iter().any(|site| f(site.kind));
+    if has(BarrierKind::is_of_openmp) {
+        " (OMP_WAIT_POLICY=passive)"
+    } else if has(|kind| kind == BarrierKind::Mpi) {
+        " or yield (Open MPI: --mca mpi_yield_when_idle 1)"
+    } else {
+        ""
+    }
+}
+
 /// Verdict: threads spin at barriers while others lack a CPU.
 pub fn spinning(report: &Report) -> Option<VerdictReport> {
     let (short, spinning_pct) = harmful_spinning(report)?;
     let text = format!(
-        "spinning while others lack a CPU: {} threads share {}; who waits at a barrier stays \
-         on one, and {:.0} % of thread time goes by without: let them sleep (OMP_WAIT_POLICY=passive for OpenMP) or start no more threads than CPUs",
+        "spinning while others lack a CPU: {} threads share {}. A thread that waits at a barrier \
+         keeps its CPU, and {:.0} % of thread time goes by without one: let waiting threads sleep{} \
+         or start no more threads than CPUs",
         short.threads,
         cpus(short.cpus),
         short.ready_pct,
+        how_to_sleep(report),
     );
     let mut evidence: std::collections::BTreeMap<_, _> = evidence(&short).into();
     evidence.insert("spinning_pct", Figure::Real(spinning_pct));

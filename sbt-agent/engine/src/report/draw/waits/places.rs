@@ -1,0 +1,272 @@
+//! One place where threads slept: its threads, their times, and the holders of the lock.
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::labels::Labels;
+use crate::{
+    looks::{CodePlace, Found, FoundHolder, FoundWait, ThreadId, Wait},
+    place::{printable, short, shortened},
+    report::{
+        WaitKind,
+        waits::{HolderReport, WaitPlaceReport, WaitThreadReport},
+    },
+};
+
+/// The most callers that are told of a place.
+const MOST_CALLERS: usize = 3;
+
+/// A place in the notation of reports.
+pub(super) fn written(at: &CodePlace) -> String {
+    let function = at
+        .function
+        .as_deref()
+        .map(|name| printable(&shortened(name)));
+    let line = match (&at.file, at.line) {
+        (Some(file), Some(line)) => Some(format!("{}:{line}", printable(short(file)))),
+        _ => None,
+    };
+    match (function, line) {
+        (Some(function), Some(line)) => format!("{function} {line}"),
+        (Some(function), None) => function,
+        (None, Some(line)) => line,
+        (None, None) => format!("{}+{:#x}", printable(short(&at.binary)), at.offset),
+    }
+}
+
+/// A wait in a few words: `usleep called from read_probe probe.c:20`.
+fn in_words(wait: &Wait) -> Option<String> {
+    let place = wait.stack.first().map(written);
+    let what = wait.what.as_deref().map(printable);
+    let what = what.map_or_else(String::new, |what| format!(" ({what})"));
+    let call = wait.call.as_deref();
+    let call = call.map(|call| format!("{}{what}", printable(call)));
+    match (call, place) {
+        (Some(call), Some(place)) => Some(format!("{call} called from {place}")),
+        (call, place) => call.or(place),
+    }
+}
+
+/// Waits that are one place to the user.
+#[derive(Default)]
+pub(super) struct Group<'a> {
+    pub(super) waits: Vec<&'a FoundWait>,
+}
+
+/// For how long, and how often, each thread was looked at.
+pub(super) struct Times {
+    threads: HashMap<ThreadId, (u64, u64)>,
+    /// The part of the time in which sleeps were summed up.
+    part: f64,
+}
+
+impl Times {
+    pub(super) fn of(found: &Found) -> Self {
+        let part = found.sums.map_or(1.0, |sums| {
+            sums.watched_ns as f64 / sums.span_ns.max(1) as f64
+        });
+        let threads = found.threads.iter();
+        Self {
+            threads: threads
+                .map(|seen| (seen.who, (seen.looks, seen.lived_ns)))
+                .collect(),
+            part,
+        }
+    }
+
+    /// Number of looks at a thread.
+    pub(super) fn looks(&self, who: ThreadId) -> u64 {
+        self.threads.get(&who).map_or(0, |known| known.0)
+    }
+
+    /// For how long the sleeps of a thread were summed up, ns.
+    #[allow(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a part of a time"
+    )]
+    pub(super) fn watched_ns(&self, who: ThreadId) -> u64 {
+        let lived_ns = self.threads.get(&who).map_or(0, |known| known.1);
+        (lived_ns as f64 * self.part) as u64
+    }
+}
+
+impl Group<'_> {
+    /// The place, without kind and call. `share_pct` is the number of looks at threads that work.
+    pub(super) fn draw(
+        &self,
+        labels: &Labels,
+        times: &Times,
+        found: &Found,
+        works: impl Fn(ThreadId) -> bool,
+    ) -> WaitPlaceReport {
+        let mut threads: BTreeMap<ThreadId, u64> = BTreeMap::new();
+        let mut callers: HashMap<String, u64> = HashMap::new();
+        let mut objects: Vec<(u32, u64)> = Vec::new();
+        let mut awaited: Vec<String> = Vec::new();
+        for wait in &self.waits {
+            for (who, looks) in &wait.threads {
+                *threads.entry(*who).or_default() += looks;
+            }
+            if let Some(caller) = wait.wait.stack.get(1) {
+                *callers.entry(written(caller)).or_default() += wait.looks();
+            }
+            let of = wait.wait.process;
+            objects.extend(wait.wait.object.map(|object| (of, object)));
+            awaited.extend(wait.wait.awaits.map(|who| labels.of(who)));
+        }
+        objects.sort_unstable();
+        objects.dedup();
+        awaited.sort();
+        awaited.dedup();
+        let mut callers: Vec<(String, u64)> = callers.into_iter().collect();
+        callers.sort_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(&b.0)));
+        callers.truncate(MOST_CALLERS);
+        let mut whats = self.waits.iter().map(|wait| wait.wait.what.as_deref());
+        let first = whats.next().flatten();
+        let what = first.filter(|first| whats.all(|what| what == Some(*first)));
+        let at = self.waits.first().and_then(|wait| wait.wait.stack.first());
+        let looks: u64 = threads.values().sum();
+        let slept = self.slept();
+        for who in slept.iter().flat_map(BTreeMap::keys) {
+            threads.entry(*who).or_default();
+        }
+        let weight = |who: &ThreadId, looks: &u64| match &slept {
+            Some(slept) => slept.get(who).copied().unwrap_or(0),
+            None => *looks,
+        };
+        let working = threads.iter().filter(|(who, _)| works(**who));
+        let working: u64 = working.map(|(who, looks)| weight(who, looks)).sum();
+        let mut told: Vec<WaitThreadReport> = threads
+            .iter()
+            .map(|(who, looks)| WaitThreadReport {
+                label: labels.of(*who),
+                tid: who.thread,
+                looks: *looks,
+                share_pct: match &slept {
+                    Some(_) => pct(weight(who, looks), times.watched_ns(*who)).min(100.0),
+                    None => pct(*looks, times.looks(*who)),
+                },
+                slept_ns: slept.as_ref().map(|_| weight(who, looks)),
+            })
+            .collect();
+        told.sort_by(|a, b| {
+            let order = |it: &WaitThreadReport| std::cmp::Reverse((it.slept_ns, it.looks));
+            order(a).cmp(&order(b)).then(a.tid.cmp(&b.tid))
+        });
+        let sleeps = self.waits.iter().flat_map(|wait| &wait.sleeps);
+        let sleeps: u64 = sleeps.map(|slept| slept.times).sum();
+        WaitPlaceReport {
+            sleeps: slept.as_ref().map(|_| sleeps),
+            slept_ns: slept.as_ref().map(|slept| slept.values().sum()),
+            kind: WaitKind::Other,
+            call: None,
+            what: what.map(printable),
+            place: at.map_or_else(|| "?".into(), written),
+            function: at.and_then(|at| at.function.as_deref()).map(printable),
+            file: at.and_then(|at| at.file.as_deref()).map(printable),
+            line: at.and_then(|at| at.line),
+            callers: callers.into_iter().map(|(caller, _)| caller).collect(),
+            in_barrier: false,
+            looks,
+            share_pct: working as f64,
+            threads: told,
+            objects: objects.len() as u64,
+            object: match objects.as_slice() {
+                [(_, one)] => Some(format!("{one:#x}")),
+                _ => None,
+            },
+            awaited,
+            holders: self.holders(labels, found),
+        }
+    }
+
+    /// How long each thread slept there, ns; `None` if the kernel has not summed that up.
+    fn slept(&self) -> Option<BTreeMap<ThreadId, u64>> {
+        let mut slept = BTreeMap::new();
+        for part in self.waits.iter().flat_map(|wait| &wait.sleeps) {
+            *slept.entry(part.who).or_default() += part.total_ns;
+        }
+        (!slept.is_empty()).then_some(slept)
+    }
+
+    /// For how long each thread kept others asleep, ns: whoever wakes a thread that sleeps for a lock
+    /// has held that. `None` if that is not known of half of the time.
+    fn kept(&self) -> Option<BTreeMap<ThreadId, u64>> {
+        if !self.waits.iter().all(|wait| wait.wait.kind.is_lock()) {
+            return None;
+        }
+        let mut kept: BTreeMap<ThreadId, u64> = BTreeMap::new();
+        for (who, ns) in self.waits.iter().flat_map(|wait| &wait.wakers) {
+            *kept.entry(*who).or_default() += ns;
+        }
+        let slept: u64 = self.waits.iter().map(|wait| wait.slept_ns()).sum();
+        let known: u64 = kept.values().sum();
+        (known > 0 && known >= slept / 2).then_some(kept)
+    }
+
+    fn holders(&self, labels: &Labels, found: &Found) -> Vec<HolderReport> {
+        let mut by: BTreeMap<ThreadId, Vec<&FoundHolder>> = BTreeMap::new();
+        for holder in self.waits.iter().flat_map(|wait| &wait.holders) {
+            by.entry(holder.who).or_default().push(holder);
+        }
+        let kept = self.kept();
+        for who in kept.iter().flat_map(BTreeMap::keys) {
+            by.entry(*who).or_default();
+        }
+        let kept_all: u64 = kept.iter().flat_map(BTreeMap::values).sum();
+        let all: u64 = by.values().flatten().map(|holder| holder.looks).sum();
+        let objects: Vec<_> = self
+            .waits
+            .iter()
+            .map(|wait| (wait.wait.process, wait.wait.object))
+            .collect();
+        let mut told: Vec<HolderReport> = by
+            .iter()
+            .map(|(who, parts)| {
+                let looks = parts.iter().map(|holder| holder.looks).sum();
+                let kept_ns = kept
+                    .as_ref()
+                    .map(|kept| kept.get(who).copied().unwrap_or(0));
+                let asleep = parts.iter().filter(|holder| holder.meanwhile.is_some());
+                let mut places: Vec<String> = found
+                    .waits
+                    .iter()
+                    .filter(|wait| {
+                        let waits = || wait.threads.iter().map(|(of, _)| of);
+                        let slept = || wait.sleeps.iter().map(|slept| &slept.who);
+                        wait.wait.object.is_some()
+                            && objects.contains(&(wait.wait.process, wait.wait.object))
+                            && waits().chain(slept()).any(|of| of == who)
+                    })
+                    .filter_map(|wait| wait.wait.stack.first().map(written))
+                    .collect();
+                places.sort();
+                places.dedup();
+                HolderReport {
+                    label: labels.of(*who),
+                    tid: who.thread,
+                    looks,
+                    share_pct: kept_ns.map_or_else(|| pct(looks, all), |ns| pct(ns, kept_all)),
+                    kept_ns,
+                    locks_at: match places.as_slice() {
+                        [one] => Some(one.clone()),
+                        _ => None,
+                    },
+                    asleep_looks: asleep.clone().map(|holder| holder.looks).sum(),
+                    asleep_in: asleep
+                        .max_by_key(|holder| holder.looks)
+                        .and_then(|holder| in_words(holder.meanwhile.as_ref()?)),
+                }
+            })
+            .collect();
+        told.sort_by(|a, b| {
+            let order = |it: &HolderReport| std::cmp::Reverse((it.kept_ns, it.looks));
+            order(a).cmp(&order(b)).then(a.tid.cmp(&b.tid))
+        });
+        told
+    }
+}
+
+fn pct(part: u64, of: u64) -> f64 {
+    part as f64 / of.max(1) as f64 * 100.0
+}

@@ -1,0 +1,133 @@
+use super::*;
+use crate::{
+    looks::{Birth, CodePlace, Glimpse, Tally},
+    report::WaitKind,
+    samples,
+};
+
+fn who(thread: u32) -> ThreadId {
+    ThreadId { process: 7, thread }
+}
+
+fn at(function: &str, line: u32) -> CodePlace {
+    CodePlace {
+        function: Some(function.into()),
+        file: Some("/src/queue.c".into()),
+        line: Some(line),
+        binary: "queue".into(),
+        offset: 0,
+    }
+}
+
+fn wait(kind: Kind, object: u64, stack: &[CodePlace]) -> Wait {
+    Wait {
+        process: 7,
+        kind,
+        call: Some("call".into()),
+        what: None,
+        object: Some(object),
+        awaits: None,
+        stack: stack.to_vec(),
+    }
+}
+
+/// Looks at which each of these threads was in its wait, as often as the list is long.
+fn looked(all: &[(u32, Option<Wait>)], times: u64) -> Tally {
+    let mut tally = Tally::default();
+    for look in 1..=times {
+        tally.look(look * 1000);
+        for (thread, wait) in all {
+            let wait = wait.clone().and_then(|wait| tally.number(wait));
+            let seen = Glimpse {
+                time_ns: look * 1000,
+                ran_ns: Some(0),
+                ready_ns: Some(0),
+                asleep: wait.is_some(),
+                wait,
+            };
+            tally.thread(who(*thread), Birth::default(), seen);
+        }
+    }
+    tally
+}
+
+#[test]
+fn places_are_lines_and_threads_that_only_wait_for_ends_do_not_count() {
+    let end = Wait {
+        awaits: Some(who(8)),
+        ..wait(Kind::Join, 0, &[at("main", 9)])
+    };
+    let one = wait(Kind::Mutex, 16, &[at("get", 20), at("stage", 30)]);
+    let two = wait(Kind::Mutex, 32, &[at("get", 20), at("other", 31)]);
+    let mut tally = looked(
+        &[
+            (7, Some(end)),
+            (8, Some(one.clone())),
+            (9, Some(two)),
+            (10, None),
+        ],
+        10,
+    );
+    let number = tally.number(one).unwrap();
+    tally.holds(number, who(10), None);
+    let report = report(&tally.found(1, None), &samples::empty().report);
+    assert_eq!((report.looks, report.thread_looks), (10, 30));
+    let labels: Vec<&str> = report
+        .threads
+        .iter()
+        .map(|thread| thread.label.as_str())
+        .collect();
+    assert_eq!(labels, ["T0", "T1", "T2", "T3"]);
+    let [get, main] = report.places.as_slice() else {
+        panic!("{report:?}");
+    };
+    assert_eq!(
+        (get.looks, get.objects, get.place.as_str()),
+        (20, 2, "get queue.c:20")
+    );
+    assert!((get.share_pct - 66.7).abs() < 0.1, "{get:?}");
+    assert_eq!(get.callers, ["other queue.c:31", "stage queue.c:30"]);
+    assert_eq!(get.holders[0].label, "T3");
+    assert_eq!(
+        get.called(),
+        "2 mutexes locked at get queue.c:20 from other queue.c:31"
+    );
+    assert_eq!(main.called(), "the end of T1 at main queue.c:9");
+    assert!(main.share_pct.abs() < f64::EPSILON, "{main:?}");
+}
+
+#[test]
+fn waits_inside_of_a_barrier_are_no_part_of_the_work() {
+    let sample = samples::imbalanced().report;
+    let place = &sample.sites[0].places[0];
+    let line = place
+        .split(' ')
+        .find_map(|word| word.split_once(':'))
+        .unwrap();
+    let inside = CodePlace {
+        file: Some(format!("/src/{}", line.0)),
+        line: line.1.parse().ok(),
+        ..CodePlace::default()
+    };
+    let within = wait(Kind::Mutex, 16, &[at("enter", 5), inside.clone()]);
+    let outside = wait(Kind::Mutex, 16, &[at("enter", 5)]);
+    let tally = looked(&[(8, Some(within)), (9, Some(outside))], 3);
+    let mut of_own_code = sample.clone();
+    of_own_code.sites[0].kind = BarrierKind::Condvar;
+    let drawn = report(&tally.found(1, None), &of_own_code);
+    let is_inside: Vec<bool> = drawn.places.iter().map(|place| place.in_barrier).collect();
+    assert_eq!(is_inside, [false, true]);
+    assert_eq!(drawn.in_the_work().count(), 1);
+    // The line of a library's barrier may call other functions too, which may sleep.
+    let drawn = report(&tally.found(1, None), &sample);
+    let looks = drawn.in_the_work().map(|place| place.looks);
+    assert_eq!(looks.sum::<u64>(), 6);
+    let mut sleeps = wait(Kind::Sleep, 0, std::slice::from_ref(&inside));
+    sleeps.call = Some("usleep".into());
+    let mut waits = wait(Kind::Futex, 0, &[inside]);
+    waits.call = Some("pthread_barrier_wait".into());
+    let tally = looked(&[(8, Some(sleeps)), (9, Some(waits))], 3);
+    let drawn = report(&tally.found(1, None), &sample);
+    let work: Vec<WaitKind> = drawn.in_the_work().map(|place| place.kind).collect();
+    assert_eq!(work, [WaitKind::Sleep]);
+}

@@ -1,0 +1,84 @@
+//! Places where threads sleep in their work.
+
+use super::{
+    advice::{advice_at, is_ordered},
+    counted, evidence, is_lock, is_worth,
+};
+use crate::report::{
+    Figure, VerdictKind, VerdictReport, WaitKind,
+    waits::{LooksReport, WaitPlaceReport, WaitThreadReport},
+};
+
+/// A verdict on each place where threads sleep in their work for long. `is_said`: whether another
+/// verdict tells of the place.
+pub(super) fn sleeps(
+    looks: &LooksReport,
+    is_said: impl Fn(&WaitPlaceReport) -> bool,
+) -> Vec<VerdictReport> {
+    let places = looks.in_the_work().filter(|place| explains(place));
+    places
+        .filter(|place| is_worth(&[place]) && !is_said(place))
+        .filter(|place| !is_lock(place.kind) && (is_sleep(place.kind) || is_much(place)))
+        .map(|place| sleep(looks, place))
+        .collect()
+}
+
+/// Whether threads sleep there for something outside of the program's threads.
+pub(super) const fn is_sleep(kind: WaitKind) -> bool {
+    matches!(
+        kind,
+        WaitKind::Sleep | WaitKind::Io | WaitKind::Fault | WaitKind::Child | WaitKind::Poll
+    )
+}
+
+/// Percentage of thread time from which waits of the program's threads for each other are told: a
+/// queue is empty now and then.
+const MUCH: f64 = 10.0;
+
+fn is_much(place: &WaitPlaceReport) -> bool {
+    place.share_pct >= MUCH
+}
+
+/// Whether a place tells for what threads sleep there.
+pub(super) fn explains(place: &WaitPlaceReport) -> bool {
+    // While a library of messages begins or waits for one, nobody knows for what.
+    let call = place.call.as_deref().unwrap_or_default();
+    let of_messages = call.starts_with("MPI_") || call.starts_with("PMPI_");
+    let of_each_other = matches!(place.kind, WaitKind::Condvar | WaitKind::Semaphore);
+    let of_turns = place.kind == WaitKind::Other && is_ordered(place);
+    let is_known = is_sleep(place.kind) || of_each_other || of_turns;
+    is_lock(place.kind) || (is_known && !of_messages)
+}
+
+fn sleep(looks: &LooksReport, place: &WaitPlaceReport) -> VerdictReport {
+    let share_pct = place.share_pct;
+    let who = match place.threads.as_slice() {
+        [one] => one.label.clone(),
+        [first, ..] if is_mostly(first, place) => format!("mostly {}", first.label),
+        several => format!("{} threads", several.len()),
+    };
+    let text = format!(
+        "asleep in the work: {share_pct:.0} % of thread time {} goes by in {} ({who}). {}.",
+        counted(looks, share_pct, &[place]),
+        place.called(),
+        advice_at(place)
+    );
+    let mut evidence = evidence(looks, share_pct, &[place]);
+    evidence.insert("known_pct", Figure::Real(share_pct));
+    VerdictReport {
+        kind: VerdictKind::AsleepInTheWork,
+        site: None,
+        thread: None,
+        text,
+        evidence,
+    }
+}
+
+/// Whether a thread is the one that sleeps at a place, apart from exceptions.
+fn is_mostly(thread: &WaitThreadReport, place: &WaitPlaceReport) -> bool {
+    const MOST: f64 = 0.9;
+    match (thread.slept_ns, place.slept_ns) {
+        (Some(own), Some(all)) => own as f64 >= MOST * all as f64,
+        _ => thread.looks as f64 >= MOST * place.looks as f64,
+    }
+}

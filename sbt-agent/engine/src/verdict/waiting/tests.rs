@@ -1,0 +1,251 @@
+use super::*;
+use crate::report::waits::HolderReport;
+
+fn place(kind: WaitKind, looks: u64, of: u64) -> WaitPlaceReport {
+    WaitPlaceReport {
+        kind,
+        call: Some("usleep".into()),
+        what: None,
+        place: "add count.c:31".into(),
+        function: Some("add".into()),
+        file: Some("count.c".into()),
+        line: Some(31),
+        callers: vec!["run count.c:50".into()],
+        in_barrier: false,
+        looks,
+        share_pct: looks as f64 / of as f64 * 100.0,
+        sleeps: None,
+        slept_ns: None,
+        threads: vec![WaitThreadReport {
+            label: "T1".into(),
+            tid: 1,
+            looks,
+            share_pct: 50.0,
+            slept_ns: None,
+        }],
+        objects: 1,
+        object: Some("0x10".into()),
+        awaited: Vec::new(),
+        holders: Vec::new(),
+    }
+}
+
+fn holder(label: &str, looks: u64, of: u64) -> HolderReport {
+    HolderReport {
+        label: label.into(),
+        tid: 2,
+        looks,
+        share_pct: looks as f64 / of as f64 * 100.0,
+        kept_ns: None,
+        locks_at: Some("add count.c:31".into()),
+        asleep_looks: 0,
+        asleep_in: None,
+    }
+}
+
+fn run(places: Vec<WaitPlaceReport>) -> Report {
+    let mut report = crate::samples::empty().report;
+    report.waits = Some(LooksReport {
+        looks: 100,
+        thread_looks: 200,
+        places,
+        ..LooksReport::default()
+    });
+    report
+}
+
+fn of_the_run(report: &Report) -> Vec<VerdictReport> {
+    let mut found = Vec::new();
+    add(report, &mut found);
+    found
+}
+
+#[test]
+fn a_sleep_for_an_unknown_reason_is_one_for_the_lock() {
+    let sleeps = |why: &str| VerdictReport {
+        kind: VerdictKind::StragglerBlocked,
+        site: None,
+        thread: None,
+        text: format!("asleep before step a.c:40: … ({why}); …"),
+        evidence: std::collections::BTreeMap::new(),
+    };
+    let unknown = "for input or output, a lock, a page fault or a pause";
+    let kinds = |places, why| {
+        let mut found = vec![sleeps(why)];
+        add(&run(places), &mut found);
+        found.iter().map(|verdict| verdict.kind).collect::<Vec<_>>()
+    };
+    let (lock, pause) = (WaitKind::Mutex, WaitKind::Sleep);
+    let lock_only = [VerdictKind::LockContention];
+    assert_eq!(kinds(vec![place(lock, 40, 200)], unknown), lock_only);
+    assert_eq!(kinds(vec![place(lock, 40, 200)], "in read").len(), 2);
+    let mut other = place(pause, 90, 200);
+    other.place = "nap a.c:9".into();
+    let both = vec![place(lock, 40, 200), other];
+    assert!(kinds(both, unknown).contains(&VerdictKind::StragglerBlocked));
+}
+
+#[test]
+fn a_place_is_told_once() {
+    let mut report = crate::samples::imbalanced().report;
+    let straggler = |text: &str| VerdictReport {
+        kind: VerdictKind::StragglerBlocked,
+        site: Some(0),
+        thread: None,
+        text: text.into(),
+        evidence: std::collections::BTreeMap::new(),
+    };
+    for (kind, text, expected) in [
+        (
+            WaitKind::Mutex,
+            "late (for the mutex locked at add count.c:31, by 9 of 9 looks)",
+            VerdictKind::LockContention,
+        ),
+        (
+            WaitKind::Sleep,
+            "late (in usleep called from add count.c:31, by 9 of 9 looks)",
+            VerdictKind::StragglerBlocked,
+        ),
+    ] {
+        report.waits = run(vec![place(kind, 44, 200)]).waits;
+        let mut found = vec![straggler(text)];
+        add(&report, &mut found);
+        let kinds: Vec<_> = found.iter().map(|verdict| verdict.kind).collect();
+        assert_eq!(kinds, [expected]);
+        let mut other = vec![straggler("late (in read called from f a.c:1)")];
+        add(&report, &mut other);
+        assert_eq!(other.len(), 2);
+    }
+}
+
+#[test]
+fn a_contended_lock_is_named_with_its_holder() {
+    let mut lock = place(WaitKind::Mutex, 44, 200);
+    lock.holders = vec![holder("T2", 25, 40), holder("T3", 15, 40)];
+    let mut report = run(vec![lock.clone(), place(WaitKind::Condvar, 90, 200)]);
+    let all = of_the_run(&report);
+    assert_eq!(all.len(), 1);
+    assert_eq!(
+        all[0].text,
+        "contended lock: threads wait 22 % of their time for the mutex locked at add \
+         count.c:31 (44 of 200 looks), held by several threads in turns. Hold it for a shorter \
+         time, or give each thread data of its own."
+    );
+    lock.holders = vec![holder("T2", 36, 40), holder("T3", 4, 40)];
+    lock.holders[0].locks_at = Some("save count.c:70".into());
+    lock.holders[0].asleep_looks = 30;
+    lock.holders[0].asleep_in = Some("fsync called from save count.c:74".into());
+    report.waits.as_mut().unwrap().places[0] = lock;
+    let text = &of_the_run(&report)[0].text;
+    assert!(
+        text.contains(
+            ", held mostly by T2, which locks it at save count.c:70 (asleep meanwhile in \
+             fsync called from save count.c:74). "
+        ),
+        "{text}"
+    );
+}
+
+#[test]
+fn sums_of_the_kernel_are_told_instead_of_looks() {
+    let mut lock = place(WaitKind::Mutex, 2, 200);
+    (lock.share_pct, lock.sleeps, lock.slept_ns) = (22.0, Some(1234), Some(626_000_000));
+    lock.holders = vec![holder("T2", 0, 1), holder("T3", 0, 1)];
+    (lock.holders[0].share_pct, lock.holders[0].kept_ns) = (80.0, Some(500_000_000));
+    (lock.holders[1].share_pct, lock.holders[1].kept_ns) = (20.0, Some(126_000_000));
+    lock.holders[0].locks_at = None;
+    let all = of_the_run(&run(vec![lock.clone()]));
+    assert_eq!(
+        all[0].text,
+        "contended lock: threads wait 22 % of their time for the mutex locked at add \
+         count.c:31 (626 ms in 1234 sleeps), held mostly by T2. Hold it for a shorter time, or \
+         give each thread data of its own."
+    );
+    assert_eq!(all[0].evidence["slept_ns"], Figure::Whole(626_000_000));
+    lock.slept_ns = Some(9_000_000);
+    assert_eq!(of_the_run(&run(vec![lock])), [], "too short a time");
+}
+
+#[test]
+fn who_spins_for_a_lock_has_no_more_work() {
+    let mut spin = place(WaitKind::Spin, 0, 200);
+    (spin.share_pct, spin.sleeps, spin.slept_ns) = (21.0, Some(53), Some(60_000_000));
+    spin.callers.clear();
+    let shape = |share_pct| VerdictReport {
+        kind: VerdictKind::RotatingStraggler,
+        site: Some(0),
+        thread: None,
+        text: String::new(),
+        evidence: [("share_pct", Figure::Real(share_pct))].into(),
+    };
+    let meets = |places| {
+        let mut report = crate::samples::imbalanced().report;
+        report.waits = run(places).waits;
+        report
+    };
+    let kinds = |places: Vec<WaitPlaceReport>, share_pct| -> Vec<VerdictKind> {
+        let mut found = vec![shape(share_pct)];
+        add(&meets(places), &mut found);
+        found.iter().map(|verdict| verdict.kind).collect()
+    };
+    assert_eq!(
+        of_the_run(&run(vec![spin.clone()])),
+        [],
+        "perhaps a barrier"
+    );
+    assert_eq!(
+        of_the_run(&meets(vec![spin.clone()]))[0].text,
+        "spinning: threads spin 21 % of their time for a lock or a flag in add count.c:31 (by \
+         53 samples). That is no work: hold the lock for a shorter time, or give each thread \
+         data of its own."
+    );
+    assert_eq!(
+        kinds(vec![spin.clone()], 30.0),
+        [VerdictKind::LockContention]
+    );
+    assert_eq!(kinds(vec![spin.clone()], 60.0).len(), 2);
+    spin.share_pct = 3.0;
+    assert_eq!(kinds(vec![spin], 30.0), [VerdictKind::RotatingStraggler]);
+}
+
+#[test]
+fn the_lines_at_which_one_lock_is_taken_count_together() {
+    let one = place(WaitKind::Mutex, 6, 200);
+    let mut other = place(WaitKind::Mutex, 5, 200);
+    other.place = "take count.c:44".into();
+    let report = run(vec![one.clone(), other.clone()]);
+    let all = of_the_run(&report);
+    assert!(
+        all[0]
+            .text
+            .contains("count.c:31 and one other place (11 of 200")
+    );
+    other.object = Some("0x20".into());
+    assert_eq!(of_the_run(&run(vec![one, other])), [], "each has few looks");
+}
+
+#[test]
+fn few_looks_and_small_shares_say_nothing() {
+    for (looks, of) in [(7, 20), (30, 2000)] {
+        let report = run(vec![place(WaitKind::Mutex, looks, of)]);
+        assert_eq!(of_the_run(&report), []);
+    }
+    let mut inside = place(WaitKind::Mutex, 44, 200);
+    inside.in_barrier = true;
+    assert_eq!(of_the_run(&run(vec![inside])), []);
+    assert_eq!(of_the_run(&run(Vec::new())), []);
+}
+
+#[test]
+fn sleep_is_a_fault_only_where_threads_meet() {
+    let report = run(vec![place(WaitKind::Sleep, 44, 200)]);
+    assert_eq!(of_the_run(&report), [], "a server may sleep");
+    let mut meets = crate::samples::imbalanced().report;
+    meets.waits = report.waits;
+    let all = of_the_run(&meets);
+    assert_eq!(
+        all[0].text,
+        "asleep in the work: 22 % of thread time (44 of 200 looks) goes by in usleep called \
+         from add count.c:31 (T1). Remove that sleep, or wait for the event itself."
+    );
+}
