@@ -48,12 +48,12 @@ use sbt_engine::{
 use sbt_program::{
     memory::{Memory, STACK, Stack},
     process,
-    sites::{Ends, Resolver, Stacks, Standing},
+    sites::{CallAt, Ends, Resolver, Stacks, Standing},
     wanted::Wanted,
 };
 
 use call::Call;
-use seen::{Followed, InspectedThread};
+use seen::{Followed, InspectedThread, library_calls};
 use stop::NotStopped;
 use thread::Glance;
 
@@ -307,8 +307,8 @@ impl Looker {
             seen.followed = Some(followed);
             if let Some(found) = found {
                 // Where a runtime waits is told by what it keeps of its barriers.
-                let calls = seen.calls_of_libraries();
-                let of_runtime = calls.first().is_some_and(|call| call.of_system);
+                let of_runtime = library_calls(seen)
+                    .any(|CallAt { called, .. }| called.is_system && !called.is_c);
                 seen.take_loop(found.filter(|_| !of_runtime));
             }
             seen.stopped = Some(self.turn);
