@@ -29,6 +29,10 @@ mod tests;
 /// A holder is worth naming from this percentage of the looks on, and so is what it did meanwhile.
 const MOSTLY: f64 = 50.0;
 
+/// A lock explains a sleep at another place if threads wait for the lock for this fraction of that
+/// sleep or longer.
+const COMPARABLE: f64 = 0.8;
+
 /// Adds the verdicts by looks, one for each lock and each place of sleep that costs enough. A place is
 /// told once: a straggler that waits for a lock is told with the lock, and one that sleeps is not
 /// told again. `found`: the verdicts so far.
@@ -39,14 +43,22 @@ pub fn add(report: &Report, found: &mut Vec<VerdictReport>) {
     let says = |verdict: &VerdictReport, place: &WaitPlaceReport| {
         verdict.kind == VerdictKind::StragglerBlocked && verdict.text.contains(&place.called())
     };
-    let asleep = looks.in_the_work().filter(|place| !place.spins());
-    let asleep_pct: f64 = asleep.map(|place| place.share_pct).sum();
     let mut by_looks = Vec::new();
     for (verdict, places) in locks(looks) {
-        // A sleep of which only that is known is one for the lock, if most sleep in the work is.
-        let is_most = share(&places) >= MOSTLY / 100.0 * asleep_pct;
+        let of_lock = |place: &WaitPlaceReport| places.iter().any(|known| *known == place);
+        let others = || {
+            looks
+                .in_the_work()
+                .filter(|place| !place.spins() && !of_lock(place))
+        };
+        let is_most = |place: &WaitPlaceReport| share(&places) >= COMPARABLE * place.share_pct;
+        // Whoever has the lock may sleep there, and comes last now and then: one thread sleeps for as
+        // long as all others wait for the lock.
         let is_told = |other: &VerdictReport| {
-            places.iter().any(|place| says(other, place)) || is_most && late::may_be_lock(other)
+            let is_elsewhere = || others().any(|place| says(other, place) && is_most(place));
+            places.iter().any(|place| says(other, place))
+                || late::may_be_lock(other) && others().all(is_most)
+                || other.thread.is_none() && is_elsewhere()
         };
         found.retain(|other| !is_told(other));
         by_looks.push(verdict);

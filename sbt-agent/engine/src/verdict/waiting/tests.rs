@@ -81,8 +81,15 @@ fn a_sleep_for_an_unknown_reason_is_one_for_the_lock() {
     assert_eq!(kinds(vec![place(lock, 40, 200)], "in read").len(), 2);
     let mut other = place(pause, 90, 200);
     other.place = "nap a.c:9".into();
-    let both = vec![place(lock, 40, 200), other];
+    let both = vec![place(lock, 40, 200), other.clone()];
     assert!(kinds(both, unknown).contains(&VerdictKind::StragglerBlocked));
+    // Holders of the lock that sleep come last in turns.
+    other.share_pct = 21.0;
+    let at = other.called();
+    let both = vec![place(lock, 40, 200), other];
+    assert!(!kinds(both.clone(), unknown).contains(&VerdictKind::StragglerBlocked));
+    assert!(!kinds(both.clone(), &at).contains(&VerdictKind::StragglerBlocked));
+    assert!(kinds(both, "in read").contains(&VerdictKind::StragglerBlocked));
 }
 
 #[test]
