@@ -170,7 +170,7 @@ fn facts_line(snapshot: &Snapshot, paused: bool, columns: u16, look: Look) -> Li
         None => Some(clock(snapshot.now_ns)),
     };
     // With backends that cost a lot, the cost and the backend are omitted late.
-    let [cost_at, backend_at] = if report.run.backend == "ebpf" {
+    let [cost_at, backend_at] = if report.run.is_by_ebpf() {
         [6, 7]
     } else {
         [2, 3]

@@ -90,6 +90,18 @@ pub struct Run {
     pub hang_unwatched_ns: Option<u64>,
 }
 
+impl Run {
+    /// Whether BPF programs in the kernel have watched.
+    pub fn is_by_ebpf(&self) -> bool {
+        self.backend == "ebpf"
+    }
+
+    /// Whether each hit stopped the thread for a moment, which the kernel counts as sleep.
+    pub fn has_stopped_threads(&self) -> bool {
+        self.backend == "ptrace"
+    }
+}
+
 /// The time of a program's first thread while there was no other thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]

@@ -4,6 +4,7 @@
 use super::{KNOWN, away};
 use crate::report::{
     BlockedReason, Figure, Report, StatesLevel, ThreadReport, VerdictKind, VerdictReport,
+    waits::LooksReport,
 };
 
 /// Percentage of the threads' time from which equal sleep is a verdict: a little input and output
@@ -56,6 +57,20 @@ fn reason(report: &Report) -> Option<BlockedReason> {
     (most as f64 >= HALF * all as f64).then_some(reason)
 }
 
+/// The most that can be sleep of the program's own, percent of thread time: where sbt stops threads,
+/// only looks tell sleep from that.
+fn seen_pct(report: &Report) -> f64 {
+    if !report.run.has_stopped_threads() {
+        return f64::INFINITY;
+    }
+    let looks = report.waits.iter();
+    let places = looks.flat_map(LooksReport::in_the_work);
+    places
+        .filter(|place| !place.spins())
+        .map(|place| place.share_pct)
+        .sum()
+}
+
 /// Verdict: the threads sleep in their work, all about equally long.
 pub fn in_the_work(report: &Report) -> Option<VerdictReport> {
     let total_ns = report.thread_time.total_ns.max(1) as f64;
@@ -64,12 +79,13 @@ pub fn in_the_work(report: &Report) -> Option<VerdictReport> {
     let stood_ns = stands.map_or(0, |it| it.stopped.at_most_ns.max(it.frozen.at_most_ns));
     let stood_ns = stood_ns as f64 * report.threads.len() as f64;
     let share_pct = (equal_ns(report) - stood_ns) / total_ns * 100.0;
+    let share_pct = share_pct.min(seen_pct(report));
     if share_pct < SHARE || !is_equal(report) {
         return None;
     }
     let what = match (reason(report), report.states.level) {
         (Some(reason), _) => format!("most of it in {}. {}", reason.words(), away::remedy(reason)),
-        (None, StatesLevel::Light) if report.run.backend == "ebpf" => {
+        (None, StatesLevel::Light) if report.run.is_by_ebpf() => {
             "for a lock, input or output, page faults or a pause. --states full tells which".into()
         }
         _ => "for a lock, input or output, page faults or a pause. Look where they do so".into(),

@@ -107,6 +107,11 @@ pub fn of(report: &Report) -> Result<Lost, String> {
     } else {
         "before the first barrier or after the last"
     };
+    let asleep = if report.run.has_stopped_threads() {
+        "asleep in the work, or stopped by sbt"
+    } else {
+        "asleep in the work"
+    };
     let blocked_ns = sum(|thread| thread.blocked_ns);
     let docked_ns = sum(|thread| thread.begin_blocked_ns);
     let ended_ns = sum(|thread| thread.end_blocked_ns);
@@ -115,7 +120,7 @@ pub fn of(report: &Report) -> Result<Lost, String> {
             (WAITING, pct(waiting_ns)),
             ("between parallel regions", pct(between_ns)),
             (READY, pct(ready_ns)),
-            ("asleep in the work", pct(blocked_ns - docked_ns - ended_ns)),
+            (asleep, pct(blocked_ns - docked_ns - ended_ns)),
             ("asleep before the first barrier", pct(docked(report))),
             ("asleep after the last barrier", pct(after_the_last(report))),
             ("in episodes that did not end", pct(open_ns)),

@@ -90,7 +90,7 @@ pub fn unknown(report: &Report) -> (String, &'static str) {
             "Watch less (--budget, --departures off), or leave sbt a CPU of its own",
         );
     }
-    let remedy = if report.run.backend == "ebpf" && report.states.level != StatesLevel::Full {
+    let remedy = if report.run.is_by_ebpf() && report.states.level != StatesLevel::Full {
         "See what takes the CPU (--states full)"
     } else {
         "Look at the machine's load while the program runs"

@@ -79,6 +79,23 @@ fn a_stopped_program_does_not_sleep() {
 }
 
 #[test]
+fn a_thread_that_sbt_stops_does_not_sleep() {
+    let mut program = Program::new(2);
+    program.rounds(30, |_| vec![[4 * MS, 0, MS]; 2]);
+    program.facts.run.backend = "ptrace".into();
+    let because = program.none();
+    assert!(
+        because.ends_with("20 % asleep in the work, or stopped by sbt"),
+        "{because}"
+    );
+    let mut report = program.report();
+    report.waits = Some(crate::samples::imbalanced().report.waits.unwrap());
+    let kinds = judge(&report).unwrap();
+    let mut kinds = kinds.iter().map(|verdict| verdict.kind);
+    assert!(kinds.any(|kind| kind == VerdictKind::AsleepInTheWork));
+}
+
+#[test]
 fn threads_of_which_one_works_are_not_all_asleep() {
     let mut program = Program::new(3);
     program.rounds(30, |_| vec![runs(8), [MS, 0, 7 * MS], [MS, 0, 7 * MS + US]]);
