@@ -14,7 +14,7 @@ use super::{
     ids::{BarrierId, PlaceId, ThreadId},
     late::Late,
     parts::{Done, EpisodePart, SplitSum},
-    stats::{KnownSum, Stat},
+    stats::Stat,
     straggler::{Ledger, Pattern, Sequence},
     trend::Trend,
     waits::Waits,
@@ -157,8 +157,8 @@ pub struct Site {
     /// Work of one thread alone while others were kept waiting for a parallel region to begin, ns;
     /// and the waiting time of those others, summed over them, ns.
     pub alone_ns: (u64, u64),
-    /// The part of that work in which its thread was ready without a CPU.
-    pub alone_ready: KnownSum,
+    /// How that time alone splits up.
+    pub alone_split: SplitSum,
     /// Time by the number of busy threads, over the members of the episodes.
     pub busy: Busy,
     /// The stragglers, in order.
@@ -205,7 +205,7 @@ impl Site {
             uneven: (0.0, 0.0),
             gains: Gains::default(),
             alone_ns: (0, 0),
-            alone_ready: KnownSum::default(),
+            alone_split: SplitSum::default(),
             busy: Busy::default(),
             ledger: Ledger::default(),
             late: Late::default(),

@@ -170,7 +170,7 @@ impl Sites {
             let (alone_ns, waited_ns) = &mut site.alone_ns;
             *alone_ns = alone_ns.saturating_add(alone.ns());
             *waited_ns = waited_ns.saturating_add(alone.waited_ns);
-            site.alone_ready.add(alone.split.ready_ns);
+            site.alone_split.add(alone.split);
             site.gains.path_ns = site.gains.path_ns.saturating_add(alone.ns());
             if let Some(thread) = site.thread(alone.row, &mut self.pairs) {
                 thread.alone_ns = thread.alone_ns.saturating_add(alone.ns());

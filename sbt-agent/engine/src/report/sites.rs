@@ -69,6 +69,10 @@ pub struct SiteReport {
     /// known.
     #[serde(default)]
     pub alone_ready_ns: Option<u64>,
+    /// The part of `alone_ns` in which these threads were asleep in the kernel, or stopped by sbt
+    /// (`ptrace`); null if that is not known.
+    #[serde(default)]
+    pub alone_blocked_ns: Option<u64>,
     /// Time for which the other threads were kept waiting meanwhile, summed over threads; null as
     /// `alone_ns`.
     pub between_ns: Option<u64>,

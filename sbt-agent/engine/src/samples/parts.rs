@@ -110,6 +110,7 @@ pub(super) fn site(
         what_if: WhatIfReport::default(),
         alone_ns: Some(0),
         alone_ready_ns: Some(0),
+        alone_blocked_ns: Some(0),
         between_ns: Some(0),
         path_ns: 0,
         path_pct: None,

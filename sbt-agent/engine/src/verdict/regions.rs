@@ -5,7 +5,7 @@ use super::{
     words::{saves, who, whole},
 };
 use crate::{
-    report::{Figure, Report, SiteReport, VerdictKind, VerdictReport},
+    report::{Figure, Report, Run, SiteReport, VerdictKind, VerdictReport},
     words::time,
 };
 
@@ -18,11 +18,17 @@ const MOST_PLACES: usize = 3;
 const BEGIN_NS: u64 = 5_000;
 
 /// What one thread does alone before the regions at a site, ns, if that is more than beginning them.
-/// Without a CPU a thread does nothing.
-fn alone(site: &SiteReport) -> u64 {
+/// Without a CPU a thread does nothing, nor while sbt stops it.
+fn alone(run: &Run, site: &SiteReport) -> u64 {
     let ready_ns = site.alone_ready_ns.unwrap_or(0);
+    let blocked_ns = site.alone_blocked_ns.unwrap_or(0);
+    let stopped_ns = if run.has_stopped_threads() {
+        blocked_ns
+    } else {
+        0
+    };
     site.alone_ns
-        .map(|alone_ns| alone_ns.saturating_sub(ready_ns))
+        .map(|alone_ns| alone_ns.saturating_sub(ready_ns + stopped_ns))
         .filter(|alone_ns| *alone_ns > BEGIN_NS * site.episodes)
         .unwrap_or(0)
 }
@@ -40,10 +46,10 @@ pub fn serial_part(report: &Report) -> Option<VerdictReport> {
     let mut sites: Vec<&SiteReport> = report
         .sites
         .iter()
-        .filter(|site| alone(site) > 0 && site.between_ns.is_some())
+        .filter(|site| alone(&report.run, site) > 0 && site.between_ns.is_some())
         .collect();
-    sites.sort_by_key(|site| (std::cmp::Reverse(alone(site)), site.id));
-    let alone_ns: u64 = sites.iter().map(|site| alone(site)).sum();
+    sites.sort_by_key(|site| (std::cmp::Reverse(alone(&report.run, site)), site.id));
+    let alone_ns: u64 = sites.iter().map(|site| alone(&report.run, site)).sum();
     let between_ns: u64 = sites.iter().filter_map(|site| site.between_ns).sum();
     let share_pct = between_ns as f64 / report.thread_time.total_ns.max(1) as f64 * 100.0;
     let wall_pct = alone_ns as f64 / report.seen_ns().max(1) as f64 * 100.0;
@@ -93,7 +99,7 @@ fn places(report: &Report, sites: &[&SiteReport], all_ns: u64) -> String {
     let mut listed: Vec<(String, u64)> = Vec::new();
     for site in sites {
         let called = format!("{}before {}", after(report, site), site.called());
-        let ns = alone(site);
+        let ns = alone(&report.run, site);
         match listed.iter_mut().find(|(other, _)| *other == called) {
             Some((_, sum)) => *sum += ns,
             None => listed.push((called, ns)),

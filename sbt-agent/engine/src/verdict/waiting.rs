@@ -45,7 +45,7 @@ pub fn add(report: &Report, found: &mut Vec<VerdictReport>) {
     };
     let mut by_looks = Vec::new();
     for (verdict, places) in locks(looks) {
-        let of_lock = |place: &WaitPlaceReport| places.iter().any(|known| *known == place);
+        let of_lock = |place: &WaitPlaceReport| places.contains(&place);
         let others = || {
             looks
                 .in_the_work()

@@ -17,6 +17,7 @@ use crate::{
         ids::{SiteId, ThreadId},
         late::{Late, Times},
         site::{AtBarrier, Later, Site, SiteThread},
+        stats::KnownSum,
     },
     place::printable,
 };
@@ -40,6 +41,7 @@ impl Draw<'_> {
         let first = mine()
             .find(|place| !place.of_runtime)
             .or_else(|| mine().next());
+        let alone = |part: KnownSum| part.get().and_then(|ns| self.of_regions(ns));
         let others = others(&mine().collect::<Vec<_>>(), &self.places);
         let depth = first.map_or(0, |place| place.naming_frame(&others));
         let address = first.map(|place| place.address(depth));
@@ -78,10 +80,8 @@ impl Draw<'_> {
             gain_ns: ns(site.gain_ns),
             what_if: what_if(&site.gains),
             alone_ns: self.of_regions(site.alone_ns.0),
-            alone_ready_ns: site
-                .alone_ready
-                .get()
-                .and_then(|ready_ns| self.of_regions(ready_ns)),
+            alone_ready_ns: alone(site.alone_split.ready),
+            alone_blocked_ns: alone(site.alone_split.blocked),
             between_ns: self.of_regions(site.alone_ns.1),
             path_ns: site.gains.path_ns,
             path_pct: pct(site.gains.path_ns as f64, path),

@@ -123,6 +123,12 @@ fn a_thread_without_a_cpu_does_not_work_between_regions() {
         site.alone_ready_ns = site.alone_ns;
     }
     assert!(!kinds(&report).contains(&VerdictKind::SerialPart));
+    for site in &mut report.sites {
+        (site.alone_ready_ns, site.alone_blocked_ns) = (None, site.alone_ns);
+    }
+    assert!(kinds(&report).contains(&VerdictKind::SerialPart));
+    report.run.backend = "ptrace".into();
+    assert!(!kinds(&report).contains(&VerdictKind::SerialPart));
 }
 
 #[test]
