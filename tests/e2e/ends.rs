@@ -144,6 +144,9 @@ fn is_recorded(recording: &Path, live: &Report) {
 
 const ROUNDS: [&str; 3] = ["threads=3", "rounds=20", "base=1000"];
 
+/// A shell script that ends with its child: it must not execute it in its own place.
+const WAITS: &str = "\"$@\"; exit $?";
+
 #[track_caller]
 fn ends_when_the_program_does(backend: &str, before: &[&str]) {
     let patient = Patient::new();
@@ -181,9 +184,13 @@ fn ends_when_the_program_does(backend: &str, before: &[&str]) {
 #[test]
 fn a_program_ends_when_it_does_and_not_when_sbt_notices() {
     needs_root!();
-    for backend in ["ebpf", "ptrace"] {
-        ends_when_the_program_does(backend, &[]);
-    }
+    ends_when_the_program_does("ebpf", &[]);
+}
+
+#[test]
+fn a_program_by_breakpoints_ends_when_it_does() {
+    needs_root!(breakpoints);
+    ends_when_the_program_does("ptrace", &[]);
 }
 
 #[test]
@@ -195,51 +202,69 @@ fn a_program_by_breakpoints_of_the_processor_ends_when_it_does() {
 #[test]
 fn a_program_with_children_ends_with_the_last_of_them() {
     needs_root!();
-    // The shell ends with its child; it must not execute it in its own place.
-    let script = "\"$@\"; exit $?";
-    for backend in ["ebpf", "ptrace"] {
-        ends_when_the_program_does(backend, &["sh", "-c", script, "sh"]);
-    }
+    ends_when_the_program_does("ebpf", &["sh", "-c", WAITS, "sh"]);
+}
+
+#[test]
+fn a_program_with_children_by_breakpoints_ends_with_the_last_of_them() {
+    needs_root!(breakpoints);
+    ends_when_the_program_does("ptrace", &["sh", "-c", WAITS, "sh"]);
 }
 
 /// The child has not ended when the program has, and is not watched any more then.
+fn ends_before_its_child(backend: &str) {
+    let script = "sleep 100 & \"$@\"; exit $?";
+    let patient = Patient::new();
+    let json = patient.path("json");
+    let mut sbt = sbt_with(&["run", "--children", "--json", "--output"]);
+    sbt.arg(&json).arg(format!("--backend={backend}"));
+    sbt.args(["--", "sh", "-c", script, "sh"]);
+    sbt.args(patient.words(&ROUNDS));
+    let mut sbt = start(sbt);
+    sbt.wait_for("ready");
+    let ended_ns = patient.end_unnoticed(&sbt, target_of(&sbt));
+    sbt.finish().expect(0);
+    is_that_of(&patient.truth(), &Report::read(&json), ended_ns);
+}
+
 #[test]
 fn a_child_that_goes_on_does_not_make_the_program_longer() {
     needs_root!();
-    for backend in ["ebpf", "ptrace"] {
-        let script = "sleep 100 & \"$@\"; exit $?";
-        let patient = Patient::new();
-        let json = patient.path("json");
-        let mut sbt = sbt_with(&["run", "--children", "--json", "--output"]);
-        sbt.arg(&json).arg(format!("--backend={backend}"));
-        sbt.args(["--", "sh", "-c", script, "sh"]);
-        sbt.args(patient.words(&ROUNDS));
-        let mut sbt = start(sbt);
-        sbt.wait_for("ready");
-        let ended_ns = patient.end_unnoticed(&sbt, target_of(&sbt));
-        sbt.finish().expect(0);
-        is_that_of(&patient.truth(), &Report::read(&json), ended_ns);
-    }
+    ends_before_its_child("ebpf");
+}
+
+#[test]
+fn a_child_that_goes_on_does_not_make_one_by_breakpoints_longer() {
+    needs_root!(breakpoints);
+    ends_before_its_child("ptrace");
+}
+
+fn ends_after_sbt_has_joined(backend: &str) {
+    let patient = Patient::new();
+    let words = patient.words(&["threads=3", "rounds=400", "base=2000"]);
+    let mut target = start(command(&words[0], &words[1..]));
+    target.wait_for("ready");
+    let attached = attach(target.pid(), &["--backend", backend]);
+    let ended_ns = patient.end_unnoticed(&attached.sbt, target.pid());
+    let (report, truth) = (attached.report(), patient.truth());
+    target.finish().expect(0);
+    let (_, end_ns) = watched(&report);
+    let departures = truth.0.iter().flatten().map(|thread| thread.departure);
+    assert!(departures.max().unwrap() < end_ns, "{report}");
+    assert!(end_ns <= ended_ns, "{report}");
+    assert_eq!(report.0["ended"], true, "{report}");
 }
 
 #[test]
 fn a_program_that_was_joined_ends_when_it_does() {
     needs_root!();
-    for backend in ["ebpf", "ptrace"] {
-        let patient = Patient::new();
-        let words = patient.words(&["threads=3", "rounds=400", "base=2000"]);
-        let mut target = start(command(&words[0], &words[1..]));
-        target.wait_for("ready");
-        let attached = attach(target.pid(), &["--backend", backend]);
-        let ended_ns = patient.end_unnoticed(&attached.sbt, target.pid());
-        let (report, truth) = (attached.report(), patient.truth());
-        target.finish().expect(0);
-        let (_, end_ns) = watched(&report);
-        let departures = truth.0.iter().flatten().map(|thread| thread.departure);
-        assert!(departures.max().unwrap() < end_ns, "{report}");
-        assert!(end_ns <= ended_ns, "{report}");
-        assert_eq!(report.0["ended"], true, "{report}");
-    }
+    ends_after_sbt_has_joined("ebpf");
+}
+
+#[test]
+fn a_program_that_breakpoints_have_joined_ends_when_it_does() {
+    needs_root!(breakpoints);
+    ends_after_sbt_has_joined("ptrace");
 }
 
 #[test]
@@ -293,24 +318,32 @@ fn a_program_begins_with_its_exec_and_not_before() {
 }
 
 /// A shell that executes another program in its place is one program.
+fn begins_with_its_first_exec(backend: &str) {
+    let folder = folder();
+    let (json, clock) = (folder.path().join("json"), folder.path().join("clock"));
+    let mut command = sbt_with(&["run", "--json", "--output"]);
+    command.arg(&json).arg(format!("--backend={backend}"));
+    command.args(["--", "sh", "-c", "date +%s%N >\"$0\"; exec \"$@\""]);
+    command
+        .arg(&clock)
+        .arg(copy_truth(folder.path()))
+        .args(ROUNDS);
+    run(command).expect(0);
+    let began: u64 = fs::read_to_string(&clock).unwrap().trim().parse().unwrap();
+    let report = Report::read(&json);
+    assert!(report.number("start_unix_ns") < began, "{report}");
+}
+
 #[test]
 fn a_program_begins_with_its_first_exec() {
     needs_root!();
-    for backend in ["ebpf", "ptrace"] {
-        let folder = folder();
-        let (json, clock) = (folder.path().join("json"), folder.path().join("clock"));
-        let mut command = sbt_with(&["run", "--json", "--output"]);
-        command.arg(&json).arg(format!("--backend={backend}"));
-        command.args(["--", "sh", "-c", "date +%s%N >\"$0\"; exec \"$@\""]);
-        command
-            .arg(&clock)
-            .arg(copy_truth(folder.path()))
-            .args(ROUNDS);
-        run(command).expect(0);
-        let began: u64 = fs::read_to_string(&clock).unwrap().trim().parse().unwrap();
-        let report = Report::read(&json);
-        assert!(report.number("start_unix_ns") < began, "{report}");
-    }
+    begins_with_its_first_exec("ebpf");
+}
+
+#[test]
+fn a_program_by_breakpoints_begins_with_its_first_exec() {
+    needs_root!(breakpoints);
+    begins_with_its_first_exec("ptrace");
 }
 
 /// The rings are full before the program has ended: nothing tells of its end.

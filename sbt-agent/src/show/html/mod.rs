@@ -28,6 +28,7 @@ mod strips;
 mod tests;
 mod threads;
 mod usage;
+mod waits;
 
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
@@ -108,6 +109,7 @@ fn page(report: &Report, told: &TimelineSource<'_>) -> Markup {
                     (counters::counters(report))
                     (usage::parallelism(report))
                     (usage::path(report))
+                    (waits::waits(report))
                     (rest::locks(report))
                     (rest::unfinished(report))
                     (rest::notes(report))

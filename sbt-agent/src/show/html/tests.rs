@@ -63,6 +63,7 @@ fn it_has_all_its_sections_and_loads_nothing() {
         "threads",
         "parallelism",
         "path",
+        "waits",
         "locks",
         "notes",
     ] {
@@ -77,6 +78,25 @@ fn it_has_all_its_sections_and_loads_nothing() {
     }
     assert!(page.contains("static imbalance at update_rows lu.c:715"));
     assert!(page.contains("load balance"));
+}
+
+#[test]
+fn waits_say_for_what_by_whom_and_who_held_it() {
+    let page = from_report(&samples::imbalanced());
+    let begin = page.find("<section id=\"waits\"").unwrap();
+    let section = &page[begin..begin + page[begin..].find("</section>").unwrap()];
+    for cell in [
+        "the mutex locked at push queue.c:88",
+        "T1\u{a0}9\u{a0}%, T2\u{a0}8\u{a0}%",
+        ">T3\u{a0}91\u{a0}%<",
+        "read (/data/matrix.bin) called from load_block io.c:41",
+        ">2210\u{a0}sleeps and",
+    ] {
+        assert!(section.contains(cell), "{cell}: {section}");
+    }
+    // Nobody holds what a file waits for.
+    assert!(section.contains("<td></td>"), "{section}");
+    assert!(!from_report(&samples::empty()).contains("<section id=\"waits\""));
 }
 
 #[test]

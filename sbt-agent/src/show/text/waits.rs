@@ -59,7 +59,7 @@ pub(crate) fn shown_places<'a>(
 }
 
 /// By what the places are known.
-fn by(looks: &LooksReport) -> String {
+pub(crate) fn by(looks: &LooksReport) -> String {
     let looked = plural(looks.looks, "look");
     match looks.sums {
         Some(sums) if sums.sleeps > 0 => {
