@@ -5,6 +5,7 @@ use std::{collections::HashMap, sync::Mutex};
 use super::locked;
 use crate::{inspect::sleepers::Sleepers, source::sampler::Sampler};
 use sbt_engine::looks::{Tally, ThreadId};
+use sbt_program::spin::pieces::Pieces;
 
 /// How long threads are sampled at the beginning, ns, and how long later.
 const FIRST_NS: u64 = 300_000_000;
@@ -19,6 +20,8 @@ pub struct Spins {
     /// The sampler while threads are sampled.
     sampler: Option<Sampler>,
     threads: HashMap<u32, ThreadId>,
+    /// Where samples were taken so far.
+    pieces: Pieces,
     /// Until when the present state lasts, ns.
     until_ns: u64,
     /// Whether the kernel refuses samples to this user.
@@ -35,6 +38,11 @@ impl Spins {
         tally: &Mutex<Tally>,
     ) {
         if self.is_refused {
+            return;
+        }
+        // A thread alone waits for no other.
+        if threads.len() < 2 {
+            self.sampler = None;
             return;
         }
         if self.sampler.is_none() && now_ns >= self.until_ns {
@@ -60,7 +68,11 @@ impl Spins {
             let Some(who) = self.threads.get(&thread) else {
                 continue;
             };
-            let wait = sleepers.spins(who.process, sample.at);
+            let wait = if self.pieces.add(who.process, sample.at) {
+                sleepers.spins(who.process, sample.at)
+            } else {
+                None
+            };
             let mut tally = locked(tally);
             let wait = wait.and_then(|wait| tally.number(wait));
             tally.ran(*who, wait);

@@ -5,10 +5,12 @@
 //!   nothing else: the values that it computes in one turn are lost in the next.
 //! - A loop goes round *for ever* ([`forever`]) if it changes nothing, and the memory that it reads
 //!   stays as it is.
+//! - A loop is looked for only where samples are near each other ([`pieces`]).
 //! - A loop is *suspected* ([`tally`]) if several threads use their time in it.
 
 pub mod forever;
 mod graph;
+pub mod pieces;
 pub mod tally;
 pub mod wait;
 

@@ -17,7 +17,7 @@ use sbt_engine::{
 use sbt_program::{
     clock, process,
     sites::{Resolver, Wait, WaitId},
-    spin::tally::Tally,
+    spin::{pieces::Pieces, tally::Tally},
 };
 
 /// The time from one look to the next, ns: programs have stages. The time doubles each time.
@@ -202,9 +202,12 @@ impl Spinning {
         };
         // Look up the most frequent addresses first, in case the time runs out.
         let mut often: HashMap<u64, u32> = HashMap::new();
+        let mut pieces = Pieces::default();
         for (_, sample) in &taken {
             *often.entry(sample.at).or_default() += 1;
+            pieces.add(pid, sample.at);
         }
+        often.retain(|at, _| pieces.is_often(pid, *at));
         let mut often: Vec<(u64, u32)> = often.into_iter().collect();
         often.sort_unstable_by_key(|(at, times)| (std::cmp::Reverse(*times), *at));
         for (at, _) in often {
@@ -212,7 +215,8 @@ impl Spinning {
         }
         self.has_looked |= !taken.is_empty();
         for (thread, sample) in taken {
-            let found = known.wait(&sample, resolver);
+            let is_often = pieces.is_often(pid, sample.at);
+            let found = is_often.then(|| known.wait(&sample, resolver)).flatten();
             self.tally.add(thread, found.as_ref().map(|wait| wait.id));
             if let Some(wait) = found {
                 self.places.entry(wait.id).or_insert(wait);
