@@ -60,7 +60,9 @@ impl Spins {
             let Some(who) = self.threads.get(&thread) else {
                 continue;
             };
-            let wait = sleepers.spins(who.process, sample.at);
+            let wait = sleepers
+                .spins(who.process, sample.at)
+                .or_else(|| sleepers.gets_lock(who.process, sample.at, &sample.stack));
             let mut tally = locked(tally);
             let wait = wait.and_then(|wait| tally.number(wait));
             tally.ran(*who, wait);
