@@ -99,6 +99,7 @@ faults! {
     single: "single.c",
     sort_crowd: "sort_crowd.cpp",
     sort_result: "sort_result.c",
+    spin_queue: "spin_queue.c",
     split_arrive: "split_arrive.cpp",
     std_barrier: "std_barrier.cpp",
     sync_each: "sync_each.c",

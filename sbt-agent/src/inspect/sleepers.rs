@@ -93,6 +93,8 @@ pub struct Sleepers {
     unknown: HashMap<u32, u32>,
     /// The loops in which running threads spin, by process and address.
     loops: HashMap<(u32, u64), Option<CodePlace>>,
+    /// The program's own calls of functions that get a lock, by process and return address.
+    calls: HashMap<(u32, u64), Option<CodePlace>>,
 }
 
 /// The most addresses of running threads that are kept.
@@ -114,6 +116,7 @@ impl Sleepers {
             own_numbers: HashMap::new(),
             unknown: HashMap::new(),
             loops: HashMap::new(),
+            calls: HashMap::new(),
         }
     }
 
@@ -150,6 +153,37 @@ impl Sleepers {
         })
     }
 
+    /// The wait of a running thread that is getting a lock, or its turn, in a library's function;
+    /// `None` if it does something else. `at`: the address of its instruction; `stack`: the top of its
+    /// stack.
+    pub fn gets_lock(&mut self, process: u32, at: u64, stack: &[u64]) -> Option<Wait> {
+        if self.calls.len() >= MOST_LOOPS {
+            self.calls.clear();
+        }
+        let resolver = &mut self.resolver;
+        resolver.turn_to(process);
+        let (called, returns_to) = resolver.gets_lock(at, stack)?;
+        let known = self.calls.entry((process, returns_to)).or_insert_with(|| {
+            let (frame, binary, offset) = resolver.call_before(returns_to)?;
+            Some(CodePlace {
+                offset: if frame.line.is_some() { 0 } else { offset },
+                function: frame.function,
+                file: frame.file,
+                line: frame.line,
+                binary,
+            })
+        });
+        Some(Wait {
+            process,
+            kind: Kind::Spin,
+            call: Some(called.into()),
+            what: None,
+            object: None,
+            awaits: None,
+            stack: vec![known.clone()?],
+        })
+    }
+
     /// Whether sbt may look into a process.
     pub fn may(&mut self, process: u32) -> bool {
         if let Some(known) = self.known.get(&process) {
@@ -175,6 +209,7 @@ impl Sleepers {
 
     fn map(&mut self, process: u32) {
         self.loops.retain(|(of, _), _| *of != process);
+        self.calls.retain(|(of, _), _| *of != process);
         self.resolver.refresh();
         self.unknown.insert(process, MOST_SEARCHES);
         self.find_library(process);
@@ -200,6 +235,7 @@ impl Sleepers {
         self.unknown.remove(&process);
         self.own_numbers.retain(|(of, _), _| *of != process);
         self.loops.retain(|(of, _), _| *of != process);
+        self.calls.retain(|(of, _), _| *of != process);
         self.resolver.ended(process);
     }
 

@@ -69,7 +69,9 @@ impl Spins {
                 continue;
             };
             let wait = if self.pieces.add(who.process, sample.at) {
-                sleepers.spins(who.process, sample.at)
+                sleepers
+                    .spins(who.process, sample.at)
+                    .or_else(|| sleepers.gets_lock(who.process, sample.at, &sample.stack))
             } else {
                 None
             };

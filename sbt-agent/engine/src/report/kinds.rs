@@ -136,6 +136,8 @@ kinds! {
         LockContention = "lock-contention",
         /// In the whole run: threads sleep in their work.
         AsleepInTheWork = "asleep-in-the-work",
+        /// In the whole run: one thread works all the time while the others wait for its news.
+        Bottleneck = "bottleneck",
         /// In the whole run: the kernel hands out memory for a large part of the CPU time.
         PageFaults = "page-faults",
         /// In the whole run: the others wait for one thread at several places, or in few long

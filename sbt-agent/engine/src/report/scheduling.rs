@@ -85,6 +85,13 @@ pub struct TaskReport {
     pub running_ns: Option<u64>,
     /// Time runnable without a CPU in `looked_ns`; null if it is unknown.
     pub ready_ns: Option<u64>,
+    /// CPU time in the kernel in `looked_ns`, in steps of the kernel's clock (10 ms as a rule): system
+    /// calls, page faults, and what watching costs. Null if it is unknown.
+    #[serde(default)]
+    pub system_ns: Option<u64>,
+    /// Page faults that needed no disk, in `looked_ns`; null if it is unknown.
+    #[serde(default)]
+    pub minor_faults: Option<u64>,
 }
 
 kinds! {

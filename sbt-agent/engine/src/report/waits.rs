@@ -127,6 +127,23 @@ pub struct WaitPlaceReport {
     /// The threads that held the object meanwhile, most looks first. Known for mutexes of glibc, and
     /// for read-write locks held by a writer.
     pub holders: Vec<HolderReport>,
+    /// The threads of the same process that woke those which slept there for a condition variable or a
+    /// semaphore, the longest sleeps first; at most 4. Empty if the kernel did not tell that for half
+    /// of the time.
+    #[serde(default)]
+    pub wakers: Vec<WakerReport>,
+}
+
+/// A thread that ended sleeps of others.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct WakerReport {
+    /// The name of the thread in the text report.
+    pub label: String,
+    /// The thread id in sbt's process namespace.
+    pub tid: u32,
+    /// How long the others had slept when this thread woke them.
+    pub woken_ns: u64,
 }
 
 /// A thread that slept at a place.
@@ -173,6 +190,40 @@ pub struct HolderReport {
     pub asleep_in: Option<String>,
 }
 
+/// The first few of many names.
+fn few(names: &[String]) -> String {
+    const MOST: usize = 6;
+    if names.len() <= MOST {
+        return names.join(", ");
+    }
+    let (first, rest) = names.split_at(MOST - 1);
+    format!("{} and {} others", first.join(", "), rest.len())
+}
+
+/// What a library's function gets for which threads spin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gets {
+    /// A lock.
+    Lock,
+    /// An `omp critical` section.
+    Critical,
+    /// The turn in an `omp ordered` part.
+    Turn,
+}
+
+impl Gets {
+    /// By the name of the function.
+    pub fn of(call: &str) -> Self {
+        if call.contains("critical") {
+            Self::Critical
+        } else if call.contains("ordered") {
+            Self::Turn
+        } else {
+            Self::Lock
+        }
+    }
+}
+
 impl WaitPlaceReport {
     /// For what threads sleep there, in words.
     pub fn called(&self) -> String {
@@ -214,11 +265,18 @@ impl WaitPlaceReport {
             WaitKind::Join if self.awaited.is_empty() => {
                 format!("the end of another thread at {place}")
             }
-            WaitKind::Join => format!("the end of {} at {place}", self.awaited.join(", ")),
+            WaitKind::Join => format!("the end of {} at {place}", few(&self.awaited)),
             WaitKind::Child => format!("the end of a child process at {place}"),
             WaitKind::Barrier => format!("a barrier or a runtime's next work at {place}"),
             WaitKind::Fault => format!("page faults at {place}"),
-            WaitKind::Spin => format!("a lock or a flag in {place}"),
+            WaitKind::Spin => match call.map(Gets::of) {
+                None => format!("a lock or a flag in {place}"),
+                Some(Gets::Critical) => format!("the omp critical section at {place}"),
+                Some(Gets::Turn) => format!("the turn in the ordered part at {place}"),
+                Some(Gets::Lock) => {
+                    format!("the lock at {place} ({})", call.unwrap_or_default())
+                }
+            },
             WaitKind::Futex => format!("{} at {place}, purpose unknown", one("a futex", "futexes")),
             WaitKind::Sleep | WaitKind::Io | WaitKind::Poll | WaitKind::Other => match call {
                 Some(call) => format!("{call}{what} called from {place}"),

@@ -77,5 +77,6 @@ fn place(kind: WaitKind, call: &str, at: &str) -> WaitPlaceReport {
         object: None,
         awaited: Vec::new(),
         holders: Vec::new(),
+        wakers: Vec::new(),
     }
 }

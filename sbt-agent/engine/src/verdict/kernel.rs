@@ -1,7 +1,8 @@
 //! The verdict on page faults: the kernel hands out memory for a large part of the CPU time.
 
+use super::words::{who, whole};
 use crate::{
-    report::{Figure, Report, VerdictKind, VerdictReport},
+    report::{Figure, Report, TaskReport, VerdictKind, VerdictReport},
     words::time,
 };
 
@@ -12,10 +13,80 @@ const KERNEL: f64 = 20.0;
 const FAULT_NS: f64 = 500.0;
 
 /// The faults must explain this part of the kernel's time at least, by that lowest cost.
-const EXPLAINS: f64 = 0.25;
+const EXPLAINS: f64 = 0.15;
 
 /// Less CPU time than this shows nothing: the kernel counts in steps of 10 ms.
 const LEAST_NS: u64 = 100_000_000;
+
+/// The kernel's time must be this part of what a thread is on a CPU for longer than the others.
+const MOST: f64 = 0.5;
+
+/// One thread has the faults if it has this part of them.
+const ALMOST_ALL: f64 = 0.8;
+
+/// The threads that meet, as the scheduler's looks know them.
+fn tasks(report: &Report) -> Vec<(u32, &TaskReport)> {
+    let looked = report.run.scheduling.iter().flat_map(|it| &it.tasks);
+    let of = |task: &TaskReport| {
+        let mut all = report.threads.iter();
+        all.find(|thread| (thread.pid, thread.tid) == (task.pid, task.tid))
+    };
+    looked
+        .filter_map(|task| Some((of(task)?.id, task)))
+        .collect()
+}
+
+/// Why a thread is on a CPU for longer than the others that meet it, if most of the difference is the
+/// kernel's time: what takes that time, and what to do about it.
+pub fn of_thread(report: &Report, thread: u32) -> Option<(String, &'static str)> {
+    let tasks = tasks(report);
+    let (_, own) = tasks.iter().find(|(id, _)| *id == thread)?;
+    let others: Vec<_> = tasks.iter().filter(|(id, _)| *id != thread).collect();
+    if others.is_empty() || own.looked_ns == 0 {
+        return None;
+    }
+    // The looks at a thread may be spread over a shorter time than those at another.
+    let excess = |f: fn(&TaskReport) -> Option<u64>| -> Option<f64> {
+        let rate = |task: &TaskReport| Some(f(task)? as f64 / task.looked_ns.max(1) as f64);
+        let mut sum = 0.0;
+        for (_, other) in &others {
+            sum += rate(other)?;
+        }
+        let mean = sum / others.len() as f64;
+        Some((rate(own)? - mean) * own.looked_ns as f64)
+    };
+    let system_ns = excess(|task| task.system_ns)?;
+    let running_ns = excess(|task| task.running_ns)?;
+    let faults = excess(|task| task.minor_faults)?;
+    if system_ns < LEAST_NS as f64 || system_ns < MOST * running_ns {
+        return None;
+    }
+    let of_ns = time(whole(system_ns));
+    if faults * FAULT_NS >= EXPLAINS * system_ns {
+        return Some((
+            format!(
+                "most of the time that it runs longer is the kernel's, {of_ns} in all, for {} page faults more \
+                 than others have",
+                whole(faults)
+            ),
+            "Let it allocate and touch its memory once instead of anew, or use larger pages",
+        ));
+    }
+    Some((
+        format!("most of the time that it runs longer is the kernel's, {of_ns} in all"),
+        "Look at its system calls (strace -c -f, perf trace -s)",
+    ))
+}
+
+/// The thread that has almost all page faults of those that meet.
+fn who_faults(report: &Report) -> Option<(u32, f64)> {
+    let tasks = tasks(report);
+    let faults = |task: &TaskReport| task.minor_faults.map(|faults| faults as f64);
+    let all: Option<f64> = tasks.iter().map(|(_, task)| faults(task)).sum();
+    let (id, most) = tasks.iter().max_by_key(|(_, task)| task.minor_faults)?;
+    let part = faults(most)? / all?.max(1.0);
+    (tasks.len() > 1 && part >= ALMOST_ALL).then_some((*id, part * 100.0))
+}
 
 /// Verdict: page faults take much of the CPU time, of whichever thread.
 pub fn page_faults(report: &Report) -> Option<VerdictReport> {
@@ -31,9 +102,16 @@ pub fn page_faults(report: &Report) -> Option<VerdictReport> {
     if all_ns < LEAST_NS || of_cpu_pct < KERNEL || faults_ns < EXPLAINS * system_ns as f64 {
         return None;
     }
+    let whose = who_faults(report);
+    let most = whose.map_or_else(String::new, |(thread, pct)| {
+        format!(
+            " ({} has {pct:.0} % of those of the threads that meet)",
+            who(report, thread)
+        )
+    });
     let text = format!(
         "page faults: the kernel takes {} of {} CPU time, {of_cpu_pct:.0} %, and the program has {} \
-         page faults meanwhile, most when memory is first touched. Allocate and touch memory once, \
+         page faults meanwhile{most}, most when memory is first touched. Allocate and touch memory once, \
          let each thread touch its own part, or use larger pages.",
         time(system_ns),
         time(all_ns),
@@ -42,7 +120,7 @@ pub fn page_faults(report: &Report) -> Option<VerdictReport> {
     Some(VerdictReport {
         kind: VerdictKind::PageFaults,
         site: None,
-        thread: None,
+        thread: whose.map(|(thread, _)| thread),
         text,
         evidence: [
             ("share_pct", Figure::Real(share_pct.min(100.0))),

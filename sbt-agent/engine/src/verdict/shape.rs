@@ -2,8 +2,9 @@
 
 use super::{
     culprit::Culprit,
+    kernel,
     late::{Excess, is_uneven, stands_out},
-    words::{Cost, give_less, hand_out, who, whole},
+    words::{Cost, give_less, hand_out, share_out, who, whole},
 };
 use crate::{
     report::{
@@ -199,10 +200,16 @@ pub fn serial_phase(report: &Report, site: &SiteReport) -> Option<VerdictReport>
         StragglerPattern::Alternating => format!("one of a few: {}", few(report, site)),
         _ => "now one, now another".into(),
     };
+    let kernel = is_one
+        .then(|| kernel::of_thread(report, straggler.thread))
+        .flatten();
+    let (why, remedy) = kernel.map_or_else(
+        || (String::new(), share_out(site.kind)),
+        |(why, remedy)| (format!(" ({why})"), remedy),
+    );
     let text = format!(
         "serial phase before {}: one of {:.0} threads works ({whose}) for {:.0} % of the phase \
-         while all others wait; {}. Divide that work, or let the others go on with something \
-         else: {}.",
+         while all others wait{why}; {}. {remedy}: {}.",
         site.called(),
         late.participants,
         alone * 100.0,
@@ -246,16 +253,20 @@ pub fn persistent(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
     } else {
         format!("{} on average", time(whole(others)))
     };
+    let kernel = kernel::of_thread(report, culprit.thread);
+    let (why, remedy) = kernel.map_or_else(
+        || (String::new(), remedy(report, site)),
+        |(why, remedy)| (format!(" ({why})"), remedy.to_owned()),
+    );
     let text = format!(
         "static imbalance at {}: {} comes last in {:.0} % of {} episodes, and {how} {} in each \
-         phase, the others {others_do}; {}. {}: {}.",
+         phase, the others {others_do}{why}; {}. {remedy}: {}.",
         site.called(),
         who(report, culprit.thread),
         culprit.last_pct,
         site.episodes,
         time(whole(own)),
         cost.words(&all),
-        remedy(report, site),
         cost.saves(report),
     );
     Some(verdict(

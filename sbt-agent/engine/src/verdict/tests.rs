@@ -5,6 +5,7 @@ mod counted;
 mod cpus;
 mod effect;
 mod lack;
+mod pace;
 mod serial;
 mod unaccounted;
 mod untold;

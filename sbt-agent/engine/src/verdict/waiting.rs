@@ -20,6 +20,7 @@ use spins::{is_of_work, spins};
 
 mod advice;
 mod locks;
+mod pace;
 mod sleeps;
 mod spins;
 
@@ -63,18 +64,16 @@ pub fn add(report: &Report, found: &mut Vec<VerdictReport>) {
         found.retain(|other| !is_told(other));
         by_looks.push(verdict);
     }
-    // Without barriers a loop that only waits may be one.
-    let spins = if report.sites.is_empty() {
-        Vec::new()
-    } else {
-        spins(looks)
-    };
-    for (verdict, share_pct) in spins {
+    for (verdict, share_pct) in spins(looks, !report.sites.is_empty()) {
         // A thread that spins for a lock is late because of the lock, and has no more work than others.
         found.retain(|other| !(is_of_work(other.kind) && explained(other) <= 2.0 * share_pct));
         by_looks.push(verdict);
     }
-    // Without barriers it is not known what a thread waits for by sleeping, or who waits for it.
+    // Without barriers it is not known who waits for a thread that sleeps; but threads that wait for
+    // news of others tell.
+    if report.sites.is_empty() {
+        by_looks.extend(pace::set_by_one(looks));
+    }
     if !report.sites.is_empty() {
         let is_said = |place: &WaitPlaceReport| {
             found.iter().any(|verdict| says(verdict, place)) || is_of_holder(looks, place)

@@ -50,6 +50,18 @@ pub const fn give_less(kind: BarrierKind) -> &'static str {
     }
 }
 
+/// What to do about work that one thread does while all others wait. Of a loop the last iterations may
+/// be that work.
+pub const fn share_out(kind: BarrierKind) -> &'static str {
+    match kind {
+        BarrierKind::Gomp | BarrierKind::Kmp => {
+            "Divide that work (of a loop: by another schedule, as schedule(dynamic)), or let the others go \
+             on with something else"
+        }
+        _ => "Divide that work, or let the others go on with something else",
+    }
+}
+
 /// The cost of a site, without the program's start.
 #[derive(Clone, Copy, Debug)]
 pub struct Cost {

@@ -36,6 +36,9 @@ struct Known {
     policy: Policy,
     first: (u64, Times),
     last: (u64, Times),
+    /// CPU time in the kernel, ns, and minor page faults, at the first look and at the last.
+    first_kernel: [u64; 2],
+    last_kernel: [u64; 2],
 }
 
 /// The threads of a target, by process and thread.
@@ -73,6 +76,8 @@ impl Tasks {
         let status = Status::in_folder(task).unwrap_or_default();
         let times = times(&text(task.join("schedstat")).unwrap_or_default());
         let cpus = status.field("Cpus_allowed_list").unwrap_or_default();
+        let tick_ns = 1_000_000_000 / procfs::ticks_per_second().max(1);
+        let kernel = [stat.stime.saturating_mul(tick_ns), stat.minflt];
         let seen = Known {
             started: stat.starttime,
             name: stat.comm.clone(),
@@ -82,12 +87,15 @@ impl Tasks {
             policy: policy(stat.policy),
             first: (now_ns, times),
             last: (now_ns, times),
+            first_kernel: kernel,
+            last_kernel: kernel,
         };
         let has_room = self.0.len() < MOST_KEPT;
         match self.0.get_mut(&id) {
             Some(known) if known.started == seen.started => {
                 *known = Known {
                     first: known.first,
+                    first_kernel: known.first_kernel,
                     first_cpus: std::mem::take(&mut known.first_cpus),
                     ..seen
                 };
@@ -104,6 +112,7 @@ impl Tasks {
     pub fn reset(&mut self) {
         for known in self.0.values_mut() {
             known.first = known.last;
+            known.first_kernel = known.last_kernel;
         }
     }
 
@@ -121,6 +130,8 @@ impl Tasks {
             .iter()
             .map(|(&(pid, tid), known)| {
                 let ((first_ns, first), (last_ns, last)) = (known.first, known.last);
+                let [system_ns, minor_faults] =
+                    [0, 1].map(|of| known.last_kernel[of].saturating_sub(known.first_kernel[of]));
                 TaskReport {
                     tid,
                     pid,
@@ -131,6 +142,8 @@ impl Tasks {
                     looked_ns: last_ns.saturating_sub(first_ns),
                     running_ns: since(first.0, last.0),
                     ready_ns: since(first.1, last.1),
+                    system_ns: Some(system_ns),
+                    minor_faults: Some(minor_faults),
                 }
             })
             .collect();
@@ -169,18 +182,19 @@ mod tests {
         let task = proc.path().join("7/task/9");
         fs::create_dir_all(&task).unwrap();
         let write = |name: &str, text: &str| fs::write(task.join(name), text).unwrap();
-        let stat = |started: u32| {
+        let stat = |started: u32, faults: u32| {
             format!(
-                "9 (a w) R 1 7 7 0 -1 64 1 0 0 0 5 6 0 0 39 19 2 0 {started} 1000 10 \
+                "9 (a w) R 1 7 7 0 -1 64 {faults} 0 0 0 5 {faults} 0 0 39 19 2 0 {started} 1000 10 \
                  18446744073709551615 1 1 0 0 0 0 0 0 0 0 0 0 17 1 0 5 0 0 0 0 0 0 0 0 0 0 0\n"
             )
         };
-        write("stat", &stat(100));
+        write("stat", &stat(100, 1));
         write("status", "Name:\ta w\nCpus_allowed_list:\t0,2-3\n");
         write("schedstat", "1000 50 7\n");
         let mut tasks = Tasks::default();
         tasks.look(proc.path(), 7, 10, 64);
         write("schedstat", "1600 350 9\n");
+        write("stat", &stat(100, 8));
         write("status", "Name:\ta w\nCpus_allowed_list:\t2-3\n");
         tasks.look_at_one(proc.path(), (7, 9), 1010);
         let expected = TaskReport {
@@ -193,17 +207,21 @@ mod tests {
             looked_ns: 1000,
             running_ns: Some(600),
             ready_ns: Some(300),
+            system_ns: Some(7 * 1_000_000_000 / procfs::ticks_per_second()),
+            minor_faults: Some(7),
         };
         assert_eq!(tasks.report(), std::slice::from_ref(&expected));
         assert_eq!(tasks.first_cpus(), BTreeSet::from([0, 2, 3]));
         // Another thread has the number now, on a kernel without schedstat.
-        write("stat", &stat(200));
+        write("stat", &stat(200, 1));
         fs::remove_file(task.join("schedstat")).unwrap();
         tasks.look(proc.path(), 7, 2000, 64);
         let other = TaskReport {
             looked_ns: 0,
             running_ns: None,
             ready_ns: None,
+            system_ns: Some(0),
+            minor_faults: Some(0),
             ..expected
         };
         assert_eq!(tasks.report(), [other]);

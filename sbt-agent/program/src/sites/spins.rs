@@ -21,6 +21,19 @@ const MAX_READS: usize = 8;
 /// The most bytes of a function that are read.
 const MAX_FUNCTION: u64 = 1 << 20;
 
+/// Functions of libraries that get a lock or the turn of a thread, and may spin for that.
+const GETS: [&str; 9] = [
+    "pthread_spin_lock",
+    "GOMP_critical_start",
+    "GOMP_critical_name_start",
+    "GOMP_ordered_start",
+    "__kmpc_critical",
+    "__kmpc_critical_with_hint",
+    "__kmpc_ordered",
+    "omp_set_lock",
+    "omp_set_nest_lock",
+];
+
 /// A waiting loop.
 #[derive(Clone, Debug)]
 pub struct Wait {
@@ -48,6 +61,35 @@ impl Resolver {
             self.modules[module].owner == Owner::User
                 && self.modules[module].is_after_call(vaddr.wrapping_add(1))
         })
+    }
+
+    /// The function of a library by which a running thread is getting a lock or its turn, and the
+    /// return address of the program's own call of it. `at`: the address of its instruction; `stack`:
+    /// the top of its stack.
+    pub fn gets_lock(&mut self, at: u64, stack: &[u64]) -> Option<(&'static str, u64)> {
+        let (module, _) = self.find(at)?;
+        let file = &self.modules[module];
+        if file.owner == Owner::User && !file.file.is_runtime() {
+            return None;
+        }
+        // The nearest call of the program's own is the one that has not come back yet.
+        let returns_to = *stack.iter().find(|word| self.is_return(**word))?;
+        let (module, call) = self.find(returns_to.wrapping_sub(1))?;
+        let file = &self.modules[module];
+        let imports = file.imports();
+        let called = imports.called_before(file.image(), &file.segments, call.wrapping_add(1))?;
+        let called = GETS.iter().find(|name| **name == called)?;
+        Some((called, returns_to))
+    }
+
+    /// The program's own function and line that make the call before a return address.
+    pub fn call_before(&mut self, returns_to: u64) -> Option<(Frame, String, u64)> {
+        let (module, vaddr) = self.find(returns_to.wrapping_sub(1))?;
+        let frames = self.frames(module, vaddr);
+        let own = frames.iter().find(|frame| !frame.is_of_library());
+        let frame = own.or_else(|| frames.first()).cloned().unwrap_or_default();
+        let shown = self.modules[module].file.shown.to_string_lossy();
+        Some((frame, printable(short(&shown)), vaddr))
     }
 
     /// Whether an address is in code of the program's own.

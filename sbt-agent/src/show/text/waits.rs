@@ -254,6 +254,7 @@ mod tests {
             object: None,
             awaited: Vec::new(),
             holders: Vec::new(),
+            wakers: Vec::new(),
         };
         assert_eq!(
             at(&place),

@@ -20,7 +20,38 @@ fn task(tid: u32, cpus: &str, [running, ready]: [u64; 2]) -> TaskReport {
         looked_ns: S,
         running_ns: Some(running * 10 * MS),
         ready_ns: Some(ready * 10 * MS),
+        system_ns: None,
+        minor_faults: None,
     }
+}
+
+#[test]
+fn time_in_the_kernel_is_no_more_work() {
+    let with_kernel = |system: u64, faults: u64| {
+        let all = [[19, 19], [19 + system, faults]].into_iter().zip(1_u32..);
+        let tasks = all.map(|([running, faults], tid)| TaskReport {
+            system_ns: Some((running - 19) * 10 * MS),
+            minor_faults: Some(faults),
+            ..task(tid, "0-1", [running, 0])
+        });
+        let mut program = Program::new(2);
+        program.facts.run.cpus = Some(2);
+        program.facts.run.scheduling = Some(of(tasks.collect()));
+        program.rounds(60, |_| but(2, 1, runs(9), runs(3)));
+        program.only(VerdictKind::PersistentStraggler).text
+    };
+    let faults = with_kernel(40, 400_000);
+    let why = "(most of the time that it runs longer is the kernel's, 400 ms in all, for 399981 page faults more \
+               than others have)";
+    assert!(faults.contains(why), "{faults}");
+    assert!(faults.contains("Let it allocate and touch its memory once"));
+    let calls = with_kernel(40, 20);
+    assert!(
+        calls.contains("is the kernel's, 400 ms in all); the"),
+        "{calls}"
+    );
+    let little = with_kernel(4, 400_000);
+    assert!(little.contains("Give it less of the work"), "{little}");
 }
 
 fn of(tasks: Vec<TaskReport>) -> SchedulingReport {

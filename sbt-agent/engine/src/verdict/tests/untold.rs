@@ -115,6 +115,8 @@ fn threads_of_openmp_that_spin_on_one_cpu_have_no_known_work() {
         looked_ns: 1000 * MS,
         running_ns: Some(500 * MS),
         ready_ns: Some(500 * MS),
+        system_ns: None,
+        minor_faults: None,
     };
     let bound = |spins: u64| {
         let mut program = Program::new(2);
@@ -160,6 +162,8 @@ fn a_main_thread_that_works_while_there_is_no_other_takes_no_cpu() {
         looked_ns: 1000 * MS,
         running_ns: Some(running * MS),
         ready_ns: Some(ready * MS),
+        system_ns: None,
+        minor_faults: None,
     };
     let kinds = |alone_ms: u64| {
         let mut program = Program::new(2);

@@ -1,6 +1,7 @@
 //! Places where threads sleep in their work.
 
 use super::{
+    MOSTLY,
     advice::{advice_at, is_ordered},
     counted, evidence, is_lock, is_worth,
 };
@@ -58,9 +59,10 @@ fn sleep(looks: &LooksReport, place: &WaitPlaceReport) -> VerdictReport {
         several => format!("{} threads", several.len()),
     };
     let text = format!(
-        "asleep in the work: {share_pct:.0} % of thread time {} goes by in {} ({who}). {}.",
+        "asleep in the work: {share_pct:.0} % of thread time {} goes by in {} ({who}){}. {}.",
         counted(looks, share_pct, &[place]),
         place.called(),
+        woken(place),
         advice_at(place)
     );
     let mut evidence = evidence(looks, share_pct, &[place]);
@@ -72,6 +74,17 @@ fn sleep(looks: &LooksReport, place: &WaitPlaceReport) -> VerdictReport {
         text,
         evidence,
     }
+}
+
+/// Which thread mostly wakes those that sleep there, in words; empty if that is not known, or if no
+/// single one does.
+fn woken(place: &WaitPlaceReport) -> String {
+    let all: u64 = place.wakers.iter().map(|waker| waker.woken_ns).sum();
+    let first = place.wakers.first();
+    let most = first.filter(|first| first.woken_ns as f64 >= MOSTLY / 100.0 * all as f64);
+    most.map_or_else(String::new, |waker| {
+        format!(", woken mostly by {}", waker.label)
+    })
 }
 
 /// Whether a thread is the one that sleeps at a place, apart from exceptions.

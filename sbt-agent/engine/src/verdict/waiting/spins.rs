@@ -2,26 +2,42 @@
 
 use crate::{
     looks::FEW,
-    report::{Figure, VerdictKind, VerdictReport, WaitKind, waits::LooksReport},
+    report::{
+        Figure, VerdictKind, VerdictReport, WaitKind,
+        waits::{Gets, LooksReport},
+    },
 };
+
+use super::advice::advice;
 
 /// Percentage of the threads' time from which spinning is told.
 const SPINS: f64 = 5.0;
 
 /// Verdicts on loops in which threads spin for a lock or a flag, with their shares of the time.
-pub(super) fn spins(looks: &LooksReport) -> Vec<(VerdictReport, f64)> {
+/// `meets`: whether barriers were seen. Without them a loop that only waits may be one, but not a
+/// function that gets a lock.
+pub(super) fn spins(looks: &LooksReport, meets: bool) -> Vec<(VerdictReport, f64)> {
     let spun = looks.in_the_work().filter(|place| {
         let samples = place.sleeps.unwrap_or(0);
-        place.kind == WaitKind::Spin && samples >= FEW && place.share_pct >= SPINS
+        let is_known = meets || place.call.is_some();
+        place.kind == WaitKind::Spin && is_known && samples >= FEW && place.share_pct >= SPINS
     });
     spun.map(|place| {
         let share_pct = place.share_pct;
         let samples = place.sleeps.unwrap_or(0);
-        let text = format!(
-            "spinning: threads spin {share_pct:.0} % of their time for {} (by {samples} samples). \
-             That is no work: hold the lock for a shorter time, or give each thread data of its own.",
-            place.called()
-        );
+        let called = place.called();
+        let text = match place.call.as_deref().map(Gets::of) {
+            None => format!(
+                "spinning: threads spin {share_pct:.0} % of their time for {called} (by {samples} \
+                 samples). That is no work: hold the lock for a shorter time, or give each thread data \
+                 of its own."
+            ),
+            Some(gets) => format!(
+                "costly lock: threads need {share_pct:.0} % of their time to get {called}, without \
+                 sleeping (by {samples} samples). {}.",
+                advice_to(gets)
+            ),
+        };
         let verdict = VerdictReport {
             kind: VerdictKind::LockContention,
             site: None,
@@ -37,6 +53,17 @@ pub(super) fn spins(looks: &LooksReport) -> Vec<(VerdictReport, f64)> {
         (verdict, share_pct)
     })
     .collect()
+}
+
+/// The advice for a lock for which threads do not sleep.
+const fn advice_to(gets: Gets) -> &'static str {
+    match gets {
+        Gets::Lock => {
+            "Take it less often, hold it for a shorter time, or give each thread data of its own"
+        }
+        Gets::Critical => advice(WaitKind::Critical),
+        Gets::Turn => "Only one thread at a time passes the ordered part: do less in it",
+    }
 }
 
 /// Whether a verdict says that a thread has more work than others.

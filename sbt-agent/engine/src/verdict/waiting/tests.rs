@@ -1,5 +1,5 @@
 use super::*;
-use crate::report::waits::HolderReport;
+use crate::report::waits::{HolderReport, WakerReport};
 
 fn place(kind: WaitKind, looks: u64, of: u64) -> WaitPlaceReport {
     WaitPlaceReport {
@@ -27,6 +27,7 @@ fn place(kind: WaitKind, looks: u64, of: u64) -> WaitPlaceReport {
         object: Some("0x10".into()),
         awaited: Vec::new(),
         holders: Vec::new(),
+        wakers: Vec::new(),
     }
 }
 
@@ -178,6 +179,7 @@ fn who_spins_for_a_lock_has_no_more_work() {
     let mut spin = place(WaitKind::Spin, 0, 200);
     (spin.share_pct, spin.sleeps, spin.slept_ns) = (21.0, Some(53), Some(60_000_000));
     spin.callers.clear();
+    spin.call = None;
     let shape = |share_pct| VerdictReport {
         kind: VerdictKind::RotatingStraggler,
         site: Some(0),
@@ -213,6 +215,33 @@ fn who_spins_for_a_lock_has_no_more_work() {
     assert_eq!(kinds(vec![spin.clone()], 60.0).len(), 2);
     spin.share_pct = 3.0;
     assert_eq!(kinds(vec![spin], 30.0), [VerdictKind::RotatingStraggler]);
+}
+
+#[test]
+fn functions_that_get_a_lock_are_told_without_barriers_too() {
+    let mut spin = place(WaitKind::Spin, 0, 200);
+    (spin.share_pct, spin.sleeps, spin.slept_ns) = (21.0, Some(53), Some(60_000_000));
+    spin.callers.clear();
+    let mut told = |call: &str| {
+        spin.call = Some(call.into());
+        of_the_run(&run(vec![spin.clone()]))[0].text.clone()
+    };
+    assert_eq!(
+        told("GOMP_critical_name_start"),
+        "costly lock: threads need 21 % of their time to get the omp critical section at add \
+         count.c:31, without sleeping (by 53 samples). Do less in it, or use a reduction, `omp \
+         atomic` or critical sections with different names."
+    );
+    let lock = told("pthread_spin_lock");
+    assert!(
+        lock.contains("the lock at add count.c:31 (pthread_spin_lock), without"),
+        "{lock}"
+    );
+    let turn = told("__kmpc_ordered");
+    assert!(
+        turn.contains("the turn in the ordered part at add count.c:31, without"),
+        "{turn}"
+    );
 }
 
 #[test]
@@ -255,4 +284,23 @@ fn sleep_is_a_fault_only_where_threads_meet() {
         "asleep in the work: 22 % of thread time (44 of 200 looks) goes by in usleep called \
          from add count.c:31 (T1). Remove that sleep, or wait for the event itself."
     );
+}
+
+#[test]
+fn who_wakes_those_that_wait_for_news_is_told() {
+    let mut news = place(WaitKind::Condvar, 90, 200);
+    let waker = |label: &str, woken_ns| WakerReport {
+        label: label.into(),
+        tid: 3,
+        woken_ns,
+    };
+    let told = |place: &WaitPlaceReport| {
+        let mut meets = crate::samples::imbalanced().report;
+        meets.waits = run(vec![place.clone()]).waits;
+        of_the_run(&meets)[0].text.clone()
+    };
+    news.wakers = vec![waker("T3", 800), waker("T2", 90)];
+    assert!(told(&news).contains("count.c:31 (T1), woken mostly by T3. Let"));
+    news.wakers[1].woken_ns = 801;
+    assert!(told(&news).contains("count.c:31 (T1). Let"));
 }

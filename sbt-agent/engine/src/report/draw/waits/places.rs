@@ -4,16 +4,19 @@ use std::collections::{BTreeMap, HashMap};
 
 use super::labels::Labels;
 use crate::{
-    looks::{CodePlace, Found, FoundHolder, FoundWait, ThreadId, Wait},
+    looks::{CodePlace, Found, FoundHolder, FoundWait, Kind, ThreadId, Wait},
     place::{printable, short, shortened},
     report::{
         WaitKind,
-        waits::{HolderReport, WaitPlaceReport, WaitThreadReport},
+        waits::{HolderReport, WaitPlaceReport, WaitThreadReport, WakerReport},
     },
 };
 
 /// The most callers that are told of a place.
 const MOST_CALLERS: usize = 3;
+
+/// The most threads that are told to have woken others.
+const MOST_WAKERS: usize = 4;
 
 /// A place in the notation of reports.
 pub(super) fn written(at: &CodePlace) -> String {
@@ -177,6 +180,7 @@ impl Group<'_> {
             },
             awaited,
             holders: self.holders(labels, found),
+            wakers: self.wakers(labels),
         }
     }
 
@@ -192,9 +196,13 @@ impl Group<'_> {
     /// For how long each thread kept others asleep, ns: whoever wakes a thread that sleeps for a lock
     /// has held that. `None` if that is not known of half of the time.
     fn kept(&self) -> Option<BTreeMap<ThreadId, u64>> {
-        if !self.waits.iter().all(|wait| wait.wait.kind.is_lock()) {
-            return None;
-        }
+        self.woken()
+            .filter(|_| self.waits.iter().all(|wait| wait.wait.kind.is_lock()))
+    }
+
+    /// How long those had slept whom each thread woke, ns. `None` if that is not known of half of the
+    /// time.
+    fn woken(&self) -> Option<BTreeMap<ThreadId, u64>> {
         let mut kept: BTreeMap<ThreadId, u64> = BTreeMap::new();
         for (who, ns) in self.waits.iter().flat_map(|wait| &wait.wakers) {
             *kept.entry(*who).or_default() += ns;
@@ -202,6 +210,25 @@ impl Group<'_> {
         let slept: u64 = self.waits.iter().map(|wait| wait.slept_ns()).sum();
         let known: u64 = kept.values().sum();
         (known > 0 && known >= slept / 2).then_some(kept)
+    }
+
+    /// Who woke the threads that slept for news of other threads.
+    fn wakers(&self, labels: &Labels) -> Vec<WakerReport> {
+        let of_news = |kind| matches!(kind, Kind::Condvar | Kind::Semaphore);
+        let woken = self.woken();
+        let woken = woken.filter(|_| self.waits.iter().all(|wait| of_news(wait.wait.kind)));
+        let mut told: Vec<WakerReport> = woken
+            .iter()
+            .flatten()
+            .map(|(who, ns)| WakerReport {
+                label: labels.of(*who),
+                tid: who.thread,
+                woken_ns: *ns,
+            })
+            .collect();
+        told.sort_by_key(|waker| (std::cmp::Reverse(waker.woken_ns), waker.tid));
+        told.truncate(MOST_WAKERS);
+        told
     }
 
     fn holders(&self, labels: &Labels, found: &Found) -> Vec<HolderReport> {

@@ -93,6 +93,12 @@ fn places_are_lines_and_threads_that_only_wait_for_ends_do_not_count() {
         "2 mutexes locked at get queue.c:20 from other queue.c:31"
     );
     assert_eq!(main.called(), "the end of T1 at main queue.c:9");
+    let mut many = main.clone();
+    many.awaited = (1..=8).map(|id| format!("T{id}")).collect();
+    assert_eq!(
+        many.called(),
+        "the end of T1, T2, T3, T4, T5 and 3 others at main queue.c:9"
+    );
     assert!(main.share_pct.abs() < f64::EPSILON, "{main:?}");
 }
 

@@ -1,0 +1,140 @@
+//! Programs without barriers in which one thread sets the pace.
+
+use super::{says, with};
+use crate::report::{
+    Report, VerdictKind, VerdictReport, WaitKind,
+    waits::{LookedThreadReport, LooksReport, WaitPlaceReport, WaitThreadReport, WakerReport},
+};
+
+const MS: u64 = 1_000_000;
+
+/// A program without barriers that runs for a second.
+fn run() -> Report {
+    let mut report = crate::samples::empty().report;
+    report.run.wall_ns = 1000 * MS;
+    report
+}
+
+fn judged(report: Report) -> Vec<VerdictReport> {
+    with(report).verdicts.unwrap_or_default()
+}
+
+fn thread(tid: u32, name: &str, running: u64, ready: u64) -> LookedThreadReport {
+    LookedThreadReport {
+        thread: None,
+        label: format!("T{tid}"),
+        tid,
+        pid: 7,
+        name: name.into(),
+        looks: 100,
+        asleep_looks: 100 - (running + ready) / 10,
+        watched_ns: 1000 * MS,
+        running_ns: Some(running * MS),
+        ready_ns: Some(ready * MS),
+        blocked_ns: Some((1000 - running - ready) * MS),
+    }
+}
+
+fn queue(share_pct: f64, slept: &[(u32, u64)], woken: &[(u32, u64)]) -> WaitPlaceReport {
+    let all: u64 = slept.iter().map(|(_, ms)| ms * MS).sum();
+    WaitPlaceReport {
+        kind: WaitKind::Condvar,
+        call: Some("pthread_cond_wait".into()),
+        what: None,
+        place: "next video.c:31".into(),
+        function: Some("next".into()),
+        file: Some("video.c".into()),
+        line: Some(31),
+        callers: Vec::new(),
+        in_barrier: false,
+        looks: 100,
+        share_pct,
+        sleeps: Some(500),
+        slept_ns: Some(all),
+        threads: slept
+            .iter()
+            .map(|(tid, ms)| WaitThreadReport {
+                label: format!("T{tid}"),
+                tid: *tid,
+                looks: 70,
+                share_pct: 70.0,
+                slept_ns: Some(ms * MS),
+            })
+            .collect(),
+        objects: 1,
+        object: None,
+        awaited: Vec::new(),
+        holders: Vec::new(),
+        wakers: woken
+            .iter()
+            .map(|(tid, ms)| WakerReport {
+                label: format!("T{tid}"),
+                tid: *tid,
+                woken_ns: ms * MS,
+            })
+            .collect(),
+    }
+}
+
+fn pipeline(threads: Vec<LookedThreadReport>, place: WaitPlaceReport) -> Vec<VerdictReport> {
+    let mut report = run();
+    report.waits = Some(LooksReport {
+        looks: 100,
+        span_ns: 1000 * MS,
+        thread_looks: 300,
+        threads,
+        places: vec![place],
+        ..LooksReport::default()
+    });
+    judged(report)
+}
+
+#[test]
+fn a_stage_that_works_all_the_time_sets_the_pace() {
+    let stages = |ready| {
+        vec![
+            thread(1, "decode", 240, 0),
+            thread(2, "denoise", 970 - ready, ready),
+            thread(3, "encode", 250, 0),
+        ]
+    };
+    let slept = [(1, 740), (3, 730)];
+    let place = queue(49.0, &slept, &[(2, 1400), (3, 20)]);
+    let [verdict] = &pipeline(stages(0), place.clone())[..] else {
+        panic!();
+    };
+    assert_eq!(verdict.kind, VerdictKind::Bottleneck);
+    says(
+        verdict,
+        &[
+            "T2 denoise is on a CPU for 97 % of its time, and the 2 others sleep for 74 % of theirs, \
+             mostly until it wakes them (a condition variable at next video.c:31)",
+        ],
+    );
+    let busy = &pipeline(stages(400), place.clone())[0];
+    says(
+        busy,
+        &["on a CPU for 57 % of its time, ready without one for 40 %, and"],
+    );
+    // Without the kernel's sums nobody knows who wakes them.
+    let unknown = &pipeline(stages(0), queue(49.0, &slept, &[]))[0];
+    says(unknown, &["sleep for 74 % of theirs (a condition"]);
+    // They do not wait for the busy thread, which does something else.
+    let other = queue(49.0, &slept, &[(1, 700), (3, 690), (2, 9)]);
+    assert_eq!(pipeline(stages(0), other), []);
+}
+
+#[test]
+fn no_thread_sets_the_pace_where_two_work_or_the_other_only_helps() {
+    let place = |share| queue(share, &[(1, 740)], &[(2, 740)]);
+    let two = vec![
+        thread(1, "a", 240, 0),
+        thread(2, "b", 970, 0),
+        thread(3, "c", 900, 0),
+    ];
+    assert_eq!(pipeline(two, place(25.0)), []);
+    let log = vec![thread(1, "log", 1, 0), thread(2, "main", 970, 0)];
+    assert_eq!(pipeline(log, place(50.0)), []);
+    let little = vec![thread(1, "a", 700, 0), thread(2, "b", 970, 0)];
+    assert_eq!(pipeline(little, queue(5.0, &[(1, 100)], &[(2, 100)])), []);
+}
