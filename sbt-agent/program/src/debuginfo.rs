@@ -7,6 +7,7 @@
 
 mod copies;
 mod inlined;
+mod left;
 mod lookup;
 mod names;
 mod parameters;
@@ -76,6 +77,8 @@ pub struct DebugInfo {
     separate: Option<Mmap>,
     /// The file to which dwz has moved common parts of the DWARF.
     supplementary: Option<Mmap>,
+    /// The file of symbols inside of the stripped file.
+    left: OnceCell<Option<Vec<u8>>>,
 }
 
 impl DebugInfo {
@@ -100,6 +103,7 @@ impl DebugInfo {
             file,
             separate: None,
             supplementary: None,
+            left: OnceCell::new(),
         };
         let mut path = logical.to_owned();
         if !sections::has_lines(&info.file)
@@ -187,7 +191,18 @@ impl DebugInfo {
     /// The symbol tables of the debug file and of the file itself.
     fn symbols(&self) -> Symbols<'_> {
         let images = self.separate.iter().chain([&self.file]);
-        Symbols::of(images.map(|image| &image[..]))
+        let images = images.map(|image| &image[..]);
+        Symbols::of(images.chain(self.left()))
+    }
+
+    /// The file of symbols that was left in a stripped file, if it is needed.
+    fn left(&self) -> Option<&[u8]> {
+        let mut images = self.separate.iter().chain([&self.file]);
+        let read = || {
+            let is_stripped = !images.any(|image| left::is_whole(image));
+            is_stripped.then(|| left::file(&self.file)).flatten()
+        };
+        self.left.get_or_init(read).as_deref()
     }
 }
 

@@ -148,6 +148,32 @@ fn without_debug_information_the_symbol() {
 }
 
 #[test]
+fn symbols_that_a_stripped_file_contains_compressed() {
+    let built = Built::new(&["-g"]);
+    let call = built.call();
+    let [program, symbols] = [built.program.clone(), built.path("symbols")];
+    let [program, symbols] = [program, symbols].map(|path| path.to_str().unwrap().to_owned());
+    // As `eu-strip` and the tools of distributions make it.
+    run("objcopy", &["--only-keep-debug", &program, &symbols]);
+    run("objcopy", &["-S", "--keep-symbol=work", &symbols]);
+    run("strip", &[&program]);
+    assert_eq!(built.open().frames(call), []);
+    let add = |from: &str| {
+        let section = format!("--add-section=.gnu_debugdata={from}");
+        run(
+            "objcopy",
+            &["--remove-section=.gnu_debugdata", &section, &program],
+        );
+    };
+    // Not compressed: damaged.
+    add(&symbols);
+    assert_eq!(built.open().frames(call), []);
+    run("xz", &[&symbols]);
+    add(&format!("{symbols}.xz"));
+    only_symbol(&built.open().frames(call), "work");
+}
+
+#[test]
 fn dynamic_symbols_are_left_in_a_stripped_file() {
     let built = Built::new(&["-rdynamic"]);
     let call = built.call();

@@ -20,6 +20,7 @@ pub use mapping::Mapping;
 
 mod code;
 pub mod mapping;
+pub mod shared;
 
 /// The folder in /proc about a process: the process's own or, when its first thread has ended
 /// before the others, that of a living thread.

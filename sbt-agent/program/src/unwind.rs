@@ -22,8 +22,8 @@ use rustc_hash::FxHashSet;
 use sbt_common::{CODE_AROUND, Code, Rule, cfa, rbp};
 
 use super::arch::{
-    BREAKPOINT,
-    unwind::{ADD_TO_FRAME, FRAME, RETURN, RETURN_AT, STACK, keeps_frame},
+    BREAKPOINT, KEPT,
+    unwind::{ADD_TO_FRAME, FRAME, NUMBERED_KEPT, RETURN, RETURN_AT, STACK, keeps_frame},
 };
 use super::elf::{self, Segment, code_at};
 
@@ -173,6 +173,30 @@ impl Unwind {
     pub(super) fn rule_at(&self, address: u64) -> Option<Rule> {
         let entry = self.function(address)?.entry?;
         self.told(entry, address)
+    }
+
+    /// Where a function has saved the registers of its caller that [`KEPT`] names, counted from where
+    /// the caller's stack begins, bytes; `None` for those that it has not changed. `None` if the
+    /// function has no entry, or has saved one in another way.
+    pub(super) fn saved(&self, address: u64) -> Option<[Option<i64>; KEPT.len()]> {
+        let entry = self.function(address)?.entry?;
+        let (section, bases) = section(&self.image, self.section?)?;
+        let entry = section
+            .fde_from_offset(&bases, EhFrameOffset(entry), Section::cie_from_offset)
+            .ok()?;
+        let mut context = UnwindContext::new();
+        let row = entry
+            .unwind_info_for_address(&section, &bases, &mut context, address)
+            .ok()?;
+        let mut saved = [None; KEPT.len()];
+        for (place, register) in saved.iter_mut().zip(NUMBERED_KEPT) {
+            *place = match row.register(register) {
+                None | Some(RegisterRule::SameValue | RegisterRule::Undefined) => None,
+                Some(RegisterRule::Offset(offset)) => Some(offset),
+                Some(_) => return None,
+            };
+        }
+        Some(saved)
     }
 
     /// Whether the function around an address has no caller: a thread begins with it.

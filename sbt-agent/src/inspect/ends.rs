@@ -7,6 +7,7 @@ use std::{
 };
 
 use super::{call::Call, peers};
+use sbt_engine::hang::scene::Doing;
 use sbt_program::{memory::Memory, process};
 
 /// The most descriptors of a `poll`, `select` or `epoll` that are followed.
@@ -123,6 +124,61 @@ impl Ends {
     }
 }
 
+/// Whether nothing outside of the processes that are looked at can end what a thread does, which waits
+/// for a request to the kernel (`io_uring`), or for an event counter to which the kernel may write when
+/// one ends: its process has no descriptor at which something outside may happen. Requests may end
+/// after some time, or of themselves.
+pub fn is_own_request(process: u32, doing: &Doing, looked_at: &[u32]) -> bool {
+    let Doing::Call { name, what } = doing else {
+        return false;
+    };
+    let is_counter = what.as_ref().is_some_and(|what| what == EVENT_COUNTER);
+    if name != "io_uring_enter" && !is_counter {
+        return false;
+    }
+    let ends = Ends::default();
+    let held = ends.held.get_or_init(all_held);
+    let Ok(entries) = fs::read_dir(format!("/proc/{process}/fd")) else {
+        return false;
+    };
+    let is_inside = |number: &str, link: &str| match name_of(process, number, link) {
+        Some(name) => {
+            let is_known = |others: Vec<u32>| others.iter().all(|other| looked_at.contains(other));
+            name.starts_with(EVENTS)
+                || name.starts_with("pipe:[") && !modes(process, number).0
+                || ends.other_end(&name, Side::Reads).is_some_and(is_known)
+        }
+        None => is_at_rest(process, number, link),
+    };
+    held.with_requests.contains(&process)
+        && entries.flatten().all(|entry| {
+            let link = fs::read_link(entry.path());
+            let link = link.as_ref().ok().and_then(|link| link.to_str());
+            let number = entry.file_name();
+            link.is_some_and(|link| is_inside(&number.to_string_lossy(), link))
+        })
+}
+
+/// What /proc calls event counters.
+const EVENT_COUNTER: &str = "anon_inode:[eventfd]";
+
+/// Whether nothing outside happens at a file: one with a content of its own, or a device that never
+/// lets anybody wait. The terminal that every program is given says nothing.
+fn is_at_rest(process: u32, number: &str, link: &str) -> bool {
+    const NEVER: [&str; 5] = ["null", "zero", "full", "random", "urandom"];
+    if let Some(kind) = link.strip_prefix("anon_inode:") {
+        return matches!(kind, "[io_uring]" | "[eventpoll]");
+    }
+    if matches!(number, "0" | "1" | "2") {
+        return true;
+    }
+    if let Some(device) = link.strip_prefix("/dev/") {
+        return NEVER.contains(&device) || device.starts_with("shm/");
+    }
+    let kind = fs::metadata(format!("/proc/{process}/fd/{number}")).map(|file| file.file_type());
+    kind.is_ok_and(|kind| kind.is_file() || kind.is_dir())
+}
+
 /// Processes with a verb for one of them, or for several: `process 7 (sort) holds`. `None` if there
 /// are none, or one of them is gone.
 pub fn named(processes: &[u32], verbs: [&str; 2]) -> Option<String> {
@@ -150,7 +206,7 @@ const EVENTS: &str = "eventfd:[";
 
 /// The name of a pipe, a socket or an event counter; `None` for other files. `link`: what /proc says.
 fn name_of(pid: u32, number: &str, link: &str) -> Option<String> {
-    if link == "anon_inode:[eventfd]" {
+    if link == EVENT_COUNTER {
         let text = fs::read_to_string(format!("/proc/{pid}/fdinfo/{number}")).ok()?;
         let mut lines = text.lines();
         let id = lines.find_map(|line| line.strip_prefix("eventfd-id:"))?;

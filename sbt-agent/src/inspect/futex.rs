@@ -67,4 +67,12 @@ impl Futex {
         }
         .filter(|futex| futex.address != 0)
     }
+
+    /// Whether a thread that waits here may wait for the end of the thread with the expected number:
+    /// the word holds the number, and the kernel wakes such waiters without regard to processes.
+    /// `memory`: of the thread.
+    pub fn may_be_join(&self, memory: Memory) -> bool {
+        let word = memory.bytes(self.address).map(u32::from_ne_bytes);
+        !self.private && !self.inherits && word == Some(self.expected)
+    }
 }

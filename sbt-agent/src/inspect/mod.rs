@@ -23,6 +23,7 @@ mod origin;
 mod peers;
 mod permission;
 mod seen;
+mod sharers;
 pub mod sleepers;
 mod stop;
 mod system_v;
@@ -43,7 +44,7 @@ use anyhow::Context as _;
 
 use sbt_engine::{
     event::Kind,
-    hang::scene::{Scene, ThreadId},
+    hang::scene::{Scene, ThreadId, ThreadSeen},
 };
 use sbt_program::{
     memory::{Memory, STACK, Stack},
@@ -54,6 +55,7 @@ use sbt_program::{
 
 use call::Call;
 use seen::{Followed, InspectedThread, library_calls};
+use sharers::Sharers;
 use stop::NotStopped;
 use thread::Glance;
 
@@ -256,6 +258,7 @@ impl Looker {
                         at,
                         sp,
                         bp: None,
+                        kept: None,
                     };
                     let (resolver, stacks) = (&mut self.resolver, &mut self.stacks);
                     let followed = Followed::of(standing, &stack, None, resolver, stacks);
@@ -305,6 +308,7 @@ impl Looker {
                 at: stopped.registers.at(),
                 sp: stopped.registers.stack(),
                 bp: Some(stopped.registers.frame()),
+                kept: Some(stopped.registers.kept()),
             };
             let (resolver, stacks) = (&mut self.resolver, &mut self.stacks);
             let may_loop = seen.glance.call == Call::Running || seen.naps();
@@ -391,9 +395,17 @@ impl Looker {
         let (doings, barriers) = wait::all(&threads, &mut self.resolver, known, |process| {
             frozen.contains_key(&process)
         });
+        let mut sharers = Sharers::default();
+        let looked_at: Vec<u32> = self.processes.clone();
         let tell = |(seen, doing): (InspectedThread, _)| {
             let slept = seen.has_slept();
-            seen.told(doing, slept)
+            let sharers = sharers.of(seen.id.process, &doing, &looked_at);
+            let own_request = ends::is_own_request(seen.id.process, &doing, &looked_at);
+            ThreadSeen {
+                sharers,
+                own_request,
+                ..seen.told(doing, slept)
+            }
         };
         Scene {
             threads: threads.into_iter().zip(doings).map(tell).collect(),

@@ -9,13 +9,14 @@ use super::{
     thread::{self, Glance},
 };
 use sbt_engine::{
-    hang::scene::{CallSeen, Doing, ThreadId, ThreadSeen, WaitFor},
+    hang::scene::{CallSeen, Doing, MessageSeen, ThreadId, ThreadSeen, WaitFor},
     place::Frame,
 };
 use sbt_program::{
     arch::Registers,
     memory::{Memory, Stack},
     process,
+    runtimes::messages,
     sites::{CallAt, Called, Ends, Resolver, Stacks, Standing},
     spin::forever::Forever,
 };
@@ -71,7 +72,9 @@ impl Followed {
 
     /// The innermost call of the program's own code.
     fn own(&self) -> Option<CallSeen> {
-        told(&self.calls).into_iter().find(|call| !call.of_system)
+        told(&self.calls, None)
+            .into_iter()
+            .find(|call| !call.of_system)
     }
 }
 
@@ -259,14 +262,14 @@ impl InspectedThread {
     /// first.
     pub fn latest_calls(&self) -> Vec<CallSeen> {
         let followed = self.followed.as_ref();
-        told(followed.map_or(&[][..], Followed::latest))
+        told(followed.map_or(&[][..], Followed::latest), None)
     }
 
     /// Of these calls those that are not the C library's.
     pub fn calls_of_libraries(&self) -> Vec<CallSeen> {
         let latest = self.followed.as_ref().map_or(&[][..], Followed::latest);
         let outside = latest.iter().filter(|call| !call.called.is_c);
-        outside.flat_map(told_of).collect()
+        outside.flat_map(|call| told_of(call, None)).collect()
     }
 
     /// Whether a return probe on a function that the thread is in hides the callers.
@@ -351,7 +354,7 @@ impl InspectedThread {
         // The C library's functions in which it sleeps are left out: `doing` tells them.
         let inner = latest.iter().take_while(|call| sleeps && call.called.is_c);
         let inner = inner.count();
-        let mut stack = told(&calls[inner..]);
+        let mut stack = told(&calls[inner..], Some(self.id.process));
         // Nothing but the function that the program has called tells such a wait.
         if matches!(doing, Doing::Waiting(WaitFor::Futex { .. }))
             && let Some(call) = calls.get(inner)
@@ -384,6 +387,8 @@ impl InspectedThread {
             ran_ns,
             ready_ns,
             slept,
+            sharers: None,
+            own_request: false,
         }
     }
 }
@@ -426,25 +431,33 @@ fn called_library(inner: Option<&CallAt>, call: &CallAt) -> Option<CallSeen> {
     (!is_named).then(|| called_function(inner, call)).flatten()
 }
 
-/// The calls with the functions inlined into them.
-fn told(calls: &[CallAt]) -> Vec<CallSeen> {
+/// The calls with the functions inlined into them, and their messages of MPI if it is given whose they
+/// are.
+fn told(calls: &[CallAt], process: Option<u32>) -> Vec<CallSeen> {
     let mut told = Vec::new();
     for (at, call) in calls.iter().enumerate() {
         let inner = at.checked_sub(1).map(|at| &calls[at]);
         told.extend(called_library(inner, call));
-        told.extend(told_of(call));
+        told.extend(told_of(call, process));
     }
     told
 }
 
 /// A call with the functions inlined into it.
-fn told_of(call: &CallAt) -> Vec<CallSeen> {
+fn told_of(call: &CallAt, process: Option<u32>) -> Vec<CallSeen> {
     let called = &call.called;
+    let awaited = process.and_then(|process| messages::awaited(process, &call.given));
+    let message = awaited.map(|awaited| MessageSeen {
+        rank: awaited.rank,
+        is_of_world: awaited.is_of_world,
+        tag: awaited.tag,
+    });
     let unnamed = CallSeen {
         binary: called.binary.clone(),
         offset: called.offset,
         begins: called.begins,
         enters: called.enters.clone(),
+        message,
         of_system: called.is_system,
         after_signal: call.after_signal,
         ..CallSeen::default()
@@ -498,9 +511,10 @@ pub fn functions(seen: &InspectedThread) -> Vec<(&str, Option<&str>, bool)> {
     let mut functions = Vec::new();
     for CallAt { called, .. } in calls {
         let library = is_library(called);
-        // Of a call of the program's own code, only library functions inlined into it.
+        // Of a call of the program's own code, only library functions inlined into it, and not those
+        // into which it is inlined.
         let frames = called.frames.iter();
-        let frames = frames.filter(|frame| called.is_system || is_of_library(frame));
+        let frames = frames.take_while(|frame| called.is_system || is_of_library(frame));
         functions.extend(frames.filter_map(|frame| {
             let name = frame.function.as_deref()?;
             Some((name, frame.file.as_deref(), called.is_c))

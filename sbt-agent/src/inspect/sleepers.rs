@@ -311,6 +311,7 @@ impl Sleepers {
             at,
             sp,
             bp: None,
+            kept: None,
         };
         let mut seen = InspectedThread::new(id);
         seen.glance = Glance {

@@ -397,7 +397,13 @@ impl Waits<'_> {
             None if self.known_kind(process, address).is_some() => {
                 self.condvar(seen, address, futex)
             }
-            None => unknown,
+            // The kernel clears the number of a thread that has ended, and wakes who waits for that.
+            None => match self.numbers.thread(process, futex.expected) {
+                Some(joined) if joined != seen.id && futex.may_be_join(memory) => WaitFor::Join {
+                    thread: Some(joined.thread),
+                },
+                _ => unknown,
+            },
         }
     }
 

@@ -109,11 +109,19 @@ impl<'a, 'v> Graph<'a, 'v> {
         let mut next = match self.needs[thread] {
             Need::Thread(other) => vec![other],
             Need::Barrier(barrier) => self.absent[barrier].who.clone(),
-            Need::AnyOf if self.any_of[thread].len() == 1 => self.any_of[thread].clone(),
+            // Of those that share memory, it is not known which would change it.
+            Need::AnyOf if self.any_of[thread].len() == 1 && !self.shares(thread) => {
+                self.any_of[thread].clone()
+            }
             _ => Vec::new(),
         };
         next.sort_by_key(|other| self.may_go[*other]);
         next
+    }
+
+    /// Whether a thread waits for a change of memory that known processes share.
+    pub fn shares(&self, thread: usize) -> bool {
+        self.needs[thread] == Need::AnyOf && self.view.thread(thread).sharers.is_some()
     }
 
     /// Threads from `from` on, each of which waits for the next, and the last for one of them. The
@@ -266,12 +274,14 @@ fn need(view: &View, at: usize) -> Need {
             WaitFor::Mutex {
                 holder: Holder::Nobody,
                 ..
-            }
+            } => Need::Nothing,
             // Another process may wake the thread.
-            | WaitFor::Semaphore { shared: true, .. }
+            WaitFor::Semaphore { shared: true, .. }
             | WaitFor::Condvar { shared: true, .. }
             | WaitFor::Futex { shared: true, .. }
-            | WaitFor::Memory { shared: true, .. } => Need::Nothing,
+            | WaitFor::Memory { shared: true, .. } => {
+                any_of(view, at).map_or(Need::Nothing, |_| Need::AnyOf)
+            }
             // A handler may run in any thread.
             WaitFor::Memory { .. } if handles_signals(view, at) => Need::Nothing,
             WaitFor::Memory { .. }
@@ -316,22 +326,25 @@ fn any_of(view: &View, at: usize) -> Option<Vec<usize>> {
     let scene = view.scene;
     let own = view.thread(at).id;
     match &view.thread(at).doing {
-        Doing::Waiting(WaitFor::Data { processes, .. }) => {
-            let seen = |process: &u32| {
-                let mut threads = scene.threads.iter();
-                threads.any(|thread| thread.id.process == *process)
+        Doing::Waiting(WaitFor::Data { processes, .. }) => others_of(view, at, processes),
+        Doing::Waiting(
+            WaitFor::Semaphore { shared: true, .. }
+            | WaitFor::Condvar { shared: true, .. }
+            | WaitFor::Futex { shared: true, .. }
+            | WaitFor::Memory { shared: true, .. },
+        ) => {
+            let thread = view.thread(at);
+            let sharers = thread.sharers.as_ref()?;
+            let is_for_memory = matches!(thread.doing, Doing::Waiting(WaitFor::Memory { .. }));
+            // A timer's signal or a handler may do it, too.
+            let by_itself = |process: &u32| {
+                let process = view.process(*process);
+                process.is_none_or(|seen| {
+                    seen.has_timers || seen.has_tasks || seen.has_handlers && is_for_memory
+                })
             };
-            let others = 0..scene.threads.len();
-            let of_them = |other: &usize| {
-                let thread = view.thread(*other);
-                *other != at
-                    && thread.doing != Doing::Ended
-                    && processes.contains(&thread.id.process)
-            };
-            processes
-                .iter()
-                .all(seen)
-                .then(|| others.filter(of_them).collect())
+            let none_does = !sharers.iter().any(by_itself);
+            none_does.then(|| others_of(view, at, sharers)).flatten()
         }
         Doing::Waiting(WaitFor::Child { process: None }) => {
             let children = scene
@@ -349,6 +362,22 @@ fn any_of(view: &View, at: usize) -> Option<Vec<usize>> {
         }
         _ => None,
     }
+}
+
+/// The other threads of some processes; `None` unless all of these were looked at.
+fn others_of(view: &View, at: usize, processes: &[u32]) -> Option<Vec<usize>> {
+    let scene = view.scene;
+    let seen = |process: &u32| {
+        let mut threads = scene.threads.iter();
+        threads.any(|thread| thread.id.process == *process)
+    };
+    let others = 0..scene.threads.len();
+    let of_them = |other: &usize| {
+        let thread = view.thread(*other);
+        *other != at && thread.doing != Doing::Ended && processes.contains(&thread.id.process)
+    };
+    let all = processes.iter().all(seen);
+    all.then(|| others.filter(of_them).collect())
 }
 
 /// A thread without which a child cannot end: its first thread.

@@ -10,7 +10,7 @@ use super::{
     graph::{Graph, Need},
     names::{Names, View},
     quiet::{self, is_outside, quiet},
-    scene::Scene,
+    scene::{Doing, Scene, WaitFor},
     sentence, spinners, team, threads,
     words::sleeps,
 };
@@ -216,12 +216,23 @@ fn locks(graph: &Graph) -> Option<Finding> {
         .filter(|(_, end)| !end.elsewhere && end.because.is_some())
         .filter(|(_, end)| !matches!(graph.need(end.root), Need::Barrier(_) | Need::Never))
         .collect();
-    // The first of the worst, if possible one that is the cause itself. Who holds the other end of
-    // a pipe is known, and who would change a word of memory is not.
+    // The first of the worst, if possible one that is the cause itself, and for which the program's
+    // first thread waits. Who holds the other end of a pipe is known, and who would change a word of
+    // memory is not.
+    let awaited = threads().next().map(|first| end(graph, first, None).root);
     let (_, worst) = *all.iter().min_by_key(|(at, end)| {
         let is_root = end.root == *at;
         let names_others = graph.need(*at) == Need::AnyOf;
-        (std::cmp::Reverse(end.grade), !is_root, !names_others)
+        // A parent says less than what its children wait for.
+        let doing = &graph.view.thread(*at).doing;
+        let is_parent = matches!(doing, Doing::Waiting(WaitFor::Child { .. }));
+        (
+            std::cmp::Reverse(end.grade),
+            !is_root,
+            is_parent,
+            !names_others,
+            awaited != Some(*at),
+        )
     })?;
     // All threads that are in the circle, or that wait for it. Of threads that sleep, each stands
     // for itself.

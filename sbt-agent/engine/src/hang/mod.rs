@@ -14,6 +14,7 @@ mod end;
 mod finding;
 mod graph;
 mod judge;
+mod messages;
 mod names;
 mod nothing;
 mod quiet;

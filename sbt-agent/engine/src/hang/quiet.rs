@@ -59,6 +59,7 @@ const OUTSIDE: [&str; 31] = [
 /// sleep is no hang.
 pub fn is_outside(graph: &Graph, thread: usize) -> bool {
     match &graph.view.thread(thread).doing {
+        Doing::Call { .. } if graph.view.thread(thread).own_request => false,
         Doing::Call { name, .. } => {
             OUTSIDE.contains(&name.as_str()) || name.contains("sleep") || name == "restart_syscall"
         }
@@ -124,8 +125,8 @@ pub fn quiet(graph: &Graph) -> Option<Finding> {
     let alive = || threads().filter(|at| view.thread(*at).doing != Doing::Ended);
     let works = |at: usize| {
         let thread = view.thread(at);
-        let naps = matches!(thread.doing, Doing::Call { .. }) && is_outside(graph, at)
-            || thread.gives_up();
+        let may_nap = is_outside(graph, at) || thread.own_request;
+        let naps = matches!(thread.doing, Doing::Call { .. }) && may_nap || thread.gives_up();
         let used = view.cpu_pct(at);
         let is_nap = naps && used.is_some_and(|pct| pct < NEXT_TO_NOTHING_PCT);
         !graph.stays(at) && !is_nap

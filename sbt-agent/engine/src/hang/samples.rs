@@ -43,6 +43,7 @@ pub fn stack(text: &str) -> Vec<CallSeen> {
             offset: 0x1000,
             begins: None,
             enters: None,
+            message: None,
             of_system: own.is_some(),
             after_signal: signal.is_some(),
         }
@@ -124,6 +125,8 @@ impl Seen {
             ran_ns,
             ready_ns: None,
             slept,
+            sharers: None,
+            own_request: false,
         });
         self
     }

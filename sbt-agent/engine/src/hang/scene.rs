@@ -61,6 +61,10 @@ pub struct ProcessSeen {
 
 /// What was seen of a thread.
 #[derive(Clone, Debug, PartialEq)]
+#[allow(
+    clippy::struct_excessive_bools,
+    reason = "each says something else of a thread"
+)]
 pub struct ThreadSeen {
     /// The id of the thread.
     pub id: ThreadId,
@@ -90,6 +94,12 @@ pub struct ThreadSeen {
     /// ([`WaitFor::Memory`]). False after a single look, for other threads that run, and for threads
     /// that have ended.
     pub slept: bool,
+    /// For a thread that waits for a change of memory which processes share: the processes that have
+    /// that memory, if these are known, all of them were looked at, and no other can get it.
+    pub sharers: Option<Vec<u32>>,
+    /// Whether the thread waits for a request to the kernel of its own process to end, and nothing
+    /// outside of the program can end one, as far as is known.
+    pub own_request: bool,
 }
 
 impl ThreadSeen {
@@ -126,8 +136,22 @@ pub struct CallSeen {
     /// The name of the critical section of OpenMP that this call enters, if it is known; not yet made
     /// safe to print.
     pub enters: Option<String>,
+    /// The message for which this call waits, if it calls a function of MPI that waits for one, and
+    /// with whom is known.
+    pub message: Option<MessageSeen>,
     /// Whether a signal handler interrupted this call. The handler is among the calls further in.
     pub after_signal: bool,
+}
+
+/// A message of MPI that a rank is to get or to give away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct MessageSeen {
+    /// The other rank; `None` if it may be any.
+    pub rank: Option<u32>,
+    /// Whether that is the rank in the whole program, and not one in a communicator of some ranks.
+    pub is_of_world: bool,
+    /// The tag; `None` if it may be any, or is not known.
+    pub tag: Option<i32>,
 }
 
 /// What a thread is doing.

@@ -8,6 +8,7 @@ use super::{
     end::Grade,
     finding::Finding,
     graph::{Graph, Need},
+    names::spoken,
     quiet,
     scene::{Doing, Holder, WaitFor},
     spinners, team,
@@ -370,10 +371,18 @@ fn without_barrier(graph: &Graph, finding: &Finding) -> String {
         let others = same_wait(graph, finding);
         let left = match &view.thread(lead).doing {
             Doing::Waiting(WaitFor::Data { .. }) => nobody_sends(graph, lead),
-            Doing::Waiting(WaitFor::Memory { .. }) => {
-                "no thread of the process is left that could change it".into()
+            doing => {
+                let whose = if graph.shares(lead) {
+                    "the processes that share it"
+                } else {
+                    "the process"
+                };
+                let what = match doing {
+                    Doing::Waiting(WaitFor::Memory { .. }) => "change it",
+                    _ => "wake it",
+                };
+                format!("no thread of {whose} is left that could {what}")
             }
-            _ => "no thread of the process is left that could wake it".into(),
         };
         return format!(
             "{name} {}, and {left}{others}{}{}",
@@ -383,21 +392,66 @@ fn without_barrier(graph: &Graph, finding: &Finding) -> String {
         );
     }
     format!(
-        "{name} {}{}{}",
+        "{name} {}{}{}{}",
         story(graph, lead, None),
         tail(graph, finding),
+        in_handler(graph, finding, lead),
         of_parent(graph, lead)
     )
 }
 
-/// Names the other threads that nobody wakes; empty if there are none.
-fn same_wait(graph: &Graph, finding: &Finding) -> String {
-    match &finding.who[..] {
-        [_, others @ ..] if !others.is_empty() => {
-            format!("; the same is true of {}", names_of(graph, others))
-        }
-        _ => String::new(),
+/// Says that a thread waits for its own lock in the handler of a signal, and what that has interrupted;
+/// empty if it does not.
+fn in_handler(graph: &Graph, finding: &Finding, at: usize) -> String {
+    let mut stack = graph.view.thread(at).stack.iter();
+    let interrupted = stack.find(|call| call.after_signal);
+    match interrupted.filter(|_| finding.because == Some(HangCause::OwnLock)) {
+        Some(call) => format!(
+            "; it does so in the handler of a signal, which has interrupted {}",
+            spoken(call)
+        ),
+        None => String::new(),
     }
+}
+
+/// Names the other threads that nobody wakes, with what they wait for and where unless that is the same;
+/// empty if there are none.
+fn same_wait(graph: &Graph, finding: &Finding) -> String {
+    let view = graph.view;
+    let waits = |at: usize| format!("{}{}", does(view, at), in_place(view, at));
+    let [lead, others @ ..] = &finding.who[..] else {
+        return String::new();
+    };
+    let mut groups: Vec<(String, Vec<usize>)> = vec![(waits(*lead), Vec::new())];
+    for other in others {
+        let what = waits(*other);
+        match groups.iter_mut().find(|(known, _)| *known == what) {
+            Some((_, threads)) => threads.push(*other),
+            None => groups.push((what, vec![*other])),
+        }
+    }
+    let (_, alike) = groups.remove(0);
+    // Fewer threads at a place are the more telling.
+    groups.sort_by_key(|(_, threads)| threads.len());
+    let mut told: Vec<String> = Vec::new();
+    if !alike.is_empty() {
+        told.push(names_of(graph, &alike));
+    }
+    told.extend(groups.iter().take(MOST_NAMES).map(|(what, threads)| {
+        let which = if threads.len() > 1 {
+            "each of which"
+        } else {
+            "which"
+        };
+        format!("{}, {which} {what}", names_of(graph, threads))
+    }));
+    if groups.len() > MOST_NAMES {
+        told.push("others".into());
+    }
+    if told.is_empty() {
+        return String::new();
+    }
+    format!("; the same is true of {}", told.join("; and of "))
 }
 
 /// Names a thread that might have woken another, and waits for a lock which that one holds; empty if

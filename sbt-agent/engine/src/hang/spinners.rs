@@ -6,6 +6,7 @@ use super::{
     end::Grade,
     finding::Finding,
     graph::Graph,
+    messages,
     names::{View, spoken},
     scene::Doing,
     words::{does, list, moves},
@@ -27,7 +28,8 @@ pub fn placed(wait: &Wait) -> String {
     }
 }
 
-fn called(view: &View, thread: usize) -> String {
+/// A rank by its number, or a thread by its name.
+pub fn called(view: &View, thread: usize) -> String {
     let process = view.thread(thread).id.process;
     let rank = view.process(process).and_then(|process| process.rank);
     rank.map_or_else(|| view.name(thread), |rank| format!("rank {rank}"))
@@ -155,7 +157,8 @@ pub fn text(graph: &Graph, finding: &Finding) -> Option<String> {
         .map(|(place, ranks)| {
             let names: Vec<String> = ranks.iter().map(|at| called(view, *at)).collect();
             let verb = if names.len() == 1 { "waits" } else { "wait" };
-            format!("{} {verb} {place}", list(&names, MOST_NAMES))
+            let names = list(&names, MOST_NAMES);
+            format!("{names} {verb} {place}{}", messages::partners(view, ranks))
         })
         .collect();
     let others = finding.who.iter().filter(|at| wait(view, **at).is_none());
@@ -166,7 +169,10 @@ pub fn text(graph: &Graph, finding: &Finding) -> Option<String> {
         (false, _) => String::new(),
         (true, _) if !is_mpi => ": no thread that was looked at does anything else".into(),
         (true, 1) => ": what the other ranks do was not seen".into(),
-        (true, _) => ": no rank that was looked at computes".into(),
+        (true, _) => match messages::circle(view, &finding.who) {
+            Some(circle) => format!(": {circle}"),
+            None => ": no rank that was looked at computes".into(),
+        },
     };
     told.splice(0..0, others);
     told.splice(0..0, is_mpi.then(|| gone(graph)).flatten());

@@ -20,8 +20,9 @@ pub(crate) use here::{
     code::{Code, Transfer, transfer},
     stubs::Stubs,
 };
-/// Calls in raw bytes: whether one ends there, what it calls, and which address it passes.
+/// Calls in raw bytes: whether one ends there, what it calls, and what it passes.
 pub(crate) use here::{
+    handed::{Handed, handed},
     instruction::{Called, called_by, ends_with_call, ends_with_direct_call},
     passed::address_passed,
 };

@@ -12,6 +12,7 @@ mod kmp;
 mod language;
 mod libcxx;
 mod libstdcxx;
+pub mod messages;
 mod musl;
 pub(crate) mod openmpi;
 pub(crate) mod regions;

@@ -6,11 +6,11 @@ use sbt_common::layout;
 
 use super::{Module, Resolver, stacks::Code, system::WAITING};
 use crate::{
-    arch::{ARGUMENTS, address_passed},
+    arch::{ARGUMENTS, Handed, address_passed, handed},
     criticals,
     elf::code_at,
     point::{Function, Point},
-    runtimes::KMP_JOIN,
+    runtimes::{KMP_JOIN, messages},
     syscalls,
     walks::Owner,
 };
@@ -43,6 +43,9 @@ pub struct Called {
     pub calls: Option<String>,
     /// The name of the critical section of OpenMP that the call enters, if it has one.
     pub enters: Option<String>,
+    /// The arguments of the function that is called there, if it exchanges messages
+    /// ([`messages::arguments`]): where they are found.
+    pub hands: Vec<Option<Handed>>,
     /// Where the function begins, in the file's own numbering, if the tables for unwinding tell.
     pub begins: Option<u64>,
     /// The role of the code in a runtime's barriers, if it has one.
@@ -147,6 +150,18 @@ impl Resolver {
             let lock = address_passed(code.bytes, start, offset, ARGUMENTS[2])?;
             criticals::name_in(image, lock)
         };
+        let hands = calls.as_deref().and_then(messages::arguments);
+        let hands = hands.map_or_else(Vec::new, |numbers| {
+            let code = begins.and_then(|start| {
+                let unwind = self.walks.unwind(module, &file)?;
+                Some((start, unwind.code(start)?.to_vec()))
+            });
+            let of = |number: usize| {
+                let (start, code) = code.as_ref()?;
+                handed(code, *start, offset, ARGUMENTS[number])
+            };
+            numbers.into_iter().map(of).collect()
+        });
         let enters = calls.as_ref().filter(|name| is_critical(name));
         let enters = enters.and_then(|_| section());
         Called {
@@ -154,6 +169,7 @@ impl Resolver {
             binary: short(&file.shown.to_string_lossy()).to_owned(),
             offset,
             is_c,
+            hands,
             is_system: owner != Owner::User || is_c || is_of_runtime,
             calls,
             begins,

@@ -6,8 +6,9 @@ use sbt_common::{Frame, Rule, rbp};
 
 use super::{Resolver, called::Called};
 use crate::{
-    arch::unwind::{
-        INTERRUPTED, INTERRUPTED_AT, INTERRUPTED_FRAME, INTERRUPTED_STACK, below_frame,
+    arch::{
+        Handed, KEPT, STACK,
+        unwind::{INTERRUPTED, INTERRUPTED_AT, INTERRUPTED_FRAME, INTERRUPTED_STACK, below_frame},
     },
     clock,
     sample::Sample,
@@ -46,7 +47,15 @@ pub struct Standing {
     pub sp: u64,
     /// The thread's frame pointer, if known.
     pub bp: Option<u64>,
+    /// The thread's registers that called functions preserve, if known.
+    pub kept: Option<KeptRegisters>,
 }
+
+/// The values of the registers that called functions preserve, in the order of [`KEPT`].
+pub type KeptRegisters = [u64; KEPT.len()];
+
+/// The values of these registers in a function, as far as they are known.
+type KnownRegisters = [Option<u64>; KEPT.len()];
 
 /// How far the callers could be followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,6 +85,9 @@ pub struct CallAt {
     pub called: Arc<Called>,
     /// Whether a signal's handler is among the inner calls.
     pub after_signal: bool,
+    /// The arguments that the function which is called there was given, as far as they are of
+    /// interest and known: see [`Called::hands`].
+    pub given: Vec<Option<u64>>,
 }
 
 /// A call that a thread is in, before its code is looked up.
@@ -83,6 +95,9 @@ struct Spot {
     address: u64,
     place: FrameCode,
     after_signal: bool,
+    /// The stack pointer.
+    sp: u64,
+    kept: KnownRegisters,
 }
 
 /// The number of words of the stack that are searched for a return address.
@@ -138,6 +153,7 @@ impl Stacks {
             at: sample.at,
             sp: sample.sp,
             bp: Some(sample.bp),
+            kept: None,
         };
         let (places, ends) = self.follow(standing, &word, resolver, false);
         let is_whole = ends == Ends::Whole;
@@ -181,10 +197,12 @@ impl Stacks {
                 let place = spot.place;
                 let new = || Arc::new(resolver.called(place.0, place.1));
                 let called = self.called.entry(place).or_insert_with(new);
+                let hands = called.hands.iter();
                 CallAt {
                     address: spot.address,
                     called: Arc::clone(called),
                     after_signal: spot.after_signal,
+                    given: hands.map(|handed| spot.given((*handed)?, word)).collect(),
                 }
             })
             .collect();
@@ -216,7 +234,9 @@ impl Stacks {
             mut at,
             mut sp,
             mut bp,
+            kept,
         } = standing;
+        let mut kept = kept.map_or([None; KEPT.len()], |kept| kept.map(Some));
         // A return address is the address of the next instruction, which may belong to another
         // function: the call is before it.
         let mut is_call = false;
@@ -231,12 +251,12 @@ impl Stacks {
                 return (codes, Ends::Broken);
             }
             if let Some(Step::Signal) = step {
-                let kept = |index: u64| word(sp.checked_add(INTERRUPTED + 8 * index)?);
-                let (Some(next), Some(above)) = (kept(INTERRUPTED_AT), kept(INTERRUPTED_STACK))
-                else {
+                let of = |index: u64| word(sp.checked_add(INTERRUPTED + 8 * index)?);
+                let (Some(next), Some(above)) = (of(INTERRUPTED_AT), of(INTERRUPTED_STACK)) else {
                     return (codes, Ends::Broken);
                 };
-                (at, sp, bp) = (next, above, kept(INTERRUPTED_FRAME));
+                (at, sp, bp) = (next, above, of(INTERRUPTED_FRAME));
+                kept = [None; KEPT.len()];
                 is_call = false;
                 after_signal = true;
                 continue;
@@ -245,6 +265,8 @@ impl Stacks {
                 address: at,
                 place: (code, is_call),
                 after_signal,
+                sp,
+                kept,
             });
             let rule = match step {
                 Some(Step::Rule(rule)) => rule,
@@ -255,6 +277,7 @@ impl Stacks {
                     };
                     codes.extend(found.between);
                     (at, sp) = found.caller;
+                    kept = [None; KEPT.len()];
                     is_call = true;
                     continue;
                 }
@@ -283,6 +306,7 @@ impl Stacks {
             if rule.rbp != rbp::SAME {
                 bp = Some(caller.rbp);
             }
+            kept = of_caller(kept, code, caller.rsp, word, resolver);
             (at, sp) = (caller.address, caller.rsp);
             is_call = true;
         }
@@ -335,6 +359,8 @@ impl Stacks {
                     address,
                     place: (code, true),
                     after_signal: false,
+                    sp: place + 8,
+                    kept: [None; KEPT.len()],
                 }),
                 _ => {}
             }
@@ -390,6 +416,59 @@ impl Stacks {
         }
         self.steps.insert((code, is_call), step);
         Some(step)
+    }
+}
+
+/// The registers in the caller of a function, by those in the function: it has saved those that it has
+/// changed. `above`: where the caller's stack begins.
+fn of_caller(
+    mut kept: KnownRegisters,
+    (module, vaddr): Code,
+    above: u64,
+    word: &dyn Fn(u64) -> Option<u64>,
+    resolver: &mut Resolver,
+) -> KnownRegisters {
+    let file = Arc::clone(&resolver.modules[module].file);
+    let unwind = resolver.walks.unwind(module, &file);
+    let Some(saved) = unwind.and_then(|unwind| unwind.saved(vaddr)) else {
+        return [None; KEPT.len()];
+    };
+    for (value, saved) in kept.iter_mut().zip(saved) {
+        if let Some(offset) = saved {
+            *value = word(above.wrapping_add_signed(offset));
+        }
+    }
+    kept
+}
+
+impl Spot {
+    /// The value of an argument, by the registers and the stack.
+    fn given(&self, handed: Handed, word: &dyn Fn(u64) -> Option<u64>) -> Option<u64> {
+        let kept = |register| {
+            let at = KEPT.iter().position(|known| *known == register)?;
+            self.kept[at]
+        };
+        match handed {
+            Handed::Number(number) => Some(number),
+            Handed::Address(own) => {
+                let ((_, vaddr), is_call) = self.place;
+                let mapped = self.address.wrapping_sub(vaddr + u64::from(is_call));
+                Some(own.wrapping_add(mapped))
+            }
+            Handed::Kept(register) => kept(register),
+            Handed::OnStack(base, distance, size) => {
+                let base = if base == STACK { self.sp } else { kept(base)? };
+                let address = base.wrapping_add_signed(distance);
+                // The word that contains the value: memory may end behind it.
+                let within = address % 8;
+                let value = word(address - within)? >> (8 * within);
+                match size {
+                    8 => (within == 0).then_some(value),
+                    4 => (within <= 4).then_some(value & u64::from(u32::MAX)),
+                    _ => None,
+                }
+            }
+        }
     }
 }
 

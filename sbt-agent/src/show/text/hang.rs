@@ -140,14 +140,7 @@ fn group(out: &mut String, threads: &[&HangThreadReport], style: Style) {
     let each = if names.len() > 1 { "each " } else { "" };
     let what = sentence(&format!("{who}: {each}{}", first.does), style);
     indented(out, &what, 2, 4, style);
-    // Calls that all threads of the group have in common.
-    let is_common = |at: &usize| {
-        threads
-            .iter()
-            .all(|thread| thread.stack.get(*at) == first.stack.get(*at))
-    };
-    let common = (0..first.stack.len()).take_while(is_common).count();
-    let stack = &first.stack[..common];
+    let stack = common(threads);
     if stack.is_empty() {
         return;
     }
@@ -172,6 +165,29 @@ fn group(out: &mut String, threads: &[&HangThreadReport], style: Style) {
     }
     let calls = format!("in {}", calls.join(" ← "));
     indented(out, &plain(&sentence(&calls, style), style), 4, 7, style);
+}
+
+/// The calls that all threads of a group have in common: the innermost, or else those from the program's
+/// own code on, if they have come by different ways from there.
+fn common<'a>(threads: &[&'a HangThreadReport]) -> &'a [String] {
+    let own = |thread: &HangThreadReport| {
+        let mut stack = thread.stack.iter();
+        stack.position(|call| Some(call) == thread.at.as_ref())
+    };
+    let common = |begins: &dyn Fn(&HangThreadReport) -> usize| {
+        let first = &threads[0].stack[begins(threads[0])..];
+        let is_common = |at: &usize| {
+            let same = |thread: &&HangThreadReport| {
+                thread.stack.get(begins(thread) + at) == first.get(*at)
+            };
+            threads.iter().all(same)
+        };
+        &first[..(0..first.len()).take_while(is_common).count()]
+    };
+    match common(&|_| 0) {
+        [] => common(&|thread| own(thread).unwrap_or(0)),
+        innermost => innermost,
+    }
 }
 
 /// A text with one indentation for its first line and another for further lines.
@@ -234,6 +250,20 @@ mod tests {
             },
         );
         assert!(ascii.is_ascii(), "{ascii}");
+    }
+
+    #[test]
+    fn threads_that_came_to_one_place_by_different_ways_have_it_in_common() {
+        let mut seen = Seen::new();
+        seen.thread(1, "a", mutex(0x5581, 7), "*gate < set a.c:17 < work a.c:40")
+            .thread(
+                2,
+                "b",
+                mutex(0x5581, 7),
+                "*other < set a.c:17 < main a.c:60",
+            );
+        let text = look(&report(&seen.0, PROCESS), PLAIN);
+        assert!(text.contains("in set a.c:17 ← …"), "{text}");
     }
 
     #[test]

@@ -7,7 +7,7 @@ use crate::{
         asleep_as,
         names::Names,
         report,
-        scene::{ProcessSeen, Section, ThreadId},
+        scene::{MessageSeen, ProcessSeen, Section, ThreadId},
     },
     report::LookOutcome,
 };
@@ -74,6 +74,19 @@ fn what_waits_for_the_outside_is_no_hang() {
 }
 
 #[test]
+fn a_request_that_only_the_program_can_end_waits_for_nothing_outside() {
+    let mut seen = alone(call("io_uring_enter", ""));
+    assert_eq!(asleep(&seen).0, HangKind::Outside);
+    seen.0.threads[0].own_request = true;
+    let (kind, text) = asleep(&seen);
+    assert_eq!(kind, HangKind::Unclear);
+    assert!(
+        text.starts_with("all threads sleep, and whether anything will wake them is not known"),
+        "{text}"
+    );
+}
+
+#[test]
 fn timers_and_tasks_may_wake_whom_no_thread_wakes() {
     let mut seen = alone(condvar());
     assert_eq!(
@@ -85,6 +98,35 @@ fn timers_and_tasks_may_wake_whom_no_thread_wakes() {
     assert_eq!(asleep(&seen).0, HangKind::Unclear);
     seen.0.processes[0].has_timers = false;
     seen.0.processes[0].has_tasks = true;
+    assert_eq!(judge(&seen.0), None);
+}
+
+#[test]
+fn memory_that_known_processes_share_is_changed_by_none_of_them() {
+    let child = Doing::Waiting(WaitFor::Child { process: None });
+    let semaphore = Doing::Waiting(WaitFor::Semaphore {
+        address: 0x5000,
+        shared: true,
+    });
+    let mut seen = family(child, semaphore);
+    assert_eq!(judge(&seen.0), None, "others may share it");
+    seen.0.threads[1].sharers = Some(vec![PROCESS, CHILD]);
+    let hang = judge(&seen.0).unwrap();
+    assert_eq!(hang.because, Some(HangCause::NobodyWakes));
+    assert!(
+        hang.text.contains("waits for the semaphore 0x5000")
+            && hang
+                .text
+                .contains("no thread of the processes that share it is left that could wake it"),
+        "{}",
+        hang.text
+    );
+    assert!(!hang.text.contains("end of its child"), "{}", hang.text);
+    // One of these processes was not looked at, or does something.
+    seen.0.threads[1].sharers = Some(vec![PROCESS, CHILD, CHILD + 1]);
+    assert_eq!(judge(&seen.0), None);
+    seen.0.threads[1].sharers = Some(vec![PROCESS, CHILD]);
+    seen.0.processes[0].has_timers = true;
     assert_eq!(judge(&seen.0), None);
 }
 
@@ -258,12 +300,58 @@ fn ranks_wait_in_functions_of_mpi() {
         "rank 0 waits in MPI_Recv(), called in main() a.c:12; rank 1 waits in MPI_Barrier(), called \
          in main() a.c:20: no rank that was looked at computes"
     );
+    seen.0.threads[1].doing = call("clock_nanosleep", "100 µs");
+    seen.0.threads[1].stack = stack("*ompi_mpi_finalize < main a.c:30");
+    let text = asleep(&seen).1;
+    assert!(
+        text.starts_with(
+            "rank 0 waits in MPI_Recv(), called in main() a.c:12; rank 1 waits in MPI_Finalize()"
+        ),
+        "{text}"
+    );
+    seen.0.threads[1].doing = Doing::Running;
     seen.0.threads[1].stack = stack("compute a.c:50 < main a.c:20");
     let text = asleep(&seen).1;
     assert!(
         text.starts_with("rank 1 runs in compute() a.c:50"),
         "{text}"
     );
+}
+
+#[test]
+fn ranks_tell_with_whom_they_exchange_messages() {
+    let mut seen = family(Doing::Running, Doing::Running);
+    let from = |rank: Option<u32>| MessageSeen {
+        rank,
+        is_of_world: true,
+        tag: Some(77),
+    };
+    for (number, rank) in [(0, 0), (1, 1)] {
+        seen.0.processes[number].rank = Some(rank);
+        seen.0.threads[number].stack = stack("*opal_progress < *PMPI_Recv < main a.c:12");
+        seen.0.threads[number].stack[2].message = Some(from(Some(1 - rank)));
+    }
+    assert_eq!(
+        asleep(&seen).1,
+        "rank 0 and rank 1 wait in MPI_Recv(), called in main() a.c:12 (rank 0 with rank 1 and rank 1 \
+         with rank 0, tag 77): each of these waits for the next: rank 0 → rank 1 → rank 0"
+    );
+    seen.0.threads[1].stack[2].message = Some(from(None));
+    let text = asleep(&seen).1;
+    assert!(
+        text.ends_with("rank 1 with any rank, tag 77): no rank that was looked at computes"),
+        "{text}"
+    );
+    // A rank of another communicator is none of the program's.
+    seen.0.threads[1].stack[2].message = Some(MessageSeen {
+        is_of_world: false,
+        ..from(Some(0))
+    });
+    let text = asleep(&seen).1;
+    assert!(!text.contains("→"), "{text}");
+    assert!(text.contains("rank 0 of a communicator"), "{text}");
+    seen.0.threads[1].stack[2].message = None;
+    assert!(!asleep(&seen).1.contains("with"));
 }
 
 #[test]

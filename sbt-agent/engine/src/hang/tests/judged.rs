@@ -196,7 +196,7 @@ fn without_a_count_nobody_is_known_to_be_missing() {
 }
 
 #[test]
-fn of_several_that_nobody_wakes_the_first_whose_own_doing_it_is_leads() {
+fn of_several_that_nobody_wakes_the_one_for_which_the_first_thread_waits_leads() {
     let mut seen = Seen::new();
     // The main thread waits for worker-1, which waits for worker-3.
     seen.worker(1, mutex(0xa0, 3), "take hangs.c:51")
@@ -207,8 +207,8 @@ fn of_several_that_nobody_wakes_the_first_whose_own_doing_it_is_leads() {
         (hang.kind, hang.because),
         (HangKind::Stuck, Some(HangCause::NobodyWakes))
     );
-    assert_eq!(names(&hang.arrived), ["worker-2", "worker-3"]);
-    assert!(hang.text.starts_with("worker-2 waits"), "{}", hang.text);
+    assert_eq!(names(&hang.arrived), ["worker-3", "worker-2"]);
+    assert!(hang.text.starts_with("worker-3 waits"), "{}", hang.text);
 }
 
 #[test]

@@ -94,6 +94,53 @@ fn a_lock_whose_holder_has_ended() {
 }
 
 #[test]
+fn a_lock_taken_again_in_the_handler_of_a_signal() {
+    let mut seen = Seen::new();
+    seen.worker(
+        1,
+        held(0x9000, Holder::Thread(id(1))),
+        "log a.c:7 < on_alarm a.c:20 < count a.c:30",
+    );
+    seen.of(1).stack[2].after_signal = true;
+    seen.is(
+        HangKind::Never,
+        Some(HangCause::OwnLock),
+        "worker-1 waits for the mutex 0x9000 that it holds itself, in log() a.c:7, for ever; it does so \
+         in the handler of a signal, which has interrupted count() a.c:30",
+    );
+}
+
+#[test]
+fn each_that_nobody_wakes_is_told_with_its_own_wait() {
+    let mut seen = Seen::new();
+    seen.worker(1, condvar(), "put a.c:44")
+        .worker(2, held(0x9000, Holder::Unknown), "count a.c:50")
+        .worker(3, condvar(), "put a.c:44");
+    seen.is(
+        HangKind::Stuck,
+        Some(HangCause::NobodyWakes),
+        "worker-1 waits for the condition variable 0x5000, in put() a.c:44, and no thread of the \
+         process is left that could wake it; the same is true of worker-3; and of worker-2, which waits \
+         for the mutex 0x9000, in count() a.c:50",
+    );
+}
+
+#[test]
+fn the_thread_for_which_the_first_one_waits_is_told_first() {
+    let mut seen = Seen::new();
+    seen.0.threads[0].doing = joins(2);
+    seen.worker(1, condvar(), "idle a.c:20")
+        .worker(2, condvar(), "put a.c:44");
+    seen.is(
+        HangKind::Stuck,
+        Some(HangCause::NobodyWakes),
+        "worker-2 waits for the condition variable 0x5000, in put() a.c:44, and no thread of the \
+         process is left that could wake it; the same is true of worker-1, which waits for the \
+         condition variable 0x5000, in idle() a.c:20",
+    );
+}
+
+#[test]
 fn nobody_is_left_to_wake_anybody() {
     let mut seen = Seen::new();
     seen.worker(1, condvar(), "wait_all hangs.c:44")

@@ -7,6 +7,7 @@ pub mod displaced;
 pub mod effect;
 pub mod files;
 pub mod frame;
+pub mod handed;
 pub mod instruction;
 pub mod passed;
 pub mod patterns;

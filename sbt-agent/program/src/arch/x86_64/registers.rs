@@ -131,6 +131,12 @@ impl Registers {
         unsafe { std::mem::transmute(self) }
     }
 
+    /// The values of [`KEPT`], in that order.
+    pub const fn kept(&self) -> [u64; KEPT.len()] {
+        let all = &self.0;
+        [all.rbx, all.rbp, all.r12, all.r13, all.r14, all.r15]
+    }
+
     /// The instruction pointer.
     pub const fn at(&self) -> u64 {
         self.0.rip

@@ -15,6 +15,16 @@ pub const FRAME: Numbered = gimli::X86_64::RBP;
 /// The stack pointer, rsp.
 pub const STACK: Numbered = gimli::X86_64::RSP;
 
+/// The registers of [`super::registers::KEPT`], in that order.
+pub const NUMBERED_KEPT: [Numbered; 6] = [
+    gimli::X86_64::RBX,
+    gimli::X86_64::RBP,
+    gimli::X86_64::R12,
+    gimli::X86_64::R13,
+    gimli::X86_64::R14,
+    gimli::X86_64::R15,
+];
+
 /// The column of the return address.
 pub const RETURN: Numbered = gimli::X86_64::RA;
 

@@ -141,6 +141,8 @@ fn add_unseen(scene: &mut Scene, known: &[BarrierSeen]) {
                 ran_ns: None,
                 ready_ns: None,
                 slept: false,
+                sharers: None,
+                own_request: false,
             });
         }
     }
@@ -218,6 +220,8 @@ mod tests {
             ran_ns: None,
             ready_ns: None,
             slept: true,
+            sharers: None,
+            own_request: false,
         }
     }
 
