@@ -5,10 +5,13 @@
 //!   nothing else: the values that it computes in one turn are lost in the next.
 //! - A loop goes round *for ever* ([`forever`]) if it changes nothing, and the memory that it reads
 //!   stays as it is.
+//! - A *meeting* ([`meeting`]) is a barrier inside of a larger function: where its threads count, wait
+//!   and leave.
 //! - A loop is *suspected* ([`tally`]) if several threads use their time in it.
 
 pub mod forever;
 mod graph;
+pub mod meeting;
 pub mod tally;
 pub mod wait;
 
