@@ -1,6 +1,6 @@
 // Barriers that only spin, and what looks like them.
 //
-// spins [how=sense|yield|ticket|count|patient|global|private|relaxed|inline]  barriers
+// spins [how=sense|yield|ticket|count|patient|global|private|relaxed|inline|macro]  barriers
 //       [how=lock|ticketlock|queuelock|turns|exchange|compute|one|clock]    none
 //       [threads=4] [rounds=100]
 //       [load=US]  each thread works so long before it comes, by its turn
@@ -331,6 +331,29 @@ OWN void inlined_rounds(struct barrier *b, long me)
     }
 }
 
+// A macro, as in PARMACS programs: two barriers a round, which are one object.
+#define MEET()                                                                                    \
+    do {                                                                                          \
+        sense_of_mine = !sense_of_mine;                                                           \
+        if (__atomic_fetch_sub(&barrier.count, 1, __ATOMIC_SEQ_CST) == 1) {                       \
+            barrier.count = barrier.needed;                                                       \
+            STORE(barrier.sense, sense_of_mine);                                                  \
+        } else {                                                                                  \
+            while (LOAD(barrier.sense) != sense_of_mine)                                          \
+                ;                                                                                 \
+        }                                                                                         \
+    } while (0)
+
+OWN void macro_rounds(long me)
+{
+    for (long round = 0; round < rounds; round++) {
+        spin_us(round % threads == me ? 2 * load : load);
+        MEET(); // SITE macro
+        spin_us(me == 1 ? load / 4 : load / 8);
+        MEET(); // SITE second macro
+    }
+}
+
 static const char *how = "sense";
 
 static int is(const char *name)
@@ -369,6 +392,8 @@ static void *work(void *argument)
         sleep_us(stuck * 1000);
     if (is("inline"))
         inlined_rounds(&barrier, me);
+    else if (is("macro"))
+        macro_rounds(me);
     else if (is("one") && me != 0)
         spin_us(rounds * load);
     else if (is("one"))

@@ -19,6 +19,7 @@ pub mod executes;
 pub mod files;
 mod futex_ways;
 pub mod gain;
+mod inside;
 mod keeper;
 pub mod launch;
 pub mod libraries;

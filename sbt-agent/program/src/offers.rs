@@ -82,7 +82,8 @@ type Group = BTreeSet<String>;
 fn kind(point: &Point) -> Option<Kind> {
     match point.function {
         Function::CondWait => Some(Kind::Condvar),
-        Function::BarrierWait | Function::Kmp(_) | Function::Team(_) | Function::Call { .. } => {
+        Function::Team(team) => Some(runtimes::kind_of_arrival(point.layout, team.ends)),
+        Function::BarrierWait | Function::Kmp(_) | Function::Call { .. } => {
             Some(runtimes::kind(point.layout))
         }
         _ => None,

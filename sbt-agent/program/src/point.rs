@@ -41,6 +41,8 @@ pub enum Function {
     Kmp(Kmp),
     /// The function that a thread leaves last when it leaves such a barrier.
     TeamEnd,
+    /// A place where a thread has left a barrier that is part of a larger function.
+    Left,
     /// A function that begins a parallel region of OpenMP.
     Region,
 }
@@ -56,6 +58,7 @@ impl Function {
             | Self::CallExit
             | Self::Kmp(_)
             | Self::TeamEnd
+            | Self::Left
             | Self::Region => 0,
             // Arguments beyond the sixth are on the stack.
             Self::Call { object, count } => object.max(count).min(6).into(),

@@ -23,7 +23,7 @@ pub use relation::Meeting;
 pub use sbt_engine::place::NamedFunction;
 pub use sbt_engine::place::{NoFunction, SpinPlace};
 pub use shared::SharedFiles;
-pub use spins::{Wait, WaitId};
+pub use spins::{Wait, WaitId, Way};
 pub use stacks::{CallAt, Ends, Stacks, Standing};
 pub use system::SystemCaller;
 

@@ -103,8 +103,18 @@ fn split_name(text: &str) -> Option<(&str, &str)> {
         .find(|(before, _)| !in_operator(before))
 }
 
-/// Reads `SYMBOL[:ARG[:COUNT]]`, from the right.
+/// Reads `SYMBOL[:ARG[:COUNT]]`, from the right, or `FILE:LINE`.
 pub fn barrier(text: &str) -> Result<UserBarrier, String> {
+    if let Ok(function) = text.parse::<Pattern>()
+        && let Code::Line { file, .. } = &function.code
+        && is_source(file)
+    {
+        return Ok(UserBarrier {
+            function,
+            object: None,
+            count: None,
+        });
+    }
     let (symbol, numbers) = match trailing_number(text)? {
         None => (text, vec![]),
         Some((rest, last)) => match trailing_number(rest)? {
@@ -146,6 +156,17 @@ pub fn barrier(text: &str) -> Result<UserBarrier, String> {
         object,
         count,
     })
+}
+
+/// Whether a name is that of a source file, and not of a function: the names of copies that
+/// compilers make of functions end in a number or in `cold` behind their last dot.
+fn is_source(file: &str) -> bool {
+    let kind = file.rsplit_once('.').map_or("", |(_, kind)| kind);
+    let is_word = kind
+        .bytes()
+        .all(|byte| byte.is_ascii_alphanumeric() || byte == b'+');
+    let begins = kind.starts_with(|first: char| first.is_ascii_alphabetic());
+    is_word && begins && kind != "cold" && !file.contains(':')
 }
 
 /// The text before and the number after the last colon; `None` if there is no colon, or only colons

@@ -138,6 +138,10 @@ fn a_barrier_is_read_from_the_right() {
         ("app::wait(a::b)", "app::wait(a::b)", None, None),
         ("app::wait(a::b):1", "app::wait(a::b)", Some(1), None),
         ("lu!0x4f2:1", "lu!0x4f2", Some(1), None),
+        ("lu.c:120", "lu.c:120", None, None),
+        ("libx.so!src/lu.cpp:7", "libx.so!src/lu.cpp:7", None, None),
+        ("wait.constprop.0:1", "wait.constprop.0", Some(1), None),
+        ("wait.cold:1", "wait.cold", Some(1), None),
     ] {
         let read = barrier(text).unwrap_or_else(|error| panic!("{text}: {error}"));
         assert_eq!(
@@ -160,7 +164,7 @@ fn a_barrier_is_read_from_the_right() {
         "bar:1:1",
         "bar:x",
         "bar:1:2:3",
-        "lu.c:120",
+        "lu.c:120:1",
         "bar:256",
         "bar:-1",
         "bar:99999999999999999999",

@@ -132,9 +132,9 @@ pub struct Report {
     /// if sbt could not look.
     #[serde(default)]
     pub waits: Option<LooksReport>,
-    /// Loops in which threads were seen waiting while no barrier was hit, by descending number of
-    /// samples. They may be barriers that only spin, which sbt does not recognise. Null if sbt did
-    /// not look for such loops.
+    /// Loops in which threads were seen waiting, by descending number of samples, and where no barrier
+    /// was seen loops that are barriers by their code. They may be barriers that only spin, which sbt does
+    /// not count. Null if sbt did not look for such loops.
     pub spin_suspects: Option<Vec<SpinReport>>,
     /// The counters requested with `--events`, in that order.
     pub counters: Vec<CounterReport>,

@@ -35,11 +35,11 @@ pub struct SpinReport {
     pub place: String,
     /// The likely purpose of the loop.
     pub kind: SpinKind,
-    /// Number of threads that were seen in the loop.
+    /// Number of threads that were seen in the loop; 0 if only the code says that this is a barrier.
     pub threads: u64,
     /// `samples` as a percentage of all samples of these threads, which is a share of their CPU
-    /// time.
-    pub share_pct: f64,
+    /// time; null without samples.
+    pub share_pct: Option<f64>,
     /// Number of samples in the loop.
     pub samples: u64,
     /// A command that watches the loop as a barrier; null if `--barrier` cannot name it.
@@ -52,7 +52,7 @@ impl SpinReport {
     pub(super) fn of(found: &FoundLoop) -> Self {
         let place = &found.place;
         let written = place.position();
-        let share_pct = found.samples as f64 / found.of.max(1) as f64 * 100.0;
+        let share_pct = (found.of > 0).then(|| found.samples as f64 / found.of as f64 * 100.0);
         Self {
             text: text(found, share_pct),
             function: place.function.clone(),
@@ -72,7 +72,7 @@ impl SpinReport {
     }
 }
 
-fn text(found: &FoundLoop, share_pct: f64) -> String {
+fn text(found: &FoundLoop, share_pct: Option<f64>) -> String {
     let FoundLoop { place, threads, .. } = found;
     let at = place.written();
     let looks = if place.is_barrier {
@@ -100,6 +100,12 @@ fn text(found: &FoundLoop, share_pct: f64) -> String {
         (None, _) => {
             "--barrier needs the symbol of the function: keep the program's symbols".into()
         }
+    };
+    let Some(share_pct) = share_pct else {
+        return format!(
+            "the code of {at} is that of a barrier that spins, but no thread was seen there: the run \
+             may be too short, or the code is not used. {next}"
+        );
     };
     format!(
         "{threads} threads spent {share_pct:.0} % of their CPU time in a loop of {at} that only \
@@ -151,6 +157,20 @@ mod tests {
             report
                 .text
                 .contains("or a lock, a queue or a flag. If it is a barrier, watch it: sbt run")
+        );
+    }
+
+    #[test]
+    fn says_that_only_the_code_tells() {
+        let mut by_code = found(Ok("lu.c:212".into()));
+        (by_code.threads, by_code.samples, by_code.of) = (0, 0, 0);
+        let report = SpinReport::of(&by_code);
+        assert_eq!(report.share_pct, None);
+        assert_eq!(
+            report.text,
+            "the code of meet (spin.c:31) is that of a barrier that spins, but no thread was seen \
+             there: the run may be too short, or the code is not used. Watch it: sbt run --barrier \
+             lu.c:212 -- ./p"
         );
     }
 

@@ -12,7 +12,7 @@ use x86_64 as here;
 #[cfg(not(target_arch = "x86_64"))]
 compile_error!("sbt runs on x86-64: another architecture needs a folder in sbt-program's src/arch");
 
-pub(crate) use here::instruction::{Analysis, Flow, Put, decode};
+pub(crate) use here::instruction::{Analysis, Flow, LOCK, Put, decode};
 /// Instructions: what they do to the flow of control, to registers and to memory.
 pub use here::instruction::{Callee, Instruction};
 /// The code of a file, and what is found by searching all of it.

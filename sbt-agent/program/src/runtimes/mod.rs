@@ -137,6 +137,22 @@ pub fn of(layout: u8) -> Option<&'static Runtime> {
 /// [`layout::USER`]: they pass the number on, and know nothing about the object.
 pub const SPIN: u8 = 100;
 
+/// The kind of a barrier at which a thread arrives: by the layout of its object, and by whether the
+/// record says that a parallel region ends there. An inlined barrier ends none: if it says so, it is
+/// one that spins, inside of a larger function.
+pub fn kind_of_arrival(layout: u8, ends: bool) -> Kind {
+    if is_inside(layout, ends) {
+        Kind::Spin
+    } else {
+        kind(layout)
+    }
+}
+
+/// Whether a barrier that spins is meant, inside of a larger function: see [`kind_of_arrival`].
+pub const fn is_inside(layout: u8, ends: bool) -> bool {
+    layout == layout::STD_INLINED && ends
+}
+
 /// The kind of a barrier, by the layout of its object.
 pub fn kind(layout: u8) -> Kind {
     match of(layout) {

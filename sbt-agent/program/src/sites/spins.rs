@@ -5,11 +5,14 @@ use sbt_common::Cookie;
 
 use super::{Resolver, module::function_at, system::WAITING};
 use crate::{
+    clock,
     debuginfo::Symbol,
     elf::code_at,
     files::ProbedFile,
+    inside::Functions,
     point::Function,
-    spin::wait::{Callee, Purpose, Target, Waiting, gives_way, is_never_back, recognise},
+    runtimes,
+    spin::wait::{Purpose, Waiting, recognise},
     walks::Owner,
     wanted::Binary,
 };
@@ -17,9 +20,6 @@ use sbt_engine::place::{Frame, NoFunction, SpinPlace, printable, short};
 
 /// The most instructions of a loop whose functions are compared.
 const MAX_READS: usize = 8;
-
-/// The most bytes of a function that are read.
-const MAX_FUNCTION: u64 = 1 << 20;
 
 /// Functions of libraries that get a lock or the turn of a thread, and may spin for that.
 const GETS: [&str; 9] = [
@@ -41,9 +41,18 @@ pub struct Wait {
     pub id: WaitId,
     /// Where the loop is.
     pub place: SpinPlace,
-    /// If the function does nothing but wait and so can be watched as a barrier: the argument that
-    /// points to what threads wait for, 0 for none.
-    pub object: Option<u8>,
+    /// How it can be watched as a barrier; `None` if it cannot.
+    pub way: Option<Way>,
+}
+
+/// How a waiting loop can be watched as a barrier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// By its function, which does nothing but wait. The number is that of the argument that points to
+    /// what threads wait for, 0 for none.
+    Function(u8),
+    /// Inside of a function, where threads count by the instruction at this address.
+    Inside(u64),
 }
 
 /// Identifies a waiting loop's function: by file and start address.
@@ -140,7 +149,11 @@ impl Resolver {
         let mut barriers = file
             .points
             .iter()
-            .filter(|point| matches!(point.function, Function::Call { .. }))
+            .filter(|point| match point.function {
+                Function::Call { .. } => true,
+                Function::Team(team) => runtimes::is_inside(point.layout, team.ends),
+                _ => false,
+            })
             .peekable();
         if barriers.peek().is_none() {
             return false;
@@ -174,6 +187,39 @@ impl Resolver {
 
     fn waiting_at(&mut self, address: u64) -> Option<(Wait, Purpose)> {
         let (module, vaddr) = self.find(address)?;
+        self.waiting_in(module, vaddr)
+    }
+
+    /// The waiting loops of the barriers that the program's own files have by their code alone, one
+    /// for each barrier, until `until_ns`.
+    pub fn barriers_in_code(&mut self, until_ns: u64) -> Vec<Wait> {
+        let mut found = Vec::new();
+        for module in 0..self.modules.len() {
+            let file = std::sync::Arc::clone(&self.modules[module].file);
+            if self.modules[module].owner != Owner::User || file.is_runtime() {
+                continue;
+            }
+            let unwind = self.walks.unwind(module, &file);
+            let debug = self.debug(module);
+            let function = |address: u64| function_at(debug, unwind.as_deref(), address);
+            let functions = Functions {
+                image: self.modules[module].image(),
+                segments: &self.modules[module].segments,
+                imports: self.modules[module].imports(),
+                function: &function,
+            };
+            let mut all = functions.all_meetings(|| clock::now_ns() < until_ns);
+            all.sort_by_key(|meeting| (meeting.counter, meeting.counts_at));
+            all.dedup_by_key(|meeting| meeting.counter);
+            found.extend(
+                all.into_iter()
+                    .filter_map(|meeting| Some(self.waiting_in(module, meeting.waits_at)?.0)),
+            );
+        }
+        found
+    }
+
+    fn waiting_in(&mut self, module: usize, vaddr: u64) -> Option<(Wait, Purpose)> {
         let file = std::sync::Arc::clone(&self.modules[module].file);
         if self.modules[module].owner != Owner::User || file.is_runtime() {
             return None;
@@ -189,46 +235,29 @@ impl Resolver {
         if file.is_of_runtime(&symbol.name) || file.is_static() && is_waiting(&symbol.name) {
             return None;
         }
-        let callee = |target: Target| {
-            let imported = match target {
-                Target::At(to) => imports.at(image, segments, to),
-                Target::Through(word) => imports.through(image, word),
-                Target::Unknown => None,
-            };
-            let Target::At(to) = target else {
-                let gives_way = imported.is_some_and(|name| gives_way(&name));
-                return if gives_way {
-                    Callee::GivesWay
-                } else {
-                    Callee::Unknown
-                };
-            };
-            let gives_way = |name: &str| gives_way(name) || is_never_back(name);
-            match (imported, function(to)) {
-                (Some(name), _) if gives_way(&name) => Callee::GivesWay,
-                (None, Some(symbol)) if gives_way(&symbol.name) => Callee::GivesWay,
-                (None, Some(symbol)) if symbol.start == to => {
-                    code_at(image, segments, to, symbol.size).map_or(Callee::Unknown, |code| {
-                        Callee::Code(to, code.bytes.to_vec())
-                    })
-                }
-                _ => Callee::Unknown,
-            }
+        let functions = Functions {
+            image,
+            segments,
+            imports,
+            function: &function,
         };
-        let code = code_at(image, segments, symbol.start, symbol.size.min(MAX_FUNCTION))?;
-        let waiting = recognise(code.bytes, symbol.start, vaddr, &callee)?;
+        let callee = |target| functions.callee(target);
+        let code = functions.code(&symbol)?;
+        let waiting = recognise(code, symbol.start, vaddr, &callee)?;
         let id = WaitId {
             module,
             function: symbol.start,
         };
         let (place, is_inlined) = self.spin_place(module, &symbol, &waiting, image)?;
         let is_whole = waiting.is_plain && !waiting.is_nested && !is_inlined;
-        let object = u8::from(self.is_given(module, &symbol, &waiting));
-        let wait = Wait {
-            id,
-            place,
-            object: is_whole.then_some(object),
+        let way = if is_whole {
+            let object = self.is_given(module, &symbol, &waiting);
+            Some(Way::Function(object.into()))
+        } else {
+            let meeting = waiting.meeting.as_ref();
+            meeting.map(|meeting| Way::Inside(meeting.counts_at))
         };
+        let wait = Wait { id, place, way };
         Some((wait, waiting.purpose))
     }
 
@@ -246,6 +275,30 @@ impl Resolver {
             .iter()
             .any(|point| point.function == Function::CallExit);
         has_end.then(|| file.with_points(points).ok()).flatten()
+    }
+
+    /// The file of a waiting loop, with only the barrier to be watched at which threads count by
+    /// the instruction at `counts_at`, and all functions that have a part of it. `None` if not all
+    /// of it can be probed.
+    pub fn watches_inside(
+        &mut self,
+        id: WaitId,
+        counts_at: u64,
+    ) -> Option<(ProbedFile, Vec<WaitId>)> {
+        let file = std::sync::Arc::clone(&self.modules[id.module].file);
+        let unwind = self.walks.unwind(id.module, &file);
+        let debug = self.debug(id.module);
+        let function = |address: u64| function_at(debug, unwind.as_deref(), address);
+        let functions = Functions {
+            image: self.modules[id.module].image(),
+            segments: &self.modules[id.module].segments,
+            imports: self.modules[id.module].imports(),
+            function: &function,
+        };
+        let (points, starts) = functions.barrier(&function(id.function)?, counts_at)?;
+        let of = |function| WaitId { function, ..id };
+        let ids = starts.into_iter().map(of).collect();
+        Some((file.with_points(points).ok()?, ids))
     }
 
     /// The place of a waiting loop, and whether the loop is part of an inlined function; `None` if
@@ -273,7 +326,17 @@ impl Resolver {
         let shown = self.modules[module].file.shown.to_string_lossy();
         let outer = frames.last().and_then(names);
         let is_inlined = own.is_some_and(|frame| frame.inlined);
-        let barrier = if symbol.name.is_empty() {
+        let is_whole = waiting.is_plain && !waiting.is_nested && !is_inlined;
+        let line = own.and_then(|frame| {
+            let file = printable(short(frame.file.as_deref()?));
+            Some(format!("{file}:{}", frame.line?))
+        });
+        // By its line it is counted inside of its function.
+        let line = line.filter(|_| !is_whole && waiting.meeting.is_some());
+        let is_by_line = line.is_some();
+        let barrier = if let Some(line) = line {
+            Ok(line)
+        } else if symbol.name.is_empty() {
             Err(NoFunction::NoSymbol)
         } else if is_inlined
             || waiting.works_between
@@ -292,8 +355,8 @@ impl Resolver {
             binary: printable(short(&shown)),
             offset: waiting.start,
             is_barrier: waiting.purpose == Purpose::Barrier,
-            is_nested: waiting.is_nested,
-            may_work: !waiting.is_plain,
+            is_nested: waiting.is_nested && !is_by_line,
+            may_work: !waiting.is_plain && !is_by_line,
             barrier,
         };
         Some((place, is_inlined))

@@ -205,6 +205,11 @@ impl Graph {
         instruction != 0 && self.reached(0, Some(instruction), |index| &self.nodes[index].after)[to]
     }
 
+    /// The instructions from which an instruction is reached next.
+    pub fn ways_to(&self, index: usize) -> &[usize] {
+        &self.before[index]
+    }
+
     /// For each instruction, whether `of` can be reached from it.
     pub fn before(&self, of: usize) -> Vec<bool> {
         self.reached(of, None, |index| &self.before[index])

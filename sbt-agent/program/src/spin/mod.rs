@@ -6,10 +6,13 @@
 //! - A loop goes round *for ever* ([`forever`]) if it changes nothing, and the memory that it reads
 //!   stays as it is.
 //! - A loop is looked for only where samples are near each other ([`pieces`]).
+//! - A *meeting* ([`meeting`]) is a barrier inside of a larger function: where its threads count, wait
+//!   and leave.
 //! - A loop is *suspected* ([`tally`]) if several threads use their time in it.
 
 pub mod forever;
 mod graph;
+pub mod meeting;
 pub mod pieces;
 pub mod tally;
 pub mod wait;

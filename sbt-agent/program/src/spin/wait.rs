@@ -8,7 +8,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::graph::{Graph, Loop, Node};
+use super::{
+    graph::{Graph, Loop, Node},
+    meeting::Meeting,
+};
 use crate::arch::{
     self,
     effect::{self, CALLER_SAVED, Effect, FLAGS, Operand, Places},
@@ -18,7 +21,7 @@ pub use crate::arch::Callee as Target;
 
 /// The most instructions of a loop that only waits: giving way, counting turns and unoptimised code
 /// included.
-const MAX_LOOP: usize = 64;
+pub(super) const MAX_LOOP: usize = 64;
 
 /// The most instructions of a function that is called in such a loop and does no more than read.
 const MAX_CALLED: usize = 48;
@@ -108,6 +111,8 @@ pub struct Waiting {
     pub has_pointer: bool,
     /// Whether the loop waits for a variable at a fixed address, which the function was not given.
     pub is_fixed: bool,
+    /// The barrier of which the loop is a part, wherever that is in the function.
+    pub meeting: Option<Meeting>,
 }
 
 /// The loop that only waits and contains the instruction at `address`, in the function whose `code`
@@ -134,15 +139,25 @@ pub fn recognise(
     let later = graph.after(&found.nodes);
     let first = found.nodes.iter().next()?;
     let instructions = arch::decode(code, start);
+    let awaited: Vec<Operand> = graph.awaited(&found).collect();
+    let purpose = graph.purpose(&found, &later);
+    let meeting = (purpose != Purpose::Lock)
+        .then(|| graph.meeting(&found, &awaited, (code, start)))
+        .flatten();
     Some(Waiting {
         start: graph.nodes[*first].at,
         reads: graph.reads(&found),
-        purpose: graph.purpose(&found, &later),
+        purpose: if meeting.is_some() {
+            Purpose::Barrier
+        } else {
+            purpose
+        },
         is_plain: code.len() <= MAX_PLAIN && graph.is_plain(&found, callee),
         is_nested: !later.is_disjoint(&found.nodes),
         works_between: graph.works_between(&found, &later, callee),
         has_pointer: effect::first_is_pointer(instructions),
-        is_fixed: graph.awaited(&found).any(Operand::is_fixed),
+        is_fixed: awaited.into_iter().any(Operand::is_fixed),
+        meeting,
     })
 }
 

@@ -6,7 +6,10 @@ use std::{collections::HashMap, fs, path::Path, process::Command};
 
 use object::{Object as _, ObjectSection as _, ObjectSymbol as _};
 
-use super::wait::{Callee, Purpose, Target, Waiting, recognise};
+use super::{
+    meeting::{Counter, Meeting, meetings},
+    wait::{Callee, Purpose, Target, Waiting, recognise},
+};
 
 const SOURCE: &str = include_str!("../../../../tests/programs/spins.c");
 
@@ -52,6 +55,13 @@ impl Built {
     fn code(&self, start: u64, size: u64) -> Option<&[u8]> {
         let from = usize::try_from(start.checked_sub(self.start)?).ok()?;
         self.text.get(from..from + usize::try_from(size).ok()?)
+    }
+
+    /// The barriers inside of a function.
+    fn meetings(&self, name: &str) -> Vec<Meeting> {
+        let (start, size) = self.functions[name];
+        let code = self.code(start, size).unwrap();
+        meetings(code, start, &|_| Callee::Unknown)
     }
 
     /// The waiting loops that are recognised at any instruction of a function.
@@ -174,6 +184,54 @@ fn a_wait_inside_of_the_programs_own_loop_is_nested() {
 }
 
 #[test]
+fn barriers_inside_of_functions_are_found_with_all_their_places() {
+    for (how, built) in all() {
+        let [one] = &built.meetings("inlined_rounds")[..] else {
+            panic!("{how}: {:x?}", built.meetings("inlined_rounds"));
+        };
+        assert!(
+            built.waiting("inlined_rounds").iter().all(|waiting| {
+                waiting.purpose == Purpose::Barrier && waiting.meeting.as_ref() == Some(one)
+            }),
+            "{how}"
+        );
+        let [first, second] = &built.meetings("macro_rounds")[..] else {
+            panic!("{how}: {:x?}", built.meetings("macro_rounds"));
+        };
+        assert!(matches!(first.counter, Counter::Fixed(_)), "{how}");
+        assert_eq!(first.counter, second.counter, "{how}");
+        for meeting in [one, first, second] {
+            assert!(
+                meeting.arrives.at < meeting.counts_at,
+                "{how}: {meeting:x?}"
+            );
+            assert!(!meeting.leaves.is_empty(), "{how}: {meeting:x?}");
+        }
+    }
+}
+
+#[test]
+fn locks_and_queues_are_no_barriers_inside_of_functions() {
+    for (how, built) in all() {
+        for name in [
+            "lock_by_test",
+            "lock_by_compare",
+            "lock_by_exchange",
+            "lock_by_ticket",
+            "lock_by_queue",
+            "unlock_queue",
+            "add_by_ticket",
+            "turn_wait",
+            "count_until",
+        ] {
+            if built.functions.contains_key(name) {
+                assert_eq!(built.meetings(name), [], "{how}: {name}");
+            }
+        }
+    }
+}
+
+#[test]
 fn code_may_be_anything() {
     let mut state = 1_u32;
     let mut next = || {
@@ -185,6 +243,7 @@ fn code_may_be_anything() {
         for address in (0..200).step_by(7) {
             let callee = |_| Callee::Code(0, code.clone());
             let _any = recognise(&code, 0, address, &callee);
+            let _any = meetings(&code, address, &callee);
         }
     }
     assert_eq!(recognise(&[], 0, 0, &|_| Callee::Unknown), None);

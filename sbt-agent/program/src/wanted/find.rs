@@ -22,8 +22,8 @@ impl Binary<'_> {
     /// The offer for a wish that concerns this file.
     pub(super) fn offer(&self, wish: &Wish) -> Offer {
         match (&wish.at.code, wish.purpose) {
-            (Code::Line { .. }, Purpose::Barrier { .. }) => {
-                Offer::Refused("a barrier must be a function, not a line".into())
+            (Code::Line { file, line }, Purpose::Barrier { .. }) => {
+                self.meeting_of_line(file, *line)
             }
             (Code::Line { file, line }, Purpose::Mark(number)) => self.line(file, *line, number),
             (Code::Name(name), purpose) => self.function(name, purpose),

@@ -7,7 +7,9 @@ use super::Binary;
 use super::find::MAX_FUNCTION;
 use crate::arch::prologue::{Body, Refusal};
 use crate::debuginfo::{Spot, Symbol};
+use crate::elf::Imports;
 use crate::files::Offer;
+use crate::inside::Functions;
 use crate::point::{Function, Point};
 
 /// The most places of a line that are probed; a line with more is refused.
@@ -70,6 +72,49 @@ enum Scope<'a> {
 }
 
 impl Binary<'_> {
+    /// The barriers whose threads spin inside of a function, in a loop of this line.
+    pub(super) fn meeting_of_line(&self, file: &str, line: u32) -> Offer {
+        let spots = self.debug.line(file, line).map(|found| found.spots);
+        let spots = spots.unwrap_or_default();
+        if spots.is_empty() {
+            return Offer::Nothing;
+        }
+        let function = |address: u64| self.debug.spanning(address);
+        let functions = Functions {
+            image: self.image,
+            segments: &self.segments,
+            imports: self.imports.get_or_init(|| Imports::of(self.image)),
+            function: &function,
+        };
+        let mut known = HashSet::new();
+        let mut points: Vec<Point> = Vec::new();
+        for spot in spots.iter().take(MAX_PLACES) {
+            let Some(symbol) = function(spot.start) else {
+                continue;
+            };
+            let is_here = |at: u64| (spot.start..spot.end).contains(&at);
+            let all = functions.meetings(&symbol).into_iter();
+            let mut here = all.filter(|found| is_here(found.waits_at) || is_here(found.counts_at));
+            let Some(found) = here.find(|found| known.insert(found.counts_at)) else {
+                continue;
+            };
+            let barrier = functions.barrier(&symbol, found.counts_at);
+            for point in barrier.into_iter().flat_map(|(points, _)| points) {
+                if !points.contains(&point) {
+                    points.push(point);
+                }
+            }
+        }
+        if points.is_empty() {
+            return Offer::Refused(
+                "a barrier must be a function, or a line with a loop in which threads spin right \
+                 after each has counted itself"
+                    .into(),
+            );
+        }
+        Offer::Points(points)
+    }
+
     /// The places of a line, one for each function that contains it.
     pub(super) fn line(&self, file: &str, line: u32, number: u8) -> Offer {
         let too_many = || {

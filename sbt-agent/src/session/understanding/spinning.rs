@@ -1,5 +1,5 @@
 //! Looks for barriers that only spin, which no probe shows: samples where the target's threads run,
-//! if there are several and no barrier was hit for a while.
+//! if there are several: now and then where other barriers are hit, more often where none is.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -16,7 +16,7 @@ use sbt_engine::{
 };
 use sbt_program::{
     clock, process,
-    sites::{Resolver, Wait, WaitId},
+    sites::{Resolver, Wait, WaitId, Way},
     spin::{pieces::Pieces, tally::Tally},
 };
 
@@ -32,8 +32,17 @@ const MAX_LOOKS: u32 = 10;
 /// The number of looks with suspects after which the search ends.
 const MAX_FOUND: u32 = 3;
 
+/// The number of looks while other barriers are hit: a program may have both.
+const MAX_BESIDE: u32 = 3;
+
+/// The time from the start to the first look while other barriers are hit, ns.
+const BESIDE_NS: u64 = 300_000_000;
+
 /// The longest time to look up the sampled addresses, ns: the session does nothing else meanwhile.
 const LOOK_UP_NS: u64 = 50_000_000;
+
+/// The most barriers that are told of by their code alone.
+const MAX_IN_CODE: usize = 3;
 
 /// The most distinct addresses looked up in one look.
 const MAX_ADDRESSES: usize = 512;
@@ -108,6 +117,8 @@ pub struct Spinning {
     /// Whether any look has been completed.
     has_looked: bool,
     looks: u32,
+    /// The number of looks that began while other barriers were hit.
+    beside: u32,
     found: u32,
     /// The time of the last hit at a barrier, ns.
     quiet_since_ns: u64,
@@ -115,6 +126,8 @@ pub struct Spinning {
     hits: u64,
     /// The earliest time of the next look, ns.
     back_ns: u64,
+    /// Barriers that spin by their code alone, none of which was seen in use.
+    in_code: Vec<Wait>,
     tally: Tally<WaitId>,
     places: BTreeMap<WaitId, Wait>,
     /// The functions that are tried as barriers.
@@ -130,10 +143,12 @@ impl Spinning {
             sampler: None,
             has_looked: false,
             looks: 0,
+            beside: 0,
             found: 0,
             quiet_since_ns: now_ns,
             hits: 0,
             back_ns: 0,
+            in_code: Vec::new(),
             tally: Tally::default(),
             places: BTreeMap::new(),
             trials: Trials::default(),
@@ -151,10 +166,14 @@ impl Spinning {
         } else {
             QUIET_NS
         };
+        let is_quiet = now_ns.saturating_sub(self.quiet_since_ns) >= long_ns;
+        let is_beside = hits > 0
+            && self.beside < MAX_BESIDE
+            && now_ns.saturating_sub(self.start_ns) >= BESIDE_NS;
         self.wish != Spins::Off
             && !self.trials.is_running()
             && seen.threads >= 2
-            && now_ns.saturating_sub(self.quiet_since_ns) >= long_ns
+            && (is_quiet || is_beside)
             && now_ns >= self.back_ns
             && self.looks < MAX_LOOKS
             && self.found < MAX_FOUND
@@ -164,21 +183,24 @@ impl Spinning {
     pub fn tick(&mut self, now_ns: u64, seen: Seen, pid: u32, resolver: &mut Resolver) {
         let is_due = self.is_due(now_ns, seen);
         if let Some((since_ns, _)) = self.sampler {
-            if self.quiet_since_ns == now_ns {
-                // Barriers are hit again: there is nothing to look for.
-                self.sampler = None;
-            } else if now_ns.saturating_sub(since_ns) >= LOOK_NS {
+            if now_ns.saturating_sub(since_ns) >= LOOK_NS {
                 self.end(pid, resolver);
             }
         } else if is_due {
-            self.back_ns = now_ns.saturating_add(AWAY_NS << self.looks);
-            self.looks += 1;
+            self.begins(now_ns);
             // A user who may not sample gets no look.
             let sampler = Sampler::begin(&process::busy_first(pid)).ok();
             self.sampler = sampler.map(|sampler| (now_ns, sampler));
             resolver.turn_to(pid);
             resolver.refresh();
         }
+    }
+
+    /// Counts a look that begins.
+    fn begins(&mut self, now_ns: u64) {
+        self.back_ns = now_ns.saturating_add(AWAY_NS << self.looks);
+        self.looks += 1;
+        self.beside += u32::from(self.hits > 0);
     }
 
     /// Ends a look without a result. `now_ns`: the time until which hits at barriers were not seen.
@@ -229,11 +251,11 @@ impl Spinning {
         }
         for (id, _) in suspects {
             if let Some(wait) = self.places.get(&id)
-                && let Some(object) = wait.object
+                && let Some(way) = wait.way
             {
                 self.trials.add(Candidate {
                     id,
-                    object,
+                    way,
                     by_code: wait.place.is_barrier,
                 });
             }
@@ -248,9 +270,11 @@ impl Spinning {
         let found = suspects.into_iter().filter_map(|(id, suspect)| {
             let mut place = self.places.get(&id)?.place.clone();
             match self.trials.outcome(id) {
-                Some(Outcome::Barrier { .. } | Outcome::Other) => return None,
+                Some(Outcome::Barrier { .. } | Outcome::Part | Outcome::Other) => return None,
                 // Neither the code nor the use says that this is a barrier.
                 Some(Outcome::Unclear) if !place.is_barrier => return None,
+                // Where barriers are known, a loop of unknown purpose is no reason to look further.
+                None if self.hits > 0 && !place.is_barrier => return None,
                 Some(Outcome::Unclear) => place.is_barrier = false,
                 Some(Outcome::Fits) | None => {}
             }
@@ -262,17 +286,41 @@ impl Spinning {
                 of: suspect.of,
             })
         });
-        self.has_looked.then(|| found.collect())
+        let mut found: Vec<FoundLoop> = found.collect();
+        let in_code = self.in_code.iter().map(|wait| FoundLoop {
+            command: command(&wait.place, None, again),
+            place: wait.place.clone(),
+            threads: 0,
+            samples: 0,
+            of: 0,
+        });
+        found.extend(in_code);
+        (self.has_looked || !found.is_empty()).then_some(found)
+    }
+
+    /// No barrier was found in the run: looks for barriers that spin in the code of the program, if
+    /// no loop is suspected. The run may have been too short for samples.
+    pub fn look_at_code(&mut self, resolver: &mut Resolver) {
+        if self.wish != Spins::Off && self.tally.suspects().is_empty() {
+            let mut found = resolver.barriers_in_code(clock::now_ns() + LOOK_UP_NS);
+            found.retain(|wait| self.trials.outcome(wait.id).is_none());
+            found.truncate(MAX_IN_CODE);
+            self.in_code = found;
+        }
     }
 
     /// A note for each function that was proven to be a barrier. `again`: as for [`Self::report`].
     pub fn notes(&self, again: &[String; 2]) -> Vec<String> {
         let notes = self.places.iter().filter_map(|(id, wait)| {
-            let Some(Outcome::Barrier { since_ns, object }) = self.trials.outcome(*id) else {
+            let Some(Outcome::Barrier { since_ns, way }) = self.trials.outcome(*id) else {
                 return None;
             };
             let after_ns = since_ns.saturating_sub(self.start_ns);
-            let command = command(&wait.place, Some(object), again);
+            let object = match way {
+                Way::Function(object) => Some(object),
+                Way::Inside(_) => None,
+            };
+            let command = command(&wait.place, object, again);
             let whole = command.map_or_else(String::new, |command| {
                 format!(". To count all rounds: {command}")
             });
@@ -321,17 +369,26 @@ mod tests {
         assert!(!spinning.is_due(100 * MS, seen(4, 0)));
         assert!(!spinning.is_due(300 * MS, seen(1, 0)));
         assert!(spinning.is_due(600 * MS, seen(2, 0)));
+        spinning.beside = MAX_BESIDE;
         assert!(!spinning.is_due(700 * MS, seen(2, 8)), "one was hit");
         assert!(!spinning.is_due(10_600 * MS, seen(2, 8)));
         assert!(spinning.is_due(10_700 * MS, seen(2, 8)));
     }
 
     #[test]
-    fn is_never_due_while_barriers_are_hit() {
+    fn is_due_a_few_times_while_barriers_are_hit() {
         let mut spinning = Spinning::new(0, Spins::Auto);
+        let mut looks = Vec::new();
         for tick in 0..1000 {
-            assert!(!spinning.is_due(tick * 250 * MS, seen(4, 1 + tick / 8)));
+            let now_ns = tick * 50 * MS;
+            if spinning.is_due(now_ns, seen(4, 1 + tick)) {
+                spinning.begins(now_ns);
+                looks.push(now_ns / MS);
+            }
         }
+        assert_eq!(looks, [300, 800, 1800]);
+        let mut other = Spinning::new(0, Spins::Auto);
+        assert!(!other.is_due(400 * MS, seen(1, 8)), "one thread");
     }
 
     #[test]

@@ -59,6 +59,7 @@ impl Understanding {
 
     /// Hints for a run in which no barrier was found. `again`: as for [`Self::fill`].
     pub fn hints(&mut self, again: &[String; 2]) -> Vec<String> {
+        self.spinning.look_at_code(&mut self.resolver);
         self.recognition.hints(&mut self.resolver, again)
     }
 

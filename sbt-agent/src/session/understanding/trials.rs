@@ -12,7 +12,7 @@ use sbt_engine::{
 };
 use sbt_program::{
     files::ProbedFile,
-    sites::{Resolver, WaitId},
+    sites::{Resolver, WaitId, Way},
 };
 
 /// The longest time to wait for the first thread to enter the function, ns.
@@ -36,9 +36,11 @@ pub enum Outcome {
     /// The function is a barrier, and is counted since then, ns.
     Barrier {
         since_ns: u64,
-        /// The argument that points to the barrier, 0 for none.
-        object: u8,
+        /// How it is watched.
+        way: Way,
     },
+    /// The function has a part of a barrier that is counted.
+    Part,
     /// The use fits a barrier, but the code does not tell.
     Fits,
     /// Nothing was proven.
@@ -52,8 +54,8 @@ pub enum Outcome {
 pub struct Candidate {
     /// The function that is tried.
     pub id: WaitId,
-    /// The argument that points to what threads wait for, 0 for none.
-    pub object: u8,
+    /// How it can be watched.
+    pub way: Way,
     /// Whether the function's code is that of a barrier.
     pub by_code: bool,
 }
@@ -63,17 +65,17 @@ struct Running {
     file: Arc<ProbedFile>,
     trial: Trial,
     since_ns: u64,
+    /// All functions that have a part of the barrier.
+    of: Vec<WaitId>,
 }
 
 impl Running {
     /// The result of the trial; `None` if it goes on.
     fn outcome(&self, now_ns: u64) -> Option<Outcome> {
-        let Candidate {
-            object, by_code, ..
-        } = self.candidate;
+        let Candidate { way, by_code, .. } = self.candidate;
         let barrier = Outcome::Barrier {
             since_ns: now_ns,
-            object,
+            way,
         };
         let lasted_ns = now_ns.saturating_sub(self.since_ns);
         match self.trial.verdict() {
@@ -135,14 +137,25 @@ impl Trials {
             return self.end(outcome).map(TrialStep::Withdraw);
         }
         while let Some(candidate) = self.queue.pop_front() {
-            let Candidate { id, object, .. } = candidate;
-            if let Some(file) = resolver.watches_wait(id, object) {
+            let Candidate { id, way, .. } = candidate;
+            if self.outcomes.contains_key(&id) {
+                continue;
+            }
+            let watched = match way {
+                Way::Function(object) => {
+                    let file = resolver.watches_wait(id, object);
+                    file.map(|file| (file, Vec::new()))
+                }
+                Way::Inside(counts_at) => resolver.watches_inside(id, counts_at),
+            };
+            if let Some((file, of)) = watched {
                 let file = Arc::new(file);
                 self.running = Some(Running {
                     candidate,
                     file: Arc::clone(&file),
                     trial: Trial::default(),
                     since_ns: now_ns,
+                    of,
                 });
                 return Some(TrialStep::Begin(file));
             }
@@ -167,14 +180,19 @@ impl Trials {
             &mut self.refused
         };
         objects.extend(running.trial.objects());
-        if !is_counted && candidate.object != 0 && running.trial.is_lonely() {
+        let is_given = matches!(candidate.way, Way::Function(object) if object != 0);
+        if !is_counted && is_given && running.trial.is_lonely() {
             // Each thread passes a pointer of its own.
             let all = Candidate {
-                object: 0,
+                way: Way::Function(0),
                 ..candidate
             };
             self.queue.push_front(all);
         } else {
+            let of_part = if is_counted { Outcome::Part } else { outcome };
+            for part in running.of {
+                self.outcomes.entry(part).or_insert(of_part);
+            }
             self.outcomes.insert(candidate.id, outcome);
         }
         Some(running.file)

@@ -177,9 +177,14 @@ fn watched_for(out: &mut String, report: &Report, style: Style) {
     } else {
         " but not in child processes."
     });
+    text.push_str(if report.spin_suspects.is_some() {
+        " It also looked for loops in which threads only spin."
+    } else {
+        " It did not look for barriers that only spin: name their function with --barrier."
+    });
     text.push_str(
-        " sbt does not recognise barriers that only spin: name their function with --barrier. Nor \
-        does it recognise those of Python, Java and Go: their threads are seen as asleep.",
+        " sbt does not recognise the barriers of Python, Java and Go: their threads are seen as \
+        asleep.",
     );
     paragraph(out, &text, style);
 }

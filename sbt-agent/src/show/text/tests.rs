@@ -451,7 +451,7 @@ fn without_barriers_what_is_known_is_said() {
     // A barrier kind that is watched for is not listed as unrecognised.
     let (_, not) = words.split_once("processes that it started. ").unwrap();
     assert!(
-        not.starts_with("sbt does not recognise barriers that only spin: "),
+        not.starts_with("It did not look for barriers that only spin: "),
         "{words}"
     );
     let hidden = run(None, Some("prog is stripped"));

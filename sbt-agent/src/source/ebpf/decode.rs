@@ -474,7 +474,8 @@ impl Decoder {
         };
         let clocks = self.clocks(&record.clocks);
         self.counting.at(tid, record.seq, clocks, out);
-        if record.head.detail & ENDS != 0 {
+        let (layout, ends) = (record.head.layout, record.head.detail & ENDS != 0);
+        if ends && !runtimes::is_inside(layout, ends) {
             out.push(Event::RegionEnd { tid });
         }
         let walked = self.walked(record.caller, record.epoch);
@@ -491,7 +492,7 @@ impl Decoder {
             tid,
             clocks,
             object,
-            kind: runtimes::kind(record.head.layout),
+            kind: runtimes::kind_of_arrival(layout, ends),
             callers,
         });
     }

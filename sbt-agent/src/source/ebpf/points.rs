@@ -54,6 +54,10 @@ const fn is_call_exit(function: Function) -> bool {
     matches!(function, Function::CallExit)
 }
 
+const fn is_past(function: Function) -> bool {
+    matches!(function, Function::Left)
+}
+
 const fn is_cond_wait(function: Function) -> bool {
     matches!(function, Function::CondWait)
 }
@@ -70,11 +74,12 @@ const fn is_mark(function: Function) -> bool {
 pub(super) type Is = fn(Function) -> bool;
 
 /// What is always attached, in this order. Return probes for departures come and go.
-pub(super) const ATTACHED: [(Is, &str); 8] = [
+pub(super) const ATTACHED: [(Is, &str); 9] = [
     (is_mapped, "mapped"),
     (is_init, "init"),
     (is_mark, "mark"),
     (is_call_exit, "call_exit"),
+    (is_past, "depart"),
     (is_call, "call"),
     (is_wait, "arrive"),
     (is_team, "team"),

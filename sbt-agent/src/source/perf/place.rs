@@ -162,7 +162,7 @@ pub fn groups<'a>(
             }
             let new = places(point).into_iter().filter(|place| {
                 // Departures are not watched.
-                !place.for_departures && place.program != Program::CallExit
+                !place.for_departures && !matches!(place.program, Program::CallExit | Program::Left)
             });
             let same = |group: &&mut Group| group.file == index && group.name == name;
             match groups.iter_mut().find(same) {
@@ -216,9 +216,11 @@ fn kind(point: &Point, file: &str, is_used: impl Fn(&str) -> bool) -> Option<(Ra
         }
         Function::CondWait | Function::CondWake { .. } => (Rank::CondvarRest, symbol),
         Function::BarrierInit => (Rank::Init, symbol),
-        Function::LinkerMapped | Function::CallExit | Function::TeamEnd | Function::Region => {
-            return None;
-        }
+        Function::LinkerMapped
+        | Function::CallExit
+        | Function::TeamEnd
+        | Function::Left
+        | Function::Region => return None,
     })
 }
 

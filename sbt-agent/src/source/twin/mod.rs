@@ -61,6 +61,8 @@ pub enum Program {
     Leave,
     /// A thread returns from such a function.
     Return,
+    /// A thread has left a barrier that is part of a larger function.
+    Left,
 }
 
 impl Program {
@@ -77,6 +79,7 @@ impl Program {
             Function::Team(_) => &[Self::Team],
             Function::Kmp(_) => &[Self::Kmp],
             Function::TeamEnd => &[Self::Leave],
+            Function::Left => &[Self::Left],
         }
     }
 
@@ -216,6 +219,11 @@ impl Programs {
                 tell_mapping(kind::MAPPED, false, 0, hit.slot, hit.now, hit.out);
             }
             Program::Leave => hit.slot.returns.push(at),
+            Program::Left => {
+                if hit.slot.stay.leave_from(at.wrapping_sub(8)) {
+                    tell::clocks(kind::DEPART, 0, 0, hit);
+                }
+            }
             Program::Return => {
                 let at = at.wrapping_sub(8);
                 if hit.slot.returns_from(at) && hit.slot.stay.leave_from(at) {

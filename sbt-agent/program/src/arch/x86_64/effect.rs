@@ -60,7 +60,13 @@ pub struct Operand {
 impl Operand {
     /// Whether the address is the same for every thread.
     pub fn is_fixed(self) -> bool {
-        self.root == Root::Fixed && self.index == Register::None
+        self.fixed().is_some()
+    }
+
+    /// The address, if it is the same for every thread.
+    pub fn fixed(self) -> Option<u64> {
+        let is_fixed = self.root == Root::Fixed && self.index == Register::None;
+        is_fixed.then_some(self.displacement)
     }
 }
 

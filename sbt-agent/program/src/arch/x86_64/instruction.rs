@@ -18,6 +18,9 @@ pub fn decode(code: &[u8], at: u64) -> impl Iterator<Item = Instruction> {
         .map(Instruction)
 }
 
+/// The byte with which an instruction begins that changes memory in one atomic step.
+pub const LOCK: u8 = 0xf0;
+
 /// The target of a call, as far as two targets can be compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Callee {

@@ -41,7 +41,7 @@ fn offsets_are_of_whole_instructions() {
     assert!(refused("step+0xffff", MARK).contains("bytes long"));
     assert!(refused("lu!0x4", MARK).contains("no code"));
     assert!(refused("lu!0xffffffffffffffff", MARK).contains("no code"));
-    assert!(refused("lu.c:5", BARRIER).contains("not a line"));
+    assert!(refused("lu.c:5", BARRIER).contains("or a line with a loop"));
     run("strip", &[built.program.to_str().unwrap()]);
     let at = format!("lu!{start:#x}");
     assert_eq!(built.find(&at, MARK), []);
