@@ -382,7 +382,7 @@ pub struct Options {
     ///
     /// ARG is the number of the argument that is the barrier, 1 to 6; with 0 all calls are
     /// one barrier; without ARG debug information decides. COUNT is the number of the
-    /// argument that holds the number of participants. FILE:LINE, the line of a loop in
+    /// argument that holds the number of participants. `FILE:LINE`, the line of a loop in
     /// which threads spin, means the barrier inside of a function to which the loop belongs.
     #[arg(long = "barrier", value_name = "SYMBOL[:ARG[:COUNT]]", value_parser = spec::barrier)]
     pub barriers: Vec<UserBarrier>,
