@@ -12,7 +12,10 @@ use crate::{
     inside::Functions,
     point::Function,
     runtimes,
-    spin::wait::{Purpose, Waiting, recognise},
+    spin::{
+        meeting::Meeting,
+        wait::{Purpose, Waiting, recognise},
+    },
     walks::Owner,
     wanted::Binary,
 };
@@ -243,7 +246,10 @@ impl Resolver {
         };
         let callee = |target| functions.callee(target);
         let code = functions.code(&symbol)?;
-        let waiting = recognise(code, symbol.start, vaddr, &callee)?;
+        let mut waiting = recognise(code, symbol.start, vaddr, &callee)?;
+        // Counted are all places of a barrier, or none.
+        let is_whole = |meeting: &Meeting| functions.barrier(&symbol, meeting.counts_at).is_some();
+        waiting.meeting = waiting.meeting.filter(is_whole);
         let id = WaitId {
             module,
             function: symbol.start,

@@ -217,6 +217,11 @@ impl Trials {
                         running.trial.arrive(*tid, clocks.time_ns, *object);
                         (true, None)
                     }
+                    // No function was tried so far: the user has named the line of this barrier.
+                    None if self.outcomes.is_empty() => {
+                        self.counted.insert(*object);
+                        (false, None)
+                    }
                     // Another object of a barrier that is counted, or a last event of a function
                     // that is not.
                     _ => (
