@@ -90,7 +90,7 @@ fn waits_say_for_what_by_whom_and_who_held_it() {
         "T1\u{a0}9\u{a0}%, T2\u{a0}8\u{a0}%",
         ">T3\u{a0}91\u{a0}%<",
         "read (/data/matrix.bin) called from load_block io.c:41",
-        ">2210\u{a0}sleeps and",
+        "By 2210 sleeps and 300 looks at each thread.",
     ] {
         assert!(section.contains(cell), "{cell}: {section}");
     }
