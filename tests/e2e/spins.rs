@@ -52,7 +52,7 @@ fn follow(suspect: &Value) -> Report {
     assert_eq!((words.next(), words.next()), (Some("sbt"), Some("run")));
     let folder = folder();
     let json = folder.path().join("report.json");
-    let mut sbt = sbt_with(&["run", "--json", "--output"]);
+    let mut sbt = sbt_with(&["run", "--budget=off", "--json", "--output"]);
     sbt.arg(&json).args(words);
     let finished = run(sbt).expect(0);
     assert_eq!(finished.stderr, "", "{finished}");

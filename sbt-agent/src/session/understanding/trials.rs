@@ -97,6 +97,8 @@ impl Running {
 pub struct Trials {
     queue: VecDeque<Candidate>,
     running: Option<Running>,
+    /// Whether any function was tried so far.
+    has_tried: bool,
     outcomes: BTreeMap<WaitId, Outcome>,
     /// The objects of barriers that are counted, and of functions that are not.
     counted: BTreeSet<u64>,
@@ -150,6 +152,7 @@ impl Trials {
             };
             if let Some((file, of)) = watched {
                 let file = Arc::new(file);
+                self.has_tried = true;
                 self.running = Some(Running {
                     candidate,
                     file: Arc::clone(&file),
@@ -217,8 +220,8 @@ impl Trials {
                         running.trial.arrive(*tid, clocks.time_ns, *object);
                         (true, None)
                     }
-                    // No function was tried so far: the user has named the line of this barrier.
-                    None if self.outcomes.is_empty() => {
+                    // Nothing was tried so far: the user has named the line of this barrier.
+                    None if !self.has_tried => {
                         self.counted.insert(*object);
                         (false, None)
                     }
