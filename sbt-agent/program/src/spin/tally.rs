@@ -55,6 +55,11 @@ impl<K: Ord + Clone> Tally<K> {
         }
     }
 
+    /// The number of samples so far.
+    pub fn samples(&self) -> u64 {
+        self.all.values().sum()
+    }
+
     /// The places where several threads used their time.
     pub fn suspects(&self) -> Vec<(K, Suspect)> {
         let suspects = self.within.iter().filter_map(|(place, threads)| {

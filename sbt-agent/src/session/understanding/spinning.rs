@@ -41,6 +41,9 @@ const BESIDE_NS: u64 = 300_000_000;
 /// The longest time to look up the sampled addresses, ns: the session does nothing else meanwhile.
 const LOOK_UP_NS: u64 = 50_000_000;
 
+/// With so many samples, none of which is in a barrier, its waits are no great loss.
+const ENOUGH: u64 = 64;
+
 /// The most barriers that are told of by their code alone.
 const MAX_IN_CODE: usize = 3;
 
@@ -299,9 +302,10 @@ impl Spinning {
     }
 
     /// No barrier was found in the run: looks for barriers that spin in the code of the program, if
-    /// no loop is suspected. The run may have been too short for samples.
+    /// the run was too short for samples.
     pub fn look_at_code(&mut self, resolver: &mut Resolver) {
-        if self.wish != Spins::Off && self.tally.suspects().is_empty() {
+        let is_short = self.tally.samples() < ENOUGH && self.tally.suspects().is_empty();
+        if self.wish != Spins::Off && is_short {
             let mut found = resolver.barriers_in_code(clock::now_ns() + LOOK_UP_NS);
             found.retain(|wait| self.trials.outcome(wait.id).is_none());
             found.truncate(MAX_IN_CODE);
