@@ -13,7 +13,7 @@ use std::collections::HashMap;
 
 use gimli::{
     BaseAddresses, CfaRule, CieOrFde, EhFrame, EhFrameOffset, EndianSlice, RegisterRule,
-    UnwindContext, UnwindExpression, UnwindSection as _,
+    UnwindContext, UnwindExpression, UnwindSection as _, UnwindTableRow,
 };
 use memmap2::Mmap;
 use object::read::elf::ElfFile64;
@@ -180,23 +180,17 @@ impl Unwind {
     /// function has no entry, or has saved one in another way.
     pub(super) fn saved(&self, address: u64) -> Option<[Option<i64>; KEPT.len()]> {
         let entry = self.function(address)?.entry?;
-        let (section, bases) = section(&self.image, self.section?)?;
-        let entry = section
-            .fde_from_offset(&bases, EhFrameOffset(entry), Section::cie_from_offset)
-            .ok()?;
-        let mut context = UnwindContext::new();
-        let row = entry
-            .unwind_info_for_address(&section, &bases, &mut context, address)
-            .ok()?;
-        let mut saved = [None; KEPT.len()];
-        for (place, register) in saved.iter_mut().zip(NUMBERED_KEPT) {
-            *place = match row.register(register) {
-                None | Some(RegisterRule::SameValue | RegisterRule::Undefined) => None,
-                Some(RegisterRule::Offset(offset)) => Some(offset),
-                Some(_) => return None,
-            };
-        }
-        Some(saved)
+        self.row(entry, address, |row| {
+            let mut saved = [None; KEPT.len()];
+            for (place, register) in saved.iter_mut().zip(NUMBERED_KEPT) {
+                *place = match row.register(register) {
+                    None | Some(RegisterRule::SameValue | RegisterRule::Undefined) => None,
+                    Some(RegisterRule::Offset(offset)) => Some(offset),
+                    Some(_) => return None,
+                };
+            }
+            Some(saved)
+        })?
     }
 
     /// Whether the function around an address has no caller: a thread begins with it.
@@ -224,6 +218,18 @@ impl Unwind {
     }
 
     fn returns_nowhere(&self, entry: usize, address: u64) -> Option<bool> {
+        self.row(entry, address, |row| {
+            row.register(RETURN) == Some(RegisterRule::Undefined)
+        })
+    }
+
+    /// Reads the row of the unwind table that holds at an address.
+    fn row<T>(
+        &self,
+        entry: usize,
+        address: u64,
+        read: impl FnOnce(&UnwindTableRow<usize>) -> T,
+    ) -> Option<T> {
         let (section, bases) = section(&self.image, self.section?)?;
         let entry = section
             .fde_from_offset(&bases, EhFrameOffset(entry), Section::cie_from_offset)
@@ -232,7 +238,7 @@ impl Unwind {
         let row = entry
             .unwind_info_for_address(&section, &bases, &mut context, address)
             .ok()?;
-        Some(row.register(RETURN) == Some(RegisterRule::Undefined))
+        Some(read(row))
     }
 
     /// The code by which a return address is recognised: as the file has it, and with probes on the

@@ -109,7 +109,7 @@ impl<'a, 'v> Graph<'a, 'v> {
         let mut next = match self.needs[thread] {
             Need::Thread(other) => vec![other],
             Need::Barrier(barrier) => self.absent[barrier].who.clone(),
-            // Of those that share memory, it is not known which would change it.
+            // Which of the threads that share a word of memory would change it is not known.
             Need::AnyOf if self.any_of[thread].len() == 1 && !self.shares(thread) => {
                 self.any_of[thread].clone()
             }

@@ -200,10 +200,10 @@ fn few(names: &[String]) -> String {
     format!("{} and {} others", first.join(", "), rest.len())
 }
 
-/// What a library's function gets for which threads spin.
+/// The purpose of a library's function in which threads spin, by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gets {
-    /// A lock.
+    /// A lock that one thread at a time may hold.
     Lock,
     /// An `omp critical` section.
     Critical,

@@ -21,7 +21,7 @@ const LEAST_NS: u64 = 100_000_000;
 /// The kernel's time must be this part of what a thread is on a CPU for longer than the others.
 const MOST: f64 = 0.5;
 
-/// One thread has the faults if it has this part of them.
+/// A single thread is named if it has this part of the page faults.
 const ALMOST_ALL: f64 = 0.8;
 
 /// The threads that meet, as the scheduler's looks know them.

@@ -38,7 +38,7 @@ const MAX_COUNTING: usize = 64;
 /// An instruction on which a probe may stand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Stop {
-    /// Its address.
+    /// The address in the file's own numbering.
     pub at: u64,
     /// Whether the kernel emulates it.
     pub is_emulated: bool,

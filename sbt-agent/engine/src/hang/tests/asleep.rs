@@ -122,7 +122,7 @@ fn memory_that_known_processes_share_is_changed_by_none_of_them() {
         hang.text
     );
     assert!(!hang.text.contains("end of its child"), "{}", hang.text);
-    // One of these processes was not looked at, or does something.
+    // A process that shares the memory was not looked at, or does something.
     seen.0.threads[1].sharers = Some(vec![PROCESS, CHILD, CHILD + 1]);
     assert_eq!(judge(&seen.0), None);
     seen.0.threads[1].sharers = Some(vec![PROCESS, CHILD]);

@@ -119,7 +119,7 @@ fn a_stage_that_works_all_the_time_sets_the_pace() {
     // Without the kernel's sums nobody knows who wakes them.
     let unknown = &pipeline(stages(0), queue(49.0, &slept, &[]))[0];
     says(unknown, &["sleep for 74 % of theirs (a condition"]);
-    // They do not wait for the busy thread, which does something else.
+    // The sleepers do not wait for the busy thread, which does something else.
     let other = queue(49.0, &slept, &[(1, 700), (3, 690), (2, 9)]);
     assert_eq!(pipeline(stages(0), other), []);
 }

@@ -155,7 +155,7 @@ fn may_change(memory: &UsedMemory, value: Handed) -> bool {
     let at = memory.displacement().cast_signed();
     let written = i64::try_from(memory.memory_size().size()).unwrap_or(i64::MAX);
     let size = i64::try_from(size).unwrap_or(i64::MAX);
-    // What is pushed lies below the stack pointer, where no value is.
+    // A pushed value lies below the stack pointer, where no value is.
     let is_push = memory.base() == STACK && at < 0;
     let is_apart = memory.base() == base
         && memory.index() == Register::None

@@ -212,7 +212,7 @@ impl Group<'_> {
         (known > 0 && known >= slept / 2).then_some(kept)
     }
 
-    /// Who woke the threads that slept for news of other threads.
+    /// Threads that woke sleepers at a condition variable or a semaphore.
     fn wakers(&self, labels: &Labels) -> Vec<WakerReport> {
         let of_news = |kind| matches!(kind, Kind::Condvar | Kind::Semaphore);
         let woken = self.woken();
