@@ -161,7 +161,7 @@ pub fn blocked(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
         .as_ref()
         .filter(|last| last.pattern == StragglerPattern::Persistent)
         .map(|last| last.thread);
-    let looked = waiting::of_the_last(report, persistent);
+    let looked = waiting::of_the_last(report, site, persistent);
     let (why, remedy) = match (lock, &report.locks) {
         _ if looked.is_some() => looked.unwrap_or_default(),
         (None, _) if reason.is_some() => away::words(reason),

@@ -174,7 +174,7 @@ pub fn straggler(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
     let work = all.saturating_sub(inside.map(at).sum());
     let asleep: u64 = looks.in_the_work().map(at).sum();
     let pct = asleep as f64 / work.max(1) as f64 * 100.0;
-    let (place, advice) = of_the_last(report, Some(last.thread)).filter(|_| pct >= MOSTLY)?;
+    let (place, advice) = of_the_last(report, site, Some(last.thread)).filter(|_| pct >= MOSTLY)?;
     Some(VerdictReport {
         kind: VerdictKind::StragglerBlocked,
         site: Some(site.id),
@@ -198,16 +198,23 @@ pub fn straggler(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
 }
 
 /// Where the last thread at a site sleeps: in words, with what to do about it. `thread`: the thread,
-/// or `None` if any may be last. `None` if too few looks found it.
-pub fn of_the_last(report: &Report, thread: Option<u32>) -> Option<(String, &'static str)> {
+/// or `None` if any of the site's may be last. `None` if too few looks found it.
+pub fn of_the_last(
+    report: &Report,
+    site: &SiteReport,
+    thread: Option<u32>,
+) -> Option<(String, &'static str)> {
     let looks = report.waits.as_ref()?;
-    let tid = thread.and_then(|id| report.thread(id)).map(|row| row.tid);
-    if thread.is_some() && tid.is_none() {
-        return None;
-    }
+    // A thread that never comes to the site, such as one that only starts and joins the others, is
+    // not waited for there.
+    let ids = site.threads.iter().map(|row| row.thread);
+    let ids = ids.filter(|&id| thread.is_none_or(|only| id == only));
+    let tids: Vec<u32> = ids
+        .filter_map(|id| report.thread(id).map(|row| row.tid))
+        .collect();
     let threads = |place: &WaitPlaceReport| -> Vec<WaitThreadReport> {
         let all = place.threads.iter();
-        all.filter(|thread| tid.is_none_or(|tid| thread.tid == tid))
+        all.filter(|thread| tids.contains(&thread.tid))
             .cloned()
             .collect()
     };

@@ -304,3 +304,22 @@ fn who_wakes_those_that_wait_for_news_is_told() {
     news.wakers[1].woken_ns = 801;
     assert!(told(&news).contains("count.c:31 (T1). Let"));
 }
+
+#[test]
+fn who_never_comes_to_the_site_does_not_hide_where_its_threads_sleep() {
+    let mut meets = crate::samples::imbalanced().report;
+    let tid_of_t1 = meets.thread(1).unwrap().tid;
+    let mut pause = place(WaitKind::Sleep, 40, 200);
+    pause.threads[0].tid = tid_of_t1;
+    let mut join = place(WaitKind::Join, 100, 200);
+    join.threads[0].tid = u32::MAX;
+    meets.waits = run(vec![join, pause]).waits;
+    let told = |thread| of_the_last(&meets, &meets.sites[0], thread);
+    let (text, _) = told(None).unwrap();
+    assert_eq!(
+        text,
+        "in usleep called from add count.c:31, by 40 of 40 looks"
+    );
+    assert!(told(Some(1)).is_some());
+    assert_eq!(told(Some(0)), None, "another thread");
+}
