@@ -52,6 +52,7 @@ faults! {
     cpulimit: "cpulimit.c",
     critical: "critical.c",
     encode: "encode.c",
+    energy_critical: "energy_critical.c",
     equations: "equations.c",
     feed_net: "feed_net.rs",
     fft_idle_class: "fft_idle_class.c",

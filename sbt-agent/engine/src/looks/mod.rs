@@ -157,6 +157,7 @@ struct Life {
     name: String,
     looks: u64,
     asleep: u64,
+    alone: u64,
 }
 
 /// How often, and for how long, a signal kept the program stopped.
@@ -259,6 +260,7 @@ impl Tally {
                 name: String::new(),
                 looks: 0,
                 asleep: 0,
+                alone: 0,
             }),
         };
         life.looks += 1;
@@ -274,6 +276,13 @@ impl Tally {
                 self.pairs.insert((wait, who), 1);
             }
             None => self.dropped += 1,
+        }
+    }
+
+    /// A look found a thread awake, and no other thread at all.
+    pub fn alone(&mut self, who: ThreadId) {
+        if let Some(life) = self.threads.get_mut(&who) {
+            life.alone += 1;
         }
     }
 
@@ -320,6 +329,7 @@ impl Tally {
                 birth,
                 looks: 0,
                 asleep: 0,
+                alone: 0,
                 ..life
             };
             self.threads.insert(who, life);
@@ -397,6 +407,7 @@ impl Life {
             name: self.name.clone(),
             looks: self.looks,
             asleep: self.asleep,
+            alone: self.alone,
             lived_ns: self.last.time_ns.saturating_sub(self.birth.time_ns),
             ran_ns: since(self.last.ran_ns, self.birth.ran_ns),
             ready_ns: since(self.last.ready_ns, self.birth.ready_ns),
@@ -438,6 +449,9 @@ pub struct FoundThread {
     pub looks: u64,
     /// Number of looks at which it slept.
     pub asleep: u64,
+    /// Number of looks at which it was awake and there was no other thread.
+    #[serde(default)]
+    pub alone: u64,
     /// How long it was watched: until the last look at it, ns.
     pub lived_ns: u64,
     /// CPU time meanwhile, ns.

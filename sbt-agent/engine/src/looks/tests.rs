@@ -167,3 +167,16 @@ fn sums_are_divided_by_samples_then_by_those_of_others_then_by_looks() {
     tally.thread(who(3), Birth::default(), glimpse(MS, Some(there)));
     assert_eq!(tally.found(0, Some(&of_looked)).waits[0].slept_ns(), 8 * MS);
 }
+
+#[test]
+fn looks_at_a_thread_that_is_alone_are_counted_until_counts_begin_anew() {
+    let mut tally = Tally::default();
+    tally.thread(who(1), Birth::default(), glimpse(MS, None));
+    tally.alone(who(1));
+    tally.alone(who(2));
+    let alone = |tally: &Tally| tally.found(0, None).threads[0].alone;
+    assert_eq!(alone(&tally), 1);
+    tally.reset(MS);
+    tally.thread(who(1), Birth::default(), glimpse(2 * MS, None));
+    assert_eq!(alone(&tally), 0);
+}

@@ -11,6 +11,7 @@ use locks::LockReport;
 use spin::SpinReport;
 use waits::LooksReport;
 
+mod arriving;
 mod asked;
 pub mod by_name;
 mod cost;

@@ -5,8 +5,9 @@
 
 use super::{
     EfficiencyReport, Report, Withheld, WithheldReason, WithheldReport, by_name, identities,
+    waits::LooksReport,
 };
-use crate::model::efficiency::MOST_INCOMPLETE;
+use crate::{looks::FEW, model::efficiency::MOST_INCOMPLETE};
 
 /// Percentage of the threads' time below which a cause is not worth changing a program for: runs of
 /// one program differ by as much on a quiet machine. Lost time above this limit is always reported.
@@ -40,6 +41,14 @@ pub fn sound(mut report: Report) -> Report {
         let because = format!(
             "for {pct:.0} % of thread time, threads were on a CPU in barriers of OpenMP, where they \
              execute tasks: how much each worked there is not known"
+        );
+        let reason = WithheldReason::WorkUnknown;
+        withhold(&mut report, Withheld::Efficiency, reason, because);
+    }
+    if let Some(pct) = spun_in_the_work(&report) {
+        let because = format!(
+            "for about {pct:.0} % of thread time, threads spun for a lock or a flag outside of \
+             barriers: that is no work, and how much of it each thread did is not known"
         );
         let reason = WithheldReason::WorkUnknown;
         withhold(&mut report, Withheld::Efficiency, reason, because);
@@ -149,6 +158,16 @@ fn worked_in_barriers(report: &Report) -> Option<f64> {
     let worked: u64 = sites.map(|site| report.worked_in_barrier_ns(site)).sum();
     let total_ns = report.thread_time.total_ns.max(1) as f64;
     let pct = worked as f64 / total_ns * 100.0;
+    (pct >= LEAST_PCT).then_some(pct)
+}
+
+/// The percentage of thread time for which threads spun outside of barriers, by samples; `None` if that
+/// is little or not known.
+fn spun_in_the_work(report: &Report) -> Option<f64> {
+    const LEAST_PCT: f64 = 10.0;
+    let places = report.waits.iter().flat_map(LooksReport::in_the_work);
+    let spinning = places.filter(|place| place.spins() && place.sleeps.is_some_and(|it| it >= FEW));
+    let pct: f64 = spinning.map(|place| place.share_pct).sum();
     (pct >= LEAST_PCT).then_some(pct)
 }
 

@@ -307,3 +307,27 @@ fn small_shares_have_figures() {
     let texts = [0.001, 0.5, 33.3].map(few_pct);
     assert_eq!(texts, ["less than 0.01 %", "0.50 %", "33 %"]);
 }
+
+#[test]
+fn who_spins_outside_of_barriers_does_no_work() {
+    let spins = |share_pct| {
+        let mut report = uneven();
+        let mut looks = crate::samples::imbalanced().report.waits.unwrap();
+        let place = &mut looks.places[0];
+        place.kind = crate::report::WaitKind::Spin;
+        (place.share_pct, place.sleeps) = (share_pct, Some(FEW));
+        report.waits = Some(looks);
+        report
+    };
+    let found = withheld(spins(44.0), Withheld::Efficiency);
+    assert_eq!(found.reason, WithheldReason::WorkUnknown);
+    assert!(
+        found.because.starts_with("for about 44 % of thread time"),
+        "{}",
+        found.because
+    );
+    assert!(sound(spins(9.0)).efficiency.is_some());
+    let mut few = spins(44.0);
+    few.waits.as_mut().unwrap().places[0].sleeps = Some(FEW - 1);
+    assert!(sound(few).efficiency.is_some());
+}

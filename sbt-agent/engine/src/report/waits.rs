@@ -67,6 +67,9 @@ pub struct LookedThreadReport {
     pub looks: u64,
     /// Number of these looks at which it slept.
     pub asleep_looks: u64,
+    /// Number of these looks at which it was awake and the program had no other thread.
+    #[serde(default)]
+    pub alone_looks: u64,
     /// How long the thread was watched: until the last look at it.
     pub watched_ns: u64,
     /// CPU time meanwhile; null if the kernel does not tell.

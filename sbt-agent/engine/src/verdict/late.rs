@@ -24,6 +24,9 @@ const UNEXPLAINED: f64 = 10.0;
 /// For what a thread sleeps, if that is not known.
 const UNKNOWN: &str = "for input or output, a lock, a page fault or a pause";
 
+/// What to do about a sleep, if its reason is not known.
+const TAKE_OUT: &str = "Take that out of the phase, or let it go on beside the work";
+
 /// Where threads lack CPUs, another cause must explain this part of the wait at least.
 const NOISY: f64 = 0.15;
 
@@ -174,14 +177,11 @@ pub fn blocked(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
                 "Hold that lock for a shorter time, or give each thread data of its own",
             )
         }
-        (None, None) => (
-            UNKNOWN.into(),
-            "Take that out of the phase, or let it go on beside the work",
-        ),
-        (None, Some(_)) => (
+        (None, Some(_)) if !waiting::has_locks(report) => (
             "for input or output, a page fault or a pause; no wait for a lock was seen".into(),
-            "Take that out of the phase, or let it go on beside the work",
+            TAKE_OUT,
         ),
+        (None, _) => (UNKNOWN.into(), TAKE_OUT),
     };
     let why = if why.is_empty() {
         why

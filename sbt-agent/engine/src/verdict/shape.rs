@@ -171,8 +171,7 @@ pub fn serial_phase(report: &Report, site: &SiteReport) -> Option<VerdictReport>
         cost,
         ..
     } = OfWork::of(report, site)?;
-    // Between `arrive` and `wait` of a `std::barrier` the others may work.
-    if site.kind == BarrierKind::Std && site.release_ns.is_none() {
+    if report.may_work_between(site) {
         return None;
     }
     // A thread that was merely woken late has no more work than the others; and if two threads

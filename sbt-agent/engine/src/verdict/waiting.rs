@@ -21,6 +21,7 @@ use spins::{is_of_work, spins};
 mod advice;
 mod locks;
 mod pace;
+mod serial;
 mod sleeps;
 mod spins;
 
@@ -73,6 +74,7 @@ pub fn add(report: &Report, found: &mut Vec<VerdictReport>) {
     // news of others tell.
     if report.sites.is_empty() {
         by_looks.extend(pace::set_by_one(looks));
+        by_looks.extend(serial::part(looks));
     }
     if !report.sites.is_empty() {
         let is_said = |place: &WaitPlaceReport| {
@@ -117,6 +119,12 @@ fn counted(looks: &LooksReport, share_pct: f64, places: &[&WaitPlaceReport]) -> 
     let of = looks.thread_looks;
     let share = super::words::whole(share_pct / 100.0 * of as f64);
     format!("({share} of {of} looks)")
+}
+
+/// Whether a look found a thread that waited for a lock.
+pub fn has_locks(report: &Report) -> bool {
+    let places = report.waits.iter().flat_map(LooksReport::in_the_work);
+    places.map(|place| place.kind).any(is_lock)
 }
 
 /// Whether one thread keeps others out there.

@@ -105,7 +105,7 @@ impl Cost {
             idle_ns: late.idle_ns as f64,
             threads: late.participants,
             teams: (of_one_team / lost_pct).max(1.0),
-            may_work: site.kind == BarrierKind::Std && site.release_ns.is_none(),
+            may_work: report.may_work_between(site),
         };
         let excess = late.last.work_ns as f64 - late.others.work_ns as f64;
         Some(Self {

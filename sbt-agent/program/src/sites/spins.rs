@@ -85,13 +85,21 @@ impl Resolver {
             return None;
         }
         // The nearest call of the program's own is the one that has not come back yet.
-        let returns_to = *stack.iter().find(|word| self.is_return(**word))?;
+        let returns_to = *stack.iter().find(|word| self.is_own_call(**word))?;
         let (module, call) = self.find(returns_to.wrapping_sub(1))?;
         let file = &self.modules[module];
         let imports = file.imports();
         let called = imports.called_before(file.image(), &file.segments, call.wrapping_add(1))?;
         let called = GETS.iter().find(|name| **name == called)?;
         Some((called, returns_to))
+    }
+
+    /// Whether an address is just behind a call in a file of the program's own that is no runtime: those
+    /// call functions of their own, too, on the way to where they wait.
+    fn is_own_call(&mut self, address: u64) -> bool {
+        let found = self.find(address.wrapping_sub(1));
+        let is_runtime = found.is_some_and(|(module, _)| self.modules[module].file.is_runtime());
+        !is_runtime && self.is_return(address)
     }
 
     /// The program's own function and line that make the call before a return address.

@@ -28,6 +28,7 @@ fn thread(tid: u32, name: &str, running: u64, ready: u64) -> LookedThreadReport 
         name: name.into(),
         looks: 100,
         asleep_looks: 100 - (running + ready) / 10,
+        alone_looks: 0,
         watched_ns: 1000 * MS,
         running_ns: Some(running * MS),
         ready_ns: Some(ready * MS),
@@ -137,4 +138,35 @@ fn no_thread_sets_the_pace_where_two_work_or_the_other_only_helps() {
     assert_eq!(pipeline(log, place(50.0)), []);
     let little = vec![thread(1, "a", 700, 0), thread(2, "b", 970, 0)];
     assert_eq!(pipeline(little, queue(5.0, &[(1, 100)], &[(2, 100)])), []);
+}
+
+#[test]
+fn a_thread_that_is_alone_for_long_is_a_serial_part() {
+    let run = |alone: u64, others: u64| {
+        let mut main = thread(1, "octree", 600, 0);
+        main.alone_looks = alone;
+        let mut worker = thread(2, "octree", 400, 0);
+        worker.looks = others;
+        let mut join = queue(10.0, &[(1, 300)], &[]);
+        (join.kind, join.place) = (WaitKind::Join, "main octree.cpp:62".into());
+        let mut report = run();
+        report.waits = Some(LooksReport {
+            looks: 100,
+            thread_looks: 100 + others,
+            threads: vec![main, worker],
+            places: vec![join],
+            ..LooksReport::default()
+        });
+        judged(report)
+    };
+    let found = run(48, 52);
+    assert_eq!(found[0].kind, VerdictKind::SerialPart);
+    assert_eq!(
+        found[0].text,
+        "serial part: T1 octree is the only thread for 48 % of the run (48 of 100 looks), before \
+         it makes others or after it has joined them at main octree.cpp:62. Divide what it does \
+         then among threads, or do it beside their work."
+    );
+    assert_eq!(run(19, 81), [], "every program begins with one thread");
+    assert_eq!(run(95, 5), [], "it has hardly any threads");
 }

@@ -1,0 +1,143 @@
+//! Between `arrive` and `wait` of a `std::barrier` a thread may work: whether the threads of a run did.
+
+use super::{BarrierKind, Report, SiteReport};
+
+/// Threads that are on a CPU for less than this part of the time between their arrival and the last
+/// one, do not work there.
+const ON_A_CPU: f64 = 0.3;
+
+/// Where threads sleep for this part of that time's sleep in the barrier, they do not wait for
+/// something else.
+const IN_THE_BARRIER: f64 = 0.7;
+
+impl Report {
+    /// Whether the threads of a site may have worked between their arrival and their wait: not where
+    /// the kernel's sums and the looks tell that they slept in the barrier.
+    pub(crate) fn may_work_between(&self, site: &SiteReport) -> bool {
+        site.kind == BarrierKind::Std && site.release_ns.is_none() && !self.slept_between(site)
+    }
+
+    fn slept_between(&self, site: &SiteReport) -> bool {
+        // The sums are those of all barriers together.
+        if self.sites.iter().any(|it| it.kind != BarrierKind::Std) {
+            return false;
+        }
+        let sums = site.threads.iter().map(|row| self.between(row.thread));
+        let sums: Option<Vec<Between>> = sums.collect();
+        let Some(sums) = sums.filter(|it| !it.is_empty()) else {
+            return false;
+        };
+        let all = |part: fn(&Between) -> u64| sums.iter().map(part).sum::<u64>() as f64;
+        let (idle, running) = (all(|it| it.idle_ns), all(|it| it.running_ns));
+        let (blocked, in_barrier) = (all(|it| it.blocked_ns), all(|it| it.in_barrier_ns));
+        let sleeps_there = blocked > 0.0 && in_barrier >= IN_THE_BARRIER * blocked;
+        running <= ON_A_CPU * idle && sleeps_there
+    }
+
+    /// What a thread did between its arrivals and the last ones; `None` if that is not known.
+    fn between(&self, id: u32) -> Option<Between> {
+        let looks = self.waits.as_ref()?;
+        let thread = self.thread(id)?;
+        let whole = looks.threads.iter().find(|row| row.tid == thread.tid)?;
+        let inside = looks.places.iter().filter(|place| place.in_barrier);
+        let rows = inside.flat_map(|place| &place.threads);
+        let own = rows.filter(|row| row.tid == thread.tid);
+        Some(Between {
+            idle_ns: thread.idle_ns,
+            running_ns: whole.running_ns?.saturating_sub(thread.running_ns?),
+            blocked_ns: whole.blocked_ns?.saturating_sub(thread.blocked_ns?),
+            in_barrier_ns: own.map(|row| looks.slept_ns(row)).sum(),
+        })
+    }
+}
+
+/// What a thread did between its arrivals and the last ones, ns.
+struct Between {
+    idle_ns: u64,
+    running_ns: u64,
+    blocked_ns: u64,
+    in_barrier_ns: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::waits::{LookedThreadReport, LooksReport};
+
+    /// A run of two threads that meet at `std::barrier`s: the second waits for 80 of 100 ns.
+    fn run() -> Report {
+        let mut report = crate::samples::imbalanced().report;
+        report.sites.truncate(1);
+        let site = &mut report.sites[0];
+        (site.kind, site.release_ns) = (BarrierKind::Std, None);
+        site.threads.truncate(2);
+        let mut looks = LooksReport::default();
+        for (id, (idle_ns, in_barrier_ns)) in [(0, (0, 0)), (1, (80, 70))] {
+            let thread = &mut report.threads[id];
+            thread.idle_ns = idle_ns;
+            (thread.running_ns, thread.blocked_ns) = (Some(20), Some(0));
+            looks.threads.push(LookedThreadReport {
+                thread: Some(thread.id),
+                label: thread.label.clone(),
+                tid: thread.tid,
+                pid: thread.pid,
+                name: thread.name.clone(),
+                looks: 0,
+                asleep_looks: 0,
+                alone_looks: 0,
+                watched_ns: 100,
+                running_ns: Some(20),
+                ready_ns: None,
+                blocked_ns: Some(idle_ns),
+            });
+            let mut places = crate::samples::imbalanced().report.waits.unwrap().places;
+            places.truncate(1);
+            places[0].in_barrier = true;
+            places[0].threads.truncate(1);
+            places[0].threads[0].tid = thread.tid;
+            places[0].threads[0].slept_ns = Some(in_barrier_ns);
+            looks.places.extend(places);
+        }
+        report.waits = Some(looks);
+        report
+    }
+
+    type Change = fn(&mut Report);
+
+    #[test]
+    fn who_sleeps_in_the_barrier_does_not_work_there() {
+        let is_open = |change: Change| {
+            let mut report = run();
+            change(&mut report);
+            let site = report.sites[0].clone();
+            report.may_work_between(&site)
+        };
+        assert!(!is_open(|_| ()));
+        let cases: [(&str, Change); 6] = [
+            ("nobody looked", |report| report.waits = None),
+            ("on a CPU", |report| {
+                report.waits.as_mut().unwrap().threads[1].running_ns = Some(50);
+            }),
+            ("never asleep", |report| {
+                report.waits.as_mut().unwrap().threads[1].blocked_ns = Some(0);
+            }),
+            ("asleep elsewhere", |report| {
+                report.waits.as_mut().unwrap().places[1].in_barrier = false;
+            }),
+            ("CPU time unknown", |report| {
+                report.threads[1].running_ns = None
+            }),
+            ("other barriers too", |report| {
+                let mut other = report.sites[0].clone();
+                other.kind = BarrierKind::Pthread;
+                report.sites.push(other);
+            }),
+        ];
+        for (what, change) in cases {
+            assert!(is_open(change), "{what}");
+        }
+        let mut pthread = run().sites[0].clone();
+        pthread.kind = BarrierKind::Pthread;
+        assert!(!run().may_work_between(&pthread));
+    }
+}

@@ -1,0 +1,56 @@
+//! Programs without barriers in which one thread works before it makes other threads, or after these
+//! have ended.
+
+use crate::{
+    looks::FEW,
+    report::{
+        Figure, VerdictKind, VerdictReport, WaitKind,
+        waits::{LooksReport, WaitPlaceReport},
+    },
+};
+
+/// Percentage of the looks from which a thread that is alone is told: every program begins and ends
+/// with one thread.
+const MUCH: f64 = 20.0;
+
+/// The least number of other threads' looks, as a percentage of all: of a program with hardly any
+/// threads nobody expects that they share the work.
+const OTHERS: f64 = 10.0;
+
+/// Verdict: for a large part of the run the program has only one thread, which works.
+pub(super) fn part(looks: &LooksReport) -> Option<VerdictReport> {
+    let alone = looks.threads.iter().max_by_key(|it| it.alone_looks)?;
+    let pct = |part: u64| part as f64 / looks.looks.max(1) as f64 * 100.0;
+    let others = looks.threads.iter().filter(|it| it.tid != alone.tid);
+    let of_others: u64 = others.map(|it| it.looks).sum();
+    let alone_pct = pct(alone.alone_looks);
+    if alone.alone_looks < FEW || alone_pct < MUCH || pct(of_others) < OTHERS {
+        return None;
+    }
+    let is_its = |place: &&WaitPlaceReport| place.threads.iter().any(|it| it.tid == alone.tid);
+    let mut joins = looks.places.iter().filter(|it| it.kind == WaitKind::Join);
+    let after = joins.find(is_its).map_or_else(String::new, |place| {
+        format!(
+            ", before it makes others or after it has joined them at {}",
+            place.place
+        )
+    });
+    let text = format!(
+        "serial part: {} {} is the only thread for {alone_pct:.0} % of the run ({} of {} looks)\
+         {after}. Divide what it does then among threads, or do it beside their work.",
+        alone.label, alone.name, alone.alone_looks, looks.looks,
+    );
+    Some(VerdictReport {
+        kind: VerdictKind::SerialPart,
+        site: None,
+        thread: alone.thread,
+        text,
+        evidence: [
+            // At least one of two does nothing then.
+            ("share_pct", Figure::Real(alone_pct / 2.0)),
+            ("alone_pct", Figure::Real(alone_pct)),
+            ("looks", Figure::Whole(alone.alone_looks)),
+        ]
+        .into(),
+    })
+}
