@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     report::{
-        BarrierKind, Figure, LateReport, Report, SiteReport, SiteThreadReport, StragglerPattern,
+        Figure, LateReport, Report, SiteReport, SiteThreadReport, StragglerPattern,
         StragglerReport, StragglerSequence, VerdictKind, VerdictReport,
     },
     words::time,
