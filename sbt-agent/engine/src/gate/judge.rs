@@ -35,8 +35,11 @@ pub fn judge(report: &Report, asked: &CheckRules, before: Option<&Report>) -> Ch
         .is_some_and(|hang| hang.status == Status::Lost)
         && matches!(report.run.exit_status, Some(137 | 143));
     let is_untold = allow && is_missing || is_ended;
+    let was_too_long = hang
+        .as_ref()
+        .is_some_and(|hang| hang.status == Status::Hangs && is_ended_for_a_hang(report, asked));
     if !is_untold {
-        outcomes.extend(program(report));
+        outcomes.extend(program(report, was_too_long));
     }
     outcomes.extend(hang);
     outcomes.push(lost(report, asked.max_lost));
@@ -62,9 +65,19 @@ pub fn judge(report: &Report, asked: &CheckRules, before: Option<&Report>) -> Ch
     CheckReport::new(report, outcomes)
 }
 
+/// Whether the program stood still for as long as sbt lets it.
+fn is_ended_for_a_hang(report: &Report, asked: &CheckRules) -> bool {
+    let limit_ns = asked
+        .no_hang
+        .and_then(|limit| u64::try_from(limit.as_nanos()).ok());
+    let hang = report.run.hang.as_ref();
+    hang.zip(limit_ns)
+        .is_some_and(|(hang, limit_ns)| hang.is_too_long(limit_ns))
+}
+
 /// Whether the program has failed; `None` for a process that sbt attached to, since its exit status
-/// is told to its parent only.
-fn program(report: &Report) -> Option<Outcome> {
+/// is told to its parent only. `by_sbt`: sbt ends a program that does not go on.
+fn program(report: &Report, by_sbt: bool) -> Option<Outcome> {
     let outcome = Outcome::of_run(RuleName::Program, Unit::Status, Figure::Whole(0))
         .called("program ends well");
     let Some(status) = report.run.exit_status else {
@@ -80,6 +93,10 @@ fn program(report: &Report) -> Option<Outcome> {
     };
     let text = match status {
         0 => None,
+        143 | 137 if by_sbt => Some(format!(
+            "sbt ended the program by signal {}, since it did not go on",
+            status - 128
+        )),
         // As in a shell, a signal and such an exit status look the same.
         129..=192 => Some(format!(
             "signal {} ended the program, unless the program chose this exit status itself",

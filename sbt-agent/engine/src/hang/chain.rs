@@ -78,7 +78,15 @@ fn steps(graph: &Graph, from: usize) -> Vec<String> {
                             writer: Holder::Gone { thread },
                             ..
                         },
-                    ) => format!("thread {thread}, which has ended"),
+                    ) => {
+                        let process = view.thread(at).id.process;
+                        let gone = if view.is_forked(process) {
+                            "exists only in the parent"
+                        } else {
+                            "has ended"
+                        };
+                        format!("thread {thread}, which {gone}")
+                    }
                     _ => "a thread that has ended".into(),
                 };
                 steps.push(format!("{} held by {gone}", object(graph, at)));

@@ -65,6 +65,10 @@ pub fn sound(mut report: Report) -> Report {
             withhold(&mut report, Withheld::Efficiency, reason, because);
         }
     }
+    if let Some(because) = more_than_cpus(&report) {
+        let reason = WithheldReason::WorkUnknown;
+        withhold(&mut report, Withheld::Efficiency, reason, because);
+    }
     if report.efficiency.is_none() {
         let (reason, because) = too_little(&report);
         withhold(&mut report, Withheld::Efficiency, reason, because);
@@ -159,6 +163,23 @@ fn worked_in_barriers(report: &Report) -> Option<f64> {
     let total_ns = report.thread_time.total_ns.max(1) as f64;
     let pct = worked as f64 / total_ns * 100.0;
     (pct >= LEAST_PCT).then_some(pct)
+}
+
+/// Why the work of the threads cannot be what it seems, if it is more than all CPUs can do: for how long
+/// threads lacked a CPU is then not known well enough.
+fn more_than_cpus(report: &Report) -> Option<String> {
+    const ROUNDING: f64 = 1.05;
+    if !report.run.has_stopped_threads() {
+        return None;
+    }
+    let speedup = report.efficiency.as_ref()?.speedup;
+    let cpus = report.run.cpus.filter(|cpus| *cpus > 0)?;
+    (speedup > f64::from(cpus) * ROUNDING).then(|| {
+        format!(
+            "the threads cannot have worked as much as it seems, with {cpus} CPUs: for how long each \
+             lacked a CPU is not known well enough"
+        )
+    })
 }
 
 /// The percentage of thread time for which threads spun outside of barriers, by samples; `None` if that

@@ -331,3 +331,20 @@ fn who_spins_outside_of_barriers_does_no_work() {
     few.waits.as_mut().unwrap().places[0].sleeps = Some(FEW - 1);
     assert!(sound(few).efficiency.is_some());
 }
+
+#[test]
+fn no_more_work_is_told_than_the_cpus_can_do() {
+    let with = |cpus| {
+        let mut report = uneven();
+        report.run.cpus = cpus;
+        report.run.backend = "ptrace".into();
+        report
+    };
+    let speedup = with(None).efficiency.unwrap().speedup;
+    assert!(speedup > 2.2, "{speedup}");
+    let found = withheld(with(Some(2)), Withheld::Efficiency);
+    assert_eq!(found.reason, WithheldReason::WorkUnknown);
+    for cpus in [None, Some(4)] {
+        assert!(sound(with(cpus)).efficiency.is_some());
+    }
+}

@@ -153,13 +153,24 @@ pub fn stands(report: &Report, verdict: &VerdictReport) -> bool {
         VerdictKind::StragglerBlocked | VerdictKind::StragglerLostItsCpu
     );
     let works = |site| report.worked_in_barrier_ns(site) > 0;
+    let is_of_spread = super::waiting::is_of_work(verdict.kind);
     match verdict.site.and_then(|site| report.site(site)) {
+        Some(site) if (is_of_spread || is_of_lack) && is_disturbed(report, site) => false,
         _ if is_of_lack => true,
         Some(site) => !works(site),
         None => {
-            verdict.kind != VerdictKind::StragglerAtManySites || !report.sites.iter().any(works)
+            let is_open = |site| works(site) || is_disturbed(report, site);
+            verdict.kind != VerdictKind::StragglerAtManySites || !report.sites.iter().any(is_open)
         }
     }
+}
+
+/// Whether sbt may have made the difference between the threads of a site: where each hit stops a
+/// thread, and the phases are so short that not every departure could be watched.
+fn is_disturbed(report: &Report, site: &SiteReport) -> bool {
+    const SHORT_NS: u64 = 1_000_000;
+    let is_short = site.phase_ns.as_ref().is_some_and(|it| it.p50 < SHORT_NS);
+    report.run.has_stopped_threads() && report.run.departures != Some(true) && is_short
 }
 
 /// Verdict: one thread works while all others wait.

@@ -23,6 +23,10 @@ const LONGER: f64 = 4.0;
 /// Others that work for less than this fraction of the time hardly work.
 const HARDLY: f64 = 0.2;
 
+/// What comes after the last barrier within this time, ns, is no verdict: a program needs some to end,
+/// and more where it lacks a CPU.
+const SHORT_NS: u64 = 25_000_000;
+
 /// A thread has worked if it was on a CPU for this part of the time.
 const HAS_RUN: f64 = 0.5;
 
@@ -168,7 +172,7 @@ pub fn serial_end(report: &Report) -> Option<VerdictReport> {
     let share_pct = idle * end_ns as f64 / report.run.wall_ns.max(1) as f64 * 100.0;
     let (most_ns, thread) = after.into_iter().max()?;
     let site = report.site(site)?;
-    if threads < 2 || share_pct < SHARE {
+    if threads < 2 || share_pct < SHARE || end_ns < SHORT_NS {
         return None;
     }
     // If none of these threads works throughout, a thread that meets no barrier may work there.

@@ -16,7 +16,8 @@ use crate::{
 use advice::advice_at;
 use locks::{held, is_of_holder, locks};
 use sleeps::{explains, is_sleep, sleeps};
-use spins::{is_of_work, spins};
+pub use spins::is_of_work;
+use spins::spins;
 
 mod advice;
 mod locks;
@@ -46,7 +47,9 @@ pub fn add(report: &Report, found: &mut Vec<VerdictReport>) {
         verdict.kind == VerdictKind::StragglerBlocked && verdict.text.contains(&place.called())
     };
     let mut by_looks = Vec::new();
-    for (verdict, places) in locks(looks) {
+    // Whoever waits for a lock in a hang waits for ever: it is not that the lock is held for long.
+    let hangs = report.run.hang.as_ref().is_some_and(|it| it.is_alarming());
+    for (verdict, places) in locks(looks).into_iter().filter(|_| !hangs) {
         let of_lock = |place: &WaitPlaceReport| places.contains(&place);
         let others = || {
             looks

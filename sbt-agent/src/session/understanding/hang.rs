@@ -188,9 +188,9 @@ impl Understanding {
         if still.is_empty() {
             still.extend(spins);
         }
-        let (model, unseen) = (&self.model, self.unseen(start_ns));
+        let (model, waits) = (&self.model, self.waits(start_ns, now_ns));
         let has_gone = process::find(self.pid).is_err();
-        let since = |still: &Still| since_then(model, [unseen, sleep, spins], has_gone, still);
+        let since = |still: &Still| since_then(model, waits, has_gone, still);
         match self.hangs.watch.tick(now_ns, still, since) {
             Step::Wait => {}
             Step::Look(still) => self.begin_look(still, living.into_iter()),
@@ -214,6 +214,17 @@ impl Understanding {
             barrier: UNSEEN,
             episode: 0,
         })
+    }
+
+    /// The waits at no barrier that last.
+    fn waits(&self, start_ns: u64, now_ns: u64) -> Waits {
+        let looked = self.hangs.watch.present(now_ns);
+        Waits {
+            unseen: self.unseen(start_ns),
+            sleep: self.sleep(),
+            spins: self.spins(now_ns),
+            looked_ns: looked.map(|hang| hang.found.what.at_ns),
+        }
     }
 
     /// The sleep of all threads, if it lasts.
@@ -297,7 +308,7 @@ impl Understanding {
         let looking = self.hangs.looking.take_if(|looking| looking.is_over())?;
         // If the look has failed, the next one may succeed.
         let (still, mut scene) = looking.end()?;
-        let waits = [self.unseen(start_ns), self.sleep(), self.spins(now_ns)];
+        let waits = self.waits(start_ns, now_ns);
         let model = &self.model;
         let mut still: Vec<&Still> = still
             .iter()
@@ -449,7 +460,7 @@ impl Understanding {
         end_ns: u64,
         killed: bool,
     ) -> Option<String> {
-        let waits = [self.unseen(start_ns), self.sleep(), self.spins(end_ns)];
+        let waits = self.waits(start_ns, end_ns);
         let model = &self.model;
         let since = |still: &Still| since_then(model, waits, killed, still);
         match self.hangs.watch.settle(end_ns, since) {
@@ -498,18 +509,28 @@ fn is_of_model(still: &Still) -> bool {
     !matches!(still.barrier, UNSEEN | ASLEEP | SPINS)
 }
 
-/// The present state of a barrier that stood still. The wait that began unseen, the sleep of all
-/// threads and the time without a barrier are given, if they still last. `has_ended`: the program has ended, maybe by a signal, so
-/// that threads which left a barrier may have ended there.
-fn since_then(
-    model: &Model,
-    [unseen, sleep, spins]: [Option<Still>; 3],
-    has_ended: bool,
-    still: &Still,
-) -> Since {
+/// Waits at no barrier, if they still last.
+#[derive(Clone, Copy, Debug, Default)]
+struct Waits {
+    /// The wait that began unseen.
+    unseen: Option<Still>,
+    /// The sleep of all threads.
+    sleep: Option<Still>,
+    /// The time without a barrier.
+    spins: Option<Still>,
+    /// The time of the last look, ns.
+    looked_ns: Option<u64>,
+}
+
+/// The present state of a barrier that stood still. `has_ended`: the program has ended, maybe by a
+/// signal, so that threads which left a barrier may have ended there.
+fn since_then(model: &Model, waits: Waits, has_ended: bool, still: &Still) -> Since {
     let [is_sleep, is_spin] = [ASLEEP, SPINS].map(|barrier| still.barrier == barrier);
-    let lasts = if is_sleep { sleep } else { spins };
-    match unseen {
+    let lasts = if is_sleep { waits.sleep } else { waits.spins };
+    // The last look has seen these threads where they still sleep.
+    let slept_on = waits.sleep.zip(waits.looked_ns);
+    let slept_on = slept_on.is_some_and(|(sleep, looked_ns)| sleep.since_ns <= looked_ns);
+    match waits.unseen {
         _ if is_sleep || is_spin => match lasts {
             Some(lasts) if lasts.since_ns == still.since_ns => Since::Still,
             // The end of a program takes a CPU as well.
@@ -521,6 +542,7 @@ fn since_then(
             since => since,
         },
         Some(_) => Since::Still,
+        None if slept_on && !has_ended => Since::Still,
         None if model.totals().arrivals > 0 => Since::Moved,
         None => Since::Lost,
     }

@@ -41,7 +41,7 @@ fn summary(check: &CheckReport, style: Style) -> String {
         (failures, _) => {
             let do_not = if failures == 1 { "does" } else { "do" };
             let why = match check.result {
-                Status::Hangs => "the program hung",
+                Status::Hangs => "the program hung or stood still for too long",
                 Status::Failed => "the program has failed",
                 Status::Lost => "too much was lost to judge",
                 Status::Holds | Status::Broken => "rules are broken",

@@ -168,5 +168,5 @@ fn a_thread_that_is_alone_for_long_is_a_serial_part() {
          then among threads, or do it beside their work."
     );
     assert_eq!(run(19, 81), [], "every program begins with one thread");
-    assert_eq!(run(95, 5), [], "it has hardly any threads");
+    assert_eq!(run(99, 1), [], "it has hardly any threads");
 }

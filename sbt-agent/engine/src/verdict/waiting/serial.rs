@@ -13,9 +13,9 @@ use crate::{
 /// with one thread.
 const MUCH: f64 = 20.0;
 
-/// The least number of other threads' looks, as a percentage of all: of a program with hardly any
-/// threads nobody expects that they share the work.
-const OTHERS: f64 = 10.0;
+/// The least number of other threads' looks, as a percentage of all: of a program that hardly ever has
+/// others nobody expects that they share the work.
+const OTHERS: f64 = 2.0;
 
 /// Verdict: for a large part of the run the program has only one thread, which works.
 pub(super) fn part(looks: &LooksReport) -> Option<VerdictReport> {

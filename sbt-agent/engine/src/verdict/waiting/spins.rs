@@ -67,7 +67,7 @@ const fn advice_to(gets: Gets) -> &'static str {
 }
 
 /// Whether a verdict says that a thread has more work than others.
-pub(super) const fn is_of_work(kind: VerdictKind) -> bool {
+pub const fn is_of_work(kind: VerdictKind) -> bool {
     matches!(
         kind,
         VerdictKind::SerialPhase

@@ -55,3 +55,25 @@ fn what_is_left_out_is_said() {
     let scene = look(&[own], 3, &how);
     assert!(scene.partial && says_so(&scene), "{:?}", scene.notes);
 }
+
+#[test]
+fn who_sleeps_since_a_look_has_not_moved_although_the_wait_is_no_longer_unseen() {
+    let at = |barrier, since_ns| Still {
+        since_ns,
+        barrier,
+        episode: 0,
+    };
+    let model = Model::new(0, true);
+    let since = |sleep_ns: Option<u64>, has_ended| {
+        let waits = Waits {
+            sleep: sleep_ns.map(|since_ns| at(ASLEEP, since_ns)),
+            looked_ns: Some(20),
+            ..Waits::default()
+        };
+        since_then(&model, waits, has_ended, &at(UNSEEN, 10))
+    };
+    assert_eq!(since(Some(5), false), Since::Still);
+    assert_eq!(since(Some(5), true), Since::Lost);
+    assert_eq!(since(Some(25), false), Since::Lost, "they did something");
+    assert_eq!(since(None, false), Since::Lost);
+}
