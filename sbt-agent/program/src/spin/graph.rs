@@ -55,7 +55,9 @@ impl Graph {
         let decode = || arch::decode(code, start).take_while(Instruction::is_valid);
         let mut words = Words::of(decode().take(PROLOGUE));
         let near = |instruction: &Instruction| instruction.at().abs_diff(address) <= WINDOW;
-        let instructions: Vec<Instruction> = decode().filter(near).collect();
+        let until = address.saturating_add(WINDOW);
+        let instructions = decode().take_while(|instruction| instruction.at() <= until);
+        let instructions: Vec<Instruction> = instructions.filter(near).collect();
         let find = |at: u64| instructions.binary_search_by_key(&at, Instruction::at).ok();
         let mut nodes: Vec<Node> = Vec::with_capacity(instructions.len());
         // The values of the registers at targets of jumps ahead.
@@ -126,6 +128,25 @@ impl Graph {
         let after = self.nodes.partition_point(|node| node.at <= address);
         let index = after.checked_sub(1)?;
         (address < self.nodes[index].next_at).then_some(index)
+    }
+
+    /// Whether an instruction may be executed again with only such instructions in between for which
+    /// `passes` is true, itself included. Takes less time than to find its loops.
+    pub fn comes_back(&self, instruction: usize, passes: impl Fn(usize) -> bool) -> bool {
+        let mut known = BTreeSet::new();
+        let mut open = vec![instruction];
+        while let Some(index) = open.pop() {
+            let after = self.nodes[index].after.iter().copied();
+            for next in after.filter(|next| passes(*next)) {
+                if next == instruction {
+                    return true;
+                }
+                if known.insert(next) {
+                    open.push(next);
+                }
+            }
+        }
+        false
     }
 
     /// The loops that contain an instruction, the smallest first.
