@@ -121,9 +121,8 @@ impl Resolver {
             return false;
         };
         let file = std::sync::Arc::clone(&self.modules[module].file);
-        let Some(function) = self
-            .walks
-            .unwind(module, &file)
+        let Some(function) = file
+            .unwind()
             .and_then(|unwind| Some(unwind.function(vaddr)?.start))
         else {
             return false;
@@ -161,7 +160,7 @@ impl Resolver {
         if barriers.peek().is_none() {
             return false;
         }
-        let Some(unwind) = self.walks.unwind(module, &file) else {
+        let Some(unwind) = file.unwind() else {
             return false;
         };
         let start = |vaddr: u64| Some(unwind.function(vaddr)?.start);
@@ -202,7 +201,7 @@ impl Resolver {
             if self.modules[module].owner != Owner::User || file.is_runtime() {
                 continue;
             }
-            let unwind = self.walks.unwind(module, &file);
+            let unwind = file.unwind();
             let debug = self.debug(module);
             let function = |address: u64| function_at(debug, unwind.as_deref(), address);
             let functions = Functions {
@@ -227,7 +226,7 @@ impl Resolver {
         if self.modules[module].owner != Owner::User || file.is_runtime() {
             return None;
         }
-        let unwind = self.walks.unwind(module, &file);
+        let unwind = file.unwind();
         let image = self.modules[module].image();
         let imports = self.modules[module].imports();
         let segments = &self.modules[module].segments;
@@ -271,7 +270,7 @@ impl Resolver {
     /// argument that points to what threads wait for, 0 for none. `None` if it cannot be probed.
     pub fn watches_wait(&mut self, id: WaitId, object: u8) -> Option<ProbedFile> {
         let file = std::sync::Arc::clone(&self.modules[id.module].file);
-        let unwind = self.walks.unwind(id.module, &file);
+        let unwind = file.unwind();
         let debug = self.debug(id.module)?;
         let symbol = function_at(Some(debug), unwind.as_deref(), id.function)?;
         let binary = Binary::new(&file.shown, self.modules[id.module].image(), debug)?;
@@ -292,7 +291,7 @@ impl Resolver {
         counts_at: u64,
     ) -> Option<(ProbedFile, Vec<WaitId>)> {
         let file = std::sync::Arc::clone(&self.modules[id.module].file);
-        let unwind = self.walks.unwind(id.module, &file);
+        let unwind = file.unwind();
         let debug = self.debug(id.module);
         let function = |address: u64| function_at(debug, unwind.as_deref(), address);
         let functions = Functions {
