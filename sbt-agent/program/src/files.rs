@@ -20,6 +20,7 @@ use super::{
     unwind::Unwind,
 };
 use crate::{
+    inside::KnownMeetings,
     point::{Function, Point},
     points::Found,
     runtimes::Role,
@@ -112,6 +113,8 @@ pub struct ProbedFile {
     debug: OnceLock<Option<DebugInfo>>,
     /// See [`Self::unwind`].
     unwind: OnceLock<Option<Arc<Unwind>>>,
+    /// Barriers inside of functions, as far as they were searched for.
+    pub(super) meetings: KnownMeetings,
 }
 
 impl ProbedFile {
@@ -146,6 +149,7 @@ impl ProbedFile {
             dynamic_names: OnceLock::new(),
             debug: OnceLock::new(),
             unwind: OnceLock::new(),
+            meetings: KnownMeetings::default(),
         })
     }
 
@@ -167,6 +171,7 @@ impl ProbedFile {
             dynamic_names: OnceLock::new(),
             debug: OnceLock::new(),
             unwind: OnceLock::new(),
+            meetings: KnownMeetings::default(),
         })
     }
 

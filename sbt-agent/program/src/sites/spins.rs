@@ -209,6 +209,7 @@ impl Resolver {
                 segments: &self.modules[module].segments,
                 imports: self.modules[module].imports(),
                 function: &function,
+                known: &file.meetings,
             };
             let mut all = functions.all_meetings(|| clock::now_ns() < until_ns);
             all.sort_by_key(|meeting| (meeting.counter, meeting.counts_at));
@@ -242,6 +243,7 @@ impl Resolver {
             segments,
             imports,
             function: &function,
+            known: &file.meetings,
         };
         let callee = |target| functions.callee(target);
         let code = functions.code(&symbol)?;
@@ -299,6 +301,7 @@ impl Resolver {
             segments: &self.modules[id.module].segments,
             imports: self.modules[id.module].imports(),
             function: &function,
+            known: &file.meetings,
         };
         let (points, starts) = functions.barrier(&function(id.function)?, counts_at)?;
         let of = |function| WaitId { function, ..id };
