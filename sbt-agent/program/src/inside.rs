@@ -83,9 +83,10 @@ impl<'a> Functions<'a> {
 
     /// The barriers inside of a function.
     pub(crate) fn meetings(&self, symbol: &Symbol) -> Arc<[Meeting]> {
-        // The map is whole after each operation.
-        let known = || self.known.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(found) = known().get(&symbol.start) {
+        // The map is whole after each operation. Another thread that asks meanwhile waits for the
+        // answer.
+        let mut known = self.known.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(found) = known.get(&symbol.start) {
             return Arc::clone(found);
         }
         let code = self.code(symbol);
@@ -93,7 +94,7 @@ impl<'a> Functions<'a> {
             meetings(code, symbol.start, &|target| self.callee(target))
         });
         let found: Arc<[Meeting]> = found.into();
-        known().insert(symbol.start, Arc::clone(&found));
+        known.insert(symbol.start, Arc::clone(&found));
         found
     }
 
