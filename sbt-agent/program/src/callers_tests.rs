@@ -20,7 +20,7 @@ const HEAD: &str = "
 /// The return addresses from which sbt walks in a program, and the program's calls.
 fn search(source: &str) -> (Vec<At>, Rc<Calls>) {
     let options = ["-O2", "-pthread", "-fno-optimize-sibling-calls"];
-    let calls = Calls::of(Rc::new(Unwind::of(map(&options, source)).unwrap())).unwrap();
+    let calls = Calls::of(Arc::new(Unwind::of(map(&options, source)).unwrap())).unwrap();
     let calls = Rc::new(calls);
     let mut callers = Callers::default();
     callers.add(0, Rc::clone(&calls));
@@ -188,7 +188,7 @@ fn library(
     let (of, counted) = (Arc::clone(&file), Rc::clone(&times));
     let read = move || {
         counted.set(counted.get() + 1);
-        let unwind = Rc::new(Unwind::of(of.image().ok()?)?);
+        let unwind = of.unwind()?;
         Some(Read {
             calls: Rc::new(Calls::of(unwind)?),
             of_libraries: HashSet::new(),

@@ -6,7 +6,7 @@ mod suspects;
 use std::cell::{OnceCell, RefCell};
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use object::read::elf::ElfFile64;
 use object::{
@@ -70,7 +70,7 @@ pub(super) struct Call {
 /// it may refer.
 #[derive(Debug)]
 pub(super) struct Calls {
-    unwind: Rc<Unwind>,
+    unwind: Arc<Unwind>,
     links: Links,
     suspects: Suspects,
     /// Whether the file can only be loaded at the addresses that it names.
@@ -109,7 +109,7 @@ struct References {
 
 impl Calls {
     /// `None` if the file has more than [`MAX_CODE`] bytes of code.
-    pub(super) fn of(unwind: Rc<Unwind>) -> Option<Self> {
+    pub(super) fn of(unwind: Arc<Unwind>) -> Option<Self> {
         let code = unwind.segments().iter();
         let code = code.filter(|segment| segment.executable);
         let length = code.fold(0, |sum: u64, segment| sum.saturating_add(segment.filesz));
@@ -157,7 +157,7 @@ impl Calls {
             image: self.unwind.image(),
             segments: self.unwind.segments(),
             functions: self.unwind.functions(),
-            words: self.links.words(),
+            words: self.links.words.clone(),
             is_fixed: self.is_fixed,
         }
     }
@@ -434,6 +434,8 @@ struct Links {
     words_of: HashMap<u64, Vec<u64>>,
     /// The words that are filled with the address of the function of a name.
     words_of_name: HashMap<String, Vec<u64>>,
+    /// The range of the words through which functions are called.
+    words: Range<u64>,
 }
 
 impl Links {
@@ -502,8 +504,11 @@ impl Links {
         this
     }
 
-    /// Fills in the words of each function and of each symbol.
+    /// Fills in the words of each function and of each symbol, and their range.
     fn turn_round(&mut self) {
+        let words = || self.slots.keys().chain(self.own_slots.keys());
+        let last = words().max().map_or(0, |last| last.saturating_add(1));
+        self.words = words().min().map_or(0, |first| *first)..last;
         for (word, function) in &self.own_slots {
             self.words_of.entry(*function).or_default().push(*word);
         }
@@ -514,13 +519,6 @@ impl Links {
             let words = self.words_of_name.entry(name.clone()).or_default();
             words.push(*word);
         }
-    }
-
-    /// The range of the words through which functions are called.
-    fn words(&self) -> Range<u64> {
-        let words = || self.slots.keys().chain(self.own_slots.keys());
-        let last = words().max().map_or(0, |last| last.saturating_add(1));
-        words().min().map_or(0, |first| *first)..last
     }
 
     /// The function of this file to which the dynamic linker will write a pointer at `address`.

@@ -45,7 +45,7 @@ impl Built {
     fn new(options: &[&str]) -> Self {
         let image = || map(&[options, &["-pthread"]].concat(), SOURCE);
         Self {
-            calls: Calls::of(Rc::new(Unwind::of(image()).unwrap())).unwrap(),
+            calls: Calls::of(Arc::new(Unwind::of(image()).unwrap())).unwrap(),
             image: image(),
         }
     }
@@ -141,7 +141,7 @@ fn what_is_called_through_a_word_of_the_linkers_is_called_directly() {
     let options = ["-pthread", "-pie", "-fPIE", "-Wl,--no-relax", "-O1"];
     let image = || map(&options, source);
     let built = Built {
-        calls: Calls::of(Rc::new(Unwind::of(image()).unwrap())).unwrap(),
+        calls: Calls::of(Arc::new(Unwind::of(image()).unwrap())).unwrap(),
         image: image(),
     };
     assert_eq!(built.callers("called"), [(built.at("main"), true)]);
@@ -178,7 +178,7 @@ fn what_a_call_calls_is_told_without_decoding_the_file() {
 /// Checks that each query gives the same for a file when only the relevant functions are decoded
 /// and when all are.
 fn compare(image: impl Fn() -> Mmap) {
-    let of = || Calls::of(Rc::new(Unwind::of(image()).unwrap())).unwrap();
+    let of = || Calls::of(Arc::new(Unwind::of(image()).unwrap())).unwrap();
     let (some, all) = (of(), of());
     let functions = all.unwind.functions();
     all.decode(0..functions.len());
@@ -213,7 +213,7 @@ fn nothing_is_missed_by_decoding_only_what_may_refer_to_a_function() {
         compare(|| open(libc));
     }
     let own = std::env::current_exe().unwrap();
-    let calls = Calls::of(Rc::new(Unwind::of(open(own.to_str().unwrap())).unwrap()));
+    let calls = Calls::of(Arc::new(Unwind::of(open(own.to_str().unwrap())).unwrap()));
     if calls.is_some() {
         compare(|| open(own.to_str().unwrap()));
     }
@@ -235,7 +235,7 @@ fn only_what_may_refer_to_a_function_is_decoded() {
     }
     let options = ["-O1", "-shared", "-fPIC", "-fvisibility=hidden"];
     let image = map(&options, &source);
-    let calls = Calls::of(Rc::new(Unwind::of(map(&options, &source)).unwrap())).unwrap();
+    let calls = Calls::of(Arc::new(Unwind::of(map(&options, &source)).unwrap())).unwrap();
     let decoded = || calls.found.borrow().decoded.len();
     assert_eq!(decoded(), 0);
     let start = symbol(&image, "f100");

@@ -20,9 +20,10 @@ mod separate;
 mod symbols;
 mod units;
 
-use std::cell::OnceCell;
+use std::fmt;
 use std::io;
 use std::path::Path;
+use std::sync::OnceLock;
 
 use memmap2::Mmap;
 
@@ -67,18 +68,24 @@ pub struct Frame {
 /// The symbols and lines of one file, read on first use.
 pub struct DebugInfo {
     // `lines` and `located` borrow from the files below, and so have to be dropped before them.
-    lines: OnceCell<Option<Lines>>,
+    lines: OnceLock<Option<Lines>>,
     /// Like `lines`, with the locations of variables.
-    located: OnceCell<Option<Lines>>,
+    located: OnceLock<Option<Lines>>,
     /// The functions of the symbol tables.
-    functions: OnceCell<ByAddress>,
+    functions: OnceLock<ByAddress>,
     file: Mmap,
     /// The separate debug file.
     separate: Option<Mmap>,
     /// The file to which dwz has moved common parts of the DWARF.
     supplementary: Option<Mmap>,
     /// The file of symbols inside of the stripped file.
-    left: OnceCell<Option<Vec<u8>>>,
+    left: OnceLock<Option<Vec<u8>>>,
+}
+
+impl fmt::Debug for DebugInfo {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("DebugInfo").finish_non_exhaustive()
+    }
 }
 
 impl DebugInfo {
@@ -97,13 +104,13 @@ impl DebugInfo {
         load_segments(&file)?;
         let place = separate::FileLocation { logical, root };
         let mut info = Self {
-            lines: OnceCell::new(),
-            located: OnceCell::new(),
-            functions: OnceCell::new(),
+            lines: OnceLock::new(),
+            located: OnceLock::new(),
+            functions: OnceLock::new(),
             file,
             separate: None,
             supplementary: None,
-            left: OnceCell::new(),
+            left: OnceLock::new(),
         };
         let mut path = logical.to_owned();
         if !sections::has_lines(&info.file)

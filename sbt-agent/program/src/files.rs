@@ -8,7 +8,7 @@ use std::{
     io,
     os::{fd::AsRawFd as _, unix::fs::MetadataExt as _},
     path::{Path, PathBuf},
-    sync::OnceLock,
+    sync::{Arc, OnceLock},
 };
 
 use memmap2::Mmap;
@@ -17,8 +17,10 @@ use sbt_common::layout;
 use super::{
     debuginfo::DebugInfo,
     elf::{self, DynamicNames, ElfError},
+    unwind::Unwind,
 };
 use crate::{
+    inside::KnownMeetings,
     point::{Function, Point},
     points::Found,
     runtimes::Role,
@@ -103,8 +105,16 @@ pub struct ProbedFile {
     /// Where sbt finds the target's `/`.
     pub(super) root: PathBuf,
     file: File,
+    /// See [`Self::image`].
+    image: Arc<Mmap>,
     /// See [`Self::dynamic_names`].
     dynamic_names: OnceLock<DynamicNames>,
+    /// See [`Self::debug`].
+    debug: OnceLock<Option<DebugInfo>>,
+    /// See [`Self::unwind`].
+    unwind: OnceLock<Option<Arc<Unwind>>>,
+    /// Barriers inside of functions, as far as they were searched for.
+    pub(super) meetings: KnownMeetings,
 }
 
 impl ProbedFile {
@@ -135,7 +145,11 @@ impl ProbedFile {
             inlined: Vec::new(),
             root: PathBuf::from("/"),
             file,
+            image: Arc::new(image),
             dynamic_names: OnceLock::new(),
+            debug: OnceLock::new(),
+            unwind: OnceLock::new(),
+            meetings: KnownMeetings::default(),
         })
     }
 
@@ -153,7 +167,11 @@ impl ProbedFile {
             inlined: Vec::new(),
             root: self.root.clone(),
             file: self.file.try_clone()?,
+            image: Arc::clone(&self.image),
             dynamic_names: OnceLock::new(),
+            debug: OnceLock::new(),
+            unwind: OnceLock::new(),
+            meetings: KnownMeetings::default(),
         })
     }
 
@@ -183,6 +201,24 @@ impl ProbedFile {
         DebugInfo::open(&self.open_path(), &self.shown, &self.root).ok()
     }
 
+    /// The file's names and lines, opened once for all threads of sbt. `root`: where sbt finds the
+    /// target's `/` now.
+    pub(super) fn debug(&self, root: impl FnOnce() -> PathBuf) -> Option<&DebugInfo> {
+        let open = || DebugInfo::open(&self.open_path(), &self.shown, &root()).ok();
+        self.debug.get_or_init(open).as_ref()
+    }
+
+    /// The file's names and lines, if they were opened.
+    pub(super) fn opened(&self) -> Option<&DebugInfo> {
+        self.debug.get()?.as_ref()
+    }
+
+    /// The file's functions and how to get to their callers, read once for all threads of sbt.
+    pub(super) fn unwind(&self) -> Option<Arc<Unwind>> {
+        let read = || Some(Arc::new(Unwind::of(Arc::clone(&self.image))?));
+        self.unwind.get_or_init(read).clone()
+    }
+
     /// Whether the file has a point of this function.
     pub fn has(&self, function: Function) -> bool {
         self.points.iter().any(|point| point.function == function)
@@ -193,21 +229,13 @@ impl ProbedFile {
         let known = self.dynamic_names();
         let mut numbers = names.iter().map(|name| DynamicNames::number(name));
         // Another name may have the same hash.
-        numbers.any(|number| known.may_import(number))
-            && self
-                .image()
-                .is_ok_and(|image| elf::imports_any(&image, names))
+        numbers.any(|number| known.may_import(number)) && elf::imports_any(&self.image, names)
     }
 
     /// The names of the file's symbols for the dynamic linker, read once.
     pub(super) fn dynamic_names(&self) -> &DynamicNames {
-        self.dynamic_names.get_or_init(|| {
-            let image = self.image();
-            image.map_or_else(
-                |_| DynamicNames::default(),
-                |image| DynamicNames::of(&image),
-            )
-        })
+        self.dynamic_names
+            .get_or_init(|| DynamicNames::of(&self.image))
     }
 
     /// Whether the file is a library that has barriers of its own: a C library, or the runtime of a
@@ -272,8 +300,37 @@ impl ProbedFile {
         PathBuf::from(format!("/proc/self/fd/{}", self.file.as_raw_fd()))
     }
 
-    /// The file's bytes.
-    pub fn image(&self) -> io::Result<Mmap> {
-        elf::map(&self.file)
+    /// The file's bytes, mapped once: to map a file again costs a page fault for each page again.
+    pub fn image(&self) -> &[u8] {
+        &self.image
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{cell::Cell, thread};
+
+    use super::*;
+
+    #[test]
+    fn names_and_functions_are_read_once_for_all_threads() {
+        let own = std::env::current_exe().unwrap();
+        let file = ProbedFile::open(&own, &own).unwrap();
+        assert!(file.opened().is_none());
+        let times = Cell::new(0);
+        let root = || {
+            times.set(times.get() + 1);
+            PathBuf::from("/")
+        };
+        let names = std::ptr::from_ref(file.debug(root).unwrap());
+        assert!(std::ptr::eq(names, file.debug(root).unwrap()));
+        assert_eq!(times.get(), 1);
+        let functions = file.unwind().unwrap();
+        thread::scope(|scope| {
+            let other = scope.spawn(|| (file.opened().is_some(), file.unwind().unwrap()));
+            let (is_open, read) = other.join().unwrap();
+            assert!(is_open);
+            assert!(Arc::ptr_eq(&read, &functions));
+        });
     }
 }

@@ -1,6 +1,9 @@
 //! Barriers that spin inside of larger functions: all places of a file at which threads come to one.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use memchr::memchr_iter;
 use sbt_common::layout;
@@ -28,6 +31,11 @@ const MAX_PLACES: usize = 256;
 /// The most instructions of a file that are looked at because they change memory in one atomic step.
 const MAX_COUNTING: usize = 4096;
 
+/// The barriers inside of functions by the function's address, searched for once for all threads of
+/// sbt.
+#[derive(Debug, Default)]
+pub(crate) struct KnownMeetings(Mutex<HashMap<u64, Arc<[Meeting]>>>);
+
 /// The functions of a file, and their code.
 pub(crate) struct Functions<'a> {
     pub(crate) image: &'a [u8],
@@ -35,6 +43,7 @@ pub(crate) struct Functions<'a> {
     pub(crate) imports: &'a Imports,
     /// The function that contains an address.
     pub(crate) function: &'a dyn Fn(u64) -> Option<Symbol>,
+    pub(crate) known: &'a KnownMeetings,
 }
 
 impl<'a> Functions<'a> {
@@ -73,11 +82,20 @@ impl<'a> Functions<'a> {
     }
 
     /// The barriers inside of a function.
-    pub(crate) fn meetings(&self, symbol: &Symbol) -> Vec<Meeting> {
+    pub(crate) fn meetings(&self, symbol: &Symbol) -> Arc<[Meeting]> {
+        // The map is whole after each operation. Another thread that asks meanwhile waits for the
+        // answer.
+        let mut known = self.known.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(found) = known.get(&symbol.start) {
+            return Arc::clone(found);
+        }
         let code = self.code(symbol);
-        code.map_or_else(Vec::new, |code| {
+        let found = code.map_or_else(Vec::new, |code| {
             meetings(code, symbol.start, &|target| self.callee(target))
-        })
+        });
+        let found: Arc<[Meeting]> = found.into();
+        known.insert(symbol.start, Arc::clone(&found));
+        found
     }
 
     /// All places of the barrier at which threads count by the instruction at `counts_at` of a
@@ -90,11 +108,12 @@ impl<'a> Functions<'a> {
             .find(|meeting| meeting.counts_at == counts_at)?
             .counter;
         let Counter::Fixed(word) = counter else {
-            let held = own.into_iter().filter(|meeting| match meeting.counter {
+            let held = own.iter().filter(|meeting| match meeting.counter {
                 Counter::Held(..) => true,
                 Counter::Fixed(_) => false,
             });
-            return Some(held.map(|meeting| (symbol.clone(), meeting)).collect());
+            let held = held.map(|meeting| (symbol.clone(), meeting.clone()));
+            return Some(held.collect());
         };
         let counting = self.counting(Some(word));
         let mut of: BTreeMap<u64, Symbol> = BTreeMap::from([(symbol.start, symbol.clone())]);
@@ -102,15 +121,12 @@ impl<'a> Functions<'a> {
             let symbol = (self.function)(*at)?;
             of.entry(symbol.start).or_insert(symbol);
         }
-        let places: Vec<(Symbol, Meeting)> = of
-            .into_values()
-            .flat_map(|symbol| {
-                let all = self.meetings(&symbol);
-                all.into_iter()
-                    .map(move |meeting| (symbol.clone(), meeting))
-            })
-            .filter(|(_, meeting)| meeting.counter == counter)
-            .collect();
+        let mut places: Vec<(Symbol, Meeting)> = Vec::new();
+        for symbol in of.into_values() {
+            let all = self.meetings(&symbol);
+            let here = all.iter().filter(|meeting| meeting.counter == counter);
+            places.extend(here.map(|meeting| (symbol.clone(), meeting.clone())));
+        }
         let is_place = |at: &u64| places.iter().any(|(_, meeting)| meeting.counts_at == *at);
         (places.len() <= MAX_PLACES && counting.iter().all(is_place)).then_some(places)
     }
@@ -127,7 +143,7 @@ impl<'a> Functions<'a> {
             if let Some(symbol) = (self.function)(at)
                 && known.insert(symbol.start)
             {
-                found.extend(self.meetings(&symbol));
+                found.extend_from_slice(&self.meetings(&symbol));
             }
         }
         found
@@ -218,5 +234,40 @@ impl<'a> Functions<'a> {
         let mut functions: Vec<u64> = places.iter().map(|(symbol, _)| symbol.start).collect();
         functions.dedup();
         Some((points, functions))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_barriers_of_a_function_are_searched_for_once() {
+        // lock inc dword [rdi]; call 0x2000; ret
+        let image = [0xf0, 0xff, 0x07, 0xe8, 0xf8, 0x0f, 0, 0, 0xc3];
+        let symbol = Symbol {
+            name: "round".into(),
+            start: 0x1000,
+            size: image.len() as u64,
+        };
+        let segment = Segment {
+            vaddr: symbol.start,
+            offset: 0,
+            filesz: symbol.size,
+            memsz: symbol.size,
+            executable: true,
+        };
+        let known = KnownMeetings::default();
+        let function = |_: u64| Some(symbol.clone());
+        let functions = Functions {
+            image: &image,
+            segments: &[segment],
+            imports: &Imports::default(),
+            function: &function,
+            known: &known,
+        };
+        let first = functions.meetings(&symbol);
+        assert_eq!(first[..], []);
+        assert!(Arc::ptr_eq(&first, &functions.meetings(&symbol)));
     }
 }

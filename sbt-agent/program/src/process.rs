@@ -229,10 +229,21 @@ pub fn readable_mappings(pid: u32) -> io::Result<Vec<Mapping>> {
     Ok(mapped.collect())
 }
 
-/// The [`mappings`] of a process that was looked at before. `known`: the path of a mapping that was
-/// seen then, given all but the path; the kernel is not asked for the name of such a mapping.
-pub fn mappings_again(pid: u32, known: impl Fn(&Mapping) -> Option<PathBuf>) -> Vec<Mapping> {
-    code::mappings(pid, known).unwrap_or_else(|_| mappings(pid))
+/// The [`mappings`] of a process that was looked at before, each with what is known of it. `known`
+/// answers given all but the path: the kernel is not asked for the path of a mapping that is known,
+/// which may stay empty.
+pub fn mappings_again<T>(
+    pid: u32,
+    known: impl Fn(&Mapping) -> Option<T>,
+) -> Vec<(Mapping, Option<T>)> {
+    code::mappings(pid, &known).unwrap_or_else(|_| {
+        let listed = mappings(pid).into_iter();
+        let with_known = |mapping| {
+            let known = known(&mapping);
+            (mapping, known)
+        };
+        listed.map(with_known).collect()
+    })
 }
 
 /// A mapped range of a process's memory.

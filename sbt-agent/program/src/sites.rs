@@ -227,8 +227,8 @@ impl Resolver {
             (None, Some(path)) => Arc::new(ProbedFile::open(path, path).ok()?),
             (None, None) => return None,
         };
-        let image = program.image().ok()?;
-        (elf::interpreter(&image).is_none() && !elf::has_symbols(&image)).then(|| {
+        let image = program.image();
+        (elf::interpreter(image).is_none() && !elf::has_symbols(image)).then(|| {
             format!(
                 "{} is statically linked and stripped: sbt cannot find its barriers without \
                  symbols; link it dynamically, or keep its symbols",
@@ -440,7 +440,7 @@ impl Resolver {
             return frames;
         }
         let file = Arc::clone(&self.modules[module].file);
-        let function = self.walks.unwind(module, &file);
+        let function = file.unwind();
         let function = function.and_then(|unwind| Some(unwind.function(vaddr)?.start));
         let said = function.and_then(|function| {
             let segments = &self.modules[module].segments;
@@ -459,12 +459,7 @@ impl Resolver {
     }
 
     fn debug(&self, module: usize) -> Option<&DebugInfo> {
-        let module = &self.modules[module];
-        let (path, shown) = (module.file.open_path(), &module.file.shown);
-        module
-            .debug
-            .get_or_init(|| DebugInfo::open(&path, shown, &self.root()).ok())
-            .as_ref()
+        self.modules[module].file.debug(|| self.root())
     }
 
     /// Where sbt finds the target's `/`; sbt's own root if the target is gone.

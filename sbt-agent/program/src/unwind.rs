@@ -7,9 +7,9 @@
 //! options, come from the symbol tables. Their callers can be found only if the functions keep a
 //! frame pointer.
 
-use std::cell::OnceCell;
 use std::cmp::Ordering;
 use std::collections::HashMap;
+use std::sync::{Arc, OnceLock};
 
 use gimli::{
     BaseAddresses, CfaRule, CieOrFde, EhFrame, EhFrameOffset, EndianSlice, RegisterRule,
@@ -49,26 +49,27 @@ pub(super) struct Function {
 /// The functions of a file, and how to get to their callers.
 #[derive(Debug)]
 pub(super) struct Unwind {
-    image: Mmap,
+    image: Arc<Mmap>,
     segments: Vec<Segment>,
     /// Offset of `.eh_frame` in the image, its length, and its address.
     section: Option<(usize, usize, u64)>,
     /// In the order of addresses, without overlap.
     functions: Vec<Function>,
     /// Where they start: asked for each word of the data.
-    starts: OnceCell<FxHashSet<u64>>,
+    starts: OnceLock<FxHashSet<u64>>,
 }
 
 impl Unwind {
     /// Reads the image of an ELF file; `None` if it is not an ELF file.
-    pub(super) fn of(image: Mmap) -> Option<Self> {
+    pub(super) fn of(image: impl Into<Arc<Mmap>>) -> Option<Self> {
+        let image = image.into();
         let segments = elf::load_segments(&image).ok()?;
         let mut this = Self {
             image,
             segments,
             section: None,
             functions: Vec::new(),
-            starts: OnceCell::new(),
+            starts: OnceLock::new(),
         };
         this.read();
         Some(this)
@@ -85,8 +86,7 @@ impl Unwind {
             image.get(offset..offset.checked_add(length)?)?;
             Some((offset, length, section.address()))
         });
-        let entries = section.map_or_else(Vec::new, |section| entries(image, section));
-        // A symbol counts only where there is no entry.
+        let mut functions = section.map_or_else(Vec::new, |section| entries(image, section));
         let symbols = file
             .symbols()
             .chain(file.dynamic_symbols())
@@ -97,14 +97,18 @@ impl Unwind {
                 let start = symbol.address();
                 let end = start.checked_add(symbol.size())?;
                 let entry = None;
-                find(&entries, start)
-                    .is_none()
-                    .then_some(Function { start, end, entry })
+                Some(Function { start, end, entry })
             });
-        let symbols: Vec<_> = symbols.collect();
-        let mut functions = entries;
         functions.extend(symbols);
         functions.sort_by_key(|function| (function.start, function.entry.is_none()));
+        // A symbol counts only where there is no entry.
+        let mut entry_end = 0;
+        functions.retain(|function| {
+            if function.entry.is_some() {
+                entry_end = function.end;
+            }
+            function.entry.is_some() || function.start >= entry_end
+        });
         functions.dedup_by_key(|function| function.start);
         for index in 1..functions.len() {
             let start = functions[index].start;

@@ -4,7 +4,6 @@
 //! the chains of callers that come: where they end, and where they should not have gone on.
 
 use std::{
-    cell::RefCell,
     collections::{HashMap, HashSet},
     path::Path,
     rc::Rc,
@@ -19,9 +18,7 @@ use super::{
     files::ProbedFile,
     futex_ways,
     runtimes::{self, ALL, Role, c11},
-    syscalls,
-    unwind::Unwind,
-    vdso,
+    syscalls, vdso,
 };
 mod regions;
 
@@ -129,14 +126,10 @@ impl Link {
 /// The files of a process by number, each with its owner.
 pub(super) type Files<'a> = [(&'a Arc<ProbedFile>, Owner)];
 
-/// The functions of each file and how to get to their callers, read on first use.
-type Unwinds = Rc<RefCell<HashMap<usize, Option<Rc<Unwind>>>>>;
-
 /// The rules in force and their reasons.
 #[derive(Default)]
 pub(super) struct Walks {
     callers: Callers,
-    unwinds: Unwinds,
     /// The names of functions that are barriers, or may be part of one.
     names: HashSet<String>,
     /// Whether the program's own files use any of these functions.
@@ -171,10 +164,6 @@ impl Walks {
         self.changed = true;
     }
 
-    pub(super) fn unwind(&mut self, number: usize, file: &ProbedFile) -> Option<Rc<Unwind>> {
-        unwind_of(&self.unwinds, number, file)
-    }
-
     /// Walks on from system calls, too.
     pub(super) fn follow_system_calls(&mut self) {
         if self.system_calls.is_none() {
@@ -201,7 +190,7 @@ impl Walks {
             if !has_library && !file.has(Function::CondWait) {
                 continue;
             }
-            if let Some(unwind) = self.unwind(number, file)
+            if let Some(unwind) = file.unwind()
                 && let Some(address) = syscalls::address(&unwind)
             {
                 self.learn(files, (number, address));
@@ -211,7 +200,7 @@ impl Walks {
             if !file.has(Function::CondWait) {
                 continue;
             }
-            let ways = self.unwind(number, file);
+            let ways = file.unwind();
             for address in ways.iter().flat_map(|unwind| futex_ways::returns(unwind)) {
                 self.learn_library_at(files, (number, address));
             }
@@ -258,9 +247,8 @@ impl Walks {
                 is_changed |=
                     barriers(file).next().is_some() || self.callers.concerns(file, &self.names);
             }
-            let (unwinds, read) = (Rc::clone(&self.unwinds), Arc::clone(file));
-            self.callers
-                .expect(number, file, move || read_file(&unwinds, number, &read));
+            let read = Arc::clone(file);
+            self.callers.expect(number, file, move || read_file(&read));
         }
         if !is_changed || self.learned.len() >= MAX_SEEDED {
             return;
@@ -268,7 +256,7 @@ impl Walks {
         let mut starts = Vec::new();
         for (number, (file, _)) in users() {
             starts.extend(barriers(file).filter_map(|point| {
-                let unwind = unwind_of(&self.unwinds, number, file)?;
+                let unwind = file.unwind()?;
                 let start = unwind.function(unwind.address(point.entry_offset)?)?.start;
                 Some((number, start))
             }));
@@ -337,7 +325,7 @@ impl Walks {
             if !has_any {
                 continue;
             }
-            let Some(unwind) = self.unwind(number, file) else {
+            let Some(unwind) = file.unwind() else {
                 continue;
             };
             for address in c11::calls_of_conditions(&unwind) {
@@ -350,8 +338,8 @@ impl Walks {
     /// a barrier counts as called there.
     fn learn_inlined(&mut self, files: &Files<'_>, number: usize, file: &ProbedFile) {
         for point in barriers(file).filter(|point| point.layout == layout::STD_INLINED) {
-            let Some(address) = self
-                .unwind(number, file)
+            let Some(address) = file
+                .unwind()
                 .and_then(|unwind| unwind.address(point.entry_offset))
                 .map(|address| address + u64::from(Cookie::CALL))
             else {
@@ -371,7 +359,7 @@ impl Walks {
         let Some((file, _)) = files.get(at.0) else {
             return;
         };
-        let Some(unwind) = self.unwind(at.0, file) else {
+        let Some(unwind) = file.unwind() else {
             return;
         };
         let Some(rule) = unwind.rule(at.1) else {
@@ -453,7 +441,7 @@ impl Walks {
     /// The calls of a file, which is read on first use.
     fn calls(&mut self, number: usize, file: &ProbedFile) -> Option<&Rc<Calls>> {
         if self.callers.file(number).is_none() {
-            let calls = Calls::of(self.unwind(number, file)?)?;
+            let calls = Calls::of(file.unwind()?)?;
             self.callers.add(number, Rc::new(calls));
         }
         self.callers.file(number)
@@ -498,7 +486,7 @@ pub fn of_program(file: &Arc<ProbedFile>, limit: usize) -> Vec<Change> {
     let mut walks = Walks::default();
     walks.follow_system_calls();
     walks.seed(&files);
-    let Some(unwind) = walks.unwind(0, file) else {
+    let Some(unwind) = file.unwind() else {
         return Vec::new();
     };
     for function in unwind.functions().iter().take(limit) {
@@ -525,17 +513,9 @@ pub fn of_program(file: &Arc<ProbedFile>, limit: usize) -> Vec<Change> {
     walks.take().unwrap_or_default()
 }
 
-fn unwind_of(unwinds: &Unwinds, number: usize, file: &ProbedFile) -> Option<Rc<Unwind>> {
-    let mut unwinds = unwinds.borrow_mut();
-    let unwind = unwinds
-        .entry(number)
-        .or_insert_with(|| Some(Rc::new(Unwind::of(file.image().ok()?)?)));
-    unwind.clone()
-}
-
 /// The calls of a file of the program's own.
-fn read_file(unwinds: &Unwinds, number: usize, file: &ProbedFile) -> Option<Read> {
-    let unwind = unwind_of(unwinds, number, file)?;
+fn read_file(file: &ProbedFile) -> Option<Read> {
+    let unwind = file.unwind()?;
     let of_libraries = runtimes::functions_of_libraries(unwind.image());
     Some(Read {
         calls: Rc::new(Calls::of(unwind)?),

@@ -1,7 +1,6 @@
 //! DWARF sections, and what addr2line finds in them.
 
-use std::cell::OnceCell;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use addr2line::Context;
 use gimli::{AbbreviationsCacheStrategy, Dwarf, EndianSlice, Section, SectionId};
@@ -47,10 +46,11 @@ const LOCATIONS: [SectionId; 2] = [SectionId::DebugLoc, SectionId::DebugLocLists
 /// The functions and lines that one file's DWARF describes.
 pub(super) struct Lines {
     // `context` borrows from `dwarf`, and so has to be dropped before it.
-    context: Context<Bytes>,
+    /// Keeps what it has read, so that only one thread may ask at a time.
+    context: Mutex<Context<Bytes>>,
     dwarf: Arc<Info>,
     /// Whether functions can be looked up; otherwise only lines.
-    functions: OnceCell<bool>,
+    functions: OnceLock<bool>,
     _decompressed: Vec<Vec<u8>>,
 }
 
@@ -94,8 +94,8 @@ impl Lines {
         dwarf.populate_abbreviations_cache(AbbreviationsCacheStrategy::Duplicates);
         let dwarf = Arc::new(dwarf);
         Some(Self {
-            functions: OnceCell::new(),
-            context: Context::from_arc_dwarf(Arc::clone(&dwarf)).ok()?,
+            functions: OnceLock::new(),
+            context: Mutex::new(Context::from_arc_dwarf(Arc::clone(&dwarf)).ok()?),
             dwarf,
             _decompressed: decompressed,
         })
@@ -108,12 +108,15 @@ impl Lines {
 
     /// The functions and lines at an address, innermost first, at most `limit`.
     pub(super) fn frames(&self, vaddr: u64, limit: usize) -> Vec<Frame> {
-        if !*self.functions.get_or_init(|| is_shallow(&self.dwarf)) {
-            return self.line(vaddr);
+        let has_functions = *self.functions.get_or_init(|| is_shallow(&self.dwarf));
+        // What it keeps is whole after each operation.
+        let context = self.context.lock().unwrap_or_else(PoisonError::into_inner);
+        if !has_functions {
+            return line(&context, vaddr);
         }
         // Loads would be of split DWARF, from paths that the file names: they are skipped.
-        let Ok(mut found) = self.context.find_frames(vaddr).skip_all_loads() else {
-            return self.line(vaddr);
+        let Ok(mut found) = context.find_frames(vaddr).skip_all_loads() else {
+            return line(&context, vaddr);
         };
         let mut frames = Vec::new();
         while let (true, Ok(Some(frame))) = (frames.len() < limit, found.next()) {
@@ -127,21 +130,21 @@ impl Lines {
             });
         }
         if frames.is_empty() {
-            return self.line(vaddr);
+            return line(&context, vaddr);
         }
         if let Some(outermost) = frames.last_mut() {
             outermost.inlined = false;
         }
         frames
     }
+}
 
-    /// The line alone, for places where the functions are damaged or not described.
-    fn line(&self, vaddr: u64) -> Vec<Frame> {
-        let location = self.context.find_location(vaddr).ok().flatten();
-        location
-            .as_ref()
-            .map_or_else(Vec::new, |location| vec![located(Some(location))])
-    }
+/// The line alone, for places where the functions are damaged or not described.
+fn line(context: &Context<Bytes>, vaddr: u64) -> Vec<Frame> {
+    let location = context.find_location(vaddr).ok().flatten();
+    location
+        .as_ref()
+        .map_or_else(Vec::new, |location| vec![located(Some(location))])
 }
 
 fn located(location: Option<&addr2line::Location<'_>>) -> Frame {

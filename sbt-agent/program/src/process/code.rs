@@ -50,13 +50,12 @@ const MAX_NAME: usize = 4096;
 /// The most mappings that are asked for: as many as the kernel allows a process by default.
 const MAX_MAPPINGS: usize = 1 << 16;
 
-/// The executable mappings of files in a process, as from [`super::readable_mappings`]. `known`:
-/// the path of a mapping that was seen before, given all but the path. Fails where the kernel lacks
-/// the query.
-pub(super) fn mappings(
+/// The executable mappings of files in a process, as from [`super::mappings_again`]. Fails where the
+/// kernel lacks the query.
+pub(super) fn mappings<T>(
     pid: u32,
-    known: impl Fn(&Mapping) -> Option<PathBuf>,
-) -> io::Result<Vec<Mapping>> {
+    known: impl Fn(&Mapping) -> Option<T>,
+) -> io::Result<Vec<(Mapping, Option<T>)>> {
     let maps = target::open_as_sbt(&folder(pid).join("maps"))?;
     let mut found = Vec::new();
     let mut address = 0;
@@ -75,14 +74,14 @@ pub(super) fn mappings(
                 inode: query.inode,
             },
         };
-        let path = match known(&mapping) {
-            Some(path) => Some(path),
-            None => name(&maps, &mapping)?,
-        };
-        if let Some(path) = path {
+        let known = known(&mapping);
+        if known.is_none() {
+            let Some(path) = name(&maps, &mapping)? else {
+                continue;
+            };
             mapping.path = path;
-            found.push(mapping);
         }
+        found.push((mapping, known));
     }
     Err(io::ErrorKind::FileTooLarge.into())
 }
@@ -138,14 +137,16 @@ mod tests {
     #[test]
     fn what_the_kernel_is_asked_for_is_what_it_lists() {
         let pid = std::process::id();
-        let listed = super::super::readable_mappings(pid).unwrap();
-        match mappings(pid, |_| None) {
-            Ok(asked) => assert_eq!(asked, listed),
+        let unknown = |_: &Mapping| None::<()>;
+        let listed = super::super::readable_mappings(pid).unwrap().into_iter();
+        let paired: Vec<_> = listed.map(|mapping| (mapping, None)).collect();
+        match mappings(pid, unknown) {
+            Ok(asked) => assert_eq!(asked, paired),
             // Before Linux 6.11.
             Err(error) => assert_eq!(error.raw_os_error(), Some(libc::ENOTTY)),
         }
         // With the query or without.
-        assert_eq!(super::super::mappings_again(pid, |_| None), listed);
+        assert_eq!(super::super::mappings_again(pid, unknown), paired);
     }
 
     #[test]
@@ -156,13 +157,14 @@ mod tests {
         let known = |mapping: &Mapping| {
             let old = listed.iter().find(|old| old.start == mapping.start)?;
             asked.set(asked.get() + 1);
-            Some(Path::new("/known").join(old.path.file_name()?))
+            Some(old.end)
         };
         if let Ok(found) = mappings(pid, known) {
             assert_eq!(found.len(), listed.len());
             assert_eq!(asked.get(), listed.len());
-            for mapping in found {
-                assert!(mapping.path.starts_with("/known"), "{mapping:?}");
+            for (mapping, end) in found {
+                assert_eq!(end, Some(mapping.end));
+                assert_eq!(mapping.path, Path::new(""));
             }
         }
     }

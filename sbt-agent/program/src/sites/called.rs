@@ -106,9 +106,9 @@ impl Resolver {
             layout = wait
                 .filter(|known| *known != layout::OPAQUE)
                 .unwrap_or(layout);
-            let Ok(image) = file.image() else { continue };
-            version = version.or_else(|| greeting(&image));
-            is_linked |= file.is_static() && memchr::memmem::find(&image, TUNABLES).is_some();
+            let image = file.image();
+            version = version.or_else(|| greeting(image));
+            is_linked |= file.is_static() && memchr::memmem::find(image, TUNABLES).is_some();
         }
         match layout {
             layout::GLIBC => CLibrary::Glibc(version),
@@ -153,7 +153,7 @@ impl Resolver {
         let hands = calls.as_deref().and_then(messages::arguments);
         let hands = hands.map_or_else(Vec::new, |numbers| {
             let code = begins.and_then(|start| {
-                let unwind = self.walks.unwind(module, &file)?;
+                let unwind = file.unwind()?;
                 Some((start, unwind.code(start)?.to_vec()))
             });
             let of = |number: usize| {
@@ -180,13 +180,13 @@ impl Resolver {
 
     fn begins(&mut self, module: usize, vaddr: u64) -> Option<u64> {
         let file = Arc::clone(&self.modules[module].file);
-        let unwind = self.walks.unwind(module, &file)?;
+        let unwind = file.unwind()?;
         unwind.function(vaddr).map(|function| function.start)
     }
 
     fn runtime(&mut self, module: usize, vaddr: u64, offset: u64) -> Option<InRuntime> {
         let file = Arc::clone(&self.modules[module].file);
-        let unwind = self.walks.unwind(module, &file)?;
+        let unwind = file.unwind()?;
         let function = unwind
             .function(vaddr)
             .map(|function| function.start..function.end)?;

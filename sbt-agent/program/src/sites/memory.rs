@@ -1,6 +1,6 @@
 //! The mappings in the memory of each process.
 
-use std::{collections::HashMap, path::PathBuf, sync::Arc};
+use std::{path::PathBuf, sync::Arc};
 
 use super::Resolver;
 use crate::clock;
@@ -13,7 +13,7 @@ use crate::{
 /// The most unmapped mappings that are remembered.
 const MAX_UNMAPPED: usize = 64;
 
-#[derive(Clone)]
+#[derive(Clone, Copy)]
 pub(super) struct Mapped {
     start: u64,
     end: u64,
@@ -38,6 +38,7 @@ pub(super) struct Space {
     pub(super) program: Option<PathBuf>,
     pub(super) code_start: Option<u64>,
     pub(super) executions: u32,
+    /// In the order of addresses.
     pub(super) mapped: Vec<Mapped>,
     /// Former mappings whose addresses are still free, the latest last.
     pub(super) unmapped: Vec<Mapped>,
@@ -131,41 +132,42 @@ impl Resolver {
     /// Reads the process's mappings again. If the process is gone, nothing changes.
     pub fn refresh(&mut self) {
         let now_ns = clock::now_ns();
+        let old = std::mem::take(&mut self.space.mapped);
         // No two mappings begin at one address.
-        let old = self.space.mapped.iter();
-        let by_start: HashMap<u64, &Mapped> = old.map(|old| (old.start, old)).collect();
+        let at_start = |start: u64| {
+            let at = old.binary_search_by_key(&start, |old| old.start).ok()?;
+            Some(old[at])
+        };
         let mappings = process::mappings_again(self.space.pid, |mapping| {
-            let old = by_start.get(&mapping.start)?;
-            let is_same =
-                (old.end, old.offset, old.id) == (mapping.end, mapping.offset, mapping.id);
-            is_same.then(|| self.modules[old.module].file.shown.clone())
+            at_start(mapping.start).filter(|old| {
+                (old.end, old.offset, old.id) == (mapping.end, mapping.offset, mapping.id)
+            })
         });
         if mappings.is_empty() {
+            self.space.mapped = old;
             return;
         }
         self.space.looked_ns = now_ns;
-        let old = std::mem::take(&mut self.space.mapped);
-        let by_start: HashMap<u64, &Mapped> = old.iter().map(|old| (old.start, old)).collect();
-        let mut mapped = Vec::new();
-        for mapping in &mappings {
-            let at_start = by_start.get(&mapping.start);
-            let known =
-                at_start.filter(|old| old.end == mapping.end && old.offset == mapping.offset);
-            let module =
-                match known.filter(|old| self.modules[old.module].file.shown == mapping.path) {
-                    Some(old) => Some(old.module),
-                    None if vdso::is(&mapping.path) => self.kernels_code(mapping),
-                    None => self.module(mapping),
-                };
+        let mut mapped = Vec::with_capacity(mappings.len());
+        for (mapping, known) in &mappings {
+            if let Some(known) = known {
+                mapped.push(*known);
+                continue;
+            }
+            let module = if vdso::is(&mapping.path) {
+                self.kernels_code(mapping)
+            } else {
+                self.module(mapping)
+            };
             if let Some(module) = module {
-                let used = at_start.is_some_and(|old| old.module == module && old.used);
+                let before = at_start(mapping.start);
                 mapped.push(Mapped {
                     start: mapping.start,
                     end: mapping.end,
                     offset: mapping.offset,
                     id: mapping.id,
                     module,
-                    used,
+                    used: before.is_some_and(|old| old.module == module && old.used),
                 });
             }
         }

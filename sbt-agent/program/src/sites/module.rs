@@ -6,8 +6,6 @@ use std::{
     sync::Arc,
 };
 
-use memmap2::Mmap;
-
 use crate::{
     alternatives::Graphs,
     debuginfo::{DebugInfo, Symbol},
@@ -27,9 +25,6 @@ pub(super) struct Module {
     pub(super) is_program: bool,
     /// Whether the file can only be loaded at the addresses that it names.
     is_fixed: bool,
-    pub(super) debug: OnceCell<Option<DebugInfo>>,
-    /// The file's bytes, mapped on first use.
-    image: OnceCell<Option<Mmap>>,
     imports: OnceCell<Imports>,
     /// The decoded functions that wait or wake.
     pub(super) graphs: Graphs,
@@ -44,8 +39,7 @@ pub(super) struct Module {
 
 impl Module {
     pub(super) fn new(file: Arc<ProbedFile>) -> Self {
-        let map = file.image().ok();
-        let image = map.as_deref().unwrap_or_default();
+        let image = file.image();
         let is_program = elf::is_program(image);
         let owner = Owner::of(&file.shown, is_program);
         Self {
@@ -54,8 +48,6 @@ impl Module {
             is_program,
             is_fixed: elf::is_fixed(image),
             file,
-            debug: OnceCell::new(),
-            image: OnceCell::new(),
             imports: OnceCell::new(),
             graphs: Graphs::default(),
             relations: RefCell::default(),
@@ -65,10 +57,9 @@ impl Module {
         }
     }
 
-    /// The file's bytes, which stay mapped; empty if the file cannot be mapped.
+    /// The file's bytes.
     pub(super) fn image(&self) -> &[u8] {
-        let image = self.image.get_or_init(|| self.file.image().ok());
-        image.as_deref().unwrap_or_default()
+        self.file.image()
     }
 
     /// The functions of other files that the file calls.
@@ -137,10 +128,6 @@ impl Module {
         })
     }
 
-    fn opened(&self) -> Option<&DebugInfo> {
-        self.debug.get().and_then(Option::as_ref)
-    }
-
     /// File offset → the file's own address.
     pub(super) fn vaddr(&self, offset: u64) -> Option<u64> {
         let mut segments = self.segments.iter();
@@ -162,7 +149,7 @@ pub(super) struct InCondition {
 
 impl Functions for Module {
     fn is_own(&self, start: u64) -> bool {
-        let frames = self.opened().map(|debug| debug.frames(start));
+        let frames = self.file.opened().map(|debug| debug.frames(start));
         let frames = frames.unwrap_or_default();
         let mut files = frames
             .iter()
@@ -174,7 +161,7 @@ impl Functions for Module {
     }
 
     fn start_of(&self, address: u64) -> Option<u64> {
-        self.opened()?.function_start(address)
+        self.file.opened()?.function_start(address)
     }
 }
 

@@ -33,7 +33,7 @@ impl Resolver {
         let file = Arc::clone(&self.modules[begin.file].file);
         let name = self.modules[begin.file].called_by(begin.address)?;
         let argument = *arch::ARGUMENTS.get(runtimes::regions::argument(&name)?)?;
-        let unwind = self.walks.unwind(begin.file, &file)?;
+        let unwind = file.unwind()?;
         let start = unwind.function(begin.address.checked_sub(1)?)?.start;
         let length = begin.address - start;
         let code = code_at(unwind.image(), unwind.segments(), start, length)?;

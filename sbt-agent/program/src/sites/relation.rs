@@ -225,7 +225,7 @@ impl Resolver {
 
     fn with_code<T>(&mut self, number: usize, ask: impl FnOnce(&alternatives::Code<'_>) -> T) -> T {
         let module = &self.modules[number];
-        let unwind = self.walks.unwind(number, &module.file);
+        let unwind = module.file.unwind();
         let debug = self.debug(number);
         ask(&alternatives::Code {
             image: module.image(),

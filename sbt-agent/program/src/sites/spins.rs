@@ -129,9 +129,8 @@ impl Resolver {
             return false;
         };
         let file = std::sync::Arc::clone(&self.modules[module].file);
-        let Some(function) = self
-            .walks
-            .unwind(module, &file)
+        let Some(function) = file
+            .unwind()
             .and_then(|unwind| Some(unwind.function(vaddr)?.start))
         else {
             return false;
@@ -169,7 +168,7 @@ impl Resolver {
         if barriers.peek().is_none() {
             return false;
         }
-        let Some(unwind) = self.walks.unwind(module, &file) else {
+        let Some(unwind) = file.unwind() else {
             return false;
         };
         let start = |vaddr: u64| Some(unwind.function(vaddr)?.start);
@@ -210,7 +209,7 @@ impl Resolver {
             if self.modules[module].owner != Owner::User || file.is_runtime() {
                 continue;
             }
-            let unwind = self.walks.unwind(module, &file);
+            let unwind = file.unwind();
             let debug = self.debug(module);
             let function = |address: u64| function_at(debug, unwind.as_deref(), address);
             let functions = Functions {
@@ -218,6 +217,7 @@ impl Resolver {
                 segments: &self.modules[module].segments,
                 imports: self.modules[module].imports(),
                 function: &function,
+                known: &file.meetings,
             };
             let mut all = functions.all_meetings(|| clock::now_ns() < until_ns);
             all.sort_by_key(|meeting| (meeting.counter, meeting.counts_at));
@@ -235,7 +235,7 @@ impl Resolver {
         if self.modules[module].owner != Owner::User || file.is_runtime() {
             return None;
         }
-        let unwind = self.walks.unwind(module, &file);
+        let unwind = file.unwind();
         let image = self.modules[module].image();
         let imports = self.modules[module].imports();
         let segments = &self.modules[module].segments;
@@ -251,6 +251,7 @@ impl Resolver {
             segments,
             imports,
             function: &function,
+            known: &file.meetings,
         };
         let callee = |target| functions.callee(target);
         let code = functions.code(&symbol)?;
@@ -279,7 +280,7 @@ impl Resolver {
     /// argument that points to what threads wait for, 0 for none. `None` if it cannot be probed.
     pub fn watches_wait(&mut self, id: WaitId, object: u8) -> Option<ProbedFile> {
         let file = std::sync::Arc::clone(&self.modules[id.module].file);
-        let unwind = self.walks.unwind(id.module, &file);
+        let unwind = file.unwind();
         let debug = self.debug(id.module)?;
         let symbol = function_at(Some(debug), unwind.as_deref(), id.function)?;
         let binary = Binary::new(&file.shown, self.modules[id.module].image(), debug)?;
@@ -300,7 +301,7 @@ impl Resolver {
         counts_at: u64,
     ) -> Option<(ProbedFile, Vec<WaitId>)> {
         let file = std::sync::Arc::clone(&self.modules[id.module].file);
-        let unwind = self.walks.unwind(id.module, &file);
+        let unwind = file.unwind();
         let debug = self.debug(id.module);
         let function = |address: u64| function_at(debug, unwind.as_deref(), address);
         let functions = Functions {
@@ -308,6 +309,7 @@ impl Resolver {
             segments: &self.modules[id.module].segments,
             imports: self.modules[id.module].imports(),
             function: &function,
+            known: &file.meetings,
         };
         let (points, starts) = functions.barrier(&function(id.function)?, counts_at)?;
         let of = |function| WaitId { function, ..id };

@@ -391,7 +391,7 @@ impl Stacks {
         }
         let (module, vaddr) = code;
         let file = Arc::clone(&resolver.modules[module].file);
-        let unwind = resolver.walks.unwind(module, &file);
+        let unwind = file.unwind();
         let is_signal = unwind
             .as_ref()
             .is_some_and(|unwind| unwind.is_signal(vaddr));
@@ -429,7 +429,7 @@ fn of_caller(
     resolver: &mut Resolver,
 ) -> KnownRegisters {
     let file = Arc::clone(&resolver.modules[module].file);
-    let unwind = resolver.walks.unwind(module, &file);
+    let unwind = file.unwind();
     let Some(saved) = unwind.and_then(|unwind| unwind.saved(vaddr)) else {
         return [None; KEPT.len()];
     };
@@ -485,7 +485,7 @@ fn frame_of(
     resolver: &mut Resolver,
 ) -> Option<u64> {
     let file = Arc::clone(&resolver.modules[module].file);
-    let unwind = resolver.walks.unwind(module, &file)?;
+    let unwind = file.unwind()?;
     let start = unwind.function(vaddr)?.start;
     let frames = resolver.frames(module, vaddr);
     let name = frames.last().and_then(|frame| frame.function.as_deref());
@@ -570,7 +570,7 @@ impl Resolver {
             .collect();
         if names.is_empty() {
             let file = Arc::clone(&self.modules[module].file);
-            let unwind = self.walks.unwind(module, &file);
+            let unwind = file.unwind();
             let start = unwind.and_then(|unwind| Some(unwind.function(vaddr)?.start));
             names.push(NamedFunction {
                 function: format!("{binary}+{:#x}", start.unwrap_or(vaddr)),

@@ -55,7 +55,9 @@ impl Graph {
         let decode = || arch::decode(code, start).take_while(Instruction::is_valid);
         let mut words = Words::of(decode().take(PROLOGUE));
         let near = |instruction: &Instruction| instruction.at().abs_diff(address) <= WINDOW;
-        let instructions: Vec<Instruction> = decode().filter(near).collect();
+        let until = address.saturating_add(WINDOW);
+        let instructions = decode().take_while(|instruction| instruction.at() <= until);
+        let instructions: Vec<Instruction> = instructions.filter(near).collect();
         let find = |at: u64| instructions.binary_search_by_key(&at, Instruction::at).ok();
         let mut nodes: Vec<Node> = Vec::with_capacity(instructions.len());
         // The values of the registers at targets of jumps ahead.
@@ -128,6 +130,25 @@ impl Graph {
         (address < self.nodes[index].next_at).then_some(index)
     }
 
+    /// Whether an instruction may be executed again with only such instructions in between for which
+    /// `passes` is true, itself included. Takes less time than to find its loops.
+    pub fn comes_back(&self, instruction: usize, passes: impl Fn(usize) -> bool) -> bool {
+        let mut known = BTreeSet::new();
+        let mut open = vec![instruction];
+        while let Some(index) = open.pop() {
+            let after = self.nodes[index].after.iter().copied();
+            for next in after.filter(|next| passes(*next)) {
+                if next == instruction {
+                    return true;
+                }
+                if known.insert(next) {
+                    open.push(next);
+                }
+            }
+        }
+        false
+    }
+
     /// The loops that contain an instruction, the smallest first.
     pub fn loops_of(&self, inside: usize) -> Vec<Loop> {
         let ways = self.ways_round.get_or_init(|| {
@@ -178,7 +199,10 @@ impl Graph {
     /// from the head, and from which the jump can be reached.
     fn way_round(&self, head: usize, from: usize) -> BTreeSet<usize> {
         let back = self.reached(from, Some(head), |index| &self.before[index]);
-        let forth = self.reached(head, Some(from), |index| &self.nodes[index].after);
+        // Each instruction on such a way leads to the jump, too: the rest of the function, which may
+        // be long, need not be followed.
+        let after = |index: usize| &self.nodes[index].after;
+        let forth = self.reached_within(head, Some(from), after, |index| back[index]);
         let both = back.into_iter().zip(forth).enumerate();
         both.filter(|(_, (back, forth))| *back && *forth)
             .map(|(index, _)| index)
@@ -222,6 +246,17 @@ impl Graph {
         stop: Option<usize>,
         next: impl Fn(usize) -> &'a Vec<usize>,
     ) -> Vec<bool> {
+        self.reached_within(from, stop, next, |_| true)
+    }
+
+    /// As [`Self::reached`], by such instructions only for which `is_within` is true.
+    fn reached_within<'a>(
+        &self,
+        from: usize,
+        stop: Option<usize>,
+        next: impl Fn(usize) -> &'a Vec<usize>,
+        is_within: impl Fn(usize) -> bool,
+    ) -> Vec<bool> {
         let mut found = vec![false; self.nodes.len()];
         found[from] = true;
         let mut open = vec![from];
@@ -230,7 +265,7 @@ impl Graph {
                 continue;
             }
             for &other in next(index) {
-                if !std::mem::replace(&mut found[other], true) {
+                if is_within(other) && !std::mem::replace(&mut found[other], true) {
                     open.push(other);
                 }
             }
@@ -247,5 +282,39 @@ fn add(loops: &mut Vec<Loop>, head: usize, nodes: &BTreeSet<usize>) {
             head,
             nodes: nodes.clone(),
         }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_way_round_a_loop_is_what_can_be_reached_from_both_of_its_ends() {
+        let mut code = Vec::new();
+        let mut number: u32 = 1;
+        for _ in 0..600 {
+            number = number.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            let [.., kind, distance] = number.to_le_bytes();
+            // nop, or jne or jmp by up to 127 bytes.
+            match kind % 4 {
+                0 => code.extend([0x75, distance]),
+                1 => code.extend([0xeb, distance]),
+                _ => code.push(0x90),
+            }
+        }
+        let graph = Graph::new(&code, 0x1000, 0x1000);
+        let mut loops = 0;
+        for from in 0..graph.nodes.len() {
+            for found in graph.ways_from(from) {
+                let back = graph.reached(from, Some(found.head), |index| &graph.before[index]);
+                let after = |index: usize| &graph.nodes[index].after;
+                let forth = graph.reached(found.head, Some(from), after);
+                let both = (0..back.len()).filter(|index| back[*index] && forth[*index]);
+                assert!(both.eq(found.nodes.iter().copied()));
+                loops += 1;
+            }
+        }
+        assert!(loops > 20, "{loops}");
     }
 }

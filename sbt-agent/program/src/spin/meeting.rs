@@ -173,6 +173,9 @@ impl Graph {
         let sides = self.nodes[branch].after.iter();
         let mut near = sides.flat_map(|side| self.near_by(*side, NEAR, is_quiet));
         let found = near.find(|index| {
+            if !self.comes_back(*index, is_quiet) {
+                return false;
+            }
             let loops = self.loops_of(*index);
             loops.first().is_some_and(|found| {
                 let mut nodes = found.nodes.iter();

@@ -125,6 +125,14 @@ pub fn recognise(
 ) -> Option<Waiting> {
     let mut graph = Graph::new(code, start, address);
     let inside = graph.find(address)?;
+    // What is called is not known yet.
+    let may_wait = |index: usize| {
+        let node = &graph.nodes[index];
+        node.calls.is_some() || is_harmless(&node.effect)
+    };
+    if !graph.comes_back(inside, may_wait) {
+        return None;
+    }
     let loops = graph.loops_of(inside);
     // Looks into the calls of these loops, and of loops that share instructions with them.
     for index in graph.near(&graph.near(&BTreeSet::from([inside]))) {
@@ -159,6 +167,11 @@ pub fn recognise(
         is_fixed: awaited.into_iter().any(Operand::is_fixed),
         meeting,
     })
+}
+
+/// Whether a loop that only waits may have an instruction of this effect.
+fn is_harmless(effect: &Effect) -> bool {
+    !effect.is_work && !effect.moves_stack && effect.store.is_none()
 }
 
 /// Whether a loop stores something or computes values that its next turn uses, whatever the called
@@ -343,8 +356,6 @@ impl Graph {
             return false;
         }
         let nodes = || this_loop.nodes.iter().map(|index| &self.nodes[*index]);
-        let is_harmless =
-            |effect: &Effect| !effect.is_work && !effect.moves_stack && effect.store.is_none();
         if !nodes().all(|node| is_harmless(&node.effect)) || !nodes().any(|node| node.effect.loads)
         {
             return false;

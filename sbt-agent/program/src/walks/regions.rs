@@ -123,7 +123,7 @@ impl Walks {
             if *owner != Owner::System || !file.has_openmp() {
                 continue;
             }
-            let Some(unwind) = self.unwind(number, file) else {
+            let Some(unwind) = file.unwind() else {
                 continue;
             };
             let [calls_region, forks] =
@@ -185,7 +185,7 @@ impl Walks {
         file: &ProbedFile,
         function: u64,
     ) -> Option<Call> {
-        let unwind = self.unwind(number, file)?;
+        let unwind = file.unwind()?;
         let range = unwind.function(function)?;
         let range = range.start..range.end;
         let mut own = self

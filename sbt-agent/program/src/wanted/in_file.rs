@@ -19,10 +19,10 @@ impl ProbedFile {
         if !wanted.concerns(self) {
             return;
         }
-        let (Some(debug), Ok(image)) = (self.debug_info(), self.image()) else {
+        let Some(debug) = self.debug_info() else {
             return;
         };
-        let Some(binary) = Binary::new(&self.shown, &image, &debug) else {
+        let Some(binary) = Binary::new(&self.shown, self.image(), &debug) else {
             return;
         };
         let offers = wanted.offers(self, &binary);
@@ -47,17 +47,18 @@ impl ProbedFile {
         }) {
             return;
         }
-        let (Some(debug), Ok(image)) = (self.debug_info(), self.image()) else {
+        let Some(debug) = self.debug_info() else {
             return;
         };
-        let Some(binary) = Binary::new(&self.shown, &image, &debug) else {
+        let Some(binary) = Binary::new(&self.shown, self.image(), &debug) else {
             return;
         };
         let collectives = openmpi::collectives().filter_map(|(name, function)| {
             let symbols = debug.functions(name).ok()?;
             binary.points(symbols.first()?, function, layout::MPI, true)
         });
-        self.points.extend(collectives.flatten());
+        let collectives: Vec<_> = collectives.flatten().collect();
+        self.points.extend(collectives);
         self.points
             .sort_by_key(|point| (point.entry_offset, point.function));
     }

@@ -9,7 +9,7 @@ use crate::arch::prologue::{Body, Refusal};
 use crate::debuginfo::{Spot, Symbol};
 use crate::elf::Imports;
 use crate::files::Offer;
-use crate::inside::Functions;
+use crate::inside::{Functions, KnownMeetings};
 use crate::point::{Function, Point};
 
 /// The most places of a line that are probed; a line with more is refused.
@@ -85,6 +85,7 @@ impl Binary<'_> {
             segments: &self.segments,
             imports: self.imports.get_or_init(|| Imports::of(self.image)),
             function: &function,
+            known: &KnownMeetings::default(),
         };
         let mut known = HashSet::new();
         let mut points: Vec<Point> = Vec::new();
@@ -93,8 +94,10 @@ impl Binary<'_> {
                 continue;
             };
             let is_here = |at: u64| (spot.start..spot.end).contains(&at);
-            let all = functions.meetings(&symbol).into_iter();
-            let mut here = all.filter(|found| is_here(found.waits_at) || is_here(found.counts_at));
+            let all = functions.meetings(&symbol);
+            let mut here = all
+                .iter()
+                .filter(|found| is_here(found.waits_at) || is_here(found.counts_at));
             let Some(found) = here.find(|found| known.insert(found.counts_at)) else {
                 continue;
             };

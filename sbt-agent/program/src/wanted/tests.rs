@@ -136,8 +136,8 @@ impl Built {
     /// The points of one wish, as address and function.
     fn find(&self, at: &str, purpose: Purpose) -> Vec<(u64, Point)> {
         let file = self.file(&wanted(&[at], purpose));
-        let image = file.image().unwrap();
-        let segments = elf::load_segments(&image).unwrap();
+        let image = file.image();
+        let segments = elf::load_segments(image).unwrap();
         let vaddr = |offset: u64| {
             let segment = segments.iter().find(|segment| {
                 segment.executable && offset.wrapping_sub(segment.offset) < segment.filesz

@@ -42,7 +42,7 @@ fn no_line_leads_into_an_instruction() {
         let wishes: Vec<_> = (1..=lines).map(|line| format!("{name}:{line}")).collect();
         let wishes: Vec<_> = wishes.iter().map(String::as_str).collect();
         let file = built.file(&wanted(&wishes, MARK));
-        let segments = elf::load_segments(&file.image().unwrap()).unwrap();
+        let segments = elf::load_segments(file.image()).unwrap();
         let text = segments.iter().find(|segment| segment.executable).unwrap();
         for point in &file.points {
             let address = point.entry_offset - text.offset + text.vaddr;
@@ -67,9 +67,9 @@ fn the_ends_of_barriers_are_found() {
         let built = Built::of(TempDir::new().unwrap(), &folder.join(source), &options);
         let file = built.file(&wanted(&[function], barrier));
         let instructions = built.instructions();
-        let segments = elf::load_segments(&file.image().unwrap()).unwrap();
+        let segments = elf::load_segments(file.image()).unwrap();
         let text = segments.iter().find(|segment| segment.executable).unwrap();
-        let image = file.image().unwrap();
+        let image = file.image();
         let exits = file.points.iter();
         exits
             .filter(|point| point.function == Function::CallExit)
