@@ -165,6 +165,10 @@ pub fn blocked(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
         .filter(|last| last.pattern == StragglerPattern::Persistent)
         .map(|last| last.thread);
     let looked = waiting::of_the_last(report, site, persistent);
+    // Where each hit stops a thread, that counts as sleep, too.
+    if report.run.has_stopped_threads() && looked.is_none() && reason.is_none() {
+        return None;
+    }
     let (why, remedy) = match (lock, &report.locks) {
         _ if looked.is_some() => looked.unwrap_or_default(),
         (None, _) if reason.is_some() => away::words(reason),

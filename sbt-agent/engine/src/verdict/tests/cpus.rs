@@ -31,6 +31,11 @@ fn who_slept_is_late_for_what_the_kernel_did() {
             "sleeps in the kernel for 100 % of that (for input or output, a lock, a page fault or",
         ],
     );
+    // Where sbt stops threads, that looks like sleep.
+    let mut stopped = Program::new(4);
+    stopped.facts.run.backend = "ptrace".into();
+    stopped.rounds(20, work);
+    assert!(!stopped.kinds().contains(&VerdictKind::StragglerBlocked));
     // Locks were watched, and no thread waited for one.
     program.facts.locks = Some(Vec::new());
     says(
