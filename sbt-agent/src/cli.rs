@@ -145,8 +145,8 @@ pub enum Command {
     /// Check rules for CI, on a program that sbt runs and watches, or on a recording.
     ///
     /// Exit status: 0 all rules hold, 1 a rule is broken or could not be measured, 3 the
-    /// program hung, 4 the program failed, 5 too many events were lost, or the recording is
-    /// not complete. Rules may also be in sbt.toml, under [check].
+    /// program hung or stood still for too long, 4 the program failed, 5 too many events were
+    /// lost, or the recording is not complete. Rules may also be in sbt.toml, under [check].
     #[command(
         override_usage = "sbt check [RULES] [OPTIONS] -- PROG [ARGS]...\n       \
         sbt check [RULES] [OPTIONS] FILE"

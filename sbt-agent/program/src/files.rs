@@ -215,7 +215,12 @@ impl ProbedFile {
 
     /// The file's functions and how to get to their callers, read once for all threads of sbt.
     pub(super) fn unwind(&self) -> Option<Arc<Unwind>> {
-        let read = || Some(Arc::new(Unwind::of(Arc::clone(&self.image))?));
+        let read = || {
+            let unwind = self
+                .is_whole()
+                .then(|| Unwind::of(Arc::clone(&self.image)))?;
+            Some(Arc::new(unwind?))
+        };
         self.unwind.get_or_init(read).clone()
     }
 
@@ -229,7 +234,15 @@ impl ProbedFile {
         let known = self.dynamic_names();
         let mut numbers = names.iter().map(|name| DynamicNames::number(name));
         // Another name may have the same hash.
-        numbers.any(|number| known.may_import(number)) && elf::imports_any(&self.image, names)
+        numbers.any(|number| known.may_import(number))
+            && self.is_whole()
+            && elf::imports_any(&self.image, names)
+    }
+
+    /// Whether the file is still as long as its mapping: a read behind its end would end sbt.
+    fn is_whole(&self) -> bool {
+        let meta = self.file.metadata();
+        meta.is_ok_and(|meta| meta.len() >= self.image.len() as u64)
     }
 
     /// The names of the file's symbols for the dynamic linker, read once.

@@ -31,10 +31,13 @@ const MAX_PLACES: usize = 256;
 /// The most instructions of a file that are looked at because they change memory in one atomic step.
 const MAX_COUNTING: usize = 4096;
 
-/// The barriers inside of functions by the function's address, searched for once for all threads of
+/// The barriers inside of functions by address and size, searched for once for all threads of
 /// sbt.
 #[derive(Debug, Default)]
-pub(crate) struct KnownMeetings(Mutex<HashMap<u64, Arc<[Meeting]>>>);
+pub(crate) struct KnownMeetings(Mutex<HashMap<CodeRange, Arc<[Meeting]>>>);
+
+/// The address and the size of a function.
+type CodeRange = (u64, u64);
 
 /// The functions of a file, and their code.
 pub(crate) struct Functions<'a> {
@@ -86,7 +89,8 @@ impl<'a> Functions<'a> {
         // The map is whole after each operation. Another thread that asks meanwhile waits for the
         // answer.
         let mut known = self.known.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(found) = known.get(&symbol.start) {
+        let key = (symbol.start, symbol.size);
+        if let Some(found) = known.get(&key) {
             return Arc::clone(found);
         }
         let code = self.code(symbol);
@@ -94,7 +98,7 @@ impl<'a> Functions<'a> {
             meetings(code, symbol.start, &|target| self.callee(target))
         });
         let found: Arc<[Meeting]> = found.into();
-        known.insert(symbol.start, Arc::clone(&found));
+        known.insert(key, Arc::clone(&found));
         found
     }
 

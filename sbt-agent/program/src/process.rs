@@ -230,8 +230,8 @@ pub fn readable_mappings(pid: u32) -> io::Result<Vec<Mapping>> {
 }
 
 /// The [`mappings`] of a process that was looked at before, each with what is known of it. `known`
-/// answers given all but the path: the kernel is not asked for the path of a mapping that is known,
-/// which may stay empty.
+/// answers given all but the path. The kernel is not asked for the path of a known mapping; that
+/// path may be empty.
 pub fn mappings_again<T>(
     pid: u32,
     known: impl Fn(&Mapping) -> Option<T>,

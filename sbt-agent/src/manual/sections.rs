@@ -331,7 +331,7 @@ pub const PAGES: [Page; 14] = [
                     Entry("0", "All rules hold."),
                     Entry("1", "A rule is broken, or could not be measured."),
                     USAGE,
-                    Entry("3", "The program hung."),
+                    Entry("3", "The program hung, or stood still for too long."),
                     Entry(
                         "4",
                         "The program failed: its exit status was not 0, or a signal ended it.",

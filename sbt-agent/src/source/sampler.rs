@@ -13,13 +13,17 @@ use crate::kernel::perf::{self, PAGE, Ring};
 use sbt_program::arch::Registers;
 
 /// The number of bytes of the stack that are copied: the program's own call of a library that spins
-/// is that far up (in LLVM's libomp, where threads wait for their turn, 160 bytes).
+/// may be some hundred bytes up (in LLVM's libomp, where threads wait for their turn, 160).
 const STACK: u32 = 384;
+
+/// The same for a look whose samples are read at its end only. A return address is near the top if
+/// the function called does next to nothing.
+const NEAR_STACK: u32 = 128;
 
 /// Run time between two samples, ns.
 const PERIOD_NS: u64 = 3_000_000;
 
-/// Memory for one thread's samples, bytes: some forty samples. One page more belongs to the
+/// Memory for one thread's samples, bytes: some ninety samples, or forty with the long stack. One page more belongs to the
 /// kernel. All threads together stay below what an ordinary user may lock.
 const ROOM: usize = 4 * PAGE;
 
@@ -50,7 +54,7 @@ impl Sampler {
         let mut opened = Vec::new();
         let mut last = io::Error::from(io::ErrorKind::NotFound);
         for &thread in threads.iter().take(MAX_THREADS) {
-            match ring(thread) {
+            match ring(thread, NEAR_STACK) {
                 Ok(ring) => opened.push((thread, ring)),
                 Err(error) => last = error,
             }
@@ -67,7 +71,7 @@ impl Sampler {
     /// The thread cannot be sampled.
     pub fn add(&mut self, thread: u32) -> io::Result<()> {
         if self.threads.len() < MAX_THREADS && !self.threads.iter().any(|it| it.0 == thread) {
-            self.threads.push((thread, ring(thread)?));
+            self.threads.push((thread, ring(thread, STACK)?));
         }
         Ok(())
     }
@@ -97,20 +101,21 @@ impl Sampler {
     }
 }
 
-fn ring(thread: u32) -> io::Result<Ring> {
+fn ring(thread: u32, stack: u32) -> io::Result<Ring> {
     // Sampling inside of the kernel may be forbidden; then only user code is sampled.
-    Ring::new(event(thread).include_kernel(), [ROOM]).or_else(|_| Ring::new(&event(thread), [ROOM]))
+    Ring::new(event(thread, stack).include_kernel(), [ROOM])
+        .or_else(|_| Ring::new(&event(thread, stack), [ROOM]))
 }
 
-/// The event that samples a thread, in its own code only.
-fn event(thread: u32) -> Builder<'static> {
+/// The event that samples a thread, in its own code only. `stack`: bytes of its stack.
+fn event(thread: u32, stack: u32) -> Builder<'static> {
     let mut event = Builder::new(Software::CPU_CLOCK);
     event.observe_pid(thread.cast_signed()).enabled(true);
     event.sample_period(PERIOD_NS);
     event.sample(SampleFlag::REGS_USER | SampleFlag::STACK_USER);
     event
         .sample_regs_user(Registers::PLACE_IN_SAMPLES)
-        .sample_stack_user(STACK);
+        .sample_stack_user(stack);
     event
 }
 
@@ -135,7 +140,7 @@ mod tests {
 
     #[test]
     fn a_sample_is_read_and_a_short_one_is_none() {
-        let read = |words: &[u64]| Sample::of(&decoded(&event(1), &bytes(words))?);
+        let read = |words: &[u64]| Sample::of(&decoded(&event(1, STACK), &bytes(words))?);
         let sample = |at, stack| Some(Sample { at, stack });
         assert_eq!(
             read(&[2, 0x7f00, 0x402, 16, 77, 88, 8]),
@@ -163,7 +168,8 @@ mod tests {
         }
         let taken = sampler.end();
         assert!(taken.len() >= 5, "{taken:?}");
-        let is_full = |sample: &Sample| sample.at != 0 && sample.stack.len() == STACK as usize / 8;
+        let is_full =
+            |sample: &Sample| sample.at != 0 && sample.stack.len() == NEAR_STACK as usize / 8;
         assert!(taken.iter().all(|(thread, _)| *thread == this));
         assert!(taken.iter().all(|(_, sample)| is_full(sample)), "{taken:?}");
     }

@@ -6,7 +6,7 @@ use super::{
     measure::{self, Measured, Unknown},
     sites::{Subject, meant},
 };
-use crate::report::{Figure, Report, SiteReport};
+use crate::report::{Figure, HangOutcome, Report, SiteReport};
 
 /// Percentage of events that may be lost by default: this little hardly changes means and shares.
 const DEFAULT_LOST: f64 = 1.0;
@@ -35,11 +35,9 @@ pub fn judge(report: &Report, asked: &CheckRules, before: Option<&Report>) -> Ch
         .is_some_and(|hang| hang.status == Status::Lost)
         && matches!(report.run.exit_status, Some(137 | 143));
     let is_untold = allow && is_missing || is_ended;
-    let was_too_long = hang
-        .as_ref()
-        .is_some_and(|hang| hang.status == Status::Hangs && is_ended_for_a_hang(report, asked));
+    let stood = stood_to_the_end(report, asked);
     if !is_untold {
-        outcomes.extend(program(report, was_too_long));
+        outcomes.extend(program(report, stood));
     }
     outcomes.extend(hang);
     outcomes.push(lost(report, asked.max_lost));
@@ -65,19 +63,20 @@ pub fn judge(report: &Report, asked: &CheckRules, before: Option<&Report>) -> Ch
     CheckReport::new(report, outcomes)
 }
 
-/// Whether the program stood still for as long as sbt lets it.
-fn is_ended_for_a_hang(report: &Report, asked: &CheckRules) -> bool {
+/// Whether the program stood still until it ended, for longer than the limit.
+fn stood_to_the_end(report: &Report, asked: &CheckRules) -> bool {
     let limit_ns = asked
         .no_hang
         .and_then(|limit| u64::try_from(limit.as_nanos()).ok());
     let hang = report.run.hang.as_ref();
-    hang.zip(limit_ns)
-        .is_some_and(|(hang, limit_ns)| hang.is_too_long(limit_ns))
+    hang.zip(limit_ns).is_some_and(|(hang, limit_ns)| {
+        hang.outcome == HangOutcome::Lasts && hang.is_too_long(limit_ns)
+    })
 }
 
 /// Whether the program has failed; `None` for a process that sbt attached to, since its exit status
-/// is told to its parent only. `by_sbt`: sbt ends a program that does not go on.
-fn program(report: &Report, by_sbt: bool) -> Option<Outcome> {
+/// is told to its parent only. `stood`: the program stood still until it ended.
+fn program(report: &Report, stood: bool) -> Option<Outcome> {
     let outcome = Outcome::of_run(RuleName::Program, Unit::Status, Figure::Whole(0))
         .called("program ends well");
     let Some(status) = report.run.exit_status else {
@@ -93,8 +92,8 @@ fn program(report: &Report, by_sbt: bool) -> Option<Outcome> {
     };
     let text = match status {
         0 => None,
-        143 | 137 if by_sbt => Some(format!(
-            "sbt ended the program by signal {}, since it did not go on",
+        143 | 137 if stood => Some(format!(
+            "signal {} ended the program, which did not go on",
             status - 128
         )),
         // As in a shell, a signal and such an exit status look the same.

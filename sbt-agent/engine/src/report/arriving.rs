@@ -6,8 +6,8 @@ use super::{BarrierKind, Report, SiteReport};
 /// one, do not work there.
 const ON_A_CPU: f64 = 0.3;
 
-/// Where threads sleep for this part of that time's sleep in the barrier, they do not wait for
-/// something else.
+/// The least part of the sleep between arrival and release that must be in the barrier, for threads
+/// that wait for nothing else.
 const IN_THE_BARRIER: f64 = 0.7;
 
 impl Report {
@@ -28,8 +28,8 @@ impl Report {
             return false;
         };
         let all = |part: fn(&Between) -> u64| sums.iter().map(part).sum::<u64>() as f64;
-        let (idle, running) = (all(|it| it.idle_ns), all(|it| it.running_ns));
-        let (blocked, in_barrier) = (all(|it| it.blocked_ns), all(|it| it.in_barrier_ns));
+        let (idle, running) = (all(|it| it.idle), all(|it| it.running));
+        let (blocked, in_barrier) = (all(|it| it.blocked), all(|it| it.in_barrier));
         let sleeps_there = blocked > 0.0 && in_barrier >= IN_THE_BARRIER * blocked;
         running <= ON_A_CPU * idle && sleeps_there
     }
@@ -43,20 +43,20 @@ impl Report {
         let rows = inside.flat_map(|place| &place.threads);
         let own = rows.filter(|row| row.tid == thread.tid);
         Some(Between {
-            idle_ns: thread.idle_ns,
-            running_ns: whole.running_ns?.saturating_sub(thread.running_ns?),
-            blocked_ns: whole.blocked_ns?.saturating_sub(thread.blocked_ns?),
-            in_barrier_ns: own.map(|row| looks.slept_ns(row)).sum(),
+            idle: thread.idle_ns,
+            running: whole.running_ns?.saturating_sub(thread.running_ns?),
+            blocked: whole.blocked_ns?.saturating_sub(thread.blocked_ns?),
+            in_barrier: own.map(|row| looks.slept_ns(row)).sum(),
         })
     }
 }
 
 /// What a thread did between its arrivals and the last ones, ns.
 struct Between {
-    idle_ns: u64,
-    running_ns: u64,
-    blocked_ns: u64,
-    in_barrier_ns: u64,
+    idle: u64,
+    running: u64,
+    blocked: u64,
+    in_barrier: u64,
 }
 
 #[cfg(test)]
@@ -125,7 +125,7 @@ mod tests {
                 report.waits.as_mut().unwrap().places[1].in_barrier = false;
             }),
             ("CPU time unknown", |report| {
-                report.threads[1].running_ns = None
+                report.threads[1].running_ns = None;
             }),
             ("other barriers too", |report| {
                 let mut other = report.sites[0].clone();

@@ -166,7 +166,7 @@ pub fn blocked(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
         .map(|last| last.thread);
     let looked = waiting::of_the_last(report, site, persistent);
     // Where each hit stops a thread, that counts as sleep, too.
-    if report.run.has_stopped_threads() && looked.is_none() && reason.is_none() {
+    if report.run.has_stopped_threads() && looked.is_none() && reason.is_none() && lock.is_none() {
         return None;
     }
     let (why, remedy) = match (lock, &report.locks) {

@@ -146,7 +146,8 @@ fn few(report: &Report, site: &SiteReport) -> String {
     names.join(", ")
 }
 
-/// Whether a verdict on how work is spread stands: not where threads may work in the barrier itself.
+/// Whether a verdict on one site or thread stands: not on how work is spread where threads may work in
+/// the barrier itself, and not where sbt's own stops may have made the difference.
 pub fn stands(report: &Report, verdict: &VerdictReport) -> bool {
     let is_of_lack = matches!(
         verdict.kind,

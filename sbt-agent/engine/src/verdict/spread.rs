@@ -141,6 +141,10 @@ impl<'a> Loss<'a> {
         {
             return false;
         }
+        // Where each hit stops a thread, that counts as sleep, too.
+        if report.run.has_stopped_threads() && self.asleep >= 0.5 {
+            return false;
+        }
         self.gain_ns * 100.0 >= super::WORTH * report.seen_ns() as f64
             && self.share_pct >= super::WORTH
             && own - others >= SPREAD * own

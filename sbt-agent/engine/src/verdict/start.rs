@@ -23,8 +23,8 @@ const LONGER: f64 = 4.0;
 /// Others that work for less than this fraction of the time hardly work.
 const HARDLY: f64 = 0.2;
 
-/// What comes after the last barrier within this time, ns, is no verdict: a program needs some to end,
-/// and more where it lacks a CPU.
+/// Less time than this after the last barrier, ns, is no verdict: every program needs a moment to end,
+/// and longer without a CPU.
 const SHORT_NS: u64 = 25_000_000;
 
 /// A thread has worked if it was on a CPU for this part of the time.

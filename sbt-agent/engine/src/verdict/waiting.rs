@@ -8,7 +8,8 @@ use super::{
 use crate::{
     looks::FEW,
     report::{
-        Figure, Report, SiteReport, StragglerPattern, VerdictKind, VerdictReport, WORTH, WaitKind,
+        Figure, Report, SiteReport, StandstillReport, StragglerPattern, VerdictKind, VerdictReport,
+        WORTH, WaitKind,
         waits::{LooksReport, WaitPlaceReport, WaitThreadReport},
     },
     words::time,
@@ -48,7 +49,11 @@ pub fn add(report: &Report, found: &mut Vec<VerdictReport>) {
     };
     let mut by_looks = Vec::new();
     // Whoever waits for a lock in a hang waits for ever: it is not that the lock is held for long.
-    let hangs = report.run.hang.as_ref().is_some_and(|it| it.is_alarming());
+    let hangs = report
+        .run
+        .hang
+        .as_ref()
+        .is_some_and(StandstillReport::is_alarming);
     for (verdict, places) in locks(looks).into_iter().filter(|_| !hangs) {
         let of_lock = |place: &WaitPlaceReport| places.contains(&place);
         let others = || {
@@ -124,10 +129,10 @@ fn counted(looks: &LooksReport, share_pct: f64, places: &[&WaitPlaceReport]) -> 
     format!("({share} of {of} looks)")
 }
 
-/// Whether a look found a thread that waited for a lock.
+/// Whether a look found a thread that waited for a lock, asleep or spinning.
 pub fn has_locks(report: &Report) -> bool {
-    let places = report.waits.iter().flat_map(LooksReport::in_the_work);
-    places.map(|place| place.kind).any(is_lock)
+    let mut places = report.waits.iter().flat_map(LooksReport::in_the_work);
+    places.any(|place| is_lock(place.kind) || place.spins())
 }
 
 /// Whether one thread keeps others out there.

@@ -94,8 +94,8 @@ impl Resolver {
         Some((called, returns_to))
     }
 
-    /// Whether an address is just behind a call in a file of the program's own that is no runtime: those
-    /// call functions of their own, too, on the way to where they wait.
+    /// Whether an address is just behind a call in the program's own code. Runtimes do not count: on
+    /// the way to where they wait, they call functions of their own.
     fn is_own_call(&mut self, address: u64) -> bool {
         let found = self.find(address.wrapping_sub(1));
         let is_runtime = found.is_some_and(|(module, _)| self.modules[module].file.is_runtime());

@@ -177,18 +177,17 @@ impl Understanding {
             .finish_look(now_ns, start_ns, settings)
             .into_iter()
             .collect();
+        let waits = self.waits(start_ns, now_ns);
         let mut still = self.model.standing_still(now_ns, limit_ns);
         let is_due = |still: &Still| now_ns.saturating_sub(still.since_ns) >= limit_ns;
-        still.extend(self.unseen(start_ns).filter(is_due));
-        let sleep = self.sleep();
+        still.extend(waits.unseen.filter(is_due));
         if still.is_empty() {
-            still.extend(sleep.filter(is_due));
+            still.extend(waits.sleep.filter(is_due));
         }
-        let spins = self.spins(now_ns);
         if still.is_empty() {
-            still.extend(spins);
+            still.extend(waits.spins);
         }
-        let (model, waits) = (&self.model, self.waits(start_ns, now_ns));
+        let model = &self.model;
         let has_gone = process::find(self.pid).is_err();
         let since = |still: &Still| since_then(model, waits, has_gone, still);
         match self.hangs.watch.tick(now_ns, still, since) {
@@ -229,7 +228,7 @@ impl Understanding {
 
     /// The sleep of all threads, if it lasts.
     fn sleep(&self) -> Option<Still> {
-        let since_ns = self.hangs.asleep.since_ns()?;
+        let since_ns = self.hangs.asleep.since_ns(self.model.totals().arrivals)?;
         Some(Still {
             since_ns,
             barrier: ASLEEP,
@@ -509,7 +508,7 @@ fn is_of_model(still: &Still) -> bool {
     !matches!(still.barrier, UNSEEN | ASLEEP | SPINS)
 }
 
-/// Waits at no barrier, if they still last.
+/// Waits at no barrier, if they still last, and when sbt last looked.
 #[derive(Clone, Copy, Debug, Default)]
 struct Waits {
     /// The wait that began unseen.
@@ -518,7 +517,7 @@ struct Waits {
     sleep: Option<Still>,
     /// The time without a barrier.
     spins: Option<Still>,
-    /// The time of the last look, ns.
+    /// When the last look was over, ns.
     looked_ns: Option<u64>,
 }
 

@@ -163,7 +163,7 @@ fn a_thread_that_is_alone_for_long_is_a_serial_part() {
     assert_eq!(found[0].kind, VerdictKind::SerialPart);
     assert_eq!(
         found[0].text,
-        "serial part: T1 octree is the only thread for 48 % of the run (48 of 100 looks), before \
+        "serial part: T1 octree works as the only thread for 48 % of the run (48 of 100 looks), before \
          it makes others or after it has joined them at main octree.cpp:62. Divide what it does \
          then among threads, or do it beside their work."
     );

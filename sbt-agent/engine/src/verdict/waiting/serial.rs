@@ -13,15 +13,17 @@ use crate::{
 /// with one thread.
 const MUCH: f64 = 20.0;
 
-/// The least number of other threads' looks, as a percentage of all: of a program that hardly ever has
-/// others nobody expects that they share the work.
+/// The least number of looks at other threads, as a percentage of all looks: nobody expects a program
+/// that hardly ever has other threads to share its work.
 const OTHERS: f64 = 2.0;
 
 /// Verdict: for a large part of the run the program has only one thread, which works.
 pub(super) fn part(looks: &LooksReport) -> Option<VerdictReport> {
     let alone = looks.threads.iter().max_by_key(|it| it.alone_looks)?;
     let pct = |part: u64| part as f64 / looks.looks.max(1) as f64 * 100.0;
-    let others = looks.threads.iter().filter(|it| it.tid != alone.tid);
+    // Another process does not share the work.
+    let of_process = looks.threads.iter().filter(|it| it.pid == alone.pid);
+    let others = of_process.filter(|it| it.tid != alone.tid);
     let of_others: u64 = others.map(|it| it.looks).sum();
     let alone_pct = pct(alone.alone_looks);
     if alone.alone_looks < FEW || alone_pct < MUCH || pct(of_others) < OTHERS {
@@ -36,7 +38,7 @@ pub(super) fn part(looks: &LooksReport) -> Option<VerdictReport> {
         )
     });
     let text = format!(
-        "serial part: {} {} is the only thread for {alone_pct:.0} % of the run ({} of {} looks)\
+        "serial part: {} {} works as the only thread for {alone_pct:.0} % of the run ({} of {} looks)\
          {after}. Divide what it does then among threads, or do it beside their work.",
         alone.label, alone.name, alone.alone_looks, looks.looks,
     );
@@ -46,7 +48,7 @@ pub(super) fn part(looks: &LooksReport) -> Option<VerdictReport> {
         thread: alone.thread,
         text,
         evidence: [
-            // At least one of two does nothing then.
+            // With two threads, half of that time could be saved.
             ("share_pct", Figure::Real(alone_pct / 2.0)),
             ("alone_pct", Figure::Real(alone_pct)),
             ("looks", Figure::Whole(alone.alone_looks)),

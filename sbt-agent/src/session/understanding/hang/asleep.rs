@@ -93,9 +93,11 @@ impl Asleep {
         }
     }
 
-    /// Since when the program has slept, ns; `None` if it does something.
-    pub const fn since_ns(&self) -> Option<u64> {
-        self.since_ns
+    /// Since when the program has slept, ns; `None` if it does something. `arrivals`: the number of
+    /// arrivals seen so far, which may be newer than the last reading.
+    pub fn since_ns(&self, arrivals: u64) -> Option<u64> {
+        let (_, last) = self.last.as_ref()?;
+        self.since_ns.filter(|_| last.arrivals == arrivals)
     }
 }
 
@@ -120,13 +122,14 @@ mod tests {
         asleep.see(0, used(&[7], 50));
         assert!(!asleep.is_due(200 * MS, 2_000 * MS));
         assert!(asleep.is_due(250 * MS, 2_000 * MS));
-        assert_eq!(asleep.since_ns(), None);
+        assert_eq!(asleep.since_ns(0), None);
         asleep.see(250 * MS, used(&[7], 51));
-        assert_eq!(asleep.since_ns(), Some(0));
+        assert_eq!(asleep.since_ns(0), Some(0));
+        assert_eq!(asleep.since_ns(1), None, "a thread has come meanwhile");
         asleep.see(500 * MS, used(&[7], 51));
-        assert_eq!(asleep.since_ns(), Some(0));
+        assert_eq!(asleep.since_ns(0), Some(0));
         asleep.see(750 * MS, used(&[7], 151));
-        assert_eq!(asleep.since_ns(), None, "it has worked");
+        assert_eq!(asleep.since_ns(0), None, "it has worked");
     }
 
     #[test]
@@ -156,8 +159,8 @@ mod tests {
         asleep.see(0, used(&[7], 50));
         asleep.see(250 * MS, used(&[7], 50));
         asleep.see(500 * MS, used(&[], 0));
-        assert_eq!(asleep.since_ns(), Some(0), "it was killed in its sleep");
+        assert_eq!(asleep.since_ns(0), Some(0), "it was killed in its sleep");
         asleep.see(750 * MS, used(&[7, 8], 50));
-        assert_eq!(asleep.since_ns(), None, "a new process does something");
+        assert_eq!(asleep.since_ns(0), None, "a new process does something");
     }
 }
