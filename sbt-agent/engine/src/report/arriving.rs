@@ -4,7 +4,7 @@ use super::{BarrierKind, Report, SiteReport};
 
 /// Threads that are on a CPU for less than this part of the time between their arrival and the last
 /// one, do not work there.
-const ON_A_CPU: f64 = 0.3;
+const ON_A_CPU: f64 = 0.05;
 
 /// The least part of the sleep between arrival and release that must be in the barrier, for threads
 /// that wait for nothing else.

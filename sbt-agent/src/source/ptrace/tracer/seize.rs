@@ -35,40 +35,13 @@ impl Tracer {
             None if runs => Some(self.keep(Space::of(pid)?)),
             None => None,
         };
-        // Threads that begin meanwhile are traced automatically if their parent is traced.
-        loop {
-            let mut some = false;
-            for tid in process::thread_ids(pid) {
-                let id = Id::try_from(tid)?;
-                // A new thread may have stopped already, before its parent has reported it.
-                if self.threads.contains_key(&id) || self.early.contains_key(&id) {
-                    continue;
-                }
-                match trace::seize(id, OPTIONS) {
-                    Ok(()) => {
-                        some = true;
-                        self.released.remove(&id);
-                        self.enlist(id, (pid, space), 0, true);
-                        self.counters.begin(id, !runs);
-                    }
-                    // The thread has ended, maybe before the others of its process.
-                    Err(_) if process::thread_has_ended(pid, tid) => {}
-                    // The thread has begun meanwhile, and is traced already.
-                    Err(_) if process::tracer(pid, tid) == Some(std::process::id()) => {
-                        some = true;
-                        while let Ok(Some(news)) = stop::next() {
-                            self.hear(news);
-                        }
-                    }
-                    Err(error) => return Err(error.into()),
-                }
+        // Threads that begin meanwhile are traced automatically if their parent is traced, unless the
+        // parent was already in the middle of making them. When it has settled they are listed. A list
+        // may lack a thread if others end while it is read, so it is read twice.
+        while self.seize_listed(pid, space, runs)? || self.seize_listed(pid, space, runs)? {
+            if runs {
+                self.settle(pid);
             }
-            if !some {
-                break;
-            }
-        }
-        if runs {
-            self.settle(pid);
         }
         // From now on the process reports the children that it forks.
         self.known.tell(process::children(pid));
@@ -77,6 +50,37 @@ impl Tracer {
             space.refresh(&self.wanted).context(REFUSED)?;
         }
         Ok(())
+    }
+
+    /// Traces the threads of a process that are not traced yet. Returns whether there were any: those
+    /// that a traced thread has made are traced from their beginning, and do not count.
+    fn seize_listed(&mut self, pid: u32, space: Option<u32>, runs: bool) -> anyhow::Result<bool> {
+        let mut some = false;
+        for tid in process::thread_ids(pid) {
+            let id = Id::try_from(tid)?;
+            // A new thread may have stopped already, before its parent has reported it.
+            if self.threads.contains_key(&id) || self.early.contains_key(&id) {
+                continue;
+            }
+            match trace::seize(id, OPTIONS) {
+                Ok(()) => {
+                    some = true;
+                    self.released.remove(&id);
+                    self.enlist(id, (pid, space), 0, true);
+                    self.counters.begin(id, !runs);
+                }
+                // The thread has ended, maybe before the others of its process.
+                Err(_) if process::thread_has_ended(pid, tid) => {}
+                // The thread has begun meanwhile, and is traced already.
+                Err(_) if process::tracer(pid, tid) == Some(std::process::id()) => {
+                    while let Ok(Some(news)) = stop::next() {
+                        self.hear(news);
+                    }
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(some)
     }
 
     /// The memory that this process shares with a traced one, as a child of `vfork` does.
