@@ -23,8 +23,8 @@ const NEAR_STACK: u32 = 128;
 /// Run time between two samples, ns.
 const PERIOD_NS: u64 = 3_000_000;
 
-/// Memory for one thread's samples, bytes: some ninety samples, or forty with the long stack. One page more belongs to the
-/// kernel. All threads together stay below what an ordinary user may lock.
+/// Memory for one thread's samples, bytes: some ninety samples, or forty with the long stack. One
+/// page more belongs to the kernel. All threads together stay below what an ordinary user may lock.
 const ROOM: usize = 4 * PAGE;
 
 /// The largest number of threads that are sampled.

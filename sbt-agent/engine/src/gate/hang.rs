@@ -179,6 +179,16 @@ mod tests {
         let hang = report.run.hang.as_ref().unwrap();
         assert_eq!(first.text.as_ref(), Some(&hang.found.text));
         assert_eq!(first.measured, Some(Figure::Whole(30 * S)));
+        let of_program = |check: &CheckReport| {
+            let mut outcomes = check.outcomes.iter();
+            let program = outcomes.find(|outcome| outcome.rule == RuleName::Program);
+            program.unwrap().text.clone().unwrap()
+        };
+        assert_eq!(
+            of_program(&check),
+            "signal 15 ended the program, which did not go on"
+        );
+        assert!(of_program(&held(&report, 31)).contains("unless the program chose"));
         // The program hung when it ended: this counts below the limit, and without a limit.
         let check = held(&report, 31);
         assert_eq!(check.exit_status, 3);
@@ -192,6 +202,11 @@ mod tests {
             ..CheckRules::default()
         };
         assert_eq!(judge(&report, &any, None).exit_status, 3);
+
+        // A hang that is over has not led to the end.
+        report.run.hang = over().report.run.hang;
+        report.run.hang.as_mut().unwrap().lasted_ns = 30 * S;
+        assert!(of_program(&held(&report, 30)).contains("unless the program chose"));
 
         report.run.exit_status = Some(0);
         report.run.hang = over().report.run.hang;

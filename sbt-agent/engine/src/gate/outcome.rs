@@ -56,8 +56,8 @@ pub struct CheckReport {
     pub program_status: Option<u8>,
     /// The worst result of a rule.
     pub result: Status,
-    /// The exit status of `sbt check`: 0 if all rules hold, 3 if the program hung or stood
-    /// still for too long, 4 if the program has failed, 5 if too much was lost to judge, 1 if rules are broken.
+    /// The exit status of `sbt check`: 0 if all rules hold, 3 if the program hung or stood still
+    /// for too long, 4 if it has failed, 5 if too much was lost to judge, 1 if rules are broken.
     pub exit_status: u8,
     /// Number of `outcomes` that do not hold.
     pub failures: usize,

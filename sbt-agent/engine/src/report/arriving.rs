@@ -19,22 +19,29 @@ impl Report {
 
     fn slept_between(&self, site: &SiteReport) -> bool {
         // The sums are those of all barriers together.
-        if self.sites.iter().any(|it| it.kind != BarrierKind::Std) {
+        if self
+            .sites
+            .iter()
+            .any(|other| other.kind != BarrierKind::Std)
+        {
             return false;
         }
         let sums = site.threads.iter().map(|row| self.between(row.thread));
         let sums: Option<Vec<Between>> = sums.collect();
-        let Some(sums) = sums.filter(|it| !it.is_empty()) else {
+        let Some(sums) = sums.filter(|threads| !threads.is_empty()) else {
             return false;
         };
         let all = |part: fn(&Between) -> u64| sums.iter().map(part).sum::<u64>() as f64;
-        let (idle, running) = (all(|it| it.idle), all(|it| it.running));
-        let (blocked, in_barrier) = (all(|it| it.blocked), all(|it| it.in_barrier));
+        let (idle, running) = (all(|thread| thread.idle), all(|thread| thread.running));
+        let (blocked, in_barrier) = (
+            all(|thread| thread.blocked),
+            all(|thread| thread.in_barrier),
+        );
         let sleeps_there = blocked > 0.0 && in_barrier >= IN_THE_BARRIER * blocked;
         running <= ON_A_CPU * idle && sleeps_there
     }
 
-    /// What a thread did between its arrivals and the last ones; `None` if that is not known.
+    /// The times of a thread between its arrivals and the last arrivals; `None` if they are not known.
     fn between(&self, id: u32) -> Option<Between> {
         let looks = self.waits.as_ref()?;
         let thread = self.thread(id)?;
@@ -51,11 +58,15 @@ impl Report {
     }
 }
 
-/// What a thread did between its arrivals and the last ones, ns.
+/// The times of a thread between its arrivals and the last arrivals, ns.
 struct Between {
+    /// All of that time.
     idle: u64,
+    /// On a CPU.
     running: u64,
+    /// Asleep, wherever.
     blocked: u64,
+    /// Asleep in a barrier.
     in_barrier: u64,
 }
 
@@ -113,10 +124,14 @@ mod tests {
             report.may_work_between(&site)
         };
         assert!(!is_open(|_| ()));
+        // A twentieth of the time is the bound.
+        assert!(!is_open(|report| {
+            report.waits.as_mut().unwrap().threads[1].running_ns = Some(24);
+        }));
         let cases: [(&str, Change); 6] = [
             ("nobody looked", |report| report.waits = None),
             ("on a CPU", |report| {
-                report.waits.as_mut().unwrap().threads[1].running_ns = Some(50);
+                report.waits.as_mut().unwrap().threads[1].running_ns = Some(25);
             }),
             ("never asleep", |report| {
                 report.waits.as_mut().unwrap().threads[1].blocked_ns = Some(0);

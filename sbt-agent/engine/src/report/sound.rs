@@ -187,7 +187,8 @@ fn more_than_cpus(report: &Report) -> Option<String> {
 fn spun_in_the_work(report: &Report) -> Option<f64> {
     const LEAST_PCT: f64 = 10.0;
     let places = report.waits.iter().flat_map(LooksReport::in_the_work);
-    let spinning = places.filter(|place| place.spins() && place.sleeps.is_some_and(|it| it >= FEW));
+    let spinning =
+        places.filter(|place| place.spins() && place.sleeps.is_some_and(|samples| samples >= FEW));
     let pct: f64 = spinning.map(|place| place.share_pct).sum();
     (pct >= LEAST_PCT).then_some(pct)
 }

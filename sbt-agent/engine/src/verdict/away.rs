@@ -3,6 +3,9 @@
 
 use crate::report::{BlockedReason, BlockedReport, LateReport, Report, TakerKind, TakerReport};
 
+/// The advice on a sleep whose reason is not known, or has no better advice.
+pub const TAKE_OUT: &str = "Take that out of the phase, or let it go on beside the work";
+
 /// A reason must explain at least this fraction: nothing else can explain more.
 const HALF: f64 = 0.5;
 
@@ -58,7 +61,7 @@ pub const fn remedy(reason: BlockedReason) -> &'static str {
             "Map less often, or once for all: threads that map wait for each other"
         }
         BlockedReason::Stopped => "Let whatever stops it go",
-        _ => "Take that out of the phase, or let it go on beside the work",
+        _ => TAKE_OUT,
     }
 }
 

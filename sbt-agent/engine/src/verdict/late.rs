@@ -24,9 +24,6 @@ const UNEXPLAINED: f64 = 10.0;
 /// For what a thread sleeps, if that is not known.
 const UNKNOWN: &str = "for input or output, a lock, a page fault or a pause";
 
-/// What to do about a sleep, if its reason is not known.
-const TAKE_OUT: &str = "Take that out of the phase, or let it go on beside the work";
-
 /// Where threads lack CPUs, another cause must explain this part of the wait at least.
 const NOISY: f64 = 0.15;
 
@@ -183,9 +180,9 @@ pub fn blocked(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
         }
         (None, Some(_)) if !waiting::has_locks(report) => (
             "for input or output, a page fault or a pause; no wait for a lock was seen".into(),
-            TAKE_OUT,
+            away::TAKE_OUT,
         ),
-        (None, _) => (UNKNOWN.into(), TAKE_OUT),
+        (None, _) => (UNKNOWN.into(), away::TAKE_OUT),
     };
     let why = if why.is_empty() {
         why

@@ -144,11 +144,6 @@ fn ranked(mut found: Vec<VerdictReport>) -> Vec<VerdictReport> {
     let order = |a: &VerdictReport, b: &VerdictReport| explained(b).total_cmp(&explained(a));
     found.sort_by(|a, b| rank(a).cmp(&rank(b)).then_with(|| order(a, b)));
     found.truncate(MOST);
-    for verdict in &mut found {
-        if !verdict.text.ends_with('.') {
-            verdict.text.push('.');
-        }
-    }
     found
 }
 

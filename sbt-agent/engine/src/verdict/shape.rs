@@ -146,6 +146,20 @@ fn few(report: &Report, site: &SiteReport) -> String {
     names.join(", ")
 }
 
+/// Whether a verdict says that a thread has more work than others.
+pub const fn is_of_work(kind: VerdictKind) -> bool {
+    matches!(
+        kind,
+        VerdictKind::SerialPhase
+            | VerdictKind::GrowingImbalance
+            | VerdictKind::PersistentStraggler
+            | VerdictKind::AlternatingStragglers
+            | VerdictKind::RotatingStraggler
+            | VerdictKind::StragglerAtManySites
+            | VerdictKind::StragglerExecutesMore
+    )
+}
+
 /// Whether a verdict on one site or thread stands: not on how work is spread where threads may work in
 /// the barrier itself, and not where sbt's own stops may have made the difference.
 pub fn stands(report: &Report, verdict: &VerdictReport) -> bool {
@@ -154,7 +168,7 @@ pub fn stands(report: &Report, verdict: &VerdictReport) -> bool {
         VerdictKind::StragglerBlocked | VerdictKind::StragglerLostItsCpu
     );
     let works = |site| report.worked_in_barrier_ns(site) > 0;
-    let is_of_spread = super::waiting::is_of_work(verdict.kind);
+    let is_of_spread = is_of_work(verdict.kind);
     match verdict.site.and_then(|site| report.site(site)) {
         Some(site) if (is_of_spread || is_of_lack) && is_disturbed(report, site) => false,
         _ if is_of_lack => true,
@@ -170,7 +184,10 @@ pub fn stands(report: &Report, verdict: &VerdictReport) -> bool {
 /// thread, and the phases are so short that not every departure could be watched.
 fn is_disturbed(report: &Report, site: &SiteReport) -> bool {
     const SHORT_NS: u64 = 1_000_000;
-    let is_short = site.phase_ns.as_ref().is_some_and(|it| it.p50 < SHORT_NS);
+    let is_short = site
+        .phase_ns
+        .as_ref()
+        .is_some_and(|phase| phase.p50 < SHORT_NS);
     report.run.has_stopped_threads() && report.run.departures != Some(true) && is_short
 }
 

@@ -3,6 +3,7 @@
 
 mod counted;
 mod cpus;
+mod disturbed;
 mod effect;
 mod lack;
 mod pace;

@@ -3,6 +3,7 @@
 
 use super::{
     explained, late,
+    shape::is_of_work,
     words::{Cost, who},
 };
 use crate::{
@@ -17,7 +18,6 @@ use crate::{
 use advice::advice_at;
 use locks::{held, is_of_holder, locks};
 use sleeps::{explains, is_sleep, sleeps};
-pub use spins::is_of_work;
 use spins::spins;
 
 mod advice;
@@ -48,7 +48,7 @@ pub fn add(report: &Report, found: &mut Vec<VerdictReport>) {
         verdict.kind == VerdictKind::StragglerBlocked && verdict.text.contains(&place.called())
     };
     let mut by_looks = Vec::new();
-    // Whoever waits for a lock in a hang waits for ever: it is not that the lock is held for long.
+    // In a hang a lock is not held for long, but for ever.
     let hangs = report
         .run
         .hang

@@ -46,7 +46,7 @@ const LOCATIONS: [SectionId; 2] = [SectionId::DebugLoc, SectionId::DebugLocLists
 /// The functions and lines that one file's DWARF describes.
 pub(super) struct Lines {
     // `context` borrows from `dwarf`, and so has to be dropped before it.
-    /// Keeps what it has read, so that only one thread may ask at a time.
+    /// Only one thread may ask at a time: the context keeps what it has read.
     context: Mutex<Context<Bytes>>,
     dwarf: Arc<Info>,
     /// Whether functions can be looked up; otherwise only lines.
@@ -109,7 +109,7 @@ impl Lines {
     /// The functions and lines at an address, innermost first, at most `limit`.
     pub(super) fn frames(&self, vaddr: u64, limit: usize) -> Vec<Frame> {
         let has_functions = *self.functions.get_or_init(|| is_shallow(&self.dwarf));
-        // What it keeps is whole after each operation.
+        // The context stays whole if a thread fails: it keeps only what was read to the end.
         let context = self.context.lock().unwrap_or_else(PoisonError::into_inner);
         if !has_functions {
             return line(&context, vaddr);

@@ -125,7 +125,7 @@ pub fn recognise(
 ) -> Option<Waiting> {
     let mut graph = Graph::new(code, start, address);
     let inside = graph.find(address)?;
-    // What is called is not known yet.
+    // Called functions were not looked into yet: any may wait.
     let may_wait = |index: usize| {
         let node = &graph.nodes[index];
         node.calls.is_some() || is_harmless(&node.effect)

@@ -128,11 +128,12 @@ fn nothing_found(out: &mut String, report: &Report, style: Style) {
         }
         // The lost events may include barriers.
         None if report.lost_events > 0 => format!(
-            "No barrier was seen in {wall}, but {} lost.",
+            "No barrier was seen in {wall}, but {} {} lost.",
+            plural(report.lost_events, "event"),
             if report.lost_events == 1 {
-                "1 event was".into()
+                "was"
             } else {
-                format!("{} were", plural(report.lost_events, "event"))
+                "were"
             }
         ),
         None => format!("No barrier was seen in {wall}."),

@@ -75,7 +75,7 @@ pub fn to_few_cpus(case: &Case<'_>) -> Option<VerdictReport> {
     let text = format!(
         "bound to too few CPUs: {} may only run on {}{beside}, and {} ready without a CPU for \
          {:.0} % of the time; {} {is} not allowed to {them}{}. Bind fewer threads to each CPU \
-         (pthread_setaffinity_np, taskset, OMP_PLACES), or bind none",
+         (pthread_setaffinity_np, taskset, OMP_PLACES), or bind none.",
         list(&names),
         cpus_called(&cpus),
         if names.len() == 1 { "is" } else { "are" },

@@ -125,7 +125,7 @@ pub fn spinning(report: &Report) -> Option<VerdictReport> {
     let text = format!(
         "spinning while others lack a CPU: {} threads share {}. A thread that waits at a barrier \
          keeps its CPU, and {:.0} % of thread time goes by without one: let waiting threads sleep{} \
-         or start no more threads than CPUs",
+         or start no more threads than CPUs.",
         short.threads,
         cpus(short.cpus),
         short.ready_pct,
@@ -148,7 +148,7 @@ pub fn more_threads_than_cpus(report: &Report) -> Option<VerdictReport> {
     let text = format!(
         "more threads than CPUs: {} threads share {}{}, and are ready without one for {:.0} % of \
          their time{}: start {}, or give the program more CPUs; until then compare `running`, not \
-         `work`",
+         `work`.",
         short.threads,
         cpus(short.cpus),
         super::restriction(report),

@@ -35,7 +35,7 @@ pub fn processes(case: &Case<'_>) -> Option<VerdictReport> {
         "other processes take the CPUs: the threads are ready without a CPU for {:.0} % of their \
          time, while processes that are not of this program use {used:.1} of the {} CPUs that it \
          may use{whose}. Run it while the machine has nothing else to do, or give it CPUs of its \
-         own; until then compare `running`, not `work`",
+         own; until then compare `running`, not `work`.",
         case.lack.ready_pct,
         case.team.available.len(),
     );

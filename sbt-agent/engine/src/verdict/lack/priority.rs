@@ -58,7 +58,7 @@ pub fn lower(case: &Case<'_>) -> Option<VerdictReport> {
     let have = |names: &[String]| if names.len() == 1 { "has" } else { "have" };
     let text = format!(
         "low priority: {} {} {}, while {} of this program {} {} and {} first on the same CPUs; \
-         {} was ready without a CPU for {:.0} % of its time{}. Give all of them the same priority (nice, setpriority, sched_setscheduler), or leave the threads that meet CPUs of their own",
+         {} was ready without a CPU for {:.0} % of its time{}. Give all of them the same priority (nice, setpriority, sched_setscheduler), or leave the threads that meet CPUs of their own.",
         list(&whom),
         have(&whom),
         victim.priority(),

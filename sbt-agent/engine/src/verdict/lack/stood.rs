@@ -29,7 +29,7 @@ pub fn still(report: &Report) -> Option<VerdictReport> {
     };
     let text = format!(
         "{what} {times}, for at least {} of {} wall time. All times of work and of waiting include \
-         this: run it again without that",
+         this: run it again without that.",
         time(stood.total_ns),
         time(report.run.wall_ns),
     );

@@ -42,6 +42,10 @@ fn who_slept_is_late_for_what_the_kernel_did() {
         &program.only(VerdictKind::StragglerBlocked),
         &["no wait for a lock was seen"],
     );
+    let mut looked = program.report();
+    looked.waits = crate::samples::imbalanced().report.waits;
+    let told = late::blocked(&looked, &looked.sites[0]).unwrap();
+    assert!(!told.text.contains("no wait for a lock"), "{}", told.text);
     let lock = FoundLock {
         address: 0x40,
         pid: Some(1),

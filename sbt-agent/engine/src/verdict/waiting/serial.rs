@@ -19,24 +19,36 @@ const OTHERS: f64 = 2.0;
 
 /// Verdict: for a large part of the run the program has only one thread, which works.
 pub(super) fn part(looks: &LooksReport) -> Option<VerdictReport> {
-    let alone = looks.threads.iter().max_by_key(|it| it.alone_looks)?;
+    let alone = looks
+        .threads
+        .iter()
+        .max_by_key(|thread| thread.alone_looks)?;
     let pct = |part: u64| part as f64 / looks.looks.max(1) as f64 * 100.0;
     // Another process does not share the work.
-    let of_process = looks.threads.iter().filter(|it| it.pid == alone.pid);
-    let others = of_process.filter(|it| it.tid != alone.tid);
-    let of_others: u64 = others.map(|it| it.looks).sum();
+    let of_process = looks
+        .threads
+        .iter()
+        .filter(|thread| thread.pid == alone.pid);
+    let others = of_process.filter(|thread| thread.tid != alone.tid);
+    let of_others: u64 = others.map(|thread| thread.looks).sum();
     let alone_pct = pct(alone.alone_looks);
     if alone.alone_looks < FEW || alone_pct < MUCH || pct(of_others) < OTHERS {
         return None;
     }
-    let is_its = |place: &&WaitPlaceReport| place.threads.iter().any(|it| it.tid == alone.tid);
-    let mut joins = looks.places.iter().filter(|it| it.kind == WaitKind::Join);
-    let after = joins.find(is_its).map_or_else(String::new, |place| {
-        format!(
-            ", before it makes others or after it has joined them at {}",
-            place.place
-        )
-    });
+    let joins_there = |place: &&WaitPlaceReport| {
+        let mut threads = place.threads.iter();
+        place.kind == WaitKind::Join && threads.any(|thread| thread.tid == alone.tid)
+    };
+    let after = looks
+        .places
+        .iter()
+        .find(joins_there)
+        .map_or_else(String::new, |place| {
+            format!(
+                ", before it makes others or after it has joined them at {}",
+                place.place
+            )
+        });
     let text = format!(
         "serial part: {} {} works as the only thread for {alone_pct:.0} % of the run ({} of {} looks)\
          {after}. Divide what it does then among threads, or do it beside their work.",

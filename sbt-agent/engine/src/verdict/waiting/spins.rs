@@ -65,17 +65,3 @@ const fn advice_to(gets: Gets) -> &'static str {
         Gets::Turn => "Only one thread at a time passes the ordered part: do less in it",
     }
 }
-
-/// Whether a verdict says that a thread has more work than others.
-pub const fn is_of_work(kind: VerdictKind) -> bool {
-    matches!(
-        kind,
-        VerdictKind::SerialPhase
-            | VerdictKind::GrowingImbalance
-            | VerdictKind::PersistentStraggler
-            | VerdictKind::AlternatingStragglers
-            | VerdictKind::RotatingStraggler
-            | VerdictKind::StragglerAtManySites
-            | VerdictKind::StragglerExecutesMore
-    )
-}

@@ -323,3 +323,11 @@ fn who_never_comes_to_the_site_does_not_hide_where_its_threads_sleep() {
     assert!(told(Some(1)).is_some());
     assert_eq!(told(Some(0)), None, "another thread");
 }
+
+#[test]
+fn beside_a_hang_no_lock_is_held_for_too_long() {
+    let mut report = run(vec![place(WaitKind::Mutex, 44, 200)]);
+    assert_eq!(of_the_run(&report).len(), 1);
+    report.run.hang = crate::samples::hung().report.run.hang;
+    assert_eq!(of_the_run(&report), []);
+}
