@@ -9,7 +9,7 @@ use super::{
     episode::{Episode, Left, Member, Seat},
     ids::{BarrierId, PlaceId},
     key,
-    parts::{Before, Since},
+    parts::{Before, Met, Since},
     thread::Hint,
 };
 use crate::event::{CallersId, Clocks, Kind, Tid};
@@ -111,6 +111,11 @@ impl Model {
             // left it since.
             self.close_open(id);
         }
+        if let Some(Met::First(began)) = begun
+            && self.threads.is_first(tid)
+        {
+            self.leave_behind(id, began.time_ns);
+        }
         let barrier = self.barriers.get(id);
         barrier.open.ends_region |= ends_region;
         if let Some(met) = begun {
@@ -120,7 +125,7 @@ impl Model {
     }
 
     /// Adds a member to the barrier's open episode, and ends the episode if that fills it.
-    fn sit(&mut self, id: BarrierId, member: Member) {
+    pub(super) fn sit(&mut self, id: BarrierId, member: Member) {
         let barrier = self.barriers.get(id);
         barrier.heard_ns = member.arrived.time_ns;
         barrier.ever.insert(member.row);

@@ -39,6 +39,41 @@ impl Model {
         if let Some(live) = self.threads.live(tid) {
             live.regions.begin(clocks, depth);
         }
+        self.has_left_the_last(tid);
+    }
+
+    /// The first thread of a process begins a region, so it is no longer at the end of the one
+    /// before: if that seems to wait for others, they had arrived unseen.
+    fn has_left_the_last(&mut self, tid: Tid) {
+        let seat = self.threads.live(tid).and_then(|live| live.seat);
+        let Some(seat) = seat.filter(|_| self.threads.is_first(tid)) else {
+            return;
+        };
+        let open = &self.barriers.get(seat.barrier).open;
+        if open.serial == seat.episode && open.ends_region && open.round.is_none() {
+            self.close_open(seat.barrier);
+        }
+    }
+
+    /// Gives up the members of the open episode that had arrived before the region of this team
+    /// began: they were in an earlier round, whose other members were not seen to arrive. Without
+    /// this, a watch that begins in the middle of a round would join each round with the next for
+    /// ever where the runtime has no number for it.
+    pub(super) fn leave_behind(&mut self, id: BarrierId, began_ns: u64) {
+        let open = &mut self.barriers.get(id).open;
+        let before = open
+            .members
+            .partition_point(|member| member.arrived.time_ns < began_ns);
+        if open.round.is_some() || before == 0 {
+            return;
+        }
+        let rest = open.members.split_off(before);
+        let ends_region = open.ends_region;
+        self.close_open(id);
+        for member in rest {
+            self.barriers.get(id).open.ends_region = ends_region;
+            self.sit(id, member);
+        }
     }
 
     /// The next barrier of a thread ends a region: see [`crate::event::Event::RegionEnd`].

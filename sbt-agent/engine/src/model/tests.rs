@@ -9,6 +9,7 @@ mod bounds;
 mod conceptual;
 mod fuzz;
 mod losses;
+mod regions;
 mod regular;
 pub mod setup;
 mod sim;

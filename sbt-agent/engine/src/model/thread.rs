@@ -163,6 +163,15 @@ impl Threads {
         Some((live, row))
     }
 
+    /// Whether this living thread is the first one of its process, which belongs to no team that
+    /// another thread has made.
+    pub fn is_first(&self, tid: Tid) -> bool {
+        self.live.get(&tid).is_some_and(|live| {
+            let row = &self.rows[live.row.index()];
+            row.threads == 1 && row.shown.0 == row.shown.1
+        })
+    }
+
     /// All living threads with their ids.
     pub fn living(&mut self) -> impl Iterator<Item = (Tid, &mut Live)> {
         self.live.iter_mut().map(|(tid, live)| (*tid, live))

@@ -4,7 +4,6 @@
 //! Barriers of glibc and of GNU OpenMP number their rounds, and each thread of a team takes part in
 //! every round. So the number that a thread finds at its next arrival tells how often the thread
 //! arrived unseen.
-//! often it was there meanwhile.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
