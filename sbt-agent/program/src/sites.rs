@@ -24,7 +24,7 @@ pub use sbt_engine::place::NamedFunction;
 pub use sbt_engine::place::{NoFunction, SpinPlace};
 pub use shared::SharedFiles;
 pub use spins::{Wait, WaitId, Way};
-pub use stacks::{CallAt, Ends, Stacks, Standing};
+pub use stacks::{CallAt, Ends, KnownRegisters, Stacks, Standing};
 pub use system::SystemCaller;
 
 use memory::Space;

@@ -29,6 +29,7 @@ mod stop;
 mod system_v;
 mod teams;
 mod thread;
+mod variables;
 mod wait;
 
 #[cfg(test)]
@@ -321,7 +322,7 @@ impl Looker {
             });
             let registers = Some(Box::new(stopped.registers));
             let followed = Followed::of(standing, &stopped.stack, registers, resolver, stacks);
-            seen.followed = Some(followed);
+            seen.follow(followed);
             if let Some(found) = found {
                 // Where a runtime waits is told by what it keeps of its barriers.
                 let of_runtime = library_calls(seen)

@@ -7,6 +7,7 @@ use super::{
     futex::Futex,
     loops::{self, Looping},
     thread::{self, Glance},
+    variables::Variables,
 };
 use sbt_engine::{
     hang::scene::{CallSeen, Doing, MessageSeen, ThreadId, ThreadSeen, WaitFor},
@@ -32,6 +33,8 @@ pub struct Followed {
     pub registers: Option<Box<Registers>>,
     /// The top of its stack in words, if it was stopped: as much as is searched for barriers.
     pub top: Vec<u64>,
+    /// The variables of the function of the program that has called a library, if it was stopped.
+    pub variables: Option<Variables>,
 }
 
 impl Followed {
@@ -46,6 +49,9 @@ impl Followed {
         let word = |address| stack.word(address);
         let (calls, ends) = stacks.calls(standing, &word, resolver);
         Self {
+            variables: registers
+                .as_ref()
+                .and_then(|_| Variables::of(&calls, &word, is_library)),
             calls,
             ends,
             top: registers
@@ -113,6 +119,10 @@ pub struct InspectedThread {
     asleep_since: u32,
     /// Calls of the program's own code in which it was at earlier looks.
     places: Vec<CallSeen>,
+    /// The variables of its own function at the last look at which they were read.
+    variables: Option<Variables>,
+    /// Whether these were others at one look than at the next, at the same place.
+    went_on: bool,
 }
 
 impl InspectedThread {
@@ -144,7 +154,22 @@ impl InspectedThread {
             stopped: None,
             asleep_since: 0,
             places: Vec::new(),
+            variables: None,
+            went_on: false,
         }
+    }
+
+    /// Takes the calls that it is in now.
+    pub fn follow(&mut self, mut followed: Followed) {
+        if let Some(now) = followed.variables.take()
+            && let Some(before) = self.variables.replace(now)
+        {
+            self.went_on |= self
+                .variables
+                .as_ref()
+                .is_some_and(|now| now.follow(&before));
+        }
+        self.followed = Some(followed);
     }
 
     /// Whether its calls cannot be told without its registers, for which it did not stop in time.
@@ -384,6 +409,7 @@ impl InspectedThread {
                 .is_some_and(|followed| followed.ends == Ends::Whole),
             stack,
             also_at,
+            went_on: self.went_on,
             ran_ns,
             ready_ns,
             slept,
@@ -549,6 +575,7 @@ mod tests {
             ends,
             registers: None,
             top: Vec::new(),
+            variables: None,
         };
         assert!(seen.take(asleep, 0, true));
         seen.followed = Some(followed(Ends::WantsBp));

@@ -2,6 +2,7 @@
 
 pub mod bpf;
 pub mod counting;
+pub mod faults;
 pub(crate) mod perf;
 pub mod privilege;
 mod refused;

@@ -8,7 +8,7 @@ use tokio::task::JoinHandle;
 
 use super::{notes::Notes, understanding::Beginning};
 use crate::{
-    kernel::counting::open::has_hardware,
+    kernel::{counting::open::has_hardware, faults},
     settings::Settings,
     source::{Measurement, Sink, Source, Totals, abilities::Silencing, ebpf::sleeps::Sleeps},
 };
@@ -85,6 +85,19 @@ pub struct Watch {
     lost: u64,
     /// Marks without a probe when watching ended.
     unseen_marks: BTreeSet<u8>,
+}
+
+/// The time and the page faults of the program, and what one costs if there were many.
+fn used(figures: [u64; 4]) -> UsedReport {
+    /// With fewer faults, their time is of no interest.
+    const MANY: u64 = 10_000;
+    let used = UsedReport::from(figures);
+    UsedReport {
+        fault_ns: (used.minor_faults >= MANY)
+            .then(faults::page_fault_ns)
+            .flatten(),
+        ..used
+    }
 }
 
 impl Watch {
@@ -213,7 +226,7 @@ impl Watch {
             self.had_children = process::had_children(self.pid);
             if self.lifetime.is_over {
                 self.first_thread = Some(self.alone.finish(self.end_ns));
-                self.used = process::used(self.pid).map(UsedReport::from);
+                self.used = process::used(self.pid).map(used);
             }
             self.children = source.has_children();
             self.processes.end();

@@ -122,6 +122,7 @@ impl Seen {
             stack: stack(calls),
             is_whole: true,
             also_at: Vec::new(),
+            went_on: false,
             ran_ns,
             ready_ns: None,
             slept,

@@ -82,6 +82,9 @@ pub struct ThreadSeen {
     /// For a running thread, other places of its innermost own function at earlier looks, without
     /// repetition.
     pub also_at: Vec<CallSeen>,
+    /// Whether a running thread, in a call of a library from one and the same place at several
+    /// looks, had gone on between them: variables of the calling function had changed.
+    pub went_on: bool,
     /// CPU time that the thread used between the first look and the last, ns; `None` if unknown.
     pub ran_ns: Option<u64>,
     /// Time between the first look and the last in which the thread was ready and had no CPU, ns;

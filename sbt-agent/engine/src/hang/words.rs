@@ -68,7 +68,11 @@ fn runs(view: &View, thread: usize) -> String {
     }
     match elsewhere.as_slice() {
         [] if looks > 1 && view.at(thread).is_some() => {
-            facts.push(format!("at each of {looks} looks"));
+            let between = match is_wait && seen.went_on {
+                true => ", but it had gone on between them",
+                false => "",
+            };
+            facts.push(format!("at each of {looks} looks{between}"));
         }
         [] => {}
         [one] => {
@@ -399,7 +403,7 @@ pub fn sleeps(thread: &ThreadSeen) -> bool {
 }
 
 /// Whether the places at which a thread was seen running are further apart than the lines of one
-/// small loop.
+/// small loop, or it got what it waits for in between.
 pub fn moves(view: &View, thread: usize) -> bool {
     /// Lines of a loop that only waits.
     const LOOP: u32 = 3;
@@ -415,7 +419,9 @@ pub fn moves(view: &View, thread: usize) -> bool {
         };
         same && lines
     };
-    !view.thread(thread).also_at.iter().all(is_near)
+    let seen = view.thread(thread);
+    let got_it = seen.went_on && calls::wait(view, thread).is_some();
+    got_it || !seen.also_at.iter().all(is_near)
 }
 
 /// A remark on threads whose callers are hidden: see [`super::Scene::hidden`].

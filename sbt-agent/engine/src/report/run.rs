@@ -136,6 +136,10 @@ pub struct UsedReport {
     pub minor_faults: u64,
     /// Page faults that waited for a disk.
     pub major_faults: u64,
+    /// What it costs on this machine, at least, to touch a page for the first time, ns, as sbt
+    /// measured it after the program; null if it did not.
+    #[serde(default)]
+    pub fault_ns: Option<u64>,
 }
 
 impl From<[u64; 4]> for UsedReport {
@@ -146,6 +150,7 @@ impl From<[u64; 4]> for UsedReport {
             system_ns,
             minor_faults,
             major_faults,
+            fault_ns: None,
         }
     }
 }

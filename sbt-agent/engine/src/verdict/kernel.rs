@@ -9,11 +9,14 @@ use crate::{
 /// Percentage of the CPU time that the kernel must take.
 const KERNEL: f64 = 20.0;
 
-/// What a page fault costs at least, ns: the page is cleared. In virtual machines it is more.
+/// What a page fault costs at least, ns, where sbt did not measure it: the page is cleared. The
+/// faults must explain this part of the kernel's time by that lowest cost.
 const FAULT_NS: f64 = 500.0;
-
-/// The faults must explain this part of the kernel's time at least, by that lowest cost.
 const EXPLAINS: f64 = 0.15;
+
+/// The part of the kernel's time that they must explain by their measured cost, which is that of a
+/// machine that does nothing else.
+const EXPLAINS_MEASURED: f64 = 0.35;
 
 /// Less CPU time than this shows nothing: the kernel counts in steps of 10 ms.
 const LEAST_NS: u64 = 100_000_000;
@@ -34,6 +37,14 @@ fn tasks(report: &Report) -> Vec<(u32, &TaskReport)> {
     looked
         .filter_map(|task| Some((of(task)?.id, task)))
         .collect()
+}
+
+/// Whether this number of page faults explains that the kernel took `system_ns`.
+fn explain(report: &Report, faults: f64, system_ns: f64) -> bool {
+    let measured = report.run.used.and_then(|used| used.fault_ns);
+    let (each_ns, part) =
+        measured.map_or((FAULT_NS, EXPLAINS), |ns| (ns as f64, EXPLAINS_MEASURED));
+    faults * each_ns >= part * system_ns
 }
 
 /// Why a thread is on a CPU for longer than the others that meet it, if most of the difference is the
@@ -62,7 +73,7 @@ pub fn of_thread(report: &Report, thread: u32) -> Option<(String, &'static str)>
         return None;
     }
     let of_ns = time(whole(system_ns));
-    if faults * FAULT_NS >= EXPLAINS * system_ns {
+    if explain(report, faults, system_ns) {
         return Some((
             format!(
                 "most of the time that it runs longer is the kernel's, {of_ns} in all, for {} page faults more \
@@ -98,8 +109,8 @@ pub fn page_faults(report: &Report) -> Option<VerdictReport> {
     let all_ns = used.user_ns + system_ns;
     let of_cpu_pct = system_ns as f64 / all_ns.max(1) as f64 * 100.0;
     let share_pct = system_ns as f64 / report.thread_time.total_ns.max(1) as f64 * 100.0;
-    let faults_ns = used.minor_faults as f64 * FAULT_NS;
-    if all_ns < LEAST_NS || of_cpu_pct < KERNEL || faults_ns < EXPLAINS * system_ns as f64 {
+    let are_they = explain(report, used.minor_faults as f64, system_ns as f64);
+    if all_ns < LEAST_NS || of_cpu_pct < KERNEL || !are_they {
         return None;
     }
     let whose = who_faults(report);

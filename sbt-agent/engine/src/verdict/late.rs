@@ -6,8 +6,8 @@ use super::{
 };
 use crate::{
     report::{
-        Figure, LateReport, Report, SiteReport, StragglerPattern, VerdictKind, VerdictReport,
-        locks::LockReport,
+        Figure, LateReport, Report, SiteReport, SiteThreadReport, StragglerPattern, VerdictKind,
+        VerdictReport, locks::LockReport,
     },
     words::time,
 };
@@ -97,18 +97,16 @@ impl Cause {
 
 fn verdict(
     kind: VerdictKind,
-    site: &SiteReport,
+    (site, thread): (&SiteReport, Option<u32>),
     text: String,
     cost: &Cost,
     part: &Cause,
     named: &'static str,
 ) -> VerdictReport {
-    let straggler = site.straggler.as_ref();
-    let persistent = straggler.filter(|last| last.pattern == StragglerPattern::Persistent);
     VerdictReport {
         kind,
         site: Some(site.id),
-        thread: persistent.map(|last| last.thread),
+        thread,
         text,
         evidence: [
             ("share_pct", Figure::Real(cost.share_pct)),
@@ -134,7 +132,36 @@ fn the_last(report: &Report, site: &SiteReport) -> String {
                 site.episodes
             )
         }
-        _ => "now one thread comes last, now another,".into(),
+        _ => waited_for(report, site).map_or_else(
+            || "now one thread comes last, now another,".into(),
+            |(thread, share)| {
+                format!(
+                    "{:.0} % of the wait is for {}; the last thread is",
+                    share * 100.0,
+                    who(report, thread)
+                )
+            },
+        ),
+    }
+}
+
+/// The thread for which the others wait nearly all of their time at a site, and its share of that,
+/// if another comes last as often: but only by a little.
+fn waited_for(report: &Report, site: &SiteReport) -> Option<(u32, f64)> {
+    const NEARLY_ALL: f64 = 0.8;
+    let kept = |thread: &SiteThreadReport| thread.kept_ns.unwrap_or(0);
+    let all: u64 = site.threads.iter().map(kept).sum();
+    let most = site.threads.iter().max_by_key(|thread| kept(thread))?;
+    let share = kept(most) as f64 / all.max(1) as f64;
+    let is_one = report.thread(most.thread).is_some_and(|it| it.threads == 1);
+    (share >= NEARLY_ALL && is_one).then_some((most.thread, share))
+}
+
+/// The thread that a verdict on the last thread is about, if it is about one.
+fn the_one(report: &Report, site: &SiteReport) -> Option<u32> {
+    match &site.straggler {
+        Some(it) if it.pattern == StragglerPattern::Persistent => Some(it.thread),
+        _ => waited_for(report, site).map(|(thread, _)| thread),
     }
 }
 
@@ -156,12 +183,7 @@ pub fn blocked(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
     let reason = away::reason(late, excess.blocked);
     // If another reason was seen, it was no lock.
     let lock = lock(report, late).filter(|_| reason.is_none_or(away::is_lock));
-    let persistent = site
-        .straggler
-        .as_ref()
-        .filter(|last| last.pattern == StragglerPattern::Persistent)
-        .map(|last| last.thread);
-    let looked = waiting::of_the_last(report, site, persistent);
+    let looked = waiting::of_the_last(report, site, the_one(report, site));
     // Where each hit stops a thread, that counts as sleep, too.
     if report.run.has_stopped_threads() && looked.is_none() && reason.is_none() && lock.is_none() {
         return None;
@@ -205,7 +227,7 @@ pub fn blocked(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
     );
     Some(verdict(
         VerdictKind::StragglerBlocked,
-        site,
+        (site, the_one(report, site)),
         text,
         &cost,
         &part,
@@ -264,11 +286,8 @@ pub fn lost_its_cpu(report: &Report, site: &SiteReport) -> Option<VerdictReport>
         None => (String::new(), 0.0),
     };
     let (by_whom, remedy) = taker.map_or_else(|| lack::unknown(report), away::taken);
-    let persistent = site
-        .straggler
-        .as_ref()
-        .is_some_and(|last| last.pattern == StragglerPattern::Persistent);
-    let whom = match starved(site).filter(|_| !persistent) {
+    let is_told = the_one(report, site).is_some();
+    let whom = match starved(site).filter(|_| !is_told) {
         Some(thread) => format!(
             "{} lacks a CPU for longest; whichever thread comes last is",
             who(report, thread)
@@ -285,7 +304,7 @@ pub fn lost_its_cpu(report: &Report, site: &SiteReport) -> Option<VerdictReport>
     );
     let mut verdict = verdict(
         VerdictKind::StragglerLostItsCpu,
-        site,
+        (site, the_one(report, site)),
         text,
         &cost,
         &part,

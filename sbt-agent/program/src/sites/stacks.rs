@@ -55,7 +55,7 @@ pub struct Standing {
 pub type KeptRegisters = [u64; KEPT.len()];
 
 /// The values of these registers in a function, as far as they are known.
-type KnownRegisters = [Option<u64>; KEPT.len()];
+pub type KnownRegisters = [Option<u64>; KEPT.len()];
 
 /// How far the callers could be followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,6 +88,12 @@ pub struct CallAt {
     /// The arguments that the function which is called there was given, as far as they are of
     /// interest and known: see [`Called::hands`].
     pub given: Vec<Option<u64>>,
+    /// The stack pointer there.
+    pub sp: u64,
+    /// The registers that called functions preserve, as far as their values there are known.
+    pub kept: KnownRegisters,
+    /// The frame pointer there, which may hold a variable as well, if known.
+    pub bp: Option<u64>,
 }
 
 /// A call that a thread is in, before its code is looked up.
@@ -98,6 +104,7 @@ struct Spot {
     /// The stack pointer.
     sp: u64,
     kept: KnownRegisters,
+    bp: Option<u64>,
 }
 
 /// The number of words of the stack that are searched for a return address.
@@ -203,6 +210,9 @@ impl Stacks {
                     called: Arc::clone(called),
                     after_signal: spot.after_signal,
                     given: hands.map(|handed| spot.given((*handed)?, word)).collect(),
+                    sp: spot.sp,
+                    kept: spot.kept,
+                    bp: spot.bp,
                 }
             })
             .collect();
@@ -267,6 +277,7 @@ impl Stacks {
                 after_signal,
                 sp,
                 kept,
+                bp,
             });
             let rule = match step {
                 Some(Step::Rule(rule)) => rule,
@@ -361,6 +372,7 @@ impl Stacks {
                     after_signal: false,
                     sp: place + 8,
                     kept: [None; KEPT.len()],
+                    bp: None,
                 }),
                 _ => {}
             }

@@ -47,6 +47,26 @@ fn threads_that_spin_at_locks_are_told_by_the_lock() {
 }
 
 #[test]
+fn threads_that_get_a_lock_again_and_again_do_not_hang() {
+    let mut seen = of(&[(Doing::Running, CRITICAL), (Doing::Running, CRITICAL)]);
+    assert!(asleep_as(&seen.0, &Names::default()).is_some());
+    seen.of(0).went_on = true;
+    assert_eq!(asleep_as(&seen.0, &Names::default()), None);
+    let found = report(&seen.0, 1);
+    assert_eq!(found.outcome, Some(LookOutcome::Moves));
+    assert_eq!(
+        found.text,
+        "no hang was found: main-0 waits for a critical section, in add() a.c:9 (at each of 5 looks, \
+         but it had gone on between them, 99 % of a CPU in 200 ms)"
+    );
+    // In code of the program's own, only the places tell.
+    let mut seen = of(&[(Doing::Running, "spin a.c:9 < main a.c:20")]);
+    seen.of(0).went_on = true;
+    let text = report(&seen.0, 1).text;
+    assert!(text.ends_with("a look cannot tell which"), "{text}");
+}
+
+#[test]
 fn a_thread_that_spins_at_a_lock_is_not_said_to_run() {
     let mut seen = Seen::new();
     seen.barrier(2, 40, &[1]);

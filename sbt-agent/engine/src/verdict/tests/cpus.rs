@@ -200,3 +200,18 @@ fn spinning_is_a_fault_only_where_others_lack_a_cpu() {
     program.rounds(20, |_| vec![runs(4); 4]);
     assert_eq!(program.kinds(), [VerdictKind::NoProblem]);
 }
+
+#[test]
+fn one_who_sleeps_now_and_then_is_named_though_others_come_last_by_chance() {
+    let mut program = Program::new(2);
+    program.rounds(100, |round| match round % 10 {
+        9 => vec![[7 * MS, 0, 0], [7 * MS, 0, 40 * MS]],
+        _ => but(2, round % 2, [7 * MS + 50 * US, 0, 0], [7 * MS, 0, 0]),
+    });
+    let report = program.report();
+    let found = judge(&report).unwrap();
+    let verdict = &found[0];
+    assert_eq!(verdict.kind, VerdictKind::StragglerBlocked);
+    assert_eq!(verdict.thread, Some(1));
+    says(verdict, &["of the wait is for T1 w; the last thread is"]);
+}

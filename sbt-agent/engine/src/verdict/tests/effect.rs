@@ -140,6 +140,7 @@ fn page_faults_are_a_problem_of_all_threads() {
         system_ns,
         minor_faults,
         major_faults: 0,
+        fault_ns: None,
     };
     report.run.used = Some(used(400 * MS, 400_000));
     let verdict = &judge(&report).unwrap()[0];
@@ -153,6 +154,15 @@ fn page_faults_are_a_problem_of_all_threads() {
         report.run.used = Some(other);
         let kinds = judge(&report).unwrap();
         assert_eq!(kinds[0].kind, VerdictKind::NoProblem);
+    }
+    // Measured on this machine, the same number explains much or little.
+    for (fault_ns, explains) in [(2_000, true), (500, false)] {
+        report.run.used = Some(UsedReport {
+            fault_ns: Some(fault_ns),
+            ..used(400 * MS, 100_000)
+        });
+        let found = judge(&report).unwrap()[0].kind == VerdictKind::PageFaults;
+        assert_eq!(found, explains, "{fault_ns}");
     }
 }
 
