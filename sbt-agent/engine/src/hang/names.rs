@@ -7,7 +7,7 @@ use super::scene::{
 };
 use crate::{
     event::Kind,
-    place::{printable, short},
+    place::{REGION, printable, short, written_by_user},
 };
 
 /// The names that a report gives to its threads and barriers; empty if there is no report.
@@ -292,11 +292,16 @@ impl<'a> View<'a> {
     }
 }
 
+/// A function's name without what the compiler appended, safe to print.
+fn named(function: &str) -> String {
+    printable(written_by_user(function))
+}
+
 /// A call by its line, or else by what is known: `lu.c:120`.
 pub fn line(call: &CallSeen) -> String {
     match (&call.file, call.line, &call.function) {
         (Some(file), Some(line), _) => format!("{}:{line}", printable(short(file))),
-        (_, _, Some(function)) => printable(function),
+        (_, _, Some(function)) => named(function),
         _ => address(call),
     }
 }
@@ -305,7 +310,7 @@ pub fn line(call: &CallSeen) -> String {
 pub fn place(call: &CallSeen) -> String {
     match (&call.file, call.line, &call.function) {
         (Some(file), Some(line), Some(function)) => {
-            format!("{} {}:{line}", printable(function), printable(short(file)))
+            format!("{} {}:{line}", named(function), printable(short(file)))
         }
         _ => line(call),
     }
@@ -316,8 +321,9 @@ pub fn spoken(call: &CallSeen) -> String {
     let Some(function) = &call.function else {
         return line(call);
     };
-    let function = printable(function);
-    let brackets = if function.contains('(') { "" } else { "()" };
+    let function = named(function);
+    let is_bare = function.contains('(') || function == REGION;
+    let brackets = if is_bare { "" } else { "()" };
     match (&call.file, call.line) {
         (Some(file), Some(line)) => {
             format!("{function}{brackets} {}:{line}", printable(short(file)))

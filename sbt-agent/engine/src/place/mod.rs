@@ -10,7 +10,7 @@ mod text;
 
 pub use function::NamedFunction;
 pub use lock::LockKind;
-pub use shorten::shortened;
+pub use shorten::{REGION, shortened, written_by_user};
 pub use spin::{NoFunction, SpinPlace};
 pub use text::{is_printable, printable, short};
 

@@ -3,6 +3,9 @@
 /// The most characters of a name that is written in full.
 const LONG: usize = 48;
 
+/// The name of the code of a parallel region whose function is not known.
+pub const REGION: &str = "parallel region";
+
 /// A function's name in a report: without what the compiler appended; in a long name, template and
 /// type arguments are left out.
 pub fn shortened(name: &str) -> String {
@@ -15,13 +18,15 @@ pub fn shortened(name: &str) -> String {
 }
 
 /// The function that the user wrote: compilers append to the names of those that they make of its
-/// parts (`main._omp_fn.0`, `main.omp_outlined`).
+/// parts (`main._omp_fn.0`, `main.omp_outlined`). Before version 17, clang's names for these parts
+/// (`.omp_outlined.`) do not say of which function they are.
 pub fn written_by_user(name: &str) -> &str {
     let made = ["._omp_fn.", ".omp_outlined"];
     let cut = made.iter().filter_map(|mark| name.find(mark)).min();
     match cut {
-        Some(at) if at > 0 => &name[..at],
-        _ => name,
+        Some(0) => REGION,
+        Some(at) => &name[..at],
+        None => name,
     }
 }
 
@@ -81,7 +86,8 @@ mod tests {
         for (name, expected) in [
             ("main._omp_fn.0", "main"),
             ("solve.omp_outlined", "solve"),
-            (".omp_outlined.", ".omp_outlined."),
+            (".omp_outlined.", "parallel region"),
+            (".omp_outlined._debug__", "parallel region"),
             ("add", "add"),
             ("Grid<double, 3>::sweep", "Grid<double, 3>::sweep"),
         ] {

@@ -22,6 +22,10 @@ const ALONE: f64 = 0.8;
 /// thread comes last, now another.
 const IN_TURNS: f64 = 0.2;
 
+/// The percentage of thread time that a smaller difference must cost: on a machine that others use
+/// too, equal work takes a tenth longer on one CPU than on another.
+const COSTS: f64 = 5.0;
+
 /// Work of less than this fraction of the last thread's mean work is next to nothing.
 const NEXT_TO_NOTHING: f64 = 0.05;
 
@@ -268,7 +272,8 @@ pub fn persistent(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
     let is_its_work = stands_out(&all, &cost, late, spread) || is_uneven(&all, &cost, late, spread);
     let chance_pct = 100.0 / late.participants.max(1.0);
     let is_last = culprit.last_pct >= ABOVE_CHANCE * chance_pct;
-    if !is_its_work || !is_last || !cost.is_worth(report) {
+    let is_chance = spread < IN_TURNS && all.share_pct < COSTS;
+    if !is_its_work || !is_last || is_chance || !cost.is_worth(report) {
         return None;
     }
     let how = if culprit.own.is_split {
