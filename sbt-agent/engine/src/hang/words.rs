@@ -68,9 +68,10 @@ fn runs(view: &View, thread: usize) -> String {
     }
     match elsewhere.as_slice() {
         [] if looks > 1 && view.at(thread).is_some() => {
-            let between = match is_wait && seen.went_on {
-                true => ", but it had gone on between them",
-                false => "",
+            let between = if is_wait && seen.went_on {
+                ", but it had gone on between them"
+            } else {
+                ""
             };
             facts.push(format!("at each of {looks} looks{between}"));
         }
