@@ -12,7 +12,7 @@ use crate::{
     output::{self, guard::PROGRAM},
     session::{self, Narration, Target},
     settings::Environment,
-    show::{scale_html, text},
+    show::text,
     signals,
     usage::Usage,
 };
@@ -60,28 +60,21 @@ pub fn run(scale: &Scale) -> anyhow::Result<u8> {
     };
     let notes = effective.for_several_runs();
     let read = [(PROGRAM, program.as_deref())];
-    let written = [("--html", scale.html.as_deref())];
-    guard_watching(options, &effective, &read, &written)?;
+    guard_watching(options, &effective, &read, &[])?;
     let series = Series {
         counts: scale.counts.clone(),
         repeat: scale.repeat,
         program: scale.program.clone(),
         variables: scale.variables.clone(),
         quiet: options.quiet,
-        notes,
+        notes: notes.into_iter().collect(),
         hang_time: effective.settings.hang_time,
     };
     series.check()?;
     let wish = wish(options, false)?;
-    if let Some(path) = &scale.html {
-        output::check_file(path)?;
-    }
     let outcome = series.run()?;
     if let Some(found) = &outcome.scaling {
         output::deliver_beside(found, &wish, text::scale)?;
-        if let Some(path) = &scale.html {
-            output::write_page(path, &scale_html::page(found))?;
-        }
     }
     if let Some(failure) = outcome.failure {
         say(&format!("sbt: {}\n", printable(&failure)));

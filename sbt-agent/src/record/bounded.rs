@@ -12,7 +12,7 @@ use std::{
         fd::AsRawFd as _,
         unix::fs::{MetadataExt as _, fchown},
     },
-    path::Path,
+    path::{Path, PathBuf},
     time::Duration,
 };
 
@@ -52,8 +52,8 @@ pub enum Keep {
 /// How a recording is bounded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bound {
-    /// The file itself and its folder, even if its path comes to mean another file.
-    place: typed::FolderEntry,
+    /// The file, without links in its path.
+    path: PathBuf,
     keep: Keep,
 }
 
@@ -65,20 +65,15 @@ impl Bound {
     pub fn new(path: &Path, keep: Keep) -> anyhow::Result<Self> {
         let shown = printable(&path.to_string_lossy());
         let path = fs::canonicalize(path).with_context(|| format!("cannot find {shown}"))?;
-        let made = typed::at(&path, |place| {
-            // Tried with the rights that suffice for the file itself.
-            place.existing()?.ok_or(io::ErrorKind::NotFound)?;
-            let place = place.clone();
-            let this = Self { place, keep };
-            this.next()?.0.remove()?;
-            Ok(this)
-        });
-        made.with_context(|| {
+        let this = Self { path, keep };
+        let tried = typed::act(&this.path, || fs::remove_file(this.next()?.0));
+        tried.with_context(|| {
             format!(
                 "cannot limit the size of the recording {shown}: sbt has to write a second file \
                  beside it, and its folder does not permit that; name a file elsewhere"
             )
-        })
+        })?;
+        Ok(this)
     }
 
     /// Whether events are in the file.
@@ -87,8 +82,8 @@ impl Bound {
     }
 
     /// Makes a new file that will take the recording's place, with an unused name.
-    fn next(&self) -> io::Result<(typed::FolderEntry, File)> {
-        let stem = self.place.name();
+    fn next(&self) -> io::Result<(PathBuf, File)> {
+        let stem = self.path.file_name().unwrap_or_default();
         for number in 0.. {
             let mut name = OsString::from(".");
             // A name has at most 255 bytes.
@@ -98,12 +93,12 @@ impl Bound {
                     .unwrap_or("sbt".as_ref()),
             );
             name.push(format!(".{}-{number}.next", std::process::id()));
-            let place = self.place.beside(name);
-            match place.create_new() {
+            let path = self.path.with_file_name(name);
+            match typed::create_new(&path) {
                 // Used on another machine, or by an earlier process with this pid that was killed.
                 Err(error)
                     if error.kind() == io::ErrorKind::AlreadyExists && number < MOST_NAMES => {}
-                made => return Ok((place, made?)),
+                made => return Ok((path, made?)),
             }
         }
         Err(io::ErrorKind::AlreadyExists.into())
@@ -112,8 +107,8 @@ impl Bound {
     /// Whether `file` is the one at the recording's place.
     fn is(&self, file: &File) -> io::Result<bool> {
         let mine = file.metadata()?;
-        let there = self.place.stat();
-        Ok(there.is_ok_and(|found| (found.st_dev, found.st_ino) == (mine.dev(), mine.ino())))
+        let there = fs::symlink_metadata(&self.path);
+        Ok(there.is_ok_and(|found| (found.dev(), found.ino()) == (mine.dev(), mine.ino())))
     }
 
     /// How old a generation gets, ns.
@@ -253,11 +248,11 @@ impl Generations {
         stream: &mut Stream,
         report: Option<&Row>,
     ) -> anyhow::Result<(Stream, u64)> {
-        self.bound.place.act(|_| {
+        typed::act(&self.bound.path, || {
             let (next, file) = self.bound.next()?;
             let made = self.make(stream, report, &next, file);
             if made.is_err() {
-                let _is_not_there = next.remove();
+                let _is_not_there = fs::remove_file(&next);
             }
             made
         })
@@ -267,7 +262,7 @@ impl Generations {
         &self,
         stream: &mut Stream,
         report: Option<&Row>,
-        next_place: &typed::FolderEntry,
+        next_path: &Path,
         file: File,
     ) -> anyhow::Result<(Stream, u64)> {
         // Locked before it is in place, as a sign that it is being written.
@@ -299,7 +294,7 @@ impl Generations {
             self.bound.is(stream.file())?,
             "its file was removed, moved or replaced"
         );
-        next_place.replace(&self.bound.place)?;
+        fs::rename(next_path, &self.bound.path)?;
         Ok((next, length))
     }
 }

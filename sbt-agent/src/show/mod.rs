@@ -12,7 +12,6 @@ mod episode;
 pub mod html;
 pub mod perfetto;
 mod rates;
-pub mod scale_html;
 #[cfg(test)]
 mod scale_tests;
 pub mod table;
