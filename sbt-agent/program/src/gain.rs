@@ -77,24 +77,6 @@ fn gains(file: &Facts, credentials: &Credentials) -> Vec<Gain> {
     .collect()
 }
 
-/// Whether the program of a file gains privileges, so that the kernel tells its dynamic linker to
-/// ignore most of the environment (`AT_SECURE`; `cap_bprm_creds_from_file`).
-pub fn is_secure(path: &Path, credentials: &Credentials) -> bool {
-    fs::metadata(path).is_ok_and(|meta| secures(&facts(path, &meta), credentials))
-}
-
-/// Whether the kernel sets `AT_SECURE`; it also does for a process that may become any user, or
-/// that has the privileges already.
-fn secures(file: &Facts, credentials: &Credentials) -> bool {
-    if file.nosuid || file.is_script || credentials.no_new_privs {
-        return false;
-    }
-    let is_set = |bits| file.mode & bits == bits;
-    is_set(libc::S_ISUID) && file.user != credentials.user
-        || is_set(libc::S_ISGID | libc::S_IXGRP) && file.group != credentials.group
-        || credentials.user != 0 && file.capabilities & credentials.bounding != 0
-}
-
 impl Credentials {
     /// The credentials of a process.
     pub fn of(pid: u32) -> Option<Self> {
@@ -270,41 +252,6 @@ mod tests {
         };
         for (file, credentials) in [(nosuid, ANN), (script, ANN), (all, held)] {
             assert_eq!(gains(&file, &credentials), [], "{file:?} {credentials:?}");
-        }
-    }
-
-    #[test]
-    fn the_environment_counts_where_nothing_is_gained() {
-        let root = Credentials {
-            user: 0,
-            group: 42,
-            permitted: u64::MAX,
-            ..ANN
-        };
-        let held = Credentials {
-            no_new_privs: true,
-            ..ANN
-        };
-        let of_ann = Facts {
-            user: 1000,
-            ..file(SET_USER, 0)
-        };
-        for (file, credentials, expected) in [
-            (file(0o100_755, 0), ANN, false),
-            (file(SET_USER, 0), ANN, true),
-            (file(SET_GROUP, 0), ANN, true),
-            (file(0o100_755, NET_RAW), ANN, true),
-            (of_ann, ANN, false),
-            // Root is another user than the owner then.
-            (of_ann, root, true),
-            (file(SET_USER | SET_GROUP, NET_RAW), root, false),
-            (file(SET_USER, NET_RAW), held, false),
-        ] {
-            assert_eq!(
-                secures(&file, &credentials),
-                expected,
-                "{file:?} {credentials:?}"
-            );
         }
     }
 

@@ -18,7 +18,6 @@ use crate::access::target;
 
 use super::{
     arch, elf,
-    gain::{self, Credentials},
     linker::{self, Environment},
 };
 
@@ -42,22 +41,18 @@ pub struct WillMap {
 }
 
 /// The files that will be mapped when `program` is executed with this process's environment (which
-/// names libraries to preload and folders to search). `user`: the user id and group id that the
-/// program runs as, if sbt runs as root for another user.
-pub fn will_map(program: &Path, user: Option<(u32, u32)>) -> WillMap {
-    will_map_in(&Environment::here(), program, user)
+/// names libraries to preload and folders to search).
+pub fn will_map(program: &Path) -> WillMap {
+    will_map_in(&Environment::here(), program)
 }
 
-fn will_map_in(environment: &Environment, program: &Path, user: Option<(u32, u32)>) -> WillMap {
+fn will_map_in(environment: &Environment, program: &Path) -> WillMap {
     let mut files = Files::default();
     let mut all_known = true;
-    let who = Credentials::of(std::process::id());
-    let who = who.map(|who| user.map_or(who, |user| who.become_user(user)));
     for program in executed(program) {
         if let Some(interpreter) = files.add(&program) {
             files.add(&interpreter);
-            let is_secure = who.is_some_and(|who| gain::is_secure(&program, &who));
-            let found = linker::libraries(&program, &interpreter, is_secure, environment);
+            let found = linker::libraries(&program, &interpreter, environment);
             all_known &= found.is_some();
             for library in found.unwrap_or_default() {
                 files.add(&library);

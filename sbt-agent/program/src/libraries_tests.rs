@@ -43,8 +43,8 @@ fn has(paths: &[PathBuf], file: &Path) -> bool {
 }
 
 /// All files, whether certain or possible.
-fn will_map(program: &Path, user: Option<(u32, u32)>) -> Vec<PathBuf> {
-    let WillMap { certain, possible } = super::will_map(program, user);
+fn will_map(program: &Path) -> Vec<PathBuf> {
+    let WillMap { certain, possible } = super::will_map(program);
     [certain, possible].concat()
 }
 
@@ -53,7 +53,7 @@ fn a_dynamic_program() {
     let folder = TempDir::new().unwrap();
     let options = ["-Wl,--no-as-needed", "-lm"];
     let program = build(&folder, "gcc", &options);
-    let files = will_map(&program, None);
+    let files = will_map(&program);
     assert_eq!(files[0], program);
     let names = names(&files);
     for library in ["ld-linux-x86-64.so.2", "libm.so.6", "libc.so.6"] {
@@ -65,7 +65,7 @@ fn a_dynamic_program() {
 #[test]
 fn a_dynamic_program_of_musl() {
     let folder = TempDir::new().unwrap();
-    let WillMap { certain, possible } = super::will_map(&build(&folder, "musl-gcc", &[]), None);
+    let WillMap { certain, possible } = super::will_map(&build(&folder, "musl-gcc", &[]));
     assert_eq!(names(&certain), ["a", "ld-musl-x86_64.so.1"]);
     assert!(names(&possible).contains(&"libc.so.6"), "{possible:?}");
 }
@@ -74,7 +74,7 @@ fn a_dynamic_program_of_musl() {
 fn a_static_program_maps_itself_only() {
     let folder = TempDir::new().unwrap();
     let program = build(&folder, "gcc", &["-static"]);
-    assert_eq!(will_map(&program, None), [program]);
+    assert_eq!(will_map(&program), [program]);
 }
 
 #[test]
@@ -83,7 +83,7 @@ fn scripts_stand_for_their_interpreters() {
     let script = folder.path().join("script");
     for first in ["#!/bin/sh", "#! /bin/sh -e", "#!/bin/sh\t-e\nexit"] {
         executable(&script, first);
-        let files = will_map(&script, None);
+        let files = will_map(&script);
         assert!(has(&files, &sh()), "{first}: {files:?}");
         assert!(names(&files).contains(&"libc.so.6"), "{first}: {files:?}");
         assert!(!files.contains(&script));
@@ -94,13 +94,13 @@ fn scripts_stand_for_their_interpreters() {
         "#!/usr/bin/env -i A=1 sh\n",
     ] {
         executable(&script, first);
-        let files = will_map(&script, None);
+        let files = will_map(&script);
         assert!(has(&files, Path::new("/usr/bin/env")));
         assert!(has(&files, &sh()), "{first}: {files:?}");
     }
     let second = folder.path().join("second");
     executable(&second, &format!("#!{}\n", script.display()));
-    assert!(has(&will_map(&second, None), &sh()));
+    assert!(has(&will_map(&second), &sh()));
 }
 
 #[test]
@@ -112,11 +112,11 @@ fn scripts_without_end_and_things_that_are_none() {
     for text in ["#!", "#! \n", "", "#!/does/not/exist", "\x7fELF"] {
         executable(&script, text);
         // The program is unknown: at least the C library must be found.
-        assert!(names(&will_map(&script, None)).contains(&"libc.so.6"));
+        assert!(names(&will_map(&script)).contains(&"libc.so.6"));
     }
-    will_map(Path::new("/does/not/exist"), None);
-    will_map(folder.path(), None);
-    will_map(Path::new("/dev/zero"), None);
+    will_map(Path::new("/does/not/exist"));
+    will_map(folder.path());
+    will_map(Path::new("/dev/zero"));
 }
 
 /// An interpreter is not executed, whoever owns it, and whatever it is called.
@@ -137,10 +137,8 @@ fn no_interpreter_is_executed() {
         }
         let option = format!("-Wl,--dynamic-linker={}", interpreter.display());
         let program = build(&folder, "gcc", &[&option]);
-        for user in [None, Some((12345, 23456))] {
-            let files = will_map(&program, user);
-            assert!(names(&files).contains(&"libc.so.6"), "{files:?}");
-        }
+        let files = will_map(&program);
+        assert!(names(&files).contains(&"libc.so.6"), "{files:?}");
         let ran = folder.path().join(format!("{name}.ran"));
         assert!(!ran.exists(), "{name}");
     }
@@ -166,7 +164,7 @@ fn what_a_program_loads_is_found_and_not_run() {
     assert!(gcc.status().unwrap().success());
     let path = library.to_str().unwrap();
     let program = build(&folder, "gcc", &["-Wl,--no-as-needed", path]);
-    let WillMap { certain, .. } = super::will_map(&program, None);
+    let WillMap { certain, .. } = super::will_map(&program);
     assert!(has(&certain, &library), "{certain:?}");
     assert!(!mark.exists());
 }

@@ -1,16 +1,15 @@
 //! The libraries that a program's dynamic linker would load, found from files alone: nothing is
-//! executed. The rules are those of glibc and musl, in [`glibc`] and [`musl`].
+//! executed.
+//!
+//! The order of the search is that of glibc (ld.so(8)) and of musl (ldso/dynlink.c). Not followed
+//! are words besides `$ORIGIN` in paths, subdirectories for the processor (`glibc-hwcaps`), and that
+//! programs which gain privileges ignore the environment: a library that is missed, or taken for
+//! another, is found when the program has loaded it.
 //!
 //! All of these files may be hostile: each name and path in them only leads to files that are
 //! opened for reading, and the work has a bound.
 
 mod cache;
-mod glibc;
-mod musl;
-mod tokens;
-mod walk;
-#[cfg(test)]
-mod walk_tests;
 
 use std::{
     collections::HashSet,
@@ -20,7 +19,6 @@ use std::{
     io::{self, ErrorKind, Read as _},
     os::unix::ffi::{OsStrExt as _, OsStringExt as _},
     path::{Path, PathBuf},
-    rc::Rc,
 };
 
 use memchr::memmem;
@@ -30,24 +28,35 @@ use super::{
     files::FileId,
 };
 use crate::access::target;
-use crate::arch::{self, cpu::Cpu};
+use crate::arch;
 use cache::Cache;
-use walk::{Files, FoundFile, Object};
 
-/// Lists libraries that are preloaded into every program, whatever the environment says.
+/// Lists libraries that glibc preloads into every program, whatever the environment says.
 const PRELOADED: &str = "/etc/ld.so.preload";
 
-/// The list that `ldconfig` writes, if the linker does not name another.
+/// The list that `ldconfig` writes.
 const CACHE: &str = "/etc/ld.so.cache";
 
-/// The folders of the system, if the linker does not name others.
-const SYSTEM: [&str; 4] = ["/lib64/", "/usr/lib64/", "/lib/", "/usr/lib/"];
+/// Where musl looks for libraries if the system has no list of folders.
+const MUSL: &[u8] = b"/lib:/usr/local/lib:/usr/lib";
+
+/// The libraries that are parts of musl's linker itself: the name between `lib` and the first dot.
+const OF_MUSL: [&[u8]; 7] = [b"c", b"pthread", b"rt", b"m", b"dl", b"util", b"xnet"];
 
 /// The longest list of libraries or folders that is read from a file, bytes.
 const MAX_LIST: u64 = 1 << 16;
 
 /// The longest list of `ldconfig`, bytes: enough for 100 000 libraries.
 const MAX_CACHE: u64 = 16 << 20;
+
+/// The most paths that are tried; programs with hundreds of libraries stay below a tenth of it.
+const MAX_TRIED: usize = 1 << 14;
+
+/// The longest path that the kernel opens, bytes.
+const MAX_PATH: usize = 4096;
+
+/// The most bytes of names and paths that are kept of all files.
+const MAX_BYTES: usize = 8 << 20;
 
 /// The environment variables that a dynamic linker obeys.
 #[derive(Clone, Debug, Default)]
@@ -70,107 +79,92 @@ impl Environment {
             current: env::current_dir().unwrap_or_default(),
         }
     }
-
-    /// The part of the environment that counts in a program that gains privileges.
-    fn without_paths(&self) -> Self {
-        Self {
-            current: self.current.clone(),
-            ..Self::default()
-        }
-    }
 }
 
 /// The files that `interpreter`, the dynamic linker that `program` asks for, would load for the
-/// program, the interpreter among them. `is_secure`: the program gains privileges, so that most of
-/// the environment does not count.
+/// program, the interpreter among them.
 ///
 /// `None` if the interpreter is not a dynamic linker of glibc or musl, or if the program asks for
 /// more than any program does that is not hostile.
 pub fn libraries(
     program: &Path,
     interpreter: &Path,
-    is_secure: bool,
     environment: &Environment,
 ) -> Option<Vec<PathBuf>> {
-    let mut disk = Disk {
-        current: &environment.current,
-        absent: HashSet::new(),
-    };
-    let FoundFile::Object(of_program) = disk.open(program) else {
+    let image = elf::open_regular(interpreter).and_then(|file| elf::map(&file));
+    let image = image.ok()?;
+    let is_musl = memmem::find(&image, b"/etc/ld-musl-").is_some();
+    if !is_musl && memmem::find(&image, b"/ld.so.cache\0").is_none() {
         return None;
+    }
+    let (cache, system) = if is_musl {
+        (Cache::default(), musl_folders(interpreter))
+    } else {
+        let list = read(Path::new(CACHE), MAX_CACHE).unwrap_or_default();
+        let folders = arch::files::FOLDERS.map(|folder| folder.as_bytes().to_vec());
+        (Cache::read(&list), folders.to_vec())
     };
-    let FoundFile::Object(of_linker) = disk.open(interpreter) else {
-        return None;
+    let mut search = Search {
+        environment,
+        is_musl,
+        cache,
+        system,
+        loaded: Vec::new(),
+        ids: HashSet::new(),
+        names: HashSet::new(),
+        tried: 0,
+        bytes: 0,
     };
     // $ORIGIN is the folder of the file itself, whatever links lead to the file.
     let program = target::act(|| fs::canonicalize(program)).ok()?.ok()?;
-    let (program, linker) = ((&*program, of_program), (interpreter, of_linker));
-    let image = elf::open_regular(interpreter).and_then(|file| elf::map(&file));
-    let image = image.ok()?;
-    let secure = is_secure.then(|| environment.without_paths());
-    let environment = secure.as_ref().unwrap_or(environment);
-    let found = if memmem::find(&image, b"/etc/ld-musl-").is_some() {
-        let rules = musl_rules(interpreter, is_secure, environment);
-        musl::libraries(&mut disk, &rules, program, linker)
-    } else if let Some(cache) = path_of_cache(&image) {
-        let rules = glibc_rules(&image, &cache, is_secure, environment);
-        glibc::libraries(&mut disk, &rules, program, linker)
-    } else {
+    if !search.load(&program, None)? || !search.load(interpreter, None)? {
         return None;
-    };
-    found.ok()
-}
-
-fn glibc_rules(
-    image: &[u8],
-    cache: &Path,
-    is_secure: bool,
-    environment: &Environment,
-) -> glibc::Rules {
-    let cpu = Cpu::here();
-    let cache = read(cache, MAX_CACHE).unwrap_or_default();
-    let of_system = read(Path::new(PRELOADED), MAX_LIST).unwrap_or_default();
-    let preloaded = words(&environment.preload, b" :");
-    let preloaded = preloaded.chain(of_system.split(|byte| *byte == b'\n').flat_map(|line| {
-        let text = line.split(|byte| *byte == b'#').next().unwrap_or_default();
-        words(text, b" \t:")
-    }));
-    glibc::Rules {
-        library_path: environment.library_path.clone(),
-        preloaded: preloaded.map(<[u8]>::to_vec).collect(),
-        cache: Cache::read(&cache, cpu.level),
-        system: folders_of_system(image),
-        cpu,
-        is_secure,
-        current: environment.current.as_os_str().as_bytes().to_vec(),
     }
+    for name in preloaded(is_musl, environment) {
+        search.need(0, &name)?;
+    }
+    let mut next = 0;
+    while next < search.loaded.len() {
+        for name in search.loaded[next].dynamic.needed.clone() {
+            search.need(next, &name)?;
+        }
+        next += 1;
+    }
+    let libraries = search.loaded.into_iter().skip(1);
+    Some(libraries.map(|file| file.path).collect())
 }
 
-fn musl_rules(interpreter: &Path, is_secure: bool, environment: &Environment) -> musl::Rules {
-    // The list lies beside the folder of the linker: in /etc for a linker in /lib.
+/// The names of the libraries that are loaded before those that the program needs.
+fn preloaded(is_musl: bool, environment: &Environment) -> Vec<Vec<u8>> {
+    let mut names = words(&environment.preload, b" :\t\n");
+    if !is_musl {
+        let list = read(Path::new(PRELOADED), MAX_LIST).unwrap_or_default();
+        for line in list.split(|byte| *byte == b'\n') {
+            let text = line.split(|byte| *byte == b'#').next().unwrap_or_default();
+            names.append(&mut words(text, b" \t:"));
+        }
+    }
+    names
+}
+
+fn words(text: &[u8], separators: &[u8]) -> Vec<Vec<u8>> {
+    let words = text.split(|byte| separators.contains(byte));
+    let words = words.filter(|word| !word.is_empty());
+    words.map(<[u8]>::to_vec).collect()
+}
+
+/// The folders of the list that lies beside the folder of musl's linker: in /etc for a linker in
+/// /lib.
+fn musl_folders(interpreter: &Path) -> Vec<Vec<u8>> {
     let prefix = interpreter.parent().and_then(Path::parent);
     let list = prefix
         .unwrap_or_else(|| Path::new(""))
         .join(arch::files::MUSL_FOLDERS);
-    let folders = match read(&list, MAX_LIST) {
-        Ok(folders) => folders,
-        Err(error) if error.kind() == ErrorKind::NotFound => musl::FOLDERS.to_vec(),
+    match read(&list, MAX_LIST) {
+        Ok(list) => words(&list, b":\n"),
+        Err(error) if error.kind() == ErrorKind::NotFound => words(MUSL, b":"),
         Err(_) => Vec::new(),
-    };
-    musl::Rules {
-        library_path: environment.library_path.clone(),
-        preloaded: words(&environment.preload, b" \t\n\r\x0b\x0c:")
-            .map(<[u8]>::to_vec)
-            .collect(),
-        folders,
-        is_secure,
-        current: environment.current.as_os_str().as_bytes().to_vec(),
     }
-}
-
-fn words<'a>(text: &'a [u8], separators: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
-    let words = text.split(|byte| separators.contains(byte));
-    words.filter(|word| !word.is_empty())
 }
 
 fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
@@ -180,103 +174,176 @@ fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Where a linker of glibc finds the list of `ldconfig`: the path is a text in the linker, since
-/// each glibc is built for one place. `None` if the image has no such text and so is not a linker
-/// of glibc.
-fn path_of_cache(image: &[u8]) -> Option<PathBuf> {
-    const NAME: &[u8] = b"/ld.so.cache\0";
-    let at = memmem::find(image, NAME)?;
-    let text = path_that_ends_at(image, at + NAME.len() - 1);
-    Some(text.map_or_else(
-        || PathBuf::from(CACHE),
-        |text| OsStr::from_bytes(text).into(),
-    ))
+/// A file that the dynamic linker has loaded.
+struct Loaded {
+    /// The path by which the file was found.
+    path: PathBuf,
+    /// The file's requests to the dynamic linker.
+    dynamic: Dynamic,
+    /// The number of the file that needed this file first; `None` for the program and its linker.
+    loader: Option<usize>,
 }
 
-/// The folders that a linker of glibc searches last, each with a slash at its end: the longest
-/// sequence of such texts in the linker.
-fn folders_of_system(image: &[u8]) -> Vec<Vec<u8>> {
-    let mut best: Vec<&[u8]> = Vec::new();
-    let mut row: Vec<&[u8]> = Vec::new();
-    let mut end_of_row = None;
-    for at in memmem::find_iter(image, b"/\0") {
-        let end = at + 1;
-        let Some(text) = path_that_ends_at(image, end).filter(|text| has_library_name(text)) else {
-            continue;
-        };
-        if end_of_row != Some(end - text.len()) {
-            row.clear();
+/// The files that have been loaded so far, in the order of loading, and where others are looked for.
+struct Search<'a> {
+    environment: &'a Environment,
+    is_musl: bool,
+    cache: Cache,
+    /// The folders that are searched last.
+    system: Vec<Vec<u8>>,
+    loaded: Vec<Loaded>,
+    /// Several paths may lead to one file.
+    ids: HashSet<FileId>,
+    /// Names that were asked for, or that loaded files have.
+    names: HashSet<Vec<u8>>,
+    /// The number of paths that were tried.
+    tried: usize,
+    /// The size of all that is kept of the loaded files.
+    bytes: usize,
+}
+
+impl Search<'_> {
+    /// Loads a library that the file `loader` needs. A missing library keeps the program from
+    /// starting: nothing is loaded for it. `None` if there is too much to do.
+    fn need(&mut self, loader: usize, name: &[u8]) -> Option<()> {
+        if self.is_musl && is_of_musl(name) || self.names.contains(name) {
+            return Some(());
         }
-        row.push(text);
-        end_of_row = Some(end + 1);
-        if row.len() > best.len() {
-            best.clone_from(&row);
-        }
-    }
-    if best.is_empty() {
-        return SYSTEM.map(|folder| folder.as_bytes().to_vec()).to_vec();
-    }
-    best.into_iter().map(<[u8]>::to_vec).collect()
-}
-
-fn has_library_name(folder: &[u8]) -> bool {
-    folder
-        .split(|byte| *byte == b'/')
-        .any(|part| part.starts_with(b"lib"))
-}
-
-/// The absolute path that ends at the terminating zero at an offset.
-fn path_that_ends_at(image: &[u8], end: usize) -> Option<&[u8]> {
-    /// Bytes; longer than any path that a glibc is built for.
-    const MAX_LENGTH: usize = 512;
-    let before = &image[end.saturating_sub(MAX_LENGTH)..end];
-    let is_of_path = |byte: &u8| byte.is_ascii_alphanumeric() || b"/._+-".contains(byte);
-    let length = before
-        .iter()
-        .rev()
-        .take_while(|byte| is_of_path(byte))
-        .count();
-    let text = &before[before.len() - length..];
-    text.starts_with(b"/").then_some(text)
-}
-
-/// The files of this machine.
-struct Disk<'a> {
-    /// The folder that relative paths start from.
-    current: &'a Path,
-    /// Folders that are known not to exist.
-    absent: HashSet<PathBuf>,
-}
-
-impl Files for Disk<'_> {
-    fn open(&mut self, path: &Path) -> FoundFile {
-        let path = &*self.current.join(path);
-        let folder = path
-            .parent()
-            .filter(|folder| !folder.as_os_str().is_empty());
-        if folder.is_some_and(|folder| self.absent.contains(folder)) {
-            return FoundFile::Nothing;
-        }
-        let file = match elf::open_regular(path) {
-            Ok(file) => file,
-            Err(error) => {
-                if let Some(folder) = folder
-                    && error.kind() == ErrorKind::NotFound
-                    && target::act(|| !folder.is_dir()).unwrap_or_default()
-                {
-                    self.absent.insert(folder.to_owned());
-                }
-                return FoundFile::Nothing;
+        for path in self.places(loader, name) {
+            if self.load(&path, Some(loader))? {
+                self.names.insert(name.to_vec());
+                break;
             }
+        }
+        Some(())
+    }
+
+    /// The paths at which a library that the file `loader` needs may be, in the order of the search.
+    fn places(&self, loader: usize, name: &[u8]) -> Vec<PathBuf> {
+        if name.contains(&b'/') {
+            return self.expand(loader, name).into_iter().collect();
+        }
+        let file = OsStr::from_bytes(name);
+        let folders = self.folders(loader).into_iter();
+        let mut all: Vec<PathBuf> = folders.map(|folder| folder.join(file)).collect();
+        all.extend(
+            self.cache
+                .get(name)
+                .map(|path| OsStr::from_bytes(path).into()),
+        );
+        let system = self.system.iter().map(|folder| OsStr::from_bytes(folder));
+        all.extend(system.map(|folder| Path::new(folder).join(file)));
+        all
+    }
+
+    /// The folders in which a library that the file `loader` needs is looked for before those of the
+    /// system.
+    fn folders(&self, loader: usize) -> Vec<PathBuf> {
+        let own = &self.loaded[loader].dynamic;
+        let mut inherited = Vec::new();
+        let mut next = (self.is_musl || own.runpath.is_none()).then_some(loader);
+        while let Some(number) = next
+            && inherited.len() <= MAX_TRIED
+        {
+            let dynamic = &self.loaded[number].dynamic;
+            // A DT_RPATH beside a DT_RUNPATH does not count. For musl both are alike.
+            let list = match &dynamic.runpath {
+                Some(list) => self.is_musl.then_some(list),
+                None => dynamic.rpath.as_ref(),
+            };
+            if let Some(list) = list {
+                inherited.append(&mut self.in_list(number, list));
+            }
+            next = self.loaded[number].loader;
+        }
+        let mut folders = self.in_list(0, &self.environment.library_path);
+        if self.is_musl {
+            folders.append(&mut inherited);
+            return folders;
+        }
+        inherited.append(&mut folders);
+        if let Some(list) = &own.runpath {
+            inherited.append(&mut self.in_list(loader, list));
+        }
+        inherited
+    }
+
+    /// The folders of a list that the file `owner` names, or the environment. An empty list has no
+    /// folders, but for glibc an empty entry in a list is the current folder.
+    fn in_list(&self, owner: usize, list: &[u8]) -> Vec<PathBuf> {
+        if list.is_empty() {
+            return Vec::new();
+        }
+        let entries = list.split(|byte| b":;\n".contains(byte));
+        let folders = entries.filter_map(|entry| match entry {
+            b"" => (!self.is_musl).then(|| PathBuf::from(".")),
+            entry => self.expand(owner, entry),
+        });
+        folders.collect()
+    }
+
+    /// A path that the file `owner` names, with the folder of that file in place of `$ORIGIN`;
+    /// `None` if the path has other words.
+    fn expand(&self, owner: usize, path: &[u8]) -> Option<PathBuf> {
+        let mut out = Vec::new();
+        let mut rest = path;
+        while let Some(at) = memchr::memchr(b'$', rest) {
+            let whole = self.environment.current.join(&self.loaded[owner].path);
+            out.extend_from_slice(&rest[..at]);
+            out.extend_from_slice(whole.parent()?.as_os_str().as_bytes());
+            let word = &rest[at..];
+            rest = word
+                .strip_prefix(b"$ORIGIN")
+                .or_else(|| word.strip_prefix(b"${ORIGIN}"))?;
+            if out.len() > MAX_PATH {
+                return None;
+            }
+        }
+        out.extend_from_slice(rest);
+        Some(PathBuf::from(OsStr::from_bytes(&out)))
+    }
+
+    /// Loads the file at a path. Returns whether it is a program or library of this machine; `None`
+    /// if there is too much to do.
+    fn load(&mut self, path: &Path, loader: Option<usize>) -> Option<bool> {
+        self.tried += 1;
+        if self.tried > MAX_TRIED {
+            return None;
+        }
+        let opened = elf::open_regular(&self.environment.current.join(path));
+        let Ok(file) = opened else {
+            return Some(false);
         };
         let (Ok(id), Ok(image)) = (FileId::of(&file), elf::map(&file)) else {
-            return FoundFile::Foreign;
+            return Some(false);
         };
-        Dynamic::of(&image).map_or(FoundFile::Foreign, |dynamic| {
-            let dynamic = Rc::new(dynamic);
-            FoundFile::Object(Object { id, dynamic })
-        })
+        let Ok(dynamic) = Dynamic::of(&image) else {
+            return Some(false);
+        };
+        if !self.ids.insert(id) {
+            return Some(true);
+        }
+        self.bytes += dynamic.bytes() + path.as_os_str().len();
+        if self.bytes > MAX_BYTES {
+            return None;
+        }
+        self.names.extend(dynamic.soname.clone());
+        let path = path.to_owned();
+        self.loaded.push(Loaded {
+            path,
+            dynamic,
+            loader,
+        });
+        Some(true)
     }
+}
+
+/// Whether a name is that of a library that is part of musl's linker, such as `libc.so`.
+fn is_of_musl(name: &[u8]) -> bool {
+    name.strip_prefix(b"lib").is_some_and(|rest| {
+        let mut parts = OF_MUSL.iter().filter_map(|own| rest.strip_prefix(*own));
+        parts.any(|behind| behind.starts_with(b"."))
+    })
 }
 
 #[cfg(test)]

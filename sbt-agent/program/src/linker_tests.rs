@@ -12,7 +12,6 @@ use proptest::prelude::*;
 use tempfile::TempDir;
 
 use super::*;
-use crate::arch::cpu::Level;
 
 const MAIN: &str = "int main(void) { return 0; }";
 
@@ -73,7 +72,7 @@ fn asked(program: &Path, environment: &Environment) -> BTreeSet<Id> {
 fn found(program: &Path, environment: &Environment) -> BTreeSet<Id> {
     let image = fs::read(program).unwrap();
     let interpreter = elf::interpreter(&image).unwrap();
-    let found = libraries(program, &interpreter, false, environment).unwrap();
+    let found = libraries(program, &interpreter, environment).unwrap();
     found
         .iter()
         .map(|path| id(&environment.current.join(path)))
@@ -174,15 +173,7 @@ fn folders_that_programs_and_libraries_name_are_searched_as_the_linker_does() {
     symlink(folder.join("bin/rpath"), folder.join("link")).unwrap();
     let linked = found(&folder.join("link"), &plain());
     assert_eq!(linked, rpath);
-    fs::create_dir_all(folder.join("x86/lib/x86_64-linux-gnu")).unwrap();
-    let places = "-Wl,-rpath,$ORIGIN/../x86/$LIB:$ORIGIN/../$PLATFORM:/$UNKNOWN";
-    with("bin/words", &[places, own]);
-    fs::copy(&top, folder.join("x86/lib/x86_64-linux-gnu/libtop.so")).unwrap();
-    with("bin/words", &[places, own]);
-    fs::remove_dir_all(folder.join("x86")).unwrap();
-    fs::create_dir_all(folder.join("x86_64")).unwrap();
-    fs::copy(&top, folder.join("x86_64/libtop.so")).unwrap();
-    with("bin/words", &[places, own]);
+    with("bin/words", &["-Wl,-rpath,/$UNKNOWN:$ORIGIN/../lib", own]);
 
     // A library has its own folders.
     let top = library(
@@ -199,17 +190,6 @@ fn folders_that_programs_and_libraries_name_are_searched_as_the_linker_does() {
         &["-Ldeep", "-ldeep", "-Wl,-rpath,/nowhere", own],
     );
     assert!(!with("bin/rpath", &[both, other]).contains(&id(&deep)));
-
-    // Subdirectories for better processors come first, here and for LD_LIBRARY_PATH.
-    for level in ["x86-64-v2", "x86-64-v3", "x86-64-v4"] {
-        let better = folder.join("lib/glibc-hwcaps").join(level);
-        fs::create_dir_all(&better).unwrap();
-        fs::copy(&top, better.join("libtop.so")).unwrap();
-        let hwcaps = with("bin/hwcaps", &[both, own]);
-        let best = id(&better.join("libtop.so"));
-        let has_level = Level::of_folder(level.as_bytes()) <= Some(Cpu::here().level);
-        assert_eq!(hwcaps.contains(&best), has_level, "{level}");
-    }
 }
 
 #[test]
@@ -259,14 +239,6 @@ fn the_environment_counts_as_for_the_linker() {
     let program = named("-Wl,--enable-new-dtags");
     let all = agree(&program, &preloaded);
     assert!(all.contains(&id(&extra)) && all.contains(&of("first")));
-    // A program that gains privileges ignores the environment.
-    let image = fs::read(&program).unwrap();
-    let interpreter = elf::interpreter(&image).unwrap();
-    let secure = libraries(&program, &interpreter, true, &preloaded).unwrap();
-    let secure: BTreeSet<Id> = secure.iter().map(|path| id(path)).collect();
-    assert!(!secure.contains(&id(&extra)) && !secure.contains(&of("first")));
-    // Its own $ORIGIN does not count either, outside of the system's folders.
-    assert!(!secure.contains(&of("named")));
 }
 
 #[test]
@@ -370,27 +342,9 @@ fn what_is_no_dynamic_linker_is_not_guessed_at() {
     let folder = TempDir::new().unwrap();
     let program = build(folder.path(), "program", MAIN, &[]);
     for interpreter in ["/bin/true", "/nowhere/ld.so", "/etc/passwd", "/dev/null"] {
-        let found = libraries(&program, Path::new(interpreter), false, &plain());
+        let found = libraries(&program, Path::new(interpreter), &plain());
         assert_eq!(found, None, "{interpreter}");
     }
-}
-
-#[test]
-fn a_linker_tells_the_folders_it_was_built_for() {
-    let text = b"x\0/opt/c/etc/ld.so.cache\0/lib/\0\x01/opt/c/lib/\0/opt/c/lib64/\0/proc/\0/lib/\0";
-    let cache = path_of_cache(text);
-    assert_eq!(cache.as_deref(), Some(Path::new("/opt/c/etc/ld.so.cache")));
-    let folders = folders_of_system(text);
-    assert_eq!(folders, [&b"/opt/c/lib/"[..], b"/opt/c/lib64/"]);
-    assert_eq!(path_of_cache(b"ld.so.cache"), None);
-    assert_eq!(
-        folders_of_system(b"/\0"),
-        SYSTEM.map(|folder| folder.as_bytes().to_vec())
-    );
-    // The linker of this machine.
-    let image = fs::read("/lib64/ld-linux-x86-64.so.2").unwrap();
-    assert!(folders_of_system(&image).len() >= 2);
-    assert_eq!(path_of_cache(&image).as_deref(), Some(Path::new(CACHE)));
 }
 
 #[test]
@@ -402,7 +356,7 @@ fn endless_lists_are_given_up() {
     let program = build(folder.path(), "program", MAIN, &options);
     let image = fs::read(&program).unwrap();
     let interpreter = elf::interpreter(&image).unwrap();
-    assert_eq!(libraries(&program, &interpreter, false, &plain()), None);
+    assert_eq!(libraries(&program, &interpreter, &plain()), None);
 }
 
 proptest! {
@@ -419,7 +373,7 @@ proptest! {
         fs::write(&program, &image).unwrap();
         fs::set_permissions(&program, fs::Permissions::from_mode(0o644)).unwrap();
         if let Some(interpreter) = elf::interpreter(&image) {
-            for path in libraries(&program, &interpreter, false, &plain()).unwrap_or_default() {
+            for path in libraries(&program, &interpreter, &plain()).unwrap_or_default() {
                 prop_assert!(path.exists(), "{path:?}");
             }
         }

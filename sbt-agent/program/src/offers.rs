@@ -11,7 +11,6 @@ use super::{
     files::ProbedFile, libraries, process, sites::open_all, vdso, walks::Owner, wanted::Wanted,
 };
 use crate::access;
-use crate::access::Invoker;
 use crate::point::{Function, Point};
 use crate::runtimes::{self, ALL};
 use anyhow::bail;
@@ -32,9 +31,7 @@ pub fn files(of: &str) -> anyhow::Result<Vec<Arc<ProbedFile>>> {
     let program = libraries::find_program(of.as_ref(), path.as_deref());
     match (program, of.parse()) {
         (Some(program), _) => {
-            let invoker = Invoker::from_sudo();
-            let user = invoker.map(|invoker| (invoker.uid.as_raw(), invoker.gid.as_raw()));
-            let paths = libraries::will_map(&program, user).certain;
+            let paths = libraries::will_map(&program).certain;
             Ok(open_all(&paths, &Wanted::default()))
         }
         (None, Ok(pid)) => of_process(pid),

@@ -38,7 +38,7 @@ use sbt_engine::{
     },
     words::command_line,
 };
-use sbt_program::{access::Invoker, launch, libraries};
+use sbt_program::{launch, libraries};
 
 /// The environment variable with which OpenMP programs take the number of threads.
 const OPENMP: &str = "OMP_NUM_THREADS";
@@ -119,8 +119,7 @@ impl Series {
         else {
             return false;
         };
-        let user = Invoker::from_sudo().map(|user| (user.uid.as_raw(), user.gid.as_raw()));
-        let libraries = libraries::will_map(&program, user).certain;
+        let libraries = libraries::will_map(&program).certain;
         libraries.iter().any(|path| is_openmp(path))
     }
 

@@ -146,7 +146,7 @@ fn attach_to_program(
         while_loading(pid, false, settings, children, tracer, || {
             // A missing program fails at its exec, with the right message.
             let paths = program.as_deref();
-            let paths = paths.map_or_else(WillMap::default, |path| libraries::will_map(path, user));
+            let paths = paths.map_or_else(WillMap::default, libraries::will_map);
             let mut files = sites::open_all(&paths.certain, &wanted);
             // Child processes may start at any time and then run at once, so prepare their files
             // now.
@@ -154,7 +154,7 @@ fn attach_to_program(
                 let path = std::env::var_os("PATH");
                 let named = program.as_deref().unwrap_or_else(|| Path::new(""));
                 for program in executes::programs_named(named, arguments, path.as_deref()) {
-                    let paths = libraries::will_map(&program, user);
+                    let paths = libraries::will_map(&program);
                     let known = |file: &Arc<ProbedFile>| files.iter().any(|old| old.id == file.id);
                     let mut new = sites::open_all(&paths.certain, &wanted);
                     new.retain(|file| !known(file));

@@ -30,10 +30,12 @@ pub(crate) use here::{
 pub mod prologue {
     pub(crate) use super::here::prologue::is_emulated;
     pub use super::here::prologue::{
-        Body, Choice, ProbePlace, Refusal, Stand, beyond, choose, choose_keeping, is_probeable,
-        stand, ways_out,
+        Body, Choice, ProbePlace, Refusal, Stand, beyond, choose, choose_keeping, is_probeable, stand,
+        ways_out,
     };
 }
+/// Programs: the machine and the relocations of their files, and where their dynamic linkers lie.
+pub(crate) use here::files;
 /// Registers: their roles in calls, the numbers that probes use for them, and the registers of a
 /// thread that stands still.
 pub use here::registers::Registers;
@@ -47,8 +49,6 @@ pub use here::{
     breakpoint::{BREAKPOINT, LONG_BREAKPOINT},
     displaced,
 };
-/// Programs: the machine and the relocations of their files, and where their dynamic linkers lie.
-pub(crate) use here::{cpu, files};
 /// The effects of a waiting loop's instructions, a simulated thread that executes them, the values of
 /// registers after some code, and the code that compilers make of the runtimes' barriers.
 pub(crate) use here::{effect, patterns, rehearsal, values};

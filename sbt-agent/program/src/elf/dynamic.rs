@@ -33,8 +33,6 @@ pub struct Dynamic {
     pub runpath: Option<Vec<u8>>,
     /// The name under which other files need this file (`DT_SONAME`).
     pub soname: Option<Vec<u8>>,
-    /// Whether the system's folders are not searched (`DF_1_NODEFLIB`).
-    pub skips_system: bool,
 }
 
 impl Dynamic {
@@ -80,7 +78,6 @@ impl Dynamic {
                 elf::DT_RPATH => found.rpath = text(value, MAX_FOLDERS),
                 elf::DT_RUNPATH => found.runpath = text(value, MAX_FOLDERS),
                 elf::DT_SONAME => found.soname = text(value, MAX_NAME),
-                elf::DT_FLAGS_1 => found.skips_system = value & elf::DF_1_NODEFLIB.0 != 0,
                 _ => {}
             }
         }
@@ -113,21 +110,19 @@ mod tests {
         assert_eq!(program.needed, [&b"libm.so.6"[..], b"libc.so.6"]);
         assert_eq!(program.runpath.as_deref(), Some(&b"/a:$ORIGIN/b"[..]));
         assert_eq!((program.rpath, program.soname), (None, None));
-        assert!(!program.skips_system);
 
         let options = [
             "-shared",
             "-fPIC",
             "-Wl,-soname,libx.so.1",
             "-Wl,--disable-new-dtags,-rpath,/c",
-            "-Wl,-z,nodefaultlib",
             "-Wl,-f,libfilter.so",
         ];
         let library = Dynamic::of(&build("gcc", &options, "int x;")).unwrap();
         assert_eq!(library.soname.as_deref(), Some(&b"libx.so.1"[..]));
         assert_eq!(library.rpath.as_deref(), Some(&b"/c"[..]));
         assert!(library.needed.contains(&b"libfilter.so".to_vec()));
-        assert!(library.skips_system && library.runpath.is_none());
+        assert!(library.runpath.is_none());
 
         let image = build("gcc", &["-static"], MAIN);
         assert_eq!(Dynamic::of(&image).unwrap(), Dynamic::default());

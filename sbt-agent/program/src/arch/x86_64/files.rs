@@ -16,6 +16,16 @@ pub const SLOTS: [elf::RelocationType; 2] = [elf::R_X86_64_JUMP_SLOT, elf::R_X86
 /// The flags of an entry for a library of glibc in the list that `ldconfig` writes.
 pub const IN_CACHE: u32 = 0x0303;
 
+/// The folders that glibc's dynamic linker searches last, as distributions build it.
+pub const FOLDERS: [&str; 6] = [
+    "/lib/x86_64-linux-gnu",
+    "/usr/lib/x86_64-linux-gnu",
+    "/lib64",
+    "/usr/lib64",
+    "/lib",
+    "/usr/lib",
+];
+
 /// Where musl's dynamic linker looks for its list of folders, below the folder that contains the
 /// linker's own.
 pub const MUSL_FOLDERS: &str = "etc/ld-musl-x86_64.path";

@@ -2,7 +2,6 @@
 
 pub mod breakpoint;
 pub mod code;
-pub mod cpu;
 pub mod displaced;
 pub mod effect;
 pub mod files;
