@@ -30,8 +30,8 @@ pub(crate) use here::{
 pub mod prologue {
     pub(crate) use super::here::prologue::is_emulated;
     pub use super::here::prologue::{
-        Body, Choice, ProbePlace, Refusal, Stand, beyond, choose, choose_keeping, is_probeable, stand,
-        ways_out,
+        Body, Choice, ProbePlace, Refusal, Stand, beyond, choose, choose_keeping, is_probeable,
+        stand, ways_out,
     };
 }
 /// Programs: the machine and the relocations of their files, and where their dynamic linkers lie.
