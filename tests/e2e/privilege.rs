@@ -280,24 +280,21 @@ fn under_sudo_a_link_that_the_program_makes_leads_nowhere() {
     let home = open.path("home");
     fs::create_dir(&home).unwrap();
     std::os::unix::fs::chown(&home, Some(65534), Some(65534)).unwrap();
-    // The folder itself may be for all.
-    let roots = open.path("roots");
-    fs::create_dir(&roots).unwrap();
-    let victim = roots.join("victim");
+    let victim = open.path("victim");
     let report = home.join("report.txt");
     for (kept, target) in [(true, "victim"), (false, "not-there")] {
         fs::write(&victim, "root's own").unwrap();
         let script = format!(
             "rm -f {0}; ln -s {1} {0}",
             report.display(),
-            roots.join(target).display()
+            open.path(target).display()
         );
         let mut command = under_sudo(&["run", "--output"]);
         command.arg(&report).args(["--", "sh", "-c", &script]);
         let finished = run(command).expect(125);
         assert!(finished.stderr.contains("Permission denied"), "{finished}");
         assert_eq!(fs::read_to_string(&victim).unwrap(), "root's own");
-        assert_eq!(roots.join(target).exists(), kept);
+        assert_eq!(open.path(target).exists(), kept);
         fs::remove_file(&report).unwrap();
     }
     // sbt's own stream is open already.
