@@ -71,7 +71,8 @@ impl Check {
             output::write_file(path, "")?;
         }
         let Gate { asked, baseline } = gate;
-        let before = baseline.as_deref().map(record::report);
+        let named = baseline.as_ref();
+        let before = named.map(|named| named.read(record::report));
         let before = before.transpose().context("--baseline")?;
         Ok(Self { asked, before, to })
     }

@@ -267,6 +267,9 @@ pub struct Scale {
     /// Set an environment variable of the program, with the number of threads in its value.
     #[arg(long = "env", value_name = "NAME={n}", value_parser = counts::variable)]
     pub variables: Vec<Variable>,
+    /// Write also an HTML page with plots.
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
     /// How to watch and report.
     #[command(flatten)]
     pub options: Options,

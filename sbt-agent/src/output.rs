@@ -16,7 +16,7 @@ use crate::{
     show::{table::Style, text},
 };
 use sbt_engine::{place::printable, report::Report};
-use sbt_program::access::typed;
+use sbt_program::access::{NamedFile, typed};
 
 pub mod exports;
 mod fresh;
@@ -273,11 +273,16 @@ pub fn for_recording(path: &Path) -> anyhow::Result<fs::File> {
     typed::write(path).with_context(|| format!("cannot write {shown}"))
 }
 
-/// Opens the file for folded stacks, and empties it.
+/// Opens the file for folded stacks. A file from the command line is overwritten; a file from
+/// settings has to be new.
 ///
 /// # Errors
 /// The file cannot be written.
-pub fn for_stacks(path: &Path) -> anyhow::Result<fs::File> {
+pub fn for_stacks(named: &NamedFile) -> anyhow::Result<fs::File> {
+    if let Some(below) = named.below(FOLDED)? {
+        return below.create();
+    }
+    let path = &named.path;
     let open = || {
         let file = typed::write(path)?;
         if file.metadata()?.is_file() {

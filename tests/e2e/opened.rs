@@ -5,12 +5,13 @@ use std::{
     fs,
     os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown, symlink},
     path::{Path, PathBuf},
+    process::Command,
 };
 
 use tempfile::TempDir;
 
 use crate::{
-    harness::{Report, command, eventually, folder, install, needs_root, run, sbt_with},
+    harness::{Report, command, eventually, folder, install, needs_root, run, sbt, sbt_with},
     privilege::{Open, as_nobody, under_sudo},
     programs::{line, program},
     tty::{Terminal, USUAL, for_tty},
@@ -89,6 +90,109 @@ impl Owned {
     }
 }
 
+/// sbt, run by the user, by root, or by root for the user. `own`: a copy of sbt that the user may execute.
+fn callers(own: &Path) -> [(&'static str, Command); 3] {
+    [
+        ("user", as_nobody(own)),
+        ("root", sbt_with(&[""; 0])),
+        ("sudo", under_sudo(&[])),
+    ]
+}
+
+#[test]
+fn settings_name_new_files_below_their_folder_only() {
+    needs_root!();
+    let open = Open::new();
+    let own = open.copy(sbt());
+    let owned = Owned::new();
+    let project = |name: &str| owned.at(&format!("home/project/{name}"));
+    fs::hard_link(owned.at("roots/secret"), project("hard")).unwrap();
+    owned.write("home/project/file", "mine");
+    owned.write("home/project/empty", "");
+    owned.link(owned.at("roots"), "home/project/link");
+    owned.link("../../../roots", "home/project/sub/link");
+    owned.link(owned.at("roots/new"), "home/project/to-new");
+    owned.link(owned.at("roots/secret"), "home/project/to-secret");
+    owned.link("/proc/self/cwd", "home/project/magic");
+    run(command("mkfifo", &[project("pipe")])).expect(0);
+    owned.give("home/project/pipe");
+    let elsewhere = "may only name new files below its own folder";
+    let (exists, by_link) = ("the file exists", "the path contains a link");
+    let roots = |name: &str| owned.at(&format!("roots/{name}")).display().to_string();
+    for (named, why) in [
+        (roots("new"), elsewhere),
+        (roots("secret"), elsewhere),
+        ("/dev/null".into(), elsewhere),
+        ("/dev/stdout".into(), elsewhere),
+        ("../.rc".into(), elsewhere),
+        ("../new".into(), elsewhere),
+        ("sub/../../new".into(), elsewhere),
+        (owned.at("home/.rc").display().to_string(), elsewhere),
+        ("..".into(), elsewhere),
+        ("file".into(), exists),
+        ("empty".into(), exists),
+        ("hard".into(), exists),
+        ("pipe".into(), exists),
+        ("sub".into(), exists),
+        ("to-new".into(), exists),
+        ("to-secret".into(), exists),
+        ("link/new".into(), by_link),
+        ("sub/link/new".into(), by_link),
+        ("sub/link/secret".into(), by_link),
+        ("magic/new".into(), by_link),
+    ] {
+        for (caller, mut command) in callers(&own) {
+            let text = format!("sample = 100\nfolded = \"{named}\"\n");
+            owned.write("home/project/sbt.toml", &text);
+            if caller == "root" {
+                chown(project("sbt.toml"), Some(0), Some(0)).unwrap();
+            }
+            let before = owned.all();
+            let started = owned.at("home/started");
+            command.current_dir(project(""));
+            command.args(["run", "--", "touch"]).arg(&started);
+            let finished = run(command).expect(125);
+            let line = finished.one_line();
+            for words in [why, "sbt.toml:2", "on the command line instead: --folded"] {
+                assert!(line.contains(words), "{caller} {named}: {line}");
+            }
+            assert_eq!(owned.all(), before, "{caller} {named}");
+        }
+    }
+}
+
+#[test]
+fn what_settings_name_below_their_folder_is_made_for_the_user() {
+    needs_root!();
+    let owned = Owned::new();
+    owned.write(
+        "home/project/sbt.toml",
+        "sample = 200\nfolded = \"stacks\"\n",
+    );
+    let truth = owned.at("home/truth");
+    install(&program("truth.c"), &truth);
+    let watching = |options: &[&str], program: &Path| {
+        let mut command = under_sudo(&["run", "-q"]);
+        command.args(options).arg("--").arg(program);
+        command.args(["threads=2", "rounds=100", "base=1000", "load=spin"]);
+        // Relative names begin at the working directory.
+        command.current_dir(owned.at("home/project/sub"));
+        run(command)
+    };
+    watching(&[], &truth).expect(0);
+    let file = owned.at("home/project/sub/stacks");
+    let is = fs::metadata(&file).unwrap();
+    assert_eq!((is.uid(), is.gid()), (NOBODY, NOBODY));
+    assert!(is.len() > 0);
+    let again = watching(&[], &truth).expect(125);
+    assert!(again.one_line().contains("the file exists"), "{again}");
+    watching(&["--folded", "stacks"], &truth).expect(0);
+    // Nothing is left where nothing was run, so that another try may make it.
+    fs::remove_file(&file).unwrap();
+    watching(&[], Path::new("./not-there")).expect(127);
+    assert!(!file.exists());
+}
+
 #[test]
 fn what_settings_name_to_be_read_is_read_as_the_user() {
     needs_root!();
@@ -105,9 +209,10 @@ fn what_settings_name_to_be_read_is_read_as_the_user() {
         command.current_dir(owned.at("home/project"));
         run(command)
     };
+    // Whoever types sudo may read it.
     let typed = format!("--baseline={}", report.display());
-    let finished = check(&[&typed]).expect(125);
-    assert!(finished.one_line().contains("sudo -i"), "{finished}");
+    let finished = check(&[&typed]);
+    assert!(!finished.stderr.contains("Permission denied"), "{finished}");
     owned.write("home/project/sbt.toml", &text);
     let finished = check(&[]).expect(125);
     assert!(
@@ -155,7 +260,10 @@ fn under_sudo_a_folder_that_the_program_replaces_leads_nowhere() {
         command.arg("-o").arg(out.join("run.sbt"));
         command.args(["--", "sh", "-c", &script]);
         let finished = run(command).expect(125);
-        assert!(finished.stderr.contains("Permission denied"), "{finished}");
+        assert!(
+            finished.stderr.contains("that root does not own"),
+            "{finished}"
+        );
         assert_eq!(roots(owned.all()), roots(before), "{finished}");
         // What was opened before is written, wherever it lies by now.
         let recorded = fs::metadata(owned.at("home/out.old/run.sbt")).unwrap();
@@ -164,23 +272,27 @@ fn under_sudo_a_folder_that_the_program_replaces_leads_nowhere() {
 }
 
 #[test]
-fn under_sudo_files_of_root_are_not_written() {
+fn under_sudo_a_file_with_another_name_is_not_written() {
     needs_root!();
     let owned = Owned::new();
-    let second = owned.at("home/report.txt");
-    fs::hard_link(owned.at("roots/secret"), &second).unwrap();
-    for path in [second, owned.at("roots/secret"), owned.at("roots/new")] {
-        let mut command = under_sudo(&["run", "--output"]);
-        command.arg(&path).args(["--", "true"]);
-        let finished = run(command).expect(125);
-        let line = finished.one_line();
-        assert!(
-            line.contains("for user 65534") && line.contains("sudo -i"),
-            "{finished}"
-        );
-    }
-    assert_eq!(fs::read_to_string(owned.at("roots/secret")).unwrap(), ROOTS);
-    assert!(!owned.at("roots/new").exists());
+    let report = owned.at("home/report.txt");
+    fs::hard_link(owned.at("roots/secret"), &report).unwrap();
+    let mut command = under_sudo(&["run", "--output"]);
+    command.arg(&report).args(["--", "true"]);
+    let finished = run(command).expect(125);
+    assert!(finished.one_line().contains("a second name"), "{finished}");
+    assert_eq!(fs::read_to_string(&report).unwrap(), ROOTS);
+    // No other user can have put the file into root's own folder: sbt writes it.
+    let mut command = under_sudo(&["run", "--output"]);
+    command.arg(owned.at("roots/secret")).args(["--", "true"]);
+    run(command).expect(0);
+    assert_ne!(fs::read_to_string(&report).unwrap(), ROOTS);
+    // A new file there is written too, and belongs to the user who typed the path.
+    let new = owned.at("roots/new");
+    let mut command = under_sudo(&["run", "--output"]);
+    command.arg(&new).args(["--", "true"]);
+    run(command).expect(0);
+    assert_eq!(fs::metadata(&new).unwrap().uid(), NOBODY);
 }
 
 /// Whoever may execute the binary does not get its capabilities for files.

@@ -102,9 +102,12 @@ fn the_phase_that_stops_scaling_is_named() {
 }
 
 #[test]
-fn the_text_tells_it_to_people() {
+fn the_text_and_the_page_tell_it_to_people() {
     needs_root!();
-    let options = ["-n", "1,2", "--repeat=1", "-e", "page-faults"];
+    let folder = folder();
+    let page = folder.path().join("scale.html");
+    let html = format!("--html={}", page.display());
+    let options = ["-n", "1,2", "--repeat=1", "-e", "page-faults", &html];
     let arguments = ["threads={n}", "rounds=10"];
     let finished = run(scale(&options, &program("scales.c"), &arguments)).expect(0);
     assert_eq!(finished.out(), "threads 1\nthreads 2\n");
@@ -122,6 +125,12 @@ fn the_text_tells_it_to_people() {
     for line in text.lines().skip(1) {
         assert!(line.chars().count() <= 80, "{line}\n{text}");
     }
+    let page = fs::read_to_string(page).unwrap();
+    assert!(
+        page.starts_with("<!doctype html>") && page.contains("<svg"),
+        "{page}"
+    );
+    assert!(page.contains(&called("SITE serial")), "{page}");
 
     let mut plain = scale(
         &["-n", "1,2", "--repeat=1"],
@@ -224,7 +233,7 @@ fn an_interrupt_ends_everything_with_what_there_is() {
 fn each_run_goes_to_its_end_whatever_the_settings_say() {
     needs_root!();
     let folder = folder();
-    let settings = "duration = \"20ms\"\nsample = 100\n";
+    let settings = "duration = \"20ms\"\nsample = 100\nfolded = \"stacks\"\n";
     fs::write(folder.path().join("sbt.toml"), settings).unwrap();
     let options = ["-n", "1,2", "--repeat=1"];
     let arguments = ["threads={n}", "rounds=20"];
@@ -263,16 +272,17 @@ fn what_cannot_be_is_said_before_anything_runs() {
     crate::harness::needs_nothing!();
     let scales = program("scales.c");
     let placed: &[&str] = &["threads={n}"];
-    let cases: [(&[&str], &[&str], &str, i32); 6] = [
+    let cases: [(&[&str], &[&str], &str, i32); 7] = [
         (&["-n", "1,2"], &[], "{n}", 2),
         (&["-n", "1,2", "--env", "A=2"], &[], "{n}", 2),
         (&["-n", "1,2", "-o", "/tmp/x"], placed, "sbt run -o FILE", 2),
         (&["-n", "1,2", "--duration=1s"], placed, "--duration", 2),
         (&["-n", "1,2", "--json"], placed, "--output FILE", 2),
+        (&["-n", "1", "--html=/nowhere/x"], placed, "/nowhere/x", 125),
         (
-            &["-n", "1", "--output=/nowhere/x"],
+            &["-n", "1", "--html=/tmp/sbt-x", "--output=/tmp/sbt-x"],
             placed,
-            "/nowhere/x",
+            "the same file",
             125,
         ),
     ];

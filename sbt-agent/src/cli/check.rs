@@ -12,6 +12,7 @@ use sbt_engine::{
     },
     value,
 };
+use sbt_program::access::NamedFile;
 
 /// The rules of a check. Limits may be given several times, for all sites or with SITE: in front.
 #[derive(Args, Clone, Debug)]
@@ -85,7 +86,7 @@ impl From<Rules> for Gate {
                 tolerance: typed.tolerance,
                 allow_incomplete: typed.allow_incomplete,
             },
-            baseline: typed.baseline,
+            baseline: typed.baseline.map(NamedFile::typed),
         }
     }
 }
@@ -139,7 +140,7 @@ mod tests {
         let typed: Vec<String> = asked.rules.iter().map(Rule::typed).collect();
         assert_eq!(typed, ["10%", "lu.c:690:5%", "solve:5ms"]);
         assert_eq!(asked.no_hang, Some(Duration::from_secs(30)));
-        assert_eq!(baseline, Some("a.json".into()));
+        assert_eq!(baseline, Some(NamedFile::typed("a.json".into())));
         assert_eq!((asked.max_lost, asked.tolerance), (None, Some(5.0)));
         let error = parse(&["--max-idle=10", "run.sbt"])
             .unwrap_err()

@@ -6,6 +6,7 @@ use crate::settings::{
     layer::{Given, Layer},
 };
 use sbt_engine::counters::Counter;
+use sbt_program::access;
 
 /// The settings that the options give.
 pub fn layer(options: &Options) -> Layer {
@@ -43,6 +44,10 @@ pub fn layer(options: &Options) -> Layer {
             Given::new(all, "--events")
         }),
         sample: one(options.sample, "--sample"),
+        folded: one(
+            options.folded.clone().map(access::NamedFile::typed),
+            "--folded",
+        ),
         exit_with_program: one(
             options.exit_with_program.then_some(true),
             "--exit-with-program",
@@ -54,7 +59,7 @@ pub fn layer(options: &Options) -> Layer {
 
 /// Whether the options say how to watch.
 pub fn say_how_to_watch(options: &Options) -> bool {
-    layer(options) != Layer::default() || options.folded.is_some()
+    layer(options) != Layer::default()
 }
 
 fn one<T>(value: Option<T>, option: &str) -> Option<Given<T>> {
@@ -126,6 +131,7 @@ mod tests {
             "faults,msr/tsc/",
             "--events=page-faults",
             "--sample=200",
+            "--folded=out.folded",
             "--exit-with-program",
         ]);
         let (_, table) = merge(vec![layer]).unwrap();
@@ -153,6 +159,7 @@ mod tests {
                 "phase-times true --phase-times",
                 "events page-faults, msr/tsc/ --events",
                 "sample 200 --sample",
+                "folded out.folded --folded",
                 "exit-with-program true --exit-with-program",
                 "names lu.c:1=one --name",
                 "phases p=a..b --phase",

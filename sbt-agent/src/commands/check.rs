@@ -35,7 +35,10 @@ pub fn file(typed: Gate, to: To, options: &Options, path: &Path) -> anyhow::Resu
     let gate = effective.settings.check.clone().with(typed);
     let read = [
         (READ, Some(path)),
-        (BASELINE, gate.baseline.as_deref()),
+        (
+            BASELINE,
+            gate.baseline.as_ref().map(|named| named.path.as_path()),
+        ),
         (SETTINGS, effective.file.as_deref().map(Path::new)),
     ];
     let written = [
@@ -75,7 +78,10 @@ pub fn program(
     let gate = effective.settings.check.clone().with(typed);
     let read = [
         (PROGRAM, path.as_deref()),
-        (BASELINE, gate.baseline.as_deref()),
+        (
+            BASELINE,
+            gate.baseline.as_ref().map(|named| named.path.as_path()),
+        ),
     ];
     let written = [("--junit", to.junit.as_deref())];
     guard_watching(options, &effective, &read, &written)?;
@@ -84,7 +90,7 @@ pub fn program(
             sbt.toml) stops earlier: leave one of them out";
         return Err(Usage(text.into()).into());
     }
-    let _fresh = fresh(options);
+    let _fresh = fresh(options, &effective.settings);
     let check = Check::new(gate, to)?;
     let mut settings = effective.settings;
     if let Some(limit) = check.asked().no_hang {

@@ -56,11 +56,12 @@ pub fn guard_watching(
     written: &[LabelledFile<'_>],
 ) -> anyhow::Result<()> {
     let file = effective.file.as_deref().map(Path::new);
+    let folded = effective.settings.folded.as_ref();
     let read = [read, &[(SETTINGS, file)]].concat();
     let own = [
         ("--output", options.output.as_deref()),
         ("-o", options.record.as_deref()),
-        (FOLDED, options.folded.as_deref()),
+        (FOLDED, folded.map(|named| named.path.as_path())),
     ];
     guard::check(&read, &[&own, written].concat())
 }
@@ -98,10 +99,8 @@ pub fn effective(
 ) -> anyhow::Result<(Effective, Detail)> {
     let detail = Detail::of(options.verbose, environment.options, environment.verbose);
     let folder = std::env::current_dir().ok();
-    let mut effective =
-        all_settings::effective(folder.as_deref(), environment, cli::layer(options))
-            .map_err(SettingsError)?;
-    effective.settings.folded.clone_from(&options.folded);
+    let effective = all_settings::effective(folder.as_deref(), environment, cli::layer(options))
+        .map_err(SettingsError)?;
     Ok((effective, detail))
 }
 
@@ -137,9 +136,12 @@ pub fn look(options: &Options) -> anyhow::Result<Option<Look>> {
 }
 
 /// The output files that do not exist yet.
-pub fn fresh(options: &Options) -> Fresh {
+pub fn fresh(options: &Options, settings: &Settings) -> Fresh {
     let all = [&options.record, &options.output, &options.folded];
-    Fresh::of(all.into_iter().flatten().map(AsRef::as_ref))
+    let named = settings.folded.as_ref();
+    // The code that creates the file reports the error.
+    let below = named.and_then(|named| named.below(FOLDED).ok().flatten());
+    Fresh::of(all.into_iter().flatten().map(AsRef::as_ref)).and(below)
 }
 
 /// Opens the file of the recording, if the user asks for one.

@@ -12,7 +12,7 @@ use crate::{
     output::{self, guard::PROGRAM},
     session::{self, Narration, Target},
     settings::Environment,
-    show::text,
+    show::{scale_html, text},
     signals,
     usage::Usage,
 };
@@ -60,21 +60,28 @@ pub fn run(scale: &Scale) -> anyhow::Result<u8> {
     };
     let notes = effective.for_several_runs();
     let read = [(PROGRAM, program.as_deref())];
-    guard_watching(options, &effective, &read, &[])?;
+    let written = [("--html", scale.html.as_deref())];
+    guard_watching(options, &effective, &read, &written)?;
     let series = Series {
         counts: scale.counts.clone(),
         repeat: scale.repeat,
         program: scale.program.clone(),
         variables: scale.variables.clone(),
         quiet: options.quiet,
-        notes: notes.into_iter().collect(),
+        notes,
         hang_time: effective.settings.hang_time,
     };
     series.check()?;
     let wish = wish(options, false)?;
+    if let Some(path) = &scale.html {
+        output::check_file(path)?;
+    }
     let outcome = series.run()?;
     if let Some(found) = &outcome.scaling {
         output::deliver_beside(found, &wish, text::scale)?;
+        if let Some(path) = &scale.html {
+            output::write_page(path, &scale_html::page(found))?;
+        }
     }
     if let Some(failure) = outcome.failure {
         say(&format!("sbt: {}\n", printable(&failure)));

@@ -21,7 +21,7 @@ pub fn attach(options: &Options, pid: u32) -> anyhow::Result<u8> {
     };
     let program = process::folder(pid).join("exe");
     guard_watching(options, &effective, &[(PROGRAM, Some(&program))], &[])?;
-    let _fresh = fresh(options);
+    let _fresh = fresh(options, &effective.settings);
     access::target::is_process(pid);
     let settings = effective.settings;
     let wish = wish(options, true)?;
@@ -105,7 +105,7 @@ pub fn run(
         // A demo starts no processes.
         settings.children.get_or_insert(false);
     }
-    let _fresh = fresh(options);
+    let _fresh = fresh(options, &settings);
     let wish = wish(options, false)?;
     let record = recording(options)?;
     let target = Target::Run {

@@ -4,7 +4,7 @@
 use std::{
     ffi::OsString,
     fs::{self, File, Permissions},
-    io::{self, BufWriter, ErrorKind, Write},
+    io::{self, BufWriter, Write},
     os::unix::fs::{MetadataExt as _, PermissionsExt as _, fchown},
     path::{Path, PathBuf},
     sync::atomic::{AtomicU32, Ordering},
@@ -13,7 +13,10 @@ use std::{
 use anyhow::Context as _;
 
 use sbt_engine::place::printable;
-use sbt_program::access::typed;
+use sbt_program::access::{
+    caller,
+    typed::{self, FolderEntry},
+};
 
 /// Size of the write buffer, bytes.
 const BUFFER: usize = 1 << 18;
@@ -24,12 +27,21 @@ const MOST_LINKS: usize = 40;
 /// A file that is being written, and replaces the old file when it is complete.
 pub struct Replacement {
     out: BufWriter<File>,
-    /// The temporary file that is written to; `None` for a pipe or device, which cannot be replaced,
-    /// and when the file is in place.
-    new: Option<PathBuf>,
+    form: Form,
     path: PathBuf,
+    place: FolderEntry,
     /// The existing file, if any.
     old: Option<File>,
+}
+
+/// The file that is written to.
+enum Form {
+    /// A nameless file in the same folder: if sbt is killed, nothing remains.
+    Nameless,
+    /// A temporary file with a name, for file systems without nameless files.
+    Named(FolderEntry),
+    /// The existing pipe or device itself, which cannot be replaced.
+    Itself,
 }
 
 /// Counter that makes temporary names unique.
@@ -45,28 +57,60 @@ impl Replacement {
     }
 
     fn open(path: &Path) -> io::Result<Self> {
-        // The target of a link is replaced, not the link itself.
-        let path = typed::act(path, || behind_links(path))?;
-        // Whether replacing is allowed depends on the file's permissions, not only on the folder's.
-        let old = match typed::write_existing(&path) {
-            Ok(file) if !file.metadata()?.is_file() => {
-                return Ok(Self {
-                    out: BufWriter::with_capacity(BUFFER, file),
-                    new: None,
-                    path,
-                    old: None,
-                });
-            }
-            Err(error) if error.kind() == ErrorKind::NotFound => None,
-            old => Some(old?),
+        // The target of a link is replaced, not the link itself. Under sudo links are not followed
+        // here: the recorded program runs as the user, and may have left a link.
+        let path = match caller() {
+            None => behind_links(path)?,
+            Some(_) => path.to_owned(),
         };
-        let new = beside(&path)?;
-        Ok(Self {
-            out: BufWriter::with_capacity(BUFFER, typed::create_new(&new)?),
-            new: Some(new),
-            path,
+        Self::through(&path)
+    }
+
+    fn through(path: &Path) -> io::Result<Self> {
+        typed::at(path, |place| Self::at(path, place))
+    }
+
+    fn at(path: &Path, place: &FolderEntry) -> io::Result<Self> {
+        let with = |file, form, old| Self {
+            out: BufWriter::with_capacity(BUFFER, file),
+            form,
+            path: path.to_owned(),
+            place: place.clone(),
             old,
-        })
+        };
+        // Whether replacing is allowed depends on the file's permissions, not only on the folder's.
+        let old = match place.existing()? {
+            Some(file) if !file.metadata()?.is_file() => {
+                return Ok(with(file, Form::Itself, None));
+            }
+            old => old,
+        };
+        if caller().is_some() && place.is_link() {
+            // This link belongs to root; other links are refused before.
+            return Self::through(&behind_links(path)?);
+        }
+        let (new, form) = Self::begun(place)?;
+        Ok(with(new, form, old))
+    }
+
+    /// Creates the file that receives the new content.
+    fn begun(place: &FolderEntry) -> io::Result<(File, Form)> {
+        match place.create_nameless() {
+            // A nameless file gets its name through /proc.
+            Ok(file) if Path::new("/proc/self/fd").exists() => return Ok((file, Form::Nameless)),
+            // Kernels and file systems without nameless files return these errors.
+            Err(error)
+                if !matches!(
+                    error.raw_os_error(),
+                    Some(libc::EOPNOTSUPP | libc::EISDIR | libc::EINVAL)
+                ) =>
+            {
+                return Err(error);
+            }
+            _ => {}
+        }
+        let named = beside(place);
+        Ok((named.create_new()?, Form::Named(named)))
     }
 
     /// Puts all new files in place. If one of them cannot be written completely, nothing changes.
@@ -87,31 +131,41 @@ impl Replacement {
     /// Writes the new content to disk, and copies owner and permissions of the old file.
     fn settle(&mut self) -> io::Result<()> {
         self.out.flush()?;
-        if self.new.is_none() {
+        if matches!(self.form, Form::Itself) {
             return Ok(());
         }
         let file = self.out.get_ref();
-        typed::act(&self.path, || {
-            if let Some(old) = &self.old {
+        let (place, old) = (&self.place, &self.old);
+        let named = place.act(|place| {
+            if let Some(old) = old {
                 be_like(file, old)?;
             }
-            file.sync_all()
-        })
+            file.sync_all()?;
+            let named = beside(place);
+            if matches!(self.form, Form::Nameless) {
+                named.link(file)?;
+            }
+            io::Result::Ok(named)
+        })?;
+        if matches!(self.form, Form::Nameless) {
+            self.form = Form::Named(named);
+        }
+        Ok(())
     }
 
     fn put(&mut self) -> io::Result<()> {
-        let Some(new) = &self.new else {
+        let Form::Named(named) = &self.form else {
             return Ok(());
         };
-        typed::act(&self.path, || {
-            fs::rename(new, &self.path)?;
+        self.place.act(|place| {
+            named.replace(place)?;
             // Makes the new name durable. Some file systems do not support syncing a folder.
-            if let Ok(folder) = File::open(folder(&self.path)) {
+            if let Ok(folder) = place.folder() {
                 let _unknown = folder.sync_all();
             }
             io::Result::Ok(())
         })?;
-        self.new = None;
+        self.form = Form::Itself;
         Ok(())
     }
 
@@ -135,8 +189,8 @@ impl Write for Replacement {
 
 impl Drop for Replacement {
     fn drop(&mut self) {
-        if let Some(new) = &self.new {
-            let _gone = typed::act(new, || fs::remove_file(new));
+        if let Form::Named(named) = &self.form {
+            let _gone = named.act(FolderEntry::remove);
         }
     }
 }
@@ -168,18 +222,14 @@ fn folder(path: &Path) -> &Path {
 }
 
 /// An unused temporary name in the same folder.
-fn beside(path: &Path) -> io::Result<PathBuf> {
-    let name = path.file_name().ok_or(ErrorKind::IsADirectory)?;
+fn beside(place: &FolderEntry) -> FolderEntry {
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-    let mut new = OsString::from(".");
+    let mut name = OsString::from(".");
     // File names have at most 255 bytes.
-    new.push(
-        Some(name)
-            .filter(|name| name.len() < 200)
-            .unwrap_or("sbt".as_ref()),
-    );
-    new.push(format!(".{}-{number}.tmp", std::process::id()));
-    Ok(path.with_file_name(new))
+    let stem = Some(place.name()).filter(|name| name.len() < 200);
+    name.push(stem.unwrap_or("sbt".as_ref()));
+    name.push(format!(".{}-{number}.tmp", std::process::id()));
+    place.beside(name)
 }
 
 /// Gives a new file the owner and permissions of the old file.
@@ -223,6 +273,20 @@ mod tests {
         let mut file = Replacement::begin(&path).unwrap();
         file.write_all(&vec![7; 2 * BUFFER]).unwrap();
         drop(file);
+        // The same for file systems without nameless files.
+        typed::at(&path, |place| {
+            let named = beside(place);
+            let out = named.create_new()?;
+            drop(Replacement {
+                out: BufWriter::new(out),
+                form: Form::Named(named),
+                path: path.clone(),
+                place: place.clone(),
+                old: None,
+            });
+            Ok(())
+        })
+        .unwrap();
         assert_eq!(names(folder.path()), Vec::<OsString>::new());
     }
 

@@ -12,7 +12,7 @@ use std::{
         fd::AsRawFd as _,
         unix::fs::{MetadataExt as _, fchown},
     },
-    path::{Path, PathBuf},
+    path::Path,
     time::Duration,
 };
 
@@ -52,8 +52,8 @@ pub enum Keep {
 /// How a recording is bounded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bound {
-    /// The file, without links in its path.
-    path: PathBuf,
+    /// The file itself and its folder, even if its path comes to mean another file.
+    place: typed::FolderEntry,
     keep: Keep,
 }
 
@@ -65,15 +65,20 @@ impl Bound {
     pub fn new(path: &Path, keep: Keep) -> anyhow::Result<Self> {
         let shown = printable(&path.to_string_lossy());
         let path = fs::canonicalize(path).with_context(|| format!("cannot find {shown}"))?;
-        let this = Self { path, keep };
-        let tried = typed::act(&this.path, || fs::remove_file(this.next()?.0));
-        tried.with_context(|| {
+        let made = typed::at(&path, |place| {
+            // Tried with the rights that suffice for the file itself.
+            place.existing()?.ok_or(io::ErrorKind::NotFound)?;
+            let place = place.clone();
+            let this = Self { place, keep };
+            this.next()?.0.remove()?;
+            Ok(this)
+        });
+        made.with_context(|| {
             format!(
                 "cannot limit the size of the recording {shown}: sbt has to write a second file \
                  beside it, and its folder does not permit that; name a file elsewhere"
             )
-        })?;
-        Ok(this)
+        })
     }
 
     /// Whether events are in the file.
@@ -82,8 +87,8 @@ impl Bound {
     }
 
     /// Makes a new file that will take the recording's place, with an unused name.
-    fn next(&self) -> io::Result<(PathBuf, File)> {
-        let stem = self.path.file_name().unwrap_or_default();
+    fn next(&self) -> io::Result<(typed::FolderEntry, File)> {
+        let stem = self.place.name();
         for number in 0.. {
             let mut name = OsString::from(".");
             // A name has at most 255 bytes.
@@ -93,12 +98,12 @@ impl Bound {
                     .unwrap_or("sbt".as_ref()),
             );
             name.push(format!(".{}-{number}.next", std::process::id()));
-            let path = self.path.with_file_name(name);
-            match typed::create_new(&path) {
+            let place = self.place.beside(name);
+            match place.create_new() {
                 // Used on another machine, or by an earlier process with this pid that was killed.
                 Err(error)
                     if error.kind() == io::ErrorKind::AlreadyExists && number < MOST_NAMES => {}
-                made => return Ok((path, made?)),
+                made => return Ok((place, made?)),
             }
         }
         Err(io::ErrorKind::AlreadyExists.into())
@@ -107,8 +112,8 @@ impl Bound {
     /// Whether `file` is the one at the recording's place.
     fn is(&self, file: &File) -> io::Result<bool> {
         let mine = file.metadata()?;
-        let there = fs::symlink_metadata(&self.path);
-        Ok(there.is_ok_and(|found| (found.dev(), found.ino()) == (mine.dev(), mine.ino())))
+        let there = self.place.stat();
+        Ok(there.is_ok_and(|found| (found.st_dev, found.st_ino) == (mine.dev(), mine.ino())))
     }
 
     /// How old a generation gets, ns.
@@ -248,11 +253,11 @@ impl Generations {
         stream: &mut Stream,
         report: Option<&Row>,
     ) -> anyhow::Result<(Stream, u64)> {
-        typed::act(&self.bound.path, || {
+        self.bound.place.act(|_| {
             let (next, file) = self.bound.next()?;
             let made = self.make(stream, report, &next, file);
             if made.is_err() {
-                let _is_not_there = fs::remove_file(&next);
+                let _is_not_there = next.remove();
             }
             made
         })
@@ -262,7 +267,7 @@ impl Generations {
         &self,
         stream: &mut Stream,
         report: Option<&Row>,
-        next_path: &Path,
+        next_place: &typed::FolderEntry,
         file: File,
     ) -> anyhow::Result<(Stream, u64)> {
         // Locked before it is in place, as a sign that it is being written.
@@ -294,7 +299,7 @@ impl Generations {
             self.bound.is(stream.file())?,
             "its file was removed, moved or replaced"
         );
-        fs::rename(next_path, &self.bound.path)?;
+        next_place.replace(&self.bound.place)?;
         Ok((next, length))
     }
 }

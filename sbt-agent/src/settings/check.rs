@@ -1,7 +1,5 @@
 //! The table `[check]` of an `sbt.toml`: the rules of `sbt check`, named like its options.
 
-use std::path::PathBuf;
-
 use toml::de::DeValue;
 
 use super::file::{File, Value};
@@ -10,6 +8,7 @@ use sbt_engine::{
     gate::{CheckRules, Measure, Rule, rule},
     pattern::nearest,
 };
+use sbt_program::access::NamedFile;
 
 /// The rules of a check.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -17,7 +16,7 @@ pub struct Gate {
     /// The limits.
     pub asked: CheckRules,
     /// A recording or report to compare with.
-    pub baseline: Option<PathBuf>,
+    pub baseline: Option<NamedFile>,
 }
 
 impl Gate {
@@ -58,10 +57,7 @@ impl File<'_> {
                 }
                 "max-lost" => asked.max_lost = Some(share(rule::lost)?.value),
                 "tolerance" => asked.tolerance = Some(share(value::tolerance)?.value),
-                "baseline" => {
-                    let text = self.text_of(name, value, "the name of a file")?;
-                    baseline = Some(text.into());
-                }
+                "baseline" => baseline = Some(self.file(name, value)?.value),
                 _ => match Measure::ALL.iter().find(|measure| measure.name() == name) {
                     Some(measure) => {
                         let rules = self.limits(*measure, value)?;

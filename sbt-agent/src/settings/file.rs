@@ -1,6 +1,6 @@
 //! Reads the text of an `sbt.toml` as a source of settings. Pure.
 
-use std::ops::Range;
+use std::{ops::Range, path::Path};
 
 use toml::{
     Spanned,
@@ -17,6 +17,7 @@ use sbt_engine::{
     pattern::{Pattern, nearest},
     place::printable,
 };
+use sbt_program::access::NamedFile;
 
 /// Reads the `text` of the file that the user knows as `shown`.
 ///
@@ -126,6 +127,13 @@ impl File<'_> {
             DeValue::Float(number) => Ok(number.to_string()),
             _ => self.text_of(key, value, expected),
         }
+    }
+
+    pub(super) fn file(&self, name: &str, value: &Value) -> Result<Given<NamedFile>, String> {
+        let text = self.text_of(name, value, "the name of a file")?;
+        let line = self.line(&value.span());
+        let named = NamedFile::in_settings(text.into(), Path::new(self.shown), line);
+        Ok(self.given(value, named))
     }
 
     /// A text, read by `read`. `expected`: for the error if the value is no text.

@@ -258,5 +258,11 @@ tolerance = 5
     );
     assert_eq!(asked.no_hang, Some(std::time::Duration::from_secs(30)));
     assert_eq!((asked.max_lost, asked.tolerance), (Some(0.1), Some(5.0)));
-    assert_eq!(baseline, Some("old.sbt".into()));
+    let baseline = baseline.unwrap();
+    assert_eq!(baseline.path, Path::new("old.sbt"));
+    assert_ne!(
+        baseline,
+        NamedFile::typed("old.sbt".into()),
+        "nobody has typed it"
+    );
 }

@@ -1,6 +1,7 @@
-//! Tests of the text about a series of runs.
+//! Tests of the text and the page about a series of runs.
 
 use super::{
+    scale_html,
     table::Style,
     text::{self, short_count},
 };
@@ -37,18 +38,43 @@ fn lines_fit_and_plain_terminals_get_ascii() {
 }
 
 #[test]
-fn names_drive_no_terminal() {
+fn names_drive_neither_a_terminal_nor_a_page() {
     let mut runs = half_serial();
     for run in &mut runs {
-        run.report.sites[0].name = Some("serial\u{1b}[2J".into());
+        run.report.sites[0].name = Some("</td><script>alert(1)</script>\u{1b}[2J".into());
+        run.report.sites[1].name = Some("\"><img src=x onerror=y>'&".into());
     }
-    let hostile = vec!["./lu".into(), "{n}\u{7}".into()];
-    let all = scaling(hostile, &runs, vec!["note\u{1b}".into()]).unwrap();
+    let hostile = vec!["./lu".into(), "<b>{n}</b>\u{7}".into()];
+    let all = scaling(hostile, &runs, vec!["</p><script>".into()]).unwrap();
+    let page = scale_html::page(&all);
+    for bad in ["<script", "<img", "<b>{n}", "\u{1b}", "\u{7}"] {
+        assert!(!page.contains(bad), "{bad:?} in {page}");
+    }
+    assert!(page.contains("&lt;script&gt;alert(1)"), "{page}");
+    assert!(
+        !page.contains("http:") && !page.contains("https:"),
+        "{page}"
+    );
     let text = text::scale(&all, PLAIN);
     assert!(
         !text.replace('\n', "").contains(char::is_control),
         "{text:?}"
     );
+}
+
+#[test]
+fn a_page_has_both_plots_and_all_phases() {
+    let page = scale_html::page(&of(&half_serial()));
+    assert_eq!(page.matches("role=\"img\"").count(), 2, "{page}");
+    assert!(
+        page.contains("class=\"ideal\"") && page.contains("prefers-color-scheme"),
+        "{page}"
+    );
+    assert!(
+        page.contains("solve lu.c:20") && page.contains("outside of all phases"),
+        "{page}"
+    );
+    assert!(!page.contains("NaN") && !page.contains("inf"), "{page}");
 }
 
 #[test]
@@ -70,6 +96,11 @@ fn counters_are_told_by_phase_and_number() {
     let text = text::scale(&all, PLAIN);
     assert!(text.contains("COUNTER instructions"), "{text}");
     assert!(text.contains("3.00 M"), "{text}");
+    let page = scale_html::page(&all);
+    assert!(
+        page.contains("Counter instructions") && page.contains("3.00 M"),
+        "{page}"
+    );
     assert_eq!(short_count(9_999), "9999");
     assert_eq!(short_count(12_345), "12.3 k");
     assert_eq!(short_count(1_234_567_890), "1.23 G");

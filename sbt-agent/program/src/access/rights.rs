@@ -28,8 +28,8 @@ const LOOKING: Set = Set::SYS_PTRACE
 /// To pass signals on to a program that runs as another user.
 const SIGNALLING: Set = Set::KILL;
 
-/// To write files into folders of other users as root. In effect only while a file is opened: see
-/// [`Writing`].
+/// To write files into folders of the user who has called sudo, and to give the files to that user.
+/// In effect only while a file is written: see [`Writing`].
 const WRITING: Set = OPENING.union(Set::CHOWN).union(Set::FOWNER);
 
 /// To open files of another user, such as the memory of their process.
@@ -250,8 +250,8 @@ fn keep(which: impl FnOnce(Set) -> CapabilitySets) -> io::Result<()> {
     Ok(())
 }
 
-/// While one exists, this thread may write where root may: a report of root's goes to the folder of
-/// another user.
+/// While one exists, this thread may write where root may: a report under sudo goes to the folder
+/// of another user.
 #[derive(Debug)]
 pub struct Writing {
     /// The former sets, if they are to be restored.

@@ -29,9 +29,7 @@ pub use cost::compensated;
 pub use counters::gap_texts;
 pub use diff::diff;
 pub use hang::look;
-pub use scale::scale;
-#[cfg(test)]
-pub use scale::short_count;
+pub use scale::{limit_text, scale, short_count};
 use sites::spins_much;
 pub use sites::{facts, known, top};
 use spins::{is_spin, spins};

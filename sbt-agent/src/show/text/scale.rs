@@ -134,7 +134,7 @@ fn plot(out: &mut String, all: &Scaling, style: Style) {
 }
 
 /// A sentence about what limits the scaling.
-fn limit_text(all: &Scaling, limit: &Limit, arrow: &str) -> String {
+pub fn limit_text(all: &Scaling, limit: &Limit, arrow: &str) -> String {
     let at = all
         .phases
         .iter()
