@@ -5,12 +5,14 @@ use super::{names::View, scene::CallSeen};
 use crate::place::printable;
 
 /// Functions of MPI that do not wait for other ranks.
-const AT_ONCE: [&str; 5] = [
+const AT_ONCE: [&str; 7] = [
     "MPI_Init",
     "MPI_Wtime",
     "MPI_Isend",
     "MPI_Irecv",
     "MPI_Test",
+    "MPI_Iprobe",
+    "MPI_Improbe",
 ];
 
 /// The object of the wait at a critical section of OpenMP.

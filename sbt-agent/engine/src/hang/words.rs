@@ -421,7 +421,7 @@ pub fn moves(view: &View, thread: usize) -> bool {
         same && lines
     };
     let seen = view.thread(thread);
-    let got_it = seen.went_on && calls::wait(view, thread).is_some();
+    let got_it = seen.went_on && calls::wait(view, thread).is_some_and(|wait| !wait.is_mpi);
     got_it || !seen.also_at.iter().all(is_near)
 }
 

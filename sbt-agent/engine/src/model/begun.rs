@@ -23,6 +23,8 @@ struct Region {
 pub struct Regions {
     /// Regions that the thread has begun, the outermost first.
     begun: Vec<Region>,
+    /// Depth of the stack where the last region that has ended began.
+    ended: Option<u32>,
     /// Whether the next barrier at which the thread arrives ends a region.
     pub ends_next: bool,
     /// Whether the runtime keeps the thread for another region: it was in a region that is over and
@@ -72,9 +74,16 @@ impl Regions {
             Some(_) => Met::Again,
         };
         if ends {
+            self.ended = Some(self.begun[at].depth);
             self.begun.truncate(at);
         }
         Some(met)
+    }
+
+    /// Whether the region that begins at this depth is inside of the one that has ended last, as
+    /// where a task that a thread executes at the end of a region begins one.
+    pub fn is_inside_of_the_last(&self, depth: u32) -> bool {
+        self.ended.is_some_and(|ended| !is_as_deep(ended, depth))
     }
 }
 

@@ -39,7 +39,10 @@ impl Model {
         if let Some(live) = self.threads.live(tid) {
             live.regions.begin(clocks, depth);
         }
-        self.has_left_the_last(tid);
+        let live = self.threads.live(tid);
+        if live.is_some_and(|live| !live.regions.is_inside_of_the_last(depth)) {
+            self.has_left_the_last(tid);
+        }
     }
 
     /// The first thread of a process begins a region, so it is no longer at the end of the one
@@ -64,7 +67,9 @@ impl Model {
         let before = open
             .members
             .partition_point(|member| member.arrived.time_ns < began_ns);
-        if open.round.is_some() || before == 0 {
+        // What is left over was at the end of a region: a region inside of this one may have begun
+        // last.
+        if open.round.is_some() || !open.ends_region || before == 0 {
             return;
         }
         let rest = open.members.split_off(before);

@@ -42,9 +42,9 @@ fn tasks(report: &Report) -> Vec<(u32, &TaskReport)> {
 /// Whether this number of page faults explains that the kernel took `system_ns`.
 fn explain(report: &Report, faults: f64, system_ns: f64) -> bool {
     let measured = report.run.used.and_then(|used| used.fault_ns);
-    let (each_ns, part) =
-        measured.map_or((FAULT_NS, EXPLAINS), |ns| (ns as f64, EXPLAINS_MEASURED));
-    faults * each_ns >= part * system_ns
+    // Threads that touch memory at the same time hinder each other: more than what was measured.
+    faults * FAULT_NS >= EXPLAINS * system_ns
+        || measured.is_some_and(|ns| faults * ns as f64 >= EXPLAINS_MEASURED * system_ns)
 }
 
 /// Why a thread is on a CPU for longer than the others that meet it, if most of the difference is the

@@ -58,8 +58,8 @@ fn watched(unseen: usize) -> Model {
 #[test]
 fn rounds_are_not_joined_with_the_next_wherever_watching_begins() {
     assert_eq!(watched(0).totals().episodes, 5);
-    // A region is ten events.
-    for unseen in 1..=10 {
+    // A region is its beginning and three records of three events each.
+    for unseen in [1, 4, 7, 10] {
         let model = watched(unseen);
         let totals = model.totals();
         let complete = if unseen < 4 { 5 } else { 4 };
@@ -67,4 +67,21 @@ fn rounds_are_not_joined_with_the_next_wherever_watching_begins() {
         let last: Vec<u64> = model.threads().rows().iter().map(|row| row.last).collect();
         assert_eq!(last, [0, 0, complete], "{unseen}");
     }
+}
+
+#[test]
+fn a_region_inside_of_a_task_at_the_end_does_not_end_the_wait() {
+    let mut events = vec![thread(1, 0), thread(2, 0), thread(3, 0)];
+    for round in 1..=5 {
+        let at = round * 1000;
+        events.extend(region(at, &[(1, at + 300)]));
+        events.push(Event::Region {
+            tid: 1,
+            clocks: Clocks::at(at + 400),
+            depth: 50,
+        });
+        let others = region(at, &[(2, at + 600), (3, at + 900)]);
+        events.extend(others.into_iter().skip(1));
+    }
+    assert_eq!(model(&events, 0, false).totals().episodes, 5);
 }

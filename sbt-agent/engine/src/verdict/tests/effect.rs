@@ -159,7 +159,7 @@ fn page_faults_are_a_problem_of_all_threads() {
     for (fault_ns, explains) in [(2_000, true), (500, false)] {
         report.run.used = Some(UsedReport {
             fault_ns: Some(fault_ns),
-            ..used(400 * MS, 100_000)
+            ..used(400 * MS, 80_000)
         });
         let found = judge(&report).unwrap()[0].kind == VerdictKind::PageFaults;
         assert_eq!(found, explains, "{fault_ns}");
