@@ -49,8 +49,12 @@ const MAX_LIST: u64 = 1 << 16;
 /// The longest list of `ldconfig`, bytes: enough for 100 000 libraries.
 const MAX_CACHE: u64 = 16 << 20;
 
-/// The most paths that are tried; programs with hundreds of libraries stay below a tenth of it.
-const MAX_TRIED: usize = 1 << 14;
+/// The most paths at which libraries may be; programs with hundreds of libraries stay below a tenth
+/// of it, unless each has a long list of folders.
+const MAX_PATHS: usize = 1 << 16;
+
+/// The longest name of a file, bytes (`NAME_MAX`).
+const MAX_NAME: usize = 255;
 
 /// The longest path that the kernel opens, bytes.
 const MAX_PATH: usize = 4096;
@@ -112,7 +116,7 @@ pub fn libraries(
         loaded: Vec::new(),
         ids: HashSet::new(),
         names: HashSet::new(),
-        tried: 0,
+        paths: 0,
         bytes: 0,
     };
     // $ORIGIN is the folder of the file itself, whatever links lead to the file.
@@ -196,8 +200,8 @@ struct Search<'a> {
     ids: HashSet<FileId>,
     /// Names that were asked for, or that loaded files have.
     names: HashSet<Vec<u8>>,
-    /// The number of paths that were tried.
-    tried: usize,
+    /// The number of paths at which libraries may be, so far.
+    paths: usize,
     /// The size of all that is kept of the loaded files.
     bytes: usize,
 }
@@ -209,7 +213,12 @@ impl Search<'_> {
         if self.is_musl && is_of_musl(name) || self.names.contains(name) {
             return Some(());
         }
-        for path in self.places(loader, name) {
+        let places = self.places(loader, name);
+        self.paths += places.len();
+        if self.paths > MAX_PATHS {
+            return None;
+        }
+        for path in places {
             if self.load(&path, Some(loader))? {
                 self.names.insert(name.to_vec());
                 break;
@@ -222,6 +231,9 @@ impl Search<'_> {
     fn places(&self, loader: usize, name: &[u8]) -> Vec<PathBuf> {
         if name.contains(&b'/') {
             return self.expand(loader, name).into_iter().collect();
+        }
+        if name.len() > MAX_NAME {
+            return Vec::new();
         }
         let file = OsStr::from_bytes(name);
         let folders = self.folders(loader).into_iter();
@@ -243,7 +255,7 @@ impl Search<'_> {
         let mut inherited = Vec::new();
         let mut next = (self.is_musl || own.runpath.is_none()).then_some(loader);
         while let Some(number) = next
-            && inherited.len() <= MAX_TRIED
+            && inherited.len() <= MAX_PATHS
         {
             let dynamic = &self.loaded[number].dynamic;
             // A DT_RPATH beside a DT_RUNPATH does not count. For musl both are alike.
@@ -292,9 +304,13 @@ impl Search<'_> {
             out.extend_from_slice(&rest[..at]);
             out.extend_from_slice(whole.parent()?.as_os_str().as_bytes());
             let word = &rest[at..];
-            rest = word
-                .strip_prefix(b"$ORIGIN")
-                .or_else(|| word.strip_prefix(b"${ORIGIN}"))?;
+            let bare = word.strip_prefix(b"$ORIGIN").filter(|rest| {
+                let mut behind = rest.iter();
+                behind
+                    .next()
+                    .is_none_or(|next| !next.is_ascii_alphanumeric() && *next != b'_')
+            });
+            rest = bare.or_else(|| word.strip_prefix(b"${ORIGIN}"))?;
             if out.len() > MAX_PATH {
                 return None;
             }
@@ -306,10 +322,6 @@ impl Search<'_> {
     /// Loads the file at a path. Returns whether it is a program or library of this machine; `None`
     /// if there is too much to do.
     fn load(&mut self, path: &Path, loader: Option<usize>) -> Option<bool> {
-        self.tried += 1;
-        if self.tried > MAX_TRIED {
-            return None;
-        }
         let opened = elf::open_regular(&self.environment.current.join(path));
         let Ok(file) = opened else {
             return Some(false);

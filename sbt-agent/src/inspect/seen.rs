@@ -33,7 +33,7 @@ pub struct Followed {
     pub registers: Option<Box<Registers>>,
     /// The top of its stack in words, if it was stopped: as much as is searched for barriers.
     pub top: Vec<u64>,
-    /// The variables of the function of the program that has called a library, if it was stopped.
+    /// The variables of the program's functions where they have called a library, if it was stopped.
     pub variables: Option<Variables>,
 }
 
@@ -51,7 +51,7 @@ impl Followed {
         Self {
             variables: registers
                 .as_ref()
-                .and_then(|_| Variables::of(&calls, &word, is_library)),
+                .and_then(|_| Variables::of(&calls, is_library)),
             calls,
             ends,
             top: registers
@@ -119,7 +119,7 @@ pub struct InspectedThread {
     asleep_since: u32,
     /// Calls of the program's own code in which it was at earlier looks.
     places: Vec<CallSeen>,
-    /// The variables of its own function at the last look at which they were read.
+    /// The variables of its own functions at the last look at which they were read.
     variables: Option<Variables>,
     /// Whether these were others at one look than at the next, at the same place.
     went_on: bool,

@@ -322,13 +322,18 @@ pub fn spoken(call: &CallSeen) -> String {
         return line(call);
     };
     let function = named(function);
-    let is_bare = function.contains('(') || function == REGION;
-    let brackets = if is_bare { "" } else { "()" };
+    let function = if function == REGION {
+        format!("the {REGION}")
+    } else if function.contains('(') {
+        function
+    } else {
+        format!("{function}()")
+    };
     match (&call.file, call.line) {
         (Some(file), Some(line)) => {
-            format!("{function}{brackets} {}:{line}", printable(short(file)))
+            format!("{function} {}:{line}", printable(short(file)))
         }
-        _ => format!("{function}{brackets}"),
+        _ => format!("{function}"),
     }
 }
 

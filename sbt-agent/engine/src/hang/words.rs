@@ -404,7 +404,7 @@ pub fn sleeps(thread: &ThreadSeen) -> bool {
 }
 
 /// Whether the places at which a thread was seen running are further apart than the lines of one
-/// small loop, or it got what it waits for in between.
+/// small loop, or the thread got the lock in between.
 pub fn moves(view: &View, thread: usize) -> bool {
     /// Lines of a loop that only waits.
     const LOOP: u32 = 3;
@@ -421,8 +421,8 @@ pub fn moves(view: &View, thread: usize) -> bool {
         same && lines
     };
     let seen = view.thread(thread);
-    let got_it = seen.went_on && calls::wait(view, thread).is_some_and(|wait| !wait.is_mpi);
-    got_it || !seen.also_at.iter().all(is_near)
+    let got_the_lock = seen.went_on && calls::wait(view, thread).is_some_and(|wait| !wait.is_mpi);
+    got_the_lock || !seen.also_at.iter().all(is_near)
 }
 
 /// A remark on threads whose callers are hidden: see [`super::Scene::hidden`].

@@ -9,13 +9,13 @@ use crate::{
 /// Percentage of the CPU time that the kernel must take.
 const KERNEL: f64 = 20.0;
 
-/// What a page fault costs at least, ns, where sbt did not measure it: the page is cleared. The
-/// faults must explain this part of the kernel's time by that lowest cost.
+/// What a page fault costs at least, ns, on any machine: the page is cleared.
 const FAULT_NS: f64 = 500.0;
+
+/// The part of the kernel's time that the faults must explain by that lowest cost.
 const EXPLAINS: f64 = 0.15;
 
-/// The part of the kernel's time that they must explain by their measured cost, which is that of a
-/// machine that does nothing else.
+/// The part of the kernel's time that they must explain by their measured cost.
 const EXPLAINS_MEASURED: f64 = 0.35;
 
 /// Less CPU time than this shows nothing: the kernel counts in steps of 10 ms.
@@ -109,8 +109,8 @@ pub fn page_faults(report: &Report) -> Option<VerdictReport> {
     let all_ns = used.user_ns + system_ns;
     let of_cpu_pct = system_ns as f64 / all_ns.max(1) as f64 * 100.0;
     let share_pct = system_ns as f64 / report.thread_time.total_ns.max(1) as f64 * 100.0;
-    let are_they = explain(report, used.minor_faults as f64, system_ns as f64);
-    if all_ns < LEAST_NS || of_cpu_pct < KERNEL || !are_they {
+    let faults_explain = explain(report, used.minor_faults as f64, system_ns as f64);
+    if all_ns < LEAST_NS || of_cpu_pct < KERNEL || !faults_explain {
         return None;
     }
     let whose = who_faults(report);

@@ -6,8 +6,8 @@ use super::{
 };
 use crate::{
     report::{
-        Figure, LateReport, Report, SiteReport, SiteThreadReport, StragglerPattern, VerdictKind,
-        VerdictReport, locks::LockReport,
+        Figure, LateReport, Report, SiteReport, SiteThreadReport, StragglerPattern,
+        StragglerReport, VerdictKind, VerdictReport, locks::LockReport,
     },
     words::time,
 };
@@ -118,35 +118,36 @@ fn verdict(
     }
 }
 
-/// The last thread as the subject of a sentence: `T3 w comes last in 93 % of 40 episodes,`.
+/// The thread that comes last again and again at all of a site's barriers.
+fn persistent<'a>(site: &'a SiteReport) -> Option<&'a StragglerReport> {
+    let is_one = site.straggler_by_barrier.is_empty();
+    let last = site.straggler.as_ref().filter(|_| is_one);
+    last.filter(|last| last.pattern == StragglerPattern::Persistent)
+}
+
+/// What the sentence says of the last thread before how late it is: `T3 w comes last in 93 % of 40
+/// episodes,`.
 fn the_last(report: &Report, site: &SiteReport) -> String {
-    match &site.straggler {
-        Some(it)
-            if it.pattern == StragglerPattern::Persistent
-                && site.straggler_by_barrier.is_empty() =>
-        {
-            format!(
-                "{} comes last in {:.0} % of {} episodes,",
-                who(report, it.thread),
-                it.share_pct,
-                site.episodes
-            )
-        }
-        _ => waited_for(report, site).map_or_else(
-            || "now one thread comes last, now another,".into(),
-            |(thread, share)| {
-                format!(
-                    "{:.0} % of the wait is for {}; the last thread is",
-                    share * 100.0,
-                    who(report, thread)
-                )
-            },
+    if let Some(last) = persistent(site) {
+        return format!(
+            "{} comes last in {:.0} % of {} episodes,",
+            who(report, last.thread),
+            last.share_pct,
+            site.episodes
+        );
+    }
+    match waited_for(report, site) {
+        Some((thread, share)) => format!(
+            "{:.0} % of the wait is for {}; the last thread is",
+            share * 100.0,
+            who(report, thread)
         ),
+        None => "now one thread comes last, now another,".into(),
     }
 }
 
-/// The thread for which the others wait nearly all of their time at a site, and its share of that,
-/// if another comes last as often: but only by a little.
+/// The thread for which the others wait nearly all of their time at a site, and its share of that:
+/// others may come last as often, by little.
 fn waited_for(report: &Report, site: &SiteReport) -> Option<(u32, f64)> {
     const NEARLY_ALL: f64 = 0.8;
     let kept = |thread: &SiteThreadReport| thread.kept_ns.unwrap_or(0);
@@ -157,12 +158,10 @@ fn waited_for(report: &Report, site: &SiteReport) -> Option<(u32, f64)> {
     (share >= NEARLY_ALL && is_one).then_some((most.thread, share))
 }
 
-/// The thread that a verdict on the last thread is about, if it is about one.
+/// The thread that [`the_last`] names.
 fn the_one(report: &Report, site: &SiteReport) -> Option<u32> {
-    match &site.straggler {
-        Some(it) if it.pattern == StragglerPattern::Persistent => Some(it.thread),
-        _ => waited_for(report, site).map(|(thread, _)| thread),
-    }
+    let waited_for = || waited_for(report, site).map(|(thread, _)| thread);
+    persistent(site).map(|last| last.thread).or_else(waited_for)
 }
 
 /// Verdict: the last thread was asleep in the kernel.
