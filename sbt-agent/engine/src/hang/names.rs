@@ -333,7 +333,7 @@ pub fn spoken(call: &CallSeen) -> String {
         (Some(file), Some(line)) => {
             format!("{function} {}:{line}", printable(short(file)))
         }
-        _ => format!("{function}"),
+        _ => function,
     }
 }
 

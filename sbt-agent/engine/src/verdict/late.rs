@@ -119,7 +119,7 @@ fn verdict(
 }
 
 /// The thread that comes last again and again at all of a site's barriers.
-fn persistent<'a>(site: &'a SiteReport) -> Option<&'a StragglerReport> {
+fn persistent(site: &SiteReport) -> Option<&StragglerReport> {
     let is_one = site.straggler_by_barrier.is_empty();
     let last = site.straggler.as_ref().filter(|_| is_one);
     last.filter(|last| last.pattern == StragglerPattern::Persistent)
