@@ -4,7 +4,6 @@
 // busy: yes
 // outcome: moves
 // never: no thread that was looked at does anything else
-// never: a loop without end
 #include <math.h>
 static double bins[1000];
 static void add(long i) {
