@@ -351,8 +351,12 @@ fn what_is_no_dynamic_linker_is_not_guessed_at() {
 fn endless_lists_are_given_up() {
     let folder = TempDir::new().unwrap();
     let rpath = format!("-Wl,-rpath,{}", "/a:".repeat(20_000));
-    library(folder.path(), "libone.so", &[]);
-    let options = ["-Wl,--no-as-needed", "-L.", "-lone", &rpath];
+    for name in ["libone.so", "libtwo.so", "libthree.so"] {
+        library(folder.path(), name, &[]);
+    }
+    // Each of four libraries is looked for in all folders.
+    let all = ["-Wl,--no-as-needed", "-L.", "-lone", "-ltwo", "-lthree"];
+    let options = [&all[..], &[&rpath]].concat();
     let program = build(folder.path(), "program", MAIN, &options);
     let image = fs::read(&program).unwrap();
     let interpreter = elf::interpreter(&image).unwrap();
