@@ -47,9 +47,19 @@ fn explain(report: &Report, faults: f64, system_ns: f64) -> bool {
         || measured.is_some_and(|ns| faults * ns as f64 >= EXPLAINS_MEASURED * system_ns)
 }
 
+/// The kernel's time for which a thread is on a CPU for longer than others.
+pub struct KernelTime {
+    /// What takes that time.
+    pub why: String,
+    /// What to do about it.
+    pub remedy: &'static str,
+    /// Whether page faults of the thread's own explain it.
+    pub is_of_faults: bool,
+}
+
 /// Why a thread is on a CPU for longer than the others that meet it, if most of the difference is the
-/// kernel's time: what takes that time, and what to do about it.
-pub fn of_thread(report: &Report, thread: u32) -> Option<(String, &'static str)> {
+/// kernel's time.
+pub fn of_thread(report: &Report, thread: u32) -> Option<KernelTime> {
     let tasks = tasks(report);
     let (_, own) = tasks.iter().find(|(id, _)| *id == thread)?;
     let others: Vec<_> = tasks.iter().filter(|(id, _)| *id != thread).collect();
@@ -74,19 +84,21 @@ pub fn of_thread(report: &Report, thread: u32) -> Option<(String, &'static str)>
     }
     let of_ns = time(whole(system_ns));
     if explain(report, faults, system_ns) {
-        return Some((
-            format!(
+        return Some(KernelTime {
+            why: format!(
                 "most of the time that it runs longer is the kernel's, {of_ns} in all, for {} page faults more \
                  than others have",
                 whole(faults)
             ),
-            "Let it allocate and touch its memory once instead of anew, or use larger pages",
-        ));
+            remedy: "Let it allocate and touch its memory once instead of anew, or use larger pages",
+            is_of_faults: true,
+        });
     }
-    Some((
-        format!("most of the time that it runs longer is the kernel's, {of_ns} in all"),
-        "Look at its system calls (strace -c -f, perf trace -s)",
-    ))
+    Some(KernelTime {
+        why: format!("most of the time that it runs longer is the kernel's, {of_ns} in all"),
+        remedy: "Look at its system calls (strace -c -f, perf trace -s)",
+        is_of_faults: false,
+    })
 }
 
 /// The thread that has almost all page faults of those that meet.

@@ -237,7 +237,7 @@ pub fn serial_phase(report: &Report, site: &SiteReport) -> Option<VerdictReport>
         .flatten();
     let (why, remedy) = kernel.map_or_else(
         || (String::new(), share_out(site.kind)),
-        |(why, remedy)| (format!(" ({why})"), remedy),
+        |it| (format!(" ({})", it.why), it.remedy),
     );
     let text = format!(
         "serial phase before {}: one of {:.0} threads works ({whose}) for {:.0} % of the phase \
@@ -287,9 +287,15 @@ pub fn persistent(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
         format!("{} on average", time(whole(others)))
     };
     let kernel = kernel::of_thread(report, culprit.thread);
+    // Where faults of all threads take the kernel's time, one of them is served a little later.
+    let is_of_all = kernel.as_ref().is_some_and(|it| !it.is_of_faults)
+        && kernel::page_faults(report).is_some_and(|faults| faults.thread.is_none());
+    if is_of_all && spread < IN_TURNS {
+        return None;
+    }
     let (why, remedy) = kernel.map_or_else(
         || (String::new(), remedy(report, site)),
-        |(why, remedy)| (format!(" ({why})"), remedy.to_owned()),
+        |it| (format!(" ({})", it.why), it.remedy.to_owned()),
     );
     let text = format!(
         "static imbalance at {}: {} comes last in {:.0} % of {} episodes, and {how} {} in each \

@@ -3,7 +3,7 @@
 use super::*;
 use crate::report::{
     AloneReport, FirstThreadReport, ForeignReport, MachineReport, Policy, QuotaReport,
-    SchedulingReport, StandsReport, TaskReport,
+    SchedulingReport, StandsReport, TaskReport, UsedReport,
 };
 
 const S: u64 = 1_000 * MS;
@@ -52,6 +52,37 @@ fn time_in_the_kernel_is_no_more_work() {
     );
     let little = with_kernel(4, 400_000);
     assert!(little.contains("Give it less of the work"), "{little}");
+}
+
+#[test]
+fn who_is_served_later_where_all_have_page_faults_is_not_to_blame() {
+    let blamed = |own_ms: u64| {
+        let tasks = (1..=2).map(|tid| TaskReport {
+            system_ns: Some(if tid == 2 { 900 * MS } else { 700 * MS }),
+            minor_faults: Some(400_000),
+            running_ns: Some(if tid == 2 { 980 * MS } else { 800 * MS }),
+            ..task(tid, "0-1", [0, 0])
+        });
+        let mut program = Program::new(2);
+        program.facts.run.cpus = Some(2);
+        program.facts.run.scheduling = Some(of(tasks.collect()));
+        program.rounds(60, |_| but(2, 1, runs(own_ms), runs(10)));
+        let mut report = program.report();
+        report.run.used = Some(UsedReport {
+            user_ns: 200 * MS,
+            system_ns: 1600 * MS,
+            minor_faults: 800_000,
+            major_faults: 0,
+            fault_ns: Some(2_000),
+        });
+        let found = judge(&report).unwrap();
+        assert!(found.iter().any(|it| it.kind == VerdictKind::PageFaults));
+        found
+            .iter()
+            .any(|it| it.kind == VerdictKind::PersistentStraggler)
+    };
+    assert!(!blamed(12));
+    assert!(blamed(30), "much later is its own matter");
 }
 
 fn of(tasks: Vec<TaskReport>) -> SchedulingReport {
