@@ -66,6 +66,10 @@ struct Rounds {
     in_a_row: u32,
     apart: u32,
     prompt: u32,
+    /// In how many of these all left promptly.
+    together: u32,
+    /// When the last thread of the last round came, ns.
+    complete_ns: u64,
 }
 
 impl Rounds {
@@ -77,15 +81,22 @@ impl Rounds {
     }
 
     fn depart(&mut self, tid: Tid, time_ns: u64) {
-        if self.inside.remove(&tid) || !self.come.contains(&tid) {
+        if self.inside.remove(&tid) {
+            let is_prompt = time_ns.saturating_sub(self.complete_ns) <= PROMPT_NS;
+            self.together += u32::from(is_prompt && self.inside.is_empty());
             return;
         }
+        if !self.come.contains(&tid) {
+            return;
+        }
+        self.complete_ns = self.last_ns;
         let members = std::mem::take(&mut self.come);
         let is_early = std::mem::take(&mut self.is_early);
         self.all = self.all.saturating_add(1);
         if members.len() < 2 || members != self.members {
             self.broken += u32::from(!self.members.is_empty());
-            (self.in_a_row, self.apart, self.prompt) = (0, 0, 0);
+            (self.in_a_row, self.apart) = (0, 0);
+            (self.prompt, self.together) = (0, 0);
         }
         if members.len() >= 2 {
             self.in_a_row = self.in_a_row.saturating_add(1);
@@ -163,6 +174,13 @@ impl Trial {
         verdict
     }
 
+    /// Whether all threads have left promptly after half of the rounds of an object. Where threads
+    /// wait for a lock one after the other, only the first does.
+    pub fn is_left_together(&self) -> bool {
+        let mut all = self.objects.values();
+        all.any(|rounds| rounds.in_a_row > 0 && rounds.together >= rounds.in_a_row / 2)
+    }
+
     /// The objects with which threads have entered the function.
     pub fn objects(&self) -> impl Iterator<Item = u64> {
         self.objects.keys().copied()
@@ -187,7 +205,7 @@ mod tests {
     const US: u64 = 1000;
 
     /// Feeds (thread, whether it enters, µs).
-    fn tried(events: impl IntoIterator<Item = (Tid, bool, u64)>) -> Verdict {
+    fn trial(events: impl IntoIterator<Item = (Tid, bool, u64)>) -> Trial {
         let mut trial = Trial::default();
         for (tid, enters, us) in events {
             if enters {
@@ -196,7 +214,11 @@ mod tests {
                 trial.depart(tid, us * US);
             }
         }
-        trial.verdict()
+        trial
+    }
+
+    fn tried(events: impl IntoIterator<Item = (Tid, bool, u64)>) -> Verdict {
+        trial(events).verdict()
     }
 
     fn rounds(number: u64, round: impl Fn(u64) -> Vec<(Tid, bool, u64)>) -> Vec<(Tid, bool, u64)> {
@@ -264,6 +286,24 @@ mod tests {
             vec![(a, false, 10), (a, true, 400), (b, true, 0)]
         };
         assert_ne!(tried(rounds(200, contended)), Verdict::Barrier);
+    }
+
+    #[test]
+    fn threads_that_leave_a_lock_one_after_the_other_do_not_leave_together() {
+        assert!(trial(rounds(8, barrier)).is_left_together());
+        // Each has the lock for 500 µs, lets it go and comes again before the other is seen to have
+        // it, or just after.
+        let contended = |n| {
+            let (a, b) = if n % 2 == 0 { (1, 2) } else { (2, 1) };
+            if n % 3 == 0 {
+                vec![(b, false, 502), (a, true, 503)]
+            } else {
+                vec![(a, true, 500), (b, false, 502)]
+            }
+        };
+        let mut events = vec![(1, true, 0), (1, false, 1), (2, true, 2)];
+        events.extend(rounds(100, contended));
+        assert!(!trial(events).is_left_together());
     }
 
     #[test]
