@@ -37,6 +37,7 @@ pub mod scheduling;
 pub mod sites;
 pub mod spin;
 pub mod status;
+pub mod stopped;
 pub mod syscalls;
 pub mod trace;
 mod unwind;

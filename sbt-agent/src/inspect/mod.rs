@@ -37,6 +37,7 @@ mod tests;
 
 use std::{
     collections::BTreeMap,
+    sync::Arc,
     thread::sleep,
     time::{Duration, Instant},
 };
@@ -51,13 +52,13 @@ use sbt_program::{
     memory::{Memory, STACK, Stack},
     process,
     sites::{CallAt, Ends, Resolver, Stacks, Standing},
+    stopped::{NotStopped, Stopped, Tracer},
     wanted::Wanted,
 };
 
 use call::Call;
 use seen::{Followed, InspectedThread, library_calls};
 use sharers::Sharers;
-use stop::NotStopped;
 use thread::Glance;
 
 /// How long to wait until stopped threads are back in their system calls, and the pause between two
@@ -69,7 +70,7 @@ const PAUSE: Duration = Duration::from_micros(100);
 const MOST_TIMES: u32 = 2;
 
 /// How to look.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Looks {
     /// How many times, at least once.
     pub times: u32,
@@ -77,6 +78,8 @@ pub struct Looks {
     pub apart: Duration,
     /// Condition variables and futexes that are known to be barriers.
     pub barriers: Vec<KnownBarrier>,
+    /// Who traces threads for sbt itself, if anybody does.
+    pub tracer: Option<Arc<dyn Tracer>>,
 }
 
 impl Default for Looks {
@@ -85,6 +88,7 @@ impl Default for Looks {
             times: 5,
             apart: Duration::from_millis(100),
             barriers: Vec::new(),
+            tracer: None,
         }
     }
 }
@@ -139,6 +143,7 @@ pub fn concerned(process: u32) -> Vec<u32> {
 pub fn at(processes: &[u32], how: &Looks) -> anyhow::Result<Scene> {
     let mut looker = Looker::new(processes)?;
     looker.times = how.times.max(1);
+    looker.tracer.clone_from(&how.tracer);
     let most = looker.times.saturating_mul(MOST_TIMES);
     let begun = Instant::now();
     let mut last = begun;
@@ -177,6 +182,8 @@ struct Looker {
     times: u32,
     /// The number of times that a thread could not be stopped.
     unstopped: u32,
+    /// As in [`Looks::tracer`].
+    tracer: Option<Arc<dyn Tracer>>,
     notes: Vec<String>,
     /// Whether some processes may not be looked at.
     partial: bool,
@@ -199,6 +206,7 @@ impl Looker {
             turn: 0,
             times: 1,
             unstopped: 0,
+            tracer: None,
             notes: Vec::new(),
             partial: false,
             #[cfg(test)]
@@ -272,7 +280,7 @@ impl Looker {
                 None => (None, glance.state == 'R'),
             };
             seen.followed = followed;
-            if may_stop && glance.tracer == 0 {
+            if may_stop && (glance.tracer == 0 || self.is_ours(glance.tracer)) {
                 to_stop.push((number, id));
             }
         }
@@ -284,10 +292,36 @@ impl Looker {
         self.stop(&to_stop);
     }
 
+    /// Whether a tracer of threads is sbt's own.
+    fn is_ours(&self, tracer: u32) -> bool {
+        let ours = self.tracer.as_ref();
+        ours.is_some_and(|ours| ours.process() == tracer)
+    }
+
     fn stop(&mut self, threads: &[(usize, ThreadId)]) {
-        let ids: Vec<ThreadId> = threads.iter().map(|thread| thread.1).collect();
+        let is_traced = |(number, id): &&(usize, ThreadId)| {
+            let seen = self.threads.get(&(*number, id.thread));
+            seen.is_some_and(|seen| seen.glance.tracer != 0)
+        };
+        let (traced, others): (Vec<_>, Vec<_>) =
+            threads.iter().copied().partition(|of| is_traced(&of));
+        let ids =
+            |of: &[(usize, ThreadId)]| -> Vec<ThreadId> { of.iter().map(|of| of.1).collect() };
+        let mut stopped = stop::all(&ids(&others));
+        if let Some(tracer) = self.tracer.as_deref().filter(|_| !traced.is_empty()) {
+            stopped.extend(stop::traced(&ids(&traced), tracer));
+        }
+        self.take(others.iter().chain(&traced).zip(stopped));
+        self.settle(threads);
+    }
+
+    /// Takes how threads stood.
+    fn take<'a>(
+        &mut self,
+        stopped: impl Iterator<Item = (&'a (usize, ThreadId), Result<Stopped, NotStopped>)>,
+    ) {
         let mut loops = Duration::ZERO;
-        for ((number, id), result) in threads.iter().zip(stop::all(&ids)) {
+        for ((number, id), result) in stopped {
             let Some(seen) = self.threads.get_mut(&(*number, id.thread)) else {
                 continue;
             };
@@ -331,7 +365,6 @@ impl Looker {
             }
             seen.stopped = Some(self.turn);
         }
-        self.settle(threads);
     }
 
     /// Waits until the threads that were stopped in their sleep sleep again.
@@ -356,7 +389,7 @@ impl Looker {
         let mut traced: Vec<(u32, u32)> = self
             .threads
             .values()
-            .filter(|seen| seen.glance.tracer != 0)
+            .filter(|seen| seen.glance.tracer != 0 && !self.is_ours(seen.glance.tracer))
             .map(|seen| (seen.id.process, seen.glance.tracer))
             .collect();
         traced.dedup();

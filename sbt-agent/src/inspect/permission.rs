@@ -74,9 +74,6 @@ fn why(process: u32, is_own: bool, scope: &str, missing: &str) -> String {
 
 /// The note on a process that another process traces.
 pub fn traced(process: u32, by: u32) -> String {
-    if process::parent(by) == Some(std::process::id()) {
-        return "sbt cannot look at running threads with --backend ptrace".into();
-    }
     let name = process::text(format!("/proc/{by}/comm")).unwrap_or_default();
     let name = match name.trim() {
         _ if trace::is_server(by) => " (another sbt)".into(),

@@ -5,6 +5,7 @@
 //! target with sbt, is not used.
 
 use std::{
+    collections::HashMap,
     io, thread,
     time::{Duration, Instant},
 };
@@ -14,8 +15,8 @@ use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 use super::call::Call;
 use sbt_engine::hang::scene::ThreadId;
 use sbt_program::{
-    arch::Registers,
     memory::{Memory, STACK, Stack},
+    stopped::{NotStopped, Stopped, Tracer},
     trace::{self, EVENT_STOP},
 };
 
@@ -27,32 +28,22 @@ const PATIENCE: Duration = Duration::from_millis(20);
 const BRISK: Duration = Duration::from_micros(40);
 const PAUSE: Duration = Duration::from_micros(20);
 
-/// The state of a thread when it was stopped.
-#[derive(Clone, Debug)]
-pub struct Stopped {
-    /// Its registers.
-    pub registers: Registers,
-    /// The top of its stack.
-    pub stack: Stack,
-    /// Time from the request to stop until the thread was released.
-    #[cfg(test)]
-    pub held: Duration,
-}
-
-/// Why a thread was not stopped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NotStopped {
-    /// The thread has ended, or is in a system call that would notice the stop.
-    Left,
-    /// The kernel forbids it: another process traces it, or sbt has no right to.
-    Refused,
-    /// The thread did not stop in time.
-    Late,
-}
-
 /// How long to wait for all threads together: if there are many more threads than CPUs, each waits
 /// long for its turn.
 const PATIENCE_FOR_ALL: Duration = Duration::from_millis(150);
+
+/// Has threads stopped by the process that traces them.
+pub fn traced(threads: &[ThreadId], by: &dyn Tracer) -> Vec<Result<Stopped, NotStopped>> {
+    let may_stop = |thread: &&ThreadId| Call::of(**thread).may_be_interrupted(thread.thread);
+    let asked: Vec<u32> = threads
+        .iter()
+        .filter(may_stop)
+        .map(|of| of.thread)
+        .collect();
+    let mut stopped: HashMap<u32, _> = asked.iter().copied().zip(by.stop(&asked)).collect();
+    let of = |of: &ThreadId| stopped.remove(&of.thread).unwrap_or(Err(NotStopped::Left));
+    threads.iter().map(of).collect()
+}
 
 /// Stops the threads one after the other, and releases each at once.
 pub fn all(threads: &[ThreadId]) -> Vec<Result<Stopped, NotStopped>> {
@@ -145,7 +136,6 @@ fn one(thread: ThreadId, room: &mut [u8]) -> Result<Stopped, NotStopped> {
     if trace::detach(id, signal).is_err() {
         return Err(NotStopped::Late);
     }
-    #[cfg(test)]
     let held = asked.elapsed();
     let (registers, length) = found.map_err(|_| NotStopped::Left)?;
     let stack = Stack {
@@ -156,7 +146,6 @@ fn one(thread: ThreadId, room: &mut [u8]) -> Result<Stopped, NotStopped> {
     Ok(Stopped {
         registers,
         stack,
-        #[cfg(test)]
         held,
     })
 }

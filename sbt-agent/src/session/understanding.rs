@@ -15,7 +15,7 @@ use sbt_engine::{
     },
     place::Place,
 };
-use sbt_program::{files::ProbedFile, process, sites::Resolver};
+use sbt_program::{files::ProbedFile, process, sites::Resolver, stopped::Tracer};
 
 mod cost;
 mod events;
@@ -36,7 +36,7 @@ pub use trials::TrialStep;
 use wiring::Recognition;
 
 /// The facts with which the understanding of a target begins.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone)]
 pub struct Beginning {
     /// The process id of the target.
     pub pid: u32,
@@ -50,6 +50,8 @@ pub struct Beginning {
     pub states: States,
     /// The number of CPUs that the target may use; `None` if that is unknown.
     pub cpus: Option<u32>,
+    /// Who traces the target's threads for sbt, if anybody does.
+    pub tracer: Option<Arc<dyn Tracer>>,
 }
 
 /// The knowledge of the target from its events and its code.
@@ -84,6 +86,7 @@ impl Understanding {
             start_ns,
             states,
             cpus,
+            tracer,
         } = beginning;
         let mut model = Model::new(start_ns, settings.departures != Departures::Off);
         model.observe(settings.phases.len(), telling);
@@ -101,7 +104,7 @@ impl Understanding {
             resolver,
             recognition: Recognition::new(runs_already),
             cost: Cost::default(),
-            hangs: Hangs::new(settings.hang_time, settings.end_hangs.is_some()),
+            hangs: Hangs::new(settings.hang_time, settings.end_hangs.is_some(), tracer),
             spinning: Spinning::new(start_ns, settings.spin),
             sampling,
         })

@@ -153,7 +153,7 @@ impl Watch {
     }
 
     /// The facts with which the understanding of the target begins.
-    pub const fn beginning(&self, runs_already: bool) -> Beginning {
+    pub fn beginning(&self, runs_already: bool) -> Beginning {
         Beginning {
             pid: self.pid,
             runs_already,
@@ -161,6 +161,7 @@ impl Watch {
             start_ns: self.start_ns,
             states: self.states,
             cpus: self.cpus.number,
+            tracer: self.source.as_ref().and_then(|source| source.tracer()),
         }
     }
 

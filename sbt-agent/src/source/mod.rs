@@ -9,7 +9,7 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tokio::sync::mpsc;
 
 use sbt_engine::{choices::States, counters::Plan, event::Event};
-use sbt_program::files::ProbedFile;
+use sbt_program::{files::ProbedFile, stopped::Tracer};
 
 pub mod abilities;
 pub mod ebpf;
@@ -124,6 +124,11 @@ pub trait Source: Send {
 
     /// Puts the probes on again after [`Source::pause`]. What was known of barriers is kept.
     fn resume(&mut self) -> anyhow::Result<()>;
+
+    /// The process that traces the target's threads, if one does: nobody else can stop them.
+    fn tracer(&self) -> Option<Arc<dyn Tracer>> {
+        None
+    }
 
     /// Departures from barriers.
     fn departures(&mut self) -> Option<&mut dyn Departures> {

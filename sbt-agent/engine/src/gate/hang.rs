@@ -68,21 +68,8 @@ pub fn outcome(report: &Report, limit: Option<Duration>, strict: bool) -> Option
         status: Status::Holds,
         is_measured: true,
         measured: longest.map(|hang| Figure::Whole(hang.lasted_ns)),
-        text: longest
-            .map(|hang| hang.found.text.clone())
-            .or_else(|| unseen(report)),
+        text: longest.map(|hang| hang.found.text.clone()),
         ..outcome
-    })
-}
-
-/// What was not looked at in a program that did not end well: where sbt itself traces the threads,
-/// its looks cannot stop them.
-fn unseen(report: &Report) -> Option<String> {
-    let ended_well = report.run.exit_status == Some(0);
-    (report.run.has_stopped_threads() && !ended_well).then(|| {
-        "threads that run were not looked at, since --backend ptrace traces them itself: whether they \
-         waited in loops is not known"
-            .into()
     })
 }
 
@@ -221,21 +208,7 @@ mod tests {
         report.run.hang.as_mut().unwrap().lasted_ns = 30 * S;
         assert!(of_program(&held(&report, 30)).contains("unless the program chose"));
 
-        // Where sbt traces the threads itself, it says what it did not see.
-        report.run.hang = None;
-        report.run.backend = "ptrace".into();
-        let check = held(&report, 30);
-        let outcome = of_hang(&check).unwrap();
-        let text = outcome.text.as_ref().unwrap();
-        assert!(
-            outcome.holds && text.contains("were not looked at"),
-            "{text}"
-        );
         report.run.exit_status = Some(0);
-        let check = held(&report, 30);
-        assert_eq!(of_hang(&check).unwrap().text, None, "it ended well");
-        report.run.backend = "ebpf".into();
-
         report.run.hang = over().report.run.hang;
         report.run.hang.as_mut().unwrap().lasted_ns = 30 * S;
         assert_eq!(held(&report, 30).exit_status, 3);

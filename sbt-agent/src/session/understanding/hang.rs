@@ -12,6 +12,7 @@ mod watch;
 use std::{
     collections::{BTreeSet, HashMap},
     rc::Rc,
+    sync::Arc,
     time::Duration,
 };
 
@@ -42,7 +43,7 @@ use sbt_engine::{
     },
     words::{since, without_codes},
 };
-use sbt_program::{clock, process};
+use sbt_program::{clock, process, stopped::Tracer};
 use sight::Sight;
 pub use watch::Outcome;
 use watch::{Hang, LookResult, Step, Watch};
@@ -88,13 +89,19 @@ pub struct Hangs {
     asleep: Asleep,
     /// Whether a program that waits for the outside is reported: it is no hang.
     tells_outside: bool,
+    /// Who traces the target's threads for sbt, if anybody does.
+    tracer: Option<Arc<dyn Tracer>>,
 }
 
 impl Hangs {
     /// `limit`: the time without an arrival after which threads have waited for too long; `None`
     /// never looks for hangs. `tells_outside`: a program that waits for the outside is reported,
-    /// too.
-    pub fn new(limit: Option<Duration>, tells_outside: bool) -> Self {
+    /// too. `tracer`: who traces the target's threads for sbt, if anybody does.
+    pub fn new(
+        limit: Option<Duration>,
+        tells_outside: bool,
+        tracer: Option<Arc<dyn Tracer>>,
+    ) -> Self {
         let ns = |limit: Duration| u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
         Self {
             watch: Watch::new(limit.map(ns)),
@@ -103,6 +110,7 @@ impl Hangs {
             is_idle: false,
             asleep: Asleep::default(),
             tells_outside,
+            tracer,
         }
     }
 
@@ -283,6 +291,7 @@ impl Understanding {
         let processes: Vec<u32> = processes.into_iter().take(MOST_PROCESSES).collect();
         let how = Looks {
             barriers: self.recognised_barriers(),
+            tracer: self.hangs.tracer.clone(),
             ..Looks::default()
         };
         // If the thread cannot be started now, the next tick tries again.

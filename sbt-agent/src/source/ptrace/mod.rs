@@ -65,7 +65,11 @@ use sbt_engine::{
     choices::States,
     counters::{Counter, Plan},
 };
-use sbt_program::{access::rights, files::ProbedFile};
+use sbt_program::{
+    access::rights,
+    files::ProbedFile,
+    stopped::{NotStopped, Stopped, Tracer},
+};
 
 /// The argument that makes sbt the tracing process. Not a command that a user would type, nor one
 /// that `pkill -f sbt` finds.
@@ -81,7 +85,7 @@ const TOGETHER: Duration = Duration::from_millis(10);
 pub struct Ptrace {
     outside: Outside,
     child: Child,
-    line: Mutex<Line>,
+    line: Arc<Mutex<Line>>,
     pipe: Option<File>,
     files: Files,
     ways: Vec<Kmp>,
@@ -147,7 +151,7 @@ impl Ptrace {
         let mut this = Self {
             outside: Outside::new(pid, children, settings),
             child,
-            line: Mutex::new(line),
+            line: Arc::new(Mutex::new(line)),
             pipe: Some(pipe),
             files: Files::default(),
             ways: Vec::new(),
@@ -169,11 +173,7 @@ impl Ptrace {
     }
 
     fn order(&mut self, order: &Order) -> anyhow::Result<Done> {
-        let line = self.line.get_mut().unwrap_or_else(PoisonError::into_inner);
-        line.say(order).context("the tracing process has gone")?;
-        let answer: Option<Answer> = line.hear().context("the tracing process")?;
-        let answer = answer.context("the tracing process has gone")?;
-        let mut done = answer.map_err(anyhow::Error::msg)?;
+        let mut done = ordered(&self.line, order)?;
         self.outside.notes.append(&mut done.notes);
         Ok(done)
     }
@@ -288,6 +288,13 @@ impl Source for Ptrace {
         self.say(&Order::Resume)
     }
 
+    fn tracer(&self) -> Option<Arc<dyn Tracer>> {
+        Some(Arc::new(Looks {
+            process: self.child.id(),
+            line: Arc::clone(&self.line),
+        }))
+    }
+
     fn departures(&mut self) -> Option<&mut dyn Departures> {
         Some(self)
     }
@@ -342,10 +349,40 @@ impl Drop for Ptrace {
         // reader.
         self.pipe = None;
         // Not stopped in order: the tracing process notices that its socket is closed.
-        if let Ok(line) = self.line.get_mut() {
+        if let Ok(line) = self.line.lock() {
             let _gone = line.socket().shutdown(std::net::Shutdown::Both);
         }
         let _status = self.child.wait();
+    }
+}
+
+/// Gives the tracing process an order, and returns its answer.
+fn ordered(line: &Mutex<Line>, order: &Order) -> anyhow::Result<Done> {
+    let mut line = line.lock().unwrap_or_else(PoisonError::into_inner);
+    line.say(order).context("the tracing process has gone")?;
+    let answer: Option<Answer> = line.hear().context("the tracing process")?;
+    let answer = answer.context("the tracing process has gone")?;
+    answer.map_err(anyhow::Error::msg)
+}
+
+/// Has threads stopped for looks by the tracing process.
+struct Looks {
+    process: u32,
+    line: Arc<Mutex<Line>>,
+}
+
+impl Tracer for Looks {
+    fn process(&self) -> u32 {
+        self.process
+    }
+
+    fn stop(&self, threads: &[u32]) -> Vec<Result<Stopped, NotStopped>> {
+        // Without the tracing process none is stopped.
+        let done = ordered(&self.line, &Order::Look(threads.to_vec())).unwrap_or_default();
+        let mut stood = done.stood.into_iter();
+        let next = |_| stood.next().flatten().and_then(|stood| stood.read());
+        let each = threads.iter().map(next);
+        each.map(|stood| stood.ok_or(NotStopped::Late)).collect()
     }
 }
 

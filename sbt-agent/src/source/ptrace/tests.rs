@@ -20,7 +20,7 @@ fn a_source_that_was_never_started_ends() {
     let source = Ptrace {
         outside: Outside::new(child.id(), false, &Settings::default()),
         child,
-        line: Mutex::new(Line::new(ours).unwrap()),
+        line: Arc::new(Mutex::new(Line::new(ours).unwrap())),
         pipe: Some(File::from(OwnedFd::from(read))),
         files: Files::default(),
         ways: Vec::new(),

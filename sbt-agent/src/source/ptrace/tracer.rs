@@ -83,6 +83,7 @@ const OPTIONS: i32 = libc::PTRACE_O_TRACECLONE
 
 mod forked;
 mod known;
+mod looks;
 mod others;
 mod seize;
 mod stops;
@@ -141,6 +142,8 @@ struct Tracer {
     taken_away: u32,
     /// Threads that may have begun to fork before they were traced: the child is not traced.
     unsettled: HashSet<Id>,
+    /// Threads that were asked to stop for a look.
+    looks: HashMap<Id, looks::Look>,
     /// Whether the target is being let go.
     leaving: bool,
     /// Since when the target is being let go.
@@ -201,6 +204,7 @@ pub fn run(mut words: impl Iterator<Item = OsString>) -> anyhow::Result<()> {
         looked: Instant::now(),
         taken_away: 0,
         unsettled: HashSet::new(),
+        looks: HashMap::new(),
         leaving: false,
         left: None,
     };
@@ -364,6 +368,10 @@ impl Tracer {
                 self.counters.choose(plan);
                 Ok(())
             }
+            Order::Look(threads) => {
+                done.stood = self.look(&threads);
+                Ok(())
+            }
             Order::Pause => {
                 self.look_for_missing();
                 self.wanted.paused = true;
@@ -465,7 +473,7 @@ impl Tracer {
         self.note_unseen();
         let done = Done {
             notes: std::mem::take(&mut self.notes),
-            hit_ns: None,
+            ..Done::default()
         };
         // If sbt is gone nobody reads the answer.
         let _unheard = self.line.say(&Answer::Ok(done));

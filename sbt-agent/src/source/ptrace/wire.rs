@@ -3,12 +3,15 @@
 
 use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::os::unix::net::UnixStream;
+use std::time::Duration;
 
+use base64::prelude::{BASE64_STANDARD, Engine as _};
 use sbt_common::{CODE_AROUND, Code, Kmp, MAX_OUTER, Outer, Rule};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::source::twin::ProgramPlace;
 use sbt_engine::counters::Plan;
+use sbt_program::{arch::Registers, memory::Stack, stopped::Stopped};
 
 /// An order from sbt to the tracer.
 #[derive(Debug, Serialize, Deserialize)]
@@ -41,6 +44,8 @@ pub enum Order {
     Condvars(bool),
     /// Report these counters from now on.
     Count(Plan),
+    /// Stop these threads, each for a moment, and tell how they stand.
+    Look(Vec<u32>),
     /// Take all breakpoints out for a while.
     Pause,
     /// Put the breakpoints back.
@@ -59,6 +64,43 @@ pub struct Done {
     pub notes: Vec<String>,
     /// Cost of a breakpoint for the thread that hits it, ns; `None` if not measured.
     pub hit_ns: Option<f64>,
+    /// How the threads of [`Order::Look`] stood, in its order; `None` for those that did not stop.
+    pub stood: Vec<Option<Stood>>,
+}
+
+/// How a thread stood when it was stopped.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Stood {
+    registers: Vec<u64>,
+    /// The bytes of its stack from the stack pointer on, in base64.
+    stack: String,
+    /// Time from the request to stop until the thread went on, ns.
+    held_ns: u64,
+}
+
+impl Stood {
+    /// Packs the state of a thread for sbt.
+    pub fn new(registers: Registers, stack: &[u8], held: Duration) -> Self {
+        Self {
+            registers: registers.words().to_vec(),
+            stack: BASE64_STANDARD.encode(stack),
+            held_ns: u64::try_from(held.as_nanos()).unwrap_or(u64::MAX),
+        }
+    }
+
+    /// The inverse of [`Stood::new`]. `None` if the numbers do not fit.
+    pub fn read(&self) -> Option<Stopped> {
+        let registers = Registers::of_words(&self.registers)?;
+        Some(Stopped {
+            registers,
+            stack: Stack {
+                from: registers.stack(),
+                bytes: BASE64_STANDARD.decode(&self.stack).ok()?,
+                beyond: None,
+            },
+            held: Duration::from_nanos(self.held_ns),
+        })
+    }
 }
 
 /// A file, and the places that are watched in it.

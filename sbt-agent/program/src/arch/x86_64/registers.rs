@@ -131,6 +131,13 @@ impl Registers {
         unsafe { std::mem::transmute(self) }
     }
 
+    /// The inverse of [`Self::words`]; `None` for another number of words.
+    pub fn of_words(words: &[u64]) -> Option<Self> {
+        let words: [u64; size_of::<Self>() / 8] = words.try_into().ok()?;
+        // SAFETY: a structure of words alone.
+        Some(unsafe { std::mem::transmute::<[u64; size_of::<Self>() / 8], Self>(words) })
+    }
+
     /// The values of [`KEPT`], in that order.
     pub const fn kept(&self) -> [u64; KEPT.len()] {
         let all = &self.0;

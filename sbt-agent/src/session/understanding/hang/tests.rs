@@ -11,7 +11,7 @@ fn whoever_is_to_stop_waits_for_the_look() {
         .enable_time()
         .build()
         .unwrap();
-    let mut hangs = Hangs::new(None, false);
+    let mut hangs = Hangs::new(None, false, None);
     events.block_on(hangs.let_look_end());
     let begun = Instant::now();
     let look = || {

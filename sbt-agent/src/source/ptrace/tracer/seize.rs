@@ -112,18 +112,25 @@ impl Tracer {
         let busy: Vec<Id> = busy.map(|(id, _)| *id).collect();
         let stopping = busy.into_iter().filter(|id| trace::interrupt(*id).is_ok());
         self.unsettled.extend(stopping);
+        self.hear_until(SETTLED_AFTER, |this| this.unsettled.is_empty());
+        self.unsettled.clear();
+    }
+
+    /// Handles stops until something is so, or for at most this long.
+    pub(super) fn hear_until(&mut self, longest: Duration, is_so: impl Fn(&Self) -> bool) {
         let begin = Instant::now();
-        while !self.unsettled.is_empty() && begin.elapsed() < SETTLED_AFTER {
+        while !is_so(self) {
+            let rest = longest.saturating_sub(begin.elapsed());
             match stop::next() {
+                _ if rest.is_zero() => break,
                 Ok(Some(news)) => self.hear(news),
                 // SIGCHLD interrupts the wait.
                 Ok(None) => {
-                    let rest = TimeSpec::from_duration(LONGEST_WAIT);
+                    let rest = TimeSpec::from_duration(rest.min(LONGEST_WAIT));
                     let _woken = ppoll(&mut [], Some(rest), Some(SigSet::empty()));
                 }
                 Err(_) => break,
             }
         }
-        self.unsettled.clear();
     }
 }

@@ -81,6 +81,9 @@ impl Tracer {
     }
 
     fn stopped(&mut self, stop: Stop) {
+        if stop.why() == StopReason::Asked {
+            self.see(&stop);
+        }
         match stop.why() {
             StopReason::Signal { trap: true, .. } => self.hit(stop),
             StopReason::Started { new, borrows } => self.started(stop, new, borrows),
