@@ -20,6 +20,7 @@ const LOOKS: usize = 12;
 const COMPILERS: usize = 4;
 
 /// A program with one of its builds.
+#[derive(Clone)]
 struct Case {
     source: PathBuf,
     build: String,
@@ -123,6 +124,15 @@ impl Case {
         Some(vec![path])
     }
 
+    /// What it is without symbols: whether it hangs is told all the same, and nothing false.
+    fn without_symbols(&self) -> Self {
+        Self {
+            build: format!("{}, stripped", self.build),
+            must: Vec::new(),
+            ..self.clone()
+        }
+    }
+
     /// The fault in a look's report; `None` if there is none.
     fn wrong(&self, report: &Value) -> Option<String> {
         let said = report.to_string();
@@ -136,6 +146,15 @@ impl Case {
         let text = wrong.join(", ");
         (!wrong.is_empty()).then(|| format!("{}: {text}\n{report:#}\n", self.called()))
     }
+}
+
+/// A copy of a program without its symbols.
+fn stripped(program: &Path) -> PathBuf {
+    let copy = program.with_extension("stripped");
+    let mut strip = Command::new("strip");
+    strip.arg("-o").arg(&copy).arg(program);
+    assert!(strip.status().unwrap().success(), "{}", program.display());
+    copy
 }
 
 /// Calls a function for each element, for a few elements at a time.
@@ -216,13 +235,20 @@ fn each_is_told_as_it_says_itself() {
     let built = each(&cases, COMPILERS, |number, case| {
         case.built(folder.path(), number)
     });
+    let bare: Vec<Case> = cases.iter().map(Case::without_symbols).collect();
     let mut running = Vec::new();
-    for (case, words) in cases.iter().zip(&built) {
-        if let Some(words) = words {
-            running.push(begin(case, words, false));
-            if is_root() {
-                running.push(begin(case, words, true));
-            }
+    let mut last = None;
+    for ((case, bare), words) in cases.iter().zip(&bare).zip(&built) {
+        let Some(words) = words else {
+            continue;
+        };
+        running.push(begin(case, words, false));
+        if is_root() {
+            running.push(begin(case, words, true));
+        }
+        // One build of each source is enough for this.
+        if last.replace(&case.source) != Some(&case.source) && words.len() == 1 {
+            running.push(begin(bare, &[stripped(&words[0])], false));
         }
     }
     // On a busy machine they take their time to come where they hang.
