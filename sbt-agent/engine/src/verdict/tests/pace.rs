@@ -126,6 +126,42 @@ fn a_stage_that_works_all_the_time_sets_the_pace() {
 }
 
 #[test]
+fn a_thread_that_sleeps_for_the_outside_sets_the_pace_of_those_that_it_wakes() {
+    let fetched = |workers: u64, woken: &[(u32, u64)]| {
+        let mut report = run();
+        let mut pause = queue(45.0, &[(1, 960)], &[]);
+        (pause.kind, pause.call) = (WaitKind::Sleep, Some("usleep".into()));
+        pause.place = "fetch feed.c:20".into();
+        report.waits = Some(LooksReport {
+            looks: 100,
+            span_ns: 1000 * MS,
+            thread_looks: 300,
+            threads: vec![
+                thread(1, "fetch", 20, 0),
+                thread(2, "use", workers, 0),
+                thread(3, "use", workers, 0),
+            ],
+            places: vec![queue(40.0, &[(2, 850), (3, 850)], woken), pause],
+            ..LooksReport::default()
+        });
+        judged(report)
+    };
+    let found = fetched(90, &[(1, 1600), (2, 20)]);
+    assert_eq!(found[0].kind, VerdictKind::Bottleneck);
+    says(
+        &found[0],
+        &[
+            "T1 fetch sleeps for 96 % of its time in usleep called from fetch feed.c:20, and the 2 others \
+             sleep for 85 % of theirs, mostly until it wakes them (a condition variable at next \
+             video.c:31)",
+        ],
+    );
+    assert_eq!(fetched(20, &[(1, 1600)]), [], "nobody has much to do");
+    assert_eq!(fetched(90, &[(2, 900), (3, 700)]), [], "others wake them");
+    assert_eq!(fetched(90, &[]), [], "who wakes them is not known");
+}
+
+#[test]
 fn no_thread_sets_the_pace_where_two_work_or_the_other_only_helps() {
     let place = |share| queue(share, &[(1, 740)], &[(2, 740)]);
     let two = vec![

@@ -1,5 +1,6 @@
-//! Programs without barriers in which one thread works all the time, and the others wait for news by
-//! condition variables or semaphores: a stage of a pipeline, or a producer, that sets the pace.
+//! Programs without barriers in which one thread works all the time, or sleeps for something outside
+//! of the program, and the others wait for its news by condition variables or semaphores: a stage of a
+//! pipeline, or a producer, that sets the pace.
 
 use super::{MOSTLY, slept_ns};
 use crate::report::{
@@ -24,6 +25,9 @@ const MUCH: f64 = 10.0;
 
 /// Percentage of its time for which a thread is ready without a CPU from which that is told.
 const READY: f64 = 5.0;
+
+/// A thread that sleeps at one place for this percentage of its time does nearly nothing else.
+const ASLEEP: f64 = 85.0;
 
 /// A thread that waits for the end of others for this percentage of its time does not work.
 const PARKED: f64 = 90.0;
@@ -57,6 +61,9 @@ fn slept<'a>(
     own.map(|thread| looks.slept_ns(thread)).sum()
 }
 
+/// A thread of a team, and how much of its time it is on a CPU and ready without one, percent.
+type Member<'a> = (&'a LookedThreadReport, f64, f64);
+
 /// A verdict on the thread that sets the pace.
 pub(super) fn set_by_one(looks: &LooksReport) -> Option<VerdictReport> {
     let is_parked = |thread: &LookedThreadReport| {
@@ -74,7 +81,12 @@ pub(super) fn set_by_one(looks: &LooksReport) -> Option<VerdictReport> {
         }
     }
     team.sort_by(|a, b| (b.1 + b.2).total_cmp(&(a.1 + a.2)));
-    let [(busy, running, ready), others @ ..] = team.as_slice() else {
+    set_by_work(looks, &team).or_else(|| set_by_sleep(looks, &team))
+}
+
+/// One thread works all the time. `team`: the busiest first.
+fn set_by_work(looks: &LooksReport, team: &[Member<'_>]) -> Option<VerdictReport> {
+    let [(busy, running, ready), others @ ..] = team else {
         return None;
     };
     let is_alone = others
@@ -83,83 +95,165 @@ pub(super) fn set_by_one(looks: &LooksReport) -> Option<VerdictReport> {
     if running + ready < BUSY || !is_alone {
         return None;
     }
-    // Threads of other processes wait for other things.
-    let others: Vec<_> = others
-        .iter()
-        .filter(|other| other.0.pid == busy.pid)
-        .collect();
-    let mut places: Vec<&WaitPlaceReport> = looks
-        .in_the_work()
-        .filter(|place| is_of_news(place.kind))
-        .collect();
-    places.sort_by(|a, b| b.share_pct.total_cmp(&a.share_pct));
-    let share_pct: f64 = places.iter().map(|place| place.share_pct).sum();
-    let waited = |thread: &LookedThreadReport| slept(looks, thread.tid, places.iter().copied());
-    let waited_ns: u64 = others.iter().map(|other| waited(other.0)).sum();
-    let lived_ns: u64 = others.iter().map(|other| other.0.watched_ns).sum();
-    // The last look at a thread is a little before its end.
-    let waits_pct = pct(waited_ns, lived_ns).min(100.0);
-    if share_pct < MUCH || waits_pct < MOSTLY {
-        return None;
-    }
-    let woken = |by: Option<u32>| -> u64 {
-        let all = places.iter().flat_map(|place| &place.wakers);
-        let of = all.filter(|waker| by.is_none_or(|tid| waker.tid == tid));
-        of.map(|waker| waker.woken_ns).sum()
-    };
-    let is_known = woken(None) as f64 >= WAKES * slept_ns(&places) as f64 && woken(None) > 0;
-    let wakes_pct = pct(woken(Some(busy.tid)), woken(None));
-    let is_for_it = if is_known {
-        wakes_pct >= WAKES * 100.0 / others.len() as f64
-    } else {
-        // Threads that a library keeps ready wait for nobody: those that work are stages.
-        let run: f64 = others.iter().map(|other| other.1).sum();
-        looks.sums.is_none() && run >= STAGE * others.len() as f64
-    };
-    if !is_for_it {
-        return None;
-    }
-    let until = if is_known && wakes_pct >= MOSTLY {
-        ", mostly until it wakes them"
-    } else {
-        ""
-    };
+    let others = Others::of(looks, busy, others.iter().copied())?;
     let lacks = if *ready >= READY {
         format!(", ready without one for {ready:.0} %")
     } else {
         String::new()
     };
-    let them = match others.as_slice() {
-        [(one, ..)] => format!(
-            "{} {} sleeps for {waits_pct:.0} % of its time",
-            one.label, one.name
-        ),
-        all => format!(
-            "the {} others sleep for {waits_pct:.0} % of theirs",
-            all.len()
-        ),
-    };
-    let at: Vec<String> = places.iter().take(2).map(|place| place.called()).collect();
-    let text = format!(
-        "one thread sets the pace: {} {} is on a CPU for {running:.0} % of its time{lacks}, and {them}\
-         {until} ({}). Make what it does faster, or divide it among more threads.",
-        busy.label,
-        busy.name,
-        at.join("; "),
-    );
-    let mut evidence = std::collections::BTreeMap::from([
-        ("share_pct", Figure::Real(share_pct)),
-        ("busy_pct", Figure::Real(running + ready)),
-        ("waits_pct", Figure::Real(waits_pct)),
-    ]);
-    if is_known {
-        evidence.insert("wakes_pct", Figure::Real(wakes_pct));
+    let does = format!("is on a CPU for {running:.0} % of its time{lacks}");
+    let advice = "Make what it does faster, or divide it among more threads.";
+    Some(others.verdict(busy, &does, advice, ("busy_pct", running + ready)))
+}
+
+/// One thread sleeps nearly all of its time at a place, for a time to pass or for a disk, and wakes the
+/// others in between. Others must work, or nobody may have anything to do, and be known to be woken by
+/// this thread: a timer that wakes idle threads sets no pace.
+fn set_by_sleep(looks: &LooksReport, team: &[Member<'_>]) -> Option<VerdictReport> {
+    let mut found = None;
+    for place in looks.in_the_work().filter(|place| is_pause(place)) {
+        let at = || std::iter::once(place);
+        let sleeps =
+            |of: &Member<'_>| pct(slept(looks, of.0.tid, at()), of.0.watched_ns).min(100.0);
+        let Some(sleeper) = team.iter().find(|member| sleeps(member) >= ASLEEP) else {
+            continue;
+        };
+        // With several of them nobody knows which one sets the pace.
+        if found.replace((place, sleeper, sleeps(sleeper))).is_some() {
+            return None;
+        }
     }
-    Some(VerdictReport {
-        kind: VerdictKind::Bottleneck,
-        site: None,
-        thread: busy.thread,
-        text,
-        evidence,
-    })
+    let (place, sleeper, pct) = found?;
+    let others = team.iter().filter(|other| other.0.tid != sleeper.0.tid);
+    let run: f64 = others.clone().map(|other| other.1).sum();
+    let others = Others::of(looks, sleeper.0, others.copied())?;
+    if others.wakes_pct? < MOSTLY || run < STAGE * others.all.len() as f64 {
+        return None;
+    }
+    let does = format!("sleeps for {pct:.0} % of its time in {}", place.called());
+    let advice = "Shorten what it waits for there, or let several threads wait for it at once.";
+    Some(others.verdict(sleeper.0, &does, advice, ("sleeps_pct", pct)))
+}
+
+/// Whether threads sleep there until a time has passed or a disk is done.
+fn is_pause(place: &WaitPlaceReport) -> bool {
+    let to_disk = ["fsync", "fdatasync", "msync", "sync_file_range", "syncfs"];
+    place.kind == WaitKind::Sleep
+        || place.kind == WaitKind::Io
+            && place
+                .call
+                .as_deref()
+                .is_some_and(|call| to_disk.contains(&call))
+}
+
+/// The threads that wait for the one that sets the pace.
+struct Others<'a> {
+    all: Vec<&'a LookedThreadReport>,
+    /// The percentage of their time for which they sleep.
+    waits_pct: f64,
+    /// Where they sleep, most first, and the share of all threads' time, percent.
+    places: Vec<&'a WaitPlaceReport>,
+    share_pct: f64,
+    /// The percentage of that sleep that the one thread has ended; `None` if that is not known.
+    wakes_pct: Option<f64>,
+}
+
+impl<'a> Others<'a> {
+    /// `None` if the others do not wait for this thread for most of their time.
+    fn of(
+        looks: &'a LooksReport,
+        pacer: &LookedThreadReport,
+        others: impl Iterator<Item = Member<'a>>,
+    ) -> Option<Self> {
+        // Threads of other processes wait for other things.
+        let others: Vec<Member<'a>> = others.filter(|other| other.0.pid == pacer.pid).collect();
+        let mut places: Vec<&WaitPlaceReport> = looks
+            .in_the_work()
+            .filter(|place| is_of_news(place.kind))
+            .collect();
+        places.sort_by(|a, b| b.share_pct.total_cmp(&a.share_pct));
+        let share_pct: f64 = places.iter().map(|place| place.share_pct).sum();
+        let waited = |thread: &LookedThreadReport| slept(looks, thread.tid, places.iter().copied());
+        let waited_ns: u64 = others.iter().map(|other| waited(other.0)).sum();
+        let lived_ns: u64 = others.iter().map(|other| other.0.watched_ns).sum();
+        // The last look at a thread is a little before its end.
+        let waits_pct = pct(waited_ns, lived_ns).min(100.0);
+        if share_pct < MUCH || waits_pct < MOSTLY {
+            return None;
+        }
+        let woken = |by: Option<u32>| -> u64 {
+            let all = places.iter().flat_map(|place| &place.wakers);
+            let of = all.filter(|waker| by.is_none_or(|tid| waker.tid == tid));
+            of.map(|waker| waker.woken_ns).sum()
+        };
+        let is_known = woken(None) as f64 >= WAKES * slept_ns(&places) as f64 && woken(None) > 0;
+        let wakes_pct = is_known.then(|| pct(woken(Some(pacer.tid)), woken(None)));
+        let is_for_it = match wakes_pct {
+            Some(pct) => pct >= WAKES * 100.0 / others.len() as f64,
+            // Threads that a library keeps ready wait for nobody: those that work are stages.
+            None => {
+                let run: f64 = others.iter().map(|other| other.1).sum();
+                looks.sums.is_none() && run >= STAGE * others.len() as f64
+            }
+        };
+        is_for_it.then(|| Self {
+            all: others.into_iter().map(|other| other.0).collect(),
+            waits_pct,
+            places,
+            share_pct,
+            wakes_pct,
+        })
+    }
+
+    /// `does`: how the thread spends its time, and the figure of that.
+    fn verdict(
+        &self,
+        pacer: &LookedThreadReport,
+        does: &str,
+        advice: &str,
+        figure: (&'static str, f64),
+    ) -> VerdictReport {
+        let waits_pct = self.waits_pct;
+        let them = match self.all.as_slice() {
+            [one] => format!(
+                "{} {} sleeps for {waits_pct:.0} % of its time",
+                one.label, one.name
+            ),
+            all => format!(
+                "the {} others sleep for {waits_pct:.0} % of theirs",
+                all.len()
+            ),
+        };
+        let until = match self.wakes_pct {
+            Some(pct) if pct >= MOSTLY => ", mostly until it wakes them",
+            _ => "",
+        };
+        let at: Vec<String> = self
+            .places
+            .iter()
+            .take(2)
+            .map(|place| place.called())
+            .collect();
+        let text = format!(
+            "one thread sets the pace: {} {} {does}, and {them}{until} ({}). {advice}",
+            pacer.label,
+            pacer.name,
+            at.join("; "),
+        );
+        let mut evidence = std::collections::BTreeMap::from([
+            ("share_pct", Figure::Real(self.share_pct)),
+            (figure.0, Figure::Real(figure.1)),
+            ("waits_pct", Figure::Real(waits_pct)),
+        ]);
+        if let Some(pct) = self.wakes_pct {
+            evidence.insert("wakes_pct", Figure::Real(pct));
+        }
+        VerdictReport {
+            kind: VerdictKind::Bottleneck,
+            site: None,
+            thread: pacer.thread,
+            text,
+            evidence,
+        }
+    }
 }
