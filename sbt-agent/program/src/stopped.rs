@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::{arch::Registers, memory::Stack};
 
 /// The state of a thread when it was stopped.
@@ -16,9 +18,9 @@ pub struct Stopped {
 }
 
 /// Why a thread was not stopped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum NotStopped {
-    /// The thread has ended, or is in a system call that would notice the stop.
+    /// The thread has ended or gone on, or is in a system call that would notice the stop.
     Left,
     /// The kernel forbids it: another process traces it, or sbt has no right to.
     Refused,
@@ -31,6 +33,6 @@ pub trait Tracer: Send + Sync {
     /// The id of the process.
     fn process(&self) -> u32;
 
-    /// Stops threads, each for a moment. Returns how they stood, in the order of `threads`.
-    fn stop(&self, threads: &[u32]) -> Vec<Result<Stopped, NotStopped>>;
+    /// Stops a thread for a moment. Returns how it stood.
+    fn stop(&self, thread: u32) -> Result<Stopped, NotStopped>;
 }

@@ -1,11 +1,10 @@
 //! Stops threads for a moment, to read their registers and stacks.
 //!
 //! The target goes on whatever happens: the kernel releases traced threads when their tracer ends,
-//! and the tracer is a thread that does nothing else. `PTRACE_O_EXITKILL`, which would kill the
+//! and the tracer is a thread, or a process of sbt, that does nothing else. `PTRACE_O_EXITKILL`, which would kill the
 //! target with sbt, is not used.
 
 use std::{
-    collections::HashMap,
     io, thread,
     time::{Duration, Instant},
 };
@@ -32,17 +31,20 @@ const PAUSE: Duration = Duration::from_micros(20);
 /// long for its turn.
 const PATIENCE_FOR_ALL: Duration = Duration::from_millis(150);
 
-/// Has threads stopped by the process that traces them.
+/// Lets the process that traces the threads stop them, one after the other.
 pub fn traced(threads: &[ThreadId], by: &dyn Tracer) -> Vec<Result<Stopped, NotStopped>> {
-    let may_stop = |thread: &&ThreadId| Call::of(**thread).may_be_interrupted(thread.thread);
-    let asked: Vec<u32> = threads
-        .iter()
-        .filter(may_stop)
-        .map(|of| of.thread)
-        .collect();
-    let mut stopped: HashMap<u32, _> = asked.iter().copied().zip(by.stop(&asked)).collect();
-    let of = |of: &ThreadId| stopped.remove(&of.thread).unwrap_or(Err(NotStopped::Left));
-    threads.iter().map(of).collect()
+    let begun = Instant::now();
+    let each = threads.iter().map(|of| {
+        if begun.elapsed() > PATIENCE_FOR_ALL {
+            return Err(NotStopped::Late);
+        }
+        // The last look may be long ago.
+        if !Call::of(*of).may_be_interrupted(of.thread) {
+            return Err(NotStopped::Left);
+        }
+        by.stop(of.thread)
+    });
+    each.collect()
 }
 
 /// Stops the threads one after the other, and releases each at once.

@@ -80,11 +80,13 @@ impl Running {
         let lasted_ns = now_ns.saturating_sub(self.since_ns);
         match self.trial.verdict() {
             Verdict::Barrier | Verdict::Prompt if by_code => Some(barrier),
-            // By chance a contended lock looks like a barrier for some rounds.
-            Verdict::Barrier if self.trial.is_left_together() => Some(Outcome::Fits),
+            Verdict::Barrier if self.trial.is_left_together() == Some(true) => Some(Outcome::Fits),
+            Verdict::Barrier if self.trial.is_left_together() == Some(false) => {
+                Some(Outcome::Unclear)
+            }
             Verdict::Other => Some(Outcome::Other),
-            Verdict::Unclear | Verdict::Prompt | Verdict::Barrier => Some(Outcome::Unclear),
-            Verdict::Open => {
+            Verdict::Unclear | Verdict::Prompt => Some(Outcome::Unclear),
+            Verdict::Open | Verdict::Barrier => {
                 let is_late =
                     lasted_ns >= LONGEST_NS || lasted_ns >= UNUSED_NS && !self.trial.is_used();
                 is_late.then_some(Outcome::Unclear)

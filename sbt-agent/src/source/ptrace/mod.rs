@@ -289,7 +289,7 @@ impl Source for Ptrace {
     }
 
     fn tracer(&self) -> Option<Arc<dyn Tracer>> {
-        Some(Arc::new(Looks {
+        Some(Arc::new(Stopper {
             process: self.child.id(),
             line: Arc::clone(&self.line),
         }))
@@ -349,9 +349,9 @@ impl Drop for Ptrace {
         // reader.
         self.pipe = None;
         // Not stopped in order: the tracing process notices that its socket is closed.
-        if let Ok(line) = self.line.lock() {
-            let _gone = line.socket().shutdown(std::net::Shutdown::Both);
-        }
+        let line = self.line.lock().unwrap_or_else(PoisonError::into_inner);
+        let _gone = line.socket().shutdown(std::net::Shutdown::Both);
+        drop(line);
         let _status = self.child.wait();
     }
 }
@@ -365,24 +365,22 @@ fn ordered(line: &Mutex<Line>, order: &Order) -> anyhow::Result<Done> {
     answer.map_err(anyhow::Error::msg)
 }
 
-/// Has threads stopped for looks by the tracing process.
-struct Looks {
+/// Lets the tracing process stop a thread.
+struct Stopper {
     process: u32,
     line: Arc<Mutex<Line>>,
 }
 
-impl Tracer for Looks {
+impl Tracer for Stopper {
     fn process(&self) -> u32 {
         self.process
     }
 
-    fn stop(&self, threads: &[u32]) -> Vec<Result<Stopped, NotStopped>> {
+    fn stop(&self, thread: u32) -> Result<Stopped, NotStopped> {
         // Without the tracing process none is stopped.
-        let done = ordered(&self.line, &Order::Look(threads.to_vec())).unwrap_or_default();
-        let mut stood = done.stood.into_iter();
-        let next = |_| stood.next().flatten().and_then(|stood| stood.read());
-        let each = threads.iter().map(next);
-        each.map(|stood| stood.ok_or(NotStopped::Late)).collect()
+        let done = ordered(&self.line, &Order::Look(thread)).unwrap_or_default();
+        let stood = done.stood.unwrap_or(Err(NotStopped::Refused))?;
+        stood.read().ok_or(NotStopped::Refused)
     }
 }
 

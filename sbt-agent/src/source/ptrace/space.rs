@@ -410,6 +410,11 @@ impl Space {
         }
     }
 
+    /// Whether a breakpoint of sbt stands at an address.
+    pub fn has_breakpoint(&self, at: u64) -> bool {
+        self.points.get(&at).is_some_and(|point| point.on)
+    }
+
     /// The programs to run for a thread that has hit `int3` at this address. `None` if the `int3`
     /// is the program's own; empty if the breakpoint was taken out meanwhile.
     pub fn hits(&mut self, at: u64) -> Option<Vec<(Program, u64)>> {

@@ -142,8 +142,8 @@ struct Tracer {
     taken_away: u32,
     /// Threads that may have begun to fork before they were traced: the child is not traced.
     unsettled: HashSet<Id>,
-    /// Threads that were asked to stop for a look.
-    looks: HashMap<Id, looks::Look>,
+    /// The look that is under way.
+    looking: Option<looks::Look>,
     /// Whether the target is being let go.
     leaving: bool,
     /// Since when the target is being let go.
@@ -204,7 +204,7 @@ pub fn run(mut words: impl Iterator<Item = OsString>) -> anyhow::Result<()> {
         looked: Instant::now(),
         taken_away: 0,
         unsettled: HashSet::new(),
-        looks: HashMap::new(),
+        looking: None,
         leaving: false,
         left: None,
     };
@@ -368,8 +368,8 @@ impl Tracer {
                 self.counters.choose(plan);
                 Ok(())
             }
-            Order::Look(threads) => {
-                done.stood = self.look(&threads);
+            Order::Look(thread) => {
+                done.stood = Some(self.look(thread));
                 Ok(())
             }
             Order::Pause => {
@@ -388,7 +388,10 @@ impl Tracer {
             Order::Detach => return self.leave(),
         };
         self.notice_others();
-        done.notes = std::mem::take(&mut self.notes);
+        // Nobody reads the notes of a look.
+        if done.stood.is_none() {
+            done.notes = std::mem::take(&mut self.notes);
+        }
         let answer: Answer = result.map(|()| done).map_err(|error| format!("{error:#}"));
         if self.line.say(&answer).is_err() {
             // sbt is gone.

@@ -11,7 +11,11 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::source::twin::ProgramPlace;
 use sbt_engine::counters::Plan;
-use sbt_program::{arch::Registers, memory::Stack, stopped::Stopped};
+use sbt_program::{
+    arch::Registers,
+    memory::Stack,
+    stopped::{NotStopped, Stopped},
+};
 
 /// An order from sbt to the tracer.
 #[derive(Debug, Serialize, Deserialize)]
@@ -44,8 +48,9 @@ pub enum Order {
     Condvars(bool),
     /// Report these counters from now on.
     Count(Plan),
-    /// Stop these threads, each for a moment, and tell how they stand.
-    Look(Vec<u32>),
+    /// Stop a thread for a moment, and tell how it stands. One thread for each order: the answer has
+    /// room on its way, so that the tracer need not wait for sbt.
+    Look(u32),
     /// Take all breakpoints out for a while.
     Pause,
     /// Put the breakpoints back.
@@ -64,8 +69,8 @@ pub struct Done {
     pub notes: Vec<String>,
     /// Cost of a breakpoint for the thread that hits it, ns; `None` if not measured.
     pub hit_ns: Option<f64>,
-    /// How the threads of [`Order::Look`] stood, in its order; `None` for those that did not stop.
-    pub stood: Vec<Option<Stood>>,
+    /// How the thread of [`Order::Look`] stood, or why it was not stopped.
+    pub stood: Option<Result<Stood, NotStopped>>,
 }
 
 /// How a thread stood when it was stopped.

@@ -121,8 +121,11 @@ impl Tracer {
         let begin = Instant::now();
         while !is_so(self) {
             let rest = longest.saturating_sub(begin.elapsed());
+            // Checked before the next stop is taken: one that is taken must be handled.
+            if rest.is_zero() {
+                break;
+            }
             match stop::next() {
-                _ if rest.is_zero() => break,
                 Ok(Some(news)) => self.hear(news),
                 // SIGCHLD interrupts the wait.
                 Ok(None) => {

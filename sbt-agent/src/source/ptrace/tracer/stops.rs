@@ -81,9 +81,7 @@ impl Tracer {
     }
 
     fn stopped(&mut self, stop: Stop) {
-        if stop.why() == StopReason::Asked {
-            self.see(&stop);
-        }
+        self.see(&stop);
         match stop.why() {
             StopReason::Signal { trap: true, .. } => self.hit(stop),
             StopReason::Started { new, borrows } => self.started(stop, new, borrows),
@@ -440,6 +438,7 @@ impl Tracer {
 
     fn ended(&mut self, id: Id) {
         self.unsettled.remove(&id);
+        self.looks_in_vain(id);
         if let Some((early, _)) = self.early.remove(&id) {
             early.resume();
         }
