@@ -47,6 +47,9 @@ const UNFOCUSED: Duration = Duration::from_millis(500);
 const LOOK: Duration = Duration::from_millis(100);
 /// Timeout for reading events; with a timeout of zero the library does not look at all.
 const INSTANT: Duration = Duration::from_millis(1);
+/// Timeout for reading events that the library may hold back: it gives none if this thread loses its
+/// CPU for longer than the timeout as it begins to look.
+const SURELY: Duration = Duration::from_millis(20);
 /// Maximum wait for the terminal to accept its restoration.
 const PATIENCE: Duration = Duration::from_millis(500);
 /// Delay before the next attempt to write to a blocked terminal.
@@ -270,7 +273,9 @@ impl Screen {
                 (drawn, is_old) = (Some(Instant::now()), false);
             }
             let wait = if is_old { wait.min(LOOK) } else { LOOK };
-            let has_keys = std::mem::take(&mut has_read) || wait_for_keys(&keys, wait)?;
+            let held_back = std::mem::take(&mut has_read);
+            let timeout = if held_back { SURELY } else { INSTANT };
+            let has_keys = held_back || wait_for_keys(&keys, wait)?;
             let size_now = size().ok();
             if size_now != size_then {
                 size_then = size_now;
@@ -278,8 +283,9 @@ impl Screen {
                 is_old = true;
             }
             // Polling for keys that are not there costs 1 ms of CPU time.
-            while has_keys && event::poll(INSTANT)? {
+            while has_keys && event::poll(timeout)? {
                 let event = event::read()?;
+                has_read = true;
                 match event {
                     Event::FocusGained => frame = FRAME,
                     Event::FocusLost => frame = UNFOCUSED,
