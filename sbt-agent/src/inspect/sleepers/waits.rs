@@ -22,9 +22,12 @@ pub(super) fn wait(seen: &InspectedThread, doing: &Doing) -> Wait {
     let (kind, object, awaits) = kind(seen, doing, in_runtime);
     let own = own_calls(seen);
     let inner = own.iter().find_map(|at| at.function.as_deref());
-    let kind = named(kind, &names, wants(&functions))
-        .or_else(|| of_python(kind, names.iter().copied().chain(inner)))
-        .unwrap_or(kind);
+    let by_name = named(kind, &names, wants(&functions))
+        .or_else(|| of_python(kind, names.iter().copied().chain(inner)));
+    // The mutex of a condition variable is not what the thread waits for.
+    let is_other = kind == Kind::Mutex && by_name == Some(Kind::Condvar);
+    let object = object.filter(|_| !is_other);
+    let kind = by_name.unwrap_or(kind);
     let (called, what) = match doing {
         Doing::Call { name, what } => (Some(name.as_str()), what.as_deref()),
         Doing::Waiting(WaitFor::Data { call, what, .. }) => {

@@ -93,6 +93,14 @@ impl Times {
     }
 }
 
+/// Whether two addresses are of words of one condition variable: a thread sleeps for one word or the
+/// other of it, by turns (`__g_signals` of `pthread_cond_t`, glibc's nptl/pthread_cond_wait.c).
+fn is_of_one_condvar(first: (u32, u64), next: (u32, u64)) -> bool {
+    /// The size of `pthread_cond_t` on x86-64, bytes.
+    const SIZE: u64 = 48;
+    first.0 == next.0 && next.1.abs_diff(first.1) < SIZE
+}
+
 impl Group<'_> {
     /// The place, without kind and call. `share_pct` is the number of looks at threads that work.
     pub(super) fn draw(
@@ -119,6 +127,13 @@ impl Group<'_> {
         }
         objects.sort_unstable();
         objects.dedup();
+        if self
+            .waits
+            .iter()
+            .any(|wait| wait.wait.kind == Kind::Condvar)
+        {
+            objects.dedup_by(|next, first| is_of_one_condvar(*first, *next));
+        }
         awaited.sort();
         awaited.dedup();
         let mut callers: Vec<(String, u64)> = callers.into_iter().collect();

@@ -103,6 +103,24 @@ fn places_are_lines_and_threads_that_only_wait_for_ends_do_not_count() {
 }
 
 #[test]
+fn the_words_of_a_condition_variable_are_one_object() {
+    let words = |all: &[u64]| {
+        let waits = all
+            .iter()
+            .map(|word| wait(Kind::Condvar, *word, &[at("get", 20)]));
+        let threads: Vec<(u32, Option<Wait>)> = (7..).zip(waits.map(Some)).collect();
+        let report = report(
+            &looked(&threads, 10).found(1, None),
+            &samples::empty().report,
+        );
+        report.places[0].objects
+    };
+    assert_eq!(words(&[0x1028, 0x102c]), 1);
+    assert_eq!(words(&[0x1000, 0x1028, 0x102c]), 1);
+    assert_eq!(words(&[0x1028, 0x102c, 0x1058, 0x105c]), 2);
+}
+
+#[test]
 fn waits_inside_of_a_barrier_are_no_part_of_the_work() {
     let sample = samples::imbalanced().report;
     let place = &sample.sites[0].places[0];
