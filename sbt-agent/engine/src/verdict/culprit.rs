@@ -84,6 +84,8 @@ impl Times {
 pub struct Culprit {
     /// Its id in the report.
     pub thread: u32,
+    /// Its share of what the others wait for, 0 to 1.
+    pub share: f64,
     /// Percentage of the episodes in which it comes last.
     pub last_pct: f64,
     /// Its times for each episode, the mean of all of its episodes.
@@ -136,6 +138,7 @@ impl Culprit {
         let others: Option<Vec<Times>> = others.map(|other| Times::each(other)).collect();
         Some(Self {
             thread: most.thread,
+            share,
             last_pct: most.last as f64 / site.episodes.max(1) as f64 * 100.0,
             own: Times::each(most)?,
             others: Times::mean(&others?),

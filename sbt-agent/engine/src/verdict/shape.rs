@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     report::{
-        Figure, LateReport, Report, SiteReport, SiteThreadReport, StragglerPattern,
+        Figure, LateReport, Report, SiteReport, SiteThreadReport, StatReport, StragglerPattern,
         StragglerReport, StragglerSequence, VerdictKind, VerdictReport,
     },
     words::time,
@@ -28,6 +28,10 @@ const COSTS: f64 = 5.0;
 
 /// Work of less than this fraction of the last thread's mean work is next to nothing.
 const NEXT_TO_NOTHING: f64 = 0.05;
+
+/// A thread is blamed although it comes last no more often than others if the others wait for it for
+/// this fraction of their wait.
+const NEARLY_ALL: f64 = 0.8;
 
 /// How much more often than by chance a thread comes last that is blamed.
 const ABOVE_CHANCE: f64 = 1.2;
@@ -272,8 +276,11 @@ pub fn persistent(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
     let is_its_work = stands_out(&all, &cost, late, spread) || is_uneven(&all, &cost, late, spread);
     let chance_pct = 100.0 / late.participants.max(1.0);
     let is_last = culprit.last_pct >= ABOVE_CHANCE * chance_pct;
+    // Or it comes last as often as others, but by far more.
+    let is_waited_for =
+        culprit.share >= NEARLY_ALL && spread >= IN_TURNS && cost.share_pct >= COSTS;
     let is_chance = spread < IN_TURNS && all.share_pct < COSTS;
-    if !is_its_work || !is_last || is_chance || !cost.is_worth(report) {
+    if !is_its_work || !(is_last || is_waited_for) || is_chance || !cost.is_worth(report) {
         return None;
     }
     let how = if culprit.own.is_split {
@@ -297,14 +304,28 @@ pub fn persistent(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
         || (String::new(), remedy(report, site)),
         |it| (format!(" ({})", it.why), it.remedy.to_owned()),
     );
+    let whose = who(report, culprit.thread);
+    let last = format!(
+        "comes last in {:.0} % of {} episodes",
+        culprit.last_pct, site.episodes
+    );
+    let own_does = time(whole(own));
+    let sentence = if is_last {
+        format!(
+            "static imbalance at {}: {whose} {last}, and {how} {own_does} in each phase",
+            site.called()
+        )
+    } else {
+        format!(
+            "imbalance at {}: {:.0} % of the wait is for {whose}, which {last}, and {how} {own_does} in \
+             a phase on average{}",
+            site.called(),
+            culprit.share * 100.0,
+            rare(site, culprit.thread)
+        )
+    };
     let text = format!(
-        "static imbalance at {}: {} comes last in {:.0} % of {} episodes, and {how} {} in each \
-         phase, the others {others_do}{why}; {}. {remedy}: {}.",
-        site.called(),
-        who(report, culprit.thread),
-        culprit.last_pct,
-        site.episodes,
-        time(whole(own)),
+        "{sentence}, the others {others_do}{why}; {}. {remedy}: {}.",
         cost.words(&all),
         cost.saves(report),
     );
@@ -319,6 +340,20 @@ pub fn persistent(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
             ("last_pct", culprit.last_pct),
         ],
     ))
+}
+
+/// Where a thread does most of its work in few phases: how long these are, in words; else empty.
+fn rare(site: &SiteReport, thread: u32) -> String {
+    let work = site.threads.iter().find(|other| other.thread == thread);
+    let work = work.and_then(|thread| thread.each.work_ns.as_ref());
+    let is_rare = |work: &&StatReport| work.mean > work.p95;
+    work.filter(is_rare).map_or_else(String::new, |work| {
+        format!(
+            " (at most {} in 95 % of them, and {} in the longest)",
+            time(work.p95),
+            time(work.max)
+        )
+    })
 }
 
 /// What to do about a thread that is on a CPU for longer: whether it has more to do or works more

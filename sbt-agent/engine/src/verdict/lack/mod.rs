@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{excess::Excess, words::Cost};
+use super::{culprit::members, excess::Excess, words::Cost};
 use crate::report::{
     Figure, Report, SchedulingReport, SiteReport, ThreadReport, VerdictKind, VerdictReport,
     scheduling::{cpu_list, written_cpus},
@@ -221,7 +221,9 @@ pub fn stands(report: &Report, verdict: &VerdictReport) -> bool {
         _ => {
             let is_more = does_least_more(report, verdict);
             let is_more = is_more.or_else(|| is_of_running(report, verdict));
-            is_more.unwrap_or(false) || runs_alone(report, verdict) == Some(true)
+            is_more.unwrap_or(false)
+                || runs_alone(report, verdict) == Some(true)
+                || runs_twice(report, verdict) == Some(true)
         }
     }
 }
@@ -293,6 +295,31 @@ fn is_of_running(report: &Report, verdict: &VerdictReport) -> Option<bool> {
     let gain_ns = excess.running * (1.0 - 1.0 / late.participants.max(1.0));
     let is_worth = gain_ns * 100.0 >= super::WORTH * report.seen_ns() as f64;
     Some(is_worth && excess.explained(excess.running) >= PART)
+}
+
+/// Whether the blamed thread is on a CPU for at least twice as long as the others on average, in all
+/// phases, and that alone is worth mentioning: on a busy machine equal work does not take so much
+/// longer. It may have more work in some phases only, which the least work does not show. `None` if
+/// no thread is blamed, or if that is unknown.
+fn runs_twice(report: &Report, verdict: &VerdictReport) -> Option<bool> {
+    const TWICE: f64 = 2.0;
+    let site = report.site(verdict.site?)?;
+    let blamed = verdict.thread?;
+    let mut own_ns = None;
+    let mut others_ns = Vec::new();
+    for member in members(site) {
+        let ns = member.later?.running_ns? as f64;
+        if member.thread == blamed {
+            own_ns = Some(ns);
+        } else {
+            others_ns.push(ns);
+        }
+    }
+    let (own_ns, n) = (own_ns?, others_ns.len() as f64);
+    let mean_ns = others_ns.iter().sum::<f64>() / n.max(1.0);
+    let gain_ns = (own_ns - mean_ns) * n / (n + 1.0);
+    let is_worth = gain_ns * 100.0 >= super::WORTH * report.seen_ns() as f64;
+    Some(n > 0.0 && is_worth && own_ns >= TWICE * mean_ns)
 }
 
 /// Whether a phase is serial by CPU time, too, for so long that this alone is worth mentioning: while

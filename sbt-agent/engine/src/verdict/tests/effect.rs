@@ -22,6 +22,39 @@ fn half_of_the_last_places_of_two_is_chance() {
 }
 
 #[test]
+fn who_is_late_by_far_now_and_then_is_named_though_both_come_last_as_often() {
+    let run = |seldom: Work| {
+        let mut program = Program::new(2);
+        program.rounds(400, |round| {
+            let last = if round % 25 == 0 {
+                seldom
+            } else {
+                [220 * US, 0, 0]
+            };
+            let who = if round % 25 == 0 { 0 } else { round % 2 };
+            but(2, who, last, [200 * US, 0, 0])
+        });
+        program
+    };
+    let verdict = run(runs(10)).only(VerdictKind::PersistentStraggler);
+    assert_eq!(verdict.thread, Some(0));
+    says(
+        &verdict,
+        &[
+            "imbalance at step a.c:40: 9",
+            "% of the wait is for T0 w, which comes last in 52 % of 400 episodes",
+            "in a phase on average (at most ",
+            " in 95 % of them, and 10.0 ms in the longest)",
+        ],
+    );
+    let kinds = run([260 * US, 0, 0]).kinds();
+    assert!(
+        !kinds.contains(&VerdictKind::PersistentStraggler),
+        "{kinds:?}"
+    );
+}
+
+#[test]
 fn a_thread_is_blamed_for_its_work_in_all_of_its_episodes() {
     // The thread comes last in three of four episodes, by a little; in the others it has nothing
     // to do, and on the whole it works less than the others.

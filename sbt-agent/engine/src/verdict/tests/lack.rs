@@ -344,6 +344,22 @@ fn uneven_work_is_told_first_where_others_take_cpus() {
             VerdictKind::OthersTakeCpus
         ]
     );
+    // One has much more work in some phases, and the same in the others.
+    let mut program = Program::new(2);
+    program.facts.run.scheduling = Some(scheduling.clone());
+    program.rounds(60, |round| {
+        let own = if round % 3 == 0 {
+            [40 * MS, 3 * MS, 0]
+        } else {
+            [4 * MS, 3 * MS, 0]
+        };
+        but(2, 1, own, [4 * MS, 3 * MS, 0])
+    });
+    let kinds = program.kinds();
+    assert!(
+        kinds.contains(&VerdictKind::PersistentStraggler),
+        "{kinds:?}"
+    );
     // The work is as long for both where nobody disturbs it, and the CPU time says otherwise, since
     // other programs empty the caches of one of them.
     let mut program = Program::new(2);
