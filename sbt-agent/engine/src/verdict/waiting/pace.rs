@@ -188,13 +188,12 @@ impl<'a> Others<'a> {
         };
         let is_known = woken(None) as f64 >= WAKES * slept_ns(&places) as f64 && woken(None) > 0;
         let wakes_pct = is_known.then(|| pct(woken(Some(pacer.tid)), woken(None)));
-        let is_for_it = match wakes_pct {
-            Some(pct) => pct >= WAKES * 100.0 / others.len() as f64,
+        let is_for_it = if let Some(pct) = wakes_pct {
+            pct >= WAKES * 100.0 / others.len() as f64
+        } else {
             // Threads that a library keeps ready wait for nobody: those that work are stages.
-            None => {
-                let run: f64 = others.iter().map(|other| other.1).sum();
-                looks.sums.is_none() && run >= STAGE * others.len() as f64
-            }
+            let run: f64 = others.iter().map(|other| other.1).sum();
+            looks.sums.is_none() && run >= STAGE * others.len() as f64
         };
         is_for_it.then(|| Self {
             all: others.into_iter().map(|other| other.0).collect(),

@@ -94,7 +94,7 @@ impl Times {
 }
 
 /// Whether two addresses are of words of one condition variable: a thread sleeps for one word or the
-/// other of it, by turns (`__g_signals` of `pthread_cond_t`, glibc's nptl/pthread_cond_wait.c).
+/// other of it, by turns (`__g_signals` of `pthread_cond_t`, glibc's `nptl/pthread_cond_wait.c`).
 fn is_of_one_condvar(first: (u32, u64), next: (u32, u64)) -> bool {
     /// The size of `pthread_cond_t` on x86-64, bytes.
     const SIZE: u64 = 48;
