@@ -18,9 +18,14 @@ use crate::{
 /// then at most 1 / 0.8 = 1.25 times as fast as with one thread (Amdahl, AFIPS 1967).
 const ALONE: f64 = 0.8;
 
-/// By how much the last thread works longer than the others, as a fraction of its work, where now one
-/// thread comes last, now another.
-const IN_TURNS: f64 = 0.2;
+/// By how much a thread must work longer than the others, as a fraction of its work, if that costs little
+/// or if it comes last no more often.
+const CLEARLY: f64 = 0.2;
+
+/// The same where any thread may come last. Equal work that depends on memory differs by a fifth of its
+/// length from phase to phase on a machine that others use too: of two threads the last then works
+/// a fifth longer than the other on average (the larger of two normal values of deviation s: 0.56 s).
+const BY_CHANCE: f64 = 0.25;
 
 /// The percentage of thread time that a smaller difference must cost: on a machine that others use
 /// too, equal work takes a tenth longer on one CPU than on another.
@@ -101,7 +106,7 @@ impl<'a> OfWork<'a> {
     /// Whether the work differs by more than equal work does on a machine that others use too: there
     /// the last of a few threads takes a tenth longer, now one, now another.
     fn is_more_than_noise(&self) -> bool {
-        self.spread >= IN_TURNS
+        self.spread >= BY_CHANCE
     }
 
     /// The work of the last thread and that of the others, each in the mean of an episode.
@@ -277,9 +282,8 @@ pub fn persistent(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
     let chance_pct = 100.0 / late.participants.max(1.0);
     let is_last = culprit.last_pct >= ABOVE_CHANCE * chance_pct;
     // Or it comes last as often as others, but by far more.
-    let is_waited_for =
-        culprit.share >= NEARLY_ALL && spread >= IN_TURNS && cost.share_pct >= COSTS;
-    let is_chance = spread < IN_TURNS && all.share_pct < COSTS;
+    let is_waited_for = culprit.share >= NEARLY_ALL && spread >= CLEARLY && cost.share_pct >= COSTS;
+    let is_chance = spread < CLEARLY && all.share_pct < COSTS;
     if !is_its_work || !(is_last || is_waited_for) || is_chance || !cost.is_worth(report) {
         return None;
     }
@@ -297,7 +301,7 @@ pub fn persistent(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
     // Where faults of all threads take the kernel's time, one of them is served a little later.
     let is_of_all = kernel.as_ref().is_some_and(|it| !it.is_of_faults)
         && kernel::page_faults(report).is_some_and(|faults| faults.thread.is_none());
-    if is_of_all && spread < IN_TURNS {
+    if is_of_all && spread < CLEARLY {
         return None;
     }
     let (why, remedy) = kernel.map_or_else(

@@ -329,6 +329,16 @@ fn any_thread_late_is_a_dynamic_imbalance() {
         &verdict,
         &["dynamic imbalance at step a.c:40", "in smaller pieces"],
     );
+    // A fifth is nothing that equal work does not do by itself.
+    let mut program = Program::new(2);
+    program.rounds(60, |round| {
+        but(2, late(round) % 2, [245 * US, 0, 0], [193 * US, 0, 0])
+    });
+    let kinds = program.kinds();
+    assert!(
+        !kinds.contains(&VerdictKind::RotatingStraggler),
+        "{kinds:?}"
+    );
     // Two of many threads take turns.
     let mut program = Program::new(8);
     program.rounds(60, |round| but(8, round % 2 * 5, runs(7), runs(4)));
