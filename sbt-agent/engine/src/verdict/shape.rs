@@ -18,6 +18,10 @@ use crate::{
 /// then at most 1 / 0.8 = 1.25 times as fast as with one thread (Amdahl, AFIPS 1967).
 const ALONE: f64 = 0.8;
 
+/// By how much a thread must work longer than the others at least, as a fraction of its work: the same
+/// work takes an eighth longer on one CPU than on another, if others use the machine too.
+const LEAST: f64 = 0.15;
+
 /// By how much a thread must work longer than the others, as a fraction of its work, if that costs little
 /// or if it comes last no more often.
 const CLEARLY: f64 = 0.2;
@@ -283,7 +287,7 @@ pub fn persistent(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
     let is_last = culprit.last_pct >= ABOVE_CHANCE * chance_pct;
     // Or it comes last as often as others, but by far more.
     let is_waited_for = culprit.share >= NEARLY_ALL && spread >= CLEARLY && cost.share_pct >= COSTS;
-    let is_chance = spread < CLEARLY && all.share_pct < COSTS;
+    let is_chance = spread < LEAST || spread < CLEARLY && all.share_pct < COSTS;
     if !is_its_work || !(is_last || is_waited_for) || is_chance || !cost.is_worth(report) {
         return None;
     }

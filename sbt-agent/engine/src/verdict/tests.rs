@@ -308,13 +308,17 @@ fn the_same_thread_late_again_and_again_is_a_static_imbalance() {
     let mut program = Program::new(4);
     program.rounds(20, |_| but(4, 3, [10_150 * US, 0, 0], runs(10)));
     assert_eq!(program.kinds(), [VerdictKind::NoProblem]);
-    // A tenth may be a slower CPU: it must cost much to be worth mentioning.
-    for (release_ns, is_told) in [(20 * US, true), (4 * MS, false)] {
+    // An eighth may be a slower CPU, and a sixth must cost much to be worth mentioning.
+    for (late_us, release_ns, is_told) in [
+        (11_500, 20 * US, false),
+        (12_000, 20 * US, true),
+        (12_000, 9 * MS, false),
+    ] {
         let mut program = Program::new(2);
         program.release_ns = release_ns;
-        program.rounds(20, |_| but(2, 1, [11_300 * US, 0, 0], runs(10)));
+        program.rounds(20, |_| but(2, 1, [late_us * US, 0, 0], runs(10)));
         let told = program.kinds().contains(&VerdictKind::PersistentStraggler);
-        assert_eq!(told, is_told, "{release_ns}");
+        assert_eq!(told, is_told, "{late_us} {release_ns}");
     }
 }
 

@@ -126,12 +126,17 @@ fn a_stage_that_works_all_the_time_sets_the_pace() {
 }
 
 #[test]
-fn a_thread_that_sleeps_for_the_outside_sets_the_pace_of_those_that_it_wakes() {
-    let fetched = |workers: u64, woken: &[(u32, u64)]| {
-        let mut report = run();
+fn a_thread_that_sleeps_for_a_disk_sets_the_pace_of_those_that_it_wakes() {
+    let run = |call: &str, workers: u64, woken: &[(u32, u64)]| {
+        let mut report = self::run();
         let mut pause = queue(45.0, &[(1, 960)], &[]);
-        (pause.kind, pause.call) = (WaitKind::Sleep, Some("usleep".into()));
-        pause.place = "fetch feed.c:20".into();
+        pause.kind = if call == "fsync" {
+            WaitKind::Io
+        } else {
+            WaitKind::Sleep
+        };
+        pause.call = Some(call.into());
+        pause.place = "store log.c:20".into();
         report.waits = Some(LooksReport {
             looks: 100,
             span_ns: 1000 * MS,
@@ -146,19 +151,25 @@ fn a_thread_that_sleeps_for_the_outside_sets_the_pace_of_those_that_it_wakes() {
         });
         judged(report)
     };
-    let found = fetched(90, &[(1, 1600), (2, 20)]);
+    let found = run("fsync", 90, &[(1, 1600), (2, 20)]);
     assert_eq!(found[0].kind, VerdictKind::Bottleneck);
     says(
         &found[0],
         &[
-            "T1 fetch sleeps for 96 % of its time in usleep called from fetch feed.c:20, and the 2 others \
+            "T1 fetch sleeps for 96 % of its time in fsync called from store log.c:20, and the 2 others \
              sleep for 85 % of theirs, mostly until it wakes them (a condition variable at next \
              video.c:31)",
         ],
     );
-    assert_eq!(fetched(20, &[(1, 1600)]), [], "nobody has much to do");
-    assert_eq!(fetched(90, &[(2, 900), (3, 700)]), [], "others wake them");
-    assert_eq!(fetched(90, &[]), [], "who wakes them is not known");
+    assert_eq!(run("fsync", 20, &[(1, 1600)]), [], "nobody has much to do");
+    assert_eq!(
+        run("fsync", 90, &[(2, 900), (3, 700)]),
+        [],
+        "others wake them"
+    );
+    assert_eq!(run("fsync", 90, &[]), [], "who wakes them is not known");
+    let paced = run("usleep", 90, &[(1, 1600), (2, 20)]);
+    assert_eq!(paced, [], "work may come at that rate");
 }
 
 #[test]

@@ -1,5 +1,4 @@
-//! Programs without barriers in which one thread works all the time, or sleeps for something outside
-//! of the program, and the others wait for its news by condition variables or semaphores: a stage of a
+//! Programs without barriers in which one thread works all the time, or sleeps for a disk, and the others wait for its news by condition variables or semaphores: a stage of a
 //! pipeline, or a producer, that sets the pace.
 
 use super::{MOSTLY, slept_ns};
@@ -106,12 +105,12 @@ fn set_by_work(looks: &LooksReport, team: &[Member<'_>]) -> Option<VerdictReport
     Some(others.verdict(busy, &does, advice, ("busy_pct", running + ready)))
 }
 
-/// One thread sleeps nearly all of its time at a place, for a time to pass or for a disk, and wakes the
-/// others in between. Others must work, or nobody may have anything to do, and be known to be woken by
-/// this thread: a timer that wakes idle threads sets no pace.
+/// One thread sleeps nearly all of its time for a disk, and wakes the others in between. These must be
+/// known to be woken by this thread, and work, or nobody may have anything to do. A thread that waits
+/// for a time to pass is no such one: work may just come at that rate.
 fn set_by_sleep(looks: &LooksReport, team: &[Member<'_>]) -> Option<VerdictReport> {
     let mut found = None;
-    for place in looks.in_the_work().filter(|place| is_pause(place)) {
+    for place in looks.in_the_work().filter(|place| is_of_disk(place)) {
         let at = || std::iter::once(place);
         let sleeps =
             |of: &Member<'_>| pct(slept(looks, of.0.tid, at()), of.0.watched_ns).min(100.0);
@@ -131,19 +130,15 @@ fn set_by_sleep(looks: &LooksReport, team: &[Member<'_>]) -> Option<VerdictRepor
         return None;
     }
     let does = format!("sleeps for {pct:.0} % of its time in {}", place.called());
-    let advice = "Shorten what it waits for there, or let several threads wait for it at once.";
+    let advice = "Write less often, or more at once.";
     Some(others.verdict(sleeper.0, &does, advice, ("sleeps_pct", pct)))
 }
 
-/// Whether threads sleep there until a time has passed or a disk is done.
-fn is_pause(place: &WaitPlaceReport) -> bool {
-    let to_disk = ["fsync", "fdatasync", "msync", "sync_file_range", "syncfs"];
-    place.kind == WaitKind::Sleep
-        || place.kind == WaitKind::Io
-            && place
-                .call
-                .as_deref()
-                .is_some_and(|call| to_disk.contains(&call))
+/// Whether threads sleep there until data is on a disk.
+fn is_of_disk(place: &WaitPlaceReport) -> bool {
+    let calls = ["fsync", "fdatasync", "msync", "sync_file_range", "syncfs"];
+    let call = place.call.as_deref().unwrap_or_default();
+    place.kind == WaitKind::Io && calls.contains(&call)
 }
 
 /// The threads that wait for the one that sets the pace.
