@@ -318,18 +318,17 @@ pub fn persistent(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
         culprit.last_pct, site.episodes
     );
     let own_does = time(whole(own));
-    let sentence = if is_last {
-        format!(
-            "static imbalance at {}: {whose} {last}, and {how} {own_does} in each phase",
-            site.called()
-        )
+    let rare = rare(site, culprit.thread);
+    let (often, at) = (format!("{how} {own_does} in"), site.called());
+    let sentence = if is_last && rare.is_empty() {
+        format!("static imbalance at {at}: {whose} {last}, and {often} each phase")
+    } else if is_last {
+        format!("static imbalance at {at}: {whose} {last}, and {often} a phase on average{rare}")
     } else {
         format!(
-            "imbalance at {}: {:.0} % of the wait is for {whose}, which {last}, and {how} {own_does} in \
-             a phase on average{}",
-            site.called(),
+            "imbalance at {at}: {:.0} % of the wait is for {whose}, which {last}, and {often} a phase \
+             on average{rare}",
             culprit.share * 100.0,
-            rare(site, culprit.thread)
         )
     };
     let text = format!(

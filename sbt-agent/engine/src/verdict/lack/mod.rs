@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{culprit::members, excess::Excess, words::Cost};
+use super::{culprit::members, excess::Excess, shape::is_of_work, words::Cost};
 use crate::report::{
     Figure, Report, SchedulingReport, SiteReport, ThreadReport, VerdictKind, VerdictReport,
     scheduling::{cpu_list, written_cpus},
@@ -198,7 +198,15 @@ pub fn stands(report: &Report, verdict: &VerdictReport) -> bool {
     if is_of_lack || !blames || Lack::of(report).is_none() {
         return true;
     }
-    match of_the_run(report).map(|cause| cause.kind) {
+    let cause = of_the_run(report);
+    // Whoever shares its CPU with a busy thread also shares the caches, and takes longer for that.
+    let is_named = cause.as_ref().is_some_and(|cause| {
+        cause.thread.is_some() && cause.thread == verdict.thread && is_of_work(verdict.kind)
+    });
+    if is_named {
+        return runs_twice(report, verdict) == Some(true);
+    }
+    match cause.map(|cause| cause.kind) {
         Some(VerdictKind::CpuQuota) => return false,
         Some(VerdictKind::BoundToFewCpus | VerdictKind::OwnThreadsTakeCpus)
             if spins_between(report, verdict) =>

@@ -196,6 +196,22 @@ fn a_busy_helper_on_the_same_cpu_is_named() {
         ],
     );
     assert_eq!(verdict.thread, Some(0));
+    // Whoever shares its CPU takes longer for the same work.
+    for (running_ms, is_more_work) in [(6, false), (9, true)] {
+        let scheduling = of(vec![
+            task(1, "0", [60, 30]),
+            task(2, "1", [60, 0]),
+            task(100, "0", [70, 30]),
+        ]);
+        let mut program = Program::new(2);
+        program.facts.run.scheduling = Some(scheduling);
+        program.rounds(60, |_| but(2, 0, [running_ms * MS, 5 * MS, 0], runs(4)));
+        let blames = |verdict: &VerdictReport| verdict.kind == VerdictKind::PersistentStraggler;
+        let verdicts = program.report().verdicts.unwrap();
+        let bound = |verdict: &VerdictReport| verdict.kind == VerdictKind::BoundToFewCpus;
+        assert!(verdicts.iter().any(bound), "{verdicts:#?}");
+        assert_eq!(verdicts.iter().any(blames), is_more_work, "{verdicts:#?}");
+    }
     // All may run everywhere.
     let scheduling = of(vec![
         task(1, "0-1", [60, 30]),
