@@ -21,6 +21,7 @@ mod excess;
 mod kernel;
 mod lack;
 mod late;
+mod noise;
 mod regions;
 mod shape;
 mod short;

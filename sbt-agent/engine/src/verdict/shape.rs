@@ -4,6 +4,7 @@ use super::{
     culprit::Culprit,
     kernel,
     late::{Excess, is_uneven, stands_out},
+    noise::{is_noise, is_noise_of},
     words::{Cost, give_less, hand_out, share_out, who, whole},
 };
 use crate::{
@@ -291,6 +292,9 @@ pub fn persistent(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
     if !is_its_work || !(is_last || is_waited_for) || is_chance || !cost.is_worth(report) {
         return None;
     }
+    if is_noise_of(site, &culprit) {
+        return None;
+    }
     let how = if culprit.own.is_split {
         "is on a CPU for"
     } else {
@@ -440,6 +444,9 @@ pub fn rotating(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
         StragglerPattern::Alternating | StragglerPattern::None
     ) || !of_work.is_more_than_noise()
     {
+        return None;
+    }
+    if straggler.pattern == StragglerPattern::Persistent && is_noise(report, site) {
         return None;
     }
     let turns = match straggler.sequence {

@@ -37,6 +37,55 @@ fn is_above_chance(site: &SiteReport, ns: u64) -> bool {
     site.episodes < super::FEW || ns as f64 >= well_above_chance(members.len()) * all_ns as f64
 }
 
+/// How long a thread works at a site, and how long the others do in as many episodes.
+struct Works {
+    own_ns: f64,
+    /// The mean of the others.
+    others_ns: f64,
+    /// By how much the thread sleeps longer than the others.
+    asleep_longer_ns: f64,
+    /// How many others there are.
+    others: f64,
+}
+
+impl Works {
+    fn at(site: &SiteReport, thread: u32) -> Option<Self> {
+        let members = members(site);
+        let own = members.iter().find(|other| other.thread == thread)?.later?;
+        let others: Vec<LaterReport> = members
+            .iter()
+            .filter(|other| other.thread != thread)
+            .filter_map(|other| other.later)
+            .collect();
+        let n = others.len() as f64;
+        let each = |ns: fn(&LaterReport) -> u64| {
+            let all = others
+                .iter()
+                .map(|other| ns(other) as f64 / other.episodes.max(1) as f64 * own.episodes as f64);
+            all.sum::<f64>() / n
+        };
+        // Without a CPU nobody works.
+        let works = |later: &LaterReport| later.work_ns.saturating_sub(later.ready_ns.unwrap_or(0));
+        let asleep = |later: &LaterReport| later.blocked_ns.unwrap_or(0);
+        (!others.is_empty()).then(|| Self {
+            own_ns: works(&own) as f64,
+            others_ns: each(works),
+            asleep_longer_ns: asleep(&own) as f64 - each(asleep),
+            others: n,
+        })
+    }
+
+    /// Whether the thread works longer by more than by chance.
+    fn is_longer(&self) -> bool {
+        self.own_ns - self.others_ns >= SPREAD * self.own_ns
+    }
+}
+
+/// Whether a thread works longer than the others at a site, as far as enough episodes tell.
+fn may_be_its_work(site: &SiteReport, thread: u32) -> bool {
+    site.episodes < super::FEW || Works::at(site, thread).is_none_or(|works| works.is_longer())
+}
+
 /// The loss that one thread causes.
 pub struct Loss<'a> {
     thread: u32,
@@ -69,7 +118,9 @@ impl<'a> Loss<'a> {
             .iter()
             .map(|site| (site, kept_ns(site, thread)))
             .filter(|(site, ns)| {
-                *ns as f64 >= COUNTS * kept_all_ns as f64 && is_above_chance(site, *ns)
+                *ns as f64 >= COUNTS * kept_all_ns as f64
+                    && is_above_chance(site, *ns)
+                    && may_be_its_work(site, thread)
             })
             .collect();
         places.sort_by_key(|(site, ns)| (std::cmp::Reverse(*ns), site.id));
@@ -95,36 +146,15 @@ impl<'a> Loss<'a> {
     fn add_work(&mut self, report: &Report) {
         let (mut asleep_ns, mut excess_ns) = (0.0, 0.0);
         for site in &report.sites {
-            let members = members(site);
-            let Some(own) = members.iter().find(|other| other.thread == self.thread) else {
+            let Some(works) = Works::at(site, self.thread) else {
                 continue;
             };
-            let others: Vec<LaterReport> = members
-                .iter()
-                .filter(|other| other.thread != self.thread)
-                .filter_map(|other| other.later)
-                .collect();
-            let Some(own) = own.later.filter(|_| !others.is_empty()) else {
-                continue;
-            };
-            let n = others.len() as f64;
-            let each = |ns: fn(&LaterReport) -> u64| {
-                let all = others.iter().map(|other| {
-                    ns(other) as f64 / other.episodes.max(1) as f64 * own.episodes as f64
-                });
-                all.sum::<f64>() / n
-            };
-            // Without a CPU nobody works.
-            let works =
-                |later: &LaterReport| later.work_ns.saturating_sub(later.ready_ns.unwrap_or(0));
-            let others_ns = each(works);
-            let excess = works(&own) as f64 - others_ns;
+            let excess = works.own_ns - works.others_ns;
             excess_ns += excess;
-            asleep_ns +=
-                own.blocked_ns.unwrap_or(0) as f64 - each(|other| other.blocked_ns.unwrap_or(0));
-            self.gain_ns += excess * n / (n + 1.0);
-            self.works_ns.0 += works(&own) as f64;
-            self.works_ns.1 += others_ns;
+            asleep_ns += works.asleep_longer_ns;
+            self.gain_ns += excess * works.others / (works.others + 1.0);
+            self.works_ns.0 += works.own_ns;
+            self.works_ns.1 += works.others_ns;
         }
         self.asleep = if excess_ns > 0.0 {
             (asleep_ns / excess_ns).clamp(0.0, 1.0)

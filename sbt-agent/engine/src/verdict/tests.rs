@@ -450,6 +450,16 @@ fn what_was_hardly_measured_is_not_judged() {
         &verdict,
         &["late at 4 places", "wait for T3 w", "25 % at step a.c:4"],
     );
+    // Where it comes last without working longer, it is not late because of its work.
+    let mut program = Program::new(4);
+    for _ in 0..40 {
+        program.meet(0, &but(4, 3, runs(9), runs(5)));
+        program.meet(1, &but(4, 3, [5 * MS, 2 * MS, 0], runs(5)));
+        program.meet(2, &but(4, 3, runs(9), runs(5)));
+    }
+    let verdicts = judge(&program.report()).unwrap();
+    assert_eq!(verdicts[0].kind, VerdictKind::StragglerAtManySites);
+    says(&verdicts[0], &["late at 2 places"]);
     // At a place where the threads are late in turn, the straggler of another place is late by chance.
     let mut program = Program::new(4);
     for round in 0..40 {

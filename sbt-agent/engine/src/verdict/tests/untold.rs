@@ -194,3 +194,24 @@ fn a_main_thread_that_works_while_there_is_no_other_takes_no_cpu() {
     assert!(kinds(0).contains(&VerdictKind::OwnThreadsTakeCpus));
     assert!(!kinds(290).contains(&VerdictKind::OwnThreadsTakeCpus));
 }
+
+#[test]
+fn equal_work_that_takes_longer_at_times_is_nobodys_fault() {
+    // The same work takes 4 ms or 8 ms, for one thread more often than for the other.
+    let takes = |round: usize, often: usize| runs(if round * 7 % 10 < often { 8 } else { 4 });
+    let mut program = Program::new(2);
+    program.rounds(100, |round| vec![takes(round + 3, 2), takes(round, 7)]);
+    let because = program.none();
+    assert!(because.contains("waiting at barriers"), "{because}");
+    // Whoever has more to do in each phase is told although the work varies as much.
+    let more = |[running, ready, blocked]: Work| [running * 3 / 2, ready, blocked];
+    let mut program = Program::new(2);
+    program.rounds(100, |round| {
+        vec![takes(round + 3, 4), more(takes(round, 4))]
+    });
+    assert_eq!(program.kinds(), [VerdictKind::PersistentStraggler]);
+    // And so is a thread that has more to do in some phases, where equal work takes equally long.
+    let mut program = Program::new(2);
+    program.rounds(100, |round| vec![runs(4), takes(round, 5)]);
+    assert_eq!(program.kinds(), [VerdictKind::PersistentStraggler]);
+}
