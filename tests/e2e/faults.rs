@@ -46,6 +46,7 @@ faults! {
     bank_mutex: "bank_mutex.rs",
     big_blocks: "big_blocks.cpp",
     blur_poller: "blur_poller.c",
+    bound_pool: "bound_pool.c",
     checkpoint: "checkpoint.c",
     cond_queue: "cond_queue.c",
     convoy_log: "convoy_log.c",

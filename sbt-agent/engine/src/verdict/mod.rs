@@ -96,7 +96,7 @@ pub fn again(mut report: Report) -> Report {
 pub fn judge(report: &Report) -> Result<Vec<VerdictReport>, String> {
     if let Err(because) = measured(report) {
         // Looks need no barriers.
-        let mut waits = Vec::new();
+        let mut waits: Vec<VerdictReport> = lack::without_barriers(report).into_iter().collect();
         waiting::add(report, &mut waits);
         return if waits.is_empty() {
             Err(because)

@@ -56,7 +56,10 @@ fn threads_at_a_time(report: &Report) -> u32 {
 /// and the mean number of CPUs that they would have used. If this is less than the number of CPUs,
 /// other programs take them. By the looks from outside where events do not tell.
 pub fn wanted(report: &Report) -> Option<(f64, f64)> {
-    wanted_by_events(report).or_else(|| super::wanted_by_looks(report))
+    wanted_by_events(report).or_else(|| {
+        let it = super::wanted_by_looks(report)?;
+        Some((it.ready_pct, it.cpus))
+    })
 }
 
 fn wanted_by_events(report: &Report) -> Option<(f64, f64)> {

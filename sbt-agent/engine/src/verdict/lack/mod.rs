@@ -20,11 +20,15 @@ pub mod stood;
 mod team;
 
 pub use others::{too, unknown};
-use team::Team;
+use team::{Team, Wanted};
 
 /// Percentage of the threads' time from which a lack of CPUs is told: disturbances take a few
 /// percent.
 pub const LEAST: f64 = 5.0;
+
+/// The same for programs without barriers, in percent of the time of their busy threads: nobody is known
+/// to wait for a thread that lacks a CPU.
+const LEAST_WITHOUT_BARRIERS: f64 = 10.0;
 
 /// A lack of CPUs, in percent of the threads' time.
 #[derive(Clone, Copy, Debug)]
@@ -33,6 +37,8 @@ struct Lack {
     ready_pct: f64,
     /// That time, and the waits for threads that were late for want of a CPU.
     share_pct: f64,
+    /// The mean number of threads that were ready without a CPU.
+    ready_threads: f64,
 }
 
 impl Lack {
@@ -49,16 +55,22 @@ impl Lack {
             })
             .sum();
         let share_pct = (ready_pct + waits).min(100.0);
-        (share_pct >= LEAST).then_some(Self {
+        let all_ns = report.thread_time.total_ns as f64;
+        (share_pct >= LEAST).then(|| Self {
             ready_pct,
             share_pct,
+            ready_threads: ready_pct / 100.0 * all_ns / report.seen_ns().max(1) as f64,
         })
     }
 
-    /// The mean number of threads that were ready without a CPU.
-    fn ready_threads(&self, report: &Report) -> f64 {
-        let all_ns = report.thread_time.total_ns as f64;
-        self.ready_pct / 100.0 * all_ns / report.seen_ns().max(1) as f64
+    /// The lack of a run of a program without barriers, that of its busy threads.
+    fn without_barriers(report: &Report) -> Option<Self> {
+        let wanted = wanted_by_looks(report)?;
+        (wanted.ready_pct >= LEAST_WITHOUT_BARRIERS).then_some(Self {
+            ready_pct: wanted.ready_pct,
+            share_pct: wanted.ready_pct,
+            ready_threads: wanted.ready_threads,
+        })
     }
 
     fn verdict(
@@ -121,9 +133,24 @@ pub fn of_the_run(report: &Report) -> Option<VerdictReport> {
         .or_else(|| others::processes(case.as_ref()?))
 }
 
-/// Percentage of the time for which the threads that meet were ready without a CPU, and the mean
-/// number of CPUs that they wanted, by looks from outside.
-pub fn wanted_by_looks(report: &Report) -> Option<(f64, f64)> {
+/// Verdict: the threads of a program without barriers lacked CPUs, for a cause outside of it.
+pub fn without_barriers(report: &Report) -> Option<VerdictReport> {
+    if !report.sites.is_empty() {
+        return None;
+    }
+    let scheduling = report.run.scheduling.as_ref()?;
+    let case = Case {
+        report,
+        lack: Lack::without_barriers(report)?,
+        scheduling,
+        team: Team::of(report, scheduling),
+    };
+    let causes: [Cause; 3] = [quota::too_small, bound::to_few_cpus, others::processes];
+    causes.iter().find_map(|cause| cause(&case))
+}
+
+/// What the threads that meet wanted of the CPUs, by looks from outside.
+fn wanted_by_looks(report: &Report) -> Option<Wanted> {
     Team::of(report, report.run.scheduling.as_ref()?).wanted
 }
 

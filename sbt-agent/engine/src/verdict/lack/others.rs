@@ -23,7 +23,7 @@ fn in_cpus(machine: &MachineReport, ns: u64) -> f64 {
 pub fn processes(case: &Case<'_>) -> Option<VerdictReport> {
     let machine = case.scheduling.machine.as_ref()?;
     let used = in_cpus(machine, machine.others_ns());
-    if used < HALF * case.lack.ready_threads(case.report) {
+    if used < HALF * case.lack.ready_threads {
         return None;
     }
     let names = machine.processes.as_ref().map(|all| names(machine, all));
@@ -31,11 +31,15 @@ pub fn processes(case: &Case<'_>) -> Option<VerdictReport> {
         Some(names) => format!(", among them {}", list(&names)),
         None => String::new(),
     };
+    let (threads, meanwhile) = match case.report.sites.is_empty() {
+        true => ("its busy threads", ""),
+        false => ("the threads", "; until then compare `running`, not `work`"),
+    };
     let text = format!(
-        "other processes take the CPUs: the threads are ready without a CPU for {:.0} % of their \
+        "other processes take the CPUs: {threads} are ready without a CPU for {:.0} % of their \
          time, while processes that are not of this program use {used:.1} of the {} CPUs that it \
          may use{whose}. Run it while the machine has nothing else to do, or give it CPUs of its \
-         own; until then compare `running`, not `work`.",
+         own{meanwhile}.",
         case.lack.ready_pct,
         case.team.available.len(),
     );
@@ -57,7 +61,7 @@ pub fn too(report: &Report) -> String {
     let scheduling = report.run.scheduling.as_ref();
     let machine = scheduling.and_then(|known| known.machine.as_ref());
     let used = machine.map_or(0.0, |machine| in_cpus(machine, machine.others_ns()));
-    let lacks = Lack::of(report).map_or(0.0, |lack| lack.ready_threads(report));
+    let lacks = Lack::of(report).map_or(0.0, |lack| lack.ready_threads);
     if used >= LEAST * lacks && used >= LEAST {
         format!("; processes that are not of this program use {used:.1} CPUs too")
     } else {
@@ -83,7 +87,7 @@ pub fn unknown(report: &Report) -> (String, &'static str) {
         .as_ref()
         .and_then(|known| known.machine.as_ref());
     let own = machine.map(|machine| in_cpus(machine, machine.own_ns));
-    let lacks = Lack::of(report).map_or(0.0, |lack| lack.ready_threads(report));
+    let lacks = Lack::of(report).map_or(0.0, |lack| lack.ready_threads);
     if own.is_some_and(|own| lacks > 0.0 && own >= HALF * lacks) {
         return (
             format!("; sbt itself used {:.1} CPUs meanwhile", own.unwrap_or(0.0)),

@@ -24,10 +24,14 @@ pub fn too_small(case: &Case<'_>) -> Option<VerdictReport> {
         throttled_periods,
         ..
     } = quota;
+    let threads = match case.report.sites.is_empty() {
+        true => "its busy threads",
+        false => "the threads here",
+    };
     let text = format!(
         "CPU quota too small: the quota of control group {group} ({} CPUs) stopped (throttled) its \
          threads in {throttled_periods} of {periods} periods of {}, for {} in the sum over CPUs, \
-         and the threads here were ready without a CPU for {:.0} % of their time{}. Raise the quota \
+         and {threads} were ready without a CPU for {:.0} % of their time{}. Raise the quota \
          (cpu.max, cpu.cfs_quota_us; `--cpus` of containers), or start fewer threads.",
         number(quota.cpus),
         time(quota.period_ns),

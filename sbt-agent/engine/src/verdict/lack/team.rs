@@ -76,9 +76,14 @@ impl Member<'_> {
 
     /// The thread in a sentence.
     pub fn called(&self, report: &Report) -> String {
+        let looked = || report.waits.iter().flat_map(|looks| &looks.threads);
+        let is_it = |tid: u32, pid: u32| (tid, pid) == (self.task.tid, self.task.pid);
         match self.thread {
             Some(thread) => super::super::words::who(report, thread.id),
-            None => format!("thread `{}` (tid {})", self.task.name, self.task.tid),
+            None => match looked().find(|thread| is_it(thread.tid, thread.pid)) {
+                Some(thread) => thread.label.clone(),
+                None => format!("thread `{}` (tid {})", self.task.name, self.task.tid),
+            },
         }
     }
 
@@ -100,15 +105,16 @@ impl Member<'_> {
 
 /// The busy threads of a program.
 pub struct Team<'a> {
-    /// The threads that meet at barriers.
+    /// The threads that meet at barriers; all threads if the program has no barriers.
     pub members: Vec<Member<'a>>,
     /// The threads that never come to a barrier.
     pub helpers: Vec<Member<'a>>,
     /// All CPUs on which any thread of the program may run.
     pub available: BTreeSet<u32>,
     /// Percentage of the time for which the threads that meet, busy or not, were ready without a CPU,
-    /// and the mean number of CPUs that they wanted, by the looks; `None` if that is unknown.
-    pub wanted: Option<(f64, f64)>,
+    /// and the mean number of CPUs that they wanted, by the looks; `None` if that is unknown. If the
+    /// program has no barriers, that of its busy threads.
+    pub wanted: Option<Wanted>,
     /// All CPUs on which the threads that meet may run, busy or not; `None` if not all of these
     /// threads were looked at.
     pub cpus: Option<BTreeSet<u32>>,
@@ -130,16 +136,24 @@ impl<'a> Team<'a> {
         let cpus = |all: &mut dyn Iterator<Item = &Member<'a>>| -> BTreeSet<u32> {
             all.flat_map(|member| member.allowed.clone()).collect()
         };
-        let found = || all.iter().filter(|member| member.thread.is_some());
-        let is_whole = found().count() == meet.len() && !meet.is_empty();
+        let has_barriers = !report.sites.is_empty();
+        let is_of_team = |member: &Member<'_>| match member.thread {
+            Some(_) => true,
+            None => !has_barriers && member.is_busy() == Some(true),
+        };
+        let found = || all.iter().filter(|member| is_of_team(member));
+        let is_whole = match has_barriers {
+            true => found().count() == meet.len() && !meet.is_empty(),
+            false => found().count() > 0,
+        };
         let of_members = is_whole.then(|| cpus(&mut found()));
-        let wanted = is_whole.then(|| wanted(&mut found())).flatten();
+        let wanted = is_whole.then(|| Wanted::of(&mut found())).flatten();
         let mut available = cpus(&mut all.iter());
         available.extend(cpu_list(&scheduling.first_cpus).unwrap_or_default());
         let busy = all
             .into_iter()
             .filter(|member| member.is_busy() == Some(true));
-        let (members, helpers) = busy.partition(|member| member.thread.is_some());
+        let (members, helpers) = busy.partition(is_of_team);
         Self {
             members,
             helpers,
@@ -150,19 +164,34 @@ impl<'a> Team<'a> {
     }
 }
 
-/// Percentage of the time for which threads were ready without a CPU, and the mean number of CPUs
-/// that they wanted.
-fn wanted(members: &mut dyn Iterator<Item = &Member<'_>>) -> Option<(f64, f64)> {
-    let mut sums = [0_u64; 3];
-    let mut longest_ns = 0;
-    for task in members.map(|member| member.task) {
-        let times = [task.looked_ns, task.running_ns?, task.ready_ns?];
-        for (sum, time) in sums.iter_mut().zip(times) {
-            *sum += time;
+/// What threads wanted of the CPUs.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted {
+    /// Percentage of the time for which they were ready without a CPU.
+    pub ready_pct: f64,
+    /// The mean number of threads that were on a CPU or ready without one.
+    pub cpus: f64,
+    /// The mean number of threads that were ready without a CPU.
+    pub ready_threads: f64,
+}
+
+impl Wanted {
+    /// By looks at the threads; `None` if these do not tell.
+    fn of(members: &mut dyn Iterator<Item = &Member<'_>>) -> Option<Self> {
+        let mut sums = [0_u64; 3];
+        let mut longest_ns = 0;
+        for task in members.map(|member| member.task) {
+            let times = [task.looked_ns, task.running_ns?, task.ready_ns?];
+            for (sum, time) in sums.iter_mut().zip(times) {
+                *sum += time;
+            }
+            longest_ns = longest_ns.max(task.looked_ns);
         }
-        longest_ns = longest_ns.max(task.looked_ns);
+        let [looked, running, ready] = sums.map(|sum| sum as f64);
+        (longest_ns >= APART_NS).then(|| Self {
+            ready_pct: ready / looked * 100.0,
+            cpus: (running + ready) / longest_ns as f64,
+            ready_threads: ready / longest_ns as f64,
+        })
     }
-    let [looked, running, ready] = sums.map(|sum| sum as f64);
-    let wanted = (running + ready) / longest_ns as f64;
-    (longest_ns >= APART_NS).then(|| (ready / looked * 100.0, wanted))
 }

@@ -455,3 +455,55 @@ fn looks_tell_where_events_do_not() {
     let verdict = program.only(VerdictKind::BoundToFewCpus);
     says(&verdict, &["ready without a CPU for 30 % of the time"]);
 }
+
+#[test]
+fn causes_outside_of_a_program_without_barriers_are_told_too() {
+    let judged = |scheduling: SchedulingReport| {
+        let mut program = Program::new(2);
+        program.facts.run.cpus = Some(2);
+        program.facts.run.scheduling = Some(scheduling);
+        let mut report = program.report();
+        report.sites.clear();
+        judge(&report)
+    };
+    // The first thread, which waits in a join, is not busy.
+    let tasks = |cpus: &str, ready| {
+        let busy = |tid| task(tid, cpus, [60, ready]);
+        of(vec![task(100, "0-1", [0, 0]), busy(1), busy(2)])
+    };
+    let with = |ready, machine| SchedulingReport {
+        machine: Some(machine),
+        ..tasks("0-1", ready)
+    };
+    let found = judged(with(30, machine(200, 120, 5))).unwrap();
+    assert_eq!(found[0].kind, VerdictKind::OthersTakeCpus);
+    says(
+        &found[0],
+        &[
+            "its busy threads are ready without a CPU for 30 % of their time",
+            "among them `cc1` (pid 77)",
+            "or give it CPUs of its own.",
+        ],
+    );
+    let found = judged(tasks("0", 30)).unwrap();
+    assert_eq!(found[0].kind, VerdictKind::BoundToFewCpus);
+    let mut throttled = tasks("0-1", 30);
+    throttled.quotas = vec![QuotaReport {
+        group: "/user/job".into(),
+        cpus: 0.5,
+        period_ns: 100 * MS,
+        periods: 5,
+        throttled_periods: 4,
+        throttled_ns: 300 * MS,
+    }];
+    let found = judged(throttled).unwrap();
+    assert_eq!(found[0].kind, VerdictKind::CpuQuota);
+    // Little lack, sbt itself, and more threads than CPUs are no cause outside of it.
+    for scheduling in [
+        with(8, machine(200, 120, 5)),
+        with(30, machine(200, 120, 75)),
+        tasks("0-1", 30),
+    ] {
+        assert!(judged(scheduling).is_err());
+    }
+}
