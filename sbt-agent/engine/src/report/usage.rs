@@ -32,6 +32,22 @@ pub struct EfficiencyReport {
     pub path_ns: u64,
 }
 
+impl super::Report {
+    /// The percentage of the work for which threads slept, as for a lock or a disk; that counts as useful
+    /// in the efficiencies. `None` if it is not known, or too little to be worth telling.
+    pub fn asleep_in_work_pct(&self) -> Option<f64> {
+        const WORTH_TELLING: f64 = 5.0;
+        if self.run.has_stopped_threads() {
+            return None;
+        }
+        let useful_ns = self.efficiency.as_ref()?.useful_ns(self.run.wall_ns);
+        let asleep: Option<Vec<u64>> = self.threads.iter().map(|it| it.blocked_ns).collect();
+        let asleep_ns: u64 = asleep?.iter().sum();
+        let pct = (asleep_ns as f64 / useful_ns.max(1.0) * 100.0).min(100.0);
+        (pct >= WORTH_TELLING).then_some(pct)
+    }
+}
+
 impl EfficiencyReport {
     /// Useful work of all threads, ns, in a run of `wall_ns`.
     pub fn useful_ns(&self, wall_ns: u64) -> f64 {

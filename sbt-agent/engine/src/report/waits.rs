@@ -280,7 +280,14 @@ impl WaitPlaceReport {
                     format!("the lock at {place} ({})", call.unwrap_or_default())
                 }
             },
-            WaitKind::Futex => format!("{} at {place}, purpose unknown", one("a futex", "futexes")),
+            WaitKind::Futex => match call.filter(|call| call.contains("::")) {
+                // Known by the function of the language's library that waits.
+                Some(call) => {
+                    let words = one("a word of memory", "words of memory");
+                    format!("{words} to change, in {call} called from {place}")
+                }
+                None => format!("{} at {place}, purpose unknown", one("a futex", "futexes")),
+            },
             WaitKind::Sleep | WaitKind::Io | WaitKind::Poll | WaitKind::Other => match call {
                 Some(call) => format!("{call}{what} called from {place}"),
                 None => format!("a system call{what} at {place}"),

@@ -28,6 +28,7 @@ pub(super) fn wait(seen: &InspectedThread, doing: &Doing) -> Wait {
     let is_other = kind == Kind::Mutex && by_name == Some(Kind::Condvar);
     let object = object.filter(|_| !is_other);
     let kind = by_name.unwrap_or(kind);
+    let of_language = of_language(&functions).filter(|_| kind == Kind::Futex);
     let (called, what) = match doing {
         Doing::Call { name, what } => (Some(name.as_str()), what.as_deref()),
         Doing::Waiting(WaitFor::Data { call, what, .. }) => {
@@ -37,7 +38,7 @@ pub(super) fn wait(seen: &InspectedThread, doing: &Doing) -> Wait {
     };
     // The outermost function is the one that the program calls.
     let c = functions.iter().rposition(|function| function.2);
-    let call = c.map(|at| names[at]).or(called);
+    let call = of_language.or(c.map(|at| names[at])).or(called);
     Wait {
         process: seen.id.process,
         kind,
@@ -50,6 +51,17 @@ pub(super) fn wait(seen: &InspectedThread, doing: &Doing) -> Wait {
         awaits,
         stack: own,
     }
+}
+
+/// The function of a language's library that the program calls, without its parameters: it is inlined
+/// into the program, or has instances there.
+fn of_language<'a>(functions: &[(&'a str, Option<&str>, bool)]) -> Option<&'a str> {
+    let (name, _, _) = functions.iter().rfind(|function| !function.2)?;
+    let is_known = ["std::", "core::", "alloc::"]
+        .iter()
+        .any(|begin| name.starts_with(begin));
+    let end = name.find(['<', '(']).unwrap_or(name.len());
+    is_known.then(|| &name[..end])
 }
 
 /// `a pipe` of `pipe:[4242]`: the numbers tell nobody anything.

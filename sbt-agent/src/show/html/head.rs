@@ -42,7 +42,7 @@ pub fn head(report: &Report) -> Markup {
                 (fact("status", &unbroken(&status)))
                 (fact("own cost", &percent(report.own_cost.share_pct)))
             }
-            @if let Some(it) = &report.efficiency { (efficiency(it)) }
+            @if let Some(it) = &report.efficiency { (efficiency(report, it)) }
             @for missing in &report.incomplete {
                 p class="note" { "Not complete: " (missing.text) "." }
             }
@@ -61,7 +61,7 @@ fn fact(name: &str, value: &str) -> Markup {
     html! { div { dt { (name) } dd { (value) } } }
 }
 
-fn efficiency(it: &EfficiencyReport) -> Markup {
+fn efficiency(report: &Report, it: &EfficiencyReport) -> Markup {
     let factors = [
         (
             "=",
@@ -93,6 +93,9 @@ fn efficiency(it: &EfficiencyReport) -> Markup {
                     of 0.80 or more is good."
                 @if let Some(cpus) = it.cpu_availability.filter(|cpus| *cpus < 0.98) {
                     " Of the work, " (percent(Some((1.0 - cpus) * 100.0))) " waited for a CPU."
+                }
+                @if let Some(pct) = report.asleep_in_work_pct() {
+                    " For " (percent(Some(pct))) " of the work the threads slept, as for a lock or a disk."
                 }
             }
         }

@@ -40,7 +40,10 @@ pub fn locks(report: &Report) -> Markup {
             }
         }
     };
-    let body = html! { (scrolling("Locks", &table)) (further(all.len(), "locks")) };
+    let body = html! {
+        p class="hint" { "Waits while futexes were watched: a note below says if that was not all the time." }
+        (scrolling("Locks", &table)) (further(all.len(), "locks"))
+    };
     section("locks", "Locks", &body)
 }
 

@@ -64,7 +64,11 @@ pub fn locks(out: &mut String, report: &Report, style: Style) {
     let Some(locks) = report.locks.as_ref().filter(|locks| !locks.is_empty()) else {
         return;
     };
-    title(out, "LOCKS, by time waited", style);
+    title(
+        out,
+        "LOCKS, by time waited while futexes were watched",
+        style,
+    );
     let rows = rows(locks);
     let shown: Vec<&Row> = rows.iter().take(MOST_ROWS).collect();
     let texts = |f: fn(&Row) -> String| shown.iter().map(|row| f(row)).collect();

@@ -42,6 +42,9 @@ pub fn efficiency(out: &mut String, report: &Report, style: Style) {
             (1.0 - cpus) * 100.0
         );
     }
+    if let Some(pct) = report.asleep_in_work_pct() {
+        text = format!("{text}; asleep {pct:.0} % of the work");
+    }
     for part in wrapped(&text, style.width) {
         line(out, &part);
     }
