@@ -27,8 +27,13 @@ pub(super) fn wait(seen: &InspectedThread, doing: &Doing) -> Wait {
     // The mutex of a condition variable is not what the thread waits for.
     let is_other = kind == Kind::Mutex && by_name == Some(Kind::Condvar);
     let object = object.filter(|_| !is_other);
+    let of_language = of_language(&functions).filter(|_| kind == Kind::Futex && by_name.is_none());
+    let is_semaphore = |name: &String| name.starts_with("std::counting_semaphore");
+    let by_name = by_name.or_else(|| {
+        let semaphore = of_language.as_ref().filter(|name| is_semaphore(name));
+        semaphore.map(|_| Kind::Semaphore)
+    });
     let kind = by_name.unwrap_or(kind);
-    let of_language = of_language(&functions).filter(|_| kind == Kind::Futex);
     let (called, what) = match doing {
         Doing::Call { name, what } => (Some(name.as_str()), what.as_deref()),
         Doing::Waiting(WaitFor::Data { call, what, .. }) => {
@@ -38,7 +43,7 @@ pub(super) fn wait(seen: &InspectedThread, doing: &Doing) -> Wait {
     };
     // The outermost function is the one that the program calls.
     let c = functions.iter().rposition(|function| function.2);
-    let call = of_language.or(c.map(|at| names[at])).or(called);
+    let call = of_language.as_deref().or(c.map(|at| names[at])).or(called);
     Wait {
         process: seen.id.process,
         kind,
@@ -53,15 +58,26 @@ pub(super) fn wait(seen: &InspectedThread, doing: &Doing) -> Wait {
     }
 }
 
-/// The function of a language's library that the program calls, without its parameters: it is inlined
-/// into the program, or has instances there.
-fn of_language<'a>(functions: &[(&'a str, Option<&str>, bool)]) -> Option<&'a str> {
+/// The function of a language's library that the program calls, without its parameters and those of its
+/// templates: it is inlined into the program, or has instances there.
+fn of_language(functions: &[(&str, Option<&str>, bool)]) -> Option<String> {
     let (name, _, _) = functions.iter().rfind(|function| !function.2)?;
-    let is_known = ["std::", "core::", "alloc::"]
-        .iter()
-        .any(|begin| name.starts_with(begin));
-    let end = name.find(['<', '(']).unwrap_or(name.len());
-    is_known.then(|| &name[..end])
+    let begins = ["std::", "core::", "alloc::"];
+    if !begins.iter().any(|begin| name.starts_with(begin)) {
+        return None;
+    }
+    let mut depth = 0_u32;
+    let mut short = String::new();
+    for letter in name.chars() {
+        match letter {
+            '<' => depth += 1,
+            '>' => depth = depth.saturating_sub(1),
+            '(' if depth == 0 => break,
+            _ if depth == 0 => short.push(letter),
+            _ => {}
+        }
+    }
+    Some(short)
 }
 
 /// `a pipe` of `pipe:[4242]`: the numbers tell nobody anything.
@@ -271,6 +287,20 @@ fn at(call: &CallSeen) -> CodePlace {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_waits_is_the_outermost_function_of_the_languages_library() {
+        let inner = ("std::__atomic_wait_address_v<int>", None, false);
+        let latch = ("std::latch::wait(long)", None, false);
+        let c = ("syscall", None, true);
+        let of = |functions: &[_]| of_language(functions);
+        assert_eq!(of(&[c, inner, latch]).unwrap(), "std::latch::wait");
+        let semaphore = ("std::counting_semaphore<(long)4>::acquire()", None, false);
+        let name = "std::counting_semaphore::acquire";
+        assert_eq!(of(&[c, semaphore]).unwrap(), name);
+        assert_eq!(of_language(&[c]), None);
+        assert_eq!(of_language(&[c, ("g_cond_wait", None, false)]), None);
+    }
 
     #[test]
     fn names_tell_locks_of_runtimes_and_libraries() {

@@ -471,6 +471,29 @@ fn without_barriers_what_is_known_is_said() {
 }
 
 #[test]
+fn sleep_in_the_work_stands_beside_the_speed_up() {
+    let with = |slept_ms: u64| {
+        let mut program = Program::new(true);
+        program.starts(1..3);
+        for _ in 0..10 {
+            program.meet(1, &[(1, 30), (2, 30)]);
+        }
+        let mut report = program.report();
+        for thread in &mut report.threads {
+            thread.blocked_ns = Some(slept_ms * MS);
+        }
+        let text = text(&report);
+        text.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    let text = with(120);
+    assert!(
+        text.contains("speed-up 1.9 of 2; asleep 40 % of the work"),
+        "{text}"
+    );
+    assert!(!with(10).contains("of the work"));
+}
+
+#[test]
 fn efficiency_that_is_unknown_is_a_question_mark_with_its_reason() {
     let mut program = Program::new(true);
     program.starts(1..3);
