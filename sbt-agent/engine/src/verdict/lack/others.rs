@@ -31,9 +31,10 @@ pub fn processes(case: &Case<'_>) -> Option<VerdictReport> {
         Some(names) => format!(", among them {}", list(&names)),
         None => String::new(),
     };
-    let (threads, meanwhile) = match case.report.sites.is_empty() {
-        true => ("its busy threads", ""),
-        false => ("the threads", "; until then compare `running`, not `work`"),
+    let (threads, meanwhile) = if case.report.sites.is_empty() {
+        ("its busy threads", "")
+    } else {
+        ("the threads", "; until then compare `running`, not `work`")
     };
     let text = format!(
         "other processes take the CPUs: {threads} are ready without a CPU for {:.0} % of their \

@@ -24,9 +24,10 @@ pub fn too_small(case: &Case<'_>) -> Option<VerdictReport> {
         throttled_periods,
         ..
     } = quota;
-    let threads = match case.report.sites.is_empty() {
-        true => "its busy threads",
-        false => "the threads here",
+    let threads = if case.report.sites.is_empty() {
+        "its busy threads"
+    } else {
+        "the threads here"
     };
     let text = format!(
         "CPU quota too small: the quota of control group {group} ({} CPUs) stopped (throttled) its \

@@ -142,9 +142,10 @@ impl<'a> Team<'a> {
             None => !has_barriers && member.is_busy() == Some(true),
         };
         let found = || all.iter().filter(|member| is_of_team(member));
-        let is_whole = match has_barriers {
-            true => found().count() == meet.len() && !meet.is_empty(),
-            false => found().count() > 0,
+        let is_whole = if has_barriers {
+            found().count() == meet.len() && !meet.is_empty()
+        } else {
+            found().count() > 0
         };
         let of_members = is_whole.then(|| cpus(&mut found()));
         let wanted = is_whole.then(|| Wanted::of(&mut found())).flatten();
