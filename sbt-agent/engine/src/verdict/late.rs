@@ -21,6 +21,9 @@ const HALF: f64 = 0.5;
 /// The percentage of thread time from which a lack of CPUs is told although its cause is unknown.
 const UNEXPLAINED: f64 = 10.0;
 
+/// The same of sleep: of what a thread does in the kernel, nearly all has a place that looks or sums show.
+const UNEXPLAINED_SLEEP: f64 = 5.0;
+
 /// For what a thread sleeps, if that is not known.
 const UNKNOWN: &str = "for input or output, a lock, a page fault or a pause";
 
@@ -185,6 +188,11 @@ pub fn blocked(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
     let looked = waiting::of_the_last(report, site, the_one(report, site));
     // Where each hit stops a thread, that counts as sleep, too.
     if report.run.has_stopped_threads() && looked.is_none() && reason.is_none() && lock.is_none() {
+        return None;
+    }
+    // A little is lost on any machine: without a cause that is nobody's fault.
+    let is_known = looked.is_some() || reason.is_some() || lock.is_some();
+    if !is_known && cost.share_pct < UNEXPLAINED_SLEEP {
         return None;
     }
     let (why, remedy) = match (lock, &report.locks) {

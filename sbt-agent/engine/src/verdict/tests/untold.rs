@@ -215,3 +215,16 @@ fn equal_work_that_takes_longer_at_times_is_nobodys_fault() {
     program.rounds(100, |round| vec![runs(4), takes(round, 5)]);
     assert_eq!(program.kinds(), [VerdictKind::PersistentStraggler]);
 }
+
+#[test]
+fn a_little_sleep_for_an_unknown_reason_is_nobodys_fault() {
+    let slept = |us: u64| {
+        let mut program = Program::new(2);
+        let late = |round: usize| but(2, round % 2, [10 * MS, 0, us * US], runs(10));
+        program.rounds(60, late);
+        program
+    };
+    assert_eq!(slept(3_000).kinds(), [VerdictKind::StragglerBlocked]);
+    let because = slept(900).none();
+    assert!(because.contains("waiting at barriers"), "{because}");
+}
