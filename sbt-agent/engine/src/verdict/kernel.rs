@@ -111,6 +111,22 @@ fn who_faults(report: &Report) -> Option<(u32, f64)> {
     (tasks.len() > 1 && part >= ALMOST_ALL).then_some((*id, part * 100.0))
 }
 
+/// Verdict: page faults take much of the CPU time of a program without barriers. A part of it may be the
+/// start of its runtime, so it must be more than beside barriers.
+pub fn page_faults_without_barriers(report: &Report) -> Option<VerdictReport> {
+    const LONG_NS: u64 = 500_000_000;
+    const PCT: f64 = 35.0;
+    let used = report.run.used?;
+    let all_ns = used.user_ns + used.system_ns;
+    let system_pct = used.system_ns as f64 / all_ns.max(1) as f64 * 100.0;
+    let is_much = all_ns >= LONG_NS && system_pct >= PCT;
+    let mut verdict = page_faults(report).filter(|_| is_much)?;
+    // The time of the threads is not known; their CPU time is.
+    let share = ("share_pct", Figure::Real(system_pct));
+    verdict.evidence.extend([share]);
+    Some(verdict)
+}
+
 /// Verdict: page faults take much of the CPU time, of whichever thread.
 pub fn page_faults(report: &Report) -> Option<VerdictReport> {
     let used = report.run.used?;

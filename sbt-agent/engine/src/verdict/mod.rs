@@ -55,6 +55,13 @@ const OF_THE_RUN: [OfRun; 8] = [
     kernel::page_faults,
 ];
 
+/// Verdicts on the whole run of a program without barriers.
+const WITHOUT_BARRIERS: [OfRun; 3] = [
+    lack::stood::still,
+    lack::without_barriers,
+    kernel::page_faults_without_barriers,
+];
+
 /// Verdicts on a site, in the order in which they are tried.
 const AT_A_SITE: [OfSite; 10] = [
     short::phase_too_short,
@@ -95,13 +102,16 @@ pub fn again(mut report: Report) -> Report {
 /// nothing was found. The error says why there can be no verdict.
 pub fn judge(report: &Report) -> Result<Vec<VerdictReport>, String> {
     if let Err(because) = measured(report) {
+        let mut found = Vec::new();
+        if report.sites.is_empty() {
+            found.extend(WITHOUT_BARRIERS.iter().filter_map(|kind| kind(report)));
+        }
         // Looks need no barriers.
-        let mut waits: Vec<VerdictReport> = lack::without_barriers(report).into_iter().collect();
-        waiting::add(report, &mut waits);
-        return if waits.is_empty() {
+        waiting::add(report, &mut found);
+        return if found.is_empty() {
             Err(because)
         } else {
-            Ok(ranked(waits))
+            Ok(ranked(found))
         };
     }
     let of_run = OF_THE_RUN.iter().filter_map(|kind| kind(report));

@@ -135,9 +135,6 @@ pub fn of_the_run(report: &Report) -> Option<VerdictReport> {
 
 /// Verdict: the threads of a program without barriers lacked CPUs, for a cause outside of it.
 pub fn without_barriers(report: &Report) -> Option<VerdictReport> {
-    if !report.sites.is_empty() {
-        return None;
-    }
     let scheduling = report.run.scheduling.as_ref()?;
     let case = Case {
         report,

@@ -456,16 +456,59 @@ fn looks_tell_where_events_do_not() {
     says(&verdict, &["ready without a CPU for 30 % of the time"]);
 }
 
+/// What is said of a program without barriers that used so many ms as user and in the kernel, with so
+/// many page faults.
+fn judged_without_barriers(
+    scheduling: SchedulingReport,
+    [user_ms, system_ms, minor_faults]: [u64; 3],
+) -> Result<Vec<VerdictReport>, String> {
+    let mut program = Program::new(2);
+    program.facts.run.cpus = Some(2);
+    program.facts.run.scheduling = Some(scheduling);
+    let mut report = program.report();
+    report.sites.clear();
+    report.run.wall_ns = S;
+    report.run.used = Some(UsedReport {
+        user_ns: user_ms * MS,
+        system_ns: system_ms * MS,
+        minor_faults,
+        major_faults: 0,
+        fault_ns: Some(1_000),
+    });
+    judge(&report)
+}
+
+#[test]
+fn stops_and_page_faults_are_told_without_barriers() {
+    let free = || of(vec![task(1, "0-1", [90, 0]), task(2, "0-1", [90, 0])]);
+    let faults = judged_without_barriers(free(), [900, 800, 600_000]).unwrap();
+    assert_eq!(faults[0].kind, VerdictKind::PageFaults);
+    says(
+        &faults[0],
+        &["the kernel takes 800 ms of 1.70 s CPU time, 47 %"],
+    );
+    assert_eq!(faults[0].thread, None);
+    // Little time, as that of a start, or other work of the kernel.
+    for used in [
+        [100, 200, 150_000],
+        [1_000, 400, 300_000],
+        [900, 800, 6_000],
+    ] {
+        assert!(judged_without_barriers(free(), used).is_err());
+    }
+    let mut stopped = free();
+    stopped.stopped = StandsReport {
+        times: 1,
+        total_ns: 400 * MS,
+        at_most_ns: 450 * MS,
+    };
+    let stopped = judged_without_barriers(stopped, [900, 10, 100]).unwrap();
+    assert_eq!(stopped[0].kind, VerdictKind::ProgramStopped);
+}
+
 #[test]
 fn causes_outside_of_a_program_without_barriers_are_told_too() {
-    let judged = |scheduling: SchedulingReport| {
-        let mut program = Program::new(2);
-        program.facts.run.cpus = Some(2);
-        program.facts.run.scheduling = Some(scheduling);
-        let mut report = program.report();
-        report.sites.clear();
-        judge(&report)
-    };
+    let judged = |scheduling: SchedulingReport| judged_without_barriers(scheduling, [0; 3]);
     // The first thread, which waits in a join, is not busy.
     let tasks = |cpus: &str, ready| {
         let busy = |tid| task(tid, cpus, [60, ready]);
