@@ -14,6 +14,14 @@ use super::{
 /// The largest number of barriers' counts that are kept.
 const MOST_COUNTS: usize = 65_536;
 
+/// What a barrier was initialised with.
+#[derive(Debug)]
+pub(super) struct Kept {
+    count: u32,
+    /// Whether attributes were given, which may say that processes share the barrier.
+    may_be_shared: bool,
+}
+
 /// A barrier that a thread has come to.
 struct Arrival {
     cookie: Cookie,
@@ -47,7 +55,10 @@ impl Programs {
             return;
         };
         let kept = self.counts.get(&(hit.slot.space, object));
-        let count = kept.copied().unwrap_or(held.count);
+        let count = kept.map_or(held.count, |kept| kept.count);
+        // Memory that is read late may hold something else by now.
+        let shared =
+            held.shared && kept.is_none_or(|kept| kept.may_be_shared && kept.count == held.count);
         // Without its round, a barrier of glibc is like one of musl.
         let layout = if self.reads_late {
             layout::MUSL
@@ -56,7 +67,7 @@ impl Programs {
         };
         hit.slot.has_read(layout, object);
         hit.out.push(&Memory {
-            head: head(kind::MEMORY, layout, hit.slot.tid, u16::from(held.shared)),
+            head: head(kind::MEMORY, layout, hit.slot.tid, u16::from(shared)),
             time_ns: hit.now.time_ns,
             object,
             seq: hit.slot.next_seq(),
@@ -66,7 +77,7 @@ impl Programs {
         });
     }
 
-    /// Keeps the count that a barrier is initialised with, if its memory will be read late.
+    /// Keeps what a barrier is initialised with, if its memory will be read late.
     pub(super) fn keep_count(&mut self, hit: &Hit<'_, impl Machine>) {
         let registers = hit.machine.registers();
         let count = low(registers.numbered(3));
@@ -77,7 +88,12 @@ impl Programs {
             self.counts.clear();
         }
         let at = (hit.slot.space, registers.numbered(1));
-        self.counts.insert(at, count);
+        let may_be_shared = registers.numbered(2) != 0;
+        let kept = Kept {
+            count,
+            may_be_shared,
+        };
+        self.counts.insert(at, kept);
     }
 
     fn tell_arrival(&mut self, arrival: &Arrival, caller: Caller, hit: &mut Hit<'_, impl Machine>) {

@@ -157,9 +157,9 @@ pub struct Programs {
     pub reads_late: bool,
     /// Where Open MPI's memory holds the number of a communicator, once known.
     mpi: Option<Mpi>,
-    /// The counts that barriers were initialised with, if memory is read late, by memory and
+    /// What barriers were initialised with, if memory is read late, by memory and
     /// address of the barrier.
-    counts: FxHashMap<(u32, u64), u32>,
+    counts: FxHashMap<(u32, u64), arrivals::Kept>,
 }
 
 /// A thread that has hit a place, and where its records go.

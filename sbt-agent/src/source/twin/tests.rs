@@ -14,6 +14,8 @@ use sbt_program::arch::Registers;
 struct Thread {
     registers: Registers,
     stack: [u64; 8],
+    /// What the barrier's memory says of whether processes share it.
+    shared: u32,
 }
 
 const STACK: u64 = 0x7000;
@@ -30,6 +32,7 @@ impl Thread {
             stack: [
                 0x1000, 0x1001, 0x1002, 0x1003, 0x1004, 0x1005, 0x1006, 0x1007,
             ],
+            shared: 0,
         }
     }
 }
@@ -40,7 +43,7 @@ impl Machine for Thread {
     }
 
     fn read(&self, address: u64, bytes: &mut [u8]) -> bool {
-        let barrier: [u32; 4] = [7, 6, 3, 0];
+        let barrier: [u32; 4] = [7, 6, 3, self.shared];
         let all: Vec<u8> = if address >= BARRIER {
             barrier.iter().flat_map(|half| half.to_ne_bytes()).collect()
         } else if address >= STACK {
@@ -167,6 +170,45 @@ fn what_is_read_late_does_not_count_for_more_than_what_was_seen() {
     });
     let all: Vec<_> = memory.collect();
     assert_eq!(all, [(3, None), (2, None), (2, None)]);
+}
+
+#[test]
+fn memory_that_holds_something_else_by_now_does_not_make_a_barrier_shared() {
+    let shared = |attributes: u64, count: u64| {
+        let mut programs = Programs::reading_late();
+        let (mut slot, mut out) = (slot(), Records::default());
+        let mut thread = Thread::at(STACK);
+        thread.shared = 128;
+        let mut run = |program| {
+            thread
+                .registers
+                .set_arguments(&[BARRIER, attributes, count]);
+            let mut at = Hit {
+                machine: &thread,
+                slot: &mut slot,
+                now: now(5),
+                out: &mut out,
+            };
+            programs.run((program, COOKIE.pack()), &mut at);
+        };
+        if count > 0 {
+            run(Program::Init);
+        }
+        run(Program::Arrive);
+        let mut is_shared = None;
+        each(&out.bytes, |record| {
+            if let Raw::Memory(memory) = Raw::parse(record).expect("one of ours") {
+                is_shared = Some(memory.head.detail != 0);
+            }
+        });
+        is_shared.expect("the memory is told")
+    };
+    // Without attributes no process shares it; nor is this the barrier if its count is another.
+    assert!(!shared(0, 3));
+    assert!(!shared(STACK, 2));
+    assert!(shared(STACK, 3));
+    // Its initialisation was not seen.
+    assert!(shared(0, 0));
 }
 
 #[test]
