@@ -58,7 +58,7 @@ fn is(case: &str, kind: &str, because: Option<&str>, sentence: &str) -> Value {
 
 #[test]
 fn a_lock_is_held_across_the_barrier() {
-    crate::harness::needs_nothing!();
+    crate::harness::needs_nothing!(breakpoints);
     for case in ["lock", "recursive", "errorcheck", "robust", "inherits"] {
         let report = is(
             case,
@@ -87,7 +87,7 @@ fn a_lock_is_held_across_the_barrier() {
 
 #[test]
 fn threads_have_ended_or_never_were() {
-    crate::harness::needs_nothing!();
+    crate::harness::needs_nothing!(breakpoints);
     for (case, count, there) in [
         ("return", 3, "2 are"),
         ("exit", 3, "2 are"),
@@ -104,7 +104,7 @@ fn threads_have_ended_or_never_were() {
 
 #[test]
 fn two_barriers_in_opposite_order() {
-    crate::harness::needs_nothing!();
+    crate::harness::needs_nothing!(breakpoints);
     let (kind, because, text, report) = said(Build::of("hangs.c"), "order");
     assert_eq!(
         (&*kind, because.as_deref()),
@@ -120,7 +120,7 @@ fn two_barriers_in_opposite_order() {
 
 #[test]
 fn locks_that_nobody_lets_go() {
-    crate::harness::needs_nothing!();
+    crate::harness::needs_nothing!(breakpoints);
     is(
         "orphan",
         "never",
@@ -154,7 +154,7 @@ fn locks_that_nobody_lets_go() {
 
 #[test]
 fn wakes_that_nobody_makes() {
-    crate::harness::needs_nothing!();
+    crate::harness::needs_nothing!(breakpoints);
     let await_line = line("hangs.c", "SITE await");
     let sentence = format!(
         "probably waiter is missing at BARRIER (1 of 2 is there): it waits for the condition \
@@ -173,7 +173,7 @@ fn wakes_that_nobody_makes() {
 
 #[test]
 fn a_program_that_does_not_hang() {
-    crate::harness::needs_nothing!();
+    crate::harness::needs_nothing!(breakpoints);
     for case in ["mutex", "barrier", "heirs"] {
         let mut target = start(command(Build::of("contended.c").path(), &[case]));
         target.wait_for("ready");
@@ -187,7 +187,7 @@ fn a_program_that_does_not_hang() {
 
 #[test]
 fn threads_that_read_or_run() {
-    crate::harness::needs_nothing!();
+    crate::harness::needs_nothing!(breakpoints);
     let (kind, because, text, report) = said(Build::of("hangs.c"), "read");
     let because = because.as_deref();
     assert_eq!(
@@ -233,7 +233,7 @@ fn threads_that_read_or_run() {
 
 #[test]
 fn processes_that_share_a_barrier() {
-    crate::harness::needs_nothing!();
+    crate::harness::needs_nothing!(breakpoints);
     let (kind, _, text, report) = said(Build::of("hangs.c"), "stopped");
     assert_eq!(kind, "outside", "{report:#}");
     assert!(
@@ -264,7 +264,7 @@ fn processes_that_share_a_barrier() {
 
 #[test]
 fn however_it_was_built_and_by_whichever_runtime() {
-    crate::harness::needs_nothing!();
+    crate::harness::needs_nothing!(breakpoints);
     for build in [
         Build::of("hangs.c").flags(&["-O0"]),
         Build::of("hangs.c").flags(&["-static"]),

@@ -109,7 +109,7 @@ fn is_free(pid: u32) -> bool {
 
 #[test]
 fn a_stopped_program_stays_stopped_and_goes_on_when_it_is_told() {
-    crate::harness::needs_nothing!();
+    crate::harness::needs_nothing!(breakpoints);
     let mut target = stuck(Build::of("hangs.c"), "spin");
     target.signal(libc::SIGSTOP);
     let stands = || states(target.pid()).chars().all(|state| state == 'T');
@@ -133,7 +133,7 @@ fn a_stopped_program_stays_stopped_and_goes_on_when_it_is_told() {
 
 #[test]
 fn killed_at_any_moment_it_leaves_nobody_stopped() {
-    crate::harness::needs_nothing!();
+    crate::harness::needs_nothing!(breakpoints);
     let target = stuck(Build::of("hangs.c"), "spin");
     let other = start(command(program("undisturbed.c"), &["ms=15000"]));
     for attempt in 0..often(8) {
@@ -162,7 +162,7 @@ fn killed_at_any_moment_it_leaves_nobody_stopped() {
 
 #[test]
 fn programs_that_would_notice_do_not() {
-    crate::harness::needs_nothing!();
+    crate::harness::needs_nothing!(breakpoints);
     let mut target = start(command(program("undisturbed.c"), &["ms=7000"]));
     target.wait_for("ready");
     let mut looks = 0;
@@ -198,7 +198,7 @@ pub fn as_nobody(program: &Path) -> Command {
 
 #[test]
 fn ones_own_processes_take_no_privilege() {
-    crate::harness::needs_nothing!();
+    crate::harness::needs_nothing!(breakpoints);
     if !is_root() {
         // All other tests here show that then.
         return;

@@ -155,6 +155,17 @@ impl MachineReport {
     }
 }
 
+impl super::Report {
+    /// The most of the threads' sleep that may be none, ns: a hypervisor ran another machine meanwhile. Linux
+    /// takes that time from the CPU time of threads (`update_rq_clock_task` in kernel/sched/core.c), so it
+    /// is neither running nor ready. 0 if it is unknown.
+    pub fn stolen_ns(&self) -> u64 {
+        let scheduling = self.run.scheduling.as_ref();
+        let machine = scheduling.and_then(|known| known.machine.as_ref());
+        machine.map_or(0, |machine| machine.stolen_ns)
+    }
+}
+
 impl TaskReport {
     /// The CPUs on which the thread may run.
     pub fn allowed(&self) -> BTreeSet<u32> {

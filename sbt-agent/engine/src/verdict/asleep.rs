@@ -78,7 +78,8 @@ pub fn in_the_work(report: &Report) -> Option<VerdictReport> {
     let stands = report.run.scheduling.as_ref();
     let stood_ns = stands.map_or(0, |it| it.stopped.at_most_ns.max(it.frozen.at_most_ns));
     let stood_ns = stood_ns as f64 * report.threads.len() as f64;
-    let share_pct = (equal_ns(report) - stood_ns) / total_ns * 100.0;
+    let stolen_ns = report.stolen_ns() as f64;
+    let share_pct = (equal_ns(report) - stood_ns - stolen_ns) / total_ns * 100.0;
     let share_pct = share_pct.min(seen_pct(report));
     if share_pct < SHARE || !is_equal(report) {
         return None;

@@ -190,9 +190,10 @@ pub fn blocked(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
     if report.run.has_stopped_threads() && looked.is_none() && reason.is_none() && lock.is_none() {
         return None;
     }
-    // A little is lost on any machine: without a cause that is nobody's fault.
+    // A little is lost on any machine, and a hypervisor takes more: without a cause that is nobody's fault.
     let is_known = looked.is_some() || reason.is_some() || lock.is_some();
-    if !is_known && cost.share_pct < UNEXPLAINED_SLEEP {
+    let is_much = cost.share_pct >= UNEXPLAINED_SLEEP && excess.blocked > report.stolen_ns() as f64;
+    if !is_known && !is_much {
         return None;
     }
     let (why, remedy) = match (lock, &report.locks) {

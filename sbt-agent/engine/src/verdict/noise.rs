@@ -2,7 +2,10 @@
 //! memory, a CPU's other thread, or whoever else uses the machine make equal work take twice as long at
 //! times, and by chance mostly that of one thread.
 
-use super::culprit::{Culprit, members};
+use super::{
+    culprit::{Culprit, members},
+    lack,
+};
 use crate::report::{Report, SiteReport, StatReport};
 
 /// Threads with fewer phases show no range.
@@ -12,73 +15,36 @@ const MANY: u64 = 8;
 /// longer is its own.
 const QUIET: f64 = 1.25;
 
-/// By which factor the least and the median work of a thread must be longer than those of the others.
-const LONGER: f64 = 1.15;
-
 /// Disturbances do not make the work of a thread take longer by this factor on average.
 const TWICE: f64 = 2.0;
 
-/// How long the work of a thread is: the least, the median, and that of long phases, ns.
-struct Range {
-    least: f64,
-    median: f64,
-    long: f64,
+/// The mean of a time of several threads, ns.
+fn mean(of: fn(&StatReport) -> u64, all: &[&StatReport]) -> f64 {
+    all.iter().map(|work| of(work) as f64).sum::<f64>() / all.len().max(1) as f64
 }
 
-impl Range {
-    fn of(work: &StatReport) -> Self {
-        Self {
-            least: work.min as f64,
-            median: work.p50 as f64,
-            long: work.p95 as f64,
-        }
-    }
-
-    /// The mean of several; `None` of none.
-    fn mean(all: &[Self]) -> Option<Self> {
-        let mean = |of: fn(&Self) -> f64| all.iter().map(of).sum::<f64>() / all.len() as f64;
-        (!all.is_empty()).then(|| Self {
-            least: mean(|range| range.least),
-            median: mean(|range| range.median),
-            long: mean(|range| range.long),
-        })
-    }
-
-    /// Whether work of this range is longer throughout: the shortest, the usual, and the longest.
-    fn is_longer_than(&self, others: &Self) -> bool {
-        self.least >= LONGER * others.least
-            && self.median >= LONGER * others.median
-            && self.long >= others.long
-    }
-}
-
-/// Whether the work of the thread that others wait for varies in the same range as theirs, so that
-/// nothing shows that it has more to do. False where that is unknown.
+/// Whether the usual work of the thread that others wait for takes no longer than their own long phases do,
+/// so that nothing shows that it has more to do. False where that is unknown, and where CPUs lack: then
+/// time without a CPU makes phases long, and [`lack::stands`] decides.
 pub fn is_noise(report: &Report, site: &SiteReport) -> bool {
-    Culprit::of(report, site).is_some_and(|culprit| is_noise_of(site, &culprit))
+    Culprit::of(report, site).is_some_and(|culprit| is_noise_of(report, site, &culprit))
 }
 
-/// The same for a thread that is known.
-pub fn is_noise_of(site: &SiteReport, culprit: &Culprit) -> bool {
-    if culprit.own.own() >= TWICE * culprit.others.own() {
+/// [`is_noise`] for the thread that others wait for, once that is found.
+pub fn is_noise_of(report: &Report, site: &SiteReport, culprit: &Culprit) -> bool {
+    if culprit.own.own() >= TWICE * culprit.others.own() || lack::is_told(report) {
         return false;
     }
-    let (mut own, mut others) = (None, Vec::new());
-    for member in members(site) {
-        let Some(work) = member.each.work_ns.as_ref() else {
-            continue;
-        };
-        if work.count < MANY {
-            continue;
-        }
-        if member.thread == culprit.thread {
-            own = Some(Range::of(work));
-        } else {
-            others.push(Range::of(work));
-        }
-    }
-    let (Some(own), Some(others)) = (own, Range::mean(&others)) else {
-        return false;
+    let of = |is_own: bool| -> Vec<&StatReport> {
+        let all = members(site).into_iter();
+        let all = all.filter(|member| (member.thread == culprit.thread) == is_own);
+        let works = all.filter_map(|member| member.each.work_ns.as_ref());
+        works.filter(|work| work.count >= MANY).collect()
     };
-    others.long > QUIET * others.least && !own.is_longer_than(&others)
+    let (own, others) = (of(true), of(false));
+    if own.is_empty() || others.is_empty() {
+        return false;
+    }
+    let long = mean(|work| work.p95, &others);
+    long > QUIET * mean(|work| work.min, &others) && mean(|work| work.p50, &own) < long
 }

@@ -10,6 +10,7 @@ mod pace;
 mod serial;
 mod unaccounted;
 mod untold;
+mod without_barriers;
 
 use std::rc::Rc;
 

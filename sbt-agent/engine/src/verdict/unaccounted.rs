@@ -18,6 +18,9 @@ const READY: &str = "without a CPU";
 /// This part of the loss is worth a look at its cause.
 const GOOD_PART: f64 = 0.25;
 
+/// From this part of the sleep on, time that a hypervisor took is named beside it.
+const HALF: f64 = 0.5;
+
 impl Lost {
     /// All lost time, as a percentage of the threads' time.
     pub fn pct(&self) -> f64 {
@@ -107,12 +110,14 @@ pub fn of(report: &Report) -> Result<Lost, String> {
     } else {
         "before the first barrier or after the last"
     };
+    let blocked_ns = sum(|thread| thread.blocked_ns);
     let asleep = if report.run.has_stopped_threads() {
         "asleep in the work, or stopped by sbt"
+    } else if report.stolen_ns() as f64 >= HALF * blocked_ns {
+        "asleep in the work, or without the CPU that the hypervisor took"
     } else {
         "asleep in the work"
     };
-    let blocked_ns = sum(|thread| thread.blocked_ns);
     let docked_ns = sum(|thread| thread.begin_blocked_ns);
     let ended_ns = sum(|thread| thread.end_blocked_ns);
     Ok(Lost {

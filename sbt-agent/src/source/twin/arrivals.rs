@@ -14,7 +14,7 @@ use super::{
 /// The largest number of barriers' counts that are kept.
 const MOST_COUNTS: usize = 65_536;
 
-/// What a barrier was initialised with.
+/// The arguments with which a barrier was initialised.
 #[derive(Debug)]
 pub(super) struct Kept {
     count: u32,

@@ -14,7 +14,7 @@ use sbt_program::arch::Registers;
 struct Thread {
     registers: Registers,
     stack: [u64; 8],
-    /// What the barrier's memory says of whether processes share it.
+    /// The word of the barrier's memory that says whether processes share the barrier; 0 if not.
     shared: u32,
 }
 
@@ -99,6 +99,22 @@ fn events(records: &Records) -> Vec<Event> {
     events
 }
 
+/// A thread hits a place of the barrier, at a time that does not matter.
+fn hit(
+    programs: &mut Programs,
+    program: Program,
+    (machine, slot): (&Thread, &mut Slot),
+    out: &mut Records,
+) {
+    let mut at = Hit {
+        machine,
+        slot,
+        now: now(5),
+        out,
+    };
+    programs.run((program, COOKIE.pack()), &mut at);
+}
+
 #[test]
 fn an_arrival_comes_with_its_barrier_and_its_clocks() {
     let (mut programs, mut slot, mut out) = (Programs::default(), slot(), Records::default());
@@ -150,13 +166,7 @@ fn what_is_read_late_does_not_count_for_more_than_what_was_seen() {
     let mut thread = Thread::at(STACK);
     let mut run = |program, count| {
         thread.registers.set_arguments(&[BARRIER, 0, count]);
-        let mut at = Hit {
-            machine: &thread,
-            slot: &mut slot,
-            now: now(5),
-            out: &mut out,
-        };
-        programs.run((program, COOKIE.pack()), &mut at);
+        hit(&mut programs, program, (&thread, &mut slot), &mut out);
     };
     run(Program::Arrive, 0);
     // The memory read by now still says 3, or says 3 again.
@@ -179,18 +189,9 @@ fn memory_that_holds_something_else_by_now_does_not_make_a_barrier_shared() {
         let (mut slot, mut out) = (slot(), Records::default());
         let mut thread = Thread::at(STACK);
         thread.shared = 128;
-        let mut run = |program| {
-            thread
-                .registers
-                .set_arguments(&[BARRIER, attributes, count]);
-            let mut at = Hit {
-                machine: &thread,
-                slot: &mut slot,
-                now: now(5),
-                out: &mut out,
-            };
-            programs.run((program, COOKIE.pack()), &mut at);
-        };
+        let arguments = [BARRIER, attributes, count];
+        thread.registers.set_arguments(&arguments);
+        let mut run = |program| hit(&mut programs, program, (&thread, &mut slot), &mut out);
         if count > 0 {
             run(Program::Init);
         }

@@ -166,7 +166,7 @@ impl<'a> Team<'a> {
     }
 }
 
-/// What threads wanted of the CPUs.
+/// How many CPUs threads wanted, and how long they lacked them.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted {
     /// Percentage of the time for which they were ready without a CPU.

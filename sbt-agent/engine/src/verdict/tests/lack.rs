@@ -6,10 +6,10 @@ use crate::report::{
     SchedulingReport, StandsReport, TaskReport, UsedReport,
 };
 
-const S: u64 = 1_000 * MS;
+pub(super) const S: u64 = 1_000 * MS;
 
 /// A thread that was on a CPU and ready without one for these percentages of a second.
-fn task(tid: u32, cpus: &str, [running, ready]: [u64; 2]) -> TaskReport {
+pub(super) fn task(tid: u32, cpus: &str, [running, ready]: [u64; 2]) -> TaskReport {
     TaskReport {
         tid,
         pid: 1,
@@ -85,11 +85,18 @@ fn who_is_served_later_where_all_have_page_faults_is_not_to_blame() {
     assert!(blamed(30), "much later is its own matter");
 }
 
-fn of(tasks: Vec<TaskReport>) -> SchedulingReport {
+pub(super) fn of(tasks: Vec<TaskReport>) -> SchedulingReport {
     SchedulingReport {
         tasks,
         ..SchedulingReport::default()
     }
+}
+
+/// Two threads that meet, and all threads that were looked at.
+fn meeting(tasks: impl Into<Vec<TaskReport>>) -> Program {
+    let mut program = Program::new(2);
+    program.facts.run.scheduling = Some(of(tasks.into()));
+    program
 }
 
 /// Two threads of which one at a time lacks a CPU for as long as it works.
@@ -101,7 +108,7 @@ fn starving(scheduling: SchedulingReport) -> Program {
     program
 }
 
-fn machine(busy: u64, target: u64, own: u64) -> MachineReport {
+pub(super) fn machine(busy: u64, target: u64, own: u64) -> MachineReport {
     MachineReport {
         online: "0-1".into(),
         looked_ns: S,
@@ -198,13 +205,11 @@ fn a_busy_helper_on_the_same_cpu_is_named() {
     assert_eq!(verdict.thread, Some(0));
     // Whoever shares its CPU takes longer for the same work.
     for (running_ms, is_more_work) in [(6, false), (9, true)] {
-        let scheduling = of(vec![
+        let mut program = meeting([
             task(1, "0", [60, 30]),
             task(2, "1", [60, 0]),
             task(100, "0", [70, 30]),
         ]);
-        let mut program = Program::new(2);
-        program.facts.run.scheduling = Some(scheduling);
         program.rounds(60, |_| but(2, 0, [running_ms * MS, 5 * MS, 0], runs(4)));
         let blames = |verdict: &VerdictReport| verdict.kind == VerdictKind::PersistentStraggler;
         let verdicts = program.report().verdicts.unwrap();
@@ -441,112 +446,15 @@ fn a_program_that_was_stopped_has_no_straggler_for_that() {
 
 #[test]
 fn looks_tell_where_events_do_not() {
-    let scheduling = of(vec![
+    let mut program = meeting([
         task(1, "0", [50, 30]),
         task(2, "0", [50, 30]),
         task(100, "0-1", [0, 0]),
     ]);
-    let mut program = Program::new(2);
-    program.facts.run.scheduling = Some(scheduling);
     for clocks in &mut program.clocks {
         (clocks.run_ns, clocks.delay_ns) = (None, None);
     }
     program.rounds(60, |round| but(2, round % 2, [4 * MS, 4 * MS, 0], runs(4)));
     let verdict = program.only(VerdictKind::BoundToFewCpus);
     says(&verdict, &["ready without a CPU for 30 % of the time"]);
-}
-
-/// What is said of a program without barriers that used so many ms as user and in the kernel, with so
-/// many page faults.
-fn judged_without_barriers(
-    scheduling: SchedulingReport,
-    [user_ms, system_ms, minor_faults]: [u64; 3],
-) -> Result<Vec<VerdictReport>, String> {
-    let mut program = Program::new(2);
-    program.facts.run.cpus = Some(2);
-    program.facts.run.scheduling = Some(scheduling);
-    let mut report = program.report();
-    report.sites.clear();
-    report.run.wall_ns = S;
-    report.run.used = Some(UsedReport {
-        user_ns: user_ms * MS,
-        system_ns: system_ms * MS,
-        minor_faults,
-        major_faults: 0,
-        fault_ns: Some(1_000),
-    });
-    judge(&report)
-}
-
-#[test]
-fn stops_and_page_faults_are_told_without_barriers() {
-    let free = || of(vec![task(1, "0-1", [90, 0]), task(2, "0-1", [90, 0])]);
-    let faults = judged_without_barriers(free(), [900, 800, 600_000]).unwrap();
-    assert_eq!(faults[0].kind, VerdictKind::PageFaults);
-    says(
-        &faults[0],
-        &["the kernel takes 800 ms of 1.70 s CPU time, 47 %"],
-    );
-    assert_eq!(faults[0].thread, None);
-    // Little time, as that of a start, or other work of the kernel.
-    for used in [
-        [100, 200, 150_000],
-        [1_000, 400, 300_000],
-        [900, 800, 6_000],
-    ] {
-        assert!(judged_without_barriers(free(), used).is_err());
-    }
-    let mut stopped = free();
-    stopped.stopped = StandsReport {
-        times: 1,
-        total_ns: 400 * MS,
-        at_most_ns: 450 * MS,
-    };
-    let stopped = judged_without_barriers(stopped, [900, 10, 100]).unwrap();
-    assert_eq!(stopped[0].kind, VerdictKind::ProgramStopped);
-}
-
-#[test]
-fn causes_outside_of_a_program_without_barriers_are_told_too() {
-    let judged = |scheduling: SchedulingReport| judged_without_barriers(scheduling, [0; 3]);
-    // The first thread, which waits in a join, is not busy.
-    let tasks = |cpus: &str, ready| {
-        let busy = |tid| task(tid, cpus, [60, ready]);
-        of(vec![task(100, "0-1", [0, 0]), busy(1), busy(2)])
-    };
-    let with = |ready, machine| SchedulingReport {
-        machine: Some(machine),
-        ..tasks("0-1", ready)
-    };
-    let found = judged(with(30, machine(200, 120, 5))).unwrap();
-    assert_eq!(found[0].kind, VerdictKind::OthersTakeCpus);
-    says(
-        &found[0],
-        &[
-            "its busy threads are ready without a CPU for 30 % of their time",
-            "among them `cc1` (pid 77)",
-            "or give it CPUs of its own.",
-        ],
-    );
-    let found = judged(tasks("0", 30)).unwrap();
-    assert_eq!(found[0].kind, VerdictKind::BoundToFewCpus);
-    let mut throttled = tasks("0-1", 30);
-    throttled.quotas = vec![QuotaReport {
-        group: "/user/job".into(),
-        cpus: 0.5,
-        period_ns: 100 * MS,
-        periods: 5,
-        throttled_periods: 4,
-        throttled_ns: 300 * MS,
-    }];
-    let found = judged(throttled).unwrap();
-    assert_eq!(found[0].kind, VerdictKind::CpuQuota);
-    // Little lack, sbt itself, and more threads than CPUs are no cause outside of it.
-    for scheduling in [
-        with(8, machine(200, 120, 5)),
-        with(30, machine(200, 120, 75)),
-        tasks("0-1", 30),
-    ] {
-        assert!(judged(scheduling).is_err());
-    }
 }

@@ -1,7 +1,9 @@
 //! What looks like a fault and is not known to be one: work in barriers, stops, sleep of some threads.
 
 use super::*;
-use crate::report::{BarrierKind, SchedulingReport, StandsReport, TaskReport, sound};
+use crate::report::{
+    BarrierKind, MachineReport, SchedulingReport, StandsReport, TaskReport, sound,
+};
 
 /// The report on a program whose barriers are those of GNU OpenMP.
 fn of_openmp(program: &mut Program) -> Report {
@@ -203,12 +205,16 @@ fn equal_work_that_takes_longer_at_times_is_nobodys_fault() {
     program.rounds(100, |round| vec![takes(round + 3, 2), takes(round, 7)]);
     let because = program.none();
     assert!(because.contains("waiting at barriers"), "{because}");
-    // Whoever has more to do in each phase is told although the work varies as much.
-    let more = |[running, ready, blocked]: Work| [running * 3 / 2, ready, blocked];
+    // Nor if one of them never has the short time: its memory may be further away all along.
     let mut program = Program::new(2);
-    program.rounds(100, |round| {
-        vec![takes(round + 3, 4), more(takes(round, 4))]
-    });
+    program.rounds(100, |round| vec![takes(round, 4), runs(7)]);
+    let because = program.none();
+    assert!(because.contains("waiting at barriers"), "{because}");
+    // Whoever usually works longer than the others ever do is told, although the work varies as much.
+    let varies = |round: usize| 4 + (round % 7) as u64 / 2;
+    let more = |round: usize| runs(varies(round) * 9 / 5);
+    let mut program = Program::new(2);
+    program.rounds(100, |round| vec![runs(varies(round + 3)), more(round)]);
     assert_eq!(program.kinds(), [VerdictKind::PersistentStraggler]);
     // And so is a thread that has more to do in some phases, where equal work takes equally long.
     let mut program = Program::new(2);
@@ -226,5 +232,37 @@ fn a_little_sleep_for_an_unknown_reason_is_nobodys_fault() {
     };
     assert_eq!(slept(3_000).kinds(), [VerdictKind::StragglerBlocked]);
     let because = slept(900).none();
+    assert!(because.contains("waiting at barriers"), "{because}");
+}
+
+#[test]
+fn what_a_hypervisor_took_is_no_sleep() {
+    let with = |stolen_ms: u64, work: &dyn Fn(usize) -> Vec<Work>| {
+        let mut program = Program::new(2);
+        program.facts.run.scheduling = Some(SchedulingReport {
+            machine: Some(MachineReport {
+                online: "0-1".into(),
+                looked_ns: 1_000 * MS,
+                busy_ns: 0,
+                target_ns: 0,
+                own_ns: 0,
+                stolen_ns: stolen_ms * MS,
+                processes: None,
+            }),
+            ..SchedulingReport::default()
+        });
+        program.rounds(30, work);
+        program
+    };
+    let all = |_: usize| vec![[4 * MS, 0, MS]; 2];
+    assert_eq!(with(0, &all).kinds(), [VerdictKind::AsleepInTheWork]);
+    let because = with(60, &all).none();
+    assert!(
+        because.contains("without the CPU that the hypervisor took"),
+        "{because}"
+    );
+    let last = |round: usize| but(2, round % 2, [10 * MS, 0, 3 * MS], runs(10));
+    assert_eq!(with(0, &last).kinds(), [VerdictKind::StragglerBlocked]);
+    let because = with(100, &last).none();
     assert!(because.contains("waiting at barriers"), "{because}");
 }
