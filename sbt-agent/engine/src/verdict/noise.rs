@@ -2,10 +2,7 @@
 //! memory, a CPU's other thread, or whoever else uses the machine make equal work take twice as long at
 //! times, and by chance mostly that of one thread.
 
-use super::{
-    culprit::{Culprit, members},
-    lack,
-};
+use super::culprit::{Culprit, members};
 use crate::report::{Report, SiteReport, StatReport};
 
 /// Threads with fewer phases show no range.
@@ -18,21 +15,24 @@ const QUIET: f64 = 1.25;
 /// Disturbances do not make the work of a thread take longer by this factor on average.
 const TWICE: f64 = 2.0;
 
+/// Nor does memory that is further away all along make the least work take longer by this factor.
+const MUCH: f64 = 1.5;
+
 /// The mean of a time of several threads, ns.
 fn mean(of: fn(&StatReport) -> u64, all: &[&StatReport]) -> f64 {
     all.iter().map(|work| of(work) as f64).sum::<f64>() / all.len().max(1) as f64
 }
 
 /// Whether the usual work of the thread that others wait for takes no longer than their own long phases do,
-/// so that nothing shows that it has more to do. False where that is unknown, and where CPUs lack: then
-/// time without a CPU makes phases long, and [`lack::stands`] decides.
+/// and its least work not much longer than theirs, so that nothing shows that it has more to do. False where
+/// that is unknown.
 pub fn is_noise(report: &Report, site: &SiteReport) -> bool {
-    Culprit::of(report, site).is_some_and(|culprit| is_noise_of(report, site, &culprit))
+    Culprit::of(report, site).is_some_and(|culprit| is_noise_of(site, &culprit))
 }
 
 /// [`is_noise`] for the thread that others wait for, once that is found.
-pub fn is_noise_of(report: &Report, site: &SiteReport, culprit: &Culprit) -> bool {
-    if culprit.own.own() >= TWICE * culprit.others.own() || lack::is_told(report) {
+pub fn is_noise_of(site: &SiteReport, culprit: &Culprit) -> bool {
+    if culprit.own.own() >= TWICE * culprit.others.own() {
         return false;
     }
     let of = |is_own: bool| -> Vec<&StatReport> {
@@ -45,6 +45,8 @@ pub fn is_noise_of(report: &Report, site: &SiteReport, culprit: &Culprit) -> boo
     if own.is_empty() || others.is_empty() {
         return false;
     }
+    let least = |all: &[&StatReport]| mean(|work| work.min, all);
     let long = mean(|work| work.p95, &others);
-    long > QUIET * mean(|work| work.min, &others) && mean(|work| work.p50, &own) < long
+    let is_varied = long > QUIET * least(&others);
+    is_varied && mean(|work| work.p50, &own) < long && least(&own) < MUCH * least(&others)
 }

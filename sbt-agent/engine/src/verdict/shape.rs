@@ -292,7 +292,7 @@ pub fn persistent(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
     if !is_its_work || !(is_last || is_waited_for) || is_chance || !cost.is_worth(report) {
         return None;
     }
-    if is_noise_of(report, site, &culprit) {
+    if is_noise_of(site, &culprit) {
         return None;
     }
     let how = if culprit.own.is_split {

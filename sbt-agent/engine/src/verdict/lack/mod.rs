@@ -146,11 +146,6 @@ pub fn without_barriers(report: &Report) -> Option<VerdictReport> {
     causes.iter().find_map(|cause| cause(&case))
 }
 
-/// Whether threads lacked CPUs by so much that it is told.
-pub fn is_told(report: &Report) -> bool {
-    Lack::of(report).is_some()
-}
-
 /// How many CPUs the threads that meet wanted, by looks from outside.
 fn wanted_by_looks(report: &Report) -> Option<Wanted> {
     Team::of(report, report.run.scheduling.as_ref()?).wanted
