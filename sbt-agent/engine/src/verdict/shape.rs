@@ -32,6 +32,10 @@ const CLEARLY: f64 = 0.2;
 /// a fifth longer than the other on average (the larger of two normal values of deviation s: 0.56 s).
 const BY_CHANCE: f64 = 0.25;
 
+/// The same where one thread comes last for a while, then another: whoever else uses the machine slows one
+/// of its CPUs for a while, then another.
+const IN_STRETCHES: f64 = 0.3;
+
 /// The percentage of thread time that a smaller difference must cost: on a machine that others use
 /// too, equal work takes a tenth longer on one CPU than on another.
 const COSTS: f64 = 5.0;
@@ -111,7 +115,11 @@ impl<'a> OfWork<'a> {
     /// Whether the work differs by more than equal work does on a machine that others use too: there
     /// the last of a few threads takes a tenth longer, now one, now another.
     fn is_more_than_noise(&self) -> bool {
-        self.spread >= BY_CHANCE
+        let least = match self.straggler.sequence {
+            StragglerSequence::Stretches => IN_STRETCHES,
+            _ => BY_CHANCE,
+        };
+        self.spread >= least
     }
 
     /// The work of the last thread and that of the others, each in the mean of an episode.

@@ -230,6 +230,20 @@ fn equal_work_that_takes_longer_at_times_is_nobodys_fault() {
 }
 
 #[test]
+fn a_cpu_that_is_slower_for_a_while_is_no_dynamic_imbalance() {
+    let late = |last_us: u64| {
+        let mut program = Program::new(2);
+        program.rounds(100, |round| {
+            but(2, round / 10 % 2, [last_us * US, 0, 0], runs(7))
+        });
+        program
+    };
+    assert_eq!(late(12_000).kinds(), [VerdictKind::RotatingStraggler]);
+    let because = late(9_800).none();
+    assert!(because.contains("waiting at barriers"), "{because}");
+}
+
+#[test]
 fn a_little_sleep_for_an_unknown_reason_is_nobodys_fault() {
     let slept = |us: u64| {
         let mut program = Program::new(2);
