@@ -43,6 +43,8 @@ pub mod team {
     pub const SPILLED: u8 = 2;
     /// This barrier ends a parallel region: see [`crate::record::ENDS`].
     pub const ENDS: u8 = 4;
+    /// The object lies in the frame of the function: see [`super::Cookie::object`].
+    pub const ON_STACK: u8 = 8;
 }
 
 /// What a probe tells the BPF program that it runs, packed into its 64-bit cookie.
@@ -55,7 +57,7 @@ pub struct Cookie {
     /// Where the object's address is. For [`layout::USER`] and teams: the number of the argument, 1
     /// to 6, or 0 for none. For [`layout::MPI`]: 1 to 15, where arguments from 7 on are on the
     /// stack. For teams also other registers: 7 rax, 8 rbx, 9 rbp, 10 to 15 the registers of these
-    /// numbers; 0 is the rip of the probe, or rsp with [`team::SPILLED`].
+    /// numbers; 0 is the rip of the probe, or rsp with [`team::SPILLED`] or [`team::ON_STACK`].
     pub object: u8,
     /// The argument with the number of participants, numbered as `object`; 0 for none. For a
     /// function that wakes waiters of a condition variable: how many it wakes at most, 0 for all.
@@ -130,6 +132,9 @@ pub struct MarkCookie {
 impl MarkCookie {
     /// Instead of a mark: a parallel region of OpenMP begins here.
     pub const REGION: u8 = u8::MAX;
+
+    /// Instead of a mark: a thread that has arrived at a barrier begins to wait there.
+    pub const AWAITS: u8 = u8::MAX - 1;
 
     /// What [`crate::Depart::mark`] tells; `rsp` is the stack pointer at the mark.
     #[must_use]

@@ -42,7 +42,8 @@ impl TeamHit {
         let inlined = cookie.layout == layout::STD_INLINED;
         let spilled = cookie.count & team::SPILLED != 0;
         let (stack, probed, frame) = (registers.rsp(), registers.rip(), registers.rbp());
-        let held = match (cookie.object, spilled) {
+        let from_stack = spilled || cookie.count & team::ON_STACK != 0;
+        let held = match (cookie.object, from_stack) {
             (0, true) => stack,
             (0, false) => probed,
             (number, _) => registers.numbered(number),

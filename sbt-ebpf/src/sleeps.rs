@@ -147,6 +147,7 @@ pub fn asleep(ctx: RawTracePointContext) -> i32 {
     if now >= entry.due_ns {
         sample(entry, &task, process, &user, now);
     }
+    entry.ran_ns = task.ran();
     entry.since_ns = now;
     0
 }
@@ -227,7 +228,10 @@ pub fn woken(ctx: RawTracePointContext) -> i32 {
     let since_ns = entry.since_ns;
     let ns = now.wrapping_sub(since_ns);
     entry.since_ns = 0;
-    if value(&SINCE, 0).is_none_or(|from| since_ns < *from) {
+    // A thread that is woken on its way to sleep does not sleep, and is then seen to go to sleep: its
+    // wake comes first.
+    let ran = task::ran_of(woken);
+    if ran != entry.ran_ns || value(&SINCE, 0).is_none_or(|from| since_ns < *from) {
         return 0;
     }
     count(ALL);

@@ -49,6 +49,13 @@ fn copied_pointer(base: *const u8, offset: u32) -> *const u8 {
     copied::<usize>(base, offset) as *const u8
 }
 
+/// As [`Task::ran`], of any task.
+#[inline(always)]
+pub fn ran_of(task: *const u8) -> u64 {
+    let offset = config!(sum_exec_runtime);
+    if offset == 0 { 0 } else { copied(task, offset) }
+}
+
 impl Task {
     #[inline(always)]
     pub fn current() -> Self {
@@ -128,6 +135,13 @@ impl Task {
             run_ns,
             delay_ns,
         }
+    }
+
+    /// How long the task had run when it last left a CPU or at the last tick, ns; 0 if unknown.
+    #[inline(always)]
+    pub fn ran(&self) -> u64 {
+        let offset = config!(sum_exec_runtime);
+        if offset == 0 { 0 } else { field(self.task, offset) }
     }
 
     /// See [`sbt_common::Counts::values`].

@@ -72,3 +72,30 @@ fn looks_can_be_left_out() {
     let (_, report) = watch_with(&["--waits=off"], &program("asleep.c"), &["ms=100"]);
     assert_eq!(report.0["waits"], Value::Null);
 }
+
+#[test]
+fn no_thread_sleeps_for_longer_than_it_is_on_no_cpu() {
+    needs_root!(alone);
+    // Which wakes come before their sleeps is chance.
+    for _ in 0..8 {
+        let arguments = ["rounds=300000", "steps=1000"];
+        let (finished, report) = watch_with(&[], &program("briefly.c"), &arguments);
+        finished.expect(0);
+        let waits = &report.0["waits"];
+        let blocked_ns = |tid: &Value| {
+            let mut threads = waits["threads"].as_array().unwrap().iter();
+            let thread = threads.find(|thread| thread["tid"] == *tid);
+            thread.unwrap()["blocked_ns"].as_u64().unwrap()
+        };
+        let places = waits["places"].as_array().unwrap().iter();
+        for thread in places
+            .filter(|place| place["kind"] == "mutex")
+            .flat_map(|place| place["threads"].as_array().unwrap())
+        {
+            let slept_ns = thread["slept_ns"].as_u64().unwrap_or(0);
+            // The thread sleeps on after the last look at it.
+            let most_ns = blocked_ns(&thread["tid"]) + 3_000_000;
+            assert!(slept_ns <= most_ns, "{slept_ns} of {most_ns} ns: {report}");
+        }
+    }
+}

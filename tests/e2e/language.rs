@@ -73,6 +73,33 @@ fn std_barrier_of_a_stripped_program() {
 }
 
 #[test]
+fn work_between_arriving_and_waiting_is_no_waiting() {
+    needs_root!();
+    // With -O3 one of the arrivals has the barrier in its own frame.
+    for level in ["-O1", "-O2", "-O3"] {
+        let build = Build::of("splitbarrier.cpp")
+            .compiler("g++")
+            .flags(&["-std=c++20", level]);
+        best_of_five(|| {
+            let (finished, report) = watch_with(&[], &build.path(), &[]);
+            report.is_exactly(200, 100);
+            let out = finished.expect(0).out();
+            let own = out.lines().map(|line| line.parse().unwrap());
+            let own: Vec<f64> = own.collect();
+            assert!(own[0] > 50e6, "the first waits for the second: {own:?}");
+            for (thread, own) in report.threads().iter().zip(&own) {
+                let idle = number(thread, "idle_ns") as f64;
+                // A thread may lose its CPU between its own look at the clock and the probe's.
+                let near = (idle - own).abs() < 0.05 * own + 5e6;
+                near.then_some(())
+                    .ok_or_else(|| format!("{idle} instead of {own} ns: {report}"))?;
+            }
+            Ok(())
+        });
+    }
+}
+
+#[test]
 fn who_leaves_for_good_counts_no_more() {
     needs_root!();
     let build = Build::of("stdbarrier.cpp")

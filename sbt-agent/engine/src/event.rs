@@ -222,6 +222,14 @@ pub enum Event {
         /// The callers of the barrier.
         callers: CallersId,
     },
+    /// A thread begins to wait at the barrier at which it arrived last: what it did since was work.
+    /// Comes only from barriers at which arriving and waiting are two calls.
+    Awaits {
+        /// The waiting thread.
+        tid: Tid,
+        /// The moment at which the thread begins to wait.
+        clocks: Clocks,
+    },
     /// A thread is about to wait until others wake it. The recogniser may turn this into an
     /// arrival.
     Wait {
@@ -440,6 +448,7 @@ impl Event {
     pub const fn time_ns(&self) -> Option<u64> {
         match self {
             Self::Arrive { clocks, .. }
+            | Self::Awaits { clocks, .. }
             | Self::Depart { clocks, .. }
             | Self::Wait { clocks, .. }
             | Self::Wake { clocks, .. }

@@ -1,8 +1,9 @@
 //! Points: functions and places in which probes may be put.
 
+use crate::arch;
 use sbt_common::{
     Cookie, layout,
-    team::{ENDS, HAS_COUNT, SPILLED},
+    team::{ENDS, HAS_COUNT, ON_STACK, SPILLED},
 };
 
 /// The role of a probed function.
@@ -45,6 +46,8 @@ pub enum Function {
     Left,
     /// A function that begins a parallel region of OpenMP.
     Region,
+    /// A place where a thread begins to wait at a barrier at which it has arrived before.
+    Awaits,
 }
 
 impl Function {
@@ -59,7 +62,8 @@ impl Function {
             | Self::Kmp(_)
             | Self::TeamEnd
             | Self::Left
-            | Self::Region => 0,
+            | Self::Region
+            | Self::Awaits => 0,
             // Arguments beyond the sixth are on the stack.
             Self::Call { object, count } => object.max(count).min(6).into(),
         }
@@ -89,7 +93,8 @@ pub struct Point {
 /// A barrier of a thread team, as it is called somewhere in the runtime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Team {
-    /// The register that holds the address: see [`sbt_common::Cookie::object`].
+    /// The register that holds the address: see [`sbt_common::Cookie::object`]; or
+    /// `arch::ON_STACK`.
     pub register: u8,
     /// If set, the address is not in the register, but in the word at this offset from the
     /// register, bytes.
@@ -117,8 +122,10 @@ impl Team {
             }
             None => high,
         };
+        let on_stack = self.register == arch::ON_STACK;
+        bits |= if on_stack { ON_STACK } else { 0 };
         Cookie {
-            object: self.register,
+            object: if on_stack { 0 } else { self.register },
             count: bits,
             stack_moved,
             displacement: low,

@@ -11,10 +11,11 @@ use super::{
     thread::Glance,
     wait::Waits,
 };
+use sbt_common::NO_CALL;
 use sbt_engine::{
     event::ThreadId,
     hang::scene::{Doing, Holder, WaitFor},
-    looks::{CodePlace, Kind, Wait},
+    looks::{CodePlace, Kind, Wait, sums::Key},
 };
 use sbt_program::{
     files::ProbedFile,
@@ -22,6 +23,7 @@ use sbt_program::{
     process,
     sites::{CLibrary, Resolver, SharedFiles, Stacks, Standing},
     status::Status,
+    syscalls,
 };
 
 mod waits;
@@ -48,6 +50,22 @@ impl Sleep {
             sp,
             at,
         })
+    }
+
+    /// By what the kernel sums up the sleep of a thread.
+    pub fn key(&self, who: ThreadId) -> Key {
+        let (number, word) = match self.0 {
+            Call::In {
+                number, arguments, ..
+            } => (number, arguments[0]),
+            Call::Running | Call::Outside { .. } | Call::Unknown => (-1, 0),
+        };
+        let is_futex = [libc::SYS_futex, syscalls::FUTEX_WAIT].contains(&number);
+        Key {
+            who,
+            object: if is_futex { word } else { 0 },
+            call: u32::try_from(number).unwrap_or(NO_CALL),
+        }
     }
 }
 

@@ -303,6 +303,9 @@ impl Round {
         };
         glimpse.asleep = true;
         glimpse.wait = task.wait;
+        if let Some(wait) = task.wait {
+            locked(tally).saw_asleep(sleep.key(who), wait);
+        }
         Some((birth, glimpse, holder.filter(|holder| *holder != who)))
     }
 

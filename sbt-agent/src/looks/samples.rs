@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, sync::Mutex};
 
-use sbt_common::{Asleep, NO_CALL};
+use sbt_common::Asleep;
 
 use super::locked;
 use crate::{
@@ -59,14 +59,5 @@ fn place(
     let sleep = Sleep::of(record.call, record.arguments, record.sp, record.ip);
     let wait = sleepers.sampled(who, sleep, top)?;
     let wait = locked(tally).number(wait)?;
-    let is_futex = [libc::SYS_futex, FUTEX_WAIT].contains(&record.call);
-    let key = Key {
-        who,
-        object: if is_futex { record.arguments[0] } else { 0 },
-        call: u32::try_from(record.call).unwrap_or(NO_CALL),
-    };
-    Some((key, wait))
+    Some((sleep.key(who), wait))
 }
-
-/// The system call `futex_wait`.
-const FUTEX_WAIT: i64 = 455;

@@ -18,7 +18,7 @@ use super::{
 /// The most conceptual phases.
 pub const MAX_PHASES: usize = 64;
 /// The most marks: the number of a mark crosses the ring in one byte.
-pub const MAX_MARKS: usize = 255;
+pub const MAX_MARKS: usize = 254;
 /// The most functions of the user's that are barriers.
 pub const MAX_BARRIERS: usize = 32;
 

@@ -212,7 +212,7 @@ fn too_much_of_something_is_an_error() {
     };
     for (make, limit, option) in [
         (&phases as &dyn Fn(usize) -> Layer, 64, "--phase"),
-        (&marks, 255, "--mark"),
+        (&marks, 254, "--mark"),
         (&barriers, 32, "--barrier"),
     ] {
         assert!(merge(vec![make(limit)]).is_ok(), "{option}");

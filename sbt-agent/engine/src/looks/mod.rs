@@ -194,6 +194,8 @@ pub struct Tally {
     asked_ns: Option<u64>,
     /// Where threads were when they went to sleep.
     samples: Samples,
+    /// Where looks saw them asleep.
+    seen_asleep: Samples,
     /// Where threads were while they ran.
     spins: Spins,
 }
@@ -319,6 +321,7 @@ impl Tally {
         self.waits = old.waits;
         self.numbers = old.numbers;
         self.samples = old.samples;
+        self.seen_asleep = old.seen_asleep;
         for (who, life) in lives {
             let birth = Birth {
                 time_ns,

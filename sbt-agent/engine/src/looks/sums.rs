@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use serde::{Deserialize, Serialize};
 
-use super::{MAX_PAIRS, Tally, ThreadId, Wait, WaitNumber};
+use super::{MAX_PAIRS, Tally, ThreadId, WaitNumber};
 
 /// Sleeps that the kernel sums up together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -105,27 +105,25 @@ impl Tally {
         }
     }
 
+    /// A look saw a thread in a sleep of this key: it was this wait.
+    pub fn saw_asleep(&mut self, key: Key, wait: WaitNumber) {
+        if !self.seen_asleep.add(key, wait, 1) {
+            self.dropped += 1;
+        }
+    }
+
     /// The part that each wait has in a sum: by the samples of the thread, else by those of other
     /// threads for the same object, else by the looks at the thread. Empty if nothing tells.
     fn weights(&self, key: &Key, of_object: &HashMap<(u32, u64, u32), Weights>) -> Weights {
         if let Some(own) = self.samples.0.get(key) {
             return own.clone();
         }
-        if key.object == 0 {
-            return Weights::new();
-        }
-        if let Some(others) = of_object.get(&(key.who.process, key.object, key.call)) {
-            return others.clone();
-        }
-        let of_wait = |wait: &WaitNumber| {
-            let known: &Wait = &self.waits[wait.0];
-            known.object == Some(key.object) && known.process == key.who.process
-        };
-        let looked = self.pairs.iter();
-        looked
-            .filter(|((wait, who), _)| *who == key.who && of_wait(wait))
-            .map(|((wait, _), looks)| (*wait, *looks))
-            .collect()
+        let of_others = of_object.get(&(key.who.process, key.object, key.call));
+        of_others
+            .filter(|_| key.object != 0)
+            .or_else(|| self.seen_asleep.0.get(key))
+            .cloned()
+            .unwrap_or_default()
     }
 
     /// Divides the sums among the waits.

@@ -156,7 +156,7 @@ fn sums_are_divided_by_samples_then_by_those_of_others_then_by_looks() {
     let times: Vec<u64> = first.sleeps.iter().map(|slept| slept.times).collect();
     assert_eq!(times, [30, 30]);
     assert_eq!(first.wakers, [(who(2), 330 * MS)]);
-    // A look at another thread tells where it sleeps for the same object.
+    // Without samples a look tells where the thread sleeps.
     let of_looked = Sums {
         all: vec![(key(3, 0x1000), sum(8 * MS))],
         ..sums
@@ -164,6 +164,7 @@ fn sums_are_divided_by_samples_then_by_those_of_others_then_by_looks() {
     let mut tally = Tally::default();
     let there = at(&mut tally, 40);
     tally.look(MS);
+    tally.saw_asleep(key(3, 0x1000), there);
     tally.thread(who(3), Birth::default(), glimpse(MS, Some(there)));
     assert_eq!(tally.found(0, Some(&of_looked)).waits[0].slept_ns(), 8 * MS);
 }

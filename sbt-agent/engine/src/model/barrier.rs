@@ -3,6 +3,7 @@
 use rustc_hash::FxHashMap;
 
 use super::{
+    apart::Apart,
     episode::Episode,
     ids::{BarrierId, PlaceId, ThreadId},
     rows::Rows,
@@ -90,6 +91,8 @@ pub struct Barrier {
     /// The thread that began the parallel region whose threads meet here; `None` before they first
     /// meet.
     pub master: Option<ThreadId>,
+    /// Whether arriving and waiting are two calls.
+    pub apart: Apart,
     /// Whether the barrier was used more than once since the search for a free entry last passed
     /// it.
     pub recent: bool,
@@ -174,6 +177,7 @@ impl Barriers {
             heard_ns: 0,
             number: self.seen,
             master: None,
+            apart: Apart::Unknown,
             recent: false,
         };
         self.seen += 1;

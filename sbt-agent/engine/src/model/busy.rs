@@ -249,6 +249,7 @@ mod tests {
             tid: row,
             row: ThreadId(row),
             place: PlaceId(0),
+            awaits: false,
             arrived: Clocks::at(end_ns),
             since: Some(Since {
                 clocks: Clocks::at(begin_ns),

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use super::{
     Model,
+    apart::Apart,
     away::Work,
     barrier::{Barrier, round_after},
     efficiency::Usage,
@@ -50,6 +51,9 @@ impl Model {
     fn fill(&mut self, id: BarrierId) {
         let barrier = self.barriers.get(id);
         let mut episode = next_open(barrier);
+        if barrier.apart == Apart::Told {
+            episode.end_overlaps();
+        }
         let Some((_, last_ns)) = episode.span() else {
             return;
         };

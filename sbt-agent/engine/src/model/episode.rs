@@ -31,8 +31,11 @@ pub struct Member {
     pub row: ThreadId,
     /// The place from which it called.
     pub place: PlaceId,
-    /// The time at which it arrived, `a_i`.
+    /// The time at which it arrived, `a_i`; from which it waited, if it told that (see
+    /// [`super::apart`]).
     pub arrived: Clocks,
+    /// Whether it has told that it waits.
+    pub awaits: bool,
     /// The time at which its work before the arrival began, if known.
     pub since: Option<Since>,
     /// Whether and when it left, `d_i`.

@@ -37,6 +37,7 @@ impl Model {
                 kind,
                 callers,
             } => self.arrive(*tid, *clocks, *object, *kind, *callers),
+            Event::Awaits { tid, clocks } => self.awaits(*tid, *clocks),
             Event::Recognised { tid, object, by } => {
                 if let Some(live) = self.threads.live(*tid)
                     && let Some(id) = self.barriers.find(key(live.process, *object))

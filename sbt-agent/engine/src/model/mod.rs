@@ -9,6 +9,7 @@
 //! neither on the number of threads nor on the number of sites: work for a whole episode is done
 //! once for each of its members.
 
+pub mod apart;
 pub mod away;
 pub mod barrier;
 mod begun;

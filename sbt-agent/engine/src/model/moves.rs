@@ -39,6 +39,7 @@ impl Model {
     ) {
         self.totals.arrivals += 1;
         self.threads.meet(tid, clocks.time_ns);
+        self.check_told(tid);
         // An arrival implies that the thread has left its previous episode, seen or not.
         self.leave(tid, Left::Unseen);
         let Some((live, row)) = self.threads.both(tid) else {
@@ -73,6 +74,7 @@ impl Model {
                 .copied()
                 .unwrap_or(PlaceId(callers.0)),
             arrived: clocks,
+            awaits: false,
             since,
             left: Left::NotYet,
             chain: live.chain,

@@ -5,6 +5,7 @@
     reason = "a test that cannot go on has failed"
 )]
 
+mod apart;
 mod bounds;
 mod conceptual;
 mod fuzz;

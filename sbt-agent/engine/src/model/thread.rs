@@ -86,6 +86,8 @@ pub struct Live {
     pub born_ns: Option<u64>,
     /// The episode in which the thread waits, or which it was not seen to leave.
     pub seat: Option<Seat>,
+    /// Whether the thread has told, since its last arrival, that it waits: see [`super::apart`].
+    pub awaits: bool,
     /// Serial number of the episode in which the thread last arrived.
     pub last_episode: u64,
     /// The barrier of that episode, and the round by the barrier's own number.
@@ -259,6 +261,7 @@ impl Threads {
             process: shown.1,
             born_ns: None,
             seat: None,
+            awaits: false,
             last_episode: 0,
             last_round: None,
             since: None,

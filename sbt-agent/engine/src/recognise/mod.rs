@@ -74,7 +74,7 @@ impl Held {
 const fn is_urgent(event: &Event) -> bool {
     matches!(
         event,
-        Event::Arrive { .. } | Event::Depart { .. } | Event::Mark { .. }
+        Event::Arrive { .. } | Event::Awaits { .. } | Event::Depart { .. } | Event::Mark { .. }
     )
 }
 

@@ -230,8 +230,13 @@ impl Gets {
 impl WaitPlaceReport {
     /// For what threads sleep there, in words.
     pub fn called(&self) -> String {
-        let place = match (self.callers.first(), self.is_wrapper()) {
-            (Some(caller), true) => format!("{} from {caller}", self.place),
+        let callers = self.callers.as_slice();
+        let place = match callers {
+            [caller] if self.is_wrapper() => format!("{} from {caller}", self.place),
+            [one, other] if self.is_wrapper() => format!("{} from {one} and {other}", self.place),
+            [one, other, ..] if self.is_wrapper() => {
+                format!("{} from {one}, {other} and others", self.place)
+            }
             _ => self.place.clone(),
         };
         let what = self.what.as_ref();

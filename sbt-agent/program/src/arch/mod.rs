@@ -40,18 +40,18 @@ pub(crate) use here::files;
 /// thread that stands still.
 pub use here::registers::Registers;
 pub(crate) use here::registers::{
-    ARGUMENTS, FRAME, KEPT, OTHER_REGISTERS, RESULT, Register, STACK, number,
+    ARGUMENTS, FRAME, KEPT, ON_STACK, OTHER_REGISTERS, RESULT, Register, STACK, number,
 };
 /// Unwinding: DWARF's numbers of registers, and functions that keep a frame pointer.
 pub(crate) use here::unwind;
+/// The effects of a waiting loop's instructions, a simulated thread that executes them, the values of
+/// registers after some code, and the code that compilers make of the runtimes' barriers.
+pub(crate) use here::{awaits, effect, patterns, rehearsal, values};
 /// Breakpoints: the instruction, and how a thread executes what a breakpoint has displaced.
 pub use here::{
     breakpoint::{BREAKPOINT, LONG_BREAKPOINT},
     displaced,
 };
-/// The effects of a waiting loop's instructions, a simulated thread that executes them, the values of
-/// registers after some code, and the code that compilers make of the runtimes' barriers.
-pub(crate) use here::{effect, patterns, rehearsal, values};
 /// System calls that a thread makes for sbt: the code for them, and the signal frame from which the
 /// thread goes on.
 pub use here::{

@@ -45,7 +45,31 @@ fn whatever_the_compiler_makes_of_libstdcxx_is_found() {
             let teams = teams(&points);
             assert!(!teams.is_empty(), "{flags:?}");
             assert!(teams.iter().all(|team| team.has_count), "{teams:?}");
-            assert!(points.iter().all(|point| point.entry_emulated));
+            let arrives = points
+                .iter()
+                .filter(|point| point.function != Function::Awaits);
+            assert!(arrives.into_iter().all(|point| point.entry_emulated));
+        }
+    }
+}
+
+#[test]
+fn waits_apart_from_arrivals_are_found() {
+    let waits = |flags: &[&str]| {
+        let points = compiled("g++", flags, "splitbarrier.cpp");
+        let waits = points
+            .iter()
+            .filter(|point| point.function == Function::Awaits);
+        (teams(&points).len(), waits.count())
+    };
+    for level in ["-O1", "-O2", "-O3"] {
+        for strip in [&[][..], &["-s"]] {
+            let flags = [&["-std=c++20", "-pthread", level][..], strip].concat();
+            let (arrivals, apart) = waits(&flags);
+            assert!(arrivals > 0 && apart > 0, "{flags:?}: {arrivals} {apart}");
+            let flags = [&flags[..], &["-DTOGETHER"]].concat();
+            let (arrivals, apart) = waits(&flags);
+            assert!(arrivals > 0 && apart == 0, "{flags:?}: {arrivals} {apart}");
         }
     }
 }

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     arch::{
-        self, patterns,
+        self, Instruction, awaits, patterns,
         prologue::{Stand, stand},
     },
     elf::Segment,
@@ -42,7 +42,7 @@ pub static RUNTIME: Runtime = Runtime {
         },
         points: |_, code, _| {
             let arrives = of_first_argument(0, true);
-            let point = Point::of_function(arrives, SYMBOL, code, layout::STD);
+            let point = Point::of_function(arrives, ARRIVES, code, layout::STD);
             point.into_iter().collect()
         },
         inlined_calls: &WAITS,
@@ -57,7 +57,10 @@ pub static RUNTIME: Runtime = Runtime {
 const WAITS: [&[u8]; 3] = [b"syscall", b"__wait_impl", b"__notify_impl"];
 
 /// What sites of it are called.
-const SYMBOL: &str = "std::barrier::arrive";
+const ARRIVES: &str = "std::barrier::arrive";
+
+/// What places where threads wait later are called.
+const AWAITS: &str = "std::barrier::wait";
 
 /// Whether a function, by its name and file, is one of `std::barrier`, of this library or of libc++.
 pub(super) fn is_barrier(name: &str, file: Option<&str>) -> bool {
@@ -70,32 +73,54 @@ pub(super) fn is_barrier(name: &str, file: Option<&str>) -> bool {
             && (name.contains("::barrier<") || name.contains("tree_barrier"))
 }
 
-/// Where arrivals at barriers of libstdc++ are inlined.
+/// Where arrivals at barriers of libstdc++ are inlined; and, if a thread may do something between
+/// arriving and waiting, where it begins to wait.
 fn inlined(text: &arch::Code<'_>, segments: &[Segment]) -> Vec<Point> {
-    patterns::arrivals_of_libstdcxx(text)
-        .take(MAX_POINTS)
-        .flatten()
-        .filter_map(|(call, held)| {
-            let stand = stand(text.bytes_of(&call)).ok()?;
-            let offset = segments
-                .iter()
-                .find_map(|segment| segment.file_offset(call.at()))?;
-            let team = Team {
-                register: held.register,
-                spilled: held.spilled,
-                displacement: held.displacement,
-                has_count: true,
-                ends: false,
-            };
-            Some(Point {
-                function: Function::Team(team),
-                symbol: SYMBOL.to_owned(),
-                entry_offset: offset,
-                stack_moved: 0,
-                return_offset: offset,
-                entry_emulated: stand == Stand::Emulated,
-                layout: layout::STD_INLINED,
-            })
-        })
-        .collect()
+    let arrivals = patterns::arrivals_of_libstdcxx(text).take(MAX_POINTS);
+    let arrivals: Vec<_> = arrivals.flatten().collect();
+    let arrives = arrivals.iter().filter_map(|(call, held)| {
+        let team = Team {
+            register: held.register,
+            spilled: held.spilled,
+            displacement: held.displacement,
+            has_count: true,
+            ends: false,
+        };
+        point(text, segments, call, Function::Team(team), ARRIVES)
+    });
+    let mut points: Vec<Point> = arrives.collect();
+    if !points.is_empty() {
+        let waits = awaits::waits_of_libstdcxx(text);
+        let is_apart = |(call, _): &_| awaits::is_apart(text, call, &waits);
+        if arrivals.iter().any(is_apart) {
+            let begins = waits.iter().take(MAX_POINTS);
+            points.extend(
+                begins.filter_map(|first| point(text, segments, first, Function::Awaits, AWAITS)),
+            );
+        }
+    }
+    points
+}
+
+/// A probe on an instruction.
+fn point(
+    text: &arch::Code<'_>,
+    segments: &[Segment],
+    instruction: &Instruction,
+    function: Function,
+    symbol: &str,
+) -> Option<Point> {
+    let stand = stand(text.bytes_of(instruction)).ok()?;
+    let offset = segments
+        .iter()
+        .find_map(|segment| segment.file_offset(instruction.at()))?;
+    Some(Point {
+        function,
+        symbol: symbol.to_owned(),
+        entry_offset: offset,
+        stack_moved: 0,
+        return_offset: offset,
+        entry_emulated: stand == Stand::Emulated,
+        layout: layout::STD_INLINED,
+    })
 }

@@ -15,6 +15,7 @@ mod libstdcxx;
 pub mod messages;
 mod musl;
 pub(crate) mod openmpi;
+pub mod python;
 pub(crate) mod regions;
 mod rust;
 pub mod teams;

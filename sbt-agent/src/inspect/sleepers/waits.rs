@@ -7,7 +7,10 @@ use sbt_engine::{
     hang::scene::{CallSeen, Doing, Section, WaitFor},
     looks::{CodePlace, Kind, Wait},
 };
-use sbt_program::runtimes::waits::{Wants, wants};
+use sbt_program::runtimes::{
+    python::waits_for_interpreter,
+    waits::{Wants, wants},
+};
 
 /// The most calls of the program's own code that are kept of a thread.
 const MOST_CALLS: usize = 6;
@@ -228,15 +231,7 @@ fn named(kind: Kind, names: &[&str], wants: Option<Wants>) -> Option<Kind> {
 
 /// The lock of Python's interpreter is made of a condition variable.
 fn of_python<'a>(kind: Kind, mut names: impl Iterator<Item = &'a str>) -> Option<Kind> {
-    const WAITING: [&str; 5] = [
-        "take_gil",
-        "PyCOND_TIMEDWAIT",
-        "PyEval_RestoreThread",
-        "PyEval_Acquire",
-        "_PyEval_EvalFrame",
-    ];
-    let is_waiting = |name: &str| WAITING.iter().any(|begin| name.starts_with(begin));
-    (kind == Kind::Condvar && names.any(is_waiting)).then_some(Kind::Interpreter)
+    (kind == Kind::Condvar && names.any(waits_for_interpreter)).then_some(Kind::Interpreter)
 }
 
 /// The functions of the C library that take an arena's lock.

@@ -12,7 +12,10 @@ use sbt_engine::{
     recognise::{Code, Functions, Recogniser, Relation},
     words::command_line,
 };
-use sbt_program::sites::{Resolver, SystemCaller};
+use sbt_program::{
+    runtimes::python::waits_for_interpreter,
+    sites::{Resolver, SystemCaller},
+};
 
 /// How long futexes of the C library are ignored, ns: later, another object may lie at the same
 /// address.
@@ -296,6 +299,10 @@ impl Recognition {
                 hints.extend(hint.filter(|hint| printable(hint) == *hint && !hints.contains(hint)));
                 continue;
             };
+            // That is a lock, which the table of waits names.
+            if waits_for_interpreter(&meeting.place) {
+                continue;
+            }
             let option = command_line(&["--barrier".to_owned(), meeting.barrier]);
             let command = format!("{} {option} {}", again[0], again[1]);
             let hint = format!(

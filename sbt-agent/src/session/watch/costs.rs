@@ -9,8 +9,8 @@ use sbt_program::clock;
 use super::super::understanding::seen::Seen;
 
 /// The error of a source that cannot watch the system calls of futexes.
-const NO_FUTEXES: &str = "only --backend ebpf sees the system calls of futexes: locks, and \
-    barriers made from futexes, are not seen";
+const NO_FUTEXES: &str = "only --backend ebpf sees the system calls of futexes: barriers \
+    made from futexes are not seen, and locks only where a look meets a thread that waits";
 
 /// Starts or stops reporting departures, if the source can.
 fn set_departures(source: &mut dyn Source, on: bool) -> anyhow::Result<()> {

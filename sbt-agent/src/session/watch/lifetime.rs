@@ -51,6 +51,7 @@ impl Lifetime {
                 self.last_ns = self.last_ns.max(clocks.time_ns);
             }
             Event::Arrive { clocks, .. }
+            | Event::Awaits { clocks, .. }
             | Event::Depart { clocks, .. }
             | Event::Region { clocks, .. }
             | Event::Mark { clocks, .. } => self.last_ns = self.last_ns.max(clocks.time_ns),

@@ -174,9 +174,14 @@ fn watched_for(out: &mut String, report: &Report, style: Style) {
     let mut text =
         "sbt watched for: pthread_barrier_wait of glibc and musl, barriers made from their \
         condition variables, the barriers of GNU and LLVM OpenMP, of C++, of Rust and of Open \
-        MPI, and, while system calls are watched (--futex), barriers made from futexes, in the \
-        program and in every library it mapped,"
-            .to_owned();
+        MPI"
+        .to_owned();
+    if report.run.is_by_ebpf() {
+        text.push_str(
+            ", and, while system calls are watched (--futex), barriers made from futexes",
+        );
+    }
+    text.push_str(", in the program and in every library it mapped,");
     text.push_str(if report.run.children {
         " and in the processes that it started."
     } else {

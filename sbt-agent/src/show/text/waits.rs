@@ -114,8 +114,8 @@ fn usage(report: &Report, looks: &LooksReport) -> Option<String> {
     };
     let begins = if misses_threads {
         format!(
-            "The program used {cpus:.2} CPUs on average, in part by threads that lived too briefly to \
-             be seen. {who} were"
+            "The program used {cpus:.2} CPUs on average, in part before the first look at it, or by \
+             threads that lived too briefly to be seen. {who} were"
         )
     } else {
         format!("{who} used {cpus:.2} CPUs on average:")

@@ -357,6 +357,9 @@ impl Decoder {
                             depth: record.mark >> 8,
                         }
                     }
+                    kind::MARK if record.mark.to_le_bytes()[0] == MarkCookie::AWAITS => {
+                        Event::Awaits { tid, clocks }
+                    }
                     kind::MARK => Event::Mark {
                         tid,
                         clocks,

@@ -67,7 +67,7 @@ const fn is_cond_wake(function: Function) -> bool {
 }
 
 const fn is_mark(function: Function) -> bool {
-    matches!(function, Function::Mark(_))
+    matches!(function, Function::Mark(_) | Function::Awaits)
 }
 
 /// Selects functions by their kind.
@@ -170,6 +170,12 @@ pub fn cookie(
         .pack(),
         Function::Region => MarkCookie {
             mark: MarkCookie::REGION,
+            stepped,
+            generation,
+        }
+        .pack(),
+        Function::Awaits => MarkCookie {
+            mark: MarkCookie::AWAITS,
             stepped,
             generation,
         }

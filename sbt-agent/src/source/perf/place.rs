@@ -220,7 +220,8 @@ fn kind(point: &Point, file: &str, is_used: impl Fn(&str) -> bool) -> Option<(Ra
         | Function::CallExit
         | Function::TeamEnd
         | Function::Left
-        | Function::Region => return None,
+        | Function::Region
+        | Function::Awaits => return None,
     })
 }
 

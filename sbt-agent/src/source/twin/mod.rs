@@ -73,7 +73,7 @@ impl Program {
             Function::BarrierInit => &[Self::Init],
             Function::CondWait | Function::CondWake { .. } => &[Self::Condvar],
             Function::LinkerMapped => &[Self::Mapped],
-            Function::Mark(_) | Function::Region => &[Self::Mark],
+            Function::Mark(_) | Function::Region | Function::Awaits => &[Self::Mark],
             Function::Call { .. } => &[Self::Call],
             Function::CallExit => &[Self::CallExit],
             Function::Team(_) => &[Self::Team],

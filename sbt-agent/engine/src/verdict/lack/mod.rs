@@ -133,7 +133,7 @@ pub fn of_the_run(report: &Report) -> Option<VerdictReport> {
         .or_else(|| others::processes(case.as_ref()?))
 }
 
-/// Verdict: the threads of a program without barriers lacked CPUs, for a cause outside of it.
+/// Verdict: the threads of a program without barriers lacked CPUs, for a cause that is known.
 pub fn without_barriers(report: &Report) -> Option<VerdictReport> {
     let scheduling = report.run.scheduling.as_ref()?;
     let case = Case {
@@ -142,7 +142,12 @@ pub fn without_barriers(report: &Report) -> Option<VerdictReport> {
         scheduling,
         team: Team::of(report, scheduling),
     };
-    let causes: [Cause; 3] = [quota::too_small, bound::to_few_cpus, others::processes];
+    let causes: [Cause; 4] = [
+        quota::too_small,
+        priority::lower,
+        bound::to_few_cpus,
+        others::processes,
+    ];
     causes.iter().find_map(|cause| cause(&case))
 }
 

@@ -55,10 +55,18 @@ pub fn lower(case: &Case<'_>) -> Option<VerdictReport> {
         .filter(|other| other.priority() == first.priority())
         .map(|other| other.called(case.report))
         .collect();
+    // Without barriers nobody is known to wait for it: it may be meant to give way.
+    let advice = if case.report.sites.is_empty() {
+        "If others wait for what it does, give it the same priority (nice, setpriority, \
+         sched_setscheduler), or CPUs of its own"
+    } else {
+        "Give all of them the same priority (nice, setpriority, sched_setscheduler), or leave the \
+         threads that meet CPUs of their own"
+    };
     let have = |names: &[String]| if names.len() == 1 { "has" } else { "have" };
     let text = format!(
         "low priority: {} {} {}, while {} of this program {} {} and {} first on the same CPUs; \
-         {} was ready without a CPU for {:.0} % of its time{}. Give all of them the same priority (nice, setpriority, sched_setscheduler), or leave the threads that meet CPUs of their own.",
+         {} was ready without a CPU for {:.0} % of its time{}. {advice}.",
         list(&whom),
         have(&whom),
         victim.priority(),

@@ -78,11 +78,12 @@ impl Member<'_> {
     pub fn called(&self, report: &Report) -> String {
         let mut looked = report.waits.iter().flat_map(|looks| &looks.threads);
         let is_it = |tid: u32, pid: u32| (tid, pid) == (self.task.tid, self.task.pid);
-        let is_named = |label: &str| label.ends_with(&self.task.name);
         match self.thread {
             Some(thread) => super::super::words::who(report, thread.id),
             None => match looked.find(|thread| is_it(thread.tid, thread.pid)) {
-                Some(thread) if is_named(&thread.label) => thread.label.clone(),
+                Some(thread) if thread.name == self.task.name => {
+                    format!("{} {}", thread.label, thread.name)
+                }
                 _ => format!("thread `{}` (tid {})", self.task.name, self.task.tid),
             },
         }

@@ -189,8 +189,8 @@ fn no_thread_sets_the_pace_where_two_work_or_the_other_only_helps() {
 
 #[test]
 fn a_thread_that_is_alone_for_long_is_a_serial_part() {
-    let run = |alone: u64, others: u64| {
-        let mut main = thread(1, "octree", 600, 0);
+    let with = |alone: u64, others: u64, ran| {
+        let mut main = thread(1, "octree", ran, 0);
         main.alone_looks = alone;
         let mut worker = thread(2, "octree", 400, 0);
         worker.looks = others;
@@ -206,6 +206,7 @@ fn a_thread_that_is_alone_for_long_is_a_serial_part() {
         });
         judged(report)
     };
+    let run = |alone, others| with(alone, others, 600);
     let found = run(48, 52);
     assert_eq!(found[0].kind, VerdictKind::SerialPart);
     assert_eq!(
@@ -213,6 +214,12 @@ fn a_thread_that_is_alone_for_long_is_a_serial_part() {
         "serial part: T1 octree works as the only thread for 48 % of the run (48 of 100 looks), before \
          it makes others or after it has joined them at main octree.cpp:62. Divide what it does \
          then among threads, or do it beside their work."
+    );
+    let idle = with(48, 52, 20);
+    assert_eq!(
+        idle,
+        [],
+        "it hardly works: looks were frequent while it was alone"
     );
     assert_eq!(run(19, 81), [], "every program begins with one thread");
     assert_eq!(run(99, 1), [], "it has hardly any threads");

@@ -57,7 +57,7 @@ fn stops_and_page_faults_are_told_without_barriers() {
 }
 
 #[test]
-fn causes_outside_of_a_program_without_barriers_are_told_too() {
+fn causes_of_a_lack_of_cpus_are_told_without_barriers() {
     let judged = |scheduling: SchedulingReport| judged_without_barriers(scheduling, [0; 3]);
     // The first thread, which waits in a join, is not busy.
     let tasks = |cpus: &str, ready| {
@@ -78,6 +78,24 @@ fn causes_outside_of_a_program_without_barriers_are_told_too() {
             "or give it CPUs of its own.",
         ],
     );
+    let mut starved = of(vec![
+        task(1, "0-1", [95, 2]),
+        task(2, "0-1", [95, 2]),
+        task(3, "0-1", [2, 97]),
+    ]);
+    starved.tasks[2].nice = 15;
+    let found = judged(starved.clone()).unwrap();
+    assert_eq!(found[0].kind, VerdictKind::LowPriority);
+    says(
+        &found[0],
+        &[
+            "has nice value 15",
+            "ready without a CPU for 97 % of its time",
+            "If others wait for what it does",
+        ],
+    );
+    starved.tasks[2].nice = 0;
+    assert!(judged(starved).is_err(), "the same priority");
     let found = judged(tasks("0", 30)).unwrap();
     assert_eq!(found[0].kind, VerdictKind::BoundToFewCpus);
     let mut throttled = tasks("0-1", 30);

@@ -31,7 +31,14 @@ pub(super) fn part(looks: &LooksReport) -> Option<VerdictReport> {
         .filter(|thread| thread.pid == alone.pid);
     let others = of_process.filter(|thread| thread.tid != alone.tid);
     let of_others: u64 = others.map(|thread| thread.looks).sum();
-    let alone_pct = pct(alone.alone_looks);
+    // Looks are not evenly spread over the run: the thread cannot have worked alone for longer than
+    // it worked.
+    let worked = alone.running_ns.zip(alone.ready_ns);
+    let worked_pct = worked.map_or(100.0, |(running_ns, ready_ns)| {
+        let worked_ns = running_ns.saturating_add(ready_ns);
+        worked_ns as f64 / alone.watched_ns.max(1) as f64 * 100.0
+    });
+    let alone_pct = pct(alone.alone_looks).min(worked_pct);
     if alone.alone_looks < FEW || alone_pct < MUCH || pct(of_others) < OTHERS {
         return None;
     }

@@ -1,5 +1,6 @@
 //! x86-64, as Linux and the System V ABI use it.
 
+pub mod awaits;
 pub mod breakpoint;
 pub mod code;
 pub mod displaced;

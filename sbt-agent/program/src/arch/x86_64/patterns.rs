@@ -6,7 +6,7 @@ use iced_x86::{FlowControl, InstructionInfoFactory, Mnemonic, OpAccess, OpKind};
 use super::{
     code::Code,
     instruction::Instruction,
-    registers::{KEPT, Register, number},
+    registers::{KEPT, ON_STACK, Register, number},
 };
 
 /// `mov edx, 0xc70f6907`: the seed of `std::_Hash_impl::hash` (`include/bits/functional_hash.h` of
@@ -19,7 +19,7 @@ const NEAR: usize = 16;
 /// Where an object's address is at an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Held {
-    /// The register that holds the address, by its number in [`sbt_common::Cookie::object`].
+    /// The register that holds the address, by its number in [`sbt_common::Cookie::object`], or [`ON_STACK`].
     pub register: u8,
     /// If set, the address is in the word at this offset from the register, bytes.
     pub spilled: Option<i16>,
@@ -107,6 +107,7 @@ fn object_after(call: u64, instructions: impl Iterator<Item = Instruction>) -> O
             let origin = match base {
                 Register::RIP => Some(Origin::Code),
                 _ if keeps(base) => Some(Origin::Kept(base)),
+                Register::RSP if !written.contains(&base) => Some(Origin::Kept(base)),
                 _ => loaded
                     .iter()
                     .find(|(to, _, _)| *to == base)
@@ -131,8 +132,11 @@ fn object_after(call: u64, instructions: impl Iterator<Item = Instruction>) -> O
                 let at = i16::try_from(displacement).ok();
                 spilled = at.map(|at| (instruction.op0_register(), Origin::Spilled(base, at), 0));
             }
-            // The phase lies behind the number, within 256 bytes.
+            // The phase lies behind the number, within 256 bytes. In a frame other words do, too.
             let number_of = |phase: &(Origin, i64)| {
+                if phase.0 == Origin::Kept(Register::RSP) {
+                    return None;
+                }
                 let near = |word: &&(Origin, i64)| {
                     word.0 == phase.0 && (1..256).contains(&phase.1.wrapping_sub(word.1))
                 };
@@ -189,6 +193,7 @@ fn constant(instruction: &iced_x86::Instruction) -> Option<(Register, Origin, i6
 fn held(origin: Origin, displacement: i64, call: u64) -> Option<Held> {
     let (register, spilled, displacement) = match origin {
         Origin::Code => (0, None, displacement.wrapping_sub(call.cast_signed())),
+        Origin::Kept(Register::RSP) => (ON_STACK, None, displacement),
         Origin::Kept(register) => (number(register)?, None, displacement),
         Origin::Spilled(Register::RSP, at) => (0, Some(at), displacement),
         Origin::Spilled(register, at) => (number(register)?, Some(at), displacement),
@@ -263,6 +268,17 @@ mod tests {
         ];
         let team = object(&code).unwrap();
         assert_eq!((team.register, team.displacement), (0, 0x3010));
+        // movzx ebx, byte [rsp+0x39]; mov rdi, [rsp+0x20]; lea rcx, [rdi+1]: in the frame
+        let code = [
+            0x0f, 0xb6, 0x5c, 0x24, 0x39, 0x48, 0x8b, 0x7c, 0x24, 0x20, 0x48, 0x8d, 0x4f, 0x01,
+        ];
+        let team = object(&code).unwrap();
+        assert_eq!(
+            (team.register, team.spilled, team.displacement),
+            (ON_STACK, None, 0x20)
+        );
+        // The same without the last instruction: the word may be another one of the frame.
+        assert_eq!(object(&code[..10]), None);
         // lea rdi, [rip+0xf9]; mov rdi, rax; movzx ebx, byte [rdi+0x19]; mov rax, [rdi]: rdi is another.
         let code = [
             0x48, 0x8d, 0x3d, 0xf9, 0x00, 0x00, 0x00, 0x48, 0x89, 0xc7, 0x0f, 0xb6, 0x5f, 0x19,

@@ -49,6 +49,9 @@ const OTHERS: [Register; 9] = [
     Register::R15,
 ];
 
+/// Stands for the stack pointer, beside the numbers of registers.
+pub const ON_STACK: u8 = 16;
+
 /// The register's number in [`sbt_common::Cookie::object`], from 1; `None` if it has none.
 pub fn number(register: Register) -> Option<u8> {
     let mut numbered = ARGUMENTS.iter().chain(&OTHERS);

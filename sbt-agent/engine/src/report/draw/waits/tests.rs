@@ -90,7 +90,7 @@ fn places_are_lines_and_threads_that_only_wait_for_ends_do_not_count() {
     assert_eq!(get.holders[0].label, "T3");
     assert_eq!(
         get.called(),
-        "2 mutexes locked at get queue.c:20 from other queue.c:31"
+        "2 mutexes locked at get queue.c:20 from other queue.c:31 and stage queue.c:30"
     );
     assert_eq!(main.called(), "the end of T1 at main queue.c:9");
     let mut many = main.clone();
