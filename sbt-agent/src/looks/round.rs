@@ -124,22 +124,16 @@ impl Round {
             .collect();
         self.spins
             .tick(now_ns, &self.threads, &mut self.sleepers, tally);
-        let alone = match seen.as_slice() {
-            [(who, _, glimpse)] if count == 1 && processes.len() == 1 && !glimpse.asleep => {
-                Some(*who)
-            }
-            _ => None,
-        };
         let mut tally = locked(tally);
         tally.stands(now_ns, self.is_stopped);
         if !seen.is_empty() {
             tally.look(now_ns);
         }
-        for (who, birth, glimpse) in seen {
-            tally.thread(who, birth, glimpse);
+        for (who, birth, glimpse) in &seen {
+            tally.thread(*who, *birth, *glimpse);
         }
-        if let Some(who) = alone {
-            tally.alone(who);
+        if seen.len() == count && processes.len() == 1 {
+            tally.alone(&seen);
         }
         for (wait, holder) in holders {
             tally.holds(wait, holder, asleep.get(&holder).copied());

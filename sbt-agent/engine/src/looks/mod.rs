@@ -281,9 +281,18 @@ impl Tally {
         }
     }
 
-    /// A look found a thread awake, and no other thread at all.
-    pub fn alone(&mut self, who: ThreadId) {
-        if let Some(life) = self.threads.get_mut(&who) {
+    /// A look saw all threads of the program: counts a thread that was awake while there was no other,
+    /// or the others only waited for threads to end.
+    pub fn alone(&mut self, seen: &[(ThreadId, Birth, Glimpse)]) {
+        let joins = |glimpse: &Glimpse| {
+            let wait = glimpse.wait.filter(|_| glimpse.asleep);
+            wait.is_some_and(|wait| self.wait(wait).kind == Kind::Join)
+        };
+        let mut others = seen.iter().filter(|(_, _, glimpse)| !joins(glimpse));
+        if let (Some((who, _, glimpse)), None) = (others.next(), others.next())
+            && !glimpse.asleep
+            && let Some(life) = self.threads.get_mut(who)
+        {
             life.alone += 1;
         }
     }
@@ -452,7 +461,7 @@ pub struct FoundThread {
     pub looks: u64,
     /// Number of looks at which it slept.
     pub asleep: u64,
-    /// Number of looks at which it was awake and there was no other thread.
+    /// Number of looks at which it was awake and alone: see [`Tally::alone`].
     #[serde(default)]
     pub alone: u64,
     /// How long it was watched: until the last look at it, ns.

@@ -173,8 +173,19 @@ fn sums_are_divided_by_samples_then_by_those_of_others_then_by_looks() {
 fn looks_at_a_thread_that_is_alone_are_counted_until_counts_begin_anew() {
     let mut tally = Tally::default();
     tally.thread(who(1), Birth::default(), glimpse(MS, None));
-    tally.alone(who(1));
-    tally.alone(who(2));
+    let join = tally.number(wait(Kind::Join, 9)).unwrap();
+    let queue = tally.number(wait(Kind::Condvar, 7)).unwrap();
+    let awake = (who(1), Birth::default(), glimpse(MS, None));
+    let asleep = |wait| (who(2), Birth::default(), glimpse(MS, Some(wait)));
+    for seen in [
+        &[awake, asleep(join)][..],
+        // Not alone: the other waits for work, or works too; or nobody works.
+        &[awake, asleep(queue)],
+        &[awake, (who(2), Birth::default(), glimpse(MS, None))],
+        &[asleep(join)],
+    ] {
+        tally.alone(seen);
+    }
     let alone = |tally: &Tally| tally.found(0, None).threads[0].alone;
     assert_eq!(alone(&tally), 1);
     tally.reset(MS);

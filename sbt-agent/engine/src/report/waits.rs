@@ -67,7 +67,8 @@ pub struct LookedThreadReport {
     pub looks: u64,
     /// Number of these looks at which it slept.
     pub asleep_looks: u64,
-    /// Number of these looks at which it was awake and the program had no other thread.
+    /// Number of these looks at which it was awake while the program had no other thread, or the
+    /// others only waited for threads to end.
     #[serde(default)]
     pub alone_looks: u64,
     /// How long the thread was watched: until the last look at it.

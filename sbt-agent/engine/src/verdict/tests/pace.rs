@@ -221,6 +221,37 @@ fn a_thread_that_is_alone_for_long_is_a_serial_part() {
         [],
         "it hardly works: looks were frequent while it was alone"
     );
+    // The last worker, while the main thread waits for its end.
+    let last = |other_looks| {
+        let mut main = thread(1, "pool", 1, 0);
+        main.looks = 100;
+        let mut last = thread(2, "pool", 1000, 0);
+        last.alone_looks = 40;
+        let mut first = thread(3, "pool", 600, 0);
+        first.looks = other_looks;
+        let mut join = queue(10.0, &[(1, 1000)], &[]);
+        (join.kind, join.place) = (WaitKind::Join, "finish pool.rs:44".into());
+        join.threads[0].looks = 100;
+        let mut report = self::run();
+        report.waits = Some(LooksReport {
+            looks: 100,
+            thread_looks: 200 + other_looks,
+            threads: vec![main, last, first],
+            places: vec![join],
+            ..LooksReport::default()
+        });
+        judged(report)
+    };
+    let found = last(60);
+    assert_eq!(found[0].kind, VerdictKind::SerialPart);
+    assert!(
+        found[0].text.starts_with(
+            "serial part: T2 pool works as the only thread for 40 % of the run (40 of 100 looks), \
+             while others have ended, or only wait for threads to end, at finish pool.rs:44. "
+        ),
+        "{found:?}"
+    );
+    assert_eq!(last(1), [], "it has one worker");
     assert_eq!(run(19, 81), [], "every program begins with one thread");
     assert_eq!(run(99, 1), [], "it has hardly any threads");
 }

@@ -1,4 +1,4 @@
-//! Programs without barriers in which one thread works before it makes other threads, or after these
+//! Programs without barriers in which one thread works before it makes other threads, or after others
 //! have ended.
 
 use crate::{
@@ -30,7 +30,9 @@ pub(super) fn part(looks: &LooksReport) -> Option<VerdictReport> {
         .iter()
         .filter(|thread| thread.pid == alone.pid);
     let others = of_process.filter(|thread| thread.tid != alone.tid);
-    let of_others: u64 = others.map(|thread| thread.looks).sum();
+    let of_others: u64 = others
+        .map(|thread| thread.looks.saturating_sub(joins_of(looks, thread.tid)))
+        .sum();
     // Looks are not evenly spread over the run: the thread cannot have worked alone for longer than
     // it worked.
     let worked = alone.running_ns.zip(alone.ready_ns);
@@ -42,20 +44,18 @@ pub(super) fn part(looks: &LooksReport) -> Option<VerdictReport> {
     if alone.alone_looks < FEW || alone_pct < MUCH || pct(of_others) < OTHERS {
         return None;
     }
-    let joins_there = |place: &&WaitPlaceReport| {
-        let mut threads = place.threads.iter();
-        place.kind == WaitKind::Join && threads.any(|thread| thread.tid == alone.tid)
+    let joins = || joins(looks);
+    let own = joins().find(|place| place.threads.iter().any(|thread| thread.tid == alone.tid));
+    let of_others = || joins().find(|place| !place.threads.is_empty());
+    let after = if let Some(place) = own {
+        let at = &place.place;
+        format!(", before it makes others or after it has joined them at {at}")
+    } else if let Some(place) = of_others() {
+        let at = &place.place;
+        format!(", while others have ended, or only wait for threads to end, at {at}")
+    } else {
+        String::new()
     };
-    let after = looks
-        .places
-        .iter()
-        .find(joins_there)
-        .map_or_else(String::new, |place| {
-            format!(
-                ", before it makes others or after it has joined them at {}",
-                place.place
-            )
-        });
     let text = format!(
         "serial part: {} {} works as the only thread for {alone_pct:.0} % of the run ({} of {} looks)\
          {after}. Divide what it does then among threads, or do it beside their work.",
@@ -74,4 +74,17 @@ pub(super) fn part(looks: &LooksReport) -> Option<VerdictReport> {
         ]
         .into(),
     })
+}
+
+/// The places where threads wait for others to end.
+fn joins(looks: &LooksReport) -> impl Iterator<Item = &WaitPlaceReport> {
+    let places = looks.places.iter();
+    places.filter(|place| place.kind == WaitKind::Join)
+}
+
+/// Number of looks at which a thread waited for others to end.
+fn joins_of(looks: &LooksReport, tid: u32) -> u64 {
+    let threads = joins(looks).flat_map(|place| &place.threads);
+    let own = threads.filter(|thread| thread.tid == tid);
+    own.map(|thread| thread.looks).sum()
 }
