@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::{
     harness::{Report, best_of_five, needs_root, number, watch_with},
-    programs::Build,
+    programs::{Build, line},
 };
 
 const GNU: Build = Build::of("regions.c").flags(&["-fopenmp"]);
@@ -140,4 +140,16 @@ fn even_regions_without_anything_between_have_no_serial_part() {
         }
         Ok(())
     });
+}
+
+#[test]
+fn the_end_of_a_region_has_the_line_of_its_pragma() {
+    needs_root!();
+    let build = Build::of("pragmas.c").flags(&["-fopenmp"]);
+    let (finished, report) = watch_with(&[], &build.path(), &[]);
+    finished.expect(0);
+    for (mark, episodes) in [("SITE fill", 1), ("SITE add", 50)] {
+        let site = report.site_at(line("pragmas.c", mark));
+        assert_eq!(number(site, "episodes"), episodes, "{report}");
+    }
 }

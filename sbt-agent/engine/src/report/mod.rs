@@ -11,6 +11,8 @@ use locks::LockReport;
 use spin::SpinReport;
 use waits::LooksReport;
 
+use crate::looks::FEW;
+
 mod arriving;
 mod asked;
 pub mod by_name;
@@ -385,6 +387,13 @@ impl Report {
     pub fn seen_ns(&self) -> u64 {
         let off_ns = self.own_cost.thinned.map_or(0, |thinned| thinned.off_ns);
         self.run.wall_ns.saturating_sub(off_ns)
+    }
+
+    /// Whether the program has no barrier, and sbt has looked often enough at several threads of it to
+    /// tell something else.
+    pub fn has_looks_without_barriers(&self) -> bool {
+        let looks = self.waits.as_ref().filter(|_| self.sites.is_empty());
+        looks.is_some_and(|looks| looks.looks >= FEW && looks.threads.len() > 1)
     }
 
     /// The name of the time that [`Self::seen_ns`] returns.

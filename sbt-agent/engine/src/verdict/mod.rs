@@ -62,6 +62,10 @@ const WITHOUT_BARRIERS: [OfRun; 3] = [
     kernel::page_faults_without_barriers,
 ];
 
+/// Why there is no verdict on a program without barriers at whose threads sbt has looked.
+const NOTHING_STOOD_OUT: &str = "no barrier was seen, and by looks at the threads nothing stood out: no \
+     lock for which they wait long, no thread that sets the pace or works alone for long, no lack of CPUs";
+
 /// Verdicts on a site, in the order in which they are tried.
 const AT_A_SITE: [OfSite; 10] = [
     short::phase_too_short,
@@ -108,10 +112,10 @@ pub fn judge(report: &Report) -> Result<Vec<VerdictReport>, String> {
         }
         // Looks need no barriers.
         waiting::add(report, &mut found);
-        return if found.is_empty() {
-            Err(because)
-        } else {
-            Ok(ranked(found))
+        return match (found.is_empty(), report.has_looks_without_barriers()) {
+            (false, _) => Ok(ranked(found)),
+            (true, true) => Err(NOTHING_STOOD_OUT.into()),
+            (true, false) => Err(because),
         };
     }
     let of_run = OF_THE_RUN.iter().filter_map(|kind| kind(report));

@@ -31,6 +31,25 @@ impl Resolver {
     /// function has no such jump or several.
     pub(super) fn last_barrier_of_region(&mut self, begin: &Link) -> Option<u64> {
         let file = Arc::clone(&self.modules[begin.file].file);
+        let (_, region) = self.region(begin)?;
+        let barrier = self.walks.last_barrier(begin.file, &file, region)?;
+        Some(barrier.next)
+    }
+
+    /// The file and line of the `#pragma omp` of a region of GNU OpenMP: that of its function. GCC gives
+    /// the call that begins the region the line of something before it now and then.
+    pub(super) fn line_of_region(&self, begin: &Link) -> Option<(String, u32)> {
+        let (_, region) = self
+            .region(begin)
+            .filter(|(name, _)| name.starts_with("GOMP_"))?;
+        let frame = self.frames(begin.file, region).pop()?;
+        frame.file.zip(frame.line)
+    }
+
+    /// The runtime's function that the program calls to begin a region, and the address of the region's
+    /// own function.
+    fn region(&self, begin: &Link) -> Option<(String, u64)> {
+        let file = &self.modules[begin.file].file;
         let name = self.modules[begin.file].called_by(begin.address)?;
         let argument = *arch::ARGUMENTS.get(runtimes::regions::argument(&name)?)?;
         let unwind = file.unwind()?;
@@ -38,7 +57,6 @@ impl Resolver {
         let length = begin.address - start;
         let code = code_at(unwind.image(), unwind.segments(), start, length)?;
         let region = arch::address_passed(code.bytes, start, begin.address, argument)?;
-        let barrier = self.walks.last_barrier(begin.file, &file, region)?;
-        Some(barrier.next)
+        Some((name, region))
     }
 }

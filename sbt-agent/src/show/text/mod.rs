@@ -151,7 +151,7 @@ fn nothing_found(out: &mut String, report: &Report, style: Style) {
     for part in wrapped(&text, style.width) {
         line(out, &part);
     }
-    if report.verdicts.is_some() {
+    if report.verdicts.is_some() || report.has_looks_without_barriers() {
         verdicts::verdicts(out, report, style);
         line(out, "");
     }

@@ -188,6 +188,21 @@ fn no_thread_sets_the_pace_where_two_work_or_the_other_only_helps() {
 }
 
 #[test]
+fn where_nothing_stands_out_that_is_said() {
+    let mut report = run();
+    let looks = |threads: u64| LooksReport {
+        looks: 100,
+        threads: (0..threads).map(|_| thread(1, "a", 500, 0)).collect(),
+        ..LooksReport::default()
+    };
+    let because = |report: Report| with(report).no_verdict_because.unwrap();
+    report.waits = Some(looks(1));
+    assert!(because(report.clone()).contains("no complete episode"));
+    report.waits = Some(looks(2));
+    assert!(because(report).contains("by looks at the threads nothing stood out"));
+}
+
+#[test]
 fn a_thread_that_is_alone_for_long_is_a_serial_part() {
     let with = |alone: u64, others: u64, ran| {
         let mut main = thread(1, "octree", ran, 0);
