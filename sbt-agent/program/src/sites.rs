@@ -332,15 +332,13 @@ impl Resolver {
         });
         let mut chain: Vec<(Link, Vec<Frame>)> = match barrier {
             Some(barrier) => vec![barrier],
-            None => links.iter().copied().zip(frames).skip(in_openmp).collect(),
+            None => {
+                let calls = links.iter().copied().zip(frames).skip(in_openmp);
+                let mut chain = calls.collect();
+                self.place_end_of_region(&mut chain);
+                chain
+            }
         };
-        if let (Some(begin), [(link, frames), ..]) = (begin, chain.as_mut_slice())
-            && (link.file, link.address) == (begin.file, begin.address)
-            && let Some((file, line)) = self.line_of_region(begin)
-            && let Some(call) = frames.first_mut()
-        {
-            (call.file, call.line) = (Some(file), Some(line));
-        }
         // A thread of the runtime has one place, however far the walk went in the runtime.
         if in_openmp == 0
             && links

@@ -92,6 +92,11 @@ impl Module {
         imports.called_before(self.image(), &self.segments, returns)
     }
 
+    /// The function of another file to which a stub at an address leads.
+    pub(super) fn stub_at(&self, vaddr: u64) -> Option<String> {
+        self.imports().at(self.image(), &self.segments, vaddr)
+    }
+
     /// Whether a call may end at an address.
     pub(super) fn is_after_call(&self, vaddr: u64) -> bool {
         elf::is_after_call(self.image(), &self.segments, vaddr)

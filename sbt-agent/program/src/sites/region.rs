@@ -4,9 +4,11 @@
 
 use std::sync::Arc;
 
+use sbt_engine::place::Frame;
+
 use super::Resolver;
 use crate::{
-    arch,
+    arch::{self, Called, transfer},
     elf::code_at,
     runtimes,
     walks::{Link, Owner},
@@ -31,32 +33,78 @@ impl Resolver {
     /// function has no such jump or several.
     pub(super) fn last_barrier_of_region(&mut self, begin: &Link) -> Option<u64> {
         let file = Arc::clone(&self.modules[begin.file].file);
-        let (_, region) = self.region(begin)?;
+        let region = self.region(begin.file, begin.address)?.1;
         let barrier = self.walks.last_barrier(begin.file, &file, region)?;
         Some(barrier.next)
     }
 
-    /// The file and line of the `#pragma omp` of a region of GNU OpenMP: that of its function. GCC gives
-    /// the call that begins the region the line of something before it now and then.
-    pub(super) fn line_of_region(&self, begin: &Link) -> Option<(String, u32)> {
-        let (_, region) = self
-            .region(begin)
-            .filter(|(name, _)| name.starts_with("GOMP_"))?;
-        let frame = self.frames(begin.file, region).pop()?;
-        frame.file.zip(frame.line)
+    /// Gives the end of a region of GNU OpenMP its place: the line of the `#pragma omp`, which is that of
+    /// the region's function. GCC gives the call that begins the region the line of something before it
+    /// now and then, and makes a jump of the call where it is the last act of a function: then that
+    /// function is called where the program seems to begin the region.
+    pub(super) fn place_end_of_region(&mut self, chain: &mut Vec<(Link, Vec<Frame>)>) {
+        let Some((begin, _)) = chain.first().filter(|(link, _)| link.owner == Owner::User) else {
+            return;
+        };
+        let begin = *begin;
+        let jump = self.jump_to_begin(&begin);
+        let region = self.region(begin.file, jump.unwrap_or(begin.address));
+        let region = region.filter(|(name, _)| name.starts_with("GOMP_"));
+        let pragma = region.and_then(|(_, region)| self.frames(begin.file, region).pop());
+        let Some((file, line)) = pragma.and_then(|frame| frame.file.zip(frame.line)) else {
+            return;
+        };
+        if let Some(jump) = jump {
+            chain.insert(0, self.link(begin.file, jump));
+        }
+        if let Some(call) = chain.first_mut().and_then(|(_, frames)| frames.first_mut()) {
+            (call.file, call.line) = (Some(file), Some(line));
+        }
     }
 
-    /// The runtime's function that the program calls to begin a region, and the address of the region's
-    /// own function.
-    fn region(&self, begin: &Link) -> Option<(String, u64)> {
-        let file = &self.modules[begin.file].file;
-        let name = self.modules[begin.file].called_by(begin.address)?;
+    /// The address behind the jump by which the function that is called at `begin` begins a region;
+    /// `None` if it has no such jump, or leaves by others, too.
+    fn jump_to_begin(&self, begin: &Link) -> Option<u64> {
+        let module = &self.modules[begin.file];
+        let unwind = module.file.unwind()?;
+        let before = |length: u64| {
+            let start = begin.address.checked_sub(length)?;
+            Some(code_at(unwind.image(), unwind.segments(), start, length)?.bytes)
+        };
+        let Some(Called::At(function)) = arch::called_by(begin.address, before) else {
+            return None;
+        };
+        let range = unwind
+            .function(function)
+            .filter(|range| range.start == function)?;
+        let length = range.end - range.start;
+        let code = code_at(unwind.image(), unwind.segments(), range.start, length)?;
+        let leaving = arch::decode(code.bytes, range.start).filter_map(|instruction| {
+            let jump = transfer(&instruction).filter(|jump| jump.returns.is_none())?;
+            let is_within = (range.start..range.end).contains(&jump.to);
+            (!is_within).then_some((instruction.next(), jump.to))
+        });
+        let leaving: Vec<_> = leaving.collect();
+        let [(behind, to)] = leaving.as_slice() else {
+            return None;
+        };
+        runtimes::regions::argument(&module.stub_at(*to)?)?;
+        Some(*behind)
+    }
+
+    /// The runtime's function that begins a region by a call, or a jump, that ends at an address, and the
+    /// address of the region's own function.
+    fn region(&self, file: usize, behind: u64) -> Option<(String, u64)> {
+        let module = &self.modules[file];
+        let unwind = module.file.unwind()?;
+        let start = unwind.function(behind.checked_sub(1)?)?.start;
+        let code = code_at(unwind.image(), unwind.segments(), start, behind - start)?;
+        let name = module.called_by(behind).or_else(|| {
+            let last = arch::decode(code.bytes, start).last()?;
+            module.stub_at(transfer(&last)?.to)
+        })?;
         let argument = *arch::ARGUMENTS.get(runtimes::regions::argument(&name)?)?;
-        let unwind = file.unwind()?;
-        let start = unwind.function(begin.address.checked_sub(1)?)?.start;
-        let length = begin.address - start;
-        let code = code_at(unwind.image(), unwind.segments(), start, length)?;
-        let region = arch::address_passed(code.bytes, start, begin.address, argument)?;
+        let region = arch::address_passed(code.bytes, start, behind, argument)?;
         Some((name, region))
     }
 }

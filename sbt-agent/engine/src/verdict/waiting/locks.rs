@@ -52,10 +52,14 @@ const fn is_of_library(kind: WaitKind) -> bool {
 fn lock(looks: &LooksReport, places: &[&WaitPlaceReport]) -> VerdictReport {
     let first = places[0];
     let share_pct = share(places);
-    let more = match places.len() {
-        1 => String::new(),
-        2 => " and one other place".into(),
-        several => format!(" and {} other places", several - 1),
+    let more = match places {
+        // Its name has no place.
+        _ if first.kind == WaitKind::Interpreter => String::new(),
+        [_, second] => format!(" and at {}", second.place),
+        [_, second, rest @ ..] if !rest.is_empty() => {
+            format!(" and at {} and {} more", second.place, rest.len())
+        }
+        _ => String::new(),
     };
     let which = format!("{}{more}", first.called());
     let held = held(first);

@@ -254,7 +254,7 @@ fn the_lines_at_which_one_lock_is_taken_count_together() {
     assert!(
         all[0]
             .text
-            .contains("count.c:31 and one other place (11 of 200")
+            .contains("count.c:31 and at take count.c:44 (11 of 200")
     );
     other.object = Some("0x20".into());
     assert_eq!(of_the_run(&run(vec![one, other])), [], "each has few looks");

@@ -8,7 +8,7 @@ use iced_x86::{
 
 use super::registers::{KEPT, Register};
 
-/// The address in a register at the call that returns to `next`, as the instructions from `start` on
+/// The address in a register at the call, or the jump to another function, that ends at `next`, as the instructions from `start` on
 /// have put it there. Computed addresses are not followed. Jumps are not followed either: after an
 /// unconditional jump only the kept registers count: a wrong result is possible.
 pub fn address_passed(code: &[u8], start: u64, next: u64, argument: Register) -> Option<u64> {
@@ -19,8 +19,8 @@ pub fn address_passed(code: &[u8], start: u64, next: u64, argument: Register) ->
     while decoder.can_decode() {
         decoder.decode_out(&mut instruction);
         if instruction.next_ip() == next {
-            let is_call = instruction.mnemonic() == Mnemonic::Call;
-            return held.remove(&argument).filter(|_| is_call);
+            let goes = matches!(instruction.mnemonic(), Mnemonic::Call | Mnemonic::Jmp);
+            return held.remove(&argument).filter(|_| goes);
         }
         let value = match instruction.mnemonic() {
             Mnemonic::Lea if instruction.is_ip_rel_memory_operand() => {
