@@ -29,9 +29,7 @@ pub struct Sleeper {
     pub object: u64,
     /// From when on a sleep of the thread is sampled, ns.
     pub due_ns: u64,
-    /// How long the thread had run when it went to sleep (`sum_exec_runtime`), ns; 0 if unknown. If
-    /// it has run since, it was woken on its way to sleep, which is told before the sleep.
-    pub ran_ns: u64,
+
     /// The thread. If several threads have the same low bits, only the last is known.
     pub tid: u32,
     /// The system call, as in [`Sleep::call`].

@@ -81,6 +81,10 @@ pub struct Config {
     pub sleeps: u32,
     /// The shortest time between two samples of one thread's sleeps, ns.
     pub sample_ns: u32,
+    /// `task_struct` → `on_cpu`
+    pub on_cpu: u32,
+    /// Always zero: the record has no hidden padding.
+    pub reserved: u32,
 }
 
 /// What may change while the BPF programs run; alone in the object's `.data`.

@@ -104,7 +104,7 @@ const _: () = {
     assert!(size_of::<Init>() == 32);
     assert!(size_of::<Thread>() == 72);
     assert!(size_of::<Mapping>() == 24);
-    assert!(size_of::<Config>() == 160);
+    assert!(size_of::<Config>() == 168);
     assert!(size_of::<State>() == 56);
     assert!(size_of::<Futex>() == 16);
     assert!(size_of::<Lock>() == 72);
@@ -113,7 +113,7 @@ const _: () = {
     assert!(size_of::<Taker>() == 48);
     assert!(size_of::<Left>() == 64);
     assert!(size_of::<Reading>() == 24);
-    assert!(size_of::<Sleeper>() == 48);
+    assert!(size_of::<Sleeper>() == 40);
     assert!(size_of::<Sleep>() == 24);
     assert!(size_of::<Slept>() == 32 + 16 * WAKERS);
     assert!(size_of::<Asleep>() == 96 + 8 * STACK_WORDS);

@@ -49,11 +49,11 @@ fn copied_pointer(base: *const u8, offset: u32) -> *const u8 {
     copied::<usize>(base, offset) as *const u8
 }
 
-/// As [`Task::ran`], of any task.
+/// Whether a task has not left its CPU yet; false if that is unknown.
 #[inline(always)]
-pub fn ran_of(task: *const u8) -> u64 {
-    let offset = config!(sum_exec_runtime);
-    if offset == 0 { 0 } else { copied(task, offset) }
+pub fn is_on_cpu(task: *const u8) -> bool {
+    let offset = config!(on_cpu);
+    offset != 0 && copied::<u32>(task, offset) != 0
 }
 
 impl Task {
@@ -135,13 +135,6 @@ impl Task {
             run_ns,
             delay_ns,
         }
-    }
-
-    /// How long the task had run when it last left a CPU or at the last tick, ns; 0 if unknown.
-    #[inline(always)]
-    pub fn ran(&self) -> u64 {
-        let offset = config!(sum_exec_runtime);
-        if offset == 0 { 0 } else { field(self.task, offset) }
     }
 
     /// See [`sbt_common::Counts::values`].

@@ -89,6 +89,10 @@ fn work_between_arriving_and_waiting_is_no_waiting() {
             let own = out.lines().map(|line| line.parse().unwrap());
             let own: Vec<f64> = own.collect();
             assert!(own[0] > 50e6, "the first waits for the second: {own:?}");
+            // A thread tells once or twice that it waits.
+            let kinds = report.0["own_cost"]["by_kind"].as_array().unwrap();
+            let told = kinds.iter().find(|kind| kind["kind"] == "mark").unwrap();
+            assert!((200..=400).contains(&number(told, "events")), "{report}");
             for (thread, own) in report.threads().iter().zip(&own) {
                 let idle = number(thread, "idle_ns") as f64;
                 // A thread may lose its CPU between its own look at the clock and the probe's.

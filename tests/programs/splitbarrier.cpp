@@ -3,7 +3,8 @@
 // splitbarrier [rounds=100] [before=US] [between=US] [late=US]
 //
 // Thread 1 works longer before it arrives, by `late`. Prints, for each thread, how long it waited
-// in all until the last had arrived, ns. With -DTOGETHER the two calls are one.
+// in all until the last had arrived, ns. With -DTOGETHER the two calls are one; with -DCOMPLETION the last
+// thread calls a function; with -DINLINED the work between has no call.
 #include <algorithm>
 #include <barrier>
 #include <chrono>
@@ -34,13 +35,35 @@ __attribute__((noinline)) static void work(long us)
         ;
 }
 
+struct Completion {
+    void operator()() noexcept
+    {
+#ifdef COMPLETION
+        work(0);
+#endif
+    }
+};
+
+static double numbers[512];
+
+static inline void between_the_two(long us)
+{
+#ifdef INLINED
+    for (long round = 0; round < us; round++)
+        for (double &number : numbers)
+            number = number * 0.999 + 1;
+#else
+    work(us);
+#endif
+}
+
 int main(int argc, char **argv)
 {
     long rounds = option(argc, argv, "rounds", 100);
     long before = option(argc, argv, "before", 1000);
     long between = option(argc, argv, "between", 1000);
     long late = option(argc, argv, "late", 2000);
-    std::barrier<> barrier(2);
+    std::barrier<Completion> barrier(2);
     std::vector<long> arrived[2], waits[2];
     auto run = [&](int me) {
         for (long round = 0; round < rounds; round++) {
@@ -51,7 +74,7 @@ int main(int argc, char **argv)
             barrier.arrive_and_wait(); // SITE together
 #else
             auto token = barrier.arrive(); // SITE arrive
-            work(between);
+            between_the_two(between);
             waits[me].push_back(now_ns());
             barrier.wait(std::move(token));
 #endif

@@ -6,7 +6,10 @@
 //! arrival L.
 
 use super::{Model, cost::Class, episode::Episode};
-use crate::event::{Clocks, Tid};
+use crate::event::{Clocks, Kind, Tid};
+
+/// A thread that begins to wait so soon after its arrival has done nothing in between, ns.
+const BRIEF_NS: u64 = 20_000;
 
 /// Whether arriving and waiting are two calls at a barrier.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,7 +36,9 @@ impl Model {
         };
         live.awaits = true;
         let barrier = self.barriers.get(seat.barrier);
-        if barrier.apart == Apart::Untold {
+        // A thread that came back from another barrier may still be known to have a seat there.
+        let is_here = barrier.open.serial == seat.episode || barrier.last_serial == seat.episode;
+        if barrier.kind != Kind::Std || barrier.apart == Apart::Untold || !is_here {
             return;
         }
         barrier.apart = Apart::Told;
@@ -42,23 +47,24 @@ impl Model {
         }
         row.worked_until_ns = clocks.time_ns;
         if let Some(member) = barrier.open.members.get_mut(seat.index) {
+            let between_ns = clocks.time_ns.saturating_sub(member.arrived.time_ns);
             member.awaits = true;
             member.arrived = clocks;
-            // It was seen up to the arrival only.
-            member.away = None;
+            // What it did while it was on no CPU was seen up to the arrival only.
+            member.away = member.away.take().filter(|_| between_ns < BRIEF_NS);
         }
     }
 
-    /// A thread arrives anew. Unless it has told that it waited, the barrier of its last arrival does
-    /// not tell.
-    pub(super) fn check_told(&mut self, tid: Tid) {
+    /// A thread arrives anew, at the barrier `key`. Unless it has told that it waited after its last
+    /// arrival there, the barrier does not tell.
+    pub(super) fn check_told(&mut self, tid: Tid, key: (u32, u64)) {
         let Some(live) = self.threads.live(tid) else {
             return;
         };
         let has_told = std::mem::take(&mut live.awaits);
         if let (Some(seat), false, false) = (live.seat, has_told, live.lost) {
             let barrier = self.barriers.get(seat.barrier);
-            if barrier.apart == Apart::Told {
+            if barrier.apart == Apart::Told && barrier.key == key {
                 barrier.apart = Apart::Untold;
             }
         }
@@ -74,6 +80,7 @@ impl Episode {
         for member in &mut self.members {
             if !member.awaits && member.arrived.time_ns < last_ns {
                 member.arrived = Clocks::at(last_ns);
+                member.overlaps = true;
                 member.away = None;
             }
         }

@@ -250,6 +250,7 @@ mod tests {
             row: ThreadId(row),
             place: PlaceId(0),
             awaits: false,
+            overlaps: false,
             arrived: Clocks::at(end_ns),
             since: Some(Since {
                 clocks: Clocks::at(begin_ns),

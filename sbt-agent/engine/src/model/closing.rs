@@ -51,7 +51,8 @@ impl Model {
     fn fill(&mut self, id: BarrierId) {
         let barrier = self.barriers.get(id);
         let mut episode = next_open(barrier);
-        if barrier.apart == Apart::Told {
+        let told = barrier.apart == Apart::Told;
+        if told {
             episode.end_overlaps();
         }
         let Some((_, last_ns)) = episode.span() else {
@@ -86,6 +87,7 @@ impl Model {
         let first_end_ns = self.first_end_ns.unwrap_or(u64::MAX);
         self.first_end_ns = Some(first_end_ns.min(last_ns));
         episode.site = Some(site);
+        self.sites.get(site).told += u64::from(told);
         episode.inside = self.conclude(
             &mut episode,
             Before::Episode { last_ns, site },
@@ -507,7 +509,8 @@ fn part(member: &Member, last_ns: u64) -> EpisodePart {
 /// thread alone could gain.
 fn straggler(episode: &Episode) -> Option<(ThreadId, u64)> {
     let (mut last, mut before): (Option<&Member>, Option<u64>) = (None, None);
-    for member in &episode.members {
+    // Whoever did not wait yet waits for nobody.
+    for member in episode.members.iter().filter(|member| !member.overlaps) {
         let time_ns = member.arrived.time_ns;
         match last.map(|last| last.arrived.time_ns) {
             Some(last_ns) if time_ns < last_ns => before = before.max(Some(time_ns)),

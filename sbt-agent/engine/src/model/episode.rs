@@ -36,6 +36,8 @@ pub struct Member {
     pub arrived: Clocks,
     /// Whether it has told that it waits.
     pub awaits: bool,
+    /// Whether it did not wait yet when all had arrived, at a barrier where threads tell that.
+    pub overlaps: bool,
     /// The time at which its work before the arrival began, if known.
     pub since: Option<Since>,
     /// Whether and when it left, `d_i`.

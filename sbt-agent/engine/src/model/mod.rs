@@ -119,9 +119,10 @@ pub struct Unfinished {
 /// Describes the episode that is filling at a barrier.
 fn unfinished(id: BarrierId, site: SiteId, barrier: &Barrier) -> Unfinished {
     let members = barrier.open.members.iter();
-    let arrived: Vec<_> = members
+    let mut arrived: Vec<_> = members
         .map(|member| (member.row, member.arrived.time_ns))
         .collect();
+    arrived.sort_by_key(|(_, time_ns)| *time_ns);
     let mut missing = barrier.last_members.clone();
     missing.retain(|row| arrived.iter().all(|(here, _)| here != row));
     missing.sort_unstable();

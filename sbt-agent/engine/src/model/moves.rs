@@ -39,7 +39,10 @@ impl Model {
     ) {
         self.totals.arrivals += 1;
         self.threads.meet(tid, clocks.time_ns);
-        self.check_told(tid);
+        if let Some(live) = self.threads.live(tid) {
+            let key = key(live.process, object);
+            self.check_told(tid, key);
+        }
         // An arrival implies that the thread has left its previous episode, seen or not.
         self.leave(tid, Left::Unseen);
         let Some((live, row)) = self.threads.both(tid) else {
@@ -75,6 +78,7 @@ impl Model {
                 .unwrap_or(PlaceId(callers.0)),
             arrived: clocks,
             awaits: false,
+            overlaps: false,
             since,
             left: Left::NotYet,
             chain: live.chain,

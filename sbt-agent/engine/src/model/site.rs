@@ -128,6 +128,8 @@ pub struct Site {
     pub barriers: BTreeSet<BarrierId>,
     /// Complete episodes.
     pub episodes: u64,
+    /// Complete episodes whose threads told when they began to wait: see [`super::apart`].
+    pub told: u64,
     /// Incomplete episodes.
     pub incomplete: u64,
     /// From the end of the previous episode to the last arrival, where that end is known.
@@ -192,6 +194,7 @@ impl Site {
             kind,
             barriers: BTreeSet::new(),
             episodes: 0,
+            told: 0,
             incomplete: 0,
             phase: Stat::default(),
             barrier: Stat::default(),

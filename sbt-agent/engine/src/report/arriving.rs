@@ -11,10 +11,14 @@ const ON_A_CPU: f64 = 0.05;
 const IN_THE_BARRIER: f64 = 0.7;
 
 impl Report {
-    /// Whether the threads of a site may have worked between their arrival and their wait: not where
+    /// Whether the threads of a site may have worked between their arrival and their wait, and that
+    /// counts as waiting: not where they told when they began to wait, nor where
     /// the kernel's sums and the looks tell that they slept in the barrier.
     pub(crate) fn may_work_between(&self, site: &SiteReport) -> bool {
-        site.kind == BarrierKind::Std && site.release_ns.is_none() && !self.slept_between(site)
+        site.kind == BarrierKind::Std
+            && site.release_ns.is_none()
+            && !site.tells_waits
+            && !self.slept_between(site)
     }
 
     fn slept_between(&self, site: &SiteReport) -> bool {

@@ -101,6 +101,9 @@ pub struct SiteReport {
     pub work_ns: Option<StatReport>,
     /// Whether the probes were off for spans of time: see `estimated` of the report.
     pub estimated: bool,
+    /// Whether arriving and waiting are two calls there, and threads told when they began to wait.
+    #[serde(default)]
+    pub tells_waits: bool,
     /// The figures as they would be without the cost of watching; null if that is unknown.
     pub compensated: Option<CompensatedReport>,
     /// Values of the counters during work, summed over all threads.

@@ -123,6 +123,7 @@ pub(super) fn site(
         release_ns: Some(stat(episodes * n, release / n)),
         work_ns: Some(stat(episodes * n, work / n)),
         estimated: false,
+        tells_waits: false,
         compensated: None,
         counters: Counts::new(),
         counted: Counted::new(),

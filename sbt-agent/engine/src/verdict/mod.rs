@@ -64,7 +64,7 @@ const WITHOUT_BARRIERS: [OfRun; 3] = [
 
 /// Why there is no verdict on a program without barriers at whose threads sbt has looked.
 const NOTHING_STOOD_OUT: &str = "no barrier was seen, and by looks at the threads nothing stood out: no \
-     lock for which they wait long, no thread that sets the pace or works alone for long, no lack of CPUs";
+     lock for which they wait long, and no thread that sets the pace or works alone for long";
 
 /// Verdicts on a site, in the order in which they are tried.
 const AT_A_SITE: [OfSite; 10] = [
@@ -112,7 +112,10 @@ pub fn judge(report: &Report) -> Result<Vec<VerdictReport>, String> {
         }
         // Looks need no barriers.
         waiting::add(report, &mut found);
-        return match (found.is_empty(), report.has_looks_without_barriers()) {
+        return match (
+            found.is_empty(),
+            report.has_looks_without_barriers() && is_known(report),
+        ) {
             (false, _) => Ok(ranked(found)),
             (true, true) => Err(NOTHING_STOOD_OUT.into()),
             (true, false) => Err(because),
@@ -160,6 +163,11 @@ fn ranked(mut found: Vec<VerdictReport>) -> Vec<VerdictReport> {
     found.sort_by(|a, b| rank(a).cmp(&rank(b)).then_with(|| order(a, b)));
     found.truncate(MOST);
     found
+}
+
+/// Whether what was seen can be trusted.
+fn is_known(report: &Report) -> bool {
+    report.why_withheld(Withheld::Shares).is_none()
 }
 
 /// Whether enough was measured for verdicts; the error says what is missing.

@@ -65,11 +65,17 @@ fn waits_apart_from_arrivals_are_found() {
     for level in ["-O1", "-O2", "-O3"] {
         for strip in [&[][..], &["-s"]] {
             let flags = [&["-std=c++20", "-pthread", level][..], strip].concat();
-            let (arrivals, apart) = waits(&flags);
-            assert!(arrivals > 0 && apart > 0, "{flags:?}: {arrivals} {apart}");
-            let flags = [&flags[..], &["-DTOGETHER"]].concat();
-            let (arrivals, apart) = waits(&flags);
-            assert!(arrivals > 0 && apart == 0, "{flags:?}: {arrivals} {apart}");
+            for (how, is_apart) in [
+                (&[][..], true),
+                (&["-DINLINED"], true),
+                (&["-DTOGETHER"], false),
+                (&["-DTOGETHER", "-DCOMPLETION"], false),
+            ] {
+                let flags = [&flags[..], how].concat();
+                let (arrivals, apart) = waits(&flags);
+                assert!(arrivals > 0, "{flags:?}");
+                assert_eq!(apart > 0, is_apart, "{flags:?}");
+            }
         }
     }
 }

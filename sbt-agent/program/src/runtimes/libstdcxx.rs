@@ -90,12 +90,15 @@ fn inlined(text: &arch::Code<'_>, segments: &[Segment]) -> Vec<Point> {
     });
     let mut points: Vec<Point> = arrives.collect();
     if !points.is_empty() {
-        let waits = awaits::waits_of_libstdcxx(text);
+        let calls: Vec<Instruction> = arrivals.iter().map(|(call, _)| *call).collect();
+        let waits = awaits::waits_of_libstdcxx(text, &calls);
         let is_apart = |(call, _): &_| awaits::is_apart(text, call, &waits);
         if arrivals.iter().any(is_apart) {
             let begins = waits.iter().take(MAX_POINTS);
             points.extend(
-                begins.filter_map(|first| point(text, segments, first, Function::Awaits, AWAITS)),
+                begins.filter_map(|begin| {
+                    point(text, segments, &begin.place, Function::Awaits, AWAITS)
+                }),
             );
         }
     }

@@ -8,7 +8,7 @@ use sbt_engine::place::Frame;
 
 use super::Resolver;
 use crate::{
-    arch::{self, Called, transfer},
+    arch::{self, Called, Flow, transfer},
     elf::code_at,
     runtimes,
     walks::{Link, Owner},
@@ -77,14 +77,19 @@ impl Resolver {
         let range = unwind
             .function(function)
             .filter(|range| range.start == function)?;
+        let range = range.start..range.end;
         let length = range.end - range.start;
         let code = code_at(unwind.image(), unwind.segments(), range.start, length)?;
-        let leaving = arch::decode(code.bytes, range.start).filter_map(|instruction| {
-            let jump = transfer(&instruction).filter(|jump| jump.returns.is_none())?;
-            let is_within = (range.start..range.end).contains(&jump.to);
-            (!is_within).then_some((instruction.next(), jump.to))
-        });
-        let leaving: Vec<_> = leaving.collect();
+        let mut leaving = Vec::new();
+        for instruction in arch::decode(code.bytes, range.start) {
+            if matches!(instruction.flow(), Flow::Indirect(_)) {
+                return None;
+            }
+            let jump = transfer(&instruction).filter(|jump| jump.returns.is_none());
+            if let Some(jump) = jump.filter(|jump| !range.contains(&jump.to)) {
+                leaving.push((instruction.next(), jump.to));
+            }
+        }
         let [(behind, to)] = leaving.as_slice() else {
             return None;
         };

@@ -9,7 +9,7 @@ use std::{
     sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel},
 };
 
-use procfs::process::Process;
+use procfs::{FromRead as _, process::Stat};
 use sbt_common::{Asleep, MAX_SLEEPS, SLEEPER_SLOTS, Sleep, Sleeper, Slept, Woken, name, read};
 
 use super::{configure::possible_cpus, raw::Raw};
@@ -216,8 +216,8 @@ impl Sleeps {
             let Some(entry) = self.maps.sleeper(who.thread) else {
                 continue;
             };
-            // A thread that has run since was woken on its way to sleep.
-            if entry.ran_ns != 0 && ran_ns(*who) != Some(entry.ran_ns) {
+            // It was woken on its way to sleep.
+            if runs(*who) {
                 continue;
             }
             let from_ns = entry.since_ns.max(self.on_ns.unwrap_or(0));
@@ -242,12 +242,10 @@ impl Sleeps {
     }
 }
 
-/// How long a thread had run when it last left a CPU, or at the last tick, ns; `None` if it is gone.
-fn ran_ns(who: ThreadId) -> Option<u64> {
-    let number = |id: u32| i32::try_from(id).ok();
-    let process = Process::new(number(who.process)?).ok()?;
-    let thread = process.task_from_tid(number(who.thread)?).ok()?;
-    Some(thread.schedstat().ok()?.sum_exec_runtime)
+/// Whether a thread is known to be on a CPU, or ready for one.
+fn runs(who: ThreadId) -> bool {
+    let path = format!("/proc/{}/task/{}/stat", who.process, who.thread);
+    Stat::from_file(path).is_ok_and(|stat| stat.state == 'R')
 }
 
 fn key_of(sleep: &Sleep) -> Key {

@@ -94,6 +94,8 @@ impl Draw<'_> {
             release_ns: stat(&site.release),
             work_ns: stat(&site.work),
             estimated: self.facts.thinned.is_some(),
+            // Until the first thread has told, its arrivals count.
+            tells_waits: site.told > 0 && site.told + 2 >= site.episodes,
             compensated: self.compensated_at(id),
             derived: derived(&counters),
             counters,

@@ -1,7 +1,7 @@
 //! Threads with a lower priority than others of the same program.
 
 use super::{Case, list, others, team::Member};
-use crate::report::{Figure, VerdictKind, VerdictReport};
+use crate::report::{Figure, VerdictKind, VerdictReport, WaitKind};
 
 /// By how much a thread's weight must exceed another's to take its CPU away: three nice values.
 const HEAVIER: f64 = 1.9;
@@ -55,7 +55,10 @@ pub fn lower(case: &Case<'_>) -> Option<VerdictReport> {
         .filter(|other| other.priority() == first.priority())
         .map(|other| other.called(case.report))
         .collect();
-    // Without barriers nobody is known to wait for it: it may be meant to give way.
+    // Without barriers it may be meant to give way, unless another thread waits for news.
+    if case.report.sites.is_empty() && !others_wait(case, victim) {
+        return None;
+    }
     let advice = if case.report.sites.is_empty() {
         "If others wait for what it does, give it the same priority (nice, setpriority, \
          sched_setscheduler), or CPUs of its own"
@@ -85,4 +88,23 @@ pub fn lower(case: &Case<'_>) -> Option<VerdictReport> {
         case.lack
             .verdict(VerdictKind::LowPriority, thread.flatten(), text, &named),
     )
+}
+
+/// Whether a thread other than this one waits for news of others, or for data, for a good part of its
+/// time.
+fn others_wait(case: &Case<'_>, victim: &Member<'_>) -> bool {
+    const PART: f64 = 30.0;
+    let of_news = |kind| {
+        use WaitKind::{Condvar, Futex, Io, Mutex, Poll, RwLock, Semaphore};
+        matches!(
+            kind,
+            Condvar | Futex | Io | Mutex | Poll | RwLock | Semaphore
+        )
+    };
+    let places = case.report.waits.iter().flat_map(|looks| &looks.places);
+    let threads = places
+        .filter(|place| of_news(place.kind))
+        .flat_map(|place| &place.threads);
+    let mut others = threads.filter(|thread| thread.tid != victim.task.tid);
+    others.any(|thread| thread.share_pct >= PART)
 }

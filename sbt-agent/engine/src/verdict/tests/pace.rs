@@ -36,7 +36,7 @@ fn thread(tid: u32, name: &str, running: u64, ready: u64) -> LookedThreadReport 
     }
 }
 
-fn queue(share_pct: f64, slept: &[(u32, u64)], woken: &[(u32, u64)]) -> WaitPlaceReport {
+pub(super) fn queue(share_pct: f64, slept: &[(u32, u64)], woken: &[(u32, u64)]) -> WaitPlaceReport {
     let all: u64 = slept.iter().map(|(_, ms)| ms * MS).sum();
     WaitPlaceReport {
         kind: WaitKind::Condvar,
@@ -262,7 +262,7 @@ fn a_thread_that_is_alone_for_long_is_a_serial_part() {
     assert!(
         found[0].text.starts_with(
             "serial part: T2 pool works as the only thread for 40 % of the run (40 of 100 looks), \
-             while others have ended, or only wait for threads to end, at finish pool.rs:44. "
+             while others have ended or wait for threads to end (at finish pool.rs:44). "
         ),
         "{found:?}"
     );

@@ -4,14 +4,23 @@ use super::{
     lack::{S, machine, of, task},
     *,
 };
-use crate::report::{QuotaReport, SchedulingReport, StandsReport, UsedReport};
+use crate::report::{
+    QuotaReport, SchedulingReport, StandsReport, UsedReport, WaitKind, waits::LooksReport,
+};
 
 /// What is said of a program without barriers that used so many ms as user and in the kernel, with so
 /// many page faults.
 fn judged_without_barriers(
     scheduling: SchedulingReport,
-    [user_ms, system_ms, minor_faults]: [u64; 3],
+    used: [u64; 3],
 ) -> Result<Vec<VerdictReport>, String> {
+    judge(&without_barriers(scheduling, used))
+}
+
+fn without_barriers(
+    scheduling: SchedulingReport,
+    [user_ms, system_ms, minor_faults]: [u64; 3],
+) -> Report {
     let mut program = Program::new(2);
     program.facts.run.cpus = Some(2);
     program.facts.run.scheduling = Some(scheduling);
@@ -25,7 +34,7 @@ fn judged_without_barriers(
         major_faults: 0,
         fault_ns: Some(1_000),
     });
-    judge(&report)
+    report
 }
 
 #[test]
@@ -84,7 +93,17 @@ fn causes_of_a_lack_of_cpus_are_told_without_barriers() {
         task(3, "0-1", [2, 97]),
     ]);
     starved.tasks[2].nice = 15;
-    let found = judged(starved.clone()).unwrap();
+    let waits_for = |tid: u32, kind| {
+        let mut report = without_barriers(starved.clone(), [0; 3]);
+        let mut place = super::pace::queue(20.0, &[(tid, 700)], &[]);
+        place.kind = kind;
+        report.waits = Some(LooksReport {
+            places: vec![place],
+            ..LooksReport::default()
+        });
+        judge(&report)
+    };
+    let found = waits_for(1, WaitKind::Io).unwrap();
     assert_eq!(found[0].kind, VerdictKind::LowPriority);
     says(
         &found[0],
@@ -94,6 +113,9 @@ fn causes_of_a_lack_of_cpus_are_told_without_barriers() {
             "If others wait for what it does",
         ],
     );
+    // It may be meant to give way: nobody else waits for news.
+    assert!(waits_for(1, WaitKind::Join).is_err());
+    assert!(waits_for(3, WaitKind::Io).is_err());
     starved.tasks[2].nice = 0;
     assert!(judged(starved).is_err(), "the same priority");
     let found = judged(tasks("0", 30)).unwrap();

@@ -40,7 +40,13 @@ pub(super) fn part(looks: &LooksReport) -> Option<VerdictReport> {
         let worked_ns = running_ns.saturating_add(ready_ns);
         worked_ns as f64 / alone.watched_ns.max(1) as f64 * 100.0
     });
-    let alone_pct = pct(alone.alone_looks).min(worked_pct);
+    let looked_pct = pct(alone.alone_looks);
+    let alone_pct = looked_pct.min(worked_pct);
+    let by = if alone_pct < looked_pct {
+        String::new()
+    } else {
+        format!(" ({} of {} looks)", alone.alone_looks, looks.looks)
+    };
     if alone.alone_looks < FEW || alone_pct < MUCH || pct(of_others) < OTHERS {
         return None;
     }
@@ -52,14 +58,14 @@ pub(super) fn part(looks: &LooksReport) -> Option<VerdictReport> {
         format!(", before it makes others or after it has joined them at {at}")
     } else if let Some(place) = of_others() {
         let at = &place.place;
-        format!(", while others have ended, or only wait for threads to end, at {at}")
+        format!(", while others have ended or wait for threads to end (at {at})")
     } else {
         String::new()
     };
     let text = format!(
-        "serial part: {} {} works as the only thread for {alone_pct:.0} % of the run ({} of {} looks)\
-         {after}. Divide what it does then among threads, or do it beside their work.",
-        alone.label, alone.name, alone.alone_looks, looks.looks,
+        "serial part: {} {} works as the only thread for {alone_pct:.0} % of the run{by}{after}. Divide \
+         what it does then among threads, or do it beside their work.",
+        alone.label, alone.name,
     );
     Some(VerdictReport {
         kind: VerdictKind::SerialPart,
