@@ -330,14 +330,13 @@ impl Resolver {
             let address = self.last_barrier_of_region(begin)?;
             Some(self.link(begin.file, address))
         });
-        let mut chain: Vec<(Link, Vec<Frame>)> = match barrier {
-            Some(barrier) => vec![barrier],
-            None => {
-                let calls = links.iter().copied().zip(frames).skip(in_openmp);
-                let mut chain = calls.collect();
-                self.place_end_of_region(&mut chain);
-                chain
-            }
+        let mut chain: Vec<(Link, Vec<Frame>)> = if let Some(barrier) = barrier {
+            vec![barrier]
+        } else {
+            let calls = links.iter().copied().zip(frames).skip(in_openmp);
+            let mut chain = calls.collect();
+            self.place_end_of_region(&mut chain);
+            chain
         };
         // A thread of the runtime has one place, however far the walk went in the runtime.
         if in_openmp == 0
