@@ -3,7 +3,7 @@
 
 use super::{
     culprit::{members, well_above_chance},
-    words::{count, who, whole},
+    words::{count, total, who, whole},
 };
 use crate::{
     report::{Figure, LaterReport, Report, SiteReport, VerdictKind, VerdictReport},
@@ -33,7 +33,7 @@ fn kept_ns(site: &SiteReport, thread: u32) -> u64 {
 /// thread by chance. Few episodes do not tell chance from cause.
 fn is_above_chance(site: &SiteReport, ns: u64) -> bool {
     let members = members(site);
-    let all_ns: u64 = members.iter().filter_map(|thread| thread.kept_ns).sum();
+    let all_ns = total(members.iter().filter_map(|thread| thread.kept_ns));
     site.episodes < super::FEW || ns as f64 >= well_above_chance(members.len()) * all_ns as f64
 }
 
@@ -106,9 +106,10 @@ impl<'a> Loss<'a> {
     pub fn of(report: &'a Report) -> Option<Self> {
         let mut kept = std::collections::BTreeMap::<u32, u64>::new();
         for thread in report.sites.iter().flat_map(|site| &site.threads) {
-            *kept.entry(thread.thread).or_default() += thread.kept_ns?;
+            let kept = kept.entry(thread.thread).or_default();
+            *kept = kept.saturating_add(thread.kept_ns?);
         }
-        let all_ns: u64 = report.sites.iter().map(|site| site.lost_ns).sum();
+        let all_ns = total(report.sites.iter().map(|site| site.lost_ns));
         let (thread, kept_all_ns) = kept.into_iter().max_by_key(|(_, ns)| *ns)?;
         if report.thread(thread)?.threads > 1 {
             return None;
@@ -128,7 +129,7 @@ impl<'a> Loss<'a> {
         if (kept_all_ns as f64) < well_above_chance(threads) * all_ns as f64 {
             return None;
         }
-        let kept_here_ns: u64 = places.iter().map(|(_, ns)| ns).sum();
+        let kept_here_ns = total(places.iter().map(|(_, ns)| *ns));
         let mut loss = Self {
             thread,
             places,
@@ -182,7 +183,7 @@ impl<'a> Loss<'a> {
 
     /// Whether a verdict on one site says the same.
     pub fn is_told_by(&self, verdict: &VerdictReport) -> bool {
-        let all_ns: u64 = self.places.iter().map(|(_, ns)| ns).sum();
+        let all_ns = total(self.places.iter().map(|(_, ns)| *ns));
         let of_site = self
             .places
             .iter()
@@ -210,7 +211,7 @@ impl<'a> Loss<'a> {
     /// The verdict that names the thread and the places.
     pub fn verdict(&self, report: &Report) -> VerdictReport {
         let name = who(report, self.thread);
-        let all_ns: u64 = self.places.iter().map(|(_, ns)| ns).sum();
+        let all_ns = total(self.places.iter().map(|(_, ns)| *ns));
         let listed: Vec<String> = self
             .places
             .iter()
@@ -226,7 +227,7 @@ impl<'a> Loss<'a> {
         } else {
             String::new()
         };
-        let episodes: u64 = self.places.iter().map(|(site, _)| site.episodes).sum();
+        let episodes = total(self.places.iter().map(|(site, _)| site.episodes));
         let place = if let [(site, _)] = self.places[..] {
             format!(
                 "late at {}: in {}",
