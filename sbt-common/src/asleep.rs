@@ -29,6 +29,8 @@ pub struct Sleeper {
     pub object: u64,
     /// From when on a sleep of the thread is sampled, ns.
     pub due_ns: u64,
+    /// How long the thread had run when it went to sleep, ns; 0 if unknown.
+    pub ran_ns: u64,
 
     /// The thread. If several threads have the same low bits, only the last is known.
     pub tid: u32,

@@ -83,8 +83,8 @@ pub struct Config {
     pub sample_ns: u32,
     /// `task_struct` → `on_cpu`
     pub on_cpu: u32,
-    /// Always zero: the record has no hidden padding.
-    pub reserved: u32,
+    /// As [`Self::sum_exec_runtime`], also where the states of threads are not asked for.
+    pub ran: u32,
 }
 
 /// What may change while the BPF programs run; alone in the object's `.data`.

@@ -113,7 +113,7 @@ const _: () = {
     assert!(size_of::<Taker>() == 48);
     assert!(size_of::<Left>() == 64);
     assert!(size_of::<Reading>() == 24);
-    assert!(size_of::<Sleeper>() == 40);
+    assert!(size_of::<Sleeper>() == 48);
     assert!(size_of::<Sleep>() == 24);
     assert!(size_of::<Slept>() == 32 + 16 * WAKERS);
     assert!(size_of::<Asleep>() == 96 + 8 * STACK_WORDS);

@@ -147,6 +147,7 @@ pub fn asleep(ctx: RawTracePointContext) -> i32 {
     if now >= entry.due_ns {
         sample(entry, &task, process, &user, now);
     }
+    entry.ran_ns = task.ran();
     entry.since_ns = now;
     0
 }
@@ -228,8 +229,9 @@ pub fn woken(ctx: RawTracePointContext) -> i32 {
     let ns = now.wrapping_sub(since_ns);
     entry.since_ns = 0;
     // A thread that is woken on its way to sleep does not sleep, but is then seen to go to sleep, since
-    // its wake comes first. It is woken the next time when it sleeps, or again on its way to sleep.
-    if task::is_on_cpu(woken) || value(&SINCE, 0).is_none_or(|from| since_ns < *from) {
+    // its wake comes first. When it is woken the next time, it is on a CPU, or has run since.
+    let has_run = task::is_on_cpu(woken) || task::ran_of(woken) != entry.ran_ns;
+    if has_run || value(&SINCE, 0).is_none_or(|from| since_ns < *from) {
         return 0;
     }
     count(ALL);

@@ -57,7 +57,7 @@ pub static CONFIG: Config = Config {
     sleeps: 0,
     sample_ns: 0,
     on_cpu: 0,
-    reserved: 0,
+    ran: 0,
 };
 
 /// Reads one of the agent's settings. They are written into the object before it is loaded, and

@@ -49,6 +49,13 @@ fn copied_pointer(base: *const u8, offset: u32) -> *const u8 {
     copied::<usize>(base, offset) as *const u8
 }
 
+/// As [`Task::ran`], of any task.
+#[inline(always)]
+pub fn ran_of(task: *const u8) -> u64 {
+    let offset = config!(ran);
+    if offset == 0 { 0 } else { copied(task, offset) }
+}
+
 /// Whether a task has not left its CPU yet; false if that is unknown.
 #[inline(always)]
 pub fn is_on_cpu(task: *const u8) -> bool {
@@ -135,6 +142,12 @@ impl Task {
             run_ns,
             delay_ns,
         }
+    }
+
+    /// How long the task had run when it last left a CPU or at the last tick, ns; 0 if unknown.
+    #[inline(always)]
+    pub fn ran(&self) -> u64 {
+        ran_of(self.task)
     }
 
     /// See [`sbt_common::Counts::values`].

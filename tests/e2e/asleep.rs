@@ -93,8 +93,8 @@ fn no_thread_sleeps_for_longer_than_it_is_on_no_cpu() {
             .flat_map(|place| place["threads"].as_array().unwrap())
         {
             let slept_ns = thread["slept_ns"].as_u64().unwrap_or(0);
-            // The thread sleeps on after the last look at it.
-            let most_ns = blocked_ns(&thread["tid"]) + 3_000_000;
+            // The thread sleeps on after the last look at it, which may be a while ago on a busy machine.
+            let most_ns = blocked_ns(&thread["tid"]) + 20_000_000;
             assert!(slept_ns <= most_ns, "{slept_ns} of {most_ns} ns: {report}");
         }
     }

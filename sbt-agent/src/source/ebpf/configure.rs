@@ -55,6 +55,7 @@ pub fn configure(target: u32, children: bool) -> Config {
         config.min_flt = find("task_struct", &["min_flt"]);
         config.maj_flt = find("task_struct", &["maj_flt"]);
         config.on_cpu = find("task_struct", &["on_cpu"]);
+        config.ran = find("task_struct", &["se", "sum_exec_runtime"]);
         config.nvcsw = find("task_struct", &["nvcsw"]);
         config.nivcsw = find("task_struct", &["nivcsw"]);
         config.nr_migrations = find("task_struct", &["se", "nr_migrations"]);
