@@ -6,7 +6,6 @@ use std::{
 };
 
 use memchr::memchr_iter;
-use sbt_common::layout;
 
 use crate::{
     arch::{self, LOCK},
@@ -201,15 +200,7 @@ impl<'a> Functions<'a> {
     fn point(&self, function: Function, symbol: &str, stop: &Stop) -> Option<Point> {
         let mut segments = self.segments.iter();
         let offset = segments.find_map(|segment| segment.file_offset(stop.at))?;
-        Some(Point {
-            function,
-            symbol: symbol.to_owned(),
-            entry_offset: offset,
-            stack_moved: 0,
-            return_offset: offset,
-            entry_emulated: stop.is_emulated,
-            layout: layout::STD_INLINED,
-        })
+        Some(Point::inside(function, symbol, offset, stop.is_emulated))
     }
 
     /// The points of the barrier at which threads count by the instruction at `counts_at` of a

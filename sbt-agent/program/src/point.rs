@@ -90,6 +90,21 @@ pub struct Point {
     pub layout: u8,
 }
 
+impl Point {
+    /// A point on an instruction inside of a function, at this offset in the file, bytes.
+    pub(crate) fn inside(function: Function, symbol: &str, offset: u64, is_emulated: bool) -> Self {
+        Self {
+            function,
+            symbol: symbol.to_owned(),
+            entry_offset: offset,
+            stack_moved: 0,
+            return_offset: offset,
+            entry_emulated: is_emulated,
+            layout: layout::STD_INLINED,
+        }
+    }
+}
+
 /// A barrier of a thread team, as it is called somewhere in the runtime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Team {

@@ -59,7 +59,7 @@ const WAITS: [&[u8]; 3] = [b"syscall", b"__wait_impl", b"__notify_impl"];
 /// What sites of it are called.
 const ARRIVES: &str = "std::barrier::arrive";
 
-/// What places where threads wait later are called.
+/// The name of places where threads begin to wait after their arrival.
 const AWAITS: &str = "std::barrier::wait";
 
 /// Whether a function, by its name and file, is one of `std::barrier`, of this library or of libc++.
@@ -117,13 +117,10 @@ fn point(
     let offset = segments
         .iter()
         .find_map(|segment| segment.file_offset(instruction.at()))?;
-    Some(Point {
+    Some(Point::inside(
         function,
-        symbol: symbol.to_owned(),
-        entry_offset: offset,
-        stack_moved: 0,
-        return_offset: offset,
-        entry_emulated: stand == Stand::Emulated,
-        layout: layout::STD_INLINED,
-    })
+        symbol,
+        offset,
+        stand == Stand::Emulated,
+    ))
 }

@@ -299,7 +299,7 @@ impl Recognition {
                 hints.extend(hint.filter(|hint| printable(hint) == *hint && !hints.contains(hint)));
                 continue;
             };
-            // That is a lock, which the table of waits names.
+            // The interpreter's lock is no barrier; the table of waits names it.
             if waits_for_interpreter(&meeting.place) {
                 continue;
             }

@@ -216,7 +216,7 @@ impl Sleeps {
             let Some(entry) = self.maps.sleeper(who.thread) else {
                 continue;
             };
-            // It was woken on its way to sleep.
+            // A thread that runs was woken on its way to sleep.
             if runs(*who) {
                 continue;
             }

@@ -113,7 +113,7 @@ fn causes_of_a_lack_of_cpus_are_told_without_barriers() {
             "If others wait for what it does",
         ],
     );
-    // It may be meant to give way: nobody else waits for news.
+    // A thread that nobody waits for may be meant to give way.
     assert!(waits_for(1, WaitKind::Join).is_err());
     assert!(waits_for(3, WaitKind::Io).is_err());
     starved.tasks[2].nice = 0;

@@ -204,7 +204,7 @@ pub fn is_apart(text: &Code<'_>, arrival: &Instruction, waits: &[Begin]) -> bool
                     return false;
                 }
                 Flow::Call(Callee::At(to)) if inside(to).any(|next| is_number_of_futex(&next)) => {}
-                // It may go on to a function that waits.
+                // The jump may lead to a function that waits.
                 Flow::Indirect(_) => return false,
                 _ => break,
             }
