@@ -10,24 +10,25 @@
 #include <vector>
 struct Tickets {
     std::atomic<unsigned> next{0}, serving{0};
-    void enter() {
+    unsigned enter() {
         unsigned mine = next.fetch_add(1);
         while (serving.load(std::memory_order_acquire) != mine)
             std::this_thread::yield();
+        return mine;
     }
     void leave() { serving.fetch_add(1); }
 };
 static Tickets tickets;
-static void work(int i) {
-    tickets.enter();
-    if (i == 2)
+static void work() {
+    // By ticket: the threads may come in any order, and nobody waits behind the last.
+    if (tickets.enter() == 2)
         return;
     tickets.leave();
 }
 int main() {
     std::vector<std::thread> threads;
     for (int i = 0; i < 4; i++)
-        threads.emplace_back(work, i);
+        threads.emplace_back(work);
     for (auto &thread : threads)
         thread.join();
 }
