@@ -323,6 +323,17 @@ pub struct Options {
     /// Stop watching after this time: 10, 10s, 500ms, 2m. The program goes on.
     #[arg(long, value_name = "TIME", value_parser = value::seconds, allow_hyphen_values = true)]
     pub duration: Option<Duration>,
+    /// Count from the moment on at which a thread first passes this function or line, or a
+    /// --mark of this name. What comes before leaves no trace in the figures.
+    #[arg(long, value_name = "MARK", value_parser = spec::mark, conflicts_with = "start_after")]
+    pub start_at: Option<Mark>,
+    /// Count from this time after the start on: 30, 30s, 500ms, 2m.
+    #[arg(long, value_name = "TIME", value_parser = value::seconds, allow_hyphen_values = true)]
+    pub start_after: Option<Duration>,
+    /// Stop watching when a thread first passes this function or line after counting has begun.
+    /// The program goes on.
+    #[arg(long, value_name = "MARK", value_parser = spec::mark)]
+    pub stop_at: Option<Mark>,
     /// Watch departures from barriers too: how long the release of the threads takes
     /// [default: auto].
     #[arg(long, value_enum)]

@@ -37,6 +37,7 @@ mod understanding;
 mod upkeep;
 mod view;
 mod watch;
+mod window;
 
 use crate::signals::Signals;
 use prepare::Prepared;
@@ -173,6 +174,8 @@ struct Session {
     reporting: Reporting,
     /// Looks at sleeping threads, beside all events; `None` if there are none.
     looking: Option<Looking>,
+    /// The time at which counting began, ns, if later than the run.
+    started_ns: Option<u64>,
 }
 
 impl Session {
@@ -218,6 +221,7 @@ impl Session {
             understanding,
             reporting,
             looking: None,
+            started_ns: None,
         };
         for line in lines {
             session.tell(&format!("sbt: {line}\n"));

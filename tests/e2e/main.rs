@@ -86,3 +86,4 @@ mod streams;
 mod terminal;
 mod verdicts;
 mod watching;
+mod window;

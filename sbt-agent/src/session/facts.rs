@@ -66,6 +66,8 @@ impl Session {
         let again = self.program.again(&self.settings);
         self.program.fill(&mut facts);
         self.watch.fill(&mut facts, until_ns);
+        let window = self.understanding.model().window();
+        facts.run.window = self.settings.window_report(window, self.watch.begun_ns());
         self.understanding
             .fill(&mut facts, until_ns, &self.settings, &again);
         self.reporting.fill(&mut facts, self.watch.start_ns());
@@ -163,6 +165,9 @@ impl Session {
     /// Prints the episodes that the model has ready to print.
     pub(super) fn narrate(&mut self) {
         let told = self.understanding.take_told();
+        if self.is_before_window() {
+            return;
+        }
         let text = self.reporting.narrate(
             told,
             self.understanding.model(),

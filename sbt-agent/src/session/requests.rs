@@ -92,7 +92,8 @@ impl Session {
             return;
         }
         self.view.reset(self.watch.start_ns());
-        let start_ns = self.watch.reset();
+        let start_ns = clock::now_ns();
+        self.watch.reset(start_ns);
         self.understanding.reset(start_ns);
         if let Some(looking) = &self.looking {
             looking.reset(start_ns);

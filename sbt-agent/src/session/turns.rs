@@ -27,6 +27,8 @@ const GRACE: Duration = Duration::from_secs(1);
 struct Timers {
     /// The end of watching, if the user has limited the time.
     deadline: Option<Instant>,
+    /// The beginning of what counts, if the user has set a time.
+    start: Option<Instant>,
     samples: Interval,
     early: Interval,
     ticks: Interval,
@@ -41,6 +43,8 @@ enum Next {
     Ended,
     Heard(Heard),
     Deadline,
+    /// The time has come from which on everything counts.
+    Start,
     View(Turn),
     Sample,
     /// A span of a thinned run is over.
@@ -69,13 +73,17 @@ impl Session {
     ) -> anyhow::Result<Option<u8>> {
         let duration = self.settings.duration;
         let mut timers = Timers {
-            deadline: duration.map(|duration| Instant::now() + duration),
+            deadline: None,
+            start: self.start_due(),
             samples: ticks(sampling::PERIOD),
             early: ticks(EARLY_TICK),
             ticks: ticks(TICK),
         };
         let mut end = End::default();
         while !end.over {
+            if timers.deadline.is_none() && !self.is_before_window() {
+                timers.deadline = duration.map(|duration| Instant::now() + duration);
+            }
             let next = self.next(&mut timers, end.why).await?;
             self.handle(next, &mut end).await?;
         }
@@ -88,6 +96,9 @@ impl Session {
                 // The model needs the samples before it learns of later events.
                 self.understanding.sample();
                 self.take(&batch);
+                if self.heed_window() {
+                    self.end_as_asked(end);
+                }
             }
             Next::Over => {
                 end.over = true;
@@ -113,6 +124,7 @@ impl Session {
                 }
             }
             Next::Deadline => self.end_as_asked(end),
+            Next::Start => self.start_counting(),
             Next::View(Turn::Due) => self.show(),
             Next::View(Turn::Handled) => {}
             Next::View(Turn::Asked(request)) => {
@@ -140,6 +152,7 @@ impl Session {
     /// Waits for something to do. `ending`: why watching ends, if it does.
     async fn next(&mut self, timers: &mut Timers, ending: Option<Ending>) -> anyhow::Result<Next> {
         let thin_due_ns = self.watch.thin_due_ns();
+        let is_before = self.is_before_window();
         Ok(tokio::select! {
             batch = self.batches.recv() => batch.map_or(Next::Over, Next::Batch),
             result = self.program.ended(), if ending != Some(Ending::Target) => {
@@ -148,6 +161,7 @@ impl Session {
             }
             heard = self.signals.next() => Next::Heard(heard.context("waiting for signals")?),
             () = until(timers.deadline), if ending.is_none() => Next::Deadline,
+            () = until(timers.start), if is_before => Next::Start,
             turn = self.view.turn() => Next::View(turn?),
             _ = timers.samples.tick(), if self.understanding.is_sampling() => Next::Sample,
             () = until_ns(thin_due_ns) => Next::Thin,
@@ -240,6 +254,7 @@ impl Session {
         let lost = totals.lost > 0 || self.understanding.totals().lost > 0;
         let started = self.program.is_started();
         self.watch.settle_end(lost, started, self.reporting.notes());
+        self.drop_uncounted();
         if told_to_end || self.program.is_interrupted() {
             self.wait(Some(Instant::now() + GRACE)).await?;
         }

@@ -90,6 +90,7 @@ impl Understanding {
         } = beginning;
         let mut model = Model::new(start_ns, settings.departures != Departures::Off);
         model.observe(settings.phases.len(), telling);
+        model.set_window(settings.window());
         if states == States::Full {
             model.watch_switches();
         }
@@ -255,6 +256,16 @@ impl Understanding {
     /// Counts everything from `start_ns` on.
     pub fn reset(&mut self, start_ns: u64) {
         self.model.reset(start_ns);
+        self.reset_samples();
+    }
+
+    /// Begins to count, if nothing counts yet.
+    pub fn start_counting(&mut self, start_ns: u64) {
+        self.model.start_counting(start_ns);
+    }
+
+    /// Samples count from now on.
+    pub fn reset_samples(&mut self) {
         if let Some(sampling) = &mut self.sampling {
             sampling.reset();
         }

@@ -68,6 +68,12 @@ pub struct Watch {
     cpus: Cpus,
     start_ns: u64,
     end_ns: u64,
+    /// The beginning of the run, whatever counts.
+    begun_ns: u64,
+    /// The totals count from the start of watching.
+    counts_all: bool,
+    /// The end of the part that counts, if that ends before watching does.
+    last_ns: Option<u64>,
     /// The probes are off at the user's wish.
     is_off: bool,
     had_children: Option<bool>,
@@ -137,6 +143,9 @@ impl Watch {
             cpus,
             start_ns,
             end_ns: start_ns,
+            begun_ns: start_ns,
+            counts_all: true,
+            last_ns: None,
             is_off: false,
             had_children: None,
             alone: alone::Alone::new(pid, start_ns, !runs_already),
@@ -178,6 +187,11 @@ impl Watch {
     /// The time at which watching began, or when the totals were last reset, ns.
     pub const fn start_ns(&self) -> u64 {
         self.start_ns
+    }
+
+    /// The time at which the run began, or watching if the target ran before, ns.
+    pub const fn begun_ns(&self) -> u64 {
+        self.begun_ns
     }
 
     /// The time at which watching ended, ns.
@@ -225,7 +239,8 @@ impl Watch {
             self.lost = source.lost();
             self.unseen_marks = source.unseen_marks();
             self.had_children = process::had_children(self.pid);
-            if self.lifetime.is_over {
+            // Both are about the whole run.
+            if self.lifetime.is_over && self.counts_all {
                 self.first_thread = Some(self.alone.finish(self.end_ns));
                 self.used = process::used(self.pid).map(used);
             }
@@ -261,6 +276,7 @@ impl Watch {
         let begins = time_ns > self.start_ns;
         if begins {
             self.start_ns = time_ns;
+            self.begun_ns = time_ns;
         }
         begins
     }
@@ -269,6 +285,10 @@ impl Watch {
     /// that end. Call this after all events have been taken in. `lost`: some events were lost;
     /// `started`: sbt started the program.
     pub fn settle_end(&mut self, lost: bool, started: bool, notes: &mut Notes) {
+        if let Some(last_ns) = self.last_ns {
+            self.end_ns = last_ns.max(self.start_ns);
+            return;
+        }
         if !self.lifetime.is_over {
             // Events were counted until the last probe was removed.
             self.end_ns = self.end_ns.max(self.lifetime.seen_ns());
@@ -294,13 +314,18 @@ impl Watch {
         self.lifetime.is_over
     }
 
-    /// Resets all totals; returns the time from which they count, ns.
-    pub fn reset(&mut self) -> u64 {
-        self.start_ns = clock::now_ns();
+    /// Resets all totals: they count from `start_ns` on.
+    pub fn reset(&mut self, start_ns: u64) {
+        self.start_ns = start_ns;
+        self.counts_all = false;
         self.budget.reset(self.start_ns);
         self.standing.reset();
         self.scheduling.reset(self.processes.living());
-        self.start_ns
+    }
+
+    /// What comes after `end_ns` does not count, though watching ends later.
+    pub const fn end_at(&mut self, end_ns: u64) {
+        self.last_ns = Some(end_ns);
     }
 
     /// Switches the probes off at the user's wish. Call [`Self::set_off`] once all earlier events

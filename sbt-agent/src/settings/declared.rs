@@ -180,6 +180,7 @@ const AUTO_OFF: &str = "\"auto\" or \"off\"";
 const AUTO_POINT_OFF: &str = "\"auto\", \"point\" or \"off\"";
 const AUTO_ON_OFF: &str = "\"auto\", \"on\" or \"off\"";
 const BACKENDS: &str = "\"auto\", \"ebpf\", \"perf\" or \"ptrace\"";
+const MARK: &str = "a function or line, such as \"solve\" or \"lu.c:12=inner\"";
 const LEVELS: &str = "\"light\", \"full\" or \"off\"";
 const OFF: &str = "off";
 
@@ -244,6 +245,26 @@ settings! {
             },
             shown |duration| duration.map_or_else(|| "until the end".into(), duration_text),
             "watching stops after this time";
+        /// The place at which counting begins; `None` counts from the start.
+        start_at: Mark => Option<Mark> = None,
+            key "start-at", option "--start-at",
+            file |file, key, value| file.by_text(key, value, MARK, spec::mark),
+            shown |mark| mark.as_ref().map_or_else(|| "the start".into(), Mark::to_string),
+            "a function or line at which counting begins";
+        /// The time after the start at which counting begins; `start_at` comes first.
+        start_after: Duration => Option<Duration> = None,
+            key "start-after", option "--start-after",
+            file |file, key, value| {
+                file.by_number(key, value, "seconds or a text such as \"30s\"", value::seconds)
+            },
+            shown |time| time.map_or_else(|| "none".into(), duration_text),
+            "counting begins this time after the start";
+        /// The place at which counting and watching end.
+        stop_at: Mark => Option<Mark> = None,
+            key "stop-at", option "--stop-at",
+            file |file, key, value| file.by_text(key, value, MARK, spec::mark),
+            shown |mark| mark.as_ref().map_or_else(|| "the end".into(), Mark::to_string),
+            "a function or line at which watching ends";
         /// Sites, or names of sites or phases, whose episodes are printed one by one.
         watch: Vec<Pattern> => Vec<Pattern> = Vec::new(),
             key "watch", option "--watch", variable "SBT_WATCH" by environment::sites,

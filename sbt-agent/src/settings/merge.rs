@@ -44,7 +44,6 @@ pub fn merge(layers: Vec<Layer>) -> Result<(Settings, Vec<Row>), String> {
         all = over(all, layer);
     }
     within(all.phases.len(), MAX_PHASES, "phases", "--phase, [phases]")?;
-    within(all.marks.len(), MAX_MARKS, "marks", "--mark, marks")?;
     within(
         all.barriers.len(),
         MAX_BARRIERS,
@@ -58,7 +57,16 @@ pub fn merge(layers: Vec<Layer>) -> Result<(Settings, Vec<Row>), String> {
         "counters",
         "--events, SBT_EVENTS, events",
     )?;
-    Ok(settle(all))
+    let (mut settings, table) = settle(all);
+    settings.add_marks_of_window();
+    let marks = settings.marks.len();
+    within(
+        marks,
+        MAX_MARKS,
+        "marks",
+        "--mark, marks, --start-at, --stop-at",
+    )?;
+    Ok((settings, table))
 }
 
 fn unique_phases(layer: &Layer) -> Result<(), String> {

@@ -20,6 +20,7 @@ pub mod layer;
 pub(crate) mod merge;
 mod show;
 pub mod spec;
+mod window;
 
 pub use add::add_name;
 pub use check::Gate;

@@ -227,6 +227,9 @@ fn settle(outcome: Outcome, found: Result<Measured, Unknown>) -> Outcome {
 
 /// Why there are too few episodes, as far as known.
 fn too_few(report: &Report) -> Option<String> {
+    if let Some(why) = report.why_nothing_counts() {
+        return Some(why);
+    }
     if let Some(because) = &report.run.none_found_because {
         return Some(because.clone());
     }

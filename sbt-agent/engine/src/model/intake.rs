@@ -13,6 +13,9 @@ use crate::event::{Clocks, Event, MarkId, Reading, Tid};
 impl Model {
     /// Takes one event in. Events must come in the order of their times.
     pub fn push(&mut self, event: &Event) {
+        if self.is_behind(event) {
+            return;
+        }
         self.tape.keep(|| Step::Event(event.clone()));
         match event {
             Event::Thread {

@@ -47,6 +47,7 @@ pub mod trend;
 mod turns;
 pub mod virtual_time;
 pub mod waits;
+pub mod window;
 pub mod within;
 
 #[cfg(test)]
@@ -82,6 +83,7 @@ use thread::Threads;
 use told::{Telling, ToldEpisode};
 use turns::Turns;
 use virtual_time::Virtual;
+use window::Window;
 
 /// Counts over the whole run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -189,6 +191,7 @@ pub struct Model {
     ranks: FxHashMap<u32, u32>,
     conceptual: Conceptual,
     marks: Marks,
+    window: Window,
     usage: Usage,
     busy: Busy,
     /// `None` unless samples are taken.

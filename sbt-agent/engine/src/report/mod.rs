@@ -41,6 +41,7 @@ mod tasks;
 mod usage;
 mod verdict;
 pub mod waits;
+mod window;
 mod withheld;
 mod word;
 
@@ -74,6 +75,7 @@ pub use standstill::{StandstillReport, is_hang};
 pub use states::{AwayReport, BlockedReport, LateAwayReport, StatesReport, TakerReport};
 pub use usage::{BusyReport, EfficiencyReport, ParallelismReport, WhatIfReport};
 pub use verdict::{Figure, VerdictReport};
+pub use window::WindowReport;
 pub use withheld::{Withheld, WithheldReason, WithheldReport};
 pub use word::Word;
 

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     FunctionReport, IncompleteReport, SamplingReport, SchedulingReport, StandstillReport,
-    WithheldReport, locks, spin,
+    WindowReport, WithheldReport, locks, spin,
 };
 use crate::{
     choices::States,
@@ -35,6 +35,10 @@ pub struct Run {
     pub start_unix_ns: u64,
     /// How long the target was watched: until its last thread ended, or until sbt detached.
     pub wall_ns: u64,
+    /// The part of the run that the figures are about, if not the whole run; then `start_ns` and
+    /// `wall_ns` are those of the part.
+    #[serde(default)]
+    pub window: Option<WindowReport>,
     /// Whether the target had ended when the report was made.
     pub ended: bool,
     /// Exit status of the target, 0 to 255, or 128 + N if signal N ended it. Null if the target had

@@ -55,9 +55,11 @@ impl Watch {
     }
 
     /// Whether the costs of watching can be compared with the budget: the budget's time starts when
-    /// the cost of a probe is known.
+    /// the cost of a probe is known. While a mark is awaited that begins or ends what counts, the
+    /// probes stay on whatever they cost.
     fn knows_costs(&self, understanding: &Understanding) -> bool {
-        self.source.is_some() && !self.is_off && understanding.knows_costs()
+        let awaits_mark = understanding.model().window().awaits_mark();
+        self.source.is_some() && !self.is_off && !awaits_mark && understanding.knows_costs()
     }
 
     /// Decides again whether watching costs too much.

@@ -43,6 +43,9 @@ pub fn head(report: &Report) -> Markup {
                 (fact("own cost", &percent(report.own_cost.share_pct)))
             }
             @if let Some(it) = &report.efficiency { (efficiency(report, it)) }
+            @if let Some(part) = report.counted_part(time).or(report.why_nothing_counts()) {
+                p class="note" { (marked(&part)) "." }
+            }
             @for missing in &report.incomplete {
                 p class="note" { "Not complete: " (missing.text) "." }
             }

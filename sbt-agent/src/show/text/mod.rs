@@ -58,7 +58,11 @@ pub fn render(report: &Report, style: Style) -> String {
     let mut out = String::new();
     header(&mut out, report, style);
     hang::hang(&mut out, report, style);
-    if report.sites.is_empty() && !report.marks.is_empty() {
+    if let Some(why) = report.why_nothing_counts() {
+        wrapped(&why, style.width)
+            .iter()
+            .for_each(|part| line(&mut out, &style.bold(part)));
+    } else if report.sites.is_empty() && report.has_marks_of_the_users() {
         // A user who only asked for marks does not miss barriers.
     } else if report.sites.is_empty() {
         without_barriers::nothing_found(&mut out, report, style);
@@ -115,6 +119,12 @@ fn header(out: &mut String, report: &Report, style: Style) {
         for part in wrapped(&format!("NOT COMPLETE: {}", missing.text), style.width) {
             line(out, &style.bold(&part));
         }
+    }
+    let time = |ns| duration(Some(ns), style);
+    if let Some(part) = report.counted_part(time) {
+        wrapped(&part, style.width)
+            .iter()
+            .for_each(|part| line(out, part));
     }
 }
 

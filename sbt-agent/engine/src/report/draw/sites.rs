@@ -27,10 +27,19 @@ impl Draw<'_> {
         let paths = self.paths();
         let mut sites: Vec<SiteReport> = (0..)
             .zip(self.model.sites().all())
+            .filter(|(id, site)| self.is_in_window(SiteId(*id), site))
             .map(|(id, site)| self.site(id, site, paths))
             .collect();
         sites.sort_by_key(|site| (std::cmp::Reverse(site.lost_ns), site.id));
         sites
+    }
+
+    /// Whether threads came to a site in the part of the run that counts.
+    fn is_in_window(&self, id: SiteId, site: &Site) -> bool {
+        let counts_all = self.facts.run.window.is_none();
+        let is_waited_at = || self.model.unfinished().iter().any(|one| one.site == id);
+        let is_seen = site.episodes > 0 || site.incomplete > 0 || is_waited_at();
+        counts_all || is_seen || self.facts.run.hang.is_some()
     }
 
     fn site(&self, id: u32, site: &Site, (path, weight): (f64, f64)) -> SiteReport {

@@ -1,0 +1,65 @@
+//! The part of the run that counts: notices when a mark or the time begins or ends it.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::Session;
+use sbt_program::clock;
+
+impl Session {
+    /// Whether nothing counts yet.
+    pub(super) fn is_before_window(&self) -> bool {
+        self.understanding.model().window().is_before()
+    }
+
+    /// When counting is to begin by itself.
+    pub(super) fn start_due(&self) -> Option<Instant> {
+        let by_time = self.settings.start_at.is_none();
+        let after: Duration = self.settings.start_after.filter(|_| by_time)?;
+        Some(Instant::now() + after)
+    }
+
+    /// Begins to count because the time has come.
+    pub(super) fn start_counting(&mut self) {
+        self.understanding.start_counting(clock::now_ns());
+        self.heed_window();
+    }
+
+    /// Acts on a beginning or end of the part that counts. Returns whether it has ended.
+    pub(super) fn heed_window(&mut self) -> bool {
+        let window = *self.understanding.model().window();
+        if let Some(started_ns) = window.started_ns()
+            && self.started_ns != Some(started_ns)
+        {
+            self.started_ns = Some(started_ns);
+            self.count_from(started_ns);
+            self.view.notice("counting begins here".into());
+        }
+        let Some(stopped_ns) = window.stopped_ns() else {
+            return false;
+        };
+        self.watch.end_at(stopped_ns);
+        true
+    }
+
+    /// Watching has ended: if counting never began, what was seen must not count.
+    pub(super) fn drop_uncounted(&mut self) {
+        if self.is_before_window() {
+            let end_ns = self.watch.end_ns();
+            self.understanding.reset(end_ns);
+            self.count_from(end_ns);
+        }
+    }
+
+    /// The model counts from `start_ns` on: so do all others from now on.
+    fn count_from(&mut self, start_ns: u64) {
+        self.view.reset(self.watch.start_ns());
+        self.watch.reset(start_ns);
+        self.reporting.begin_at(start_ns);
+        self.understanding.reset_samples();
+        if let Some(looking) = &self.looking {
+            looking.reset(start_ns);
+        }
+    }
+}
