@@ -11,6 +11,7 @@ pub use check::Rules;
 pub use layer::{layer, say_how_to_watch};
 
 use crate::{
+    control,
     output::{Color, Destination, Exports},
     settings::{Conceptual, Mark, SiteName, UserBarrier, spec},
 };
@@ -33,6 +34,30 @@ pub struct Cli {
     /// The chosen command with its options.
     #[command(subcommand)]
     pub command: Command,
+}
+
+/// What `sbt ctl` may ask for.
+#[derive(Clone, Debug, Subcommand)]
+pub enum Ctl {
+    /// Begin to count, if sbt waits for --start-at or --start-after; after `stop` put the probes
+    /// on again.
+    Start,
+    /// Take the probes off: the program goes on unwatched.
+    Stop,
+    /// Count everything anew from now on.
+    Reset,
+    /// Note this moment under a name.
+    Mark {
+        /// The name.
+        #[arg(value_parser = control::name)]
+        name: String,
+    },
+    /// Print the report so far.
+    Snapshot {
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
+    },
 }
 
 /// All commands with their options.
@@ -99,6 +124,15 @@ pub enum Command {
         /// Where the answer goes.
         #[command(flatten)]
         to: Destination,
+    },
+    /// Control a running sbt from a script: start and stop watching, note a moment, see the
+    /// report so far.
+    Ctl {
+        /// The number of sbt, or of the process that it watches.
+        pid: u32,
+        /// What to do.
+        #[command(subcommand)]
+        order: Ctl,
     },
     /// Show a report, from a recording (`sbt run -o FILE`) or a report in JSON.
     ///

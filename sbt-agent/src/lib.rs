@@ -8,6 +8,7 @@ pub mod check;
 pub mod ci;
 pub mod cli;
 pub mod commands;
+pub mod control;
 pub mod demo;
 pub mod doctor;
 pub mod inspect;

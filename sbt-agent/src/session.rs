@@ -3,6 +3,7 @@
 //! the live screen shows. [`Session`] holds them, and the order in which they talk.
 
 use crate::{
+    control::Control,
     kernel::privilege,
     looks::{self, Looking},
     record::Sink,
@@ -13,18 +14,22 @@ use crate::{
 };
 use sbt_engine::{
     choices::{Departures, Waits},
-    report::Report,
+    report::{MomentReport, Report},
 };
 use sbt_program::{access::Invoker, executes, files::ProbedFile, pty::Pty, sites::SharedFiles};
 use std::{ffi::OsString, fs::File, sync::Arc};
 
 use anyhow::Context as _;
-use nix::sys::resource::{Resource, getrlimit};
+use nix::{
+    sys::resource::{Resource, getrlimit},
+    unistd::Uid,
+};
 use tokio::sync::mpsc;
 
 mod choice;
 mod facts;
 mod notes;
+mod ordered;
 mod prepare;
 mod program;
 mod reporting;
@@ -130,6 +135,12 @@ pub fn watch(
         })
 }
 
+/// The users, besides root, who may control this sbt.
+fn allowed() -> Vec<Uid> {
+    let invoker = Invoker::from_sudo().map(|invoker| invoker.uid);
+    invoker.into_iter().chain([Uid::current()]).collect()
+}
+
 /// Open files needed to watch a small program, with some to spare. With fewer files sbt would fail
 /// at various places, each with a different message.
 const FEWEST_FILES: u64 = 128;
@@ -174,6 +185,10 @@ struct Session {
     reporting: Reporting,
     /// Looks at sleeping threads, beside all events; `None` if there are none.
     looking: Option<Looking>,
+    /// What scripts ask for.
+    control: Control,
+    /// The moments that scripts have marked.
+    moments: Vec<MomentReport>,
     /// The time at which counting began, ns, if later than the run.
     started_ns: Option<u64>,
 }
@@ -221,6 +236,8 @@ impl Session {
             understanding,
             reporting,
             looking: None,
+            control: Control::open(&[std::process::id(), pid], &allowed()),
+            moments: Vec::new(),
             started_ns: None,
         };
         for line in lines {

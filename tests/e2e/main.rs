@@ -31,6 +31,7 @@ mod conditions;
 mod condvars;
 mod counters;
 mod counters_screen;
+mod ctl;
 mod delivery;
 mod demo;
 mod diff;

@@ -9,7 +9,8 @@ mod watch;
 use crate::{
     check::To,
     ci,
-    cli::Command,
+    cli::{Command, Ctl},
+    control::{self, Order},
     demo, doctor, inspect,
     kernel::{counting, privilege},
     manual,
@@ -120,6 +121,7 @@ pub fn act(command: Command) -> anyhow::Result<u8> {
             replay::show(&file, speed, look)?;
             Ok(0)
         }
+        Command::Ctl { pid, order } => ctl(pid, order),
         Command::List { of: None } => {
             output::print(&counting::list::text(&counting::list::machine()))?;
             Ok(0)
@@ -146,6 +148,20 @@ pub fn act(command: Command) -> anyhow::Result<u8> {
             demo::run(&name, usize::try_from(threads)?, size, patient).map(|()| 0)
         }
     }
+}
+
+/// Asks a running sbt.
+fn ctl(pid: u32, order: Ctl) -> anyhow::Result<u8> {
+    let order = match order {
+        Ctl::Start => Order::Start,
+        Ctl::Stop => Order::Stop,
+        Ctl::Reset => Order::Reset,
+        Ctl::Mark { name } => Order::Mark(name),
+        Ctl::Snapshot { json } => Order::Snapshot { json },
+    };
+    let answer = control::ask(pid, &order)?;
+    output::print(&format!("{answer}\n"))?;
+    Ok(0)
 }
 
 /// Checks that /proc is there for a command that watches or inspects processes.

@@ -119,7 +119,7 @@ pub const WATCHING: &[Section] = &[
 ];
 
 /// All manual pages.
-pub const PAGES: [Page; 14] = [
+pub const PAGES: [Page; 15] = [
     Page {
         of: "sbt",
         watches: true,
@@ -246,6 +246,24 @@ pub const PAGES: [Page; 14] = [
             },
         ],
         see: &[("sbt", 1), ("sbt-run", 1)],
+    },
+    Page {
+        of: "sbt-ctl",
+        watches: false,
+        sections: &[
+            OF_TELLING,
+            Section {
+                title: EXAMPLES,
+                items: &[
+                    Example(
+                        "Watch a server only while a test drives it:",
+                        "sbt attach PID & sleep 1; sbt ctl PID reset; ./drive; sbt ctl PID stop",
+                    ),
+                    Example("The report so far, as JSON:", "sbt ctl PID snapshot --json"),
+                ],
+            },
+        ],
+        see: &[("sbt-run", 1), ("sbt-attach", 1)],
     },
     Page {
         of: "sbt-hang",

@@ -67,6 +67,7 @@ impl Session {
         self.program.fill(&mut facts);
         self.watch.fill(&mut facts, until_ns);
         let window = self.understanding.model().window();
+        facts.run.moments.clone_from(&self.moments);
         facts.run.window = self.settings.window_report(window, self.watch.begun_ns());
         self.understanding
             .fill(&mut facts, until_ns, &self.settings, &again);

@@ -86,7 +86,7 @@ impl Session {
     }
 
     /// Resets all totals.
-    fn reset(&mut self) {
+    pub(super) fn reset(&mut self) {
         if !self.watch.is_on() {
             // The request came just before the program ended.
             return;
@@ -110,7 +110,7 @@ impl Session {
     }
 
     /// Switches the probes off.
-    async fn watch_no_more(&mut self) {
+    pub(super) async fn watch_no_more(&mut self) {
         if !self.watch.is_on() {
             return;
         }
@@ -134,7 +134,7 @@ impl Session {
     }
 
     /// Switches the probes on again.
-    fn watch_again(&mut self) {
+    pub(super) fn watch_again(&mut self) {
         if !self.watch.is_on() {
             return;
         }

@@ -9,7 +9,7 @@ use super::{
     Ending, Session, reporting::delivery::Delivery, requests::Then, understanding::sampling,
     view::Turn,
 };
-use crate::{screen, signals::Heard, source::Batch};
+use crate::{control::Asked, screen, signals::Heard, source::Batch};
 use sbt_engine::{live::Request, place::printable, report::Report, words::without_codes};
 use sbt_program::clock;
 
@@ -46,6 +46,8 @@ enum Next {
     /// The time has come from which on everything counts.
     Start,
     View(Turn),
+    /// A script asks for something.
+    Asked(Asked),
     Sample,
     /// A span of a thinned run is over.
     Thin,
@@ -133,6 +135,7 @@ impl Session {
                     self.end_as_asked(end);
                 }
             }
+            Next::Asked(asked) => self.carry_out(asked).await,
             Next::Sample => self.understanding.sample(),
             Next::Thin => {
                 let notes = self.reporting.notes();
@@ -163,6 +166,7 @@ impl Session {
             () = until(timers.deadline), if ending.is_none() => Next::Deadline,
             () = until(timers.start), if is_before => Next::Start,
             turn = self.view.turn() => Next::View(turn?),
+            asked = self.control.next() => Next::Asked(asked),
             _ = timers.samples.tick(), if self.understanding.is_sampling() => Next::Sample,
             () = until_ns(thin_due_ns) => Next::Thin,
             _ = timers.early.tick(), if self.watch.is_young() => Next::EarlyTick,
@@ -203,7 +207,7 @@ impl Session {
         // The screen stays open until the user leaves it.
         let stays = ending == Some(Ending::Target) && !left && !told_to_end;
         let stays = stays && self.view.is_open() && !self.settings.exit_with_program;
-        let off = self.view.note_of_off(self.watch.end_ns());
+        let off = self.watch.note_of_off();
         self.reporting.notes().extend(off);
         if !stays {
             self.leave_screen()?;

@@ -213,18 +213,6 @@ impl View {
         }
     }
 
-    /// The note on how long the probes were off at the user's wish, until `end_ns`.
-    pub fn note_of_off(&self, end_ns: u64) -> Option<String> {
-        let off_ns = self.screen.as_ref()?.observer.off_for_ns(end_ns);
-        let seconds = off_ns as f64 / 1e9;
-        (off_ns > 0).then(|| {
-            format!(
-                "the probes were off for {seconds:.1} s: the user switched \
-            them off"
-            )
-        })
-    }
-
     /// Notes a reset of all totals, which had begun at `start_ns`.
     pub fn reset(&mut self, start_ns: u64) {
         if let Some(screen) = &mut self.screen {

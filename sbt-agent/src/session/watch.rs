@@ -29,6 +29,7 @@ mod events;
 mod futexes;
 mod lifetime;
 mod locks;
+mod off;
 mod processes;
 mod spins;
 mod standing;
@@ -76,6 +77,7 @@ pub struct Watch {
     last_ns: Option<u64>,
     /// The probes are off at the user's wish.
     is_off: bool,
+    off: off::Off,
     had_children: Option<bool>,
     alone: alone::Alone,
     /// The first thread's time alone, and the target's use of resources; known when watching ended.
@@ -147,6 +149,7 @@ impl Watch {
             counts_all: true,
             last_ns: None,
             is_off: false,
+            off: off::Off::default(),
             had_children: None,
             alone: alone::Alone::new(pid, start_ns, !runs_already),
             first_thread: None,
@@ -318,6 +321,7 @@ impl Watch {
     pub fn reset(&mut self, start_ns: u64) {
         self.start_ns = start_ns;
         self.counts_all = false;
+        self.off.reset(start_ns);
         self.budget.reset(self.start_ns);
         self.standing.reset();
         self.scheduling.reset(self.processes.living());
@@ -334,6 +338,7 @@ impl Watch {
         if let Some(source) = &mut self.source {
             source.pause();
             self.budget.interrupt(off_ns);
+            self.off.begin(off_ns);
         }
     }
 
@@ -347,7 +352,17 @@ impl Watch {
         if let Some(source) = &mut self.source {
             notes.keep(source.resume());
             self.is_off = false;
+            self.off.end(clock::now_ns());
         }
+    }
+
+    /// The note on how long the probes were off at the user's wish. Call this when watching has
+    /// ended.
+    pub fn note_of_off(&self) -> Option<String> {
+        let off_ns = self.off.until_ns(self.end_ns);
+        let seconds = off_ns as f64 / 1e9;
+        (off_ns > 0)
+            .then(|| format!("the probes were off for {seconds:.1} s: the user switched them off"))
     }
 
     /// Reads again how many CPUs the target may use, since the program may bind its threads; and who

@@ -75,7 +75,7 @@ pub use standstill::{StandstillReport, is_hang};
 pub use states::{AwayReport, BlockedReport, LateAwayReport, StatesReport, TakerReport};
 pub use usage::{BusyReport, EfficiencyReport, ParallelismReport, WhatIfReport};
 pub use verdict::{Figure, VerdictReport};
-pub use window::WindowReport;
+pub use window::{MomentReport, WindowReport};
 pub use withheld::{Withheld, WithheldReason, WithheldReport};
 pub use word::Word;
 

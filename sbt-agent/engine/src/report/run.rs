@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    FunctionReport, IncompleteReport, SamplingReport, SchedulingReport, StandstillReport,
-    WindowReport, WithheldReport, locks, spin,
+    FunctionReport, IncompleteReport, MomentReport, SamplingReport, SchedulingReport,
+    StandstillReport, WindowReport, WithheldReport, locks, spin,
 };
 use crate::{
     choices::States,
@@ -39,6 +39,9 @@ pub struct Run {
     /// `wall_ns` are those of the part.
     #[serde(default)]
     pub window: Option<WindowReport>,
+    /// The moments that were marked with `sbt ctl PID mark NAME`, in order.
+    #[serde(default)]
+    pub moments: Vec<MomentReport>,
     /// Whether the target had ended when the report was made.
     pub ended: bool,
     /// Exit status of the target, 0 to 255, or 128 + N if signal N ended it. Null if the target had

@@ -27,6 +27,16 @@ pub struct WindowReport {
     pub has_ended: bool,
 }
 
+/// A moment that was marked from outside of the program.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct MomentReport {
+    /// The name given.
+    pub name: String,
+    /// When that was, in ns after the beginning of the run, whatever part of the run counts.
+    pub after_ns: u64,
+}
+
 impl Report {
     /// Why nothing was counted, if that is because counting did not begin.
     pub fn why_nothing_counts(&self) -> Option<String> {

@@ -135,14 +135,6 @@ impl Observer {
         }
     }
 
-    /// How long the probes have been off in total until `now_ns`, ns.
-    pub fn off_for_ns(&self, now_ns: u64) -> u64 {
-        let open = self
-            .off_ns
-            .map_or(0, |off_ns| now_ns.saturating_sub(off_ns));
-        self.gaps.iter().map(|(from, to)| to - from).sum::<u64>() + open
-    }
-
     /// Updates the number of episodes, the counters and sbt's own share of a CPU.
     pub fn count(&mut self, now_ns: u64, model: &Model) {
         self.rates.push(now_ns, model);

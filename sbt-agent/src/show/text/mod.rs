@@ -89,6 +89,7 @@ pub fn render(report: &Report, style: Style) -> String {
         unfinished(&mut out, report, style);
     }
     phases::marks(&mut out, report, style);
+    moments(&mut out, report, style);
     locks::locks(&mut out, report, style);
     footer(&mut out, report, style);
     out
@@ -123,6 +124,27 @@ fn header(out: &mut String, report: &Report, style: Style) {
     let time = |ns| duration(Some(ns), style);
     if let Some(part) = report.counted_part(time) {
         wrapped(&part, style.width)
+            .iter()
+            .for_each(|part| line(out, part));
+    }
+}
+
+/// The moments that were marked from outside of the program.
+fn moments(out: &mut String, report: &Report, style: Style) {
+    let all = report.run.moments.iter();
+    let all: Vec<String> = all
+        .map(|moment| {
+            format!(
+                "`{}` at {}",
+                moment.name,
+                duration(Some(moment.after_ns), style)
+            )
+        })
+        .collect();
+    if !all.is_empty() {
+        line(out, "");
+        let text = format!("marked with `sbt ctl`, after the start: {}", all.join(", "));
+        wrapped(&text, style.width)
             .iter()
             .for_each(|part| line(out, part));
     }
