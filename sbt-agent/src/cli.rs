@@ -20,6 +20,7 @@ use sbt_engine::{
     counters::{self, Events},
     live::pace::Speed,
     pattern::Pattern,
+    saving::SaveRule,
     scale::counts::{self, Counts, Variable},
     value,
 };
@@ -451,6 +452,11 @@ pub struct Options {
     #[arg(long, value_name = "SECONDS", value_parser = value::seconds, allow_hyphen_values = true,
           requires = "record", conflicts_with = "stats_only")]
     pub keep: Option<Duration>,
+    /// Save what --keep holds to a file of its own whenever this happens: `phase SITE > 50ms`,
+    /// `barrier SITE > 5ms`, `idle SITE > 1s` (all without SITE: anywhere), `hang`. The files are
+    /// named after --record: run-1.sbt, run-2.sbt …
+    #[arg(long, value_name = "RULE", requires = "keep")]
+    pub save_when: Vec<SaveRule>,
     /// Record only the statistics for the report.
     #[arg(long, requires = "record")]
     pub stats_only: bool,

@@ -24,7 +24,7 @@ impl Naming<'_> {
 
     /// Whether a pattern means a place. A pattern that is a name from the settings means the places
     /// with that name.
-    fn is_meant(&self, pattern: &Pattern, place: &Place) -> bool {
+    pub fn is_meant(&self, pattern: &Pattern, place: &Place) -> bool {
         if self.0.is_name_of_site(pattern) {
             self.name(place).is_some_and(|name| pattern.is_name(name))
         } else {

@@ -67,6 +67,7 @@ mod perf;
 mod privilege;
 mod processes;
 mod record;
+mod recorder;
 mod regions;
 mod replay;
 mod report;

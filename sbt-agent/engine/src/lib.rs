@@ -26,6 +26,7 @@ pub mod report;
     reason = "for tests alone"
 )]
 pub mod samples;
+pub mod saving;
 pub mod scale;
 pub mod value;
 pub mod verdict;

@@ -154,7 +154,9 @@ pub fn recording(options: &Options) -> anyhow::Result<Option<Sink>> {
         Some(time) => Some(Keep::Events(time)),
         None => options.stats_only.then_some(Keep::Statistics),
     };
-    Ok(Some(Sink::to(file, path, keep)?))
+    let mut sink = Sink::to(file, path, keep)?;
+    sink.save_when.clone_from(&options.save_when);
+    Ok(Some(sink))
 }
 
 /// The error for `--json` where standard output belongs to the program.

@@ -40,6 +40,9 @@ const NS_PER_BYTE: u64 = 10_000;
 /// The largest number of names for a new file that are tried.
 const MOST_NAMES: u32 = 100;
 
+/// The largest number in the name of a saved file.
+const MOST_SAVED: u32 = 10_000;
+
 /// The parts of a run that are kept besides statistics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keep {
@@ -109,6 +112,28 @@ impl Bound {
         Err(io::ErrorKind::AlreadyExists.into())
     }
 
+    /// Makes a new file for what the recording holds now, with a number in its name.
+    fn numbered(&self, from: u32) -> io::Result<(u32, typed::FolderEntry, File)> {
+        let name = Path::new(self.place.name());
+        let (stem, kind) = (name.file_stem(), name.extension());
+        for number in from.. {
+            let mut name = stem.unwrap_or("sbt".as_ref()).to_owned();
+            name.push(format!("-{number}"));
+            if let Some(kind) = kind {
+                name.push(".");
+                name.push(kind);
+            }
+            let place = self.place.beside(name);
+            match place.create_new() {
+                // Of an earlier run.
+                Err(error)
+                    if error.kind() == io::ErrorKind::AlreadyExists && number < MOST_SAVED => {}
+                made => return Ok((number, place, made?)),
+            }
+        }
+        Err(io::ErrorKind::AlreadyExists.into())
+    }
+
     /// Whether `file` is the one at the recording's place.
     fn is(&self, file: &File) -> io::Result<bool> {
         let mine = file.metadata()?;
@@ -144,6 +169,8 @@ pub struct Generations {
     has_older: bool,
     /// The next report is written after this time, ns.
     report_ns: u64,
+    /// The number in the name of the last saved file.
+    saved: u32,
 }
 
 impl Generations {
@@ -159,6 +186,7 @@ impl Generations {
             },
             has_older: false,
             report_ns: 0,
+            saved: 0,
         }
     }
 
@@ -246,6 +274,27 @@ impl Generations {
         Some(alone)
     }
 
+    /// Writes what the file holds, which must be flushed, to a new file with an end. Returns the
+    /// name of that file.
+    pub fn save(
+        &mut self,
+        stream: &mut Stream,
+        facts: Facts,
+        report: Report,
+    ) -> anyhow::Result<String> {
+        let bound = self.bound.clone();
+        bound.place.act(|_| {
+            let (number, place, file) = bound.numbered(self.saved + 1)?;
+            self.saved = number;
+            let written = copy(stream, file, facts, report);
+            if written.is_err() {
+                let _is_not_there = place.remove();
+            }
+            written?;
+            Ok(printable(&place.name().to_string_lossy()))
+        })
+    }
+
     /// Makes a file with the report so far and the younger generation, in place of the present one.
     /// Returns also its length, bytes.
     fn without_older(
@@ -302,4 +351,19 @@ impl Generations {
         next_place.replace(&self.bound.place)?;
         Ok((next, length))
     }
+}
+
+/// Copies the batches of a stream to a file, and ends it.
+fn copy(stream: &mut Stream, file: File, facts: Facts, report: Report) -> anyhow::Result<()> {
+    let mut next = Stream::to(file)?;
+    // Both files begin with the same schema.
+    let schema = next.file().stream_position()?;
+    // The file is open for writing only.
+    let mut old = File::open(format!("/proc/self/fd/{}", stream.file().as_raw_fd()))?;
+    old.seek(SeekFrom::Start(schema))?;
+    io::copy(&mut old, next.file())?;
+    next.push(&Row::Facts(Box::new(facts)))?;
+    next.push(&Row::Report(Box::new(report)))?;
+    next.push(&Row::End)?;
+    next.finish()
 }

@@ -25,6 +25,7 @@ use sbt_engine::{
     model::tape::Step,
     place::{Place, printable},
     report::{Facts, Report},
+    saving::SaveRule,
 };
 
 /// How many rows a batch has at most: some megabytes before compression.
@@ -37,6 +38,8 @@ pub struct Sink {
     pub file: File,
     /// How its size is bounded; `None` if not.
     pub bound: Option<Bound>,
+    /// When to save what a bounded recording holds.
+    pub save_when: Vec<SaveRule>,
 }
 
 impl Sink {
@@ -53,7 +56,11 @@ impl Sink {
             printable(&path.to_string_lossy())
         );
         let bound = keep.map(|keep| Bound::new(path, keep)).transpose()?;
-        Ok(Self { file, bound })
+        Ok(Self {
+            file,
+            bound,
+            save_when: Vec::new(),
+        })
     }
 }
 
@@ -216,6 +223,19 @@ impl Recorder {
             return Ok(());
         };
         generations.flush(&mut self.stream, facts, report)
+    }
+
+    /// Saves what the recording holds to a file of its own, beside its file. Returns the name of
+    /// the new file.
+    ///
+    /// # Errors
+    /// Errors of the files, or the recording is not bounded.
+    pub fn save(&mut self, facts: Facts, report: Report) -> anyhow::Result<String> {
+        let Some(generations) = &mut self.generations else {
+            anyhow::bail!("only a recording with --keep can be saved");
+        };
+        generations.flush(&mut self.stream, facts.clone(), None)?;
+        generations.save(&mut self.stream, facts, report)
     }
 
     /// Ends the recording in order.

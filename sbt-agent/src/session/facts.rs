@@ -2,7 +2,10 @@
 
 use super::{
     Session,
-    reporting::recording::{KnownFacts, Recording},
+    reporting::{
+        recording::{KnownFacts, Recording},
+        saver::Saver,
+    },
 };
 use crate::{
     looks::Looking,
@@ -29,6 +32,8 @@ impl Session {
         self.watch.set_lost(totals.lost);
         // A failure to write becomes a note.
         self.write_down();
+        let passed = self.reporting.saver().and_then(|saver| saver.note());
+        self.reporting.notes().extend(passed);
         let none_found = self.understanding.arrivals() == 0;
         let mut none_found_because = None;
         if none_found {
@@ -104,6 +109,9 @@ impl Session {
             switches: self.understanding.model().exact().is_some(),
             conceptual: self.settings.phases.len(),
         };
+        if self.reporting.save_when(sink.save_when.clone()) {
+            self.understanding.tell_all();
+        }
         let has_events = sink.bound.as_ref().is_none_or(Bound::has_events);
         let facts = self.facts(start_ns);
         let report = (sink.bound.is_some()).then(|| self.understanding.report(facts.clone()));
@@ -130,6 +138,35 @@ impl Session {
         if !self.hand_over() {
             self.understanding.drop_tape();
             self.reporting.give_up_recording();
+        }
+        self.save_if_due();
+    }
+
+    /// Saves what the recording holds, if a rule asks for that, and tells what was saved.
+    pub(super) fn save_if_due(&mut self) {
+        let why = self.reporting.saver().and_then(Saver::take_due);
+        if let Some(why) = why {
+            let facts = self.facts(self.watch.until_ns(clock::now_ns()));
+            let report = self.understanding.report(facts.clone());
+            let recording = self.reporting.recording();
+            if recording.is_some_and(|recording| !recording.save(facts, report, why)) {
+                self.reporting.give_up_recording();
+            }
+        }
+        self.tell_saved();
+    }
+
+    /// Tells what was saved.
+    pub(super) fn tell_saved(&mut self) {
+        let saved = self
+            .reporting
+            .recording()
+            .map(|recording| recording.take_saved());
+        for line in saved.unwrap_or_default() {
+            if let Some(told) = self.reporting.of_hang(&line) {
+                self.tell(&told);
+            }
+            self.reporting.notes().push(line);
         }
     }
 

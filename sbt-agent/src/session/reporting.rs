@@ -12,16 +12,19 @@ use sbt_engine::{
     },
     place::Place,
     report::{Facts, Report},
+    saving::SaveRule,
 };
 use std::rc::Rc;
 
 pub mod delivery;
 pub mod narrator;
 pub mod recording;
+pub mod saver;
 mod writer;
 
 use narrator::{Narration, Narrator};
 use recording::Recording;
+use saver::Saver;
 
 /// Everything that leaves sbt, apart from the live screen.
 pub struct Reporting {
@@ -104,6 +107,19 @@ impl Reporting {
         (facts.watched, facts.watched_omitted) = self.narrator.take_kept();
     }
 
+    /// Sets when to save what the recording holds. Returns whether all episodes must be told for
+    /// that.
+    pub fn save_when(&mut self, rules: Vec<SaveRule>) -> bool {
+        self.narrator.saver = Saver::new(rules);
+        let saver = self.narrator.saver.as_ref();
+        saver.is_some_and(Saver::asks_for_episodes)
+    }
+
+    /// Decides when to save what the recording holds.
+    pub const fn saver(&mut self) -> Option<&mut Saver> {
+        self.narrator.saver.as_mut()
+    }
+
     /// The file for the folded stacks, if the user asked for one.
     pub const fn folded(&self) -> Option<&File> {
         self.folded.as_ref()
@@ -141,15 +157,19 @@ impl Reporting {
         }
     }
 
-    /// Waits a little for the end of the recording, and returns a note if it failed or is not
-    /// complete.
-    pub async fn recording_note(&mut self) -> Option<String> {
-        let recording = self.recording.as_mut()?;
+    /// Waits a little for the end of the recording, and returns notes on what was saved last, and if
+    /// it failed or is not complete.
+    pub async fn recording_notes(&mut self) -> Vec<String> {
+        let Some(recording) = &mut self.recording else {
+            return Vec::new();
+        };
         let (is_over, note) = recording.result().await;
+        let mut notes = recording.take_saved();
+        notes.extend(note);
         if is_over {
             self.recording = None;
         }
-        note
+        notes
     }
 
     /// Hands over the recording whose end has not come yet.

@@ -264,7 +264,7 @@ impl Session {
         }
         self.program.end_the_rest(self.reporting.notes()).await;
         let mut report = self.report(totals, ending == Some(Ending::Target));
-        report.notes.extend(self.reporting.recording_note().await);
+        report.notes.extend(self.reporting.recording_notes().await);
         Ok(report)
     }
 

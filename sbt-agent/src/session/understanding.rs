@@ -276,6 +276,11 @@ impl Understanding {
         self.model.keep_lanes();
     }
 
+    /// Tells all episodes, not only those that are watched.
+    pub const fn tell_all(&mut self) {
+        self.model.tell_all();
+    }
+
     /// Keeps everything that the model is told, for a recording.
     pub fn keep_tape(&mut self) {
         self.model.keep_tape();

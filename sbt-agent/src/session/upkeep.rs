@@ -50,6 +50,12 @@ impl Session {
                 &self.settings,
             );
             self.tell_hangs(lines);
+            let now_ns = clock::now_ns();
+            if let Some(saver) = self.reporting.saver() {
+                let found = self.understanding.hang_report(now_ns);
+                let hangs = found.is_some_and(|one| one.is_alarming());
+                saver.look_at_hang(now_ns, hangs);
+            }
         }
     }
 

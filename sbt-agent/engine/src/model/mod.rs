@@ -433,6 +433,11 @@ impl Model {
         self.telling = telling;
     }
 
+    /// Keeps all episodes for [`Self::take_told`].
+    pub const fn tell_all(&mut self) {
+        self.telling.all = true;
+    }
+
     /// Returns the episodes completed since the last call that were asked for, in the order of
     /// completion.
     pub fn take_told(&mut self) -> Vec<ToldEpisode> {

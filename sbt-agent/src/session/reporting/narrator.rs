@@ -5,11 +5,13 @@ use std::{
     rc::Rc,
 };
 
+use super::saver::{Saver, Sites};
 use crate::{
     naming::Naming,
+    output::PLAIN,
     settings::Settings,
     show::{
-        table::Style,
+        table::{Style, duration},
         text::episode::{self, Context},
     },
 };
@@ -20,6 +22,7 @@ use sbt_engine::{
         ids::SiteId,
         told::{Telling, ToldEpisode},
     },
+    pattern::Pattern,
     place::{Place, printable},
     report::{order::Order, place_names::labels},
 };
@@ -59,6 +62,8 @@ pub struct Narrator {
     kept: Option<VecDeque<ToldEpisode>>,
     kept_arrivals: usize,
     omitted: u64,
+    /// When to save what a recording holds; `None` never.
+    pub saver: Option<Saver>,
 }
 
 impl Narrator {
@@ -78,6 +83,7 @@ impl Narrator {
             kept: (watches && keep).then(VecDeque::new),
             kept_arrivals: 0,
             omitted: 0,
+            saver: None,
         }
     }
 
@@ -123,6 +129,9 @@ impl Narrator {
             order: Order::new(model),
         };
         let mut text = String::new();
+        if let Some(saver) = &mut self.saver {
+            saver.look(&told, &names);
+        }
         for told in told {
             self.tell_one(told, &names, &mut text);
         }
@@ -197,6 +206,22 @@ struct Names<'a> {
     naming: Naming<'a>,
     counters: &'a Plan,
     order: Order,
+}
+
+impl Sites for Names<'_> {
+    fn is_meant(&self, pattern: &Pattern, site: SiteId) -> bool {
+        let ids = self.model.sites().all()[site.index()].places.iter();
+        let mut places = ids.filter_map(|id| self.places.get(id.0 as usize));
+        places.any(|place| self.naming.is_meant(pattern, place))
+    }
+
+    fn shown(&self, site: SiteId) -> String {
+        self.site(site)
+    }
+
+    fn time(&self, ns: u64) -> String {
+        duration(Some(ns), PLAIN)
+    }
 }
 
 impl Names<'_> {

@@ -1,6 +1,11 @@
 //! Writes the recording of a session while it runs.
 
-use std::{mem::size_of, rc::Rc, time::Duration};
+use std::{
+    mem::{self, size_of},
+    rc::Rc,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use super::writer::{Outcome, Writer};
 use crate::{
@@ -47,6 +52,8 @@ enum Part {
     /// The facts outside of the model, and the report so far if the recording keeps it; everything
     /// is then flushed to the disk.
     Facts(Box<Facts>, Option<Box<Report>>),
+    /// The facts and the report so far: what is kept goes to a file of its own, for this reason.
+    Save(Box<Facts>, Box<Report>, String),
     /// The final facts and report; no part follows.
     End(Box<Facts>, Option<Box<Report>>),
 }
@@ -122,6 +129,8 @@ pub struct Recording {
     pace: Pace,
     /// The number of parts handed over at the last flush.
     flushed: u64,
+    /// Lines on what was saved, for the user.
+    saved: Arc<Mutex<Vec<String>>>,
 }
 
 impl Recording {
@@ -137,6 +146,8 @@ impl Recording {
         report: Option<Report>,
     ) -> anyhow::Result<Self> {
         let is_bounded = sink.bound.is_some();
+        let saved = Arc::<Mutex<Vec<String>>>::default();
+        let told = Arc::clone(&saved);
         let writer = Writer::spawn(move |queue| {
             let mut recorder = Recorder::to(sink, begin)?;
             // Even if sbt is killed at once, the file has a beginning.
@@ -146,6 +157,19 @@ impl Recording {
                     Part::Steps(steps, places) => recorder.add(steps, places)?,
                     Part::Facts(facts, report) => {
                         recorder.flush(*facts, report.map(|report| *report))?;
+                    }
+                    Part::Save(facts, report, why) => {
+                        // What is kept goes on, whatever becomes of the copy.
+                        let line = match recorder.save(*facts, *report) {
+                            Ok(name) => format!("{why}: saved in {name}"),
+                            Err(error) => {
+                                let error = without_codes(&format!("{error:#}"));
+                                format!("{why}: not saved: {error}")
+                            }
+                        };
+                        told.lock()
+                            .unwrap_or_else(PoisonError::into_inner)
+                            .push(line);
                     }
                     Part::End(facts, report) => {
                         return recorder.end(*facts, report.map(|report| *report));
@@ -162,6 +186,7 @@ impl Recording {
             news: false,
             pace: Pace::from(begin.start_ns),
             flushed: 0,
+            saved,
         })
     }
 
@@ -245,6 +270,17 @@ impl Recording {
         let goes_on = self.writer.push_last(part, 0);
         self.flushed = self.writer.handed();
         goes_on
+    }
+
+    /// Saves what is kept to a file of its own. Returns false if recording has failed.
+    pub fn save(&mut self, facts: Facts, report: Report, why: String) -> bool {
+        let part = Part::Save(Box::new(facts), Box::new(report), why);
+        self.writer.push_last(part, 0)
+    }
+
+    /// The lines on what was saved since the last call.
+    pub fn take_saved(&self) -> Vec<String> {
+        mem::take(&mut *self.saved.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// The note on a recording that cannot go on.
