@@ -1,14 +1,14 @@
 //! The flight recorder: `--keep` with `--save-when`.
 
-use std::{fs, path::Path};
+use std::{fs, path::Path, process::Command};
 
 use crate::{
-    harness::{Finished, Report, folder, needs_root, number, run, sbt_with},
+    harness::{LIMIT, Report, eventually, folder, needs_root, number, pause, run, sbt_with, start},
     programs::{line, program},
 };
 
-fn record(folder: &Path, rule: &str, what: &str, arguments: &[&str]) -> (Finished, Report) {
-    let (file, json) = (folder.join("run.sbt"), folder.join("report.json"));
+fn recorder(folder: &Path, rule: &str) -> Command {
+    let file = folder.join("run.sbt");
     let mut sbt = sbt_with(&[
         "run",
         "--keep=400ms",
@@ -16,11 +16,8 @@ fn record(folder: &Path, rule: &str, what: &str, arguments: &[&str]) -> (Finishe
         "--hang-time=1",
         "--no-warnings",
     ]);
-    sbt.arg("--save-when").arg(rule);
-    sbt.arg("-o").arg(file);
-    sbt.args(["--json", "--output"]).arg(&json);
-    sbt.arg("--").arg(program(what)).args(arguments);
-    (run(sbt), Report::read_lossy(&json))
+    sbt.arg("--save-when").arg(rule).arg("-o").arg(file);
+    sbt
 }
 
 /// The phase times of the episodes in a recording, in order, ns.
@@ -45,8 +42,15 @@ fn what_came_before_a_rare_episode_is_saved_each_time() {
     let rule = format!("phase spikes.c:{} > 55ms", line("spikes.c", "SITE meet"));
     // A file of an earlier run stays.
     fs::write(folder.path().join("run-1.sbt"), "mine").unwrap();
-    let (finished, report) = record(folder.path(), &rule, "spikes.c", &[]);
-    finished.expect(0);
+    let json = folder.path().join("report.json");
+    let mut sbt = recorder(folder.path(), &rule);
+    sbt.args(["--json", "--output"]).arg(&json);
+    run({
+        sbt.arg("--").arg(program("spikes.c"));
+        sbt
+    })
+    .expect(0);
+    let report = Report::read(&json);
     assert_eq!(report.number("episodes"), 1500, "{report}");
     let notes: Vec<&str> = report.notes().collect();
     let of = |name: &str| {
@@ -79,13 +83,21 @@ fn what_came_before_a_rare_episode_is_saved_each_time() {
 fn a_hang_is_saved_once() {
     needs_root!();
     let folder = folder();
-    let (finished, _) = record(folder.path(), "hang", "hangs.c", &["seconds=4"]);
-    let mut names: Vec<_> = fs::read_dir(folder.path())
-        .unwrap()
-        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-        .collect();
-    names.sort();
-    assert_eq!(names, ["report.json", "run-1.sbt", "run.sbt"], "{finished}");
+    let mut sbt = recorder(folder.path(), "hang");
+    sbt.arg("--").arg(program("hangs.c")).arg("order");
+    let sbt = start(sbt);
+    let saved = folder.path().join("run-1.sbt");
+    let is_there = || fs::metadata(&saved).is_ok_and(|file| file.len() > 0);
+    assert!(eventually(LIMIT, || is_there().then_some(())).is_some());
+    // Long enough for more looks, and for more saves.
+    pause(2500);
+    sbt.signal(libc::SIGTERM);
+    let finished = sbt.finish();
+    assert!(
+        finished.stderr.contains("threads hang: saved in run-1.sbt"),
+        "{finished}"
+    );
+    assert!(!folder.path().join("run-2.sbt").exists(), "{finished}");
 }
 
 #[test]
