@@ -13,13 +13,12 @@ pub use layer::{layer, say_how_to_watch};
 use crate::{
     control,
     output::{Color, Destination, Exports},
-    settings::{Conceptual, Mark, SiteName, UserBarrier, spec},
+    settings::{Conceptual, Mark, SiteName, UserBarrier, Watched, spec},
 };
 use sbt_engine::{
     choices::{Backend, Departures, Futexes, Spins, States, Waits},
     counters::{self, Events},
     live::pace::Speed,
-    pattern::Pattern,
     saving::SaveRule,
     scale::counts::{self, Counts, Variable},
     value,
@@ -408,9 +407,10 @@ pub struct Options {
     /// Do not watch processes that the program starts.
     #[arg(long, overrides_with = "children")]
     pub no_children: bool,
-    /// Print each episode of a barrier: file.c:120, 120, a function or a name.
-    #[arg(long, value_name = "SITE")]
-    pub watch: Vec<Pattern>,
+    /// Print each episode of a barrier: file.c:120, 120, a function or a name. With =NAME the
+    /// barrier gets this name, too.
+    #[arg(long, value_name = "SITE[=NAME]", value_parser = spec::watched)]
+    pub watch: Vec<Watched>,
     /// Print each episode of all barriers.
     #[arg(long)]
     pub watch_all: bool,

@@ -98,6 +98,7 @@ fn recorded(file: &Path, threads: u32, episodes: u64, ends: bool) {
     let sink = Sink {
         file: File::create(file).unwrap(),
         bound: None,
+        save_when: Vec::new(),
     };
     let mut recorder = Recorder::to(sink, begin).unwrap();
     let mut steps: Vec<Step> = (0..threads)

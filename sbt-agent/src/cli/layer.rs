@@ -2,7 +2,7 @@
 
 use super::Options;
 use crate::settings::{
-    Gate,
+    Gate, SiteName, Watched,
     layer::{Given, Layer},
 };
 use sbt_engine::counters::Counter;
@@ -27,13 +27,19 @@ pub fn layer(options: &Options) -> Layer {
         start_at: one(options.start_at.clone(), "--start-at"),
         start_after: one(options.start_after, "--start-after"),
         stop_at: one(options.stop_at.clone(), "--stop-at"),
-        watch: (!options.watch.is_empty()).then(|| Given::new(options.watch.clone(), "--watch")),
+        watch: (!options.watch.is_empty()).then(|| {
+            let sites = options.watch.iter().map(|watched| watched.site.clone());
+            Given::new(sites.collect(), "--watch")
+        }),
         watch_all: one(options.watch_all.then_some(true), "--watch-all"),
         warnings: one(options.no_warnings.then_some(false), "--no-warnings"),
         warn_time: one(options.warn_time, "--warn-time"),
         hang_time: one(options.hang_time.map(|time| time.0), "--hang-time"),
         phase_times: one(options.phase_times.then_some(true), "--phase-times"),
-        names: each(&options.names, "--name"),
+        names: each(&options.names, "--name")
+            .into_iter()
+            .chain(options.watch.iter().filter_map(named))
+            .collect(),
         phases: each(&options.phases, "--phase"),
         marks: each(&options.marks, "--mark"),
         barriers: each(&options.barriers, "--barrier"),
@@ -58,6 +64,15 @@ pub fn layer(options: &Options) -> Layer {
         // Rules are not options of `run`.
         check: Gate::default(),
     }
+}
+
+/// The name that a watched site gets.
+fn named(watched: &Watched) -> Option<Given<SiteName>> {
+    let name = SiteName {
+        site: watched.site.clone(),
+        name: watched.name.clone()?,
+    };
+    Some(Given::new(name, "--watch"))
 }
 
 /// Whether the options say how to watch.
@@ -106,6 +121,7 @@ mod tests {
             "lu.c:1",
             "--watch",
             "factor",
+            "--watch=lu.c:7=seven",
             "--watch-all",
             "--no-warnings",
             "--warn-time=20",
@@ -159,7 +175,7 @@ mod tests {
                 "start-at solve --start-at",
                 "start-after none default",
                 "stop-at lu.c:9=end --stop-at",
-                "watch lu.c:1, factor --watch",
+                "watch lu.c:1, factor, lu.c:7 --watch",
                 "watch-all true --watch-all",
                 "warnings false --no-warnings",
                 "warn-time 20ms --warn-time",
@@ -170,6 +186,7 @@ mod tests {
                 "folded out.folded --folded",
                 "exit-with-program true --exit-with-program",
                 "names lu.c:1=one --name",
+                "names lu.c:7=seven --watch",
                 "phases p=a..b --phase",
                 "marks f --mark",
                 "marks lu.c:3=three --mark",

@@ -46,6 +46,15 @@ pub struct SiteName {
     pub name: String,
 }
 
+/// A barrier whose episodes are printed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Watched {
+    /// The site, or the name of a site or phase.
+    pub site: Pattern,
+    /// The name that the site gets; `None` leaves it as it is.
+    pub name: Option<String>,
+}
+
 /// A phase from one barrier to another, whatever lies between them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conceptual {

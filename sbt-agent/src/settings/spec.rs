@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use super::{Conceptual, Mark, SiteName, UserBarrier};
+use super::{Conceptual, Mark, SiteName, UserBarrier, Watched};
 use sbt_engine::{
     pattern::{Code, Pattern},
     place::printable,
@@ -83,6 +83,18 @@ pub fn mark(text: &str) -> Result<Mark, String> {
         ));
     }
     Ok(Mark { name, at })
+}
+
+/// Reads `SITE` or `SITE=NAME`.
+pub fn watched(text: &str) -> Result<Watched, String> {
+    let (site, name) = match split_name(text) {
+        Some((site, name)) => (site, Some(self::name(name)?)),
+        None => (text, None),
+    };
+    Ok(Watched {
+        site: site.parse()?,
+        name,
+    })
 }
 
 /// Splits at the last `=` that is not part of an operator's name (`operator==`).
