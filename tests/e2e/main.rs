@@ -67,6 +67,7 @@ mod privilege;
 mod processes;
 mod record;
 mod regions;
+mod related;
 mod replay;
 mod report;
 mod rights;

@@ -3,7 +3,10 @@
 
 use serde::Serialize;
 
-use super::noise::{Sample, Spread};
+use super::{
+    counters::CounterChange,
+    noise::{Sample, Spread},
+};
 use crate::report::{StatReport, Word, kinds::kinds};
 
 /// Version of the JSON fields.
@@ -39,6 +42,8 @@ pub struct Comparison {
     pub wall_ns: Change,
     /// The efficiencies of both runs.
     pub efficiency: EfficiencyChange,
+    /// The counters that were asked for in one of the runs, in the work of all threads.
+    pub counters: Vec<CounterChange>,
     /// Sites that both runs have, by descending `cost_ns`.
     pub sites: Vec<SiteChange>,
     /// Phases that both runs have, by descending `cost_ns`.
@@ -143,6 +148,8 @@ pub struct SiteChange {
     pub imbalance_pct: Shares,
     /// Additional time of all episodes after, compared with as many episodes before.
     pub cost_ns: Option<i64>,
+    /// The counters that were asked for, in the work before the site's barriers.
+    pub counters: Vec<CounterChange>,
 }
 
 /// A phase that both runs have.
@@ -274,10 +281,12 @@ pub fn tolerated(before: u64, tolerance_pct: f64) -> u64 {
 impl SiteChange {
     /// Removes changes of sums over all episodes, which are unknown if events were lost. Means of
     /// the episodes that were seen stay.
-    pub(super) const fn forget_sums(&mut self) {
+    pub(super) fn forget_sums(&mut self) {
         self.episodes.change_pct = None;
         self.lost_ns.change_pct = None;
         self.cost_ns = None;
+        let counters = self.counters.iter_mut();
+        counters.for_each(|counter| counter.sum.change_pct = None);
     }
 }
 

@@ -23,6 +23,7 @@ mod lack;
 mod late;
 mod noise;
 mod regions;
+mod related;
 mod shape;
 mod short;
 mod spread;
@@ -124,7 +125,9 @@ pub fn judge(report: &Report) -> Result<Vec<VerdictReport>, String> {
     let of_run = OF_THE_RUN.iter().filter_map(|kind| kind(report));
     let at_sites = report.sites.iter().filter_map(|site| {
         let mut kinds = AT_A_SITE.iter();
-        kinds.find_map(|kind| kind(report, site))
+        let mut verdict = kinds.find_map(|kind| kind(report, site))?;
+        related::add(report, &mut verdict);
+        Some(verdict)
     });
     let stands = |verdict: &VerdictReport| {
         lack::stands(report, verdict)
