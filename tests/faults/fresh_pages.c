@@ -2,7 +2,7 @@
 //
 // run: -e page-faults,context-switches,task-clock
 // must: dynamic imbalance at worker fresh_pages.c: | page faults: the kernel takes
-// must: Who is late has more page-faults, | page faults: the kernel takes
+// must: has more page-faults, | page faults: the kernel takes
 // never: static imbalance
 #include <pthread.h>
 #include <stdio.h>

@@ -3,25 +3,14 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
-
-use super::{Change, matching::Pair};
+use super::{
+    comparison::{Change, CounterChange, RateChange, RatePer},
+    matching::Pair,
+};
 use crate::{
     counters::rate::{ALL, Counted, Per, rate},
-    report::{Report, SiteReport, kinds::kinds},
+    report::{Report, SiteReport, StatReport},
 };
-
-kinds! {
-    /// What a rate is by.
-    closed pub enum RatePer {
-        /// For each 1000 instructions.
-        Instructions = "1000-instructions",
-        /// For each cycle.
-        Cycle = "cycle",
-        /// For each second on a CPU.
-        CpuSecond = "cpu-second",
-    }
-}
 
 impl From<Per> for RatePer {
     fn from(per: Per) -> Self {
@@ -33,34 +22,6 @@ impl From<Per> for RatePer {
     }
 }
 
-/// A counter before and after, in the work of all threads. There is one sum for each run, so the
-/// noise is unknown.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct CounterChange {
-    /// The name of the counter.
-    pub name: String,
-    /// The sums; nanoseconds for a counter of time. Null if the counter was not counted.
-    pub sum: Change,
-    /// How often it counted: the same measure in both runs.
-    pub rate: RateChange,
-}
-
-/// A rate before and after.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct RateChange {
-    /// What the rates are by: 1000 instructions if they were counted over the same work, otherwise a
-    /// second on a CPU; for instructions a cycle, if cycles were counted. Null if no rate is known.
-    pub per: Option<RatePer>,
-    /// The rate before.
-    pub before: Option<f64>,
-    /// The rate after.
-    pub after: Option<f64>,
-    /// Growth as a percentage of the rate before; null if a rate is unknown, or the rate before is 0.
-    pub change_pct: Option<f64>,
-}
-
 const TASK_CLOCK: &str = "task-clock";
 
 /// Sums by name.
@@ -68,7 +29,7 @@ type Sums = BTreeMap<String, Counted>;
 
 /// The sums at a site, and the time on a CPU there.
 fn at(site: &SiteReport) -> Sums {
-    let count = |stat: &Option<crate::report::StatReport>| stat.as_ref().map_or(0, |it| it.count);
+    let count = |stat: &Option<StatReport>| stat.as_ref().map_or(0, |it| it.count);
     let intervals = count(&site.idle_ns);
     let known = site.counters.iter().filter_map(|(name, sum)| {
         let counted = match site.counted.get(name) {
@@ -119,20 +80,12 @@ pub(super) fn names<'a>(before: &'a Report, after: &'a Report) -> Vec<&'a str> {
     names
 }
 
-fn changes(names: &[&str], before: &Sums, after: &Sums) -> Vec<CounterChange> {
-    let listed = |sums: &'_ Sums| -> Vec<(String, Counted)> {
-        sums.iter()
-            .map(|(name, sum)| (name.clone(), *sum))
-            .collect()
+fn changes<'a>(names: &[&str], before: &'a Sums, after: &'a Sums) -> Vec<CounterChange> {
+    let listed = |sums: &'a Sums| -> Vec<(&'a str, Counted)> {
+        let named = sums.iter();
+        named.map(|(name, sum)| (name.as_str(), *sum)).collect()
     };
     let (mine, others) = (listed(before), listed(after));
-    let rate = |name: &str, per: Per, sums: &[(String, Counted)]| {
-        let sums: Vec<(&str, Counted)> = sums
-            .iter()
-            .map(|(name, sum)| (name.as_str(), *sum))
-            .collect();
-        rate(name, per, &sums)
-    };
     let one = |name: &&str| {
         let sum = |sums: &Sums| sums.get(*name).map(|counted| counted.sum);
         let rates = ALL.map(|per| (per, rate(name, per, &mine), rate(name, per, &others)));

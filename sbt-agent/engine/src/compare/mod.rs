@@ -22,11 +22,9 @@ pub mod noise;
 mod tests;
 
 pub use comparison::{
-    Change, Comparison, EfficiencyChange, Ends, METHOD, PhaseChange, SCHEMA, Shares, Side,
-    SiteChange, Slower, Unmatched, UnmatchedKind, tolerated,
+    Change, Comparison, CounterChange, EfficiencyChange, Ends, METHOD, PhaseChange, RateChange,
+    RatePer, SCHEMA, Shares, Side, SiteChange, Slower, Unmatched, UnmatchedKind, tolerated,
 };
-
-pub use counters::{CounterChange, RateChange, RatePer};
 
 use comparison::Spreads;
 use matching::Pair;

@@ -125,9 +125,7 @@ pub fn judge(report: &Report) -> Result<Vec<VerdictReport>, String> {
     let of_run = OF_THE_RUN.iter().filter_map(|kind| kind(report));
     let at_sites = report.sites.iter().filter_map(|site| {
         let mut kinds = AT_A_SITE.iter();
-        let mut verdict = kinds.find_map(|kind| kind(report, site))?;
-        related::add(report, &mut verdict);
-        Some(verdict)
+        kinds.find_map(|kind| kind(report, site))
     });
     let stands = |verdict: &VerdictReport| {
         lack::stands(report, verdict)
@@ -135,6 +133,7 @@ pub fn judge(report: &Report) -> Result<Vec<VerdictReport>, String> {
             && shape::stands(report, verdict)
     };
     let mut found: Vec<VerdictReport> = of_run.chain(at_sites).filter(stands).collect();
+    related::add(report, &mut found);
     waiting::add(report, &mut found);
     // Looks tell where the threads sleep.
     if found.iter().any(waiting::tells_of_sleep) {

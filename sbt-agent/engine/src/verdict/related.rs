@@ -1,6 +1,6 @@
 //! Which counter goes best with who is late. A correlation is told as one: it is no cause by itself.
 
-use super::{kernel, shape::is_of_work};
+use super::{kernel, shape::is_of_work, words::Cost};
 use crate::{
     counters::{Says, says},
     report::{Figure, LateReport, RelatedReport, Report, SiteReport, VerdictKind, VerdictReport},
@@ -24,25 +24,58 @@ const EXPLAINS: f64 = 0.15;
 /// Of amounts of work: the part of the logarithm of the ratio of times.
 const HALF: f64 = 0.5;
 
+/// The figure of the evidence.
+const CORRELATION: &str = "correlation";
+
 /// Other counters that are named with their correlation.
 const MOST_OTHERS: usize = 3;
 
-/// Adds to a verdict that a thread is late which counter goes best with lateness there, if one does.
-pub fn add(report: &Report, verdict: &mut VerdictReport) {
-    let is_of_one = matches!(
-        verdict.kind,
-        VerdictKind::StragglerExecutesSlower | VerdictKind::StragglerBlocked
-    );
+/// Adds to verdicts that a thread is late which counter goes best with lateness there, if one does. If
+/// none tells of a counter, a verdict on page faults may.
+pub fn add(report: &Report, found: &mut [VerdictReport]) {
+    for verdict in found.iter_mut() {
+        add_to(report, verdict);
+    }
+    let tells = |verdict: &VerdictReport| verdict.evidence.contains_key(CORRELATION);
+    let is_told = found.iter().any(tells);
+    let mut all = found.iter_mut();
+    let faults = all.find(|verdict| verdict.kind == VerdictKind::PageFaults);
+    if let Some(verdict) = faults.filter(|_| !is_told)
+        && let Some((site, best, size)) = of_faults(report)
+    {
+        tell(
+            verdict,
+            site,
+            (best, size),
+            &format!(" at {}", site.called()),
+        );
+    }
+}
+
+fn add_to(report: &Report, verdict: &mut VerdictReport) {
+    let is_late = is_of_work(verdict.kind)
+        || matches!(
+            verdict.kind,
+            VerdictKind::StragglerExecutesSlower | VerdictKind::StragglerBlocked
+        );
     let site = verdict.site.and_then(|site| report.site(site));
-    let Some(site) = site.filter(|_| is_of_one || is_of_work(verdict.kind)) else {
-        return;
-    };
-    let Some((best, correlation)) = best(report, site) else {
-        return;
-    };
+    if let Some(site) = site.filter(|_| is_late)
+        && let Some(best) = best(report, site)
+    {
+        tell(verdict, site, best, "");
+    }
+}
+
+/// Adds the sentence. `place`: where, if the verdict does not say that.
+fn tell(
+    verdict: &mut VerdictReport,
+    site: &SiteReport,
+    (best, correlation): (&RelatedReport, f64),
+    place: &str,
+) {
     let (last, others) = (best.last.unwrap_or(0.0), best.others.unwrap_or(0.0));
     let text = format!(
-        " Who is late has more {}, {} before each barrier to the others' {}: correlation \
+        " Who is late{place} has more {}, {} before each barrier to the others' {}: correlation \
          {correlation:.2} over {} episodes{}.",
         best.counter,
         number(last),
@@ -52,9 +85,21 @@ pub fn add(report: &Report, verdict: &mut VerdictReport) {
     );
     verdict.text.push_str(&text);
     verdict.evidence.extend([
-        ("correlation", Figure::Real(correlation)),
+        (CORRELATION, Figure::Real(correlation)),
         ("correlation_episodes", Figure::Whole(best.episodes)),
     ]);
+}
+
+/// The site with most waiting at which page faults go best with lateness: the site, the counter and its
+/// correlation.
+fn of_faults(report: &Report) -> Option<(&SiteReport, &RelatedReport, f64)> {
+    let sites = report.sites.iter();
+    let mut waiting = sites.filter(|site| Cost::of(report, site).is_some());
+    waiting.find_map(|site| {
+        let (best, size) = best(report, site)?;
+        let is_of_faults = says(&best.counter) == Says::Faults;
+        is_of_faults.then_some((site, best, size))
+    })
 }
 
 /// The counter that goes best with lateness at a site, if it may explain it, and its correlation.

@@ -1,7 +1,7 @@
 //! Which counter goes with who is late.
 
 use super::*;
-use crate::report::RelatedReport;
+use crate::report::{RelatedReport, StragglerPattern, UsedReport};
 
 /// A program in which now one thread has twice the work, now another, with one counter.
 fn uneven(name: &str, rounds: usize, counted: fn(u32, u64) -> Option<u64>) -> Report {
@@ -152,4 +152,40 @@ fn work_must_grow_with_the_time_to_explain_it() {
     assert!(judged(&[counter("instructions", 0.9, (2e6, 1e6))]).contains("more instructions"));
     assert!(!judged(&[counter("instructions", 0.9, (1.2e6, 1e6))]).contains(SAID));
     assert!(!judged(&[counter("branches", 0.9, (1e6, 1e6))]).contains(SAID));
+}
+
+#[test]
+fn page_faults_of_the_run_are_told_with_who_is_late_for_them() {
+    let mut report = uneven("page-faults", 60, with_work);
+    let used = UsedReport {
+        user_ns: 400 * MS,
+        system_ns: 400 * MS,
+        minor_faults: 400_000,
+        major_faults: 0,
+        fault_ns: Some(1_000),
+    };
+    report.run.used = Some(used);
+    let of = |report: &Report, kind: VerdictKind| {
+        let all = judge(report).unwrap();
+        all.into_iter().find(|it| it.kind == kind).unwrap().text
+    };
+    let faults = |report: &Report| of(report, VerdictKind::PageFaults);
+    // The verdict on the site tells it.
+    assert!(!faults(&report).contains("Who is late"));
+    assert!(of(&report, VerdictKind::RotatingStraggler).contains(SAID));
+    // On a busy machine there is none.
+    report.sites.iter_mut().for_each(|site| {
+        site.straggler.as_mut().unwrap().pattern = StragglerPattern::None;
+    });
+    let told = faults(&report);
+    assert!(
+        told.contains("Who is late at step a.c:40 has more page-faults, 8000 before"),
+        "{told}"
+    );
+    for site in &mut report.sites {
+        // Another counter goes better with it.
+        site.related = vec![counter("instructions", 0.99, (2e6, 1e6))];
+    }
+    let told = faults(&report);
+    assert!(!told.contains("Who is late"), "{told}");
 }
