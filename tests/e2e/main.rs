@@ -69,6 +69,7 @@ mod processes;
 mod record;
 mod recorder;
 mod regions;
+mod related;
 mod replay;
 mod report;
 mod rights;

@@ -39,6 +39,8 @@ pub struct Comparison {
     pub wall_ns: Change,
     /// The efficiencies of both runs.
     pub efficiency: EfficiencyChange,
+    /// The counters that were asked for in one of the runs, in the work of all threads.
+    pub counters: Vec<CounterChange>,
     /// Sites that both runs have, by descending `cost_ns`.
     pub sites: Vec<SiteChange>,
     /// Phases that both runs have, by descending `cost_ns`.
@@ -143,6 +145,48 @@ pub struct SiteChange {
     pub imbalance_pct: Shares,
     /// Additional time of all episodes after, compared with as many episodes before.
     pub cost_ns: Option<i64>,
+    /// The counters that were asked for, in the work before the site's barriers.
+    pub counters: Vec<CounterChange>,
+}
+
+kinds! {
+    /// What a rate is by.
+    closed pub enum RatePer {
+        /// For each 1000 instructions.
+        Instructions = "1000-instructions",
+        /// For each cycle.
+        Cycle = "cycle",
+        /// For each second on a CPU.
+        CpuSecond = "cpu-second",
+    }
+}
+
+/// A counter before and after, in the work of all threads. There is one sum for each run, so the
+/// noise is unknown.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct CounterChange {
+    /// The name of the counter.
+    pub name: String,
+    /// The sums; nanoseconds for a counter of time. Null if the counter was not counted.
+    pub sum: Change,
+    /// How often it counted: the same measure in both runs.
+    pub rate: RateChange,
+}
+
+/// A rate before and after.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct RateChange {
+    /// What the rates are by: 1000 instructions if they were counted over the same work, otherwise a
+    /// second on a CPU; for instructions a cycle, if cycles were counted. Null if no rate is known.
+    pub per: Option<RatePer>,
+    /// The rate before.
+    pub before: Option<f64>,
+    /// The rate after.
+    pub after: Option<f64>,
+    /// Growth as a percentage of the rate before; null if a rate is unknown, or the rate before is 0.
+    pub change_pct: Option<f64>,
 }
 
 /// A phase that both runs have.
@@ -274,10 +318,12 @@ pub fn tolerated(before: u64, tolerance_pct: f64) -> u64 {
 impl SiteChange {
     /// Removes changes of sums over all episodes, which are unknown if events were lost. Means of
     /// the episodes that were seen stay.
-    pub(super) const fn forget_sums(&mut self) {
+    pub(super) fn forget_sums(&mut self) {
         self.episodes.change_pct = None;
         self.lost_ns.change_pct = None;
         self.cost_ns = None;
+        let counters = self.counters.iter_mut();
+        counters.for_each(|counter| counter.sum.change_pct = None);
     }
 }
 

@@ -15,14 +15,15 @@ use crate::{
 
 mod alignment;
 mod comparison;
+mod counters;
 pub mod matching;
 pub mod noise;
 #[cfg(test)]
 mod tests;
 
 pub use comparison::{
-    Change, Comparison, EfficiencyChange, Ends, METHOD, PhaseChange, SCHEMA, Shares, Side,
-    SiteChange, Slower, Unmatched, UnmatchedKind, tolerated,
+    Change, Comparison, CounterChange, EfficiencyChange, Ends, METHOD, PhaseChange, RateChange,
+    RatePer, SCHEMA, Shares, Side, SiteChange, Slower, Unmatched, UnmatchedKind, tolerated,
 };
 
 use comparison::Spreads;
@@ -53,16 +54,20 @@ pub fn compare(before: &Report, after: &Report) -> Comparison {
             serialisation: shares(|known| known.serialisation),
             transfer: shares(|known| known.transfer),
         },
+        counters: counters::of_runs(before, after),
         sites: Vec::new(),
         phases: Vec::new(),
         only_before: Vec::new(),
         only_after: Vec::new(),
     };
     all.notes.extend(note_of_doubt(&matched));
-    all.sites = matched.iter().map(site).collect();
+    let counters = counters::names(before, after);
+    all.sites = matched.iter().map(|pair| site(pair, &counters)).collect();
     all.sites.sort_by_key(|site| Reverse(site.cost_ns));
     if [before, after].iter().any(|report| report.lost_events > 0) {
         all.sites.iter_mut().for_each(SiteChange::forget_sums);
+        let counters = all.counters.iter_mut();
+        counters.for_each(|counter| counter.sum.change_pct = None);
     }
     let ids = || matched.iter().map(|pair| (pair.before.id, pair.after.id));
     let pairs: HashMap<u32, u32> = ids().collect();
@@ -197,7 +202,7 @@ fn note_of_doubt(matched: &[Pair<'_>]) -> Option<String> {
     })
 }
 
-fn site(pair: &Pair<'_>) -> SiteChange {
+fn site(pair: &Pair<'_>, counters: &[&str]) -> SiteChange {
     let Pair {
         before,
         after,
@@ -229,6 +234,7 @@ fn site(pair: &Pair<'_>) -> SiteChange {
             after: after.imbalance_pct,
         },
         cost_ns: cost_ns(phase, other),
+        counters: counters::of_site(counters, pair),
     }
 }
 

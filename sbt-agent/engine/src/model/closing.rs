@@ -11,8 +11,8 @@ use super::{
     episode::{Episode, Left, Member, Seat},
     ids::{BarrierId, SiteId, ThreadId},
     lanes::Doing,
-    parts::{Before, Done, EpisodePart, Since, Split, Wait},
-    sampled,
+    parts::{Alone, Before, Done, EpisodePart, Since, Split, Wait},
+    related, sampled,
     told::{Arrival, ToldEpisode},
     virtual_time,
 };
@@ -342,6 +342,17 @@ impl Model {
                 self.threads.row(member.row).counts.add(counts);
             }
         }
+        // The counts of the thread that began a region include what it did alone before.
+        let is_pure = done.alone.is_none_or(|alone| is_brief(&alone, done));
+        let is_first = done.phase.is_none_or(|(before, _)| before.is_none());
+        if is_pure && !is_first && episode.members.iter().any(|member| member.counts.is_some()) {
+            let members = episode.members.iter().map(|member| related::Member {
+                idle_ns: done.last_ns - member.arrived.time_ns,
+                counts: member.counts.as_deref(),
+            });
+            let members: Vec<related::Member<'_>> = members.collect();
+            self.sites.get(site).related.add(&members);
+        }
     }
 
     /// Adds what the members did while they were on no CPU to the sums.
@@ -477,6 +488,13 @@ fn worked(member: &Member) -> Option<(u64, Split)> {
     let since = member.since?.clocks;
     let work_ns = member.arrived.time_ns.saturating_sub(since.time_ns);
     Some((work_ns, Split::between(since, member.arrived)))
+}
+
+/// Whether the work alone before an episode is too short to count beside the episode's own.
+fn is_brief(alone: &Alone, done: &Done) -> bool {
+    const PART: u64 = 100;
+    let phase_ns = done.phase.map_or(0, |(_, phase_ns)| phase_ns);
+    alone.ns().saturating_mul(PART) <= phase_ns
 }
 
 /// The time that a member spent off its CPU, without the part before a region that it began.

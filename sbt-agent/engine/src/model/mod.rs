@@ -32,6 +32,7 @@ mod moves;
 pub mod parts;
 pub mod rates;
 mod regions;
+pub mod related;
 mod restart;
 mod rows;
 pub mod sampled;

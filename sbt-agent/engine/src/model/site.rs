@@ -14,6 +14,7 @@ use super::{
     ids::{BarrierId, PlaceId, ThreadId},
     late::Late,
     parts::{Done, EpisodePart, SplitSum},
+    related::AllRelated,
     stats::Stat,
     straggler::{Ledger, Pattern, Sequence},
     trend::Trend,
@@ -170,6 +171,8 @@ pub struct Site {
     /// The time of the stragglers off their CPUs, compared with the others; empty unless switches
     /// are watched.
     pub late_away: away::Late,
+    /// How counters go with lateness.
+    pub related: AllRelated,
     /// The stragglers at each barrier, since each barrier may have its own. By
     /// [`super::barrier::Barrier::number`], for the first [`MAX_NAMED_BARRIERS`].
     pub by_barrier: FxHashMap<u64, AtBarrier>,
@@ -213,6 +216,7 @@ impl Site {
             ledger: Ledger::default(),
             late: Late::default(),
             late_away: away::Late::default(),
+            related: AllRelated::default(),
             by_barrier: FxHashMap::default(),
             participants: 0,
             trend: Trend::default(),

@@ -4,6 +4,7 @@ mod asked;
 mod cost;
 mod counters;
 pub mod functions;
+mod related;
 mod sites;
 mod threads;
 mod usage;

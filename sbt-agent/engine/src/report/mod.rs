@@ -28,6 +28,7 @@ pub(crate) mod kinds;
 pub mod locks;
 pub mod order;
 pub mod place_names;
+mod related;
 mod run;
 pub mod scheduling;
 #[cfg(test)]
@@ -62,6 +63,7 @@ pub use kinds::{
     StatesLevel, StragglerPattern, StragglerSequence, TakerKind, VerdictKind, WaitKind,
     hang::{BlockedOnKind, HangCause, HangKind, HangOutcome, HangThreadState, LookOutcome},
 };
+pub use related::RelatedReport;
 pub use run::{AloneReport, Facts, FirstThreadReport, Run, UsedReport};
 pub use scheduling::{
     ForeignReport, MachineReport, Policy, QuotaReport, SchedulingReport, StandsReport, TaskReport,

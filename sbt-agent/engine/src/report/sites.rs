@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    BarrierKind, CompensatedReport, LateAwayReport, ParallelismReport, StragglerPattern,
-    StragglerSequence, WaitsReport, WhatIfReport,
+    BarrierKind, CompensatedReport, LateAwayReport, ParallelismReport, RelatedReport,
+    StragglerPattern, StragglerSequence, WaitsReport, WhatIfReport,
     counters::{self, Counted, Counts, DerivedReport},
 };
 
@@ -119,6 +119,9 @@ pub struct SiteReport {
     /// The thread that arrives last at each barrier, if the site has several: for the first 64
     /// barriers, by descending `lost_ns`.
     pub straggler_by_barrier: Vec<BarrierStragglerReport>,
+    /// How the counters that were asked for go with who is late here, by descending correlation.
+    #[serde(default)]
+    pub related: Vec<RelatedReport>,
     /// How the site changed over the run: consecutive episodes in at most 128 buckets of equal size
     /// (the last may hold fewer).
     pub trend: Vec<TrendReport>,

@@ -145,6 +145,7 @@ pub(super) fn site(
             late: None,
         }),
         straggler_by_barrier: Vec::new(),
+        related: Vec::new(),
         trend: trend.collect(),
         threads: threads.collect(),
     }

@@ -39,8 +39,9 @@ fn tasks(report: &Report) -> Vec<(u32, &TaskReport)> {
         .collect()
 }
 
-/// Whether this number of page faults explains that the kernel took `system_ns`.
-fn explain(report: &Report, faults: f64, system_ns: f64) -> bool {
+/// Whether this number of page faults explains that the kernel took `system_ns`, or that a thread is late
+/// by so long.
+pub fn explain(report: &Report, faults: f64, system_ns: f64) -> bool {
     let measured = report.run.used.and_then(|used| used.fault_ns);
     // Threads that touch memory at the same time hinder each other: more than what was measured.
     faults * FAULT_NS >= EXPLAINS * system_ns

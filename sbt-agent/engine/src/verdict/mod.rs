@@ -23,6 +23,7 @@ mod lack;
 mod late;
 mod noise;
 mod regions;
+mod related;
 mod shape;
 mod short;
 mod spread;
@@ -132,6 +133,7 @@ pub fn judge(report: &Report) -> Result<Vec<VerdictReport>, String> {
             && shape::stands(report, verdict)
     };
     let mut found: Vec<VerdictReport> = of_run.chain(at_sites).filter(stands).collect();
+    related::add(report, &mut found);
     waiting::add(report, &mut found);
     // Looks tell where the threads sleep.
     if found.iter().any(waiting::tells_of_sleep) {

@@ -7,6 +7,7 @@ mod disturbed;
 mod effect;
 mod lack;
 mod pace;
+mod related;
 mod serial;
 mod unaccounted;
 mod untold;

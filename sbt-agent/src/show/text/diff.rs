@@ -12,6 +12,8 @@ use sbt_engine::compare::{
     Change, Comparison, PhaseChange, Shares, SiteChange, Slower, Unmatched, UnmatchedKind,
 };
 
+mod counters;
+
 /// Maximum number of sites and phases that get a sentence.
 const MOST_SENTENCES: usize = 5;
 
@@ -32,6 +34,7 @@ pub fn diff(all: &Comparison, tolerance_pct: Option<f64>, style: Style) -> Strin
         times(&mut out, "site", rows.collect(), style);
         waiting(&mut out, &all.sites, style);
     }
+    counters::counters(&mut out, all, style);
     let several = all.phases.iter().any(|phase| {
         let same = |other: &&PhaseChange| other.after.to == phase.after.to;
         all.phases
@@ -345,6 +348,10 @@ fn change(it: &Change) -> String {
     let Some(pct) = it.change_pct else {
         return UNKNOWN.into();
     };
+    change_of(pct)
+}
+
+fn change_of(pct: f64) -> String {
     let decimals = usize::from(pct.abs() < 99.95);
     format!("{}{:.decimals$} %", sign(pct), pct.abs())
 }

@@ -15,6 +15,7 @@ mod functions;
 mod hang;
 mod locks;
 mod phases;
+mod related;
 mod scale;
 mod sites;
 mod spins;

@@ -111,6 +111,7 @@ impl Draw<'_> {
             counted: self.counted(&site.counts, site.idle.count()),
             straggler: self.straggler(site),
             straggler_by_barrier: self.by_barrier(site),
+            related: self.related(&site.related),
             trend: self.trend(&site.trend),
             threads: self
                 .order
