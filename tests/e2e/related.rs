@@ -103,7 +103,8 @@ fn rates_of_counters_are_compared() {
     let diff = |options: &[&str]| {
         let mut command = sbt_with(&["diff"]);
         command.args(options).args([&before, &after]);
-        run(command.env("LC_ALL", "C.UTF-8").env("COLUMNS", "200")).expect(0)
+        command.env("LC_ALL", "C.UTF-8").env("COLUMNS", "200");
+        run(command).expect(0)
     };
     let all: Value = serde_json::from_slice(&diff(&["--json"]).stdout).unwrap();
     conforms(&all, "diff.schema.json");
