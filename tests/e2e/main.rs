@@ -83,6 +83,7 @@ mod standstill;
 mod states;
 mod storms;
 mod streams;
+mod sweep;
 mod terminal;
 mod verdicts;
 mod watching;
