@@ -20,7 +20,10 @@ use sbt_engine::{
     counters::{self, Events},
     live::pace::Speed,
     saving::SaveRule,
-    scale::counts::{self, Counts, Variable},
+    scale::{
+        counts::{self, Counts, Variable},
+        vary::{self, Parameter, Setting},
+    },
     value,
 };
 
@@ -271,14 +274,17 @@ pub enum Command {
     },
 }
 
-const SCALE_USAGE: &str = "sbt scale -n LIST [OPTIONS] -- PROG [ARG | {n}]...";
+const SCALE_USAGE: &str = "sbt scale -n LIST [OPTIONS] -- PROG [ARG | {n}]...\n       \
+     sbt scale --vary NAME=LIST [-n LIST] [OPTIONS] -- PROG [ARG | {NAME} | {n}]...";
 
 fn scale_about() -> String {
     format!(
         "Run a program with several numbers of threads: how much faster it gets, and which phases \
          do not.\n\n\
          `{PLACE_IN_HELP}` in its arguments or in --env becomes the number of threads; without \
-         any, OpenMP programs get the number in `OMP_NUM_THREADS`."
+         any, OpenMP programs get the number in `OMP_NUM_THREADS`.\n\n\
+         With --vary NAME=A,B,C the program runs with each value in place of {NAME_IN_HELP}, and a \
+         table compares all combinations. -n may be left out then."
     )
 }
 
@@ -287,14 +293,25 @@ fn scale_about() -> String {
 /// out where there is none.
 const PLACE_IN_HELP: &str = "{\u{1b}[0mn}";
 
+/// The place of a parameter, as [`PLACE_IN_HELP`].
+const NAME_IN_HELP: &str = "`{\u{1b}[0mNAME}`";
+
 /// The options of `sbt scale`.
 #[derive(Args, Debug)]
 pub struct Scale {
     /// The numbers of threads: 1,2,4,8.
     #[arg(short = 'n', long = "threads", value_name = "LIST", value_parser = counts::list,
-          allow_hyphen_values = true)]
-    pub counts: Counts,
-    /// How many runs for each number of threads; their median is used.
+          allow_hyphen_values = true, required_unless_present = "parameters")]
+    pub counts: Option<Counts>,
+    /// Vary a parameter too: run every combination of values and numbers of threads. May be
+    /// given several times.
+    #[arg(long = "vary", value_name = "NAME=A,B,C", value_parser = vary::parameter)]
+    pub parameters: Vec<Parameter>,
+    /// The value that is the serial version: it runs with one thread, and speed-ups of all
+    /// others count against its time [default: against the fewest threads].
+    #[arg(long, value_name = "NAME=A", value_parser = vary::setting, requires = "parameters")]
+    pub serial: Option<Setting>,
+    /// How many runs for each number of threads and each value; their median is used.
     #[arg(long, default_value_t = 3, value_name = "TIMES", allow_negative_numbers = true,
           value_parser = clap::value_parser!(u32).range(1..=100))]
     pub repeat: u32,
@@ -310,10 +327,10 @@ pub struct Scale {
     /// Under sudo, run the program as root and not as the user who called sudo.
     #[arg(long)]
     pub as_root: bool,
-    /// The number of the one run that this process is for.
+    /// The index of the one job that this process is for.
     #[arg(long, hide = true, requires = "into")]
-    pub one: Option<u32>,
-    /// The number of the run among those with this number of threads.
+    pub one: Option<usize>,
+    /// The number of the run among those of this job.
     #[arg(long, hide = true, requires = "one", default_value_t = 1)]
     pub run: u32,
     /// The number of the open file that its report goes to.
@@ -514,6 +531,8 @@ mod tests {
             "`{n}` in its arguments or in --env becomes",
             "-- PROG [ARG | {n}]...",
             "--env <NAME={n}>",
+            "in place of `{NAME}`, and",
+            "-- PROG [ARG | {NAME} | {n}]...",
         ] {
             assert!(help.contains(line), "{line}: {help}");
         }

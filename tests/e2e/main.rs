@@ -86,6 +86,7 @@ mod standstill;
 mod states;
 mod storms;
 mod streams;
+mod sweep;
 mod terminal;
 mod verdicts;
 mod watching;

@@ -112,7 +112,7 @@ pub fn act(command: Command) -> anyhow::Result<u8> {
             }
         }
         Command::Scale(scale) => match (scale.one, scale.into) {
-            (Some(threads), Some(into)) => scale::once(&scale, threads, into),
+            (Some(job), Some(into)) => scale::once(&scale, job, into),
             _ => scale::run(&scale),
         },
         Command::Replay { file, speed, color } => {

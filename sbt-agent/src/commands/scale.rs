@@ -1,6 +1,14 @@
-//! `sbt scale`: runs a program at several numbers of threads.
+//! `sbt scale`: runs a program at several numbers of threads, and with several values of its
+//! parameters.
 
-use std::{fs::File, io::Write as _, os::fd::BorrowedFd};
+use std::{
+    collections::BTreeSet,
+    ffi::{OsStr, OsString},
+    fs::File,
+    io::Write as _,
+    os::fd::BorrowedFd,
+    path::PathBuf,
+};
 
 use anyhow::Context as _;
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
@@ -8,15 +16,15 @@ use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use super::chosen::{JSON_NEEDS_FILE, effective, guard_watching, invoker, say, settings, wish};
 use crate::{
     cli::Scale,
-    commands::series::{Series, which},
+    commands::series::{Found, Series, which},
     output::{self, guard::PROGRAM},
     session::{self, Narration, Target},
     settings::Environment,
-    show::{scale_html, text},
+    show::{scale_html, sweep_html, text},
     signals,
     usage::Usage,
 };
-use sbt_engine::{place::printable, scale::counts};
+use sbt_engine::{place::printable, scale::vary::Plan};
 use sbt_program::libraries;
 
 /// Runs a program at several numbers of threads, and reports how it scales.
@@ -51,19 +59,24 @@ pub fn run(scale: &Scale) -> anyhow::Result<u8> {
         return Err(Usage(JSON_NEEDS_FILE.into()).into());
     }
     let _invoker = invoker(scale.as_root);
-    let program = scale.program.first();
-    let program =
-        program.and_then(|name| libraries::find_program(name, std::env::var_os("PATH").as_deref()));
+    let plan = plan(scale);
+    let mut texts: Vec<&OsStr> = scale.program.iter().map(AsRef::as_ref).collect();
+    texts.extend(scale.variables.iter().map(|it| OsStr::new(&it.value)));
+    plan.check(&texts).map_err(Usage)?;
+    let programs = programs(&plan, &scale.program);
     // Report errors in the settings before anything runs.
     let Some(mut effective) = settings(options, None)? else {
         anyhow::bail!("SBT_NO_DEBUG=1 forbids watching; unset it to see how a program scales");
     };
     let notes = effective.for_several_runs();
-    let read = [(PROGRAM, program.as_deref())];
+    let read: Vec<_> = programs
+        .iter()
+        .map(|path| (PROGRAM, Some(path.as_path())))
+        .collect();
     let written = [("--html", scale.html.as_deref())];
     guard_watching(options, &effective, &read, &written)?;
     let series = Series {
-        counts: scale.counts.clone(),
+        plan,
         repeat: scale.repeat,
         program: scale.program.clone(),
         variables: scale.variables.clone(),
@@ -77,11 +90,21 @@ pub fn run(scale: &Scale) -> anyhow::Result<u8> {
         output::check_file(path)?;
     }
     let outcome = series.run()?;
-    if let Some(found) = &outcome.scaling {
-        output::deliver_beside(found, &wish, text::scale)?;
-        if let Some(path) = &scale.html {
-            output::write_page(path, &scale_html::page(found))?;
+    let html = scale.html.as_deref();
+    match &outcome.found {
+        Some(Found::Scaling(found)) => {
+            output::deliver_beside(found.as_ref(), &wish, text::scale)?;
+            html.map_or(Ok(()), |path| {
+                output::write_page(path, &scale_html::page(found))
+            })?;
         }
+        Some(Found::Sweep(found)) => {
+            output::deliver_beside(found.as_ref(), &wish, text::sweep)?;
+            html.map_or(Ok(()), |path| {
+                output::write_page(path, &sweep_html::page(found))
+            })?;
+        }
+        None => {}
     }
     if let Some(failure) = outcome.failure {
         say(&format!("sbt: {}\n", printable(&failure)));
@@ -90,15 +113,13 @@ pub fn run(scale: &Scale) -> anyhow::Result<u8> {
 }
 
 /// Runs one run of a series, in a process of its own.
-pub fn once(scale: &Scale, threads: u32, into: i32) -> anyhow::Result<u8> {
+pub fn once(scale: &Scale, job: usize, into: i32) -> anyhow::Result<u8> {
     let mut into = inherited(into).context("cannot write the report of one run")?;
     signals::unblock().context("cannot unblock signals")?;
     let invoker = invoker(scale.as_root);
-    let command = scale
-        .program
-        .iter()
-        .map(|argument| counts::put(argument, threads))
-        .collect();
+    let jobs = plan(scale).jobs();
+    let job = jobs.get(job).context("there is no such run")?;
+    let command = scale.program.iter().map(|text| job.put(text)).collect();
     let target = Target::Run {
         command,
         invoker,
@@ -109,7 +130,7 @@ pub fn once(scale: &Scale, threads: u32, into: i32) -> anyhow::Result<u8> {
     // The process that runs the series has printed the notes.
     let _told = effective.for_several_runs();
     // Print hangs, but no single episodes: there are too many runs to read them.
-    let run = which(threads, scale.run, scale.repeat);
+    let run = which(job, scale.run, scale.repeat);
     let narration = Narration {
         style: None,
         keep: false,
@@ -122,6 +143,28 @@ pub fn once(scale: &Scale, threads: u32, into: i32) -> anyhow::Result<u8> {
             .context("cannot write the report of one run")
     })?;
     Ok(status.unwrap_or(0))
+}
+
+fn plan(scale: &Scale) -> Plan {
+    Plan {
+        parameters: scale.parameters.clone(),
+        counts: scale.counts.clone(),
+        serial: scale.serial.clone(),
+    }
+}
+
+/// The files of all programs that run, each once.
+fn programs(plan: &Plan, command: &[OsString]) -> BTreeSet<PathBuf> {
+    let path = std::env::var_os("PATH");
+    let jobs = plan.jobs();
+    let names: BTreeSet<OsString> = jobs
+        .iter()
+        .filter_map(|job| Some(job.put(command.first()?)))
+        .collect();
+    let found = names
+        .iter()
+        .filter_map(|name| libraries::find_program(name, path.as_deref()));
+    found.collect()
 }
 
 /// Opens the file that the process of the series passes on under this descriptor. The program does

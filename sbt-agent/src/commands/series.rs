@@ -1,10 +1,11 @@
-//! Runs a program at several numbers of threads, each time under a new `sbt`.
+//! Runs a program several times, with other threads and parameters, each time under a new `sbt`.
 //!
 //! A program has to be forked by a process with one thread, and one run's resources must not burden
 //! the next run: so each run is a process of its own, which gets this command line and the number
 //! of the run.
 
 use std::{
+    collections::BTreeSet,
     ffi::{OsStr, OsString},
     fs::File,
     io::{IsTerminal as _, Write as _},
@@ -32,9 +33,10 @@ use sbt_engine::{
     place::printable,
     report::Report,
     scale::{
-        Run, Scaling,
-        counts::{Counts, PLACE, Variable, has_place, put, threads_of},
-        scaling,
+        Done, Run, Scaling, Sweep,
+        counts::{PLACE, Variable, has_place},
+        scaling, sweep,
+        vary::{Job, Plan},
     },
     words::command_line,
 };
@@ -46,8 +48,8 @@ const OPENMP: &str = "OMP_NUM_THREADS";
 /// The program and how to run it.
 #[derive(Clone, Debug)]
 pub struct Series {
-    /// The numbers of threads.
-    pub counts: Counts,
+    /// The values of parameters and the numbers of threads.
+    pub plan: Plan,
     /// The number of runs at each number of threads.
     pub repeat: u32,
     /// The program and its arguments.
@@ -66,16 +68,25 @@ pub struct Series {
 #[derive(Debug)]
 pub struct Outcome {
     /// The table of all runs; `None` if no run was complete.
-    pub scaling: Option<Scaling>,
+    pub found: Option<Found>,
     /// The exit status of the program if it failed; 128 + N if signal N ended the series.
     pub status: u8,
     /// The failure, if it has not been printed yet.
     pub failure: Option<String>,
 }
 
+/// The table of all runs.
+#[derive(Debug)]
+pub enum Found {
+    /// Without parameters.
+    Scaling(Box<Scaling>),
+    /// With parameters.
+    Sweep(Box<Sweep>),
+}
+
 /// How one run ended.
 enum Ended {
-    Well(Box<Run>),
+    Well(Box<Report>),
     /// The exit status, and the message if none has been printed yet.
     Badly(u8, Option<String>),
 }
@@ -107,38 +118,52 @@ impl Series {
     /// The variable to add for the number of threads, if the command does not pass that number
     /// already.
     fn missing_variable(&self) -> Result<Option<Variable>, Usage> {
+        if self.plan.counts.is_none() {
+            return Ok(None);
+        }
         let in_program = self.program.iter().any(|argument| has_place(argument));
         let told = missing_variable(in_program, &self.variables, || self.uses_openmp());
         told.map_err(Usage)
     }
 
+    /// Whether all programs use OpenMP, except for the serial version, which needs no number.
     fn uses_openmp(&self) -> bool {
         let path = std::env::var_os("PATH");
-        let program = self.program.first();
-        let Some(program) = program.and_then(|name| libraries::find_program(name, path.as_deref()))
-        else {
-            return false;
+        let jobs = self.plan.jobs();
+        let parallel = jobs
+            .iter()
+            .filter(|job| !self.plan.is_serial(&job.combination));
+        let names: BTreeSet<OsString> = parallel
+            .filter_map(|job| Some(job.put(self.program.first()?)))
+            .collect();
+        let uses = |name: &OsString| {
+            let Some(program) = libraries::find_program(name, path.as_deref()) else {
+                return false;
+            };
+            let libraries = libraries::will_map(&program).certain;
+            libraries.iter().any(|path| is_openmp(path))
         };
-        let libraries = libraries::will_map(&program).certain;
-        libraries.iter().any(|path| is_openmp(path))
+        names.iter().all(uses)
     }
 
-    async fn all(self, mut signals: Signals) -> anyhow::Result<Outcome> {
+    async fn all(mut self, mut signals: Signals) -> anyhow::Result<Outcome> {
         let binary = std::env::current_exe().context("cannot find sbt's own binary")?;
-        let mut runs = Vec::new();
+        let jobs = self.plan.jobs();
+        let mut runs: Vec<Done> = Vec::new();
         let (mut status, mut failure) = (0, None);
-        // Repeat the whole list, so that other load on the machine is spread over all numbers.
+        // Repeat the whole list, so that other load on the machine is spread over all runs.
         'all: for repeat in 1..=self.repeat {
-            for &threads in &self.counts.0 {
-                let longest = runs.iter().map(|run: &Run| run.report.run.wall_ns).max();
-                let patience = patience(self.hang_time, longest);
+            for (at, job) in jobs.iter().enumerate() {
+                let others = runs.iter().map(|run| run.report.run.wall_ns);
+                let patience = patience(self.hang_time, others.max());
                 let ended = self
-                    .one(&binary, threads, repeat, patience, &mut signals)
+                    .one(&binary, (at, job), repeat, patience, &mut signals)
                     .await?;
                 match ended {
-                    Ended::Well(run) => {
-                        self.tell(&run, repeat);
-                        runs.push(*run);
+                    Ended::Well(report) => {
+                        self.tell(job, &report, repeat);
+                        let report = *report;
+                        runs.push(Done { job: at, report });
                     }
                     Ended::Badly(with, what) => {
                         (status, failure) = (with, what);
@@ -147,30 +172,48 @@ impl Series {
                 }
             }
         }
-        let wanted = self.repeat as usize * self.counts.0.len();
-        let mut notes = self.notes;
+        let wanted = self.repeat as usize * jobs.len();
         if runs.len() < wanted {
-            notes.push(format!(
+            self.notes.push(format!(
                 "only {} of {wanted} runs went to their end",
                 runs.len()
             ));
         }
-        let command: Vec<String> = self
-            .program
-            .iter()
-            .map(|argument| argument.to_string_lossy().into_owned())
-            .collect();
         Ok(Outcome {
-            scaling: scaling(command, &runs, notes),
+            found: self.found(&jobs, runs),
             status,
             failure,
         })
     }
 
+    /// The table of the runs.
+    fn found(self, jobs: &[Job], runs: Vec<Done>) -> Option<Found> {
+        let command: Vec<String> = self
+            .program
+            .iter()
+            .map(|argument| argument.to_string_lossy().into_owned())
+            .collect();
+        if !self.plan.parameters.is_empty() {
+            let found = sweep(&self.plan, &command, runs, self.notes)?;
+            return Some(Found::Sweep(Box::new(found)));
+        }
+        let runs: Vec<Run> = runs
+            .into_iter()
+            .filter_map(|run| {
+                Some(Run {
+                    threads: jobs.get(run.job)?.threads?,
+                    report: run.report,
+                })
+            })
+            .collect();
+        let found = scaling(command, &runs, self.notes)?;
+        Some(Found::Scaling(Box::new(found)))
+    }
+
     async fn one(
         &self,
         binary: &Path,
-        threads: u32,
+        (at, job): (usize, &Job),
         repeat: u32,
         patience: Option<Duration>,
         signals: &mut Signals,
@@ -181,7 +224,7 @@ impl Series {
         let into = File::from(into);
         let mut command = Command::new(binary);
         command
-            .args(["scale", "--one", &threads.to_string()])
+            .args(["scale", "--one", &at.to_string()])
             .args(["--run", &repeat.to_string()])
             .arg("--into")
             .arg(into.as_raw_fd().to_string())
@@ -189,10 +232,10 @@ impl Series {
             .args(std::env::args_os().skip(2));
         launch::as_called(&mut command);
         for variable in &self.variables {
-            command.env(&variable.name, put(OsStr::new(&variable.value), threads));
+            command.env(&variable.name, job.put(OsStr::new(&variable.value)));
         }
         let child = command.spawn().context("cannot start another sbt")?;
-        let which = which(threads, repeat, self.repeat);
+        let which = which(job, repeat, self.repeat);
         let is_late = || {
             if !self.quiet {
                 let text = format!(
@@ -217,11 +260,11 @@ impl Series {
         let report = record::report(Path::new(&format!("/proc/self/fd/{}", into.as_raw_fd())))?;
         Ok(match failure(&report, code, &which) {
             Some((status, what)) => Ended::Badly(status, Some(what)),
-            None => Ended::Well(Box::new(Run { threads, report })),
+            None => Ended::Well(Box::new(report)),
         })
     }
 
-    fn tell(&self, run: &Run, repeat: u32) {
+    fn tell(&self, job: &Job, report: &Report, repeat: u32) {
         let mut stderr = std::io::stderr();
         if self.quiet || !stderr.is_terminal() {
             return;
@@ -231,16 +274,16 @@ impl Series {
             color: false,
             unicode: false,
         };
-        let time = duration(Some(run.report.run.wall_ns), style);
-        let which = which(run.threads, repeat, self.repeat);
+        let time = duration(Some(report.run.wall_ns), style);
+        let which = which(job, repeat, self.repeat);
         let text = format!("sbt: {which}: {time}\n");
         let _gone = stderr.write_all(text.as_bytes());
     }
 }
 
 /// The name of a run in messages.
-pub fn which(threads: u32, repeat: u32, of: u32) -> String {
-    format!("{}, run {repeat} of {of}", threads_of(threads))
+pub fn which(job: &Job, repeat: u32, of: u32) -> String {
+    format!("{}, run {repeat} of {of}", printable(&job.called()))
 }
 
 /// How long a run may take before sbt warns that it is late. `longest`: the longest run so far, ns;
@@ -397,13 +440,20 @@ mod tests {
         assert_eq!(told(false, &["A=2", "A={n}"], false), Ok(None));
     }
 
+    fn two_threads() -> Job {
+        Job {
+            combination: Vec::new(),
+            threads: Some(2),
+        }
+    }
+
     #[test]
     fn only_runs_that_went_to_their_end_have_a_time() {
         let mut report = samples::calm().report;
         report.run.command = vec!["./lu".into()];
         let mut of = |status, code| {
             report.run.exit_status = status;
-            failure(&report, code, &which(2, 1, 3))
+            failure(&report, code, &which(&two_threads(), 1, 3))
         };
         assert_eq!(of(Some(0), 0), None);
         let told = |status: u8, text: &str| Some((status, text.to_owned()));

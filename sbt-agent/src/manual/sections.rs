@@ -395,6 +395,11 @@ pub const PAGES: [Page; 15] = [
                         "Run a program that takes the number of threads as an argument:",
                         "sbt scale -n 1,2,4 -- ./lu -t {n}",
                     ),
+                    Example(
+                        "Compare versions and sizes with a serial version:",
+                        "sbt scale --vary version=./serial,./lu --vary size=500,1000 \
+                         --serial version=./serial -n 1,2,4 -- {version} {size} {n}",
+                    ),
                 ],
             },
         ],

@@ -15,6 +15,9 @@ mod rates;
 pub mod scale_html;
 #[cfg(test)]
 mod scale_tests;
+pub mod sweep_html;
+#[cfg(test)]
+mod sweep_tests;
 pub mod table;
 pub mod text;
 pub mod timeline;

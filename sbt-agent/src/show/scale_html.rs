@@ -24,13 +24,15 @@ const LEFT: f64 = 48.0;
 const TOP: f64 = 12.0;
 const BOTTOM: f64 = 40.0;
 
-const PLAIN: Style = Style {
+/// The style of figures in a page.
+pub(super) const PLAIN: Style = Style {
     width: 80,
     color: false,
     unicode: true,
 };
 
-const HEAD: &str = r#"<!doctype html>
+/// The beginning of a page.
+pub(super) const HEAD: &str = r#"<!doctype html>
 <html lang="en"><head><meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
@@ -100,7 +102,7 @@ pub fn page(all: &Scaling) -> String {
 
 /// Escapes a text, so that it cannot end an element or an attribute, and holds no control
 /// characters.
-fn escaped(text: &str) -> String {
+pub(super) fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in printable(text).chars() {
         match c {
@@ -295,7 +297,8 @@ fn short(value: f64) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-fn row(out: &mut String, tag: &str, cells: impl Iterator<Item = String>) {
+/// A row of a table; `tag`: the element of its cells.
+pub(super) fn row(out: &mut String, tag: &str, cells: impl Iterator<Item = String>) {
     out.push_str("<tr>");
     for cell in cells {
         let _ = write!(out, "<{tag}>{}</{tag}>", escaped(&cell));
@@ -303,7 +306,8 @@ fn row(out: &mut String, tag: &str, cells: impl Iterator<Item = String>) {
     out.push_str("</tr>\n");
 }
 
-fn ratio(value: Option<f64>) -> String {
+/// A ratio with two decimals.
+pub(super) fn ratio(value: Option<f64>) -> String {
     value.map_or_else(|| UNKNOWN.into(), |value| format!("{value:.2}"))
 }
 

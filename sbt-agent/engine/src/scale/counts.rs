@@ -69,21 +69,32 @@ pub fn threads_of(number: u32) -> String {
 
 /// Whether a text contains [`PLACE`].
 pub fn has_place(text: &OsStr) -> bool {
-    memchr::memmem::find(text.as_bytes(), PLACE.as_bytes()).is_some()
+    has(text, PLACE)
 }
 
-/// The text with the number in all places of [`PLACE`].
-pub fn put(text: &OsStr, threads: u32) -> OsString {
-    let bytes = text.as_bytes();
-    let number = threads.to_string();
-    let mut out = Vec::with_capacity(bytes.len());
-    let mut done = 0;
-    for at in memchr::memmem::find_iter(bytes, PLACE.as_bytes()) {
-        out.extend_from_slice(&bytes[done..at]);
-        out.extend_from_slice(number.as_bytes());
-        done = at + PLACE.len();
+/// Whether a text contains another.
+pub fn has(text: &OsStr, place: &str) -> bool {
+    memchr::memmem::find(text.as_bytes(), place.as_bytes()).is_some()
+}
+
+/// The text with each value in all places of its placeholder. What is put in is not replaced again.
+/// `places`: placeholders, each in braces, and their values.
+pub fn put(text: &OsStr, places: &[(String, String)]) -> OsString {
+    let mut rest = text.as_bytes();
+    let mut out = Vec::with_capacity(rest.len());
+    while let Some(at) = memchr::memchr(b'{', rest) {
+        out.extend_from_slice(&rest[..at]);
+        rest = &rest[at..];
+        let here = places
+            .iter()
+            .find(|(place, _)| rest.starts_with(place.as_bytes()));
+        let (put_in, length) = here.map_or((&rest[..1], 1), |(place, value)| {
+            (value.as_bytes(), place.len())
+        });
+        out.extend_from_slice(put_in);
+        rest = &rest[length..];
     }
-    out.extend_from_slice(&bytes[done..]);
+    out.extend_from_slice(rest);
     OsString::from_vec(out)
 }
 
@@ -103,10 +114,12 @@ mod tests {
 
     #[test]
     fn numbers_are_put_everywhere_and_nothing_else_is_touched() {
-        let put_into = |text: &[u8]| put(OsStr::from_bytes(text), 16).into_vec();
+        let places = [(PLACE.to_owned(), "16".to_owned())];
+        let put_into = |text: &[u8]| put(OsStr::from_bytes(text), &places).into_vec();
         assert_eq!(put_into(b"-t{n}"), b"-t16");
         assert_eq!(put_into(b"{n}{n}x{n"), b"1616x{n");
         assert_eq!(put_into(b"\xff{n}\xfe"), b"\xff16\xfe");
+        assert_eq!(put_into(b"{{n}}"), b"{16}");
         assert_eq!(put_into(b""), b"");
         assert!(has_place(OsStr::new("a{n}")) && !has_place(OsStr::new("{N}")));
     }

@@ -61,16 +61,26 @@ pub fn of_cpus(counts: &[AtCount], cpus: Option<u32>) -> Option<String> {
 
 /// A note that runs are short compared with what sbt does at their start.
 pub fn of_length(counts: &[AtCount]) -> Option<String> {
+    let shortest = is_short(counts)?;
+    Some(of_short(
+        shortest,
+        &format!("with {}", threads_of(shortest.threads)),
+    ))
+}
+
+/// The shortest run, if it is short compared with what sbt does at its start.
+pub fn is_short(counts: &[AtCount]) -> Option<&AtCount> {
     let shortest = counts.iter().min_by_key(|at| at.wall_ns)?;
-    (shortest.wall_ns < SHORT_NS).then(|| {
-        format!(
-            "the runs are short ({} with {}): at each start sbt itself uses the CPUs for some \
-             tenths of a second, which may distort these figures; give the program work for a \
-             second or more",
-            since(shortest.wall_ns),
-            threads_of(shortest.threads)
-        )
-    })
+    (shortest.wall_ns < SHORT_NS).then_some(shortest)
+}
+
+/// The note on a short run. `which`: how it differs from others.
+pub fn of_short(shortest: &AtCount, which: &str) -> String {
+    format!(
+        "the runs are short ({} {which}): at each start sbt itself uses the CPUs for some tenths \
+         of a second, which may distort these figures; give the program work for a second or more",
+        since(shortest.wall_ns),
+    )
 }
 
 /// A note that something is faster than its threads can make it, even in the slowest run compared

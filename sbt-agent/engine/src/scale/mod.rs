@@ -13,6 +13,7 @@ use crate::{
 pub mod counts;
 mod doubt;
 mod limit;
+mod rates;
 #[cfg(any(test, feature = "samples"))]
 #[allow(
     clippy::unwrap_used,
@@ -22,11 +23,17 @@ mod limit;
     reason = "for tests alone"
 )]
 pub mod samples;
+mod sweep;
+#[cfg(test)]
+mod sweep_tests;
 mod table;
 #[cfg(test)]
 mod tests;
+pub mod vary;
 
 pub use limit::GOOD;
+pub use rates::{Per, RatedCounter};
+pub use sweep::{Done, OfCombination, Row, Sweep, sweep};
 pub use table::{AtCount, CounterName, Limit, PhaseAt, PhaseScaling, Run, SCHEMA, Scaling};
 
 /// Makes the table. `command` is as the user typed it; `runs` may be in any order; `notes` are

@@ -20,6 +20,7 @@ mod scale;
 mod sites;
 mod spins;
 pub mod standstill;
+mod sweep;
 #[cfg(test)]
 mod tests;
 mod usage;
@@ -35,6 +36,7 @@ pub use scale::{limit_text, scale, short_count};
 use sites::spins_much;
 pub use sites::{facts, known, top};
 use spins::{is_spin, spins};
+pub use sweep::{rate_text, rates_title, sweep};
 pub use verdicts::sentence;
 
 /// Maximum number of sites whose threads are shown one by one.
