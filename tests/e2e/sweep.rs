@@ -133,8 +133,9 @@ fn values_reach_the_environment_and_need_no_number_of_threads() {
 fn the_table_and_the_page_are_for_people() {
     needs_root!();
     let folder = folder();
-    for (name, flag) in [("serial", "-DSERIAL"), ("cyclic", "-DCYCLIC")] {
-        let built = Build::of("lu.c").flags(&[flag]).path();
+    let versions: [(&str, &[&str]); 2] = [("serial", &["-DSERIAL"]), ("cyclic", &["-DCYCLIC"])];
+    for (name, flags) in versions {
+        let built = Build::of("lu.c").flags(flags).path();
         fs::copy(built, folder.path().join(name)).unwrap();
     }
     let options = [
