@@ -7,7 +7,7 @@
 use std::{
     ffi::OsString,
     fs::{self, File},
-    io::{self, Seek as _, SeekFrom},
+    io::{self, Seek as _, SeekFrom, Write as _},
     os::{
         fd::AsRawFd as _,
         unix::fs::{MetadataExt as _, fchown},
@@ -21,6 +21,7 @@ use anyhow::Context as _;
 use super::{
     recap::Recap,
     rows::{Begin, Row},
+    seal::first_batch,
     write::Stream,
 };
 use sbt_engine::{
@@ -336,8 +337,7 @@ impl Generations {
         }
         next.flush()?;
         if self.has_events() {
-            // The old file is open for writing only.
-            let mut old = File::open(format!("/proc/self/fd/{}", before.as_raw_fd()))?;
+            let mut old = File::open(reopened(before))?;
             old.seek(SeekFrom::Start(self.younger.at))?;
             io::copy(&mut old, next.file())?;
         }
@@ -353,17 +353,23 @@ impl Generations {
     }
 }
 
-/// Copies the batches of a stream to a file, and ends it.
-fn copy(stream: &mut Stream, file: File, facts: Facts, report: Report) -> anyhow::Result<()> {
-    let mut next = Stream::to(file)?;
-    // Both files begin with the same schema.
-    let schema = next.file().stream_position()?;
-    // The file is open for writing only.
-    let mut old = File::open(format!("/proc/self/fd/{}", stream.file().as_raw_fd()))?;
-    old.seek(SeekFrom::Start(schema))?;
-    io::copy(&mut old, next.file())?;
-    next.push(&Row::Facts(Box::new(facts)))?;
-    next.push(&Row::Report(Box::new(report)))?;
-    next.push(&Row::End)?;
-    next.finish()
+/// Copies a stream to a file, and ends it there.
+fn copy(stream: &mut Stream, mut file: File, facts: Facts, report: Report) -> anyhow::Result<()> {
+    // A stream of its own first, of which only the batches are used.
+    let mut end = Stream::to(file.try_clone()?)?;
+    end.push(&Row::Facts(Box::new(facts)))?;
+    end.push(&Row::Report(Box::new(report)))?;
+    end.push(&Row::End)?;
+    end.finish()?;
+    let end = fs::read(reopened(&file))?;
+    file.set_len(0)?;
+    file.seek(SeekFrom::Start(0))?;
+    io::copy(&mut File::open(reopened(stream.file()))?, &mut file)?;
+    file.write_all(&end[first_batch(&end)..])?;
+    Ok(())
+}
+
+/// A name under which a file that is open for writing only can be read.
+fn reopened(file: &File) -> String {
+    format!("/proc/self/fd/{}", file.as_raw_fd())
 }

@@ -54,6 +54,19 @@ fn first(bytes: &[u8]) -> Option<(Message<'_>, usize)> {
     (end <= bytes.len()).then_some((message, end))
 }
 
+/// Where the first batch of a stream begins, behind its schema and what belongs to that: batches from
+/// there on keep their checksums behind those of another stream with the same schema.
+pub fn first_batch(stream: &[u8]) -> usize {
+    let mut at = 0;
+    while let Some((message, length)) = first(&stream[at..]) {
+        if message.header_type() == MessageHeader::RecordBatch {
+            break;
+        }
+        at += length;
+    }
+    at
+}
+
 /// Offset of the checksum in `bytes`, of which `message` is a part.
 fn place(message: &Message<'_>, bytes: &[u8]) -> Option<usize> {
     let mut entries = message.custom_metadata()?.iter();

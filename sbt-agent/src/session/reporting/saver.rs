@@ -150,7 +150,7 @@ mod tests {
             site: SiteId(site),
             index: 0,
             done: Done {
-                first_ns: last_ns - 1000,
+                first_ns: last_ns - 1_000_000,
                 last_ns,
                 phase: phase_ns.map(|phase_ns| (None, phase_ns)),
                 straggler: None,
@@ -183,7 +183,7 @@ mod tests {
 
     #[test]
     fn what_comes_at_once_is_saved_once() {
-        let mut saver = saver(&["barrier > 500ns", "hang"]);
+        let mut saver = saver(&["barrier > 500us", "hang"]);
         for at in [5 * S, 5 * S + 7, 6 * S - 1] {
             saver.look(&[told(0, at, None)], &Two);
         }
