@@ -45,7 +45,7 @@ fn what_lies_between_two_marks_counts() {
 #[test]
 fn the_rest_of_the_run_counts_from_a_line_on() {
     needs_root!();
-    let at = line("window.c", "finish %lu");
+    let at = line("window.c", "LINE finish");
     let start = format!("--start-at=window.c:{at}=the end");
     let folder = folder();
     let file = folder.path().join("run.sbt");
@@ -97,7 +97,7 @@ fn what_never_begins_counts_nothing_and_says_why() {
         let said = run(text).expect(0).stderr;
         assert!(said.contains(why), "{said}");
         assert!(!said.contains("No barrier"), "{said}");
-        let mut check = sbt_with(&["check", option, "--no-hang=10", "--"]);
+        let mut check = sbt_with(&["check", option, "--no-hang=10s", "--"]);
         check.arg(program("window.c"));
         let said = run(check).expect(1).out();
         assert!(said.contains(why), "{said}");
