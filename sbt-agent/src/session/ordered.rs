@@ -58,17 +58,11 @@ impl Session {
 
     fn snapshot(&self, json: bool) -> Result<String, String> {
         let now_ns = self.watch.until_ns(clock::now_ns());
-        let made;
-        let report = match self.view.last() {
-            Some(last) => last,
-            None => {
-                made = self.report_so_far(now_ns);
-                &made
-            }
-        };
+        let last = self.view.last().cloned();
+        let report = last.unwrap_or_else(|| self.report_so_far(now_ns));
         if json {
-            return serde_json::to_string_pretty(report).map_err(|error| error.to_string());
+            return serde_json::to_string_pretty(&report).map_err(|error| error.to_string());
         }
-        Ok(text::render(report, output::PLAIN))
+        Ok(text::render(&report, output::PLAIN))
     }
 }

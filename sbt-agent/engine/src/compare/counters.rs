@@ -82,8 +82,8 @@ pub(super) fn names<'a>(before: &'a Report, after: &'a Report) -> Vec<&'a str> {
 
 fn changes<'a>(names: &[&str], before: &'a Sums, after: &'a Sums) -> Vec<CounterChange> {
     let listed = |sums: &'a Sums| -> Vec<(&'a str, Counted)> {
-        let named = sums.iter();
-        named.map(|(name, sum)| (name.as_str(), *sum)).collect()
+        let all = sums.iter();
+        all.map(|(name, sum)| (name.as_str(), *sum)).collect()
     };
     let (mine, others) = (listed(before), listed(after));
     let one = |name: &&str| {

@@ -17,6 +17,10 @@ impl Model {
             return;
         }
         self.tape.keep(|| Step::Event(event.clone()));
+        self.take_event(event);
+    }
+
+    fn take_event(&mut self, event: &Event) {
         match event {
             Event::Thread {
                 tid,

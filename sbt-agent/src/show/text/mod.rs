@@ -62,9 +62,9 @@ pub fn render(report: &Report, style: Style) -> String {
     header(&mut out, report, style);
     hang::hang(&mut out, report, style);
     if let Some(why) = report.why_nothing_counts() {
-        wrapped(&why, style.width)
-            .iter()
-            .for_each(|part| line(&mut out, &style.bold(part)));
+        for part in wrapped(&why, style.width) {
+            line(&mut out, &style.bold(&part));
+        }
     } else if report.sites.is_empty() && report.has_marks_of_the_users() {
         // A user who only asked for marks does not miss barriers.
     } else if report.sites.is_empty() {
@@ -126,9 +126,9 @@ fn header(out: &mut String, report: &Report, style: Style) {
     }
     let time = |ns| duration(Some(ns), style);
     if let Some(part) = report.counted_part(time) {
-        wrapped(&part, style.width)
-            .iter()
-            .for_each(|part| line(out, part));
+        for part in wrapped(&part, style.width) {
+            line(out, &part);
+        }
     }
 }
 
@@ -147,9 +147,9 @@ fn moments(out: &mut String, report: &Report, style: Style) {
     if !all.is_empty() {
         line(out, "");
         let text = format!("marked with `sbt ctl`, after the start: {}", all.join(", "));
-        wrapped(&text, style.width)
-            .iter()
-            .for_each(|part| line(out, part));
+        for part in wrapped(&text, style.width) {
+            line(out, &part);
+        }
     }
 }
 

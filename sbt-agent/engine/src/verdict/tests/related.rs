@@ -16,6 +16,7 @@ fn uneven(name: &str, rounds: usize, counted: fn(u32, u64) -> Option<u64>) -> Re
 }
 
 /// One for each µs that the thread has lived: more for whoever works for longer.
+#[allow(clippy::unnecessary_wraps, reason = "counts may be missing")]
 fn with_work(_: u32, time_ns: u64) -> Option<u64> {
     Some(time_ns / US)
 }
