@@ -99,7 +99,7 @@ fn what_never_begins_counts_nothing_and_says_why() {
         assert!(!said.contains("No barrier"), "{said}");
         let mut check = sbt_with(&["check", option, "--max-imbalance=50%", "--"]);
         check.arg(program("window.c"));
-        let said = run(check).expect(1).out();
+        let said = run(check).expect(1).stderr;
         assert!(said.contains(why), "{said}");
     }
 }
