@@ -23,17 +23,18 @@ fn what_lies_between_two_marks_counts() {
     needs_root!();
     for backend in ["--backend=ebpf", "--backend=ptrace"] {
         let options = [backend, "--start-at=solve", "--stop-at=finish"];
-        let (finished, report) = window(&options, &[]);
+        let (finished, report) = window(&options, &["setup=300", "main=100", "end=300"]);
         // The other thread may arrive for the first round before the first thread begins.
-        assert_eq!(report.number("episodes"), 20, "{report}");
+        assert_eq!(report.number("episodes"), 100, "{report}");
         let window = &report.0["window"];
         assert_eq!(window["from"], "solve");
         assert_eq!(window["until"], "finish");
         assert_eq!(window["has_begun"], true);
         assert_eq!(window["has_ended"], true);
-        // The program reads its clock just behind the marks.
+        // The program reads its clock just behind the marks, unless it loses its CPU there. What must
+        // not count takes 1.2 s.
         let truth = said(&finished, "finish") - said(&finished, "solve");
-        let slack = 5_000_000;
+        let slack = 200_000_000;
         let wall = report.number("wall_ns");
         assert!(wall.abs_diff(truth) < slack, "{wall} {truth}: {report}");
         // In all other parts the second thread is late.

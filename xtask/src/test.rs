@@ -27,10 +27,11 @@ pub struct Args {
 }
 
 /// Tools and files that the tests use, and their Debian packages.
-const TOOLS: [(&str, &str); 25] = [
+const TOOLS: [(&str, &str); 26] = [
     ("gcc", "gcc"),
     ("g++", "g++"),
     ("clang", "clang"),
+    ("gfortran", "gfortran"),
     ("/usr/lib/x86_64-linux-gnu/libc++.so", "libc++-dev"),
     ("/usr/lib/x86_64-linux-gnu/libc++abi.so", "libc++abi-dev"),
     ("/usr/lib/x86_64-linux-gnu/libomp5.so", "libomp-dev"),
