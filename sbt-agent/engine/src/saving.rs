@@ -56,7 +56,7 @@ pub enum SaveRule {
         /// The limit, ns.
         limit_ns: u64,
     },
-    /// Threads hang.
+    /// A hang is found.
     Hang,
 }
 

@@ -78,9 +78,9 @@ pub struct Outcome {
 /// The table of all runs.
 #[derive(Debug)]
 pub enum Found {
-    /// Without parameters.
+    /// By number of threads alone, where `--vary` is not given.
     Scaling(Box<Scaling>),
-    /// With parameters.
+    /// By every combination of the values of `--vary`.
     Sweep(Box<Sweep>),
 }
 

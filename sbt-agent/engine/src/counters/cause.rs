@@ -1,4 +1,4 @@
-//! What a counter can say of the reason why a thread is late. Pure.
+//! Kinds of counters, by whether a count may be the reason why a thread is late. Pure.
 
 use super::{Counter, CounterKind, Kept};
 
@@ -12,7 +12,7 @@ const CGROUP_SWITCHES: u64 = 11;
 /// Clocks of the processor, in the device `msr`.
 const CLOCKS: [&str; 4] = ["tsc", "aperf", "mperf", "pperf"];
 
-/// What a counter says of lateness.
+/// The bearing of a counter on lateness.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Says {
     /// Nothing: lateness itself makes it, as time on a CPU, or switches and moves between CPUs.
@@ -23,7 +23,7 @@ pub enum Says {
     Waits(f64),
     /// Page faults: what one costs is measured.
     Faults,
-    /// It counts work, or its events have no cost that is known.
+    /// An amount of work, or events whose cost is not known.
     Amount,
 }
 

@@ -5,7 +5,7 @@
 
 use super::{Counter, CounterKind, Kept, Side};
 
-/// What a rate is by.
+/// The divisor of a rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Per {
     /// For each 1000 instructions.

@@ -19,7 +19,7 @@ impl Off {
         self.since_ns = None;
     }
 
-    /// Counts anew.
+    /// Forgets the time so far; if the probes are off, they count as off from `now_ns` on.
     pub fn reset(&mut self, now_ns: u64) {
         self.past_ns = 0;
         self.since_ns = self.since_ns.map(|_| now_ns);
