@@ -85,6 +85,11 @@ pub struct Config {
     pub on_cpu: u32,
     /// As [`Self::sum_exec_runtime`], also where the states of threads are not asked for.
     pub ran: u32,
+    /// The shortest time between two [`crate::Speed`] of one thread, in ticks of the kernel's clock; 0 if
+    /// none are sent.
+    pub speed_ticks: u32,
+    /// Zero.
+    pub reserved: u32,
 }
 
 /// What may change while the BPF programs run; alone in the object's `.data`.

@@ -3,8 +3,8 @@
 use super::{
     Arrive, Asleep, Away, CODE_AROUND, Callers, Clocks, Code, Condvar, Config, Counted, Counts,
     Depart, Futex, Head, Init, Kmp, Left, Lock, MAX_CALLERS, MAX_EVENTS, Mapping, Memory, Mpi,
-    Outer, Reading, Rule, STACK_WORDS, Sleep, Sleeper, Slept, State, Sums, TASK_COUNTS, Taker,
-    Thread, WAKERS, Woken,
+    Outer, Reading, Rule, STACK_WORDS, Sleep, Sleeper, Slept, Speed, State, Sums, TASK_COUNTS,
+    Taker, Thread, WAKERS, Woken,
 };
 
 /// A type that may be copied out of raw bytes.
@@ -71,6 +71,8 @@ unsafe impl Plain for Slept {}
 unsafe impl Plain for Asleep {}
 // SAFETY: as above.
 unsafe impl Plain for Woken {}
+// SAFETY: as above.
+unsafe impl Plain for Speed {}
 
 /// Copies a record out of the bytes of a ring; `None` if the length does not fit.
 #[must_use]
@@ -104,7 +106,7 @@ const _: () = {
     assert!(size_of::<Init>() == 32);
     assert!(size_of::<Thread>() == 72);
     assert!(size_of::<Mapping>() == 24);
-    assert!(size_of::<Config>() == 168);
+    assert!(size_of::<Config>() == 176);
     assert!(size_of::<State>() == 56);
     assert!(size_of::<Futex>() == 16);
     assert!(size_of::<Lock>() == 72);
@@ -118,6 +120,7 @@ const _: () = {
     assert!(size_of::<Slept>() == 32 + 16 * WAKERS);
     assert!(size_of::<Asleep>() == 96 + 8 * STACK_WORDS);
     assert!(size_of::<Woken>() == 24);
+    assert!(size_of::<Speed>() == 24);
     assert!(size_of::<Counts>() == 24 + 8 * TASK_COUNTS);
     assert!(size_of::<Sums>() == 32 + 24 * MAX_EVENTS);
     assert!(size_of::<Counted>() == 16 + 48 * MAX_EVENTS);

@@ -41,6 +41,8 @@ pub mod kind {
     pub const COUNTS: u8 = 30;
     /// [`super::Sums`]: perf events counted for a thread.
     pub const SUMS: u8 = 31;
+    /// [`super::Speed`]: how fast the CPU of a thread is; sent now and then, and may be missing.
+    pub const SPEED: u8 = 32;
     /// [`super::Away`]: a thread comes back to a CPU.
     pub const AWAY: u8 = 40;
     /// [`super::Taker`]: what ran while a thread was ready; sent before the thread's [`AWAY`].
@@ -342,6 +344,20 @@ pub struct Sums {
     /// When counting began for this thread, ns: two sums can be compared only if this is the same.
     pub since_ns: u64,
     pub events: [Reading; MAX_EVENTS],
+}
+
+/// Number of steps of the piece of work that [`Speed`] tells of: a microsecond or less, and some 5 000
+/// instructions to the verifier.
+pub const SPEED_STEPS: u32 = 200;
+
+/// How fast the CPU of a thread was at an arrival. Sent before the arrival.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Speed {
+    pub head: Head,
+    pub time_ns: u64,
+    /// How long a fixed piece of work took, ns. An interrupt may be included.
+    pub took_ns: u64,
 }
 
 /// A thread comes back to a CPU.

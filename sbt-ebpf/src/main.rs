@@ -16,6 +16,7 @@ mod memory;
 mod mpi;
 mod ring;
 mod sleeps;
+mod speed;
 mod switches;
 mod target;
 mod task;
@@ -123,6 +124,7 @@ fn tell_arrival_and_wake(
     (caller, epoch): (u64, u32),
     (detail, now): (u16, bool),
 ) {
+    speed::tell(task, slot);
     let seq = slot.next_seq();
     counters::tell(task, seq);
     let wake = if now { Wake::Now } else { Wake::at(seq) };

@@ -58,6 +58,8 @@ pub static CONFIG: Config = Config {
     sample_ns: 0,
     on_cpu: 0,
     ran: 0,
+    speed_ticks: 0,
+    reserved: 0,
 };
 
 /// Reads one of the agent's settings. They are written into the object before it is loaded, and

@@ -40,7 +40,9 @@ pub struct Slot {
     seq: u32,
     /// The generation of the probes that the thread hit last.
     generation: u16,
-    reserved: [u16; 3],
+    reserved: u16,
+    /// When the speed of the thread's CPU was measured last, in ticks of the kernel's clock, modulo 2³².
+    pub speed_at: u32,
     pub stay: Stay,
     /// Where on the stack the return address of the known barrier lies that the thread entered
     /// last; 0 if none.
@@ -67,7 +69,8 @@ static TABLE: Shared<[Slot; SLOTS]> = Shared(UnsafeCell::new(
             tid: 0,
             seq: 0,
             generation: 0,
-            reserved: [0; 3],
+            reserved: 0,
+            speed_at: 0,
             stay: Stay::NEW,
             entered_at: 0,
             entered_return: 0,

@@ -122,13 +122,14 @@ faults! {
 }
 
 /// Kinds of verdicts that blame no thread, line or process.
-const OF_NOBODY: [&str; 6] = [
+const OF_NOBODY: [&str; 7] = [
     "no-problem",
     "more-threads-than-cpus",
     "spinning-while-others-lack-cpus",
     "cpu-quota",
     "others-take-cpus",
     "program-stopped",
+    "slow-cpu",
 ];
 
 fn programs() -> PathBuf {

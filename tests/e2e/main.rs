@@ -81,6 +81,7 @@ mod screen_end;
 mod screen_leave;
 mod screen_look;
 mod settings;
+mod speed;
 mod spins;
 mod standstill;
 mod states;

@@ -19,6 +19,39 @@ pub struct Outcome {
     pub failed: Vec<String>,
     /// Number of tests that ended.
     pub ended: usize,
+    /// What failed tests said, shortened: the end of a long log is all that some people see.
+    pub said: String,
+}
+
+/// Most characters of what a failed test said.
+const MOST_SAID: usize = 1200;
+
+/// Collects what failed tests said.
+#[derive(Default)]
+struct Said {
+    text: String,
+    /// Characters that are left for the test whose words are read; `None` outside of such words.
+    left: Option<usize>,
+}
+
+impl Said {
+    fn hear(&mut self, line: &str) {
+        if line.starts_with("---- ") && line.ends_with(" stdout ----") {
+            self.left = Some(MOST_SAID);
+        } else if line.starts_with("stack backtrace:") || line == "failures:" {
+            self.left = None;
+        }
+        if let Some(left) = &mut self.left
+            && !line.is_empty()
+        {
+            let short: String = line.chars().take(*left).collect();
+            *left -= short.chars().count();
+            if !short.is_empty() {
+                self.text.push_str(&short);
+                self.text.push('\n');
+            }
+        }
+    }
 }
 
 /// Runs tests; their output goes to our standard error.
@@ -33,16 +66,19 @@ pub fn run(command: &mut Command) -> Result<Outcome> {
         .context("cannot run the tests")?;
     let output = tests.stdout.take().context("no pipe")?;
     let (mut outcome, mut has_result) = (Outcome::default(), false);
+    let mut said = Said::default();
     for line in BufReader::new(output).split(b'\n') {
         let line = line?;
         let line = String::from_utf8_lossy(&line);
         eprintln!("{line}");
+        said.hear(&line);
         outcome.failed.extend(failure(&line).map(str::to_owned));
         if let Some(ended) = ended(&line) {
             outcome.ended += ended;
             has_result = true;
         }
     }
+    outcome.said = said.text;
     let status = tests.wait()?;
     if !status.success() && (outcome.failed.is_empty() || !has_result) {
         bail!("the tests failed ({status})");
@@ -109,6 +145,21 @@ mod tests {
         assert!(said(&format!("{both} kill -9 $$")).is_err());
         assert_eq!(said("echo 'test a ... ok'").unwrap(), Outcome::default());
         assert!(said("exit 101").is_err());
+    }
+
+    #[test]
+    fn what_failed_tests_said_is_kept() {
+        let long = "x".repeat(2 * MOST_SAID);
+        let script = format!(
+            "echo 'test a ... FAILED'; echo 'failures:'; echo '---- a stdout ----'; echo 'why, {long}'; \
+             echo 'stack backtrace:'; echo ' 0: main'; echo '---- b stdout ----'; echo because; \
+             echo 'failures:'; echo '    a'; \
+             echo 'test result: FAILED. 7 passed; 2 failed; 0 ignored; finished in 1s'; exit 101"
+        );
+        let said = run(Command::new("sh").args(["-c", &script])).unwrap().said;
+        assert!(said.starts_with("---- a stdout ----\nwhy, xxx"), "{said}");
+        assert!(said.ends_with("x\n---- b stdout ----\nbecause\n"), "{said}");
+        assert!(said.len() < 2 * MOST_SAID, "{said}");
     }
 
     #[test]

@@ -172,7 +172,14 @@ impl Suite {
         eprint!("{}{closer}", retries.text());
         let failed = [beside_others, alone.failed].concat();
         if !failed.is_empty() {
-            bail!("{} tests failed: {}", failed.len(), failed.join(", "));
+            bail!(
+                "{} tests failed: {}\n{}{}{}",
+                failed.len(),
+                failed.join(", "),
+                others.said,
+                breakpoints.said,
+                alone.said
+            );
         }
         // A filtered set of tests is too small for a percentage.
         if filter.is_none() {

@@ -277,6 +277,15 @@ pub enum Event {
         /// The tasks that ran while the thread was ready, as far as known.
         takers: Box<[Taken]>,
     },
+    /// How fast the CPU of a thread is, just before the thread arrives.
+    Speed {
+        /// The thread.
+        tid: Tid,
+        /// When that was measured, ns.
+        time_ns: u64,
+        /// How long a fixed piece of work took, ns: the longer, the slower.
+        took_ns: u64,
+    },
     /// From where threads wait on a futex whose waits are counted: a sample.
     Lock {
         /// The process of the futex, numbered as in [`Event::Thread`]; 0 for the target.
@@ -456,6 +465,7 @@ impl Event {
             | Self::Mark { clocks, .. }
             | Self::Exit { clocks, .. } => Some(clocks.time_ns),
             Self::Counters { time_ns, .. }
+            | Self::Speed { time_ns, .. }
             | Self::Memory { time_ns, .. }
             | Self::Init { time_ns, .. }
             | Self::Mapped { time_ns, .. }

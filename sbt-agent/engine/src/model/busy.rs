@@ -261,6 +261,7 @@ mod tests {
             counts: None,
             away: None,
             paid: crate::model::cost::Paid::default(),
+            speed_ns: None,
         }
     }
 

@@ -430,6 +430,7 @@ impl Model {
         self.told.push(ToldEpisode {
             site,
             index: self.sites.get(site).episodes - 1,
+            number: self.totals.episodes,
             done: *done,
             arrivals,
         });
@@ -520,6 +521,7 @@ fn part(member: &Member, last_ns: u64) -> EpisodePart {
         release_ns: left.map(|left| left.time_ns.saturating_sub(last_ns)),
         wait: left.map(|left| Wait::between(arrived, left)),
         split: worked(member).map_or_else(Split::default, |(_, split)| split),
+        speed_ns: member.speed_ns,
     }
 }
 

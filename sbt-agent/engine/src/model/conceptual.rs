@@ -395,6 +395,7 @@ mod tests {
             release_ns: None,
             wait: None,
             split: Split::default(),
+            speed_ns: None,
         }
     }
 

@@ -50,6 +50,8 @@ pub struct Member {
     pub away: Option<Box<Work>>,
     /// The probes' cost to the thread since its previous arrival, including this arrival.
     pub paid: Paid,
+    /// How long a fixed piece of work took on its CPU just before, ns, if that was measured.
+    pub speed_ns: Option<u32>,
 }
 
 /// The departure of a member, as far as known.

@@ -5,6 +5,7 @@ use super::{
     barrier::possible_count,
     cost::Class,
     key,
+    speed::Measured,
     tape::{Step, Tape},
     thread::Hint,
 };
@@ -102,6 +103,11 @@ impl Model {
                     tracks.back(*tid, away, takers);
                 }
             }
+            Event::Speed {
+                tid,
+                time_ns,
+                took_ns,
+            } => self.speed(*tid, *time_ns, *took_ns),
             Event::Departures { on } => self.departures = *on,
             Event::Toll {
                 tid,
@@ -142,6 +148,16 @@ impl Model {
             && let Some(more) = live.counts.read(time_ns, reading)
         {
             row.counted.add(&more);
+        }
+    }
+
+    fn speed(&mut self, tid: Tid, time_ns: u64, took_ns: u64) {
+        let Some(took_ns) = self.shortest.check(took_ns) else {
+            return;
+        };
+        if let Some((live, row)) = self.threads.both(tid) {
+            live.speed = Some(Measured { time_ns, took_ns });
+            row.speeds.add(took_ns);
         }
     }
 

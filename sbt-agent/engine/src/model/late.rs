@@ -1,6 +1,9 @@
 //! How stragglers spent their time compared with the other threads: why they were late.
 
-use super::parts::{Done, EpisodePart, Split};
+use super::{
+    parts::{Done, EpisodePart, Split},
+    speed::Speeds,
+};
 
 /// Work and its parts, ns, summed over episodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -61,6 +64,10 @@ pub struct Late {
     pub last: Times,
     /// Work of the other threads, as the mean of each episode, summed.
     pub others: Times,
+    /// How fast the stragglers' CPUs were, in the episodes in which that is known of all threads.
+    pub last_speeds: Speeds,
+    /// How fast the CPUs of the other threads were in these episodes.
+    pub others_speeds: Speeds,
 }
 
 impl Late {
@@ -95,6 +102,7 @@ impl Late {
                 None => is_split = false,
             }
         }
+        self.add_speeds(last, parts);
         let others = 1.0 / (parts.len() - 1) as f64;
         let last = &parts[last];
         let last_work = last.work_ns.unwrap_or(0) as f64;
@@ -112,6 +120,26 @@ impl Late {
             self.others.add(&own, -others);
         }
         true
+    }
+
+    fn add_speeds(&mut self, last: usize, parts: &[EpisodePart]) {
+        if parts.iter().any(|part| part.speed_ns.is_none()) {
+            return;
+        }
+        for (index, speed_ns) in parts.iter().filter_map(|part| part.speed_ns).enumerate() {
+            if index == last {
+                self.last_speeds.add(speed_ns);
+            } else {
+                self.others_speeds.add(speed_ns);
+            }
+        }
+    }
+
+    /// By which factor the CPUs of the stragglers were slower than those of the others, and in how many
+    /// episodes that was measured; `None` if in none.
+    pub fn slower(&self) -> Option<(f64, u64)> {
+        let (last, others) = (self.last_speeds.mean_ns()?, self.others_speeds.mean_ns()?);
+        Some((last / others.max(1.0), self.last_speeds.times))
     }
 }
 
@@ -133,6 +161,7 @@ mod tests {
                 ready_ns: Some(ready),
                 blocked_ns: Some(blocked),
             },
+            speed_ns: None,
         }
     }
 
@@ -176,8 +205,29 @@ mod tests {
                 ready: 4.0,
                 blocked: 10.0,
             },
+            ..Late::default()
         };
         assert_eq!(late, expected);
+    }
+
+    #[test]
+    fn cpus_are_compared_where_all_are_known() {
+        let mut parts = [
+            part(0, 60, [20, 0, 0]),
+            part(1, 40, [20, 0, 0]),
+            part(2, 0, [50, 0, 0]),
+        ];
+        let mut late = Late::default();
+        for speeds in [
+            [Some(800), Some(1200), Some(1500)],
+            [Some(5), None, Some(9)],
+        ] {
+            for (part, speed_ns) in parts.iter_mut().zip(speeds) {
+                part.speed_ns = speed_ns;
+            }
+            late.add(&done(Some(SiteId(0))), &parts);
+        }
+        assert_eq!(late.slower(), Some((1.5, 1)));
     }
 
     #[test]

@@ -38,6 +38,7 @@ mod rows;
 pub mod sampled;
 pub mod site;
 pub mod sites;
+pub mod speed;
 pub mod stats;
 pub mod still;
 pub mod straggler;
@@ -79,6 +80,7 @@ use marks::Marks;
 use sampled::Samples;
 use site::Roles;
 use sites::Sites;
+use speed::Shortest;
 use tape::{Step, Tape};
 use thread::Threads;
 use told::{Telling, ToldEpisode};
@@ -204,6 +206,7 @@ pub struct Model {
     /// `None` unless switches are watched.
     away: Option<Tracks>,
     exact: Exact,
+    shortest: Shortest,
     telling: Telling,
     told: Vec<ToldEpisode>,
     unfinished: Vec<Unfinished>,
@@ -245,6 +248,11 @@ impl Model {
     /// All threads, living and ended.
     pub const fn threads(&self) -> &Threads {
         &self.threads
+    }
+
+    /// The shortest measurement of the speed of a CPU.
+    pub const fn shortest(&self) -> Shortest {
+        self.shortest
     }
 
     /// All barriers that are kept.

@@ -10,6 +10,7 @@ use super::{
     ids::{BarrierId, PlaceId},
     key,
     parts::{Before, Met, Since},
+    speed::Measured,
     thread::Hint,
 };
 use crate::event::{CallersId, Clocks, Kind, Tid};
@@ -85,6 +86,7 @@ impl Model {
             counts: live.counts.end(since_ns, clocks.time_ns),
             away,
             paid: std::mem::take(&mut live.paid),
+            speed_ns: Measured::before(live.speed, clocks.time_ns),
         };
         let ends_region = std::mem::take(&mut live.regions.ends_next);
         live.regions.is_kept = false;

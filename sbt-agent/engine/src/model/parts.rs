@@ -101,6 +101,8 @@ pub struct EpisodePart {
     pub wait: Option<Wait>,
     /// The split of the work into running, ready and blocked time.
     pub split: Split,
+    /// How long a fixed piece of work took on the thread's CPU, ns, if that was measured.
+    pub speed_ns: Option<u32>,
 }
 
 /// A complete episode as a whole.

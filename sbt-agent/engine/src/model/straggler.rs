@@ -201,6 +201,7 @@ mod tests {
                     release_ns: None,
                     wait: None,
                     split: Split::default(),
+                    speed_ns: None,
                 })
                 .collect();
             let done = Done {

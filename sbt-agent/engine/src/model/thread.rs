@@ -11,6 +11,7 @@ use super::{
     episode::Seat,
     ids::{BarrierId, MAX_ROWS, ThreadId},
     parts::{Before, Since, SplitSum},
+    speed::{Measured, Speeds},
     stats::KnownSum,
     waits::Waits,
 };
@@ -70,6 +71,8 @@ pub struct Row {
     pub counted: Sums,
     /// The thread's time off its CPU during `work`, where switches are watched.
     pub away: away::Sum,
+    /// How fast the thread's CPUs were.
+    pub speeds: Speeds,
     /// Whether the thread has ended; always false for a row that several threads share.
     pub ended: bool,
 }
@@ -111,6 +114,8 @@ pub struct Live {
     pub counts: Track,
     /// The probes' cost to the thread since its last arrival.
     pub paid: Paid,
+    /// How fast the thread's CPU was when that was measured last.
+    pub speed: Option<Measured>,
     /// Whether the thread last entered a function that the user named, or one of MPI's functions.
     pub in_call: bool,
 }
@@ -257,6 +262,7 @@ impl Threads {
         self.rows[last].threads += 1;
         self.rows[last].ended = false;
         self.live.entry(tid).or_insert(Live {
+            speed: None,
             row: ThreadId(u32::try_from(last).unwrap_or(u32::MAX)),
             process: shown.1,
             born_ns: None,

@@ -30,6 +30,10 @@ pub struct ToldEpisode {
     pub site: SiteId,
     /// Episodes completed at the site before this one.
     pub index: u64,
+    /// The number of the phase that ends with this episode among those of all sites, from 1, in the order
+    /// in which their last threads were seen to leave; 0 in data of older versions.
+    #[serde(default)]
+    pub number: u64,
     /// Times and straggler of the episode.
     pub done: Done,
     /// The arrivals in order of time.

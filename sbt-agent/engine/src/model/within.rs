@@ -126,6 +126,7 @@ mod tests {
                     ready_ns: Some(0),
                     ..Split::default()
                 },
+                speed_ns: None,
             });
         }
         progress
@@ -175,6 +176,7 @@ mod tests {
             release_ns: None,
             wait: None,
             split: Split::default(),
+            speed_ns: None,
         });
         within.add(20, std::iter::once((ThreadId(0), unknown)));
         assert!(within.efficiency().is_none());

@@ -146,6 +146,10 @@ pub struct WatchedReport {
     pub site: u32,
     /// Number of episodes completed at the site before this one.
     pub index: u64,
+    /// The number of the phase that ends with it among those of all sites, from 1; 0 in reports of older
+    /// versions.
+    #[serde(default)]
+    pub number: u64,
     /// Time of the first arrival, since the start of watching.
     pub first_ns: u64,
     /// Time of the last arrival, since the start of watching.

@@ -93,6 +93,7 @@ impl Report {
             incomplete_episodes: totals.incomplete,
             // In a recording that breaks off, either number may be the older one.
             lost_events: facts.lost.max(totals.lost),
+            fixed_work_shortest_ns: model.shortest().ns(),
             own_cost: draw.own_cost(&time),
             estimated,
             compensated: draw.compensated(),

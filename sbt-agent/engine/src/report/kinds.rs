@@ -151,6 +151,8 @@ kinds! {
         StragglerBlocked = "straggler-blocked",
         /// At a site: the last thread was ready without a CPU.
         StragglerLostItsCpu = "straggler-lost-its-cpu",
+        /// At a site: the last thread's CPU was slower than those of the others.
+        SlowCpu = "slow-cpu",
         /// At a site: the last thread executes more instructions than the others.
         StragglerExecutesMore = "straggler-executes-more",
         /// At a site: the last thread executes as many instructions, and needs longer for each.

@@ -112,6 +112,10 @@ pub struct Report {
     /// kernel counts these records. If any were lost, the numbers of arrivals and episodes are
     /// lower bounds.
     pub lost_events: u64,
+    /// The shortest time for which a fixed piece of work kept a CPU, as in `fixed_work_ns` of the threads;
+    /// null if that was not measured.
+    #[serde(default)]
+    pub fixed_work_shortest_ns: Option<u32>,
     /// Where the time of all threads together went.
     pub thread_time: ThreadTimeReport,
     /// The threads that arrived at a barrier or passed a mark, in order of their creation.
@@ -325,6 +329,13 @@ pub struct ThreadReport {
     pub npt_ns: u64,
     /// CPU time that probes cost the thread; null if it was not measured.
     pub own_cost_ns: Option<u64>,
+    /// Mean time for which a fixed piece of work kept the thread's CPU just before arrivals: the longer, the
+    /// slower the CPU was. Null if that was not measured.
+    #[serde(default)]
+    pub fixed_work_ns: Option<f64>,
+    /// The number of times that this was measured.
+    #[serde(default)]
+    pub fixed_work_times: u64,
     /// Values of the counters during the thread's work.
     pub counters: Counts,
     /// How the thread waited during idle and release.

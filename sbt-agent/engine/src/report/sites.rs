@@ -264,6 +264,13 @@ pub struct LateReport {
     pub others: LateTimesReport,
     /// The threads' time off their CPUs; null without `--states full`.
     pub away: Option<LateAwayReport>,
+    /// By which factor the last thread's CPU was slower than those of the others: how long a fixed piece of
+    /// work took there, just before the arrivals. Null if that was not measured.
+    #[serde(default)]
+    pub cpu_slower: Option<f64>,
+    /// Number of episodes in which the speeds of the CPUs were measured.
+    #[serde(default)]
+    pub cpu_slower_episodes: u64,
 }
 
 /// Work, and its split into states in the `split_episodes`.

@@ -60,6 +60,7 @@ pub fn empty() -> Snapshot {
             episodes: 0,
             incomplete_episodes: 0,
             lost_events: 0,
+            fixed_work_shortest_ns: None,
             thread_time: ThreadTimeReport {
                 total_ns: 0,
                 work_ns: 0,

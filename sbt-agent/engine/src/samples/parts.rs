@@ -194,6 +194,8 @@ pub(super) fn program(threads: u32, sites: Vec<SiteReport>) -> Snapshot {
                 weighted_path_pct: None,
                 npt_ns: 0,
                 own_cost_ns: Some(work / 4000),
+                fixed_work_ns: None,
+                fixed_work_times: 0,
                 counters: Counts::new(),
                 waits: waits(of_thread(id, &|thread| thread.waits.spinning_ns.unwrap())),
             }

@@ -151,6 +151,8 @@ mod tests {
             lead_ns: 0,
             last: times(),
             others: times(),
+            cpu_slower: None,
+            cpu_slower_episodes: 0,
             away: Some(LateAwayReport {
                 episodes,
                 last: blocked(&[(BlockedReason::Futex, 900), (BlockedReason::File, 800)]),

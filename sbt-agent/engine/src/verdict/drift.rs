@@ -3,6 +3,7 @@
 use super::{
     culprit::Culprit,
     late::{Excess, stands_out},
+    speed,
     words::{Cost, who},
 };
 use crate::report::{
@@ -61,9 +62,19 @@ pub fn grows(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
         },
         |excess| (late.last.running_ns.unwrap_or(0) as f64, excess.running),
     );
-    let cost = all.explained(excess);
+    // On CPUs of equal speed.
+    let equal = last / speed::of_the_last(report, site, late).at_most;
+    let equal_excess = excess - (last - equal);
+    let cost = all.explained(equal_excess);
     let (from, to) = growth(site, late.participants)?;
-    if !cost.is_worth(report) || !stands_out(&all, &cost, late, excess / last.max(1.0)) {
+    if !cost.is_worth(report)
+        || !stands_out(
+            &all,
+            &all.explained(excess),
+            late,
+            equal_excess / equal.max(1.0),
+        )
+    {
         return None;
     }
     let straggler = site.straggler.as_ref()?;

@@ -26,6 +26,7 @@ mod regions;
 mod related;
 mod shape;
 mod short;
+mod speed;
 mod spread;
 mod start;
 #[cfg(test)]
@@ -68,7 +69,7 @@ const NOTHING_STOOD_OUT: &str = "no barrier was seen, and by looks at the thread
      lock for which they wait long, and no thread that sets the pace or works alone for long";
 
 /// Verdicts on a site, in the order in which they are tried.
-const AT_A_SITE: [OfSite; 10] = [
+const AT_A_SITE: [OfSite; 11] = [
     short::phase_too_short,
     late::blocked,
     waiting::straggler,
@@ -78,6 +79,7 @@ const AT_A_SITE: [OfSite; 10] = [
     shape::persistent,
     shape::alternating,
     shape::rotating,
+    speed::slow_cpu,
     late::lost_its_cpu,
 ];
 
@@ -201,7 +203,7 @@ fn rank(verdict: &VerdictReport) -> u8 {
     let known = figure(verdict, KNOWN);
     match verdict.kind {
         VerdictKind::ProgramStopped | VerdictKind::CpuQuota => 0,
-        VerdictKind::OthersTakeCpus => 2,
+        VerdictKind::OthersTakeCpus | VerdictKind::SlowCpu => 2,
         _ if known.is_some_and(|known| known <= 0.0) => 3,
         _ => 1,
     }

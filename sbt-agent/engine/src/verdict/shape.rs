@@ -5,6 +5,7 @@ use super::{
     kernel,
     late::{Excess, is_uneven, stands_out},
     noise::{is_noise, is_noise_of},
+    speed,
     words::{Cost, give_less, hand_out, share_out, who, whole},
 };
 use crate::{
@@ -100,9 +101,12 @@ impl<'a> OfWork<'a> {
             },
             |excess| (late.last.running_ns.unwrap_or(0) as f64, excess.running),
         );
-        let cost = all.explained(excess);
-        let spread = excess / last.max(1.0);
-        let stands_out = stands_out(&all, &cost, late, spread);
+        // On CPUs of equal speed.
+        let equal = last / speed::of_the_last(report, site, late).at_most;
+        let equal_excess = excess - (last - equal);
+        let spread = equal_excess / equal.max(1.0);
+        let stands_out = stands_out(&all, &all.explained(excess), late, spread);
+        let cost = all.explained(equal_excess);
         (stands_out && cost.is_worth(report)).then_some(Self {
             late,
             straggler,
@@ -289,9 +293,13 @@ pub fn persistent(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
     let (all, late) = Cost::of(report, site)?;
     let culprit = Culprit::of(report, site)?;
     let (own, others) = (culprit.own.own(), culprit.others.own());
-    let cost = all.explained((own - others) * late.episodes as f64);
-    let spread = (own - others) / own.max(1.0);
-    let is_its_work = stands_out(&all, &cost, late, spread) || is_uneven(&all, &cost, late, spread);
+    let slower = speed::of_thread(report, site, culprit.thread);
+    let equal = own / slower.at_most;
+    let explained = |own: f64| all.explained((own - others) * late.episodes as f64);
+    let (longer, cost) = (explained(own), explained(equal));
+    let spread = (equal - others) / equal.max(1.0);
+    let is_its_work =
+        stands_out(&all, &longer, late, spread) || is_uneven(&all, &longer, late, spread);
     let chance_pct = 100.0 / late.participants.max(1.0);
     let is_last = culprit.last_pct >= ABOVE_CHANCE * chance_pct;
     // Or it comes last as often as others, but by far more.
@@ -324,6 +332,14 @@ pub fn persistent(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
         || (String::new(), remedy(report, site)),
         |it| (format!(" ({})", it.why), it.remedy.to_owned()),
     );
+    let why = if slower.is_told() {
+        format!(
+            "{why}, although its CPU was only {:.1} times slower",
+            slower.measured
+        )
+    } else {
+        why
+    };
     let whose = who(report, culprit.thread);
     let last = format!(
         "comes last in {:.0} % of {} episodes",

@@ -3,6 +3,7 @@
 
 use super::{
     culprit::{members, well_above_chance},
+    speed,
     words::{count, total, who, whole},
 };
 use crate::{
@@ -40,6 +41,8 @@ fn is_above_chance(site: &SiteReport, ns: u64) -> bool {
 /// How long a thread works at a site, and how long the others do in as many episodes.
 struct Works {
     own_ns: f64,
+    /// The part of it that a slower CPU explains.
+    by_cpu_ns: f64,
     /// The mean of the others.
     others_ns: f64,
     /// By how much the thread sleeps longer than the others.
@@ -49,7 +52,7 @@ struct Works {
 }
 
 impl Works {
-    fn at(site: &SiteReport, thread: u32) -> Option<Self> {
+    fn at(report: &Report, site: &SiteReport, thread: u32) -> Option<Self> {
         let members = members(site);
         let own = members.iter().find(|other| other.thread == thread)?.later?;
         let others: Vec<LaterReport> = members
@@ -67,23 +70,32 @@ impl Works {
         // Without a CPU nobody works.
         let works = |later: &LaterReport| later.work_ns.saturating_sub(later.ready_ns.unwrap_or(0));
         let asleep = |later: &LaterReport| later.blocked_ns.unwrap_or(0);
+        let (own_ns, asleep_ns) = (works(&own) as f64, asleep(&own) as f64);
+        let slower = speed::of_thread(report, site, thread).at_most;
         (!others.is_empty()).then(|| Self {
-            own_ns: works(&own) as f64,
+            own_ns,
+            by_cpu_ns: (own_ns - asleep_ns).max(0.0) * (1.0 - 1.0 / slower),
             others_ns: each(works),
-            asleep_longer_ns: asleep(&own) as f64 - each(asleep),
+            asleep_longer_ns: asleep_ns - each(asleep),
             others: n,
         })
     }
 
+    /// By how much the thread works longer than its CPU explains, ns.
+    fn excess_ns(&self) -> f64 {
+        self.own_ns - self.by_cpu_ns - self.others_ns
+    }
+
     /// Whether the thread works longer by more than by chance.
     fn is_longer(&self) -> bool {
-        self.own_ns - self.others_ns >= SPREAD * self.own_ns
+        self.excess_ns() >= SPREAD * self.own_ns
     }
 }
 
 /// Whether a thread works longer than the others at a site, as far as enough episodes tell.
-fn may_be_its_work(site: &SiteReport, thread: u32) -> bool {
-    site.episodes < super::FEW || Works::at(site, thread).is_none_or(|works| works.is_longer())
+fn may_be_its_work(report: &Report, site: &SiteReport, thread: u32) -> bool {
+    site.episodes < super::FEW
+        || Works::at(report, site, thread).is_none_or(|works| works.is_longer())
 }
 
 /// The loss that one thread causes.
@@ -99,6 +111,8 @@ pub struct Loss<'a> {
     asleep: f64,
     /// Work of the thread and of the others in the mean, ns.
     works_ns: (f64, f64),
+    /// By how much the thread works longer than its CPU explains, ns.
+    excess_ns: f64,
 }
 
 impl<'a> Loss<'a> {
@@ -121,7 +135,7 @@ impl<'a> Loss<'a> {
             .filter(|(site, ns)| {
                 *ns as f64 >= COUNTS * kept_all_ns as f64
                     && is_above_chance(site, *ns)
-                    && may_be_its_work(site, thread)
+                    && may_be_its_work(report, site, thread)
             })
             .collect();
         places.sort_by_key(|(site, ns)| (std::cmp::Reverse(*ns), site.id));
@@ -137,6 +151,7 @@ impl<'a> Loss<'a> {
             gain_ns: 0.0,
             asleep: 0.0,
             works_ns: (0.0, 0.0),
+            excess_ns: 0.0,
         };
         loss.add_work(report);
         Some(loss)
@@ -145,20 +160,20 @@ impl<'a> Loss<'a> {
     /// Adds up by how much the thread works longer than the others at all sites, not only where it
     /// came last.
     fn add_work(&mut self, report: &Report) {
-        let (mut asleep_ns, mut excess_ns) = (0.0, 0.0);
+        let mut asleep_ns = 0.0;
         for site in &report.sites {
-            let Some(works) = Works::at(site, self.thread) else {
+            let Some(works) = Works::at(report, site, self.thread) else {
                 continue;
             };
-            let excess = works.own_ns - works.others_ns;
-            excess_ns += excess;
+            let excess = works.excess_ns();
+            self.excess_ns += excess;
             asleep_ns += works.asleep_longer_ns;
             self.gain_ns += excess * works.others / (works.others + 1.0);
             self.works_ns.0 += works.own_ns;
             self.works_ns.1 += works.others_ns;
         }
-        self.asleep = if excess_ns > 0.0 {
-            (asleep_ns / excess_ns).clamp(0.0, 1.0)
+        self.asleep = if self.excess_ns > 0.0 {
+            (asleep_ns / self.excess_ns).clamp(0.0, 1.0)
         } else {
             0.0
         };
@@ -166,7 +181,7 @@ impl<'a> Loss<'a> {
 
     /// Whether the loss is worth mentioning. A single place with enough episodes speaks for itself.
     pub fn is_worth(&self, report: &Report) -> bool {
-        let (own, others) = self.works_ns;
+        let (own, _) = self.works_ns;
         if let [(site, _)] = self.places[..]
             && site.episodes >= super::FEW
         {
@@ -178,7 +193,7 @@ impl<'a> Loss<'a> {
         }
         self.gain_ns * 100.0 >= super::WORTH * report.seen_ns() as f64
             && self.share_pct >= super::WORTH
-            && own - others >= SPREAD * own
+            && self.excess_ns >= SPREAD * own
     }
 
     /// Whether a verdict on one site says the same.

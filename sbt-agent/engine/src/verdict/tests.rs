@@ -9,6 +9,7 @@ mod lack;
 mod pace;
 mod related;
 mod serial;
+mod speed;
 mod unaccounted;
 mod untold;
 mod without_barriers;
@@ -56,6 +57,10 @@ pub(crate) struct Program {
     /// What the one counter says of a thread by its number at a time, ns; `None` if that is
     /// unknown.
     counted: Option<fn(u32, u64) -> Option<u64>>,
+    /// How long a fixed piece of work takes on the CPU of a thread by its number, in an episode by its
+    /// number, ns.
+    took_ns: Option<fn(u32, usize) -> u64>,
+    episode: usize,
     pub(crate) facts: Facts,
 }
 
@@ -94,6 +99,8 @@ impl Program {
             spins: 0,
             alone_ns: None,
             counted: None,
+            took_ns: None,
+            episode: 0,
             facts: Facts {
                 run: Run {
                     cpus: Some(64),
@@ -130,6 +137,13 @@ impl Program {
                 self.model.push(&Event::RegionEnd { tid: *tid });
             }
             self.count(*tid, clocks.time_ns);
+            if let Some(took_ns) = self.took_ns {
+                self.model.push(&Event::Speed {
+                    tid: *tid,
+                    time_ns: clocks.time_ns,
+                    took_ns: took_ns(*tid, self.episode),
+                });
+            }
             self.model.push(&Event::Arrive {
                 tid: *tid,
                 clocks: *clocks,
@@ -151,6 +165,7 @@ impl Program {
             self.model.push(&Event::Depart { tid, clocks });
             self.clocks[tid as usize - 1] = clocks;
         }
+        self.episode += 1;
         self
     }
 

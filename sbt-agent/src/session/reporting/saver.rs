@@ -149,6 +149,7 @@ mod tests {
         ToldEpisode {
             site: SiteId(site),
             index: 0,
+            number: 1,
             done: Done {
                 first_ns: last_ns - 1_000_000,
                 last_ns,

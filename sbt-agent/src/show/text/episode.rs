@@ -58,18 +58,35 @@ impl Context<'_> {
         self.counters.iter().enumerate().map(one).collect()
     }
 
+    /// `phase 37, factor lu.c:40, episode 12`.
+    fn which(&self, told: &ToldEpisode) -> String {
+        format!(
+            "{}{}, episode {}",
+            numbered(told),
+            self.site,
+            told.index + 1
+        )
+    }
+
     fn phase(&self, told: &ToldEpisode) -> String {
         let phase_ns = told.done.phase.map(|(_, phase_ns)| phase_ns);
         duration(phase_ns, self.style)
     }
 }
 
+/// The number of the phase among those of all sites: `phase 37, `; empty if it is unknown.
+fn numbered(told: &ToldEpisode) -> String {
+    if told.number == 0 {
+        return String::new();
+    }
+    format!("phase {}, ", told.number)
+}
+
 /// An episode with its arrivals in order.
 pub fn episode(told: &ToldEpisode, context: &Context<'_>) -> String {
     let mut out = context.style.bold(&format!(
-        "sbt: {}, episode {}: barrier {}, phase {}, total {}, {}",
-        context.site,
-        told.index + 1,
+        "sbt: {}: barrier {}, phase time {}, total {}, {}",
+        context.which(told),
         context.duration(told.done.barrier_ns()),
         context.phase(told),
         context.since_start(told.done.last_ns),
@@ -104,9 +121,8 @@ pub fn warning(told: &ToldEpisode, limit_ns: u64, context: &Context<'_>) -> Stri
         format!("; {} came last", (context.thread)(arrival.thread))
     });
     format!(
-        "sbt: warning: {}, episode {}: barrier {}, limit {}{last} (repeats are counted)\n",
-        context.site,
-        told.index + 1,
+        "sbt: warning: {}: barrier {}, limit {}{last} (repeats are counted)\n",
+        context.which(told),
         context.duration(told.done.barrier_ns()),
         context.duration(limit_ns),
     )
@@ -121,7 +137,11 @@ pub fn phase(told: &ToldEpisode, context: &Context<'_>) -> String {
     };
     let arrow = if context.style.unicode { "→" } else { "->" };
     format!(
-        "sbt: phase {from} {arrow} {}: {}, barrier {}, total {}\n",
+        "sbt: {}{from} {arrow} {}: {}, barrier {}, total {}\n",
+        match numbered(told) {
+            number if number.is_empty() => "phase ".into(),
+            number => number,
+        },
         context.site,
         context.phase(told),
         context.duration(told.done.barrier_ns()),
@@ -151,6 +171,7 @@ mod tests {
         ToldEpisode {
             site: SiteId(0),
             index: 11,
+            number: 37,
             done: Done {
                 first_ns: 1_000_000_000,
                 last_ns: 1_002_000_000,
@@ -194,7 +215,7 @@ mod tests {
     fn a_watched_episode_reads_as_in_the_thesis() {
         assert_eq!(
             with(episode),
-            "sbt: factor lu.c:40, episode 12: barrier 2000 us, phase 5000 us, total 0.102000 s, 12:00:01\n\
+            "sbt: phase 37, factor lu.c:40, episode 12: barrier 2000 us, phase time 5000 us, total 0.102000 s, 12:00:01\n\
              \x20      T1 worker  +0 ns       idle 2000 us    release 30.0 us    at 0.100000 s  12:00:01\n\
              \x20      T0 worker  +2000 us    idle 0 ns       release ?          at 0.102000 s  12:00:01\n"
         );
@@ -234,11 +255,11 @@ mod tests {
     fn warnings_and_phases_are_one_line_each() {
         assert_eq!(
             with(|told, context| warning(told, 1_000_000, context)),
-            "sbt: warning: factor lu.c:40, episode 12: barrier 2000 us, limit 1000 us; T0 worker came last (repeats are counted)\n"
+            "sbt: warning: phase 37, factor lu.c:40, episode 12: barrier 2000 us, limit 1000 us; T0 worker came last (repeats are counted)\n"
         );
         assert_eq!(
             with(phase),
-            "sbt: phase start -> factor lu.c:40: 5000 us, barrier 2000 us, total 0.102000 s\n"
+            "sbt: phase 37, start -> factor lu.c:40: 5000 us, barrier 2000 us, total 0.102000 s\n"
         );
     }
 }

@@ -392,6 +392,11 @@ impl Decoder {
             Raw::Sums(record) => self.counting.sums(record),
             Raw::Taker(record) => self.switches.taker(record),
             Raw::Away(record) => self.switches.back(record, out),
+            Raw::Speed(record) => out.push(Event::Speed {
+                tid: record.head.tid,
+                time_ns: record.time_ns,
+                took_ns: record.took_ns,
+            }),
             // Nothing that happens at barriers.
             Raw::Asleep(_) | Raw::Woken(_) => {}
         }

@@ -1,8 +1,8 @@
 //! Parses the bytes of a ring into records.
 
 use sbt_common::{
-    Arrive, Asleep, Away, Callers, Condvar, Counts, Depart, Head, Init, Mapping, Memory, Sums,
-    Taker, Thread, Woken, kind, read,
+    Arrive, Asleep, Away, Callers, Condvar, Counts, Depart, Head, Init, Mapping, Memory, Speed,
+    Sums, Taker, Thread, Woken, kind, read,
 };
 
 /// One record of the ring, its kind and length checked.
@@ -37,6 +37,8 @@ pub enum Raw {
     Asleep(Box<Asleep>),
     /// The end of a sampled sleep.
     Woken(Woken),
+    /// How fast the CPU of a thread is.
+    Speed(Speed),
 }
 
 impl Raw {
@@ -60,6 +62,7 @@ impl Raw {
             kind::TAKER => read(bytes).map(|taker| Self::Taker(Box::new(taker))),
             kind::ASLEEP => read(bytes).map(|asleep| Self::Asleep(Box::new(asleep))),
             kind::WOKEN => read(bytes).map(Self::Woken),
+            kind::SPEED => read(bytes).map(Self::Speed),
             _ => None,
         }
     }
@@ -81,6 +84,7 @@ impl Raw {
             Self::Taker(record) => record.time_ns,
             Self::Asleep(record) => record.time_ns,
             Self::Woken(record) => record.time_ns,
+            Self::Speed(record) => record.time_ns,
         }
     }
 }

@@ -126,6 +126,7 @@ impl Draw<'_> {
         WatchedReport {
             site: told.site.0,
             index: told.index,
+            number: told.number,
             first_ns: self.since_start(told.done.first_ns),
             last_ns: self.since_start(told.done.last_ns),
             phase_ns: told.done.phase.map(|(_, phase_ns)| phase_ns),

@@ -227,6 +227,7 @@ fn late(late: &Late, away: &away::Late) -> Option<LateReport> {
             blocked_ns: known(times.blocked),
         }
     };
+    let slower = late.slower();
     (late.episodes > 0).then(|| LateReport {
         episodes: late.episodes,
         split_episodes: late.split_episodes,
@@ -237,6 +238,8 @@ fn late(late: &Late, away: &away::Late) -> Option<LateReport> {
         last: times(&late.last),
         others: times(&late.others),
         away: LateAwayReport::of(away),
+        cpu_slower: slower.map(|(factor, _)| factor),
+        cpu_slower_episodes: slower.map_or(0, |(_, episodes)| episodes),
     })
 }
 

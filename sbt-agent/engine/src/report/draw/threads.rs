@@ -109,6 +109,8 @@ fn thread(
         weighted_path_pct: pct(row.weighted_path_ns, weight),
         npt_ns: ns(row.normalised_ns),
         own_cost_ns: None,
+        fixed_work_ns: row.speeds.mean_ns(),
+        fixed_work_times: row.speeds.times,
         counters,
         waits: waits(row.waits),
     }

@@ -96,6 +96,7 @@ impl Late {
             Raw::Sums(record) => record.head.tid,
             Raw::Taker(record) => record.head.tid,
             Raw::Away(record) => record.head.tid,
+            Raw::Speed(record) => record.head.tid,
             // When a process ends, none of its threads runs the program's own code any more.
             Raw::Arrive(_)
             | Raw::Callers(_)

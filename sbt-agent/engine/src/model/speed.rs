@@ -1,0 +1,91 @@
+//! How fast the CPUs of threads were: how long a fixed piece of work took there just before arrivals.
+
+/// A measurement counts for the arrivals within this time, ns: what slows a CPU lasts longer, as a rule.
+const RECENT_NS: u64 = 20_000_000;
+
+/// A measurement that took so many times as long as the shortest of the run was interrupted.
+const INTERRUPTED: u32 = 4;
+
+/// One measurement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Measured {
+    /// When, ns.
+    pub time_ns: u64,
+    /// How long the fixed piece of work took, ns.
+    pub took_ns: u32,
+}
+
+impl Measured {
+    /// How long the piece of work took shortly before `time_ns`; `None` if that was not measured.
+    pub fn before(this: Option<Self>, time_ns: u64) -> Option<u32> {
+        let recent = this.filter(|this| time_ns.saturating_sub(this.time_ns) <= RECENT_NS)?;
+        Some(recent.took_ns)
+    }
+}
+
+/// The measurements of a thread.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Speeds {
+    /// Their number.
+    pub times: u64,
+    /// Their sum, ns.
+    pub took_ns: u64,
+}
+
+impl Speeds {
+    /// Adds one.
+    pub fn add(&mut self, took_ns: u32) {
+        self.times += 1;
+        self.took_ns = self.took_ns.saturating_add(took_ns.into());
+    }
+
+    /// Their mean, ns; `None` if there are none.
+    pub fn mean_ns(&self) -> Option<f64> {
+        (self.times > 0).then(|| self.took_ns as f64 / self.times as f64)
+    }
+}
+
+/// The shortest measurement of the run, ns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Shortest(Option<u32>);
+
+impl Shortest {
+    /// The measurement, ns; `None` before the first.
+    pub const fn ns(self) -> Option<u32> {
+        self.0
+    }
+
+    /// Looks at a measurement, ns. `None` if it was interrupted.
+    pub fn check(&mut self, took_ns: u64) -> Option<u32> {
+        let took_ns = u32::try_from(took_ns).ok().filter(|ns| *ns > 0)?;
+        let shortest = self.0.map_or(took_ns, |shortest| shortest.min(took_ns));
+        self.0 = Some(shortest);
+        (took_ns <= shortest.saturating_mul(INTERRUPTED)).then_some(took_ns)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_interrupted_does_not_count() {
+        let mut shortest = Shortest::default();
+        let kept: Vec<_> = [1000, 900, 3600, 3601, 0, 1 << 40]
+            .into_iter()
+            .map(|ns| shortest.check(ns).is_some())
+            .collect();
+        assert_eq!(kept, [true, true, true, false, false, false]);
+    }
+
+    #[test]
+    fn what_was_measured_long_ago_tells_nothing() {
+        let measured = Some(Measured {
+            time_ns: 5,
+            took_ns: 900,
+        });
+        assert_eq!(Measured::before(measured, 5 + RECENT_NS), Some(900));
+        assert_eq!(Measured::before(measured, 6 + RECENT_NS), None);
+        assert_eq!(Measured::before(None, 6), None);
+    }
+}

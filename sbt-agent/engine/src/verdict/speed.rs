@@ -1,0 +1,147 @@
+//! Whether a thread works longer because its CPU is slower: then nothing shows that it has more to do.
+//!
+//! A CPU is slower than another if its core runs another thread too, of this machine or of another
+//! virtual machine, at a lower clock, or if it is of another kind. How much that slows the program's own
+//! work is not known; the fixed piece of work that is timed is slowed as much as anything.
+
+use super::{
+    culprit::{Culprit, members},
+    words::{Cost, who},
+};
+use crate::{
+    report::{Figure, LateReport, Report, SiteReport, VerdictKind, VerdictReport},
+    words::time,
+};
+
+/// The least number of measurements that tell something.
+const MANY: u64 = 4;
+
+/// CPUs that differ by less than this factor are told to be equal.
+const DIFFERS: f64 = 1.1;
+
+/// A CPU on which the piece of work takes so many times as long as in its shortest time has its core for
+/// itself.
+const OWN_CORE: f64 = 1.2;
+
+/// How much of the time beyond that may slow the program's own work and not the piece of work: they need
+/// different parts of the core. Of some 200 runs of balanced programs that mostly divide, on cores that other
+/// virtual machines shared, four had one thread that worked 1.5 times as long on a CPU that was 1.0 to 1.1
+/// times slower.
+const UNLIKE: f64 = 0.6;
+
+/// How much longer equal work may take for want of speed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Slower {
+    /// By which factor the CPU is slower than those of the others, as measured; 1 if it is not, or if that
+    /// is not known.
+    pub measured: f64,
+    /// By which factor the program's own work may take longer there.
+    pub at_most: f64,
+}
+
+impl Slower {
+    fn new(measured: Option<f64>, took_ns: Option<f64>, report: &Report) -> Self {
+        let measured = measured.map_or(1.0, |slower| slower.max(1.0));
+        let shared = match (took_ns, report.fixed_work_shortest_ns) {
+            (Some(took_ns), Some(shortest_ns)) => took_ns / shortest_ns.max(1) as f64,
+            _ => 1.0,
+        };
+        Self {
+            measured,
+            at_most: measured * (1.0 + UNLIKE * (shared - OWN_CORE).max(0.0)),
+        }
+    }
+
+    /// Whether the CPU is so much slower that it is worth a word.
+    pub fn is_told(self) -> bool {
+        self.measured >= DIFFERS
+    }
+}
+
+/// How long the piece of work took on the CPU of a thread, ns, if that was measured often enough.
+fn took_ns(report: &Report, thread: u32) -> Option<f64> {
+    let thread = report.thread(thread)?;
+    let known = thread.fixed_work_times >= MANY;
+    thread.fixed_work_ns.filter(|_| known)
+}
+
+/// The CPUs of whichever thread came last at a site.
+pub fn of_the_last(report: &Report, site: &SiteReport, late: &LateReport) -> Slower {
+    let known = late.cpu_slower_episodes >= MANY;
+    let slower = late.cpu_slower.filter(|_| known);
+    let all = members(site).into_iter();
+    let all: Vec<f64> = all
+        .filter_map(|member| took_ns(report, member.thread))
+        .collect();
+    let mean = (!all.is_empty()).then(|| all.iter().sum::<f64>() / all.len() as f64);
+    Slower::new(slower, mean, report)
+}
+
+/// The CPUs of a thread that meets others at a site.
+pub fn of_thread(report: &Report, site: &SiteReport, thread: u32) -> Slower {
+    let others = members(site).into_iter().map(|member| member.thread);
+    let others: Option<Vec<f64>> = others
+        .filter(|id| *id != thread)
+        .map(|id| took_ns(report, id))
+        .collect();
+    let others = others.filter(|others| !others.is_empty());
+    let own = took_ns(report, thread);
+    let slower = own
+        .zip(others)
+        .map(|(own, others)| own * others.len() as f64 / others.iter().sum::<f64>().max(1.0));
+    Slower::new(slower, own, report)
+}
+
+/// Verdict: whoever comes last has a slower CPU, and does not work longer than that explains.
+pub fn slow_cpu(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
+    let (all, late) = Cost::of(report, site)?;
+    let slower = of_the_last(report, site, late);
+    let factor = slower.measured;
+    let (last, others) = match (late.last.running_ns, late.others.running_ns) {
+        (Some(last), Some(others)) => (last, others),
+        _ => (late.last.work_ns, late.others.work_ns),
+    };
+    let (last_ns, others_ns) = (last as f64, others as f64);
+    let cost = all.explained((last_ns - others_ns).min(last_ns - last_ns / factor));
+    if !slower.is_told() || !cost.is_worth(report) || 2.0 * cost.share_pct < all.share_pct {
+        return None;
+    }
+    let whose = Culprit::of(report, site)
+        .filter(|culprit| of_thread(report, site, culprit.thread).is_told())
+        .map(|culprit| culprit.thread);
+    let whom = whose.map_or_else(
+        || "whichever thread comes last".to_owned(),
+        |thread| format!("{}, for which the others wait,", who(report, thread)),
+    );
+    let each = |ns: u64| {
+        let episodes = if late.last.running_ns.is_some() {
+            late.split_episodes
+        } else {
+            late.episodes
+        };
+        time(ns / episodes.max(1))
+    };
+    let text = format!(
+        "slow CPU before {}: {whom} has a slower CPU, on which a fixed piece of work takes {factor:.1} times \
+         as long as on those of the others ({} on a CPU in each phase, the others {} on average), so that \
+         nothing shows more work; {}. Its core may also run something else, of another virtual machine too, \
+         or has a lower clock: run it where nothing else runs, or let threads fetch their work in small parts.",
+        site.called(),
+        each(last),
+        each(others),
+        cost.words(&all),
+    );
+    Some(VerdictReport {
+        kind: VerdictKind::SlowCpu,
+        site: Some(site.id),
+        thread: whose,
+        text,
+        evidence: [
+            ("share_pct", Figure::Real(cost.share_pct)),
+            ("gain_ns", Figure::Whole(cost.gain_ns)),
+            ("cpu_slower", Figure::Real(factor)),
+            ("episodes", Figure::Whole(late.cpu_slower_episodes)),
+        ]
+        .into(),
+    })
+}
