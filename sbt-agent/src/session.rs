@@ -226,6 +226,7 @@ impl Session {
         let telling = reporting.telling();
         let understanding =
             Understanding::begin(resolver, watch.beginning(runs_already), telling, &settings)?;
+        let (control, taken) = Control::open(&[std::process::id(), pid], &allowed());
         let mut session = Self {
             settings,
             signals,
@@ -236,10 +237,16 @@ impl Session {
             understanding,
             reporting,
             looking: None,
-            control: Control::open(&[std::process::id(), pid], &allowed()),
+            control,
             moments: Vec::new(),
             started_ns: None,
         };
+        for pid in taken {
+            session.reporting.notes().push(format!(
+                "`sbt ctl {pid}` asks another process, which has taken that name: ask by the number of sbt, {}",
+                std::process::id()
+            ));
+        }
         for line in lines {
             session.tell(&format!("sbt: {line}\n"));
             session.reporting.notes().push(line);

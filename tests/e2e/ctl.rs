@@ -125,6 +125,74 @@ fn a_script_begins_what_counts() {
     assert!(report.number("episodes") < 2000, "{report}");
 }
 
+/// Events from before a reset are still on their way when it comes.
+#[test]
+fn after_a_reset_nothing_from_before_counts() {
+    needs_root!();
+    for _ in 0..5 {
+        let folder = folder();
+        let [json, file] = ["report.json", "go"].map(|name| text(&folder.path().join(name)));
+        let sbt = watched(&["--watch-all"], &json, &file);
+        let pid = sbt.pid();
+        eventually(LIMIT, || {
+            (ask(pid, &["snapshot"]).status.success()).then_some(())
+        })
+        .unwrap();
+        until(pid, |report| number(report, "episodes") > 20);
+        ask(pid, &["reset"]).expect(0);
+        until(pid, |report| number(report, "episodes") > 5);
+        std::fs::write(&file, "").unwrap();
+        sbt.finish().expect(0);
+        let report = Report::read(std::path::Path::new(&json));
+        assert!(report.0["efficiency"].is_object(), "{report}");
+        let watched = report.list("watched");
+        assert_eq!(watched.len() as u64, report.number("episodes"), "{report}");
+        let wall_ns = report.number("wall_ns");
+        for thread in report.list("threads") {
+            let all_ns = number(thread, "work_ns") + number(thread, "idle_ns");
+            assert!(all_ns <= wall_ns, "{report}");
+        }
+    }
+}
+
+/// Others open many connections, and say nothing.
+#[test]
+fn who_may_not_keeps_nobody_out() {
+    needs_root!();
+    let mut sbt = sbt_with(&["run", "-q", "--", "sleep", "30"]);
+    sbt.env_remove("SUDO_UID");
+    let sbt = start(sbt);
+    let is_ready = || ask(sbt.pid(), &["snapshot"]).status.success().then_some(());
+    eventually(LIMIT, is_ready).unwrap();
+    let script = "import socket, sys, time\n\
+        all = []\n\
+        for _ in range(400):\n\
+        \x20   one = socket.socket(socket.AF_UNIX)\n\
+        \x20   one.connect('\\0sbt-ctl/' + sys.argv[1])\n\
+        \x20   all.append(one)\n\
+        print('open', flush=True)\n\
+        time.sleep(30)\n";
+    let mut others = std::process::Command::new("python3");
+    others.args(["-c", script, &sbt.pid().to_string()]);
+    std::os::unix::process::CommandExt::uid(&mut others, 65534);
+    others.stdout(std::process::Stdio::piped());
+    let mut others = others.spawn().unwrap();
+    let mut line = String::new();
+    let said = others.stdout.take().unwrap();
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(said), &mut line).unwrap();
+    assert_eq!(line, "open\n");
+    let open = || {
+        let files = std::fs::read_dir(format!("/proc/{}/fd", sbt.pid())).unwrap();
+        (files.count() < 200).then_some(())
+    };
+    let is_bounded = eventually(LIMIT, open);
+    let answer = ask(sbt.pid(), &["mark", "here"]);
+    others.kill().unwrap();
+    others.wait().unwrap();
+    assert!(is_bounded.is_some(), "others hold its open files");
+    answer.expect(0);
+}
+
 #[test]
 fn who_may_not_is_refused() {
     crate::harness::needs_nothing!();

@@ -246,7 +246,7 @@ fn the_screen_shows_functions() {
     terminal.sees("by caller");
     terminal.press("9");
     terminal.press("\x1b[D");
-    terminal.sees("critical path by function");
+    terminal.sees("critical path: whose work takes the time, by function");
     terminal.sees("print_rows");
     terminal.press("\x03");
     let (_, shown) = terminal.finish();

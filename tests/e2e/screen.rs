@@ -122,15 +122,15 @@ fn joins_a_program_that_runs() {
 
 /// A text that only this tab shows, in their order.
 const TABS: [(&str, &str); 10] = [
-    ("Barriers", "barriers, where thread-time is lost"),
-    ("Threads", "threads, over the whole run"),
+    ("Barriers", "barriers: where thread time is lost"),
+    ("Threads", "threads: who works, and who waits"),
     ("Timeline", "a character, as it happens"),
     ("Phases", "phases, longest total time first"),
     ("Output", "output of the program"),
     ("Log", "events come from ebpf"),
     ("Waits", "where threads sleep or spin"),
     ("Parallel", "normalised processor time by"),
-    ("Path", "critical path by"),
+    ("Path", "critical path: whose work takes the time, by"),
     ("Help", "1-0, Tab, Shift-Tab"),
 ];
 
@@ -199,7 +199,7 @@ fn parallelism_and_path_by_all_that_there_is() {
     terminal.press(ESC);
     terminal.sees("Enter details");
     terminal.press("\x1b[C");
-    terminal.sees("critical path by thread");
+    terminal.sees("critical path: whose work takes the time, by thread");
     terminal.press("1");
 }
 

@@ -35,7 +35,7 @@ fn any_key_leaves_but_those_that_look_around() {
         let terminal = ended(&[]);
         terminal.sees("q or any other key: leave");
         for (tab, text) in [
-            ("2", "threads, over the whole run"),
+            ("2", "threads: who works, and who waits"),
             ("\t", "now"),
             ("5", "done 400"),
             ("?", "1-0, Tab, Shift-Tab"),

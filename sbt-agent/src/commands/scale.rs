@@ -61,7 +61,12 @@ pub fn run(scale: &Scale) -> anyhow::Result<u8> {
     let _invoker = invoker(scale.as_root);
     let plan = plan(scale);
     let mut texts: Vec<&OsStr> = scale.program.iter().map(AsRef::as_ref).collect();
-    texts.extend(scale.variables.iter().map(|it| OsStr::new(&it.value)));
+    texts.extend(
+        scale
+            .variables
+            .iter()
+            .map(|variable| OsStr::new(&variable.value)),
+    );
     plan.check(&texts).map_err(Usage)?;
     let programs = programs(&plan, &scale.program);
     // Report errors in the settings before anything runs.

@@ -34,9 +34,18 @@ pub fn ask(pid: u32, order: &Order) -> anyhow::Result<String> {
         }
         _ => anyhow::Error::from(error).context("talking to sbt"),
     })?;
+    ensure!(
+        !answer.is_empty(),
+        "sbt gave no answer: it has ended meanwhile, or it is asked by too many at once"
+    );
     let (first, text) = answer.split_once('\n').unwrap_or((&answer, ""));
+    let (word, length) = first.split_once(' ').unwrap_or((first, ""));
+    let whole = length
+        .parse()
+        .is_ok_and(|length: usize| length == text.len());
     let safe: Vec<String> = text.lines().map(printable).collect();
-    match first {
+    match word {
+        OK | NO if !whole => bail!("the answer of sbt was cut off: ask again"),
         OK => Ok(safe.join("\n")),
         NO => bail!("{}", safe.join(" ")),
         _ => bail!("what answers there is not sbt"),
@@ -58,6 +67,9 @@ fn connect(pid: u32) -> anyhow::Result<UnixStream> {
         own.is_root() || listener.is_root() || listener == own,
         "an sbt of another user watches process {pid}"
     );
+    if own.is_root() && !listener.is_root() {
+        eprintln!("sbt: process {} of user {listener} answers", peer.pid());
+    }
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
     Ok(stream)
@@ -67,5 +79,5 @@ fn exchange(stream: &mut UnixStream, order: &Order) -> io::Result<String> {
     stream.write_all(format!("{}\n", order.written()).as_bytes())?;
     let mut answer = Vec::new();
     stream.take(MAX_ANSWER).read_to_end(&mut answer)?;
-    Ok(String::from_utf8_lossy(&answer).into_owned())
+    String::from_utf8(answer).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
 }

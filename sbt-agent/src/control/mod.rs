@@ -1,7 +1,8 @@
 //! The control of a running sbt by scripts: `sbt ctl PID …` asks, the sbt that watches answers.
 //!
 //! They talk over a socket of the abstract namespace, which leaves no file behind, whatever ends
-//! sbt. A request is one line. The answer is a line, `ok` or `no`, and then a text until the end.
+//! sbt. A request is one line. The answer is a line, `ok` or `no` and the number of bytes that follow, and then a
+//! text.
 
 use std::{io, os::linux::net::SocketAddrExt as _, os::unix::net::SocketAddr};
 

@@ -287,7 +287,9 @@ impl Generations {
         bound.place.act(|_| {
             let (number, place, file) = bound.numbered(self.saved + 1)?;
             self.saved = number;
-            let written = copy(stream, file, facts, report);
+            let written = like(stream.file(), &file)
+                .map_err(Into::into)
+                .and_then(|()| copy(stream, file, facts, report));
             if written.is_err() {
                 let _is_not_there = place.remove();
             }
@@ -323,12 +325,7 @@ impl Generations {
         // Locked before it is in place, as a sign that it is being written.
         let _knows_no_locks = file.try_lock();
         let before = stream.file();
-        let is = before.metadata()?;
-        let now = file.metadata()?;
-        if (is.uid(), is.gid()) != (now.uid(), now.gid()) {
-            fchown(&file, Some(is.uid()), Some(is.gid()))?;
-        }
-        file.set_permissions(is.permissions())?;
+        like(before, &file)?;
         let mut next = Stream::to(file)?;
         // The first batch holds the row to which all others refer.
         next.push(&Row::Begin(self.younger.begin))?;
@@ -351,6 +348,16 @@ impl Generations {
         next_place.replace(&self.bound.place)?;
         Ok((next, length))
     }
+}
+
+/// Gives a new file the owner and the permissions of another.
+fn like(before: &File, file: &File) -> io::Result<()> {
+    let is = before.metadata()?;
+    let now = file.metadata()?;
+    if (is.uid(), is.gid()) != (now.uid(), now.gid()) {
+        fchown(file, Some(is.uid()), Some(is.gid()))?;
+    }
+    file.set_permissions(is.permissions())
 }
 
 /// Copies a stream to a file, and ends it there.

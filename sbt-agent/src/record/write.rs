@@ -225,8 +225,8 @@ impl Recorder {
         generations.flush(&mut self.stream, facts, report)
     }
 
-    /// Saves what the recording holds to a file of its own, beside its file. Returns the name of
-    /// the new file.
+    /// Saves what the recording holds, which must be flushed, to a file of its own, beside its file.
+    /// Returns the name of the new file. The recording itself stays as it is, also in case of an error.
     ///
     /// # Errors
     /// Errors of the files, or the recording is not bounded.
@@ -234,7 +234,6 @@ impl Recorder {
         let Some(generations) = &mut self.generations else {
             anyhow::bail!("only a recording with --keep can be saved");
         };
-        generations.flush(&mut self.stream, facts.clone(), None)?;
         generations.save(&mut self.stream, facts, report)
     }
 

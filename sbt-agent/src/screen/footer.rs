@@ -179,10 +179,14 @@ impl State {
         if ended::is_over(snapshot) {
             return fitting(ended::hints(hints), &OUT[1..], columns);
         }
+        if self.is_new && self.paused.is_none() && matches!(snapshot.watching, Watching::On) {
+            hints = vec![("Enter", "who is late, and why"), ("Tab", "other views")];
+        }
         if self.current != HANG && self.tabs[HANG].is_alarming(snapshot) {
             hints.insert(0, ("!", "who is missing"));
         }
         match snapshot.watching {
+            Watching::On if self.is_new => return fitting(hints, &OUT, columns),
             Watching::On => hints.push(("Space", "stop watching")),
             Watching::Off { .. } => hints.insert(0, ("Space", "watch again")),
             Watching::Ended { .. } => {}

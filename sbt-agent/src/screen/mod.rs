@@ -69,6 +69,8 @@ pub struct State {
     /// `Some` while the program has the keyboard. The flag says whether an Esc is held back for the
     /// program: a second Esc takes the keyboard back.
     typing: Option<bool>,
+    /// Whether the user has not pressed a key yet: then few keys are told.
+    is_new: bool,
     /// The screen's own answer to the last key.
     said: Option<&'static str>,
     /// Number of the answer last shown, and since when it is shown, ns (0 once seen).
@@ -91,11 +93,20 @@ impl State {
             dialog: None,
             chooser: None,
             typing: None,
+            is_new: false,
             said: None,
             notice: None,
             titles: Vec::new(),
             title_row: 0,
             body: Rect::ZERO,
+        }
+    }
+
+    /// The initial state for a program that runs: until the first key, only the most important keys are told.
+    pub fn for_newcomer(look: Look) -> Self {
+        Self {
+            is_new: true,
+            ..Self::new(look)
         }
     }
 
@@ -168,6 +179,7 @@ impl State {
 
     fn key(&mut self, key: &KeyEvent, snapshot: &Snapshot) -> Vec<Request> {
         self.said = None;
+        self.is_new = false;
         // A user who presses a key has seen the answer.
         if let (Some((_, since_ns)), Some(_)) = (&mut self.notice, &snapshot.notice) {
             *since_ns = 0;

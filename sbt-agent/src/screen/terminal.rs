@@ -235,7 +235,7 @@ impl Screen {
     }
 
     fn run(mut self) -> io::Result<()> {
-        let mut state = State::new(self.look);
+        let mut state = State::for_newcomer(self.look);
         let backend = CrosstermBackend::new(BufWriter::with_capacity(1 << 16, Tty::open(None)?));
         let mut terminal = Terminal::new(backend)?;
         let keys = Tty::open(None)?.file;

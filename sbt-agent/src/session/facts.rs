@@ -34,6 +34,11 @@ impl Session {
         self.write_down();
         let passed = self.reporting.saver().and_then(|saver| saver.note());
         self.reporting.notes().extend(passed);
+        let unmet = self.reporting.saver().map(|saver| saver.unmet());
+        let unmet = unmet.unwrap_or_default().into_iter().map(|rule| {
+            format!("--save-when '{rule}': no barrier was called from there, so nothing was saved for it")
+        });
+        self.reporting.notes().extend(unmet);
         let none_found = self.understanding.arrivals() == 0;
         let mut none_found_because = None;
         if none_found {

@@ -40,7 +40,7 @@ impl Session {
             return Ok("the probes are on again".into());
         }
         if self.is_before_window() {
-            self.start_counting();
+            self.start_counting(true);
             return Ok("counting has begun".into());
         }
         Err("sbt watches and counts already".into())
@@ -56,7 +56,10 @@ impl Session {
         Ok(said)
     }
 
-    fn snapshot(&self, json: bool) -> Result<String, String> {
+    fn snapshot(&mut self, json: bool) -> Result<String, String> {
+        // What comes right after a reset is about what came after it.
+        self.understanding.restart_if_due(u64::MAX);
+        self.heed_window();
         let now_ns = self.watch.until_ns(clock::now_ns());
         let last = self.view.last().cloned();
         let report = last.unwrap_or_else(|| self.report_so_far(now_ns));

@@ -78,6 +78,12 @@ impl Reporting {
         self.narrator.begin_at(start_ns);
     }
 
+    /// Forgets what was told and kept before the part that counts, which begins at `start_ns`.
+    pub fn count_from(&mut self, start_ns: u64) {
+        self.narrator.begin_at(start_ns);
+        self.narrator.forget();
+    }
+
     /// Takes episodes that are ready to be told, and returns the lines to print.
     pub fn narrate(
         &mut self,

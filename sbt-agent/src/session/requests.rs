@@ -91,13 +91,7 @@ impl Session {
             // The request came just before the program ended.
             return;
         }
-        self.view.reset(self.watch.start_ns());
-        let start_ns = clock::now_ns();
-        self.watch.reset(start_ns);
-        self.understanding.reset(start_ns);
-        if let Some(looking) = &self.looking {
-            looking.reset(start_ns);
-        }
+        self.start_counting(true);
         self.view.notice("all totals are reset".into());
     }
 

@@ -126,7 +126,7 @@ impl Session {
                 }
             }
             Next::Deadline => self.end_as_asked(end),
-            Next::Start => self.start_counting(),
+            Next::Start => self.start_counting(false),
             Next::View(Turn::Due) => self.show(),
             Next::View(Turn::Handled) => {}
             Next::View(Turn::Asked(request)) => {
@@ -147,7 +147,10 @@ impl Session {
                 // A short run has few ticks.
                 self.watch.count_cpus();
             }
-            Next::Tick => self.tick(),
+            Next::Tick => {
+                self.restart_if_quiet();
+                self.tick();
+            }
         }
         Ok(())
     }
@@ -204,6 +207,7 @@ impl Session {
             left,
             over: _,
         } = end;
+        self.control.close();
         // The screen stays open until the user leaves it.
         let stays = ending == Some(Ending::Target) && !left && !told_to_end;
         let stays = stays && self.view.is_open() && !self.settings.exit_with_program;

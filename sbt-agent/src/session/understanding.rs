@@ -259,9 +259,17 @@ impl Understanding {
         self.reset_samples();
     }
 
-    /// Begins to count, if nothing counts yet.
-    pub fn start_counting(&mut self, start_ns: u64) {
-        self.model.start_counting(start_ns);
+    /// Counts from `start_ns` on, once the events before it have come: see [`Model::restart_at`].
+    pub const fn restart_at(&mut self, start_ns: u64, asked: bool) {
+        self.model.restart_at(start_ns, asked);
+    }
+
+    /// Begins to count if that was due before `before_ns`: no event of that time is on its way any more.
+    pub fn restart_if_due(&mut self, before_ns: u64) {
+        let due_ns = self.model.window().due_ns();
+        if due_ns.is_some_and(|due_ns| due_ns <= before_ns) {
+            self.model.restart_now();
+        }
     }
 
     /// Samples count from now on.

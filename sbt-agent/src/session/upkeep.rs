@@ -54,7 +54,7 @@ impl Session {
             if let Some(saver) = self.reporting.saver() {
                 let found = self.understanding.hang_report(now_ns);
                 let hangs = found.is_some_and(|one| one.is_alarming());
-                saver.look_at_hang(now_ns, hangs);
+                saver.look_at_hang(hangs);
             }
         }
     }

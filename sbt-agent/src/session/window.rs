@@ -7,6 +7,9 @@ use tokio::time::Instant;
 use super::Session;
 use sbt_program::clock;
 
+/// Events that are older than this have come, ns.
+const QUIET_NS: u64 = 500_000_000;
+
 impl Session {
     /// Whether nothing counts yet.
     pub(super) fn is_before_window(&self) -> bool {
@@ -20,9 +23,15 @@ impl Session {
         Some(Instant::now() + after)
     }
 
-    /// Begins to count because the time has come.
-    pub(super) fn start_counting(&mut self) {
-        self.understanding.start_counting(clock::now_ns());
+    /// Begins to count because the time has come, or, if `asked`, because somebody wants it.
+    pub(super) fn start_counting(&mut self, asked: bool) {
+        self.understanding.restart_at(clock::now_ns(), asked);
+    }
+
+    /// Begins to count if that is due and no event shows that its time has come.
+    pub(super) fn restart_if_quiet(&mut self) {
+        let before_ns = clock::now_ns().saturating_sub(QUIET_NS);
+        self.understanding.restart_if_due(before_ns);
         self.heed_window();
     }
 
@@ -34,7 +43,9 @@ impl Session {
         {
             self.started_ns = Some(started_ns);
             self.count_from(started_ns);
-            self.view.notice("counting begins here".into());
+            if !window.is_asked() {
+                self.view.notice("counting begins here".into());
+            }
         }
         let Some(stopped_ns) = window.stopped_ns() else {
             return false;
@@ -45,6 +56,8 @@ impl Session {
 
     /// Watching has ended: if counting never began, what was seen must not count.
     pub(super) fn drop_uncounted(&mut self) {
+        self.understanding.restart_if_due(u64::MAX);
+        self.heed_window();
         if self.is_before_window() {
             let end_ns = self.watch.end_ns();
             self.understanding.reset(end_ns);
@@ -56,7 +69,7 @@ impl Session {
     fn count_from(&mut self, start_ns: u64) {
         self.view.reset(self.watch.start_ns());
         self.watch.reset(start_ns);
-        self.reporting.begin_at(start_ns);
+        self.reporting.count_from(start_ns);
         self.understanding.reset_samples();
         if let Some(looking) = &self.looking {
             looking.reset(start_ns);

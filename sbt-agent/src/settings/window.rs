@@ -54,6 +54,7 @@ impl Settings {
             after_ns: window
                 .started_ns()
                 .map(|started_ns| started_ns.saturating_sub(begin_ns)),
+            asked: window.is_asked(),
             until,
             has_ended: window.stopped_ns().is_some(),
         })

@@ -83,7 +83,9 @@ fn table(out: &mut String, all: &Sweep, titles: &[String], cells: impl Fn(&Row) 
             .parameters
             .iter()
             .map(|parameter| value(&parameter.name));
-        let threads = one.threads.map_or(UNKNOWN.into(), |it| it.to_string());
+        let threads = one
+            .threads
+            .map_or(UNKNOWN.into(), |threads| threads.to_string());
         row(out, "td", values.chain([threads]).chain(cells(one)));
     }
     out.push_str("</table></div>\n");

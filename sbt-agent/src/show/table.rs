@@ -45,6 +45,27 @@ impl Style {
     }
 }
 
+impl Style {
+    /// The mark of the second part of a stacked bar.
+    pub const fn shade(self) -> char {
+        if self.unicode { '░' } else { '.' }
+    }
+
+    /// A bar of two parts, with a share from 0 to 1 each.
+    pub fn stacked(self, [first, second]: [f64; 2], width: usize) -> String {
+        let both = self.bar(first + second, width);
+        let first = self.bar(first, width).trim_end().chars().count();
+        let shade = |(at, mark): (usize, char)| {
+            if at < first || mark == ' ' {
+                mark
+            } else {
+                self.shade()
+            }
+        };
+        both.chars().enumerate().map(shade).collect()
+    }
+}
+
 /// Heights of a sparkline, lowest first.
 const SPARKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 const ASCII_SPARKS: [char; 8] = ['_', '.', '-', ':', '=', '+', '*', '#'];

@@ -32,7 +32,7 @@ impl Files {
             let mut seen = self.watched.iter().chain(&self.passed_over);
             // A file may come again with more to watch in it.
             let has_all = |known: &ProbedFile| {
-                known.id == file.id && file.points.iter().all(|it| known.points.contains(it))
+                known.id == file.id && file.points.iter().all(|point| known.points.contains(point))
             };
             if seen.any(|known| has_all(known)) {
                 continue;

@@ -70,7 +70,7 @@ impl Sampler {
     /// # Errors
     /// The thread cannot be sampled.
     pub fn add(&mut self, thread: u32) -> io::Result<()> {
-        if self.threads.len() < MAX_THREADS && !self.threads.iter().any(|it| it.0 == thread) {
+        if self.threads.len() < MAX_THREADS && !self.threads.iter().any(|known| known.0 == thread) {
             self.threads.push((thread, ring(thread, STACK)?));
         }
         Ok(())

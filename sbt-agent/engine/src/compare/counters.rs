@@ -90,10 +90,16 @@ fn changes<'a>(names: &[&str], before: &'a Sums, after: &'a Sums) -> Vec<Counter
         let sum = |sums: &Sums| sums.get(*name).map(|counted| counted.sum);
         let rates = ALL.map(|per| (per, rate(name, per, &mine), rate(name, per, &others)));
         // A divisor that both runs have comes first: only then the rates compare.
-        let both = rates.iter().find(|it| it.1.is_some() && it.2.is_some());
-        let one = || rates.iter().find(|it| it.1.is_some() || it.2.is_some());
-        let rate = both.or_else(one).map_or_else(RateChange::default, |it| {
-            let (per, before, after) = *it;
+        let both = rates
+            .iter()
+            .find(|rate| rate.1.is_some() && rate.2.is_some());
+        let one = || {
+            rates
+                .iter()
+                .find(|rate| rate.1.is_some() || rate.2.is_some())
+        };
+        let rate = both.or_else(one).map_or_else(RateChange::default, |rate| {
+            let (per, before, after) = *rate;
             RateChange {
                 per: Some(per.into()),
                 before,

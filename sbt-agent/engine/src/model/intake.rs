@@ -14,6 +14,7 @@ use crate::event::{Clocks, Event, MarkId, Reading, Tid};
 impl Model {
     /// Takes one event in. Events must come in the order of their times.
     pub fn push(&mut self, event: &Event) {
+        self.heed_restart(event);
         if self.is_behind(event) {
             return;
         }

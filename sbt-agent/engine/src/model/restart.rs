@@ -48,6 +48,7 @@ impl Model {
         self.conceptual.reset();
         self.marks = Marks::default();
         self.unfinished.clear();
+        self.told.clear();
         self.totals = Totals {
             // Past losses still limit what can be trusted.
             lost: self.totals.lost,

@@ -44,6 +44,8 @@ pub struct Sites {
 pub struct Phase {
     /// Wall-clock times, ns.
     pub phase: Stat,
+    /// The part of them from the first arrival at the barrier to the last, ns.
+    pub barrier_ns: u64,
     /// Work of each thread, ns.
     pub work: Stat,
     /// Time by the number of busy threads.
@@ -190,7 +192,7 @@ impl Sites {
         });
         if let Some((before, phase_ns)) = done.phase {
             site.phase.add(phase_ns);
-            self.record_phase((before, id), phase_ns, parts);
+            self.record_phase((before, id), (phase_ns, done.barrier_ns()), parts);
         }
     }
 
@@ -236,7 +238,7 @@ impl Sites {
     fn record_phase(
         &mut self,
         key: (Option<SiteId>, SiteId),
-        phase_ns: u64,
+        (phase_ns, barrier_ns): (u64, u64),
         parts: &[EpisodePart],
     ) {
         if self.phases.len() >= MAX_PHASES && !self.phases.contains_key(&key) {
@@ -245,6 +247,7 @@ impl Sites {
         }
         let phase = self.phases.entry(key).or_default();
         phase.phase.add(phase_ns);
+        phase.barrier_ns = phase.barrier_ns.saturating_add(barrier_ns.min(phase_ns));
         phase.intervals += parts.len() as u64;
         for part in parts {
             phase.work.add_known(part.work_ns);

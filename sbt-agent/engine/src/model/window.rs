@@ -13,6 +13,18 @@ pub struct Window {
     /// The mark that ends the part; `None` if it lasts until the end.
     stop: Option<MarkId>,
     stopped_ns: Option<u64>,
+    /// A beginning that was asked for and waits for the events before it.
+    due: Option<Restart>,
+    /// The last beginning that was asked for and has come.
+    restarted: Option<Restart>,
+}
+
+/// A beginning by time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Restart {
+    time_ns: u64,
+    /// Whether somebody has asked for it during the run.
+    asked: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -22,7 +34,7 @@ enum Start {
     WithTheRun,
     /// Nothing counts before a thread passes this mark.
     AtMark(MarkId),
-    /// Nothing counts before [`Model::start_counting`] is called.
+    /// Nothing counts before [`Model::restart_at`] is called.
     WhenTold,
     /// Counting has begun at this time, ns.
     At(u64),
@@ -45,7 +57,7 @@ impl Window {
         }
     }
 
-    /// Nothing counts before [`Model::start_counting`] is called.
+    /// Nothing counts before [`Model::restart_at`] is called.
     pub fn when_told(stop: Option<MarkId>) -> Self {
         Self {
             start: Start::WhenTold,
@@ -63,12 +75,23 @@ impl Window {
         matches!(self.start, Start::AtMark(_)) || self.stop.is_some() && self.stopped_ns.is_none()
     }
 
-    /// The time at which counting began later than the run, ns.
-    pub const fn started_ns(&self) -> Option<u64> {
-        match self.start {
+    /// The time at which counting began later than the run, or began anew, ns.
+    pub fn started_ns(&self) -> Option<u64> {
+        let at = match self.start {
             Start::At(time_ns) => Some(time_ns),
             _ => None,
-        }
+        };
+        self.restarted.map(|restart| restart.time_ns).or(at)
+    }
+
+    /// Whether counting began then because somebody asked for it during the run.
+    pub fn is_asked(&self) -> bool {
+        self.restarted.is_some_and(|restart| restart.asked)
+    }
+
+    /// The time of a beginning that waits for the events before it, ns.
+    pub fn due_ns(&self) -> Option<u64> {
+        self.due.map(|restart| restart.time_ns)
     }
 
     /// The time at which a mark ended counting, ns.
@@ -88,8 +111,37 @@ impl Model {
         &self.window
     }
 
+    /// Counts from `time_ns` on, anew if something counted before: as soon as an event of that time or later
+    /// comes, since events from before may still be on their way. `asked`: whether somebody asked for it
+    /// during the run. Nothing begins behind the part that counts.
+    pub const fn restart_at(&mut self, time_ns: u64, asked: bool) {
+        if self.window.stopped_ns.is_none() {
+            self.window.due = Some(Restart { time_ns, asked });
+        }
+    }
+
+    /// Begins to count if that is due, without waiting for events any longer.
+    pub fn restart_now(&mut self) {
+        let Some(restart) = self.window.due.take() else {
+            return;
+        };
+        if self.window.is_before() {
+            self.window.start = Start::At(restart.time_ns);
+        }
+        self.window.restarted = Some(restart);
+        self.reset(restart.time_ns);
+    }
+
+    /// Begins to count if an event is the first of the part that was asked for.
+    pub(super) fn heed_restart(&mut self, event: &Event) {
+        let due_ns = self.window.due_ns();
+        if due_ns.is_some_and(|due_ns| event.time_ns().is_some_and(|time_ns| time_ns >= due_ns)) {
+            self.restart_now();
+        }
+    }
+
     /// Counts from `time_ns` on, if nothing counts yet.
-    pub fn start_counting(&mut self, time_ns: u64) {
+    fn start_counting(&mut self, time_ns: u64) {
         if self.window.is_before() {
             self.window.start = Start::At(time_ns);
             self.reset(time_ns);
@@ -218,6 +270,30 @@ mod tests {
         let mut whole = Model::new(1, false);
         whole.start_counting(500);
         assert_eq!(whole.window().started_ns(), None);
+    }
+
+    #[test]
+    fn who_asks_for_a_beginning_gets_it_between_the_events_before_and_after() {
+        let mut model = Model::new(1, false);
+        for event in episodes(1000, 3) {
+            model.push(&event);
+        }
+        // Events from before are still on their way.
+        model.restart_at(1500, true);
+        for event in episodes(1300, 5) {
+            model.push(&event);
+        }
+        assert_eq!(model.totals().episodes, 3);
+        let window = *model.window();
+        assert_eq!((window.started_ns(), window.is_asked()), (Some(1500), true));
+        assert!(model.take_told().is_empty());
+        // Nothing happens any more.
+        model.restart_at(5000, true);
+        assert_eq!(model.totals().episodes, 3);
+        model.restart_now();
+        assert_eq!(model.totals().episodes, 0);
+        model.restart_now();
+        assert_eq!(model.window().started_ns(), Some(5000));
     }
 
     #[test]

@@ -411,6 +411,10 @@ pub struct PhaseReport {
     pub episodes: u64,
     /// Wall time of the phase.
     pub phase_ns: Option<StatReport>,
+    /// The sum of its barrier times, from the first arrival to the last: a part of the sum of `phase_ns`.
+    /// Null in reports of older versions.
+    #[serde(default)]
+    pub barrier_sum_ns: Option<u64>,
     /// Work of each thread in the phase.
     pub work_ns: Option<StatReport>,
     /// Number of busy threads; null if it is unknown.
@@ -423,6 +427,17 @@ pub struct PhaseReport {
 }
 
 impl PhaseReport {
+    /// The wall time of all its passes, ns.
+    pub fn sum_ns(&self) -> u64 {
+        self.phase_ns.as_ref().map_or(0, |stat| stat.sum)
+    }
+
+    /// The barrier's part of its wall time, percent; `None` if that is unknown.
+    pub fn barrier_pct(&self) -> Option<f64> {
+        let barrier_ns = self.barrier_sum_ns.filter(|_| self.sum_ns() > 0)?;
+        Some(barrier_ns as f64 / self.sum_ns() as f64 * 100.0)
+    }
+
     /// The mean count of a counter in one such phase, of all threads together; `None` if unknown.
     pub fn counter_per_phase(&self, name: &str) -> Option<f64> {
         counters::per_phase(&self.counters, &self.counted, name, self.episodes)

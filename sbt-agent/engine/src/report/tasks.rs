@@ -29,7 +29,11 @@ impl Report {
         let spinning_ns = site.waits.spinning_ns.unwrap_or(0);
         let idle_ns = site.idle_ns.as_ref().map_or(0, |idle| idle.sum);
         let has_tasks = self.run.openmp_tasks == Some(true);
-        if let Some(release) = site.release_ns.as_ref().filter(|it| it.p50 >= LONG_NS) {
+        if let Some(release) = site
+            .release_ns
+            .as_ref()
+            .filter(|release| release.p50 >= LONG_NS)
+        {
             let on_cpu_ns = spinning_ns.saturating_sub(idle_ns);
             if has_tasks || on_cpu_ns as f64 >= PART * release.sum as f64 {
                 return spinning_ns;

@@ -41,7 +41,11 @@ impl super::Report {
             return None;
         }
         let useful_ns = self.efficiency.as_ref()?.useful_ns(self.run.wall_ns);
-        let asleep: Option<Vec<u64>> = self.threads.iter().map(|it| it.blocked_ns).collect();
+        let asleep: Option<Vec<u64>> = self
+            .threads
+            .iter()
+            .map(|thread| thread.blocked_ns)
+            .collect();
         let asleep_ns = asleep?.iter().sum::<u64>().saturating_sub(self.stolen_ns());
         let pct = (asleep_ns as f64 / useful_ns.max(1.0) * 100.0).min(100.0);
         (pct >= WORTH_TELLING).then_some(pct)

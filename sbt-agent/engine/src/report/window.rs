@@ -21,6 +21,10 @@ pub struct WindowReport {
     /// When counting began, in ns after the beginning of the run; null if it has not, or if it began
     /// with the run.
     pub after_ns: Option<u64>,
+    /// Whether counting began, or began anew, because somebody asked for it during the run (`sbt ctl`, the
+    /// key r): then not at the mark or the time above.
+    #[serde(default)]
+    pub asked: bool,
     /// The mark at which counting ends (`--stop-at`); null if it lasts until the end.
     pub until: Option<String>,
     /// Whether a thread has passed that mark.
@@ -66,7 +70,8 @@ impl Report {
     /// time.
     pub fn counted_part(&self, time: impl Fn(u64) -> String) -> Option<String> {
         let window = self.run.window.as_ref().filter(|one| one.has_begun)?;
-        let from = match (&window.from, window.after_ns) {
+        let mark = window.from.as_ref().filter(|_| !window.asked);
+        let from = match (mark, window.after_ns) {
             (Some(from), Some(after_ns)) => {
                 format!(" from `{from}`, {} after the start,", time(after_ns))
             }

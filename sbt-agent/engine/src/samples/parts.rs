@@ -226,6 +226,7 @@ pub(super) fn program(threads: u32, sites: Vec<SiteReport>) -> Snapshot {
             to: site.id,
             episodes: site.episodes,
             phase_ns: site.phase_ns.clone(),
+            barrier_sum_ns: site.barrier_ns.as_ref().map(|stat| stat.sum),
             work_ns: site.work_ns.clone(),
             parallelism: None,
             counters: Counts::new(),

@@ -101,6 +101,10 @@ fn work(report: &Report, name: &str) -> Option<u64> {
 
 /// The CPU time of the threads' work, ns.
 fn cpu_ns(report: &Report) -> Option<u64> {
-    let known: Option<Vec<u64>> = report.threads.iter().map(|it| it.running_ns).collect();
+    let known: Option<Vec<u64>> = report
+        .threads
+        .iter()
+        .map(|thread| thread.running_ns)
+        .collect();
     known.map(|times| times.into_iter().fold(0, u64::saturating_add))
 }

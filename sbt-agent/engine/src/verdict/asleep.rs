@@ -36,7 +36,7 @@ fn is_equal(report: &Report) -> bool {
     };
     let all: Vec<(u64, u64)> = report.threads.iter().filter_map(slept).collect();
     let sum = |part: fn(&(u64, u64)) -> u64| all.iter().map(part).sum::<u64>() as f64;
-    let mean = sum(|it| it.0) / sum(|it| it.1).max(1.0);
+    let mean = sum(|slept| slept.0) / sum(|slept| slept.1).max(1.0);
     let mut shares = all.iter().map(|&(slept_ns, work_ns)| {
         let share = slept_ns as f64 / work_ns.max(1) as f64;
         share >= HALF * mean
@@ -76,7 +76,9 @@ pub fn in_the_work(report: &Report) -> Option<VerdictReport> {
     let total_ns = report.thread_time.total_ns.max(1) as f64;
     // A program that stands does not sleep, and it may have stood for longer than was seen.
     let stands = report.run.scheduling.as_ref();
-    let stood_ns = stands.map_or(0, |it| it.stopped.at_most_ns.max(it.frozen.at_most_ns));
+    let stood_ns = stands.map_or(0, |stood| {
+        stood.stopped.at_most_ns.max(stood.frozen.at_most_ns)
+    });
     let stood_ns = stood_ns as f64 * report.threads.len() as f64;
     let stolen_ns = report.stolen_ns() as f64;
     let share_pct = (equal_ns(report) - stood_ns - stolen_ns) / total_ns * 100.0;

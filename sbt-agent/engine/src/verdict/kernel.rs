@@ -29,7 +29,11 @@ const ALMOST_ALL: f64 = 0.8;
 
 /// The threads that meet, as the scheduler's looks know them.
 fn tasks(report: &Report) -> Vec<(u32, &TaskReport)> {
-    let looked = report.run.scheduling.iter().flat_map(|it| &it.tasks);
+    let looked = report
+        .run
+        .scheduling
+        .iter()
+        .flat_map(|scheduling| &scheduling.tasks);
     let of = |task: &TaskReport| {
         let mut all = report.threads.iter();
         all.find(|thread| (thread.pid, thread.tid) == (task.pid, task.tid))

@@ -157,7 +157,9 @@ fn waited_for(report: &Report, site: &SiteReport) -> Option<(u32, f64)> {
     let all: u64 = site.threads.iter().map(kept).sum();
     let most = site.threads.iter().max_by_key(|thread| kept(thread))?;
     let share = kept(most) as f64 / all.max(1) as f64;
-    let is_one = report.thread(most.thread).is_some_and(|it| it.threads == 1);
+    let is_one = report
+        .thread(most.thread)
+        .is_some_and(|thread| thread.threads == 1);
     (share >= NEARLY_ALL && is_one).then_some((most.thread, share))
 }
 

@@ -105,17 +105,19 @@ fn of_faults(report: &Report) -> Option<(&SiteReport, &RelatedReport, f64)> {
 /// The counter that goes best with lateness at a site, if it may explain it, and its correlation.
 fn best<'a>(report: &Report, site: &'a SiteReport) -> Option<(&'a RelatedReport, f64)> {
     let late = site.straggler.as_ref()?.late.as_ref()?;
-    let strong = site.related.iter().filter_map(|it| {
-        let is_carried = it.effective_episodes.is_some_and(|some| some >= CARRIED);
-        let is_enough = it.episodes >= ENOUGH && is_carried;
-        let correlation = it.correlation.filter(|size| *size >= STRONG)?;
-        (is_enough && matters(report, late, it)).then_some((it, correlation))
+    let strong = site.related.iter().filter_map(|counter| {
+        let is_carried = counter
+            .effective_episodes
+            .is_some_and(|some| some >= CARRIED);
+        let is_enough = counter.episodes >= ENOUGH && is_carried;
+        let correlation = counter.correlation.filter(|size| *size >= STRONG)?;
+        (is_enough && matters(report, late, counter)).then_some((counter, correlation))
     });
     let mut first: Option<(&RelatedReport, f64)> = None;
-    for (it, correlation) in strong {
+    for (counter, correlation) in strong {
         // The order of the report decides between equals.
         if first.is_none_or(|(_, most)| correlation > most) {
-            first = Some((it, correlation));
+            first = Some((counter, correlation));
         }
     }
     first
@@ -123,17 +125,18 @@ fn best<'a>(report: &Report, site: &'a SiteReport) -> Option<(&'a RelatedReport,
 
 /// Whether the difference between the last thread's count and the others' is large enough to be why
 /// it is late.
-fn matters(report: &Report, late: &LateReport, it: &RelatedReport) -> bool {
-    let (Some(last), Some(others), Some(late_ns)) = (it.last, it.others, it.late_ns) else {
+fn matters(report: &Report, late: &LateReport, counter: &RelatedReport) -> bool {
+    let (Some(last), Some(others), Some(late_ns)) = (counter.last, counter.others, counter.late_ns)
+    else {
         return false;
     };
     let (more, late_ns) = (last - others, late_ns as f64);
     // What the processor and the kernel do for a thread is no reason for its lack of a CPU.
     let on_cpu_ns = on_a_cpu_ns(late).unwrap_or(late_ns);
-    if it.made_by_lateness || more <= 0.0 || more < DIFFERS * others {
+    if counter.made_by_lateness || more <= 0.0 || more < DIFFERS * others {
         return false;
     }
-    match says(&it.counter) {
+    match says(&counter.counter) {
         Says::Nothing => false,
         Says::Faults => on_cpu_ns > 0.0 && kernel::explain(report, more, on_cpu_ns),
         Says::Misses(ns) => on_cpu_ns > 0.0 && more * ns >= EXPLAINS * on_cpu_ns,
@@ -159,15 +162,18 @@ fn on_a_cpu_ns(late: &LateReport) -> Option<f64> {
 /// The correlations of other counters, in brackets; empty if there are none.
 fn of_others(site: &SiteReport, best: &RelatedReport) -> String {
     // All page faults and those without a disk are one thing if they are as many.
-    let is_same = |it: &RelatedReport| {
-        it.counter == best.counter
-            || [it, best].map(|it| says(&it.counter)) == [Says::Faults; 2]
-                && (it.last, it.others) == (best.last, best.others)
+    let is_same = |counter: &RelatedReport| {
+        counter.counter == best.counter
+            || [counter, best].map(|counter| says(&counter.counter)) == [Says::Faults; 2]
+                && (counter.last, counter.others) == (best.last, best.others)
     };
-    let others = site.related.iter().filter(|it| !it.made_by_lateness);
-    let others = others.filter(|it| !is_same(it));
+    let others = site
+        .related
+        .iter()
+        .filter(|counter| !counter.made_by_lateness);
+    let others = others.filter(|counter| !is_same(counter));
     let named: Vec<String> = others
-        .filter_map(|it| Some(format!("{} {:.2}", it.counter, it.correlation?)))
+        .filter_map(|counter| Some(format!("{} {:.2}", counter.counter, counter.correlation?)))
         .take(MOST_OTHERS)
         .collect();
     if named.is_empty() {

@@ -30,8 +30,14 @@ const LOST: usize = 4;
 /// Minimum width for showing details beside the table.
 const WIDE: u16 = 110;
 
-/// Minimum height for showing a verdict; a lower table needs all rows.
+/// Minimum height for showing a verdict in one row; a lower table needs all rows.
 const ROWS_FOR_VERDICT: u16 = 14;
+
+/// Height from which on each further row of a verdict may be shown.
+const ROWS_FOR_MORE: u16 = 3;
+
+/// Most rows of a verdict.
+const MOST_ROWS: usize = 3;
 
 /// The tab of the barriers.
 pub struct Barriers {
@@ -223,7 +229,7 @@ impl Barriers {
         let name = if !self.list.filter.is_empty() {
             format!("barriers with \"{}\"", self.list.filter)
         } else if counters::chosen(view.snapshot).next().is_none() {
-            "barriers, where thread-time is lost".to_owned()
+            "barriers: where thread time is lost, and who comes last".to_owned()
         } else {
             "barriers, and counters of a phase".to_owned()
         };
@@ -246,25 +252,40 @@ impl Barriers {
     }
 }
 
-/// Draws the first verdict into the last row. Returns the area that remains.
+/// Where the rest of a verdict is: the tab of the log shows all.
+const REST: &str = " 6: all";
+
+/// Draws the first verdict into the last rows. Returns the area that remains.
 fn draw_verdict(view: &View, buffer: &mut Buffer, area: Rect) -> Rect {
     let look = view.look;
     let top = view.snapshot.report.verdicts.iter().flatten().next();
     let Some(top) = top.filter(|_| area.height >= ROWS_FOR_VERDICT) else {
         return area;
     };
-    let rest = Rect {
-        height: area.height - 1,
-        ..area
-    };
     let sentence = text::sentence(&top.text, look.text());
     let columns = usize::from(area.width).saturating_sub(4);
-    let mark = look.pick("▶", ">");
-    let line = Line::from_iter([
-        Span::styled(format!(" {mark} "), look.title()),
-        Span::styled(words::fit(&sentence, columns, look), look.bold()),
-    ]);
-    put(buffer, area, rest.height, &line);
+    let more = usize::from((area.height - ROWS_FOR_VERDICT) / ROWS_FOR_MORE);
+    let most = MOST_ROWS.min(1 + more);
+    let mut texts = words::wrap(&sentence, columns, look);
+    if texts.len() > most {
+        let rest = texts.split_off(most - 1).join(" ");
+        let room = columns.saturating_sub(words::width(REST));
+        texts.push(words::fit(&rest, room, look) + REST);
+    }
+    let rest = Rect {
+        height: area
+            .height
+            .saturating_sub(u16::try_from(texts.len()).unwrap_or(1)),
+        ..area
+    };
+    for (row, text) in (0..).zip(texts) {
+        let mark = if row == 0 { look.pick("▶", ">") } else { " " };
+        let line = Line::from_iter([
+            Span::styled(format!(" {mark} "), look.title()),
+            Span::styled(text, look.bold()),
+        ]);
+        put(buffer, area, rest.height + row, &line);
+    }
     rest
 }
 

@@ -144,7 +144,13 @@ impl Tab for Log {
         } else {
             String::new()
         };
-        rule(buffer, title, "notes", &note, view.look);
+        rule(
+            buffer,
+            title,
+            "notes: what was found, and what to know of the figures",
+            &note,
+            view.look,
+        );
         put_all(buffer, body, notes);
         let (title, body) = site::split(below);
         let told = &view.snapshot.told;

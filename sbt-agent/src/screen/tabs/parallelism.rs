@@ -247,7 +247,7 @@ impl Tab for Parallelism {
         if let Some(parallelism) = times {
             let (title, body) = site::split(above);
             let note = format!("{:.1} on average", parallelism.mean_busy);
-            let name = "time by the number of busy threads";
+            let name = "time by the number of busy threads: how parallel it is";
             rule(buffer, title, name, &note, view.look);
             words::put_all(buffer, body, bars);
         }

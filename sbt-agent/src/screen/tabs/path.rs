@@ -177,7 +177,7 @@ impl Tab for Path {
         self.views
             .list
             .draw(&grid(report, what, &rows), view.look, buffer, table);
-        let name = "critical path";
+        let name = "critical path: whose work takes the time,";
         self.views.rule(buffer, title, name, rows.len(), view.look);
         if self.views.list.selected().is_none() {
             let text = self.views.none(nothing(report, what));

@@ -249,7 +249,13 @@ impl Tab for Phases {
                 .collect::<Vec<_>>()
                 .join(", ");
         }
-        rule(buffer, title, "phases and marks", &note, view.look);
+        rule(
+            buffer,
+            title,
+            "phases and marks: between which barriers the time goes",
+            &note,
+            view.look,
+        );
     }
 
     fn act(&mut self, action: Action, _view: &View) -> Vec<Request> {

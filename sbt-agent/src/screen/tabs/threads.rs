@@ -177,7 +177,7 @@ impl Tab for Threads {
         self.list.draw(&grid(view), view.look, buffer, body);
         let note = self.list.note(all, "thread");
         let name = if self.list.filter.is_empty() {
-            "threads, over the whole run".to_owned()
+            "threads: who works, and who waits".to_owned()
         } else {
             format!("threads with \"{}\"", self.list.filter)
         };

@@ -46,7 +46,7 @@ fn a_hang_has_a_tab_of_its_own() {
     // With Tab it follows the help and precedes the first tab.
     shown.code(KeyCode::Tab);
     assert!(
-        shown.text().contains("thread-time is lost"),
+        shown.text().contains("thread time is lost"),
         "{}",
         shown.text()
     );
@@ -68,7 +68,7 @@ fn without_a_hang_there_is_no_such_tab() {
     shown.keys("0");
     shown.code(KeyCode::Tab);
     assert!(
-        shown.text().contains("thread-time is lost"),
+        shown.text().contains("thread time is lost"),
         "{}",
         shown.text()
     );
@@ -78,7 +78,7 @@ fn without_a_hang_there_is_no_such_tab() {
     shown.snapshot = samples::imbalanced();
     shown.draw();
     assert!(
-        shown.text().contains("thread-time is lost"),
+        shown.text().contains("thread time is lost"),
         "{}",
         shown.text()
     );

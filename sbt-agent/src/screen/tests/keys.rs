@@ -328,7 +328,7 @@ fn when_the_program_has_ended_keys_look_around_or_leave() {
     }
     let mut shown = Shown::new(samples::ended(), (80, 24), LOOK);
     shown.keys("2");
-    assert!(shown.text().contains("threads, over the whole run"));
+    assert!(shown.text().contains("threads: who works, and who waits"));
     assert_eq!(shown.keys("3+"), [Request::Zoom { closer: true }]);
     assert_eq!(shown.control('z'), [Request::Suspend]);
     shown.keys("1s/x q");

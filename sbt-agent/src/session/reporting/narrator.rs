@@ -92,6 +92,16 @@ impl Narrator {
         self.start_ns = start_ns;
     }
 
+    /// Forgets what was told and kept: it lies before the part that counts.
+    pub fn forget(&mut self) {
+        self.warned.clear();
+        if let Some(kept) = &mut self.kept {
+            kept.clear();
+        }
+        self.kept_arrivals = 0;
+        self.omitted = 0;
+    }
+
     /// The text in front of messages about hangs; `None` if none are printed.
     pub fn before_hangs(&self) -> Option<String> {
         match &self.run {

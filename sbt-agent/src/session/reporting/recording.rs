@@ -159,6 +159,7 @@ impl Recording {
                         recorder.flush(*facts, report.map(|report| *report))?;
                     }
                     Part::Save(facts, report, why) => {
+                        recorder.flush((*facts).clone(), None)?;
                         // What is kept goes on, whatever becomes of the copy.
                         let line = match recorder.save(*facts, *report) {
                             Ok(name) => format!("{why}: saved in {name}"),

@@ -1,5 +1,7 @@
 //! Decides when the flight recorder saves what it holds.
 
+use std::collections::{BTreeSet, VecDeque};
+
 use sbt_engine::{
     model::{ids::SiteId, told::ToldEpisode},
     pattern::Pattern,
@@ -9,7 +11,7 @@ use sbt_engine::{
 /// The shortest time between two saves, ns: episodes that are bad in a row are one event.
 const APART_NS: u64 = 1_000_000_000;
 
-/// The most saves of a run: the disk must not fill.
+/// The most saves of a run, for episodes and for hangs: the disk must not fill.
 const MOST: u32 = 100;
 
 /// The rules, and what came of them.
@@ -18,10 +20,13 @@ pub struct Saver {
     rules: Vec<SaveRule>,
     /// The time of the last save, ns.
     last_ns: Option<u64>,
-    due: Option<String>,
+    due: VecDeque<String>,
+    /// The rules about whose site an episode was seen, by their index.
+    seen: BTreeSet<usize>,
     /// Threads hung at the last look.
     hangs: bool,
     saved: u32,
+    saved_hangs: u32,
     /// Events that met a rule and have no file of their own.
     passed: u64,
 }
@@ -42,9 +47,11 @@ impl Saver {
         (!rules.is_empty()).then_some(Self {
             rules,
             last_ns: None,
-            due: None,
+            due: VecDeque::new(),
+            seen: BTreeSet::new(),
             hangs: false,
             saved: 0,
+            saved_hangs: 0,
             passed: 0,
         })
     }
@@ -57,6 +64,11 @@ impl Saver {
     /// Compares episodes with the rules.
     pub fn look(&mut self, told: &[ToldEpisode], sites: &impl Sites) {
         for told in told {
+            for (index, rule) in self.rules.iter().enumerate() {
+                if !self.seen.contains(&index) && is_about(rule, told, sites) {
+                    self.seen.insert(index);
+                }
+            }
             let mut rules = self.rules.iter();
             let why = rules.find_map(|rule| broken(rule, told, sites));
             if let Some(why) = why {
@@ -65,10 +77,16 @@ impl Saver {
         }
     }
 
-    /// Whether threads hang at `now_ns`; a hang is saved when it is found.
-    pub fn look_at_hang(&mut self, now_ns: u64, hangs: bool) {
+    /// Whether threads hang; a hang is saved when it is found.
+    pub fn look_at_hang(&mut self, hangs: bool) {
+        // However often episodes are bad meanwhile: a hang is seldom, and begins once.
         if hangs && !self.hangs && self.rules.contains(&SaveRule::Hang) {
-            self.want(now_ns, "threads hang".into());
+            if self.saved_hangs < MOST {
+                self.saved_hangs += 1;
+                self.due.push_back("threads hang".into());
+            } else {
+                self.passed += 1;
+            }
         }
         self.hangs = hangs;
     }
@@ -78,15 +96,25 @@ impl Saver {
         if self.saved < MOST && self.last_ns.is_none_or(is_apart) {
             self.last_ns = Some(time_ns);
             self.saved += 1;
-            self.due = Some(why);
+            self.due.push_back(why);
         } else {
             self.passed += 1;
         }
     }
 
+    /// The rules about sites at which no episode was seen, as the user wrote them.
+    pub fn unmet(&self) -> Vec<String> {
+        let rules = self.rules.iter().enumerate();
+        let unseen = rules.filter(|(index, rule)| {
+            let has_site = matches!(rule, SaveRule::Episode { site: Some(_), .. });
+            has_site && !self.seen.contains(index)
+        });
+        unseen.map(|(_, rule)| rule.to_string()).collect()
+    }
+
     /// Why to save now; `None` if there is no reason.
     pub fn take_due(&mut self) -> Option<String> {
-        self.due.take()
+        self.due.pop_front()
     }
 
     /// The note on events without a file of their own.
@@ -102,19 +130,25 @@ impl Saver {
     }
 }
 
+/// Whether a rule is about the site of an episode.
+fn is_about(rule: &SaveRule, told: &ToldEpisode, sites: &impl Sites) -> bool {
+    let SaveRule::Episode { site, .. } = rule else {
+        return false;
+    };
+    let is_meant = |site: &Pattern| sites.is_meant(site, told.site);
+    site.as_ref().is_none_or(is_meant)
+}
+
 /// What to tell if an episode meets a rule.
 fn broken(rule: &SaveRule, told: &ToldEpisode, sites: &impl Sites) -> Option<String> {
     let SaveRule::Episode {
-        quantity,
-        site,
-        limit_ns,
+        quantity, limit_ns, ..
     } = rule
     else {
         return None;
     };
     let found_ns = quantity.of(told).filter(|found_ns| found_ns > limit_ns)?;
-    let is_meant = |site: &Pattern| sites.is_meant(site, told.site);
-    site.as_ref().is_none_or(is_meant).then(|| {
+    is_about(rule, told, sites).then(|| {
         format!(
             "{} at {} took {}",
             quantity.word(),
@@ -190,13 +224,28 @@ mod tests {
         }
         assert!(saver.take_due().is_some());
         assert!(saver.note().unwrap().contains("2 more events"));
-        saver.look_at_hang(7 * S, true);
+        saver.look_at_hang(true);
         assert_eq!(saver.take_due().unwrap(), "threads hang");
-        saver.look_at_hang(9 * S, true);
+        saver.look_at_hang(true);
         assert_eq!(saver.take_due(), None, "it is the same hang");
         for second in 10..300 {
             saver.look(&[told(0, second * S, None)], &Two);
         }
         assert_eq!(saver.saved, MOST);
+        // However many episodes are bad, a hang has a file of its own.
+        while saver.take_due().is_some() {}
+        saver.look_at_hang(false);
+        saver.look_at_hang(true);
+        assert_eq!(saver.take_due().unwrap(), "threads hang");
+    }
+
+    #[test]
+    fn rules_about_sites_that_do_not_exist_are_told() {
+        let mut saver = saver(&["phase two > 1s", "barrier one > 1s", "idle > 1s", "hang"]);
+        assert_eq!(saver.unmet(), ["phase two > 1s", "barrier one > 1s"]);
+        saver.look(&[told(0, 5 * S, Some(9000))], &Two);
+        assert_eq!(saver.unmet(), ["phase two > 1s"]);
+        saver.look(&[told(1, 6 * S, Some(9000))], &Two);
+        assert!(saver.unmet().is_empty());
     }
 }

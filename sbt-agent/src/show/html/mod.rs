@@ -21,6 +21,7 @@ mod bars;
 mod counters;
 mod data;
 mod head;
+mod phases;
 mod rest;
 mod sites;
 mod strips;
@@ -104,6 +105,7 @@ fn page(report: &Report, told: &TimelineSource<'_>) -> Markup {
                     (head::hang(report))
                     (head::verdicts(report))
                     (sites::barriers(report))
+                    (phases::phases(report))
                     (data::timeline(report, told))
                     (threads::threads(report))
                     (counters::counters(report))

@@ -34,6 +34,18 @@ pub fn warnings(out: &mut String, report: &Report, style: Style) {
     }
 }
 
+/// Columns of a bar, and of a line in which there is room for it.
+const BAR: usize = 20;
+const WIDE: usize = 110;
+
+/// The wall time of a phase as a bar, in proportion to the longest: until the first thread arrives, and
+/// from then until the last.
+fn bar(phase: &PhaseReport, longest_ns: u64, style: Style) -> String {
+    let share = phase.sum_ns() as f64 / longest_ns.max(1) as f64;
+    let barrier = phase.barrier_pct().unwrap_or(0.0) / 100.0;
+    style.stacked([share * (1.0 - barrier), share * barrier], BAR)
+}
+
 /// Phases by the sites at both ends, if these say more than the sites alone.
 pub fn phases(out: &mut String, report: &Report, style: Style) {
     let ways = |to: u32| {
@@ -67,8 +79,27 @@ pub fn phases(out: &mut String, report: &Report, style: Style) {
         .durations("sum", &column(|stat| stat.sum), style)
         .durations("mean", &column(|stat| stat.mean), style)
         .durations("p95", &column(|stat| stat.p95), style)
-        .durations("max", &column(|stat| stat.max), style);
-    table.write(out, style, style.width.saturating_sub(48).max(20));
+        .durations("max", &column(|stat| stat.max), style)
+        .column(
+            "barrier",
+            shown
+                .iter()
+                .map(|phase| percent(phase.barrier_pct()))
+                .collect(),
+        );
+    let bars = style.width >= WIDE;
+    if bars {
+        let longest = shown.first().map_or(0, |phase| phase.sum_ns());
+        let bar = |phase: &&PhaseReport| bar(phase, longest, style);
+        let title = format!("until the first arrives {}", style.shade());
+        table.column(title, shown.iter().map(bar).collect());
+    }
+    let other_columns = if bars { 57 + BAR + 8 } else { 57 };
+    table.write(
+        out,
+        style,
+        style.width.saturating_sub(other_columns).max(20),
+    );
     rest(out, all.len(), "phase", style);
 }
 

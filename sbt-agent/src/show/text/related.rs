@@ -10,19 +10,20 @@ const ENOUGH: u64 = 20;
 /// episodes. Counters that lateness itself makes are left out.
 pub fn related(site: &SiteReport) -> Option<String> {
     let all = site.related.iter();
-    let known = all.filter(|it| it.episodes >= ENOUGH && !it.made_by_lateness);
-    let known: Vec<(&RelatedReport, f64)> =
-        known.filter_map(|it| Some((it, it.correlation?))).collect();
-    let episodes = known.iter().map(|(it, _)| it.episodes).max()?;
+    let known = all.filter(|counter| counter.episodes >= ENOUGH && !counter.made_by_lateness);
+    let known: Vec<(&RelatedReport, f64)> = known
+        .filter_map(|counter| Some((counter, counter.correlation?)))
+        .collect();
+    let episodes = known.iter().map(|(counter, _)| counter.episodes).max()?;
     let figures: Vec<String> = known
         .iter()
-        .map(|(it, correlation)| {
-            let of = if it.episodes == episodes {
+        .map(|(counter, correlation)| {
+            let of = if counter.episodes == episodes {
                 String::new()
             } else {
-                format!(" over {}", it.episodes)
+                format!(" over {}", counter.episodes)
             };
-            format!("{} {correlation:.2}{of}", it.counter)
+            format!("{} {correlation:.2}{of}", counter.counter)
         })
         .collect();
     Some(format!(

@@ -68,7 +68,7 @@ fn figures(out: &mut String, all: &Sweep, has_ranges: bool, style: Style) {
         table.column("range", rows.iter().map(range).collect());
     }
     let ratios = |f: fn(&Row) -> Option<f64>| {
-        let text = |value: Option<f64>| value.map_or(UNKNOWN.into(), |it| format!("{it:.2}"));
+        let text = |value: Option<f64>| value.map_or(UNKNOWN.into(), |value| format!("{value:.2}"));
         rows.iter().map(|row| text(f(row))).collect::<Vec<String>>()
     };
     if baseline.is_some() {
@@ -133,7 +133,10 @@ fn first_columns(table: &mut Table, all: &Sweep, style: Style) {
         table.column("parameters", cells(&|values| all.called(values)));
     }
     if has_threads(all) {
-        let threads = |row: &Row| row.threads.map_or(UNKNOWN.into(), |it| it.to_string());
+        let threads = |row: &Row| {
+            row.threads
+                .map_or(UNKNOWN.into(), |threads| threads.to_string())
+        };
         table.column("threads", all.rows.iter().map(threads).collect());
     }
 }

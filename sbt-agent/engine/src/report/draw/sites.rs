@@ -206,6 +206,7 @@ impl Draw<'_> {
                 to: to.0,
                 episodes: phase.phase.count(),
                 phase_ns: stat(&phase.phase),
+                barrier_sum_ns: Some(phase.barrier_ns),
                 work_ns: stat(&phase.work),
                 parallelism: parallelism(&phase.busy),
                 counters: self.sums(&phase.counts),
