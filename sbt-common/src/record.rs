@@ -346,9 +346,8 @@ pub struct Sums {
     pub events: [Reading; MAX_EVENTS],
 }
 
-/// Number of steps of the piece of work that [`Speed`] tells of: a microsecond or less, and some 5 000
-/// instructions to the verifier.
-pub const SPEED_STEPS: u32 = 200;
+/// Number of rounds of the piece of work that [`Speed`] tells of, of 200 additions each: a microsecond or less.
+pub const SPEED_ROUNDS: u32 = 20;
 
 /// How fast the CPU of a thread was at an arrival. Sent before the arrival.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
