@@ -31,6 +31,8 @@ impl Session {
             let notes = self.reporting.notes();
             self.watch.try_spins(now_ns, &mut self.understanding, notes);
         }
+        // Before anything is told: what lies before a beginning is forgotten.
+        self.heed_window();
         self.narrate();
         self.write_down();
         self.view.heard();
