@@ -68,8 +68,10 @@ fn a_name_may_look_like_a_line() {
     for name in ["step:2", "lib!step+0x2"] {
         let (watch, named) = (format!("--watch={name}"), format!("--name=meet={name}"));
         let text = sbt_run(&[&watch, &named], "truth.c", &arguments);
-        let told = format!("sbt: {name} (meet truth.c:");
-        let episodes = text.lines().filter(|line| line.starts_with(&told));
+        let told = format!(", {name} (meet truth.c:");
+        let episodes = text
+            .lines()
+            .filter(|line| line.starts_with("sbt: phase ") && line.contains(&told));
         assert_eq!(episodes.count(), 5, "{text}");
         assert!(!text.contains("no barrier was called"), "{text}");
     }

@@ -229,7 +229,7 @@ impl Barriers {
         let name = if !self.list.filter.is_empty() {
             format!("barriers with \"{}\"", self.list.filter)
         } else if counters::chosen(view.snapshot).next().is_none() {
-            "barriers: where thread time is lost, and who comes last".to_owned()
+            "barriers: where thread time is lost, and who is last".to_owned()
         } else {
             "barriers, and counters of a phase".to_owned()
         };
