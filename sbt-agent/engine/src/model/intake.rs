@@ -104,11 +104,7 @@ impl Model {
                     tracks.back(*tid, away, takers);
                 }
             }
-            Event::Speed {
-                tid,
-                time_ns,
-                took_ns,
-            } => self.speed(*tid, *time_ns, *took_ns),
+            Event::Speed { .. } => self.speed(event),
             Event::Departures { on } => self.departures = *on,
             Event::Toll {
                 tid,
@@ -152,11 +148,20 @@ impl Model {
         }
     }
 
-    fn speed(&mut self, tid: Tid, time_ns: u64, took_ns: u64) {
-        let Some(took_ns) = self.shortest.check(took_ns) else {
+    fn speed(&mut self, event: &Event) {
+        let Event::Speed {
+            tid,
+            time_ns,
+            took_ns,
+        } = event
+        else {
             return;
         };
-        if let Some((live, row)) = self.threads.both(tid) {
+        let Some(took_ns) = self.shortest.check(*took_ns) else {
+            return;
+        };
+        if let Some((live, row)) = self.threads.both(*tid) {
+            let time_ns = *time_ns;
             live.speed = Some(Measured { time_ns, took_ns });
             row.speeds.add(took_ns);
         }

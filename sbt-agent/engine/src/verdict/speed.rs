@@ -43,7 +43,7 @@ impl Slower {
     fn new(measured: Option<f64>, took_ns: Option<f64>, report: &Report) -> Self {
         let measured = measured.map_or(1.0, |slower| slower.max(1.0));
         let shared = match (took_ns, report.fixed_work_shortest_ns) {
-            (Some(took_ns), Some(shortest_ns)) => took_ns / shortest_ns.max(1) as f64,
+            (Some(took_ns), Some(shortest_ns)) => took_ns / f64::from(shortest_ns.max(1)),
             _ => 1.0,
         };
         Self {

@@ -19,7 +19,7 @@ pub fn phases(report: &Report) -> Markup {
     let table = html! {
         table {
             thead { tr {
-                (th("phase")) (th("times")) (th("sum")) (th("share")) (th("barrier"))
+                th scope="col" { "phase" } (th("times")) (th("sum")) (th("share")) (th("barrier"))
                 th scope="col" { span class="quiet" { "of the longest" } }
             } }
             tbody {
