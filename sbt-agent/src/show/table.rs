@@ -329,6 +329,18 @@ mod tests {
     }
 
     #[test]
+    fn a_stacked_bar_shows_both_parts() {
+        let ascii = Style {
+            unicode: false,
+            ..PLAIN
+        };
+        assert_eq!(PLAIN.stacked([0.5, 0.25], 8), "████░░  ");
+        assert_eq!(ascii.stacked([0.5, 0.5], 4), "##..");
+        assert_eq!(PLAIN.stacked([0.0, 1.0], 3), "░░░");
+        assert_eq!(PLAIN.stacked([0.0, 0.0], 2), "  ");
+    }
+
+    #[test]
     fn what_is_short_for_its_column_is_not_0() {
         let unit = Unit::fitting([Some(123_456_789)]);
         let written = |ns| unit.write(Some(ns));

@@ -52,6 +52,17 @@ fn an_efficiency_that_is_unknown_has_its_reason_on_the_page() {
 }
 
 #[test]
+fn a_phase_has_a_bar_until_the_first_arrives_and_until_the_last() {
+    let mut snapshot = samples::imbalanced();
+    let phase = &mut snapshot.report.phases[0];
+    phase.barrier_sum_ns = Some(phase.sum_ns() / 4);
+    let page = from_report(&snapshot);
+    assert!(page.contains("the barrier is 25 % of the phase"), "{page}");
+    snapshot.report.phases.clear();
+    assert!(!from_report(&snapshot).contains("id=\"phases\""));
+}
+
+#[test]
 fn it_has_all_its_sections_and_loads_nothing() {
     let mut snapshot = samples::imbalanced();
     let timeline = timeline(&mut snapshot.report, 100);
