@@ -27,7 +27,10 @@ const OWN_CORE: f64 = 1.2;
 /// different parts of the core. Of some 200 runs of balanced programs that mostly divide, on cores that other
 /// virtual machines shared, four had one thread that worked 1.5 times as long on a CPU that was 1.0 to 1.1
 /// times slower.
-const UNLIKE: f64 = 0.6;
+const UNLIKE: f64 = 0.5;
+
+/// A neighbour on the same core slows nothing more than this.
+const MOST_SHARED: f64 = 2.0;
 
 /// How much longer equal work may take for want of speed.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -43,7 +46,9 @@ impl Slower {
     fn new(measured: Option<f64>, took_ns: Option<f64>, report: &Report) -> Self {
         let measured = measured.map_or(1.0, |slower| slower.max(1.0));
         let shared = match (took_ns, report.fixed_work_shortest_ns) {
-            (Some(took_ns), Some(shortest_ns)) => took_ns / f64::from(shortest_ns.max(1)),
+            (Some(took_ns), Some(shortest_ns)) => {
+                (took_ns / f64::from(shortest_ns.max(1))).min(MOST_SHARED)
+            }
             _ => 1.0,
         };
         Self {
