@@ -182,7 +182,7 @@ fn cpus_of_the_target_are_counted_where_it_may_run() {
 
 /// The verdicts on a demo with as many threads as can run at once: of more it depends
 /// on the order in which they get a CPU who comes last.
-fn of_demo(name: &str) -> Vec<Value> {
+fn of_demo(name: &str) -> Report {
     let folder = folder();
     let json = folder.path().join("report.json");
     let cpus = std::thread::available_parallelism().unwrap().get();
@@ -190,7 +190,18 @@ fn of_demo(name: &str) -> Vec<Value> {
     let mut command = sbt_with(&["demo", name, "--scale", "0.3", "--threads", &threads]);
     command.args(["--json", "--output"]).arg(&json);
     run(command).expect(0);
-    Report::read(&json).verdicts().to_vec()
+    Report::read(&json)
+}
+
+/// Whether the program's threads shared their cores with whoever else uses the machine, so that an
+/// imbalance of less than a half is not told: see docs/verdicts.md.
+fn shares_its_cores(report: &Report) -> bool {
+    let shortest_ns = report.0["fixed_work_shortest_ns"]
+        .as_f64()
+        .unwrap_or(f64::MAX);
+    let threads = report.list("threads").iter();
+    let mut took = threads.filter_map(|thread| thread["fixed_work_ns"].as_f64());
+    took.any(|ns| ns > 1.2 * shortest_ns)
 }
 
 #[test]
@@ -202,7 +213,15 @@ fn the_faults_of_the_demos_are_named() {
         ("matmul-tiles", "persistent-straggler", "multiply"),
     ] {
         best_of_five(|| {
-            let verdicts = of_demo(demo);
+            let report = of_demo(demo);
+            let verdicts = report.verdicts();
+            // Three tiles and two: half as much again.
+            if demo == "matmul-tiles"
+                && shares_its_cores(&report)
+                && verdicts.iter().all(|verdict| verdict["kind"] == "slow-cpu")
+            {
+                return Ok(());
+            }
             let found = verdicts.iter().any(|verdict| {
                 let text = verdict["text"].as_str().unwrap();
                 verdict["kind"] == kind && text.contains(function)

@@ -27,7 +27,7 @@ const OWN_CORE: f64 = 1.2;
 /// different parts of the core. Of some 200 runs of balanced programs that mostly divide, on cores that other
 /// virtual machines shared, four had one thread that worked 1.5 times as long on a CPU that was 1.0 to 1.1
 /// times slower.
-const UNLIKE: f64 = 0.5;
+const UNLIKE: f64 = 0.45;
 
 /// A neighbour on the same core slows nothing more than this.
 const MOST_SHARED: f64 = 2.0;
