@@ -19,7 +19,7 @@ pub struct Outcome {
     pub failed: Vec<String>,
     /// Number of tests that ended.
     pub ended: usize,
-    /// What failed tests said, shortened: the end of a long log is all that some people see.
+    /// The words of failed tests, shortened: the end of a long log is all that some people see.
     pub said: String,
 }
 

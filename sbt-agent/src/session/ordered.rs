@@ -57,7 +57,7 @@ impl Session {
     }
 
     fn snapshot(&mut self, json: bool) -> Result<String, String> {
-        // What comes right after a reset is about what came after it.
+        // A snapshot right after a reset must not show what came before the reset.
         self.understanding.restart_if_due(u64::MAX);
         self.heed_window();
         let now_ns = self.watch.until_ns(clock::now_ns());

@@ -6,10 +6,10 @@ const RECENT_NS: u64 = 20_000_000;
 /// A measurement that took so many times as long as the shortest of the run was interrupted.
 const INTERRUPTED: u32 = 4;
 
-/// One measurement.
+/// How fast a CPU was at a moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Measured {
-    /// When, ns.
+    /// The time of the measurement, `CLOCK_MONOTONIC` ns.
     pub time_ns: u64,
     /// How long the fixed piece of work took, ns.
     pub took_ns: u32,
@@ -23,23 +23,23 @@ impl Measured {
     }
 }
 
-/// The measurements of a thread.
+/// How fast the CPUs of a thread were, by all of its measurements.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Speeds {
-    /// Their number.
+    /// The number of measurements.
     pub times: u64,
-    /// Their sum, ns.
+    /// The sum of the times that the fixed piece of work took, ns.
     pub took_ns: u64,
 }
 
 impl Speeds {
-    /// Adds one.
+    /// Adds a measurement.
     pub fn add(&mut self, took_ns: u32) {
         self.times += 1;
         self.took_ns = self.took_ns.saturating_add(took_ns.into());
     }
 
-    /// Their mean, ns; `None` if there are none.
+    /// The mean time that the fixed piece of work took, ns; `None` if nothing was measured.
     pub fn mean_ns(&self) -> Option<f64> {
         (self.times > 0).then(|| self.took_ns as f64 / self.times as f64)
     }
