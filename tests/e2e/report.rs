@@ -114,7 +114,6 @@ fn detaching_in_the_middle_raises_no_alarm() {
     command.arg(target.pid().to_string());
     let finished = run(command).expect(0);
     assert!(!finished.stderr.contains("STILL WAITING"), "{finished}");
-    assert!(!finished.stderr.contains("not completed"), "{finished}");
     let report = attach(target.pid(), &["--duration=300ms"]).report();
     for open in report.list("unfinished") {
         // 0 of a thread whose arrival was the last that was seen.

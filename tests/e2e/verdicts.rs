@@ -193,17 +193,6 @@ fn of_demo(name: &str) -> Report {
     Report::read(&json)
 }
 
-/// Whether the program's threads shared their cores with whoever else uses the machine, so that an
-/// imbalance of less than a half is not told: see docs/verdicts.md.
-fn shares_its_cores(report: &Report) -> bool {
-    let shortest_ns = report.0["fixed_work_shortest_ns"]
-        .as_f64()
-        .unwrap_or(f64::MAX);
-    let threads = report.list("threads").iter();
-    let mut took = threads.filter_map(|thread| thread["fixed_work_ns"].as_f64());
-    took.any(|ns| ns > 1.2 * shortest_ns)
-}
-
 #[test]
 fn the_faults_of_the_demos_are_named() {
     needs_root!(alone);
@@ -215,13 +204,6 @@ fn the_faults_of_the_demos_are_named() {
         best_of_five(|| {
             let report = of_demo(demo);
             let verdicts = report.verdicts();
-            // Three tiles and two: half as much again.
-            if demo == "matmul-tiles"
-                && shares_its_cores(&report)
-                && verdicts.iter().all(|verdict| verdict["kind"] == "slow-cpu")
-            {
-                return Ok(());
-            }
             let found = verdicts.iter().any(|verdict| {
                 let text = verdict["text"].as_str().unwrap();
                 verdict["kind"] == kind && text.contains(function)

@@ -17,8 +17,6 @@ use super::{random, say, scaled, team};
 const ROUNDS: usize = 48;
 /// Rows of the right operand that are used together, so that they stay in the cache.
 const STRIP: usize = 32;
-/// Tiles that the rows are dealt in: not a multiple of any usual number of threads.
-const TILES: usize = 5;
 const LANES: usize = 8;
 /// Relative to n, which bounds the elements of the check vectors within a factor of 2.
 const TOLERANCE: f64 = 1e-12;
@@ -28,7 +26,7 @@ const TOLERANCE: f64 = 1e-12;
 pub enum Deal {
     /// As many as the others, one after the other.
     Even,
-    /// Tiles of a fifth of all rows, dealt round robin.
+    /// One tile more than there are threads, dealt round robin.
     Tiles,
 }
 
@@ -135,7 +133,7 @@ impl Matmul {
     fn owned(&self, me: usize) -> impl Iterator<Item = Range<usize>> {
         let parts = match self.deal {
             Deal::Even => self.threads,
-            Deal::Tiles => TILES,
+            Deal::Tiles => self.threads + 1,
         };
         (me..parts).step_by(self.threads).map(move |part| {
             let rows = team::part(self.n, parts, part);

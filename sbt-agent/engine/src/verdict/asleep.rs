@@ -11,7 +11,8 @@ use crate::report::{
 /// belongs to most programs.
 const SHARE: f64 = 5.0;
 
-/// A reason that explains at least this part of the sleep is named.
+/// A reason that explains at least this part of the sleep is named; and all threads sleep if each
+/// sleeps at least this part of what they sleep on average.
 const HALF: f64 = 0.5;
 
 /// How long all threads of a run sleep in their work, ns; without what one of them sleeps longer
@@ -27,21 +28,24 @@ fn equal_ns(report: &Report) -> f64 {
     late.sum()
 }
 
-/// Whether all threads sleep in their work for about equally long.
-fn is_equal(report: &Report) -> bool {
-    let slept = |thread: &ThreadReport| {
+/// The part of its time between its first and its last barrier that each thread slept in its work.
+fn shares(report: &Report) -> Vec<f64> {
+    let share = |thread: &ThreadReport| {
         let outside = thread.begin_blocked_ns.unwrap_or(0) + thread.end_blocked_ns.unwrap_or(0);
         let slept_ns = thread.blocked_ns?.saturating_sub(outside);
-        thread.work_ns.map(|work_ns| (slept_ns, work_ns))
+        let time_ns = thread.work_ns? + thread.idle_ns + thread.release_ns.unwrap_or(0);
+        Some(slept_ns as f64 / time_ns.max(1) as f64)
     };
-    let all: Vec<(u64, u64)> = report.threads.iter().filter_map(slept).collect();
-    let sum = |part: fn(&(u64, u64)) -> u64| all.iter().map(part).sum::<u64>() as f64;
-    let mean = sum(|slept| slept.0) / sum(|slept| slept.1).max(1.0);
-    let mut shares = all.iter().map(|&(slept_ns, work_ns)| {
-        let share = slept_ns as f64 / work_ns.max(1) as f64;
-        share >= HALF * mean
-    });
-    shares.all(|is_near| is_near)
+    report.threads.iter().filter_map(share).collect()
+}
+
+/// The part of its time that even the thread slept that slept least; `None` if the threads differ by
+/// so much that the sleep is not one of all threads.
+fn least(report: &Report) -> Option<f64> {
+    let shares = shares(report);
+    let mean = shares.iter().sum::<f64>() / shares.len().max(1) as f64;
+    let least = shares.into_iter().min_by(f64::total_cmp)?;
+    (least >= HALF * mean).then_some(least)
 }
 
 /// What the threads were blocked in for longest, if that is most of it.
@@ -71,7 +75,7 @@ fn seen_pct(report: &Report) -> f64 {
         .sum()
 }
 
-/// Verdict: the threads sleep in their work, all about equally long.
+/// Verdict: all threads sleep in their work.
 pub fn in_the_work(report: &Report) -> Option<VerdictReport> {
     let total_ns = report.thread_time.total_ns.max(1) as f64;
     // A program that stands does not sleep, and it may have stood for longer than was seen.
@@ -82,8 +86,8 @@ pub fn in_the_work(report: &Report) -> Option<VerdictReport> {
     let stood_ns = stood_ns as f64 * report.threads.len() as f64;
     let stolen_ns = report.stolen_ns() as f64;
     let share_pct = (equal_ns(report) - stood_ns - stolen_ns) / total_ns * 100.0;
-    let share_pct = share_pct.min(seen_pct(report));
-    if share_pct < SHARE || !is_equal(report) {
+    let share_pct = share_pct.min(seen_pct(report)).min(least(report)? * 100.0);
+    if share_pct < SHARE {
         return None;
     }
     let what = match (reason(report), report.states.level) {
@@ -100,8 +104,9 @@ pub fn in_the_work(report: &Report) -> Option<VerdictReport> {
         site: None,
         thread: None,
         text: format!(
-            "asleep in the work: the threads sleep {share_pct:.0} % of their time between \
-             barriers, all about equally long, {what}."
+            "asleep in the work: each thread sleeps at least {:.0} % of its time between \
+             barriers, {what}.",
+            share_pct.floor()
         ),
         evidence: [
             ("share_pct", Figure::Real(share_pct)),

@@ -34,7 +34,7 @@ fn asleep_in_the_work() {
     program.rounds(20, |_| vec![[7 * MS, 0, 3 * MS]; 4]);
     says(
         &program.only(VerdictKind::AsleepInTheWork),
-        &["the threads sleep 30 % of their time between barriers, all about equally long"],
+        &["each thread sleeps at least 29 % of its time between barriers"],
     );
     // Less is no verdict, and not denied either.
     let mut program = Program::new(4);
@@ -43,6 +43,25 @@ fn asleep_in_the_work() {
     assert_eq!(
         because,
         "4 % of thread time was lost, and no cause was found: 4 % asleep in the work"
+    );
+    // What one thread sleeps longer is told of that thread alone.
+    let mut program = Program::new(3);
+    program.rounds(20, |_| vec![[0, 0, 5 * MS], [0, 0, 5 * MS], [0, 0, 9 * MS]]);
+    let verdicts = judge(&program.report()).unwrap();
+    let equal = verdicts
+        .iter()
+        .find(|told| told.kind == VerdictKind::AsleepInTheWork);
+    says(
+        equal.unwrap(),
+        &["each thread sleeps at least 55 % of its time"],
+    );
+    let mut program = Program::new(3);
+    program.rounds(20, |_| vec![[0, 0, MS], [0, 0, 6 * MS], [0, 0, 11 * MS]]);
+    let verdicts = judge(&program.report()).unwrap();
+    assert!(
+        verdicts
+            .iter()
+            .all(|told| told.kind != VerdictKind::AsleepInTheWork)
     );
     // A little sleep is no problem.
     let mut program = Program::new(4);
