@@ -16,7 +16,9 @@ use sbt_engine::{
     choices::{Departures, Waits},
     report::{MomentReport, Report},
 };
-use sbt_program::{access::Invoker, executes, files::ProbedFile, pty::Pty, sites::SharedFiles};
+use sbt_program::{
+    access::Invoker, clock, executes, files::ProbedFile, pty::Pty, sites::SharedFiles,
+};
 use std::{ffi::OsString, fs::File, sync::Arc};
 
 use anyhow::Context as _;
@@ -316,7 +318,7 @@ impl Session {
 
     /// Tells the user some lines, on the live screen if there is one, else on standard error.
     fn tell(&mut self, text: &str) {
-        if !self.view.tell(text) {
+        if !self.view.tell(&[(clock::now_ns(), text.to_owned())]) {
             reporting::print(text);
         }
     }

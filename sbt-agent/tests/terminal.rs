@@ -126,7 +126,13 @@ async fn watch(how: &str, ended: &AsyncFd<OwnedFd>, mut terminal: Terminal, runn
                 result = terminal.turn() => result.unwrap(),
                 result = ended.readable() => { drop(result.unwrap()); over = true; break }
             }
-            if how == "leave" && terminal.output().lines.iter().any(|line| line == "leave") {
+            if how == "leave"
+                && terminal
+                    .output()
+                    .lines
+                    .iter()
+                    .any(|line| line.text == "leave")
+            {
                 break;
             }
         }

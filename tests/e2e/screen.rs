@@ -490,6 +490,33 @@ fn the_program_gets_the_keyboard_and_gives_it_back() {
 }
 
 #[test]
+fn lines_of_the_program_and_of_sbt_stand_in_the_order_of_time() {
+    needs_root!();
+    let watch = run_of(&["--watch-all"], "prints.c", &[]);
+    let terminal = Terminal::spawn(watch, (120, 40));
+    terminal.shows_screen_with("moving");
+    terminal.press("5");
+    terminal.sees("output, with lines of sbt");
+    terminal.sees("after 4");
+    terminal.sees(", episode 4: ");
+    let shown = terminal.look(vt100::Screen::contents);
+    let order: Vec<String> = (1..=4)
+        .flat_map(|round| {
+            let episode = format!(", episode {round}: ");
+            [format!("before {round}"), episode, format!("after {round}")]
+        })
+        .collect();
+    in_order(
+        &shown,
+        &order.iter().map(String::as_str).collect::<Vec<_>>(),
+    );
+    terminal.leave_at_end();
+    let (status, after) = terminal.finish_screen();
+    assert_eq!(status, Some(0), "{after}");
+    assert!(after.contains("before 4\nafter 4\n"), "{after}");
+}
+
+#[test]
 fn no_key_is_lost() {
     needs_root!();
     let terminal = open(&[]);

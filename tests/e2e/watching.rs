@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::{
     harness::{best_of_five, command, needs_root, number, run, sbt, watch_with},
-    programs::{line, program},
+    programs::{Build, line, program},
 };
 
 fn sbt_run(options: &[&str], source: &'static str, arguments: &[&str]) -> String {
@@ -201,4 +201,41 @@ fn a_site_that_nobody_calls_from_is_told_with_the_nearest() {
         "{text}"
     );
     assert!(line.contains("the nearest is meet"), "{text}");
+}
+
+/// Optimised, the call is a jump, and the barrier returns to the caller of the function.
+#[test]
+fn a_barrier_that_is_the_last_act_of_a_function_is_named_by_its_own_line() {
+    needs_root!();
+    let jumps = Build::of("jumps.c").flags(&["-O2"]).path();
+    let at = |mark: &str| line("jumps.c", &format!("SITE {mark}"));
+    let name = format!("--name=jumps.c:{}=together", at("meet"));
+    let (_, report) = watch_with(&[&name], &jumps, &["rounds=20"]);
+    report.is_exactly(2 * 4 * 20, 4 * 20);
+    let places = |site: &Value| {
+        let callers = site["callers"].as_array().unwrap().iter();
+        let callers = callers.map(|caller| caller.as_str().unwrap().to_owned());
+        (site["line"].as_u64().unwrap(), callers.collect::<Vec<_>>())
+    };
+    let mut found: Vec<_> = report.sites().iter().map(places).collect();
+    found.sort();
+    let work = |mark: &str| format!("work jumps.c:{}", at(mark));
+    // `meet` is only the way to the barrier; it has a caller each.
+    let mut expected = vec![
+        (at("one").into(), Vec::new()),
+        (at("other").into(), Vec::new()),
+        (
+            at("last").into(),
+            vec![
+                format!("passes_on jumps.c:{}", at("passes on")),
+                work("begin"),
+            ],
+        ),
+        (at("chooses").into(), Vec::new()),
+    ];
+    expected.sort();
+    assert_eq!(found, expected, "{report}");
+    let named = report.sites().iter();
+    let named = named.filter(|site| site["name"] == "together");
+    assert_eq!(named.count(), 2, "{report}");
 }

@@ -17,6 +17,7 @@ mod shared;
 mod spins;
 mod stacks;
 mod system;
+mod tail;
 
 pub use called::{CLibrary, Called, InRuntime};
 pub use relation::Meeting;
@@ -336,6 +337,7 @@ impl Resolver {
             let calls = links.iter().copied().zip(frames).skip(in_openmp);
             let mut chain = calls.collect();
             self.place_end_of_region(&mut chain);
+            self.place_tail(&mut chain);
             chain
         };
         // A thread of the runtime has one place, however far the walk went in the runtime.

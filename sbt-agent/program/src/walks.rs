@@ -21,6 +21,7 @@ use super::{
     syscalls, vdso,
 };
 mod regions;
+mod tails;
 
 use crate::{
     point::{Function, Point},

@@ -12,6 +12,7 @@ use sbt_engine::{
     report::{Report, SiteReport, ThreadReport},
 };
 
+pub use crate::show::table::plural;
 pub use sbt_engine::words::since;
 
 /// Width of a text in columns.
@@ -218,12 +219,6 @@ pub fn clock(ns: u64) -> String {
     } else {
         format!("{minutes:02}:{seconds:02}.{}", tenths % 10)
     }
-}
-
-/// A number with its noun: `1 site`, `2 sites`.
-pub fn plural(n: u64, what: &str) -> String {
-    let s = if n == 1 { "" } else { "s" };
-    format!("{} {what}{s}", count(n))
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use super::{
     Session,
     reporting::{
+        self,
         recording::{KnownFacts, Recording},
         saver::Saver,
     },
@@ -211,15 +212,16 @@ impl Session {
         if self.is_before_window() {
             return;
         }
-        let text = self.reporting.narrate(
+        let texts = self.reporting.narrate(
             told,
             self.understanding.model(),
             self.understanding.places(),
             &self.settings,
             self.watch.counters(),
         );
-        if !text.is_empty() {
-            self.tell(&text);
+        if !texts.is_empty() && !self.view.tell(&texts) {
+            let all: String = texts.into_iter().map(|(_, text)| text).collect();
+            reporting::print(&all);
         }
     }
 

@@ -84,7 +84,8 @@ impl Reporting {
         self.narrator.forget();
     }
 
-    /// Takes episodes that are ready to be told, and returns the lines to print.
+    /// Takes episodes that are ready to be told, and returns what to print: see
+    /// [`Narrator::tell`].
     pub fn narrate(
         &mut self,
         told: Vec<ToldEpisode>,
@@ -92,7 +93,7 @@ impl Reporting {
         places: &[Rc<Place>],
         settings: &Settings,
         counters: &Plan,
-    ) -> String {
+    ) -> Vec<(u64, String)> {
         self.narrator.tell(told, model, places, settings, counters)
     }
 

@@ -110,10 +110,11 @@ impl View {
         }
     }
 
-    /// Shows lines on the screen; returns false if there is none.
-    pub fn tell(&mut self, text: &str) -> bool {
+    /// Shows lines on the screen, each text with its time (`CLOCK_MONOTONIC`, ns); returns false if
+    /// there is no screen.
+    pub fn tell(&mut self, texts: &[(u64, String)]) -> bool {
         if let Some(screen) = &mut self.screen {
-            screen.observer.told(text);
+            screen.observer.told(texts);
         }
         self.is_open()
     }

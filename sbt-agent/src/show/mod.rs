@@ -12,6 +12,7 @@ mod episode;
 pub mod html;
 pub mod perfetto;
 mod rates;
+pub mod related;
 pub mod scale_html;
 #[cfg(test)]
 mod scale_tests;

@@ -177,6 +177,12 @@ pub fn count(value: u64) -> String {
     grouped(&value.to_string())
 }
 
+/// A number with its noun: `1 site`, `2 sites`.
+pub fn plural(n: u64, what: &str) -> String {
+    let s = if n == 1 { "" } else { "s" };
+    format!("{} {what}{s}", count(n))
+}
+
 /// The average number of occurrences, with at least three digits: `0.25`, `12 345`, `345 M` for 345
 /// millions.
 pub fn mean(value: Option<f64>) -> String {

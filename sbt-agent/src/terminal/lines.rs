@@ -3,6 +3,7 @@
 
 use std::{collections::VecDeque, fmt};
 
+use sbt_engine::live::TimedLine;
 use unicode_width::UnicodeWidthChar as _;
 
 /// The largest number of lines that are kept.
@@ -27,8 +28,9 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// Takes in the next bytes.
-    pub fn push(&mut self, bytes: &[u8]) {
+    /// Takes in the next bytes, which were read at a time (`CLOCK_MONOTONIC`, ns).
+    pub fn push(&mut self, bytes: &[u8], read_ns: u64) {
+        self.screen.read_ns = read_ns;
         let mut all = std::mem::take(&mut self.cut);
         let bytes = if all.is_empty() {
             bytes
@@ -62,10 +64,19 @@ impl Lines {
     }
 
     /// The lines, oldest first; the unfinished line is the last.
-    pub fn all(&self) -> Vec<String> {
-        let Screen { ended, line, .. } = &self.screen;
-        let last = Some(&line.text).filter(|text| !text.is_empty());
-        ended.iter().chain(last).cloned().collect()
+    pub fn all(&self) -> Vec<TimedLine> {
+        let Screen {
+            ended,
+            line,
+            read_ns,
+            ..
+        } = &self.screen;
+        let last = TimedLine {
+            at_ns: *read_ns,
+            text: line.text.clone(),
+        };
+        let last = Some(last).filter(|line| !line.text.is_empty());
+        ended.iter().cloned().chain(last).collect()
     }
 }
 
@@ -78,10 +89,12 @@ impl fmt::Debug for Lines {
 /// The lines as a terminal shows them.
 #[derive(Debug, Default)]
 struct Screen {
-    ended: VecDeque<String>,
+    ended: VecDeque<TimedLine>,
     /// Bytes of text in `ended`.
     size: usize,
     line: Line,
+    /// When the last bytes were read, `CLOCK_MONOTONIC` ns.
+    read_ns: u64,
 }
 
 impl vte::Perform for Screen {
@@ -134,12 +147,14 @@ impl Screen {
             let Some(oldest) = self.ended.pop_front() else {
                 break;
             };
-            self.size -= oldest.len();
-            next = oldest;
+            self.size -= oldest.text.len();
+            next = oldest.text;
         }
         next.clear();
-        let ended = std::mem::replace(&mut self.line.text, next);
-        self.ended.push_back(ended);
+        self.ended.push_back(TimedLine {
+            at_ns: self.read_ns,
+            text: std::mem::replace(&mut self.line.text, next),
+        });
         self.line.home();
     }
 }

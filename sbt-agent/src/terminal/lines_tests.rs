@@ -4,10 +4,14 @@ use proptest::prelude::*;
 
 use super::*;
 
+fn texts(lines: &Lines) -> Vec<String> {
+    lines.all().into_iter().map(|line| line.text).collect()
+}
+
 fn lines(bytes: &[u8]) -> Vec<String> {
     let mut lines = Lines::default();
-    lines.push(bytes);
-    lines.all()
+    lines.push(bytes, 0);
+    texts(&lines)
 }
 
 #[track_caller]
@@ -74,28 +78,34 @@ fn text_that_is_none_is_seen_as_that() {
 fn only_so_much_is_kept() {
     let mut many = Lines::default();
     for number in 0..10_000 {
-        many.push(format!("{number}\n").as_bytes());
+        many.push(format!("{number}\n").as_bytes(), 0);
     }
-    many.push(b"last");
-    let all = many.all();
+    many.push(b"last", 0);
+    let all = texts(&many);
     assert_eq!(all.len(), MAX_LINES);
     assert_eq!(all[MAX_LINES - 2..], ["9999", "last"]);
 
     let mut long = Lines::default();
     for _ in 0..1_000 {
-        long.push(&[b'x'; 1_500]);
+        long.push(&[b'x'; 1_500], 0);
     }
-    let all = long.all();
+    let all = texts(&long);
     let size: usize = all.iter().map(String::len).sum();
     assert!(size <= MAX_BYTES && size > MAX_BYTES * 9 / 10, "{size}");
     assert!(all.iter().all(|line| line.len() <= MAX_LINE));
 
+    let mut timed = Lines::default();
+    timed.push(b"one\ntw", 3);
+    timed.push(b"o\nthree", 5);
+    let times: Vec<u64> = timed.all().iter().map(|line| line.at_ns).collect();
+    assert_eq!(times, [3, 5, 5]);
+
     // Marks without a width, again and again at the beginning of the line.
     let mut marks = Lines::default();
     for _ in 0..500_000 {
-        marks.push("\r\u{301}".as_bytes());
+        marks.push("\r\u{301}".as_bytes(), 0);
     }
-    let size: usize = marks.all().iter().map(String::len).sum();
+    let size: usize = texts(&marks).iter().map(String::len).sum();
     assert!(size <= MAX_BYTES, "{size}");
 }
 
@@ -126,10 +136,10 @@ proptest! {
                 break;
             }
             let (now, later) = rest.split_at((*size).min(rest.len()));
-            cut.push(now);
+            cut.push(now, 0);
             rest = later;
         }
-        prop_assert_eq!(&whole, &cut.all());
+        prop_assert_eq!(&whole, &texts(&cut));
         for line in &whole {
             prop_assert!(!line.chars().any(char::is_control));
             prop_assert!(line.len() <= 2 * MAX_LINE + 4);

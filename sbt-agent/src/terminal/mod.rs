@@ -16,7 +16,7 @@ use tokio::{
 };
 
 use sbt_engine::live::Output;
-use sbt_program::pty;
+use sbt_program::{clock, pty};
 
 mod kept;
 mod lines;
@@ -179,7 +179,7 @@ impl Terminal {
         let got = self.fill(now);
         let bytes = &self.buffer[..got];
         self.kept.push(bytes);
-        self.lines.push(bytes);
+        self.lines.push(bytes, clock::now_ns());
         self.bytes += got as u64;
         if got > 0 {
             self.output = None;

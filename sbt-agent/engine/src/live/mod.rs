@@ -36,7 +36,7 @@ pub struct Snapshot {
     /// The program's output, if it passes through sbt.
     pub output: Option<Arc<Output>>,
     /// Messages about single episodes and phases, and warnings: the last lines, oldest first.
-    pub told: Arc<Vec<String>>,
+    pub told: Arc<Vec<TimedLine>>,
     /// The available counters; `None` until the user asks for them.
     pub offers: Option<Arc<Vec<Offer>>>,
     /// The answer to the user's last request, such as where a report was saved, with a number that
@@ -186,11 +186,21 @@ pub struct Lane {
     pub pieces: Vec<Piece>,
 }
 
+/// A line of text and its time.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TimedLine {
+    /// `CLOCK_MONOTONIC`, ns.
+    pub at_ns: u64,
+    /// The line, without its end.
+    pub text: String,
+}
+
 /// The end of a program's output.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Output {
-    /// The last lines, oldest first, without control characters.
-    pub lines: Vec<String>,
+    /// The last lines, oldest first, without control characters; each with the time at which sbt read
+    /// its end.
+    pub lines: Vec<TimedLine>,
     /// Number of bytes written in all.
     pub bytes: u64,
 }

@@ -4,7 +4,7 @@ use super::{MS, Report, S, Snapshot, imbalanced};
 use crate::{
     live::{CounterFigure, CounterFigures},
     report::{
-        CounterUnit,
+        CounterUnit, RelatedReport,
         counters::{CountedReport, CounterReport, derived},
     },
 };
@@ -35,6 +35,17 @@ const COUNTERS: [Sample; 5] = [
     ),
     ("LLC-loads", CounterUnit::Count, None, None),
 ];
+
+/// How a counter goes with lateness.
+fn correlation(name: &str) -> Option<f64> {
+    match name {
+        "page-faults" => Some(0.93),
+        "task-clock" => Some(0.99),
+        "instructions" => Some(-0.71),
+        "cycles" => Some(0.04),
+        _ => None,
+    }
+}
 
 /// Four threads, the last of which has page faults while it works.
 pub fn counted() -> Snapshot {
@@ -86,6 +97,16 @@ fn figures(report: &mut Report, name: &str, each: Option<[u64; 4]>) -> CounterFi
         }
         let sum = mine.iter().map(|figure| figure.sum).sum();
         site.counters.insert(name.into(), sum);
+        site.related.push(RelatedReport {
+            counter: name.into(),
+            episodes: site.episodes,
+            correlation: correlation(name),
+            effective_episodes: correlation(name).map(|_| site.episodes as f64),
+            made_by_lateness: name == "task-clock",
+            last: None,
+            others: None,
+            late_ns: None,
+        });
         site.counted.insert(name.into(), counted(4 * site.episodes));
         all.sites.push(figure(sum, site.episodes));
         all.site_threads.push(mine);

@@ -16,7 +16,7 @@ use crate::{
     choices::States,
     live::{
         Doing, Histogram, Lane, Lanes, Output, PACE_STEP_NS, Piece, Playing, Replaying, Snapshot,
-        Speed, Watching,
+        Speed, TimedLine, Watching,
     },
     report::{
         ConceptualReport, EachReport, Figure, IntervalReport, LockReportKind, MarkReport,
@@ -32,6 +32,10 @@ use parts::{lock, program, site, stat};
 
 const MS: u64 = 1_000_000;
 const S: u64 = 1_000 * MS;
+
+const fn line(at_ns: u64, text: String) -> TimedLine {
+    TimedLine { at_ns, text }
+}
 
 /// A snapshot in which nothing has been seen yet.
 pub fn empty() -> Snapshot {
@@ -230,12 +234,15 @@ pub fn imbalanced() -> Snapshot {
     ]);
     snapshot.output = Some(Arc::new(Output {
         lines: (0..60)
-            .map(|at| format!("step {at}: residual {}e-6", 900 - at))
+            .map(|at| line(at * S / 12, format!("step {at}: residual {}e-6", 900 - at)))
             .collect(),
         bytes: 1_260,
     }));
     snapshot.told = Arc::new((0..5).map(|at| {
-        format!("00:0{at}.120 update_rows lu.c:715 #{at}: phase 12.1 ms, barrier 8.20 ms, last T3")
+        let text = format!(
+            "sbt: 00:0{at}.120 update_rows lu.c:715 #{at}: phase 12.1 ms, barrier 8.20 ms, last T3"
+        );
+        line(at * S, text)
     }).collect());
     snapshot
 }
@@ -446,9 +453,9 @@ pub fn hostile() -> Snapshot {
     snapshot.doing = vec![Doing::Unknown; 4];
     snapshot.histograms.clear();
     snapshot.pace.clear();
-    snapshot.told = Arc::new(vec!["\x1b[2J\u{202e}漢".repeat(100)]);
+    snapshot.told = Arc::new(vec![line(0, "\x1b[2J\u{202e}漢".repeat(100))]);
     snapshot.output = Some(Arc::new(Output {
-        lines: vec!["漢\x1b".repeat(200)],
+        lines: vec![line(0, "漢\x1b".repeat(200))],
         bytes: 3,
     }));
     snapshot.notice = Some((1, "\x1b[2J".into()));

@@ -82,7 +82,13 @@ mod tests {
         };
         let own = std::process::id();
         let file = closed(own, map(libc::MAP_SHARED)).unwrap();
-        assert_eq!(with(file), Some(vec![own]));
+        // A process that another test begins shares it until it executes its program.
+        let is_alone = || with(file) == Some(vec![own]);
+        let is_once_alone = (0..1000).any(|_| {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+            is_alone()
+        });
+        assert!(is_once_alone, "{:?}", with(file));
         assert_eq!(closed(own, map(libc::MAP_PRIVATE)), None);
         assert_eq!(closed(own, 0), None);
     }

@@ -7,9 +7,12 @@ use crate::{
     screen::{
         counters::{self, chosen},
         grid::{Cells, Grid},
-        words::{left, right, thread, width},
+        words::{self, left, right, thread, width},
     },
-    show::table::{count, duration, mean, percent, rounded},
+    show::{
+        related::related,
+        table::{count, duration, mean, percent, rounded},
+    },
 };
 use sbt_engine::{
     live::CounterFigure,
@@ -66,6 +69,9 @@ pub fn of_site(
         lines.push(Line::raw(format!(" {} {}", figure.name, figure.text())));
     }
     lines.extend(partial(site, view));
+    let related = related(site).unwrap_or_default();
+    let related = words::wrap(&related, columns.saturating_sub(2), look).into_iter();
+    lines.extend(related.map(|line| Line::raw(format!(" {line}"))));
     lines.extend(of_threads(site, at, view, (columns, from)));
     lines
 }

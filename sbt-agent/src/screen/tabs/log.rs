@@ -35,14 +35,20 @@ impl Default for Log {
     }
 }
 
+const CODES: [&str; 3] = ["\x1b[1m", "\x1b[2m", "\x1b[0m"];
+
+/// A line as for standard error, without the codes for bold and dim text.
+pub fn plain(told: &str) -> String {
+    CODES
+        .iter()
+        .fold(told.to_owned(), |text, code| text.replace(code, ""))
+}
+
 /// The lines of one message, which is formatted as for standard error: headings are marked by
 /// escape codes for bold, and details are indented.
 fn entry(told: &str, columns: usize, look: Look) -> Vec<Line<'static>> {
-    const CODES: [&str; 3] = ["\x1b[1m", "\x1b[2m", "\x1b[0m"];
     let is_head = told.starts_with(CODES[0]);
-    let plain = CODES
-        .iter()
-        .fold(told.to_owned(), |text, code| text.replace(code, ""));
+    let plain = plain(told);
     let text = plain.strip_prefix("sbt: ").unwrap_or(&plain);
     let (indent, style) = match (is_head, text.starts_with(' ')) {
         (true, _) => (1, look.bold()),
@@ -157,7 +163,7 @@ impl Tab for Log {
         let columns = usize::from(body.width);
         let lines: Vec<Line> = told
             .iter()
-            .flat_map(|text| entry(text, columns, view.look))
+            .flat_map(|line| entry(&line.text, columns, view.look))
             .collect();
         self.pager.draw(&lines, buffer, body);
         let note = self.pager.range().unwrap_or_default();

@@ -2,7 +2,7 @@
 
 use ratatui::{buffer::Buffer, layout::Rect, text::Line};
 
-use super::{Hint, Tab, View, site};
+use super::{Hint, Tab, View, log, site};
 use crate::{
     screen::{
         keys::Action,
@@ -11,7 +11,10 @@ use crate::{
     },
     show::table::count,
 };
-use sbt_engine::{live::Request, place::printable};
+use sbt_engine::{
+    live::{Request, TimedLine},
+    place::printable,
+};
 
 /// The tab of the program's output.
 pub struct OutputTab {
@@ -32,6 +35,15 @@ const ELSEWHERE: &str = "The program's output does not pass through sbt. sbt sho
 
 /// Shown in a replay.
 const NOT_RECORDED: &str = "A recording does not contain the output of the program.";
+
+/// The lines of the program and those of sbt in the order of time, each with whether it is one of sbt.
+fn by_time<'a>(written: &'a [TimedLine], told: &'a [TimedLine]) -> Vec<(&'a TimedLine, bool)> {
+    let told = told.iter().map(|line| (line, true));
+    let written = written.iter().map(|line| (line, false));
+    let mut all: Vec<_> = told.chain(written).collect();
+    all.sort_by_key(|(line, _)| line.at_ns);
+    all
+}
 
 impl Tab for OutputTab {
     fn title(&self) -> &'static str {
@@ -59,20 +71,33 @@ impl Tab for OutputTab {
             );
             return;
         };
-        let in_sight = self.pager.view(output.lines.len(), body.height);
-        let shown = output.lines[in_sight].iter();
-        put_all(buffer, body, shown.map(|text| Line::raw(printable(text))));
+        let lines = by_time(&output.lines, &view.snapshot.told);
+        let in_sight = self.pager.view(lines.len(), body.height);
+        let shown = lines[in_sight].iter().map(|(line, is_told)| {
+            let text = printable(&log::plain(&line.text));
+            if *is_told {
+                Line::styled(text, view.look.dim())
+            } else {
+                Line::raw(text)
+            }
+        });
+        put_all(buffer, body, shown);
         let bytes = format!("{} bytes", count(output.bytes));
         let note = match self.pager.range() {
             Some(range) => format!("{range}, {bytes}"),
             None => bytes,
         };
-        let name = if self.pager.follows() {
+        let what = if view.snapshot.told.is_empty() {
             "output of the program"
         } else {
-            "output of the program; End: follow new output"
+            "output, with lines of sbt"
         };
-        rule(buffer, title, name, &note, view.look);
+        let name = if self.pager.follows() {
+            what.to_owned()
+        } else {
+            format!("{what}; End: follow new output")
+        };
+        rule(buffer, title, &name, &note, view.look);
     }
 
     fn act(&mut self, action: Action, _view: &View) -> Vec<Request> {

@@ -118,7 +118,8 @@ impl Narrator {
         }
     }
 
-    /// Takes the episodes that the model has ready, `told`, and returns the lines to print.
+    /// Takes the episodes that the model has ready, `told`, and returns what to print: the lines on
+    /// each episode, at the time at which it was complete (`CLOCK_MONOTONIC`, ns).
     pub fn tell(
         &mut self,
         told: Vec<ToldEpisode>,
@@ -126,9 +127,9 @@ impl Narrator {
         places: &[Rc<Place>],
         settings: &Settings,
         counters: &Plan,
-    ) -> String {
+    ) -> Vec<(u64, String)> {
         if told.is_empty() {
-            return String::new();
+            return Vec::new();
         }
         let all: Vec<&Place> = places.iter().map(AsRef::as_ref).collect();
         let names = Names {
@@ -138,17 +139,17 @@ impl Narrator {
             counters,
             order: Order::new(model),
         };
-        let mut text = String::new();
         if let Some(saver) = &mut self.saver {
             saver.look(&told, &names);
         }
-        for told in told {
-            self.tell_one(told, &names, &mut text);
-        }
-        text
+        let texts = told
+            .into_iter()
+            .map(|told| (told.done.last_ns, self.tell_one(told, &names)));
+        texts.filter(|(_, text)| !text.is_empty()).collect()
     }
 
-    fn tell_one(&mut self, told: ToldEpisode, names: &Names<'_>, text: &mut String) {
+    fn tell_one(&mut self, told: ToldEpisode, names: &Names<'_>) -> String {
+        let mut text = String::new();
         let watched = names.model.sites().all()[told.site.index()].roles.watched;
         let barrier_ns = told.done.barrier_ns();
         let late = self.limit_ns.filter(|limit_ns| barrier_ns > *limit_ns);
@@ -191,6 +192,7 @@ impl Narrator {
                 self.omitted += 1;
             }
         }
+        text
     }
 
     /// By site: the number of warnings, the longest barrier time and the limit, both in ns.

@@ -7,7 +7,7 @@ use sbt_engine::{
     counters::Plan,
     live::{
         Doing, Histogram, LEVELS, Lane, Lanes, Offer, Output, PACE_STEP_NS, PACE_STEPS, PIECES,
-        Piece, Snapshot, Watching,
+        Piece, Snapshot, TimedLine, Watching,
     },
     model::{Model, Present, ids::ThreadId, lanes, parts::Split},
     place::Place,
@@ -46,8 +46,8 @@ pub struct Observer {
     rates: CounterRates,
     /// The counters offered to the user, as in [`Snapshot::offers`].
     pub offers: Option<Arc<Vec<Offer>>>,
-    told: VecDeque<String>,
-    told_drawn: Arc<Vec<String>>,
+    told: VecDeque<TimedLine>,
+    told_drawn: Arc<Vec<TimedLine>>,
     notice: Option<(u64, String)>,
 }
 
@@ -106,20 +106,23 @@ impl Observer {
         self.notice = Some((number, text));
     }
 
-    /// Keeps lines that would have gone to standard error.
-    pub fn told(&mut self, text: &str) {
-        for line in text.lines() {
-            if self.told.len() == TOLD {
-                self.told.pop_front();
-            }
-            self.told.push_back(line.to_owned());
+    /// Keeps lines that would have gone to standard error, each text with its time
+    /// (`CLOCK_MONOTONIC`, ns).
+    pub fn told(&mut self, texts: &[(u64, String)]) {
+        for (at_ns, text) in texts {
+            self.told.extend(text.lines().map(|line| TimedLine {
+                at_ns: *at_ns,
+                text: line.to_owned(),
+            }));
         }
+        let old = self.told.len().saturating_sub(TOLD);
+        self.told.drain(..old);
         self.told_drawn = Arc::new(self.told.iter().cloned().collect());
     }
 
     /// The kept lines.
     pub fn into_told(self) -> impl Iterator<Item = String> {
-        self.told.into_iter()
+        self.told.into_iter().map(|line| line.text)
     }
 
     /// Notes a reset of all totals, which had begun at `start_ns`.

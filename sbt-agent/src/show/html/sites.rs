@@ -6,6 +6,7 @@ use super::{
     MOST_ROWS, Times, bars, counters, further, percent, scrolling, section, td_count, td_percent,
     td_time, th, time,
 };
+use crate::show::related::related;
 use sbt_engine::report::{Report, SiteReport, StatReport, StragglerPattern, StragglerReport};
 
 /// Number of sites whose threads are shown.
@@ -155,6 +156,7 @@ fn details(report: &Report, site: &SiteReport) -> Markup {
             summary { (site.called()) ": its threads" }
             (scrolling("Times of this site", &stats))
             (scrolling("Threads of this site", &table))
+            @if let Some(related) = related(site) { p { "Counters: " (related) "." } }
             @if site.threads.len() > MOST_THREADS {
                 p class="hint" { (site.threads.len() - MOST_THREADS) " further threads are not shown." }
             }

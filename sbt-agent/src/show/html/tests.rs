@@ -203,6 +203,10 @@ fn a_report_alone_has_no_timeline_and_says_so() {
 #[test]
 fn counters_have_tables_by_site_phase_and_thread() {
     let page = from_report(&samples::counted()).replace('\u{a0}', " ");
+    assert!(
+        page.contains("how late it comes, over 512 episodes: page-faults 0.93, instructions -0.71"),
+        "{page}"
+    );
     let (_, section) = page.split_once("<section id=\"counters\"").unwrap();
     let (section, _) = section.split_once("</section>").unwrap();
     for title in ["By site", "By phase", "By thread"] {

@@ -1,6 +1,6 @@
 //! The text report, ready to be pasted into a bug report.
 
-use super::table::{Style, Table, Unit, count, duration, percent};
+use super::table::{Style, Table, Unit, count, duration, percent, plural};
 use sbt_engine::{
     report::{Report, SiteReport, ThreadReport, UnfinishedReport},
     words::command_line,
@@ -15,7 +15,6 @@ mod functions;
 mod hang;
 mod locks;
 mod phases;
-mod related;
 mod scale;
 mod sites;
 mod spins;
@@ -151,11 +150,6 @@ fn moments(out: &mut String, report: &Report, style: Style) {
             line(out, &part);
         }
     }
-}
-
-fn plural(n: u64, what: &str) -> String {
-    let s = if n == 1 { "" } else { "s" };
-    format!("{} {what}{s}", count(n))
 }
 
 fn summary(out: &mut String, report: &Report, style: Style) {

@@ -4,8 +4,9 @@ use std::fmt::Write as _;
 
 use super::{
     Chosen, MOST_ROWS, NO_BREAK, Table, choose, count, counters, duration, each, is_shared, line,
-    name, others, percent, plural, related, rest, thread_name, usage, wrapped,
+    name, others, percent, plural, rest, thread_name, usage, wrapped,
 };
+use crate::show::related::related;
 use crate::show::table::{Style, UNKNOWN, Unit};
 use sbt_engine::report::{
     BarrierKind, BarrierStragglerReport, Report, SiteReport, StatReport, StragglerPattern,
@@ -93,7 +94,7 @@ pub fn details(out: &mut String, report: &Report, site: &SiteReport, style: Styl
     if let Some(away) = late.and_then(|late| late.away.as_ref()) {
         facts.extend(super::away::late(away, style));
     }
-    facts.extend(related::related(site));
+    facts.extend(related(site));
     facts.extend(usage::usage(report, site, style));
     facts.extend(trend(&site.trend, style));
     facts.extend(usage::busy_over_the_run(&site.trend, style));

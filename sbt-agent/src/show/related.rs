@@ -1,6 +1,6 @@
 //! How counters go with who is late at a site.
 
-use super::plural;
+use super::table::plural;
 use sbt_engine::report::{RelatedReport, SiteReport};
 
 /// Fewer episodes show nothing that chance does not.

@@ -1,0 +1,70 @@
+// Barriers that are the last act of a function: optimised, their calls are jumps.
+//
+// jumps [rounds=20]
+//   meet        from two places of `work`
+//   passes_on   jumps to a function that jumps to the barrier
+//   chooses     to one of two barriers: the call of `chooses` does not say to which
+#include "common.h"
+
+#define THREADS 2
+static long rounds;
+static pthread_barrier_t first, second, third, fourth;
+static _Thread_local volatile long passed;
+
+__attribute__((noinline)) static void meet(void)
+{
+    passed++;
+    pthread_barrier_wait(&first); // SITE meet
+}
+
+__attribute__((noinline)) static void last(void)
+{
+    passed += 2;
+    pthread_barrier_wait(&second); // SITE last
+}
+
+__attribute__((noinline)) static void passes_on(void)
+{
+    passed += 3;
+    last(); // SITE passes on
+}
+
+__attribute__((noinline)) static void chooses(long round)
+{
+    passed += 4;
+    if (round % 2)
+        pthread_barrier_wait(&third);
+    else
+        pthread_barrier_wait(&fourth);
+}
+
+static void *work(void *argument)
+{
+    (void)argument;
+    for (long round = 0; round < rounds; round++) {
+        meet(); // SITE one
+        passed += 5;
+        meet(); // SITE other
+        passed += 6;
+        passes_on(); // SITE begin
+        passed += 7;
+        chooses(round); // SITE chooses
+        passed += 8;
+    }
+    return NULL;
+}
+
+int main(int argc, char **argv)
+{
+    rounds = option(argc, argv, "rounds", 20);
+    pthread_barrier_t *all[] = {&first, &second, &third, &fourth};
+    for (int i = 0; i < 4; i++)
+        must(pthread_barrier_init(all[i], NULL, THREADS));
+    pthread_t threads[THREADS];
+    for (long i = 0; i < THREADS; i++)
+        must(pthread_create(&threads[i], NULL, work, NULL));
+    for (long i = 0; i < THREADS; i++)
+        must(pthread_join(threads[i], NULL));
+    printf("done\n");
+    return 0;
+}
