@@ -211,7 +211,7 @@ fn a_barrier_that_is_the_last_act_of_a_function_is_named_by_its_own_line() {
     let at = |mark: &str| line("jumps.c", &format!("SITE {mark}"));
     let name = format!("--name=jumps.c:{}=together", at("meet"));
     let (_, report) = watch_with(&[&name], &jumps, &["rounds=20"]);
-    report.is_exactly(2 * 4 * 20, 4 * 20);
+    report.is_exactly(2 * 6 * 20, 6 * 20);
     let places = |site: &Value| {
         let callers = site["callers"].as_array().unwrap().iter();
         let callers = callers.map(|caller| caller.as_str().unwrap().to_owned());
@@ -232,6 +232,8 @@ fn a_barrier_that_is_the_last_act_of_a_function_is_named_by_its_own_line() {
             ],
         ),
         (at("chooses").into(), Vec::new()),
+        (at("twice").into(), Vec::new()),
+        (at("or else").into(), Vec::new()),
     ];
     expected.sort();
     assert_eq!(found, expected, "{report}");

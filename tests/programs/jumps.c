@@ -4,11 +4,14 @@
 //   meet        from two places of `work`
 //   passes_on   jumps to a function that jumps to the barrier
 //   chooses     to one of two barriers: the call of `chooses` does not say to which
+//   twice       to one function from two places: the same
+//   or_else     to a barrier, or to whatever a pointer points to: the same
 #include "common.h"
 
 #define THREADS 2
 static long rounds;
-static pthread_barrier_t first, second, third, fourth;
+static pthread_barrier_t first, second, third, fourth, fifth, sixth;
+static void (*volatile other)(void);
 static _Thread_local volatile long passed;
 
 __attribute__((noinline)) static void meet(void)
@@ -38,6 +41,32 @@ __attribute__((noinline)) static void chooses(long round)
         pthread_barrier_wait(&fourth);
 }
 
+__attribute__((noinline)) static void either(void)
+{
+    passed += 9;
+    pthread_barrier_wait(&fifth);
+}
+
+__attribute__((noinline)) static void twice(long round)
+{
+    if (round % 2) {
+        passed *= 3;
+        either();
+        return;
+    }
+    passed ^= 11;
+    either();
+}
+
+__attribute__((noinline)) static void or_else(void)
+{
+    if (other) {
+        other();
+        return;
+    }
+    pthread_barrier_wait(&sixth);
+}
+
 static void *work(void *argument)
 {
     (void)argument;
@@ -50,6 +79,10 @@ static void *work(void *argument)
         passed += 7;
         chooses(round); // SITE chooses
         passed += 8;
+        twice(round); // SITE twice
+        passed += 10;
+        or_else(); // SITE or else
+        passed += 12;
     }
     return NULL;
 }
@@ -57,8 +90,8 @@ static void *work(void *argument)
 int main(int argc, char **argv)
 {
     rounds = option(argc, argv, "rounds", 20);
-    pthread_barrier_t *all[] = {&first, &second, &third, &fourth};
-    for (int i = 0; i < 4; i++)
+    pthread_barrier_t *all[] = {&first, &second, &third, &fourth, &fifth, &sixth};
+    for (int i = 0; i < 6; i++)
         must(pthread_barrier_init(all[i], NULL, THREADS));
     pthread_t threads[THREADS];
     for (long i = 0; i < THREADS; i++)

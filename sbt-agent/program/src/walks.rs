@@ -21,7 +21,6 @@ use super::{
     syscalls, vdso,
 };
 mod regions;
-mod tails;
 
 use crate::{
     point::{Function, Point},
@@ -276,14 +275,8 @@ impl Walks {
     /// Learns to walk on from libraries of a language that call barriers for the program, as MPI's
     /// libraries for Fortran do: the place is the caller of the library.
     fn seed_libraries(&mut self, files: &Files<'_>) {
-        let whole = |point: &&Point| {
-            matches!(
-                point.function,
-                Function::BarrierWait | Function::Call { .. }
-            )
-        };
-        let all = files.iter().flat_map(|(file, _)| barriers(file));
-        let mut names: HashSet<String> = all.filter(whole).flat_map(names_of).collect();
+        let all = files.iter().flat_map(|(file, _)| whole_barriers(file));
+        let mut names: HashSet<String> = all.flat_map(names_of).collect();
         for _ in 0..MAX_CALLERS {
             let mut outer = HashSet::new();
             for (number, (file, owner)) in (0..).zip(files) {
@@ -531,7 +524,7 @@ pub(super) fn is_all_c(chain: &[Link]) -> bool {
 
 /// The names of a barrier's function: the functions of MPI have a second name each, for tools that
 /// replace the first (MPI 3.1, section 14.2).
-fn names_of(point: &Point) -> impl Iterator<Item = String> + use<> {
+pub(super) fn names_of(point: &Point) -> impl Iterator<Item = String> + use<> {
     let second = (point.layout == layout::MPI).then(|| format!("P{}", point.symbol));
     [point.symbol.clone()].into_iter().chain(second)
 }
@@ -546,5 +539,15 @@ fn barriers(file: &ProbedFile) -> impl Iterator<Item = &Point> {
         | Function::CondWait
         | Function::CondWake { .. } => true,
         _ => false,
+    })
+}
+
+/// The functions of a file that are barriers, and not only a part of one.
+pub(super) fn whole_barriers(file: &ProbedFile) -> impl Iterator<Item = &Point> {
+    barriers(file).filter(|point| {
+        matches!(
+            point.function,
+            Function::BarrierWait | Function::Call { .. }
+        )
     })
 }

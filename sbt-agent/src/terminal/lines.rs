@@ -65,14 +65,9 @@ impl Lines {
 
     /// The lines, oldest first; the unfinished line is the last.
     pub fn all(&self) -> Vec<TimedLine> {
-        let Screen {
-            ended,
-            line,
-            read_ns,
-            ..
-        } = &self.screen;
+        let Screen { ended, line, .. } = &self.screen;
         let last = TimedLine {
-            at_ns: *read_ns,
+            at_ns: u64::MAX,
             text: line.text.clone(),
         };
         let last = Some(last).filter(|line| !line.text.is_empty());

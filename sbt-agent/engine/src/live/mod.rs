@@ -199,7 +199,7 @@ pub struct TimedLine {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Output {
     /// The last lines, oldest first, without control characters; each with the time at which sbt read
-    /// its end.
+    /// its end; `u64::MAX` for a line without end so far.
     pub lines: Vec<TimedLine>,
     /// Number of bytes written in all.
     pub bytes: u64,

@@ -28,21 +28,46 @@ fn equal_ns(report: &Report) -> f64 {
     late.sum()
 }
 
-/// The part of its time between its first and its last barrier that each thread slept in its work.
-fn shares(report: &Report) -> Vec<f64> {
-    let share = |thread: &ThreadReport| {
-        let outside = thread.begin_blocked_ns.unwrap_or(0) + thread.end_blocked_ns.unwrap_or(0);
-        let slept_ns = thread.blocked_ns?.saturating_sub(outside);
-        let time_ns = thread.work_ns? + thread.idle_ns + thread.release_ns.unwrap_or(0);
-        Some(slept_ns as f64 / time_ns.max(1) as f64)
-    };
-    report.threads.iter().filter_map(share).collect()
+/// What a thread did between its first and its last barrier, ns.
+#[derive(Clone, Copy, Default)]
+struct Between {
+    slept_ns: u64,
+    time_ns: u64,
 }
 
-/// The part of its time that even the thread slept that slept least; `None` if the threads differ by
-/// so much that the sleep is not one of all threads.
-fn least(report: &Report) -> Option<f64> {
-    let shares = shares(report);
+impl Between {
+    /// `None` if anything is unknown, or if the report has the thread only together with others.
+    fn of(report: &Report, thread: &ThreadReport) -> Option<Self> {
+        let mut between = Self::default();
+        if thread.threads > 1 {
+            return None;
+        }
+        for site in &report.sites {
+            let here = site.threads.iter().filter(|row| row.thread == thread.id);
+            for row in here {
+                let Some(later) = row.later else {
+                    continue;
+                };
+                between.slept_ns += later.blocked_ns?;
+                between.time_ns += later.work_ns + row.idle_ns + row.release_ns.unwrap_or(0);
+            }
+        }
+        (between.time_ns > 0).then_some(between)
+    }
+}
+
+/// The part of its time between its first and its last barrier that even the thread slept that slept
+/// least, without `else_ns` that each of them may have lost in another way. `None` if that is not
+/// known of all threads, or if they differ by so much that it is not a sleep of all.
+fn least(report: &Report, else_ns: u64) -> Option<f64> {
+    let threads = report.threads.iter().filter(|thread| thread.episodes > 0);
+    let shares: Vec<f64> = threads
+        .map(|thread| {
+            let between = Between::of(report, thread)?;
+            let slept_ns = between.slept_ns.saturating_sub(else_ns);
+            Some(slept_ns as f64 / between.time_ns as f64)
+        })
+        .collect::<Option<_>>()?;
     let mean = shares.iter().sum::<f64>() / shares.len().max(1) as f64;
     let least = shares.into_iter().min_by(f64::total_cmp)?;
     (least >= HALF * mean).then_some(least)
@@ -83,11 +108,13 @@ pub fn in_the_work(report: &Report) -> Option<VerdictReport> {
     let stood_ns = stands.map_or(0, |stood| {
         stood.stopped.at_most_ns.max(stood.frozen.at_most_ns)
     });
-    let stood_ns = stood_ns as f64 * report.threads.len() as f64;
-    let stolen_ns = report.stolen_ns() as f64;
-    let share_pct = (equal_ns(report) - stood_ns - stolen_ns) / total_ns * 100.0;
-    let share_pct = share_pct.min(seen_pct(report)).min(least(report)? * 100.0);
-    if share_pct < SHARE {
+    let stolen_ns = report.stolen_ns();
+    let of_all_ns = stood_ns as f64 * report.threads.len() as f64 + stolen_ns as f64;
+    let share_pct = (equal_ns(report) - of_all_ns) / total_ns * 100.0;
+    let share_pct = share_pct.min(seen_pct(report));
+    let least_pct = least(report, stood_ns.saturating_add(stolen_ns))? * 100.0;
+    let least_pct = least_pct.min(seen_pct(report));
+    if share_pct < SHARE || least_pct < SHARE {
         return None;
     }
     let what = match (reason(report), report.states.level) {
@@ -104,12 +131,13 @@ pub fn in_the_work(report: &Report) -> Option<VerdictReport> {
         site: None,
         thread: None,
         text: format!(
-            "asleep in the work: each thread sleeps at least {:.0} % of its time between \
-             barriers, {what}.",
-            share_pct.floor()
+            "asleep in the work: each thread sleeps for at least {:.0} % of its time between its \
+             first barrier and its last, {what}.",
+            least_pct.floor()
         ),
         evidence: [
             ("share_pct", Figure::Real(share_pct)),
+            ("least_pct", Figure::Real(least_pct)),
             (KNOWN, Figure::Real(known)),
         ]
         .into(),

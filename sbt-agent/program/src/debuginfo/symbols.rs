@@ -187,11 +187,7 @@ impl<'a> Symbols<'a> {
 
     /// The functions of each table by address.
     pub(super) fn by_address(&self) -> ByAddress {
-        ByAddress(
-            self.tables()
-                .map(|(file, table)| spans(file, table))
-                .collect(),
-        )
+        ByAddress(self.tables().map(|(_, table)| spans(table)).collect())
     }
 
     /// Start of the function that spans the address, and the name that it is known by.
@@ -231,8 +227,7 @@ impl ByAddress {
     }
 }
 
-fn spans(file: &ElfFile64<'_, LittleEndian>, table: &Table<'_>) -> Vec<Span> {
-    let names = strings(file, table.string_section());
+fn spans(table: &Table<'_>) -> Vec<Span> {
     let functions = table.enumerate().filter(|(_, symbol)| {
         let kind = symbol.st_type();
         (kind == elf::STT_FUNC || kind == elf::STT_GNU_IFUNC) && !symbol.is_undefined(LE)
@@ -244,7 +239,8 @@ fn spans(file: &ElfFile64<'_, LittleEndian>, table: &Table<'_>) -> Vec<Span> {
             reach: 0,
             index,
             is_chosen: symbol.st_type() == elf::STT_GNU_IFUNC,
-            is_named: !matches!(text_at(names, symbol.st_name(LE)).first(), None | Some(0)),
+            // The names themselves are many pages of a big library.
+            is_named: symbol.st_name(LE) != 0,
         })
         .collect();
     put_in_order(&mut spans);
@@ -253,7 +249,7 @@ fn spans(file: &ElfFile64<'_, LittleEndian>, table: &Table<'_>) -> Vec<Span> {
 
 /// Sorts functions by address, and fills in how far each function and those before it reach.
 fn put_in_order(spans: &mut [Span]) {
-    spans.sort_by_key(|span| (span.start, span.index.0));
+    spans.sort_unstable_by_key(|span| (span.start, span.index.0));
     let mut reach = 0;
     for span in spans {
         reach = reach.max(span.start.saturating_add(span.size));

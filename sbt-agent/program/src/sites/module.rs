@@ -3,8 +3,11 @@
 use std::{
     cell::{OnceCell, RefCell},
     collections::HashMap,
+    rc::Rc,
     sync::Arc,
 };
+
+use super::tail::Ways;
 
 use crate::{
     alternatives::Graphs,
@@ -34,6 +37,8 @@ pub(super) struct Module {
     pub(super) conditions: RefCell<HashMap<u64, InCondition>>,
     /// The results of [`Self::works_before`], by its arguments.
     works: RefCell<HashMap<(u64, u64), bool>>,
+    /// The ways by jumps to barriers, by function and number of files: see [`super::tail`].
+    pub(super) tails: RefCell<HashMap<(u64, usize), Rc<Ways>>>,
     found: work::KnownWork,
 }
 
@@ -53,6 +58,7 @@ impl Module {
             relations: RefCell::default(),
             conditions: RefCell::default(),
             works: RefCell::default(),
+            tails: RefCell::default(),
             found: work::KnownWork::default(),
         }
     }

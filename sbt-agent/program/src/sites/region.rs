@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use sbt_engine::place::Frame;
 
-use super::Resolver;
+use super::{Resolver, tail::To};
 use crate::{
-    arch::{self, Called, Flow, transfer},
+    arch::{self, transfer},
     elf::code_at,
     runtimes,
     walks::{Link, Owner},
@@ -66,35 +66,17 @@ impl Resolver {
     /// `None` if it has no such jump, or leaves by others, too.
     fn jump_to_begin(&self, begin: &Link) -> Option<u64> {
         let module = &self.modules[begin.file];
-        let unwind = module.file.unwind()?;
-        let before = |length: u64| {
-            let start = begin.address.checked_sub(length)?;
-            Some(code_at(unwind.image(), unwind.segments(), start, length)?.bytes)
-        };
-        let Some(Called::At(function)) = arch::called_by(begin.address, before) else {
+        let function = module.called_directly(begin.address)?;
+        let leaving = module.leaving(function)?.into_iter();
+        let mut leaving = leaving.filter(|jump| !jump.is_branch);
+        let (Some(jump), None) = (leaving.next(), leaving.next()) else {
             return None;
         };
-        let range = unwind
-            .function(function)
-            .filter(|range| range.start == function)?;
-        let range = range.start..range.end;
-        let length = range.end - range.start;
-        let code = code_at(unwind.image(), unwind.segments(), range.start, length)?;
-        let mut leaving = Vec::new();
-        for instruction in arch::decode(code.bytes, range.start) {
-            if matches!(instruction.flow(), Flow::Indirect(_)) {
-                return None;
-            }
-            let jump = transfer(&instruction).filter(|jump| jump.returns.is_none());
-            if let Some(jump) = jump.filter(|jump| !range.contains(&jump.to)) {
-                leaving.push((instruction.next(), jump.to));
-            }
-        }
-        let [(behind, to)] = leaving.as_slice() else {
+        let To::Name(name) = jump.to else {
             return None;
         };
-        runtimes::regions::argument(&module.stub_at(*to)?)?;
-        Some(*behind)
+        runtimes::regions::argument(&name)?;
+        Some(jump.behind)
     }
 
     /// The runtime's function that begins a region by a call, or a jump, that ends at an address, and the

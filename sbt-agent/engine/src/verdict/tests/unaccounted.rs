@@ -34,7 +34,9 @@ fn asleep_in_the_work() {
     program.rounds(20, |_| vec![[7 * MS, 0, 3 * MS]; 4]);
     says(
         &program.only(VerdictKind::AsleepInTheWork),
-        &["each thread sleeps at least 29 % of its time between barriers"],
+        &[
+            "each thread sleeps for at least 29 % of its time between its first barrier and its last",
+        ],
     );
     // Less is no verdict, and not denied either.
     let mut program = Program::new(4);
@@ -53,7 +55,7 @@ fn asleep_in_the_work() {
         .find(|told| told.kind == VerdictKind::AsleepInTheWork);
     says(
         equal.unwrap(),
-        &["each thread sleeps at least 55 % of its time"],
+        &["each thread sleeps for at least 55 % of its time"],
     );
     let mut program = Program::new(3);
     program.rounds(20, |_| vec![[0, 0, MS], [0, 0, 6 * MS], [0, 0, 11 * MS]]);
