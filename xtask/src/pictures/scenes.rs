@@ -75,7 +75,7 @@ pub fn tabs(stage: &mut Stage) -> Result<()> {
     stage.press("\x1b")?;
     stage.see("Enter details")?;
     stage.press("2")?;
-    let screen = stage.see("over the whole run")?;
+    let screen = stage.see("where their time went")?;
     stage.save("threads", "The tab Threads", &screen)?;
     stage.press("3")?;
     let screen = stage.tty.wait_for("timeline", |screen| {
