@@ -5,6 +5,7 @@
 //! debuggers look for, so split DWARF (`.dwo` files at paths that the file names) gives lines but
 //! not inlined functions.
 
+mod checked;
 mod copies;
 mod inlined;
 mod left;

@@ -333,11 +333,22 @@ fn ask(image: &[u8], addresses: &[u64]) {
 #[test]
 fn inlining_too_deep_for_the_stack() {
     for depth in [100, 490, 1_000_000] {
-        nested(depth);
+        nested(depth, "main", "");
     }
+    // The unit says that its code is elsewhere, and another section says that it is here.
+    let listed = ".section .debug_aranges, \"\", @progbits
+        .long 4f - 3f
+        3: .short 2
+        .long 0
+        .byte 8, 0
+        .zero 4
+        .quad main, 16, 0, 0
+        4:";
+    nested(1_000_000, "0x10000000", listed);
+    nested(1_000_000, "main", listed);
 }
 
-fn nested(depth: usize) {
+fn nested(depth: usize, unit: &str, listed: &str) {
     let assembly = format!(
         ".globl main
         .text
@@ -356,12 +367,13 @@ fn nested(depth: usize) {
         .long 0
         .byte 8
         .byte 1
-        .quad main, 16
+        .quad {unit}, 16
         .byte 2
         .quad main, 16
         .fill {depth}, 1, 3
         .zero {depth} + 2
         2:
+        {listed}
         .section .note.GNU-stack, \"\", @progbits"
     );
     let folder = TempDir::new().unwrap();

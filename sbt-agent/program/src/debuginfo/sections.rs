@@ -1,14 +1,15 @@
 //! DWARF sections, and what addr2line finds in them.
 
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use addr2line::Context;
-use gimli::{AbbreviationsCacheStrategy, Dwarf, EndianSlice, Section, SectionId};
+use gimli::{AbbreviationsCacheStrategy, Dwarf, EndianSlice, SectionId};
 use object::read::elf::ElfFile64;
 use object::{CompressionFormat, LittleEndian, Object, ObjectSection};
 
-use super::proportion::{Ranges, is_in_proportion};
-use super::units::{self, Bytes, Entry, Info};
+use super::checked::Checked;
+use super::proportion::is_in_proportion;
+use super::units::{Bytes, Info};
 use super::{Frame, names};
 
 /// The largest ratio of a section's uncompressed size to its compressed size. Real ratios stay
@@ -17,14 +18,6 @@ const MAX_RATIO: u64 = 128;
 
 /// The most uncompressed bytes of all sections of a file.
 const MAX_UNCOMPRESSED: u64 = 1 << 30;
-
-/// How deep entries may be nested. addr2line follows inlined functions by recursion; compilers
-/// reach a few dozen levels.
-const MAX_DEPTH: isize = 500;
-
-/// The most bytes of DWARF that are checked for [`MAX_DEPTH`]: some seconds. Of larger DWARF only
-/// lines are read.
-const MAX_CHECKED: usize = 1 << 30;
 
 /// The sections that lead from an address to names and lines; others are not even decompressed.
 const NEEDED: [SectionId; 10] = [
@@ -49,8 +42,8 @@ pub(super) struct Lines {
     /// Only one thread may ask at a time: the context keeps what it has read.
     context: Mutex<Context<Bytes>>,
     dwarf: Arc<Info>,
-    /// Whether functions can be looked up; otherwise only lines.
-    functions: OnceLock<bool>,
+    /// Where functions can be looked up; elsewhere only lines. Made on first use.
+    checked: Mutex<Option<Checked>>,
     _decompressed: Vec<Vec<u8>>,
 }
 
@@ -94,7 +87,7 @@ impl Lines {
         dwarf.populate_abbreviations_cache(AbbreviationsCacheStrategy::Duplicates);
         let dwarf = Arc::new(dwarf);
         Some(Self {
-            functions: OnceLock::new(),
+            checked: Mutex::default(),
             context: Mutex::new(Context::from_arc_dwarf(Arc::clone(&dwarf)).ok()?),
             dwarf,
             _decompressed: decompressed,
@@ -108,7 +101,12 @@ impl Lines {
 
     /// The functions and lines at an address, innermost first, at most `limit`.
     pub(super) fn frames(&self, vaddr: u64, limit: usize) -> Vec<Frame> {
-        let has_functions = *self.functions.get_or_init(|| is_shallow(&self.dwarf));
+        let has_functions = {
+            // What was checked before a thread failed stays true.
+            let mut checked = self.checked.lock().unwrap_or_else(PoisonError::into_inner);
+            let checked = checked.get_or_insert_with(|| Checked::of(&self.dwarf));
+            checked.allow(&self.dwarf, vaddr)
+        };
         // The context stays whole if a thread fails: it keeps only what was read to the end.
         let context = self.context.lock().unwrap_or_else(PoisonError::into_inner);
         if !has_functions {
@@ -158,54 +156,6 @@ fn located(location: Option<&addr2line::Location<'_>>) -> Frame {
             .filter(|&line| line > 0),
         ..Frame::default()
     }
-}
-
-/// Whether addr2line can follow all entries by recursion and keep the ranges of all functions.
-fn is_shallow(dwarf: &Dwarf<Bytes>) -> bool {
-    if dwarf.debug_info.reader().len() > MAX_CHECKED {
-        return false;
-    }
-    let mut ranges = Ranges::default();
-    // Damaged entries end the reading of addr2line at the same place.
-    for unit in units::units(dwarf) {
-        let unit = unit.unit_ref(dwarf);
-        let Ok(mut entries) = unit.unit.entries_raw(None) else {
-            continue;
-        };
-        let mut read = Vec::new();
-        while !entries.is_empty() {
-            let (offset, depth) = (entries.next_offset(), entries.next_depth());
-            if depth > MAX_DEPTH {
-                return false;
-            }
-            let abbreviation = match entries.read_abbreviation() {
-                Ok(Some(abbreviation)) => abbreviation,
-                Ok(None) => continue,
-                Err(_) => break,
-            };
-            let (tag, attributes) = (abbreviation.tag(), abbreviation.attributes());
-            let has_ranges = attributes
-                .iter()
-                .any(|specification| specification.name() == gimli::DW_AT_ranges);
-            let is_function =
-                tag == gimli::DW_TAG_subprogram || tag == gimli::DW_TAG_inlined_subroutine;
-            if !(is_function && has_ranges) {
-                if entries.skip_attributes(attributes).is_err() {
-                    break;
-                }
-                continue;
-            }
-            if entries.read_attributes(attributes, &mut read).is_err() {
-                break;
-            }
-            let entry = Entry::new(offset, depth, tag, read);
-            if !ranges.has_room(unit, &entry) {
-                return false;
-            }
-            read = entry.into_attributes();
-        }
-    }
-    true
 }
 
 /// Whether a file has DWARF of its own.

@@ -168,6 +168,12 @@ impl Resolver {
         }
         let names = self.modules.iter();
         let names = names.flat_map(|module| whole_barriers(&module.file).flat_map(names_of));
+        let names: HashSet<String> = names.chain(BARRIERS.map(str::to_owned)).collect();
+        let may_jump =
+            whole_barriers(&module.file).next().is_some() || module.file.imports_any(&names);
+        if !may_jump {
+            return Rc::default();
+        }
         let own = module.file.unwind().map(|unwind| {
             let entries = whole_barriers(&module.file);
             let starts = entries.filter_map(|point| unwind.address(point.entry_offset));
@@ -176,7 +182,7 @@ impl Resolver {
         });
         let mut search = Search {
             module,
-            names: names.chain(BARRIERS.map(str::to_owned)).collect(),
+            names,
             own: own.unwrap_or_default(),
             way: Vec::new(),
             looks: 0,
