@@ -1,10 +1,11 @@
 //! The verdict on threads that all sleep in their work: nobody is late, and all the same nobody
 //! works.
 
+use std::collections::{BTreeMap, HashMap};
+
 use super::{KNOWN, away};
 use crate::report::{
-    BlockedReason, Figure, Report, StatesLevel, ThreadReport, VerdictKind, VerdictReport,
-    waits::LooksReport,
+    BlockedReason, Figure, Report, StatesLevel, VerdictKind, VerdictReport, waits::LooksReport,
 };
 
 /// Percentage of the threads' time from which equal sleep is a verdict: a little input and output
@@ -14,6 +15,9 @@ const SHARE: f64 = 5.0;
 /// A reason that explains at least this part of the sleep is named; and all threads sleep if each
 /// sleeps at least this part of what they sleep on average.
 const HALF: f64 = 0.5;
+
+/// The sleep of a thread is known if it is known in this part of its phases.
+const NEARLY_ALL: f64 = 0.9;
 
 /// How long all threads of a run sleep in their work, ns; without what one of them sleeps longer
 /// than the others, for which the others wait.
@@ -28,31 +32,40 @@ fn equal_ns(report: &Report) -> f64 {
     late.sum()
 }
 
-/// What a thread did between its first and its last barrier, ns.
+/// What a thread did between its first and its last barrier.
 #[derive(Clone, Copy, Default)]
 struct Between {
     slept_ns: u64,
     time_ns: u64,
+    /// Number of episodes, and of those in which its sleep is known.
+    episodes: u64,
+    known: u64,
 }
 
 impl Between {
-    /// `None` if anything is unknown, or if the report has the thread only together with others.
-    fn of(report: &Report, thread: &ThreadReport) -> Option<Self> {
-        let mut between = Self::default();
-        if thread.threads > 1 {
-            return None;
-        }
-        for site in &report.sites {
-            let here = site.threads.iter().filter(|row| row.thread == thread.id);
-            for row in here {
-                let Some(later) = row.later else {
-                    continue;
-                };
-                between.slept_ns += later.blocked_ns?;
-                between.time_ns += later.work_ns + row.idle_ns + row.release_ns.unwrap_or(0);
+    /// Of all threads, by id.
+    fn of_all(report: &Report) -> HashMap<u32, Self> {
+        let mut all: HashMap<u32, Self> = HashMap::new();
+        for row in report.sites.iter().flat_map(|site| &site.threads) {
+            let between = all.entry(row.thread).or_default();
+            between.episodes += row.episodes;
+            between.time_ns += row.idle_ns + row.release_ns.unwrap_or(0);
+            let later = row.later.and_then(|later| Some((later, later.blocked_ns?)));
+            if let Some((later, slept_ns)) = later {
+                between.known += later.episodes;
+                between.slept_ns += slept_ns;
+                between.time_ns += later.work_ns;
             }
         }
-        (between.time_ns > 0).then_some(between)
+        all
+    }
+
+    /// The part of the time that the thread slept, without `else_ns` that it may have lost in another
+    /// way; `None` if that is not known of nearly all phases. Before the first barrier there is none.
+    fn share(self, else_ns: u64) -> Option<f64> {
+        let is_known = self.known as f64 >= NEARLY_ALL * self.episodes.saturating_sub(1) as f64;
+        let slept_ns = self.slept_ns.saturating_sub(else_ns);
+        is_known.then(|| slept_ns as f64 / self.time_ns.max(1) as f64)
     }
 }
 
@@ -60,13 +73,14 @@ impl Between {
 /// least, without `else_ns` that each of them may have lost in another way. `None` if that is not
 /// known of all threads, or if they differ by so much that it is not a sleep of all.
 fn least(report: &Report, else_ns: u64) -> Option<f64> {
-    let threads = report.threads.iter().filter(|thread| thread.episodes > 0);
-    let shares: Vec<f64> = threads
-        .map(|thread| {
-            let between = Between::of(report, thread)?;
-            let slept_ns = between.slept_ns.saturating_sub(else_ns);
-            Some(slept_ns as f64 / between.time_ns as f64)
-        })
+    // The report may have threads only together with others.
+    if report.threads.iter().any(|thread| thread.threads > 1) {
+        return None;
+    }
+    let all = Between::of_all(report);
+    let met_again = all.values().filter(|between| between.episodes > 1);
+    let shares: Vec<f64> = met_again
+        .map(|between| between.share(else_ns))
         .collect::<Option<_>>()?;
     let mean = shares.iter().sum::<f64>() / shares.len().max(1) as f64;
     let least = shares.into_iter().min_by(f64::total_cmp)?;
@@ -75,7 +89,7 @@ fn least(report: &Report, else_ns: u64) -> Option<f64> {
 
 /// What the threads were blocked in for longest, if that is most of it.
 fn reason(report: &Report) -> Option<BlockedReason> {
-    let mut sums = std::collections::BTreeMap::new();
+    let mut sums = BTreeMap::new();
     for thread in &report.threads {
         for entry in &thread.away.as_ref()?.blocked_on {
             *sums.entry(entry.reason).or_insert(0_u64) += entry.ns;
