@@ -113,8 +113,10 @@ impl Rounds {
         if 2 * self.together >= self.in_a_row {
             return Some(true);
         }
-        // Threads that lack a CPU leave late. Then most rounds begin after all have left.
-        (self.in_a_row >= TOO_MANY).then_some(2 * self.apart >= self.in_a_row)
+        // Threads that lack a CPU leave late. Then most rounds begin after all have left. So do those of
+        // a lock of two threads if one always comes again before the other has seen that it may go.
+        let may_lack_cpus = self.members.len() > 2 && 2 * self.apart >= self.in_a_row;
+        (self.in_a_row >= TOO_MANY).then_some(may_lack_cpus)
     }
 
     fn verdict(&self) -> Verdict {
@@ -252,6 +254,23 @@ mod tests {
         ]
     }
 
+    /// The first thread is quick, the second slow: it always sees late that it may go, and comes late.
+    #[test]
+    fn two_unlike_threads_at_a_lock_do_not_leave_together() {
+        let lock = |_| {
+            vec![
+                (2, true, 100),
+                (1, true, 400),
+                (2, false, 402),
+                (1, false, 900),
+            ]
+        };
+        let tried = trial(rounds(100, lock));
+        assert_eq!(tried.verdict(), Verdict::Barrier);
+        assert_eq!(tried.is_left_together(), Some(false));
+        assert_eq!(trial(rounds(20, lock)).is_left_together(), None);
+    }
+
     #[test]
     fn threads_that_leave_when_all_have_come_meet_at_a_barrier() {
         assert_eq!(tried(rounds(7, barrier)), Verdict::Open);
@@ -330,13 +349,15 @@ mod tests {
             "{:?}",
             found.verdict()
         );
-        // Threads that leave a barrier late, for want of a CPU.
+        // Threads that leave a barrier late, for want of a CPU. Two might be at a lock.
         let late = |_| {
             vec![
                 (1, true, 100),
-                (2, true, 300),
-                (2, false, 302),
+                (2, true, 200),
+                (3, true, 300),
+                (3, false, 302),
                 (1, false, 700),
+                (2, false, 800),
             ]
         };
         assert_eq!(trial(rounds(8, late)).is_left_together(), None);
