@@ -26,7 +26,7 @@ const TOLERANCE: f64 = 1e-12;
 pub enum Deal {
     /// As many as the others, one after the other.
     Even,
-    /// One tile more than there are threads, dealt round robin.
+    /// In tiles, dealt round robin: their number is that of the threads and one more.
     Tiles,
 }
 

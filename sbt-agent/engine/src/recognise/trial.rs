@@ -254,21 +254,24 @@ mod tests {
         ]
     }
 
-    /// The first thread is quick, the second slow: it always sees late that it may go, and comes late.
+    /// Two threads come; the last leaves at once, the other later: at a barrier for want of a CPU, or
+    /// at a lock that the last has until then.
+    fn late_for_one(_: u64) -> Vec<(Tid, bool, u64)> {
+        vec![
+            (1, true, 100),
+            (2, true, 300),
+            (2, false, 302),
+            (1, false, 700),
+        ]
+    }
+
+    /// A quick thread lets the lock go and comes again before the slow one has seen that it may go.
     #[test]
     fn two_unlike_threads_at_a_lock_do_not_leave_together() {
-        let lock = |_| {
-            vec![
-                (2, true, 100),
-                (1, true, 400),
-                (2, false, 402),
-                (1, false, 900),
-            ]
-        };
-        let tried = trial(rounds(100, lock));
+        let tried = trial(rounds(100, late_for_one));
         assert_eq!(tried.verdict(), Verdict::Barrier);
         assert_eq!(tried.is_left_together(), Some(false));
-        assert_eq!(trial(rounds(20, lock)).is_left_together(), None);
+        assert_eq!(trial(rounds(20, late_for_one)).is_left_together(), None);
     }
 
     #[test]
@@ -283,15 +286,7 @@ mod tests {
 
     #[test]
     fn a_thread_that_leaves_late_changes_nothing() {
-        let late = |_| {
-            vec![
-                (1, true, 100),
-                (2, true, 300),
-                (2, false, 302),
-                (1, false, 700),
-            ]
-        };
-        assert_eq!(tried(rounds(8, late)), Verdict::Barrier);
+        assert_eq!(tried(rounds(8, late_for_one)), Verdict::Barrier);
     }
 
     #[test]

@@ -32,13 +32,14 @@ fn equal_ns(report: &Report) -> f64 {
     late.sum()
 }
 
-/// What a thread did between its first and its last barrier.
+/// Sleep and time of a thread between its first and its last barrier, ns, and of how many episodes.
 #[derive(Clone, Copy, Default)]
 struct Between {
     slept_ns: u64,
     time_ns: u64,
-    /// Number of episodes, and of those in which its sleep is known.
+    /// Number of all its episodes.
     episodes: u64,
+    /// Number of episodes in which the sleep before them is known.
     known: u64,
 }
 

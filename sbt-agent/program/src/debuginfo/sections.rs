@@ -102,7 +102,7 @@ impl Lines {
     /// The functions and lines at an address, innermost first, at most `limit`.
     pub(super) fn frames(&self, vaddr: u64, limit: usize) -> Vec<Frame> {
         let has_functions = {
-            // What was checked before a thread failed stays true.
+            // A thread that failed leaves results that are true: each is kept when it is complete.
             let mut checked = self.checked.lock().unwrap_or_else(PoisonError::into_inner);
             let checked = checked.get_or_insert_with(|| Checked::of(&self.dwarf));
             checked.allow(&self.dwarf, vaddr)

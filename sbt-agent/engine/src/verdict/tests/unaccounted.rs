@@ -46,7 +46,7 @@ fn asleep_in_the_work() {
         because,
         "4 % of thread time was lost, and no cause was found: 4 % asleep in the work"
     );
-    // What one thread sleeps longer is told of that thread alone.
+    // A thread that sleeps longer than the others: the sleep of all is that of the others.
     let mut program = Program::new(3);
     program.rounds(20, |_| vec![[0, 0, 5 * MS], [0, 0, 5 * MS], [0, 0, 9 * MS]]);
     let verdicts = judge(&program.report()).unwrap();
