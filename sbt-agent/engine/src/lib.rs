@@ -28,6 +28,7 @@ pub mod report;
 pub mod samples;
 pub mod saving;
 pub mod scale;
+pub mod total;
 pub mod value;
 pub mod verdict;
 pub mod words;

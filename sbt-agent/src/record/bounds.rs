@@ -17,6 +17,9 @@ const MOST_NAMED: usize = 1 << 22;
 const MOST_PLACES: usize = 1 << 18;
 const MOST_TEXT: usize = 1 << 28;
 
+/// The latest time, ns: no machine runs for 36 years, and sums of a few such times fit in 64 bits.
+const MOST_NS: u64 = 1 << 60;
+
 /// The model's size is checked once in so many rows.
 const EVERY: u32 = 1 << 14;
 
@@ -39,6 +42,9 @@ impl Bounds {
             }
             Row::Step(Step::Place { .. } | Step::Rank { .. }) => self.named += 1,
             _ => {}
+        }
+        if row.time_ns().is_some_and(|time_ns| time_ns > MOST_NS) {
+            return false;
         }
         self.rows += 1;
         if self.rows >= EVERY {
@@ -148,6 +154,16 @@ mod tests {
             row => vec![row],
         };
         assert_eq!(told(rows.flat_map(depart).take(all)), all);
+    }
+
+    #[test]
+    fn times_are_bounded() {
+        let exit = |time_ns| {
+            let clocks = Clocks::at(time_ns);
+            event(Event::Exit { tid: 1, clocks })
+        };
+        assert_eq!(told([exit(1), exit(MOST_NS), exit(2)].into_iter()), 3);
+        assert_eq!(told([exit(1), exit(MOST_NS + 1), exit(2)].into_iter()), 1);
     }
 
     #[test]

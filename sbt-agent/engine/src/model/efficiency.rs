@@ -12,6 +12,7 @@
 use std::{cmp::Reverse, collections::BinaryHeap};
 
 use super::parts::Split;
+use crate::total::total;
 
 /// The efficiency is unknown if more than one in this many episodes is incomplete.
 pub const MOST_INCOMPLETE: u64 = 10;
@@ -188,12 +189,10 @@ impl Usage {
         let after_ns = self.empty_since_ns.map_or(0, |since_ns| {
             now_ns.saturating_sub(since_ns.max(self.start_ns))
         });
-        let sum_ns: u64 = now
-            .places
-            .iter()
-            .fold(0, |sum, useful_ns| sum.saturating_add(*useful_ns));
+        let sum_ns = total(now.places.iter().copied());
         let most_ns = now.places.iter().copied().max().unwrap_or(0);
-        let path_ns = (now.path_ns + after_ns).max(most_ns).min(wall_ns);
+        let path_ns = now.path_ns.saturating_add(after_ns);
+        let path_ns = path_ns.max(most_ns).min(wall_ns);
         let (n, wall, sum) = (now.places.len() as f64, wall_ns as f64, sum_ns as f64);
         let (most, path) = (most_ns as f64, path_ns as f64);
         (sum_ns > 0).then(|| Efficiency {

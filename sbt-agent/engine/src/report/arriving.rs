@@ -1,6 +1,7 @@
 //! Between `arrive` and `wait` of a `std::barrier` a thread may work: whether the threads of a run did.
 
 use super::{BarrierKind, Report, SiteReport};
+use crate::total::total;
 
 /// Threads that are on a CPU for less than this part of the time between their arrival and the last
 /// one, do not work there.
@@ -35,7 +36,7 @@ impl Report {
         let Some(sums) = sums.filter(|threads| !threads.is_empty()) else {
             return false;
         };
-        let all = |part: fn(&Between) -> u64| sums.iter().map(part).sum::<u64>() as f64;
+        let all = |part: fn(&Between) -> u64| total(sums.iter().map(part)) as f64;
         let (idle, running) = (all(|thread| thread.idle), all(|thread| thread.running));
         let (blocked, in_barrier) = (
             all(|thread| thread.blocked),

@@ -1,6 +1,7 @@
 //! Identities: what must be true of every report, whatever was watched.
 
 use super::{EfficiencyReport, Report, SiteReport, StatReport, ThreadReport, Withheld};
+use crate::total::total;
 
 /// Relative tolerance for sums of floating-point numbers.
 const ROUNDING: f64 = 1e-6;
@@ -278,10 +279,6 @@ pub(super) fn carried_ns(report: &Report) -> f64 {
         stats.into_iter().flatten().map(|stat| stat.max)
     });
     2.0 * longest.max().unwrap_or(0) as f64
-}
-
-fn total(values: impl Iterator<Item = u64>) -> u64 {
-    values.fold(0, u64::saturating_add)
 }
 
 /// Why a figure is outside of 0 to `most`; `None` if it is inside or unknown.

@@ -7,6 +7,7 @@ use super::{
     StragglerPattern, StragglerSequence, WaitsReport, WhatIfReport,
     counters::{self, Counted, Counts, DerivedReport},
 };
+use crate::total::total;
 
 /// A site: a place, or several, from which barriers are called.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -143,7 +144,7 @@ impl SiteReport {
     pub fn counter_per_phase(&self, name: &str) -> Option<f64> {
         let counted = self.counted.get(name)?;
         let parts = || self.threads.iter().filter(|thread| thread.episodes > 0);
-        let apart: u64 = parts().map(|thread| thread.episodes).sum();
+        let apart = total(parts().map(|thread| thread.episodes));
         if !counted.is_partial() || apart < counted.intervals {
             // Of the latter not all threads are kept apart.
             return counters::per_phase(&self.counters, &self.counted, name, self.episodes);

@@ -7,7 +7,7 @@ use super::{
     EfficiencyReport, Report, Withheld, WithheldReason, WithheldReport, by_name, identities,
     waits::LooksReport,
 };
-use crate::{looks::FEW, model::efficiency::MOST_INCOMPLETE};
+use crate::{looks::FEW, model::efficiency::MOST_INCOMPLETE, total::total};
 
 /// Percentage of the threads' time below which a cause is not worth changing a program for: runs of
 /// one program differ by as much on a quiet machine. Lost time above this limit is always reported.
@@ -159,7 +159,7 @@ fn clear(report: &mut Report, figure: Withheld) {
 fn worked_in_barriers(report: &Report) -> Option<f64> {
     const LEAST_PCT: f64 = 5.0;
     let sites = report.sites.iter();
-    let worked: u64 = sites.map(|site| report.worked_in_barrier_ns(site)).sum();
+    let worked = total(sites.map(|site| report.worked_in_barrier_ns(site)));
     let total_ns = report.thread_time.total_ns.max(1) as f64;
     let pct = worked as f64 / total_ns * 100.0;
     (pct >= LEAST_PCT).then_some(pct)

@@ -1,5 +1,6 @@
 //! The efficiency of the threads, in a report.
 
+use crate::total::total;
 use serde::{Deserialize, Serialize};
 
 /// The efficiencies of POP over the whole run: fractions of 1, of which 0.8 or more counts as good.
@@ -46,7 +47,7 @@ impl super::Report {
             .iter()
             .map(|thread| thread.blocked_ns)
             .collect();
-        let asleep_ns = asleep?.iter().sum::<u64>().saturating_sub(self.stolen_ns());
+        let asleep_ns = total(asleep?).saturating_sub(self.stolen_ns());
         let pct = (asleep_ns as f64 / useful_ns.max(1.0) * 100.0).min(100.0);
         (pct >= WORTH_TELLING).then_some(pct)
     }

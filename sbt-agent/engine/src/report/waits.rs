@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::WaitKind;
-use crate::looks::FEW;
+use crate::{looks::FEW, total::total};
 
 /// Where threads slept and for what. sbt looks at the threads at random moments without stopping
 /// them, so shares of looks stand for shares of time, within a few percentage points for some
@@ -336,7 +336,7 @@ impl WaitPlaceReport {
 
     /// Whether enough is known of the holders to name them.
     pub fn knows_holders(&self) -> bool {
-        let looks: u64 = self.holders.iter().map(|holder| holder.looks).sum();
+        let looks = total(self.holders.iter().map(|holder| holder.looks));
         let first = self.holders.first();
         looks >= FEW || first.is_some_and(|first| first.kept_ns.is_some())
     }

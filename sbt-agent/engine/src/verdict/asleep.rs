@@ -4,8 +4,11 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::{KNOWN, away};
-use crate::report::{
-    BlockedReason, Figure, Report, StatesLevel, VerdictKind, VerdictReport, waits::LooksReport,
+use crate::{
+    report::{
+        BlockedReason, Figure, Report, StatesLevel, VerdictKind, VerdictReport, waits::LooksReport,
+    },
+    total::total,
 };
 
 /// Percentage of the threads' time from which equal sleep is a verdict: a little input and output
@@ -49,13 +52,14 @@ impl Between {
         let mut all: HashMap<u32, Self> = HashMap::new();
         for row in report.sites.iter().flat_map(|site| &site.threads) {
             let between = all.entry(row.thread).or_default();
-            between.episodes += row.episodes;
-            between.time_ns += row.idle_ns + row.release_ns.unwrap_or(0);
+            between.episodes = between.episodes.saturating_add(row.episodes);
+            let here_ns = [between.time_ns, row.idle_ns, row.release_ns.unwrap_or(0)];
+            between.time_ns = total(here_ns);
             let later = row.later.and_then(|later| Some((later, later.blocked_ns?)));
             if let Some((later, slept_ns)) = later {
-                between.known += later.episodes;
-                between.slept_ns += slept_ns;
-                between.time_ns += later.work_ns;
+                between.known = between.known.saturating_add(later.episodes);
+                between.slept_ns = between.slept_ns.saturating_add(slept_ns);
+                between.time_ns = between.time_ns.saturating_add(later.work_ns);
             }
         }
         all
@@ -93,10 +97,11 @@ fn reason(report: &Report) -> Option<BlockedReason> {
     let mut sums = BTreeMap::new();
     for thread in &report.threads {
         for entry in &thread.away.as_ref()?.blocked_on {
-            *sums.entry(entry.reason).or_insert(0_u64) += entry.ns;
+            let sum = sums.entry(entry.reason).or_insert(0_u64);
+            *sum = sum.saturating_add(entry.ns);
         }
     }
-    let all: u64 = sums.values().sum();
+    let all = total(sums.values().copied());
     let (reason, most) = sums.into_iter().max_by_key(|(_, ns)| *ns)?;
     (most as f64 >= HALF * all as f64).then_some(reason)
 }

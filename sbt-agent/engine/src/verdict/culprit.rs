@@ -1,7 +1,10 @@
 //! Which thread the others wait for: by the time that they wait for it, and by its work in all of
 //! its episodes, whether it came last or not.
 
-use crate::report::{Report, SiteReport, SiteThreadReport, StragglerPattern};
+use crate::{
+    report::{Report, SiteReport, SiteThreadReport, StragglerPattern},
+    total::total,
+};
 
 /// A share of what others wait for is well above chance if it exceeds chance by this fraction of
 /// what is left to all.
@@ -122,7 +125,7 @@ impl Culprit {
         });
         let weight = |member: &SiteThreadReport| member.kept_ns.unwrap_or(member.last);
         let most = *known.max_by_key(|member| weight(member))?;
-        let all: u64 = site.threads.iter().map(weight).sum();
+        let all = total(site.threads.iter().map(weight));
         let share = weight(most) as f64 / all.max(1) as f64;
         let last = site.straggler.as_ref();
         let comes_again = last.is_some_and(|last| {

@@ -6,8 +6,11 @@ use super::{
     speed,
     words::{Cost, who},
 };
-use crate::report::{
-    Figure, Report, SiteReport, StragglerPattern, TrendReport, VerdictKind, VerdictReport,
+use crate::{
+    report::{
+        Figure, Report, SiteReport, StragglerPattern, TrendReport, VerdictKind, VerdictReport,
+    },
+    total::total,
 };
 
 /// The parts of the run that are compared.
@@ -28,7 +31,7 @@ fn waiting_pct(part: &[TrendReport], threads: f64) -> Option<f64> {
             .map(|bucket| Some(f(bucket)? as f64 * bucket.episodes as f64));
         each.sum::<Option<f64>>()
     };
-    let episodes: u64 = part.iter().map(|bucket| bucket.episodes).sum();
+    let episodes = total(part.iter().map(|bucket| bucket.episodes));
     let phase = sum(|bucket| bucket.phase_ns)?;
     let idle = sum(|bucket| Some(bucket.idle_ns))?;
     (episodes >= LEAST && phase > 0.0).then(|| (idle / (phase * threads) * 100.0).min(100.0))

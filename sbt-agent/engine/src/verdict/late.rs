@@ -9,6 +9,7 @@ use crate::{
         Figure, LateReport, Report, SiteReport, SiteThreadReport, StragglerPattern,
         StragglerReport, VerdictKind, VerdictReport, locks::LockReport,
     },
+    total::total,
     words::time,
 };
 
@@ -154,7 +155,7 @@ fn the_last(report: &Report, site: &SiteReport) -> String {
 fn waited_for(report: &Report, site: &SiteReport) -> Option<(u32, f64)> {
     const NEARLY_ALL: f64 = 0.8;
     let kept = |thread: &SiteThreadReport| thread.kept_ns.unwrap_or(0);
-    let all: u64 = site.threads.iter().map(kept).sum();
+    let all = total(site.threads.iter().map(kept));
     let most = site.threads.iter().max_by_key(|thread| kept(thread))?;
     let share = kept(most) as f64 / all.max(1) as f64;
     let is_one = report

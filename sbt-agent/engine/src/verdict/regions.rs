@@ -6,6 +6,7 @@ use super::{
 };
 use crate::{
     report::{Figure, Report, Run, SiteReport, VerdictKind, VerdictReport},
+    total::total,
     words::time,
 };
 
@@ -49,8 +50,8 @@ pub fn serial_part(report: &Report) -> Option<VerdictReport> {
         .filter(|site| alone(&report.run, site) > 0 && site.between_ns.is_some())
         .collect();
     sites.sort_by_key(|site| (std::cmp::Reverse(alone(&report.run, site)), site.id));
-    let alone_ns: u64 = sites.iter().map(|site| alone(&report.run, site)).sum();
-    let between_ns: u64 = sites.iter().filter_map(|site| site.between_ns).sum();
+    let alone_ns = total(sites.iter().map(|site| alone(&report.run, site)));
+    let between_ns = total(sites.iter().filter_map(|site| site.between_ns));
     let share_pct = between_ns as f64 / report.thread_time.total_ns.max(1) as f64 * 100.0;
     let wall_pct = alone_ns as f64 / report.seen_ns().max(1) as f64 * 100.0;
     // If that thread hardly works, something else keeps the others: with more threads than CPUs,

@@ -4,10 +4,11 @@
 use super::{
     culprit::{members, well_above_chance},
     speed,
-    words::{count, total, who, whole},
+    words::{count, who, whole},
 };
 use crate::{
     report::{Figure, LaterReport, Report, SiteReport, VerdictKind, VerdictReport},
+    total::total,
     words::time,
 };
 

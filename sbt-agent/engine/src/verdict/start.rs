@@ -6,6 +6,7 @@ use crate::{
         BarrierKind, Figure, PhaseReport, Report, SiteReport, ThreadReport, VerdictKind,
         VerdictReport,
     },
+    total::total,
     words::time,
 };
 
@@ -166,7 +167,7 @@ pub fn serial_end(report: &Report) -> Option<VerdictReport> {
         Some((until_ns.saturating_sub(last_ns), thread.id))
     };
     let after: Vec<(u64, u32)> = report.threads.iter().filter_map(after).collect();
-    let busy_ns: u64 = after.iter().map(|(ns, _)| ns).sum();
+    let busy_ns = total(after.iter().map(|(ns, _)| *ns));
     let all_ns = end_ns as f64 * f64::from(threads);
     let idle = 1.0 - busy_ns as f64 / all_ns.max(1.0);
     let share_pct = idle * end_ns as f64 / report.run.wall_ns.max(1) as f64 * 100.0;

@@ -13,6 +13,7 @@ use crate::{
         WORTH, WaitKind,
         waits::{LooksReport, WaitPlaceReport, WaitThreadReport},
     },
+    total::total,
     words::time,
 };
 use advice::advice_at;
@@ -100,7 +101,7 @@ pub fn tells_of_sleep(verdict: &VerdictReport) -> bool {
 }
 
 fn is_worth(places: &[&WaitPlaceReport]) -> bool {
-    let looks: u64 = places.iter().map(|place| place.looks).sum();
+    let looks = total(places.iter().map(|place| place.looks));
     let is_known = slept_ns(places) >= LEAST_NS || looks >= FEW;
     is_known && share(places) >= WORTH
 }
@@ -119,7 +120,7 @@ fn share(places: &[&WaitPlaceReport]) -> f64 {
 
 /// `(1.2 s in 3400 sleeps)`, or `(41 of 186 looks)`.
 fn counted(looks: &LooksReport, share_pct: f64, places: &[&WaitPlaceReport]) -> String {
-    let sleeps: u64 = places.iter().filter_map(|place| place.sleeps).sum();
+    let sleeps = total(places.iter().filter_map(|place| place.sleeps));
     if sleeps > 0 {
         let plural = if sleeps == 1 { "" } else { "s" };
         return format!("({} in {sleeps} sleep{plural})", time(slept_ns(places)));
@@ -153,14 +154,14 @@ fn evidence(
     share_pct: f64,
     places: &[&WaitPlaceReport],
 ) -> std::collections::BTreeMap<&'static str, Figure> {
-    let seen: u64 = places.iter().map(|place| place.looks).sum();
+    let seen = total(places.iter().map(|place| place.looks));
     let mut figures: std::collections::BTreeMap<_, _> = [
         ("share_pct", Figure::Real(share_pct)),
         ("looks", Figure::Whole(seen)),
         ("thread_looks", Figure::Whole(looks.thread_looks)),
     ]
     .into();
-    let sleeps: u64 = places.iter().filter_map(|place| place.sleeps).sum();
+    let sleeps = total(places.iter().filter_map(|place| place.sleeps));
     if sleeps > 0 {
         figures.insert("sleeps", Figure::Whole(sleeps));
         figures.insert("slept_ns", Figure::Whole(slept_ns(places)));
@@ -187,8 +188,8 @@ pub fn straggler(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
             .map_or(0, |thread| thread.looks)
     };
     let inside = looks.places.iter().filter(|place| place.in_barrier);
-    let work = all.saturating_sub(inside.map(at).sum());
-    let asleep: u64 = looks.in_the_work().map(at).sum();
+    let work = all.saturating_sub(total(inside.map(at)));
+    let asleep = total(looks.in_the_work().map(at));
     let pct = asleep as f64 / work.max(1) as f64 * 100.0;
     let (place, advice) = of_the_last(report, site, Some(last.thread)).filter(|_| pct >= MOSTLY)?;
     Some(VerdictReport {
@@ -238,10 +239,9 @@ pub fn of_the_last(
         let threads = threads(place);
         threads.iter().map(|thread| looks.slept_ns(thread)).sum()
     };
-    let seen_at =
-        |place: &WaitPlaceReport| -> u64 { threads(place).iter().map(|thread| thread.looks).sum() };
+    let seen_at = |place: &WaitPlaceReport| total(threads(place).iter().map(|thread| thread.looks));
     let places = || looks.in_the_work().filter(|place| !place.spins());
-    let all: u64 = places().map(of).sum();
+    let all = total(places().map(of));
     let most = places().max_by_key(|place| of(place))?;
     let (slept, seen) = (of(most), seen_at(most));
     let is_exact = most.slept_ns.is_some();
@@ -256,7 +256,7 @@ pub fn of_the_last(
     let by = if is_exact {
         format!("{} of {} asleep", time(slept), time(all))
     } else {
-        let all: u64 = places().map(seen_at).sum();
+        let all = total(places().map(seen_at));
         format!("by {seen} of {all} looks")
     };
     let is_call = is_sleep(most.kind) || most.kind == WaitKind::Other;

@@ -170,8 +170,3 @@ pub fn saves(report: &Report, gain_ns: u64) -> String {
         report.seen_called()
     )
 }
-
-/// The sum of figures that a recording may hold as it likes: at most the largest number.
-pub fn total(figures: impl Iterator<Item = u64>) -> u64 {
-    figures.fold(0, u64::saturating_add)
-}

@@ -9,6 +9,7 @@ use crate::{
         BarrierKind, Report,
         waits::{LookedThreadReport, LooksReport, SumsReport, WaitPlaceReport},
     },
+    total::total,
 };
 use labels::Labels;
 use places::{Group, Times, written};
@@ -77,8 +78,8 @@ pub(in crate::report) fn report(found: &Found, report: &Report) -> LooksReport {
     };
     let times = Times::of(found);
     let working = || found.threads.iter().filter(|seen| works(seen.who));
-    let thread_looks: u64 = working().map(|seen| seen.looks).sum();
-    let thread_ns: u64 = working().map(|seen| times.watched_ns(seen.who)).sum();
+    let thread_looks = total(working().map(|seen| seen.looks));
+    let thread_ns = total(working().map(|seen| times.watched_ns(seen.who)));
     let mut groups: BTreeMap<_, Group<'_>> = BTreeMap::new();
     for wait in &found.waits {
         let in_barrier = in_barrier(&wait.wait, report);

@@ -7,6 +7,7 @@ use crate::{
         VerdictKind, VerdictReport, WORTH, WaitKind,
         waits::{HolderReport, LookedThreadReport, LooksReport, WaitPlaceReport},
     },
+    total::total,
 };
 
 /// A verdict on each contended lock, with the places where threads wait for the lock.
@@ -37,7 +38,7 @@ pub(super) fn locks(looks: &LooksReport) -> Vec<(VerdictReport, Vec<&WaitPlaceRe
 /// The share from which a lock is contended. Where threads often have no CPU, the holder may lack
 /// one: then others wait for locks that are held briefly.
 fn least_of_lock(looks: &LooksReport) -> f64 {
-    let sum = |f: fn(&LookedThreadReport) -> u64| looks.threads.iter().map(f).sum::<u64>() as f64;
+    let sum = |f: fn(&LookedThreadReport) -> u64| total(looks.threads.iter().map(f)) as f64;
     let ready = sum(|thread| thread.ready_ns.unwrap_or(0));
     let ran = sum(|thread| thread.running_ns.unwrap_or(0));
     if ready > ran { 2.0 * WORTH } else { WORTH }

@@ -2,9 +2,12 @@
 //! pipeline, or a producer, that sets the pace.
 
 use super::{MOSTLY, slept_ns};
-use crate::report::{
-    Figure, VerdictKind, VerdictReport, WaitKind,
-    waits::{LookedThreadReport, LooksReport, WaitPlaceReport},
+use crate::{
+    report::{
+        Figure, VerdictKind, VerdictReport, WaitKind,
+        waits::{LookedThreadReport, LooksReport, WaitPlaceReport},
+    },
+    total::total,
 };
 
 /// A thread that wants a CPU for this percentage of its time works all the time.
@@ -169,8 +172,8 @@ impl<'a> Others<'a> {
         places.sort_by(|a, b| b.share_pct.total_cmp(&a.share_pct));
         let share_pct: f64 = places.iter().map(|place| place.share_pct).sum();
         let waited = |thread: &LookedThreadReport| slept(looks, thread.tid, places.iter().copied());
-        let waited_ns: u64 = others.iter().map(|other| waited(other.0)).sum();
-        let lived_ns: u64 = others.iter().map(|other| other.0.watched_ns).sum();
+        let waited_ns = total(others.iter().map(|other| waited(other.0)));
+        let lived_ns = total(others.iter().map(|other| other.0.watched_ns));
         // The last look at a thread is a little before its end.
         let waits_pct = pct(waited_ns, lived_ns).min(100.0);
         if share_pct < MUCH || waits_pct < MOSTLY {

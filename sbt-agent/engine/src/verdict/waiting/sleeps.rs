@@ -5,9 +5,12 @@ use super::{
     advice::{advice_at, is_ordered},
     counted, evidence, is_lock, is_worth,
 };
-use crate::report::{
-    Figure, VerdictKind, VerdictReport, WaitKind,
-    waits::{LooksReport, WaitPlaceReport, WaitThreadReport},
+use crate::{
+    report::{
+        Figure, VerdictKind, VerdictReport, WaitKind,
+        waits::{LooksReport, WaitPlaceReport, WaitThreadReport},
+    },
+    total::total,
 };
 
 /// A verdict on each place where threads sleep in their work for long. `is_said`: whether another
@@ -79,7 +82,7 @@ fn sleep(looks: &LooksReport, place: &WaitPlaceReport) -> VerdictReport {
 /// Which thread mostly wakes those that sleep there, in words; empty if that is not known, or if no
 /// single one does.
 fn woken(place: &WaitPlaceReport) -> String {
-    let all: u64 = place.wakers.iter().map(|waker| waker.woken_ns).sum();
+    let all = total(place.wakers.iter().map(|waker| waker.woken_ns));
     let first = place.wakers.first();
     let most = first.filter(|first| first.woken_ns as f64 >= MOSTLY / 100.0 * all as f64);
     most.map_or_else(String::new, |waker| {

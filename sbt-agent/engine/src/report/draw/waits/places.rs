@@ -10,6 +10,7 @@ use crate::{
         WaitKind,
         waits::{HolderReport, WaitPlaceReport, WaitThreadReport, WakerReport},
     },
+    total::total,
 };
 
 /// The most callers that are told of a place.
@@ -143,7 +144,7 @@ impl Group<'_> {
         let first = whats.next().flatten();
         let what = first.filter(|first| whats.all(|what| what == Some(*first)));
         let at = self.waits.first().and_then(|wait| wait.wait.stack.first());
-        let looks: u64 = threads.values().sum();
+        let looks = total(threads.values().copied());
         let slept = self.slept();
         for who in slept.iter().flat_map(BTreeMap::keys) {
             threads.entry(*who).or_default();
@@ -153,7 +154,7 @@ impl Group<'_> {
             None => *looks,
         };
         let working = threads.iter().filter(|(who, _)| works(**who));
-        let working: u64 = working.map(|(who, looks)| weight(who, looks)).sum();
+        let working = total(working.map(|(who, looks)| weight(who, looks)));
         let mut told: Vec<WaitThreadReport> = threads
             .iter()
             .map(|(who, looks)| WaitThreadReport {
@@ -172,7 +173,7 @@ impl Group<'_> {
             order(a).cmp(&order(b)).then(a.tid.cmp(&b.tid))
         });
         let sleeps = self.waits.iter().flat_map(|wait| &wait.sleeps);
-        let sleeps: u64 = sleeps.map(|slept| slept.times).sum();
+        let sleeps = total(sleeps.map(|slept| slept.times));
         WaitPlaceReport {
             sleeps: slept.as_ref().map(|_| sleeps),
             slept_ns: slept.as_ref().map(|slept| slept.values().sum()),
@@ -203,7 +204,8 @@ impl Group<'_> {
     fn slept(&self) -> Option<BTreeMap<ThreadId, u64>> {
         let mut slept = BTreeMap::new();
         for part in self.waits.iter().flat_map(|wait| &wait.sleeps) {
-            *slept.entry(part.who).or_default() += part.total_ns;
+            let ns = slept.entry(part.who).or_insert(0_u64);
+            *ns = ns.saturating_add(part.total_ns);
         }
         (!slept.is_empty()).then_some(slept)
     }
@@ -220,10 +222,11 @@ impl Group<'_> {
     fn woken(&self) -> Option<BTreeMap<ThreadId, u64>> {
         let mut kept: BTreeMap<ThreadId, u64> = BTreeMap::new();
         for (who, ns) in self.waits.iter().flat_map(|wait| &wait.wakers) {
-            *kept.entry(*who).or_default() += ns;
+            let sum = kept.entry(*who).or_default();
+            *sum = sum.saturating_add(*ns);
         }
-        let slept: u64 = self.waits.iter().map(|wait| wait.slept_ns()).sum();
-        let known: u64 = kept.values().sum();
+        let slept = total(self.waits.iter().map(|wait| wait.slept_ns()));
+        let known = total(kept.values().copied());
         (known > 0 && known >= slept / 2).then_some(kept)
     }
 
@@ -255,8 +258,8 @@ impl Group<'_> {
         for who in kept.iter().flat_map(BTreeMap::keys) {
             by.entry(*who).or_default();
         }
-        let kept_all: u64 = kept.iter().flat_map(BTreeMap::values).sum();
-        let all: u64 = by.values().flatten().map(|holder| holder.looks).sum();
+        let kept_all = total(kept.iter().flat_map(BTreeMap::values).copied());
+        let all = total(by.values().flatten().map(|holder| holder.looks));
         let objects: Vec<_> = self
             .waits
             .iter()
