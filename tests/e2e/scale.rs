@@ -193,6 +193,15 @@ fn a_program_that_fails_ends_the_series() {
     assert!(finished.stderr.contains("only 1 of 6 runs"), "{finished}");
     assert_eq!(finished.out(), "threads 1\nthreads 2\n");
 
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name| folder.path().join(name).display().to_string();
+    let (page, json) = (file("page.html"), file("scaling.json"));
+    let options = ["-n", "1", "--html", &page, "--json", "--output", &json];
+    let arguments = ["threads={n}", "rounds=3", "fail=1"];
+    run(scale(&options, &program("scales.c"), &arguments)).expect(3);
+    let left = std::fs::read_dir(folder.path()).unwrap().count();
+    assert_eq!(left, 0, "empty files are left");
+
     let finished = run(scale(&["-n", "1"], Path::new("/nowhere/{n}"), &[])).expect(127);
     finished.one_line();
 }

@@ -112,7 +112,7 @@ fn counting_begins_after_a_time() {
     // 1000 rounds of 2 ms, and more on a busy machine.
     let (_, report) = window(&["--start-after=500ms"], &["main=1000"]);
     let after = number(&report.0["window"], "after_ns");
-    assert!(after >= 500_000_000, "{report}");
+    assert_eq!(after, 500_000_000, "{report}");
     let episodes = report.number("episodes");
     assert!(episodes > 0 && episodes < 1040, "{report}");
 }

@@ -12,8 +12,8 @@ static volatile double sink;
 static void kernel(long cells) { double s = 0; for (long c = 1; c <= cells; c++) s += 1.0 / (double)c; sink = s; }
 static void *worker(void *argument)
 {
-    long work = (long)argument == 1 ? 4000000 : 2000000;
-    for (int step = 0; step < 6; step++) {
+    long work = (long)argument == 1 ? 2000000 : 1000000;
+    for (int step = 0; step < 12; step++) {
         kernel(work); pthread_barrier_wait(&barrier); // equation 0
         kernel(work); pthread_barrier_wait(&barrier); // equation 1
         kernel(work); pthread_barrier_wait(&barrier); // equation 2

@@ -17,7 +17,7 @@ use super::chosen::{JSON_NEEDS_FILE, effective, guard_watching, invoker, say, se
 use crate::{
     cli::Scale,
     commands::series::{Found, Series, which},
-    output::{self, guard::PROGRAM},
+    output::{self, Fresh, guard::PROGRAM},
     session::{self, Narration, Target},
     settings::Environment,
     show::{scale_html, sweep_html, text},
@@ -90,6 +90,8 @@ pub fn run(scale: &Scale) -> anyhow::Result<u8> {
         hang_time: effective.settings.hang_time,
     };
     series.check()?;
+    let files = [&scale.html, &options.output];
+    let _fresh = Fresh::of(files.into_iter().flatten().map(AsRef::as_ref));
     let wish = wish(options, false)?;
     if let Some(path) = &scale.html {
         output::check_file(path)?;

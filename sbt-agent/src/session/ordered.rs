@@ -40,7 +40,7 @@ impl Session {
             return Ok("the probes are on again".into());
         }
         if self.is_before_window() {
-            self.start_counting(true);
+            self.start_counting();
             return Ok("counting has begun".into());
         }
         Err("sbt watches and counts already".into())
@@ -58,9 +58,9 @@ impl Session {
 
     fn snapshot(&mut self, json: bool) -> Result<String, String> {
         // A snapshot right after a reset must not show what came before the reset.
-        self.understanding.restart_if_due(u64::MAX);
-        self.heed_window();
         let now_ns = self.watch.until_ns(clock::now_ns());
+        self.understanding.restart_if_due(now_ns);
+        self.heed_window();
         let last = self.view.last().cloned();
         let report = last.unwrap_or_else(|| self.report_so_far(now_ns));
         if json {

@@ -91,7 +91,7 @@ impl Session {
             // The request came just before the program ended.
             return;
         }
-        self.start_counting(true);
+        self.start_counting();
         self.view.notice("all totals are reset".into());
     }
 

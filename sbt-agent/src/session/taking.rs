@@ -21,6 +21,7 @@ impl Session {
                 }
                 if self.watch.begin_program(began_ns) {
                     self.reporting.begin_at(began_ns);
+                    self.set_start();
                 }
             }
             self.understanding.take(event, &self.settings);

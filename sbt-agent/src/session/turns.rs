@@ -27,8 +27,6 @@ const GRACE: Duration = Duration::from_secs(1);
 struct Timers {
     /// The end of watching, if the user has limited the time.
     deadline: Option<Instant>,
-    /// The beginning of what counts, if the user has set a time.
-    start: Option<Instant>,
     samples: Interval,
     early: Interval,
     ticks: Interval,
@@ -43,8 +41,6 @@ enum Next {
     Ended,
     Heard(Heard),
     Deadline,
-    /// The time has come from which on everything counts.
-    Start,
     View(Turn),
     /// A script asks for something.
     Asked(Asked),
@@ -73,10 +69,10 @@ impl Session {
         mut self,
         deliver: impl FnOnce(&Report) -> anyhow::Result<()>,
     ) -> anyhow::Result<Option<u8>> {
+        self.set_start();
         let duration = self.settings.duration;
         let mut timers = Timers {
             deadline: None,
-            start: self.start_due(),
             samples: ticks(sampling::PERIOD),
             early: ticks(EARLY_TICK),
             ticks: ticks(TICK),
@@ -126,7 +122,6 @@ impl Session {
                 }
             }
             Next::Deadline => self.end_as_asked(end),
-            Next::Start => self.start_counting(false),
             Next::View(Turn::Due) => self.show(),
             Next::View(Turn::Handled) => {}
             Next::View(Turn::Asked(request)) => {
@@ -158,7 +153,6 @@ impl Session {
     /// Waits for something to do. `ending`: why watching ends, if it does.
     async fn next(&mut self, timers: &mut Timers, ending: Option<Ending>) -> anyhow::Result<Next> {
         let thin_due_ns = self.watch.thin_due_ns();
-        let is_before = self.is_before_window();
         Ok(tokio::select! {
             batch = self.batches.recv() => batch.map_or(Next::Over, Next::Batch),
             result = self.program.ended(), if ending != Some(Ending::Target) => {
@@ -167,7 +161,6 @@ impl Session {
             }
             heard = self.signals.next() => Next::Heard(heard.context("waiting for signals")?),
             () = until(timers.deadline), if ending.is_none() => Next::Deadline,
-            () = until(timers.start), if is_before => Next::Start,
             turn = self.view.turn() => Next::View(turn?),
             asked = self.control.next() => Next::Asked(asked),
             _ = timers.samples.tick(), if self.understanding.is_sampling() => Next::Sample,

@@ -1,9 +1,5 @@
 //! The part of the run that counts: notices when a mark or the time begins or ends it.
 
-use std::time::Duration;
-
-use tokio::time::Instant;
-
 use super::Session;
 use sbt_program::clock;
 
@@ -16,16 +12,19 @@ impl Session {
         self.understanding.model().window().is_before()
     }
 
-    /// When counting is to begin by itself.
-    pub(super) fn start_due(&self) -> Option<Instant> {
-        let by_time = self.settings.start_at.is_none();
-        let after: Duration = self.settings.start_after.filter(|_| by_time)?;
-        Some(Instant::now() + after)
+    /// Sets the time at which counting is to begin by itself, if the user has named one.
+    pub(super) fn set_start(&mut self) {
+        let by_time = self.is_before_window() && self.settings.start_at.is_none();
+        if let Some(after) = self.settings.start_after.filter(|_| by_time) {
+            let after_ns = u64::try_from(after.as_nanos()).unwrap_or(u64::MAX);
+            let start_ns = self.watch.begun_ns().saturating_add(after_ns);
+            self.understanding.restart_at(start_ns, false);
+        }
     }
 
-    /// Begins to count because the time has come, or, if `asked`, because somebody wants it.
-    pub(super) fn start_counting(&mut self, asked: bool) {
-        self.understanding.restart_at(clock::now_ns(), asked);
+    /// Begins to count, because somebody wants it.
+    pub(super) fn start_counting(&mut self) {
+        self.understanding.restart_at(clock::now_ns(), true);
     }
 
     /// Begins to count if that is due and no event shows that its time has come.
@@ -56,7 +55,7 @@ impl Session {
 
     /// Watching has ended: if counting never began, what was seen must not count.
     pub(super) fn drop_uncounted(&mut self) {
-        self.understanding.restart_if_due(u64::MAX);
+        self.understanding.restart_if_due(self.watch.end_ns());
         self.heed_window();
         if self.is_before_window() {
             let end_ns = self.watch.end_ns();

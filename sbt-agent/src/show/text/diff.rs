@@ -146,6 +146,7 @@ fn sentences(out: &mut String, all: &Comparison, tolerance_pct: Option<f64>, sty
             None => "too few episodes of common sites to tell what is slower".into(),
         });
     }
+    texts.extend(waits(all, style).take(MOST_SENTENCES));
     let faster = all.sites.iter().filter(|site| {
         let phase = &site.phase_ns;
         phase.beyond_noise == Some(true) && phase.change_pct.is_some_and(|pct| pct < 0.0)
@@ -170,6 +171,30 @@ fn sentences(out: &mut String, all: &Comparison, tolerance_pct: Option<f64>, sty
             line(out, &if at == 0 { style.bold(&part) } else { part });
         }
     }
+}
+
+/// The sites at which threads wait for each other longer than before, although the phases before them take
+/// no longer.
+fn waits(all: &Comparison, style: Style) -> impl Iterator<Item = String> {
+    /// Part of the phase from which a longer wait is told.
+    const LEAST: f64 = 0.01;
+    let longer = |site: &&SiteChange| {
+        let grown = |of: &Change| {
+            let grown = of.before.zip(of.after);
+            grown.map_or(0, |(before, after)| after.saturating_sub(before)) as f64
+        };
+        let is_longer = |of: &Change| of.beyond_noise == Some(true) && grown(of) > 0.0;
+        let phase_ns = site.phase_ns.after.unwrap_or(0) as f64;
+        is_longer(&site.barrier_ns)
+            && !is_longer(&site.phase_ns)
+            && grown(&site.barrier_ns) >= LEAST * phase_ns
+    };
+    all.sites.iter().filter(longer).map(move |site| {
+        let (name, wait) = (&site.name, &site.barrier_ns);
+        let times = pair(wait, style);
+        let change = change(wait);
+        format!("waits longer: {name}: {times} from first to last arrival ({change})")
+    })
 }
 
 fn phase_name(from: Option<&str>, to: &str, style: Style) -> String {
@@ -424,6 +449,23 @@ mod tests {
             text.contains("▶ faster: factor_diagonal lu.c:690: "),
             "{text}"
         );
+    }
+
+    #[test]
+    fn a_longer_wait_in_a_phase_as_long_as_before_is_told() {
+        let mut waiting = run();
+        for site in &mut waiting.sites {
+            let longer = |stat: &mut StatReport| stat.mean = stat.mean * 5 / 2;
+            site.barrier_ns.iter_mut().for_each(longer);
+        }
+        let text = diff(&compare(&run(), &waiting), None, PLAIN);
+        assert!(text.contains("▶ no site is slower"), "{text}");
+        assert!(
+            text.contains("▶ waits longer: factor_diagonal lu.c:690: "),
+            "{text}"
+        );
+        let text = diff(&compare(&waiting, &run()), None, PLAIN);
+        assert!(!text.contains("waits longer"), "{text}");
     }
 
     #[test]
