@@ -41,14 +41,15 @@ impl super::Report {
         if self.run.has_stopped_threads() {
             return None;
         }
-        let useful_ns = self.efficiency.as_ref()?.useful_ns(self.run.wall_ns);
-        let asleep: Option<Vec<u64>> = self
+        self.efficiency?;
+        let known: Option<Vec<(u64, u64)>> = self
             .threads
             .iter()
-            .map(|thread| thread.blocked_ns)
+            .map(|thread| thread.blocked_ns.zip(thread.work_ns))
             .collect();
-        let asleep_ns = total(asleep?).saturating_sub(self.stolen_ns());
-        let pct = (asleep_ns as f64 / useful_ns.max(1.0) * 100.0).min(100.0);
+        let (asleep, work): (Vec<u64>, Vec<u64>) = known?.into_iter().unzip();
+        let asleep_ns = total(asleep).saturating_sub(self.stolen_ns());
+        let pct = (asleep_ns as f64 / total(work).max(1) as f64 * 100.0).min(100.0);
         (pct >= WORTH_TELLING).then_some(pct)
     }
 }

@@ -4,7 +4,8 @@ use super::*;
 
 #[test]
 fn sleep_in_the_work_stands_beside_the_speed_up() {
-    let with = |slept_ms: u64| {
+    // Each thread has a CPU, or sleeps, for 300 ms of its work, and lacks one for `ready_ms` of it.
+    let with = |slept_ms: u64, ready_ms: u64| {
         let mut program = Program::new(true);
         program.starts(1..3);
         for _ in 0..10 {
@@ -13,16 +14,20 @@ fn sleep_in_the_work_stands_beside_the_speed_up() {
         let mut report = program.report();
         for thread in &mut report.threads {
             thread.blocked_ns = Some(slept_ms * MS);
+            thread.ready_ns = Some(ready_ms * MS);
+            thread.work_ns = thread.work_ns.map(|work_ns| work_ns + ready_ms * MS);
         }
         let text = text(&report);
         text.split_whitespace().collect::<Vec<_>>().join(" ")
     };
-    let text = with(120);
+    let text = with(120, 0);
     assert!(
         text.contains("speed-up 1.9 of 2; asleep 40 % of the work"),
         "{text}"
     );
-    assert!(!with(10).contains("of the work"));
+    let text = with(120, 300);
+    assert!(text.contains("asleep 20 % of the work"), "{text}");
+    assert!(!with(10, 0).contains("of the work"));
 }
 
 #[test]
