@@ -310,7 +310,8 @@ impl Round {
     }
 }
 
-/// The beginning of a thread that was not there at the last look, at `last_ns`.
+/// The beginning of a thread that was not there at the last look, at `last_ns`: as if it had not slept
+/// before this one.
 fn birth(times: Option<Times>, is_started: bool, last_ns: u64, now_ns: u64) -> Birth {
     let times = times.unwrap_or(Times {
         ran_ns: 0,
@@ -328,7 +329,7 @@ fn birth(times: Option<Times>, is_started: bool, last_ns: u64, now_ns: u64) -> B
         };
     }
     Birth {
-        time_ns: now_ns.saturating_sub((since_ns / 2).max(used_ns)),
+        time_ns: now_ns.saturating_sub(used_ns),
         ran_ns: 0,
         ready_ns: 0,
     }
@@ -348,7 +349,7 @@ mod tests {
             })
         };
         assert_eq!(birth(times(90), true, 1000, 1100).time_ns, 1010);
-        assert_eq!(birth(times(10), true, 1000, 1100).time_ns, 1050);
+        assert_eq!(birth(times(10), true, 1000, 1100).time_ns, 1090);
         let old = birth(times(500), false, 1000, 1100);
         assert_eq!((old.time_ns, old.ran_ns), (1100, 500));
     }

@@ -45,6 +45,7 @@ pub fn sound(mut report: Report) -> Report {
         let reason = WithheldReason::WorkUnknown;
         withhold(&mut report, Withheld::Efficiency, reason, because);
     }
+    withhold_at_barriers_with_work(&mut report);
     if let Some(pct) = spun_in_the_work(&report) {
         let because = format!(
             "for about {pct:.0} % of thread time, threads spun for a lock or a flag outside of \
@@ -163,6 +164,17 @@ fn worked_in_barriers(report: &Report) -> Option<f64> {
     let total_ns = report.thread_time.total_ns.max(1) as f64;
     let pct = worked as f64 / total_ns * 100.0;
     (pct >= LEAST_PCT).then_some(pct)
+}
+
+/// Sets to null, at barriers in which threads may have executed tasks, what is made from how much each
+/// worked outside.
+fn withhold_at_barriers_with_work(report: &mut Report) {
+    let works = |site| report.worked_in_barrier_ns(site) > 0;
+    let of_work: Vec<bool> = report.sites.iter().map(works).collect();
+    for (site, _) in report.sites.iter_mut().zip(of_work).filter(|of| of.1) {
+        (site.imbalance_pct, site.parallelism) = (None, None);
+        (site.path_pct, site.weighted_path_pct) = (None, None);
+    }
 }
 
 /// Why the work of the threads cannot be what it seems, if it is more than all CPUs can do: for how long

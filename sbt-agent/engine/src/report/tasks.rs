@@ -18,9 +18,15 @@ const ASLEEP: f64 = 70.0;
 const LITTLE: f64 = 0.2;
 
 impl Report {
+    /// A figure, ns, that is made from how much threads worked before the barriers of a site; `None`
+    /// where they may have executed tasks in these barriers.
+    pub fn of_known_work(&self, site: &SiteReport, ns: u64) -> Option<u64> {
+        (self.worked_in_barrier_ns(site) == 0).then_some(ns)
+    }
+
     /// For how long threads may have executed tasks in the barriers of a site, ns; 0 if it is known
     /// that they waited.
-    pub(crate) fn worked_in_barrier_ns(&self, site: &SiteReport) -> u64 {
+    pub fn worked_in_barrier_ns(&self, site: &SiteReport) -> u64 {
         let is_asleep = site.waits.asleep_pct.is_some_and(|pct| pct >= ASLEEP);
         let has_none = self.run.openmp_tasks == Some(false);
         if !site.kind.is_of_openmp() || is_asleep || has_none {

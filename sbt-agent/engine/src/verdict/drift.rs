@@ -89,10 +89,10 @@ pub fn grows(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
     );
     let text = format!(
         "growing imbalance at {}: the threads wait {from:.0} % of their time for {whom} in the \
-         first quarter of the run and {to:.0} % in the last, {:.0} % of all thread time. Divide \
-         the work anew from time to time: {}.",
+         first quarter of the run and {to:.0} % in the last; {}. Divide the work anew from time to \
+         time: {}.",
         site.called(),
-        cost.share_pct,
+        cost.words(&all),
         cost.saves(report),
     );
     Some(VerdictReport {

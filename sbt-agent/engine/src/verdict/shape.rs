@@ -10,9 +10,10 @@ use super::{
 };
 use crate::{
     report::{
-        Figure, LateReport, Report, SiteReport, SiteThreadReport, StatReport, StragglerPattern,
-        StragglerReport, StragglerSequence, VerdictKind, VerdictReport,
+        BarrierKind, Figure, LateReport, Report, SiteReport, SiteThreadReport, StatReport,
+        StragglerPattern, StragglerReport, StragglerSequence, VerdictKind, VerdictReport,
     },
+    total::total,
     words::time,
 };
 
@@ -124,6 +125,25 @@ impl<'a> OfWork<'a> {
             _ => BY_CHANCE,
         };
         self.spread >= least
+    }
+
+    /// Whether the difference may be no work: with GNU's OpenMP the thread that begins a region first
+    /// waits, on its CPU, until the others have left the region before (libgomp's `team.c`,
+    /// `gomp_team_start`), and they leave late where they lack CPUs.
+    fn may_be_of_the_dock(&self, report: &Report, site: &SiteReport) -> bool {
+        /// So many times the mean time of leaving, a wait in the dock is no more.
+        const LONGEST: f64 = 3.0;
+        let Some(excess) = Excess::of(self.late).filter(|_| site.kind == BarrierKind::Gomp) else {
+            return false;
+        };
+        let of_gomp = report.sites.iter().filter(|one| one.kind == site.kind);
+        let leaving: Vec<_> = of_gomp
+            .filter_map(|site| site.release_ns.as_ref())
+            .collect();
+        let sum_ns = total(leaving.iter().map(|stat| stat.sum)) as f64;
+        let count = total(leaving.iter().map(|stat| stat.count)).max(1) as f64;
+        let each_ns = excess.running / self.late.split_episodes.max(1) as f64;
+        each_ns < LONGEST * sum_ns / count
     }
 
     /// The work of the last thread and that of the others, each in the mean of an episode.
@@ -432,7 +452,10 @@ fn at_each_barrier(report: &Report, site: &SiteReport) -> Option<VerdictReport> 
 pub fn alternating(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
     let of_work = OfWork::of(report, site)?;
     let straggler = of_work.straggler;
-    if straggler.pattern != StragglerPattern::Alternating || !of_work.is_more_than_noise() {
+    if straggler.pattern != StragglerPattern::Alternating
+        || !of_work.is_more_than_noise()
+        || of_work.may_be_of_the_dock(report, site)
+    {
         return None;
     }
     let how = match straggler.sequence {
@@ -467,6 +490,7 @@ pub fn rotating(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
         straggler.pattern,
         StragglerPattern::Alternating | StragglerPattern::None
     ) || !of_work.is_more_than_noise()
+        || of_work.may_be_of_the_dock(report, site)
     {
         return None;
     }

@@ -105,9 +105,12 @@ fn grid(report: &Report, what: usize, rows: &[Row]) -> Grid {
             let times = |f: &dyn Fn(&SiteReport) -> Option<u64>| {
                 Cells::Time(report.sites.iter().map(f).collect())
             };
-            let faster = |site: &SiteReport| Some(site.what_if.straggler_25_pct_faster_ns);
+            let faster = |site: &SiteReport| {
+                report.of_known_work(site, site.what_if.straggler_25_pct_faster_ns)
+            };
+            let balance = |site: &SiteReport| report.of_known_work(site, site.gain_ns);
             grid.column("last -25 %", 2, times(&faster))
-                .column("balance", 3, times(&|site| Some(site.gain_ns)))
+                .column("balance", 3, times(&balance))
                 .column("release", 4, times(&|site| site.what_if.no_release_ns));
         }
         1 => {
@@ -269,7 +272,7 @@ fn details(
                 ("50 % faster", what_if.straggler_50_pct_faster_ns),
                 ("perfect balance", site.gain_ns),
             ];
-            let gains = gains.map(|(what, ns)| (what, Some(ns)));
+            let gains = gains.map(|(what, ns)| (what, report.of_known_work(site, ns)));
             lines.push(Line::styled(" wall time that would be saved", look.title()));
             for (what, ns) in gains
                 .into_iter()

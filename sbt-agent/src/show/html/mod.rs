@@ -185,12 +185,13 @@ fn td_time(ns: impl Into<Option<u64>>) -> Markup {
 struct Times<'a, R> {
     title: &'a str,
     unit: Unit,
-    of: fn(&R) -> Option<u64>,
+    of: Box<dyn Fn(&R) -> Option<u64> + 'a>,
 }
 
 impl<'a, R> Times<'a, R> {
-    fn new(title: &'a str, rows: &[R], of: fn(&R) -> Option<u64>) -> Self {
-        let unit = Unit::fitting(rows.iter().take(MOST_ROWS).map(of));
+    fn new(title: &'a str, rows: &[R], of: impl Fn(&R) -> Option<u64> + 'a) -> Self {
+        let unit = Unit::fitting(rows.iter().take(MOST_ROWS).map(&of));
+        let of = Box::new(of);
         Self { title, unit, of }
     }
 

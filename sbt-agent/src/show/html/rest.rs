@@ -12,11 +12,11 @@ pub fn locks(report: &Report) -> Markup {
     let Some(all) = report.locks.as_ref().filter(|all| !all.is_empty()) else {
         return html! {};
     };
-    let column = Times::<LockReport>::new;
+    let column = |title, of: fn(&LockReport) -> Option<u64>| Times::new(title, all, of);
     let columns = [
-        column("time", all, |lock| Some(lock.total_ns)),
-        column("mean", all, |lock| lock.mean_ns),
-        column("longest", all, |lock| Some(lock.max_ns)),
+        column("time", |lock| Some(lock.total_ns)),
+        column("mean", |lock| lock.mean_ns),
+        column("longest", |lock| Some(lock.max_ns)),
     ];
     let table = html! {
         table class="sortable" {

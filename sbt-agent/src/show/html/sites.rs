@@ -38,7 +38,9 @@ pub fn barriers(report: &Report) -> Markup {
     let lost = Times::new("lost", sites, |site| Some(site.lost_ns));
     let phase = Times::new("phase", sites, |site| mean(site.phase_ns.as_ref()));
     let barrier = Times::new("barrier", sites, |site| mean(site.barrier_ns.as_ref()));
-    let gain = Times::new("gain", sites, |site| Some(site.gain_ns));
+    let gain = Times::new("gain", sites, |site| {
+        report.of_known_work(site, site.gain_ns)
+    });
     let table = html! {
         table class="sortable" {
             thead {

@@ -257,7 +257,7 @@ fn shares(title: &str, what: &str, mut rows: Vec<(String, u64, Shares)>) -> Mark
 
 fn what_if(report: &Report) -> Markup {
     let worth = |ns: u64| ns as f64 >= 0.001 * report.seen_ns() as f64;
-    let column = Times::<&SiteReport>::new;
+    let known = |site: &SiteReport, ns| report.of_known_work(site, ns);
     let rows: Vec<&SiteReport> = report
         .sites
         .iter()
@@ -268,17 +268,19 @@ fn what_if(report: &Report) -> Markup {
         return html! {};
     }
     let columns = [
-        column("last 10 % faster", &rows, |site| {
-            Some(site.what_if.straggler_10_pct_faster_ns)
+        Times::new("last 10 % faster", &rows, |site| {
+            known(site, site.what_if.straggler_10_pct_faster_ns)
         }),
-        column("25 %", &rows, |site| {
-            Some(site.what_if.straggler_25_pct_faster_ns)
+        Times::new("25 %", &rows, |site| {
+            known(site, site.what_if.straggler_25_pct_faster_ns)
         }),
-        column("50 %", &rows, |site| {
-            Some(site.what_if.straggler_50_pct_faster_ns)
+        Times::new("50 %", &rows, |site| {
+            known(site, site.what_if.straggler_50_pct_faster_ns)
         }),
-        column("perfect balance", &rows, |site| Some(site.gain_ns)),
-        column("no release time", &rows, |site| site.what_if.no_release_ns),
+        Times::new("perfect balance", &rows, |site| known(site, site.gain_ns)),
+        Times::new("no release time", &rows, |site: &&SiteReport| {
+            site.what_if.no_release_ns
+        }),
     ];
     let table = html! {
         table class="sortable" {

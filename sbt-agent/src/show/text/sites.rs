@@ -185,6 +185,11 @@ pub fn facts(report: &Report, site: &SiteReport, style: Style) -> Vec<String> {
             share * 100.0,
         ));
     }
+    if report.worked_in_barrier_ns(site) > 0 {
+        let tasks = "its threads may execute tasks while they are in the barrier: how much each \
+                     worked is not known";
+        facts.push(tasks.into());
+    }
     facts.extend(spinning(site));
     facts.extend(recognised(report, site));
     facts

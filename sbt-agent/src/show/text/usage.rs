@@ -135,7 +135,7 @@ fn what_if(report: &Report, site: &SiteReport, style: Style) -> Option<String> {
     let it = &site.what_if;
     let faster_ns = it.straggler_25_pct_faster_ns;
     let mut parts = Vec::new();
-    if worth(faster_ns) {
+    if worth(faster_ns) && report.of_known_work(site, faster_ns).is_some() {
         let saved = duration(Some(faster_ns), style);
         parts.push(format!("a straggler 25 % faster would save {saved}"));
     }

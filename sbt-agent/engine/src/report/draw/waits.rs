@@ -56,12 +56,25 @@ fn with_scheduled(found: &Found, report: &Report) -> Found {
             (seen.ran_ns, seen.ready_ns) = (task.running_ns, task.ready_ns);
         }
     }
+    let slept = slept(&found);
     for seen in &mut found.threads {
-        // The beginning of a thread between two looks is a guess.
-        let used_ns = seen.ran_ns.unwrap_or(0) + seen.ready_ns.unwrap_or(0);
-        seen.lived_ns = seen.lived_ns.max(used_ns);
+        // A thread may have slept before the first look and after the last.
+        let slept_ns = slept.get(&seen.who).copied();
+        let parts_ns = [seen.ran_ns, seen.ready_ns, slept_ns];
+        seen.lived_ns = seen.lived_ns.max(total(parts_ns.into_iter().flatten()));
     }
     found
+}
+
+/// For how long each thread slept, as far as the kernel has summed that up, ns.
+fn slept(found: &Found) -> BTreeMap<ThreadId, u64> {
+    let mut slept: BTreeMap<ThreadId, u64> = BTreeMap::new();
+    let asleep = found.waits.iter().filter(|of| of.wait.kind != Kind::Spin);
+    for part in asleep.flat_map(|of| &of.sleeps) {
+        let sum = slept.entry(part.who).or_default();
+        *sum = sum.saturating_add(part.total_ns);
+    }
+    slept
 }
 
 /// Draws what the looks have found. `report` has the threads and sites.

@@ -22,6 +22,29 @@ fn half_of_the_last_places_of_two_is_chance() {
 }
 
 #[test]
+fn what_may_be_a_wait_in_the_dock_is_no_dynamic_imbalance() {
+    let mut program = Program::new(4);
+    let late = |round: usize| (round * 7 + round / 3) % 4;
+    program.rounds(60, |round| {
+        but(4, late(round), [2700 * US, 0, 0], [600 * US, 0, 0])
+    });
+    let with = program.report();
+    let is_told = |kind, release_ns| {
+        let mut report = with.clone();
+        report.sites[0].kind = kind;
+        let release = report.sites[0].release_ns.as_mut().unwrap();
+        release.sum = release.count * release_ns;
+        let verdicts = judge(&report).unwrap_or_default();
+        verdicts
+            .iter()
+            .any(|verdict| verdict.kind == VerdictKind::RotatingStraggler)
+    };
+    assert!(is_told(BarrierKind::Pthread, 1500 * US));
+    assert!(is_told(BarrierKind::Gomp, 50 * US));
+    assert!(!is_told(BarrierKind::Gomp, 1500 * US));
+}
+
+#[test]
 fn who_is_late_by_far_now_and_then_is_named_though_both_come_last_as_often() {
     let run = |seldom: Work| {
         let mut program = Program::new(2);
@@ -218,7 +241,7 @@ fn with_probes_that_are_off_for_a_while_there_are_no_more_threads() {
     for thread in &mut report.threads {
         thread.ready_ns = Some(thread.work_ns.unwrap() / 4);
     }
-    let verdicts = judge(&report).unwrap();
+    let verdicts = judge(&report).unwrap_or_default();
     assert_eq!(
         verdicts[0].kind,
         VerdictKind::PhaseTooShort,

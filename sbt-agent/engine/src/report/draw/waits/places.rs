@@ -94,12 +94,17 @@ impl Times {
     }
 }
 
-/// Whether two addresses are of words of one condition variable: a thread sleeps for one word or the
-/// other of it, by turns (`__g_signals` of `pthread_cond_t`, glibc's `nptl/pthread_cond_wait.c`).
-fn is_of_one_condvar(first: (u32, u64), next: (u32, u64)) -> bool {
-    /// The size of `pthread_cond_t` on x86-64, bytes.
-    const SIZE: u64 = 48;
-    first.0 == next.0 && next.1.abs_diff(first.1) < SIZE
+/// Whether two words are of one object of a kind, for which threads sleep by one word or another.
+fn is_of_one(kind: Kind, first: (u32, u64), next: (u32, u64)) -> bool {
+    let length = match kind {
+        // `pthread_cond_t` on x86-64: `__g_signals` (glibc's `nptl/pthread_cond_wait.c`).
+        Kind::Condvar => 48,
+        // From the first to the last of these words of `pthread_rwlock_t`, which is longer: `__readers`,
+        // `__wrphase_futex`, `__writers_futex` (glibc's `nptl/pthread_rwlock_common.c`).
+        Kind::RwLock => 16,
+        _ => return first == next,
+    };
+    first.0 == next.0 && next.1.abs_diff(first.1) < length
 }
 
 impl Group<'_> {
@@ -127,14 +132,12 @@ impl Group<'_> {
             awaited.extend(wait.wait.awaits.map(|who| labels.of(who)));
         }
         objects.sort_unstable();
-        objects.dedup();
-        if self
+        // All waits of a group are of one kind.
+        let kind = self
             .waits
-            .iter()
-            .any(|wait| wait.wait.kind == Kind::Condvar)
-        {
-            objects.dedup_by(|next, first| is_of_one_condvar(*first, *next));
-        }
+            .first()
+            .map_or(Kind::Other, |wait| wait.wait.kind);
+        objects.dedup_by(|next, first| is_of_one(kind, *first, *next));
         awaited.sort();
         awaited.dedup();
         let mut callers: Vec<(String, u64)> = callers.into_iter().collect();
@@ -260,11 +263,18 @@ impl Group<'_> {
         }
         let kept_all = total(kept.iter().flat_map(BTreeMap::values).copied());
         let all = total(by.values().flatten().map(|holder| holder.looks));
-        let objects: Vec<_> = self
+        let objects: Vec<(Kind, (u32, u64))> = self
             .waits
             .iter()
-            .map(|wait| (wait.wait.process, wait.wait.object))
+            .filter_map(|of| Some((of.wait.kind, (of.wait.process, of.wait.object?))))
             .collect();
+        let is_here = |wait: &Wait| {
+            let object = wait.object.map(|object| (wait.process, object));
+            object.is_some_and(|object| {
+                let mut objects = objects.iter();
+                objects.any(|(kind, here)| is_of_one(*kind, *here, object))
+            })
+        };
         let mut told: Vec<HolderReport> = by
             .iter()
             .map(|(who, parts)| {
@@ -279,9 +289,7 @@ impl Group<'_> {
                     .filter(|wait| {
                         let waits = || wait.threads.iter().map(|(of, _)| of);
                         let slept = || wait.sleeps.iter().map(|slept| &slept.who);
-                        wait.wait.object.is_some()
-                            && objects.contains(&(wait.wait.process, wait.wait.object))
-                            && waits().chain(slept()).any(|of| of == who)
+                        is_here(&wait.wait) && waits().chain(slept()).any(|of| of == who)
                     })
                     .filter_map(|wait| wait.wait.stack.first().map(written))
                     .collect();

@@ -1,6 +1,6 @@
 use super::*;
 use crate::{
-    looks::{Birth, CodePlace, Glimpse, Tally},
+    looks::{Birth, CodePlace, FoundWait, Glimpse, Tally, sums::FoundSleep},
     report::WaitKind,
     samples,
 };
@@ -103,11 +103,9 @@ fn places_are_lines_and_threads_that_only_wait_for_ends_do_not_count() {
 }
 
 #[test]
-fn the_words_of_a_condition_variable_are_one_object() {
-    let words = |all: &[u64]| {
-        let waits = all
-            .iter()
-            .map(|word| wait(Kind::Condvar, *word, &[at("get", 20)]));
+fn the_words_of_a_condition_variable_or_a_lock_are_one_object() {
+    let words = |kind: Kind, all: &[u64]| {
+        let waits = all.iter().map(|word| wait(kind, *word, &[at("get", 20)]));
         let threads: Vec<(u32, Option<Wait>)> = (7..).zip(waits.map(Some)).collect();
         let report = report(
             &looked(&threads, 10).found(1, None),
@@ -115,9 +113,34 @@ fn the_words_of_a_condition_variable_are_one_object() {
         );
         report.places[0].objects
     };
-    assert_eq!(words(&[0x1028, 0x102c]), 1);
-    assert_eq!(words(&[0x1000, 0x1028, 0x102c]), 1);
-    assert_eq!(words(&[0x1028, 0x102c, 0x1058, 0x105c]), 2);
+    assert_eq!(words(Kind::Condvar, &[0x1028, 0x102c]), 1);
+    assert_eq!(words(Kind::Condvar, &[0x1000, 0x1028, 0x102c]), 1);
+    assert_eq!(words(Kind::Condvar, &[0x1028, 0x102c, 0x1058, 0x105c]), 2);
+    assert_eq!(words(Kind::RwLock, &[0x1000, 0x1008, 0x100c]), 1);
+    // The second word of one lock and the first of the next.
+    assert_eq!(words(Kind::RwLock, &[0x100c, 0x1038]), 2);
+    assert_eq!(words(Kind::Mutex, &[0x1000, 0x1004]), 2);
+}
+
+#[test]
+fn sleep_that_no_look_saw_belongs_to_a_threads_life() {
+    let tally = looked(&[(7, None)], 3);
+    let mut found = tally.found(1, None);
+    found.waits.push(FoundWait {
+        wait: wait(Kind::Mutex, 16, &[at("get", 20)]),
+        threads: Vec::new(),
+        holders: Vec::new(),
+        sleeps: vec![FoundSleep {
+            who: who(7),
+            times: 1,
+            total_ns: 9000,
+            max_ns: 9000,
+        }],
+        wakers: Vec::new(),
+    });
+    let report = report(&found, &samples::empty().report);
+    let thread = &report.threads[0];
+    assert_eq!((thread.watched_ns, thread.blocked_ns), (9000, Some(9000)));
 }
 
 #[test]
