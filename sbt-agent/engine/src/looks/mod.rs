@@ -409,7 +409,7 @@ impl Tally {
 }
 
 /// The most waits that are told.
-const MOST_TOLD: usize = 256;
+pub const MOST_TOLD: usize = 256;
 
 impl Life {
     fn found(&self, who: ThreadId) -> FoundThread {

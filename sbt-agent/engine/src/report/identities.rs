@@ -123,7 +123,7 @@ fn sums(report: &Report) -> impl Iterator<Item = String> {
         (
             "the thread time and the sum of its parts",
             time.total_ns,
-            total(parts.into_iter()),
+            total(parts),
         ),
         (
             "the work of the run and of its threads",
@@ -244,7 +244,7 @@ fn times(report: &Report) -> impl Iterator<Item = String> {
             thread.release_ns.unwrap_or(0),
             thread.between_ns.unwrap_or(0),
         ];
-        let all_ns = total(parts.into_iter());
+        let all_ns = total(parts);
         let states = [thread.running_ns, thread.ready_ns, thread.blocked_ns];
         let split_ns = total(states.into_iter().flatten());
         // Events may arrive after the end of watching if the program goes on: see `of_the_run`.

@@ -181,11 +181,14 @@ fn td_time(ns: impl Into<Option<u64>>) -> Markup {
     td(&time(ns), ns.map(|ns| ns as f64))
 }
 
+/// The time that a column shows of a row, ns.
+type TimeOf<'a, R> = dyn Fn(&R) -> Option<u64> + 'a;
+
 /// A column of durations in one unit, so that rows compare at a glance.
 struct Times<'a, R> {
     title: &'a str,
     unit: Unit,
-    of: Box<dyn Fn(&R) -> Option<u64> + 'a>,
+    of: Box<TimeOf<'a, R>>,
 }
 
 impl<'a, R> Times<'a, R> {

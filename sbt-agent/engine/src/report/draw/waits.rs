@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::{
-    looks::{Found, FoundThread, Kind, ThreadId, Wait, sums::Summed},
+    looks::{Found, FoundThread, Kind, MOST_TOLD, ThreadId, Wait, sums::Summed},
     place::{printable, short},
     report::{
         BarrierKind, Report,
@@ -126,6 +126,12 @@ pub(in crate::report) fn report(found: &Found, report: &Report) -> LooksReport {
     if found.sums.is_some() {
         places.sort_by(|a, b| b.share_pct.total_cmp(&a.share_pct));
     }
+    let slept = slept(found);
+    let unplaced_ns = found.sums.filter(|_| knows_all_sleep(found));
+    let most_asleep = |who: ThreadId| {
+        let here_ns = slept.get(&who).copied().unwrap_or(0);
+        Some(here_ns.saturating_add(unplaced_ns?.unplaced_ns))
+    };
     LooksReport {
         looks: found.looks,
         span_ns: found.span_ns,
@@ -134,7 +140,7 @@ pub(in crate::report) fn report(found: &Found, report: &Report) -> LooksReport {
         threads: found
             .threads
             .iter()
-            .map(|seen| thread(seen, &labels))
+            .map(|seen| thread(seen, &labels, most_asleep(seen.who)))
             .collect(),
         places,
         sums: found.sums.map(sums),
@@ -151,7 +157,19 @@ const fn sums(summed: Summed) -> SumsReport {
     }
 }
 
-fn thread(seen: &FoundThread, labels: &Labels) -> LookedThreadReport {
+/// Whether the kernel has summed up all sleep of all threads.
+fn knows_all_sleep(found: &Found) -> bool {
+    const NEARLY: f64 = 0.99;
+    found.waits.len() < MOST_TOLD
+        && found.sums.is_some_and(|sums| {
+            let is_whole = sums.watched_ns as f64 >= NEARLY * sums.span_ns as f64;
+            sums.missed == 0 && is_whole
+        })
+}
+
+/// `most_asleep_ns`: the kernel counts the time on a CPU with the next tick of its clock, so that some of
+/// it would seem to be sleep.
+fn thread(seen: &FoundThread, labels: &Labels, most_asleep_ns: Option<u64>) -> LookedThreadReport {
     let on_or_ready = seen.ran_ns.zip(seen.ready_ns);
     LookedThreadReport {
         thread: labels.id(seen.who),
@@ -166,7 +184,8 @@ fn thread(seen: &FoundThread, labels: &Labels) -> LookedThreadReport {
         running_ns: seen.ran_ns,
         ready_ns: seen.ready_ns,
         blocked_ns: on_or_ready
-            .map(|(ran, ready)| seen.lived_ns.saturating_sub(ran).saturating_sub(ready)),
+            .map(|(ran, ready)| seen.lived_ns.saturating_sub(ran).saturating_sub(ready))
+            .map(|blocked_ns| blocked_ns.min(most_asleep_ns.unwrap_or(u64::MAX))),
     }
 }
 
