@@ -19,7 +19,8 @@ pub fn of(process: u32) -> ProcessSeen {
         parent: process::parent(process).filter(|parent| *parent != 0),
         forked: process::is_forked(process),
         has_timers: timers.is_ok_and(|timers| !timers.trim().is_empty()) || may_ring(process),
-        has_handlers: handles_signals(process),
+        has_handlers: handles_signals(process, &[]),
+        may_be_told: handles_signals(process, &[libc::SIGINT]),
         rank: process::rank(process),
         ranks: process::ranks(process),
         has_tasks: is_of_go(process),
@@ -33,8 +34,8 @@ fn may_ring(process: u32) -> bool {
 }
 
 /// Whether the process handles a signal other than those that its own faults cause, and those that
-/// the C library keeps for itself. True if that is not known.
-fn handles_signals(process: u32) -> bool {
+/// the C library keeps for itself, and `but`. True if that is not known.
+fn handles_signals(process: u32, but: &[i32]) -> bool {
     const FAULTS: [i32; 6] = [
         libc::SIGSEGV,
         libc::SIGBUS,
@@ -47,6 +48,7 @@ fn handles_signals(process: u32) -> bool {
     const OF_LIBRARY: std::ops::RangeInclusive<i32> = 32..=34;
     let caught = Status::of(process).and_then(|status| status.bits("SigCgt"));
     let others = FAULTS.into_iter().chain(OF_LIBRARY);
+    let others = others.chain(but.iter().copied());
     let others = others.fold(0, |all, signal| all | 1 << (signal - 1));
     caught.is_none_or(|caught| caught & !others != 0)
 }

@@ -67,7 +67,10 @@ pub fn outcome(report: &Report, limit: Option<Duration>, strict: bool) -> Option
         holds: true,
         status: Status::Holds,
         is_measured: true,
-        measured: longest.map(|hang| Figure::Whole(hang.lasted_ns)),
+        // Waiting for the outside is no hang, however long.
+        measured: longest
+            .filter(|hang| hang.is_hang())
+            .map(|hang| Figure::Whole(hang.lasted_ns)),
         text: longest.map(|hang| hang.found.text.clone()),
         ..outcome
     })
@@ -239,6 +242,7 @@ mod tests {
         let check = judge(&report, &no_hang(30), None);
         let outcome = of_hang(&check).unwrap();
         assert!(outcome.holds && outcome.text.is_some(), "{check:#?}");
+        assert_eq!((outcome.is_measured, outcome.measured), (true, None));
         assert_eq!(check.exit_status, 0);
         let strict = CheckRules {
             strict_hang: true,

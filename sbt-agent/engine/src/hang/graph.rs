@@ -284,6 +284,7 @@ fn need(view: &View, at: usize) -> Need {
             }
             // A handler may run in any thread.
             WaitFor::Memory { .. } if handles_signals(view, at) => Need::Nothing,
+            WaitFor::Semaphore { .. } if may_be_told(view, at) => Need::Nothing,
             WaitFor::Memory { .. }
             | WaitFor::Mutex { .. }
             | WaitFor::RwLock { .. }
@@ -310,6 +311,12 @@ fn handles_signals(view: &View, at: usize) -> bool {
     process.is_none_or(|process| process.has_handlers)
 }
 
+/// Whether a handler may post a semaphore of a thread's process, or write into a pipe of its own.
+pub(super) fn may_be_told(view: &View, at: usize) -> bool {
+    let process = view.process(view.thread(at).id.process);
+    process.is_some_and(|process| process.may_be_told)
+}
+
 /// The need of a thread that any thread of its process may wake. A timer's signal may, too, and
 /// tasks that a runtime moves between threads are not seen.
 fn anyone(view: &View, at: usize) -> Need {
@@ -326,7 +333,11 @@ fn any_of(view: &View, at: usize) -> Option<Vec<usize>> {
     let scene = view.scene;
     let own = view.thread(at).id;
     match &view.thread(at).doing {
-        Doing::Waiting(WaitFor::Data { processes, .. }) => others_of(view, at, processes),
+        Doing::Waiting(WaitFor::Data { processes, .. }) => {
+            let is_own = processes.contains(&own.process);
+            let by_handler = is_own && may_be_told(view, at);
+            (!by_handler).then(|| others_of(view, at, processes))?
+        }
         Doing::Waiting(
             WaitFor::Semaphore { shared: true, .. }
             | WaitFor::Condvar { shared: true, .. }
@@ -340,7 +351,12 @@ fn any_of(view: &View, at: usize) -> Option<Vec<usize>> {
             let by_itself = |process: &u32| {
                 let process = view.process(*process);
                 process.is_none_or(|seen| {
-                    seen.has_timers || seen.has_tasks || seen.has_handlers && is_for_memory
+                    let is_for_unit =
+                        matches!(thread.doing, Doing::Waiting(WaitFor::Semaphore { .. }));
+                    seen.has_timers
+                        || seen.has_tasks
+                        || seen.has_handlers && is_for_memory
+                        || seen.may_be_told && is_for_unit
                 })
             };
             let none_does = !sharers.iter().any(by_itself);

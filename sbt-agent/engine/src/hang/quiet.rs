@@ -185,6 +185,14 @@ fn awaits_memory(graph: &Graph, at: usize) -> bool {
     )
 }
 
+/// Whether a thread waits for what a handler may do: for a unit of a semaphore, or for data.
+fn awaits_unit_or_data(graph: &Graph, at: usize) -> bool {
+    matches!(
+        graph.view.thread(at).doing,
+        Doing::Waiting(WaitFor::Semaphore { .. } | WaitFor::Data { .. })
+    )
+}
+
 /// Whether threads look for a change of memory in loops.
 pub fn has_loops(graph: &Graph) -> bool {
     (0..graph.view.scene.threads.len()).any(|at| awaits_memory(graph, at))
@@ -240,6 +248,9 @@ pub fn text(graph: &Graph, finding: &Finding) -> String {
         _ if by_other(graph, lead) => ": another process may change it",
         Some(process) if process.has_handlers && awaits_memory(graph, lead) => {
             ": a handler of a signal may change it"
+        }
+        Some(process) if process.may_be_told && awaits_unit_or_data(graph, lead) => {
+            ": a handler of a signal may wake it"
         }
         _ => "",
     };

@@ -49,6 +49,9 @@ pub struct ProcessSeen {
     /// Whether the process handles signals that others may send, or the program itself: a handler
     /// may change memory.
     pub has_handlers: bool,
+    /// Whether one of these signals is another than `SIGINT`, which many languages always handle: a
+    /// handler may post a semaphore, or write into a pipe of its own process (signal-safety(7)).
+    pub may_be_told: bool,
     /// The rank of the process in a program of MPI.
     pub rank: Option<u32>,
     /// The number of ranks of that program, and whether all of them began on this machine; `None` if

@@ -460,10 +460,12 @@ fn unfinished(out: &mut String, report: &Report, style: Style) {
             line(out, &part);
         }
         if !open.missing.is_empty() {
+            let ended = |id: u32| report.thread(id).is_some_and(|thread| thread.ended);
+            // They may have ended with the whole program.
+            let all_ended = open.arrived.iter().all(|id| ended(*id));
             let gone = |id: u32| {
-                let ended = report.thread(id).is_some_and(|thread| thread.ended);
                 let name = thread_name(report, id);
-                if ended {
+                if ended(id) && !all_ended {
                     format!("{name} (ended)")
                 } else {
                     name

@@ -23,6 +23,7 @@ fn process(process: u32) -> ProcessSeen {
         rank: None,
         ranks: None,
         has_handlers: false,
+        may_be_told: false,
         has_tasks: false,
     }
 }
@@ -383,4 +384,30 @@ fn a_launcher_that_waits_for_a_signal_waits_for_its_child() {
     seen.0.processes[1].parent = None;
     let told = report(&seen.0, PROCESS);
     assert_eq!(told.outcome, Some(LookOutcome::Outside), "{}", told.text);
+}
+
+#[test]
+fn a_handler_may_post_a_semaphore_and_write_into_a_pipe_of_its_own() {
+    let semaphore = Doing::Waiting(WaitFor::Semaphore {
+        address: 0x5000,
+        shared: false,
+    });
+    for doing in [semaphore, reads(&[PROCESS])] {
+        let mut seen = alone(doing);
+        let hang = judge(&seen.0).expect("nobody is left");
+        assert_eq!(hang.because, Some(HangCause::NobodyWakes));
+        // Languages handle SIGINT for themselves.
+        seen.0.processes[0].has_handlers = true;
+        assert!(judge(&seen.0).is_some());
+        seen.0.processes[0].may_be_told = true;
+        assert_eq!(judge(&seen.0), None);
+        let (kind, text) = asleep(&seen);
+        assert_eq!(kind, HangKind::Unclear);
+        let why = "a handler of a signal may wake it";
+        assert!(text.ends_with(why), "{text}");
+    }
+    // Nobody may lock or signal in a handler (signal-safety(7)).
+    let mut seen = alone(condvar());
+    seen.0.processes[0].may_be_told = true;
+    assert!(judge(&seen.0).is_some());
 }

@@ -269,6 +269,7 @@ fn known(threads: &[(Doing, &str)]) -> Seen {
         forked: false,
         has_timers: false,
         has_handlers: false,
+        may_be_told: false,
         rank: None,
         ranks: None,
         has_tasks: false,
