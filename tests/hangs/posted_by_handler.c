@@ -15,7 +15,7 @@ static void end(int signal) {
 int main(void) {
     sem_init(&stop, 0, 0);
     struct sigaction action = {.sa_handler = end, .sa_flags = SA_RESTART};
-    sigaction(SIGTERM, &action, NULL);
+    sigaction(SIGTERM, &action, 0);
     while (sem_wait(&stop))
         ;
 }

@@ -18,7 +18,7 @@ int main(void) {
     if (pipe(ends))
         return 1;
     struct sigaction action = {.sa_handler = tell, .sa_flags = SA_RESTART};
-    sigaction(SIGTERM, &action, NULL);
+    sigaction(SIGTERM, &action, 0);
     struct pollfd end = {.fd = ends[0], .events = POLLIN};
     while (poll(&end, 1, -1) < 1)
         ;

@@ -311,10 +311,11 @@ fn handles_signals(view: &View, at: usize) -> bool {
     process.is_none_or(|process| process.has_handlers)
 }
 
-/// Whether a handler may post a semaphore of a thread's process, or write into a pipe of its own.
-pub(super) fn may_be_told(view: &View, at: usize) -> bool {
+/// Whether a handler may post a semaphore of a thread's process, or write into a pipe of its own, as that of
+/// a daemon. Where others wait at a barrier, the thread is awaited there, whatever may wake it.
+fn may_be_told(view: &View, at: usize) -> bool {
     let process = view.process(view.thread(at).id.process);
-    process.is_some_and(|process| process.may_be_told)
+    view.scene.barriers.is_empty() && process.is_some_and(|process| process.may_be_told)
 }
 
 /// The need of a thread that any thread of its process may wake. A timer's signal may, too, and
@@ -356,7 +357,7 @@ fn any_of(view: &View, at: usize) -> Option<Vec<usize>> {
                     seen.has_timers
                         || seen.has_tasks
                         || seen.has_handlers && is_for_memory
-                        || seen.may_be_told && is_for_unit
+                        || seen.may_be_told && is_for_unit && scene.barriers.is_empty()
                 })
             };
             let none_does = !sharers.iter().any(by_itself);

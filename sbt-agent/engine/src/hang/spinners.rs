@@ -9,7 +9,7 @@ use super::{
     messages,
     names::{View, spoken},
     scene::Doing,
-    words::{does, list, moves},
+    words::{does, in_place, list, moves},
 };
 
 /// The most ranks of one program that are looked at together.
@@ -130,6 +130,22 @@ fn gone(graph: &Graph) -> Option<String> {
     (!names.is_empty()).then(|| format!("{} {verb} ended", list(&names, MOST_NAMES)))
 }
 
+/// Says what the threads do that do not spin: one of them may keep what the others wait for.
+fn meanwhile(view: &View, who: &[usize]) -> String {
+    let others = (0..view.scene.threads.len())
+        .filter(|at| !who.contains(at) && view.thread(*at).doing != Doing::Ended);
+    let others: Vec<String> = others
+        .map(|at| {
+            let name = called(view, at);
+            format!("{name} {}{}", does(view, at), in_place(view, at))
+        })
+        .collect();
+    if others.is_empty() {
+        return ": no thread that was looked at does anything else".into();
+    }
+    format!("; {}", list(&others, MOST_NAMES))
+}
+
 /// The sentence on ranks that wait, or on threads that spin; `None` if the finding is about something
 /// else.
 pub fn text(graph: &Graph, finding: &Finding) -> Option<String> {
@@ -167,7 +183,7 @@ pub fn text(graph: &Graph, finding: &Finding) -> Option<String> {
         .collect();
     let end = match (others.is_empty(), finding.who.len()) {
         (false, _) => String::new(),
-        (true, _) if !is_mpi => ": no thread that was looked at does anything else".into(),
+        (true, _) if !is_mpi => meanwhile(view, &finding.who),
         (true, 1) => ": what the other ranks do was not seen".into(),
         (true, _) => match messages::circle(view, &finding.who) {
             Some(circle) => format!(": {circle}"),

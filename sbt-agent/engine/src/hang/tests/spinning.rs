@@ -47,6 +47,24 @@ fn threads_that_spin_at_locks_are_told_by_the_lock() {
 }
 
 #[test]
+fn who_sleeps_while_others_spin_at_a_lock_is_told() {
+    let semaphore = Doing::Waiting(WaitFor::Semaphore {
+        address: 0x5000,
+        shared: false,
+    });
+    let seen = of(&[
+        (semaphore, "*sem_wait < emit a.c:7 < main a.c:20"),
+        (Doing::Running, CRITICAL),
+    ]);
+    let found = asleep_as(&seen.0, &Names::default()).expect("nobody works");
+    assert_eq!(
+        found.text,
+        "worker-1 waits for a critical section, in add() a.c:9; main-0 waits for the semaphore 0x5000, \
+         in emit() a.c:7"
+    );
+}
+
+#[test]
 fn threads_that_get_a_lock_again_and_again_do_not_hang() {
     let mut seen = of(&[(Doing::Running, CRITICAL), (Doing::Running, CRITICAL)]);
     assert!(asleep_as(&seen.0, &Names::default()).is_some());
