@@ -200,8 +200,9 @@ impl Turns {
         let Some(was) = turns.insert(tid, turn) else {
             self.pairs += 1;
             if round != 0 {
-                // Earlier arrivals may have gone unseen.
+                // Earlier arrivals may have gone unseen, also in a first gap that is not counted yet.
                 self.doubt();
+                self.inexact |= self.off;
             }
             if self.pairs > MAX_PAIRS {
                 self.forget();
@@ -275,6 +276,13 @@ mod tests {
         }));
         assert!(!told(|turns| turns.leave(7, true, None)));
         assert!(!told(|turns| turns.end(true)));
+        // Its first number is that at its end.
+        let mut turns = Turns::default();
+        turns.begin();
+        turns.go_off(0);
+        assert_eq!(turns.find(KEY, 7, 3_000_000, None), 0);
+        turns.leave(7, true, None);
+        assert!(!turns.is_exact());
         // A thread whose barriers have no number, and a thread that was at no barrier.
         let untold = |has_arrived| {
             let mut turns = Turns::default();
