@@ -284,7 +284,9 @@ fn need(view: &View, at: usize) -> Need {
             }
             // A handler may run in any thread.
             WaitFor::Memory { .. } if handles_signals(view, at) => Need::Nothing,
-            WaitFor::Semaphore { .. } if may_be_told(view, at) => Need::Nothing,
+            WaitFor::Semaphore { .. } if may_be_told(view, view.thread(at).id.process) => {
+                Need::Nothing
+            }
             WaitFor::Memory { .. }
             | WaitFor::Mutex { .. }
             | WaitFor::RwLock { .. }
@@ -311,10 +313,10 @@ fn handles_signals(view: &View, at: usize) -> bool {
     process.is_none_or(|process| process.has_handlers)
 }
 
-/// Whether a handler may post a semaphore of a thread's process, or write into a pipe of its own, as that of
-/// a daemon. Where others wait at a barrier, the thread is awaited there, whatever may wake it.
-fn may_be_told(view: &View, at: usize) -> bool {
-    let process = view.process(view.thread(at).id.process);
+/// Whether a handler of a process may post a semaphore, or write into a pipe of its own, as that of a
+/// daemon. Where threads wait at a barrier, whoever is missing is awaited there, whatever may wake it.
+fn may_be_told(view: &View, process: u32) -> bool {
+    let process = view.process(process);
     view.scene.barriers.is_empty() && process.is_some_and(|process| process.may_be_told)
 }
 
@@ -336,7 +338,7 @@ fn any_of(view: &View, at: usize) -> Option<Vec<usize>> {
     match &view.thread(at).doing {
         Doing::Waiting(WaitFor::Data { processes, .. }) => {
             let is_own = processes.contains(&own.process);
-            let by_handler = is_own && may_be_told(view, at);
+            let by_handler = is_own && may_be_told(view, own.process);
             (!by_handler).then(|| others_of(view, at, processes))?
         }
         Doing::Waiting(
@@ -348,17 +350,15 @@ fn any_of(view: &View, at: usize) -> Option<Vec<usize>> {
             let thread = view.thread(at);
             let sharers = thread.sharers.as_ref()?;
             let is_for_memory = matches!(thread.doing, Doing::Waiting(WaitFor::Memory { .. }));
+            let is_for_unit = matches!(thread.doing, Doing::Waiting(WaitFor::Semaphore { .. }));
             // A timer's signal or a handler may do it, too.
             let by_itself = |process: &u32| {
-                let process = view.process(*process);
-                process.is_none_or(|seen| {
-                    let is_for_unit =
-                        matches!(thread.doing, Doing::Waiting(WaitFor::Semaphore { .. }));
-                    seen.has_timers
-                        || seen.has_tasks
-                        || seen.has_handlers && is_for_memory
-                        || seen.may_be_told && is_for_unit && scene.barriers.is_empty()
-                })
+                let seen = view.process(*process);
+                let by_handler = is_for_unit && may_be_told(view, *process);
+                by_handler
+                    || seen.is_none_or(|seen| {
+                        seen.has_timers || seen.has_tasks || seen.has_handlers && is_for_memory
+                    })
             };
             let none_does = !sharers.iter().any(by_itself);
             none_does.then(|| others_of(view, at, sharers)).flatten()
