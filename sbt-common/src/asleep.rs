@@ -10,8 +10,8 @@ pub const SLEEPER_SLOTS: u32 = 8192;
 /// Largest number of [`Sleep`]s that are summed. Beyond it, only the number of sleeps is counted.
 pub const MAX_SLEEPS: u32 = 8192;
 
-/// How many threads that wake others are kept of each [`Sleep`].
-pub const WAKERS: usize = 4;
+/// How many threads that wake others are kept of each [`Sleep`], a power of two.
+pub const WAKERS: usize = 8;
 
 /// How many words of a sleeping thread's stack are sampled: a page.
 pub const STACK_WORDS: usize = 512;
@@ -63,8 +63,8 @@ pub struct Sleep {
 pub struct Waker {
     /// The thread; 0 if the element is not used.
     pub tid: u32,
-    /// Always zero: the kernel compares keys byte by byte, and the record has no hidden padding.
-    pub reserved: u32,
+    /// Its process, as sbt's own pid namespace numbers it.
+    pub process: u32,
     /// How long the other slept before, ns.
     pub ns: u64,
 }
@@ -79,10 +79,10 @@ pub struct Slept {
     pub total_ns: u64,
     /// The longest, ns.
     pub max_ns: u64,
-    /// The part of `total_ns` that ended by threads of the same process for which `wakers` has no
-    /// room.
+    /// The part of `total_ns` that ended by threads of the target and is not in `wakers`: these are kept
+    /// that wake longest.
     pub others_ns: u64,
-    /// The threads of the same process that ended the sleeps.
+    /// The threads of the target that ended the sleeps.
     pub wakers: [Waker; WAKERS],
 }
 

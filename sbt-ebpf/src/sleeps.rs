@@ -5,6 +5,7 @@
 //! processes fail comes first.
 
 use aya_ebpf::{
+    EbpfContext as _,
     bindings::bpf_map_type::{BPF_MAP_TYPE_ARRAY, BPF_MAP_TYPE_HASH, BPF_MAP_TYPE_PERCPU_ARRAY},
     helpers::{
         bpf_get_prandom_u32, bpf_map_lookup_elem, bpf_map_update_elem,
@@ -14,8 +15,8 @@ use aya_ebpf::{
     programs::RawTracePointContext,
 };
 use sbt_common::{
-    Asleep, Head, MAX_SLEEPS, NO_CALL, SLEEPER_SLOTS, STACK_WORDS, Sleep, Sleeper, Slept, Waker,
-    Woken, kind,
+    Asleep, Head, MAX_SLEEPS, NO_CALL, SLEEPER_SLOTS, STACK_WORDS, Sleep, Sleeper, Slept, WAKERS,
+    Waker, Woken, kind,
 };
 
 use crate::{
@@ -72,8 +73,10 @@ const DEAD: u64 = 0x80;
 
 /// Numbers of system calls (arch/x86/entry/syscalls/syscall_64.tbl).
 mod number {
+    pub const NANOSLEEP: u32 = 35;
     pub const EXIT: i64 = 60;
     pub const FUTEX: i64 = 202;
+    pub const CLOCK_NANOSLEEP: u32 = 230;
     pub const EXIT_GROUP: i64 = 231;
     pub const FUTEX_WAKE: i64 = 454;
     pub const FUTEX_WAIT: i64 = 455;
@@ -243,7 +246,7 @@ pub fn woken(ctx: RawTracePointContext) -> i32 {
         reserved: 0,
     };
     if let Some(sums) = sums(&sleep) {
-        add(sums, ns, waker(process, entry.object));
+        add(sums, ns, &waker(&ctx, entry));
     } else {
         count(UNSUMMED);
     }
@@ -267,23 +270,51 @@ pub fn woken(ctx: RawTracePointContext) -> i32 {
     0
 }
 
-/// The thread of the same process that wakes a thread now; 0 if none is known to do so. An interrupt
-/// may wake threads while any thread is current, so the thread must be in a system call that wakes.
+/// The thread of the target that wakes a thread now; its id is 0 if none is known to do so. An interrupt
+/// may wake threads while any thread is current, so the current thread must be in a system call, and the
+/// tracepoint must have been reached on its own stack: interrupts have a stack of their own, unless they
+/// come while a program is not in the kernel (`arch/x86/include/asm/irq_stack.h`).
 #[inline(always)]
-fn waker(process: u32, object: u64) -> u32 {
-    if object == 0 {
-        return 0;
-    }
+fn waker(ctx: &RawTracePointContext, sleeper: &Sleeper) -> Waker {
+    let mut waker = Waker {
+        tid: 0,
+        process: 0,
+        ns: 0,
+    };
     let task = Task::current();
-    if task.tgid() != Some(process) {
-        return 0;
+    let process = task.tgid().unwrap_or(0);
+    if process == 0 || !target::is_one_of_us(process) {
+        return waker;
     }
-    let call = task.user().system_call();
-    let wakes = call == number::FUTEX
+    let user = task.user();
+    let call = user.system_call();
+    let wakes = if sleeper.object != 0 {
+        wakes_futex(call)
+    } else {
+        call >= 0 && !ends_by_itself(sleeper.call)
+    };
+    // The arguments of a tracepoint lie on the stack on which it is reached (`bpf_trace_run1` in
+    // `kernel/trace/bpf_trace.c`).
+    if wakes && user.is_on_stack(ctx.as_ptr().cast()) {
+        waker.tid = task.tid();
+        waker.process = process;
+    }
+    waker
+}
+
+/// Whether a system call wakes threads that sleep for a futex.
+#[inline(always)]
+fn wakes_futex(call: i64) -> bool {
+    call == number::FUTEX
         || call == number::EXIT
         || call == number::EXIT_GROUP
-        || (number::FUTEX_WAKE <= call && call <= number::FUTEX_REQUEUE);
-    if wakes { task.tid() } else { 0 }
+        || (number::FUTEX_WAKE <= call && call <= number::FUTEX_REQUEUE)
+}
+
+/// Whether a sleep in a system call ends when a time has passed, or is none of a system call.
+#[inline(always)]
+fn ends_by_itself(call: u32) -> bool {
+    call == NO_CALL || call == number::NANOSLEEP || call == number::CLOCK_NANOSLEEP
 }
 
 /// The sums of a sleep, which are made if there are none. `None` if there is no room.
@@ -309,9 +340,9 @@ fn begin(sleep: &Sleep) -> i32 {
         others_ns: 0,
         wakers: [Waker {
             tid: 0,
-            reserved: 0,
+            process: 0,
             ns: 0,
-        }; sbt_common::WAKERS],
+        }; WAKERS],
     };
     let key = core::ptr::from_ref(sleep).cast_mut().cast();
     let new = (&raw const new).cast_mut().cast();
@@ -319,23 +350,40 @@ fn begin(sleep: &Sleep) -> i32 {
 }
 
 #[inline(always)]
-fn add(sums: &mut Slept, ns: u64, waker: u32) {
+fn add(sums: &mut Slept, ns: u64, waker: &Waker) {
     sums.times += 1;
     sums.total_ns += ns;
     if ns > sums.max_ns {
         sums.max_ns = ns;
     }
-    if waker == 0 {
+    if waker.tid == 0 {
         return;
     }
-    for known in &mut sums.wakers {
+    let mut least = 0;
+    let mut least_ns = u64::MAX;
+    for (at, known) in sums.wakers.iter_mut().enumerate() {
         if known.tid == 0 {
-            known.tid = waker;
+            known.tid = waker.tid;
+            known.process = waker.process;
         }
-        if known.tid == waker {
+        if known.tid == waker.tid {
             known.ns += ns;
             return;
         }
+        if known.ns < least_ns {
+            least_ns = known.ns;
+            least = at;
+        }
     }
-    sums.others_ns += ns;
+    // Those that wake for long stay, whenever they begin (Misra and Gries, "Finding repeated elements").
+    let known = &mut sums.wakers[least & (WAKERS - 1)];
+    let gone_ns = if least_ns < ns { least_ns } else { ns };
+    known.ns -= gone_ns;
+    sums.others_ns += ns + gone_ns;
+    if known.ns == 0 {
+        known.tid = waker.tid;
+        known.process = waker.process;
+        known.ns = ns - gone_ns;
+        sums.others_ns -= ns - gone_ns;
+    }
 }

@@ -49,6 +49,14 @@ fn copied_pointer(base: *const u8, offset: u32) -> *const u8 {
     copied::<usize>(base, offset) as *const u8
 }
 
+/// The number of an address. The verifier does not allow to calculate with addresses of the kernel, so
+/// the number is read back from memory.
+#[inline(always)]
+fn number_of(address: *const u8) -> u64 {
+    let kept = [address];
+    memory::kernel(core::hint::black_box(kept.as_ptr()).cast())
+}
+
 /// As [`Task::ran`], of any task.
 #[inline(always)]
 pub fn ran_of(task: *const u8) -> u64 {
@@ -288,7 +296,16 @@ impl Task {
 /// The registers of a task's own code while the task is in the kernel: `pt_regs` on x86-64.
 pub struct User(*const u8);
 
+/// The length of a kernel stack, bytes (`THREAD_SIZE` in `arch/x86/include/asm/page_64_types.h`).
+const KERNEL_STACK: u64 = 16 << 10;
+
 impl User {
+    /// Whether an address lies on the task's kernel stack, which ends with these registers.
+    #[inline(always)]
+    pub fn is_on_stack(&self, address: *const u8) -> bool {
+        number_of(self.0).wrapping_sub(number_of(address)) < KERNEL_STACK
+    }
+
     /// The system call that the task is in; negative if none.
     #[inline(always)]
     pub fn system_call(&self) -> i64 {

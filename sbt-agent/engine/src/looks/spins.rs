@@ -53,6 +53,7 @@ impl Tally {
                 times: *times,
                 total_ns: super::pace::whole(share * ran_ns as f64),
                 max_ns: 0,
+                wakers: Vec::new(),
             };
             found.push((*wait, spent));
         }

@@ -27,8 +27,8 @@ pub struct Sum {
     pub total_ns: u64,
     /// The longest, ns.
     pub max_ns: u64,
-    /// Threads of the same process that ended sleeps, with the time of these sleeps, ns.
-    pub wakers: Vec<(u32, u64)>,
+    /// Threads of the program that ended sleeps, with the time of these sleeps, ns.
+    pub wakers: Vec<(ThreadId, u64)>,
 }
 
 /// All sums of the kernel.
@@ -60,7 +60,7 @@ pub struct Summed {
 }
 
 /// The sleeps of a thread in a wait, by the kernel's sums.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FoundSleep {
     /// The thread that slept.
     pub who: ThreadId,
@@ -70,6 +70,9 @@ pub struct FoundSleep {
     pub total_ns: u64,
     /// The longest, ns.
     pub max_ns: u64,
+    /// The threads that ended these sleeps, with the time of the sleeps, ns.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub wakers: Vec<(ThreadId, u64)>,
 }
 
 /// The sleeps of one wait and the threads that ended them, by the sums.
@@ -154,29 +157,23 @@ impl Tally {
             for (wait, weight) in weights {
                 let part = |all: u64| share(all, weight, whole);
                 let at = placed.entry(wait).or_default();
+                let wakers = sum.wakers.iter().map(|(waker, ns)| (*waker, part(*ns)));
                 let slept = FoundSleep {
                     who: key.who,
                     times: part(sum.times),
                     total_ns: part(sum.total_ns),
                     max_ns: sum.max_ns.min(part(sum.total_ns)),
+                    wakers: wakers.collect(),
                 };
+                add_all(&mut at.wakers, &slept.wakers);
                 match at.sleeps.iter_mut().find(|known| known.who == key.who) {
                     Some(known) => {
                         known.times += slept.times;
                         known.total_ns += slept.total_ns;
                         known.max_ns = known.max_ns.max(slept.max_ns);
+                        add_all(&mut known.wakers, &slept.wakers);
                     }
                     None => at.sleeps.push(slept),
-                }
-                for (thread, ns) in &sum.wakers {
-                    let waker = ThreadId {
-                        process: key.who.process,
-                        thread: *thread,
-                    };
-                    match at.wakers.iter_mut().find(|known| known.0 == waker) {
-                        Some(known) => known.1 += part(*ns),
-                        None => at.wakers.push((waker, part(*ns))),
-                    }
                 }
             }
         }
@@ -186,6 +183,16 @@ impl Tally {
                 .sort_unstable_by_key(|(who, ns)| (std::cmp::Reverse(*ns), *who));
         }
         (summed, placed)
+    }
+}
+
+/// Adds times of wakers to those that are known.
+fn add_all(known: &mut Vec<(ThreadId, u64)>, more: &[(ThreadId, u64)]) {
+    for (waker, ns) in more {
+        match known.iter_mut().find(|known| known.0 == *waker) {
+            Some(known) => known.1 = known.1.saturating_add(*ns),
+            None => known.push((*waker, *ns)),
+        }
     }
 }
 

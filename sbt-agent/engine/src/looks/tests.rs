@@ -129,7 +129,7 @@ fn sums_are_divided_by_samples_then_by_those_of_others_then_by_looks() {
         times: 40,
         total_ns,
         max_ns: 9,
-        wakers: vec![(2, total_ns)],
+        wakers: vec![(who(2), total_ns)],
     };
     tally.sampled(key(1, 0x1000), here, 3 * MS);
     tally.sampled(key(1, 0x1000), there, MS);
@@ -156,6 +156,12 @@ fn sums_are_divided_by_samples_then_by_those_of_others_then_by_looks() {
     let times: Vec<u64> = first.sleeps.iter().map(|slept| slept.times).collect();
     assert_eq!(times, [30, 30]);
     assert_eq!(first.wakers, [(who(2), 330 * MS)]);
+    let of_each: Vec<_> = first
+        .sleeps
+        .iter()
+        .map(|slept| slept.wakers.as_slice())
+        .collect();
+    assert_eq!(of_each, [[(who(2), 300 * MS)], [(who(2), 30 * MS)]]);
     // Without samples a look tells where the thread sleeps.
     let of_looked = Sums {
         all: vec![(key(3, 0x1000), sum(8 * MS))],

@@ -27,9 +27,35 @@ pub struct LooksReport {
     pub threads: Vec<LookedThreadReport>,
     /// The places where threads slept, most looks first; at most 256.
     pub places: Vec<WaitPlaceReport>,
+    /// Who waits for whom outside of barriers: which thread ended the sleep of which, the longest
+    /// sleeps first; at most 256. Empty without `sums`.
+    #[serde(default)]
+    pub pairs: Vec<PairReport>,
     /// How the kernel summed up sleeps; null if it did not, as without eBPF.
     #[serde(default)]
     pub sums: Option<SumsReport>,
+}
+
+/// A thread that slept until another one woke it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct PairReport {
+    /// The name of the thread that slept, in the text report.
+    pub waiter: String,
+    /// Its id in sbt's process namespace.
+    pub waiter_tid: u32,
+    /// The name of the thread that woke it.
+    pub waker: String,
+    /// Its id in sbt's process namespace.
+    pub waker_tid: u32,
+    /// How long the first slept until the other woke it, all times together.
+    pub slept_ns: u64,
+    /// That as a percentage of the time in which the sleeps of the first were summed up.
+    pub share_pct: f64,
+    /// For what it slept longest.
+    pub kind: WaitKind,
+    /// Where that was, in words.
+    pub at: String,
 }
 
 /// How the kernel summed up sleeps.
@@ -131,9 +157,8 @@ pub struct WaitPlaceReport {
     /// The threads that held the object meanwhile, most looks first. Known for mutexes of glibc, and
     /// for read-write locks held by a writer.
     pub holders: Vec<HolderReport>,
-    /// The threads of the same process that woke those which slept there for a condition variable or a
-    /// semaphore, the longest sleeps first; at most 4. Empty if the kernel did not tell that for half
-    /// of the time.
+    /// The threads of the program that woke those which slept there, the longest sleeps first; at most 4.
+    /// Empty if the kernel did not tell that for half of the time, and for locks, which have `holders`.
     #[serde(default)]
     pub wakers: Vec<WakerReport>,
 }

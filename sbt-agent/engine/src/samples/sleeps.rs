@@ -3,7 +3,7 @@
 use super::MS;
 use crate::report::{
     WaitKind,
-    waits::{HolderReport, LooksReport, SumsReport, WaitPlaceReport, WaitThreadReport},
+    waits::{HolderReport, LooksReport, PairReport, SumsReport, WaitPlaceReport, WaitThreadReport},
 };
 
 /// What was seen of sleeping threads: a lock that all wait for, and a thread that reads.
@@ -36,6 +36,10 @@ pub(super) fn looks() -> LooksReport {
                 ..place(WaitKind::Io, "read", "load_block io.c:41")
             },
         ],
+        pairs: vec![
+            pair(("T1", 4241), ("T3", 4243), 1080 * MS),
+            pair(("T2", 4242), ("T3", 4243), 960 * MS),
+        ],
         sums: Some(SumsReport {
             watched_ns: 12_000 * MS,
             span_ns: 12_000 * MS,
@@ -53,6 +57,19 @@ fn thread(label: &str, share_pct: f64) -> WaitThreadReport {
         looks: 20,
         share_pct,
         slept_ns: Some(100 * MS),
+    }
+}
+
+fn pair(waiter: (&str, u32), waker: (&str, u32), slept_ns: u64) -> PairReport {
+    PairReport {
+        waiter: waiter.0.into(),
+        waiter_tid: waiter.1,
+        waker: waker.0.into(),
+        waker_tid: waker.1,
+        slept_ns,
+        share_pct: slept_ns as f64 / (12_000 * MS) as f64 * 100.0,
+        kind: WaitKind::Mutex,
+        at: "the mutex locked at push queue.c:88".into(),
     }
 }
 

@@ -1,6 +1,7 @@
 //! Programs with exactly one fault and the expected verdict; and the same programs without the
 //! fault.
 
+mod behind;
 mod counted;
 mod cpus;
 mod disturbed;

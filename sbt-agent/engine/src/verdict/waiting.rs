@@ -22,6 +22,7 @@ use sleeps::{explains, is_sleep, sleeps};
 use spins::spins;
 
 mod advice;
+mod behind;
 mod locks;
 mod pace;
 mod serial;
@@ -82,7 +83,7 @@ pub fn add(report: &Report, found: &mut Vec<VerdictReport>) {
     // Without barriers it is not known who waits for a thread that sleeps; but threads that wait for
     // news of others tell.
     if report.sites.is_empty() {
-        by_looks.extend(pace::set_by_one(looks));
+        by_looks.extend(pace::set_by_one(looks).or_else(|| behind::one(looks)));
         by_looks.extend(serial::part(looks));
     }
     if !report.sites.is_empty() {

@@ -12,7 +12,7 @@ use crate::{
         theme::Look,
         words::{left, rule, wrap},
     },
-    show::text::waits::{by_whom, named, shown_places},
+    show::text::waits::{by_whom, named, shown_places, waiters},
 };
 use sbt_engine::{
     live::Request,
@@ -69,6 +69,17 @@ fn sleeps(report: &Report, columns: usize, look: Look) -> Vec<Line<'static>> {
         for part in wrap(&by_whom(place), columns.saturating_sub(9), look) {
             lines.push(Line::styled(format!("{indent}{part}"), look.dim()));
         }
+    }
+    let pairs = waiters(looks);
+    if !pairs.is_empty() {
+        lines.push(Line::default());
+        lines.push(Line::styled(
+            " who waits for whom, by who woke whom",
+            look.dim(),
+        ));
+    }
+    for text in pairs {
+        lines.extend(paragraph(&text));
     }
     lines
 }

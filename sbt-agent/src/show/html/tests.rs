@@ -102,6 +102,8 @@ fn waits_say_for_what_by_whom_and_who_held_it() {
         ">T3\u{a0}91\u{a0}%<",
         "read (/data/matrix.bin) called from load_block io.c:41",
         "By 2210 sleeps and 300 looks at each thread.",
+        "Who waits for whom",
+        ">T1</th><td>T3</td>",
     ] {
         assert!(section.contains(cell), "{cell}: {section}");
     }

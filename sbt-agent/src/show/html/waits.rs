@@ -4,9 +4,12 @@ use maud::{Markup, html};
 
 use super::{MOST_ROWS, Times, further, percent, scrolling, section, td_count, td_percent, th};
 use crate::show::text::waits::{by, named, shown_places};
-use sbt_engine::report::{
-    Report, WaitKind,
-    waits::{HolderReport, WaitPlaceReport, WaitThreadReport},
+use sbt_engine::{
+    report::{
+        Report, WaitKind,
+        waits::{HolderReport, PairReport, WaitPlaceReport, WaitThreadReport, WakerReport},
+    },
+    total::total,
 };
 
 /// The most threads that are named at a place.
@@ -33,7 +36,7 @@ pub fn waits(report: &Report) -> Markup {
                     th scope="col" class="n" aria-sort="descending" { "of thread time" }
                     @if has_sums { (slept.th(false)) (th("times")) }
                     th scope="col" { "threads, each with the part of its own time" }
-                    th scope="col" { "held meanwhile by" }
+                    th scope="col" { "held, or woken, by" }
                 }
             }
             tbody {
@@ -49,7 +52,7 @@ pub fn waits(report: &Report) -> Markup {
                             }
                         }
                         td { (threads(&place.threads)) }
-                        td { (holders(place)) }
+                        td { (by_others(place)) }
                     }
                 }
             }
@@ -59,6 +62,7 @@ pub fn waits(report: &Report) -> Markup {
         p class="hint" { "By " (by(looks)) ". Waiting at barriers is not among them." }
         (scrolling("Waits", &table))
         (further(places.len(), "places"))
+        (pairs(&looks.pairs))
     };
     section("waits", "Waits", &body)
 }
@@ -68,15 +72,64 @@ fn threads(all: &[WaitThreadReport]) -> String {
     listed(all, name)
 }
 
-/// The threads that held the lock; "?" if too little is known of them, nothing if sbt never knows
-/// who holds an object of this kind.
-fn holders(place: &WaitPlaceReport) -> String {
+/// Who waits for whom; empty if that is not known.
+fn pairs(all: &[PairReport]) -> Markup {
+    if all.is_empty() {
+        return html! {};
+    }
+    let slept = Times::<PairReport>::new("waited", all, |pair| Some(pair.slept_ns));
+    let table = html! {
+        table class="sortable" {
+            thead {
+                tr {
+                    th scope="col" { "thread" }
+                    th scope="col" { "waits until woken by" }
+                    (slept.th(true))
+                    (th("of its time"))
+                    th scope="col" { "mostly for" }
+                }
+            }
+            tbody {
+                @for pair in all.iter().take(MOST_ROWS) {
+                    tr {
+                        th scope="row" { (pair.waiter) }
+                        td { (pair.waker) }
+                        (slept.td(pair))
+                        (td_percent(Some(pair.share_pct)))
+                        td { (pair.at) }
+                    }
+                }
+            }
+        }
+    };
+    html! {
+        h3 { "Who waits for whom" }
+        (scrolling("Who waits for whom", &table))
+        (further(all.len(), "pairs"))
+    }
+}
+
+/// The threads that held the lock, or woke those that slept; "?" if too little is known of holders.
+fn by_others(place: &WaitPlaceReport) -> String {
     if !place.knows_holders() {
         let may_be_known = matches!(place.kind, WaitKind::Mutex | WaitKind::RwLock);
-        return if may_be_known { "?" } else { "" }.into();
+        return if may_be_known {
+            "?".into()
+        } else {
+            wakers(place)
+        };
     }
     let name = |holder: &HolderReport| share(&holder.label, holder.share_pct);
     listed(&place.holders, name)
+}
+
+/// Each thread that woke others, with its part of the time that they slept until woken by threads that
+/// are known.
+fn wakers(place: &WaitPlaceReport) -> String {
+    let all = total(place.wakers.iter().map(|waker| waker.woken_ns)).max(1);
+    let name =
+        |waker: &WakerReport| share(&waker.label, waker.woken_ns as f64 / all as f64 * 100.0);
+    listed(&place.wakers, name)
 }
 
 fn share(label: &str, share_pct: f64) -> String {

@@ -5,9 +5,10 @@ use super::{
 };
 use crate::show::table::Style;
 use sbt_engine::report::{
-    Report,
-    waits::{LookedThreadReport, LooksReport, WaitPlaceReport},
+    Report, WaitKind,
+    waits::{LookedThreadReport, LooksReport, PairReport, WaitPlaceReport},
 };
+use sbt_engine::total::total;
 
 /// The most places that are listed beside barriers, where they are not the main thing.
 const BESIDE: usize = 5;
@@ -31,6 +32,72 @@ pub fn alone(out: &mut String, report: &Report, style: Style) {
     }
     let text = format!("WHERE THREADS WAIT, by {}", by(looks));
     list(out, &text, &places, MOST_ROWS, style);
+    pairs(out, looks, style);
+}
+
+/// Who waits for whom: a line or two for each thread that waits.
+fn pairs(out: &mut String, looks: &LooksReport, style: Style) {
+    let all = waiters(looks);
+    if all.is_empty() {
+        return;
+    }
+    title(out, "WHO WAITS FOR WHOM, by who woke whom", style);
+    for text in all.iter().take(MOST_ROWS) {
+        for (index, part) in wrapped(text, style.width - 4).iter().enumerate() {
+            let indent = if index == 0 { "" } else { "    " };
+            line(out, &format!("{indent}{part}"));
+        }
+    }
+    rest(out, all.len(), "thread", style);
+}
+
+/// Each thread that waits for others, with these, those that wait longest first.
+pub(crate) fn waiters(looks: &LooksReport) -> Vec<String> {
+    let mut of: Vec<(u32, f64, Vec<&PairReport>)> = Vec::new();
+    // For whose end a thread waits is said with the place.
+    let is_told = |pair: &&PairReport| pair.share_pct >= LEAST && pair.kind != WaitKind::Join;
+    for pair in looks.pairs.iter().filter(is_told) {
+        match of.iter_mut().find(|known| known.0 == pair.waiter_tid) {
+            Some(known) => {
+                known.1 += pair.share_pct;
+                known.2.push(pair);
+            }
+            None => of.push((pair.waiter_tid, pair.share_pct, vec![pair])),
+        }
+    }
+    of.sort_by(|one, other| other.1.total_cmp(&one.1));
+    let first = looks.threads.first().map(|thread| &thread.name);
+    let differ = looks
+        .threads
+        .iter()
+        .any(|thread| Some(&thread.name) != first);
+    let named = |label: &str, tid: u32| {
+        let known = looks.threads.iter().find(|thread| thread.tid == tid);
+        let known = known.filter(|_| differ);
+        known.map_or_else(
+            || label.to_owned(),
+            |known| format!("{label} {}", known.name),
+        )
+    };
+    let told = |(tid, _, pairs): (u32, f64, Vec<&PairReport>)| {
+        let mut by: Vec<String> = pairs
+            .iter()
+            .take(NAMED)
+            .map(|pair| {
+                format!(
+                    "{:.0} % for {}",
+                    pair.share_pct,
+                    named(&pair.waker, pair.waker_tid)
+                )
+            })
+            .collect();
+        if pairs.len() > NAMED {
+            by.push(format!("{} more", pairs.len() - NAMED));
+        }
+        let waiter = pairs.first().map_or("", |pair| &pair.waiter);
+        format!("{}: of its time {}", named(waiter, tid), by.join(", "))
+    };
+    of.into_iter().map(told).collect()
 }
 
 /// Where threads sleep in their work, beside barriers.
@@ -208,7 +275,7 @@ pub(crate) fn by_whom(place: &WaitPlaceReport) -> String {
             .collect();
         format!("; held meanwhile by {}", all.join(", "))
     } else {
-        String::new()
+        woken(place)
     };
     format!(
         "{} of {} time{held}",
@@ -221,10 +288,45 @@ pub(crate) fn by_whom(place: &WaitPlaceReport) -> String {
     )
 }
 
+/// Who woke those that slept at a place, where that is not said anyway.
+fn woken(place: &WaitPlaceReport) -> String {
+    let all = total(place.wakers.iter().map(|waker| waker.woken_ns));
+    let says = !matches!(place.kind, WaitKind::Join | WaitKind::Barrier) && all > 0;
+    let told = place.wakers.iter().filter(|_| says).take(3).map(|waker| {
+        let pct = waker.woken_ns as f64 / all as f64 * 100.0;
+        format!("{} {pct:.0} %", waker.label)
+    });
+    let told: Vec<String> = told.collect();
+    if told.is_empty() {
+        return String::new();
+    }
+    format!("; woken by {}", told.join(", "))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sbt_engine::report::{WaitKind, waits::WaitThreadReport};
+    use sbt_engine::report::waits::{WaitThreadReport, WakerReport};
+
+    #[test]
+    fn who_waits_for_whom_is_a_line_for_each_thread() {
+        let mut looks = sbt_engine::samples::imbalanced().report.waits.unwrap();
+        assert_eq!(
+            waiters(&looks),
+            ["T1: of its time 9 % for T3", "T2: of its time 8 % for T3"]
+        );
+        let mut little = looks.pairs[0].clone();
+        (little.share_pct, little.waker) = (0.9, "T2".into());
+        looks.pairs.push(little.clone());
+        (little.share_pct, little.kind) = (90.0, WaitKind::Join);
+        looks.pairs.push(little.clone());
+        (little.share_pct, little.kind) = (20.0, WaitKind::Io);
+        looks.pairs.push(little);
+        assert_eq!(
+            waiters(&looks)[0],
+            "T1: of its time 9 % for T3, 20 % for T2"
+        );
+    }
 
     #[test]
     fn a_place_says_who_sleeps_there_for_how_long() {
@@ -261,6 +363,15 @@ mod tests {
             "2 condition variables at get queue.c:12 from stage queue.c:40: T1 71 %, T2 40 \
              % of their time"
         );
+        place.wakers = [("T3", 90), ("T2", 10)]
+            .map(|(label, woken_ns)| WakerReport {
+                label: label.into(),
+                tid: 1,
+                woken_ns,
+            })
+            .to_vec();
+        assert!(at(&place).ends_with("of their time; woken by T3 90 %, T2 10 %"));
+        place.wakers.clear();
         place.kind = WaitKind::Sleep;
         place.call = Some("usleep".into());
         place.callers.clear();

@@ -265,6 +265,14 @@ fn sum(slept: &Slept) -> Sum {
         times: slept.times,
         total_ns: slept.total_ns,
         max_ns: slept.max_ns,
-        wakers: used.map(|waker| (waker.tid, waker.ns)).collect(),
+        wakers: used
+            .map(|waker| {
+                let who = ThreadId {
+                    process: waker.process,
+                    thread: waker.tid,
+                };
+                (who, waker.ns)
+            })
+            .collect(),
     }
 }

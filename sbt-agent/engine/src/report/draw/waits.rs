@@ -12,9 +12,11 @@ use crate::{
     total::total,
 };
 use labels::Labels;
+use pairs::Pairs;
 use places::{Group, Times, written};
 
 mod labels;
+mod pairs;
 mod places;
 
 #[cfg(test)]
@@ -104,6 +106,7 @@ pub(in crate::report) fn report(found: &Found, report: &Report) -> LooksReport {
         );
         groups.entry(key).or_default().waits.push(wait);
     }
+    let mut pairs = Pairs::default();
     let of_group = |((kind, in_barrier, call, _), group): (_, Group<'_>)| {
         let kind: Kind = kind;
         let call: Option<&str> = call;
@@ -113,13 +116,17 @@ pub(in crate::report) fn report(found: &Found, report: &Report) -> LooksReport {
         } else {
             thread_looks
         };
-        WaitPlaceReport {
+        let place = WaitPlaceReport {
             kind: kind.into(),
             call: call.map(printable),
             in_barrier,
             share_pct: (drawn.share_pct / whole.max(1) as f64 * 100.0).min(100.0),
             ..drawn
+        };
+        if !in_barrier {
+            pairs.add(&group, &place);
         }
+        place
     };
     let mut places: Vec<WaitPlaceReport> = groups.into_iter().map(of_group).collect();
     places.sort_by(|a, b| b.looks.cmp(&a.looks).then(a.place.cmp(&b.place)));
@@ -142,6 +149,7 @@ pub(in crate::report) fn report(found: &Found, report: &Report) -> LooksReport {
             .iter()
             .map(|seen| thread(seen, &labels, most_asleep(seen.who)))
             .collect(),
+        pairs: pairs.drawn(&labels, &times),
         places,
         sums: found.sums.map(sums),
     }

@@ -9,17 +9,17 @@ use crate::report::{
 const MS: u64 = 1_000_000;
 
 /// A program without barriers that runs for a second.
-fn run() -> Report {
+pub(super) fn run() -> Report {
     let mut report = crate::samples::empty().report;
     report.run.wall_ns = 1000 * MS;
     report
 }
 
-fn judged(report: Report) -> Vec<VerdictReport> {
+pub(super) fn judged(report: Report) -> Vec<VerdictReport> {
     with(report).verdicts.unwrap_or_default()
 }
 
-fn thread(tid: u32, name: &str, running: u64, ready: u64) -> LookedThreadReport {
+pub(super) fn thread(tid: u32, name: &str, running: u64, ready: u64) -> LookedThreadReport {
     LookedThreadReport {
         thread: None,
         label: format!("T{tid}"),

@@ -138,7 +138,7 @@ fn set_by_sleep(looks: &LooksReport, team: &[Member<'_>]) -> Option<VerdictRepor
 }
 
 /// Whether threads sleep there until data is on a disk.
-fn is_of_disk(place: &WaitPlaceReport) -> bool {
+pub(super) fn is_of_disk(place: &WaitPlaceReport) -> bool {
     let calls = ["fsync", "fdatasync", "msync", "sync_file_range", "syncfs"];
     let call = place.call.as_deref().unwrap_or_default();
     place.kind == WaitKind::Io && calls.contains(&call)

@@ -179,7 +179,7 @@ impl Group<'_> {
         let sleeps = total(sleeps.map(|slept| slept.times));
         WaitPlaceReport {
             sleeps: slept.as_ref().map(|_| sleeps),
-            slept_ns: slept.as_ref().map(|slept| slept.values().sum()),
+            slept_ns: slept.as_ref().map(|slept| total(slept.values().copied())),
             kind: WaitKind::Other,
             call: None,
             what: what.map(printable),
@@ -233,11 +233,10 @@ impl Group<'_> {
         (known > 0 && known >= slept / 2).then_some(kept)
     }
 
-    /// Threads that woke sleepers at a condition variable or a semaphore.
+    /// Threads that woke sleepers, unless these slept for a lock.
     fn wakers(&self, labels: &Labels) -> Vec<WakerReport> {
-        let of_news = |kind| matches!(kind, Kind::Condvar | Kind::Semaphore);
         let woken = self.woken();
-        let woken = woken.filter(|_| self.waits.iter().all(|wait| of_news(wait.wait.kind)));
+        let woken = woken.filter(|_| self.waits.iter().all(|wait| !wait.wait.kind.is_lock()));
         let mut told: Vec<WakerReport> = woken
             .iter()
             .flatten()
@@ -320,6 +319,6 @@ impl Group<'_> {
     }
 }
 
-fn pct(part: u64, of: u64) -> f64 {
+pub(super) fn pct(part: u64, of: u64) -> f64 {
     part as f64 / of.max(1) as f64 * 100.0
 }

@@ -135,6 +135,7 @@ fn sleep_that_no_look_saw_belongs_to_a_threads_life() {
             times: 1,
             total_ns: 9000,
             max_ns: 9000,
+            wakers: Vec::new(),
         }],
         wakers: Vec::new(),
     });
@@ -151,6 +152,47 @@ fn sleep_that_no_look_saw_belongs_to_a_threads_life() {
         ..Summed::default()
     });
     assert_eq!(drawn(&found).threads[0].blocked_ns, Some(20));
+}
+
+#[test]
+fn who_woke_whom_is_told_with_the_place_of_the_longest_sleep() {
+    let mut found = looked(&[(7, None), (8, None), (9, None)], 100).found(1, None);
+    let slept = |at: &CodePlace, of: &[(u32, u32, u64)]| FoundWait {
+        wait: wait(Kind::Condvar, 16, std::slice::from_ref(at)),
+        threads: Vec::new(),
+        holders: Vec::new(),
+        sleeps: of
+            .iter()
+            .map(|(waiter, waker, ns)| FoundSleep {
+                who: who(*waiter),
+                times: 1,
+                total_ns: *ns,
+                max_ns: *ns,
+                wakers: vec![(who(*waker), *ns)],
+            })
+            .collect(),
+        wakers: Vec::new(),
+    };
+    found.waits = vec![
+        slept(&at("get", 20), &[(7, 8, 50_000), (9, 8, 20_000)]),
+        slept(&at("put", 31), &[(7, 8, 10_000), (7, 9, 5000)]),
+    ];
+    let drawn = report(&found, &samples::empty().report);
+    let pairs: Vec<_> = drawn
+        .pairs
+        .iter()
+        .map(|pair| (pair.waiter.as_str(), pair.waker.as_str(), pair.slept_ns))
+        .collect();
+    assert_eq!(
+        pairs,
+        [
+            ("T0", "T1", 60_000),
+            ("T2", "T1", 20_000),
+            ("T0", "T2", 5000)
+        ]
+    );
+    assert_eq!(drawn.pairs[0].at, "a condition variable at get queue.c:20");
+    assert!((drawn.pairs[0].share_pct - 60.0).abs() < 1.0, "{drawn:?}");
 }
 
 #[test]

@@ -1,0 +1,139 @@
+//! Programs without barriers whose threads wait for one, through others.
+
+use super::{
+    pace::{judged, queue, run, thread},
+    says,
+};
+use crate::report::{
+    VerdictKind, VerdictReport, WaitKind,
+    waits::{LookedThreadReport, LooksReport, PairReport, SumsReport, WaitPlaceReport},
+};
+
+const MS: u64 = 1_000_000;
+
+fn pair(waiter: u32, waker: u32, ms: u64) -> PairReport {
+    PairReport {
+        waiter: format!("T{waiter}"),
+        waiter_tid: waiter,
+        waker: format!("T{waker}"),
+        waker_tid: waker,
+        slept_ns: ms * MS,
+        share_pct: ms as f64 / 10.0,
+        kind: WaitKind::Condvar,
+        at: "a condition variable at put queue.c:9".into(),
+    }
+}
+
+/// A stage that sleeps in its work.
+fn nap(slept: &[(u32, u64)]) -> WaitPlaceReport {
+    WaitPlaceReport {
+        kind: WaitKind::Sleep,
+        call: Some("nanosleep".into()),
+        place: "work queue.c:20".into(),
+        ..queue(40.0, slept, &[])
+    }
+}
+
+fn told(
+    threads: Vec<LookedThreadReport>,
+    places: Vec<WaitPlaceReport>,
+    pairs: Vec<PairReport>,
+) -> Vec<VerdictReport> {
+    let mut report = run();
+    let sums = SumsReport {
+        watched_ns: 1000 * MS,
+        span_ns: 1000 * MS,
+        sleeps: 400,
+        unplaced_ns: 0,
+        missed: 0,
+    };
+    report.waits = Some(LooksReport {
+        looks: 100,
+        span_ns: 1000 * MS,
+        thread_looks: 400,
+        threads,
+        places,
+        pairs,
+        sums: Some(sums),
+        ..LooksReport::default()
+    });
+    judged(report)
+}
+
+/// Four stages, of which the third is the slowest: the first two wait until the next takes something,
+/// the last until something comes.
+fn stages() -> Vec<LookedThreadReport> {
+    (1..=4).map(|tid| thread(tid, "stage", 10, 0)).collect()
+}
+
+#[test]
+fn the_slowest_stage_is_found_through_those_that_wait_for_it() {
+    let naps = nap(&[(1, 300), (2, 400), (3, 950), (4, 820)]);
+    let pairs = vec![
+        pair(1, 2, 690),
+        pair(2, 3, 590),
+        pair(4, 3, 160),
+        pair(3, 2, 20),
+    ];
+    let all = told(stages(), vec![naps.clone()], pairs.clone());
+    let [verdict] = all.as_slice() else {
+        panic!("{all:?}");
+    };
+    assert_eq!(verdict.kind, VerdictKind::Bottleneck);
+    says(
+        verdict,
+        &[
+            "T3 stage sleeps for 95 % of its time in nanosleep called from work queue.c:20, and 3 \
+             others wait for it, or for each other behind it, for 48 % of theirs. Does it have to",
+        ],
+    );
+    // Whoever waits for the end of all does no work, and counts for nothing.
+    let mut joins = pair(9, 1, 1000);
+    joins.kind = WaitKind::Join;
+    let with_main = [pairs, vec![joins]].concat();
+    assert_eq!(told(stages(), vec![naps], with_main).len(), 1);
+}
+
+#[test]
+fn a_stage_that_works_is_found_unless_another_works_as_long() {
+    let mut threads = stages();
+    threads[2] = thread(3, "encode", 900, 50);
+    threads[3] = thread(4, "write", 600, 90);
+    let pairs = vec![pair(1, 2, 690), pair(2, 3, 590), pair(4, 3, 160)];
+    let all = told(threads.clone(), Vec::new(), pairs.clone());
+    says(
+        &all[0],
+        &[
+            "T3 encode is on a CPU for 90 % of its time, is ready without a CPU for 5 %, and 3 others",
+            "divide it among more threads",
+        ],
+    );
+    // Two workers, for one of which the others happened to wait.
+    threads[3] = thread(4, "encode", 600, 200);
+    assert_eq!(told(threads, Vec::new(), pairs), []);
+}
+
+#[test]
+fn nobody_sets_the_pace_if_waits_end_at_several_threads_or_outside() {
+    let naps = || vec![nap(&[(3, 950), (4, 950)])];
+    // Half of the waits are for each.
+    let even = vec![pair(1, 3, 600), pair(2, 4, 600)];
+    assert_eq!(told(stages(), naps(), even), []);
+    // Two threads that wait for each other in turns.
+    let turns = vec![pair(1, 2, 500), pair(2, 1, 480)];
+    assert_eq!(told(stages(), naps(), turns), []);
+    // Two that are asleep for equally long.
+    let alike = vec![
+        pair(1, 3, 700),
+        pair(2, 3, 690),
+        pair(4, 3, 90),
+        pair(1, 4, 20),
+    ];
+    assert_eq!(told(stages(), naps(), alike), []);
+    // The last waits for something that is not of the program.
+    let outside = vec![pair(1, 3, 700), pair(2, 3, 700)];
+    assert_eq!(told(stages(), vec![nap(&[(1, 200)])], outside), []);
+    // Others hardly wait.
+    let little = vec![pair(1, 3, 90), pair(2, 3, 80)];
+    assert_eq!(told(stages(), naps(), little), []);
+}
