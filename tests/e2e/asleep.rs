@@ -67,6 +67,37 @@ fn shares_of_looks_are_shares_of_time() {
 }
 
 #[test]
+fn who_waits_for_whom_is_known_between_processes_too() {
+    needs_root!(alone);
+    best_of_five(|| {
+        let (finished, report) = watch_with(&[], &program("two_ends.c"), &[]);
+        finished.expect(0);
+        let pairs = report.0["waits"]["pairs"].as_array().unwrap();
+        let first = pairs.first().ok_or_else(|| report.to_string())?;
+        assert_eq!(
+            (&first["waiter"], &first["waker"], &first["kind"]),
+            (&"0.0".into(), &"1.0".into(), &"io".into()),
+            "{report}"
+        );
+        // The parent waits all the time, and nobody else ends that.
+        let share = first["share_pct"].as_f64().unwrap();
+        if share < 70.0 {
+            return Err(format!("{share} % in {report}"));
+        }
+        assert!(
+            pairs.iter().skip(1).all(|pair| pair["waiter"] == "1.0"),
+            "{report}"
+        );
+        let verdict = report.0["verdicts"][0]["text"].as_str().unwrap_or_default();
+        let expected = "one thread sets the pace: 1.0";
+        if !verdict.contains(expected) {
+            return Err(format!("{verdict} in {report}"));
+        }
+        Ok(())
+    });
+}
+
+#[test]
 fn looks_can_be_left_out() {
     needs_root!();
     let (_, report) = watch_with(&["--waits=off"], &program("asleep.c"), &["ms=100"]);

@@ -101,6 +101,7 @@ faults! {
     sensors: "sensors.c",
     serial_sum: "serial_sum.c",
     single: "single.c",
+    slow_stage: "slow_stage.c",
     sort_crowd: "sort_crowd.cpp",
     sort_result: "sort_result.c",
     spin_queue: "spin_queue.c",

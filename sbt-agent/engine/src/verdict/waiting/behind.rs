@@ -5,7 +5,7 @@
 //! to those for which that one waits, in proportion: of a thread's time, what it does not wait for
 //! others is its own.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use crate::{
     report::{
@@ -69,7 +69,12 @@ pub(super) fn one(looks: &LooksReport) -> Option<VerdictReport> {
         text: does,
         advice,
         wants,
+        naps,
     } = Own::of(looks, one)?;
+    // Work may just come at the rate at which a thread that waits for nobody makes it.
+    if naps && !waits.gets(tid) {
+        return None;
+    }
     // Of several that are equally busy, chance makes one that for which the others wait.
     let is_alike = |other: &LookedThreadReport| {
         let wants_too = wants && wanted_pct(other).is_none_or(|pct| pct >= ALSO_BUSY);
@@ -107,11 +112,16 @@ pub(super) fn one(looks: &LooksReport) -> Option<VerdictReport> {
 }
 
 /// Of each thread that waits: for whom, how long, ns, and for which part of its time, percent.
-struct Waits(HashMap<u32, Vec<(u32, u64, f64)>>);
+struct Waits {
+    all: HashMap<u32, Vec<(u32, u64, f64)>>,
+    /// The threads that have waited for others to do something, and not only to let go of a lock.
+    get: BTreeSet<u32>,
+}
 
 impl Waits {
     fn of(looks: &LooksReport) -> Self {
-        let mut of: HashMap<u32, Vec<(u32, u64, f64)>> = HashMap::new();
+        let mut all: HashMap<u32, Vec<(u32, u64, f64)>> = HashMap::new();
+        let mut get = BTreeSet::new();
         // Who waits for the end of others, or of a process, has no part in their work.
         let parks = [WaitKind::Join, WaitKind::Child];
         for pair in looks
@@ -119,14 +129,22 @@ impl Waits {
             .iter()
             .filter(|pair| !parks.contains(&pair.kind))
         {
-            let known = of.entry(pair.waiter_tid).or_default();
+            let known = all.entry(pair.waiter_tid).or_default();
             known.push((pair.waker_tid, pair.slept_ns, pair.share_pct));
+            if !super::is_lock(pair.kind) {
+                get.insert(pair.waiter_tid);
+            }
         }
-        Self(of)
+        Self { all, get }
+    }
+
+    /// Whether a thread has waited for others to do something.
+    fn gets(&self, tid: u32) -> bool {
+        self.get.contains(&tid)
     }
 
     fn by(&self, tid: u32) -> &[(u32, u64, f64)] {
-        self.0.get(&tid).map_or(&[], Vec::as_slice)
+        self.all.get(&tid).map_or(&[], Vec::as_slice)
     }
 
     fn for_others_pct(&self, tid: u32) -> f64 {
@@ -136,7 +154,7 @@ impl Waits {
 
     /// Whether a thread has woken others.
     fn wakes(&self, tid: u32) -> bool {
-        let mut all = self.0.values().flatten();
+        let mut all = self.all.values().flatten();
         all.any(|(by, ..)| *by == tid)
     }
 
@@ -144,7 +162,7 @@ impl Waits {
     fn ends(&self) -> Option<(u32, f64)> {
         // The waits that have come to a thread and are to be passed on.
         let mut moving: BTreeMap<u32, f64> = BTreeMap::new();
-        for (waker, ns, _) in self.0.values().flatten() {
+        for (waker, ns, _) in self.all.values().flatten() {
             *moving.entry(*waker).or_default() += *ns as f64;
         }
         let whole: f64 = moving.values().sum();
@@ -173,6 +191,8 @@ struct Own {
     advice: &'static str,
     /// Whether it mostly wants a CPU, and does not sleep.
     wants: bool,
+    /// Whether it mostly sleeps until a time has passed.
+    naps: bool,
 }
 
 /// For how much of its time a thread is on a CPU or ready for one, percent; `None` if unknown.
@@ -213,19 +233,19 @@ impl Own {
             let called = place.called();
             does.push(format!("sleeps for {pct:.0} % of its time in {called}"));
         }
-        let advice = match sleeps.iter().max_by(|a, b| a.1.total_cmp(&b.1)) {
-            Some((place, pct)) if *pct > running + ready => match place.kind {
-                WaitKind::Sleep => {
-                    "Does it have to sleep there? If work only comes at that rate, nothing is to be done."
-                }
-                _ => "Write less often, or more at once.",
-            },
-            _ => "Make what it does faster, or divide it among more threads.",
+        let most = sleeps.iter().max_by(|a, b| a.1.total_cmp(&b.1));
+        let most = most.filter(|(_, pct)| *pct > running + ready);
+        let naps = most.is_some_and(|(place, _)| place.kind == WaitKind::Sleep);
+        let advice = match most {
+            Some(_) if naps => "Sleep less there, if it need not be.",
+            Some(_) => "Write less often, or more at once.",
+            None => "Make what it does faster, or divide it among more threads.",
         };
         Some(Self {
             text: does.join(", "),
             advice,
             wants: running + ready > asleep,
+            naps,
         })
     }
 }
