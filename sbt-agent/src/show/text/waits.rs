@@ -151,10 +151,11 @@ const MORE: f64 = 1.2;
 /// The number of threads that were seen, and how they used CPUs; `None` if the kernel does not
 /// tell.
 fn usage(report: &Report, looks: &LooksReport) -> Option<String> {
+    let known: Vec<&LookedThreadReport> = told(looks);
     let sum = |f: fn(&LookedThreadReport) -> Option<u64>| -> Option<u64> {
-        looks.threads.iter().map(f).sum()
+        known.iter().map(|thread| f(thread)).sum()
     };
-    let lived: u64 = looks.threads.iter().map(|thread| thread.watched_ns).sum();
+    let lived = total(known.iter().map(|thread| thread.watched_ns));
     let ran = sum(|thread| thread.running_ns)?;
     let ready = sum(|thread| thread.ready_ns)?;
     if lived == 0 || report.run.wall_ns == 0 {
@@ -169,9 +170,9 @@ fn usage(report: &Report, looks: &LooksReport) -> Option<String> {
     // Looks miss threads that live for a short time.
     let misses_threads = used as f64 > MORE * ran as f64;
     let share = |ns: u64| percent(Some(ns as f64 / lived as f64 * 100.0));
-    let mut processes: Vec<u32> = looks.threads.iter().map(|thread| thread.pid).collect();
+    let mut processes: Vec<u32> = known.iter().map(|thread| thread.pid).collect();
     processes.dedup();
-    let (who, whose) = match (looks.threads.len(), processes.len()) {
+    let (who, whose) = match (known.len(), processes.len()) {
         (1, _) => ("The only thread that sbt saw".into(), "its"),
         (threads, 1) => (format!("The {threads} threads that sbt saw"), "their"),
         (threads, processes) => {
@@ -196,8 +197,15 @@ fn usage(report: &Report, looks: &LooksReport) -> Option<String> {
     ))
 }
 
+/// The threads of which something is known: of some it is only that they were there, for a moment.
+fn told(looks: &LooksReport) -> Vec<&LookedThreadReport> {
+    let is_known = |thread: &&LookedThreadReport| thread.looks > 0 || thread.watched_ns > 0;
+    looks.threads.iter().filter(is_known).collect()
+}
+
 fn threads(out: &mut String, looks: &LooksReport, style: Style) {
-    let mut shown: Vec<&LookedThreadReport> = looks.threads.iter().collect();
+    let mut shown = told(looks);
+    let all = shown.len();
     if shown.len() > MOST_ROWS {
         shown.sort_by_key(|thread| std::cmp::Reverse(thread.running_ns));
         shown.truncate(MOST_ROWS);
@@ -223,8 +231,8 @@ fn threads(out: &mut String, looks: &LooksReport, style: Style) {
             "looks",
             shown.iter().map(|thread| count(thread.looks)).collect(),
         );
-    table.write(out, style, 18);
-    rest(out, looks.threads.len(), "thread", style);
+    table.write(out, style, 20);
+    rest(out, all, "thread", style);
 }
 
 /// A line or two for each place.
