@@ -72,6 +72,7 @@ impl Looping {
             name: address.and_then(|address| criticals::variable(process, address)),
             shared,
             naps,
+            is_endless: self.found.is_endless,
         }
     }
 }

@@ -300,6 +300,10 @@ fn likely(
         Doing::Call { name, .. } if FOR_SIGNALS.contains(&name.as_str()) => Likely::Hardly,
         // The main thread may have to do something else first, and starts threads.
         _ if is_main => Likely::Maybe,
+        // Who only shows or counts what the others do never comes.
+        Doing::Waiting(WaitFor::Memory {
+            is_endless: true, ..
+        }) => Likely::Hardly,
         Doing::Waiting(WaitFor::Condvar { .. } | WaitFor::Futex { .. }) if thread.timed => {
             Likely::Hardly
         }

@@ -109,7 +109,7 @@ fn steps(graph: &Graph, from: usize) -> Vec<String> {
                 steps.push(step);
                 Some(other)
             }
-            Need::Nothing | Need::Anyone | Need::AnyOf | Need::Never => {
+            Need::Nothing | Need::Anyone | Need::AnyOf | Need::Never | Need::NoEnd => {
                 if steps.len() > 1 {
                     let last = steps.pop().unwrap_or_default();
                     steps.push(format!("{last}, which {}", does(view, at)));

@@ -24,6 +24,8 @@ pub enum Need {
     TheDead,
     /// The thread has ended and does not go on.
     Never,
+    /// The thread goes round in a loop that nothing ends.
+    NoEnd,
 }
 
 /// Who waits for whom. Threads and barriers are indices into the scene.
@@ -171,7 +173,7 @@ impl<'a, 'v> Graph<'a, 'v> {
                                 *goes && other != at && self.is_near(at, other)
                             }),
                             Need::AnyOf => self.any_of[at].iter().any(|other| before[*other]),
-                            Need::TheDead | Need::Never => false,
+                            Need::TheDead | Need::Never | Need::NoEnd => false,
                         };
             }
             if goes == before {
@@ -275,6 +277,9 @@ fn need(view: &View, at: usize) -> Need {
                 holder: Holder::Nobody,
                 ..
             } => Need::Nothing,
+            WaitFor::Memory {
+                is_endless: true, ..
+            } => Need::NoEnd,
             // Another process may wake the thread.
             WaitFor::Semaphore { shared: true, .. }
             | WaitFor::Condvar { shared: true, .. }

@@ -208,7 +208,8 @@ fn too_few(graph: &Graph, at: usize) -> HangCause {
 fn locks(graph: &Graph) -> Option<Finding> {
     let threads = || 0..graph.view.scene.threads.len();
     let alone = |at: &usize| {
-        !graph.can_go(*at) && !matches!(graph.need(*at), Need::Barrier(_) | Need::Never)
+        let need = graph.need(*at);
+        !graph.can_go(*at) && !matches!(need, Need::Barrier(_) | Need::Never | Need::NoEnd)
     };
     let all: Vec<(usize, End)> = threads()
         .filter(alone)

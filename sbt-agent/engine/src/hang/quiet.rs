@@ -185,6 +185,11 @@ fn awaits_memory(graph: &Graph, at: usize) -> bool {
     )
 }
 
+/// Whether a thread goes round in a loop that no change of memory ends.
+fn is_endless(graph: &Graph, at: usize) -> bool {
+    graph.need(at) == Need::NoEnd
+}
+
 /// Whether a thread waits for what a handler may do: for a unit of a semaphore, or for data.
 fn awaits_unit_or_data(graph: &Graph, at: usize) -> bool {
     matches!(
@@ -228,7 +233,7 @@ pub fn text(graph: &Graph, finding: &Finding) -> String {
                 in_place(view, lead)
             );
         }
-        let why = if awaits_memory(graph, lead) {
+        let why = if awaits_memory(graph, lead) && !is_endless(graph, lead) {
             ", as a handler of a signal may do"
         } else {
             ""
@@ -238,6 +243,10 @@ pub fn text(graph: &Graph, finding: &Finding) -> String {
             does(view, lead),
             in_place(view, lead)
         );
+    }
+    if is_endless(graph, lead) {
+        let told = story(graph, lead, None);
+        return format!("no thread does more than wait or go round in a loop: {name} {told}");
     }
     let process = view.thread(lead).id.process;
     let why = match view.process(process) {

@@ -276,6 +276,8 @@ pub enum WaitFor {
         shared: bool,
         /// Whether the thread sleeps for a short time in each turn.
         naps: bool,
+        /// Whether no change of memory ends the loop either, as far as it can be followed.
+        is_endless: bool,
     },
 }
 

@@ -168,8 +168,13 @@ fn wait_for(view: &View, thread: usize, wait: &WaitFor) -> String {
             address,
             name,
             naps,
+            is_endless,
             ..
-        } => for_memory(view, thread, (*address, name.as_deref()), *naps),
+        } => match (is_endless, naps) {
+            (true, true) => "goes round in a loop without end, and sleeps in each turn".into(),
+            (true, false) => "goes round in a loop without end".into(),
+            (false, _) => for_memory(view, thread, (*address, name.as_deref()), *naps),
+        },
         WaitFor::Futex { address, .. } => {
             match (calls::wait(view, thread), library(view, thread)) {
                 (Some(wait), _) => format!("waits {} ({address:#x})", wait.what),

@@ -1,7 +1,7 @@
 //! Whether a thread goes round in a loop for ever, as its memory is: found out by simulating the loop
 //! until the thread is where it was, with the same values.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
 use crate::arch::{Registers, rehearsal::Rehearsal};
 
@@ -13,7 +13,10 @@ const MOST_STEPS: usize = 20_000;
 /// The most words that a loop that waits reads.
 const MOST_WORDS: usize = 64;
 
-/// A loop that nothing but a change of memory ends.
+/// The most branches of a loop that are tried out.
+const MOST_CHOICES: usize = 16;
+
+/// A loop that nothing but a change of memory ends, if that.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Forever {
     /// The words that the loop reads, with their values: while these stay, the thread goes round.
@@ -21,6 +24,9 @@ pub struct Forever {
     /// The words that decide how long the loop goes on, as far as they can be told from addresses
     /// and the thread's own values.
     pub awaited: Vec<u64>,
+    /// Whether no change of memory ends it: whichever way those branches go that memory decides, the
+    /// thread comes back, and has changed nothing.
+    pub is_endless: bool,
 }
 
 /// The loop in which a thread with these registers goes round, unless the memory changes that `read`
@@ -31,22 +37,51 @@ pub fn goes_round(registers: &Registers, read: Read) -> Option<Forever> {
     let state = comes_again(&mut thread)?;
     thread.forget();
     let mut steps = 0;
+    let mut states = HashSet::from([state]);
+    let mut choices: BTreeMap<u64, Rehearsal> = BTreeMap::new();
     loop {
-        let is_back = thread.step()? && thread.state() == state;
-        steps += 1;
-        if is_back {
-            break;
+        if choices.len() <= MOST_CHOICES
+            && let Some(at) = thread.choice()
+        {
+            choices.entry(at).or_insert_with(|| thread.clone());
         }
+        if thread.step()? {
+            let now = thread.state();
+            if now == state {
+                break;
+            }
+            states.insert(now);
+        }
+        steps += 1;
         if steps > MOST_STEPS {
             return None;
         }
     }
+    let is_endless =
+        choices.len() <= MOST_CHOICES && choices.into_values().all(|at| is_idle(at, &states));
     let words = thread.loads();
     let is_known = !thread.is_seen() && !words.is_empty() && words.len() <= MOST_WORDS;
     is_known.then(|| Forever {
         words,
         awaited: thread.decisive().collect(),
+        is_endless,
     })
+}
+
+/// Whether it makes no difference that a branch goes the other way: the thread comes back to one of
+/// these states.
+fn is_idle(mut thread: Rehearsal, states: &HashSet<u64>) -> bool {
+    if thread.turn().is_none() {
+        return false;
+    }
+    for _ in 0..MOST_STEPS {
+        match thread.step() {
+            None => return false,
+            Some(true) if states.contains(&thread.state()) => return !thread.is_seen(),
+            Some(_) => {}
+        }
+    }
+    false
 }
 
 /// Goes on to a state that was there before.

@@ -33,7 +33,35 @@ fn only(value: u64) -> Forever {
             value,
         }],
         awaited: vec![DATA],
+        is_endless: false,
     }
+}
+
+#[test]
+fn a_loop_that_no_memory_ends_is_endless() {
+    let is_endless = |code: &[u8]| round(code, 0).expect("goes round").is_endless;
+    // mov eax, [rip + 0xffa]; jmp
+    assert!(is_endless(&[0x8b, 0x05, 0xfa, 0x0f, 0, 0, 0xeb, 0xf8]));
+    // mov eax, [rip + 0xffa]; test eax, eax; jne +1; nop; xor eax, eax; jmp
+    let way = [
+        0x8b, 0x05, 0xfa, 0x0f, 0, 0, 0x85, 0xc0, 0x75, 1, 0x90, 0x31, 0xc0, 0xeb, 0xf1,
+    ];
+    assert!(is_endless(&way), "both ways lead back");
+    // The value goes by the stack: mov ecx, [rip + 0xffa]; mov [rsp - 4], ecx; xor ecx, ecx;
+    // cmp dword [rsp - 4], 0; je; ret
+    let by_stack = [
+        0x8b, 0x0d, 0xfa, 0x0f, 0, 0, 0x89, 0x4c, 0x24, 0xfc, 0x31, 0xc9, 0x83, 0x7c, 0x24, 0xfc,
+        0, 0x74, 0xed, 0xc3,
+    ];
+    assert!(!is_endless(&by_stack));
+    // mov eax, [rip + 0xffa]; test eax, eax; je +6; inc dword [rip + 0xff0]; jmp
+    let works = [
+        0x8b, 0x05, 0xfa, 0x0f, 0, 0, 0x85, 0xc0, 0x74, 6, 0xff, 0x05, 0xf0, 0x0f, 0, 0, 0xeb, 0xee,
+    ];
+    assert!(
+        !is_endless(&works),
+        "it does something when the word changes"
+    );
 }
 
 #[test]

@@ -275,7 +275,49 @@ fn awaits(shared: bool, naps: bool) -> Doing {
         name: Some("ready".into()),
         shared,
         naps,
+        is_endless: false,
     })
+}
+
+/// The thread goes round in a loop that nothing ends.
+fn loops() -> Doing {
+    Doing::Waiting(WaitFor::Memory {
+        address: None,
+        name: None,
+        shared: false,
+        naps: true,
+        is_endless: true,
+    })
+}
+
+#[test]
+fn who_goes_round_without_end_waits_for_nothing_and_comes_to_no_barrier() {
+    let mut seen = Seen::new();
+    seen.barrier(3, 40, &[1, 2]);
+    seen.thread(3, "worker-3", loops(), "*usleep < show hangs.c:90");
+    let hang = seen.hang();
+    assert!(
+        hang.text.starts_with(
+            "the barrier at hangs.c:40 can never complete: it waits for 3 threads, 2 are there, and no \
+             other can come"
+        ),
+        "{}",
+        hang.text
+    );
+    let shown = hang
+        .others
+        .iter()
+        .find(|other| other.who.tid == id(3).thread);
+    assert_eq!(
+        shown.map(|shown| &shown.does[..]),
+        Some("goes round in a loop without end, and sleeps in each turn")
+    );
+    let seen = known(&[(loops(), "*usleep < main hangs.c:90")]);
+    assert_eq!(
+        report(&seen.0, PROCESS).text,
+        "no thread does more than wait or go round in a loop: main-0 goes round in a loop without end, \
+         and sleeps in each turn, in main() hangs.c:90"
+    );
 }
 
 /// A program of these threads whose process is known.

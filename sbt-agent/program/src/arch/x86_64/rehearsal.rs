@@ -10,8 +10,10 @@ use iced_x86::{FlowControl, Instruction, Mnemonic, OpKind, Register, RflagsBits}
 
 use super::{displaced::holds, instruction, registers::Registers};
 use arithmetic::{ALL_FLAGS, cut};
+use influence::Influence;
 
 mod arithmetic;
+mod influence;
 
 /// How memory is remembered: in pages.
 const PAGE: u64 = 4096;
@@ -44,6 +46,7 @@ pub struct Word {
 }
 
 /// A simulated thread.
+#[derive(Clone)]
 pub struct Rehearsal<'m> {
     read: Read<'m>,
     pages: BTreeMap<u64, Option<Vec<u8>>>,
@@ -65,6 +68,10 @@ pub struct Rehearsal<'m> {
     decisive: BTreeSet<u64>,
     /// Whether memory that other threads may read was changed.
     is_seen: bool,
+    /// What depends on memory that others write.
+    influence: Influence,
+    /// Whether the next conditional branch goes the other way than it would.
+    is_turned: bool,
 }
 
 impl<'m> Rehearsal<'m> {
@@ -97,6 +104,8 @@ impl<'m> Rehearsal<'m> {
             latest: None,
             decisive: BTreeSet::new(),
             is_seen: false,
+            influence: Influence::default(),
+            is_turned: false,
         })
     }
 
@@ -136,19 +145,25 @@ impl<'m> Rehearsal<'m> {
         self.decisive.iter().copied()
     }
 
+    /// Where the next instruction lies, if it is a branch that memory which others write decides.
+    pub fn choice(&mut self) -> Option<u64> {
+        let at = self.at;
+        let found = self.next()?;
+        self.influence.decides(&found).then_some(at)
+    }
+
+    /// As [`Self::step`], but if the instruction is a conditional branch, it goes the other way.
+    pub fn turn(&mut self) -> Option<bool> {
+        self.is_turned = true;
+        let result = self.step();
+        self.is_turned = false;
+        result
+    }
+
     /// Executes one instruction. Returns whether it has jumped back; `None` if the instruction is not
     /// one of those that are known, or memory cannot be read.
     pub fn step(&mut self) -> Option<bool> {
-        let mut code = [0; LONGEST];
-        let length = (1..=LONGEST).rev().find(|length| {
-            let (at, code) = (self.at, &mut code[..*length]);
-            self.memory(at, code).is_some()
-        })?;
-        let found = instruction::decode(&code[..length], self.at).next()?;
-        if !found.is_valid() {
-            return None;
-        }
-        let instruction = found.0;
+        let instruction = self.next()?;
         let needs = instruction.rflags_read();
         if needs & self.undefined != 0 || instruction.has_rep_prefix() {
             return None;
@@ -156,10 +171,23 @@ impl<'m> Rehearsal<'m> {
         let begun = self.at;
         let next = instruction.next_ip();
         self.at = next;
+        self.influence.begin(&instruction);
         let jumps = self.execute(&instruction)?;
+        self.influence.end(&instruction);
         self.undefined &= !instruction.rflags_modified();
         self.undefined |= instruction.rflags_undefined() & !RflagsBits::AF;
         Some(jumps && self.at <= begun)
+    }
+
+    /// The instruction that is to be executed.
+    fn next(&mut self) -> Option<Instruction> {
+        let mut code = [0; LONGEST];
+        let length = (1..=LONGEST).rev().find(|length| {
+            let (at, code) = (self.at, &mut code[..*length]);
+            self.memory(at, code).is_some()
+        })?;
+        let found = instruction::decode(&code[..length], self.at).next()?;
+        found.is_valid().then_some(found.0)
     }
 
     /// Executes an instruction. Returns whether it is a jump that was taken.
@@ -172,7 +200,7 @@ impl<'m> Rehearsal<'m> {
             }
             FlowControl::ConditionalBranch => {
                 self.decisive.extend(self.latest.take());
-                let is_taken = holds(i.condition_code(), self.flags)?;
+                let is_taken = holds(i.condition_code(), self.flags)? != self.is_turned;
                 if is_taken {
                     self.at = i.near_branch_target();
                 }
@@ -315,9 +343,11 @@ impl<'m> Rehearsal<'m> {
         if !addresses.into_iter().any(is_written) {
             self.loads.insert((address, size), value);
         }
-        if !self.is_own(address) {
+        let is_own = self.is_own(address);
+        if !is_own {
             self.latest = Some(address);
         }
+        self.influence.load(address, size, is_own);
         Some(value)
     }
 
@@ -325,6 +355,7 @@ impl<'m> Rehearsal<'m> {
         let mut before = [0; 8];
         self.unchanged(address, &mut before[..size])?;
         let bytes = value.to_le_bytes();
+        self.influence.store(address, size);
         if self.is_own(address) {
             self.own_written
                 .extend(address..address.checked_add(size as u64)?);
