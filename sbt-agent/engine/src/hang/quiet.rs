@@ -5,7 +5,7 @@ use super::{
     end::{Grade, end},
     finding::Finding,
     graph::{Graph, Need},
-    scene::{Doing, WaitFor},
+    scene::{Doing, Holder, WaitFor},
     words::{does, in_place, sleeps, story},
 };
 
@@ -154,11 +154,22 @@ pub fn quiet(graph: &Graph) -> Option<Finding> {
         let process = view.process(view.thread(at).id.process);
         process.is_some_and(|process| process.has_tasks)
     };
-    let is_outside = lead.is_some_and(|lead| outside(&lead) && !has_tasks(lead));
+    // Where it is not known who holds a lock, those may hold each other's that wait for one, whatever
+    // a thread does that only sleeps for a time. Who waits for a guest may well keep a lock meanwhile.
+    let kept = alive().find(|at| awaits_unknown_holder(graph, *at));
+    let all_for_a_time = || {
+        goers
+            .iter()
+            .filter(|at| outside(at))
+            .all(|at| is_for_a_time(graph, *at))
+    };
+    let is_denied = kept.is_some() && all_for_a_time();
+    let is_outside = lead.is_some_and(|lead| outside(&lead) && !has_tasks(lead)) && !is_denied;
     // A thread that spins is what the user notices.
     let spins = || alive().find(|at| awaits_memory(graph, *at));
     let lead = lead.filter(|_| is_outside);
-    let lead = lead.or_else(spins).unwrap_or(first);
+    let kept = kept.filter(|_| is_denied);
+    let lead = lead.or_else(spins).or(kept).unwrap_or(first);
     let mut who = vec![lead];
     who.extend(
         goers
@@ -175,6 +186,25 @@ pub fn quiet(graph: &Graph) -> Option<Finding> {
         who,
         outside: is_outside,
     })
+}
+
+/// Whether a thread waits without end for a lock of which it is not known who holds it.
+fn awaits_unknown_holder(graph: &Graph, at: usize) -> bool {
+    let thread = graph.view.thread(at);
+    let is_unknown = matches!(
+        thread.doing,
+        Doing::Waiting(WaitFor::Mutex {
+            holder: Holder::Unknown,
+            ..
+        })
+    );
+    is_unknown && !thread.timed && graph.stays(at)
+}
+
+/// Whether a thread sleeps for a time only.
+fn is_for_a_time(graph: &Graph, at: usize) -> bool {
+    let thread = graph.view.thread(at);
+    thread.timed || sleeps(thread)
 }
 
 /// Whether a thread looks for a change of memory in a loop.
@@ -253,6 +283,9 @@ pub fn text(graph: &Graph, finding: &Finding) -> String {
         Some(process) if process.has_tasks => GOROUTINES,
         Some(process) if process.has_timers => {
             ": a timer or an alarm of the process may wake it by a signal"
+        }
+        _ if awaits_unknown_holder(graph, lead) => {
+            ": it is not recorded who holds it, and threads that only sleep for a time are left beside"
         }
         _ if by_other(graph, lead) => ": another process may change it",
         Some(process) if process.has_handlers && awaits_memory(graph, lead) => {

@@ -338,6 +338,40 @@ fn known(threads: &[(Doing, &str)]) -> Seen {
 }
 
 #[test]
+fn beside_locks_whose_holders_are_unknown_a_sleep_is_no_wait_for_the_outside() {
+    let sleeps = |name: &str| call(name, "1 s");
+    let text = |idle: Doing, timed: bool| {
+        let mut seen = known(&[
+            (joins(1), "main a.c:30"),
+            (
+                held(0x4000, Holder::Unknown),
+                "*pthread_mutex_lock < one a.c:7",
+            ),
+            (
+                held(0x4040, Holder::Unknown),
+                "*pthread_mutex_lock < two a.c:9",
+            ),
+            (idle, "heart a.c:18"),
+        ]);
+        seen.of(3).timed = timed;
+        let found = report(&seen.0, PROCESS);
+        (found.outcome, found.text)
+    };
+    let (outcome, told) = text(sleeps("nanosleep"), true);
+    assert_eq!(outcome, Some(LookOutcome::Unknown));
+    assert!(
+        told.starts_with(
+            "all threads sleep, and whether anything will wake them is not known: worker-1 waits for the \
+             mutex 0x4000, in one() a.c:7: it is not recorded who holds it"
+        ),
+        "{told}"
+    );
+    // Whoever waits for a guest may keep the lock for which the others of its pool wait.
+    let (outcome, _) = text(call("accept", "socket:[7]"), false);
+    assert_eq!(outcome, Some(LookOutcome::Outside));
+}
+
+#[test]
 fn a_flag_that_nobody_is_left_to_set_is_a_hang() {
     let mut seen = known(&[
         (joins(1), "main a.c:30"),
