@@ -566,9 +566,15 @@ pub fn notes(graph: &Graph, at: usize) -> Vec<String> {
     }
     let inside = u32::try_from(absent.waiting.len()).unwrap_or(u32::MAX);
     if let Some(arrived) = seen.arrived.filter(|arrived| *arrived > inside) {
+        let where_others_are = if view.has_strangers(at) {
+            "others are in processes that were not looked at, or have ended there, or left it by a \
+             jump"
+        } else {
+            "others have ended there, or left it by a jump"
+        };
         notes.push(format!(
             "it has counted {arrived} arrivals, but only {inside} of those that came are seen in \
-             it: others have ended there, or left it by a jump"
+             it: {where_others_are}"
         ));
     }
     let processes = view.scene.threads.iter().map(|thread| thread.id.process);
