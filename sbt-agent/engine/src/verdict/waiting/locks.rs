@@ -10,6 +10,10 @@ use crate::{
     total::total,
 };
 
+/// The advice where the holders of a lock wait for another lock.
+const AT_THE_LAST: &str = "Hold the last of these locks for a shorter time, or do not wait for it while \
+                           holding another";
+
 /// A verdict on each contended lock, with the places where threads wait for the lock.
 pub(super) fn locks(looks: &LooksReport) -> Vec<(VerdictReport, Vec<&WaitPlaceReport>)> {
     let mut left: Vec<&WaitPlaceReport> = looks
@@ -63,11 +67,13 @@ fn lock(looks: &LooksReport, places: &[&WaitPlaceReport]) -> VerdictReport {
         _ => String::new(),
     };
     let which = format!("{}{more}", first.called());
-    let held = held(first);
+    let (held, advice) = match chain(looks, first) {
+        Some(chain) => (chain, AT_THE_LAST),
+        None => (held(first), advice(first.kind)),
+    };
     let text = format!(
-        "contended lock: threads wait {share_pct:.0} % of their time for {which} {}{held}. {}.",
+        "contended lock: threads wait {share_pct:.0} % of their time for {which} {}{held}. {advice}.",
         counted(looks, share_pct, places),
-        advice(first.kind)
     );
     VerdictReport {
         kind: VerdictKind::LockContention,
@@ -76,6 +82,46 @@ fn lock(looks: &LooksReport, places: &[&WaitPlaceReport]) -> VerdictReport {
         text,
         evidence: evidence(looks, share_pct, places),
     }
+}
+
+/// The lock for which most holders of a lock wait while others wait for them, if there is one.
+fn next<'a>(looks: &'a LooksReport, lock: &WaitPlaceReport) -> Option<&'a WaitPlaceReport> {
+    let looked = total(lock.holders.iter().map(|holder| holder.looks));
+    let waits_at = |other: &WaitPlaceReport| {
+        let ends = format!(" from {}", other.place);
+        let waits = |holder: &&HolderReport| {
+            let asleep = holder.asleep_in.as_ref();
+            asleep.is_some_and(|asleep| asleep.ends_with(&ends))
+        };
+        let waiting = lock.holders.iter().filter(waits);
+        total(waiting.map(|holder| holder.asleep_looks))
+    };
+    let others = looks
+        .in_the_work()
+        .filter(|other| is_lock(other.kind) && other.place != lock.place && other.knows_holders());
+    let next = others.max_by_key(|other| waits_at(other))?;
+    let waiting = waits_at(next);
+    (waiting >= FEW && waiting as f64 * 100.0 >= MOSTLY * looked as f64).then_some(next)
+}
+
+/// From the holders of a lock on: which lock these wait for themselves, and who holds that, until
+/// a holder waits for no lock. `None` if the holders wait for none.
+fn chain(looks: &LooksReport, first: &WaitPlaceReport) -> Option<String> {
+    let mut text = String::new();
+    let mut seen = vec![first.called()];
+    let mut at = first;
+    while let Some(lock) = next(looks, at).filter(|lock| !seen.contains(&lock.called())) {
+        let who = match at.holders.first().filter(|_| at.knows_holders())? {
+            one if one.share_pct >= MOSTLY && !(at.holders.len() > 1 && in_turns(at)) => {
+                format!("mostly by {}, which waits", one.label)
+            }
+            _ => "by several threads in turns, which wait".into(),
+        };
+        text = format!("{text}, held {who} meanwhile for {}", lock.called());
+        seen.push(lock.called());
+        at = lock;
+    }
+    (seen.len() > 1).then(|| format!("{text}{}", held(at)))
 }
 
 /// The holder of a lock, in words.

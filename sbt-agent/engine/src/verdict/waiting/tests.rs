@@ -155,6 +155,40 @@ fn a_contended_lock_is_named_with_its_holder() {
 }
 
 #[test]
+fn locks_that_holders_wait_for_are_followed_to_the_last_holder() {
+    let mut lock = place(WaitKind::Mutex, 44, 200);
+    lock.holders = vec![holder("T2", 22, 40), holder("T3", 18, 40)];
+    for holder in &mut lock.holders {
+        holder.asleep_looks = holder.looks - 2;
+        holder.asleep_in = Some("pthread_mutex_lock called from note log.c:12".into());
+    }
+    let mut last = place(WaitKind::Mutex, 20, 200);
+    (last.place, last.object) = ("note log.c:12".into(), Some("0x77".into()));
+    last.holders = vec![holder("T4", 20, 20)];
+    last.holders[0].locks_at = None;
+    last.holders[0].asleep_looks = 20;
+    last.holders[0].asleep_in = Some("usleep called from flush log.c:24".into());
+    let all = of_the_run(&run(vec![lock.clone(), last.clone()]));
+    assert!(
+        all[0].text.contains(
+            ", held by several threads in turns, which wait meanwhile for the mutex locked at note \
+             log.c:12, held mostly by T4 (asleep meanwhile in usleep called from flush log.c:24). Hold \
+             the last of these locks"
+        ),
+        "{}",
+        all[0].text
+    );
+    // Most of the time they do something else.
+    lock.holders[0].asleep_looks = 1;
+    let all = of_the_run(&run(vec![lock, last]));
+    assert!(
+        all[0].text.contains("Hold it for a shorter time"),
+        "{}",
+        all[0].text
+    );
+}
+
+#[test]
 fn sums_of_the_kernel_are_told_instead_of_looks() {
     let mut lock = place(WaitKind::Mutex, 2, 200);
     (lock.share_pct, lock.sleeps, lock.slept_ns) = (22.0, Some(1234), Some(626_000_000));
