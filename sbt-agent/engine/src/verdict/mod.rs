@@ -7,8 +7,9 @@
 
 use crate::report::{
     Figure, Report, SiteReport, StandstillReport, VerdictKind, VerdictReport, WORTH, Withheld,
-    by_name,
+    by_name, waits::LookedThreadReport,
 };
+use crate::total::total;
 
 use spread::Loss;
 
@@ -41,6 +42,9 @@ const FEW: u64 = 4;
 
 /// Largest number of verdicts; nobody reads more.
 const MOST: usize = 5;
+
+/// The part of the time in which threads want a CPU from which it is told that they had none.
+const THIRD: f64 = 1.0 / 3.0;
 
 type OfRun = fn(&Report) -> Option<VerdictReport>;
 type OfSite = fn(&Report, &SiteReport) -> Option<VerdictReport>;
@@ -120,7 +124,7 @@ pub fn judge(report: &Report) -> Result<Vec<VerdictReport>, String> {
             report.has_looks_without_barriers() && is_known(report),
         ) {
             (false, _) => Ok(ranked(found)),
-            (true, true) => Err(NOTHING_STOOD_OUT.into()),
+            (true, true) => Err(unexplained(report).unwrap_or_else(|| NOTHING_STOOD_OUT.into())),
             (true, false) => Err(because),
         };
     }
@@ -159,6 +163,27 @@ pub fn judge(report: &Report) -> Result<Vec<VerdictReport>, String> {
         found.push(no_problem(report)?);
     }
     Ok(found)
+}
+
+/// What is known to be amiss in a program without barriers for which no verdict has a cause.
+fn unexplained(report: &Report) -> Option<String> {
+    let hung = report.run.hang.as_ref();
+    if hung.is_some_and(StandstillReport::is_hang) {
+        return Some("its threads stood still: the hang is what there is to say".into());
+    }
+    let looks = report.waits.as_ref()?;
+    let sum = |of: fn(&LookedThreadReport) -> u64| total(looks.threads.iter().map(of)) as f64;
+    let ready = sum(|thread| thread.ready_ns.unwrap_or(0));
+    let wanted = ready + sum(|thread| thread.running_ns.unwrap_or(0));
+    if wanted <= 0.0 || ready < THIRD * wanted {
+        return None;
+    }
+    let (known, remedy) = lack::unknown(report);
+    Some(format!(
+        "no barrier was seen, but the threads were ready without a CPU for {:.0} % of the time in \
+         which they wanted one{known}. {remedy}",
+        ready / wanted * 100.0
+    ))
 }
 
 /// The verdicts that explain most.

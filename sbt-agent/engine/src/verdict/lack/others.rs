@@ -8,6 +8,9 @@ use crate::report::{
 /// What others use must be this fraction of what the threads lack: nothing else can be more.
 const HALF: f64 = 0.5;
 
+/// What others use must be this much: less reads as nothing.
+const LEAST_CPUS: f64 = 0.05;
+
 /// A process is named if it used this fraction of what all others used.
 const NAMED: f64 = 0.1;
 
@@ -23,7 +26,7 @@ fn in_cpus(machine: &MachineReport, ns: u64) -> f64 {
 pub fn processes(case: &Case<'_>) -> Option<VerdictReport> {
     let machine = case.scheduling.machine.as_ref()?;
     let used = in_cpus(machine, machine.others_ns());
-    if used < HALF * case.lack.ready_threads {
+    if used < HALF * case.lack.ready_threads || used < LEAST_CPUS {
         return None;
     }
     let names = machine.processes.as_ref().map(|all| names(machine, all));
@@ -92,7 +95,7 @@ pub fn unknown(report: &Report) -> (String, &'static str) {
     if own.is_some_and(|own| lacks > 0.0 && own >= HALF * lacks) {
         return (
             format!("; sbt itself used {:.1} CPUs meanwhile", own.unwrap_or(0.0)),
-            "Watch less (--budget, --departures off), or leave sbt a CPU of its own",
+            "Run it again with `--departures off --budget 0.5%`, or leave sbt a CPU of its own",
         );
     }
     let remedy = if report.run.is_by_ebpf() && report.states.level != StatesLevel::Full {

@@ -199,7 +199,15 @@ fn where_nothing_stands_out_that_is_said() {
     report.waits = Some(looks(1));
     assert!(because(report.clone()).contains("no complete episode"));
     report.waits = Some(looks(2));
-    assert!(because(report).contains("by looks at the threads nothing stood out"));
+    assert!(because(report.clone()).contains("by looks at the threads nothing stood out"));
+    for thread in &mut report.waits.as_mut().unwrap().threads {
+        thread.ready_ns = thread.running_ns;
+    }
+    let text = because(report);
+    assert!(
+        text.contains("ready without a CPU for 50 % of the time in which they wanted one"),
+        "{text}"
+    );
 }
 
 #[test]
