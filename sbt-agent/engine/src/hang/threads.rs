@@ -44,6 +44,12 @@ pub fn thread(view: &View, at: usize) -> HangThreadReport {
         at: own,
         also_at,
         stack: seen.stack.iter().map(place).collect(),
+        own: seen
+            .stack
+            .iter()
+            .filter(|call| !call.of_system)
+            .map(place)
+            .collect(),
         cpu_pct: view.cpu_pct(at),
         blocked_on: blocked_on(view, at),
         waiting_ns: waiting_ns(view, at),
@@ -59,6 +65,7 @@ pub fn gone(view: &View, barrier: &BarrierSeen, member: &Member) -> HangThreadRe
         at: None,
         also_at: Vec::new(),
         stack: Vec::new(),
+        own: Vec::new(),
         cpu_pct: None,
         blocked_on: None,
         waiting_ns: None,

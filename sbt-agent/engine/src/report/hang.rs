@@ -105,6 +105,9 @@ pub struct HangThreadReport {
     pub also_at: Vec<String>,
     /// All calls that the thread is in, the innermost first, written like `where`.
     pub stack: Vec<String>,
+    /// Those calls of `stack` that are the program's own and not a library's: views show them first.
+    #[serde(skip)]
+    pub own: Vec<String>,
     /// CPU time that the thread used while it was looked at, as a percentage of one CPU; null if it
     /// is unknown.
     pub cpu_pct: Option<f64>,

@@ -23,6 +23,7 @@ fn thread(id: u32, state: HangThreadState, does: &str, stack: &[&str]) -> HangTh
         at: stack.first().map(|&call| call.to_owned()),
         also_at: Vec::new(),
         stack: stack.iter().map(|&call| call.to_owned()).collect(),
+        own: Vec::new(),
         cpu_pct: Some(0.0),
         blocked_on: None,
         waiting_ns: None,

@@ -144,27 +144,32 @@ fn group(out: &mut String, threads: &[&HangThreadReport], style: Style) {
     if stack.is_empty() {
         return;
     }
-    // Calls of a library do not push out those of the program.
-    let own = stack
-        .iter()
-        .position(|call| Some(call) == first.at.as_ref());
-    let mut calls: Vec<String> = match own {
-        Some(own) if own >= MOST_CALLS => {
-            let inner = stack[..INNERMOST].iter().cloned();
-            let left_out = std::iter::once("…".to_owned());
-            let own = stack[own..]
-                .iter()
-                .take(MOST_CALLS - INNERMOST - 1)
-                .cloned();
-            inner.chain(left_out).chain(own).collect()
-        }
-        _ => stack.iter().take(MOST_CALLS).cloned().collect(),
-    };
-    if first.stack.last() != calls.last() {
-        calls.push("…".into());
-    }
+    let calls = shown(stack, first);
     let calls = format!("in {}", calls.join(" ← "));
     indented(out, &plain(&sentence(&calls, style), style), 4, 7, style);
+}
+
+/// The calls of a stack that are shown, with `…` where some are left out: calls of libraries do not push
+/// out those of the program.
+fn shown(stack: &[String], thread: &HangThreadReport) -> Vec<String> {
+    let is_own = |call: &String| thread.own.contains(call) || thread.at.as_ref() == Some(call);
+    let mut order: Vec<usize> = (0..stack.len()).collect();
+    order.sort_by_key(|at| (*at >= INNERMOST, !is_own(&stack[*at]), *at));
+    order.truncate(MOST_CALLS);
+    order.sort_unstable();
+    let mut calls: Vec<String> = Vec::new();
+    let mut next = 0;
+    for at in order {
+        if at > next {
+            calls.push("…".into());
+        }
+        calls.push(stack[at].clone());
+        next = at + 1;
+    }
+    if thread.stack.last() != stack.get(next.saturating_sub(1)) {
+        calls.push("…".into());
+    }
+    calls
 }
 
 /// The calls that all threads of a group have in common: the innermost, or else those from the program's
@@ -264,6 +269,25 @@ mod tests {
             );
         let text = look(&report(&seen.0, PROCESS), PLAIN);
         assert!(text.contains("in set a.c:17 ← …"), "{text}");
+    }
+
+    #[test]
+    fn calls_of_libraries_do_not_push_out_the_programs_own() {
+        let mut seen = Seen::new();
+        seen.thread(
+            1,
+            "a",
+            mutex(0x5581, 7),
+            "*lock gthr.h:749 < *lock std_mutex.h:100 < *guard std_mutex.h:229 < take a.c:14 < *call \
+             std_function.h:591 < *invoke invoke.h:61 < job a.c:20 < *run future:300 < main a.c:60",
+        );
+        let text = look(&report(&seen.0, PROCESS), PLAIN).replace("\n       ", " ");
+        let all = "in lock gthr.h:749 ← … ← take a.c:14 ← … ← job a.c:20 ← … ← main a.c:60";
+        assert!(text.contains("take a.c:14"), "{text}");
+        assert!(
+            text.contains("job a.c:20") && text.contains("main a.c:60"),
+            "{text}\n{all}"
+        );
     }
 
     #[test]
