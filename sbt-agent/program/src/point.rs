@@ -52,7 +52,7 @@ pub enum Function {
 
 impl Function {
     /// How many arguments a probe reads from registers.
-    pub(crate) fn arguments(self) -> usize {
+    pub fn arguments(self) -> usize {
         match self {
             Self::BarrierWait | Self::CondWait | Self::CondWake { .. } | Self::Team(_) => 1,
             Self::BarrierInit => 3,

@@ -30,8 +30,8 @@ pub(crate) use here::{
 pub mod prologue {
     pub(crate) use super::here::prologue::is_emulated;
     pub use super::here::prologue::{
-        Body, Choice, ProbePlace, Refusal, Stand, beyond, choose, choose_keeping, is_probeable,
-        stand, ways_out,
+        Body, Choice, ProbePlace, Refusal, Stand, beyond, choose, choose_keeping, choose_lone,
+        is_probeable, stand, ways_out,
     };
 }
 /// Programs: the machine and the relocations of their files, and where their dynamic linkers lie.
@@ -42,6 +42,8 @@ pub use here::registers::Registers;
 pub(crate) use here::registers::{
     ARGUMENTS, FRAME, KEPT, ON_STACK, OTHER_REGISTERS, RESULT, Register, STACK, number,
 };
+/// Code that a thread of the target runs in place of one instruction, to note that it has come there.
+pub use here::trampoline;
 /// Unwinding: DWARF's numbers of registers, and functions that keep a frame pointer.
 pub(crate) use here::unwind;
 /// The effects of a waiting loop's instructions, a simulated thread that executes them, the values of

@@ -15,6 +15,7 @@ pub mod prologue;
 pub mod registers;
 pub mod rehearsal;
 pub mod stubs;
+pub mod trampoline;
 pub mod unwind;
 pub mod values;
 pub mod ways;

@@ -21,7 +21,7 @@ pub use inside::{Body, ways_out};
 pub(crate) use kernel::is_emulated;
 pub use kernel::{Refusal, Stand, is_probeable, stand};
 
-use super::registers::ARGUMENTS;
+use super::{registers::ARGUMENTS, trampoline::can_be_replaced};
 
 /// One instruction of a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,10 +65,14 @@ pub fn choose_keeping(code: &[u8], arguments: usize) -> Option<Choice> {
         stack_moved: 0,
         emulated: stand == Stand::Emulated,
     });
-    let entry = search(code, kept, |bytes, _| is_emulated(bytes))
-        .or_else(|| search(code, kept, |bytes, _| is_probeable(bytes)))
+    let entry = search(code, kept, |_, bytes, _| is_emulated(bytes))
+        .or_else(|| search(code, kept, |_, bytes, _| is_probeable(bytes)))
         .or(first)?;
-    let unmoved = || search(code, kept, |bytes, moved| moved == 0 && is_probeable(bytes));
+    let unmoved = || {
+        search(code, kept, |_, bytes, moved| {
+            moved == 0 && is_probeable(bytes)
+        })
+    };
     // An instruction of the entry's kind at which rsp had not moved would have been found as the
     // entry already: the search takes the first good instruction.
     let ret = match entry.stack_moved {
@@ -78,12 +82,22 @@ pub fn choose_keeping(code: &[u8], arguments: usize) -> Option<Choice> {
     Some(Choice { entry, ret })
 }
 
-/// The first good instruction of the straight line from byte 0. `is_good` is given the bytes of an
-/// instruction, and how far rsp has moved there.
+/// Chooses the one instruction of a function that a jump may replace: it has room for the jump, does
+/// not lie at byte 0, and otherwise fulfils what [`choose_keeping`] asks for. Byte 0 is left to kernel
+/// probes, which execute the instruction of the file. `None` if the function has no such instruction.
+pub fn choose_lone(code: &[u8], arguments: usize) -> Option<ProbePlace> {
+    let kept = &ARGUMENTS[..arguments.min(ARGUMENTS.len())];
+    search(code, kept, |instruction, _, _| {
+        instruction.ip() != 0 && can_be_replaced(instruction)
+    })
+}
+
+/// The first good instruction of the straight line from byte 0. `is_good` is given an instruction, its
+/// bytes, and how far rsp has moved there.
 fn search(
     code: &[u8],
     kept: &[Register],
-    is_good: impl Fn(&[u8], i64) -> bool,
+    is_good: impl Fn(&Instruction, &[u8], i64) -> bool,
 ) -> Option<ProbePlace> {
     // An instruction at or after a jump's target may be passed twice.
     let end = first_target(code).unwrap_or(u64::MAX);
@@ -94,7 +108,7 @@ fn search(
             return None;
         }
         let bytes = bytes_of(code, &instruction)?;
-        if is_good(bytes, stack.moved) {
+        if is_good(&instruction, bytes, stack.moved) {
             return Some(ProbePlace {
                 offset: u32::try_from(instruction.ip()).ok()?,
                 stack_moved: u16::try_from(stack.moved).ok()?,

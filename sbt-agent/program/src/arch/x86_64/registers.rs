@@ -59,6 +59,12 @@ pub fn number(register: Register) -> Option<u8> {
     u8::try_from(index + 1).ok()
 }
 
+/// The register of a number: the inverse of [`number`].
+pub fn register_of(number: u8) -> Option<Register> {
+    let index = usize::from(number).checked_sub(1)?;
+    ARGUMENTS.iter().chain(&OTHERS).nth(index).copied()
+}
+
 /// `NT_X86_XSTATE`: the number by which ptrace(2) gives all registers of the XSAVE area, in the
 /// standard format.
 pub const OTHER_REGISTERS: usize = 0x202;
@@ -215,6 +221,64 @@ impl Registers {
             15 => registers.r15,
             _ => registers.rip,
         }
+    }
+
+    /// Sets the value that [`Self::numbered`] gives for a number; the instruction pointer for numbers
+    /// that are no register's.
+    pub const fn set_numbered(&mut self, number: u8, value: u64) {
+        let Self(registers) = self;
+        let place = match number {
+            1 => &mut registers.rdi,
+            2 => &mut registers.rsi,
+            3 => &mut registers.rdx,
+            4 => &mut registers.rcx,
+            5 => &mut registers.r8,
+            6 => &mut registers.r9,
+            7 => &mut registers.rax,
+            8 => &mut registers.rbx,
+            9 => &mut registers.rbp,
+            10 => &mut registers.r10,
+            11 => &mut registers.r11,
+            12 => &mut registers.r12,
+            13 => &mut registers.r13,
+            14 => &mut registers.r14,
+            15 => &mut registers.r15,
+            _ => &mut registers.rip,
+        };
+        *place = value;
+    }
+
+    /// These registers, so that a thread that stands in or right behind a system call stands before
+    /// it instead, as the kernel would make it if a signal had come. `None` if the call must not be
+    /// made again, or has ended with a result.
+    pub fn before_call(&self) -> Option<Self> {
+        /// `ERESTARTSYS`, `ERESTARTNOINTR` and `ERESTARTNOHAND` (linux/errno.h): the results with
+        /// which the kernel makes a call again as if nothing had happened. With others it goes on
+        /// where it was, which only the kernel is able to.
+        const AGAIN: [i64; 3] = [512, 513, 514];
+        let Self(mut registers) = *self;
+        let number = registers.orig_rax.cast_signed();
+        if number < 0 {
+            return Some(*self);
+        }
+        if !AGAIN.contains(&registers.rax.cast_signed().wrapping_neg()) {
+            return None;
+        }
+        registers.rax = registers.orig_rax;
+        registers.rip = registers.rip.wrapping_sub(SYSTEM_CALL);
+        registers.orig_rax = u64::MAX;
+        Some(Self(registers))
+    }
+
+    /// These registers behind a system call that has ended, so that they are those of no call. `None`
+    /// if the call has not ended with a result.
+    pub fn behind_call(&self) -> Option<Self> {
+        /// Errors beyond this are for the kernel alone.
+        const LAST: i64 = 511;
+        let Self(mut registers) = *self;
+        let is_for_kernel = (-1000..-LAST).contains(&registers.rax.cast_signed());
+        registers.orig_rax = u64::MAX;
+        (!is_for_kernel).then_some(Self(registers))
     }
 
     /// Sets the first arguments of a function or of a system call; at most three.
