@@ -396,9 +396,10 @@ pub struct Options {
     /// Report also estimates of the figures without the cost of watching.
     #[arg(long)]
     pub compensated: bool,
-    /// How to watch the program. ebpf needs root or two capabilities. perf and ptrace need
-    /// no privilege for your own processes, but slow them down more; perf can watch a few
-    /// barriers only [default: ebpf, or ptrace if ebpf is not permitted].
+    /// How to watch the program. ebpf needs root or two capabilities. The others need no
+    /// privilege for your own processes: perf and ptrace slow them down more, and perf can
+    /// watch a few barriers only; inject slows them down least and sees arrivals only
+    /// [default: ebpf, or ptrace if ebpf is not permitted].
     #[arg(long, value_enum)]
     pub backend: Option<Backend>,
     /// Watch the futex system call, for locks and for barriers that a program makes from

@@ -93,7 +93,7 @@ fn is_a_tail(report: &Report, threads: u64) {
 
 /// Watched for a while: at most one incomplete episode at each end.
 #[track_caller]
-fn is_a_stretch(report: &Report, threads: u64) {
+pub fn is_a_stretch(report: &Report, threads: u64) {
     let (arrivals, episodes) = (report.number("arrivals"), report.number("episodes"));
     let incomplete = report.number("incomplete_episodes");
     assert!(episodes > 0, "nothing was seen: {report}");

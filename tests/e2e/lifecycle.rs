@@ -310,7 +310,7 @@ fn sbt_is_told_to_end_while_the_program_is_loaded() {
     needs_root!(alone);
     let folder = folder();
     let json = folder.path().join("report.json");
-    for backend in ["ebpf", "perf", "ptrace"] {
+    for backend in ["ebpf", "inject", "perf", "ptrace"] {
         println!("{backend}");
         for _ in 0..8 {
             let mut command = sbt_with(&["run", "-q", "--json", "--backend", backend, "--output"]);

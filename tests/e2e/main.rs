@@ -46,6 +46,7 @@ mod gains;
 mod hang;
 mod hangs_suite;
 mod hostile;
+mod inject;
 mod kill;
 mod kill_steps;
 mod lack;

@@ -9,6 +9,9 @@ pub enum Backend {
     Auto,
     /// Kernel probes with BPF programs: needs root or two capabilities.
     Ebpf,
+    /// Code inside of the program that notes arrivals: your own processes, at a cost of nanoseconds;
+    /// arrivals only. Not chosen by `auto`.
+    Inject,
     /// Breakpoint registers of the processor, read through perf events: your own processes,
     /// which do not stop at a breakpoint.
     Perf,

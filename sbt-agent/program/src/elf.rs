@@ -10,6 +10,7 @@ mod imports;
 mod layout;
 pub(super) mod names;
 mod offered;
+mod thread_number;
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
@@ -27,6 +28,7 @@ use object::read::elf::{
 use object::{LittleEndian, Object, ObjectSymbol as _};
 
 pub use crate::access::target::open as open_regular;
+pub(super) use thread_number::thread_number;
 
 use crate::arch;
 use crate::point::{Function, Point};

@@ -313,6 +313,14 @@ impl ProbedFile {
         PathBuf::from(format!("/proc/self/fd/{}", self.file.as_raw_fd()))
     }
 
+    /// Where the threads of this C library keep their numbers: the distance from a thread's pointer,
+    /// bytes. `None` if the file does not tell.
+    pub fn thread_number(&self) -> Option<u32> {
+        self.is_whole()
+            .then(|| elf::thread_number(&self.image))
+            .flatten()
+    }
+
     /// The file's bytes, mapped once: to map a file again costs a page fault for each page again.
     pub fn image(&self) -> &[u8] {
         &self.image

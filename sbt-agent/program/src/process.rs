@@ -137,6 +137,11 @@ pub fn has_other_numbers(thread: u32) -> bool {
     Status::of(thread).unwrap_or_default().has_other_numbers()
 }
 
+/// The number of a thread in its own pid namespace.
+pub fn innermost_number(thread: u32) -> Option<u32> {
+    Status::of(thread)?.numbers("NSpid")?.last().copied()
+}
+
 /// Whether a process has a thread of this number.
 pub fn has_thread(pid: u32, thread: u32) -> bool {
     thread != 0 && Path::new(&format!("/proc/{pid}/task/{thread}")).exists()

@@ -7,6 +7,7 @@ use crate::{
     source::{
         Source,
         ebpf::Ebpf,
+        inject::Inject,
         perf::Hardware,
         ptrace::{self, Ptrace},
     },
@@ -26,7 +27,7 @@ pub fn tracer(pid: u32, settings: &Settings) -> anyhow::Result<Option<ptrace::Pr
         Backend::Auto => {
             !privilege::missing(privilege::effective()).is_empty() || rights::in_user_namespace()
         }
-        Backend::Ebpf | Backend::Perf => false,
+        Backend::Ebpf | Backend::Inject | Backend::Perf => false,
     };
     wanted
         .then(|| ptrace::Process::start(pid, settings))
@@ -60,6 +61,10 @@ pub fn source(
         Backend::Ptrace => return Ok((by_stopping()?, None)),
         Backend::Perf => {
             let source = Hardware::begin(pid, runs, children, settings)?;
+            return Ok((Box::new(source), None));
+        }
+        Backend::Inject => {
+            let source = Inject::begin(pid, runs, settings)?;
             return Ok((Box::new(source), None));
         }
         Backend::Auto | Backend::Ebpf => {}

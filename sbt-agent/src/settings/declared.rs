@@ -179,7 +179,7 @@ macro_rules! settings {
 const AUTO_OFF: &str = "\"auto\" or \"off\"";
 const AUTO_POINT_OFF: &str = "\"auto\", \"point\" or \"off\"";
 const AUTO_ON_OFF: &str = "\"auto\", \"on\" or \"off\"";
-const BACKENDS: &str = "\"auto\", \"ebpf\", \"perf\" or \"ptrace\"";
+const BACKENDS: &str = "\"auto\", \"ebpf\", \"inject\", \"perf\" or \"ptrace\"";
 const MARK: &str = "a function or line, such as \"solve\" or \"lu.c:12=inner\"";
 const LEVELS: &str = "\"light\", \"full\" or \"off\"";
 const OFF: &str = "off";
@@ -204,7 +204,7 @@ settings! {
             key "backend", option "--backend",
             file |file, key, value| file.by_text(key, value, BACKENDS, value::choice),
             shown choice_text,
-            "how the program is watched: auto, ebpf, perf or ptrace";
+            "how the program is watched: auto, ebpf, inject, perf or ptrace";
         /// Whether to watch the system calls of futexes.
         futex: Futexes => Futexes = Futexes::Auto,
             key "futex", option "--futex",

@@ -14,6 +14,7 @@ use sbt_program::{files::ProbedFile, stopped::Tracer};
 pub mod abilities;
 pub mod ebpf;
 mod files;
+pub mod inject;
 pub mod measurement;
 mod outside;
 pub mod perf;

@@ -19,7 +19,7 @@ use crate::{
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Run {
-    /// Where the events came from: `ebpf`, `perf` or `ptrace`.
+    /// Where the events came from: `ebpf`, `inject`, `perf` or `ptrace`.
     pub backend: String,
     /// How the source works: `uprobe_multi`, or `perf uprobes` before Linux 6.6; `breakpoints of
     /// the processor` with `perf`; `breakpoints` with `ptrace`.

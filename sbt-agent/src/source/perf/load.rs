@@ -110,7 +110,7 @@ fn load(id: Id, mut held: bool, watch: &Mutex<Watch>) -> io::Result<()> {
 }
 
 /// First address and end of the dynamic linker's code in a process; `None` if there is none.
-fn linker_of(process: u32) -> Option<(u64, u64)> {
+pub fn linker_of(process: u32) -> Option<(u64, u64)> {
     let vector = fs::read(process::folder(process).join("auxv")).ok()?;
     let base = base(&vector)?;
     let mappings = process::mappings(process).into_iter();

@@ -21,11 +21,11 @@ use sbt_common::{Code, Rule};
 use tokio::sync::mpsc::error::TrySendError;
 
 mod calibrate;
-mod cover;
-mod events;
-mod load;
+pub(super) mod cover;
+pub(super) mod events;
+pub(super) mod load;
 mod place;
-mod record;
+pub(super) mod record;
 mod refused;
 mod run;
 mod space;

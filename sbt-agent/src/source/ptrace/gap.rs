@@ -9,14 +9,19 @@ const LOWEST: u64 = 1 << 16;
 
 /// The free page nearest to `address`, directly below a mapping but for one free page between them.
 /// `None` if there is none within `reach` bytes.
-///
-/// The heap grows upwards into its gap, so the page is at the gap's upper end. Mappings that grow
-/// downwards get no such page.
 pub fn near(address: u64, all: &[Occupied], reach: u64) -> Option<u64> {
+    pages_near(address, all, reach, PAGE)
+}
+
+/// As [`near`], for free pages of `length` bytes.
+///
+/// The heap grows upwards into its gap, so the pages are at the gap's upper end. Mappings that grow
+/// downwards get no such pages.
+pub fn pages_near(address: u64, all: &[Occupied], reach: u64, length: u64) -> Option<u64> {
     let mut end = LOWEST;
     let mut best: Option<u64> = None;
     for one in all {
-        let page = one.start.saturating_sub(2 * PAGE);
+        let page = one.start.saturating_sub(length + PAGE);
         let is_nearer = best.is_none_or(|best| page.abs_diff(address) < best.abs_diff(address));
         if page >= end.saturating_add(PAGE) && !one.grows_down && is_nearer {
             best = Some(page);

@@ -43,6 +43,33 @@ fn is_foreign(theirs: Option<u32>, ours: Option<u32>) -> bool {
     theirs != Some(0) && (theirs.is_none() || theirs != ours)
 }
 
+/// How much code of each mapping is searched for a way into the kernel, bytes.
+const SEARCHED: u64 = 4 << 20;
+
+/// Finds code of a process by which a thread can make a system call and get back, in the mapping at
+/// `near` first. `is_clean` tells for an address and a length whether no breakpoint lies there.
+pub fn ways(
+    process: u32,
+    memory: &File,
+    near: u64,
+    is_clean: impl Fn(u64, usize) -> bool,
+) -> InjectionCode {
+    let mut mappings = process::mappings(process);
+    // The C library has such code, and mostly is what is watched.
+    mappings.sort_by_key(|mapping| !(mapping.start..mapping.end).contains(&near));
+    let mut ways = InjectionCode::default();
+    for mapping in mappings {
+        let length = (mapping.end - mapping.start).min(SEARCHED);
+        let mut code = vec![0; usize::try_from(length).unwrap_or(0)];
+        let count = memory.read_at(&mut code, mapping.start).unwrap_or(0);
+        ways.add(&code[..count], mapping.start, &is_clean);
+        if ways.call.is_some() && ways.back.is_some() {
+            break;
+        }
+    }
+    ways
+}
+
 /// Makes a thread do a system call, and stand again where it stood, with these registers and for
 /// the same reason. Returns the result of the call. `memory` is the memory of the thread's process.
 ///

@@ -2,7 +2,10 @@
 //! another, or pass the value on. Dropping it resumes the thread as if sbt had not looked, so that
 //! no way through the code leaves a thread stopped.
 
-use std::{io, mem, thread, time::Duration};
+use std::{
+    io, mem, thread,
+    time::{Duration, Instant},
+};
 
 use sbt_program::{
     arch::Registers,
@@ -139,6 +142,34 @@ pub fn wait_until_it_stands(id: Id) -> io::Result<Option<Stop>> {
         }
         if let Some(stop) = stop_of(id)? {
             return Ok(Some(stop));
+        }
+    }
+}
+
+/// Waits until a thread has stopped, for at most `longest`. `None` if it has ended: its end is left for
+/// its parent.
+///
+/// # Errors
+/// `TimedOut`: it has not stopped, as a thread that waits for its `vfork` child or for a disk.
+pub fn stands_within(id: Id, longest: Duration) -> io::Result<Option<Stop>> {
+    let begin = Instant::now();
+    let [mut pause, most] = LOOK_AFTER;
+    loop {
+        match wait(id, LOOK)? {
+            Some((libc::CLD_TRAPPED | libc::CLD_STOPPED, _)) => {
+                if let Some(stop) = stop_of(id)? {
+                    return Ok(Some(stop));
+                }
+            }
+            Some(_) => return Ok(None),
+            None if process::thread_has_ended(id.cast_unsigned(), id.cast_unsigned()) => {
+                return Ok(None);
+            }
+            None if begin.elapsed() > longest => return Err(io::ErrorKind::TimedOut.into()),
+            None => {
+                thread::sleep(pause);
+                pause = most.min(2 * pause);
+            }
         }
     }
 }

@@ -286,6 +286,9 @@ impl Trampoline<'_> {
         );
         code.add(Raw::with2(Code::Lea_r64_m, Register::RSI, record))?;
         let put = |at: usize| word(Register::RSI, i64::try_from(at).unwrap_or(0));
+        // Without the fence the processor may read the time ahead of the load that shows that the thread
+        // has been released from its last barrier: it would seem to come before others have come there.
+        code.push(Raw::with(Code::Lfence));
         code.push(Raw::with(Code::Rdtsc));
         code.add(Raw::with2(Code::Shl_rm64_imm8, Register::RDX, 32_u32))?;
         code.add(Raw::with2(Code::Or_rm64_r64, Register::RAX, Register::RDX))?;

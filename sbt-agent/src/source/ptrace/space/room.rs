@@ -1,7 +1,5 @@
 //! Finds pages in the target's memory for copies of instructions.
 
-use std::os::unix::fs::FileExt as _;
-
 use super::{
     super::{
         gap,
@@ -14,9 +12,6 @@ use sbt_program::{
     arch::{InjectionCode, Registers, displaced::ROOM},
     process,
 };
-
-/// How much code of each mapping is searched for a way into the kernel, bytes.
-const SEARCHED: u64 = 4 << 20;
 
 /// How many pages a program gets at most.
 const MOST_PAGES: usize = 256;
@@ -87,23 +82,10 @@ impl Space {
 
     /// Finds code by which a thread can make a system call and get back.
     fn finds_ways(&self, near: u64) -> InjectionCode {
-        let mut mappings = process::mappings(self.process);
-        // The mapping at `near` first: the C library has such code, and mostly is what is watched.
-        mappings.sort_by_key(|mapping| !(mapping.start..mapping.end).contains(&near));
         let is_clean = |at: u64, length: usize| {
             let points = self.points.range(at..at.saturating_add(length as u64));
             points.into_iter().next().is_none()
         };
-        let mut ways = InjectionCode::default();
-        for mapping in mappings {
-            let length = (mapping.end - mapping.start).min(SEARCHED);
-            let mut code = vec![0; usize::try_from(length).unwrap_or(0)];
-            let count = self.memory.read_at(&mut code, mapping.start).unwrap_or(0);
-            ways.add(&code[..count], mapping.start, is_clean);
-            if ways.call.is_some() && ways.back.is_some() {
-                break;
-            }
-        }
-        ways
+        inject::ways(self.process, &self.memory, near, is_clean)
     }
 }

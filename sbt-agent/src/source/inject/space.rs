@@ -1,0 +1,467 @@
+//! The memory of the target: rings, code for threads, and the jumps to it.
+
+use std::{
+    fs::{File, OpenOptions},
+    io,
+    os::unix::fs::FileExt as _,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use memmap2::{MmapOptions, MmapRaw};
+use procfs::process::Process;
+
+use super::{remote::Caller, ring::Words, site::Site};
+use crate::source::ptrace::{gap, inject, stop::Stop};
+use sbt_program::{
+    access::rights::Writing,
+    arch::{
+        displaced::{LONGEST, decode},
+        trampoline::{JUMP, LOOKS, ROOM, Rings, Trampoline, jump, target},
+    },
+    process,
+};
+
+/// Bytes of a page.
+const PAGE: u64 = 4096;
+
+/// Bytes for the code of one place, with the words before it that tell whose it is.
+const SLOT: u64 = TAG + ROOM as u64;
+
+/// Length of those words: [`MAGIC`], address of the control word, process of sbt, and when that began.
+const TAG: u64 = 32;
+
+/// Begins each place: code that some sbt has put there.
+const MAGIC: u64 = u64::from_le_bytes(*b"sbtnotes");
+
+/// Bytes of an area of code. The page with the control word follows.
+const AREA: u64 = 16 * PAGE;
+
+/// How far code may lie from the place that jumps to it, bytes: jumps reach twice as far.
+const NEAR: u64 = 1 << 30;
+
+/// Records of a ring, as a power of two: a MiB.
+const RECORDS: u32 = 14;
+
+/// The fewest and the most rings that threads look at first, as powers of two.
+const FEWEST: u32 = 5;
+const MOST: u32 = 8;
+
+/// The name of the rings in /proc/PID/maps.
+const NAME: &[u8] = b"sbt-rings\0";
+
+/// `MFD_CLOEXEC`, `MADV_DONTFORK` and `MADV_WIPEONFORK` as arguments of system calls.
+const CLOSE_ON_EXEC: u64 = 1;
+const DONT_FORK: u64 = 10;
+const WIPE_ON_FORK: u64 = 18;
+
+/// `PR_GET_TSC`, and the answer that the thread may read the time stamp.
+const GET_STAMP: u64 = 25;
+const MAY_READ: u32 = 1;
+
+/// Code for threads, near the places where they come from.
+#[derive(Debug)]
+struct Area {
+    start: u64,
+    taken: u64,
+}
+
+impl Area {
+    const fn control(&self) -> u64 {
+        self.start + AREA
+    }
+}
+
+/// A place at which a jump stands.
+#[derive(Debug)]
+struct Armed {
+    at: u64,
+    /// The program's own bytes.
+    original: [u8; JUMP],
+    jump: [u8; JUMP],
+}
+
+/// The memory of one process, as far as sbt has changed it.
+#[derive(Debug)]
+pub struct Space {
+    process: u32,
+    memory: File,
+    rings: Rings,
+    /// Where the rings lie in the target.
+    base: u64,
+    own: Arc<Own>,
+    areas: Vec<Area>,
+    armed: Vec<Armed>,
+    on: bool,
+}
+
+/// sbt's own mapping of the rings.
+#[derive(Debug)]
+pub struct Own {
+    map: MmapRaw,
+    file: File,
+}
+
+impl Words for Own {
+    fn word(&self, offset: u64) -> u64 {
+        let Ok(offset) = usize::try_from(offset) else {
+            return 0;
+        };
+        if !offset.is_multiple_of(8) || offset.saturating_add(8) > self.map.len() {
+            return 0;
+        }
+        // SAFETY: inside of the mapping and aligned. The target changes the memory meanwhile: it is
+        // only read as atomic words.
+        let word = unsafe { &*self.map.as_ptr().add(offset).cast::<AtomicU64>() };
+        word.load(Ordering::Acquire)
+    }
+}
+
+/// Why a place is not watched, or the program as a whole cannot be.
+pub type Why = String;
+
+impl Space {
+    /// Puts what threads need into the memory of a process all of whose threads stand, without a place
+    /// that uses it. `near`: where such places lie; `number`: see [`Rings::number`].
+    ///
+    /// # Errors
+    /// The reason. The program is as before, but for pages that nothing refers to.
+    pub fn begin(process: u32, stops: &mut Vec<Stop>, near: u64, number: u32) -> Result<Self, Why> {
+        let memory = memory_of(process).map_err(|error| format!("its memory: {error}"))?;
+        let ways = inject::ways(process, &memory, near, |_, _| true);
+        if ways.call.is_none() || ways.back.is_none() {
+            return Err(inject::NO_WAYS.into());
+        }
+        let threads = process::threads(process).max(1).saturating_mul(4);
+        let rings = threads.next_power_of_two().trailing_zeros();
+        let rings = Rings {
+            control: 0,
+            rings: rings.clamp(FEWEST, MOST),
+            records: RECORDS,
+            number,
+        };
+        let mut caller = Caller::choose(stops, &memory, ways)?;
+        let made = Self::make(process, &memory, rings, near, &mut caller);
+        caller.end(stops);
+        let (area, base, own) = made?;
+        Ok(Self {
+            process,
+            memory,
+            rings,
+            base,
+            own: Arc::new(own),
+            areas: vec![area],
+            armed: Vec::new(),
+            on: false,
+        })
+    }
+
+    fn make(
+        process: u32,
+        memory: &File,
+        rings: Rings,
+        near: u64,
+        caller: &mut Caller<'_>,
+    ) -> Result<(Area, u64, Own), Why> {
+        let area = area(process, near, caller)?;
+        let made = Self::make_rings(process, memory, rings, &area, caller);
+        if made.is_err() {
+            let _unused = caller.call(libc::SYS_munmap, [area.start, AREA + PAGE, 0, 0, 0, 0]);
+        }
+        let (base, own) = made?;
+        Ok((area, base, own))
+    }
+
+    fn make_rings(
+        process: u32,
+        memory: &File,
+        rings: Rings,
+        area: &Area,
+        caller: &mut Caller<'_>,
+    ) -> Result<(u64, Own), Why> {
+        memory
+            .write_all_at(NAME, area.start)
+            .map_err(|error| format!("its memory cannot be written ({error})"))?;
+        let named = [area.start, CLOSE_ON_EXEC, 0, 0, 0, 0];
+        let file = caller.call(libc::SYS_memfd_create, named)?;
+        let length = rings.total().next_multiple_of(PAGE);
+        let made = Own::open(process, file, length).and_then(|own| {
+            let may = (libc::PROT_READ | libc::PROT_WRITE) as u64;
+            let map = [0, length, may, libc::MAP_SHARED as u64, file, 0];
+            let base = caller.call(libc::SYS_mmap, map)?;
+            let advice = [base, length, DONT_FORK, 0, 0, 0];
+            let may_read = [GET_STAMP, base, 0, 0, 0, 0];
+            let asked = caller
+                .call(libc::SYS_madvise, advice)
+                .and_then(|_| caller.call(libc::SYS_prctl, may_read));
+            let checked = asked.and_then(|_| {
+                let mut answer = [0; 4];
+                let read = memory.read_exact_at(&mut answer, base);
+                if read.is_ok() && u32::from_le_bytes(answer) == MAY_READ {
+                    return memory
+                        .write_all_at(&[0; 8], base)
+                        .map_err(|error| error.to_string());
+                }
+                Err("the program forbids itself to read the time stamp".into())
+            });
+            if let Err(why) = checked {
+                let _unused = caller.call(libc::SYS_munmap, [base, length, 0, 0, 0, 0]);
+                return Err(why);
+            }
+            Ok((base, own))
+        });
+        let _closed = caller.call(libc::SYS_close, [file, 0, 0, 0, 0, 0]);
+        made
+    }
+
+    /// How the rings are laid out.
+    pub const fn rings(&self) -> Rings {
+        self.rings
+    }
+
+    /// sbt's own mapping of the rings.
+    pub fn own(&self) -> Arc<Own> {
+        Arc::clone(&self.own)
+    }
+
+    /// Whether a jump stands at an address.
+    pub fn has(&self, at: u64) -> bool {
+        self.armed.iter().any(|armed| armed.at == at)
+    }
+
+    /// Whether the memory is still that of the process: it is gone if the process has executed another
+    /// program or has ended.
+    pub fn is_there(&self) -> bool {
+        let mut byte = [0];
+        let start = self.areas.first().map_or(0, |area| area.start);
+        self.memory
+            .read_at(&mut byte, start)
+            .is_ok_and(|count| count == 1)
+    }
+
+    /// Puts a jump at an address, whose hits are noted under the number `place`. All threads stand.
+    ///
+    /// # Errors
+    /// Why this place cannot be watched. Nothing has changed there then.
+    pub fn arm(
+        &mut self,
+        stops: &mut Vec<Stop>,
+        at: u64,
+        site: &Site,
+        place: u32,
+    ) -> Result<(), Why> {
+        if at % PAGE + JUMP as u64 > PAGE {
+            return Err("the instruction lies on two pages".into());
+        }
+        let inside = |stop: &Stop| {
+            let registers = stop.registers();
+            registers.is_ok_and(|registers| (at + 1..at + JUMP as u64).contains(&registers.at()))
+        };
+        if stops.iter().any(inside) {
+            return Err("a thread stands amid the instruction".into());
+        }
+        let mut there = [0; LONGEST];
+        self.memory
+            .read_exact_at(&mut there, at)
+            .map_err(|error| format!("its code cannot be read ({error})"))?;
+        let displaced = decode(&site.code, at).ok_or("not an instruction")?;
+        let length = displaced.length();
+        if there[..length] != site.code[..length] {
+            self.takes_over(at, &there, &site.code[..length])?;
+        }
+        let index = self.room_near(at, stops)?;
+        let Some(area) = self.areas.get_mut(index) else {
+            return Err("no room for code".into());
+        };
+        let slot = area.start + area.taken;
+        let rings = Rings {
+            control: area.control(),
+            ..self.rings
+        };
+        let code = Trampoline {
+            displaced: &displaced,
+            place,
+            capture: site.capture,
+            rings,
+        };
+        let code = code.code(slot + TAG);
+        let jump = jump(at, slot + TAG);
+        let (code, jump) = code.zip(jump).ok_or(FAR)?;
+        let this = std::process::id();
+        let tag = [
+            MAGIC,
+            area.control(),
+            u64::from(this),
+            started(this).unwrap_or(0),
+        ];
+        let mut bytes: Vec<u8> = tag.iter().flat_map(|word| word.to_le_bytes()).collect();
+        bytes.extend(code);
+        let failed = |error: io::Error| format!("its memory cannot be written ({error})");
+        self.memory.write_all_at(&bytes, slot).map_err(failed)?;
+        let mut written = vec![0; bytes.len()];
+        self.memory
+            .read_exact_at(&mut written, slot)
+            .map_err(failed)?;
+        if written != bytes {
+            return Err("its memory does not keep what is written".into());
+        }
+        area.taken += SLOT;
+        let mut original = [0; JUMP];
+        original.copy_from_slice(&site.code[..JUMP]);
+        // One write within a page: no moment has a part of it.
+        self.memory.write_all_at(&jump, at).map_err(failed)?;
+        self.armed.push(Armed { at, original, jump });
+        Ok(())
+    }
+
+    /// Accepts other bytes than those of the file if they are the jump of an sbt that is gone.
+    fn takes_over(&self, at: u64, there: &[u8], original: &[u8]) -> Result<(), Why> {
+        let foreign = || {
+            "other bytes than those of its file stand there, as a breakpoint of a debugger or a \
+             kernel probe"
+                .to_owned()
+        };
+        let to = target(there, at).ok_or_else(foreign)?;
+        let mut tag = [0; TAG as usize];
+        let tag_at = to.checked_sub(TAG).ok_or_else(foreign)?;
+        self.memory
+            .read_exact_at(&mut tag, tag_at)
+            .map_err(|_| foreign())?;
+        let (words, _) = tag.as_chunks::<8>();
+        let [magic, control, owner, since] = [0, 1, 2, 3].map(|at| u64::from_le_bytes(words[at]));
+        if magic != MAGIC || there[JUMP..original.len()] != original[JUMP..] {
+            return Err(foreign());
+        }
+        let owner = u32::try_from(owner).unwrap_or(0);
+        if owner != std::process::id() && started(owner) == Some(since) {
+            return Err(format!("another sbt, process {owner}, watches it"));
+        }
+        // The code of the sbt that is gone must not write any more.
+        let off = self.memory.write_all_at(&[0; 8], control);
+        off.map_err(|error| error.to_string())
+    }
+
+    /// The index of an area with room near an address.
+    fn room_near(&mut self, at: u64, stops: &mut Vec<Stop>) -> Result<usize, Why> {
+        let fits = |area: &Area| area.taken + SLOT <= AREA && area.start.abs_diff(at) < NEAR;
+        if let Some(index) = self.areas.iter().position(fits) {
+            return Ok(index);
+        }
+        let ways = inject::ways(self.process, &self.memory, at, |at, length| {
+            let end = at + length as u64;
+            let is_inside = |armed: &Armed| armed.at < end && at < armed.at + JUMP as u64;
+            !self.armed.iter().any(is_inside)
+        });
+        let mut caller = Caller::choose(stops, &self.memory, ways)?;
+        let made = area(self.process, at, &mut caller);
+        caller.end(stops);
+        self.areas.push(made?);
+        if self.on {
+            self.switch(true);
+        }
+        Ok(self.areas.len() - 1)
+    }
+
+    /// Switches noting on or off, without stopping a thread: data changes, not code.
+    pub fn switch(&mut self, on: bool) {
+        self.on = on;
+        let word = if on { self.base } else { 0 };
+        for area in &self.areas {
+            // The process may be gone.
+            let _gone = self
+                .memory
+                .write_all_at(&word.to_le_bytes(), area.control());
+        }
+    }
+
+    /// Puts the program's own bytes back where sbt's jumps stand; all threads stand. The code and the
+    /// rings stay mapped, since a signal handler may have to return there. Returns the places at which
+    /// something else stood.
+    pub fn restore(&mut self) -> Vec<u64> {
+        let mut others = Vec::new();
+        for armed in self.armed.drain(..) {
+            let mut there = [0; JUMP];
+            if self.memory.read_exact_at(&mut there, armed.at).is_err() {
+                // Unmapped, or the process is gone.
+                continue;
+            }
+            if there != armed.jump || self.memory.write_all_at(&armed.original, armed.at).is_err() {
+                others.push(armed.at);
+            }
+        }
+        others
+    }
+
+    /// Gives the memory of the rings back to the system.
+    pub fn empty(&self) {
+        let length = libc::off_t::try_from(self.own.map.len()).unwrap_or(0);
+        let how = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+        let file = std::os::fd::AsRawFd::as_raw_fd(&self.own.file);
+        // SAFETY: numbers only. Both sides read zeros there from then on; an error leaves all as it is.
+        let _kept = unsafe { libc::fallocate(file, how, 0, length) };
+    }
+}
+
+const FAR: &str = "no free memory near enough to its code";
+
+/// Makes a thread map an area near an address.
+fn area(process: u32, near: u64, caller: &mut Caller<'_>) -> Result<Area, Why> {
+    let length = AREA + PAGE;
+    let wish = gap::pages_near(near, &process::occupied(process), NEAR, length).ok_or(FAR)?;
+    let may = (libc::PROT_READ | libc::PROT_EXEC) as u64;
+    let how = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE) as u64;
+    let start = caller.call(libc::SYS_mmap, [wish, length, may, how, u64::MAX, 0])?;
+    let area = Area { start, taken: SLOT };
+    let is_near = start % PAGE == 0 && start.abs_diff(near) < NEAR;
+    let control = area.control();
+    let only_read = libc::PROT_READ as u64;
+    let made = if is_near {
+        let protect = [control, PAGE, only_read, 0, 0, 0];
+        let advice = [control, PAGE, WIPE_ON_FORK, 0, 0, 0];
+        caller
+            .call(libc::SYS_mprotect, protect)
+            .and_then(|_| caller.call(libc::SYS_madvise, advice))
+    } else {
+        Err(FAR.into())
+    };
+    if let Err(why) = made {
+        let _unused = caller.call(libc::SYS_munmap, [start, length, 0, 0, 0, 0]);
+        return Err(why);
+    }
+    Ok(area)
+}
+
+impl Own {
+    /// Opens the file of the rings that the target has made, and maps it.
+    fn open(process: u32, file: u64, length: u64) -> Result<Self, Why> {
+        let failed = |error: io::Error| format!("its new file cannot be opened ({error})");
+        let path = format!("/proc/{process}/fd/{file}");
+        let file = OpenOptions::new().read(true).write(true).open(path);
+        let file = file.map_err(failed)?;
+        file.set_len(length).map_err(failed)?;
+        let length = usize::try_from(length)
+            .map_err(io::Error::other)
+            .map_err(failed)?;
+        let map = MmapOptions::new()
+            .len(length)
+            .map_raw(&file)
+            .map_err(failed)?;
+        Ok(Self { map, file })
+    }
+}
+
+fn memory_of(process: u32) -> io::Result<File> {
+    let _writing = Writing::begin();
+    let path = format!("/proc/{process}/mem");
+    OpenOptions::new().read(true).write(true).open(path)
+}
+
+/// When a process began, in ticks since the system did; `None` if there is no such process.
+fn started(process: u32) -> Option<u64> {
+    let id = i32::try_from(process).ok()?;
+    Some(Process::new(id).ok()?.stat().ok()?.starttime)
+}
+
+const _: () = assert!(LOOKS > 0 && TAG.is_multiple_of(8) && SLOT.is_multiple_of(8));
