@@ -10,7 +10,7 @@ use sbt_program::{arch::trampoline, clock};
 const SOURCE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
 
 /// How many pairs are kept: records come late, but not that late.
-const KEPT: usize = 1024;
+const KEPT: usize = 4096;
 
 /// How often both clocks are read for a pair; the closest reading counts.
 const TRIES: usize = 4;

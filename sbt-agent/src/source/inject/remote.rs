@@ -3,7 +3,12 @@
 //! Tracing belongs to a thread of sbt, so all of this happens in a thread of its own. When that
 //! thread ends, in whatever way, the kernel lets go of whatever it still traces.
 
-use std::{collections::BTreeSet, fs::File, io, time::Duration};
+use std::{
+    collections::BTreeSet,
+    fs::File,
+    io,
+    time::{Duration, Instant},
+};
 
 use crate::source::ptrace::{
     inject,
@@ -17,6 +22,10 @@ use sbt_program::{
 
 /// How long a thread may take to stop: it may wait for its `vfork` child or for a disk.
 const LONGEST: Duration = Duration::from_secs(2);
+
+/// How long to wait for the end of a thread's system call, and for how many threads.
+const LONGEST_CALL: Duration = Duration::from_millis(300);
+const MOST_TRIED: usize = 8;
 
 /// How many rounds to look for threads that have begun meanwhile.
 const ROUNDS: usize = 64;
@@ -65,6 +74,45 @@ pub fn let_all_go(stops: Vec<Stop>) {
         stop.begin_call_again();
         stop.let_go(false);
     }
+}
+
+/// Waits until a thread of a process comes to the end of a system call, and stops it there: then it can
+/// do calls for sbt. For threads that sleep all the time, and otherwise could not. `None` if no thread
+/// does within some time.
+pub fn at_end_of_call(process: u32) -> Option<Stop> {
+    process::thread_ids(process)
+        .take(MOST_TRIED)
+        .find_map(|tid| stop_at_end(Id::try_from(tid).ok()?))
+}
+
+fn stop_at_end(id: Id) -> Option<Stop> {
+    let begin = Instant::now();
+    trace::seize(id, libc::PTRACE_O_TRACESYSGOOD).ok()?;
+    trace::interrupt(id).ok()?;
+    let mut stop = stop::stands_within(id, LONGEST).ok()??;
+    while begin.elapsed() < LONGEST_CALL {
+        let registers = stop.registers().ok()?;
+        let can_call = match stop.why() {
+            StopReason::Called => !registers.begins_call() && registers.behind_call().is_some(),
+            StopReason::Asked => registers.before_call().is_some(),
+            _ => false,
+        };
+        if can_call {
+            return Some(stop);
+        }
+        stop.begin_call_again();
+        stop.pass_to_call();
+        stop = match stop::stands_within(id, LONGEST_CALL) {
+            Ok(stop) => stop?,
+            Err(_) => {
+                trace::interrupt(id).ok()?;
+                stop::stands_within(id, LONGEST).ok()??
+            }
+        };
+    }
+    stop.begin_call_again();
+    stop.let_go(false);
+    None
 }
 
 /// A thread that does system calls for sbt. Its registers are the same before and after each.

@@ -48,6 +48,8 @@ pub struct Sites {
     pub marks: Vec<u8>,
     /// Whether the program uses condition variables of this file.
     pub condvars: bool,
+    /// Whether barriers of this file are not watched because the user has named others.
+    pub other: bool,
 }
 
 /// Chooses the sites of files, of which a process may map some.
@@ -64,7 +66,21 @@ pub fn sites(files: &[&ProbedFile]) -> Vec<Sites> {
         };
         of_file(file, is_used)
     };
-    files.iter().enumerate().map(of_file).collect()
+    let mut all: Vec<Sites> = files.iter().enumerate().map(of_file).collect();
+    if all.iter().any(|file| file.sites.iter().any(is_named)) {
+        for file in &mut all {
+            let before = file.sites.len();
+            file.sites.retain(is_named);
+            file.other = file.sites.len() < before;
+        }
+    }
+    all
+}
+
+/// Whether the user has named the function as a barrier. It may be built on other barriers, which do
+/// not count inside of it; since its end is not seen, no others are watched then.
+fn is_named(site: &Site) -> bool {
+    site.program.0 == Program::Call
 }
 
 fn of_file(file: &ProbedFile, is_used: impl Fn(&str) -> bool) -> Sites {
@@ -153,7 +169,9 @@ fn capture(point: &Point) -> Option<Capture> {
             count: 3,
             ..none
         },
-        Function::Call { object, count } if object <= IN_REGISTERS && count <= IN_REGISTERS => {
+        Function::Call { object, count }
+            if point.layout == layout::USER && object.max(count) <= IN_REGISTERS =>
+        {
             Capture {
                 object,
                 count,

@@ -13,7 +13,7 @@ use sbt_common::{Clocks, UNKNOWN, kind};
 use super::{
     clock::{Pair, Stamps},
     lives::Lives,
-    remote::{SLEEP, let_all_go, stop_all},
+    remote::{SLEEP, at_end_of_call, let_all_go, stop_all},
     ring::{Noted, Reader},
     site::{Site, Sites, sites},
     space::{Own, Space, Why},
@@ -27,7 +27,6 @@ use crate::source::{
 use sbt_program::{
     arch::{Registers, trampoline::Capture},
     files::{FileId, ProbedFile},
-    memory::Memory,
     process,
 };
 
@@ -45,7 +44,7 @@ const APART_NS: u64 = 10_000;
 const LAST_WAIT: Duration = Duration::from_millis(100);
 
 /// How often sbt tries to find a thread that does system calls for it, and the pause between two tries.
-const TRIES: u32 = 100;
+const TRIES: u32 = 20;
 const BETWEEN_TRIES: Duration = Duration::from_millis(10);
 
 /// The most threads that are remembered: the target may write any numbers into its rings.
@@ -208,6 +207,11 @@ impl Watch {
             if !placed.as_ref().is_err_and(|why| why == SLEEP) {
                 return placed;
             }
+            let stops = at_end_of_call(self.target).into_iter().collect();
+            let placed = self.place(stops);
+            if !placed.as_ref().is_err_and(|why| why == SLEEP) {
+                return placed;
+            }
             std::thread::sleep(BETWEEN_TRIES);
         }
         self.place(Vec::new())
@@ -279,11 +283,17 @@ impl Watch {
             return;
         }
         let names = sites.unwatched.join(", ");
-        let (marks, condvars) = (!sites.marks.is_empty(), sites.condvars);
+        let (marks, condvars, other) = (!sites.marks.is_empty(), sites.condvars, sites.other);
         self.marks.extend(&sites.marks);
         if !names.is_empty() {
             self.note(&format!(
                 "no instruction that a jump could replace was found for: {names}; not watched; {NEXT}"
+            ));
+        }
+        if other {
+            self.note(&format!(
+                "with --backend inject only the functions of --barrier are watched, if there are any; \
+                 {NEXT}"
             ));
         }
         if marks {
@@ -479,6 +489,10 @@ impl Watch {
             return (0, until, true);
         };
         let found = inside.reader.read(&*inside.own, now.time_ns, MOST);
+        // No stamp that was read is later, and pairs between which times were interpolated stay: so all
+        // times are in the order of the stamps.
+        let after = Pair::now();
+        self.stamps.add(after);
         for lost in &found.lost {
             self.lost += lost.count;
             let number = self.numbers.get(self.target, lost.thread);
@@ -488,8 +502,9 @@ impl Watch {
         }
         let count = found.records.len();
         for noted in found.records {
-            let time_ns = self.stamps.time_ns(noted.stamp).unwrap_or(now.time_ns);
-            let time_ns = time_ns.min(now.time_ns);
+            let time_ns = self.stamps.time_ns(noted.stamp);
+            // The target may have written any stamp.
+            let time_ns = time_ns.unwrap_or(after.time_ns).min(after.time_ns);
             self.waiting.push((time_ns, Item::Noted(noted)));
         }
         let apart = self.stamps.stamps_in(APART_NS);
@@ -581,7 +596,6 @@ impl Watch {
             registers,
             noted,
             capture,
-            process: self.target,
         };
         let hit = &mut Hit {
             machine: &machine,
@@ -691,13 +705,12 @@ const fn now(time_ns: u64) -> Clocks {
     }
 }
 
-/// A thread that has come to a place: registers and memory as it has noted them, and other memory as
-/// it is now.
+/// A thread that has come to a place: registers and memory as it has noted them. Other memory is not
+/// read: it may be another by now.
 struct Came<'a> {
     registers: Registers,
     noted: &'a Noted,
     capture: Capture,
-    process: u32,
 }
 
 impl Machine for Came<'_> {
@@ -716,16 +729,8 @@ impl Machine for Came<'_> {
             .map(|above| noted.object.wrapping_add_signed(above.into()));
         let caller_at = noted.stack.wrapping_add(capture.stack_moved.into());
         let caller = noted.caller.to_le_bytes();
-        if copied(object_at, &object, address, bytes)
+        copied(object_at, &object, address, bytes)
             || copied(Some(caller_at), &caller, address, bytes)
-        {
-            return true;
-        }
-        let memory = Memory {
-            thread: self.process,
-        };
-        let read = memory.fill(address, bytes);
-        read.is_ok_and(|count| count == bytes.len())
     }
 }
 

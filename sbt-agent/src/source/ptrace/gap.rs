@@ -82,4 +82,16 @@ mod tests {
         ]);
         assert_eq!(near(0x40_0000, &all, REACH), Some(0x5f_e000));
     }
+
+    #[test]
+    fn several_pages_need_a_gap_that_is_wide_enough() {
+        let all = occupied(&[
+            (0x1_0000, 0x40_0000),
+            (0x40_4000, 0x50_0000),
+            (0x60_0000, 0x70_0000),
+        ]);
+        let pages = |count| pages_near(0x40_4000, &all, REACH, count * PAGE);
+        assert_eq!(pages(2), Some(0x40_1000));
+        assert_eq!(pages(3), Some(0x5f_c000));
+    }
 }

@@ -270,6 +270,13 @@ impl Registers {
         Some(Self(registers))
     }
 
+    /// Whether a thread that stands at a system call is about to begin it.
+    pub const fn begins_call(&self) -> bool {
+        /// What the kernel puts there until the call has a result (`ENOSYS`).
+        const NO_RESULT: i64 = -38;
+        self.0.rax.cast_signed() == NO_RESULT
+    }
+
     /// These registers behind a system call that has ended, so that they are those of no call. `None`
     /// if the call has not ended with a result.
     pub fn behind_call(&self) -> Option<Self> {
@@ -390,5 +397,48 @@ mod tests {
         ] {
             assert_eq!(number(register), expected, "{register:?}");
         }
+    }
+
+    #[test]
+    fn a_number_names_the_register_that_it_sets() {
+        for number in 1..=15 {
+            let mut registers = Registers::none();
+            registers.set_numbered(number, 77);
+            assert_eq!(registers.numbered(number), 77);
+            assert_eq!(registers.at(), 0);
+            let register = register_of(number).unwrap();
+            assert_eq!(super::number(register), Some(number));
+        }
+        assert_eq!((register_of(0), register_of(16)), (None, None));
+    }
+
+    #[test]
+    fn a_call_is_made_again_only_where_the_kernel_would() {
+        let in_call = |result: i64| {
+            let mut registers = Registers::none();
+            registers.set_at(0x1002);
+            registers.set_system_call(202, result.cast_unsigned());
+            registers
+        };
+        for result in [-512, -513, -514] {
+            let before = in_call(result).before_call().unwrap();
+            assert_eq!((before.at(), before.result()), (0x1000, 202));
+            assert!(before.system_call() < 0);
+            assert!(in_call(result).behind_call().is_none());
+        }
+        // Goes on with its rest of time; ended with a result; interrupted.
+        for result in [-516, 0, 7, -4] {
+            assert!(in_call(result).before_call().is_none(), "{result}");
+        }
+        assert!(in_call(-516).behind_call().is_none());
+        for result in [0, 7, -4, -511] {
+            let behind = in_call(result).behind_call().unwrap();
+            assert_eq!((behind.at(), behind.system_call()), (0x1002, -1));
+            assert!(!in_call(result).begins_call());
+        }
+        assert!(in_call(-38).begins_call());
+        let mut outside = in_call(5);
+        outside.set_system_call(-1, 5);
+        assert_eq!(outside.before_call().unwrap().words(), outside.words());
     }
 }
