@@ -53,8 +53,8 @@ use sbt_program::{files::ProbedFile, process};
 /// busy threads overflow if the pause is long, and each look costs.
 const PAUSES: [Duration; 3] = [
     Duration::from_micros(500),
+    Duration::from_millis(2),
     Duration::from_millis(5),
-    Duration::from_millis(20),
 ];
 
 /// With so many records in a look, the next look comes soon.

@@ -42,8 +42,8 @@ const AREA: u64 = 16 * PAGE;
 /// How far code may lie from the place that jumps to it, bytes: jumps reach twice as far.
 const NEAR: u64 = 1 << 30;
 
-/// Records of a ring, as a power of two: a MiB.
-const RECORDS: u32 = 14;
+/// Records of a ring, as a power of two: two MiB.
+const RECORDS: u32 = 15;
 
 /// The fewest and the most rings that threads look at first, as powers of two.
 const FEWEST: u32 = 5;

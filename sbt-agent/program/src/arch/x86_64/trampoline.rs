@@ -286,13 +286,6 @@ impl Trampoline<'_> {
         );
         code.add(Raw::with2(Code::Lea_r64_m, Register::RSI, record))?;
         let put = |at: usize| word(Register::RSI, i64::try_from(at).unwrap_or(0));
-        // Without the fence the processor may read the time ahead of the load that shows that the thread
-        // has been released from its last barrier: it would seem to come before others have come there.
-        code.push(Raw::with(Code::Lfence));
-        code.push(Raw::with(Code::Rdtsc));
-        code.add(Raw::with2(Code::Shl_rm64_imm8, Register::RDX, 32_u32))?;
-        code.add(Raw::with2(Code::Or_rm64_r64, Register::RAX, Register::RDX))?;
-        code.add(Raw::with2(Code::Mov_rm64_r64, put(at::TIME), Register::RAX))?;
         let number = of_thread(i64::from(self.rings.number));
         code.add(Raw::with2(Code::Mov_r32_rm32, Register::EAX, number))?;
         code.add(Raw::with2(
@@ -337,6 +330,14 @@ impl Trampoline<'_> {
                 }
             }
         }
+        // The time comes after the look at the object: who lost the CPU in between would otherwise seem to
+        // have seen arrivals of the future. Without the fence the processor may read the time ahead of
+        // that look, and even of the load that has released the thread from its last barrier.
+        code.push(Raw::with(Code::Lfence));
+        code.push(Raw::with(Code::Rdtsc));
+        code.add(Raw::with2(Code::Shl_rm64_imm8, Register::RDX, 32_u32))?;
+        code.add(Raw::with2(Code::Or_rm64_r64, Register::RAX, Register::RDX))?;
+        code.add(Raw::with2(Code::Mov_rm64_r64, put(at::TIME), Register::RAX))?;
         code.add(Raw::with2(Code::Mov_rm32_imm32, put(at::PLACE), self.place))?;
         let next = word(Register::RCX, 1);
         code.add(Raw::with2(Code::Lea_r32_m, Register::EAX, next))?;
