@@ -102,12 +102,11 @@ fn stop_at_end(id: Id) -> Option<Stop> {
         }
         stop.begin_call_again();
         stop.pass_to_call();
-        stop = match stop::stands_within(id, LONGEST_CALL) {
-            Ok(stop) => stop?,
-            Err(_) => {
-                trace::interrupt(id).ok()?;
-                stop::stands_within(id, LONGEST).ok()??
-            }
+        stop = if let Ok(stop) = stop::stands_within(id, LONGEST_CALL) {
+            stop?
+        } else {
+            trace::interrupt(id).ok()?;
+            stop::stands_within(id, LONGEST).ok()??
         };
     }
     stop.begin_call_again();

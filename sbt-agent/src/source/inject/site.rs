@@ -41,7 +41,7 @@ pub struct Site {
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Sites {
     /// The sites.
-    pub sites: Vec<Site>,
+    pub found: Vec<Site>,
     /// The names of functions that the program uses and that have no site.
     pub unwatched: Vec<String>,
     /// The numbers of marks.
@@ -67,11 +67,11 @@ pub fn sites(files: &[&ProbedFile]) -> Vec<Sites> {
         of_file(file, is_used)
     };
     let mut all: Vec<Sites> = files.iter().enumerate().map(of_file).collect();
-    if all.iter().any(|file| file.sites.iter().any(is_named)) {
+    if all.iter().any(|file| file.found.iter().any(is_named)) {
         for file in &mut all {
-            let before = file.sites.len();
-            file.sites.retain(is_named);
-            file.other = file.sites.len() < before;
+            let before = file.found.len();
+            file.found.retain(is_named);
+            file.other = file.found.len() < before;
         }
     }
     all
@@ -88,8 +88,8 @@ fn of_file(file: &ProbedFile, is_used: impl Fn(&str) -> bool) -> Sites {
     for point in &file.points {
         if let Some(site) = site(file.image(), point) {
             // Two points at one instruction would need two jumps.
-            if found.sites.iter().all(|other| other.offset != site.offset) {
-                found.sites.push(site);
+            if found.found.iter().all(|other| other.offset != site.offset) {
+                found.found.push(site);
             }
             continue;
         }
@@ -103,7 +103,7 @@ fn of_file(file: &ProbedFile, is_used: impl Fn(&str) -> bool) -> Sites {
                 continue;
             }
             Function::BarrierWait | Function::Call { .. } if is_used(&point.symbol) => {
-                printable(&point.symbol).to_string()
+                printable(&point.symbol)
             }
             Function::Team(_) | Function::Kmp(_) => {
                 let name = printable(&point.symbol);

@@ -31,7 +31,8 @@ const PAGE: u64 = 4096;
 const SLOT: u64 = TAG + ROOM as u64;
 
 /// Length of those words: [`MAGIC`], address of the control word, process of sbt, and when that began.
-const TAG: u64 = 32;
+const TAG: u64 = 8 * WORDS as u64;
+const WORDS: usize = 4;
 
 /// Begins each place: code that some sbt has put there.
 const MAGIC: u64 = u64::from_le_bytes(*b"sbtnotes");
@@ -112,6 +113,10 @@ impl Words for Own {
         if !offset.is_multiple_of(8) || offset.saturating_add(8) > self.map.len() {
             return 0;
         }
+        #[allow(
+            clippy::cast_ptr_alignment,
+            reason = "the mapping begins with a page, and the offset is a multiple of 8"
+        )]
         // SAFETY: inside of the mapping and aligned. The target changes the memory meanwhile: it is
         // only read as atomic words.
         let word = unsafe { &*self.map.as_ptr().add(offset).cast::<AtomicU64>() };
@@ -324,7 +329,7 @@ impl Space {
                 .to_owned()
         };
         let to = target(there, at).ok_or_else(foreign)?;
-        let mut tag = [0; TAG as usize];
+        let mut tag = [0; WORDS * 8];
         let tag_at = to.checked_sub(TAG).ok_or_else(foreign)?;
         self.memory
             .read_exact_at(&mut tag, tag_at)

@@ -195,7 +195,7 @@ impl Watch {
         let is_static = all.iter().zip(&self.sites);
         let is_static = is_static
             .into_iter()
-            .any(|(file, sites)| file.is_static() && !sites.sites.is_empty());
+            .any(|(file, sites)| file.is_static() && !sites.found.is_empty());
         if is_static {
             return Err("the program is linked statically".into());
         }
@@ -257,7 +257,7 @@ impl Watch {
                 continue;
             };
             self.tell_of(index);
-            let sites = self.sites.get(index).map(|sites| &sites.sites);
+            let sites = self.sites.get(index).map(|sites| &sites.found);
             for site in sites.into_iter().flatten() {
                 let at = site.offset.checked_sub(mapping.offset);
                 let at = at.and_then(|above| mapping.start.checked_add(above));
@@ -529,7 +529,7 @@ impl Watch {
             self.last_ns = self.last_ns.max(time_ns);
             match item {
                 Item::Noted(noted) => self.noted(&noted, self.last_ns),
-                Item::Life(record) => self.hear(record, self.last_ns),
+                Item::Life(record) => self.hear(&record, self.last_ns),
             }
         }
     }
@@ -606,7 +606,7 @@ impl Watch {
         self.programs.run(program, hit);
     }
 
-    fn hear(&mut self, record: Record, time_ns: u64) {
+    fn hear(&mut self, record: &Record, time_ns: u64) {
         let (process, tid) = (record.process, record.thread);
         if process == 0 || tid == 0 {
             // The thread has ended meanwhile, or is in another pid namespace.

@@ -358,7 +358,8 @@ impl Trampoline<'_> {
         match displaced.flow_control() {
             FlowControl::Call => {
                 // The return address is the one that the program's own call would have pushed.
-                let [low, high] = [next & 0xffff_ffff, next >> 32].map(|half| half as u32);
+                let halves = [next & 0xffff_ffff, next >> 32];
+                let [low, high] = halves.map(|half| u32::try_from(half).unwrap_or(0));
                 let stack = word(Register::RSP, -8);
                 code.add(Raw::with2(Code::Lea_r64_m, Register::RSP, stack))?;
                 code.add(Raw::with2(

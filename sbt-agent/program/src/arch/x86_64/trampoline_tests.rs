@@ -1,5 +1,11 @@
 //! The code is run on this machine's processor, beside the instruction that it displaces.
 
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "numbers of this test, which are small, and halves of random ones"
+)]
+
 use std::{arch::global_asm, ptr};
 
 use super::*;
