@@ -284,9 +284,7 @@ pub fn text(graph: &Graph, finding: &Finding) -> String {
         Some(process) if process.has_timers => {
             ": a timer or an alarm of the process may wake it by a signal"
         }
-        _ if awaits_unknown_holder(graph, lead) => {
-            ": it is not recorded who holds it, and threads that only sleep for a time are left beside"
-        }
+        _ if awaits_unknown_holder(graph, lead) => ": it is not recorded who holds it",
         _ if by_other(graph, lead) => ": another process may change it",
         Some(process) if process.has_handlers && awaits_memory(graph, lead) => {
             ": a handler of a signal may change it"
