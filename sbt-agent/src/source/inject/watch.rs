@@ -44,7 +44,7 @@ const APART_NS: u64 = 10_000;
 const LAST_WAIT: Duration = Duration::from_millis(100);
 
 /// How often sbt tries to find a thread that does system calls for it, and the pause between two tries.
-const TRIES: u32 = 20;
+const TRIES: u32 = 3;
 const BETWEEN_TRIES: Duration = Duration::from_millis(10);
 
 /// The most threads that are remembered: the target may write any numbers into its rings.
@@ -201,6 +201,9 @@ impl Watch {
         }
         if self.loads {
             return Ok(());
+        }
+        if process::is_stopped(self.target) {
+            return Err("it is stopped by a signal; continue it first (kill -CONT)".into());
         }
         for _ in 1..TRIES {
             let placed = self.place(Vec::new());
