@@ -21,7 +21,7 @@ use sbt_program::{
 };
 
 /// How long a thread may take to stop: it may wait for its `vfork` child or for a disk.
-const LONGEST: Duration = Duration::from_secs(2);
+const LONGEST: Duration = Duration::from_millis(500);
 
 /// How long to wait for the end of a thread's system call, and for how many threads.
 const LONGEST_CALL: Duration = Duration::from_millis(300);

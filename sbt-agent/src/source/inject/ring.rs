@@ -92,15 +92,32 @@ impl Reader {
     pub fn read(&mut self, memory: &impl Words, now_ns: u64, most: usize) -> Found {
         let mut found = Found::default();
         let size = self.rings.size();
-        for (ring, tail) in (0_u64..).zip(&mut self.tails) {
+        let last = self.tails.len().saturating_sub(1);
+        for (number, tail) in self.tails.iter_mut().enumerate() {
             let ring = Ring {
-                start: ring * size,
+                start: number as u64 * size,
                 records: 1 << self.rings.records,
                 memory,
             };
-            tail.read(&ring, now_ns, most, &mut found);
+            if number == last {
+                // The threads that share it may write over each other's records.
+                tail.skip(&ring, &mut found);
+            } else {
+                tail.read(&ring, now_ns, most, &mut found);
+            }
         }
         found
+    }
+
+    /// How many records are there and were not read.
+    pub fn left(&self, memory: &impl Words) -> u64 {
+        let size = self.rings.size();
+        let starts = (0_u64..).map(|number| number * size);
+        let left = starts.zip(&self.tails).map(|(start, tail)| {
+            let left = memory.word(start + 8).saturating_sub(tail.next);
+            if left > ABSURD { 1 } else { left }
+        });
+        left.fold(0, u64::saturating_add)
     }
 }
 
@@ -145,7 +162,8 @@ impl Tail {
     fn read(&mut self, ring: &Ring<'_, impl Words>, now_ns: u64, most: usize, found: &mut Found) {
         let head = ring.head();
         if head.wrapping_sub(self.next) > ABSURD {
-            // The target has written there. Counting begins anew.
+            // The target has written there. Counting begins anew, and how many are lost is not known.
+            self.lose(1, found);
             self.next = head;
             return;
         }
@@ -176,6 +194,16 @@ impl Tail {
             // The rest comes with the next look, and so do all that are later.
             let earlier = found.unfinished.unwrap_or(u64::MAX);
             found.unfinished = Some(earlier.min(self.stamp));
+        }
+    }
+
+    /// Counts what is new as lost.
+    fn skip(&mut self, ring: &Ring<'_, impl Words>, found: &mut Found) {
+        let head = ring.head();
+        let new = head.wrapping_sub(self.next);
+        if new > 0 {
+            self.lose(if new > ABSURD { 1 } else { new }, found);
+            self.next = head;
         }
     }
 
@@ -308,6 +336,19 @@ mod tests {
         let found = reader.read(&memory, 30 + ABANDONED_NS, ALL);
         assert_eq!((stamps(&found), found.lost.len()), (vec![9], 1));
         assert_eq!(found.unfinished, None);
+    }
+
+    #[test]
+    fn what_threads_without_a_ring_note_is_lost() {
+        let (memory, mut reader) = (Memory::new(), Reader::new(RINGS));
+        let shared = u64::from(RINGS.count()) - 1;
+        (1..=3).for_each(|stamp| memory.note(shared, stamp, true));
+        assert_eq!(reader.left(&memory), 3);
+        let found = reader.read(&memory, 0, ALL);
+        assert_eq!((found.records.len(), found.lost[0].count), (0, 3));
+        assert_eq!(reader.left(&memory), 0);
+        memory.note(0, 4, true);
+        assert_eq!(reader.left(&memory), 1);
     }
 
     #[test]

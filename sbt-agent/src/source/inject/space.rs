@@ -1,9 +1,9 @@
 //! The memory of the target: rings, code for threads, and the jumps to it.
 
 use std::{
-    fs::{File, OpenOptions},
+    fs::{self, File, OpenOptions},
     io,
-    os::unix::fs::FileExt as _,
+    os::unix::fs::{FileExt as _, MetadataExt as _},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -12,6 +12,7 @@ use std::{
 
 use memmap2::{MmapOptions, MmapRaw};
 use procfs::process::Process;
+use rustix::fs::SealFlags;
 
 use super::{remote::Caller, ring::Words, site::Site};
 use crate::source::ptrace::{gap, inject, stop::Stop};
@@ -47,15 +48,17 @@ const NEAR: u64 = 1 << 30;
 const RECORDS: u32 = 15;
 
 /// The fewest and the most rings that threads look at first, as powers of two.
-const FEWEST: u32 = 5;
+const FEWEST: u32 = 6;
 const MOST: u32 = 8;
 
 /// The name of the rings in /proc/PID/maps.
 const NAME: &[u8] = b"sbt-rings\0";
 
-/// `MFD_CLOEXEC`, `MADV_DONTFORK` and `MADV_WIPEONFORK` as arguments of system calls.
-const CLOSE_ON_EXEC: u64 = 1;
+/// `MFD_CLOEXEC | MFD_ALLOW_SEALING`, `MADV_DONTFORK`, `MADV_DONTDUMP` and `MADV_WIPEONFORK` as arguments
+/// of system calls.
+const SEALABLE: u64 = 1 | 2;
 const DONT_FORK: u64 = 10;
+const DONT_DUMP: u64 = 16;
 const WIPE_ON_FORK: u64 = 18;
 
 /// `PR_GET_TSC`, and the answer that the thread may read the time stamp.
@@ -189,17 +192,18 @@ impl Space {
         memory
             .write_all_at(NAME, area.start)
             .map_err(|error| format!("its memory cannot be written ({error})"))?;
-        let named = [area.start, CLOSE_ON_EXEC, 0, 0, 0, 0];
+        let named = [area.start, SEALABLE, 0, 0, 0, 0];
         let file = caller.call(libc::SYS_memfd_create, named)?;
         let length = rings.total().next_multiple_of(PAGE);
         let made = Own::open(process, file, length).and_then(|own| {
             let may = (libc::PROT_READ | libc::PROT_WRITE) as u64;
             let map = [0, length, may, libc::MAP_SHARED as u64, file, 0];
             let base = caller.call(libc::SYS_mmap, map)?;
-            let advice = [base, length, DONT_FORK, 0, 0, 0];
+            let advice = |advice| [base, length, advice, 0, 0, 0];
             let may_read = [GET_STAMP, base, 0, 0, 0, 0];
             let asked = caller
-                .call(libc::SYS_madvise, advice)
+                .call(libc::SYS_madvise, advice(DONT_FORK))
+                .and_then(|_| caller.call(libc::SYS_madvise, advice(DONT_DUMP)))
                 .and_then(|_| caller.call(libc::SYS_prctl, may_read));
             let checked = asked.and_then(|_| {
                 let mut answer = [0; 4];
@@ -231,9 +235,14 @@ impl Space {
         Arc::clone(&self.own)
     }
 
-    /// Whether a jump stands at an address.
+    /// Whether a jump stands at an address. A library may have been unmapped, and mapped there again.
     pub fn has(&self, at: u64) -> bool {
-        self.armed.iter().any(|armed| armed.at == at)
+        let mut there = [0; JUMP];
+        self.armed.iter().any(|armed| {
+            armed.at == at
+                && self.memory.read_exact_at(&mut there, at).is_ok()
+                && there == armed.jump
+        })
     }
 
     /// Whether the memory is still that of the process: it is gone if the process has executed another
@@ -317,6 +326,8 @@ impl Space {
         original.copy_from_slice(&site.code[..JUMP]);
         // One write within a page: no moment has a part of it.
         self.memory.write_all_at(&jump, at).map_err(failed)?;
+        // One of a mapping that is gone.
+        self.armed.retain(|armed| armed.at != at);
         self.armed.push(Armed { at, original, jump });
         Ok(())
     }
@@ -409,6 +420,7 @@ impl Space {
     }
 }
 
+const FOREIGN: &str = "another process has changed its new file";
 const FAR: &str = "no free memory near enough to its code";
 
 /// Makes a thread map an area near an address.
@@ -439,13 +451,30 @@ fn area(process: u32, near: u64, caller: &mut Caller<'_>) -> Result<Area, Why> {
 }
 
 impl Own {
-    /// Opens the file of the rings that the target has made, and maps it.
+    /// Opens the file of the rings that the target has made, and maps it. Another process may share the
+    /// target's descriptors and put another file in its place: nothing is done to a file that is not a new
+    /// one in memory. Its length is sealed, since a shorter one would end sbt when it reads.
     fn open(process: u32, file: u64, length: u64) -> Result<Self, Why> {
         let failed = |error: io::Error| format!("its new file cannot be opened ({error})");
         let path = format!("/proc/{process}/fd/{file}");
+        let named = fs::read_link(&path).map_err(failed)?;
+        if !named
+            .as_os_str()
+            .as_encoded_bytes()
+            .starts_with(b"/memfd:sbt-rings")
+        {
+            return Err(FOREIGN.into());
+        }
         let file = OpenOptions::new().read(true).write(true).open(path);
         let file = file.map_err(failed)?;
+        let found = file.metadata().map_err(failed)?;
+        let is_new = found.is_file() && found.len() == 0 && found.nlink() == 0;
+        if !is_new || rustix::fs::fcntl_get_seals(&file).is_err() {
+            return Err(FOREIGN.into());
+        }
         file.set_len(length).map_err(failed)?;
+        let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
+        rustix::fs::fcntl_add_seals(&file, seals).map_err(|error| failed(error.into()))?;
         let length = usize::try_from(length)
             .map_err(io::Error::other)
             .map_err(failed)?;

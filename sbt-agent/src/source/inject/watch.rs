@@ -43,6 +43,15 @@ const APART_NS: u64 = 10_000;
 /// How long the last look waits for threads that are in the middle of noting something.
 const LAST_WAIT: Duration = Duration::from_millis(100);
 
+/// How long the last look reads while there is more.
+const LAST_READ: Duration = Duration::from_secs(2);
+
+/// The most records that wait for earlier ones: the target may write any stamps.
+const MOST_WAITING: usize = 1 << 20;
+
+/// How often rings are read that nobody writes any more: more than all of them hold.
+const MOST_LOOKS: usize = 256;
+
 /// How often sbt tries to find a thread that does system calls for it, and the pause between two tries.
 const TRIES: u32 = 3;
 const BETWEEN_TRIES: Duration = Duration::from_millis(10);
@@ -186,7 +195,8 @@ impl Watch {
     pub fn attach(&mut self, files: &[Arc<ProbedFile>]) -> Result<(), Why> {
         let (new, notes) = self.files.take(files);
         self.notes.extend(notes);
-        if new.is_empty() {
+        // A library may have been mapped again.
+        if new.is_empty() && (self.loads || self.wanted().is_empty()) {
             return Ok(());
         }
         let all: Vec<&ProbedFile> = self.files.watched.iter().map(|file| &**file).collect();
@@ -400,11 +410,25 @@ impl Watch {
     /// Reads what is left in the rings of a memory that is gone, and forgets the memory.
     fn forget_memory(&mut self) {
         if self.inside.is_some() {
-            self.read_rings();
+            // Nobody writes there any more, as a rule.
+            for _ in 0..MOST_LOOKS {
+                if self.read_rings().0 == 0 {
+                    break;
+                }
+            }
+            self.lose_rest();
             self.inside = None;
             self.programs.walks.renew();
         }
         self.failed.clear();
+    }
+
+    /// What is still in the rings is not read any more: it is lost.
+    fn lose_rest(&mut self) {
+        if let Some(inside) = &self.inside {
+            let left = inside.reader.left(&*inside.own);
+            self.lost = self.lost.saturating_add(left);
+        }
     }
 
     /// Takes the program's jumps out again, for which all threads stand for a moment. What was noted
@@ -461,9 +485,13 @@ impl Watch {
         loop {
             let (count, until_ns, is_complete) = self.read(last);
             taken += count;
-            let waits = last && !is_complete && begin.elapsed() < LAST_WAIT;
+            let longest = if count > 0 { LAST_READ } else { LAST_WAIT };
+            let waits = last && !is_complete && begin.elapsed() < longest;
             self.tell(if last && !waits { u64::MAX } else { until_ns });
             if !waits {
+                if last {
+                    self.lose_rest();
+                }
                 return taken;
             }
             std::thread::yield_now();
@@ -497,7 +525,7 @@ impl Watch {
         let after = Pair::now();
         self.stamps.add(after);
         for lost in &found.lost {
-            self.lost += lost.count;
+            self.lost = self.lost.saturating_add(lost.count);
             let number = self.numbers.get(self.target, lost.thread);
             if let Some(slot) = self.threads.get_mut(&number) {
                 (0..lost.count.min(1 << 16)).for_each(|_| slot.miss());
@@ -515,7 +543,8 @@ impl Watch {
             let stamp = stamp.saturating_sub(apart);
             self.stamps.time_ns(stamp).unwrap_or(0)
         });
-        let until = until.min(unfinished.unwrap_or(u64::MAX));
+        let is_full = self.waiting.len() > MOST_WAITING;
+        let until = until.min(unfinished.filter(|_| !is_full).unwrap_or(u64::MAX));
         (count, until, found.unfinished.is_none())
     }
 
