@@ -178,12 +178,32 @@ fn unexplained(report: &Report) -> Option<String> {
     if wanted <= 0.0 || ready < THIRD * wanted {
         return None;
     }
+    let pct = ready / wanted * 100.0;
+    let begins = format!(
+        "no barrier was seen, but the threads were ready without a CPU for {pct:.0} % of the time in \
+         which they wanted one"
+    );
+    let busy = looks
+        .threads
+        .iter()
+        .filter(|thread| is_busy(thread))
+        .count() as u64;
+    if let Some(cpus) = report.run.cpus.filter(|cpus| busy > u64::from(*cpus)) {
+        let cpus = format!("{cpus} CPU{}", if cpus == 1 { "" } else { "s" });
+        let others = lack::too(report);
+        return Some(format!(
+            "{begins}: {busy} busy threads share {cpus}{others}. More CPUs would help, more threads \
+             would not"
+        ));
+    }
     let (known, remedy) = lack::unknown(report);
-    Some(format!(
-        "no barrier was seen, but the threads were ready without a CPU for {:.0} % of the time in \
-         which they wanted one{known}. {remedy}",
-        ready / wanted * 100.0
-    ))
+    Some(format!("{begins}{known}. {remedy}"))
+}
+
+/// Whether a thread wants a CPU for a tenth of its time.
+fn is_busy(thread: &LookedThreadReport) -> bool {
+    let wanted = thread.running_ns.zip(thread.ready_ns);
+    wanted.is_some_and(|(ran, ready)| ran.saturating_add(ready) >= thread.watched_ns / 10)
 }
 
 /// The verdicts that explain most.

@@ -88,9 +88,15 @@ fn the_slowest_stage_is_found_through_those_that_wait_for_it() {
         ],
     );
     // A thread that waits for nobody may just make work at that rate; a lock is no work.
-    let mut source = pairs.clone();
-    source[3].kind = WaitKind::Mutex;
+    let mut lock = pair(3, 2, 20);
+    lock.kind = WaitKind::Mutex;
+    let source = vec![pair(1, 3, 690), pair(2, 3, 590), pair(4, 3, 160), lock];
     assert_eq!(told(stages(), vec![naps.clone()], source), []);
+    // It need not have waited if others wait for it before and behind.
+    assert_eq!(
+        told(stages(), vec![naps.clone()], pairs[..3].to_vec()).len(),
+        1
+    );
     // Whoever waits for the end of all does no work, and counts for nothing.
     let mut joins = pair(9, 1, 1000);
     joins.kind = WaitKind::Join;

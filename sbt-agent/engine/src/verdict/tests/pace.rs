@@ -203,11 +203,15 @@ fn where_nothing_stands_out_that_is_said() {
     for thread in &mut report.waits.as_mut().unwrap().threads {
         thread.ready_ns = thread.running_ns;
     }
-    let text = because(report);
-    assert!(
-        text.contains("ready without a CPU for 50 % of the time in which they wanted one"),
-        "{text}"
-    );
+    let lacks = "ready without a CPU for 50 % of the time in which they wanted one";
+    for (cpus, cause) in [
+        (2, "; what takes the CPU is not known"),
+        (1, ": 2 busy threads share 1 CPU. More CPUs would help"),
+    ] {
+        report.run.cpus = Some(cpus);
+        let text = because(report.clone());
+        assert!(text.contains(&format!("{lacks}{cause}")), "{text}");
+    }
 }
 
 #[test]

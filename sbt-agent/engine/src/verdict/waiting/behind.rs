@@ -72,7 +72,7 @@ pub(super) fn one(looks: &LooksReport) -> Option<VerdictReport> {
         naps,
     } = Own::of(looks, one)?;
     // Work may just come at the rate at which a thread that waits for nobody makes it.
-    if naps && !waits.gets(tid) {
+    if naps && !waits.gets(tid) && !waits.is_amid(tid) {
         return None;
     }
     // Of several that are equally busy, chance makes one that for which the others wait.
@@ -150,6 +150,28 @@ impl Waits {
     fn for_others_pct(&self, tid: u32) -> f64 {
         let all: f64 = self.by(tid).iter().map(|(_, _, pct)| pct).sum();
         all.min(100.0)
+    }
+
+    /// The threads that wait for this one for a good part of their time.
+    fn of_those_behind(&self, tid: u32) -> BTreeSet<u32> {
+        let waits = |pairs: &[(u32, u64, f64)]| {
+            pairs
+                .iter()
+                .any(|(waker, _, pct)| *waker == tid && *pct >= MUCH)
+        };
+        let all = self
+            .all
+            .iter()
+            .filter(|(waiter, pairs)| **waiter != tid && waits(pairs));
+        all.map(|(waiter, _)| *waiter).collect()
+    }
+
+    /// Whether a thread stands amid others: several wait for it, and at least one more for one of these. A
+    /// source of work has all others behind it, each in its turn.
+    fn is_amid(&self, tid: u32) -> bool {
+        let next = self.of_those_behind(tid);
+        let mut further = next.iter().flat_map(|next| self.of_those_behind(*next));
+        next.len() > 1 && further.any(|other| other != tid && !next.contains(&other))
     }
 
     /// Whether a thread has woken others.
