@@ -197,7 +197,9 @@ impl Space {
         let length = rings.total().next_multiple_of(PAGE);
         let made = Own::open(process, file, length).and_then(|own| {
             let may = (libc::PROT_READ | libc::PROT_WRITE) as u64;
-            let map = [0, length, may, libc::MAP_SHARED as u64, file, 0];
+            // A wish: pages near code are left to jumps.
+            let wish = gap::pages_far(&process::occupied(process), length).unwrap_or(0);
+            let map = [wish, length, may, libc::MAP_SHARED as u64, file, 0];
             let base = caller.call(libc::SYS_mmap, map)?;
             let advice = |advice| [base, length, advice, 0, 0, 0];
             let may_read = [GET_STAMP, base, 0, 0, 0, 0];

@@ -240,7 +240,7 @@ impl Watch {
         let mut result = Ok(());
         if self.wanted().is_empty() {
             let_all_go(stops);
-            return result;
+            return self.refused.clone().map_or(Ok(()), Err);
         }
         match stop_all(self.target, stops) {
             Ok(stops) => let_all_go(self.place_standing(stops)),
@@ -328,6 +328,8 @@ impl Watch {
         let Some((near, _)) = wanted.first() else {
             return stops;
         };
+        // Of an earlier try.
+        self.refused = None;
         if self.inside.is_none() {
             let made = self.number_at.ok_or_else(|| {
                 "its C library does not tell where it keeps the numbers of threads".to_owned()

@@ -31,6 +31,25 @@ pub fn pages_near(address: u64, all: &[Occupied], reach: u64, length: u64) -> Op
     best.filter(|page| page.abs_diff(address) < reach)
 }
 
+/// Where the pages begin that [`pages_far`] gives, and how far from what comes behind them they end: code is
+/// elsewhere as a rule, and pages near code are for what must be there.
+const FAR: u64 = 1 << 36;
+const APART: u64 = 1 << 32;
+
+/// Free pages of `length` bytes far from everything but other such pages, in address order of `all`. `None`
+/// if there are none.
+pub fn pages_far(all: &[Occupied], length: u64) -> Option<u64> {
+    const END: u64 = 1 << 46;
+    let mut at = FAR;
+    for one in all.iter().filter(|one| one.end > FAR) {
+        if one.start >= at.saturating_add(length).saturating_add(APART) {
+            break;
+        }
+        at = at.max(one.end);
+    }
+    (at.saturating_add(length) < END).then_some(at)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -50,6 +69,20 @@ mod tests {
     fn a_static_program_has_it_below_its_code() {
         let all = occupied(&[(0x40_0000, 0x4c_0000), (0x6c_0000, 0x70_0000)]);
         assert_eq!(near(0x40_1000, &all, REACH), Some(0x3f_e000));
+    }
+
+    #[test]
+    fn what_may_lie_anywhere_lies_far_from_code() {
+        let libraries = 0x7f00_0000_0000;
+        let mut all = occupied(&[(0x40_0000, 0x4c_0000), (libraries, libraries + PAGE)]);
+        assert_eq!(pages_far(&all, PAGE), Some(FAR));
+        all.insert(1, occupied(&[(FAR, FAR + PAGE)])[0]);
+        assert_eq!(pages_far(&all, PAGE), Some(FAR + PAGE));
+        // Something else is too near.
+        all.insert(2, occupied(&[(FAR + APART, FAR + APART + PAGE)])[0]);
+        assert_eq!(pages_far(&all, PAGE), Some(FAR + APART + PAGE));
+        let full = occupied(&[(0, u64::MAX)]);
+        assert_eq!(pages_far(&full, PAGE), None);
     }
 
     #[test]

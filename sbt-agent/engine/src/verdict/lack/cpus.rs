@@ -150,14 +150,14 @@ pub fn more_threads_than_cpus(report: &Report) -> Option<VerdictReport> {
     let short = shortage(report)?;
     let text = format!(
         "more threads than CPUs: {} threads share {}{}, and are ready without one for {:.0} % of \
-         their time{}: start {}, or give the program more CPUs; until then compare `running`, not \
-         `work`.",
+         their time{}: start {}, or give the program more CPUs{}.",
         short.threads,
         cpus(short.cpus),
         super::restriction(report),
         short.ready_pct,
         super::too(report),
         short.cpus,
+        super::others::meanwhile(report),
     );
     Some(VerdictReport {
         kind: VerdictKind::MoreThreadsThanCpus,

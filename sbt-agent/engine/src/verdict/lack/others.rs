@@ -37,7 +37,7 @@ pub fn processes(case: &Case<'_>) -> Option<VerdictReport> {
     let (threads, meanwhile) = if case.report.sites.is_empty() {
         ("its busy threads", "")
     } else {
-        ("the threads", "; until then compare `running`, not `work`")
+        ("the threads", meanwhile(case.report))
     };
     let text = format!(
         "other processes take the CPUs: {threads} are ready without a CPU for {:.0} % of their \
@@ -56,6 +56,19 @@ pub fn processes(case: &Case<'_>) -> Option<VerdictReport> {
             ("cpus", Figure::Whole(case.team.available.len() as u64)),
         ],
     ))
+}
+
+/// What to compare while CPUs lack, as the end of a sentence; empty if the time on a CPU is not known.
+pub(super) fn meanwhile(report: &Report) -> &'static str {
+    let is_known = report
+        .threads
+        .iter()
+        .any(|thread| thread.running_ns.is_some());
+    if is_known {
+        "; until then compare `running`, not `work`"
+    } else {
+        ""
+    }
 }
 
 /// What other processes used, as the end of a sentence on another cause; empty if that is little

@@ -71,8 +71,8 @@ pub(super) fn one(looks: &LooksReport) -> Option<VerdictReport> {
         wants,
         naps,
     } = Own::of(looks, one)?;
-    // Work may just come at the rate at which a thread that waits for nobody makes it.
-    if naps && !waits.gets(tid) && !waits.is_amid(tid) {
+    // Work may just come at the rate at which a thread makes it that sleeps for a time.
+    if naps && !waits.is_amid(tid) {
         return None;
     }
     // Of several that are equally busy, chance makes one that for which the others wait.
@@ -112,16 +112,11 @@ pub(super) fn one(looks: &LooksReport) -> Option<VerdictReport> {
 }
 
 /// Of each thread that waits: for whom, how long, ns, and for which part of its time, percent.
-struct Waits {
-    all: HashMap<u32, Vec<(u32, u64, f64)>>,
-    /// The threads that have waited for others to do something, and not only to let go of a lock.
-    get: BTreeSet<u32>,
-}
+struct Waits(HashMap<u32, Vec<(u32, u64, f64)>>);
 
 impl Waits {
     fn of(looks: &LooksReport) -> Self {
         let mut all: HashMap<u32, Vec<(u32, u64, f64)>> = HashMap::new();
-        let mut get = BTreeSet::new();
         // Who waits for the end of others, or of a process, has no part in their work.
         let parks = [WaitKind::Join, WaitKind::Child];
         for pair in looks
@@ -131,20 +126,12 @@ impl Waits {
         {
             let known = all.entry(pair.waiter_tid).or_default();
             known.push((pair.waker_tid, pair.slept_ns, pair.share_pct));
-            if !super::is_lock(pair.kind) {
-                get.insert(pair.waiter_tid);
-            }
         }
-        Self { all, get }
-    }
-
-    /// Whether a thread has waited for others to do something.
-    fn gets(&self, tid: u32) -> bool {
-        self.get.contains(&tid)
+        Self(all)
     }
 
     fn by(&self, tid: u32) -> &[(u32, u64, f64)] {
-        self.all.get(&tid).map_or(&[], Vec::as_slice)
+        self.0.get(&tid).map_or(&[], Vec::as_slice)
     }
 
     fn for_others_pct(&self, tid: u32) -> f64 {
@@ -160,7 +147,7 @@ impl Waits {
                 .any(|(waker, _, pct)| *waker == tid && *pct >= MUCH)
         };
         let all = self
-            .all
+            .0
             .iter()
             .filter(|(waiter, pairs)| **waiter != tid && waits(pairs));
         all.map(|(waiter, _)| *waiter).collect()
@@ -176,7 +163,7 @@ impl Waits {
 
     /// Whether a thread has woken others.
     fn wakes(&self, tid: u32) -> bool {
-        let mut all = self.all.values().flatten();
+        let mut all = self.0.values().flatten();
         all.any(|(by, ..)| *by == tid)
     }
 
@@ -184,7 +171,7 @@ impl Waits {
     fn ends(&self) -> Option<(u32, f64)> {
         // The waits that have come to a thread and are to be passed on.
         let mut moving: BTreeMap<u32, f64> = BTreeMap::new();
-        for (waker, ns, _) in self.all.values().flatten() {
+        for (waker, ns, _) in self.0.values().flatten() {
             *moving.entry(*waker).or_default() += *ns as f64;
         }
         let whole: f64 = moving.values().sum();
