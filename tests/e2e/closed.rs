@@ -51,7 +51,7 @@ fn probes_that_go_off_and_on_come_back_to_one_that_forbids_a_look() {
     command.args([
         "run",
         "--backend=ptrace",
-        "--budget=2",
+        "--budget=0.5",
         "--json",
         "--output",
     ]);
