@@ -12,7 +12,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #define THREADS 2
-#define BYTES (12l << 20)
+#define BYTES (6l << 20)
 #define PAGE 4096
 static pthread_barrier_t barrier;
 static volatile double sink;
