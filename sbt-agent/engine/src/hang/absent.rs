@@ -300,7 +300,7 @@ fn likely(
         Doing::Call { name, .. } if FOR_SIGNALS.contains(&name.as_str()) => Likely::Hardly,
         // The main thread may have to do something else first, and starts threads.
         _ if is_main => Likely::Maybe,
-        // Who only shows or counts what the others do never comes.
+        // A thread that only shows or counts what others do never comes to a barrier.
         Doing::Waiting(WaitFor::Memory {
             is_endless: true, ..
         }) => Likely::Hardly,

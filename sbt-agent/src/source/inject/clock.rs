@@ -20,7 +20,7 @@ const TRIES: usize = 4;
 pub struct Pair {
     /// The processor's time stamp.
     pub stamp: u64,
-    /// `CLOCK_MONOTONIC`, ns.
+    /// The time at that stamp, `CLOCK_MONOTONIC` ns.
     pub time_ns: u64,
 }
 

@@ -30,7 +30,7 @@ const LOOKS_AT_CODE: Duration = Duration::from_millis(250);
 pub enum Lives {
     /// The kernel reports.
     Told(Box<(Events, Opened)>),
-    /// sbt looks.
+    /// By looking at /proc now and then, where this user may have no perf events.
     Seen(Looks),
 }
 

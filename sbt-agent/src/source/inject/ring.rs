@@ -55,7 +55,7 @@ pub struct Lost {
 pub struct Found {
     /// The records, in no order.
     pub records: Vec<Noted>,
-    /// Lost records.
+    /// Records that were overwritten or never written, by ring.
     pub lost: Vec<Lost>,
     /// If a thread is in the middle of writing: a stamp that is not later than that of its record.
     pub unfinished: Option<u64>,

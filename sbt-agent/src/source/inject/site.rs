@@ -31,7 +31,7 @@ pub struct Site {
     pub capture: Capture,
     /// The program that makes records of a hit, with its cookie.
     pub program: (Program, u64),
-    /// The function.
+    /// The function, as in the symbol table; not yet made safe to print.
     pub symbol: String,
     /// The file's bytes from there on.
     pub code: [u8; LONGEST],
@@ -40,7 +40,7 @@ pub struct Site {
 /// The sites of a file, and what cannot be watched in it.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Sites {
-    /// The sites.
+    /// At most one for each instruction.
     pub found: Vec<Site>,
     /// The names of functions that the program uses and that have no site.
     pub unwatched: Vec<String>,

@@ -8,7 +8,7 @@ use crate::report::{
 /// What others use must be this fraction of what the threads lack: nothing else can be more.
 const HALF: f64 = 0.5;
 
-/// What others use must be this much: less reads as nothing.
+/// Other processes must use so many CPUs to be a cause: fewer are printed as 0.0.
 const LEAST_CPUS: f64 = 0.05;
 
 /// A process is named if it used this fraction of what all others used.

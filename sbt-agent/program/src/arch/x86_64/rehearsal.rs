@@ -68,7 +68,7 @@ pub struct Rehearsal<'m> {
     decisive: BTreeSet<u64>,
     /// Whether memory that other threads may read was changed.
     is_seen: bool,
-    /// What depends on memory that others write.
+    /// The values that depend on memory which other threads write.
     influence: Influence,
     /// Whether the next conditional branch goes the other way than it would.
     is_turned: bool,

@@ -1,4 +1,4 @@
-//! Who waits for whom: which thread ended the sleep of which.
+//! Pairs of threads, of which one slept until the other woke it.
 
 use std::collections::HashMap;
 

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use iced_x86::{FlowControl, Instruction, InstructionInfoFactory, OpAccess, OpKind, Register};
 
-/// Which values of a thread depend on memory that others write.
+/// The registers, flags and words of a thread whose values depend on memory that other threads write.
 #[derive(Clone, Default)]
 pub(super) struct Influence {
     /// A bit for each general register.
