@@ -88,9 +88,19 @@ pub struct Config {
     /// The shortest time between two [`crate::Speed`] of one thread, in ticks of the kernel's clock; 0 if
     /// none are sent.
     pub speed_ticks: u32,
+    /// Number of the type `task_struct` in the kernel's BTF.
+    pub task_type: u32,
+    /// Number of the kernel's function `bpf_rdonly_cast` in its BTF, which [`RDONLY_CAST`] stands for; 0
+    /// if it has none.
+    pub rdonly_cast: u32,
     /// Zero.
     pub reserved: u32,
 }
+
+/// The number of a helper function that no kernel has: a call of it stands for a call of the kernel's
+/// function `bpf_rdonly_cast`, whose number is known only where the program is loaded. If the kernel
+/// has no such function, the result is the first argument.
+pub const RDONLY_CAST: i32 = 0x7361_6361;
 
 /// What may change while the BPF programs run; alone in the object's `.data`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

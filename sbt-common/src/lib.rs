@@ -27,7 +27,7 @@ pub use asleep::{
     Asleep, MAX_SLEEPS, NO_CALL, SLEEPER_SLOTS, STACK_WORDS, Sleep, Sleeper, Slept, WAKERS, Waker,
     Woken,
 };
-pub use config::{Config, State};
+pub use config::{Config, RDONLY_CAST, State};
 pub use cookie::{Cookie, MarkCookie, layout, team};
 pub use held::{Held, at_end, is_to_be_shared};
 pub use hit::TeamHit;

@@ -106,7 +106,7 @@ const _: () = {
     assert!(size_of::<Init>() == 32);
     assert!(size_of::<Thread>() == 72);
     assert!(size_of::<Mapping>() == 24);
-    assert!(size_of::<Config>() == 176);
+    assert!(size_of::<Config>() == 184);
     assert!(size_of::<State>() == 56);
     assert!(size_of::<Futex>() == 16);
     assert!(size_of::<Lock>() == 72);

@@ -59,6 +59,8 @@ pub static CONFIG: Config = Config {
     on_cpu: 0,
     ran: 0,
     speed_ticks: 0,
+    task_type: 0,
+    rdonly_cast: 0,
     reserved: 0,
 };
 

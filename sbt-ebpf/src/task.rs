@@ -6,7 +6,7 @@
 use aya_ebpf::helpers::{
     bpf_get_current_pid_tgid, bpf_get_current_task_btf, bpf_ktime_get_ns, bpf_task_pt_regs,
 };
-use sbt_common::{Clocks, TASK_COUNTS, UNKNOWN};
+use sbt_common::{Clocks, RDONLY_CAST, TASK_COUNTS, UNKNOWN};
 
 use crate::{
     memory::{self, Integers},
@@ -25,16 +25,37 @@ pub struct Task {
     tid: u32,
 }
 
-/// Loads a field through a pointer whose type the verifier knows.
-///
-/// For a pointer that is loaded in this way the verifier searches all names of the kernel's types,
-/// about a millisecond for each path to the load (`btf_nested_type_is_trusted`). Programs that need
-/// not be fast use [`copied`].
+/// Loads a field through a pointer whose type the verifier knows. A field that is a pointer is loaded
+/// from [`untrusted`].
 #[inline(always)]
 fn field<T: Copy>(base: *const u8, offset: u32) -> T {
     // SAFETY: the offset is from the type's BTF, against which the verifier checks it, and the
     // kernel handles faults of such loads.
     unsafe { core::ptr::read_volatile(base.add(offset as usize).cast::<T>()) }
+}
+
+/// The same task, to load pointers from.
+///
+/// If a pointer is loaded from a task that the verifier trusts, it asks whether the pointer may be
+/// trusted, too. To find out it searches all names of the kernel's types, about a millisecond for each
+/// path to the load (`btf_nested_type_is_trusted`). The kernel's function costs nothing when the
+/// program runs (`fixup_kfunc_call`).
+#[inline(always)]
+fn untrusted(task: *const u8) -> *const u8 {
+    let task_type = u64::from(config!(task_type));
+    let same: *const u8;
+    // SAFETY: the function returns its first argument. The verifier checks loads through it against
+    // the type.
+    unsafe {
+        core::arch::asm!(
+            "call {cast}",
+            cast = const RDONLY_CAST,
+            inlateout("r1") task => _,
+            inlateout("r2") task_type => _,
+            out("r0") same, out("r3") _, out("r4") _, out("r5") _,
+        );
+    }
+    same
 }
 
 /// Copies a field of the kernel's memory; 0 if it cannot be read.
@@ -109,7 +130,7 @@ impl Task {
     #[inline(always)]
     pub fn clocks(&self) -> Clocks {
         self.clocks_by(|| {
-            let cfs_rq: *const u8 = field(self.task, config!(cfs_rq));
+            let cfs_rq: *const u8 = field(untrusted(self.task), config!(cfs_rq));
             let rq: *const u8 = field(cfs_rq, config!(rq));
             (field(rq, config!(clock)), field(rq, config!(clock_task)))
         })
@@ -211,7 +232,7 @@ impl Task {
         if config!(cfs_rq) == 0 {
             return 0;
         }
-        let cfs_rq: *const u8 = field(self.task, config!(cfs_rq));
+        let cfs_rq: *const u8 = field(untrusted(self.task), config!(cfs_rq));
         let rq: *const u8 = field(cfs_rq, config!(rq));
         field(rq, config!(clock))
     }

@@ -20,6 +20,7 @@ const MALFORMED: BtfError = BtfError::Malformed("it ends in the middle of a type
 
 const KIND_STRUCT: u32 = 4;
 const KIND_UNION: u32 = 5;
+const KIND_FUNC: u32 = 12;
 
 /// One member of a structure.
 #[derive(Clone, Copy, Debug)]
@@ -30,12 +31,14 @@ struct Member {
     bit_offset: u32,
 }
 
-/// The members of the structures and unions that were asked for, and of unnamed ones.
+/// The members of the structures and unions that were asked for, and of unnamed ones; and the numbers
+/// of functions that were asked for.
 pub struct Btf<'a> {
     strings: &'a [u8],
     /// Members by type id.
     structs: HashMap<u32, Vec<Member>>,
     by_name: HashMap<&'a [u8], u32>,
+    functions: HashMap<&'a [u8], u32>,
 }
 
 fn word(data: &[u8], at: usize) -> Result<u32, BtfError> {
@@ -47,9 +50,9 @@ fn word(data: &[u8], at: usize) -> Result<u32, BtfError> {
 }
 
 impl<'a> Btf<'a> {
-    /// Scans BTF data for the structures named in `wanted`, and for all unnamed structures and
-    /// unions, which may be nested in them.
-    pub fn parse(data: &'a [u8], wanted: &[&str]) -> Result<Self, BtfError> {
+    /// Scans BTF data for the structures and functions named in `wanted`, and for all unnamed
+    /// structures and unions, which may be nested in the structures.
+    pub fn parse(data: &'a [u8], wanted: &[&'a str]) -> Result<Self, BtfError> {
         if word(data, 0)? & 0xffff != 0xeb9f {
             return Err(BtfError::Malformed("wrong magic number"));
         }
@@ -68,6 +71,7 @@ impl<'a> Btf<'a> {
             strings,
             structs: HashMap::new(),
             by_name: HashMap::new(),
+            functions: HashMap::new(),
         };
         let mut at = 0;
         let mut id = 0;
@@ -103,6 +107,11 @@ impl<'a> Btf<'a> {
                     }
                 }
             }
+            if kind == KIND_FUNC
+                && let Some(text) = wanted.iter().find(|wanted| btf.is_named(name, wanted))
+            {
+                btf.functions.entry(text.as_bytes()).or_insert(id);
+            }
             at += match kind {
                 // INT, VAR, DECL_TAG: one word more.
                 1 | 14 | 17 => 4,
@@ -120,6 +129,12 @@ impl<'a> Btf<'a> {
         Ok(btf)
     }
 
+    fn is_named(&self, offset: u32, name: &str) -> bool {
+        let text = self.strings.get(offset as usize..);
+        let rest = text.and_then(|text| text.strip_prefix(name.as_bytes()));
+        rest.is_some_and(|rest| rest.first() == Some(&0))
+    }
+
     fn string(&self, offset: u32) -> &'a [u8] {
         let tail = self.strings.get(offset as usize..).unwrap_or(&[]);
         let end = tail
@@ -129,11 +144,21 @@ impl<'a> Btf<'a> {
         &tail[..end]
     }
 
+    /// The number of a structure. `None` if this kernel has none of this name.
+    pub fn structure(&self, name: &str) -> Option<u32> {
+        self.by_name.get(name.as_bytes()).copied()
+    }
+
+    /// The number of a function. `None` if this kernel has none of this name.
+    pub fn function(&self, name: &str) -> Option<u32> {
+        self.functions.get(name.as_bytes()).copied()
+    }
+
     /// Offset in bytes of a field, by a path through structures that were named to [`Btf::parse`]:
     /// `offset("task_struct", &["se", "exec_start"])`. `None` if this kernel does not have the
     /// field.
     pub fn offset(&self, structure: &str, path: &[&str]) -> Option<u32> {
-        let mut id = *self.by_name.get(structure.as_bytes())?;
+        let mut id = self.structure(structure)?;
         let mut bits = 0;
         for field in path {
             let member = self.member(id, field.as_bytes(), 0)?;
@@ -146,7 +171,7 @@ impl<'a> Btf<'a> {
     /// The place of a field of a single bit: its byte, and the mask of the bit. `None` if this
     /// kernel does not have the field.
     pub fn bit(&self, structure: &str, field: &str) -> Option<(u32, u32)> {
-        let id = *self.by_name.get(structure.as_bytes())?;
+        let id = self.structure(structure)?;
         let bits = self.member(id, field.as_bytes(), 0)?.bit_offset;
         Some((bits / 8, 1 << (bits % 8)))
     }
@@ -188,10 +213,10 @@ mod tests {
         assert!(Btf::parse(&data, &[]).is_err());
     }
 
-    /// `struct outer { int a; struct { int b; struct inner c; }; }`, by hand.
+    /// `struct outer { int a; struct { int b; struct inner c; }; }` and a function, by hand.
     #[test]
-    fn finds_fields_through_unnamed_and_named_members() {
-        let strings = b"\0int\0inner\0outer\0a\0b\0c\0d\0";
+    fn finds_functions_and_fields_through_unnamed_and_named_members() {
+        let strings = b"\0int\0inner\0outer\0a\0b\0c\0d\0called\0call\0";
         let name = |text: &str| {
             let needle = [&[0], text.as_bytes(), &[0]].concat();
             strings
@@ -206,6 +231,8 @@ mod tests {
             name("inner"), structure(4, 1), 8, name("d"), 1, 32,             // 2
             0, structure(4, 2), 12, name("b"), 1, 0, name("c"), 2, 32,       // 3
             name("outer"), structure(4, 2), 16, name("a"), 1, 0, 0, 3, 32,   // 4
+            name("called"), structure(12, 0), 0,                             // 5
+            name("call"), structure(12, 0), 0,                               // 6
         ];
         let mut data = vec![0x9f, 0xeb, 1, 0];
         let len = u32::try_from(types.len() * 4).unwrap_or(0);
@@ -217,7 +244,10 @@ mod tests {
             data.extend(value.to_le_bytes());
         }
         data.extend(strings);
-        let btf = Btf::parse(&data, &["outer", "inner"]).expect("valid");
+        let btf = Btf::parse(&data, &["outer", "inner", "call", "calls"]).expect("valid");
+        assert_eq!(btf.structure("inner"), Some(2));
+        assert_eq!(btf.function("call"), Some(6));
+        assert_eq!(btf.function("calls"), None);
         assert_eq!(btf.offset("outer", &["a"]), Some(0));
         assert_eq!(btf.offset("outer", &["b"]), Some(4));
         assert_eq!(btf.offset("outer", &["c", "d"]), Some(12));

@@ -14,6 +14,9 @@ use super::btf::Btf;
 /// `PROC_PID_INIT_INO` of the kernel (`include/linux/proc_ns.h`).
 const FIRST_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
 
+/// The kernel's function that [`sbt_common::RDONLY_CAST`] stands for, since 6.2.
+const CAST: &str = "bpf_rdonly_cast";
+
 /// The settings for this kernel and this target. Offsets that cannot be found stay 0, and the
 /// programs do without them. `children`: whether descendants of the target are watched too.
 pub fn configure(target: u32, children: bool) -> Config {
@@ -27,7 +30,8 @@ pub fn configure(target: u32, children: bool) -> Config {
     }
     let data = KernelBtf::open();
     let data = data.as_ref().map_or(&[][..], KernelBtf::bytes);
-    let structures = [
+    let wanted = [
+        CAST,
         "task_struct",
         "sched_entity",
         "sched_info",
@@ -36,8 +40,10 @@ pub fn configure(target: u32, children: bool) -> Config {
         "mm_struct",
         "signal_struct",
     ];
-    if let Ok(btf) = Btf::parse(data, &structures) {
+    if let Ok(btf) = Btf::parse(data, &wanted) {
         let find = |structure, path: &[&str]| btf.offset(structure, path).unwrap_or(0);
+        config.task_type = btf.structure("task_struct").unwrap_or(0);
+        config.rdonly_cast = btf.function(CAST).unwrap_or(0);
         config.run_delay = find("task_struct", &["sched_info", "run_delay"]);
         config.start_time = find("task_struct", &["start_time"]);
         config.mm = find("task_struct", &["mm"]);

@@ -18,7 +18,7 @@ use aya_obj::{
 };
 use sbt_common::{Config, RING_BYTES, bytes, name};
 
-use super::maps::Maps;
+use super::{cast, maps::Maps};
 use crate::kernel::{
     LoadError,
     bpf::{self, Functions, MapSpec, ProgramKind},
@@ -74,6 +74,7 @@ impl Loaded {
                 &self.object,
                 self.types.as_ref(),
                 self.uprobes,
+                cast::of(&self.config),
                 name,
             ))?;
             // If another thread was faster, its program is kept and this one is dropped.
@@ -155,13 +156,13 @@ pub fn load(config: Config, uprobes: ProgramKind, wanted: &[&str]) -> Result<Loa
         .ok_or_else(|| LoadError::Object("no map RINGS".into()))?;
     let (filled, loaded) = std::thread::scope(|scope| {
         let filling = scope.spawn(|| fill_array(array.as_fd(), &rings));
-        let (object, types) = (&object, types.as_ref());
+        let (object, types, cast) = (&object, types.as_ref(), cast::of(&config));
         let loading: Vec<_> = wanted
             .iter()
             .map(|name| {
                 (
                     *name,
-                    scope.spawn(move || load_program(object, types, uprobes, name)),
+                    scope.spawn(move || load_program(object, types, uprobes, cast, name)),
                 )
             })
             .collect();
@@ -218,6 +219,7 @@ fn load_program(
     object: &Object,
     types: Option<&OwnedFd>,
     uprobes: ProgramKind,
+    cast: Option<u32>,
     name: &str,
 ) -> Result<OwnedFd, LoadError> {
     let program = object
@@ -233,7 +235,14 @@ fn load_program(
         types: types.as_fd(),
         all: &function.func_info.func_info,
     });
-    bpf::program_load(name, kind, &function.instructions, functions)
+    let load = |cast| {
+        let instructions = cast::replace(&function.instructions, cast);
+        bpf::program_load(name, kind, &instructions, functions)
+    };
+    // Where programs are interpreted, they may not call functions of the kernel.
+    let without = |error| cast.map_or(Err(error), |_| load(None));
+    load(cast)
+        .or_else(without)
         .map_err(LoadError::kernel(format!("BPF program {name}")))
 }
 

@@ -20,6 +20,7 @@ mod beside;
 pub mod btf;
 pub mod calibration;
 mod calls;
+mod cast;
 pub mod communicators;
 pub mod configure;
 pub mod counting;
