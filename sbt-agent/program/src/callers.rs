@@ -4,6 +4,11 @@
 //! report. So sbt walks the stack from such a function to its caller. Each walk costs time at every
 //! arrival: a function with only one caller is not walked from, unless that caller leads to a
 //! function with several callers.
+//!
+//! To search a large file for callers takes longer than a short program runs. So a file with much
+//! code is searched only if it uses barriers themselves, and not for functions that may be part of
+//! one: there every function counts as called from several places, and a caller is learned when it is
+//! first seen.
 
 use std::{
     cell::{Cell, OnceCell, RefCell},
@@ -37,6 +42,7 @@ struct Entry {
     file: Option<Arc<ProbedFile>>,
     read: Box<dyn Fn() -> Option<Read>>,
     known: OnceCell<Option<Read>>,
+    is_searched: bool,
 }
 
 /// The data read from a file.
@@ -57,6 +63,11 @@ impl Entry {
     fn may_call(&self, name: u64) -> bool {
         let file = self.file.as_ref();
         file.is_none_or(|file| file.dynamic_names().may_have(name))
+    }
+
+    /// The data of a file that is searched.
+    fn searched(&self) -> Option<&Read> {
+        self.is_searched.then(|| self.read()).flatten()
     }
 }
 
@@ -85,22 +96,27 @@ impl Callers {
             file: None,
             read: Box::new(|| None),
             known: OnceCell::from(Some(read)),
+            is_searched: true,
         };
         self.files.insert(number, entry);
     }
 
-    /// Adds a file that is read on first use, if the file is not known yet.
+    /// Adds a file that is read on first use, if the file is not known yet. `is_searched`: whether it
+    /// is searched for callers from now on, if it was not before.
     pub(super) fn expect(
         &mut self,
         number: usize,
         file: &Arc<ProbedFile>,
+        is_searched: bool,
         read: impl Fn() -> Option<Read> + 'static,
     ) {
-        self.files.entry(number).or_insert_with(|| Entry {
+        let entry = self.files.entry(number).or_insert_with(|| Entry {
             file: Some(Arc::clone(file)),
             read: Box::new(read),
             known: OnceCell::new(),
+            is_searched,
         });
+        entry.is_searched |= is_searched;
     }
 
     /// The calls of a file that was added; reads the file if necessary.
@@ -132,7 +148,7 @@ impl Callers {
     /// function's own file come first: other files are read only if the iterator gets there.
     fn calls_of(&self, function: At) -> impl Iterator<Item = (usize, Call)> {
         let (number, start) = function;
-        let own = self.file(number);
+        let own = self.searched(number).map(|read| &read.calls);
         let direct = own.map_or_else(Vec::new, |own| own.direct(start));
         let names = own.map_or(&[][..], |own| own.names(start));
         let others = names.iter().flat_map(|name| self.imported(name));
@@ -152,7 +168,7 @@ impl Callers {
         let files = files.filter(move |(_, entry)| entry.may_call(number));
         files.flat_map(move |(number, entry)| {
             let calls = entry
-                .read()
+                .searched()
                 .map_or_else(Vec::new, |read| read.calls.imported(name));
             calls.into_iter().map(|call| (*number, call))
         })
@@ -169,14 +185,30 @@ impl Callers {
 
     fn is_listed(&self, function: At) -> bool {
         let (file, start) = function;
-        self.file(file).is_some_and(|file| file.is_listed(start))
+        let read = self.searched(file);
+        read.is_some_and(|read| read.calls.is_listed(start))
+    }
+
+    /// The data of a file, if it is searched.
+    fn searched(&self, number: usize) -> Option<&Read> {
+        self.files.get(&number)?.searched()
+    }
+
+    /// Whether a file that is not searched may call one of these functions.
+    fn may_be_called_unseen(&self, names: &[String]) -> bool {
+        let mut unseen = self.files.values().filter(|entry| !entry.is_searched);
+        unseen.any(|entry| {
+            let mut numbers = names.iter().map(|name| DynamicNames::number(name));
+            let file = entry.file.as_ref();
+            numbers.any(|number| file.is_none_or(|file| file.dynamic_names().may_import(number)))
+        })
     }
 
     /// Calls through pointers, which may call any function whose address stands in data.
     fn indirect(&self) -> impl Iterator<Item = (usize, Call)> {
         self.asked_pointers.set(true);
         self.files.iter().flat_map(|(number, entry)| {
-            let calls = entry.read().map(|read| read.calls.indirect());
+            let calls = entry.searched().map(|read| read.calls.indirect());
             let calls = calls.into_iter().flatten();
             calls.map(|call| (*number, call))
         })
@@ -190,11 +222,20 @@ impl Callers {
 
     fn leads_on_by(&self, function: At, frames: usize, jumps: usize) -> bool {
         let (file, start) = function;
-        let Some(own) = self.files.get(&file).and_then(Entry::read) else {
-            return false;
-        };
         if frames == 0 || self.begun.contains(&function) {
             return false;
+        }
+        let Some(entry) = self.files.get(&file) else {
+            return false;
+        };
+        if !entry.is_searched {
+            return true;
+        }
+        let Some(own) = entry.read() else {
+            return false;
+        };
+        if self.may_be_called_unseen(own.calls.names(start)) {
+            return true;
         }
         // The decision depends on whether there are no, one or more calls.
         let calls: Vec<_> = self.calls_of(function).take(2).collect();

@@ -221,7 +221,7 @@ fn files_that_have_nothing_to_do_with_barriers_are_not_read_and_others_once() {
         read_times.set(0);
         times.push(read_times);
         assert_eq!(lazy.concerns(&file, &names), number == 0 || number == 1);
-        lazy.expect(number, &file, read);
+        lazy.expect(number, &file, true, read);
         // The same search as after each library that is loaded.
         let _found = lazy.walked(&[], &names, LIMIT);
     }
@@ -231,6 +231,60 @@ fn files_that_have_nothing_to_do_with_barriers_are_not_read_and_others_once() {
     assert_eq!(found.len(), 3);
     let times: Vec<usize> = times.iter().map(|times| times.get()).collect();
     assert_eq!(times, [1, 1, 0, 0]);
+}
+
+#[test]
+fn a_file_that_is_not_searched_is_walked_from_until_a_runtime_has_begun_a_function_of_it() {
+    // Each function is called from one place.
+    let (file, _, read) = library(
+        "#include <pthread.h>
+         extern pthread_cond_t c; extern pthread_mutex_t m; extern volatile long cell;
+         __attribute__((noinline)) static void waits(void) { pthread_cond_wait(&c, &m); cell++; }
+         void outer(void) { waits(); cell++; }",
+    );
+    let mut callers = Callers::default();
+    callers.expect(0, &file, false, read);
+    let image = file.image();
+    let outer = (0, symbol(image, "outer"));
+    assert!(callers.leads_on(outer, 1));
+    assert!(!callers.leads_on(outer, 0));
+    assert!(callers.is_begun(outer));
+    assert!(!callers.leads_on(outer, 1));
+}
+
+#[test]
+fn a_file_may_be_searched_later() {
+    // Other files may call `outer`, so that the call of `waits` is walked from.
+    let source = "#include <pthread.h>
+         extern pthread_cond_t c; extern pthread_mutex_t m; extern volatile long cell;
+         __attribute__((noinline)) static void waits(void) { pthread_cond_wait(&c, &m); cell++; }
+         void outer(void) { waits(); cell++; }";
+    let names = HashSet::from(["pthread_cond_wait".to_owned()]);
+    let mut callers = Callers::default();
+    let (file, times, read) = library(source);
+    callers.expect(0, &file, false, read);
+    assert_eq!(callers.walked(&[], &names, LIMIT), []);
+    assert_eq!(times.get(), 0);
+    callers.expect(0, &file, true, || None);
+    assert_eq!(callers.walked(&[], &names, LIMIT).len(), 1);
+}
+
+#[test]
+fn a_function_that_an_unsearched_file_may_call_has_several_callers() {
+    let (inner, _, read) = library(
+        "#include <pthread.h>
+         extern pthread_barrier_t b; extern volatile long cell;
+         void *work(void *p) { pthread_barrier_wait(&b); cell++; return p; }
+         void begin(pthread_t *t) { pthread_create(t, 0, work, 0); }",
+    );
+    let work = (0, symbol(inner.image(), "work"));
+    let mut callers = Callers::default();
+    callers.expect(0, &inner, true, read);
+    assert!(!callers.leads_on(work, 1));
+    let (outer, _, read) =
+        library("void *work(void *); extern volatile long cell; void f(void) { work(0); cell++; }");
+    callers.expect(1, &outer, false, read);
+    assert!(callers.leads_on(work, 1));
 }
 
 #[test]

@@ -71,7 +71,8 @@ pub(super) struct Call {
 #[derive(Debug)]
 pub(super) struct Calls {
     unwind: Arc<Unwind>,
-    links: Links,
+    /// Read on first use: a file that is not searched needs none.
+    links: OnceCell<Links>,
     suspects: Suspects,
     /// Whether the file can only be loaded at the addresses that it names.
     is_fixed: bool,
@@ -110,25 +111,26 @@ struct References {
 impl Calls {
     /// `None` if the file has more than [`MAX_CODE`] bytes of code.
     pub(super) fn of(unwind: Arc<Unwind>) -> Option<Self> {
-        let code = unwind.segments().iter();
-        let code = code.filter(|segment| segment.executable);
-        let length = code.fold(0, |sum: u64, segment| sum.saturating_add(segment.filesz));
-        if length > MAX_CODE {
+        if elf::length_of_code(unwind.image()) > MAX_CODE {
             return None;
         }
-        let (links, is_fixed) = {
-            let file = ElfFile64::<LittleEndian>::parse(unwind.image()).ok()?;
-            let links = Links::of(&file, &unwind);
-            (links, file.kind() == ObjectKind::Executable)
-        };
+        let file = ElfFile64::<LittleEndian>::parse(unwind.image()).ok()?;
+        let is_fixed = file.kind() == ObjectKind::Executable;
         Some(Self {
             unwind,
             suspects: Suspects::default(),
             is_fixed,
-            links,
+            links: OnceCell::new(),
             stubs: OnceCell::new(),
             listed: OnceCell::new(),
             found: RefCell::default(),
+        })
+    }
+
+    fn links(&self) -> &Links {
+        self.links.get_or_init(|| {
+            let file = ElfFile64::<LittleEndian>::parse(self.unwind.image());
+            file.map_or_else(|_| Links::default(), |file| Links::of(&file, &self.unwind))
         })
     }
 
@@ -140,7 +142,7 @@ impl Calls {
         let Some(function) = self.unwind.function(start) else {
             return;
         };
-        let words = self.links.words_of.get(&start).into_iter().flatten();
+        let words = self.links().words_of.get(&start).into_iter().flatten();
         let mut ranges: Vec<_> = words.map(|word| *word..word.saturating_add(1)).collect();
         ranges.push(function.start..function.end);
         self.decode_suspects(&ranges);
@@ -157,14 +159,14 @@ impl Calls {
             image: self.unwind.image(),
             segments: self.unwind.segments(),
             functions: self.unwind.functions(),
-            words: self.links.words.clone(),
+            words: self.links().words.clone(),
             is_fixed: self.is_fixed,
         }
     }
 
     fn stubs(&self) -> &HashMap<String, Vec<u64>> {
         self.stubs.get_or_init(|| {
-            let (unwind, links) = (&*self.unwind, &self.links);
+            let (unwind, links) = (&*self.unwind, self.links());
             let is_no_function = |target: &u64| !unwind.begins(*target) || links.is_stub(*target);
             let targets: Vec<u64> = if links.stubs.is_empty() {
                 // Without section headers, stubs show only by being called.
@@ -190,7 +192,7 @@ impl Calls {
         if !found.settled_names.contains(name) {
             found.settled_names.insert(name.to_owned());
             drop(found);
-            let words = self.links.words_of_name.get(name).into_iter().flatten();
+            let words = self.links().words_of_name.get(name).into_iter().flatten();
             let stubs = self.stubs().get(name).into_iter().flatten();
             let targets = words.chain(stubs);
             let ranges: Vec<_> = targets.map(|at| *at..at.saturating_add(1)).collect();
@@ -210,7 +212,7 @@ impl Calls {
     }
 
     fn read_function(&self, found: &mut References, number: usize, function: &Function) {
-        let (unwind, links) = (&*self.unwind, &self.links);
+        let (unwind, links) = (&*self.unwind, self.links());
         let (image, segments) = (unwind.image(), unwind.segments());
         let Function { start, end, .. } = *function;
         if links.is_stub(start) {
@@ -297,14 +299,14 @@ impl Calls {
     /// Finds pointers to functions in data. Pointers that are not made by relocations stand at
     /// aligned addresses.
     fn read_data(&self) -> HashSet<u64> {
-        let mut listed = self.links.listed.clone();
+        let mut listed = self.links().listed.clone();
         let functions = self.unwind.functions();
         let (Some(first), Some(last)) = (functions.first(), functions.last()) else {
             return listed;
         };
         let all = first.start..last.end;
         let mut left = MAX_DATA;
-        for (offset, length) in &self.links.data {
+        for (offset, length) in &self.links().data {
             let Some(rest) = left.checked_sub(*length) else {
                 break;
             };
@@ -345,7 +347,7 @@ impl Calls {
             calls.iter().any(|call| call.returns)
                 || found.taken.contains(&start)
                 || found.listed.contains(&start)
-                || self.links.exported.contains_key(&start)
+                || self.links().exported.contains_key(&start)
                 || self.stands_in_data(start)
         };
         let inside = found.inside.get(&start).filter(|_| !is_entered());
@@ -378,7 +380,7 @@ impl Calls {
 
     /// The names by which other files may call a function.
     pub(super) fn names(&self, start: u64) -> &[String] {
-        self.links.exported.get(&start).map_or(&[], Vec::as_slice)
+        self.links().exported.get(&start).map_or(&[], Vec::as_slice)
     }
 
     /// Whether the function's address is taken in code, but does not stand in data: mostly to start

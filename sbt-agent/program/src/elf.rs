@@ -297,6 +297,13 @@ pub fn build_id(image: &[u8]) -> Option<Vec<u8>> {
     (1..=MAX_BUILD_ID).contains(&id.len()).then(|| id.to_vec())
 }
 
+/// How many bytes of code a file has; 0 if it is not an ELF file.
+pub fn length_of_code(image: &[u8]) -> u64 {
+    let segments = load_segments(image).unwrap_or_default();
+    let code = segments.iter().filter(|segment| segment.executable);
+    code.fold(0, |sum, segment| sum.saturating_add(segment.filesz))
+}
+
 /// The parts of the file that are mapped, in the file's order.
 ///
 /// # Errors

@@ -26,6 +26,9 @@ use crate::{
     runtimes::Role,
 };
 
+/// The most bytes of code that are searched in some milliseconds.
+const MUCH_CODE: u64 = 4 << 20;
+
 /// Identifies a file: device and inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FileId {
@@ -237,6 +240,11 @@ impl ProbedFile {
         numbers.any(|number| known.may_import(number))
             && self.is_whole()
             && elf::imports_any(&self.image, names)
+    }
+
+    /// Whether to search the file's code takes longer than a program may wait.
+    pub(super) fn has_much_code(&self) -> bool {
+        elf::length_of_code(&self.image) > MUCH_CODE
     }
 
     /// Whether the file is still as long as its mapping: a read behind its end would end sbt.

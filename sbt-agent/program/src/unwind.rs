@@ -87,28 +87,31 @@ impl Unwind {
             Some((offset, length, section.address()))
         });
         let mut functions = section.map_or_else(Vec::new, |section| entries(image, section));
-        let symbols = file
+        // A symbol counts only where there is no entry.
+        let is_told = |start| {
+            let next = functions.partition_point(|function: &Function| function.start <= start);
+            let before = next.checked_sub(1).and_then(|index| functions.get(index));
+            before.is_some_and(|function| start < function.end)
+        };
+        let mut symbols: Vec<Function> = file
             .symbols()
             .chain(file.dynamic_symbols())
             .filter(|symbol| symbol.kind() == object::SymbolKind::Text && symbol.size() > 0)
             .filter(object::ObjectSymbol::is_definition)
             .take(MAX_FUNCTIONS)
+            .filter(|symbol| !is_told(symbol.address()))
             .filter_map(|symbol| {
                 let start = symbol.address();
                 let end = start.checked_add(symbol.size())?;
                 let entry = None;
                 Some(Function { start, end, entry })
-            });
-        functions.extend(symbols);
-        functions.sort_by_key(|function| (function.start, function.entry.is_none()));
-        // A symbol counts only where there is no entry.
-        let mut entry_end = 0;
-        functions.retain(|function| {
-            if function.entry.is_some() {
-                entry_end = function.end;
-            }
-            function.entry.is_some() || function.start >= entry_end
-        });
+            })
+            .collect();
+        symbols.sort_by_key(|function| function.start);
+        if !symbols.is_empty() {
+            functions.extend(symbols);
+            functions.sort_by_key(|function| function.start);
+        }
         functions.dedup_by_key(|function| function.start);
         for index in 1..functions.len() {
             let start = functions[index].start;
@@ -394,7 +397,7 @@ fn entries(image: &[u8], place: (usize, usize, u64)) -> Vec<Function> {
             });
         }
     }
-    functions.sort_by_key(|function| function.start);
+    functions.sort_unstable_by_key(|function| (function.start, function.entry));
     functions
 }
 

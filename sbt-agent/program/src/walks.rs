@@ -242,13 +242,19 @@ impl Walks {
         }
         // The calls of a new file may be of no concern.
         let mut is_changed = seeded == 0 || has_new_names;
+        let whole: HashSet<String> = files
+            .iter()
+            .flat_map(|(file, _)| whole_barriers(file).flat_map(names_of))
+            .collect();
         for (number, (file, _)) in users() {
             if number >= seeded {
                 is_changed |=
                     barriers(file).next().is_some() || self.callers.concerns(file, &self.names);
             }
             let read = Arc::clone(file);
-            self.callers.expect(number, file, move || read_file(&read));
+            let is_searched = !file.has_much_code() || uses_barriers(file, &whole);
+            self.callers
+                .expect(number, file, is_searched, move || read_file(&read));
         }
         if !is_changed || self.learned.len() >= MAX_SEEDED {
             return;
@@ -540,6 +546,17 @@ fn barriers(file: &ProbedFile) -> impl Iterator<Item = &Point> {
         | Function::CondWake { .. } => true,
         _ => false,
     })
+}
+
+/// Whether a file has barriers of its own, or uses those of these names.
+fn uses_barriers(file: &ProbedFile, names: &HashSet<String>) -> bool {
+    let is_whole = |point: &Point| {
+        !matches!(
+            point.function,
+            Function::CondWait | Function::CondWake { .. }
+        )
+    };
+    barriers(file).any(is_whole) || file.imports_any(names)
 }
 
 /// The functions of a file that are barriers, and not only a part of one.
