@@ -111,6 +111,11 @@ kinds! {
     pub enum VerdictKind {
         /// In the whole run: threads spin at barriers while others are ready without a CPU.
         SpinningWhileOthersLackCpus = "spinning-while-others-lack-cpus",
+        /// In the whole run of a program without barriers: threads spin in a loop that may be a lock, a
+        /// flag or a barrier.
+        Spinning = "spinning",
+        /// In the whole run of a program without barriers: two threads work one after the other.
+        WorkInTurns = "work-in-turns",
         /// In the whole run: more threads than CPUs.
         MoreThreadsThanCpus = "more-threads-than-cpus",
         /// In the whole run: a CPU quota of a control group stops the threads.

@@ -359,11 +359,13 @@ impl WaitPlaceReport {
         self.looks >= FEW || self.slept_ns.is_some_and(|ns| ns >= Self::LEAST_NS)
     }
 
-    /// Whether enough is known of the holders to name them.
+    /// Whether enough is known of the holders to name them. Nobody holds what threads only wait to be
+    /// told of, such as a condition variable, for whose mutex they may wait afterwards.
     pub fn knows_holders(&self) -> bool {
+        let has_none = matches!(self.kind, WaitKind::Condvar | WaitKind::Semaphore);
         let looks = total(self.holders.iter().map(|holder| holder.looks));
         let first = self.holders.first();
-        looks >= FEW || first.is_some_and(|first| first.kept_ns.is_some())
+        !has_none && (looks >= FEW || first.is_some_and(|first| first.kept_ns.is_some()))
     }
 }
 

@@ -55,7 +55,9 @@ pub const fn remedy(reason: BlockedReason) -> &'static str {
         BlockedReason::Fault => {
             "Touch that memory or file before (MAP_POPULATE, madvise), or let it fit into memory"
         }
-        BlockedReason::Sleep => "Remove that sleep, or wait for the event itself",
+        BlockedReason::Sleep => {
+            "Remove that sleep unless it keeps a rate, or wait for the event itself"
+        }
         BlockedReason::Child => "Start that process earlier, or wait for it in a thread of its own",
         BlockedReason::Memory => {
             "Map less often, or once for all: threads that map wait for each other"

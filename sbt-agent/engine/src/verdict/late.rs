@@ -188,7 +188,7 @@ pub fn blocked(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
     let reason = away::reason(late, excess.blocked);
     // If another reason was seen, it was no lock.
     let lock = lock(report, late).filter(|_| reason.is_none_or(away::is_lock));
-    let looked = waiting::of_the_last(report, site, the_one(report, site));
+    let looked = waiting::of_the_last(report, site, the_one(report, site), excess.blocked);
     // Where each hit stops a thread, that counts as sleep, too.
     if report.run.has_stopped_threads() && looked.is_none() && reason.is_none() && lock.is_none() {
         return None;

@@ -172,38 +172,52 @@ fn unexplained(report: &Report) -> Option<String> {
         return Some("its threads stood still: the hang is what there is to say".into());
     }
     let looks = report.waits.as_ref()?;
-    let sum = |of: fn(&LookedThreadReport) -> u64| total(looks.threads.iter().map(of)) as f64;
-    let ready = sum(|thread| thread.ready_ns.unwrap_or(0));
-    let wanted = ready + sum(|thread| thread.running_ns.unwrap_or(0));
-    if wanted <= 0.0 || ready < THIRD * wanted {
+    let busy: Vec<&LookedThreadReport> = looks
+        .threads
+        .iter()
+        .filter(|thread| is_busy(thread))
+        .collect();
+    let sum = |of: fn(&LookedThreadReport) -> u64| total(busy.iter().map(|thread| of(thread)));
+    let ready = sum(|thread| thread.ready_ns.unwrap_or(0)) as f64;
+    let wanted = ready + sum(|thread| thread.running_ns.unwrap_or(0)) as f64;
+    let lived = sum(|thread| thread.watched_ns) as f64;
+    if ready < THIRD * wanted || ready * 100.0 < lack::LEAST_WITHOUT_BARRIERS * lived {
+        return None;
+    }
+    if wanted <= 0.0 {
         return None;
     }
     let pct = ready / wanted * 100.0;
     let begins = format!(
-        "no barrier was seen, but the threads were ready without a CPU for {pct:.0} % of the time in \
-         which they wanted one"
+        "no barrier was seen, but the busy threads were ready without a CPU for {pct:.0} % of the time \
+         in which they wanted one"
     );
-    let busy = looks
-        .threads
-        .iter()
-        .filter(|thread| is_busy(thread))
-        .count() as u64;
-    if let Some(cpus) = report.run.cpus.filter(|cpus| busy > u64::from(*cpus)) {
+    // Threads that wait for each other in turns want fewer CPUs than they are.
+    let at_once: f64 = busy.iter().filter_map(|thread| wanted_cpus(thread)).sum();
+    if let Some(cpus) = report.run.cpus.filter(|cpus| at_once > f64::from(*cpus)) {
         let cpus = format!("{cpus} CPU{}", if cpus == 1 { "" } else { "s" });
         let others = lack::too(report);
         return Some(format!(
-            "{begins}: {busy} busy threads share {cpus}{others}. More CPUs would help, more threads \
-             would not"
+            "{begins}: {} busy threads share {cpus}{others}. More threads would not help; more CPUs \
+             would, unless threads spin while they wait",
+            busy.len()
         ));
     }
     let (known, remedy) = lack::unknown(report);
     Some(format!("{begins}{known}. {remedy}"))
 }
 
-/// Whether a thread wants a CPU for a tenth of its time.
+/// Whether a thread is on a CPU for a tenth of its time. One that is only ready yields its CPU, or is
+/// woken for nothing.
 fn is_busy(thread: &LookedThreadReport) -> bool {
-    let wanted = thread.running_ns.zip(thread.ready_ns);
-    wanted.is_some_and(|(ran, ready)| ran.saturating_add(ready) >= thread.watched_ns / 10)
+    let lived_ns = thread.watched_ns;
+    lived_ns > 0 && thread.running_ns.is_some_and(|ran| ran >= lived_ns / 10)
+}
+
+/// The mean number of CPUs that a thread wants: at most one.
+fn wanted_cpus(thread: &LookedThreadReport) -> Option<f64> {
+    let wanted_ns = thread.running_ns?.saturating_add(thread.ready_ns?);
+    Some(wanted_ns as f64 / thread.watched_ns.max(1) as f64)
 }
 
 /// The verdicts that explain most.

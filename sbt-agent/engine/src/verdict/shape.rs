@@ -49,6 +49,9 @@ const NEXT_TO_NOTHING: f64 = 0.05;
 /// this fraction of their wait.
 const NEARLY_ALL: f64 = 0.8;
 
+/// Or if it works longer than the others by this fraction of its work, in the mean of all its episodes.
+const BY_FAR: f64 = 1.0 / 3.0;
+
 /// How much more often than by chance a thread comes last that is blamed.
 const ABOVE_CHANCE: f64 = 1.2;
 
@@ -323,7 +326,8 @@ pub fn persistent(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
     let chance_pct = 100.0 / late.participants.max(1.0);
     let is_last = culprit.last_pct >= ABOVE_CHANCE * chance_pct;
     // Or it comes last as often as others, but by far more.
-    let is_waited_for = culprit.share >= NEARLY_ALL && spread >= CLEARLY && cost.share_pct >= COSTS;
+    let is_sure = culprit.share >= NEARLY_ALL && spread >= CLEARLY || spread >= BY_FAR;
+    let is_waited_for = is_sure && cost.share_pct >= COSTS;
     let is_chance = spread < LEAST || spread < CLEARLY && all.share_pct < COSTS;
     if !is_its_work || !(is_last || is_waited_for) || is_chance || !cost.is_worth(report) {
         return None;

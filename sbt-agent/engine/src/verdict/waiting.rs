@@ -25,9 +25,11 @@ mod advice;
 mod behind;
 mod locks;
 mod pace;
+mod permits;
 mod serial;
 mod sleeps;
 mod spins;
+mod turns;
 
 #[cfg(test)]
 mod tests;
@@ -38,6 +40,9 @@ const MOSTLY: f64 = 50.0;
 /// A lock explains a sleep at another place if threads wait for the lock for this fraction of that
 /// sleep or longer.
 const COMPARABLE: f64 = 0.8;
+
+/// Percentage of the threads' time from which a lock is told in a program without barriers.
+const ALONE: f64 = 5.0;
 
 /// Adds the verdicts by looks, one for each lock and each place of sleep that costs enough. A place is
 /// told once: a straggler that waits for a lock is told with the lock, and one that sleeps is not
@@ -56,7 +61,11 @@ pub fn add(report: &Report, found: &mut Vec<VerdictReport>) {
         .hang
         .as_ref()
         .is_some_and(StandstillReport::is_alarming);
-    for (verdict, places) in locks(looks).into_iter().filter(|_| !hangs) {
+    // Without barriers nobody is known to wait for a thread that waits for a lock.
+    let least = if report.sites.is_empty() { ALONE } else { 0.0 };
+    let is_told = |verdict: &VerdictReport| !hangs && explained(verdict) >= least;
+    let contended = locks(looks);
+    for (verdict, places) in contended.into_iter().filter(|(lock, _)| is_told(lock)) {
         let of_lock = |place: &WaitPlaceReport| places.contains(&place);
         let others = || {
             looks
@@ -75,6 +84,9 @@ pub fn add(report: &Report, found: &mut Vec<VerdictReport>) {
         found.retain(|other| !is_told(other));
         by_looks.push(verdict);
     }
+    if !hangs {
+        by_looks.extend(permits::semaphores(looks));
+    }
     for (verdict, share_pct) in spins(looks, !report.sites.is_empty()) {
         // A thread that spins for a lock is late because of the lock, and has no more work than others.
         found.retain(|other| !(is_of_work(other.kind) && explained(other) <= 2.0 * share_pct));
@@ -83,7 +95,8 @@ pub fn add(report: &Report, found: &mut Vec<VerdictReport>) {
     // Without barriers it is not known who waits for a thread that sleeps; but threads that wait for
     // news of others tell.
     if report.sites.is_empty() {
-        by_looks.extend(pace::set_by_one(looks).or_else(|| behind::one(looks)));
+        let paced = pace::set_by_one(looks).or_else(|| behind::one(looks));
+        by_looks.extend(paced.or_else(|| turns::taken(looks)));
         by_looks.extend(serial::part(looks));
     }
     if !report.sites.is_empty() {
@@ -192,7 +205,8 @@ pub fn straggler(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
     let work = all.saturating_sub(total(inside.map(at)));
     let asleep = total(looks.in_the_work().map(at));
     let pct = asleep as f64 / work.max(1) as f64 * 100.0;
-    let (place, advice) = of_the_last(report, site, Some(last.thread)).filter(|_| pct >= MOSTLY)?;
+    let (place, advice) =
+        of_the_last(report, site, Some(last.thread), 0.0).filter(|_| pct >= MOSTLY)?;
     Some(VerdictReport {
         kind: VerdictKind::StragglerBlocked,
         site: Some(site.id),
@@ -216,11 +230,13 @@ pub fn straggler(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
 }
 
 /// Where the last thread at a site sleeps: in words, with what to do about it. `thread`: the thread,
-/// or `None` if any of the site's may be last. `None` if too few looks found it.
+/// or `None` if any of the site's may be last. `asleep_ns`: for how long the last threads are known to
+/// have slept. `None` if too few looks found it, or if the places tell of less than half of that sleep.
 pub fn of_the_last(
     report: &Report,
     site: &SiteReport,
     thread: Option<u32>,
+    asleep_ns: f64,
 ) -> Option<(String, &'static str)> {
     let looks = report.waits.as_ref()?;
     // A thread that never comes to the site, such as one that only starts and joins the others, is
@@ -252,6 +268,14 @@ pub fn of_the_last(
         seen >= FEW
     };
     if !is_known || !explains(most) || (slept as f64) < MOSTLY / 100.0 * all as f64 {
+        return None;
+    }
+    // The kernel's sums may have pauses.
+    let seen_part = looks.sums.as_ref().filter(|_| is_exact);
+    let seen_part = seen_part.map_or(1.0, |sums| {
+        sums.watched_ns as f64 / sums.span_ns.max(1) as f64
+    });
+    if (all as f64) < MOSTLY / 100.0 * asleep_ns * seen_part {
         return None;
     }
     let by = if is_exact {

@@ -1,7 +1,10 @@
 //! Verdicts on more threads than CPUs.
 
 use super::super::words::whole;
-use crate::report::{BarrierKind, Figure, Report, ThreadReport, VerdictKind, VerdictReport};
+use crate::{
+    report::{BarrierKind, Figure, Report, ThreadReport, VerdictKind, VerdictReport},
+    total::total,
+};
 
 /// Percentage of the threads' time, ready without a CPU, from which CPUs count as lacking:
 /// disturbances take only a few percent. Below it, more threads than CPUs do no harm, for example
@@ -12,6 +15,9 @@ const READY: f64 = 10.0;
 /// sleeps uses a CPU only on its way to sleep and back. The share is small because threads may be
 /// ready without a CPU for most of their waits.
 const SPINNING: f64 = 2.0;
+
+/// Other processes take the CPUs if they use this part of them, and more than the program.
+const TAKEN: f64 = 0.5;
 
 /// A shortage of CPUs.
 pub struct Shortage {
@@ -145,9 +151,17 @@ pub fn spinning(report: &Report) -> Option<VerdictReport> {
     })
 }
 
-/// Verdict: more threads want to run than there are CPUs. Not given if they spin.
+/// Verdict: more threads want to run than there are CPUs. Not given if they spin, or if other processes
+/// use more of the CPUs than the program.
 pub fn more_threads_than_cpus(report: &Report) -> Option<VerdictReport> {
     let short = shortage(report)?;
+    // Whoever gets the smaller part of the CPUs lacks them because of the others.
+    let used = report.thread_time.total_ns;
+    let ran = total(report.threads.iter().filter_map(|thread| thread.running_ns)) as f64;
+    let own = ran / used.max(1) as f64 * f64::from(short.threads);
+    if super::others::used(report) > own.max(f64::from(short.cpus) * TAKEN) {
+        return None;
+    }
     let text = format!(
         "more threads than CPUs: {} threads share {}{}, and are ready without one for {:.0} % of \
          their time{}: start {}, or give the program more CPUs{}.",

@@ -28,7 +28,7 @@ pub const LEAST: f64 = 5.0;
 
 /// The same for programs without barriers, in percent of the time of their busy threads: nobody is known
 /// to wait for a thread that lacks a CPU.
-const LEAST_WITHOUT_BARRIERS: f64 = 10.0;
+pub const LEAST_WITHOUT_BARRIERS: f64 = 10.0;
 
 /// A lack of CPUs, in percent of the threads' time.
 #[derive(Clone, Copy, Debug)]

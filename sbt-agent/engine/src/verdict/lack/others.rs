@@ -71,13 +71,18 @@ pub(super) fn meanwhile(report: &Report) -> &'static str {
     }
 }
 
+/// The mean number of CPUs that other processes used; 0 if it is unknown.
+pub(super) fn used(report: &Report) -> f64 {
+    let scheduling = report.run.scheduling.as_ref();
+    let machine = scheduling.and_then(|known| known.machine.as_ref());
+    machine.map_or(0.0, |machine| in_cpus(machine, machine.others_ns()))
+}
+
 /// What other processes used, as the end of a sentence on another cause; empty if that is little
 /// beside what the threads lacked.
 pub fn too(report: &Report) -> String {
     const LEAST: f64 = 0.25;
-    let scheduling = report.run.scheduling.as_ref();
-    let machine = scheduling.and_then(|known| known.machine.as_ref());
-    let used = machine.map_or(0.0, |machine| in_cpus(machine, machine.others_ns()));
+    let used = used(report);
     let lacks = Lack::of(report).map_or(0.0, |lack| lack.ready_threads);
     if used >= LEAST * lacks && used >= LEAST {
         format!("; processes that are not of this program use {used:.1} CPUs too")

@@ -150,3 +150,82 @@ fn nobody_sets_the_pace_if_waits_end_at_several_threads_or_outside() {
     let little = vec![pair(1, 3, 90), pair(2, 3, 80)];
     assert_eq!(told(stages(), naps(), little), []);
 }
+
+#[test]
+fn a_lack_of_cpus_is_no_work_of_those_who_wait() {
+    // Three take turns at a queue that the first fills, and lack a CPU for a part of their time.
+    let threads = vec![
+        thread(1, "parse", 700, 280),
+        thread(2, "index", 90, 130),
+        thread(3, "index", 90, 130),
+        thread(4, "index", 90, 130),
+    ];
+    let pairs = vec![
+        pair(2, 3, 290),
+        pair(2, 4, 270),
+        pair(2, 1, 220),
+        pair(3, 2, 300),
+        pair(3, 4, 300),
+        pair(3, 1, 200),
+        pair(4, 2, 330),
+        pair(4, 3, 250),
+        pair(4, 1, 210),
+    ];
+    let all = told(threads, Vec::new(), pairs);
+    says(&all[0], &["T1 parse is on a CPU for 70 % of its time"]);
+}
+
+#[test]
+fn threads_that_never_got_work_wait_for_nobody() {
+    let threads = || {
+        let mut all = vec![thread(1, "main", 870, 130)];
+        all.extend((2..=4).map(|tid| thread(tid, "helper", 0, 0)));
+        all
+    };
+    let pairs: Vec<_> = (2..=4).map(|tid| pair(tid, 1, 1000)).collect();
+    let waits = |sleeps| WaitPlaceReport {
+        sleeps: Some(sleeps),
+        ..queue(75.0, &[(2, 1000), (3, 1000), (4, 1000)], &[(1, 3000)])
+    };
+    // Each was woken once, at the end.
+    assert_eq!(told(threads(), vec![waits(3)], pairs.clone()), []);
+    assert_eq!(told(threads(), vec![waits(300)], pairs).len(), 1);
+}
+
+#[test]
+fn two_threads_that_wait_for_each_other_work_in_turns() {
+    let turns = |running, share| {
+        let threads = vec![
+            thread(1, "physics", running, 70),
+            thread(2, "render", running, 50),
+        ];
+        told(
+            threads,
+            Vec::new(),
+            vec![pair(1, 2, share), pair(2, 1, share)],
+        )
+    };
+    let found = turns(450, 450);
+    assert_eq!(found[0].kind, VerdictKind::WorkInTurns);
+    assert_eq!(
+        found[0].text,
+        "work in turns: T1 physics and T2 render work one after the other: they wait 45 % and 45 % of \
+         their time for each other, in a condition variable at put queue.c:9, and use 0.90 CPUs \
+         together. Let one go on while the other works, if what they hand over allows that."
+    );
+    assert_eq!(turns(700, 250), [], "they work beside each other");
+    assert_eq!(turns(100, 450), [], "they have little to do");
+}
+
+#[test]
+fn whoever_hardly_wakes_anybody_sets_no_pace_either() {
+    let threads = vec![
+        thread(1, "main", 20, 20),
+        thread(2, "reader", 60, 40),
+        thread(3, "reader", 60, 40),
+        thread(4, "writer", 960, 35),
+    ];
+    let pairs = vec![pair(2, 4, 890), pair(3, 4, 880), pair(2, 1, 2)];
+    let found = told(threads, Vec::new(), pairs);
+    says(&found[0], &["T4 writer is on a CPU for 96 % of its time"]);
+}

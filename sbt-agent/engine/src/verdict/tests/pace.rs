@@ -206,12 +206,40 @@ fn where_nothing_stands_out_that_is_said() {
     let lacks = "ready without a CPU for 50 % of the time in which they wanted one";
     for (cpus, cause) in [
         (2, "; what takes the CPU is not known"),
-        (1, ": 2 busy threads share 1 CPU. More CPUs would help"),
+        (
+            1,
+            ": 2 busy threads share 1 CPU. More threads would not help",
+        ),
     ] {
         report.run.cpus = Some(cpus);
         let text = because(report.clone());
         assert!(text.contains(&format!("{lacks}{cause}")), "{text}");
     }
+}
+
+#[test]
+fn cpus_are_not_said_to_lack_where_threads_hardly_want_one() {
+    let because = |threads: Vec<LookedThreadReport>, cpus| {
+        let mut report = run();
+        report.run.cpus = Some(cpus);
+        report.waits = Some(LooksReport {
+            looks: 100,
+            threads,
+            ..LooksReport::default()
+        });
+        with(report).no_verdict_because.unwrap()
+    };
+    let nothing = "nothing stood out";
+    // Idle: 3 ms without a CPU in a second, 1 ms on one.
+    let idle = (1..=4).map(|tid| thread(tid, "idle", 1, 3)).collect();
+    assert!(because(idle, 1).contains(nothing));
+    // Threads that wait in turns: each wants a fifth of a CPU.
+    let turns: Vec<_> = (1..=4).map(|tid| thread(tid, "turn", 100, 100)).collect();
+    let text = because(turns, 2);
+    assert!(!text.contains("share"), "{text}");
+    // One that only yields its CPU is not busy.
+    let yields = vec![thread(1, "yields", 10, 900), thread(2, "works", 900, 10)];
+    assert!(because(yields, 1).contains(nothing));
 }
 
 #[test]

@@ -19,7 +19,7 @@ pub(super) fn advice_at(place: &WaitPlaceReport) -> &'static str {
 /// The advice for waits of a kind.
 pub(super) const fn advice(kind: WaitKind) -> &'static str {
     match kind {
-        WaitKind::Sleep => "Remove that sleep, or wait for the event itself",
+        WaitKind::Sleep => "Remove that sleep unless it keeps a rate, or wait for the event itself",
         WaitKind::Io => "Read ahead, write behind, or do it in a thread of its own",
         WaitKind::Fault => {
             "Touch that memory or file before (MAP_POPULATE, madvise), or let it fit into memory"

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use crate::{
     report::{
         Figure, VerdictKind, VerdictReport, WaitKind,
-        waits::{LookedThreadReport, LooksReport, WaitPlaceReport},
+        waits::{LookedThreadReport, LooksReport, PairReport, WaitPlaceReport},
     },
     total::total,
 };
@@ -24,7 +24,8 @@ const ALL: f64 = 2.0 / 3.0;
 /// Percentage of the threads' time from which their waits are told.
 const MUCH: f64 = 10.0;
 
-/// How its time goes by is told for parts from this percentage on.
+/// How its time goes by is told for parts from this percentage on; and whoever ends a smaller part of all
+/// waits does not set the pace.
 const PART: f64 = 5.0;
 
 /// How it spends this percentage of its time must be known.
@@ -38,6 +39,9 @@ const APART: f64 = 10.0;
 
 /// Fewer sleeps than this may be chance.
 const MANY: u64 = 20;
+
+/// A thread that sleeps less often in all was never given work, or only once.
+const FEW_SLEEPS: u64 = 4;
 
 /// Waits are passed on this many times, which is more than a pipeline has stages as a rule.
 const STEPS: usize = 64;
@@ -111,32 +115,61 @@ pub(super) fn one(looks: &LooksReport) -> Option<VerdictReport> {
     })
 }
 
+/// Whether a thread slept no more than a few times in all.
+fn is_parked(looks: &LooksReport, tid: u32) -> bool {
+    let sleeps_at = |place: &WaitPlaceReport| {
+        let is_there = place.threads.iter().any(|thread| thread.tid == tid);
+        let each = place.sleeps? / (place.threads.len() as u64).max(1);
+        is_there.then_some(each)
+    };
+    let known: Vec<u64> = looks.places.iter().filter_map(sleeps_at).collect();
+    !known.is_empty() && total(known) < FEW_SLEEPS
+}
+
 /// Of each thread that waits: for whom, how long, ns, and for which part of its time, percent.
-struct Waits(HashMap<u32, Vec<(u32, u64, f64)>>);
+struct Waits {
+    by: HashMap<u32, Vec<(u32, u64, f64)>>,
+    /// For which part of its time each thread is ready without a CPU, percent.
+    ready: HashMap<u32, f64>,
+}
 
 impl Waits {
     fn of(looks: &LooksReport) -> Self {
         let mut all: HashMap<u32, Vec<(u32, u64, f64)>> = HashMap::new();
-        // Who waits for the end of others, or of a process, has no part in their work.
+        // Who waits for the end of others, or of a process, has no part in their work, nor has a
+        // thread that was never given any.
         let parks = [WaitKind::Join, WaitKind::Child];
-        for pair in looks
-            .pairs
-            .iter()
-            .filter(|pair| !parks.contains(&pair.kind))
-        {
+        let is_part =
+            |pair: &&PairReport| !parks.contains(&pair.kind) && !is_parked(looks, pair.waiter_tid);
+        for pair in looks.pairs.iter().filter(is_part) {
             let known = all.entry(pair.waiter_tid).or_default();
             known.push((pair.waker_tid, pair.slept_ns, pair.share_pct));
         }
-        Self(all)
+        let ready = looks.threads.iter().filter_map(|thread| {
+            let part = pct(thread.ready_ns?, thread.watched_ns);
+            Some((thread.tid, part))
+        });
+        Self {
+            by: all,
+            ready: ready.collect(),
+        }
     }
 
     fn by(&self, tid: u32) -> &[(u32, u64, f64)] {
-        self.0.get(&tid).map_or(&[], Vec::as_slice)
+        self.by.get(&tid).map_or(&[], Vec::as_slice)
     }
 
     fn for_others_pct(&self, tid: u32) -> f64 {
         let all: f64 = self.by(tid).iter().map(|(_, _, pct)| pct).sum();
         all.min(100.0)
+    }
+
+    /// The part of the waits for a thread that is passed on: what it waits for others itself, of the
+    /// time in which it did not lack a CPU. For want of one it neither works nor waits.
+    fn passed_on(&self, tid: u32) -> f64 {
+        let waits = self.for_others_pct(tid);
+        let ready = self.ready.get(&tid).copied().unwrap_or(0.0);
+        (waits / (100.0 - ready).max(1.0)).min(1.0)
     }
 
     /// The threads that wait for this one for a good part of their time.
@@ -147,7 +180,7 @@ impl Waits {
                 .any(|(waker, _, pct)| *waker == tid && *pct >= MUCH)
         };
         let all = self
-            .0
+            .by
             .iter()
             .filter(|(waiter, pairs)| **waiter != tid && waits(pairs));
         all.map(|(waiter, _)| *waiter).collect()
@@ -161,17 +194,21 @@ impl Waits {
         next.len() > 1 && further.any(|other| other != tid && !next.contains(&other))
     }
 
-    /// Whether a thread has woken others.
+    /// Whether a part of all waits for others ended by a thread.
     fn wakes(&self, tid: u32) -> bool {
-        let mut all = self.0.values().flatten();
-        all.any(|(by, ..)| *by == tid)
+        let sum = |is_counted: &dyn Fn(u32) -> bool| {
+            let all = self.by.values().flatten();
+            let counted = all.filter(|(by, ..)| is_counted(*by));
+            total(counted.map(|(_, ns, _)| *ns))
+        };
+        pct(sum(&|by| by == tid), sum(&|_| true)) >= PART
     }
 
     /// The thread at which most of the waits end, and their part of all.
     fn ends(&self) -> Option<(u32, f64)> {
         // The waits that have come to a thread and are to be passed on.
         let mut moving: BTreeMap<u32, f64> = BTreeMap::new();
-        for (waker, ns, _) in self.0.values().flatten() {
+        for (waker, ns, _) in self.by.values().flatten() {
             *moving.entry(*waker).or_default() += *ns as f64;
         }
         let whole: f64 = moving.values().sum();
@@ -179,7 +216,7 @@ impl Waits {
         for _ in 0..STEPS {
             let mut next: BTreeMap<u32, f64> = BTreeMap::new();
             for (tid, ns) in moving {
-                let waits = self.for_others_pct(tid) / 100.0;
+                let waits = self.passed_on(tid);
                 *ended.entry(tid).or_default() += ns * (1.0 - waits);
                 let all_ns = total(self.by(tid).iter().map(|(_, part, _)| *part)).max(1);
                 for (waker, part, _) in self.by(tid) {

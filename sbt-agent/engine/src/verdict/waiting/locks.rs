@@ -1,5 +1,7 @@
 //! Contended locks, with their holders.
 
+use std::collections::BTreeMap;
+
 use super::{MOSTLY, advice::advice, counted, evidence, is_lock, is_worth, share};
 use crate::{
     looks::FEW,
@@ -130,9 +132,24 @@ pub(super) fn held(place: &WaitPlaceReport) -> String {
         return String::new();
     };
     if first.share_pct < MOSTLY || place.holders.len() > 1 && in_turns(place) {
-        return ", held by several threads in turns".into();
+        let asleep = asleep_in_turns(place);
+        let asleep = asleep.map_or_else(String::new, |at| format!(" (asleep meanwhile in {at})"));
+        return format!(", held by several threads in turns{asleep}");
     }
     format!(", held mostly by {}{}", first.label, does(first, place))
+}
+
+/// Where most holders sleep while they hold the lock, if that is one place.
+fn asleep_in_turns(place: &WaitPlaceReport) -> Option<&str> {
+    let mut places: BTreeMap<&str, u64> = BTreeMap::new();
+    for holder in &place.holders {
+        if let Some(asleep) = &holder.asleep_in {
+            *places.entry(asleep).or_default() += holder.asleep_looks;
+        }
+    }
+    let looked = total(place.holders.iter().map(|holder| holder.looks));
+    let (asleep, looks) = places.into_iter().max_by_key(|(_, looks)| *looks)?;
+    (looks >= FEW && looks as f64 * 100.0 >= MOSTLY * looked as f64).then_some(asleep)
 }
 
 /// Whether the waiting threads are also the holders, none much more often than the others.

@@ -231,10 +231,13 @@ fn who_spins_for_a_lock_has_no_more_work() {
         add(&meets(places), &mut found);
         found.iter().map(|verdict| verdict.kind).collect()
     };
+    let open = of_the_run(&run(vec![spin.clone()]));
+    assert_eq!(open[0].kind, VerdictKind::Spinning, "perhaps a barrier");
     assert_eq!(
-        of_the_run(&run(vec![spin.clone()])),
-        [],
-        "perhaps a barrier"
+        open[0].text,
+        "spinning: threads spend 21 % of their time in a loop of add count.c:31 that only waits for \
+         memory to change (by 53 samples): a lock, a flag or a barrier. That is no work: wait there for \
+         a shorter time, or asleep; if it is a barrier, --barrier watches it."
     );
     assert_eq!(
         of_the_run(&meets(vec![spin.clone()]))[0].text,
@@ -316,8 +319,56 @@ fn sleep_is_a_fault_only_where_threads_meet() {
     assert_eq!(
         all[0].text,
         "asleep in the work: 22 % of thread time (44 of 200 looks) goes by in usleep called \
-         from add count.c:31 (T1). Remove that sleep, or wait for the event itself."
+         from add count.c:31 (T1). Remove that sleep unless it keeps a rate, or wait for the event itself."
     );
+}
+
+#[test]
+fn a_semaphore_is_contended_if_its_waiters_post_it() {
+    let waker = |tid| WakerReport {
+        label: format!("T{tid}"),
+        tid,
+        woken_ns: 900_000_000,
+    };
+    let told = |posted_by: &[u32], share_pct| {
+        let mut pool = place(WaitKind::Semaphore, 90, 200);
+        pool.objects = 1;
+        pool.share_pct = share_pct;
+        pool.wakers = posted_by.iter().map(|tid| waker(*tid)).collect();
+        let row = pool.threads[0].clone();
+        pool.threads = (2..=4)
+            .map(|tid| WaitThreadReport { tid, ..row.clone() })
+            .collect();
+        of_the_run(&run(vec![pool]))
+    };
+    let found = told(&[2, 3, 4], 45.0);
+    assert_eq!(found[0].kind, VerdictKind::LockContention);
+    assert_eq!(
+        found[0].text,
+        "contended semaphore: threads wait 45 % of their time for a semaphore at add count.c:31 (90 \
+         of 200 looks), until one of themselves posts it: as many are in as it lets in. Let more in, \
+         if what it guards allows that, or do less while in."
+    );
+    assert_eq!(told(&[1, 2], 45.0), [], "it brings work");
+    assert_eq!(told(&[], 45.0), [], "who posts it is not known");
+    assert_eq!(told(&[2, 3], 4.0), [], "it costs little");
+}
+
+#[test]
+fn holders_that_take_turns_sleep_at_one_place() {
+    let mut lock = place(WaitKind::Mutex, 44, 200);
+    lock.holders = vec![holder("T2", 20, 40), holder("T3", 20, 40)];
+    for holder in &mut lock.holders {
+        holder.asleep_looks = 15;
+        holder.asleep_in = Some("fdatasync called from append log.c:12".into());
+    }
+    let text = &of_the_run(&run(vec![lock.clone()]))[0].text;
+    let held = "held by several threads in turns (asleep meanwhile in fdatasync called from append \
+                log.c:12). ";
+    assert!(text.contains(held), "{text}");
+    lock.holders[1].asleep_in = Some("read called from load log.c:20".into());
+    let text = &of_the_run(&run(vec![lock]))[0].text;
+    assert!(!text.contains("asleep"), "{text}");
 }
 
 #[test]
@@ -348,7 +399,7 @@ fn who_never_comes_to_the_site_does_not_hide_where_its_threads_sleep() {
     let mut join = place(WaitKind::Join, 100, 200);
     join.threads[0].tid = u32::MAX;
     meets.waits = run(vec![join, pause]).waits;
-    let told = |thread| of_the_last(&meets, &meets.sites[0], thread);
+    let told = |thread| of_the_last(&meets, &meets.sites[0], thread, 0.0);
     let (text, _) = told(None).unwrap();
     assert_eq!(
         text,
@@ -356,6 +407,8 @@ fn who_never_comes_to_the_site_does_not_hide_where_its_threads_sleep() {
     );
     assert!(told(Some(1)).is_some());
     assert_eq!(told(Some(0)), None, "another thread");
+    let long = of_the_last(&meets, &meets.sites[0], None, 1e12);
+    assert_eq!(long, None, "they slept much longer than that");
 }
 
 #[test]
