@@ -32,6 +32,8 @@ pub mod layout {
     /// A collective operation of MPI: the object is the communicator, which each process describes
     /// by itself.
     pub const MPI: u8 = 10;
+    /// As [`MPI`], of a library whose communicators are numbers of 32 bits: MPICH and its kin.
+    pub const MPI_NUMBERED: u8 = 11;
 }
 
 /// Bits of [`Cookie::count`] for teams.
@@ -52,22 +54,25 @@ pub mod team {
 pub struct Cookie {
     /// The kernel single-steps the probed instruction instead of emulating it.
     pub stepped: bool,
-    /// One of [`layout`]; for condition variables, [`crate::kind::WAIT`] or [`crate::kind::WAKE`].
+    /// One of [`layout`]; for condition variables, [`crate::kind::WAIT`] or [`crate::kind::WAKE`]; for
+    /// functions of MPI that make something, the function: see [`crate::Make`].
     pub layout: u8,
     /// Where the object's address is. For [`layout::USER`] and teams: the number of the argument, 1
-    /// to 6, or 0 for none. For [`layout::MPI`]: 1 to 15, where arguments from 7 on are on the
+    /// to 6, or 0 for none. For MPI: 1 to 15, where arguments from 7 on are on the
     /// stack. For teams also other registers: 7 rax, 8 rbx, 9 rbp, 10 to 15 the registers of these
     /// numbers; 0 is the rip of the probe, or rsp with [`team::SPILLED`] or [`team::ON_STACK`].
     pub object: u8,
     /// The argument with the number of participants, numbered as `object`; 0 for none. For a
     /// function that wakes waiters of a condition variable: how many it wakes at most, 0 for all.
-    /// For teams: bits of [`team`]; for [`layout::KMP`]: bits of [`crate::kmp`].
+    /// For teams: bits of [`team`]; for [`layout::KMP`]: bits of [`crate::kmp`]. For functions of MPI
+    /// that make something: the argument that is a list.
     pub count: u8,
     /// Number of bytes by which the prologue has moved the stack pointer down before the probed
     /// instruction: the return address lies that far above the stack pointer.
     pub stack_moved: u16,
     /// For teams: offset of the object from the register's value, bytes, in two's complement. For
-    /// [`layout::KMP`]: the number of the [`crate::Kmp`].
+    /// [`layout::KMP`]: the number of the [`crate::Kmp`]. For functions of MPI that make something: how
+    /// many numbers an element of the list has, or [`crate::LENGTH_UNKNOWN`].
     pub displacement: u16,
     /// A probe counts while this equals the low bits of [`crate::State::generation`].
     pub generation: u16,

@@ -16,6 +16,7 @@ mod held;
 mod hit;
 pub mod kmp;
 mod machine;
+mod make;
 mod maps;
 pub mod mpi;
 mod plain;
@@ -33,9 +34,10 @@ pub use held::{Held, at_end, is_to_be_shared};
 pub use hit::TeamHit;
 pub use kmp::{Kmp, KmpHit, MAX_OUTER, Outer};
 pub use machine::{Caller, Reader, Registers};
+pub use make::{LENGTH_UNKNOWN, MAKE_LIST, Made, Make, Making, SOME, TOO_LONG};
 pub use maps::{
     Counted, Futex, LEFT_SLOTS, Left, Lock, MAX_COUNTED, MAX_FOLLOWED, MAX_KMP, MAX_LOCKS,
-    MAX_RINGS, MAX_RULES, MAX_SILENCED, OWN_NUMBER, RING_BYTES, name,
+    MAX_MAKING, MAX_RINGS, MAX_RULES, MAX_SILENCED, OWN_NUMBER, RING_BYTES, name,
 };
 pub use mpi::Mpi;
 pub use plain::{Plain, bytes, read};

@@ -29,6 +29,8 @@ pub mod name {
     pub const KMP: &str = "KMP";
     /// [`crate::Mpi`]: the array element 0.
     pub const MPI: &str = "MPI";
+    /// Thread → [`crate::Making`]
+    pub const MAKING: &str = "MAKING";
     /// Perf events: those of all CPUs for the first event, then for the second, and so on.
     pub const EVENTS: &str = "EVENTS";
     /// Thread → [`super::Counted`]
@@ -108,6 +110,9 @@ pub struct Counted {
 /// Largest number of threads for which perf events are counted. Beyond it, those that were not seen
 /// for longest are dropped.
 pub const MAX_COUNTED: u32 = 16384;
+
+/// Largest number of threads that are in a function of MPI that makes a communicator or a group.
+pub const MAX_MAKING: u32 = 16384;
 
 /// Size of a ring in bytes: a power of two times the page size.
 pub const RING_BYTES: u32 = 1 << 20;

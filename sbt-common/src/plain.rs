@@ -2,9 +2,9 @@
 
 use super::{
     Arrive, Asleep, Away, CODE_AROUND, Callers, Clocks, Code, Condvar, Config, Counted, Counts,
-    Depart, Futex, Head, Init, Kmp, Left, Lock, MAX_CALLERS, MAX_EVENTS, Mapping, Memory, Mpi,
-    Outer, Reading, Rule, STACK_WORDS, Sleep, Sleeper, Slept, Speed, State, Sums, TASK_COUNTS,
-    Taker, Thread, WAKERS, Woken,
+    Depart, Futex, Head, Init, Kmp, Left, Lock, MAKE_LIST, MAX_CALLERS, MAX_EVENTS, Made, Make,
+    Making, Mapping, Memory, Mpi, Outer, Reading, Rule, STACK_WORDS, Sleep, Sleeper, Slept, Speed,
+    State, Sums, TASK_COUNTS, Taker, Thread, WAKERS, Woken,
 };
 
 /// A type that may be copied out of raw bytes.
@@ -73,6 +73,12 @@ unsafe impl Plain for Asleep {}
 unsafe impl Plain for Woken {}
 // SAFETY: as above.
 unsafe impl Plain for Speed {}
+// SAFETY: as above.
+unsafe impl Plain for Make {}
+// SAFETY: as above.
+unsafe impl Plain for Made {}
+// SAFETY: as above.
+unsafe impl Plain for Making {}
 
 /// Copies a record out of the bytes of a ring; `None` if the length does not fit.
 #[must_use]
@@ -121,6 +127,9 @@ const _: () = {
     assert!(size_of::<Asleep>() == 96 + 8 * STACK_WORDS);
     assert!(size_of::<Woken>() == 24);
     assert!(size_of::<Speed>() == 24);
+    assert!(size_of::<Make>() == 88 + 4 * MAKE_LIST);
+    assert!(size_of::<Made>() == 40);
+    assert!(size_of::<Making>() == 32);
     assert!(size_of::<Counts>() == 24 + 8 * TASK_COUNTS);
     assert!(size_of::<Sums>() == 32 + 24 * MAX_EVENTS);
     assert!(size_of::<Counted>() == 16 + 48 * MAX_EVENTS);

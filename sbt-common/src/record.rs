@@ -11,6 +11,10 @@ pub mod kind {
     pub const MEMORY: u8 = 3;
     /// [`super::Init`]: a barrier object is being initialised.
     pub const INIT: u8 = 4;
+    /// [`crate::Make`]: a thread enters a function of MPI that makes a communicator or a group.
+    pub const MAKE: u8 = 14;
+    /// [`crate::Made`]: a thread leaves such a function.
+    pub const MADE: u8 = 15;
     /// [`super::Thread`]: the first record of a thread.
     pub const THREAD: u8 = 5;
     /// [`super::Depart`]: a thread ends; the record has its final clocks.

@@ -12,6 +12,7 @@ mod condvar;
 mod counters;
 mod futex;
 mod kmp;
+mod make;
 mod memory;
 mod mpi;
 mod ring;
@@ -418,6 +419,7 @@ pub fn exec(ctx: RawTracePointContext) -> i32 {
         if replaced {
             thread::forget(was as u32);
             counters::forget(was as u32);
+            make::forget(was as u32);
         }
         mapping(&task, kind::EXEC, replaced, 0);
     }
@@ -433,6 +435,7 @@ pub fn exit(_ctx: RawTracePointContext) -> i32 {
         if config!(children) != 0 && thread::is_known(&task) {
             thread::announce_again();
             counters::forget(task.tid());
+            make::forget(task.tid());
         }
         return 0;
     }
@@ -454,6 +457,7 @@ pub fn exit(_ctx: RawTracePointContext) -> i32 {
         // Its number may be given to another thread.
         thread::announce_again();
         counters::forget(task.tid());
+        make::forget(task.tid());
     }
     if config!(children) != 0 && task.is_last() && target::unfollow(&task) {
         mapping(&task, kind::END, false, 0);

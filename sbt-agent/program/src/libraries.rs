@@ -19,6 +19,7 @@ use crate::access::target;
 use super::{
     arch, elf,
     linker::{self, Environment},
+    runtimes::mpi,
 };
 
 /// How often the interpreter of a script may be a script again; the kernel's limit.
@@ -33,7 +34,8 @@ const DEFAULT_PATH: &str = "/bin:/usr/bin";
 /// Files that a program maps. Each file is listed once, and all are readable 64-bit x86 ELF files.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct WillMap {
-    /// The program, its interpreter and its libraries. If these are not known, also the system's C
+    /// The program, its interpreter, its libraries, and a library of MPI that was installed together
+    /// with it. If these are not known, also the system's C
     /// libraries.
     pub certain: Vec<PathBuf>,
     /// The system's C libraries besides: wrappers execute another program that will use them.
@@ -55,6 +57,11 @@ fn will_map_in(environment: &Environment, program: &Path) -> WillMap {
             let found = linker::libraries(&program, &interpreter, environment);
             all_known &= found.is_some();
             for library in found.unwrap_or_default() {
+                files.add(&library);
+            }
+            // Python loads MPI's library when a script asks for it, and a launcher starts programs
+            // that load it.
+            for library in mpi::beside(&program) {
                 files.add(&library);
             }
         }

@@ -36,6 +36,19 @@ pub enum Function {
     },
     /// An instruction by which a [`Self::Call`] function ends.
     CallExit,
+    /// A function of MPI that makes or ends a communicator or a group.
+    Make {
+        /// The function: see [`crate::runtimes::mpi::makers::number`].
+        number: u8,
+        /// The argument that points to where it stores what it makes: up to 15; 0 if none does.
+        out: u8,
+        /// The argument that is a list, 1 to 6; 0 if none is.
+        list: u8,
+        /// How many numbers an element of the list has; 0 if no argument tells the list's length.
+        width: u16,
+    },
+    /// An instruction by which such a function ends.
+    Made,
     /// A place where a thread arrives at a barrier of its team.
     Team(Team),
     /// A place where a thread arrives at a barrier in LLVM's OpenMP.
@@ -59,6 +72,7 @@ impl Function {
             Self::LinkerMapped
             | Self::Mark(_)
             | Self::CallExit
+            | Self::Made
             | Self::Kmp(_)
             | Self::TeamEnd
             | Self::Left
@@ -66,6 +80,7 @@ impl Function {
             | Self::Awaits => 0,
             // Arguments beyond the sixth are on the stack.
             Self::Call { object, count } => object.max(count).min(6).into(),
+            Self::Make { .. } => 6,
         }
     }
 }

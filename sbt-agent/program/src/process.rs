@@ -312,6 +312,9 @@ pub fn is_of_return_probe(pid: u32, address: u64) -> bool {
     })
 }
 
+/// So many ancestors of a process are looked at.
+const MAX_ANCESTORS: usize = 64;
+
 /// The rank of a process in a parallel program, from the environment that the program's launcher
 /// has set: Open MPI, MPICH and its kin, `PMIx`, Slurm.
 pub fn rank(pid: u32) -> Option<u32> {
@@ -338,10 +341,29 @@ fn ranks_of(environment: &[u8]) -> Option<(u32, bool)> {
 }
 
 /// Identifies the parallel program of which a process is a rank, among programs that run at the
-/// same time; from the environment that `PMIx` (so Open MPI) or Slurm has set.
+/// same time; from the environment that `PMIx` (so Open MPI) or Slurm has set, or by the process from
+/// which Hydra, the launcher of MPICH and its kin, has started the ranks on this machine.
 pub fn job(pid: u32) -> Option<Box<[u8]>> {
     let environment = fs::read(folder(pid).join("environ")).ok()?;
-    job_of(&environment)
+    job_of(&environment).or_else(|| {
+        let mut process = Some(pid);
+        let mut ancestors = std::iter::from_fn(|| {
+            process = parent(process?);
+            process
+        });
+        // Scripts may stand between the two.
+        let proxy = ancestors.by_ref().take(MAX_ANCESTORS).find(|ancestor| {
+            stat(&folder(*ancestor)).is_some_and(|stat| stat.comm == "hydra_pmi_proxy")
+        })?;
+        Some(Box::from(proxy.to_string().as_bytes()))
+    })
+}
+
+/// Of how many ranks the parallel program of a process consists, from the environment that the launcher
+/// of Open MPI has set.
+pub fn ranks_of_open_mpi(pid: u32) -> Option<u32> {
+    let environment = fs::read(folder(pid).join("environ")).ok()?;
+    number_in(&environment, &["OMPI_COMM_WORLD_SIZE"])
 }
 
 /// Of how many ranks the parallel program of a process consists, from the environment that MPICH's
@@ -352,10 +374,12 @@ pub fn world_size(pid: u32) -> Option<u32> {
 }
 
 fn world_size_of(environment: &[u8]) -> Option<u32> {
-    let names = ["PMI_SIZE", "SLURM_STEP_NUM_TASKS"];
-    let mut values = names
-        .into_iter()
-        .filter_map(|name| variable(environment, name));
+    number_in(environment, &["PMI_SIZE", "SLURM_STEP_NUM_TASKS"])
+}
+
+/// The number in the first of these variables that is set.
+fn number_in(environment: &[u8], names: &[&str]) -> Option<u32> {
+    let mut values = names.iter().filter_map(|name| variable(environment, name));
     std::str::from_utf8(values.next()?).ok()?.parse().ok()
 }
 

@@ -531,7 +531,8 @@ pub(super) fn is_all_c(chain: &[Link]) -> bool {
 /// The names of a barrier's function: the functions of MPI have a second name each, for tools that
 /// replace the first (MPI 3.1, section 14.2).
 pub(super) fn names_of(point: &Point) -> impl Iterator<Item = String> + use<> {
-    let second = (point.layout == layout::MPI).then(|| format!("P{}", point.symbol));
+    let is_of_mpi = [layout::MPI, layout::MPI_NUMBERED].contains(&point.layout);
+    let second = is_of_mpi.then(|| format!("P{}", point.symbol));
     [point.symbol.clone()].into_iter().chain(second)
 }
 

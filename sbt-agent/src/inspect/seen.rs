@@ -17,7 +17,7 @@ use sbt_program::{
     arch::Registers,
     memory::{Memory, Stack},
     process,
-    runtimes::messages,
+    runtimes::mpi::messages,
     sites::{CallAt, Called, Ends, Resolver, Stacks, Standing},
     spin::forever::Forever,
 };

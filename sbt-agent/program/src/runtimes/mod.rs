@@ -3,7 +3,6 @@
 //! program or in a library.
 
 pub(crate) mod c11;
-pub mod communicator;
 mod frames;
 pub mod glibc;
 pub mod gomp;
@@ -12,9 +11,8 @@ mod kmp;
 mod language;
 mod libcxx;
 mod libstdcxx;
-pub mod messages;
+pub mod mpi;
 mod musl;
-pub(crate) mod openmpi;
 pub mod python;
 pub(crate) mod regions;
 mod rust;
@@ -125,7 +123,7 @@ pub static ALL: [&Runtime; 8] = [
     &libcxx::RUNTIME,
     &libstdcxx::RUNTIME,
     &rust::RUNTIME,
-    &openmpi::RUNTIME,
+    &mpi::RUNTIME,
 ];
 
 /// The runtime whose objects have a layout; `None` for objects of which nothing is known.

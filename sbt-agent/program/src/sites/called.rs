@@ -10,7 +10,7 @@ use crate::{
     criticals,
     elf::code_at,
     point::{Function, Point},
-    runtimes::{KMP_JOIN, messages},
+    runtimes::{KMP_JOIN, mpi::messages},
     syscalls,
     walks::Owner,
 };

@@ -9,7 +9,7 @@ use crate::arch::prologue::{Body, Refusal};
 use crate::debuginfo::{Symbol, TooMany, has_other_parameters};
 use crate::files::Offer;
 use crate::point::{Function, Point};
-use crate::runtimes;
+use crate::runtimes::{self, mpi};
 use sbt_engine::pattern::{Code, is_function};
 
 /// The most bytes of a function that are read.
@@ -38,6 +38,11 @@ impl Binary<'_> {
     }
 
     fn function(&self, name: &str, purpose: Purpose) -> Offer {
+        let is_barrier = matches!(purpose, Purpose::Barrier { .. });
+        let refusal = mpi::refusal(name).filter(|_| is_barrier && mpi::is_defined(self.image));
+        if let Some(refusal) = refusal {
+            return Offer::Refused(refusal);
+        }
         let symbols = match self.debug.functions(name) {
             Ok(symbols) if symbols.is_empty() => {
                 return self.chosen(name).map_or(Offer::Nothing, Offer::Refused);

@@ -7,7 +7,8 @@ use sbt_common::layout;
 use super::{Binary, Wanted};
 use crate::{
     files::{Offer, ProbedFile},
-    runtimes::openmpi,
+    point::{Function, Point},
+    runtimes::mpi::{self, makers},
 };
 
 impl ProbedFile {
@@ -40,25 +41,40 @@ impl ProbedFile {
     }
 
     fn look_for_collectives(&mut self) {
-        if !self.shown.file_name().is_some_and(|name| {
-            let name = name.to_string_lossy();
-            // MPICH's own name of its library, and Debian's.
-            name.starts_with("libmpi.") || name.starts_with("libmpich.")
-        }) {
+        if !mpi::is_defined(self.image()) {
             return;
         }
+        let name = self.shown.file_name().unwrap_or_default();
+        let is_numbered = mpi::is_numbered(&name.to_string_lossy(), self.image());
         let Some(debug) = self.debug_info() else {
             return;
         };
         let Some(binary) = Binary::new(&self.shown, self.image(), &debug) else {
             return;
         };
-        let collectives = openmpi::collectives().filter_map(|(name, function)| {
+        let layout = if is_numbered {
+            layout::MPI_NUMBERED
+        } else {
+            layout::MPI
+        };
+        let collectives = mpi::collectives().filter_map(|(name, function)| {
             let symbols = debug.functions(name).ok()?;
-            binary.points(symbols.first()?, function, layout::MPI, true)
+            binary.points(symbols.first()?, function, layout, true)
         });
-        let collectives: Vec<_> = collectives.flatten().collect();
-        self.points.extend(collectives);
+        let makers = makers::points(is_numbered).filter_map(|(name, function)| {
+            let symbols = debug.functions(name).ok()?;
+            binary.points(symbols.first()?, function, layout::OPAQUE, true)
+        });
+        let ended = |point: Point| Point {
+            function: match point.function {
+                Function::CallExit => Function::Made,
+                function => function,
+            },
+            ..point
+        };
+        let makers = makers.flatten().map(ended);
+        let all: Vec<_> = collectives.flatten().chain(makers).collect();
+        self.points.extend(all);
         self.points
             .sort_by_key(|point| (point.entry_offset, point.function));
     }

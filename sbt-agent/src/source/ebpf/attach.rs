@@ -12,7 +12,7 @@ use sbt_common::MAX_KMP;
 
 use super::{
     Ebpf, loader, perf_uprobe,
-    points::{ATTACHED, CONDVARS, ProbeEnd, is_init, is_left, is_mapped, is_region},
+    points::{ATTACHED, CONDVARS, MAKERS, ProbeEnd, is_left, is_rare, is_region},
     refused,
 };
 use crate::kernel::{
@@ -68,6 +68,11 @@ impl Ebpf {
     }
 
     fn attach_file(&mut self, file: &ProbedFile) -> anyhow::Result<()> {
+        for (is, program) in MAKERS {
+            let points = self.points(file, is, ProbeEnd::Entry);
+            let links = self.attach_points(file, program, &points, false)?;
+            self.makers.extend(links);
+        }
         // Probes that invalidate a reading come before probes that rely on it.
         for (is, program) in ATTACHED {
             let points = self.points(file, is, ProbeEnd::Entry);
@@ -75,10 +80,7 @@ impl Ebpf {
             self.entries.extend(links);
         }
         if self.generation == 0 {
-            let watched = file
-                .points
-                .iter()
-                .filter(|point| !is_mapped(point.function) && !is_init(point.function));
+            let watched = file.points.iter().filter(|point| !is_rare(point.function));
             self.placement.probes += watched.clone().count();
             self.placement.slow += watched.filter(|point| self.is_stepped(point)).count();
         }
@@ -169,6 +171,13 @@ impl Ebpf {
 
     /// Takes the links of all probes on the target.
     pub(super) fn take_links(&mut self) -> Vec<OwnedFd> {
+        let mut links = self.take_costly_links();
+        links.append(&mut self.makers);
+        links
+    }
+
+    /// The same without the probes that stay when others go.
+    pub(super) fn take_costly_links(&mut self) -> Vec<OwnedFd> {
         let mut links = std::mem::take(&mut self.entries);
         links.append(&mut self.returns);
         links.append(&mut self.condvars);

@@ -1,25 +1,37 @@
-//! Finds out which MPI communicator lies at an address of a process.
+//! Finds out which MPI communicator is meant in a process: by the calls that made it, or, with Open MPI
+//! 4, by what lies at its address.
 
 use rustc_hash::{FxHashMap, FxHashSet};
-use sbt_common::{Memory, Mpi};
+use sbt_common::{Made, Make, Memory, Mpi};
 
 use super::spaces::{own, shared};
 use sbt_engine::event;
 use sbt_program::{
     process,
-    runtimes::communicator::{self, Communicator, FoundCommunicator},
+    runtimes::mpi::{
+        families::{CommunicatorId, Families},
+        makers::{self, Maker, MakerCall},
+        openmpi::{self, Communicator, FoundCommunicator},
+        world,
+    },
 };
 
 /// How long a communicator that was read is trusted, ns. A freed communicator may leave its address
 /// to another one, so it is then read again.
 const TRUSTED_NS: u64 = 1_000_000_000;
 
+/// [`Met::until_ns`] of a communicator that a thread has told when it came to it.
+const TOLD: u64 = u64::MAX;
+
 /// The communicators met so far.
 #[derive(Default)]
 pub struct Communicators {
     met: FxHashMap<u64, Met>,
     /// Ids of communicators. Each job has its own `MPI_COMM_WORLD`.
-    objects: FxHashMap<(Option<Job>, Communicator), u64>,
+    objects: FxHashMap<Which, u64>,
+    families: Families,
+    /// Number of arrivals at communicators of which sbt does not know which they are.
+    unknown: u64,
     /// Jobs by the number of their process's address space.
     jobs: FxHashMap<u16, Option<Job>>,
     /// Where the memory of a communicator holds its number, once known.
@@ -30,6 +42,13 @@ pub struct Communicators {
 
 /// The name of an MPI job, from [`process::job`].
 type Job = Box<[u8]>;
+
+/// A communicator in all processes.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Which {
+    Read(Option<Job>, Communicator),
+    Called(CommunicatorId),
+}
 
 /// With more communicators than this, those that no process has any more are forgotten.
 const MAX_OBJECTS: usize = 4096;
@@ -42,14 +61,77 @@ struct Met {
 }
 
 impl Communicators {
-    /// The id of the communicator at address `at` of a process (`of`: number of its address space,
-    /// and pid), and how many ranks it has, if known.
-    pub fn find(&mut self, of: (u16, u32), at: u64, now_ns: u64) -> (u64, Option<u32>) {
+    /// The id of the communicator that a process (`of`: number of its address space, and pid) calls
+    /// `at`, and how many ranks it has, if known. `is_numbered`: whether that is a number and no address.
+    pub fn find(
+        &mut self,
+        of: (u16, u32),
+        (at, is_numbered): (u64, bool),
+        now_ns: u64,
+    ) -> (u64, Option<u32>) {
+        let at = makers::handle(at, is_numbered);
+        let met = self.met.get(&own(of.0, at));
+        if let Some(told) = met.filter(|met| met.until_ns == TOLD) {
+            return (told.object, told.count);
+        }
+        if self.families.rank(of.0).is_none() {
+            self.begin(of, is_numbered, false);
+        }
+        let rank = self.families.rank(of.0);
+        if rank.is_some_and(|rank| rank.is_readable) {
+            return self.read(of, at, now_ns);
+        }
+        let Some((id, size)) = self.families.find(of.0, at) else {
+            self.unknown += 1;
+            return (own(of.0, at), None);
+        };
+        let object = self.object(Which::Called(id), at);
+        self.met.insert(
+            own(of.0, at),
+            Met {
+                until_ns: 0,
+                object,
+                count: size,
+            },
+        );
+        (object, size)
+    }
+
+    fn begin(&mut self, (space, process): (u16, u32), is_numbered: bool, is_complete: bool) {
+        let rank = world::rank(process, is_numbered, is_complete);
+        self.jobs.insert(space, rank.job.clone());
+        self.families.begin(space, rank);
+    }
+
+    /// A thread enters a function that makes or ends a communicator or a group.
+    pub fn make(&mut self, (space, process): (u16, u32), record: &Make) {
+        let Some(call) = MakerCall::of(record) else {
+            return;
+        };
+        if call.maker == Maker::Init {
+            self.begin((space, process), call.is_numbered, true);
+        } else {
+            self.families.enter(space, record.head.tid, &call);
+        }
+    }
+
+    /// A thread leaves such a function.
+    pub fn made(&mut self, space: u16, record: &Made) {
+        let (thread, is_made) = (record.head.tid, record.error == 0);
+        self.families.leave(space, thread, record.value, is_made);
+    }
+
+    /// Such calls of a process were lost.
+    pub fn doubt(&mut self, space: u16) {
+        self.families.doubt(space);
+    }
+
+    fn read(&mut self, of: (u16, u32), at: u64, now_ns: u64) -> (u64, Option<u32>) {
         let own = own(of.0, at);
         if let Some(met) = self.met.get(&own).filter(|met| now_ns < met.until_ns) {
             return (met.object, met.count);
         }
-        let found = communicator::at(of.1, at, self.known);
+        let found = openmpi::at(of.1, at, self.known);
         self.has_others |= found == FoundCommunicator::Other;
         let met = match (found, self.met.get(&own)) {
             (FoundCommunicator::Communicator(communicator, size, mpi), _) => {
@@ -57,19 +139,8 @@ impl Communicators {
                 let job = self.job(of);
                 Met {
                     until_ns: now_ns.saturating_add(TRUSTED_NS),
-                    object: self.object((job, communicator), at),
+                    object: self.object(Which::Read(job, communicator), at),
                     count: Some(size),
-                }
-            }
-            // The number of ranks does not change, and the number that stands for the world never
-            // means another communicator.
-            (FoundCommunicator::World, _) => {
-                let job = self.job(of);
-                let count = process::world_size(of.1);
-                Met {
-                    until_ns: if count.is_some() { u64::MAX } else { 0 },
-                    object: self.object((job, Communicator::default()), at),
-                    count,
                 }
             }
             // The process may have ended since, or the communicator may have been freed.
@@ -94,8 +165,8 @@ impl Communicators {
         let met = Met {
             // Never read again: a new communicator at this address would come with a record of its
             // own.
-            until_ns: u64::MAX,
-            object: self.object((job, communicator), record.object),
+            until_ns: TOLD,
+            object: self.object(Which::Read(job, communicator), record.object),
             count: Some(record.count),
         };
         self.met.insert(own(of.0, record.object), met);
@@ -114,21 +185,37 @@ impl Communicators {
     /// Forgets the addresses of an address space: nothing lies any more where it lay.
     pub fn forget(&mut self, space: u16) {
         self.jobs.remove(&space);
+        self.families.forget(space);
         self.met.retain(|own, _| event::space(*own) != space);
     }
 
-    /// A remark for the user if no communicator at all was understood. A single failure is not
-    /// noted: the communicator may have been freed before it was read.
+    /// A remark for the user if communicators were not understood. With communicators that are read,
+    /// a single failure is not noted: the communicator may have been freed before it was read.
     pub fn note(&self) -> Option<String> {
+        if self.families.has_overflowed() {
+            return Some(
+                "the program has more MPI communicators at a time than sbt keeps apart: episodes on \
+                 those that it has made are incomplete"
+                    .into(),
+            );
+        }
+        if self.unknown > 0 {
+            return Some(format!(
+                "{} calls of MPI collectives were on communicators that the program made before sbt \
+                 watched it, or in a way that sbt does not follow: their episodes are incomplete, \
+                 since sbt does not know which ranks belong together",
+                self.unknown
+            ));
+        }
         (self.has_others && self.objects.is_empty()).then(|| {
-            "sbt does not understand the communicators of this MPI (it knows Open MPI 4, and \
-             MPI_COMM_WORLD of MPICH): collectives are shown for each process separately"
+            "sbt does not understand the communicators of this MPI: collectives are shown for each \
+             process separately"
                 .into()
         })
     }
 
     /// The id that stands for this communicator in all processes.
-    fn object(&mut self, communicator: (Option<Job>, Communicator), at: u64) -> u64 {
+    fn object(&mut self, communicator: Which, at: u64) -> u64 {
         if let Some(known) = self.objects.get(&communicator) {
             return *known;
         }
@@ -151,10 +238,19 @@ mod tests {
         let mut communicators = Communicators::default();
         let world = Communicator::default();
         let job = |name: &str| Some(Job::from(name.as_bytes()));
-        let first = communicators.object((job("1"), world), 0x1000);
-        assert_eq!(communicators.object((job("1"), world), 0x2000), first);
-        assert_ne!(communicators.object((job("2"), world), 0x1000), first);
-        assert_ne!(communicators.object((None, world), 0x1000), first);
+        let first = communicators.object(Which::Read(job("1"), world), 0x1000);
+        assert_eq!(
+            communicators.object(Which::Read(job("1"), world), 0x2000),
+            first
+        );
+        assert_ne!(
+            communicators.object(Which::Read(job("2"), world), 0x1000),
+            first
+        );
+        assert_ne!(
+            communicators.object(Which::Read(None, world), 0x1000),
+            first
+        );
     }
 
     #[test]
@@ -162,7 +258,7 @@ mod tests {
         let mut communicators = Communicators::default();
         for job in 0..10_000_u32 {
             let job = Some(Job::from(job.to_ne_bytes()));
-            communicators.object((job, Communicator::default()), 0x1000);
+            communicators.object(Which::Read(job, Communicator::default()), 0x1000);
         }
         assert!(communicators.objects.len() <= MAX_OBJECTS);
     }
@@ -171,13 +267,13 @@ mod tests {
     fn what_is_not_understood_is_noted_and_what_is_gone_is_not() {
         let mut communicators = Communicators::default();
         let myself = (1, std::process::id());
-        communicators.find(myself, 8, 1);
+        communicators.read(myself, 8, 1);
         assert_eq!(communicators.note(), None);
         let other = [0_u64; 512];
         let at = other.as_ptr() as u64;
-        assert_eq!(communicators.find(myself, at, 1), (own(1, at), None));
+        assert_eq!(communicators.read(myself, at, 1), (own(1, at), None));
         assert!(communicators.note().is_some());
-        communicators.object((None, Communicator::default()), 0x1000);
+        communicators.object(Which::Read(None, Communicator::default()), 0x1000);
         assert_eq!(communicators.note(), None);
     }
 }

@@ -91,6 +91,8 @@ struct ThreadState {
     space: u16,
     /// Which kinds of records the thread sends, to guess what a lost record was.
     course: Course,
+    /// The [`sbt_common::Make::number`] that the thread's next such record should have.
+    made: u32,
 }
 
 /// Key of a known chain of callers: address space, key of the chain, and epoch of return addresses.
@@ -176,6 +178,7 @@ impl Decoder {
             process: self.start.pid,
             space: 0,
             course: Course::default(),
+            made: 0,
         });
         let gap = seq.wrapping_sub(known.seq);
         known.seq = seq.wrapping_add(1);
@@ -199,11 +202,14 @@ impl Decoder {
             (record.ns_tid, record.ns_tgid)
         };
         let space = self.spaces.of(shown.1);
+        let before = self.threads.get(&record.head.tid);
         let known = ThreadState {
             seq: 0,
             process: shown.1,
             space,
             course: Course::default(),
+            // A thread that begins its numbers anew goes on with these.
+            made: before.map_or(0, |before| before.made),
         };
         self.threads.insert(record.head.tid, known);
         let since = if record.start_ns >= self.start.time_ns {
@@ -387,6 +393,17 @@ impl Decoder {
                     count: record.count,
                 });
             }
+            Raw::Make(record) => {
+                let thread = self.check(record.head.tid, record.seq, Received::Other, out);
+                self.follow(record.head.tid, record.number);
+                let of = (thread.space, thread.process);
+                self.communicators.make(of, record);
+            }
+            Raw::Made(record) => {
+                let thread = self.check(record.head.tid, record.seq, Received::Other, out);
+                self.follow(record.head.tid, record.number);
+                self.communicators.made(thread.space, record);
+            }
             Raw::Mapping(record) => self.mapping(record, out),
             Raw::Counts(record) => self.counting.counts(record),
             Raw::Sums(record) => self.counting.sums(record),
@@ -399,6 +416,19 @@ impl Decoder {
             }),
             // Nothing that happens at barriers.
             Raw::Asleep(_) | Raw::Woken(_) => {}
+        }
+    }
+
+    /// Checks that no record is missing of those that tell how a thread makes communicators.
+    fn follow(&mut self, tid: Tid, number: u32) {
+        let Some(thread) = self.threads.get_mut(&tid) else {
+            return;
+        };
+        let is_missing = number != thread.made;
+        thread.made = number.wrapping_add(1);
+        if is_missing {
+            let space = thread.space;
+            self.communicators.doubt(space);
         }
     }
 
@@ -452,10 +482,11 @@ impl Decoder {
         let thread = self.check(tid, record.seq, Received::Arrival { reads }, out);
         let callers = self.callers(thread, record.caller, record.epoch, out);
         let time_ns = record.clocks.time_ns;
-        let object = if record.head.layout == layout::MPI {
-            let (object, count) =
-                self.communicators
-                    .find((thread.space, thread.process), record.object, time_ns);
+        let is_numbered = record.head.layout == layout::MPI_NUMBERED;
+        let object = if is_numbered || record.head.layout == layout::MPI {
+            let of = (thread.space, thread.process);
+            let named = (record.object, is_numbered);
+            let (object, count) = self.communicators.find(of, named, time_ns);
             // Ranks may be on other machines: then the members cannot be counted.
             if let Some(count) = count {
                 out.push(Event::Memory {

@@ -99,6 +99,8 @@ pub struct Ebpf {
     /// Links of the tracepoints of processes and threads. Closing a link detaches its program.
     tracepoints: Vec<OwnedFd>,
     entries: Vec<OwnedFd>,
+    /// Links of probes on functions of MPI that make communicators.
+    makers: Vec<OwnedFd>,
     returns: Vec<OwnedFd>,
     /// Links of probes on condition variables.
     condvars: Vec<OwnedFd>,
@@ -216,6 +218,7 @@ impl Ebpf {
             kmp: Vec::new(),
             tracepoints: Vec::new(),
             entries: Vec::new(),
+            makers: Vec::new(),
             returns: Vec::new(),
             condvars: Vec::new(),
             watch_condvars: true,

@@ -54,6 +54,20 @@ const fn is_call_exit(function: Function) -> bool {
     matches!(function, Function::CallExit)
 }
 
+const fn is_make(function: Function) -> bool {
+    matches!(function, Function::Make { .. })
+}
+
+const fn is_made(function: Function) -> bool {
+    matches!(function, Function::Made)
+}
+
+/// Functions whose probes are no barriers, marks or uses of condition variables: they cost next to
+/// nothing, since they are hit rarely.
+pub(super) const fn is_rare(function: Function) -> bool {
+    is_mapped(function) || is_init(function) || is_make(function) || is_made(function)
+}
+
 const fn is_past(function: Function) -> bool {
     matches!(function, Function::Left)
 }
@@ -85,6 +99,10 @@ pub(super) const ATTACHED: [(Is, &str); 9] = [
     (is_team, "team"),
     (is_kmp, "kmp"),
 ];
+
+/// What is attached also while other probes are off: a call that is missed would make it unknown which
+/// communicators all later calls make. The end of a call comes first, so that none is missed.
+pub(super) const MAKERS: [(Is, &str); 2] = [(is_made, "made"), (is_make, "make")];
 
 /// What is attached if condition variables are watched. Wakes come first: so the wait of a first
 /// waiter may be missed, but not its wake.
@@ -184,6 +202,19 @@ pub fn cookie(
             layout: point.layout,
             object,
             count,
+            ..cookie
+        }
+        .pack(),
+        Function::Make {
+            number,
+            out,
+            list,
+            width,
+        } => Cookie {
+            layout: number,
+            object: out,
+            count: list,
+            displacement: width,
             ..cookie
         }
         .pack(),

@@ -1,8 +1,8 @@
 //! Parses the bytes of a ring into records.
 
 use sbt_common::{
-    Arrive, Asleep, Away, Callers, Condvar, Counts, Depart, Head, Init, Mapping, Memory, Speed,
-    Sums, Taker, Thread, Woken, kind, read,
+    Arrive, Asleep, Away, Callers, Condvar, Counts, Depart, Head, Init, Made, Make, Mapping,
+    Memory, Speed, Sums, Taker, Thread, Woken, kind, read,
 };
 
 /// One record of the ring, its kind and length checked.
@@ -21,6 +21,10 @@ pub enum Raw {
     Memory(Memory),
     /// A barrier object is being initialised.
     Init(Init),
+    /// A thread enters a function of MPI that makes something. Boxed, because it is long and rare.
+    Make(Box<Make>),
+    /// A thread leaves such a function.
+    Made(Made),
     /// A thread is seen for the first time.
     Thread(Thread),
     /// A process mapped a file, executed a program, forked or ended: see the record's kind.
@@ -54,6 +58,8 @@ impl Raw {
             kind::CALLERS => read(bytes).map(|callers| Self::Callers(Box::new(callers))),
             kind::MEMORY => read(bytes).map(Self::Memory),
             kind::INIT => read(bytes).map(Self::Init),
+            kind::MAKE => read(bytes).map(|make| Self::Make(Box::new(make))),
+            kind::MADE => read(bytes).map(Self::Made),
             kind::THREAD => read(bytes).map(Self::Thread),
             kind::MAPPED | kind::EXEC | kind::FORK | kind::END => read(bytes).map(Self::Mapping),
             kind::COUNTS => read(bytes).map(|counts| Self::Counts(Box::new(counts))),
@@ -77,6 +83,8 @@ impl Raw {
             Self::Thread(record) => record.clocks.time_ns,
             Self::Memory(record) => record.time_ns,
             Self::Init(record) => record.time_ns,
+            Self::Make(record) => record.time_ns,
+            Self::Made(record) => record.time_ns,
             Self::Mapping(record) => record.time_ns,
             Self::Counts(record) => record.time_ns,
             Self::Sums(record) => record.time_ns,

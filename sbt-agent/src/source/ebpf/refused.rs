@@ -11,6 +11,7 @@ pub fn unseen(program: &str) -> &'static str {
         "call" | "call_exit" => "functions named with --barrier are",
         "team" => "barriers of GNU OpenMP are",
         "kmp" => "barriers of LLVM's OpenMP are",
+        "make" | "made" => "communicators that an MPI program makes are",
         "exec" => "new programs that a process executes are",
         "fork" => "new processes are",
         "exit" => "ends of threads are",

@@ -48,12 +48,11 @@ impl Ebpf {
     /// Puts on a second set of probes, lets it take over, and takes the first set off. No event is
     /// missed or counted twice.
     pub fn renew(&mut self) -> anyhow::Result<()> {
+        if self.paused {
+            return Ok(());
+        }
         let old = self.take_links();
-        let result = if self.paused {
-            Ok(())
-        } else {
-            self.attach_again()
-        };
+        let result = self.attach_again();
         detach(old);
         result
     }
@@ -62,7 +61,7 @@ impl Ebpf {
     /// are still reported.
     pub fn pause(&mut self) {
         self.paused = true;
-        let mut links = self.take_links();
+        let mut links = self.take_costly_links();
         links.append(&mut self.futexes);
         links.extend(self.switches.take());
         detach(links);
@@ -75,7 +74,9 @@ impl Ebpf {
         }
         self.paused = false;
         self.watch_switches();
+        let old = self.take_links();
         let result = self.attach_again();
+        detach(old);
         if self.watch_futexes {
             self.attach_futexes()?;
         }

@@ -189,7 +189,7 @@ fn kind(point: &Point, file: &str, is_used: impl Fn(&str) -> bool) -> Option<(Ra
     let symbol = printable(&point.symbol);
     let file = printable(file.rsplit('/').next().unwrap_or_default());
     Some(match point.function {
-        Function::Call { .. } if point.layout == layout::MPI => {
+        Function::Call { .. } if [layout::MPI, layout::MPI_NUMBERED].contains(&point.layout) => {
             // Each MPI function has a second name (MPI 3.1, section 14.2).
             let is_used = is_used(&point.symbol) || is_used(&format!("P{}", point.symbol));
             let rank = if is_used { Rank::Barrier } else { Rank::Unused };
@@ -218,6 +218,9 @@ fn kind(point: &Point, file: &str, is_used: impl Fn(&str) -> bool) -> Option<(Ra
         Function::BarrierInit => (Rank::Init, symbol),
         Function::LinkerMapped
         | Function::CallExit
+        // The processor watches four places at most.
+        | Function::Make { .. }
+        | Function::Made
         | Function::TeamEnd
         | Function::Left
         | Function::Region

@@ -10,6 +10,7 @@
 //! known, and the slot knows where on its stack a thread waits to return: [`Slot::returns`].
 
 mod arrivals;
+mod make;
 mod places;
 mod records;
 mod slot;
@@ -63,6 +64,10 @@ pub enum Program {
     Return,
     /// A thread has left a barrier that is part of a larger function.
     Left,
+    /// A function of MPI is entered that makes or ends a communicator or a group.
+    Make,
+    /// An instruction is reached that ends such a function.
+    Made,
 }
 
 impl Program {
@@ -80,6 +85,8 @@ impl Program {
             Function::Kmp(_) => &[Self::Kmp],
             Function::TeamEnd => &[Self::Leave],
             Function::Left => &[Self::Left],
+            Function::Make { .. } => &[Self::Make],
+            Function::Made => &[Self::Made],
         }
     }
 
@@ -209,6 +216,8 @@ impl Programs {
                     tell::clocks(kind::DEPART, 0, 0, hit);
                 }
             }
+            Program::Make => make::make(unpacked, hit),
+            Program::Made => make::made(hit),
             Program::Mark => tell::mark(MarkCookie::unpack(cookie), hit),
             Program::Init => {
                 self.keep_count(hit);

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use sbt_common::{Clocks, Stay, Thread, kind};
+use sbt_common::{Clocks, Making, Stay, Thread, kind};
 
 use super::{Records, tell::head};
 
@@ -44,6 +44,7 @@ pub struct Slot {
     born_ns: u64,
     seq: u32,
     pub(super) stay: Stay,
+    pub(super) making: Making,
     read: VecDeque<(u8, u64)>,
 }
 
@@ -81,6 +82,7 @@ impl Slot {
             born_ns,
             seq: 0,
             stay: Stay::NEW,
+            making: Making::default(),
             read: VecDeque::new(),
         }
     }
@@ -117,6 +119,9 @@ impl Slot {
     pub fn begin_anew(&mut self) {
         self.announced = false;
         self.stay.begin_anew();
+        // A gap: calls may have been missed.
+        self.making.at = 0;
+        self.making.number = self.making.number.wrapping_add(1);
         self.returns = Returns::default();
         self.read.clear();
     }

@@ -6,7 +6,7 @@ use sbt_common::{
 };
 
 use super::{Hit, Machine, Own, Records, Slot};
-use sbt_program::runtimes::communicator;
+use sbt_program::runtimes::mpi::openmpi;
 
 /// Emits that a mark was passed, or that a parallel region begins.
 pub(super) fn mark(cookie: MarkCookie, hit: &mut Hit<'_, impl Machine>) {
@@ -61,7 +61,7 @@ pub(super) fn count(
 pub(super) fn communicator(object: u64, known: &mut Option<Mpi>, hit: &mut Hit<'_, impl Machine>) {
     let machine = hit.machine;
     let read = |at, bytes: &mut [u8]| machine.read(at, bytes).then_some(());
-    if let Some(((communicator, ranks), mpi)) = communicator::read_as(object, *known, &read) {
+    if let Some(((communicator, ranks), mpi)) = openmpi::read_as(object, *known, &read) {
         *known = Some(mpi);
         let held = [ranks, communicator.number, communicator.first];
         memory(layout::MPI, object, held, hit);

@@ -103,6 +103,8 @@ impl Late {
             | Raw::Condvar(_)
             | Raw::Depart(_)
             | Raw::Init(_)
+            | Raw::Make(_)
+            | Raw::Made(_)
             | Raw::Mapping(_)
             | Raw::Asleep(_)
             | Raw::Woken(_) => return false,

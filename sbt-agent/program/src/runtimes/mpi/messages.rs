@@ -1,6 +1,6 @@
 //! Functions of MPI that wait for a message, or for its being taken, and with whom they exchange it.
 
-use super::communicator::{Communicator, FoundCommunicator, at};
+use super::openmpi::{Communicator, FoundCommunicator, at};
 
 /// The functions, and the numbers of the arguments that are the other rank, the tag and the
 /// communicator (MPI 3.1, chapter 3).
