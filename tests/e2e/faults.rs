@@ -215,7 +215,8 @@ impl Head {
         for word in self.run.split_whitespace() {
             match word.split_once('=') {
                 _ if word == "mpirun" => before.extend(
-                    ["mpirun", "--allow-run-as-root", "--oversubscribe"].map(OsString::from),
+                    ["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe"]
+                        .map(OsString::from),
                 ),
                 _ if !before.is_empty() => before.push(word.into()),
                 Some((name, value)) if !word.starts_with('-') => {

@@ -59,6 +59,7 @@ mod lookalikes;
 mod losses;
 mod manual;
 mod marks;
+mod mpi;
 mod namespaces;
 mod opened;
 mod openmp;

@@ -16,7 +16,7 @@ const HPCC: &str = include_str!("hpccinf.txt");
 fn every_collective_of_hpc_challenge_is_counted() {
     needs_root!();
     let counts = Build::of("mpi_count.c")
-        .compiler("mpicc")
+        .compiler("mpicc.openmpi")
         .flags(&["-shared", "-fPIC"])
         .path();
     let folder = folder();
@@ -25,7 +25,12 @@ fn every_collective_of_hpc_challenge_is_counted() {
     let mut command = sbt_with(&["run", "--budget=off", "--json", "--output"]);
     command
         .arg(&json)
-        .args(["--", "mpirun", "--allow-run-as-root", "--oversubscribe"])
+        .args([
+            "--",
+            "mpirun.openmpi",
+            "--allow-run-as-root",
+            "--oversubscribe",
+        ])
         .args(["-x", &format!("LD_PRELOAD={}", counts.display())])
         .args(["-n", "2", "hpcc"])
         .current_dir(folder.path());

@@ -255,9 +255,9 @@ fn the_text_says_how_many_processes_there_are() {
 const RANKS: u64 = 4;
 
 fn watch_ranks(options: &[&str], ranks: &Build) -> Report {
-    let ranks = ranks.compiler("mpicc").path();
+    let ranks = ranks.compiler("mpicc.openmpi").path();
     let ranks = ranks.to_str().unwrap();
-    let mpirun: &Path = "/usr/bin/mpirun".as_ref();
+    let mpirun: &Path = "/usr/bin/mpirun.openmpi".as_ref();
     let start = [
         "--allow-run-as-root",
         "--oversubscribe",
@@ -336,9 +336,9 @@ fn the_barrier_of_a_fortran_program_is_where_the_program_calls_it() {
 #[test]
 fn two_jobs_at_the_same_time_are_apart() {
     needs_root!();
-    let ranks = Build::of("mpi.c").compiler("mpicc").path();
+    let ranks = Build::of("mpi.c").compiler("mpicc.openmpi").path();
     let job = format!(
-        "mpirun --allow-run-as-root --oversubscribe -n 2 {} rounds=50",
+        "mpirun.openmpi --allow-run-as-root --oversubscribe -n 2 {} rounds=50",
         ranks.display()
     );
     let (finished, report) = watch_with(

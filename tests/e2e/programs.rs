@@ -62,7 +62,7 @@ impl Build {
         let mut name = stem.replace('/', "-");
         if self.compiler != "gcc" {
             name.push('-');
-            name.push_str(self.compiler);
+            name.push_str(&self.compiler.replace('/', "_"));
         }
         for flag in self.flags {
             name.push_str(&flag.replace(['/', '='], "_"));

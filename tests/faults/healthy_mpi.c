@@ -1,6 +1,6 @@
 // Even ranks in a short job: most of it is the start of the ranks, which is no fault of theirs.
 //
-// build: mpicc
+// build: mpicc.openmpi
 // run: mpirun -n 2
 // healthy
 // never: imbalance

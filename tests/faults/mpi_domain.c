@@ -1,6 +1,6 @@
 // Ranks with domains of different size.
 //
-// build: mpicc
+// build: mpicc.openmpi
 // run: mpirun -n 2
 // must: static imbalance at main mpi_domain.c:
 // must: 1.0 

@@ -1,6 +1,6 @@
 // Rank 0 waits for its output in every step.
 //
-// build: mpicc
+// build: mpicc.openmpi
 // run: mpirun -n 2
 // must: asleep before main mpi_output.c:
 // must: 0.0 

@@ -11,6 +11,7 @@ mod fuzz;
 mod idle;
 mod linker;
 mod machine;
+mod mpi;
 mod object;
 mod package;
 mod pictures;

@@ -11,6 +11,7 @@ use nix::sys::signal::{SigHandler, Signal, signal};
 use crate::again;
 use crate::debian;
 use crate::machine::{checked, checked_folder};
+use crate::mpi;
 use crate::process;
 use crate::python;
 use crate::retries::Retries;
@@ -27,7 +28,7 @@ pub struct Args {
 }
 
 /// Tools and files that the tests use, and their Debian packages.
-const TOOLS: [(&str, &str); 26] = [
+const TOOLS: [(&str, &str); 28] = [
     ("gcc", "gcc"),
     ("g++", "g++"),
     ("clang", "clang"),
@@ -35,8 +36,13 @@ const TOOLS: [(&str, &str); 26] = [
     ("/usr/lib/x86_64-linux-gnu/libc++.so", "libc++-dev"),
     ("/usr/lib/x86_64-linux-gnu/libc++abi.so", "libc++abi-dev"),
     ("/usr/lib/x86_64-linux-gnu/libomp5.so", "libomp-dev"),
-    ("mpirun", "openmpi-bin"),
-    ("mpicc", "libopenmpi-dev"),
+    ("mpirun.openmpi", "openmpi-bin"),
+    (
+        "/usr/lib/x86_64-linux-gnu/openmpi/include/mpi.h",
+        "libopenmpi-dev",
+    ),
+    ("mpiexec.hydra", "mpich"),
+    ("/usr/include/x86_64-linux-gnu/mpich/mpi.h", "libmpich-dev"),
     ("hpcc", "hpcc"),
     ("gm", "graphicsmagick"),
     ("stress-ng", "stress-ng"),
@@ -83,6 +89,8 @@ pub struct Suite {
     retries: PathBuf,
     /// A Python with the packages that tests use.
     python: PathBuf,
+    /// A folder with MPIs that are no Debian packages.
+    mpi: PathBuf,
 }
 
 impl Suite {
@@ -95,10 +103,12 @@ impl Suite {
         fs::create_dir_all(&workspace.target)?;
         hear_signals()?;
         // Downloads take as long as the build, so both run at the same time.
-        let python = thread::scope(|scope| {
+        let (python, mpi) = thread::scope(|scope| {
             let tools = scope.spawn(|| {
                 require_tools(&TOOLS)?;
-                python::prepare(&workspace)
+                let python = python::prepare(&workspace)?;
+                let mpi = mpi::prepare(&workspace, &python)?;
+                anyhow::Ok((python, mpi))
             });
             process::run(command(&workspace).arg("--no-run"))?;
             tools.join().expect("no panic")
@@ -107,6 +117,7 @@ impl Suite {
             skips: workspace.target.join("skipped-tests.txt"),
             retries: workspace.target.join("retried-tests.txt"),
             python,
+            mpi,
             workspace,
         })
     }
@@ -122,6 +133,7 @@ impl Suite {
             // The binary is built together with the tests.
             .env("SBT_BIN", checked_folder(&self.workspace).join("sbt"))
             .env("SBT_PYTHON", &self.python)
+            .env("SBT_MPI", &self.mpi)
             .env("SBT_SKIP_LOG", &self.skips)
             .env("SBT_RETRY_LOG", &self.retries);
     }
