@@ -193,8 +193,20 @@ fn thread(seen: &FoundThread, labels: &Labels, most_asleep_ns: Option<u64>) -> L
         ready_ns: seen.ready_ns,
         blocked_ns: on_or_ready
             .map(|(ran, ready)| seen.lived_ns.saturating_sub(ran).saturating_sub(ready))
-            .map(|blocked_ns| blocked_ns.min(most_asleep_ns.unwrap_or(u64::MAX))),
+            .map(|blocked_ns| match most_asleep_ns {
+                Some(most_ns) if !began_unseen(seen, most_ns) => blocked_ns.min(most_ns),
+                _ => blocked_ns,
+            }),
     }
+}
+
+/// Whether the kernel's sums lack a sleep that began before sbt came: the looks saw the thread asleep
+/// for much longer.
+fn began_unseen(seen: &FoundThread, summed_ns: u64) -> bool {
+    /// The part of the sleep that looks saw which sums have at least, unless they lack a sleep.
+    const PART: f64 = 0.5;
+    let asleep = seen.asleep as f64 / seen.looks.max(1) as f64;
+    (summed_ns as f64) < PART * asleep * seen.lived_ns as f64
 }
 
 /// The threads that only wait for the end of others.

@@ -151,7 +151,13 @@ fn sleep_that_no_look_saw_belongs_to_a_threads_life() {
         unplaced_ns: 20,
         ..Summed::default()
     });
+    let looks = (found.threads[0].looks, found.threads[0].asleep);
+    found.threads[0].asleep = 0;
     assert_eq!(drawn(&found).threads[0].blocked_ns, Some(20));
+    // A sleep that began before sbt came is in no sum; the looks saw it.
+    (found.threads[0].looks, found.threads[0].asleep) = (10, 10);
+    assert_eq!(drawn(&found).threads[0].blocked_ns, Some(3000));
+    (found.threads[0].looks, found.threads[0].asleep) = looks;
 }
 
 #[test]
