@@ -10,7 +10,7 @@ use super::{
     graph::{Graph, Need},
     names::spoken,
     quiet,
-    scene::{Doing, Holder, WaitFor},
+    scene::{Doing, Holder, ThreadId, WaitFor},
     spinners, team,
     threads::gone_words,
     words::{does, in_place, is_file_lock, list, story, there},
@@ -437,21 +437,37 @@ fn same_wait(graph: &Graph, finding: &Finding) -> String {
     if !alike.is_empty() {
         told.push(names_of(graph, &alike));
     }
-    told.extend(groups.iter().take(MOST_NAMES).map(|(what, threads)| {
+    // That nobody reads or writes at the other end is true only of those that wait for data, too.
+    let is_for_data = |at: usize| {
+        let doing = &view.thread(at).doing;
+        matches!(doing, Doing::Waiting(WaitFor::Data { .. }))
+    };
+    let mut to_wake: Vec<String> = Vec::new();
+    for (what, threads) in groups.iter().take(MOST_NAMES) {
         let which = if threads.len() > 1 {
             "each of which"
         } else {
             "which"
         };
-        format!("{}, {which} {what}", names_of(graph, threads))
-    }));
+        let group = format!("{}, {which} {what}", names_of(graph, threads));
+        if is_for_data(*lead) && !threads.iter().copied().any(is_for_data) {
+            to_wake.push(group);
+        } else {
+            told.push(group);
+        }
+    }
     if groups.len() > MOST_NAMES {
         told.push("others".into());
     }
-    if told.is_empty() {
-        return String::new();
+    let mut text = String::new();
+    if !told.is_empty() {
+        let _ = write!(text, "; the same is true of {}", told.join("; and of "));
     }
-    format!("; the same is true of {}", told.join("; and of "))
+    if !to_wake.is_empty() {
+        let all = to_wake.join("; or ");
+        let _ = write!(text, "; no thread is left that could wake {all}");
+    }
+    text
 }
 
 /// Names a thread that might have woken another, and waits for a lock which that one holds; empty if
@@ -500,8 +516,41 @@ fn nobody_sends(graph: &Graph, at: usize) -> String {
             "only its own process holds the other end, where no thread goes on".into()
         }
         [one] => format!("only process {one} holds the other end, where no thread goes on"),
-        _ => "none of the processes that hold the other end goes on".into(),
+        _ => format!(
+            "none of the processes that hold the other end goes on{}",
+            what_others_do(graph, at, processes)
+        ),
     }
+}
+
+/// What the first threads of other processes than a thread's own do, if these are few: a parent that
+/// waits for the end of the thread's process closes a circle.
+fn what_others_do(graph: &Graph, at: usize, processes: &[u32]) -> String {
+    let view = graph.view;
+    let own = view.thread(at).id.process;
+    let first = |process: &u32| {
+        view.index(ThreadId {
+            process: *process,
+            thread: *process,
+        })
+    };
+    let others = processes.iter().filter(|process| **process != own);
+    let firsts: Vec<usize> = others.filter_map(first).collect();
+    let told = firsts.iter().map(|other| {
+        let doing = &view.thread(*other).doing;
+        let awaits_own = *doing == Doing::Waiting(WaitFor::Child { process: Some(own) });
+        let whose = if awaits_own {
+            format!(", to which {} belongs", view.name(at))
+        } else {
+            String::new()
+        };
+        format!("{} {}{whose}", view.name(*other), does(view, *other))
+    });
+    let told: Vec<String> = told.collect();
+    if told.is_empty() || told.len() > MOST_NAMES {
+        return String::new();
+    }
+    format!(": {}", told.join(" and "))
 }
 
 /// A remark on a process made by `fork`, which lacks its parent's threads; empty for other processes.

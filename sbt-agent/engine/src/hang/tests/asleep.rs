@@ -152,6 +152,32 @@ fn a_pipe_is_as_good_as_who_holds_its_other_end() {
     assert_eq!(judge(&seen.0), None);
 }
 
+#[test]
+fn a_child_that_writes_to_a_parent_that_waits_for_its_end() {
+    let child = Doing::Waiting(WaitFor::Child {
+        process: Some(CHILD),
+    });
+    let semaphore = Doing::Waiting(WaitFor::Semaphore {
+        address: 0x5000,
+        shared: false,
+    });
+    // Both processes have the end from which is read, as a queue of Python's multiprocessing.
+    let mut seen = family(child, semaphore);
+    let writes = Doing::Waiting(WaitFor::Data {
+        call: "write".into(),
+        what: "pipe:[7]".into(),
+        processes: vec![PROCESS, CHILD],
+    });
+    seen.thread(2, "feeder", writes, "feed a.c:30");
+    seen.of(2).id.process = CHILD;
+    assert_eq!(
+        seen.hang().text,
+        "feeder waits in write() for pipe:[7], in feed() a.c:30, and none of the processes that hold the \
+         other end goes on: main waits for the end of its child process 200, to which feeder belongs; no \
+         thread is left that could wake child, which waits for the semaphore 0x5000, in serve() a.c:20"
+    );
+}
+
 /// A parent and its child.
 fn family(parent: Doing, child: Doing) -> Seen {
     let mut seen = alone(parent);
