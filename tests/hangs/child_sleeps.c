@@ -1,7 +1,7 @@
 // A parent waits for a child that sleeps.
 // build: gcc -O2 -g -pthread
 // outcome: outside
-// must: sleeps in clock_nanosleep() (1000 s)
+// must: sleeps in clock_nanosleep()
 // never: no thread of the process is left
 // never: for ever
 // never: can never complete

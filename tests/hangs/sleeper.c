@@ -2,7 +2,7 @@
 // build: gcc -O2 -g -pthread
 // outcome: outside
 // must: waits for something outside
-// must: sleeps in clock_nanosleep() (1000 s)
+// must: sleeps in clock_nanosleep()
 // never: no thread of the process is left
 // never: for ever
 // never: can never complete

@@ -106,16 +106,15 @@ pub fn is_forked(pid: u32) -> bool {
     flags.is_some_and(|flags| flags.contains(StatFlags::PF_FORKNOEXEC))
 }
 
-/// CPU time that the threads of a process have used, ns; `None` if the process is gone or the
-/// kernel does not tell.
-pub fn used_ns(pid: u32) -> Option<u64> {
+/// CPU time that each thread of a process has used, ns, by the thread's id. Empty if the process is
+/// gone or the kernel does not tell.
+pub fn used_ns(pid: u32) -> Vec<(u32, u64)> {
     let of = |task: PathBuf| {
+        let thread = task.file_name()?.to_str()?.parse().ok()?;
         let text = text(task.join("schedstat")).ok()?;
-        text.split(' ').next()?.parse::<u64>().ok()
+        Some((thread, text.split(' ').next()?.parse().ok()?))
     };
-    let all: Vec<Option<u64>> = tasks(pid).map(of).collect();
-    let sum = all.iter().flatten().sum();
-    (all.iter().any(Option::is_some)).then_some(sum)
+    tasks(pid).filter_map(of).collect()
 }
 
 /// All processes that can be seen.

@@ -4,10 +4,7 @@ use std::{fs, time::Duration};
 
 use super::system_v;
 use sbt_engine::hang::scene::ThreadId;
-use sbt_program::{memory::Memory, syscalls};
-
-/// Sleeps of this many seconds and longer are no short ones.
-const LONGEST_NAP_S: i64 = 1;
+use sbt_program::{memory::Memory, spin::forever::begun_by, syscalls};
 
 /// The content of /proc/PID/task/TID/syscall.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +38,40 @@ impl Call {
     pub fn of(thread: ThreadId) -> Self {
         let ThreadId { process, thread } = thread;
         let text = fs::read_to_string(format!("/proc/{process}/task/{thread}/syscall"));
-        text.map_or(Self::Unknown, |text| Self::parse(&text))
+        let call = text.map_or(Self::Unknown, |text| Self::parse(&text));
+        let memory = Memory { thread };
+        call.or_continued(|at| {
+            let read = |address: u64, bytes: &mut [u8]| {
+                let read = memory.fill(address, bytes);
+                read.is_ok_and(|count| count == bytes.len())
+            };
+            begun_by(at, &read)
+        })
+    }
+
+    /// The sleep that a thread has begun which shows as `restart_syscall`: the kernel continues sleeps
+    /// by that call if their thread was stopped, also by an earlier look. `begun_by`: the number of the
+    /// call right before an address of the thread's code.
+    fn or_continued(self, begun_by: impl Fn(u64) -> Option<u64>) -> Self {
+        let Self::In {
+            number: libc::SYS_restart_syscall,
+            arguments,
+            sp,
+            at,
+        } = self
+        else {
+            return self;
+        };
+        let begun = begun_by(at).and_then(|number| i64::try_from(number).ok());
+        match begun {
+            Some(number @ (libc::SYS_nanosleep | libc::SYS_clock_nanosleep)) => Self::In {
+                number,
+                arguments,
+                sp,
+                at,
+            },
+            _ => self,
+        }
     }
 
     /// Reads the content of the file.
@@ -95,26 +125,6 @@ impl Call {
             Self::Outside { sp, at } | Self::In { sp, at, .. } => Some((sp, at)),
             Self::Running | Self::Unknown => None,
         }
-    }
-
-    /// Whether a thread that does only this sleeps for a time that is so short that it may look for
-    /// something in between.
-    pub fn is_short_nap(self, thread: u32) -> bool {
-        let (Self::In {
-            number: libc::SYS_nanosleep,
-            arguments: [address, ..],
-            ..
-        }
-        | Self::In {
-            number: libc::SYS_clock_nanosleep,
-            arguments: [_, _, address, ..],
-            ..
-        }) = self
-        else {
-            return self.is_nap();
-        };
-        let seconds = Memory { thread }.bytes::<8>(address);
-        seconds.is_some_and(|seconds| (0..LONGEST_NAP_S).contains(&i64::from_ne_bytes(seconds)))
     }
 
     /// Whether the call only sleeps for a time.
@@ -204,6 +214,8 @@ impl Call {
         let name = syscalls::name(number).map_or_else(|| format!("syscall {number}"), Into::into);
         let memory = Memory { thread };
         let what = match number {
+            // The kernel has written over the time with what was left of it.
+            libc::SYS_nanosleep | libc::SYS_clock_nanosleep if is_continued(thread) => None,
             libc::SYS_nanosleep => duration(memory, arguments[0]),
             // An absolute time is no duration.
             libc::SYS_clock_nanosleep if arguments[1] & 1 == 0 => duration(memory, arguments[2]),
@@ -218,6 +230,13 @@ impl Call {
         };
         Some((name, what))
     }
+}
+
+/// Whether a thread is in a sleep that the kernel continues because the thread was stopped meanwhile.
+fn is_continued(thread: u32) -> bool {
+    let text = fs::read_to_string(format!("/proc/{thread}/syscall"));
+    let begins = format!("{} ", libc::SYS_restart_syscall);
+    text.is_ok_and(|text| text.starts_with(&begins))
 }
 
 /// `FUTEX_LOCK_PI2` of Linux 5.14.
@@ -378,6 +397,23 @@ mod tests {
         assert_eq!(again.or_begun(Call::Running), again);
         assert_eq!(again.or_begun(call(libc::SYS_futex, 4)), again);
         assert_eq!(futex.or_begun(call(libc::SYS_poll, 3)), futex);
+    }
+
+    #[test]
+    fn a_sleep_that_an_earlier_look_interrupted_is_a_sleep() {
+        let call = |number| Call::In {
+            number,
+            arguments: [1; 6],
+            sp: 3,
+            at: 5,
+        };
+        let again = call(libc::SYS_restart_syscall);
+        let [sleep, futex] = [libc::SYS_clock_nanosleep, libc::SYS_futex].map(i64::cast_unsigned);
+        assert_eq!(again.or_continued(|_| Some(sleep)), call(230));
+        assert_eq!(again.or_continued(|_| Some(futex)), again);
+        assert_eq!(again.or_continued(|_| None), again);
+        let poll = call(libc::SYS_poll);
+        assert_eq!(poll.or_continued(|_| Some(sleep)), poll);
     }
 
     #[test]

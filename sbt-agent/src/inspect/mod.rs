@@ -271,9 +271,9 @@ impl Looker {
                     };
                     let (resolver, stacks) = (&mut self.resolver, &mut self.stacks);
                     let followed = Followed::of(standing, &stack, None, resolver, stacks);
-                    // Whether a thread that sleeps again and again looks for something in between is
-                    // told by its registers.
-                    let stops = (followed.ends == Ends::WantsBp || seen.naps())
+                    // Whether a thread that only sleeps for a time looks for something after it, or does
+                    // nothing but sleep again, is told by its registers: its code is followed from here.
+                    let stops = (followed.ends == Ends::WantsBp || glance.call.is_nap())
                         && glance.call.may_be_interrupted(id.thread);
                     (Some(followed), stops)
                 }
@@ -346,7 +346,7 @@ impl Looker {
                 kept: Some(stopped.registers.kept()),
             };
             let (resolver, stacks) = (&mut self.resolver, &mut self.stacks);
-            let may_loop = seen.glance.call == Call::Running || seen.naps();
+            let may_loop = seen.glance.call == Call::Running || seen.glance.call.is_nap();
             let found = (loops < loops::PATIENCE && may_loop).then(|| {
                 let before = Instant::now();
                 let memory = Memory { thread: id.thread };

@@ -113,6 +113,9 @@ pub struct InspectedThread {
     libraries: BTreeSet<String>,
     /// The loop in which the thread goes round, if it was found to be in one.
     looping: Option<Looping>,
+    /// The sleep for a time in which it is, in words: read before it was stopped, since the kernel writes
+    /// over the time then.
+    nap: Option<(String, Option<String>)>,
     /// Number of the look at which it was last stopped.
     pub stopped: Option<u32>,
     /// Number of the look since which it has slept in the same system call, without a CPU.
@@ -151,6 +154,7 @@ impl InspectedThread {
             known: None,
             libraries: BTreeSet::new(),
             looping: None,
+            nap: None,
             stopped: None,
             asleep_since: 0,
             places: Vec::new(),
@@ -197,6 +201,10 @@ impl InspectedThread {
         }
         let is_enough = !(may_try && self.lacks_registers());
         let same = (again || slept) && self.followed.is_some() && is_enough;
+        if !again && !slept {
+            let nap = glance.call.is_nap().then_some(glance.call);
+            self.nap = nap.and_then(|call| call.described(self.id.thread));
+        }
         self.glance = glance;
         if same {
             return false;
@@ -261,9 +269,10 @@ impl InspectedThread {
         self.looping = looping.filter(|looping| loops::is_same(self, looping));
     }
 
-    /// Whether the thread sleeps for a short time, and has done something since the look before.
-    pub fn naps(&self) -> bool {
-        self.asleep_since == self.turn && self.glance.call.is_short_nap(self.id.thread)
+    /// As [`Call::described`], of the call in which it was at the last look.
+    pub fn described(&self) -> Option<(String, Option<String>)> {
+        let nap = self.nap.clone().filter(|_| self.glance.call.is_nap());
+        nap.or_else(|| self.glance.call.described(self.id.thread))
     }
 
     /// Whether it has slept in the same place, or gone round in the same loop, from the look before
@@ -415,6 +424,7 @@ impl InspectedThread {
             slept,
             sharers: None,
             own_request: false,
+            ran_lately: false,
         }
     }
 }

@@ -201,7 +201,7 @@ impl Waits<'_> {
         if let Some(child) = self.child(seen) {
             return Doing::Waiting(child);
         }
-        let described = seen.glance.call.described(seen.id.thread);
+        let described = seen.described();
         if let Some((name, Some(what))) = &described
             && matches!(name.as_str(), "flock" | "fcntl")
             && !process::has_other_numbers(seen.id.thread)

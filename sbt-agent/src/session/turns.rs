@@ -330,6 +330,9 @@ impl Session {
             std::process::exit(130);
         }
         self.program.pass_on(heard);
+        if heard.ends() {
+            self.understanding.expect_end(clock::now_ns());
+        }
     }
 
     /// Waits for the program's end, or until `deadline`.

@@ -73,6 +73,9 @@ impl Session {
         };
         let hang = hang.filter(|hang| hang.outcome == "lasts" && hang.is_too_long(limit_ns));
         let hung_ns = hang.map(|hang| hang.lasted_ns);
+        if hung_ns.is_some() {
+            self.understanding.expect_end(now_ns);
+        }
         let notes = self.reporting.notes();
         self.program.end_what_hangs(now_ns, hung_ns, notes);
     }

@@ -126,7 +126,10 @@ pub fn quiet(graph: &Graph) -> Option<Finding> {
     let works = |at: usize| {
         let thread = view.thread(at);
         let may_nap = is_outside(graph, at) || thread.own_request;
-        let naps = matches!(thread.doing, Doing::Call { .. }) && may_nap || thread.gives_up();
+        // Threads of a runtime that moves tasks wake each other, also where no task goes on.
+        let naps = matches!(thread.doing, Doing::Call { .. }) && may_nap
+            || thread.gives_up()
+            || has_tasks(graph, at);
         let used = view.cpu_pct(at);
         let is_nap = naps && used.is_some_and(|pct| pct < NEXT_TO_NOTHING_PCT);
         !graph.stays(at) && !is_nap
@@ -149,14 +152,11 @@ pub fn quiet(graph: &Graph) -> Option<Finding> {
         let mut all = goers.iter();
         all.find(|at| outside(at)).copied()
     };
-    // Tasks may wait for each other while a thread of their runtime waits for the outside.
-    let has_tasks = |at: usize| {
-        let process = view.process(view.thread(at).id.process);
-        process.is_some_and(|process| process.has_tasks)
-    };
     // Where it is not known who holds a lock, those may hold each other's that wait for one, whatever
     // a thread does that only sleeps for a time. Who waits for a guest may well keep a lock meanwhile.
+    // It is not known either whether a thread that sleeps for a time wakes another after that.
     let kept = alive().find(|at| awaits_unknown_holder(graph, *at));
+    let kept = kept.or_else(|| alive().find(|at| own(at) && awaits_others(graph, *at)));
     let all_for_a_time = || {
         goers
             .iter()
@@ -164,7 +164,9 @@ pub fn quiet(graph: &Graph) -> Option<Finding> {
             .all(|at| is_for_a_time(graph, *at))
     };
     let is_denied = kept.is_some() && all_for_a_time();
-    let is_outside = lead.is_some_and(|lead| outside(&lead) && !has_tasks(lead)) && !is_denied;
+    // Tasks may wait for each other while a thread of their runtime waits for the outside.
+    let may_tell = |lead: usize| outside(&lead) && !has_tasks(graph, lead);
+    let is_outside = lead.is_some_and(may_tell) && !is_denied;
     // A thread that spins is what the user notices.
     let spins = || alive().find(|at| awaits_memory(graph, *at));
     let lead = lead.filter(|_| is_outside);
@@ -199,6 +201,34 @@ fn awaits_unknown_holder(graph: &Graph, at: usize) -> bool {
         })
     );
     is_unknown && !thread.timed && graph.stays(at)
+}
+
+/// Whether a thread has waited without end, and for long as far as that is known, for what another
+/// thread of its process has to do.
+fn awaits_others(graph: &Graph, at: usize) -> bool {
+    let thread = graph.view.thread(at);
+    let is_for_others = matches!(
+        thread.doing,
+        Doing::Waiting(
+            WaitFor::Barrier(_)
+                | WaitFor::Mutex { .. }
+                | WaitFor::RwLock { .. }
+                | WaitFor::Condvar { .. }
+                | WaitFor::Semaphore { .. }
+                | WaitFor::Section { .. }
+                | WaitFor::Futex { .. }
+        )
+    );
+    // Of a lock whose holder is known, the holder is what counts.
+    let is_anyones = !matches!(graph.need(at), Need::Thread(_));
+    let lasts = !thread.timed && !thread.ran_lately && graph.stays(at);
+    is_for_others && is_anyones && lasts
+}
+
+/// Whether a runtime of the thread's process moves tasks between its threads.
+fn has_tasks(graph: &Graph, at: usize) -> bool {
+    let process = graph.view.process(graph.view.thread(at).id.process);
+    process.is_some_and(|process| process.has_tasks)
 }
 
 /// Whether a thread sleeps for a time only.
@@ -279,6 +309,7 @@ pub fn text(graph: &Graph, finding: &Finding) -> String {
         return format!("no thread does more than wait or go round in a loop: {name} {told}");
     }
     let process = view.thread(lead).id.process;
+    let by_sleeper = sleeper_beside(graph, lead);
     let why = match view.process(process) {
         Some(process) if process.has_tasks => GOROUTINES,
         Some(process) if process.has_timers => {
@@ -292,7 +323,7 @@ pub fn text(graph: &Graph, finding: &Finding) -> String {
         Some(process) if process.may_be_told && awaits_unit_or_data(graph, lead) => {
             ": a handler of a signal may wake it"
         }
-        _ => "",
+        _ => &by_sleeper,
     };
     let told = story(graph, lead, None);
     if has_loops(graph) {
@@ -301,7 +332,33 @@ pub fn text(graph: &Graph, finding: &Finding) -> String {
              {name} {told}{why}"
         );
     }
-    format!(
-        "all threads sleep, and whether anything will wake them is not known: {name} {told}{why}"
-    )
+    let mut alive =
+        (0..view.scene.threads.len()).filter(|at| view.thread(*at).doing != Doing::Ended);
+    let (sleep, them) = if alive.all(|at| graph.stays(at)) {
+        ("all threads sleep", "them")
+    } else {
+        ("all threads sleep nearly all the time", "those that wait")
+    };
+    format!("{sleep}, and whether anything will wake {them} is not known: {name} {told}{why}")
+}
+
+/// What another thread of the process does that sleeps for a time, if a thread waits for any of them:
+/// it may wake the thread after that. Empty if there is none.
+fn sleeper_beside(graph: &Graph, waiting: usize) -> String {
+    let view = graph.view;
+    let process = view.thread(waiting).id.process;
+    let mut others = 0..view.scene.threads.len();
+    let sleeper = others.find(|at| {
+        let is_near = view.thread(*at).id.process == process;
+        is_near && *at != waiting && is_for_a_time(graph, *at)
+    });
+    match sleeper.filter(|_| awaits_others(graph, waiting)) {
+        Some(at) => format!(
+            "; {} {}{}, and what it does after that is not known",
+            view.name(at),
+            does(view, at),
+            in_place(view, at)
+        ),
+        None => String::new(),
+    }
 }

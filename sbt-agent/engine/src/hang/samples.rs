@@ -128,6 +128,7 @@ impl Seen {
             slept,
             sharers: None,
             own_request: false,
+            ran_lately: false,
         });
         self
     }

@@ -106,6 +106,9 @@ pub struct ThreadSeen {
     /// Whether the thread waits for a request to the kernel of its own process to end, and nothing
     /// outside of the program can end one, as far as is known.
     pub own_request: bool,
+    /// Whether the thread is known to have run not long before the looks, because the program was
+    /// watched. False also if that is not known.
+    pub ran_lately: bool,
 }
 
 impl ThreadSeen {

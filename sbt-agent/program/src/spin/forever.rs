@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use crate::arch::{Registers, rehearsal::Rehearsal};
 
-pub use crate::arch::rehearsal::{Read, Word};
+pub use crate::arch::rehearsal::{Read, Word, begun_by};
 
 /// The most instructions that are simulated.
 const MOST_STEPS: usize = 20_000;

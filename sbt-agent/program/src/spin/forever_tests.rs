@@ -12,17 +12,25 @@ fn round(code: &[u8], word: u32) -> Option<Forever> {
     registers.set_at(CODE);
     registers.set_stack(0x7000_0000);
     registers.set_system_call(-1, 0);
+    round_from(&registers, code, word)
+}
+
+/// As [`round`], from these registers on.
+fn round_from(registers: &Registers, code: &[u8], word: u32) -> Option<Forever> {
     let read = |address: u64, bytes: &mut [u8]| {
         bytes.fill(0);
         match address {
-            CODE => bytes[..code.len()].copy_from_slice(code),
+            CODE => {
+                let length = code.len().min(bytes.len());
+                bytes[..length].copy_from_slice(&code[..length]);
+            }
             DATA => bytes[..4].copy_from_slice(&word.to_le_bytes()),
             0x6fff_f000 | 0x7000_0000 => {}
             _ => return false,
         }
         true
     };
-    goes_round(&registers, &read)
+    goes_round(registers, &read)
 }
 
 fn only(value: u64) -> Forever {
@@ -153,6 +161,73 @@ fn products_are_computed() {
     ];
     assert_eq!(round(&code, 7), Some(only(7)));
     assert_eq!(round(&code, 8), None);
+}
+
+#[test]
+fn a_duration_of_two_words_is_copied() {
+    // movups xmm0, [rip + 0xff9]; movups [rsp - 24], xmm0; mov eax, 35; syscall; jmp
+    let code = [
+        0x0f, 0x10, 0x05, 0xf9, 0x0f, 0, 0, 0x0f, 0x11, 0x44, 0x24, 0xe8, 0xb8, 35, 0, 0, 0, 0x0f,
+        0x05, 0xeb, 0xeb,
+    ];
+    let found = round(&code, 1).expect("goes round");
+    assert!(found.is_endless);
+    assert_eq!(found.words.len(), 2, "{found:?}");
+    // What is in a register was never set: movups [rsp - 24], xmm1; mov eax, [rip + 0xff5]; jmp
+    let code = [
+        0x0f, 0x11, 0x4c, 0x24, 0xe8, 0x8b, 0x05, 0xf5, 0x0f, 0, 0, 0xeb, 0xf3,
+    ];
+    assert_eq!(round(&code, 1), None);
+    // The word is read by way of a vector register: movups xmm0, [rip + 0xff9];
+    // movups [rsp - 24], xmm0; cmp dword [rsp - 24], 0; je; ret
+    let code = [
+        0x0f, 0x10, 0x05, 0xf9, 0x0f, 0, 0, 0x0f, 0x11, 0x44, 0x24, 0xe8, 0x83, 0x7c, 0x24, 0xe8,
+        0, 0x74, 0xed, 0xc3,
+    ];
+    assert!(!round(&code, 0).expect("goes round").is_endless);
+    assert_eq!(round(&code, 1), None);
+}
+
+#[test]
+fn durations_are_divided() {
+    // mov eax, 2500; cdq; mov ecx, 1000; idiv ecx; cmp edx, [rip + 0xfee]; je; ret
+    let code = [
+        0xb8, 0xc4, 9, 0, 0, 0x99, 0xb9, 0xe8, 3, 0, 0, 0xf7, 0xf9, 0x3b, 0x15, 0xed, 0x0f, 0, 0,
+        0x74, 0xeb, 0xc3,
+    ];
+    assert_eq!(round(&code, 500), Some(only(500)));
+    assert_eq!(round(&code, 501), None);
+    // mov rax, -7; cqo; mov ecx, 2; idiv rcx; cmp eax, [rip + 0xfeb]; je; ret
+    let code = [
+        0x48, 0xc7, 0xc0, 0xf9, 0xff, 0xff, 0xff, 0x48, 0x99, 0xb9, 2, 0, 0, 0, 0x48, 0xf7, 0xf9,
+        0x3b, 0x05, 0xe9, 0x0f, 0, 0, 0x74, 0xe7, 0xc3,
+    ];
+    assert_eq!(round(&code, 3_u32.wrapping_neg()), Some(only(0xffff_fffd)));
+    // xor ecx, ecx; div ecx; mov eax, [rip + 0xff6]; jmp
+    let code = [
+        0x31, 0xc9, 0xf7, 0xf1, 0x8b, 0x05, 0xf6, 0x0f, 0, 0, 0xeb, 0xf4,
+    ];
+    assert_eq!(round(&code, 1), None);
+}
+
+#[test]
+fn a_sleep_that_goes_on_is_the_one_that_was_begun() {
+    // mov eax, 230; syscall; mov eax, [rip + 0xff3]; test eax, eax; je; ret
+    let code = |number: u8| {
+        [
+            0xb8, number, 0, 0, 0, 0x0f, 0x05, 0x8b, 0x05, 0xf3, 0x0f, 0, 0, 0x85, 0xc0, 0x74,
+            0xef, 0xc3,
+        ]
+    };
+    let continued = |number: u8| {
+        let mut registers = Registers::none();
+        registers.set_at(CODE + 7);
+        registers.set_stack(0x7000_0000);
+        registers.set_system_call(219, (-516_i64).cast_unsigned());
+        round_from(&registers, &code(number), 0)
+    };
+    assert_eq!(continued(230), Some(only(0)));
+    assert_eq!(continued(1), None);
 }
 
 #[test]

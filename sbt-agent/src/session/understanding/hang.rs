@@ -10,7 +10,7 @@ mod tests;
 mod watch;
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeSet, HashMap, HashSet},
     rc::Rc,
     sync::Arc,
     time::Duration,
@@ -91,7 +91,15 @@ pub struct Hangs {
     tells_outside: bool,
     /// Who traces the target's threads for sbt, if anybody does.
     tracer: Option<Arc<dyn Tracer>>,
+    /// The threads that ran shortly before the first look at a standstill, which began at this time,
+    /// ns: the looks themselves make threads run for moments.
+    restless: Option<(u64, HashSet<u32>)>,
+    /// When a signal was sent to the program that is to end it, ns.
+    told_ns: Option<u64>,
 }
+
+/// How long a program that was told to end is not looked at, ns: what its threads do then is to end.
+const ENDING_NS: u64 = 10_000_000_000;
 
 impl Hangs {
     /// `limit`: the time without an arrival after which threads have waited for too long; `None`
@@ -111,6 +119,8 @@ impl Hangs {
             asleep: Asleep::default(),
             tells_outside,
             tracer,
+            restless: None,
+            told_ns: None,
         }
     }
 
@@ -145,6 +155,33 @@ impl Hangs {
         self.limit_ns().map(|_| self.sight.longest_ns(until_ns))
     }
 
+    /// A signal was sent to the program that is to end it.
+    fn expect_end(&mut self, now_ns: u64) {
+        self.told_ns = Some(now_ns);
+        if let Some(looking) = &mut self.looking {
+            looking.forget();
+        }
+    }
+
+    fn is_ending(&self, now_ns: u64) -> bool {
+        let told_ns = self.told_ns;
+        told_ns.is_some_and(|told_ns| now_ns.saturating_sub(told_ns) < ENDING_NS)
+    }
+
+    /// Notes which threads have run shortly before the first look at these waits.
+    fn note_restless(&mut self, still: &[Still], now_ns: u64) {
+        let Some(first) = still.first() else {
+            return;
+        };
+        let is_known = self.restless.as_ref();
+        if is_known.is_none_or(|(since_ns, _)| *since_ns != first.since_ns) {
+            // Who has slept for half of the time is none that others wake again and again.
+            let lately_ns = self.limit_ns().unwrap_or(0) / 2;
+            let ran = self.asleep.ran_since(now_ns.saturating_sub(lately_ns));
+            self.restless = Some((first.since_ns, ran));
+        }
+    }
+
     /// As [`Understanding::let_look_end`].
     async fn let_look_end(&self) {
         if let Some(looking) = &self.looking {
@@ -170,12 +207,12 @@ impl Understanding {
         let living: Vec<u32> = living.collect();
         if self.hangs.asleep.is_due(now_ns, limit_ns) {
             let all = living.iter();
-            let used = all.filter_map(|process| Some((*process, process::used_ns(*process)?)));
-            let (processes, times): (Vec<u32>, Vec<u64>) = used.unzip();
-            let cpu_ns = times.into_iter().sum();
+            let all = all.map(|process| (*process, process::used_ns(*process)));
+            let all = all.filter(|(_, threads)| !threads.is_empty());
+            let (processes, threads): (Vec<u32>, Vec<_>) = all.unzip();
             let used = Used {
                 processes,
-                cpu_ns,
+                threads: threads.into_iter().flatten().collect(),
                 arrivals: self.model.totals().arrivals,
             };
             self.hangs.asleep.see(now_ns, used);
@@ -200,7 +237,11 @@ impl Understanding {
         let since = |still: &Still| since_then(model, waits, has_gone, still);
         match self.hangs.watch.tick(now_ns, still, since) {
             Step::Wait => {}
-            Step::Look(still) => self.begin_look(still, living.into_iter()),
+            Step::Look(_) if self.hangs.is_ending(now_ns) => {}
+            Step::Look(still) => {
+                self.hangs.note_restless(&still, now_ns);
+                self.begin_look(still, living.into_iter());
+            }
             Step::Over(hang) => lines.extend(self.line(&hang)),
         }
         lines
@@ -339,6 +380,11 @@ impl Understanding {
         if has_gone || merge::is_ending(&scene, &barriers) {
             return None;
         }
+        if let Some((_, ran)) = &self.hangs.restless {
+            for seen in &mut scene.threads {
+                seen.ran_lately = ran.contains(&seen.id.thread);
+            }
+        }
         let at = merge::merge(&mut scene, barriers);
         if known.iter().any(|known| known.unsure) {
             let note =
@@ -357,6 +403,14 @@ impl Understanding {
         let only_full = !known.is_empty() && known.iter().all(|known| known.full);
         let report = self.judge(&seen, now_ns);
         let report = report.filter(|report| !only_full || report.barrier.is_some());
+        let is_blind = report.is_none() && is_spinning && merge::is_blind(&seen.scene);
+        let was_stuck = self.hangs.watch.present(now_ns);
+        let was_stuck = was_stuck.is_some_and(|hang| hang.found.is_stuck);
+        // A look that did not see where threads run says nothing: what the last one found still holds,
+        // and the next one comes soon.
+        if is_blind && !was_stuck {
+            return None;
+        }
         if is_spinning && report.is_none() {
             self.hangs.asleep.goes_on(now_ns);
         }
@@ -447,6 +501,12 @@ impl Understanding {
             threads: threads.collect(),
             barriers,
         }
+    }
+
+    /// Notes that a signal was sent to the program that is to end it: what its threads do then says
+    /// nothing of what they did before.
+    pub fn expect_end(&mut self, now_ns: u64) {
+        self.hangs.expect_end(now_ns);
     }
 
     /// Waits for the look under way, if any, and ignores its result: if sbt were stopped during a

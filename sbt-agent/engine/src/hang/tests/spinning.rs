@@ -372,6 +372,83 @@ fn beside_locks_whose_holders_are_unknown_a_sleep_is_no_wait_for_the_outside() {
 }
 
 #[test]
+fn whether_a_thread_wakes_others_after_a_sleep_is_not_known() {
+    let mut seen = known(&[
+        (joins(1), "main a.c:30"),
+        (condvar(), "*pthread_cond_wait < take a.c:7"),
+        (call("clock_nanosleep", "1 s"), "heart a.c:18"),
+    ]);
+    let told = |seen: &Seen| {
+        let found = report(&seen.0, PROCESS);
+        (found.outcome, found.text)
+    };
+    let (outcome, text) = told(&seen);
+    assert_eq!(outcome, Some(LookOutcome::Unknown));
+    assert_eq!(
+        text,
+        "all threads sleep, and whether anything will wake them is not known: worker-1 waits for the \
+         condition variable 0x5000, in take() a.c:7; worker-2 sleeps in clock_nanosleep() (1 s), in \
+         heart() a.c:18, and what it does after that is not known"
+    );
+    // It woke between the looks.
+    seen.restless(&[2]);
+    let (outcome, text) = told(&seen);
+    assert_eq!(outcome, Some(LookOutcome::Unknown));
+    assert!(
+        text.starts_with(
+            "all threads sleep nearly all the time, and whether anything will wake those that wait is not \
+             known: worker-1"
+        ),
+        "{text}"
+    );
+    // Another thread has woken the one that waits, as watching has shown.
+    seen.of(1).ran_lately = true;
+    assert_eq!(told(&seen).0, Some(LookOutcome::Outside));
+    seen.of(1).ran_lately = false;
+    // It gives up by itself, or waits for the lock of the one that sleeps, which goes on after that.
+    seen.of(1).timed = true;
+    assert_eq!(told(&seen).0, Some(LookOutcome::Outside));
+    seen.of(1).timed = false;
+    seen.of(1).doing = mutex(0xa0, 2);
+    assert_eq!(told(&seen).0, Some(LookOutcome::Outside));
+    // A thread of a library, as of a pool that the program did not make.
+    seen.of(1).doing = condvar();
+    seen.of(1).stack = stack("*pthread_cond_wait < *g_thread_pool_run");
+    assert_eq!(told(&seen).0, Some(LookOutcome::Outside));
+}
+
+#[test]
+fn threads_of_a_runtime_that_wake_each_other_tell_nothing_of_its_tasks() {
+    let futex = Doing::Waiting(WaitFor::Futex {
+        address: 0x9000,
+        shared: false,
+    });
+    let mut seen = known(&[
+        (call("epoll_pwait", ""), "runtime.epollwait a.s:7"),
+        (futex, "runtime.futex a.s:9"),
+    ]);
+    seen.restless(&[0, 1]);
+    assert_eq!(
+        asleep_as(&seen.0, &Names::default()),
+        None,
+        "one wakes the other"
+    );
+    for process in &mut seen.0.processes {
+        process.has_tasks = true;
+    }
+    let found = asleep_as(&seen.0, &Names::default()).expect("they do next to nothing");
+    assert_eq!(found.kind, HangKind::Unclear);
+    assert!(
+        found.text.contains("which goroutines wait"),
+        "{}",
+        found.text
+    );
+    // A task computes.
+    seen.of(1).ran_ns = Some(20 * MS);
+    assert_eq!(asleep_as(&seen.0, &Names::default()), None);
+}
+
+#[test]
 fn a_flag_that_nobody_is_left_to_set_is_a_hang() {
     let mut seen = known(&[
         (joins(1), "main a.c:30"),

@@ -11,9 +11,11 @@ use iced_x86::{FlowControl, Instruction, Mnemonic, OpKind, Register, RflagsBits}
 use super::{displaced::holds, instruction, registers::Registers};
 use arithmetic::{ALL_FLAGS, cut};
 use influence::Influence;
+use vectors::Vectors;
 
 mod arithmetic;
 mod influence;
+mod vectors;
 
 /// How memory is remembered: in pages.
 const PAGE: u64 = 4096;
@@ -51,6 +53,7 @@ pub struct Rehearsal<'m> {
     read: Read<'m>,
     pages: BTreeMap<u64, Option<Vec<u8>>>,
     registers: [u64; 16],
+    vectors: Vectors,
     at: u64,
     flags: u64,
     /// Flags without a known value, by the bits of `RflagsBits`.
@@ -84,7 +87,13 @@ impl<'m> Rehearsal<'m> {
         ];
         let is_in_call = r.orig_rax.cast_signed() >= 0;
         if is_in_call && GOES_ON.contains(&-r.rax.cast_signed()) {
-            if !sleeps(r.orig_rax, r.rdi) {
+            let is_continued = r.orig_rax.cast_signed() == libc::SYS_restart_syscall;
+            let number = if is_continued {
+                begun_by(r.rip, read)?
+            } else {
+                r.orig_rax
+            };
+            if !sleeps(number, r.rdi) {
                 return None;
             }
             all[0] = 0;
@@ -93,6 +102,7 @@ impl<'m> Rehearsal<'m> {
             read,
             pages: BTreeMap::new(),
             registers: all,
+            vectors: Vectors::default(),
             at: r.rip,
             flags: r.eflags & ALL_FLAGS,
             undefined: 0,
@@ -113,6 +123,7 @@ impl<'m> Rehearsal<'m> {
     pub fn state(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         (self.at, self.registers, self.flags, self.undefined).hash(&mut hasher);
+        self.vectors.hash(&mut hasher);
         self.written.hash(&mut hasher);
         hasher.finish()
     }
@@ -396,6 +407,17 @@ impl<'m> Rehearsal<'m> {
         }
         Some(())
     }
+}
+
+/// The number of the system call that ended at `after`, if the instruction right before the call sets
+/// it: `mov eax, NUMBER; syscall`.
+pub fn begun_by(after: u64, read: Read) -> Option<u64> {
+    let mut code = [0; 7];
+    let is_read = read(after.checked_sub(code.len() as u64)?, &mut code);
+    let [0xb8, number @ .., 0x0f, 0x05] = code else {
+        return None;
+    };
+    is_read.then(|| u32::from_le_bytes(number).into())
 }
 
 /// Whether a system call only sleeps for a time or gives way. `first`: its first argument.

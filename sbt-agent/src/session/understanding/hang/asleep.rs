@@ -1,6 +1,8 @@
 //! Programs all of whose threads sleep, and programs that come to no barrier although they use CPUs,
 //! whether or not a barrier was ever seen. Pure.
 
+use std::collections::{HashMap, HashSet};
+
 /// The shortest and the longest time between two readings, ns.
 const READINGS_NS: [u64; 2] = [100_000_000, 1_000_000_000];
 
@@ -19,10 +21,17 @@ const MOST_LIMITS: u32 = 6;
 pub struct Used {
     /// The processes, in any order that stays.
     pub processes: Vec<u32>,
-    /// The sum over their threads that are alive, ns.
-    pub cpu_ns: u64,
+    /// That of each of their threads that are alive, ns, by the thread's id.
+    pub threads: Vec<(u32, u64)>,
     /// The number of arrivals at barriers that were seen.
     pub arrivals: u64,
+}
+
+impl Used {
+    /// The sum over the threads, ns.
+    fn cpu_ns(&self) -> u64 {
+        self.threads.iter().map(|(_, ns)| ns).sum()
+    }
 }
 
 /// Since when a program has slept, or has come to no barrier.
@@ -35,6 +44,9 @@ pub struct Asleep {
     still_ns: Option<u64>,
     /// The number of looks that have shown that it goes on.
     in_vain: u32,
+    /// The CPU time of each thread at the last reading, ns, and the first reading with that time: the
+    /// thread has not run since.
+    ran: HashMap<u32, (u64, u64)>,
 }
 
 impl Asleep {
@@ -48,6 +60,14 @@ impl Asleep {
 
     /// Takes a reading.
     pub fn see(&mut self, now_ns: u64, used: Used) {
+        let ran = used.threads.iter().map(|(thread, ns)| {
+            let before = self.ran.get(thread).filter(|(then, _)| then == ns);
+            (
+                *thread,
+                (*ns, before.map_or(now_ns, |(_, since_ns)| *since_ns)),
+            )
+        });
+        self.ran = ran.collect();
         let Some((then_ns, last)) = self.last.replace((now_ns, used)) else {
             self.still_ns = Some(now_ns);
             return;
@@ -62,10 +82,11 @@ impl Asleep {
         }
         let fewer = used.processes.len() < last.processes.len();
         // Threads that end take their times with them: what the others did is not known.
-        if !is_new && (fewer || used.cpu_ns < last.cpu_ns) {
+        let (cpu_ns, before_ns) = (used.cpu_ns(), last.cpu_ns());
+        if !is_new && (fewer || cpu_ns < before_ns) {
             return;
         }
-        let did_ns = used.cpu_ns.saturating_sub(last.cpu_ns);
+        let did_ns = cpu_ns.saturating_sub(before_ns);
         let sleeps = !is_new
             && used.arrivals == last.arrivals
             && did_ns.saturating_mul(SHARE) <= now_ns.saturating_sub(then_ns);
@@ -83,6 +104,13 @@ impl Asleep {
         let since_ns = self.still_ns?;
         let is_due = now_ns.saturating_sub(since_ns) >= limit_ns.saturating_mul(times.into());
         is_due.then_some(since_ns)
+    }
+
+    /// The threads that have run since `since_ns`, as far as readings tell.
+    pub fn ran_since(&self, since_ns: u64) -> HashSet<u32> {
+        let all = self.ran.iter();
+        let ran = all.filter(|(_, (_, still_ns))| *still_ns > since_ns);
+        ran.map(|(thread, _)| *thread).collect()
     }
 
     /// A look has shown that the program went on, at `now_ns`.
@@ -110,7 +138,7 @@ mod tests {
     fn used(processes: &[u32], ms: u64) -> Used {
         Used {
             processes: processes.to_vec(),
-            cpu_ns: ms * MS,
+            threads: vec![(7, ms * MS)],
             arrivals: 0,
         }
     }
@@ -151,6 +179,22 @@ mod tests {
         asleep.see(6_600 * MS, arrives);
         assert_eq!(asleep.still_ns(8_500 * MS, limit_ns), None);
         assert_eq!(asleep.still_ns(8_600 * MS, limit_ns), Some(6_600 * MS));
+    }
+
+    #[test]
+    fn threads_that_run_now_and_then_are_told_from_those_that_only_wait() {
+        let mut asleep = Asleep::default();
+        let at = |ms: u64, fed_ms: u64| Used {
+            threads: vec![(7, 50 * MS), (8, fed_ms * MS)],
+            ..used(&[7], ms)
+        };
+        asleep.see(0, at(0, 1));
+        asleep.see(1_000 * MS, at(0, 1));
+        asleep.see(2_000 * MS, at(0, 2));
+        assert_eq!(asleep.since_ns(0), Some(0), "next to nothing");
+        assert_eq!(asleep.ran_since(1_500 * MS), HashSet::from([8]));
+        asleep.see(3_000 * MS, at(0, 2));
+        assert_eq!(asleep.ran_since(2_500 * MS), HashSet::new());
     }
 
     #[test]

@@ -118,6 +118,12 @@ pub fn is_ending(scene: &Scene, known: &[BarrierSeen]) -> bool {
     })
 }
 
+/// Whether a thread runs of which the look did not see where: it had no CPU, and so did not stop.
+pub fn is_blind(scene: &Scene) -> bool {
+    let mut all = scene.threads.iter();
+    all.any(|thread| thread.doing == Doing::Running && thread.stack.is_empty())
+}
+
 /// Adds the threads of processes that could not be looked at.
 fn add_unseen(scene: &mut Scene, known: &[BarrierSeen]) {
     let looked_at: HashSet<u32> = scene
@@ -144,6 +150,7 @@ fn add_unseen(scene: &mut Scene, known: &[BarrierSeen]) {
                 slept: false,
                 sharers: None,
                 own_request: false,
+                ran_lately: false,
             });
         }
     }
@@ -224,6 +231,7 @@ mod tests {
             slept: true,
             sharers: None,
             own_request: false,
+            ran_lately: false,
         }
     }
 

@@ -43,6 +43,51 @@ fn whoever_is_to_stop_waits_for_the_look() {
 }
 
 #[test]
+fn what_a_program_does_that_was_told_to_end_is_not_looked_at() {
+    let mut hangs = Hangs::new(Some(Duration::from_secs(1)), true, None);
+    let still = Still {
+        since_ns: 0,
+        barrier: SPINS,
+        episode: 0,
+    };
+    hangs.looking = Some(Looking::begin(vec![still], Scene::default).unwrap());
+    assert!(!hangs.is_ending(5));
+    hangs.expect_end(5);
+    assert!(hangs.is_ending(5));
+    let (still, _) = hangs.looking.take().unwrap().end().unwrap();
+    assert!(still.is_empty(), "the look under way is useless");
+    // It handles the signal, and goes on.
+    assert!(!hangs.is_ending(5 + ENDING_NS));
+}
+
+#[test]
+fn who_ran_shortly_before_the_first_look_is_remembered() {
+    const MS: u64 = 1_000_000;
+    let mut hangs = Hangs::new(Some(Duration::from_secs(2)), true, None);
+    let used = |fed_ns| Used {
+        processes: vec![7],
+        threads: vec![(7, 50 * MS), (8, fed_ns)],
+        arrivals: 0,
+    };
+    for (at_ms, fed_ns) in [(0, 1), (1_000, 1), (1_500, 2)] {
+        hangs.asleep.see(at_ms * MS, used(fed_ns));
+    }
+    let still = |since_ns| Still {
+        since_ns,
+        barrier: ASLEEP,
+        episode: since_ns,
+    };
+    hangs.note_restless(&[still(0)], 2_000 * MS);
+    assert_eq!(hangs.restless, Some((0, HashSet::from([8]))));
+    // The look itself has made a thread run.
+    hangs.asleep.see(2_500 * MS, used(2));
+    hangs.note_restless(&[still(0)], 9_000 * MS);
+    assert_eq!(hangs.restless, Some((0, HashSet::from([8]))));
+    hangs.note_restless(&[still(3_000 * MS)], 9_000 * MS);
+    assert_eq!(hangs.restless, Some((3_000 * MS, HashSet::new())));
+}
+
+#[test]
 fn what_is_left_out_is_said() {
     let own = std::process::id();
     let how = Looks {

@@ -2,7 +2,7 @@
 
 use iced_x86::{Instruction, Mnemonic, RflagsBits};
 
-use super::{Rehearsal, holds, size};
+use super::{Rehearsal, holds, size, vectors};
 
 /// The flags, by their bits.
 const CARRY: u64 = 1;
@@ -53,10 +53,19 @@ impl Rehearsal<'_> {
                 self.registers[0] = extended(self.registers[0], 4);
                 Some(())
             }
+            Mnemonic::Cqo => {
+                self.registers[2] = sign(self.registers[0], 8);
+                Some(())
+            }
+            Mnemonic::Cdq => {
+                self.registers[2] = sign(self.registers[0], 4) & 0xffff_ffff;
+                Some(())
+            }
             Mnemonic::Cwde => {
                 self.registers[0] = extended(self.registers[0], 2) & 0xffff_ffff;
                 Some(())
             }
+            _ if vectors::is_of_vectors(i) => self.move_vector(i),
             _ => self.calculate(i, size),
         }
     }
@@ -102,6 +111,7 @@ impl Rehearsal<'_> {
             }
             Mnemonic::Shl | Mnemonic::Shr | Mnemonic::Sar => self.shift(i, size),
             Mnemonic::Mul | Mnemonic::Imul => self.multiply(i, size),
+            Mnemonic::Div | Mnemonic::Idiv => self.divide(i, size),
             Mnemonic::Xchg => {
                 let (a, b) = (self.get(i, 0)?, self.get(i, 1)?);
                 self.put(i, 0, b)?;
@@ -210,6 +220,39 @@ impl Rehearsal<'_> {
         Some(())
     }
 
+    /// Quotients and remainders, as of durations in code that was built without optimisation.
+    fn divide(&mut self, i: &Instruction, size: usize) -> Option<()> {
+        if size < 4 {
+            return None;
+        }
+        let by = self.get(i, 0)?;
+        let [low, high] = [0, 2].map(|register| u128::from(cut(self.registers[register], size)));
+        let bits = size * 8;
+        let all = high << bits | low;
+        let (quotient, rest) = if i.mnemonic() == Mnemonic::Div {
+            let by = u128::from(by);
+            let quotient = u64::try_from(all.checked_div(by)?).ok()?;
+            // A quotient that is too large is a fault.
+            if cut(quotient, size) != quotient {
+                return None;
+            }
+            (quotient, u64::try_from(all.checked_rem(by)?).ok()?)
+        } else {
+            let unused = 128 - 2 * bits;
+            let all = (all << unused).cast_signed() >> unused;
+            let by = i128::from(extended(by, size).cast_signed());
+            let quotient = i64::try_from(all.checked_div(by)?).ok()?;
+            if extended(quotient.cast_unsigned(), size).cast_signed() != quotient {
+                return None;
+            }
+            let rest = i64::try_from(all.checked_rem(by)?).ok()?;
+            (quotient.cast_unsigned(), rest.cast_unsigned())
+        };
+        self.set(0, size, cut(quotient, size));
+        self.set(2, size, cut(rest, size));
+        Some(())
+    }
+
     fn result_flags(&mut self, value: u64, size: usize, carry: bool, overflow: bool) {
         let value = cut(value, size);
         let mut flags = 0;
@@ -254,6 +297,11 @@ pub(super) const fn cut(value: u64, size: usize) -> u64 {
     } else {
         value & ((1 << (size * 8)) - 1)
     }
+}
+
+/// A word of the sign of a value: all bits of it are 1 if the value is below 0.
+const fn sign(value: u64, size: usize) -> u64 {
+    (extended(value, size).cast_signed() >> 63).cast_unsigned()
 }
 
 /// The lowest bytes of a value as a signed number.

@@ -5,11 +5,13 @@ use std::collections::BTreeSet;
 
 use iced_x86::{FlowControl, Instruction, InstructionInfoFactory, OpAccess, OpKind, Register};
 
+use super::vectors;
+
 /// The registers, flags and words of a thread whose values depend on memory that other threads write.
 #[derive(Clone, Default)]
 pub(super) struct Influence {
-    /// A bit for each general register.
-    registers: u16,
+    /// A bit for each general register, and for each vector register.
+    registers: u32,
     flags: bool,
     /// Addresses of bytes that the thread has written.
     bytes: BTreeSet<u64>,
@@ -94,8 +96,12 @@ impl Influence {
     }
 }
 
-/// The bit of a general register; none of the stack pointer, which follows the calls.
-fn bit(register: Register) -> Option<u16> {
+/// The bit of a general register, or of a vector register; none of the stack pointer, which follows
+/// the calls.
+fn bit(register: Register) -> Option<u32> {
+    if let Some(number) = vectors::number(register) {
+        return Some(1 << (16 + number));
+    }
     let full = register.full_register();
     let counts = full.is_gpr64() && full != Register::RSP;
     counts.then(|| 1 << full.number())
