@@ -6,7 +6,7 @@ use crate::{Head, Reader};
 /// Number of [`Make::list`], a power of two.
 pub const MAKE_LIST: usize = 256;
 
-/// [`Make::listed`] of a list that is longer than [`MAKE_LIST`].
+/// [`Make::listed`] of a list that is longer than [`MAKE_LIST`], or that could not be read.
 pub const TOO_LONG: u32 = u32::MAX;
 
 /// [`crate::Cookie::displacement`] of a function that takes a list of a length that no argument tells.

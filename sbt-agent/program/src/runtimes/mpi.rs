@@ -87,6 +87,14 @@ pub fn refusal(function: &str) -> Option<String> {
     })
 }
 
+/// The other one of the two names that a function of MPI has (MPI 3.1, section 14.2).
+pub fn second_name(function: &str) -> String {
+    match function.strip_prefix('P') {
+        Some(first) => first.to_owned(),
+        None => format!("P{function}"),
+    }
+}
+
 /// Whether communicators are numbers in programs for this library: it is MPICH or one of its kin, and not
 /// its library with the standard binary interface (MPI 5.0).
 pub fn is_numbered(file_name: &str, image: &[u8]) -> bool {

@@ -39,10 +39,6 @@ impl Binary<'_> {
 
     fn function(&self, name: &str, purpose: Purpose) -> Offer {
         let is_barrier = matches!(purpose, Purpose::Barrier { .. });
-        let refusal = mpi::refusal(name).filter(|_| is_barrier && mpi::is_defined(self.image));
-        if let Some(refusal) = refusal {
-            return Offer::Refused(refusal);
-        }
         let symbols = match self.debug.functions(name) {
             Ok(symbols) if symbols.is_empty() => {
                 return self.chosen(name).map_or(Offer::Nothing, Offer::Refused);
@@ -55,6 +51,11 @@ impl Binary<'_> {
                 ));
             }
         };
+        if let Some(refusal) = mpi::refusal(name).filter(|_| is_barrier)
+            && self.is_of_mpi(name, &symbols)
+        {
+            return Offer::Refused(refusal);
+        }
         let points: Vec<_> = parts::without_repeated(self, symbols)
             .iter()
             .filter_map(|symbol| self.entry(symbol, purpose))
@@ -66,6 +67,14 @@ impl Binary<'_> {
             );
         }
         Offer::Points(points)
+    }
+
+    /// Whether a function is MPI's own, and not one of the program that is called alike: MPI's have a
+    /// second name.
+    fn is_of_mpi(&self, name: &str, symbols: &[Symbol]) -> bool {
+        let begins = |symbol: &Symbol| symbols.iter().any(|other| other.start == symbol.start);
+        let second = self.debug.functions(&mpi::second_name(name));
+        mpi::is_defined(self.image) && second.is_ok_and(|all| all.iter().any(begins))
     }
 
     /// Why a function cannot be probed that the dynamic linker chooses among variants; `None` if it

@@ -57,14 +57,13 @@ fn list(
         (at, width) => u64::from(low(argument(at - 1))) * u64::from(width),
     };
     let length = usize::try_from(length).unwrap_or(usize::MAX);
-    let listed = match list.get_mut(..length).filter(|_| length < MAKE_LIST) {
-        Some(room) => {
-            hit.machine
-                .read(argument(cookie.count), room.as_flattened_mut());
-            u32::try_from(length).unwrap_or(TOO_LONG)
-        }
-        None => TOO_LONG,
-    };
+    let room = list.get_mut(..length).filter(|_| length < MAKE_LIST);
+    let is_read = room.is_some_and(|room| {
+        let room = room.as_flattened_mut();
+        room.is_empty() || hit.machine.read(argument(cookie.count), room)
+    });
+    let listed = u32::try_from(length).ok().filter(|_| is_read);
+    let listed = listed.unwrap_or(TOO_LONG);
     (listed, list.map(u32::from_ne_bytes))
 }
 
