@@ -194,8 +194,9 @@ impl Communicators {
     pub fn note(&self) -> Option<String> {
         if self.families.has_overflowed() {
             return Some(
-                "the program has more MPI communicators at a time than sbt keeps apart: episodes on \
-                 those that it has made are incomplete"
+                "the program has more MPI communicators at a time, or calls that make them and to \
+                 which not all ranks came, than sbt keeps apart: episodes on those that it has made \
+                 are incomplete"
                     .into(),
             );
         }

@@ -12,7 +12,7 @@
 use rustc_hash::FxHashMap;
 
 use super::{
-    groups::Group,
+    groups::{Group, MOST_RANKS},
     makers::{Maker, MakerCall, handle, ranges},
 };
 
@@ -26,15 +26,23 @@ pub type Process = u16;
 /// The name of an MPI job.
 pub type Job = Option<Box<[u8]>>;
 
-/// More communicators than this are not kept apart. No library has so many at a time.
+/// More communicators than this, or calls that make them, are not kept apart. No library has so many at
+/// a time.
 const MOST: usize = 1 << 16;
+
+/// A process for which more communicators, groups and calls than this would have to be kept is not
+/// followed any more.
+const MOST_OF_ONE: usize = 1 << 13;
 
 /// A colour of ranks that get no communicator: `MPI_UNDEFINED` of Open MPI, of MPICH and its kin, and of
 /// the standard binary interface.
 const UNDEFINED: i32 = -32766;
 
-/// `MPI_COMM_TYPE_SHARED` in the standard binary interface, in MPICH and its kin, and in Open MPI.
-const SHARED: [i32; 3] = [221, 1, 0];
+/// `MPI_COMM_TYPE_SHARED` in MPICH and its kin, whose communicators are numbers.
+const SHARED_OF_NUMBERED: [i32; 1] = [1];
+
+/// The same in Open MPI, where 1 means something else, and in the standard binary interface.
+const SHARED: [i32; 2] = [0, 221];
 
 /// What is known of a process that is a rank.
 #[derive(Clone, Debug, Default)]
@@ -55,6 +63,13 @@ pub struct Rank {
     pub is_readable: bool,
     /// Whether all calls of the process will be told.
     pub is_complete: bool,
+}
+
+impl Rank {
+    /// Whether its communicators are known by its calls.
+    const fn is_followed(&self) -> bool {
+        self.is_complete && !self.is_readable
+    }
 }
 
 /// What makes a communicator another than others.
@@ -119,6 +134,13 @@ struct Coming {
     made: Vec<CommunicatorId>,
 }
 
+impl Coming {
+    /// Whether all that have come have left.
+    const fn is_left(&self) -> bool {
+        self.left == self.comers.len()
+    }
+}
+
 /// A call that a thread is in.
 #[derive(Debug)]
 enum Call {
@@ -149,6 +171,30 @@ struct OneProcess {
     numbers: FxHashMap<CommunicatorId, u32>,
     /// By thread.
     inside: FxHashMap<u32, Call>,
+}
+
+impl OneProcess {
+    /// Whether it has a name for a communicator.
+    fn has(&self, id: CommunicatorId) -> bool {
+        self.named.values().any(|named| *named == Some(id))
+    }
+
+    /// Whether a thread is in this call.
+    fn is_in(&self, turn: &Turn) -> bool {
+        let mut calls = self.inside.values();
+        calls.any(|call| matches!(call, Call::Making { turn: its, .. } if its == turn))
+    }
+
+    /// Whether there is more of it than is kept.
+    fn has_too_much(&self) -> bool {
+        let kept = [
+            self.named.len(),
+            self.groups.len(),
+            self.calls_by_group.len(),
+            self.inside.len(),
+        ];
+        kept.iter().sum::<usize>() > MOST_OF_ONE
+    }
 }
 
 /// All communicators of all jobs.
@@ -198,7 +244,7 @@ impl Families {
         let Some(one) = self
             .processes
             .get(&process)
-            .filter(|one| one.rank.is_complete)
+            .filter(|one| one.rank.is_followed())
         else {
             return;
         };
@@ -229,8 +275,12 @@ impl Families {
             _ => self.making(process, call),
         };
         if let (Some(call), Some(one)) = (call, self.processes.get_mut(&process)) {
-            one.inside.insert(thread, call);
+            let before = one.inside.insert(thread, call);
+            if let Some(Call::Making { turn, .. }) = before {
+                self.left(&turn);
+            }
         }
+        self.limit(process);
     }
 
     /// A thread of a process leaves the function that it has entered. `value`: what the function has
@@ -265,18 +315,23 @@ impl Families {
             }
             _ => {}
         }
+        self.limit(process);
     }
 
     /// A process has ended, or executes another program.
     pub fn forget(&mut self, process: Process) {
-        let Some(one) = self.processes.get(&process) else {
+        let Some(one) = self.processes.remove(&process) else {
             return;
         };
-        let names: Vec<u64> = one.named.keys().copied().collect();
-        for name in names {
-            self.let_go(process, name);
+        for call in one.inside.into_values() {
+            if let Call::Making { turn, .. } = call {
+                self.left(&turn);
+            }
         }
-        self.processes.remove(&process);
+        for id in one.named.into_values().flatten() {
+            self.release(id);
+        }
+        self.sweep();
     }
 
     /// Calls of a process are missing: of those that follow it is not known any more which they are.
@@ -332,13 +387,43 @@ impl Families {
         if let Some(one) = self.processes.get_mut(&process) {
             one.named.insert(name, id);
         }
-        if self.known.len() > MOST {
+    }
+
+    /// Keeps what is known within its limits. `process`: the one of which more is known now.
+    fn limit(&mut self, process: Process) {
+        let one = self.processes.get(&process);
+        if one.is_some_and(OneProcess::has_too_much) {
+            self.doubt(process);
+        }
+        let kept = |all: &Self| all.known.len().max(all.coming.len());
+        if kept(self) <= MOST {
+            return;
+        }
+        self.sweep();
+        // Unless half is free again, this would soon be to do again.
+        if kept(self) > MOST / 2 {
             // Nothing is known any more of any process, which is true, if not much.
             self.overflowed = true;
             self.processes.clear();
             self.known.clear();
             self.ids.clear();
             self.coming.clear();
+        }
+    }
+
+    /// Forgets calls, and communicators that no process has, for which nobody can come any more.
+    fn sweep(&mut self) {
+        let is_unheld = |id| {
+            self.known
+                .get(id)
+                .is_some_and(|known: &Known| known.holders == 0)
+        };
+        let calls = self.coming.iter().filter(|(_, coming)| {
+            coming.is_left() && (coming.made.is_empty() || coming.made.iter().any(is_unheld))
+        });
+        let turns: Vec<Turn> = calls.map(|(turn, _)| turn.clone()).collect();
+        for turn in turns {
+            self.drop_over(&turn);
         }
     }
 
@@ -350,11 +435,16 @@ impl Families {
         let Some(Some(id)) = one.named.remove(&name) else {
             return;
         };
-        if !one.named.values().any(|other| *other == Some(id)) {
+        if !one.has(id) {
             one.calls.remove(&id);
             one.calls_by_group.retain(|(of, ..), _| *of != id);
             one.numbers.remove(&id);
         }
+        self.release(id);
+    }
+
+    /// A process has one name less for a communicator.
+    fn release(&mut self, id: CommunicatorId) {
         if let Some(known) = self.known.get_mut(&id) {
             known.holders = known.holders.saturating_sub(1);
         }
@@ -388,14 +478,44 @@ impl Families {
         let Some(coming) = self.coming.get(turn) else {
             return true;
         };
+        if !coming.is_left() {
+            return false;
+        }
         let size = self.known.get(&turn.of).and_then(|of| of.size);
         let all = match &turn.by {
             Some((group, _)) => group.size(size),
             None => size,
         };
-        // If the communicator of the call is gone, nobody can come any more.
-        let is_full = all.is_none_or(|all| coming.left >= all as usize);
-        is_full && coming.left == coming.comers.len()
+        all.is_some_and(|all| coming.left >= all as usize) || !self.is_awaited(turn)
+    }
+
+    /// Whether a process may still come to a call. Those that are not watched, or not from the start on,
+    /// do not come.
+    fn is_awaited(&self, turn: &Turn) -> bool {
+        // Who is about to get the communicator of the call may come, too.
+        let maker = match self.known.get(&turn.of).map(|known| &known.key) {
+            Some(Key::Part(maker, _)) => Some(maker),
+            _ => None,
+        };
+        let is_member = |process: Process| {
+            let Some((group, _)) = &turn.by else {
+                return true;
+            };
+            let number = self.number(process, group.of);
+            number.is_none_or(|number| group.place(number).is_some())
+        };
+        let key = turn.by.clone();
+        let key = key.map(|(group, tag)| (turn.of, group, tag));
+        self.processes.iter().any(|(process, one)| {
+            let calls = match &key {
+                Some(key) => one.calls_by_group.get(key),
+                None => one.calls.get(&turn.of),
+            };
+            one.rank.is_followed()
+                && calls.is_none_or(|calls| *calls <= turn.number)
+                && (one.has(turn.of) || maker.is_some_and(|maker| one.is_in(maker)))
+                && is_member(*process)
+        })
     }
 
     /// How many ranks a communicator has, if known.
@@ -481,7 +601,7 @@ impl Families {
         let first = group(1)?;
         let size = self.known.get(&first.of).and_then(|known| known.size);
         let places = || match call.maker {
-            Maker::RangeIncl | Maker::RangeExcl => ranges(call.list?, MOST),
+            Maker::RangeIncl | Maker::RangeExcl => ranges(call.list?, MOST_RANKS),
             _ => call.list.map(<[u32]>::to_vec),
         };
         match call.maker {
@@ -539,6 +659,10 @@ impl Families {
             _ => 0,
         };
         let coming = self.coming.entry(turn.clone()).or_default();
+        if coming.comers.len() >= usize::from(Process::MAX) {
+            // Each process comes once, unless it becomes a rank again and again.
+            return Some(unknown);
+        }
         coming.comers.push(Comer {
             process,
             part: part.clone(),
@@ -601,6 +725,14 @@ impl Families {
         };
         coming.left += 1;
         // Those that were freed before the last process left could not be forgotten then.
+        self.drop_over(turn);
+    }
+
+    /// Forgets a call that is over, and what it has made that no process has.
+    fn drop_over(&mut self, turn: &Turn) {
+        let Some(coming) = self.coming.get(turn) else {
+            return;
+        };
         let made = coming.made.clone();
         if made.is_empty() && self.is_over(turn) {
             self.coming.remove(turn);
@@ -622,7 +754,7 @@ fn part(
         Maker::Dup | Maker::DistGraph => Some(Part::All),
         Maker::Split => Some(Part::Colour(call.int(2))),
         Maker::SplitType if call.int(2) == UNDEFINED => Some(Part::Colour(UNDEFINED)),
-        Maker::SplitType if SHARED.contains(&call.int(2)) => Some(Part::Machine),
+        Maker::SplitType if is_shared(call) => Some(Part::Machine),
         Maker::Create | Maker::CreateGroup => group.map(Part::Group),
         Maker::Graph => u32::try_from(call.int(2)).ok().map(Part::First),
         Maker::Cart => sides.and_then(product).map(Part::First),
@@ -630,6 +762,16 @@ fn part(
         _ => None,
     };
     known.unwrap_or(Part::Unknown)
+}
+
+/// Whether a communicator is divided by what ranks share memory.
+fn is_shared(call: &MakerCall<'_>) -> bool {
+    let shared: &[i32] = if call.is_numbered {
+        &SHARED_OF_NUMBERED
+    } else {
+        &SHARED
+    };
+    shared.contains(&call.int(2))
 }
 
 /// The product of some numbers.

@@ -15,12 +15,15 @@ const GROUP: u64 = 0x8800_0000;
 /// Some ranks of one job, or of several.
 struct Ranks {
     families: Families,
+    /// Whether the library's communicators are numbers.
+    is_numbered: bool,
 }
 
 impl Ranks {
     fn new(ranks: u16) -> Self {
         let mut all = Self {
             families: Families::default(),
+            is_numbered: true,
         };
         for rank in 0..ranks {
             all.begin(rank, "1", u32::from(rank), u32::from(ranks), true);
@@ -48,7 +51,7 @@ impl Ranks {
         let index = u8::try_from(index.unwrap()).unwrap();
         let mut record = Make {
             head: Head {
-                layout: number(index, true),
+                layout: number(index, self.is_numbered),
                 ..Head::default()
             },
             time_ns: 0,
@@ -235,6 +238,157 @@ fn communicators_that_come_and_go_leave_nothing() {
         ranks.families.forget(process);
     }
     assert!(ranks.families.known.is_empty(), "{:?}", ranks.families);
+}
+
+#[test]
+fn communicators_that_come_and_go_without_all_ranks_leave_nothing() {
+    // The last rank is on another machine. Of the one before, calls are missing.
+    let mut ranks = Ranks::new(0);
+    for process in 0..3 {
+        ranks.begin(process, "1", process.into(), 4, true);
+    }
+    let given = [WORLD, int(UNDEFINED), 0];
+    for process in [0, 1] {
+        ranks.enter(process, "MPI_Comm_split", &given, &[]);
+        ranks.leave(process, NULL);
+        ranks.enter(process, "MPI_Comm_dup", &[WORLD], &[]);
+        ranks.leave(process, NEW);
+        ranks.enter(process, "MPI_Comm_free", &[NEW], &[]);
+    }
+    // It may still come.
+    assert_eq!(ranks.families.coming.len(), 2);
+    ranks.enter(2, "MPI_Comm_split", &given, &[]);
+    ranks.families.doubt(2);
+    for round in 0..100 {
+        ranks.all(&[0, 1], "MPI_Comm_split", |_| &[WORLD, 1, 0], |_| NEW);
+        ranks.all(&[0, 1], "MPI_Comm_split", |_| &given, |_| NULL);
+        ranks.all(&[0, 1], "MPI_Comm_dup", |_| &[NEW], |_| NEW + 1);
+        ranks.all(&[0, 1], "MPI_Comm_group", |_| &[NEW], |_| GROUP);
+        let by_group = [NEW, GROUP, 0];
+        ranks.all(&[0, 1], "MPI_Comm_create_group", |_| &by_group, |_| NEW + 2);
+        for name in [NEW, NEW + 1, NEW + 2] {
+            assert_eq!(ranks.parts(&[0, 1, 2], name)[0].0, [0, 1]);
+            for process in [0, 1] {
+                ranks.enter(process, "MPI_Comm_free", &[name], &[]);
+            }
+        }
+        let left = &ranks.families;
+        let kept = (left.known.len(), left.ids.len(), left.coming.len());
+        assert_eq!(kept, (4, 4, 0), "{round}: {left:?}");
+    }
+    // One ends in a call, the other before it.
+    ranks.enter(0, "MPI_Comm_dup", &[WORLD], &[]);
+    ranks.families.forget(0);
+    assert_eq!(ranks.families.coming.len(), 1);
+    ranks.families.forget(1);
+    assert!(ranks.families.coming.is_empty(), "{:?}", ranks.families);
+}
+
+#[test]
+fn calls_that_never_end_have_a_limit() {
+    let mut ranks = Ranks::new(2);
+    let given = [WORLD, int(UNDEFINED), 0];
+    for _ in 0..=MOST {
+        assert!(!ranks.families.has_overflowed());
+        ranks.all(&[0], "MPI_Comm_split", |_| &given, |_| NULL);
+    }
+    assert!(ranks.families.has_overflowed());
+    assert!(ranks.families.coming.is_empty());
+}
+
+#[test]
+fn a_process_that_keeps_too_much_is_not_followed() {
+    let mut ranks = Ranks::new(2);
+    ranks.all(&[0, 1], "MPI_Comm_dup", |_| &[WORLD], |_| NEW);
+    for new in 0..MOST_OF_ONE as u64 {
+        ranks.all(&[0], "MPI_Comm_group", |_| &[WORLD], |_| GROUP + new);
+    }
+    let kept = &ranks.families.processes[&0];
+    assert!(kept.groups.is_empty() && !kept.rank.is_complete);
+    assert_eq!(ranks.parts(&[0, 1], NEW), [(vec![1], Some(2))]);
+    assert_eq!(ranks.parts(&[0, 1], WORLD), [(vec![0, 1], Some(2))]);
+    assert!(!ranks.families.has_overflowed());
+    // Threads in calls count too.
+    let record = Make {
+        head: Head {
+            layout: number(2, true),
+            ..Head::default()
+        },
+        time_ns: 0,
+        seq: 0,
+        number: 0,
+        listed: 0,
+        reserved: 0,
+        held: 0,
+        arguments: [NEW + 9, 0, 0, 0, 0, 0],
+        list: [0; MAKE_LIST],
+    };
+    let call = MakerCall::of(&record).unwrap();
+    for thread in 0..=u32::try_from(MOST_OF_ONE).unwrap() {
+        ranks.families.enter(1, thread, &call);
+    }
+    assert!(ranks.families.processes[&1].inside.is_empty());
+}
+
+#[test]
+fn groups_of_more_ranks_than_there_may_be_are_unknown() {
+    let most = u32::try_from(MOST_RANKS).unwrap();
+    let all = Group::all(CommunicatorId(0));
+    let size = |group: Option<Group>| group.and_then(|group| group.size(None));
+    assert_eq!(size(all.without(&[1, 5], Some(most))), Some(most - 2));
+    for size in [most + 1, u32::MAX] {
+        assert_eq!(all.without(&[1], Some(size)), None);
+        assert_eq!(all.and(&all, Some(size)), None);
+        assert_eq!(all.kept(&all, true, Some(size)), None);
+    }
+    let high: Vec<u32> = (most..2 * most).collect();
+    let high = all.at(&high).unwrap();
+    assert_eq!(all.and(&high, Some(most)), None);
+    assert_eq!(size(all.and(&all, Some(most))), Some(most));
+    let list: Vec<u32> = (0..=most).collect();
+    assert_eq!(all.at(&list), None);
+    // The order stays that of the first.
+    let (some, others) = (all.at(&[9, 3, 7]).unwrap(), all.at(&[8, 7, 2]).unwrap());
+    assert_eq!(some.and(&others, None), all.at(&[9, 3, 7, 8, 2]));
+    assert_eq!(some.kept(&others, false, None), all.at(&[9, 3]));
+}
+
+#[test]
+fn what_means_shared_memory_depends_on_the_library() {
+    for (is_numbered, kind, is_shared) in [
+        (true, 1, true),
+        (true, 0, false),
+        (true, 221, false),
+        (false, 0, true),
+        (false, 221, true),
+        // A thread of a core, in Open MPI.
+        (false, 1, false),
+    ] {
+        let mut ranks = Ranks::new(2);
+        ranks.is_numbered = is_numbered;
+        let given = [WORLD, int(kind), 0];
+        ranks.all(&[0, 1], "MPI_Comm_split_type", |_| &given, |_| NEW);
+        let found = ranks.parts(&[0, 1], NEW);
+        let parts = if is_shared {
+            vec![(vec![0, 1], Some(2))]
+        } else {
+            Vec::new()
+        };
+        assert_eq!(found, parts, "{is_numbered} {kind}");
+    }
+}
+
+#[test]
+fn what_can_be_read_is_not_followed_by_calls() {
+    let mut ranks = Ranks::new(1);
+    let rank = Rank {
+        is_readable: true,
+        ..ranks.families.rank(0).unwrap().clone()
+    };
+    ranks.families.begin(0, rank);
+    ranks.all(&[0], "MPI_Comm_dup", |_| &[WORLD], |_| NEW);
+    assert_eq!(ranks.found(0, NEW), None);
+    assert!(ranks.found(0, WORLD).is_some());
 }
 
 #[test]

@@ -1,6 +1,12 @@
 //! Groups of ranks of MPI: which ranks of which communicator they are.
 
+use std::sync::Arc;
+
 use super::families::CommunicatorId;
+
+/// Groups of more ranks than this are unknown. How many there are is told by the program that is
+/// watched, in its environment too.
+pub const MOST_RANKS: usize = 4096;
 
 /// Ranks of a communicator, in the order in which the group numbers them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -8,7 +14,7 @@ pub struct Group {
     /// The communicator from which the group comes.
     pub of: CommunicatorId,
     /// The ranks, as the communicator numbers them; `None` for all.
-    pub ranks: Option<Box<[u32]>>,
+    pub ranks: Option<Arc<[u32]>>,
 }
 
 impl Group {
@@ -20,38 +26,39 @@ impl Group {
     /// The ranks at these places of the group; `None` if the group has no such places.
     pub fn at(&self, places: &[u32]) -> Option<Self> {
         let Some(ranks) = &self.ranks else {
-            return Some(self.with(places.to_vec()));
+            return self.with(places.to_vec());
         };
         let found = places
             .iter()
             .map(|place| ranks.get(usize::try_from(*place).ok()?).copied());
-        Some(self.with(found.collect::<Option<_>>()?))
+        self.with(found.collect::<Option<_>>()?)
     }
 
     /// The ranks at all other places. `size`: the number of ranks of the communicator, if known.
     pub fn without(&self, places: &[u32], size: Option<u32>) -> Option<Self> {
-        let ranks = self.listed(size)?;
+        let (ranks, places) = (self.listed(size)?, sorted(places));
         let stay = (0_u32..)
             .zip(ranks)
-            .filter(|(place, _)| !places.contains(place));
-        Some(self.with(stay.map(|(_, rank)| rank).collect()))
+            .filter(|(place, _)| places.binary_search(place).is_err());
+        self.with(stay.map(|(_, rank)| rank).collect())
     }
 
     /// The ranks of this group, then those of another that are not in this one. `None` if that is not
     /// known: the groups come from different communicators.
     pub fn and(&self, other: &Self, size: Option<u32>) -> Option<Self> {
         let (mut ranks, others) = self.both(other, size)?;
-        let more = others.into_iter().filter(|rank| !ranks.contains(rank));
-        let more: Vec<u32> = more.collect();
-        ranks.extend(more);
-        Some(self.with(ranks))
+        let mine = sorted(&ranks);
+        let is_new = |rank: &u32| mine.binary_search(rank).is_err();
+        ranks.extend(others.into_iter().filter(is_new));
+        self.with(ranks)
     }
 
     /// The ranks of this group that are in another (`is_in`), or that are not. `None` as above.
     pub fn kept(&self, other: &Self, is_in: bool, size: Option<u32>) -> Option<Self> {
         let (mut ranks, others) = self.both(other, size)?;
-        ranks.retain(|rank| others.contains(rank) == is_in);
-        Some(self.with(ranks))
+        let others = sorted(&others);
+        ranks.retain(|rank| others.binary_search(rank).is_ok() == is_in);
+        self.with(ranks)
     }
 
     /// How many ranks the group has. `size`: the number of ranks of the communicator, if known.
@@ -71,22 +78,29 @@ impl Group {
         u32::try_from(place).ok()
     }
 
-    fn with(&self, ranks: Vec<u32>) -> Self {
-        Self {
+    fn with(&self, ranks: Vec<u32>) -> Option<Self> {
+        (ranks.len() <= MOST_RANKS).then(|| Self {
             of: self.of,
             ranks: Some(ranks.into()),
-        }
+        })
     }
 
     fn listed(&self, size: Option<u32>) -> Option<Vec<u32>> {
-        match &self.ranks {
-            Some(ranks) => Some(ranks.to_vec()),
-            None => Some((0..size?).collect()),
+        if let Some(ranks) = &self.ranks {
+            return Some(ranks.to_vec());
         }
+        let size = size.filter(|size| *size as usize <= MOST_RANKS)?;
+        Some((0..size).collect())
     }
 
     fn both(&self, other: &Self, size: Option<u32>) -> Option<(Vec<u32>, Vec<u32>)> {
         (self.of == other.of).then_some(())?;
         Some((self.listed(size)?, other.listed(size)?))
     }
+}
+
+fn sorted(numbers: &[u32]) -> Vec<u32> {
+    let mut sorted = numbers.to_vec();
+    sorted.sort_unstable();
+    sorted
 }
