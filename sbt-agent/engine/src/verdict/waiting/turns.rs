@@ -27,9 +27,8 @@ pub(super) fn taken(looks: &LooksReport) -> Option<VerdictReport> {
         let found = looks.pairs.iter().find(is_back);
         found.filter(|other| is_much(other))
     };
-    let both = looks.pairs.iter().filter(|pair| is_much(pair));
-    both.filter_map(|pair| verdict(looks, pair, back(pair)?))
-        .next()
+    let mut both = looks.pairs.iter().filter(|pair| is_much(pair));
+    both.find_map(|pair| verdict(looks, pair, back(pair)?))
 }
 
 /// Whether a thread waits much for another, and not for a lock that both want.
