@@ -139,10 +139,12 @@ pub enum Command {
     },
     /// Show a report, from a recording (`sbt run -o FILE`) or a report in JSON.
     ///
-    /// This needs neither the program nor any privilege.
+    /// This needs neither the program nor any privilege. The recordings of the ranks of an MPI job
+    /// (`mpirun … sbt run -o FOLDER/ -- PROG`) give one report of the job.
     Report {
-        /// The recording.
-        file: PathBuf,
+        /// The recording; or the folder with the recordings of a job, or these recordings.
+        #[arg(required = true, value_name = "FILE")]
+        files: Vec<PathBuf>,
         /// Show also estimates of the figures without the cost of watching.
         #[arg(long)]
         compensated: bool,
@@ -359,7 +361,7 @@ fn hang_time(text: &str) -> Result<HangTime, String> {
 
 /// The common options of run, attach and demo. A setting that `sbt.toml` or the environment may
 /// also give is not set here unless the user typed it.
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 #[allow(
     clippy::struct_excessive_bools,
     reason = "each is an option of its own, typed or not"
@@ -462,7 +464,9 @@ pub struct Options {
     /// normalised processor time.
     #[arg(long, value_name = "FILE")]
     pub folded: Option<PathBuf>,
-    /// Record the run to a file: `sbt report FILE` shows it later, on any machine.
+    /// Record the run to a file: `sbt report FILE` shows it later, on any machine. With a folder
+    /// (`job/`), `sbt run` gives each rank of an MPI job a file of its own there, HOST-RANK.sbt, and
+    /// prints no report: `sbt report FOLDER` shows the job.
     #[arg(short = 'o', long, value_name = "FILE")]
     pub record: Option<PathBuf>,
     /// Record only the events of the last SECONDS, with statistics of the whole run, so

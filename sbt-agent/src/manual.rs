@@ -14,9 +14,8 @@ use crate::{
     settings::{CONTROLS, SETTINGS},
 };
 
-mod sections;
-
-use sections::{Item, PAGES, Page, Section, WATCHING};
+/// Sections that the command line does not define. The head of the file says how they are written.
+const SECTIONS: &str = include_str!("manual/pages.txt");
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
@@ -86,9 +85,7 @@ fn page(command: &Command) -> anyhow::Result<Written> {
         man.render_subcommands_section(&mut text)?;
     }
     let mut more = Roff::default();
-    let page = PAGES.iter().find(|page| page.of == name);
-    let page = page.with_context(|| format!("the manual says nothing of {name}"))?;
-    say(&mut more, page);
+    say(&mut more, name)?;
     more.to_writer(&mut text)?;
     let text = String::from_utf8(text).context("the page is no text")?;
     Ok(Written {
@@ -97,69 +94,76 @@ fn page(command: &Command) -> anyhow::Result<Written> {
     })
 }
 
-/// Writes the sections that the command line does not define.
-fn say(roff: &mut Roff, page: &Page) {
-    for section in page.sections {
-        write(roff, section);
-    }
-    if page.watches {
-        roff.control("SH", ["ENVIRONMENT"]);
-        roff.text([roman(
-            "Variables override sbt.toml, and options override variables:",
-        )]);
-        for setting in SETTINGS {
-            if let Some(variable) = setting.variable {
-                let meaning = format!("As {}: {}.", setting.option, setting.meaning);
-                write_item(roff, &Item::Entry(variable, &meaning));
+/// Writes a part of [`SECTIONS`].
+fn say(roff: &mut Roff, name: &str) -> anyhow::Result<()> {
+    let text = part(name).with_context(|| format!("the manual says nothing of {name}"))?;
+    // A section heading already starts a paragraph.
+    let mut after_heading = true;
+    for line in text.lines().filter(|line| !line.is_empty()) {
+        match line.split_once(' ') {
+            Some(("#", title)) => {
+                roff.control("SH", [title]);
+            }
+            Some(("=", entry)) => {
+                let (term, meaning) = entry.split_once(" | ").context("a term without meaning")?;
+                say_entry(roff, term, meaning);
+            }
+            Some(("$", command)) => {
+                roff.control("PP", []).control("RS", ["4"]);
+                roff.text([italic(command)]).control("RE", []);
+            }
+            Some(("+", "variables")) => say_variables(roff),
+            Some(("+", part)) => say(roff, part)?,
+            Some((">", pages)) => say_pages(roff, pages),
+            _ => {
+                if !after_heading {
+                    roff.control("PP", []);
+                }
+                roff.text([roman(line)]);
             }
         }
-        for (variable, meaning) in CONTROLS {
-            write_item(roff, &Item::Entry(variable, &format!("{meaning}.")));
-        }
-        for section in WATCHING {
-            write(roff, section);
+        after_heading = line.starts_with("# ");
+    }
+    Ok(())
+}
+
+/// The text of a part of [`SECTIONS`], without line breaks inside of sentences.
+fn part(name: &str) -> Option<String> {
+    let mut parts = SECTIONS.split("\n[");
+    let text = parts.find_map(|part| part.strip_prefix(name)?.strip_prefix("]\n"))?;
+    Some(text.replace("\n  ", " "))
+}
+
+fn say_entry(roff: &mut Roff, term: &str, meaning: &str) {
+    roff.control("TP", [])
+        .text([bold(term)])
+        .text([roman(meaning)]);
+}
+
+/// The environment variables of settings.
+fn say_variables(roff: &mut Roff) {
+    for setting in SETTINGS {
+        if let Some(variable) = setting.variable {
+            let meaning = format!("As {}: {}.", setting.option, setting.meaning);
+            say_entry(roff, variable, &meaning);
         }
     }
+    for (variable, meaning) in CONTROLS {
+        say_entry(roff, variable, &format!("{meaning}."));
+    }
+}
+
+/// Refers to pages, such as `sbt(1), man(1)`.
+fn say_pages(roff: &mut Roff, pages: &str) {
     roff.control("SH", ["SEE ALSO"]);
-    let all: Vec<Inline> = page
-        .see
-        .iter()
-        .enumerate()
-        .flat_map(|(at, (name, section))| {
-            let comma = if at == 0 { "" } else { ", " };
-            [roman(comma), bold(*name), roman(format!("({section})"))]
+    let all: Vec<Inline> = pages
+        .split_inclusive(", ")
+        .flat_map(|page| {
+            let (name, section) = page.split_at(page.find('(').unwrap_or(page.len()));
+            [bold(name), roman(section)]
         })
         .collect();
     roff.text(all);
-}
-
-fn write(roff: &mut Roff, section: &Section) {
-    roff.control("SH", [section.title]);
-    for (at, item) in section.items.iter().enumerate() {
-        // A section heading already starts a paragraph.
-        if at > 0 && !matches!(item, Item::Entry(..)) {
-            roff.control("PP", []);
-        }
-        write_item(roff, item);
-    }
-}
-
-fn write_item(roff: &mut Roff, item: &Item<'_>) {
-    match *item {
-        Item::Text(text) => {
-            roff.text([roman(text)]);
-        }
-        Item::Entry(term, text) => {
-            roff.control("TP", [])
-                .text([bold(term)])
-                .text([roman(text)]);
-        }
-        Item::Example(text, command) => {
-            roff.text([roman(text)]);
-            roff.control("PP", []).control("RS", ["4"]);
-            roff.text([italic(command)]).control("RE", []);
-        }
-    }
 }
 
 /// Converts a page to plain ASCII roff that every formatter reads: removes the terminal codes of
@@ -232,20 +236,25 @@ mod tests {
             }
         }
         assert_eq!(pages.len(), count);
-        assert_eq!(PAGES.len(), count, "a page of a command that is no more");
+        let written = SECTIONS.matches("\n[sbt").count();
+        assert_eq!(written, count, "a page of a command that is no more");
         assert!(!top.contains("__demo"));
     }
 
     #[test]
     fn pages_refer_to_pages_that_there_are() {
         let pages = pages().unwrap();
-        for page in &PAGES {
-            for (name, section) in page.see {
+        for page in &pages {
+            let of = page.name.trim_end_matches(".1");
+            let part = part(of).unwrap();
+            let see = part.lines().find_map(|line| line.strip_prefix("> "));
+            for name in see.unwrap().split(", ") {
+                let (name, section) = name.trim_end_matches(')').split_once('(').unwrap();
                 let is_ours = pages
                     .iter()
                     .any(|page| page.name == format!("{name}.{section}"));
                 assert!(is_ours || !name.starts_with("sbt"), "{name}");
-                assert_ne!(*name, page.of, "refers to itself");
+                assert_ne!(name, of, "refers to itself");
             }
         }
     }

@@ -16,7 +16,7 @@ use crate::{
     show::{table::Style, text},
 };
 use sbt_engine::{place::printable, report::Report};
-use sbt_program::access::{NamedFile, typed};
+use sbt_program::access::typed;
 
 pub mod exports;
 mod fresh;
@@ -34,9 +34,6 @@ pub const PLAIN: Style = Style {
     color: false,
     unicode: true,
 };
-
-/// The option that names the file for folded stacks.
-pub const FOLDED: &str = "--folded";
 
 /// Maximum number of saved reports per process and folder.
 const MAX_SAVED: usize = 1000;
@@ -273,16 +270,11 @@ pub fn for_recording(path: &Path) -> anyhow::Result<fs::File> {
     typed::write(path).with_context(|| format!("cannot write {shown}"))
 }
 
-/// Opens the file for folded stacks. A file from the command line is overwritten; a file from
-/// settings has to be new.
+/// Opens the file for folded stacks, and removes its previous content.
 ///
 /// # Errors
 /// The file cannot be written.
-pub fn for_stacks(named: &NamedFile) -> anyhow::Result<fs::File> {
-    if let Some(below) = named.below(FOLDED)? {
-        return below.create();
-    }
-    let path = &named.path;
+pub fn for_stacks(path: &Path) -> anyhow::Result<fs::File> {
     let open = || {
         let file = typed::write(path)?;
         if file.metadata()?.is_file() {

@@ -87,8 +87,8 @@ pub struct Lock {
     /// The word 8 bytes behind the futex at that time; for a mutex of glibc this is `__owner`, a
     /// thread as the target numbers it.
     pub owner: u32,
-    /// Zero.
-    pub reserved: u32,
+    /// When futexes began to be watched, as `waiting` counts from then on: bits 16 to 47 of that time, ns.
+    pub window: u32,
 }
 
 /// What perf events have counted for a thread: a value of the map [`name::COUNTED`].

@@ -248,6 +248,12 @@ fn begin(task: &Task, slot: &mut Slot, object: u64, callers: (u64, u32)) {
         return;
     };
     let now = task::now();
+    // Threads that were woken while nobody watched still count from before.
+    let window = (thread::futexes() >> 16) as u32;
+    if lock.window != window {
+        lock.window = window;
+        lock.waiting = 0;
+    }
     add(&mut lock.waiting, 1);
     // Other threads may have come or gone since, but so many did wait at one time.
     let waiting = lock.waiting;

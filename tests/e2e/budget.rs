@@ -170,10 +170,42 @@ fn an_ordinary_program_is_watched_in_full_and_its_cost_is_known() {
     assert_eq!(arrivals, report.number("arrivals"), "{report}");
 }
 
+/// The next run measures what a probe costs: what an earlier one has measured beside other tests is
+/// more than that.
+fn forget_costs() {
+    // There is none if nobody measured for some minutes.
+    let _forgotten = std::fs::remove_file(COSTS);
+}
+
+/// Where root keeps what a probe costs.
+const COSTS: &str = "/run/sbt/costs.json";
+
+#[test]
+fn costs_are_measured_once_for_several_runs() {
+    needs_root!(alone);
+    forget_costs();
+    let each = || {
+        let arguments = ["rounds=160", "slower=8000", "threads=2", "nested=0"];
+        let (finished, report) = watch_with(&[], &OPENMP.path(), &arguments);
+        finished.expect(0);
+        let cost = &report.0["own_cost"];
+        assert_eq!(cost["unknown_because"], Value::Null, "{report}");
+        real(cost, "ns_per_walk")
+    };
+    let measured = each();
+    let kept = std::fs::read(COSTS).unwrap();
+    assert!(each().total_cmp(&measured).is_eq());
+    assert_eq!(std::fs::read(COSTS).unwrap(), kept);
+    forget_costs();
+    each();
+    assert_ne!(std::fs::read(COSTS).unwrap(), kept);
+}
+
 #[test]
 fn a_heavy_cost_is_taken_back_out() {
     needs_root!(alone);
     let of_hits = |hits: u32| {
+        forget_costs();
         let options = ["--mark=tick", "--budget=off"];
         let many = format!("hits={hits}");
         let arguments = ["rounds=600", "work=500000", &many];

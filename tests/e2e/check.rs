@@ -14,6 +14,7 @@ use crate::{
         Finished, LIMIT, command, eventually, folder, install, is_alive, is_root, needs_root, run,
         sbt, sbt_with, start,
     },
+    mpi::Mpi,
     programs::{line, program},
 };
 
@@ -182,6 +183,53 @@ fn a_program_that_hangs_is_ended_with_all_that_it_has_started() {
     let pid = pid.trim_start_matches("stuck ").parse().unwrap();
     let ended = eventually(LIMIT, || (!is_alive(pid)).then_some(()));
     assert!(ended.is_some(), "{finished}");
+}
+
+#[test]
+fn what_goes_on_behind_the_program_is_not_known_to_end() {
+    needs_root!();
+    let sh = Path::new("sh");
+    let finished = run(of_program(
+        &["--no-hang=1s"],
+        sh,
+        &["-c", "sleep 5 >&- 2>&- & exit 0"],
+    ));
+    let finished = finished.expect(1);
+    let words = "1 of the watched processes continued after the program had ended";
+    let said = (finished.out() + &finished.stderr)
+        .split_whitespace()
+        .collect::<Vec<_>>()
+        .join(" ");
+    assert!(said.contains(words), "{said}");
+}
+
+#[test]
+fn ranks_that_call_different_functions_are_found() {
+    needs_root!();
+    let mpi = Mpi::open_mpi_4();
+    let program = mpi.build("mpi_apart.c");
+    let program = program.to_str().unwrap();
+    let mut words: Vec<&str> = mpi.start[1..].iter().map(String::as_str).collect();
+    words.extend(["-n", "3", program]);
+    let finished = run(of_program(
+        &["--no-hang=1s"],
+        Path::new(&mpi.start[0]),
+        &words,
+    ))
+    .expect(5);
+    let said = (finished.out() + &finished.stderr)
+        .split_whitespace()
+        .collect::<Vec<_>>()
+        .join(" ");
+    let [sum, meet] = ["sum", "meet"].map(|site| line("mpi_apart.c", &format!("SITE {site}")));
+    for text in [
+        format!("rank 1 waits in MPI_Allreduce(), called in main() mpi_apart.c:{sum}"),
+        format!("rank 0 and rank 2 wait in MPI_Barrier(), called in main() mpi_apart.c:{meet}"),
+    ] {
+        assert!(said.contains(&text), "{said}");
+    }
+    // The launcher's own status is no fault of the program.
+    assert!(!said.contains("has failed"), "{said}");
 }
 
 #[test]

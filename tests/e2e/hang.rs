@@ -88,15 +88,16 @@ fn a_lock_is_held_across_the_barrier() {
 #[test]
 fn threads_have_ended_or_never_were() {
     crate::harness::needs_nothing!(breakpoints);
-    for (case, count, there) in [
-        ("return", 3, "2 are"),
-        ("exit", 3, "2 are"),
-        ("count", 4, "3 are"),
+    let ended = "a thread has ended without coming, or the count is too large";
+    let none_ended = "the count is too large: no thread of the process has ended";
+    for (case, count, there, why) in [
+        ("return", 3, "2 are", ended),
+        ("exit", 3, "2 are", ended),
+        ("count", 4, "3 are", none_ended),
     ] {
         let sentence = format!(
             "BARRIER can never complete: it waits for {count} threads, {there} there, and no other \
-             can come (hangs waits for the end of one, which waits at this barrier): a thread has \
-             ended without coming, or the count is too large"
+             can come (hangs waits for the end of one, which waits at this barrier): {why}"
         );
         is(case, "never", Some("fewer-alive"), &sentence);
     }
@@ -125,8 +126,8 @@ fn locks_that_nobody_lets_go() {
         "orphan",
         "never",
         Some("holder-gone"),
-        "probably wanter is missing at BARRIER (1 of 2 is there): it waits for the mutex 0x…, whose \
-         holder (thread N) has ended without letting go, in TAKE: nobody will",
+        "probably wanter is missing at BARRIER (1 of 2 is there): it waits in TAKE for the mutex 0x…, \
+         whose holder (thread N) has ended without letting go, and nobody will unlock it",
     );
     is(
         "twice",
@@ -147,8 +148,8 @@ fn locks_that_nobody_lets_go() {
         "heir",
         "never",
         Some("holder-gone"),
-        "hangs waits for the mutex 0x…, whose holder (thread N) has ended without letting go, in \
-         TAKE: nobody will",
+        "hangs waits in TAKE for the mutex 0x…, whose holder (thread N) has ended without letting \
+         go, and nobody will unlock it",
     );
 }
 

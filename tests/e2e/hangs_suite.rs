@@ -124,7 +124,7 @@ impl Case {
         Some(vec![path])
     }
 
-    /// What it is without symbols: whether it hangs is told all the same, and nothing false.
+    /// The case without symbols: sbt must still tell whether the program hangs, and tell nothing false.
     fn without_symbols(&self) -> Self {
         Self {
             build: format!("{}, stripped", self.build),
@@ -263,7 +263,8 @@ fn each_is_told_as_it_says_itself() {
     panic!("{} of {}: {}", left.len(), running.len(), left.join("\n"));
 }
 
-/// One at a time: on a machine of two CPUs, many threads that spin keep each other from the CPUs.
+/// Runs the programs one at a time: on a machine of two CPUs, many threads that spin keep each other from
+/// the CPUs.
 #[test]
 fn threads_that_spin_are_told_as_they_say_themselves() {
     crate::harness::needs_nothing!(alone);

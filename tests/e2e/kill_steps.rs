@@ -1,9 +1,10 @@
-//! sbt is killed after each call of ptrace(2) in turn: the program goes on, with right results and
-//! without a breakpoint left in its code.
+//! sbt is killed after each call of ptrace(2), and after each write into the program's memory, in turn: the
+//! program goes on, with right results and without a breakpoint left in its code.
 
 use std::{
     os::unix::process::ExitStatusExt as _,
     path::PathBuf,
+    process::Command,
     sync::atomic::{AtomicU64, Ordering},
     thread,
 };
@@ -34,6 +35,23 @@ fn right(arguments: &[&str]) -> String {
 fn was_killed(sbt: &mut Started) -> bool {
     eventually(LIMIT, || (!sbt.is_running()).then_some(())).expect("sbt ends");
     !sbt.err().contains("sbt · ")
+}
+
+/// A command of sbt that is killed after a call of the `which` process.
+fn killed_after(options: &[&str], which: &str, number: u64) -> Command {
+    let mut command = sbt_with(options);
+    command.env("SBT_BUDGET", "off");
+    command.env(ASKED, format!("{which}:{number}"));
+    command
+}
+
+/// Waits until no process of sbt's group is left. Returns what the program has printed.
+fn out_at_end(sbt: &mut Started, number: u64) -> String {
+    let group = sbt.pid();
+    let over = eventually(LIMIT, || (!has_members(group)).then_some(()));
+    let out = sbt.out();
+    assert!(over.is_some(), "call {number}: it does not end: {out}");
+    out
 }
 
 /// Attempts that run at once: each of them mostly waits.
@@ -72,27 +90,19 @@ fn while_it_runs_a_program() {
     let right = right(&arguments);
     let late = AtomicU64::new(0);
     each_call("while_it_runs_a_program", |number| {
-        let mut command = sbt_with(&[
+        let options = [
             "run",
             "--no-tui",
             "--backend=ptrace",
             "--departures=on",
             "--",
-        ]);
-        command.env("SBT_BUDGET", "off");
-        command.env(ASKED, format!("sbt:{number}"));
+        ];
+        let mut command = killed_after(&options, "sbt", number);
         command.arg(selfcheck()).args(arguments);
         let mut sbt = start(command);
         let killed = was_killed(&mut sbt);
-        let group = sbt.pid();
-        let over = eventually(LIMIT, || (!has_members(group)).then_some(()));
-        assert!(
-            over.is_some(),
-            "call {number}: it does not end: {}",
-            sbt.out()
-        );
         // The program may not have begun.
-        let out = sbt.out();
+        let out = out_at_end(&mut sbt, number);
         // The code is looked at when nobody traces the program any more.
         let is_late = out == WATCHED;
         assert!(
@@ -118,10 +128,9 @@ fn attached(which: &str, number: u64, arguments: &[&str]) -> (bool, Started) {
     let mut target = start(command(selfcheck(), arguments));
     target.wait_for("ready");
     let pid = target.pid().to_string();
-    let mut command = sbt_with(&["attach", "--no-tui", "--backend=ptrace", "--departures=on"]);
+    let options = ["attach", "--no-tui", "--backend=ptrace", "--departures=on"];
+    let mut command = killed_after(&options, which, number);
     command.args(["--duration=0.2", &pid]);
-    command.env("SBT_BUDGET", "off");
-    command.env(ASKED, format!("{which}:{number}"));
     let mut sbt = start(command);
     (was_killed(&mut sbt), target)
 }
@@ -143,6 +152,53 @@ fn while_it_is_attached() {
         let (killed, target) = attached("sbt", number, &ATTACHED);
         let finished = target.finish().expect(0);
         assert_eq!(finished.out(), right, "call {number}");
+        killed
+    });
+}
+
+/// The program, with the C library into which the jumps of `inject` are put.
+fn linked() -> PathBuf {
+    Build::of("selfcheck.c").path()
+}
+
+/// The program ends as if nobody had watched it; jumps may be left in its code.
+fn ends_right(target: Started, number: u64) {
+    let out = target.finish().expect(0).out();
+    let is_right = out.starts_with("ready\n") && out.ends_with("\nright\n");
+    assert!(is_right && !out.contains("child"), "call {number}: {out}");
+}
+
+#[test]
+fn while_it_puts_jumps_in_and_takes_them_out() {
+    needs_root!(alone);
+    each_call("while_it_puts_jumps_in_and_takes_them_out", |number| {
+        let mut target = start(command(linked(), &ATTACHED));
+        target.wait_for("ready");
+        let pid = target.pid().to_string();
+        let options = ["attach", "--no-tui", "--backend=inject"];
+        let mut command = killed_after(&options, "self", number);
+        command.args(["--duration=0.2", &pid]);
+        let killed = was_killed(&mut start(command));
+        ends_right(target, number);
+        killed
+    });
+}
+
+#[test]
+fn while_it_runs_a_program_with_jumps() {
+    needs_root!(alone);
+    let arguments = ["threads=2", "rounds=3", "forks=1", "settle=3000"];
+    each_call("while_it_runs_a_program_with_jumps", |number| {
+        let options = ["run", "--no-tui", "--backend=inject", "--"];
+        let mut command = killed_after(&options, "self", number);
+        command.arg(linked()).args(arguments);
+        let mut sbt = start(command);
+        let killed = was_killed(&mut sbt);
+        // The program may not have begun.
+        let out = out_at_end(&mut sbt, number);
+        let is_right = out.starts_with("ready\n") && out.ends_with("\nright\n");
+        let has_not_begun = killed && out.is_empty();
+        assert!(is_right || has_not_begun, "call {number}: {out}");
         killed
     });
 }

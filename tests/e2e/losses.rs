@@ -16,7 +16,7 @@ use crate::{
 enum Until {
     /// Until all threads but the first have ended.
     End,
-    /// For a while.
+    /// Until the program has run for a while.
     Middle,
 }
 
@@ -121,7 +121,8 @@ fn departures_are_events_too() {
     let departures = number(seen.unwrap(), "events");
     let (all, told) = (4 * rounds, arrivals + departures + lost);
     assert!(lost > 0 && arrivals < 2 * rounds, "{report}");
-    // As above; behind the last record, a thread's turn has three records.
+    // The ends of the two threads are events too, and behind the last record of each it is not known
+    // which of the three records of its turn came first.
     assert!(
         (all - 4..=all + 6).contains(&told),
         "{told} of {all}: {report}"
@@ -238,7 +239,7 @@ fn sums_that_the_kernel_keeps_outlive_a_loss() {
     );
     let lock = lock(&report, "mutex", at);
     assert_eq!(report.list("locks").len(), 1, "{report}");
-    // As without losses: a thread that is woken and finds the lock taken again sleeps once more.
+    // Also without losses, a thread that is woken and finds the lock taken again sleeps once more.
     let seen = number(lock, "waits");
     assert!((waits * 9 / 10..=waits * 3).contains(&seen), "{out}{lock}");
     let ns = number(lock, "total_ns");

@@ -47,6 +47,7 @@ mod hang;
 mod hangs_suite;
 mod hostile;
 mod inject;
+mod jobs;
 mod kill;
 mod kill_steps;
 mod lack;

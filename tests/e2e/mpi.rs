@@ -13,23 +13,23 @@ use crate::{
         LIMIT, Report, attach, command, eventually, needs_root, number, run, sbt_with, start,
         watch_with,
     },
-    programs::{Build, source},
+    programs::{Build, line, source},
     turns::skipped,
 };
 
 const RANKS: usize = 4;
 
 /// A library of MPI, with what compiles and starts its programs.
-struct Mpi {
+pub struct Mpi {
     compiler: &'static str,
     flags: &'static [&'static str],
-    start: Vec<String>,
-    /// The Python of its virtual environment, if it has one.
+    pub start: Vec<String>,
+    /// The Python of the library's virtual environment, if it has one.
     python: Option<PathBuf>,
 }
 
 impl Mpi {
-    /// A library of Debian.
+    /// A library of MPI from a package of Debian.
     fn of_debian(compiler: &'static str, start: &[&str]) -> Self {
         Self {
             compiler,
@@ -39,11 +39,20 @@ impl Mpi {
         }
     }
 
-    fn mpich() -> Self {
+    pub fn open_mpi_4() -> Self {
+        let start = [
+            "/usr/bin/mpirun.openmpi",
+            "--allow-run-as-root",
+            "--oversubscribe",
+        ];
+        Self::of_debian("mpicc.openmpi", &start)
+    }
+
+    pub fn mpich() -> Self {
         Self::of_debian("mpicc.mpich", &["/usr/bin/mpiexec.hydra"])
     }
 
-    /// A library that `cargo xtask test` has prepared; `None` if it has not.
+    /// A library of MPI that `cargo xtask test` has prepared; `None` if it has not.
     fn prepared(library: &str) -> Option<Self> {
         let Some(all) = std::env::var_os("SBT_MPI") else {
             skipped("needs the MPIs that `cargo xtask test` prepares", library);
@@ -82,17 +91,21 @@ impl Mpi {
         })
     }
 
-    fn build(&self, file: &'static str) -> PathBuf {
+    pub fn build(&self, file: &'static str) -> PathBuf {
         Build::of(file)
             .compiler(self.compiler)
             .flags(self.flags)
             .path()
     }
 
-    /// Watches four ranks of a program; what the program has printed, and the report.
+    /// Watches four ranks of a program. Returns what the program has printed, and the report.
     fn watch(&self, options: &[&str], program: &[&str]) -> (String, Report) {
+        self.watch_ranks("4", options, program)
+    }
+
+    fn watch_ranks(&self, ranks: &str, options: &[&str], program: &[&str]) -> (String, Report) {
         let mut words: Vec<&str> = self.start.iter().map(String::as_str).collect();
-        words.extend(["-n", "4"]);
+        words.extend(["-n", ranks]);
         words.extend(program);
         let (finished, report) = watch_with(options, Path::new(words[0]), &words[1..]);
         let printed = String::from_utf8_lossy(&finished.stdout).into_owned();
@@ -150,12 +163,32 @@ fn participants(report: &Report, site: &Value) -> Vec<Option<u64>> {
 }
 
 /// Compares what the program has noted with what sbt has seen.
-fn is_as_noted(printed: &str, report: &Report) {
+pub fn is_as_noted(printed: &str, report: &Report) {
+    let noted = noted(printed);
+    let names: Vec<&str> = noted.keys().map(String::as_str).collect();
+    names_are_as_noted(printed, report, &names);
+}
+
+/// For each of these names, what was not seen as a whole is called incomplete.
+pub fn nothing_is_left_out(printed: &str, report: &Report, names: &[&str]) {
+    let (noted, lines) = (noted(printed), lines());
+    for name in names {
+        let site = report.site_at(u32::try_from(lines[*name]).unwrap());
+        let meetings: u64 = noted[*name].last.iter().sum();
+        let [whole, rest] = ["episodes", "incomplete"].map(|field| number(site, field));
+        assert!(whole <= meetings, "{name}: {report}");
+        assert_eq!(whole == meetings, rest == 0, "{name}: {report}");
+    }
+}
+
+/// As [`is_as_noted`], for some of the names.
+pub fn names_are_as_noted(printed: &str, report: &Report, names: &[&str]) {
     let noted = noted(printed);
     let lines = lines();
     assert_eq!(noted.len(), lines.len(), "{printed}");
-    for (name, noted) in &noted {
-        let line = u32::try_from(lines[name]).unwrap();
+    for name in names {
+        let noted = &noted[*name];
+        let line = u32::try_from(lines[*name]).unwrap();
         let site = report.site_at(line);
         let meetings: u64 = noted.last.iter().sum();
         assert_eq!(site["kind"], "mpi", "{name}: {report}");
@@ -208,12 +241,20 @@ fn communicators_of_mpich_4_by_breakpoints() {
 #[test]
 fn communicators_of_open_mpi_4() {
     needs_root!();
-    let start = [
-        "/usr/bin/mpirun.openmpi",
-        "--allow-run-as-root",
-        "--oversubscribe",
-    ];
-    makes_all(&Mpi::of_debian("mpicc.openmpi", &start));
+    makes_all(&Mpi::open_mpi_4());
+}
+
+/// Open MPI 4 has them in memory in a form that sbt can read, if they are not freed soon.
+#[test]
+fn communicators_of_open_mpi_4_that_functions_of_other_kinds_make() {
+    needs_root!();
+    let mpi = Mpi::open_mpi_4();
+    let program = mpi.build("mpi_merged.c");
+    let (_, report) = mpi.watch(&[], &[program.to_str().unwrap()]);
+    let site = report.site_at(line("mpi_merged.c", "SITE merged"));
+    assert_eq!(number(site, "episodes"), 50, "{report}");
+    assert_eq!(report.number("incomplete_episodes"), 0, "{report}");
+    assert_eq!(participants(&report, site), [Some(4)], "{report}");
 }
 
 #[test]
@@ -286,17 +327,38 @@ fn communicators_of_python() {
     }
 }
 
-/// Whoever attaches does not know what was made before.
+/// Attaches to the ranks of the program that makes communicators in all ways, after some were made.
+fn attached(mpi: &Mpi) -> Report {
+    let program = mpi.build("mpi_made.c");
+    let words: Vec<&str> = mpi.start[1..].iter().map(String::as_str).collect();
+    let mut launcher = command(Path::new(&mpi.start[0]), &words);
+    launcher.args(["-n", "4"]).arg(program).arg("pause=3");
+    let ranks = start(launcher);
+    eventually(LIMIT, || ranks.out().contains("ready").then_some(())).expect("ready");
+    attach(ranks.pid(), &["--children"]).report()
+}
+
+#[test]
+fn communicators_of_open_mpi_4_that_were_made_before_attaching_are_known() {
+    needs_root!();
+    let report = attached(&Mpi::open_mpi_4());
+    let mut seen = 0;
+    for line in lines().values() {
+        let mut sites = report.sites().iter();
+        if let Some(site) = sites.find(|site| site["line"] == *line) {
+            seen += number(site, "episodes");
+            let counts = participants(&report, site);
+            assert!(counts.iter().all(Option::is_some), "{report}");
+        }
+    }
+    assert!(seen > 0, "{report}");
+}
+
+/// An sbt that attaches does not know which communicators were made before.
 #[test]
 fn communicators_that_were_made_before_attaching_are_unknown() {
     needs_root!();
-    let mpi = Mpi::mpich();
-    let program = mpi.build("mpi_made.c");
-    let mut launcher = command(Path::new(&mpi.start[0]), &["-n", "4"]);
-    launcher.arg(program).arg("pause=3");
-    let ranks = start(launcher);
-    eventually(LIMIT, || ranks.out().contains("ready").then_some(())).expect("ready");
-    let report = attach(ranks.pid(), &["--children"]).report();
+    let report = attached(&Mpi::mpich());
     let known = ["world", "self"];
     let lines = lines();
     let mut unknown = 0;
@@ -317,6 +379,26 @@ fn communicators_that_were_made_before_attaching_are_unknown() {
     }
     assert!(unknown > 0, "{report}");
     assert!(report.is_noted("were on communicators that"), "{report}");
+}
+
+/// One rank works for 3 ms before each message, while the other one spins for it.
+#[test]
+fn ranks_that_spin_for_one_that_sends_late() {
+    needs_root!(alone);
+    for mpi in [Mpi::open_mpi_4(), Mpi::mpich()] {
+        let program = mpi.build("mpi_root.c");
+        for (how, call) in [("bcast", "MPI_Bcast"), ("recv", "MPI_Recv")] {
+            let words = [program.to_str().unwrap(), how];
+            let (_, report) = mpi.watch_ranks("2", &[], &words);
+            let mut verdicts = report.list("verdicts").iter();
+            let verdict = verdicts.find(|verdict| verdict["kind"] == "waits-for-ranks");
+            let text = verdict.and_then(|verdict| verdict["text"].as_str());
+            let text = text.unwrap_or_else(|| panic!("{report}"));
+            let line = line("mpi_root.c", &format!("SITE {how}"));
+            let place = format!("in {call} at main mpi_root.c:{line} threads wait");
+            assert!(text.contains(&place), "{place}: {report}");
+        }
+    }
 }
 
 /// Where not all ranks wait for each other, or nobody knows which ranks do, episodes of single ranks

@@ -5,13 +5,12 @@ use std::{
     fs,
     os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown, symlink},
     path::{Path, PathBuf},
-    process::Command,
 };
 
 use tempfile::TempDir;
 
 use crate::{
-    harness::{Report, command, eventually, folder, install, needs_root, run, sbt, sbt_with},
+    harness::{Report, command, eventually, folder, install, needs_root, run, sbt_with},
     privilege::{Open, as_nobody, under_sudo},
     programs::{line, program},
     tty::{Terminal, USUAL, for_tty},
@@ -88,109 +87,6 @@ impl Owned {
         found.sort();
         found
     }
-}
-
-/// sbt, run by the user, by root, or by root for the user. `own`: a copy of sbt that the user may execute.
-fn callers(own: &Path) -> [(&'static str, Command); 3] {
-    [
-        ("user", as_nobody(own)),
-        ("root", sbt_with(&[""; 0])),
-        ("sudo", under_sudo(&[])),
-    ]
-}
-
-#[test]
-fn settings_name_new_files_below_their_folder_only() {
-    needs_root!();
-    let open = Open::new();
-    let own = open.copy(sbt());
-    let owned = Owned::new();
-    let project = |name: &str| owned.at(&format!("home/project/{name}"));
-    fs::hard_link(owned.at("roots/secret"), project("hard")).unwrap();
-    owned.write("home/project/file", "mine");
-    owned.write("home/project/empty", "");
-    owned.link(owned.at("roots"), "home/project/link");
-    owned.link("../../../roots", "home/project/sub/link");
-    owned.link(owned.at("roots/new"), "home/project/to-new");
-    owned.link(owned.at("roots/secret"), "home/project/to-secret");
-    owned.link("/proc/self/cwd", "home/project/magic");
-    run(command("mkfifo", &[project("pipe")])).expect(0);
-    owned.give("home/project/pipe");
-    let elsewhere = "may only name new files below its own folder";
-    let (exists, by_link) = ("the file exists", "the path contains a link");
-    let roots = |name: &str| owned.at(&format!("roots/{name}")).display().to_string();
-    for (named, why) in [
-        (roots("new"), elsewhere),
-        (roots("secret"), elsewhere),
-        ("/dev/null".into(), elsewhere),
-        ("/dev/stdout".into(), elsewhere),
-        ("../.rc".into(), elsewhere),
-        ("../new".into(), elsewhere),
-        ("sub/../../new".into(), elsewhere),
-        (owned.at("home/.rc").display().to_string(), elsewhere),
-        ("..".into(), elsewhere),
-        ("file".into(), exists),
-        ("empty".into(), exists),
-        ("hard".into(), exists),
-        ("pipe".into(), exists),
-        ("sub".into(), exists),
-        ("to-new".into(), exists),
-        ("to-secret".into(), exists),
-        ("link/new".into(), by_link),
-        ("sub/link/new".into(), by_link),
-        ("sub/link/secret".into(), by_link),
-        ("magic/new".into(), by_link),
-    ] {
-        for (caller, mut command) in callers(&own) {
-            let text = format!("sample = 100\nfolded = \"{named}\"\n");
-            owned.write("home/project/sbt.toml", &text);
-            if caller == "root" {
-                chown(project("sbt.toml"), Some(0), Some(0)).unwrap();
-            }
-            let before = owned.all();
-            let started = owned.at("home/started");
-            command.current_dir(project(""));
-            command.args(["run", "--", "touch"]).arg(&started);
-            let finished = run(command).expect(125);
-            let line = finished.one_line();
-            for words in [why, "sbt.toml:2", "on the command line instead: --folded"] {
-                assert!(line.contains(words), "{caller} {named}: {line}");
-            }
-            assert_eq!(owned.all(), before, "{caller} {named}");
-        }
-    }
-}
-
-#[test]
-fn what_settings_name_below_their_folder_is_made_for_the_user() {
-    needs_root!();
-    let owned = Owned::new();
-    owned.write(
-        "home/project/sbt.toml",
-        "sample = 200\nfolded = \"stacks\"\n",
-    );
-    let truth = owned.at("home/truth");
-    install(&program("truth.c"), &truth);
-    let watching = |options: &[&str], program: &Path| {
-        let mut command = under_sudo(&["run", "-q"]);
-        command.args(options).arg("--").arg(program);
-        command.args(["threads=2", "rounds=100", "base=1000", "load=spin"]);
-        // Relative names begin at the working directory.
-        command.current_dir(owned.at("home/project/sub"));
-        run(command)
-    };
-    watching(&[], &truth).expect(0);
-    let file = owned.at("home/project/sub/stacks");
-    let is = fs::metadata(&file).unwrap();
-    assert_eq!((is.uid(), is.gid()), (NOBODY, NOBODY));
-    assert!(is.len() > 0);
-    let again = watching(&[], &truth).expect(125);
-    assert!(again.one_line().contains("the file exists"), "{again}");
-    watching(&["--folded", "stacks"], &truth).expect(0);
-    // Nothing is left where nothing was run, so that another try may make it.
-    fs::remove_file(&file).unwrap();
-    watching(&[], Path::new("./not-there")).expect(127);
-    assert!(!file.exists());
 }
 
 #[test]

@@ -183,7 +183,7 @@ fn openmp_behind_a_wrapper_is_exact() {
     fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
     let script = script.to_str().unwrap();
     let program = [inner, "rounds=50", "nested=0"];
-    // In a process of its own, in the wrapper's, and named by a script alone.
+    // The program runs in a process of its own, in the wrapper's, or is named by a script alone.
     for (wrapper, own, program) in [
         ("/usr/bin/timeout", &["60"][..], &program[..]),
         ("/usr/bin/env", &["A=b"], &program),
@@ -347,7 +347,7 @@ fn two_jobs_at_the_same_time_are_apart() {
         &["-c", &format!("{job} & {job}; wait")],
     );
     finished.expect(0);
-    // Of each: the barrier and the collectives of both, and each one's half.
+    // Each job has a barrier and collectives of both ranks, and the same of each rank's half.
     report.is_exactly(2 * 4 * 2 * ROUNDS, 2 * 5 * ROUNDS);
     assert_eq!(barriers(&report, 2).len(), 4, "{report}");
     assert_eq!(barriers(&report, 1).len(), 4, "{report}");

@@ -242,7 +242,7 @@ fn an_interrupt_ends_everything_with_what_there_is() {
 fn each_run_goes_to_its_end_whatever_the_settings_say() {
     needs_root!();
     let folder = folder();
-    let settings = "duration = \"20ms\"\nsample = 100\nfolded = \"stacks\"\n";
+    let settings = "duration = \"20ms\"\nsample = 100\n";
     fs::write(folder.path().join("sbt.toml"), settings).unwrap();
     let options = ["-n", "1,2", "--repeat=1"];
     let arguments = ["threads={n}", "rounds=20"];
@@ -254,7 +254,6 @@ fn each_run_goes_to_its_end_whatever_the_settings_say() {
     // The site has as many episodes as rounds.
     let name = called("SITE serial");
     assert!(text.contains(&name), "{name}: {finished}");
-    assert!(!folder.path().join("stacks").exists());
 }
 
 #[test]

@@ -7,6 +7,7 @@
 // outcome: hung
 // must: 3 are there
 // must: can never complete
+// must: a thread has ended without coming
 // never: no circle of waits
 // never: are missing too
 #include <pthread.h>

@@ -2,8 +2,8 @@
 // build: gcc -O2 -g -pthread
 // outcome: hung
 // must: forked
-// must: exists only in the parent
-// must: take() forked_lock.c:{take}
+// must: waits in take() forked_lock.c:{take} for the mutex
+// must: (it exists only in the parent), and nobody will unlock it
 // never: no circle of waits
 // never: not known
 // never: has ended without letting go

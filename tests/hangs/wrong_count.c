@@ -5,6 +5,7 @@
 // outcome: hung
 // must: can never complete
 // must: it waits for 5 threads, 4 are there
+// must: the count is too large: no thread of the process has ended
 // never: no circle of waits
 // never: not known
 #include <pthread.h>

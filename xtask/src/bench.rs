@@ -12,29 +12,28 @@ mod recording;
 mod sampling;
 mod screen;
 mod sections;
+mod series;
 mod slowdown;
 mod states;
 mod thinned;
 
 use std::fmt::Write as _;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail, ensure};
+use clap::builder::PossibleValuesParser;
 use serde::Deserialize;
 
 use crate::machine;
 use crate::process;
 use crate::workspace::Workspace;
 use figures::{median, pairs, percent, percents};
+use series::Bench;
 use slowdown::Cost;
 
 /// Options of `cargo xtask bench`.
 #[derive(clap::Args)]
-#[allow(
-    clippy::struct_excessive_bools,
-    reason = "each is an option of its own"
-)]
 pub struct Args {
     /// Pairs of runs; the bars ask for at least 7
     #[arg(long, default_value_t = 7)]
@@ -48,40 +47,37 @@ pub struct Args {
     /// Without the peers, of which the former figures stay
     #[arg(long)]
     no_peers: bool,
-    /// Only the peers, and their section of bench/RESULTS.md
-    #[arg(long, conflicts_with_all = ["quick", "no_peers"])]
-    peers: bool,
     /// A binary that was built before, instead of a release build
     #[arg(long, value_name = "FILE")]
     sbt: Option<PathBuf>,
-    /// Only what sbt itself uses, printed instead of written
-    #[arg(long)]
-    own: bool,
-    /// Only what sbt itself uses for programs with much code, printed instead of written
-    #[arg(long)]
-    large: bool,
-    /// Only the levels of --states, printed instead of written
-    #[arg(long)]
-    states: bool,
-    /// Only what samples cost, printed instead of written
-    #[arg(long, conflicts_with = "own")]
-    sampling: bool,
-    /// Only what counters cost, printed instead of written
-    #[arg(long)]
-    counters: bool,
-    /// Only what recordings cost, printed instead of written
-    #[arg(long)]
-    recording: bool,
-    /// Only what an arrival costs by each --backend, printed instead of written
-    #[arg(long)]
-    backends: bool,
-    /// Only a program that is thinned out, printed instead of written
-    #[arg(long)]
-    thinned: bool,
-    /// With one of these parts: write its section into bench/RESULTS.md all the same
-    #[arg(long)]
+    /// Only this part, printed instead of written
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["quick", "no_peers"],
+          value_parser = PossibleValuesParser::new(PARTS.map(|(name, _)| name)))]
+    only: Option<String>,
+    /// With --only: write the section into bench/RESULTS.md all the same
+    #[arg(long, requires = "only")]
     write: bool,
 }
+
+/// Measures a part and writes its section. Returns a line for each bar that was missed.
+type Part = fn(&Bench, &mut String) -> Result<Vec<String>>;
+
+/// The parts that can be measured alone.
+const PARTS: [(&str, Part); 10] = [
+    ("start", slowdown::start_up),
+    ("own", screen::share),
+    ("large", large::programs),
+    ("states", states::levels),
+    ("sampling", sampling::cost),
+    ("counters", counters::cost),
+    ("recording", recording::cost),
+    ("backends", backends::rungs),
+    ("thinned", thinned::compare),
+    (PEERS, peers::compare),
+];
+
+/// The part that comes last and takes longest.
+const PEERS: &str = "peers";
 
 #[derive(Deserialize)]
 struct ProbePair {
@@ -101,88 +97,71 @@ struct Engine {
     rss_mib: f64,
 }
 
-/// Measures everything and writes the results.
+/// Measures everything, or one part, and writes the results.
+///
+/// # Errors
+/// If something cannot be measured, or a bar was missed.
 pub fn run(args: &Args) -> Result<()> {
     let workspace = Workspace::locate()?;
-    let mut out = header()?;
     let sbt = match &args.sbt {
         Some(file) => std::path::absolute(file)?,
         None => machine::release_build(&workspace)?,
     };
     let path = workspace.root.join("bench/RESULTS.md");
-    if args.peers {
-        let section = peers::compare(&workspace, &sbt, args.pairs)?;
-        let former = fs::read_to_string(&path).unwrap_or(out);
-        return write(&path, &sections::put(&former, peers::HEADING, &section));
-    }
-    if let Some((part, bars)) = part(args, &workspace, &sbt)? {
-        if args.write {
-            let former = fs::read_to_string(&path).unwrap_or(out);
-            write(&path, &sections::put_each(&former, &part))?;
-        } else {
-            println!("{part}");
-        }
-        return bars;
-    }
-
-    let cost = probes(&workspace, args.pairs.max(7), &mut out)?;
-    engine(&workspace, &mut out)?;
-    memory(&workspace, &mut out)?;
-    slowdown::start_up(&sbt, args.pairs, &mut out)?;
-    screen::share(&workspace, &sbt, &mut out)?;
-    large::programs(&workspace, &sbt, args.pairs, &mut out)?;
-    states::levels(&workspace, &sbt, args.pairs, &mut out)?;
-    sampling::cost(&workspace, &sbt, args.pairs, &mut out)?;
-    counters::cost(&workspace, &sbt, args.pairs, &mut out)?;
-    recording::cost(&workspace, &sbt, args.pairs, &mut out)?;
-    backends::rungs(&workspace, &sbt, args.pairs, &mut out)?;
-    thinned::compare(&workspace, &sbt, args.pairs, &mut out)?;
-    if !args.quick {
-        slowdown::demos(&sbt, args.pairs, args.scale, cost, &mut out)?;
-    }
-    let section = if args.quick || args.no_peers {
-        let former = fs::read_to_string(&path).unwrap_or_default();
-        sections::find(&former, peers::HEADING).map(str::to_owned)
-    } else {
-        Some(peers::compare(&workspace, &sbt, args.pairs)?)
+    let former = fs::read_to_string(&path).or_else(|_| header())?;
+    let bench = Bench {
+        workspace,
+        sbt,
+        pairs: args.pairs,
     };
-    if let Some(section) = section {
-        out = sections::put(&out, peers::HEADING, &section);
+    let (text, missed) = match &args.only {
+        Some(only) => {
+            let mut out = String::new();
+            let missed = parts(&bench, |name| name == only, &mut out)?;
+            if !args.write {
+                print!("{out}");
+            }
+            (sections::put_each(&former, &out), missed)
+        }
+        None => all(args, &bench, &former)?,
+    };
+    if args.only.is_none() || args.write {
+        fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+        eprintln!("wrote bench/RESULTS.md");
     }
-    write(&path, &out)
-}
-
-/// Measures the one part that was asked for, if any: its section, and whether its bars hold.
-fn part(args: &Args, workspace: &Workspace, sbt: &Path) -> Result<Option<(String, Result<()>)>> {
-    let (mut out, mut bars) = (String::new(), Ok(()));
-    let pairs = args.pairs;
-    if args.own {
-        screen::share(workspace, sbt, &mut out)?;
-    } else if args.large {
-        let measured = large::programs(workspace, sbt, pairs, &mut out)?;
-        bars = large::check(&measured);
-    } else if args.states {
-        states::levels(workspace, sbt, pairs, &mut out)?;
-    } else if args.sampling {
-        sampling::cost(workspace, sbt, pairs, &mut out)?;
-    } else if args.counters {
-        counters::cost(workspace, sbt, pairs, &mut out)?;
-    } else if args.recording {
-        recording::cost(workspace, sbt, pairs, &mut out)?;
-    } else if args.backends {
-        backends::rungs(workspace, sbt, pairs, &mut out)?;
-    } else if args.thinned {
-        thinned::compare(workspace, sbt, pairs, &mut out)?;
-    } else {
-        return Ok(None);
-    }
-    Ok(Some((out, bars)))
-}
-
-fn write(path: &Path, text: &str) -> Result<()> {
-    fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
-    eprintln!("wrote bench/RESULTS.md");
+    ensure!(
+        missed.is_empty(),
+        "bars were missed:\n{}",
+        missed.join("\n")
+    );
     Ok(())
+}
+
+/// Measures the parts with these names.
+fn parts(bench: &Bench, is_meant: impl Fn(&str) -> bool, out: &mut String) -> Result<Vec<String>> {
+    let mut missed = Vec::new();
+    for (_, part) in PARTS.iter().filter(|(name, _)| is_meant(name)) {
+        missed.extend(part(bench, out)?);
+    }
+    Ok(missed)
+}
+
+/// Measures everything. `former`: the results before.
+fn all(args: &Args, bench: &Bench, former: &str) -> Result<(String, Vec<String>)> {
+    let mut out = header()?;
+    let cost = probes(&bench.workspace, bench.pairs.max(7), &mut out)?;
+    engine(&bench.workspace, &mut out)?;
+    memory(&bench.workspace, &mut out)?;
+    let mut missed = parts(bench, |name| name != PEERS, &mut out)?;
+    if !args.quick {
+        slowdown::demos(bench, args.scale, cost, &mut out)?;
+    }
+    if !args.quick && !args.no_peers {
+        missed.extend(peers::compare(bench, &mut out)?);
+    } else if let Some(section) = sections::find(former, peers::HEADING) {
+        out = sections::put(&out, peers::HEADING, section);
+    }
+    Ok((out, missed))
 }
 
 fn header() -> Result<String> {

@@ -23,27 +23,20 @@ pub struct Args {
     hash_only: bool,
 
     /// Ask the kernel how much of each program of the committed object it looks at to
-    /// accept it, and compare with the file that says so, or write it
-    #[arg(long, value_enum, conflicts_with_all = ["check", "hash_only", "toolchain"])]
-    verifier: Option<Verifier>,
+    /// accept it: an error if that is too much
+    #[arg(long, conflicts_with_all = ["check", "hash_only", "toolchain"])]
+    verifier: bool,
 
     /// The compiler
     #[arg(long, value_enum, default_value_t = Choice::Auto)]
     toolchain: Choice,
 }
 
-/// The use of the verifier's counts.
-#[derive(Clone, Copy, clap::ValueEnum)]
-enum Verifier {
-    Check,
-    Write,
-}
-
 /// Does what `args` ask for.
 pub fn run(args: &Args) -> Result<()> {
     let workspace = Workspace::locate()?;
-    if let Some(verifier) = args.verifier {
-        verifier::run(&workspace, matches!(verifier, Verifier::Write))
+    if args.verifier {
+        verifier::run(&workspace)
     } else if args.hash_only {
         check_hashes(&workspace)?;
         println!("the sources and the committed object have the recorded hashes");

@@ -18,7 +18,7 @@ const LIBRARIES: [(&str, &str); 3] = [
 const MPI4PY: &str = "mpi4py==4.1.2";
 
 /// Prepares a virtual environment for each library, named after it, with mpi4py. Returns the folder in
-/// which they are; it stays in the target folder. `python`: has pip.
+/// which they are; it stays in the target folder. `python`: a Python with pip.
 pub fn prepare(workspace: &Workspace, python: &Path) -> Result<PathBuf> {
     let folder = workspace.target.join("mpi");
     for (library, version) in LIBRARIES {

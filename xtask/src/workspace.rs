@@ -46,11 +46,6 @@ impl Workspace {
         self.ebpf().join("object/sbt.bpf.toml")
     }
 
-    /// The file with the verifier's counts by kernel.
-    pub fn verifier(&self) -> PathBuf {
-        self.ebpf().join("object/verifier.toml")
-    }
-
     /// Compilers and linkers that were downloaded or built for the object.
     pub fn toolchains(&self) -> PathBuf {
         self.target.join("bpf-toolchain")

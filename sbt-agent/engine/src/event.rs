@@ -340,6 +340,17 @@ pub enum Event {
         /// that.
         round: Option<Round>,
     },
+    /// What an MPI communicator is called alike in all processes of its job, also where another sbt
+    /// watches them. Comes before the first arrival at the communicator; not for each communicator
+    /// is such a name known.
+    Communicator {
+        /// A thread that is about to arrive.
+        tid: Tid,
+        /// The object that stands for the communicator.
+        object: u64,
+        /// `world`, or the calls that made the communicator.
+        name: String,
+    },
     /// A barrier object is initialised, for `count` participants.
     Init {
         /// When, ns.
@@ -482,6 +493,7 @@ impl Event {
             | Self::Lost { .. }
             | Self::Toll { .. }
             | Self::Turn { .. }
+            | Self::Communicator { .. }
             | Self::Departures { .. } => None,
         }
     }

@@ -10,6 +10,8 @@ pub mod counters;
 pub mod event;
 pub mod gate;
 pub mod hang;
+pub mod java;
+pub mod job;
 pub mod live;
 pub mod looks;
 pub mod model;

@@ -70,6 +70,25 @@ fn quoted(argument: &str) -> String {
     }
 }
 
+/// Ascending numbers in short: `0-3, 7`.
+pub fn ranges(numbers: &[u32]) -> String {
+    let mut all: Vec<(u32, u32)> = Vec::new();
+    for number in numbers {
+        match all.last_mut() {
+            Some((_, last)) if number.checked_sub(1) == Some(*last) => *last = *number,
+            _ => all.push((*number, *number)),
+        }
+    }
+    let shown = all.into_iter().map(|(first, last)| {
+        if first == last {
+            first.to_string()
+        } else {
+            format!("{first}-{last}")
+        }
+    });
+    shown.collect::<Vec<_>>().join(", ")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -222,7 +222,7 @@ fn files_that_have_nothing_to_do_with_barriers_are_not_read_and_others_once() {
         times.push(read_times);
         assert_eq!(lazy.concerns(&file, &names), number == 0 || number == 1);
         lazy.expect(number, &file, true, read);
-        // The same search as after each library that is loaded.
+        // sbt searches like this after each library that is loaded.
         let _found = lazy.walked(&[], &names, LIMIT);
     }
     let found = lazy.walked(&[], &names, LIMIT);

@@ -71,7 +71,7 @@ pub(super) struct Call {
 #[derive(Debug)]
 pub(super) struct Calls {
     unwind: Arc<Unwind>,
-    /// Read on first use: a file that is not searched needs none.
+    /// Read on first use, since a file that is not searched needs none of this.
     links: OnceCell<Links>,
     suspects: Suspects,
     /// Whether the file can only be loaded at the addresses that it names.

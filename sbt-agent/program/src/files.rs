@@ -108,13 +108,9 @@ pub struct ProbedFile {
     /// Where sbt finds the target's `/`.
     pub(super) root: PathBuf,
     file: File,
-    /// See [`Self::image`].
     image: Arc<Mmap>,
-    /// See [`Self::dynamic_names`].
     dynamic_names: OnceLock<DynamicNames>,
-    /// See [`Self::debug`].
     debug: OnceLock<Option<DebugInfo>>,
-    /// See [`Self::unwind`].
     unwind: OnceLock<Option<Arc<Unwind>>>,
     /// Barriers inside of functions, as far as they were searched for.
     pub(super) meetings: KnownMeetings,
@@ -242,6 +238,15 @@ impl ProbedFile {
             && elf::imports_any(&self.image, names)
     }
 
+    /// Whether the program may use a function of one of its `files`. Anything linked into a program is
+    /// there because the program uses it. Each MPI function has a second name (MPI 3.1, section
+    /// 14.2), which counts too.
+    pub fn is_used(files: &[&Self], index: usize, symbol: &str) -> bool {
+        let names = HashSet::from([symbol.to_owned(), format!("P{symbol}")]);
+        let mut others = files.iter().enumerate().filter(|(at, _)| *at != index);
+        !files[index].is_library() || others.any(|(_, other)| other.imports_any(&names))
+    }
+
     /// Whether to search the file's code takes longer than a program may wait.
     pub(super) fn has_much_code(&self) -> bool {
         elf::length_of_code(&self.image) > MUCH_CODE
@@ -287,6 +292,12 @@ impl ProbedFile {
     pub fn has_openmp(&self) -> bool {
         let mut runtimes = self.points.iter().filter_map(Point::runtime);
         runtimes.any(|runtime| runtime.role == Role::OpenMp)
+    }
+
+    /// Whether collectives of MPI were found in the file.
+    pub(super) fn has_mpi(&self) -> bool {
+        let mut runtimes = self.points.iter().filter_map(Point::runtime);
+        runtimes.any(|runtime| runtime.role == Role::Mpi)
     }
 
     /// Whether the file has an OpenMP runtime in which sbt does not find the barriers.
@@ -337,7 +348,7 @@ impl ProbedFile {
 
 #[cfg(test)]
 mod tests {
-    use std::{cell::Cell, thread};
+    use std::{cell::Cell, fs, process::Command, thread};
 
     use super::*;
 
@@ -361,5 +372,26 @@ mod tests {
             assert!(is_open);
             assert!(Arc::ptr_eq(&read, &functions));
         });
+    }
+
+    #[test]
+    fn a_function_of_a_library_is_used_if_another_file_imports_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let library = |name: &str, source: &str| {
+            let (path, code) = (folder.path().join(name), folder.path().join("a.c"));
+            fs::write(&code, source).unwrap();
+            let mut gcc = Command::new("gcc");
+            gcc.args(["-shared", "-fPIC", "-o"]).arg(&path).arg(&code);
+            gcc.arg(format!("-Wl,-soname,{name}"));
+            assert!(gcc.status().unwrap().success());
+            ProbedFile::open(&path, &path).unwrap()
+        };
+        let mpi = library("libmpi.so", "int MPI_Barrier(int all) { return all; }");
+        let by_second_name = "int PMPI_Barrier(int); int f(void) { return PMPI_Barrier(0); }";
+        let user = library("user.so", by_second_name);
+        let files = [&mpi, &user];
+        assert!(ProbedFile::is_used(&files, 0, "MPI_Barrier"));
+        assert!(!ProbedFile::is_used(&files, 0, "MPI_Init"));
+        assert!(!ProbedFile::is_used(&files[..1], 0, "MPI_Barrier"));
     }
 }

@@ -38,16 +38,17 @@ pub enum Function {
     CallExit,
     /// A function of MPI that makes or ends a communicator or a group.
     Make {
-        /// The function: see [`crate::runtimes::mpi::makers::number`].
+        /// The number of the function: see [`crate::runtimes::mpi::makers::number`].
         number: u8,
-        /// The argument that points to where it stores what it makes: up to 15; 0 if none does.
+        /// The number of the argument that points to where the function stores what it makes, up to 15;
+        /// 0 if no argument does.
         out: u8,
-        /// The argument that is a list, 1 to 6; 0 if none is.
+        /// The number of the argument that is a list, 1 to 6; 0 if no argument is.
         list: u8,
         /// How many numbers an element of the list has; 0 if no argument tells the list's length.
         width: u16,
     },
-    /// An instruction by which such a function ends.
+    /// An instruction by which a function of MPI that makes a communicator or a group ends.
     Made,
     /// A place where a thread arrives at a barrier of its team.
     Team(Team),

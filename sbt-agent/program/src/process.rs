@@ -6,9 +6,11 @@ use std::{
     os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
     sync::LazyLock,
+    time::Duration,
 };
 
 use anyhow::bail;
+use nix::{time::clock_getcpuclockid, unistd::Pid};
 use procfs::{
     FromRead as _, ProcError,
     process::{MMPermissions, MMapPath, MemoryMap, Process, Stat, StatFlags},
@@ -19,6 +21,7 @@ use crate::backing::Memory;
 pub use mapping::Mapping;
 
 mod code;
+pub mod job;
 pub mod mapping;
 pub mod shared;
 
@@ -115,6 +118,18 @@ pub fn used_ns(pid: u32) -> Vec<(u32, u64)> {
         Some((thread, text.split(' ').next()?.parse().ok()?))
     };
     tasks(pid).filter_map(of).collect()
+}
+
+/// Whether a thread of a process has ever ended: the CPU time of the process is more than that of its
+/// threads then. `None` if threads run meanwhile, or if the kernel does not tell.
+pub fn has_lost_threads(pid: u32) -> Option<bool> {
+    let clock = clock_getcpuclockid(Pid::from_raw(pid.try_into().ok()?)).ok()?;
+    let before = used_ns(pid);
+    let all = Duration::from(clock.now().ok()?);
+    // A thread that ends meanwhile takes its time with it.
+    let is_same = !before.is_empty() && before == used_ns(pid);
+    let known = before.iter().map(|(_, ns)| u128::from(*ns)).sum::<u128>();
+    is_same.then_some(all.as_nanos() != known)
 }
 
 /// All processes that can be seen.
@@ -309,115 +324,6 @@ pub fn is_of_return_probe(pid: u32, address: u64) -> bool {
             .filter(|map| (map.address.0..map.address.1).contains(&address));
         at.any(|map| is_of_probes(&map))
     })
-}
-
-/// So many ancestors of a process are looked at.
-const MAX_ANCESTORS: usize = 64;
-
-/// The rank of a process in a parallel program, from the environment that the program's launcher
-/// has set: Open MPI, MPICH and its kin, `PMIx`, Slurm.
-pub fn rank(pid: u32) -> Option<u32> {
-    let environment = fs::read(folder(pid).join("environ")).ok()?;
-    rank_of(&environment)
-}
-
-/// How many ranks the parallel program has of which a process is one, and whether all of them run on
-/// this machine; from the environment that Open MPI or MPICH and its kin have set.
-pub fn ranks(pid: u32) -> Option<(u32, bool)> {
-    let environment = fs::read(folder(pid).join("environ")).ok()?;
-    ranks_of(&environment)
-}
-
-fn ranks_of(environment: &[u8]) -> Option<(u32, bool)> {
-    let number = |name: &str| {
-        let found = variable(environment, name)?;
-        std::str::from_utf8(found).ok()?.parse::<u32>().ok()
-    };
-    let first = |names: [&str; 2]| names.into_iter().find_map(number);
-    let all = first(["OMPI_COMM_WORLD_SIZE", "PMI_SIZE"])?;
-    let here = first(["OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"]);
-    Some((all, here == Some(all)))
-}
-
-/// Identifies the parallel program of which a process is a rank, among programs that run at the
-/// same time; from the environment that `PMIx` (so Open MPI) or Slurm has set, or by the process from
-/// which Hydra, the launcher of MPICH and its kin, has started the ranks on this machine.
-pub fn job(pid: u32) -> Option<Box<[u8]>> {
-    let environment = fs::read(folder(pid).join("environ")).ok()?;
-    job_of(&environment, || {
-        let mut process = Some(pid);
-        let mut ancestors = std::iter::from_fn(|| {
-            process = parent(process?);
-            process
-        });
-        // Scripts may stand between the two.
-        ancestors.by_ref().take(MAX_ANCESTORS).find(|ancestor| {
-            stat(&folder(*ancestor)).is_some_and(|stat| stat.comm == "hydra_pmi_proxy")
-        })
-    })
-}
-
-/// Of how many ranks the parallel program of a process consists, from the environment that the launcher
-/// of Open MPI has set, or Slurm where it gives ranks to Open MPI.
-pub fn ranks_of_open_mpi(pid: u32) -> Option<u32> {
-    let environment = fs::read(folder(pid).join("environ")).ok()?;
-    ranks_of_open_mpi_of(&environment)
-}
-
-fn ranks_of_open_mpi_of(environment: &[u8]) -> Option<u32> {
-    let by_launcher = number_in(environment, &["OMPI_COMM_WORLD_SIZE"]);
-    by_launcher.or_else(|| {
-        variable(environment, "PMIX_RANK")?;
-        number_in(environment, &["SLURM_STEP_NUM_TASKS"])
-    })
-}
-
-/// Of how many ranks the parallel program of a process consists, from the environment that MPICH's
-/// `mpiexec` or Slurm has set.
-pub fn world_size(pid: u32) -> Option<u32> {
-    let environment = fs::read(folder(pid).join("environ")).ok()?;
-    world_size_of(&environment)
-}
-
-fn world_size_of(environment: &[u8]) -> Option<u32> {
-    number_in(environment, &["PMI_SIZE", "SLURM_STEP_NUM_TASKS"])
-}
-
-/// The number in the first of these variables that is set.
-fn number_in(environment: &[u8], names: &[&str]) -> Option<u32> {
-    let mut values = names.iter().filter_map(|name| variable(environment, name));
-    std::str::from_utf8(values.next()?).ok()?.parse().ok()
-}
-
-/// `proxy`: finds Hydra's process. A step of Slurm may start Hydra several times.
-fn job_of(environment: &[u8], proxy: impl FnOnce() -> Option<u32>) -> Option<Box<[u8]>> {
-    let value = |name| variable(environment, name);
-    if let Some(namespace) = value("PMIX_NAMESPACE") {
-        return Some(namespace.into());
-    }
-    if let Some(proxy) = proxy() {
-        return Some(proxy.to_string().into_bytes().into());
-    }
-    let step = [value("SLURM_JOB_ID")?, value("SLURM_STEP_ID")?];
-    Some(step.join(&b'.').into())
-}
-
-fn variable<'a>(environment: &'a [u8], name: &str) -> Option<&'a [u8]> {
-    let mut all = environment.split(|byte| *byte == 0);
-    all.find_map(|one| one.strip_prefix(name.as_bytes())?.strip_prefix(b"="))
-}
-
-fn rank_of(environment: &[u8]) -> Option<u32> {
-    let names = [
-        "OMPI_COMM_WORLD_RANK",
-        "PMIX_RANK",
-        "PMI_RANK",
-        "SLURM_PROCID",
-    ];
-    let found = names
-        .into_iter()
-        .find_map(|name| variable(environment, name))?;
-    std::str::from_utf8(found).ok()?.parse().ok()
 }
 
 /// All descendants of a process, as far as they can be found.

@@ -250,6 +250,17 @@ impl Resolver {
         id
     }
 
+    /// Whether a place is a call by which a library calls a function that other code has given to it, and has no
+    /// name: the function has gone on to the barrier by a jump, and is the place that is not known.
+    pub fn is_call_back(&self, place: &Place) -> bool {
+        let is_named = |frame: &Frame| frame.function.is_some();
+        let mut modules = self.modules.iter();
+        let module =
+            modules.find(|module| short(&module.file.shown.to_string_lossy()) == place.binary);
+        !place.frames.iter().any(is_named)
+            && module.is_some_and(|module| module.calls_back(place.offset))
+    }
+
     /// Announces that chains of callers will begin with a system call: sbt then walks from the C
     /// library's function to its caller.
     pub fn follow_system_calls(&mut self) {

@@ -4,7 +4,7 @@
 //! require that the target's thread stands still. Errors are the kernel's: `ESRCH` mostly means
 //! that the target's thread has ended meanwhile, or runs.
 
-use std::{ffi::CStr, io};
+use std::{ffi::CStr, fs::File, io, os::unix::fs::FileExt as _};
 
 use super::{
     arch::{OTHER_REGISTERS, Registers},
@@ -237,6 +237,17 @@ type Request = libc::c_int;
 /// The type of a request in the linked C library (glibc).
 #[cfg(not(target_env = "musl"))]
 type Request = libc::c_uint;
+
+/// Writes into the memory of a process, by its file `mem`.
+///
+/// # Errors
+/// The kernel's.
+pub fn write(memory: &File, bytes: &[u8], at: u64) -> io::Result<()> {
+    let result = memory.write_all_at(bytes, at);
+    #[cfg(debug_assertions)]
+    fault::called();
+    result
+}
 
 fn request(what: Request, id: Id, address: usize, data: usize) -> io::Result<()> {
     // SAFETY: requests take numbers, or the address of a buffer of the caller that the kernel fills

@@ -53,9 +53,9 @@ pub(super) struct Unwind {
     segments: Vec<Segment>,
     /// Offset of `.eh_frame` in the image, its length, and its address.
     section: Option<(usize, usize, u64)>,
-    /// In the order of addresses, without overlap.
+    /// The functions in the order of addresses, without overlap.
     functions: Vec<Function>,
-    /// Where they start: asked for each word of the data.
+    /// The starts of the functions, which are looked up for each word of the data.
     starts: OnceLock<FxHashSet<u64>>,
 }
 
@@ -397,7 +397,8 @@ fn entries(image: &[u8], place: (usize, usize, u64)) -> Vec<Function> {
             });
         }
     }
-    functions.sort_unstable_by_key(|function| (function.start, function.entry));
+    // Linkers put together what is in order in each of their inputs: this sort finds such runs.
+    functions.sort_by_key(|function| (function.start, function.entry));
     functions
 }
 

@@ -31,7 +31,7 @@ use sbt_engine::place::short;
 /// A new rule for the code around a return address; `None` takes the rule back.
 pub type Change = (Code, Option<Rule>);
 
-/// To whom a file belongs.
+/// The owner of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Owner {
     /// The user: a program, or a library that is not installed with the system.
@@ -549,7 +549,7 @@ fn barriers(file: &ProbedFile) -> impl Iterator<Item = &Point> {
     })
 }
 
-/// Whether a file has barriers of its own, or uses those of these names.
+/// Whether a file has barriers of its own, or uses barriers of these names.
 fn uses_barriers(file: &ProbedFile, names: &HashSet<String>) -> bool {
     let is_whole = |point: &Point| {
         !matches!(

@@ -6,7 +6,6 @@ use crate::settings::{
     layer::{Given, Layer},
 };
 use sbt_engine::counters::Counter;
-use sbt_program::access;
 
 /// The settings that the options give.
 pub fn layer(options: &Options) -> Layer {
@@ -53,10 +52,6 @@ pub fn layer(options: &Options) -> Layer {
             Given::new(all, "--events")
         }),
         sample: one(options.sample, "--sample"),
-        folded: one(
-            options.folded.clone().map(access::NamedFile::typed),
-            "--folded",
-        ),
         exit_with_program: one(
             options.exit_with_program.then_some(true),
             "--exit-with-program",
@@ -77,7 +72,7 @@ fn named(watched: &Watched) -> Option<Given<SiteName>> {
 
 /// Whether the options say how to watch.
 pub fn say_how_to_watch(options: &Options) -> bool {
-    layer(options) != Layer::default()
+    layer(options) != Layer::default() || options.folded.is_some()
 }
 
 fn one<T>(value: Option<T>, option: &str) -> Option<Given<T>> {
@@ -152,7 +147,6 @@ mod tests {
             "faults,msr/tsc/",
             "--events=page-faults",
             "--sample=200",
-            "--folded=out.folded",
             "--exit-with-program",
         ]);
         let (_, table) = merge(vec![layer]).unwrap();
@@ -183,7 +177,6 @@ mod tests {
                 "phase-times true --phase-times",
                 "events page-faults, msr/tsc/ --events",
                 "sample 200 --sample",
-                "folded out.folded --folded",
                 "exit-with-program true --exit-with-program",
                 "names lu.c:1=one --name",
                 "names lu.c:7=seven --watch",

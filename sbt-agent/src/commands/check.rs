@@ -90,7 +90,7 @@ pub fn program(
             sbt.toml) stops earlier: leave one of them out";
         return Err(Usage(text.into()).into());
     }
-    let _fresh = fresh(options, &effective.settings);
+    let _fresh = fresh(options);
     let check = Check::new(gate, to)?;
     let mut settings = effective.settings;
     if let Some(limit) = check.asked().no_hang {

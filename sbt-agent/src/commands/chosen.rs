@@ -2,25 +2,28 @@
 
 use std::{
     io::{IsTerminal as _, Write as _},
-    path::Path,
+    os::unix::ffi::OsStrExt as _,
+    path::{Path, PathBuf},
     time::Duration,
 };
+
+use anyhow::Context as _;
 
 use crate::{
     ci,
     cli::{self, Options},
     output::{
-        self, FOLDED, Fresh,
+        self, Fresh,
         guard::{self, LabelledFile},
     },
-    record::{Keep, Sink},
+    record::{self, Keep, Sink},
     screen::Look,
     session::Narration,
     settings::{self as all_settings, Detail, Effective, Environment, Settings},
     usage::Usage,
 };
 use sbt_engine::place::printable;
-use sbt_program::access::{self, Invoker};
+use sbt_program::access::{self, Invoker, typed};
 
 /// A setting from any source is not valid.
 #[derive(Debug, thiserror::Error)]
@@ -56,12 +59,11 @@ pub fn guard_watching(
     written: &[LabelledFile<'_>],
 ) -> anyhow::Result<()> {
     let file = effective.file.as_deref().map(Path::new);
-    let folded = effective.settings.folded.as_ref();
     let read = [read, &[(SETTINGS, file)]].concat();
     let own = [
         ("--output", options.output.as_deref()),
         ("-o", options.record.as_deref()),
-        (FOLDED, folded.map(|named| named.path.as_path())),
+        ("--folded", options.folded.as_deref()),
     ];
     guard::check(&read, &[&own, written].concat())
 }
@@ -80,6 +82,7 @@ pub fn settings(
     if let Some(time) = hang_time {
         effective.suggest_hang_time(time);
     }
+    effective.settings.folded.clone_from(&options.folded);
     say_notes(&effective);
     say(&all_settings::table(&effective, detail));
     Ok(Some(effective))
@@ -136,12 +139,9 @@ pub fn look(options: &Options) -> anyhow::Result<Option<Look>> {
 }
 
 /// The output files that do not exist yet.
-pub fn fresh(options: &Options, settings: &Settings) -> Fresh {
+pub fn fresh(options: &Options) -> Fresh {
     let all = [&options.record, &options.output, &options.folded];
-    let named = settings.folded.as_ref();
-    // The code that creates the file reports the error.
-    let below = named.and_then(|named| named.below(FOLDED).ok().flatten());
-    Fresh::of(all.into_iter().flatten().map(AsRef::as_ref)).and(below)
+    Fresh::of(all.into_iter().flatten().map(AsRef::as_ref))
 }
 
 /// Opens the file of the recording, if the user asks for one.
@@ -157,6 +157,31 @@ pub fn recording(options: &Options) -> anyhow::Result<Option<Sink>> {
     let mut sink = Sink::to(file, path, keep)?;
     sink.save_when.clone_from(&options.save_when);
     Ok(Some(sink))
+}
+
+/// The options of a rank that is to be recorded into a folder: the file there, and no report, since one
+/// rank's report tells nothing of the job. `None` if no folder is named.
+pub fn into_folder(options: &Options) -> anyhow::Result<Option<Options>> {
+    let is_folder = |path: &&PathBuf| path.as_os_str().as_bytes().ends_with(b"/") || path.is_dir();
+    let Some(folder) = options.record.as_ref().filter(is_folder) else {
+        return Ok(None);
+    };
+    // Without the slash at the end.
+    let folder = folder.components().as_path();
+    let shown = printable(&folder.to_string_lossy());
+    let origin = record::origin().context("cannot find out the name of this machine")?;
+    typed::make_folders(folder).with_context(|| format!("cannot make {shown}"))?;
+    let plain = |letter: char| match letter {
+        'a'..='z' | 'A'..='Z' | '0'..='9' | '.' | '_' | '-' => letter,
+        _ => '_',
+    };
+    let host: String = origin.host.chars().map(plain).collect();
+    let number = origin.rank.unwrap_or_else(std::process::id);
+    Ok(Some(Options {
+        record: Some(folder.join(format!("{host}-{number}.{}", record::job::ENDING))),
+        quiet: true,
+        ..options.clone()
+    }))
 }
 
 /// The error for `--json` where standard output belongs to the program.

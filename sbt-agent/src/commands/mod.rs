@@ -26,7 +26,10 @@ use sbt_program::{
     access::{self, typed},
     offers, process,
 };
-use std::{io::IsTerminal as _, path::Path};
+use std::{
+    io::IsTerminal as _,
+    path::{Path, PathBuf},
+};
 
 use anyhow::Context as _;
 
@@ -77,12 +80,12 @@ pub fn act(command: Command) -> anyhow::Result<u8> {
         } => watch::demo(&name, threads, (scale, seconds), as_root, &options),
         Command::Hang { pid, children, to } => look_at(pid, children, &to),
         Command::Report {
-            file,
+            files,
             compensated,
             allow_incomplete,
             exports,
             to,
-        } => report(&file, compensated, allow_incomplete, &exports, &to),
+        } => report(&files, compensated, allow_incomplete, &exports, &to),
         Command::Diff {
             before,
             after,
@@ -231,24 +234,39 @@ fn diff(
 
 /// Prints or exports a recording or a report.
 fn report(
-    file: &Path,
+    files: &[PathBuf],
     compensated: bool,
     allow_incomplete: bool,
     exports: &Exports,
     to: &Destination,
 ) -> anyhow::Result<u8> {
-    let mut written = vec![("--output", to.output.as_deref())];
-    written.extend(output::exports::written(exports));
-    guard::check(&[(READ, Some(file))], &written)?;
-    let report = if exports.any() {
-        let report = output::exports::write_if(file, exports, allow_incomplete)?;
-        if !to.json && to.output.is_none() {
-            return Ok(0);
+    let exported = output::exports::written(exports);
+    let written = [&[("--output", to.output.as_deref())], &exported[..]].concat();
+    let recordings = record::job::recordings(files)?;
+    let read: Vec<_> = recordings
+        .iter()
+        .map(|file| (READ, Some(file.as_path())))
+        .collect();
+    guard::check(&read, &written)?;
+    let is_exported = exported.iter().any(|(_, path)| path.is_some());
+    let one = match &recordings[..] {
+        [file] => Some(file),
+        _ => None,
+    };
+    let report = if let Some(file) = one.filter(|_| is_exported) {
+        output::exports::write_if(file, exports, allow_incomplete)?
+    } else if let Some(file) = one {
+        record::report(file)?
+    } else {
+        let report = record::job::report(&recordings)?;
+        if is_exported {
+            output::exports::write_report(&report, "a job", exports, allow_incomplete)?;
         }
         report
-    } else {
-        record::report(file)?
     };
+    if is_exported && !to.json && to.output.is_none() {
+        return Ok(0);
+    }
     output::deliver_asked(&report, to, |report, style| {
         text::with(report, style, compensated)
     })?;

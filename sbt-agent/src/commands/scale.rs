@@ -73,7 +73,7 @@ pub fn run(scale: &Scale) -> anyhow::Result<u8> {
     let Some(mut effective) = settings(options, None)? else {
         anyhow::bail!("SBT_NO_DEBUG=1 forbids watching; unset it to see how a program scales");
     };
-    let notes = effective.for_several_runs();
+    let notes = effective.for_several_runs().into_iter().collect();
     let read: Vec<_> = programs
         .iter()
         .map(|path| (PROGRAM, Some(path.as_path())))

@@ -4,7 +4,9 @@ use std::{ffi::OsString, time::Duration};
 
 use anyhow::Context as _;
 
-use super::chosen::{fresh, guard_watching, invoker, look, narration, recording, settings, wish};
+use super::chosen::{
+    fresh, guard_watching, into_folder, invoker, look, narration, recording, settings, wish,
+};
 use crate::{
     cli::Options,
     demo,
@@ -21,7 +23,7 @@ pub fn attach(options: &Options, pid: u32) -> anyhow::Result<u8> {
     };
     let program = process::folder(pid).join("exe");
     guard_watching(options, &effective, &[(PROGRAM, Some(&program))], &[])?;
-    let _fresh = fresh(options, &effective.settings);
+    let _fresh = fresh(options);
     access::target::is_process(pid);
     let settings = effective.settings;
     let wish = wish(options, true)?;
@@ -99,13 +101,15 @@ pub fn run(
             invoker.as_ref(),
         ));
     };
+    let of_rank = into_folder(options)?;
+    let options = of_rank.as_ref().unwrap_or(options);
     guard_watching(options, &effective, &[(PROGRAM, path.as_deref())], &[])?;
     let mut settings = effective.settings;
     if shown.is_some() {
         // A demo starts no processes.
         settings.children.get_or_insert(false);
     }
-    let _fresh = fresh(options, &settings);
+    let _fresh = fresh(options);
     let wish = wish(options, false)?;
     let record = recording(options)?;
     let target = Target::Run {

@@ -22,7 +22,7 @@ pub enum Call {
     In {
         /// Number of the system call.
         number: i64,
-        /// Its arguments.
+        /// The arguments of the system call.
         arguments: [u64; 6],
         /// rsp of its own code.
         sp: u64,
@@ -49,8 +49,8 @@ impl Call {
         })
     }
 
-    /// The sleep that a thread has begun which shows as `restart_syscall`: the kernel continues sleeps
-    /// by that call if their thread was stopped, also by an earlier look. `begun_by`: the number of the
+    /// The sleep behind a call of `restart_syscall`, by which the kernel continues the sleep of a thread
+    /// that was stopped meanwhile, also by an earlier look. `begun_by`: the number of the
     /// call right before an address of the thread's code.
     fn or_continued(self, begun_by: impl Fn(u64) -> Option<u64>) -> Self {
         let Self::In {

@@ -77,13 +77,27 @@ impl Looping {
     }
 }
 
-/// The loop in which a stopped thread goes round.
-pub fn found(registers: &Registers, memory: Memory) -> Option<Forever> {
+/// The loop in which a stopped thread goes round. `is_own`: whether the instruction at an address is the
+/// program's own. `naps`: whether the thread sleeps in each turn; what ends such a loop must be known then,
+/// since a program may sleep for no other purpose.
+pub fn found(
+    registers: &Registers,
+    memory: Memory,
+    is_own: impl FnMut(u64) -> bool,
+    naps: bool,
+) -> Option<Forever> {
     let read = |address: u64, bytes: &mut [u8]| {
         let read = memory.fill(address, bytes);
         read.is_ok_and(|count| count == bytes.len())
     };
-    goes_round(registers, &read)
+    let found = goes_round(registers, &read, is_own)?;
+    let is_reserved = |word: &u64| {
+        let name = criticals::variable(memory.thread, *word);
+        // Names that C leaves to its library (C17 7.1.3).
+        name.is_some_and(|name| name.starts_with("__"))
+    };
+    let is_sleep = naps && !found.is_endless && found.awaited.iter().all(is_reserved);
+    (!is_sleep).then_some(found)
 }
 
 /// Whether the words of all these threads' loops keep their values for a while; those threads whose

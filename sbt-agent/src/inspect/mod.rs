@@ -12,6 +12,7 @@
 
 mod barriers;
 mod call;
+mod calls;
 mod ends;
 mod file_locks;
 mod futex;
@@ -50,7 +51,7 @@ use sbt_engine::{
 };
 use sbt_program::{
     memory::{Memory, STACK, Stack},
-    process,
+    process::{self, job},
     sites::{CallAt, Ends, Resolver, Stacks, Standing},
     stopped::{NotStopped, Stopped, Tracer},
     wanted::Wanted,
@@ -66,7 +67,7 @@ use thread::Glance;
 const PATIENCE: Duration = Duration::from_millis(20);
 const PAUSE: Duration = Duration::from_micros(100);
 
-/// With threads that do not stop in time, there are up to so many times as many looks.
+/// How many times as many looks there are at most if threads do not stop in time.
 const MOST_TIMES: u32 = 2;
 
 /// How to look.
@@ -78,7 +79,7 @@ pub struct Looks {
     pub apart: Duration,
     /// Condition variables and futexes that are known to be barriers.
     pub barriers: Vec<KnownBarrier>,
-    /// Who traces threads for sbt itself, if anybody does.
+    /// The tracer that traces threads for sbt itself, if there is one.
     pub tracer: Option<Arc<dyn Tracer>>,
 }
 
@@ -96,11 +97,11 @@ impl Default for Looks {
 /// A condition variable or futex that is known to be a barrier, from watching.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KnownBarrier {
-    /// The process.
+    /// The process in which the barrier was seen.
     pub process: u32,
-    /// Address in that process.
+    /// Address of the barrier in that process.
     pub address: u64,
-    /// As in [`sbt_engine::hang::scene::BarrierSeen::kind`].
+    /// The kind of barrier, as in [`sbt_engine::hang::scene::BarrierSeen::kind`].
     pub kind: Kind,
 }
 
@@ -122,11 +123,11 @@ pub fn concerned(process: u32) -> Vec<u32> {
     });
     let mut all = vec![process];
     // Ranks of one program have one launcher.
-    if process::rank(process).is_some()
+    if job::rank(process).is_some()
         && let Some(launcher) = process::parent(process)
     {
         let ranks = process::children(launcher).into_iter();
-        let ranks = ranks.filter(|other| process::rank(*other).is_some());
+        let ranks = ranks.filter(|other| job::rank(*other).is_some());
         all.extend(ranks.take(MOST));
     }
     if waits {
@@ -174,7 +175,7 @@ struct Looker {
     processes: Vec<u32>,
     resolver: Resolver,
     stacks: Stacks,
-    /// By the index of the process in `processes`, and the thread's number.
+    /// The threads, by the index of the process in `processes` and the thread's number.
     threads: BTreeMap<(usize, u32), InspectedThread>,
     kept: kept_back::Kept,
     turn: u32,
@@ -182,7 +183,7 @@ struct Looker {
     times: u32,
     /// The number of times that a thread could not be stopped.
     unstopped: u32,
-    /// As in [`Looks::tracer`].
+    /// The tracer that traces threads for sbt itself: see [`Looks::tracer`].
     tracer: Option<Arc<dyn Tracer>>,
     notes: Vec<String>,
     /// Whether some processes may not be looked at.
@@ -350,7 +351,11 @@ impl Looker {
             let found = (loops < loops::PATIENCE && may_loop).then(|| {
                 let before = Instant::now();
                 let memory = Memory { thread: id.thread };
-                let found = loops::found(&stopped.registers, memory);
+                resolver.turn_to(id.process);
+                let naps = seen.glance.call.is_nap();
+                // A library that spins for a lock looks at the program's word.
+                let is_own = |at| !naps || resolver.is_own(at);
+                let found = loops::found(&stopped.registers, memory, is_own, naps);
                 loops += before.elapsed();
                 found
             });

@@ -2,8 +2,11 @@
 
 use std::{fs::File, io::Read as _};
 
-use sbt_engine::hang::scene::ProcessSeen;
-use sbt_program::{process, status::Status};
+use sbt_engine::hang::scene::{Language, ProcessSeen};
+use sbt_program::{
+    process::{self, job},
+    status::Status,
+};
 
 /// How much of a program is searched for the note of Go's linker, bytes.
 const HEAD: usize = 16 << 10;
@@ -21,10 +24,30 @@ pub fn of(process: u32) -> ProcessSeen {
         has_timers: timers.is_ok_and(|timers| !timers.trim().is_empty()) || may_ring(process),
         has_handlers: handles_signals(process, &[]),
         may_be_told: handles_signals(process, &[libc::SIGINT]),
-        rank: process::rank(process),
-        ranks: process::ranks(process),
+        rank: job::rank(process),
+        ranks: job::ranks(process),
+        has_lost_threads: process::has_lost_threads(process),
         has_tasks: is_of_go(process),
+        language: language(process),
     }
+}
+
+/// The language of a program, by the file of its interpreter or virtual machine that the process has
+/// mapped.
+fn language(process: u32) -> Option<Language> {
+    process::mappings(process)
+        .into_iter()
+        .find_map(|mapping| language_of(&mapping.path.file_name()?.to_string_lossy()))
+}
+
+/// The language that a file with this name executes.
+fn language_of(file: &str) -> Option<Language> {
+    if file == "libjvm.so" {
+        return Some(Language::Java);
+    }
+    let begins = ["python2", "python3", "libpython2", "libpython3"];
+    let is_python = begins.iter().any(|begin| file.starts_with(begin));
+    is_python.then_some(Language::Python)
 }
 
 /// Whether an alarm (`alarm`, `setitimer`) may lead to a handler. Whether one is set is not visible.
@@ -60,4 +83,22 @@ fn is_of_go(process: u32) -> bool {
     let mut head = Vec::new();
     let read = file.take(HEAD as u64).read_to_end(&mut head);
     read.is_ok() && memchr::memmem::find(&head, &GO).is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn languages_are_known_by_their_files() {
+        for (file, language) in [
+            ("libjvm.so", Some(Language::Java)),
+            ("python3.11", Some(Language::Python)),
+            ("libpython3.13.so.1.0", Some(Language::Python)),
+            ("_socket.cpython-311-x86_64-linux-gnu.so", None),
+            ("libc.so.6", None),
+        ] {
+            assert_eq!(language_of(file), language, "{file}");
+        }
+    }
 }

@@ -4,21 +4,18 @@ use std::{collections::BTreeSet, time::Instant};
 
 use super::{
     call::Call,
+    calls::{called_function, is_library, is_of_library, told, told_of},
     futex::Futex,
     loops::{self, Looping},
     thread::{self, Glance},
     variables::Variables,
 };
-use sbt_engine::{
-    hang::scene::{CallSeen, Doing, MessageSeen, ThreadId, ThreadSeen, WaitFor},
-    place::Frame,
-};
+use sbt_engine::hang::scene::{CallSeen, Doing, ThreadId, ThreadSeen, WaitFor};
 use sbt_program::{
     arch::Registers,
     memory::{Memory, Stack},
     process,
-    runtimes::mpi::messages,
-    sites::{CallAt, Called, Ends, Resolver, Stacks, Standing},
+    sites::{CallAt, Ends, Resolver, Stacks, Standing},
     spin::forever::Forever,
 };
 
@@ -29,11 +26,13 @@ pub struct Followed {
     pub calls: Vec<CallAt>,
     /// How far out the calls are known.
     pub ends: Ends,
-    /// Its registers, if it was stopped for them.
+    /// The thread's registers, if the thread was stopped for them.
     pub registers: Option<Box<Registers>>,
-    /// The top of its stack in words, if it was stopped: as much as is searched for barriers.
+    /// The top of the thread's stack in words, if the thread was stopped: as much as is searched for
+    /// barriers.
     pub top: Vec<u64>,
-    /// The variables of the program's functions where they have called a library, if it was stopped.
+    /// The variables of the program's functions where they have called a library, if the thread was
+    /// stopped.
     pub variables: Option<Variables>,
 }
 
@@ -86,9 +85,8 @@ impl Followed {
 
 /// A thread with the facts from several looks.
 pub struct InspectedThread {
-    /// The thread.
     pub id: ThreadId,
-    /// Its name in the kernel.
+    /// The thread's name in the kernel.
     name: String,
     /// CPU time used at the first look, ns.
     first_ns: Option<u64>,
@@ -98,11 +96,11 @@ pub struct InspectedThread {
     first_at: Instant,
     /// Whether the thread slept at some time since.
     has_slept_once: bool,
-    /// Its state at the last look.
+    /// The thread's state at the last look.
     pub glance: Glance,
     /// Number of the last look.
     pub turn: u32,
-    /// The calls that it was in at the last look.
+    /// The calls that the thread was in at the last look.
     pub followed: Option<Followed>,
     /// The calls at an earlier look, if the thread ran then and runs now.
     pub before: Option<Followed>,
@@ -113,8 +111,8 @@ pub struct InspectedThread {
     libraries: BTreeSet<String>,
     /// The loop in which the thread goes round, if it was found to be in one.
     looping: Option<Looping>,
-    /// The sleep for a time in which it is, in words: read before it was stopped, since the kernel writes
-    /// over the time then.
+    /// The sleep for a time in which the thread is, in words. Read before the thread is stopped, because
+    /// the kernel writes over the time then.
     nap: Option<(String, Option<String>)>,
     /// Number of the look at which it was last stopped.
     pub stopped: Option<u32>,
@@ -269,7 +267,7 @@ impl InspectedThread {
         self.looping = looping.filter(|looping| loops::is_same(self, looping));
     }
 
-    /// As [`Call::described`], of the call in which it was at the last look.
+    /// The [`Call::described`] of the call in which the thread was at the last look.
     pub fn described(&self) -> Option<(String, Option<String>)> {
         let nap = self.nap.clone().filter(|_| self.glance.call.is_nap());
         nap.or_else(|| self.glance.call.described(self.id.thread))
@@ -299,7 +297,7 @@ impl InspectedThread {
         told(followed.map_or(&[][..], Followed::latest), None)
     }
 
-    /// Of these calls those that are not the C library's.
+    /// The calls at the last look that are not the C library's.
     pub fn calls_of_libraries(&self) -> Vec<CallSeen> {
         let latest = self.followed.as_ref().map_or(&[][..], Followed::latest);
         let outside = latest.iter().filter(|call| !call.called.is_c);
@@ -332,7 +330,7 @@ impl InspectedThread {
             && is_lost
             && is_same
         {
-            // What it held then says nothing of what it holds now.
+            // The stack and the registers of an earlier look say nothing of the present ones.
             self.followed = Some(Followed {
                 registers: None,
                 top: Vec::new(),
@@ -429,88 +427,6 @@ impl InspectedThread {
     }
 }
 
-/// Whether a function came with the compiler: by its file, or by its name if the file is not known.
-pub fn is_of_library(frame: &Frame) -> bool {
-    const NAMES: [&str; 7] = [
-        "std::",
-        "core::",
-        "alloc::",
-        "<std::",
-        "<core::",
-        "<alloc::",
-        "__gnu_cxx::",
-    ];
-    let name = frame.function.as_deref().unwrap_or_default();
-    frame.is_of_library()
-        || frame.file.is_none() && NAMES.iter().any(|prefix| name.starts_with(prefix))
-}
-
-/// The function of a library that a call of the program's own code has called.
-fn called_function(inner: &CallAt, call: &CallAt) -> Option<CallSeen> {
-    let name = call.called.calls.as_deref()?;
-    let is_call = inner.called.is_system && !call.called.is_system;
-    is_call.then(|| CallSeen {
-        function: Some(name.to_owned()),
-        binary: inner.called.binary.clone(),
-        offset: inner.called.offset,
-        of_system: true,
-        ..CallSeen::default()
-    })
-}
-
-/// As [`called_function`], if the call that it has led to has no name: libraries go on by jumps, or
-/// have no names for their inner functions.
-fn called_library(inner: Option<&CallAt>, call: &CallAt) -> Option<CallSeen> {
-    let inner = inner?;
-    let mut frames = inner.called.frames.iter();
-    let is_named = frames.any(|frame| frame.function.is_some());
-    (!is_named).then(|| called_function(inner, call)).flatten()
-}
-
-/// The calls with the functions inlined into them, and their messages of MPI if it is given whose they
-/// are.
-fn told(calls: &[CallAt], process: Option<u32>) -> Vec<CallSeen> {
-    let mut told = Vec::new();
-    for (at, call) in calls.iter().enumerate() {
-        let inner = at.checked_sub(1).map(|at| &calls[at]);
-        told.extend(called_library(inner, call));
-        told.extend(told_of(call, process));
-    }
-    told
-}
-
-/// A call with the functions inlined into it.
-fn told_of(call: &CallAt, process: Option<u32>) -> Vec<CallSeen> {
-    let called = &call.called;
-    let awaited = process.and_then(|process| messages::awaited(process, &call.given));
-    let message = awaited.map(|awaited| MessageSeen {
-        rank: awaited.rank,
-        is_of_world: awaited.is_of_world,
-        tag: awaited.tag,
-    });
-    let unnamed = CallSeen {
-        binary: called.binary.clone(),
-        offset: called.offset,
-        begins: called.begins,
-        enters: called.enters.clone(),
-        message,
-        of_system: called.is_system,
-        after_signal: call.after_signal,
-        ..CallSeen::default()
-    };
-    if called.frames.is_empty() {
-        return vec![unnamed];
-    }
-    let frames = called.frames.iter().map(|frame| CallSeen {
-        function: frame.function.clone(),
-        file: frame.file.clone(),
-        line: frame.line,
-        of_system: called.is_system || is_of_library(frame),
-        ..unnamed.clone()
-    });
-    frames.collect()
-}
-
 /// The number of words of a running thread's stack that are searched for the barrier at which it
 /// spins.
 const WORDS: usize = 64;
@@ -528,12 +444,6 @@ pub fn held(seen: &InspectedThread) -> Vec<u64> {
     held
 }
 
-/// Whether a call is of library code only.
-fn is_library(called: &Called) -> bool {
-    let frames = &called.frames;
-    called.is_system || !frames.is_empty() && frames.iter().all(is_of_library)
-}
-
 /// The innermost calls, as long as they are of library code.
 pub fn library_calls(seen: &InspectedThread) -> impl Iterator<Item = &CallAt> {
     let calls = seen.followed.as_ref().map_or(&[][..], Followed::latest);
@@ -547,8 +457,8 @@ pub fn functions(seen: &InspectedThread) -> Vec<(&str, Option<&str>, bool)> {
     let mut functions = Vec::new();
     for CallAt { called, .. } in calls {
         let library = is_library(called);
-        // Of a call of the program's own code, only library functions inlined into it, and not those
-        // into which it is inlined.
+        // In the program's own code only the library functions that are inlined into a function count,
+        // and not the functions into which that one is inlined.
         let frames = called.frames.iter();
         let frames = frames.take_while(|frame| called.is_system || is_of_library(frame));
         functions.extend(frames.filter_map(|frame| {

@@ -168,10 +168,17 @@ impl Sleepers {
             object: None,
             awaits: None,
             stack: vec![known.clone()?],
+            in_library: false,
         })
     }
 
-    /// The wait of a running thread that is getting a lock, or its turn, in a library's function;
+    /// Whether a process uses MPI.
+    pub fn uses_mpi(&mut self, process: u32) -> bool {
+        self.resolver.turn_to(process);
+        self.resolver.uses_mpi()
+    }
+
+    /// The wait of a running thread that is getting a lock, its turn or a message in a library's function;
     /// `None` if it does something else. `at`: the address of its instruction; `stack`: the top of its
     /// stack.
     pub fn gets_lock(&mut self, process: u32, at: u64, stack: &[u64]) -> Option<Wait> {
@@ -199,6 +206,7 @@ impl Sleepers {
             object: None,
             awaits: None,
             stack: vec![known.clone()?],
+            in_library: false,
         })
     }
 

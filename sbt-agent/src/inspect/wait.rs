@@ -123,8 +123,8 @@ pub(super) struct Waits<'a> {
 }
 
 impl Waits<'static> {
-    /// For single threads, one after the other: see [`super::sleepers`]. `numbers`: all threads that
-    /// are alive.
+    /// Prepares to look at single threads, one after the other: see [`super::sleepers`]. `numbers`: all
+    /// threads that are alive.
     pub(super) fn of_single(numbers: Numbers, libraries: HashMap<u32, CLibrary>) -> Self {
         Self {
             stopped: HashSet::new(),

@@ -79,6 +79,18 @@ pub fn map_create(spec: &MapSpec, inner: Option<BorrowedFd<'_>>) -> io::Result<O
     bpf(bpf_cmd::BPF_MAP_CREATE, &mut attr).map(owned)
 }
 
+/// A command about an element of a map. `key` and `value` (for some commands the next key): their
+/// addresses.
+fn element(command: bpf_cmd, map: u32, key: u64, value: u64) -> io::Result<()> {
+    let mut attr = empty();
+    // SAFETY: the variant that commands about elements read.
+    let element = unsafe { &mut attr.__bindgen_anon_2 };
+    element.map_fd = map;
+    element.key = key;
+    element.__bindgen_anon_1.value = value;
+    bpf(command, &mut attr).map(drop)
+}
+
 /// Stores `value` under `key`, which must have the map's sizes.
 pub fn map_update(map: BorrowedFd<'_>, key: u32, value: &[u8]) -> io::Result<()> {
     map_insert(map, &key.to_ne_bytes(), value)
@@ -86,23 +98,18 @@ pub fn map_update(map: BorrowedFd<'_>, key: u32, value: &[u8]) -> io::Result<()>
 
 /// Stores `value` under a `key` of any size. Both must have the map's sizes.
 pub fn map_insert(map: BorrowedFd<'_>, key: &[u8], value: &[u8]) -> io::Result<()> {
-    let mut attr = empty();
-    // SAFETY: the variant that BPF_MAP_UPDATE_ELEM reads.
-    let element = unsafe { &mut attr.__bindgen_anon_2 };
-    element.map_fd = raw(map);
-    element.key = key.as_ptr() as u64;
-    element.__bindgen_anon_1.value = value.as_ptr() as u64;
-    bpf(bpf_cmd::BPF_MAP_UPDATE_ELEM, &mut attr).map(drop)
+    let (key, value) = (key.as_ptr() as u64, value.as_ptr() as u64);
+    element(bpf_cmd::BPF_MAP_UPDATE_ELEM, raw(map), key, value)
 }
 
 /// Removes what is stored under `key`, which must have the map's size.
 pub fn map_remove(map: BorrowedFd<'_>, key: &[u8]) -> io::Result<()> {
-    let mut attr = empty();
-    // SAFETY: the variant that BPF_MAP_DELETE_ELEM reads.
-    let element = unsafe { &mut attr.__bindgen_anon_2 };
-    element.map_fd = raw(map);
-    element.key = key.as_ptr() as u64;
-    bpf(bpf_cmd::BPF_MAP_DELETE_ELEM, &mut attr).map(drop)
+    element(
+        bpf_cmd::BPF_MAP_DELETE_ELEM,
+        raw(map),
+        key.as_ptr() as u64,
+        0,
+    )
 }
 
 /// Stores values of four bytes under the keys 0, 1, 2 …
@@ -122,13 +129,8 @@ pub fn map_update_all(map: BorrowedFd<'_>, values: &[u32]) -> io::Result<()> {
 /// Reads what is stored under `key` into `value`, which must be long enough:
 /// for a map per CPU, eight bytes for each possible CPU.
 pub fn map_lookup(map: BorrowedFd<'_>, key: u32, value: &mut [u64]) -> io::Result<()> {
-    let mut attr = empty();
-    // SAFETY: the variant that BPF_MAP_LOOKUP_ELEM reads.
-    let element = unsafe { &mut attr.__bindgen_anon_2 };
-    element.map_fd = raw(map);
-    element.key = (&raw const key) as u64;
-    element.__bindgen_anon_1.value = value.as_mut_ptr() as u64;
-    bpf(bpf_cmd::BPF_MAP_LOOKUP_ELEM, &mut attr).map(drop)
+    let (key, value) = ((&raw const key) as u64, value.as_mut_ptr() as u64);
+    element(bpf_cmd::BPF_MAP_LOOKUP_ELEM, raw(map), key, value)
 }
 
 /// The key that follows `key` in a map; without `key` the first one. `None` at the end.
@@ -137,30 +139,23 @@ pub fn map_next_key<const N: usize>(
     key: Option<[u8; N]>,
 ) -> io::Result<Option<[u8; N]>> {
     let mut next = [0; N];
-    let mut attr = empty();
-    // SAFETY: the variant that BPF_MAP_GET_NEXT_KEY reads.
-    let element = unsafe { &mut attr.__bindgen_anon_2 };
-    element.map_fd = raw(map);
-    element.key = key.as_ref().map_or(0, |key| std::ptr::from_ref(key) as u64);
-    element.__bindgen_anon_1.next_key = (&raw mut next) as u64;
-    match bpf(bpf_cmd::BPF_MAP_GET_NEXT_KEY, &mut attr) {
-        Ok(_) => Ok(Some(next)),
-        Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(None),
-        Err(error) => Err(error),
-    }
+    let key = key.as_ref().map_or(0, |key| std::ptr::from_ref(key) as u64);
+    let command = bpf_cmd::BPF_MAP_GET_NEXT_KEY;
+    let is_there = found(element(command, raw(map), key, (&raw mut next) as u64))?;
+    Ok(is_there.then_some(next))
 }
 
 /// Reads the value of `key` into `value`. Both must have the map's sizes. False if there is no
 /// value.
 pub fn map_read(map: BorrowedFd<'_>, key: &[u8], value: &mut [u8]) -> io::Result<bool> {
-    let mut attr = empty();
-    // SAFETY: the variant that BPF_MAP_LOOKUP_ELEM reads.
-    let element = unsafe { &mut attr.__bindgen_anon_2 };
-    element.map_fd = raw(map);
-    element.key = key.as_ptr() as u64;
-    element.__bindgen_anon_1.value = value.as_mut_ptr() as u64;
-    match bpf(bpf_cmd::BPF_MAP_LOOKUP_ELEM, &mut attr) {
-        Ok(_) => Ok(true),
+    let (key, value) = (key.as_ptr() as u64, value.as_mut_ptr() as u64);
+    found(element(bpf_cmd::BPF_MAP_LOOKUP_ELEM, raw(map), key, value))
+}
+
+/// Whether a map has what was asked for.
+fn found(result: io::Result<()>) -> io::Result<bool> {
+    match result {
+        Ok(()) => Ok(true),
         Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(false),
         Err(error) => Err(error),
     }
@@ -176,14 +171,9 @@ pub fn map_freeze(map: BorrowedFd<'_>) -> io::Result<()> {
 /// Whether the kernel, or a filter of system calls, refuses this process the bpf system call.
 pub fn is_refused() -> bool {
     let (key, mut value) = (0_u32, [0_u64]);
-    let mut attr = empty();
-    // SAFETY: the variant that BPF_MAP_LOOKUP_ELEM reads.
-    let element = unsafe { &mut attr.__bindgen_anon_2 };
+    let (key, value) = ((&raw const key) as u64, value.as_mut_ptr() as u64);
     // No map is open under this number: the kernel says so if this process may ask.
-    element.map_fd = u32::MAX;
-    element.key = (&raw const key) as u64;
-    element.__bindgen_anon_1.value = value.as_mut_ptr() as u64;
-    let answer = bpf(bpf_cmd::BPF_MAP_LOOKUP_ELEM, &mut attr);
+    let answer = element(bpf_cmd::BPF_MAP_LOOKUP_ELEM, u32::MAX, key, value);
     answer.is_err_and(|error| error.raw_os_error() != Some(libc::EBADF))
 }
 

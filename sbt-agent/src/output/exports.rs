@@ -4,7 +4,7 @@
 use std::{
     fs,
     io::{self, IsTerminal as _, Write},
-    path::{Path, PathBuf},
+    path::Path,
 };
 
 use anyhow::Context as _;
@@ -25,7 +25,33 @@ use sbt_engine::{
     report::{Report, order::Order},
 };
 
-/// The option and the path of each exported file.
+/// A form of exported file.
+#[derive(Clone, Copy)]
+enum Form {
+    Html,
+    Perfetto,
+    Csv,
+    CsvEpisodes,
+    Folded,
+}
+
+/// The forms that a report cannot give.
+const OF_RECORDINGS: [Form; 3] = [Form::Perfetto, Form::CsvEpisodes, Form::Folded];
+
+/// The forms that statistics cannot give.
+const OF_EPISODES: [Form; 2] = [Form::Perfetto, Form::CsvEpisodes];
+
+/// The forms that cannot say what is missing.
+const SILENT: [Form; 4] = [Form::Perfetto, Form::Csv, Form::CsvEpisodes, Form::Folded];
+
+/// The option of the first of these forms that the user asks for.
+fn first<'a>(exports: &'a Exports, forms: &[Form]) -> Option<&'a str> {
+    let written = written(exports);
+    let mut files = forms.iter().map(|form| written[*form as usize]);
+    files.find_map(|(option, path)| path.map(|_| option))
+}
+
+/// The option and the path of each exported file, in the order of [`Form`].
 pub fn written(exports: &Exports) -> [LabelledFile<'_>; 5] {
     [
         ("--html", exports.html.as_deref()),
@@ -36,42 +62,25 @@ pub fn written(exports: &Exports) -> [LabelledFile<'_>; 5] {
     ]
 }
 
-/// The files that are being written.
-struct Files {
-    html: Option<Replacement>,
-    perfetto: Option<Replacement>,
-    csv: Option<Replacement>,
-    csv_episodes: Option<Replacement>,
-    folded: Option<Replacement>,
-}
+/// The files that are being written, in the order of [`Form`].
+struct Files([Option<Replacement>; 5]);
 
 impl Files {
     fn begin(exports: &Exports) -> anyhow::Result<Self> {
-        let begin = |path: &Option<PathBuf>| path.as_deref().map(Replacement::begin).transpose();
-        Ok(Self {
-            html: begin(&exports.html)?,
-            perfetto: begin(&exports.perfetto)?,
-            csv: begin(&exports.csv)?,
-            csv_episodes: begin(&exports.csv_episodes)?,
-            folded: begin(&exports.folded)?,
-        })
+        let mut files = Self([const { None }; 5]);
+        for (file, (_, path)) in files.0.iter_mut().zip(written(exports)) {
+            *file = path.map(Replacement::begin).transpose()?;
+        }
+        Ok(files)
     }
 
-    /// Whether single episodes are needed.
-    const fn need_episodes(&self) -> bool {
-        self.html.is_some() || self.perfetto.is_some() || self.csv_episodes.is_some()
+    fn get(&mut self, form: Form) -> Option<&mut Replacement> {
+        self.0[form as usize].as_mut()
     }
 
     /// Replaces all files, or none on an error.
     fn finish(self) -> anyhow::Result<()> {
-        let all = [
-            self.html,
-            self.perfetto,
-            self.csv,
-            self.csv_episodes,
-            self.folded,
-        ];
-        Replacement::finish_all(all.into_iter().flatten())
+        Replacement::finish_all(self.0.into_iter().flatten())
     }
 }
 
@@ -99,37 +108,57 @@ pub fn write_if(file: &Path, exports: &Exports, allow_incomplete: bool) -> anyho
             let whole = replay.whole(&mut |share| progress.at(share))?;
             drop(progress);
             is_to_be_written(&whole.report, exports, allow_incomplete, &shown)?;
-            let report = of_recording(file, whole, &mut files)?;
+            let report = of_recording(file, whole, exports, &mut files)?;
             files.finish()?;
             report
         }
         Source::Report(report) => {
-            let needs = [
-                ("--perfetto", exports.perfetto.is_some()),
-                ("--csv-episodes", exports.csv_episodes.is_some()),
-                ("--folded", exports.folded.is_some()),
-            ];
-            if let Some((option, _)) = needs.iter().find(|(_, asked)| *asked) {
+            if let Some(option) = first(exports, &OF_RECORDINGS) {
                 anyhow::bail!(
                     "{option} needs a recording, and {shown} is a report in JSON: `sbt run -o \
                      FILE` makes a recording"
                 );
             }
-            is_to_be_written(&report, exports, allow_incomplete, &shown)?;
-            let mut files = Files::begin(exports)?;
-            if let Some(out) = &mut files.html {
-                html::write(&report, &TimelineSource::Nothing, out)?;
-            }
-            tables(&report, &mut files)?;
-            files.finish()?;
-            *report
+            write_report(&report, &shown, exports, allow_incomplete)?;
+            return Ok(*report);
         }
     };
+    tell_all(exports);
+    Ok(report)
+}
+
+/// Writes the requested files from a report without single episodes. `shown`: what the report is of, or
+/// its printable name.
+///
+/// # Errors
+/// As for [`write_if`].
+pub fn write_report(
+    report: &Report,
+    shown: &str,
+    exports: &Exports,
+    allow_incomplete: bool,
+) -> anyhow::Result<()> {
+    if let Some(option) = first(exports, &OF_RECORDINGS) {
+        anyhow::bail!(
+            "{option} needs one recording, and cannot show {shown} yet: name the recording of one rank"
+        );
+    }
+    is_to_be_written(report, exports, allow_incomplete, shown)?;
+    let mut files = Files::begin(exports)?;
+    if let Some(out) = files.get(Form::Html) {
+        html::write(report, &TimelineSource::Nothing, out)?;
+    }
+    tables(report, &mut files)?;
+    files.finish()?;
+    tell_all(exports);
+    Ok(())
+}
+
+fn tell_all(exports: &Exports) {
     written(exports)
         .into_iter()
         .filter_map(|(_, path)| path)
         .for_each(tell);
-    Ok(report)
 }
 
 /// Refuses incomplete recordings, so that nobody takes a part of a run for the whole. A page is
@@ -141,11 +170,9 @@ fn is_to_be_written(
     allow_incomplete: bool,
     shown: &str,
 ) -> anyhow::Result<()> {
-    let mut silent = written(exports)
-        .into_iter()
-        .filter(|(option, path)| *option != "--html" && path.is_some());
-    if let (Some(missing), Some((option, _)), false) =
-        (report.incomplete.first(), silent.next(), allow_incomplete)
+    let silent = first(exports, &SILENT);
+    if let (Some(missing), Some(option), false) =
+        (report.incomplete.first(), silent, allow_incomplete)
     {
         anyhow::bail!(
             "{shown} is not complete, and the file of {option} cannot say so: {}; \
@@ -168,25 +195,30 @@ fn tell(path: &Path) {
 }
 
 fn tables(report: &Report, files: &mut Files) -> anyhow::Result<()> {
-    if let Some(out) = &mut files.csv {
+    if let Some(out) = files.get(Form::Csv) {
         csv::sites(report, out)?;
     }
     Ok(())
 }
 
-fn of_recording(file: &Path, whole: Whole, files: &mut Files) -> anyhow::Result<Report> {
+fn of_recording(
+    file: &Path,
+    whole: Whole,
+    exports: &Exports,
+    files: &mut Files,
+) -> anyhow::Result<Report> {
     let Whole {
         report,
         order,
         folded,
         told,
     } = whole;
-    if let Some(out) = &mut files.folded {
+    if let Some(out) = files.get(Form::Folded) {
         stacks(&report, folded, out)?;
     }
     tables(&report, files)?;
     match told {
-        Some(extent) if files.need_episodes() => {
+        Some(extent) if exports.html.is_some() || first(exports, &OF_EPISODES).is_some() => {
             let known = KnownPart {
                 from_ns: extent.from_ns.saturating_sub(report.run.start_ns),
                 arrivals: extent.arrivals,
@@ -196,28 +228,18 @@ fn of_recording(file: &Path, whole: Whole, files: &mut Files) -> anyhow::Result<
         Some(_) => {}
         None => {
             let shown = printable(&file.to_string_lossy());
-            statistics(&report, &shown, files)?;
+            if let Some(option) = first(exports, &OF_EPISODES) {
+                anyhow::bail!(
+                    "{option} needs single episodes, and {shown} has statistics only: record \
+                     without `--stats-only`, or with `--keep SECONDS`"
+                );
+            }
+            if let Some(out) = files.get(Form::Html) {
+                html::write(&report, &TimelineSource::Statistics, out)?;
+            }
         }
     }
     Ok(report)
-}
-
-/// Writes what can be made without single episodes. `shown` is the printable name of the recording.
-fn statistics(report: &Report, shown: &str, files: &mut Files) -> anyhow::Result<()> {
-    let needs = [
-        ("--perfetto", files.perfetto.is_some()),
-        ("--csv-episodes", files.csv_episodes.is_some()),
-    ];
-    if let Some((option, _)) = needs.iter().find(|(_, asked)| *asked) {
-        anyhow::bail!(
-            "{option} needs single episodes, and {shown} has statistics only: record without \
-             `--stats-only`, or with `--keep SECONDS`"
-        );
-    }
-    if let Some(out) = &mut files.html {
-        html::write(report, &TimelineSource::Statistics, out)?;
-    }
-    Ok(())
 }
 
 fn stacks(
@@ -250,15 +272,11 @@ fn episodes(
 ) -> anyhow::Result<()> {
     let mut progress = Progress::of("writing".into());
     let numbers = Numbers::new(report, order);
-    let mut timeline = files
-        .html
-        .is_some()
-        .then(|| Timeline::of(report, known.from_ns));
-    let trace = files.perfetto.as_mut();
+    let [html, trace, _, table, _] = files.0.each_mut().map(Option::as_mut);
+    let mut timeline = html.is_some().then(|| Timeline::of(report, known.from_ns));
     let mut trace = trace
         .map(|out| perfetto::Trace::new(report, known, out))
         .transpose()?;
-    let table = files.csv_episodes.as_mut();
     let mut table = table
         .map(|out| csv::Episodes::new(report, out))
         .transpose()?;
@@ -283,7 +301,7 @@ fn episodes(
     if let Some(table) = table {
         table.finish()?;
     }
-    if let (Some(out), Some(timeline)) = (&mut files.html, &timeline) {
+    if let (Some(out), Some(timeline)) = (html, &timeline) {
         html::write(report, &TimelineSource::Timeline(timeline), out)?;
     }
     Ok(())

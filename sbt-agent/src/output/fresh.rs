@@ -2,41 +2,24 @@
 
 use std::path::{Path, PathBuf};
 
-use sbt_program::access::{below::Below, typed};
+use sbt_program::access::typed;
 
 /// Files that did not exist before. Dropping this removes those that are still empty: nothing was
 /// run, so nothing was written.
-pub struct Fresh {
-    typed: Vec<PathBuf>,
-    /// The file named by settings.
-    below: Option<Below>,
-}
+pub struct Fresh(Vec<PathBuf>);
 
 impl Fresh {
     /// Tracks the files that do not exist yet; existing files are never removed.
     pub fn of<'a>(paths: impl IntoIterator<Item = &'a Path>) -> Self {
         let new = paths.into_iter().filter(|path| !path.exists());
-        Self {
-            typed: new.map(Path::to_owned).collect(),
-            below: None,
-        }
-    }
-
-    /// Tracks another file, named by settings.
-    #[must_use]
-    pub fn and(mut self, below: Option<Below>) -> Self {
-        self.below = below.filter(|below| !below.path().exists());
-        self
+        Self(new.map(Path::to_owned).collect())
     }
 }
 
 impl Drop for Fresh {
     fn drop(&mut self) {
-        for path in &self.typed {
+        for path in &self.0 {
             let _stays_empty = typed::remove_if_empty(path);
-        }
-        if let Some(below) = &self.below {
-            below.remove_if_empty();
         }
     }
 }
@@ -54,7 +37,7 @@ mod tests {
         let (old, new, written) = (path("old"), path("new"), path("written"));
         fs::write(&old, "").unwrap();
         let none = path("none");
-        let fresh = Fresh::of([&*old, &new, &written, &none]).and(None);
+        let fresh = Fresh::of([&*old, &new, &written, &none]);
         fs::write(&new, "").unwrap();
         fs::write(&written, "report").unwrap();
         assert!(new.exists());

@@ -27,17 +27,6 @@ pub struct Exports {
     pub folded: Option<PathBuf>,
 }
 
-impl Exports {
-    /// Whether any is wanted.
-    pub const fn any(&self) -> bool {
-        self.html.is_some()
-            || self.perfetto.is_some()
-            || self.csv.is_some()
-            || self.csv_episodes.is_some()
-            || self.folded.is_some()
-    }
-}
-
 /// Where something goes that was asked for.
 #[derive(Args, Clone, Debug)]
 pub struct Destination {

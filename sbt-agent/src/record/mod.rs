@@ -28,7 +28,9 @@ mod bounds;
 mod clean;
 mod columns;
 mod frames;
+pub mod job;
 mod lately;
+mod origin;
 mod read;
 mod recap;
 mod replay;
@@ -39,6 +41,7 @@ pub(crate) mod tests;
 mod write;
 
 pub use bounded::{Bound, Keep};
+pub use origin::origin;
 pub use read::{ReadError, Reader};
 pub use replay::{Extent, Replay, Rest, Whole};
 pub use rows::{Begin, Row};
@@ -60,11 +63,17 @@ pub enum Source {
     Report(Box<Report>),
 }
 
-/// The report of a recording, or of a report as JSON.
+/// The report of a recording, of a report as JSON, or of a folder with the recordings of a job.
 ///
 /// # Errors
-/// The file is neither; see [`ReadError`].
+/// The file is neither; see [`ReadError`]. The folder has none, or they cannot be merged.
 pub fn report(path: &Path) -> anyhow::Result<Report> {
+    if path.is_dir() {
+        return match job::recordings(&[path.to_owned()])?.as_slice() {
+            [one] => report(one),
+            all => job::report(all),
+        };
+    }
     Ok(match open(path)? {
         Source::Recording(replay) => replay.report()?,
         Source::Report(report) => *report,

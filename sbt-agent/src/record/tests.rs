@@ -2,6 +2,7 @@
 
 mod cut;
 mod flips;
+mod jobs;
 mod older;
 mod others;
 

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     looks::Looking,
-    record::{Begin, Bound, Sink},
+    record::{self, Begin, Bound, Sink},
     settings::{Conceptual, Mark},
     source::Totals,
 };
@@ -72,6 +72,7 @@ impl Session {
             marks: self.settings.marks.iter().map(written_mark).collect(),
             notes: self.all_notes(until_ns),
             own_cpu_ns: clock::process_cpu_ns(),
+            origin: record::origin(),
             ..Facts::default()
         };
         let again = self.program.again(&self.settings);

@@ -299,7 +299,7 @@ impl Session {
     /// Writes the folded stacks if the user asked for them.
     fn write_folded(&self) -> anyhow::Result<()> {
         match (self.reporting.folded(), &self.settings.folded) {
-            (Some(file), Some(named)) => self.understanding.write_folded(file, &named.path),
+            (Some(file), Some(path)) => self.understanding.write_folded(file, path),
             _ => Ok(()),
         }
     }

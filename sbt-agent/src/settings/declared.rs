@@ -1,7 +1,7 @@
 //! All settings, each declared once: its type, its default, what it is called in `sbt.toml`, in the
 //! environment and on the command line, and what it means. How each is typed is in `cli.rs`.
 
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
 use sbt_engine::{
     choices::{Backend, Departures, Futexes, Spins, States, Waits},
@@ -9,7 +9,6 @@ use sbt_engine::{
     pattern::Pattern,
     value::{self, choice_text, duration_text},
 };
-use sbt_program::access;
 
 use super::{
     Conceptual, DEFAULT_BUDGET, DEFAULT_HANG_TIME, Gate, Mark, SettingNames, SiteName, UserBarrier,
@@ -53,6 +52,8 @@ macro_rules! settings {
         pub struct Settings {
             $($(#[$doc])* pub $field: $value,)*
             $($(#[$item_doc])* pub $items: Vec<$item>,)*
+            /// The file for folded stacks of the samples.
+            pub folded: Option<PathBuf>,
             /// The time after which a program that hangs is ended; `None` never ends it.
             pub end_hangs: Option<Duration>,
             /// Whether the user may choose other counters while the program runs, as on the live
@@ -67,6 +68,7 @@ macro_rules! settings {
                 Self {
                     $($field: $default,)*
                     $($items: Vec::new(),)*
+                    folded: None,
                     end_hangs: None,
                     may_choose: false,
                     check: Gate::default(),
@@ -320,15 +322,6 @@ settings! {
             },
             shown u32::to_string,
             "samples per second of CPU time, for the time by function; 0 takes none";
-        /// The file for folded stacks of the samples.
-        folded: access::NamedFile => Option<access::NamedFile> = None,
-            key "folded", option "--folded",
-            file |file, key, value| file.file(key, value),
-            shown |file| match file {
-                Some(named) => named.path.to_string_lossy().into_owned(),
-                None => "none".into(),
-            },
-            "a file for folded stacks of the samples, for flame graphs";
         /// Whether the live screen closes when the program ends, without waiting for a key.
         exit_with_program: bool => bool = false,
             key "exit-with-program", option "--exit-with-program",

@@ -24,25 +24,16 @@ pub struct Effective {
 }
 
 impl Effective {
-    /// Drops settings that make sense for a single run only: in a series they would cut each run
-    /// short, or each run would overwrite the output of the run before. Returns a line for each
-    /// dropped setting.
-    pub fn for_several_runs(&mut self) -> Vec<String> {
+    /// Drops the duration, which would cut each run of a series short. Returns a line about that if
+    /// there was one.
+    pub fn for_several_runs(&mut self) -> Option<String> {
         self.settings.duration = None;
-        self.settings.folded = None;
-        let dropped = [
-            ("duration", "each run goes to its end"),
-            ("folded", "`sbt run` writes the stacks of one run"),
-        ];
-        let lines = dropped.iter().filter_map(|(setting, instead)| {
-            let mut rows = self.rows.iter();
-            let row = rows.find(|row| row.setting == *setting && row.origin != DEFAULT)?;
-            let Row { value, origin, .. } = row;
-            Some(format!(
-                "{setting} {value} of {origin} does not work with several runs: {instead}"
-            ))
-        });
-        lines.collect()
+        let mut rows = self.rows.iter();
+        let row = rows.find(|row| row.setting == "duration" && row.origin != DEFAULT)?;
+        let Row { value, origin, .. } = row;
+        Some(format!(
+            "duration {value} of {origin} does not work with several runs: each run goes to its end"
+        ))
     }
 
     /// Sets the hang time that suits a demo, unless the user has set one.
@@ -125,17 +116,14 @@ mod tests {
 
     #[test]
     fn what_is_for_one_run_does_not_hold_for_several() {
-        let mut both = of_file("duration = \"50ms\"\nsample = 200\nfolded = \"out\"\n");
-        assert!(both.settings.duration.is_some() && both.settings.folded.is_some());
+        let mut both = of_file("duration = \"50ms\"\nsample = 200\n");
+        assert!(both.settings.duration.is_some());
         let told = both.for_several_runs();
         assert_eq!(both.settings.duration, None);
-        assert_eq!(both.settings.folded, None);
         assert_eq!(both.settings.sample, 200);
-        assert_eq!(told.len(), 2, "{told:?}");
         let line = "duration 50ms of sbt.toml:1 does not work with several runs: each run goes to \
             its end";
-        assert_eq!(told[0], line);
-        assert!(told[1].starts_with("folded "), "{told:?}");
-        assert!(of_file("sample = 200\n").for_several_runs().is_empty());
+        assert_eq!(told.as_deref(), Some(line));
+        assert_eq!(of_file("sample = 200\n").for_several_runs(), None);
     }
 }

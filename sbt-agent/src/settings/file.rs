@@ -1,6 +1,6 @@
 //! Reads the text of an `sbt.toml` as a source of settings. Pure.
 
-use std::{ops::Range, path::Path};
+use std::ops::Range;
 
 use toml::{
     Spanned,
@@ -131,9 +131,7 @@ impl File<'_> {
 
     pub(super) fn file(&self, name: &str, value: &Value) -> Result<Given<NamedFile>, String> {
         let text = self.text_of(name, value, "the name of a file")?;
-        let line = self.line(&value.span());
-        let named = NamedFile::in_settings(text.into(), Path::new(self.shown), line);
-        Ok(self.given(value, named))
+        Ok(self.given(value, NamedFile::in_settings(text.into())))
     }
 
     /// A text, read by `read`. `expected`: for the error if the value is no text.
@@ -274,6 +272,9 @@ fn not_toml(message: &str) -> String {
 }
 
 fn who_knows(unknown: &str) -> String {
+    if unknown == "folded" {
+        return "`folded` is not a setting: give --folded FILE on the command line".into();
+    }
     let known = || {
         let settings = SETTINGS.iter().map(|known| known.key);
         settings.chain([known::CHECK])

@@ -1,3 +1,5 @@
+use std::path::Path;
+
 use super::*;
 use crate::settings::{Gate, SETTINGS, Settings, merge::merge};
 
@@ -130,6 +132,7 @@ fn errors_name_file_line_and_what_would_be_right() {
         ("watch_all = true", 1, &["`watch_all`", "`watch-all`"]),
         ("[name]\na = \"b\"", 1, &["`name`", "`names`"]),
         ("[chekc]", 1, &["`chekc`", "`check`"]),
+        ("folded = \"a\"", 1, &["`folded`", "--folded FILE"]),
         ("zzz = 1", 1, &["`zzz`", "watch", "warn-time"]),
         ("watch = \"a\"", 1, &["`watch`", "a string", "list"]),
         ("watch = [true]", 1, &["`watch`", "a boolean", "list"]),

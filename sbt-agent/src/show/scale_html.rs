@@ -1,14 +1,16 @@
 //! The page about how a program scales: one file with plots and tables that needs no network.
 
-use std::fmt::Write as _;
+use std::iter::successors;
+
+use maud::{Markup, PreEscaped, html};
 
 use super::{
-    table::{Style, UNKNOWN, duration, percent},
+    table::{Style, UNKNOWN, duration, percent, ratio},
     text::{limit_text, short_count},
 };
 use sbt_engine::{
     place::printable,
-    report::CounterUnit,
+    report::{CounterUnit, counters::Counts},
     scale::{PhaseScaling, Scaling, phase_names},
     words::command_line,
 };
@@ -32,7 +34,7 @@ pub(super) const PLAIN: Style = Style {
 };
 
 /// The beginning of a page.
-pub(super) const HEAD: &str = r#"<!doctype html>
+const HEAD: &str = r#"<!doctype html>
 <html lang="en"><head><meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
@@ -65,69 +67,44 @@ struct Line {
 
 /// Renders the page.
 pub fn page(all: &Scaling) -> String {
-    let mut out = HEAD.to_owned();
-    let command = escaped(&command_line(&all.command));
-    let _ = writeln!(out, "<h1>sbt scale · {command}</h1>");
-    why(&mut out, all);
     let names = phase_names(&all.phases, "→");
-    if all.counts.len() > 1 {
-        out.push_str("<h2>Speed-up</h2>\n");
-        plot(&mut out, all, &speedups(all, &names), true);
-        out.push_str("<h2>Efficiency: 1 is perfect</h2>\n");
-        plot(&mut out, all, &efficiencies(all), false);
-    }
-    out.push_str("<h2>The whole run</h2>\n");
-    whole(&mut out, all);
-    out.push_str("<h2>Phases: mean time by number of threads</h2>\n");
-    phases(&mut out, all, &names);
-    for counter in &all.counters {
-        let name = &counter.name;
-        let _ = writeln!(
-            out,
-            "<h2>Counter {}, work of all threads</h2>",
-            escaped(name)
-        );
-        counted(&mut out, all, &names, name, counter.unit == CounterUnit::Ns);
-    }
-    for note in &all.notes {
-        let _ = writeln!(out, "<p class=\"dim\">note: {}</p>", escaped(note));
-    }
-    let _ = writeln!(
-        out,
-        "<p class=\"dim\">sbt {}</p></body></html>",
-        escaped(all.version)
-    );
-    out
-}
-
-/// Escapes a text, so that it cannot end an element or an attribute, and holds no control
-/// characters.
-pub(super) fn escaped(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in printable(text).chars() {
-        match c {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            '\'' => out.push_str("&#39;"),
-            c => out.push(c),
+    let body = html! {
+        @if let Some(limit) = &all.limit {
+            div class="why" {
+                p { b { (limit_text(all, limit, "→")) } }
+                @for verdict in &limit.why { p { (verdict.text) } }
+            }
         }
-    }
-    out
+        @if all.counts.len() > 1 {
+            h2 { "Speed-up" }
+            (plot(all, &speedups(all, &names), true))
+            h2 { "Efficiency: 1 is perfect" }
+            (plot(all, &efficiencies(all), false))
+        }
+        h2 { "The whole run" }
+        (whole(all))
+        h2 { "Phases: mean time by number of threads" }
+        (phases(all, &names))
+        @for counter in &all.counters {
+            h2 { "Counter " (counter.name) ", work of all threads" }
+            (counted(all, &names, &counter.name, counter.unit == CounterUnit::Ns))
+        }
+    };
+    framed(&all.command, &body, &all.notes, all.version)
 }
 
-fn why(out: &mut String, all: &Scaling) {
-    let Some(limit) = &all.limit else { return };
-    let _ = writeln!(
-        out,
-        "<div class=\"why\"><p><b>{}</b></p>",
-        escaped(&limit_text(all, limit, "→"))
-    );
-    for verdict in &limit.why {
-        let _ = writeln!(out, "<p>{}</p>", escaped(&verdict.text));
-    }
-    out.push_str("</div>\n");
+/// A whole page. Filtering all of it makes sure that no text with control characters is forgotten.
+pub(super) fn framed(command: &[String], body: &Markup, notes: &[String], version: &str) -> String {
+    let page = html! {
+        (PreEscaped(HEAD))
+        h1 { "sbt scale · " (command_line(command)) }
+        (body)
+        @for note in notes { p class="dim" { "note: " (note) } }
+        p class="dim" { "sbt " (version) }
+        (PreEscaped("</body></html>\n"))
+    };
+    let lines: Vec<String> = page.into_string().split('\n').map(printable).collect();
+    lines.join("\n")
 }
 
 fn speedups(all: &Scaling, names: &[String]) -> Vec<Line> {
@@ -165,9 +142,9 @@ fn efficiencies(all: &Scaling) -> Vec<Line> {
     ]
 }
 
-fn plot(out: &mut String, all: &Scaling, lines: &[Line], has_ideal: bool) {
+fn plot(all: &Scaling, lines: &[Line], has_ideal: bool) -> Markup {
     let (Some(least), Some(most)) = (all.counts.first(), all.counts.last()) else {
-        return;
+        return html! {};
     };
     let ideal = f64::from(most.threads) / f64::from(least.threads);
     let values = lines
@@ -183,102 +160,73 @@ fn plot(out: &mut String, all: &Scaling, lines: &[Line], has_ideal: bool) {
     let x =
         |threads: u32| LEFT + f64::from(threads) / f64::from(most.threads) * (WIDTH - LEFT - 12.0);
     let y = |value: f64| TOP + (1.0 - value.clamp(0.0, high) / high) * (HEIGHT - TOP - BOTTOM);
-    let _ = writeln!(
-        out,
-        "<div class=\"scroll\"><svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" width=\"{WIDTH}\" role=\"img\">"
-    );
     let step = tick(high);
-    let mut value = 0.0;
-    while value <= high + step / 1e6 {
-        let at = y(value);
-        let _ = writeln!(
-            out,
-            "<line class=\"grid\" x1=\"{LEFT}\" x2=\"{:.1}\" y1=\"{at:.1}\" y2=\"{at:.1}\"/>\
-             <text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
-            WIDTH - 12.0,
-            LEFT - 6.0,
-            at + 4.0,
-            short(value),
-        );
-        value += step;
-    }
-    for at in &all.counts {
-        let _ = writeln!(
-            out,
-            "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
-            x(at.threads),
-            HEIGHT - BOTTOM + 18.0,
-            at.threads,
-        );
-    }
-    let _ = writeln!(
-        out,
-        "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">threads</text>",
-        f64::midpoint(LEFT, WIDTH),
-        HEIGHT - 6.0,
-    );
-    if has_ideal {
-        let (a, b) = (least.threads, most.threads);
-        let _ = writeln!(
-            out,
-            "<path class=\"ideal\" d=\"M{:.1} {:.1}L{:.1} {:.1}\"><title>ideal</title></path>",
-            x(a),
-            y(1.0),
-            x(b),
-            y(ideal),
-        );
-    }
-    for (index, line) in lines.iter().enumerate() {
-        let known = all.counts.iter().zip(&line.values);
-        let points: Vec<(u32, f64)> = known
-            .filter_map(|(at, value)| Some((at.threads, (*value)?)))
-            .collect();
-        let path: Vec<String> = points
-            .iter()
-            .map(|(at, value)| format!("{:.1} {:.1}", x(*at), y(*value)))
-            .collect();
-        if path.is_empty() {
-            continue;
+    let ticks = successors(Some(0.0), |value| Some(value + step));
+    let point = |threads, value| format!("{} {}", px(x(threads)), px(y(value)));
+    html! {
+        div class="scroll" {
+            svg viewBox=(format!("0 0 {WIDTH} {HEIGHT}")) width=(WIDTH) role="img" {
+                @for value in ticks.take_while(|value| *value <= high + step / 1e6) {
+                    @let at = y(value);
+                    line class="grid" x1=(LEFT) x2=(px(WIDTH - 12.0)) y1=(px(at)) y2=(px(at)) {}
+                    text x=(px(LEFT - 6.0)) y=(px(at + 4.0)) text-anchor="end" { (short(value)) }
+                }
+                @for at in &all.counts {
+                    text x=(px(x(at.threads))) y=(px(HEIGHT - BOTTOM + 18.0)) text-anchor="middle" {
+                        (at.threads)
+                    }
+                }
+                text x=(px(f64::midpoint(LEFT, WIDTH))) y=(px(HEIGHT - 6.0)) text-anchor="middle" {
+                    "threads"
+                }
+                @if has_ideal {
+                    @let (from, to) = (point(least.threads, 1.0), point(most.threads, ideal));
+                    path class="ideal" d=(format!("M{from}L{to}")) { title { "ideal" } }
+                }
+                @for (index, line) in lines.iter().enumerate() {
+                    @let known = all.counts.iter().zip(&line.values);
+                    @let known: Vec<(u32, f64)> =
+                        known.filter_map(|(at, value)| Some((at.threads, (*value)?))).collect();
+                    @let path: Vec<String> =
+                        known.iter().map(|(at, value)| point(*at, *value)).collect();
+                    @let color = format!("var(--c{index})");
+                    @if !path.is_empty() {
+                        path class=(if index == 0 { "line whole" } else { "line" }) stroke=(color)
+                            d=(format!("M{}", path.join("L"))) {}
+                    }
+                    @for (at, value) in known {
+                        circle cx=(px(x(at))) cy=(px(y(value))) r="3.5" fill=(color) {
+                            title { (line.name) (format!(": {value:.2} with {at} threads")) }
+                        }
+                    }
+                }
+            }
         }
-        let class = if index == 0 { "line whole" } else { "line" };
-        let name = escaped(&line.name);
-        let _ = writeln!(
-            out,
-            "<path class=\"{class}\" stroke=\"var(--c{index})\" d=\"M{}\"/>",
-            path.join("L"),
-        );
-        for (at, value) in points {
-            let _ = writeln!(
-                out,
-                "<circle cx=\"{:.1}\" cy=\"{:.1}\" r=\"3.5\" fill=\"var(--c{index})\">\
-                 <title>{name}: {value:.2} with {at} threads</title></circle>",
-                x(at),
-                y(value),
-            );
+        ul class="key" {
+            @for (index, line) in lines.iter().enumerate() {
+                li {
+                    svg width="22" height="8" {
+                        line x1="0" x2="22" y1="4" y2="4" stroke=(format!("var(--c{index})"))
+                            stroke-width="3" {}
+                    }
+                    (line.name)
+                }
+            }
+            @if has_ideal {
+                li {
+                    svg width="22" height="8" {
+                        line class="ideal" x1="0" x2="22" y1="4" y2="4" {}
+                    }
+                    "ideal"
+                }
+            }
         }
     }
-    out.push_str("</svg></div>\n");
-    key(out, lines, has_ideal);
 }
 
-/// The legend: which line is which.
-fn key(out: &mut String, lines: &[Line], has_ideal: bool) {
-    out.push_str("<ul class=\"key\">\n");
-    for (index, line) in lines.iter().enumerate() {
-        let _ = writeln!(
-            out,
-            "<li><svg width=\"22\" height=\"8\"><line x1=\"0\" x2=\"22\" y1=\"4\" y2=\"4\" \
-             stroke=\"var(--c{index})\" stroke-width=\"3\"/></svg>{}</li>",
-            escaped(&line.name),
-        );
-    }
-    if has_ideal {
-        out.push_str(
-            "<li><svg width=\"22\" height=\"8\"><line class=\"ideal\" x1=\"0\" x2=\"22\" y1=\"4\" \
-             y2=\"4\"/></svg>ideal</li>\n",
-        );
-    }
-    out.push_str("</ul>\n");
+/// A coordinate in a plot.
+fn px(value: f64) -> String {
+    format!("{value:.1}")
 }
 
 /// A round step that gives four to ten grid lines.
@@ -297,22 +245,24 @@ fn short(value: f64) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// A row of a table; `tag`: the element of its cells.
-pub(super) fn row(out: &mut String, tag: &str, cells: impl Iterator<Item = String>) {
-    out.push_str("<tr>");
-    for cell in cells {
-        let _ = write!(out, "<{tag}>{}</{tag}>", escaped(&cell));
+/// A table, which may be wider than the page.
+pub(super) fn table(
+    titles: impl IntoIterator<Item = String>,
+    rows: impl IntoIterator<Item = Vec<String>>,
+) -> Markup {
+    html! {
+        div class="scroll" {
+            table {
+                tr { @for title in titles { th { (title) } } }
+                @for row in rows {
+                    tr { @for cell in row { td { (cell) } } }
+                }
+            }
+        }
     }
-    out.push_str("</tr>\n");
 }
 
-/// A ratio with two decimals.
-pub(super) fn ratio(value: Option<f64>) -> String {
-    value.map_or_else(|| UNKNOWN.into(), |value| format!("{value:.2}"))
-}
-
-fn whole(out: &mut String, all: &Scaling) {
-    out.push_str("<div class=\"scroll\"><table>\n");
+fn whole(all: &Scaling) -> Markup {
     let titles = [
         "threads",
         "runs",
@@ -324,9 +274,8 @@ fn whole(out: &mut String, all: &Scaling) {
         "parallel efficiency",
         "load balance",
     ];
-    row(out, "th", titles.into_iter().map(String::from));
-    for at in &all.counts {
-        let cells = [
+    let rows = all.counts.iter().map(|at| {
+        vec![
             at.threads.to_string(),
             at.runs.to_string(),
             duration(Some(at.wall_ns), PLAIN),
@@ -336,30 +285,20 @@ fn whole(out: &mut String, all: &Scaling) {
             ratio(at.scaling_efficiency),
             ratio(at.parallel_efficiency),
             ratio(at.load_balance),
-        ];
-        row(out, "td", cells.into_iter());
-    }
-    out.push_str("</table></div>\n");
+        ]
+    });
+    table(titles.map(String::from), rows)
 }
 
-fn headings(all: &Scaling, more: &[&str]) -> Vec<String> {
+fn headings(all: &Scaling, more: &[&str]) -> impl Iterator<Item = String> {
     let counts = all.counts.iter().map(|at| format!("n={}", at.threads));
     let more = more.iter().map(|&it| it.to_owned());
-    ["phase".to_owned()]
-        .into_iter()
-        .chain(counts)
-        .chain(more)
-        .collect()
+    ["phase".to_owned()].into_iter().chain(counts).chain(more)
 }
 
-fn phases(out: &mut String, all: &Scaling, names: &[String]) {
-    out.push_str("<div class=\"scroll\"><table>\n");
-    row(
-        out,
-        "th",
-        headings(all, &["speed-up", "lost against the ideal", "share"]).into_iter(),
-    );
-    for (name, phase) in names.iter().zip(&all.phases).take(MOST_ROWS) {
+fn phases(all: &Scaling, names: &[String]) -> Markup {
+    let rows = names.iter().zip(&all.phases).take(MOST_ROWS);
+    let rows = rows.map(|(name, phase)| {
         let times = phase
             .at
             .iter()
@@ -369,34 +308,28 @@ fn phases(out: &mut String, all: &Scaling, names: &[String]) {
             duration(phase.lost_ns, PLAIN),
             percent(phase.lost_pct),
         ];
-        row(
-            out,
-            "td",
-            [name.clone()].into_iter().chain(times).chain(more),
-        );
-    }
-    out.push_str("</table></div>\n");
+        let cells = [name.clone()].into_iter().chain(times).chain(more);
+        cells.collect::<Vec<_>>()
+    });
+    let titles = headings(all, &["speed-up", "lost against the ideal", "share"]);
+    table(titles, rows)
 }
 
-fn counted(out: &mut String, all: &Scaling, names: &[String], name: &str, is_time: bool) {
-    let write = |value: Option<u64>| match value {
+fn counted(all: &Scaling, names: &[String], name: &str, is_time: bool) -> Markup {
+    let value = |counts: &Counts| match counts.get(name).copied().flatten() {
         Some(ns) if is_time => duration(Some(ns), PLAIN),
         Some(value) => short_count(value),
         None => UNKNOWN.into(),
     };
-    let value =
-        |counts: &sbt_engine::report::counters::Counts| write(counts.get(name).copied().flatten());
-    out.push_str("<div class=\"scroll\"><table>\n");
-    row(out, "th", headings(all, &[]).into_iter());
     let phases = names
         .iter()
         .zip(&all.phases)
         .filter(|(_, phase)| phase.to.is_some());
-    for (name, phase) in phases.take(MOST_ROWS) {
+    let rows = phases.take(MOST_ROWS).map(|(name, phase)| {
         let cells = phase.at.iter().map(|at| value(&at.counters));
-        row(out, "td", [name.clone()].into_iter().chain(cells));
-    }
+        [name.clone()].into_iter().chain(cells).collect::<Vec<_>>()
+    });
     let cells = all.counts.iter().map(|at| value(&at.counters));
-    row(out, "td", ["whole run".to_owned()].into_iter().chain(cells));
-    out.push_str("</table></div>\n");
+    let whole = ["whole run".to_owned()].into_iter().chain(cells).collect();
+    table(headings(all, &[]), rows.chain([whole]))
 }

@@ -1,31 +1,20 @@
 //! The page about a program with several values of its parameters.
 
-use std::fmt::Write as _;
+use maud::{Markup, html};
 
 use super::{
-    scale_html::{HEAD, PLAIN, escaped, ratio, row},
-    table::{UNKNOWN, duration, percent},
+    scale_html::{PLAIN, framed, table},
+    table::{UNKNOWN, duration, percent, ratio},
     text::{limit_text, rate_text, rates_title},
 };
-use sbt_engine::{
-    scale::{Per, Row, Sweep},
-    words::command_line,
-};
+use sbt_engine::scale::{Per, Row, Sweep};
 
 /// Renders the page.
 pub fn page(all: &Sweep) -> String {
-    let mut out = HEAD.to_owned();
-    let command = escaped(&command_line(&all.command));
-    let _ = writeln!(out, "<h1>sbt scale · {command}</h1>");
-    let heading = match all.baseline() {
-        Some(baseline) => format!("All runs, speed-up against {baseline}"),
-        None => "All runs".into(),
-    };
-    let _ = writeln!(out, "<h2>{}</h2>", escaped(&heading));
     let titles = [
         "runs", "time", "fastest", "slowest", "speed-up", "of ideal", "idle", "balance",
     ];
-    table(&mut out, all, &titles.map(str::to_owned), |row| {
+    let figures = |row: &Row| {
         vec![
             row.runs.to_string(),
             duration(Some(row.wall_ns), PLAIN),
@@ -36,57 +25,47 @@ pub fn page(all: &Sweep) -> String {
             percent(row.idle_pct),
             ratio(row.load_balance),
         ]
-    });
-    for one in &all.combinations {
-        let Some(scaling) = &one.scaling else {
-            continue;
-        };
-        if let Some(limit) = &scaling.limit {
-            let called = all.called(&one.parameters);
-            let text = format!("{called}: {}", limit_text(scaling, limit, "→"));
-            let _ = writeln!(out, "<p class=\"why\">{}</p>", escaped(&text));
+    };
+    let body = html! {
+        h2 {
+            "All runs"
+            @if let Some(baseline) = all.baseline() { ", speed-up against " (baseline) }
         }
-    }
-    for per in [Some(Per::ThousandInstructions), Some(Per::CpuSecond), None] {
-        let same = all.counters.iter().filter(|counter| counter.per == per);
-        let same: Vec<_> = same.collect();
-        if same.is_empty() {
-            continue;
+        (rows(all, &titles.map(str::to_owned), figures))
+        @for one in &all.combinations {
+            @if let Some(scaling) = &one.scaling && let Some(limit) = &scaling.limit {
+                p class="why" {
+                    (all.called(&one.parameters)) ": " (limit_text(scaling, limit, "→"))
+                }
+            }
         }
-        let _ = writeln!(out, "<h2>{}</h2>", escaped(&rates_title(per)));
-        let titles: Vec<String> = same.iter().map(|counter| counter.name.clone()).collect();
-        table(&mut out, all, &titles, |row| {
-            let cells = same.iter().map(|counter| rate_text(row, counter, PLAIN));
-            cells.collect()
-        });
-    }
-    for note in &all.notes {
-        let _ = writeln!(out, "<p class=\"dim\">note: {}</p>", escaped(note));
-    }
-    let _ = writeln!(
-        out,
-        "<p class=\"dim\">sbt {}</p></body></html>",
-        escaped(all.version)
-    );
-    out
+        @for per in [Some(Per::ThousandInstructions), Some(Per::CpuSecond), None] {
+            @let same = all.counters.iter().filter(|counter| counter.per == per);
+            @let same: Vec<_> = same.collect();
+            @if !same.is_empty() {
+                @let titles: Vec<_> = same.iter().map(|counter| counter.name.clone()).collect();
+                h2 { (rates_title(per)) }
+                (rows(all, &titles, |row| {
+                    let cells = same.iter().map(|counter| rate_text(row, counter, PLAIN));
+                    cells.collect()
+                }))
+            }
+        }
+    };
+    framed(&all.command, &body, &all.notes, all.version)
 }
 
 /// A table with a row for each combination and number of threads.
-fn table(out: &mut String, all: &Sweep, titles: &[String], cells: impl Fn(&Row) -> Vec<String>) {
-    out.push_str("<div class=\"scroll\"><table>\n");
-    let names = all.parameters.iter().map(|one| one.name.clone());
-    let heads = names.chain(["threads".to_owned()]);
-    row(out, "th", heads.chain(titles.iter().cloned()));
-    for one in &all.rows {
-        let value = |name: &String| one.parameters.get(name).cloned().unwrap_or_default();
-        let values = all
-            .parameters
-            .iter()
-            .map(|parameter| value(&parameter.name));
+fn rows(all: &Sweep, titles: &[String], cells: impl Fn(&Row) -> Vec<String>) -> Markup {
+    let names = || all.parameters.iter().map(|one| &one.name);
+    let heads = names().cloned().chain(["threads".to_owned()]);
+    let rows = all.rows.iter().map(|one| {
+        let value = |name| one.parameters.get(name).cloned().unwrap_or_default();
         let threads = one
             .threads
             .map_or(UNKNOWN.into(), |threads| threads.to_string());
-        row(out, "td", values.chain([threads]).chain(cells(one)));
-    }
-    out.push_str("</table></div>\n");
+        let values = names().map(value).chain([threads]);
+        values.chain(cells(one)).collect::<Vec<_>>()
+    });
+    table(heads.chain(titles.iter().cloned()), rows)
 }

@@ -226,6 +226,11 @@ pub fn rounded(ns: f64) -> u64 {
     ns.round() as u64
 }
 
+/// A ratio with two decimals.
+pub fn ratio(value: Option<f64>) -> String {
+    value.map_or_else(|| UNKNOWN.into(), |value| format!("{value:.2}"))
+}
+
 /// A share in percent.
 pub fn percent(value: Option<f64>) -> String {
     value.map_or_else(|| UNKNOWN.into(), |value| format!("{value:.0} %"))

@@ -19,7 +19,7 @@ use super::{
 };
 use crate::settings::Settings;
 use sbt_engine::{
-    choices::States,
+    choices::{Departures, States},
     counters::Plan,
     model::cost::{CLASSES, Tariff},
 };
@@ -65,6 +65,18 @@ impl Outside {
             notes,
             cost: Arc::default(),
             drain: None,
+        }
+    }
+
+    /// Adds notes on what is asked for of a source that sees neither counters nor departures.
+    /// `departures`: the note on those.
+    pub fn sees_arrivals_only(&mut self, settings: &Settings, departures: &str) {
+        if !settings.events.is_empty() {
+            let note = "counters need --backend ebpf or ptrace: sbt reads no counters";
+            self.notes.push(note.into());
+        }
+        if settings.departures == Departures::On {
+            self.notes.push(departures.into());
         }
     }
 

@@ -16,7 +16,11 @@ use sbt_program::arch::Registers;
 /// may be some hundred bytes up (in LLVM's libomp, where threads wait for their turn, 160).
 const STACK: u32 = 384;
 
-/// The same for a look whose samples are read at its end only. A return address is near the top if
+/// The number of bytes of the stack that are copied for threads of programs with MPI: Open MPI and MPICH
+/// wait for messages up to 1150 bytes from the program's own call.
+const DEEP_STACK: u32 = 1280;
+
+/// The number of bytes of the stack that are copied in a look whose samples are read at its end only. A return address is near the top if
 /// the function called does next to nothing.
 const NEAR_STACK: u32 = 128;
 
@@ -65,13 +69,15 @@ impl Sampler {
         Ok(Self { threads: opened })
     }
 
-    /// Samples one more thread from now on, if there is room.
+    /// Samples one more thread from now on, if there is room. `is_deep`: whether the program's own calls
+    /// may be far up its stack.
     ///
     /// # Errors
     /// The thread cannot be sampled.
-    pub fn add(&mut self, thread: u32) -> io::Result<()> {
+    pub fn add(&mut self, thread: u32, is_deep: bool) -> io::Result<()> {
         if self.threads.len() < MAX_THREADS && !self.threads.iter().any(|known| known.0 == thread) {
-            self.threads.push((thread, ring(thread, STACK)?));
+            let stack = if is_deep { DEEP_STACK } else { STACK };
+            self.threads.push((thread, ring(thread, stack)?));
         }
         Ok(())
     }
@@ -88,16 +94,12 @@ impl Sampler {
     }
 
     /// Ends. Returns the samples, each with its thread.
-    pub fn end(self) -> Vec<(u32, Sample)> {
-        let mut samples = Vec::new();
-        for (thread, mut ring) in self.threads {
+    pub fn end(mut self) -> Vec<(u32, Sample)> {
+        for (_, ring) in &mut self.threads {
             perf::switch(ring.event(), false);
-            // The ring has room for the samples of a whole look; a longer look has seen enough.
-            let _lost = ring.samples(|sample| {
-                samples.extend(Sample::of(sample).map(|sample| (thread, sample)));
-            });
         }
-        samples
+        // A ring has room for the samples of a whole look; a longer look has seen enough.
+        self.take()
     }
 }
 

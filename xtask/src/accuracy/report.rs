@@ -24,14 +24,14 @@ pub struct Report {
     pub sites: Vec<Site>,
     /// Every episode, with `--watch-all`.
     #[serde(default)]
-    pub watched: Option<Vec<Watched>>,
+    pub watched: Option<Vec<Seen>>,
 }
 
 /// A thread of the report.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Thread {
     /// The report's id of the thread.
-    pub id: u64,
+    pub id: u32,
     /// The kernel's id of the thread.
     pub tid: u32,
 }
@@ -47,7 +47,7 @@ pub struct Site {
 #[derive(Clone, Debug, Deserialize)]
 pub struct Share {
     /// The report's id of the thread.
-    pub thread: u64,
+    pub thread: u32,
     /// Time between barriers.
     pub work_ns: Option<u64>,
     /// The part of `work_ns` on a CPU.
@@ -56,28 +56,10 @@ pub struct Share {
     pub idle_ns: u64,
 }
 
-/// One episode in the report.
-#[derive(Clone, Debug, Deserialize)]
-pub struct Watched {
-    last_ns: u64,
-    phase_ns: Option<u64>,
-    barrier_ns: u64,
-    arrivals: Vec<Arrived>,
-}
-
-#[derive(Clone, Debug, Deserialize)]
-struct Arrived {
-    thread: u64,
-    gap_ns: u64,
-    idle_ns: u64,
-    release_ns: Option<u64>,
-    work_ns: Option<u64>,
-}
-
 /// One episode in sbt's account.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct Seen {
-    /// The last arrival, `CLOCK_MONOTONIC` ns.
+    /// The last arrival, ns: relative in the report, `CLOCK_MONOTONIC` from [`Report::seen`].
     pub last_ns: u64,
     /// Length of the phase that ended with the episode, ns, if known.
     pub phase_ns: Option<u64>,
@@ -88,9 +70,10 @@ pub struct Seen {
 }
 
 /// One arrival in sbt's account.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 pub struct SeenArrival {
-    /// The kernel's id of the thread.
+    /// The thread: the report's id in the report, the kernel's id from [`Report::seen`].
+    #[serde(rename = "thread")]
     pub tid: u32,
     /// Time since the previous arrival, ns.
     pub gap_ns: u64,
@@ -103,14 +86,11 @@ pub struct SeenArrival {
 }
 
 impl Report {
-    /// The episodes in the order of their ends. Fails if an episode is incomplete or not listed,
+    /// The episodes in the order of their ends, with absolute times and the kernel's ids. Fails if an episode is incomplete or not listed,
     /// since the accounts cannot be compared then.
-    pub fn seen(&self) -> Result<Vec<Seen>> {
+    pub fn seen(self) -> Result<Vec<Seen>> {
         let tids = self.tids();
-        let watched = self
-            .watched
-            .as_deref()
-            .context("the report lists no episodes")?;
+        let mut seen = self.watched.context("the report lists no episodes")?;
         ensure!(
             self.incomplete_episodes == 0 && self.lost_events == 0,
             "{} incomplete episodes, {} lost events",
@@ -118,37 +98,25 @@ impl Report {
             self.lost_events
         );
         ensure!(
-            self.episodes == watched.len() as u64,
+            self.episodes == seen.len() as u64,
             "{} episodes, of which {} are listed",
             self.episodes,
-            watched.len()
+            seen.len()
         );
-        let mut seen = Vec::new();
-        for episode in watched {
-            let arrivals = episode.arrivals.iter().map(|arrived| {
-                Some(SeenArrival {
-                    tid: *tids.get(&arrived.thread)?,
-                    gap_ns: arrived.gap_ns,
-                    idle_ns: arrived.idle_ns,
-                    release_ns: arrived.release_ns,
-                    work_ns: arrived.work_ns,
-                })
-            });
-            seen.push(Seen {
-                last_ns: self.start_ns + episode.last_ns,
-                phase_ns: episode.phase_ns,
-                barrier_ns: episode.barrier_ns,
-                arrivals: arrivals
-                    .collect::<Option<_>>()
-                    .context("an arrival of a thread that the report does not list")?,
-            });
+        for episode in &mut seen {
+            episode.last_ns += self.start_ns;
+            for arrival in &mut episode.arrivals {
+                let tid = tids.get(&arrival.tid);
+                arrival.tid =
+                    *tid.context("an arrival of a thread that the report does not list")?;
+            }
         }
         seen.sort_by_key(|episode| episode.last_ns);
         Ok(seen)
     }
 
     /// The kernel's ids of the threads, by the report's ids.
-    pub fn tids(&self) -> HashMap<u64, u32> {
+    pub fn tids(&self) -> HashMap<u32, u32> {
         self.threads
             .iter()
             .map(|thread| (thread.id, thread.tid))

@@ -6,26 +6,30 @@ use std::path::Path;
 use anyhow::{Context, Result, ensure};
 
 use super::figures::{median, pairs};
+use super::series::Bench;
 use crate::process;
-use crate::workspace::Workspace;
 
 /// Rounds of two threads, which do nothing else on their two CPUs.
 const ROUNDS: u32 = 2000;
 const THREADS: u32 = 2;
 
-const BACKENDS: [(&str, &str); 3] = [("ebpf", "on"), ("perf", "off"), ("ptrace", "on")];
+/// Without sbt, and with each backend: whether it watches departures.
+const WAYS: [Option<(&str, &str)>; 4] = [
+    None,
+    Some(("ebpf", "on")),
+    Some(("perf", "off")),
+    Some(("ptrace", "on")),
+];
 
 /// Measures runs without sbt and with each backend, in turn.
-pub fn rungs(workspace: &Workspace, sbt: &Path, count: usize, out: &mut String) -> Result<()> {
-    let program = workspace.target.join("bench-truth");
-    let mut compiler = process::command("cc");
-    compiler.args(["-O2", "-g", "-pthread", "-o"]).arg(&program);
-    process::run(compiler.arg(workspace.root.join("tests/programs/truth.c")))?;
-    let log = workspace.target.join("bench-truth.log");
-    let rounds = format!("rounds={ROUNDS}");
-    let threads = format!("threads={THREADS}");
-    let to = format!("log={}", log.display());
-    let arguments = [rounds.as_str(), &threads, &to];
+pub fn rungs(bench: &Bench, out: &mut String) -> Result<Vec<String>> {
+    let program = bench.compile("tests/programs/truth.c", &["-O2", "-g", "-pthread"])?;
+    let log = bench.folder()?.join("truth.log");
+    let arguments = [
+        format!("rounds={ROUNDS}"),
+        format!("threads={THREADS}"),
+        format!("log={}", log.display()),
+    ];
     writeln!(
         out,
         "\n## Ways to watch\n\n\
@@ -34,34 +38,32 @@ pub fn rungs(workspace: &Workspace, sbt: &Path, count: usize, out: &mut String) 
          how often that is as much as with the first.\n\n\
          | `--backend` | a round without, µs | more an arrival, µs | × | pairs, µs |\n|---|---|---|---|---|"
     )?;
-    let mut costs: [Vec<f64>; BACKENDS.len()] = Default::default();
-    let mut without = Vec::new();
-    for pair in 0..count {
-        eprintln!("measuring: ways to watch, pair {}", pair + 1);
-        let mut plain = process::command(&program);
-        process::read(plain.args(arguments))?;
-        let plain = round_us(&log)?;
-        without.push(plain);
-        for ((backend, departures), costs) in BACKENDS.iter().zip(&mut costs) {
-            let mut command = process::command(sbt);
-            command.args(["run", "--quiet", "--no-tui", "--budget=off"]);
-            command.args(["--backend", backend, "--departures", departures, "--"]);
-            process::read(command.arg(&program).args(arguments))?;
-            costs.push(round_us(&log)? - plain);
-        }
-    }
-    let first = median(&costs[0]);
-    for ((backend, _), costs) in BACKENDS.iter().zip(&costs) {
-        let cost = median(costs);
+    let rounds = bench.in_turns("ways to watch", &WAYS, |way| {
+        let mut command = match way {
+            None => process::command(&program),
+            Some((backend, departures)) => {
+                let which = ["--backend", backend, "--departures", departures];
+                let options = [&["--quiet", "--no-tui", "--budget=off"], &which[..]].concat();
+                bench.watching(&options, &program)
+            }
+        };
+        process::read(command.args(&arguments))?;
+        round_us(&log)
+    })?;
+    let mut first = None;
+    for (way, with) in WAYS.iter().zip(&rounds) {
+        let Some((backend, _)) = way else { continue };
+        let costs: Vec<f64> = with.iter().zip(&rounds[0]).map(|(a, b)| a - b).collect();
+        let cost = median(&costs);
         writeln!(
             out,
             "| {backend} | {:.1} | **{cost:.1}** | {:.1} | {} |",
-            median(&without),
-            cost / first,
-            pairs(costs)
+            median(&rounds[0]),
+            cost / *first.get_or_insert(cost),
+            pairs(&costs)
         )?;
     }
-    Ok(())
+    Ok(Vec::new())
 }
 
 /// Time of each round from the first arrival to the last departure, µs.

@@ -1,13 +1,11 @@
 //! The cost of counters at each arrival.
 
 use std::fmt::Write as _;
-use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
-use super::figures::{median, pairs};
-use crate::process;
-use crate::workspace::Workspace;
+use super::figures::{median, pairs, ratios};
+use super::series::{Bench, number};
 
 /// Passes of a barrier with one thread: a fraction of a second.
 const PASSES: &str = "200000";
@@ -26,11 +24,8 @@ const COUNTED: [(&str, Option<&str>); 5] = [
 ];
 
 /// Measures runs without sbt and with each set of counters, in turn.
-pub fn cost(workspace: &Workspace, sbt: &Path, count: usize, out: &mut String) -> Result<()> {
-    let program = workspace.target.join("bench-alone");
-    let mut compiler = process::command("cc");
-    compiler.args(["-O2", "-pthread", "-o"]).arg(&program);
-    process::run(compiler.arg(workspace.root.join("bench/alone.c")))?;
+pub fn cost(bench: &Bench, out: &mut String) -> Result<Vec<String>> {
+    let program = bench.compile("bench/alone.c", &["-O2", "-pthread"])?;
     writeln!(
         out,
         "\n## Counters\n\n\
@@ -39,24 +34,17 @@ pub fn cost(workspace: &Workspace, sbt: &Path, count: usize, out: &mut String) -
          each of them.\n\n\
          | counted | an arrival, ns | with / nothing | more for each counter, ns | pairs |\n|---|---|---|---|---|"
     )?;
-    let mut passes: [Vec<f64>; COUNTED.len()] = Default::default();
-    for pair in 0..count {
-        eprintln!("measuring: counters, pair {}", pair + 1);
-        for ((_, events), passes) in COUNTED.iter().zip(&mut passes) {
-            let mut command = process::command(sbt);
-            command.args(["run", "--quiet", "--no-tui", "--budget=off"]);
-            command.args(["--departures=off", "--futex=off"]);
-            if let Some(events) = events {
-                command.args(["--events", events]);
-            }
-            let text = process::read(command.arg("--").arg(&program).arg(PASSES))?;
-            let pass: f64 = text.trim().parse().context("expected a number of ns")?;
-            passes.push(pass);
+    let passes = bench.in_turns("counters", &COUNTED, |(_, events)| {
+        let mut options = vec!["--quiet", "--no-tui", "--budget=off"];
+        options.extend(["--departures=off", "--futex=off"]);
+        if let Some(events) = events {
+            options.extend(["--events", events]);
         }
-    }
-    let [without, ..] = &passes;
+        number(bench.watching(&options, &program).arg(PASSES))
+    })?;
+    let without = &passes[0];
     for ((name, events), with) in COUNTED.iter().zip(&passes) {
-        let ratios: Vec<f64> = with.iter().zip(without).map(|(a, b)| a / b).collect();
+        let ratios = ratios(with, without);
         let number = match events {
             None => None,
             Some("free") => Some(6.0),
@@ -72,5 +60,5 @@ pub fn cost(workspace: &Workspace, sbt: &Path, count: usize, out: &mut String) -
             pairs(&ratios)
         )?;
     }
-    Ok(())
+    Ok(Vec::new())
 }

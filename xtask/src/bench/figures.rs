@@ -27,6 +27,11 @@ pub fn deviation(values: &[f64]) -> f64 {
     (squares / count).sqrt()
 }
 
+/// The ratios of each value to the one that was measured in the same turn.
+pub fn ratios(with: &[f64], without: &[f64]) -> Vec<f64> {
+    with.iter().zip(without).map(|(a, b)| a / b).collect()
+}
+
 /// The ratios as text, in the order of measurement.
 pub fn pairs(values: &[f64]) -> String {
     let values: Vec<_> = values.iter().map(|value| format!("{value:.2}")).collect();

@@ -3,14 +3,12 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::path::Path;
 use std::process::{Command, Stdio};
 
-use anyhow::{Context as _, Result, ensure};
-use serde::Deserialize;
+use anyhow::{Context as _, Result};
 
 use super::figures::median;
-use crate::workspace::Workspace;
+use super::series::Bench;
 use crate::{debian, process, python};
 
 /// CPU time that sbt may use for each program, ms.
@@ -23,43 +21,24 @@ const IMPORTS: &str = "import pandas, pyarrow.dataset, pyarrow.compute\n\
     maps = open('/proc/self/maps').read().splitlines()\n\
     print(len({line.split()[-1] for line in maps if '.so' in line}))\n";
 
-#[derive(Deserialize)]
-struct Report {
-    own_cost: Cost,
-}
-
-#[derive(Deserialize)]
-struct Cost {
-    cpu_ns: f64,
-}
-
-/// Measures the programs and writes a table.
+/// Measures the programs and writes a table. Returns a line for each program above the bar.
 ///
 /// # Errors
 /// If a program cannot be built or run.
-pub fn programs(
-    workspace: &Workspace,
-    sbt: &Path,
-    runs: usize,
-    out: &mut String,
-) -> Result<Vec<Subject>> {
-    let folder = workspace.target.join("bench");
-    fs::create_dir_all(&folder).context("making a folder for the programs")?;
+pub fn programs(bench: &Bench, out: &mut String) -> Result<Vec<String>> {
+    let folder = bench.folder()?;
     let has_java = process::on_path("javac").is_some() && process::on_path("java").is_some();
     if !has_java {
         debian::require(&["default-jdk-headless".to_owned()])?;
     }
-    let source = workspace.root.join("bench/Threads.java");
+    let source = bench.workspace.root.join("bench/Threads.java");
     let mut javac = process::command("javac");
     javac.arg("-d").arg(&folder).arg(&source);
     process::run(&mut javac)?;
-    let python = python::prepare(workspace)?;
+    let python = python::prepare(&bench.workspace)?;
     let text = folder.join("places.c");
     fs::write(&text, places())?;
-    let program = folder.join("places");
-    let mut compiler = process::command("cc");
-    compiler.args(["-O1", "-g", "-pthread", "-o"]).arg(&program);
-    process::run(compiler.arg(&text))?;
+    let program = bench.compile(&text.to_string_lossy(), &["-O1", "-g", "-pthread"])?;
 
     let mut java = Command::new("java");
     java.arg("-cp").arg(&folder).arg("Threads");
@@ -82,18 +61,18 @@ pub fn programs(
     let mut measured = Vec::new();
     for (name, command) in subjects {
         eprintln!("measuring: {name}");
-        let ms = (0..runs)
-            .map(|_| used_ms(sbt, &command, &folder))
+        let ms = (0..bench.pairs)
+            .map(|_| used_ms(bench, &command))
             .collect::<Result<Vec<f64>>>()
             .with_context(|| format!("watching {name}"))?;
         measured.push(Subject { name, ms });
     }
     out.push_str(&table(&measured));
-    Ok(measured)
+    Ok(above(&measured))
 }
 
 /// A program, and sbt's CPU time in each run, ms.
-pub struct Subject {
+struct Subject {
     name: String,
     ms: Vec<f64>,
 }
@@ -114,31 +93,23 @@ fn table(subjects: &[Subject]) -> String {
     out
 }
 
-/// Checks sbt's CPU time for each program.
-///
-/// # Errors
-/// If sbt used more than the bar: one line for each such program.
-pub fn check(subjects: &[Subject]) -> Result<()> {
+/// A line for each program for which sbt used more than the bar.
+fn above(subjects: &[Subject]) -> Vec<String> {
     let above = subjects.iter().filter_map(|Subject { name, ms }| {
         let median = median(ms);
         (median > f64::from(BAR_MS))
             .then(|| format!("{name}: sbt used {median:.0} ms of CPU time, more than {BAR_MS} ms"))
     });
-    let above: Vec<String> = above.collect();
-    ensure!(above.is_empty(), "{}", above.join("\n"));
-    Ok(())
+    above.collect()
 }
 
 /// sbt's CPU time according to its report, ms.
-fn used_ms(sbt: &Path, program: &Command, folder: &Path) -> Result<f64> {
-    let report = folder.join("large.json");
-    let mut command = process::command(sbt);
-    command.args(["run", "--json", "--output"]).arg(&report);
-    command.arg("--").arg(program.get_program());
-    command.args(program.get_args()).stderr(Stdio::inherit());
-    process::read(&mut command)?;
-    let report: Report = serde_json::from_slice(&fs::read(&report)?)?;
-    Ok(report.own_cost.cpu_ns / 1e6)
+fn used_ms(bench: &Bench, program: &Command) -> Result<f64> {
+    let report = format!("--output={}", bench.folder()?.join("large.json").display());
+    let mut command = bench.watching(&["--json", &report], program.get_program());
+    process::read(command.args(program.get_args()).stderr(Stdio::inherit()))?;
+    let cpu_ns = bench.report("large.json")?["own_cost"]["cpu_ns"].as_f64();
+    Ok(cpu_ns.context("no CPU time of sbt")? / 1e6)
 }
 
 /// Source of a program that calls one barrier from many places, several of them in the same
@@ -189,11 +160,9 @@ mod tests {
         };
         let good = subject("one", [150.0, 150.0, 900.0]);
         let bad = |name| subject(name, [151.0, 151.0, 1.0]);
-        assert!(check(std::slice::from_ref(&good)).is_ok());
-        let said = check(&[bad("two"), good, bad("three")]).unwrap_err();
-        let said: Vec<String> = said.to_string().lines().map(str::to_owned).collect();
+        assert!(above(std::slice::from_ref(&good)).is_empty());
         assert_eq!(
-            said,
+            above(&[bad("two"), good, bad("three")]),
             [
                 "two: sbt used 151 ms of CPU time, more than 150 ms",
                 "three: sbt used 151 ms of CPU time, more than 150 ms",

@@ -7,17 +7,16 @@ mod read;
 mod table;
 mod tools;
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 
+use super::series::Bench;
 use crate::machine;
 use crate::process;
 use crate::test::require_tools;
-use crate::workspace::Workspace;
 use limited::{Ran, limited};
 use programs::Program;
 use table::{Cell, Column, Row};
@@ -36,26 +35,26 @@ const TIMES: u32 = 5;
 /// A program alone may take this long.
 const ALONE: Duration = Duration::from_mins(5);
 
-/// Runs every program under every tool, in turn, and returns the section of the results.
-pub fn compare(workspace: &Workspace, sbt: &Path, rounds: usize) -> Result<String> {
+/// Runs every program under every tool, in turn, and writes the section of the results.
+pub fn compare(bench: &Bench, out: &mut String) -> Result<Vec<String>> {
     require_tools(&[("gcc", "gcc"), ("unshare", "util-linux")])?;
-    let folder = workspace.target.join("bench/peers");
-    fs::create_dir_all(&folder).context("making a folder for the peers")?;
-    let scratch = Scratch::new(&folder);
-    let programs = programs::all(workspace, sbt, &folder)?;
+    let scratch = Scratch::new(&bench.folder()?);
+    let programs = programs::all(bench)?;
     let tools = tools::all();
     let missing: Vec<Option<String>> = tools.iter().map(why_not_there).collect();
     let mut columns = Vec::new();
     let mut rows: Vec<Row> = tools.iter().map(Row::of).collect();
     for program in &programs {
-        let (column, cells) = series(program, &tools, &missing, sbt, &scratch, rounds)?;
+        let (column, cells) = series(bench, program, &tools, &missing, &scratch)?;
         columns.push(column);
         for (row, cell) in rows.iter_mut().zip(cells) {
             row.cells.push(cell);
         }
     }
     let limits = format!("{} s, or {TIMES} × as long as alone", LIMIT.as_secs());
-    table::section(HEADING, &machine::line()?, &limits, &columns, &rows)
+    let section = table::section(HEADING, &machine::line()?, &limits, &columns, &rows)?;
+    out.extend(["\n", &section]);
+    Ok(Vec::new())
 }
 
 /// Installs a tool if needed; returns why that failed.
@@ -65,22 +64,20 @@ fn why_not_there(tool: &Tool) -> Option<String> {
     Some(format!("{error:#}"))
 }
 
-/// Runs one program without a tool and under each tool, `rounds` times.
+/// Runs one program without a tool and under each tool, in several rounds.
 fn series(
+    bench: &Bench,
     program: &Program,
     tools: &[Tool],
     missing: &[Option<String>],
-    sbt: &Path,
     scratch: &Scratch,
-    rounds: usize,
 ) -> Result<(Column, Vec<Cell>)> {
-    let mut cells: Vec<Cell> = missing
-        .iter()
-        .map(|why| match why {
-            Some(why) => Cell::Failed(why.clone()),
-            None => Cell::default(),
-        })
-        .collect();
+    let mut cells = vec![Cell::default(); tools.len()];
+    for (cell, why) in cells.iter_mut().zip(missing) {
+        if let Some(why) = why {
+            cell.fail(why);
+        }
+    }
     let mut alone = Vec::new();
     let _prepared: Vec<tools::Prepared> = tools
         .iter()
@@ -89,12 +86,12 @@ fn series(
         .filter_map(|(tool, cell)| match tool.prepare(program) {
             Ok(prepared) => prepared,
             Err(error) => {
-                *cell = Cell::Failed(format!("{error:#}"));
+                cell.fail(&format!("{error:#}"));
                 None
             }
         })
         .collect();
-    for round in 0..rounds {
+    for round in 0..bench.pairs {
         eprintln!("measuring: {}, round {}", program.name, round + 1);
         let Ran::Ended(without) = limited(&mut program.command(), ALONE)? else {
             anyhow::bail!("{} takes more than {ALONE:?} alone", program.name);
@@ -108,19 +105,16 @@ fn series(
             if !cell.goes_on() {
                 continue;
             }
-            let mut command = tool.command(program, sbt, scratch)?;
+            let mut command = tool.command(program, &bench.sbt, scratch)?;
             match limited(&mut command, limit) {
                 Ok(Ran::Ended(with)) => {
                     let seen = tool.seen(program, scratch, &with.output);
-                    cell.add(
-                        with.own / without.own,
-                        seen.map_err(|error| format!("{error:#}")),
-                    );
+                    cell.add(with.own / without.own, seen);
                 }
                 // This compares the times of the whole commands, since the start of the program is
                 // not known.
-                Ok(Ran::Cut) => *cell = Cell::MoreThan(limit.as_secs_f64() / without.wall),
-                Err(error) => cell.fail(format!("{error:#}")),
+                Ok(Ran::Cut) => cell.cut(limit.as_secs_f64() / without.wall),
+                Err(error) => cell.fail(&format!("{error:#}")),
             }
         }
     }
@@ -134,10 +128,8 @@ fn series(
 }
 
 /// The program with two threads and phases of 100 µs.
-pub fn phases(workspace: &Workspace) -> Result<PathBuf> {
-    let program = workspace.target.join("bench-phases");
-    programs::compile(workspace, "phases.c", &["-pthread"], &program)?;
-    Ok(program)
+pub fn phases(bench: &Bench) -> Result<PathBuf> {
+    bench.compile("bench/phases.c", &["-O2", "-g", "-pthread"])
 }
 
 /// Runs a program that prints its own time, and returns it in seconds.

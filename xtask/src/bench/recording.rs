@@ -1,52 +1,46 @@
 //! The cost of `-o FILE`: for the program, for sbt itself, and on the disk.
 
-use std::{fmt::Write as _, fs, path::Path};
+use std::{fmt::Write as _, fs};
 
 use anyhow::{Context as _, Result};
 
 use super::{
-    figures::{median, pairs as listed},
+    figures::{median, pairs},
     peers, row,
+    series::Bench,
 };
-use crate::{process, workspace::Workspace};
 
 /// Phases of a run: about two seconds.
 const PHASES: &str = "20000";
 
 /// Measures runs with a recording against runs without.
-pub fn cost(workspace: &Workspace, sbt: &Path, pairs: usize, out: &mut String) -> Result<()> {
-    let program = peers::phases(workspace)?;
-    let folder = workspace.target.join("bench");
-    fs::create_dir_all(&folder).context("making a folder for the recordings")?;
-    let (report, file) = (folder.join("recorded.json"), folder.join("recorded.sbt"));
+pub fn cost(bench: &Bench, out: &mut String) -> Result<Vec<String>> {
+    let program = peers::phases(bench)?;
+    let folder = bench.folder()?;
+    let report = format!("--output={}", folder.join("recorded.json").display());
+    let file = folder.join("recorded.sbt");
+    let record = format!("--record={}", file.display());
+    let options = [
+        "--json",
+        "--no-tui",
+        "--budget=off",
+        "--departures=on",
+        &report,
+    ];
+    let runs = bench.in_turns("recording", &[None, Some(record.as_str())], |record| {
+        let options: Vec<&str> = options.into_iter().chain(*record).collect();
+        let time = peers::own_time(bench.watching(&options, &program).arg(PHASES))?;
+        let found = bench.report("recorded.json")?;
+        let cost = |field: &str| found["own_cost"][field].as_f64();
+        let cpu_ns = cost("cpu_ns").context("no CPU time of sbt")?;
+        let bytes = record.map_or(Ok(0), |_| fs::metadata(&file).map(|file| file.len()))?;
+        Ok((time, cpu_ns, cost("events").context("no events")?, bytes))
+    })?;
     let (mut times, mut bytes, mut each) = (Vec::new(), Vec::new(), Vec::new());
-    for pair in 0..pairs {
-        eprintln!("measuring: recording, pair {}", pair + 1);
-        let watched = |is_recorded: bool| -> Result<(f64, f64, f64)> {
-            let mut command = process::command(sbt);
-            command.args([
-                "run",
-                "--json",
-                "--no-tui",
-                "--budget=off",
-                "--departures=on",
-            ]);
-            command.arg("--output").arg(&report);
-            if is_recorded {
-                command.arg("-o").arg(&file);
-            }
-            let time = peers::own_time(command.arg("--").arg(&program).arg(PHASES))?;
-            let text = fs::read_to_string(&report).context("reading the report")?;
-            let found: serde_json::Value = serde_json::from_str(&text)?;
-            let cost = |field: &str| found["own_cost"][field].as_f64();
-            let cpu_ns = cost("cpu_ns").context("no CPU time of sbt")?;
-            Ok((time, cpu_ns, cost("events").context("no events")?))
-        };
-        let (alone, cpu_alone_ns, _) = watched(false)?;
-        let (time, cpu_ns, events) = watched(true)?;
-        times.push(time / alone);
-        each.push((cpu_ns - cpu_alone_ns) / events);
-        bytes.push(fs::metadata(&file)?.len() as f64 / events);
+    for (alone, with) in runs[0].iter().zip(&runs[1]) {
+        times.push(with.0 / alone.0);
+        each.push((with.1 - alone.1) / with.2);
+        bytes.push(with.3 as f64 / with.2);
     }
     writeln!(
         out,
@@ -60,9 +54,9 @@ pub fn cost(workspace: &Workspace, sbt: &Path, pairs: usize, out: &mut String) -
         "| CPU time of sbt more, ns an event | | **{:.0}** | {} |\n\
          | file, bytes an event | | **{:.1}** | {} |",
         median(&each),
-        listed(&each),
+        pairs(&each),
         median(&bytes),
-        listed(&bytes),
+        pairs(&bytes),
     )?;
-    Ok(())
+    Ok(Vec::new())
 }

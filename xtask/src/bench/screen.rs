@@ -2,16 +2,14 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
-use crate::process;
+use super::series::Bench;
 use crate::tty::Tty;
-use crate::workspace::Workspace;
 
 /// Episodes per second, threads, and the bar.
 const LOADS: [(u32, u32, &str); 3] = [(1000, 8, "≤ 2 %"), (100, 8, ""), (0, 8, "~0")];
@@ -24,11 +22,8 @@ const START: Duration = Duration::from_secs(4);
 const LOOK: Duration = Duration::from_secs(15);
 
 /// Measures sbt's share of a CPU and writes a table.
-pub fn share(workspace: &Workspace, sbt: &Path, out: &mut String) -> Result<()> {
-    let program = workspace.target.join("bench-paced");
-    let mut compiler = process::command("cc");
-    compiler.args(["-O2", "-pthread", "-o"]).arg(&program);
-    process::run(compiler.arg(workspace.root.join("bench/paced.c")))?;
+pub fn share(bench: &Bench, out: &mut String) -> Result<Vec<String>> {
+    let program = bench.compile("bench/paced.c", &["-O2", "-pthread"])?;
     writeln!(
         out,
         "\n## sbt itself\n\n\
@@ -43,7 +38,7 @@ pub fn share(workspace: &Workspace, sbt: &Path, out: &mut String) -> Result<()> 
         eprintln!("measuring: sbt itself at {rate} episodes a second");
         let seconds = (START + LOOK).as_secs() + 30;
         let command = |options: &[&str]| {
-            let mut command = Command::new(sbt);
+            let mut command = Command::new(&bench.sbt);
             command.arg("run").args(options).arg("--").arg(&program);
             command.args([u64::from(threads), rate.into(), seconds].map(|n| n.to_string()));
             command
@@ -67,7 +62,7 @@ pub fn share(workspace: &Workspace, sbt: &Path, out: &mut String) -> Result<()> 
             "| {rate} | {threads} | {bar} | **{with:.2} %** | {without:.2} % |"
         )?;
     }
-    Ok(())
+    Ok(Vec::new())
 }
 
 /// CPU time of a process, per cent of one CPU.

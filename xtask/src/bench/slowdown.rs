@@ -2,13 +2,13 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::path::Path;
 use std::process::Stdio;
 
 use anyhow::{Context, Result};
-use serde::Deserialize;
 
-use super::figures::{median, percent, percents};
+use super::figures::{median, percent, percents, ratios};
+use super::peers::own_time;
+use super::series::Bench;
 use crate::process;
 
 const DEMOS: [&str; 5] = ["radix", "lu-block", "lu-cyclic", "water", "ocean"];
@@ -32,13 +32,7 @@ pub struct Cost {
 /// On a shared machine, one run of ten seconds differs from the next by more than sbt costs. So the
 /// table also shows how much the program's own times vary, and what the probes must have cost:
 /// their number in a run times the cost of one.
-pub fn demos(
-    sbt: &Path,
-    pairs: usize,
-    scale: Option<f64>,
-    cost: Cost,
-    out: &mut String,
-) -> Result<()> {
+pub fn demos(bench: &Bench, scale: Option<f64>, cost: Cost, out: &mut String) -> Result<()> {
     writeln!(
         out,
         "\n## Programs under sbt\n\n\
@@ -51,34 +45,19 @@ pub fn demos(
     for name in DEMOS {
         let scale = match scale {
             Some(scale) => scale,
-            None => long_enough(sbt, name)?,
+            None => long_enough(bench, name)?,
         };
         let scale = scale.to_string();
         let program = ["__demo", name, THREADS, &scale];
-        let mut ratios = Vec::new();
-        let mut alone = Vec::new();
-        for pair in 0..pairs {
-            eprintln!("measuring: {name}, pair {}", pair + 1);
-            let plain = || own_time(process::command(sbt).args(program));
-            let watched = || {
-                own_time(
-                    process::command(sbt)
-                        .args(["run", "--quiet", "--"])
-                        .arg(sbt)
-                        .args(program),
-                )
-            };
-            // The second run of a pair may find the machine warmer or busier.
-            let (without, with) = if pair % 2 == 0 {
-                let without = plain()?;
-                (without, watched()?)
+        let times = bench.in_turns(name, &[false, true], |is_watched| {
+            let mut command = if *is_watched {
+                bench.watching(&["--quiet"], &bench.sbt)
             } else {
-                let with = watched()?;
-                (plain()?, with)
+                process::command(&bench.sbt)
             };
-            alone.push(without);
-            ratios.push(with / without);
-        }
+            own_time(command.args(program))
+        })?;
+        let (alone, ratios) = (&times[0], ratios(&times[1], &times[0]));
         let itself: Vec<f64> = alone
             .windows(2)
             .map(|two| (two[1] / two[0] - 1.0).abs())
@@ -86,10 +65,10 @@ pub fn demos(
         writeln!(
             out,
             "| {name} ({:.1} s) | ≤ +1 % | **{}** | ±{:.1} % | {:+.3} % | {} |",
-            median(&alone),
+            median(alone),
             percent(median(&ratios)),
             median(&itself) * 100.0,
-            by_count(sbt, &program, cost)? * 100.0,
+            by_count(bench, &program, cost)? * 100.0,
             percents(&ratios),
         )?;
     }
@@ -97,12 +76,12 @@ pub fn demos(
 }
 
 /// The scale at which a program runs for [`LONG`].
-fn long_enough(sbt: &Path, name: &str) -> Result<f64> {
+fn long_enough(bench: &Bench, name: &str) -> Result<f64> {
     eprintln!("measuring: how big {name} has to be");
     let mut scale = 1.0;
     for _ in 0..6 {
-        let seconds =
-            own_time(process::command(sbt).args(["__demo", name, THREADS, &scale.to_string()]))?;
+        let arguments = ["__demo", name, THREADS, &scale.to_string()];
+        let seconds = own_time(process::command(&bench.sbt).args(arguments))?;
         if seconds >= LONG {
             break;
         }
@@ -112,64 +91,30 @@ fn long_enough(sbt: &Path, name: &str) -> Result<f64> {
 }
 
 /// The probes' share of a program's CPU time, computed from the number of calls.
-fn by_count(sbt: &Path, program: &[&str], cost: Cost) -> Result<f64> {
-    let folder = std::env::temp_dir().join(format!("sbt-bench-{}", std::process::id()));
-    fs::create_dir_all(&folder)?;
-    let file = folder.join("report.json");
-    let mut command = process::command(sbt);
-    command.args(["run", "--json", "--output"]);
-    command.arg(&file).arg("--").arg(sbt).args(program);
-    process::read(&mut command)?;
-    let report: Counts = serde_json::from_slice(&fs::read(&file)?)?;
-    fs::remove_dir_all(&folder)?;
-    let departures = report.own_cost.events - report.arrivals;
-    let spent = report.arrivals as f64 * cost.arrival + departures as f64 * cost.departure;
-    let running: u64 = report
-        .threads
+fn by_count(bench: &Bench, program: &[&str], cost: Cost) -> Result<f64> {
+    let file = format!("--output={}", bench.folder()?.join("demo.json").display());
+    process::read(bench.watching(&["--json", &file], &bench.sbt).args(program))?;
+    let report = bench.report("demo.json")?;
+    let arrivals = report["arrivals"].as_f64().context("no arrivals")?;
+    let events = report["own_cost"]["events"].as_f64().context("no events")?;
+    let spent = arrivals * cost.arrival + (events - arrivals) * cost.departure;
+    let threads = report["threads"].as_array().context("no threads")?;
+    let running: f64 = threads
         .iter()
-        .filter_map(|thread| thread.running_ns)
+        .filter_map(|thread| thread["running_ns"].as_f64())
         .sum();
-    Ok(spent / running as f64)
-}
-
-#[derive(Deserialize)]
-struct Counts {
-    arrivals: u64,
-    threads: Vec<Thread>,
-    own_cost: Events,
-}
-
-#[derive(Deserialize)]
-struct Events {
-    events: u64,
-}
-
-#[derive(Deserialize)]
-struct Thread {
-    running_ns: Option<u64>,
-}
-
-/// Runs a demo and returns the seconds that its last line reports.
-fn own_time(command: &mut std::process::Command) -> Result<f64> {
-    let text = process::read(command)?;
-    text.lines()
-        .last()
-        .and_then(|line| line.strip_suffix(" s")?.rsplit(' ').next()?.parse().ok())
-        .with_context(|| format!("the demo did not say how long it took: {text:?}"))
+    Ok(spent / running)
 }
 
 /// Measures how much later a program starts under `sbt run`, and how much later the shell returns
 /// after its end.
-pub fn start_up(sbt: &Path, pairs: usize, out: &mut String) -> Result<()> {
+pub fn start_up(bench: &Bench, out: &mut String) -> Result<Vec<String>> {
     let mut delays = Vec::new();
-    for _ in 0..pairs {
+    for _ in 0..bench.pairs {
         // `cat` copies the machine's uptime clock at its start.
         let before = uptime()?;
-        let text = process::read(
-            process::command(sbt)
-                .args(["run", "--quiet", "--", "cat", "/proc/uptime"])
-                .stderr(Stdio::inherit()),
-        )?;
+        let mut cat = bench.watching(&["--quiet"], "cat");
+        let text = process::read(cat.arg("/proc/uptime").stderr(Stdio::inherit()))?;
         let started = text
             .split(' ')
             .next()
@@ -191,7 +136,7 @@ pub fn start_up(sbt: &Path, pairs: usize, out: &mut String) -> Result<()> {
         median(&ends),
         list(&ends),
     )?;
-    Ok(())
+    Ok(Vec::new())
 }
 
 fn list(values: &[f64]) -> String {

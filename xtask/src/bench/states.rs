@@ -1,7 +1,6 @@
 //! The cost of each level of `--states` if threads do nothing but switch.
 
 use std::fmt::Write as _;
-use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
@@ -9,8 +8,8 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 
 use super::figures::{median, pairs};
+use super::series::{Bench, number};
 use crate::process;
-use crate::workspace::Workspace;
 
 /// Rounds of two switches each: about a second.
 const ROUNDS: &str = "150000";
@@ -21,11 +20,8 @@ const LEVELS: [&str; 3] = ["off", "light", "full"];
 const START: Duration = Duration::from_millis(700);
 
 /// Measures runs without sbt and with each level, in turn.
-pub fn levels(workspace: &Workspace, sbt: &Path, count: usize, out: &mut String) -> Result<()> {
-    let program = workspace.target.join("bench-switches");
-    let mut compiler = process::command("cc");
-    compiler.args(["-O2", "-pthread", "-o"]).arg(&program);
-    process::run(compiler.arg(workspace.root.join("bench/switches.c")))?;
+pub fn levels(bench: &Bench, out: &mut String) -> Result<Vec<String>> {
+    let program = bench.compile("bench/switches.c", &["-O2", "-pthread"])?;
     writeln!(
         out,
         "\n## Processor states\n\n\
@@ -34,16 +30,15 @@ pub fn levels(workspace: &Workspace, sbt: &Path, count: usize, out: &mut String)
          `--states`; and of a program that is not watched, while another is.\n\n\
          | | without, ns a round | off | light | full | pairs |\n|---|---|---|---|---|---|"
     )?;
-    let alone = || round_ns(process::command(&program).arg(ROUNDS));
+    let alone = || number(process::command(&program).arg(ROUNDS));
     let watched = |level: &str| {
-        let mut command = process::command(sbt);
-        command.args(["run", "--quiet", "--futex=off", "--states", level, "--"]);
-        round_ns(command.arg(&program).arg(ROUNDS))
+        let options = ["--quiet", "--futex=off", "--states", level];
+        number(bench.watching(&options, &program).arg(ROUNDS))
     };
     // sbt attaches to another program, so that killing sbt leaves no program behind.
     let beside = |level: &str| {
         let mut other = quiet(Command::new("sleep").arg("600"))?;
-        let mut command = Command::new(sbt);
+        let mut command = Command::new(&bench.sbt);
         command.args([
             "attach",
             "--quiet",
@@ -54,40 +49,41 @@ pub fn levels(workspace: &Workspace, sbt: &Path, count: usize, out: &mut String)
         ]);
         let watching = quiet(command.arg(other.id().to_string()));
         thread::sleep(START);
-        let taken = round_ns(process::command(&program).arg(ROUNDS));
+        let taken = alone();
         other.kill().context("cannot end sleep")?;
         other.wait().context("cannot wait for sleep")?;
         // sbt ends with the program that it watches.
         watching?.wait().context("cannot wait for sbt")?;
         taken
     };
-    row(out, "threads of the target", count, alone, watched)?;
-    row(out, "threads of others", count, alone, beside)
+    row(bench, out, "threads of the target", alone, watched)?;
+    row(bench, out, "threads of others", alone, beside)?;
+    Ok(Vec::new())
 }
 
 fn row(
+    bench: &Bench,
     out: &mut String,
     what: &str,
-    count: usize,
     alone: impl Fn() -> Result<f64>,
     with: impl Fn(&str) -> Result<f64>,
 ) -> Result<()> {
     let mut without = Vec::new();
-    let mut ratios: [Vec<f64>; LEVELS.len()] = Default::default();
-    for pair in 0..count {
-        eprintln!("measuring: states, {what}, pair {}", pair + 1);
-        for (level, ratios) in LEVELS.iter().zip(&mut ratios) {
-            let plain = alone()?;
-            ratios.push(with(level)? / plain);
-            without.push(plain);
-        }
-    }
-    let [off, light, full] = ratios.each_ref().map(|ratios| median(ratios));
+    let ratios = bench.in_turns(&format!("states, {what}"), &LEVELS, |level| {
+        let plain = alone()?;
+        without.push(plain);
+        Ok(with(level)? / plain)
+    })?;
+    let medians: Vec<_> = ratios
+        .iter()
+        .map(|ratios| format!("**{:.2}**", median(ratios)))
+        .collect();
     let all: Vec<_> = ratios.iter().map(|ratios| pairs(ratios)).collect();
     writeln!(
         out,
-        "| {what} | {:.0} | **{off:.2}** | **{light:.2}** | **{full:.2}** | {} |",
+        "| {what} | {:.0} | {} | {} |",
         median(&without),
+        medians.join(" | "),
         all.join("; ")
     )?;
     Ok(())
@@ -100,12 +96,4 @@ fn quiet(command: &mut Command) -> Result<Child> {
         .stderr(Stdio::null())
         .spawn()
         .context("cannot start what is watched, or sbt")
-}
-
-/// The time of a round as the program prints it at its end, ns.
-fn round_ns(command: &mut Command) -> Result<f64> {
-    let text = process::read(command)?;
-    text.trim()
-        .parse()
-        .with_context(|| format!("expected a number: {text:?}"))
 }

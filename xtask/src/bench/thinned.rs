@@ -1,53 +1,44 @@
 //! The cost of watching to a program that does nothing but call its barrier: thinned out to the
 //! default budget, and in full.
 
-use std::{fmt::Write as _, fs, path::Path, process::Command};
+use std::fmt::Write as _;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Result, ensure};
 
-use super::figures::{median, percent, percents};
-use crate::{process, workspace::Workspace};
+use super::figures::{median, percent, percents, ratios};
+use super::series::{Bench, number};
+use crate::process;
 
 /// Barriers of a run: enough that most of them come after the first moments, which are watched in
 /// full.
 const ROUNDS: &str = "rounds=400000";
 
 /// Measures pairs of runs without and with sbt, and writes a table.
-pub fn compare(workspace: &Workspace, sbt: &Path, pairs: usize, out: &mut String) -> Result<()> {
-    let folder = workspace.target.join("bench");
-    fs::create_dir_all(&folder).context("making a folder for the program")?;
-    let program = folder.join("rapid");
-    process::read(
-        Command::new("gcc")
-            .args(["-O2", "-fopenmp", "-o"])
-            .arg(&program)
-            .arg(workspace.root.join("tests/programs/rapid.c")),
-    )
-    .context("building tests/programs/rapid.c")?;
-    let report = folder.join("rapid.json");
-    let (mut thinned, mut whole, mut rates, mut seen) = (vec![], vec![], vec![], vec![]);
-    for _ in 0..pairs {
-        let alone = took(Command::new(&program).arg(ROUNDS))?;
-        rates.push(400_000.0 / alone);
-        for (ratios, budget) in [(&mut thinned, "2"), (&mut whole, "off")] {
-            let mut command = process::command(sbt);
-            command
-                .args(["run", "--json", "--budget", budget, "--output"])
-                .arg(&report)
-                .arg("--")
-                .arg(&program)
-                .arg(ROUNDS);
-            ratios.push(took(&mut command)? / alone);
-            let text = fs::read_to_string(&report).context("reading the report")?;
-            let found: serde_json::Value = serde_json::from_str(&text)?;
+pub fn compare(bench: &Bench, out: &mut String) -> Result<Vec<String>> {
+    let program = bench.compile("tests/programs/rapid.c", &["-O2", "-fopenmp"])?;
+    let report = format!("--output={}", bench.folder()?.join("rapid.json").display());
+    let mut seen = Vec::new();
+    let times = bench.in_turns(
+        "a rapid program",
+        &[None, Some("2"), Some("off")],
+        |budget| {
+            let Some(budget) = budget else {
+                return number(process::command(&program).arg(ROUNDS));
+            };
+            let options = ["--json", "--budget", budget, &report];
+            let ns = number(bench.watching(&options, &program).arg(ROUNDS))?;
+            let found = bench.report("rapid.json")?;
             ensure!(
                 found["arrivals"] == 2 * 400_001,
                 "arrivals are not all counted: {}",
                 found["arrivals"]
             );
             seen.extend(found["own_cost"]["thinned"]["observed_pct"].as_f64());
-        }
-    }
+            Ok(ns)
+        },
+    )?;
+    let rates: Vec<f64> = times[0].iter().map(|ns| 400_000.0 / (ns / 1e9)).collect();
+    let [thinned, whole] = [1, 2].map(|way| ratios(&times[way], &times[0]));
     writeln!(
         out,
         "\n## A program that does nothing but come to its barrier\n\n\
@@ -63,15 +54,5 @@ pub fn compare(workspace: &Workspace, sbt: &Path, pairs: usize, out: &mut String
         percent(median(&whole)),
         percents(&whole),
     )?;
-    Ok(())
-}
-
-/// The program's own time between its barriers, s.
-fn took(command: &mut Command) -> Result<f64> {
-    let text = process::read(command)?;
-    let ns: f64 = text
-        .trim()
-        .parse()
-        .context("the program did not print how long it took")?;
-    Ok(ns / 1e9)
+    Ok(Vec::new())
 }

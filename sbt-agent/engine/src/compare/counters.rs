@@ -4,23 +4,11 @@
 use std::collections::BTreeMap;
 
 use super::{
-    comparison::{Change, CounterChange, RateChange, RatePer},
+    comparison::{Change, CounterChange, RateChange},
     matching::Pair,
+    rate::{ALL, Counted, rate},
 };
-use crate::{
-    counters::rate::{ALL, Counted, Per, rate},
-    report::{Report, SiteReport, StatReport},
-};
-
-impl From<Per> for RatePer {
-    fn from(per: Per) -> Self {
-        match per {
-            Per::Instructions => Self::Instructions,
-            Per::Cycle => Self::Cycle,
-            Per::CpuSecond => Self::CpuSecond,
-        }
-    }
-}
+use crate::report::{Report, SiteReport, StatReport};
 
 const TASK_CLOCK: &str = "task-clock";
 
@@ -101,7 +89,7 @@ fn changes<'a>(names: &[&str], before: &'a Sums, after: &'a Sums) -> Vec<Counter
         let rate = both.or_else(one).map_or_else(RateChange::default, |rate| {
             let (per, before, after) = *rate;
             RateChange {
-                per: Some(per.into()),
+                per: Some(per),
                 before,
                 after,
                 change_pct: before
@@ -141,7 +129,10 @@ pub(super) fn of_site(names: &[&str], pair: &Pair<'_>) -> Vec<CounterChange> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{compare::compare, samples};
+    use crate::{
+        compare::{RatePer, compare},
+        samples,
+    };
 
     /// The sample with counters, with so many times the page faults and, if known, instructions.
     fn run(faults: u64, instructions: Option<u64>) -> Report {

@@ -18,6 +18,7 @@ mod comparison;
 mod counters;
 pub mod matching;
 pub mod noise;
+mod rate;
 #[cfg(test)]
 mod tests;
 

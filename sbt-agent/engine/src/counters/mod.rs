@@ -3,9 +3,13 @@
 mod cause;
 pub mod name;
 mod plan;
-pub mod rate;
 
 pub use cause::{Says, says};
 pub use name::{Counter, CounterKind, Events, FREE, Kept, MAX_NAMED, Side, colons, commas};
 pub use plan::{Plan, Source};
-pub use rate::is_time;
+
+/// Whether a counter counts time on a CPU, ns.
+pub fn is_time(name: &str) -> bool {
+    name.parse::<Counter>()
+        .is_ok_and(|counter| counter.what == CounterKind::Kept(Kept::TaskClock))
+}

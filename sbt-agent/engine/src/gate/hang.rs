@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{Outcome, RuleName, Status, Unit, outcome::time_text, rule::LOOK};
-use crate::report::{Figure, HangKind, Report, StandstillReport};
+use crate::report::{Figure, HangKind, HangThreadState, Report, StandstillReport};
 
 /// The rule's name.
 const NAME: RuleName = RuleName::NoHang;
@@ -25,13 +25,21 @@ pub fn outcome(report: &Report, limit: Option<Duration>, strict: bool) -> Option
             hang.is_too_long(limit_ns) || is_strict && hang.lasted_ns >= limit_ns
         })
     };
+    // A missing thread that runs is slow for longer than the limit allows; whether one that waits will
+    // come is not known. A program that has ended by itself has gone on.
     let is_unclear = |hang: &&StandstillReport| {
-        hang.found.kind == HangKind::Unclear && hang.found.barrier.is_none()
+        let mut missing = hang.found.missing.iter();
+        let runs = missing.any(|thread| thread.state == HangThreadState::Running);
+        let is_long = match &hang.found.barrier {
+            None => limit_ns.is_some_and(|limit_ns| hang.lasted_ns >= limit_ns),
+            Some(_) => !runs && is_too_long(hang),
+        };
+        // After twice the limit sbt has ended it, and it may have caught the signal.
+        let ended_well = report.run.ended && report.run.exit_status == Some(0);
+        let went_on = ended_well && !is_too_long(hang);
+        hang.found.kind == HangKind::Unclear && is_long && !went_on
     };
-    let unclear = found.filter(is_unclear).zip(limit_ns);
-    if let Some((hang, limit_ns)) = unclear
-        && hang.lasted_ns >= limit_ns
-    {
+    if let Some(hang) = found.filter(is_unclear) {
         let outcome = Outcome {
             status: Status::Lost,
             ..outcome
@@ -223,9 +231,15 @@ mod tests {
         assert_eq!(held_for.measured, Some(Figure::Whole(30 * S)));
 
         // A thread that uses a CPU may be slow.
-        report.run.hang.as_mut().unwrap().found.kind = HangKind::Unclear;
+        let hang = report.run.hang.as_mut().unwrap();
+        hang.found.kind = HangKind::Unclear;
+        hang.found.missing[0].state = HangThreadState::Running;
         assert_eq!(held(&report, 30).exit_status, 0);
         assert_eq!(held(&report, 15).exit_status, 3);
+        // Whether one that waits will come is not known.
+        let missing = &mut report.run.hang.as_mut().unwrap().found.missing;
+        missing[0].state = HangThreadState::Waiting;
+        assert_eq!(held(&report, 15).exit_status, 5);
         report.run.hang = slow().report.run.hang;
         report.run.hang.as_mut().unwrap().lasted_ns = 3600 * S;
         assert_eq!(held(&report, 30).exit_status, 0);
@@ -249,9 +263,10 @@ mod tests {
             ..no_hang(30)
         };
         assert_eq!(judge(&report, &strict, None).exit_status, 3);
-        // A rule does not hold if it is unknown whether the program hangs.
+        // A rule does not hold if it is unknown whether the program hangs, but one that ends by itself has
+        // not hung.
         report.run.hang.as_mut().unwrap().found.kind = HangKind::Unclear;
-        assert_eq!(judge(&report, &no_hang(30), None).exit_status, 5);
+        assert_eq!(judge(&report, &no_hang(30), None).exit_status, 0);
         report.run.exit_status = Some(143);
         assert_eq!(
             judge(&report, &no_hang(30), None).exit_status,
@@ -260,7 +275,17 @@ mod tests {
         );
         report.run.exit_status = Some(1);
         assert_eq!(judge(&report, &no_hang(30), None).exit_status, 4);
+        // A launcher of ranks that sbt has ended says so in its own way.
+        let hang = report.run.hang.as_mut().unwrap();
+        (hang.outcome, hang.lasted_ns) = (crate::report::HangOutcome::Lasts, 61 * S);
+        assert_eq!(judge(&report, &no_hang(30), None).exit_status, 5);
         report.run.exit_status = Some(0);
+        assert_eq!(
+            judge(&report, &no_hang(30), None).exit_status,
+            5,
+            "it caught the signal"
+        );
+        report.run.hang.as_mut().unwrap().lasted_ns = 40 * S;
         assert_eq!(judge(&report, &no_hang(41), None).exit_status, 0);
     }
 

@@ -29,13 +29,18 @@ pub fn judge(report: &Report, asked: &CheckRules, before: Option<&Report>) -> Ch
     // A recording without an end does not say how the program ended.
     let is_missing = !report.is_complete() && report.run.exit_status.is_none();
     let hang = hang::outcome(report, asked.no_hang, asked.strict_hang);
-    // sbt ends a program of which it is not known whether it hangs.
+    let stood = stood_to_the_end(report, asked);
+    // sbt ends a program of which it is not known whether it hangs. A launcher whose ranks are ended gives
+    // a status of its own.
     let is_ended = hang
         .as_ref()
         .is_some_and(|hang| hang.status == Status::Lost)
-        && matches!(report.run.exit_status, Some(137 | 143));
+        && match report.run.exit_status {
+            Some(137 | 143) => true,
+            Some(status) => stood && status != 0,
+            None => false,
+        };
     let is_untold = allow && is_missing || is_ended;
-    let stood = stood_to_the_end(report, asked);
     if !is_untold {
         outcomes.extend(program(report, stood));
     }
@@ -100,6 +105,9 @@ fn program(report: &Report, stood: bool) -> Option<Outcome> {
         129..=192 => Some(format!(
             "signal {} ended the program, unless the program chose this exit status itself",
             status - 128
+        )),
+        _ if stood => Some(format!(
+            "the program did not go on, and ended with status {status} when it was told to end"
         )),
         _ => Some("the program has failed".into()),
     };

@@ -7,7 +7,10 @@ use super::{
     names::View,
     scene::{BarrierSeen, CallSeen, Doing, Holder, Member, WaitFor},
 };
-use crate::event::Kind;
+use crate::{
+    event::Kind,
+    place::{printable, shortened},
+};
 
 /// The threads at a barrier, and those that are missing there. Threads are indices into the scene.
 #[derive(Clone, Debug)]
@@ -43,6 +46,8 @@ enum Likely {
     Hardly,
     /// Nothing indicates that the thread does not take part.
     Maybe,
+    /// The thread is in a function from which, as events tell, a waiting thread came.
+    Alike,
     /// The thread began in the same function as the waiting threads, or waits for one of them.
     Kin,
     /// The thread used to come.
@@ -116,7 +121,7 @@ impl<'a> Absent<'a> {
 
         let mut rest = candidates.into_iter().peekable();
         let lacks = |who: &[usize]| wanted.map_or(who.is_empty(), |wanted| who.len() < wanted);
-        for level in [Likely::Member, Likely::Kin, Likely::Maybe] {
+        for level in [Likely::Member, Likely::Kin, Likely::Alike, Likely::Maybe] {
             // Ended members are known to have come, so they go before threads of which nothing is
             // known.
             if level == Likely::Maybe && has_met && lacks(&self.who) {
@@ -296,6 +301,7 @@ fn likely(
         // when the child has ended.
         Doing::Waiting(WaitFor::Child { .. }) if is_main && !barrier.shared => Likely::Maybe,
         Doing::Waiting(WaitFor::Child { .. }) => Likely::No,
+        _ if came_from_its_function(view, barrier, inside, index) => Likely::Alike,
         _ if is_helper(view, index) => Likely::Hardly,
         Doing::Call { name, .. } if FOR_SIGNALS.contains(&name.as_str()) => Likely::Hardly,
         // The main thread may have to do something else first, and starts threads.
@@ -310,6 +316,33 @@ fn likely(
         Doing::Call { name, .. } if IDLE_CALLS.contains(&name.as_str()) => Likely::Hardly,
         _ => Likely::Maybe,
     }
+}
+
+/// Whether a thread is in the function from which a thread that waits at a barrier came, as events tell.
+/// Their sites begin with it. What is on the stacks of the waiting threads may be hidden.
+fn came_from_its_function(
+    view: &View,
+    barrier: &BarrierSeen,
+    inside: &HashSet<usize>,
+    index: usize,
+) -> bool {
+    let is_there = |member: &&Member| view.index(member.id).is_some_and(|at| inside.contains(&at));
+    let members = barrier.past.iter().flat_map(|past| &past.members);
+    let sites: Vec<&str> = members
+        .filter(is_there)
+        .filter_map(|member| member.site.as_deref())
+        .collect();
+    own(view, index).any(|function| match function {
+        Function::Named(name, _) => {
+            let name = printable(&shortened(name));
+            let begins = |site: &&str| {
+                let rest = site.strip_prefix(&*name);
+                rest.is_some_and(|rest| rest.starts_with(' '))
+            };
+            sites.iter().any(begins)
+        }
+        Function::At(..) => false,
+    })
 }
 
 /// Whether a thread works in a parallel region of OpenMP, in a function that the compiler made of

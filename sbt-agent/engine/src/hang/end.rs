@@ -2,10 +2,22 @@
 
 use super::{
     graph::{Graph, Need},
-    scene::{Doing, WaitFor},
+    scene::{Doing, Holder, WaitFor},
     words::{moves, sleeps},
 };
 use crate::report::HangCause;
+
+/// System calls that wait for what other processes may hold or send: who these are is not known.
+const OF_OTHERS: [&str; 8] = [
+    "flock",
+    "fcntl",
+    "semop",
+    "semtimedop",
+    "msgrcv",
+    "msgsnd",
+    "mq_timedreceive",
+    "mq_timedsend",
+];
 
 /// CPU time during the looks, in percent, from which a thread counts as having done something.
 const DID_SOMETHING_PCT: f64 = 1.0;
@@ -79,7 +91,7 @@ pub fn end(graph: &Graph, thread: usize, here: Option<usize>) -> End {
     }
     let (mut grade, because) = last(graph, at);
     let certain = here.is_some_and(|here| graph.absent[here].certain);
-    if certain && grade == Grade::Unclear && graph.view.thread(at).doing != Doing::Running {
+    if certain && grade == Grade::Unclear && sleeps(graph.view.thread(at)) {
         // The thread comes when its sleep is over.
         grade = Grade::Slow;
     }
@@ -102,6 +114,20 @@ pub fn end(graph: &Graph, thread: usize, here: Option<usize>) -> End {
         because: because.filter(|_| grade >= Grade::Stuck),
         root: at,
         elsewhere,
+    }
+}
+
+/// Whether a thread that goes on, or somebody who is not seen, may end what a thread waits for. Where
+/// all threads of its process that go on only sleep for a time, as watchdogs do, it stands still: they are
+/// told, and not waited for.
+fn may_be_woken(graph: &Graph, at: usize) -> bool {
+    match graph.need(at) {
+        Need::Anyone | Need::AnyOf => {
+            let waker = graph.may_wake(at);
+            waker.is_some_and(|waker| !graph.is_sleeper_beside(at, waker))
+        }
+        Need::Nothing => true,
+        Need::Thread(_) | Need::Barrier(_) | Need::TheDead | Need::Never | Need::NoEnd => false,
     }
 }
 
@@ -139,7 +165,12 @@ fn last(graph: &Graph, at: usize) -> (Grade, Option<HangCause>) {
         Doing::Running if moves(view, at) => Grade::Slow,
         Doing::Running => Grade::Unclear,
         _ if sleeps(thread) => Grade::Unclear,
-        Doing::Waiting(WaitFor::Mutex { .. }) if graph.need(at) == Need::Nothing => Grade::Slow,
+        Doing::Waiting(WaitFor::Mutex {
+            holder: Holder::Nobody,
+            ..
+        }) => Grade::Slow,
+        Doing::Waiting(_) if may_be_woken(graph, at) => Grade::Unclear,
+        Doing::Call { name, .. } if OF_OTHERS.contains(&name.as_str()) => Grade::Unclear,
         Doing::Waiting(_)
         | Doing::Call { .. }
         | Doing::Stopped

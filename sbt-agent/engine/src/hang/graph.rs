@@ -4,6 +4,7 @@ use super::{
     absent::Absent,
     names::View,
     scene::{Doing, Holder, ThreadId, WaitFor},
+    words::sleeps,
 };
 
 /// What a thread needs before it goes on.
@@ -180,6 +181,40 @@ impl<'a, 'v> Graph<'a, 'v> {
                 return goes;
             }
         }
+    }
+
+    /// A thread that goes on, and may wake one that waits: one that runs, if there is one, and last those of
+    /// [`Graph::is_sleeper_beside`].
+    pub fn may_wake(&self, waiting: usize) -> Option<usize> {
+        let near: Vec<usize> = match self.needs[waiting] {
+            Need::Anyone => (0..self.needs.len()).collect(),
+            Need::AnyOf => self.any_of[waiting].clone(),
+            _ => return None,
+        };
+        // Threads that need others go on only if these do, and maybe only if this one does; so do those
+        // that run in a barrier.
+        let is_there = |other| {
+            self.absent
+                .iter()
+                .any(|absent| absent.waiting.contains(&other))
+        };
+        let goes = |other: usize| {
+            (self.needs[other] == Need::Nothing || !self.stays[other]) && !is_there(other)
+        };
+        let may =
+            |other: &usize| *other != waiting && goes(*other) && self.is_near(waiting, *other);
+        let runs = |other: &usize| self.view.thread(*other).doing == Doing::Running;
+        let near = near.into_iter().filter(may);
+        near.min_by_key(|other| {
+            let sleeps = self.is_sleeper_beside(waiting, *other);
+            (!runs(other), sleeps)
+        })
+    }
+
+    /// Whether a thread of the same process as one that waits sleeps for a time only.
+    pub fn is_sleeper_beside(&self, waiting: usize, other: usize) -> bool {
+        let [waiting, other] = [waiting, other].map(|at| self.view.thread(at));
+        waiting.id.process == other.id.process && sleeps(other)
     }
 
     /// Whether one thread may wake another that waits for something of its own process. Locks may

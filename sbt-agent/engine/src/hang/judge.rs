@@ -307,6 +307,7 @@ fn report(graph: &Graph, finding: &Finding, also: Vec<HangAlsoReport>) -> HangRe
             gone.into_iter().all(|member| member.id != id)
         })
         .collect();
+    let others = threads::helpers_last(view, others);
     let mut missing: Vec<_> = rows(missing);
     if let (Some(seen), Some(absent)) = (seen, absent) {
         let gone = absent.gone.iter();

@@ -1,25 +1,33 @@
-//! With whom ranks of MPI exchange the messages for which they wait.
+//! With whom ranks of MPI exchange the messages for which they wait, and which ranks wait for each other.
 
-use super::{calls::wait, names::View, scene::MessageSeen, spinners::called, words::list};
+use super::{calls::wait, names::View, scene::MessageSeen, words::list};
 
 /// Largest number of ranks whose partners are named at one place.
 const MOST_NAMES: usize = 4;
 
-/// The message for which a thread waits, if it waits in a function of MPI for one, and with whom is
-/// known.
+/// The message, or the other ranks, for which a thread waits, if it waits in a function of MPI and it is
+/// known who they are.
 fn awaited(view: &View, at: usize) -> Option<MessageSeen> {
     let wait = wait(view, at).filter(|wait| wait.is_mpi)?;
     wait.own?.message
 }
 
-/// With whom ranks that wait at one place exchange their messages; empty if that is not known of all:
-/// ` (rank 0 with rank 3 and rank 1 with rank 0, tag 77)`.
-pub fn partners(view: &View, ranks: &[usize]) -> String {
-    let all: Option<Vec<MessageSeen>> = ranks.iter().map(|at| awaited(view, *at)).collect();
-    let Some(all) = all.filter(|all| !all.is_empty()) else {
-        return String::new();
-    };
-    let other = |message: &MessageSeen| match message {
+/// The message for which a thread waits.
+fn message(view: &View, at: usize) -> Option<MessageSeen> {
+    awaited(view, at).filter(|message| !message.of_all)
+}
+
+/// With whom a rank exchanges the message for which it waits: `with rank 0, tag 77`; `None` if that is
+/// not known.
+pub fn partner(view: &View, at: usize) -> Option<String> {
+    let message = message(view, at)?;
+    let tag = message.tag;
+    let tag = tag.map_or_else(String::new, |tag| format!(", tag {tag}"));
+    Some(format!("with {}{tag}", other(&message)))
+}
+
+fn other(message: &MessageSeen) -> String {
+    match message {
         MessageSeen { rank: None, .. } => "any rank".to_owned(),
         MessageSeen {
             rank: Some(rank),
@@ -29,6 +37,15 @@ pub fn partners(view: &View, ranks: &[usize]) -> String {
         MessageSeen {
             rank: Some(rank), ..
         } => format!("rank {rank} of a communicator"),
+    }
+}
+
+/// With whom ranks that wait at one place exchange their messages; empty if that is not known of all:
+/// ` (rank 0 with rank 3 and rank 1 with rank 0, tag 77)`.
+pub fn partners(view: &View, ranks: &[usize]) -> String {
+    let all: Option<Vec<MessageSeen>> = ranks.iter().map(|at| message(view, *at)).collect();
+    let Some(all) = all.filter(|all| !all.is_empty()) else {
+        return String::new();
     };
     let tag = all[0]
         .tag
@@ -41,39 +58,43 @@ pub fn partners(view: &View, ranks: &[usize]) -> String {
     let pairs: Vec<String> = ranks
         .iter()
         .zip(&all)
-        .map(|(at, message)| format!("{} with {}", called(view, *at), other(message)))
+        .map(|(at, message)| format!("{} with {}", view.name(*at), other(message)))
         .collect();
     format!(" ({}{tag})", list(&pairs, MOST_NAMES))
 }
 
-/// The ranks that wait in a circle for messages from each other, in words; `None` if there is none. Each
-/// waits for a certain rank of the whole program.
-pub fn circle(view: &View, who: &[usize]) -> Option<String> {
+/// The ranks of one program that wait in a circle, in words; `None` if there is none. Each of `who` waits for
+/// a message of a certain rank, or, as those of `there`, for all ranks to come to where it is.
+pub fn circle(view: &View, who: &[usize], there: &[usize]) -> Option<String> {
     let rank = |at: usize| view.process(view.thread(at).id.process)?.rank;
-    let next = |at: usize| {
-        let message = awaited(view, at).filter(|message| message.is_of_world)?;
-        let mut all = who.iter();
-        all.find(|other| rank(**other) == message.rank && message.rank.is_some())
-            .copied()
+    let for_all = |at: usize| {
+        let meets = awaited(view, at).filter(|message| message.of_all && message.is_of_world);
+        there.contains(&at) || meets.is_some()
     };
-    let begins = who.iter().find_map(|begin| {
-        let mut path = vec![*begin];
-        while let Some(at) = next(*path.last()?) {
-            if at == *begin {
-                return Some(path);
-            }
-            if path.contains(&at) {
-                return None;
-            }
-            path.push(at);
+    let next = |at: usize| -> Vec<usize> {
+        // A rank that went on between the looks may be about to go on again.
+        if view.thread(at).went_on || rank(at).is_none() {
+            return Vec::new();
         }
-        None
-    });
-    let path = begins?;
+        let all = who.iter().copied();
+        if for_all(at) {
+            return all.filter(|other| !for_all(*other)).collect();
+        }
+        let message = message(view, at).filter(|message| message.is_of_world);
+        let awaited = message.and_then(|message| message.rank);
+        all.filter(|other| awaited.is_some() && rank(*other) == awaited)
+            .collect()
+    };
+    let mut done = Vec::new();
+    let path = who.iter().find_map(|begin| {
+        let mut path = Vec::new();
+        let begins = follow(*begin, &next, &mut path, &mut done)?;
+        Some(path.split_off(begins))
+    })?;
     let names: Vec<String> = path
         .iter()
         .chain(&path[..1])
-        .map(|at| called(view, *at))
+        .map(|at| view.name(*at))
         .collect();
     let names = if names.len() > 2 * MOST_NAMES {
         format!("{} ranks", path.len())
@@ -81,4 +102,29 @@ pub fn circle(view: &View, who: &[usize]) -> Option<String> {
         names.join(" → ")
     };
     Some(format!("each of these waits for the next: {names}"))
+}
+
+/// Follows waits from a rank until they lead back to the way: adds the ranks to `path`, and returns the
+/// index in it at which the circle begins. `done`: the ranks from which there is no circle.
+fn follow(
+    at: usize,
+    next: &impl Fn(usize) -> Vec<usize>,
+    path: &mut Vec<usize>,
+    done: &mut Vec<usize>,
+) -> Option<usize> {
+    if let Some(begins) = path.iter().position(|other| *other == at) {
+        return Some(begins);
+    }
+    if done.contains(&at) {
+        return None;
+    }
+    path.push(at);
+    let begins = next(at)
+        .into_iter()
+        .find_map(|other| follow(other, next, path, done));
+    if begins.is_none() {
+        path.pop();
+        done.push(at);
+    }
+    begins
 }

@@ -14,6 +14,7 @@ mod end;
 mod finding;
 mod graph;
 mod judge;
+mod languages;
 mod messages;
 mod names;
 mod nothing;
@@ -34,6 +35,7 @@ mod team;
 #[cfg(test)]
 mod tests;
 mod threads;
+mod unwoken;
 mod words;
 
 pub use judge::{asleep_as, judge, judge_as, spinning_as};

@@ -2,8 +2,9 @@
 
 use std::collections::HashMap;
 
-use super::scene::{
-    BarrierSeen, CallSeen, Doing, ProcessSeen, Scene, ThreadId, ThreadSeen, WaitFor,
+use super::{
+    calls,
+    scene::{BarrierSeen, CallSeen, Doing, ProcessSeen, Scene, ThreadId, ThreadSeen, WaitFor},
 };
 use crate::{
     event::Kind,
@@ -72,10 +73,30 @@ impl<'a> View<'a> {
         &self.scene.threads[at]
     }
 
-    /// The name of a thread in sentences.
+    /// The name of a thread in sentences: that of a rank of MPI, or else the thread's own.
     pub fn name(&self, at: usize) -> String {
+        if let Some(rank) = self.rank(at) {
+            return format!("rank {rank}");
+        }
         let thread = self.thread(at);
         self.called(thread.id, &thread.name)
+    }
+
+    /// The rank that a thread is the first thread of. A launcher gives a rank to a script, and with it to
+    /// what the script starts: which of these is the rank is known if it waits in MPI, or if there is only
+    /// one, beside other ranks.
+    pub fn rank(&self, at: usize) -> Option<u32> {
+        let id = self.thread(at).id;
+        let own = self.process(id.process)?.rank;
+        let rank = own.filter(|_| id.thread == id.process)?;
+        let others = || {
+            let all = self.scene.processes.iter();
+            all.filter(|other| other.process != id.process)
+                .filter_map(|other| other.rank)
+        };
+        let is_only = others().next().is_some() && others().all(|other| other != rank);
+        let waits = || calls::wait(self, at).is_some_and(|wait| wait.is_mpi);
+        (is_only || waits()).then_some(rank)
     }
 
     /// The name in sentences of a thread that may have ended.
@@ -176,7 +197,8 @@ impl<'a> View<'a> {
 
     /// The innermost call of the user's own code on a thread's stack. Without such code, the
     /// innermost call of the outermost library: this is a runtime's call, not a call that the
-    /// runtime makes in the C library.
+    /// runtime makes in the C library. `None` if that is where the library calls the user's code, which has
+    /// gone on by a jump.
     pub fn at(&self, thread: usize) -> Option<&'a CallSeen> {
         let stack = &self.thread(thread).stack;
         let own = stack.iter().find(|call| !call.of_system);
@@ -184,6 +206,7 @@ impl<'a> View<'a> {
             stack
                 .iter()
                 .find(|call| Some(&call.binary) == stack.last().map(|outermost| &outermost.binary))
+                .filter(|call| !call.calls_back)
         };
         own.or_else(outer)
     }

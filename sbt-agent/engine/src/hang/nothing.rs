@@ -3,9 +3,10 @@
 use super::{
     end::end,
     graph::Graph,
+    languages,
     names::View,
     scene::{Doing, WaitFor},
-    words::{moves, story},
+    words::{does, in_place, moves, story},
 };
 
 /// Says that no hang was found. There may be one nevertheless, because what threads sleep for is
@@ -23,7 +24,7 @@ pub fn text(view: &View) -> String {
     if waiting {
         return "the barrier at which threads waited has all it waits for".into();
     }
-    if let Some(text) = of_runner(view) {
+    if let Some(text) = of_runner(view).or_else(|| of_woken(view)) {
         return text;
     }
     let [
@@ -67,8 +68,37 @@ pub fn text(view: &View) -> String {
     );
     if asleep > 0 {
         text.push_str("; whether those asleep will be woken is not known");
+        text.push_str(&languages::advice(view, view.thread(0).id.process));
     }
     text
+}
+
+/// What a thread does that sleeps, and did not do so all the while: if possible one that others have
+/// woken.
+fn of_woken(view: &View) -> Option<String> {
+    let is_asleep = |at: usize| {
+        let doing = &view.thread(at).doing;
+        matches!(doing, Doing::Waiting(_) | Doing::Call { .. })
+    };
+    let all = || (0..view.scene.threads.len()).filter(|at| is_asleep(*at));
+    let woke = all().filter(|at| !view.thread(*at).slept && view.scene.looks > 1);
+    let at = woke.min_by_key(|at| {
+        let waits = matches!(view.thread(*at).doing, Doing::Waiting(_));
+        let thread = view.thread(*at);
+        (languages::is_helper(view, *at), !waits || thread.gives_up())
+    })?;
+    let others = if all().any(|at| view.thread(at).slept) {
+        "; whether those that slept throughout will be woken is not known"
+    } else {
+        ""
+    };
+    Some(format!(
+        "no hang was found: {} {}{}, and was awake between the looks{others}{}",
+        view.name(at),
+        does(view, at),
+        in_place(view, at),
+        languages::advice(view, view.thread(at).id.process)
+    ))
 }
 
 /// What the first thread does that has not ended, if that is to run, or to wait for a thread that

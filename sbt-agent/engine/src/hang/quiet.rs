@@ -5,11 +5,12 @@ use super::{
     end::{Grade, end},
     finding::Finding,
     graph::{Graph, Need},
+    languages,
     scene::{Doing, Holder, WaitFor},
     words::{does, in_place, sleeps, story},
 };
 
-/// What to do where tasks are not threads. The only runtime known to be so is that of Go.
+/// Advice for a program whose tasks are not threads. The only known runtime of such programs is Go's.
 const GOROUTINES: &str = "; which goroutines wait for what cannot be seen from outside: \
                           `kill -QUIT` makes a program in Go print what each waits for, and ends it";
 
@@ -86,7 +87,7 @@ fn wakes(graph: &Graph, at: usize) -> Wakes {
         _ => false,
     };
     let by_time = !thread.slept || thread.gives_up();
-    // As daemons do until a signal tells them to end.
+    // Daemons nap like this until a signal tells them to end.
     let by_handler = match &thread.doing {
         Doing::Waiting(WaitFor::Memory { naps, shared, .. }) => {
             *naps && !shared && handled(graph, at)
@@ -130,11 +131,17 @@ pub fn quiet(graph: &Graph) -> Option<Finding> {
         let naps = matches!(thread.doing, Doing::Call { .. }) && may_nap
             || thread.gives_up()
             || has_tasks(graph, at);
-        let used = view.cpu_pct(at);
-        let is_nap = naps && used.is_some_and(|pct| pct < NEXT_TO_NOTHING_PCT);
-        !graph.stays(at) && !is_nap
+        !(graph.stays(at) || naps && used_nothing(graph, at))
     };
-    if view.scene.looks < 2 || alive().any(works) {
+    // Another thread woke it for a moment: whether the looks meet that moment is chance.
+    let woke = |at: usize| {
+        let is_asleep = matches!(
+            view.thread(at).doing,
+            Doing::Waiting(_) | Doing::Call { .. }
+        );
+        works(at) && is_asleep && used_nothing(graph, at)
+    };
+    if view.scene.looks < 2 || alive().any(|at| works(at) && !woke(at)) {
         return None;
     }
     let needs_nobody = |at: &usize| graph.need(*at) == Need::Nothing || !graph.stays(*at);
@@ -145,7 +152,8 @@ pub fn quiet(graph: &Graph) -> Option<Finding> {
     let own = |at: &usize| view.thread(*at).stack.iter().any(|call| !call.of_system);
     // A thread of a library, such as one that waits for the library's own events, says little of
     // the program.
-    let outside = |at: &usize| wakes(graph, *at) == Wakes::Outside && (own(at) || *at == root);
+    let outside =
+        |at: &usize| wakes(graph, *at) == Wakes::Outside && !woke(*at) && (own(at) || *at == root);
     let lead = if goers.contains(&root) {
         Some(root)
     } else {
@@ -154,7 +162,7 @@ pub fn quiet(graph: &Graph) -> Option<Finding> {
     };
     // Where it is not known who holds a lock, those may hold each other's that wait for one, whatever
     // a thread does that only sleeps for a time. Who waits for a guest may well keep a lock meanwhile.
-    // It is not known either whether a thread that sleeps for a time wakes another after that.
+    // A thread that sleeps for a time may wake another thread after that, or not: this is unknown, too.
     let kept = alive().find(|at| awaits_unknown_holder(graph, *at));
     let kept = kept.or_else(|| alive().find(|at| own(at) && awaits_others(graph, *at)));
     let all_for_a_time = || {
@@ -167,11 +175,18 @@ pub fn quiet(graph: &Graph) -> Option<Finding> {
     // Tasks may wait for each other while a thread of their runtime waits for the outside.
     let may_tell = |lead: usize| outside(&lead) && !has_tasks(graph, lead);
     let is_outside = lead.is_some_and(may_tell) && !is_denied;
+    // Threads that others wake go on. What another thread waits for all the while does not change by that.
+    let lasts = lead.is_some_and(|lead| is_outside && graph.stays(lead));
+    if !lasts && alive().any(woke) {
+        return None;
+    }
     // A thread that spins is what the user notices.
     let spins = || alive().find(|at| awaits_memory(graph, *at));
     let lead = lead.filter(|_| is_outside);
     let kept = kept.filter(|_| is_denied);
-    let lead = lead.or_else(spins).or(kept).unwrap_or(first);
+    let enters = || alive().find(|at| languages::enters_monitor(view, *at));
+    let lead = lead.or_else(spins).or_else(enters).or(kept);
+    let lead = lead.unwrap_or(first);
     let mut who = vec![lead];
     who.extend(
         goers
@@ -188,6 +203,12 @@ pub fn quiet(graph: &Graph) -> Option<Finding> {
         who,
         outside: is_outside,
     })
+}
+
+/// Whether a thread used next to no CPU time during the looks.
+fn used_nothing(graph: &Graph, at: usize) -> bool {
+    let used = graph.view.cpu_pct(at);
+    used.is_some_and(|pct| pct < NEXT_TO_NOTHING_PCT)
 }
 
 /// Whether a thread waits without end for a lock of which it is not known who holds it.
@@ -219,7 +240,7 @@ fn awaits_others(graph: &Graph, at: usize) -> bool {
                 | WaitFor::Futex { .. }
         )
     );
-    // Of a lock whose holder is known, the holder is what counts.
+    // If the holder of a lock is known, only the holder can end the wait.
     let is_anyones = !matches!(graph.need(at), Need::Thread(_));
     let lasts = !thread.timed && !thread.ran_lately && graph.stays(at);
     is_for_others && is_anyones && lasts
@@ -342,8 +363,8 @@ pub fn text(graph: &Graph, finding: &Finding) -> String {
     format!("{sleep}, and whether anything will wake {them} is not known: {name} {told}{why}")
 }
 
-/// What another thread of the process does that sleeps for a time, if a thread waits for any of them:
-/// it may wake the thread after that. Empty if there is none.
+/// Says what a thread does that sleeps for a time, if the thread `waiting` of the same process waits for
+/// any other thread: the sleeping thread may wake it after its sleep. Empty otherwise.
 fn sleeper_beside(graph: &Graph, waiting: usize) -> String {
     let view = graph.view;
     let process = view.thread(waiting).id.process;

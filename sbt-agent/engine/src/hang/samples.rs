@@ -3,8 +3,8 @@
 use super::{
     judge,
     scene::{
-        Again, BarrierSeen, CallSeen, Doing, Holder, Member, MutexKind, Past, Scene, ThreadId,
-        ThreadSeen, WaitFor,
+        Again, BarrierSeen, CallSeen, Doing, Holder, Member, MutexKind, Past, ProcessSeen, Scene,
+        ThreadId, ThreadSeen, WaitFor,
     },
 };
 use crate::{
@@ -25,6 +25,23 @@ pub fn id(number: u32) -> ThreadId {
     }
 }
 
+/// A process without timers and handlers of signals.
+pub fn process(process: u32) -> ProcessSeen {
+    ProcessSeen {
+        process,
+        parent: None,
+        forked: false,
+        has_timers: false,
+        rank: None,
+        ranks: None,
+        has_handlers: false,
+        may_be_told: false,
+        has_lost_threads: None,
+        has_tasks: false,
+        language: None,
+    }
+}
+
 /// A stack in the notation `update hangs.c:52 < worker hangs.c:38`, the innermost call first. `*`
 /// marks a call of the system, `!` a call that a signal interrupted.
 pub fn stack(text: &str) -> Vec<CallSeen> {
@@ -42,6 +59,7 @@ pub fn stack(text: &str) -> Vec<CallSeen> {
             binary: "/home/me/hangs".into(),
             offset: 0x1000,
             begins: None,
+            calls_back: false,
             enters: None,
             message: None,
             of_system: own.is_some(),
@@ -191,7 +209,7 @@ impl Seen {
         self
     }
 
-    /// These threads have been on a CPU since they were looked at.
+    /// Marks threads as having been on a CPU since the first look.
     pub fn restless(&mut self, numbers: &[u32]) -> &mut Self {
         for number in numbers {
             self.of(*number).slept = false;
@@ -205,7 +223,7 @@ impl Seen {
         threads.find(|thread| thread.id == id(number)).unwrap()
     }
 
-    /// The report.
+    /// The report on the hang in the scene.
     pub fn hang(&self) -> HangReport {
         judge(&self.0).expect("something stands still")
     }

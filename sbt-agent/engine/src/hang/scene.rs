@@ -57,9 +57,23 @@ pub struct ProcessSeen {
     /// The number of ranks of that program, and whether all of them began on this machine; `None` if
     /// unknown.
     pub ranks: Option<(u32, bool)>,
+    /// Whether a thread of the process has ever ended; `None` if unknown.
+    pub has_lost_threads: Option<bool>,
     /// Whether a runtime of the process moves tasks between its threads, as that of Go: then what
     /// threads wait for says little about the tasks.
     pub has_tasks: bool,
+    /// The language in which the program is written, if that has a tool which tells more of its threads
+    /// than a look.
+    pub language: Option<Language>,
+}
+
+/// A language whose threads a tool of its own tells best.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Language {
+    /// Java, or another language of its virtual machine.
+    Java,
+    /// Python, executed by its usual interpreter.
+    Python,
 }
 
 /// What was seen of a thread.
@@ -142,25 +156,31 @@ pub struct CallSeen {
     /// Whether the code belongs to the C library, a runtime or a library installed with the system,
     /// and not to the user.
     pub of_system: bool,
+    /// Whether a library calls here a function which other code has given to it, as where a library begins
+    /// a thread.
+    pub calls_back: bool,
     /// The name of the critical section of OpenMP that this call enters, if it is known; not yet made
     /// safe to print.
     pub enters: Option<String>,
-    /// The message for which this call waits, if it calls a function of MPI that waits for one, and
-    /// with whom is known.
+    /// The message, or the other ranks, for which this call waits, if it calls a function of MPI that
+    /// waits for them, and who they are is known.
     pub message: Option<MessageSeen>,
     /// Whether a signal handler interrupted this call. The handler is among the calls further in.
     pub after_signal: bool,
 }
 
-/// A message of MPI that a rank is to get or to give away.
+/// A message of MPI that a rank is to get or to give away, or a meeting of ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct MessageSeen {
-    /// The other rank; `None` if it may be any.
+    /// The rank that sends or gets the message; `None` if any rank may.
     pub rank: Option<u32>,
-    /// Whether that is the rank in the whole program, and not one in a communicator of some ranks.
+    /// Whether `rank` is the rank in the whole program, and not one in a communicator of some ranks.
     pub is_of_world: bool,
-    /// The tag; `None` if it may be any, or is not known.
+    /// The tag; `None` if any tag will do, or if it is not known.
     pub tag: Option<i32>,
+    /// Whether the rank waits for no message but for all other ranks of the communicator: `rank` and
+    /// `tag` are `None` then, and `is_of_world` says whether these are all ranks of the program.
+    pub of_all: bool,
 }
 
 /// What a thread is doing.
@@ -318,7 +338,7 @@ pub enum Again {
 /// The holder of a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Holder {
-    /// This thread.
+    /// A thread that lives.
     Thread(ThreadId),
     /// A thread that has ended.
     Gone {

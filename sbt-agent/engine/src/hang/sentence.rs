@@ -8,22 +8,21 @@ use super::{
     end::Grade,
     finding::Finding,
     graph::{Graph, Need},
+    languages, messages,
     names::spoken,
     quiet,
-    scene::{Doing, Holder, ThreadId, WaitFor},
+    scene::{Doing, WaitFor},
     spinners, team,
     threads::gone_words,
-    words::{does, in_place, is_file_lock, list, story, there},
+    unwoken,
+    words::{MOST_NAMES, does, in_place, list, names_of, story, there},
 };
 use crate::{event::Kind, report::HangCause, words::time};
-
-/// Largest number of threads that a sentence names.
-const MOST_NAMES: usize = 3;
 
 /// The sentence: which thread is missing where, what it does, and what follows from that.
 pub fn text(graph: &Graph, finding: &Finding) -> String {
     let Some(at) = finding.barrier else {
-        return without_barrier(graph, finding);
+        return without_barrier(graph, finding) + &advice(graph, finding);
     };
     let absent = &graph.absent[at];
     match finding.because {
@@ -72,7 +71,7 @@ pub fn text(graph: &Graph, finding: &Finding) -> String {
     match &graph.view.thread(root).doing {
         Doing::Waiting(WaitFor::Data { .. }) if finding.because == Some(HangCause::NobodyWakes) => {
             text.push_str(", and ");
-            text.push_str(&nobody_sends(graph, root));
+            text.push_str(&unwoken::nobody_sends(graph, root));
         }
         _ => text.push_str(tail(graph, finding)),
     }
@@ -82,8 +81,32 @@ pub fn text(graph: &Graph, finding: &Finding) -> String {
         let name = graph.view.called(gone.id, &gone.name);
         let _ = write!(text, "; {name} {}", gone_words(graph.view, seen, gone));
     }
+    let may_wake = || {
+        let (view, waker) = (graph.view, graph.may_wake(root)?);
+        let (name, does) = (view.name(waker), does(view, waker));
+        Some(format!(
+            "{name} {does}{}, and may wake it",
+            in_place(view, waker)
+        ))
+    };
+    if finding.grade == Grade::Stuck
+        && finding.because.is_none()
+        && let Some(waker) = may_wake()
+    {
+        let _ = write!(text, "; {waker}");
+    }
+    let circle = absent
+        .certain
+        .then(|| ranks_in_circle(graph, finding, absent));
     if finding.grade == Grade::Unclear {
         text.push_str(": ");
+        if let Some(circle) = circle.flatten() {
+            text.push_str(&circle);
+            return text;
+        }
+        if let Some(waker) = may_wake() {
+            let _ = write!(text, "{waker}; ");
+        }
         text.push_str(match graph.view.thread(root).doing {
             Doing::Running if calls::wait(graph.view, root).is_some() => {
                 "it is not known whether it will come"
@@ -94,6 +117,15 @@ pub fn text(graph: &Graph, finding: &Finding) -> String {
         });
     }
     text
+}
+
+/// The ranks of MPI that wait in a circle: those that are missing for messages, and those at the barrier for
+/// these.
+fn ranks_in_circle(graph: &Graph, finding: &Finding, absent: &Absent) -> Option<String> {
+    let there = absent.waiting.iter().filter(|at| graph.stays(**at));
+    let there: Vec<usize> = there.copied().collect();
+    let who: Vec<usize> = finding.who.iter().chain(&there).copied().collect();
+    messages::circle(graph.view, &who, &there)
 }
 
 /// The subject of the sentence, as certain as it is: `worker-2 is missing`.
@@ -139,7 +171,7 @@ fn named_story(
     }
 }
 
-/// What follows from the cause.
+/// The end of the sentence: what follows from the cause.
 fn tail(graph: &Graph, finding: &Finding) -> &'static str {
     let root = finding
         .lead
@@ -152,7 +184,7 @@ fn tail(graph: &Graph, finding: &Finding) -> &'static str {
         (Some(HangCause::Cycle), true) => ": they wait for each other for ever",
         (Some(HangCause::Cycle), false) => ": they wait for each other",
         (Some(HangCause::OwnLock), _) => ", for ever",
-        (Some(HangCause::HolderGone), _) => ": nobody will",
+        (Some(HangCause::HolderGone), _) => ", and nobody will unlock it",
         (Some(HangCause::NobodyWakes), _) if is_memory => {
             ", and no thread is left that could change it"
         }
@@ -161,7 +193,7 @@ fn tail(graph: &Graph, finding: &Finding) -> &'static str {
     }
 }
 
-/// The other missing threads.
+/// A remark on the missing threads besides `lead`; empty if there are none.
 fn rest(graph: &Graph, finding: &Finding, absent: &Absent, lead: usize) -> String {
     let mut text = String::new();
     if alike(finding, absent).is_empty() {
@@ -172,9 +204,14 @@ fn rest(graph: &Graph, finding: &Finding, absent: &Absent, lead: usize) -> Strin
             text = format!("; {} {verb} missing too", list(&names, MOST_NAMES));
         }
     }
+    let all_live = finding.barrier.is_some_and(|at| all_live(graph, at));
     match absent.lacking() {
         0 => {}
+        1 if all_live => text.push_str("; 1 more has not begun"),
         1 => text.push_str("; 1 more has not begun or has ended"),
+        more if all_live => {
+            let _ = write!(text, "; {more} more have not begun");
+        }
         more => {
             let _ = write!(text, "; {more} more have not begun or have ended");
         }
@@ -247,10 +284,26 @@ fn later(graph: &Graph, at: usize, absent: &Absent) -> String {
         Some(count) => format!("{missing} of {count} threads {verb} missing"),
         None => "it is not known who is missing".into(),
     };
-    format!(
-        "{of} at {name}{since}: either {who}, or {whole} has ended without coming, or the \
-             count is too large"
-    )
+    let ended = if all_live(graph, at) {
+        String::new()
+    } else {
+        format!("or {whole} has ended without coming, ")
+    };
+    format!("{of} at {name}{since}: either {who}, {ended}or the count is too large")
+}
+
+/// Whether it is known that no thread which may come to a barrier has ended, as far as threads of the
+/// barrier's process may come.
+fn all_live(graph: &Graph, at: usize) -> bool {
+    let view = graph.view;
+    let seen = &view.scene.barriers[at];
+    let process = view.process(seen.process);
+    let has_lost = process.is_none_or(|of| of.forked || of.has_lost_threads != Some(false));
+    // The first thread of a process stays until all others have ended.
+    let mut threads = view.scene.threads.iter();
+    let has_ended =
+        threads.any(|thread| thread.id.process == seen.process && thread.doing == Doing::Ended);
+    !seen.shared && !has_lost && !has_ended
 }
 
 /// What may have ended: a thread, or a whole process.
@@ -276,15 +329,22 @@ fn too_few(graph: &Graph, finding: &Finding, at: usize, absent: &Absent) -> Stri
     let since = since(graph, at);
     let have = if absent.arrived == 1 { "is" } else { "are" };
     let arrived = absent.arrived;
-    let why = if finding.because == Some(HangCause::CountTooLarge) {
-        let ever = seen.past.as_ref().map_or(0, |past| past.members.len());
-        format!(
+    let ever = seen.past.as_ref().map_or(0, |past| past.members.len());
+    let is_above_all = finding.because == Some(HangCause::CountTooLarge);
+    let why = match (is_above_all, all_live(graph, at)) {
+        (true, true) => format!(
+            "no more than {ever} have ever come there, and no thread of the process has ended: the \
+             count is too large"
+        ),
+        (true, false) => format!(
             "no more than {ever} have ever come there: the count is too large, or a thread ended \
              before it came"
-        )
-    } else {
-        let whole = whole(graph, at);
-        format!("{whole} has ended without coming, or the count is too large")
+        ),
+        (false, true) => "the count is too large: no thread of the process has ended".into(),
+        (false, false) => {
+            let whole = whole(graph, at);
+            format!("{whole} has ended without coming, or the count is too large")
+        }
     };
     let spare: Vec<String> = absent
         .spare
@@ -358,6 +418,15 @@ fn twice(graph: &Graph, at: usize, absent: &Absent) -> String {
     )
 }
 
+/// Advice to use a tool of the program's language, if it has one, and the program may hang.
+fn advice(graph: &Graph, finding: &Finding) -> String {
+    let lead = finding.lead.filter(|_| !finding.outside);
+    lead.map_or_else(String::new, |lead| {
+        let view = graph.view;
+        languages::advice(view, view.thread(lead).id.process)
+    })
+}
+
 fn without_barrier(graph: &Graph, finding: &Finding) -> String {
     let view = graph.view;
     let Some(lead) = finding.lead else {
@@ -368,9 +437,9 @@ fn without_barrier(graph: &Graph, finding: &Finding) -> String {
     }
     let name = view.name(lead);
     if finding.because == Some(HangCause::NobodyWakes) {
-        let others = same_wait(graph, finding);
+        let others = unwoken::same_wait(graph, finding);
         let left = match &view.thread(lead).doing {
-            Doing::Waiting(WaitFor::Data { .. }) => nobody_sends(graph, lead),
+            Doing::Waiting(WaitFor::Data { .. }) => unwoken::nobody_sends(graph, lead),
             doing => {
                 let whose = if graph.shares(lead) {
                     "the processes that share it"
@@ -387,8 +456,8 @@ fn without_barrier(graph: &Graph, finding: &Finding) -> String {
         return format!(
             "{name} {}, and {left}{others}{}{}",
             story(graph, lead, None),
-            waits_for_its_lock(graph, lead),
-            of_parent(graph, lead)
+            unwoken::waits_for_its_lock(graph, lead),
+            unwoken::of_parent(graph, lead)
         );
     }
     format!(
@@ -396,7 +465,7 @@ fn without_barrier(graph: &Graph, finding: &Finding) -> String {
         story(graph, lead, None),
         tail(graph, finding),
         in_handler(graph, finding, lead),
-        of_parent(graph, lead)
+        unwoken::of_parent(graph, lead)
     )
 }
 
@@ -412,174 +481,6 @@ fn in_handler(graph: &Graph, finding: &Finding, at: usize) -> String {
         ),
         None => String::new(),
     }
-}
-
-/// Names the other threads that nobody wakes, with what they wait for and where unless that is the same;
-/// empty if there are none.
-fn same_wait(graph: &Graph, finding: &Finding) -> String {
-    let view = graph.view;
-    let waits = |at: usize| format!("{}{}", does(view, at), in_place(view, at));
-    let [lead, others @ ..] = &finding.who[..] else {
-        return String::new();
-    };
-    let mut groups: Vec<(String, Vec<usize>)> = vec![(waits(*lead), Vec::new())];
-    for other in others {
-        let what = waits(*other);
-        match groups.iter_mut().find(|(known, _)| *known == what) {
-            Some((_, threads)) => threads.push(*other),
-            None => groups.push((what, vec![*other])),
-        }
-    }
-    let (_, alike) = groups.remove(0);
-    // Fewer threads at a place are the more telling.
-    groups.sort_by_key(|(_, threads)| threads.len());
-    let mut told: Vec<String> = Vec::new();
-    if !alike.is_empty() {
-        told.push(names_of(graph, &alike));
-    }
-    // That nobody reads or writes at the other end is true only of those that wait for data, too.
-    let is_for_data = |at: usize| {
-        let doing = &view.thread(at).doing;
-        matches!(doing, Doing::Waiting(WaitFor::Data { .. }))
-    };
-    let mut to_wake: Vec<String> = Vec::new();
-    for (what, threads) in groups.iter().take(MOST_NAMES) {
-        let which = if threads.len() > 1 {
-            "each of which"
-        } else {
-            "which"
-        };
-        let group = format!("{}, {which} {what}", names_of(graph, threads));
-        if is_for_data(*lead) && !threads.iter().copied().any(is_for_data) {
-            to_wake.push(group);
-        } else {
-            told.push(group);
-        }
-    }
-    if groups.len() > MOST_NAMES {
-        told.push("others".into());
-    }
-    let mut text = String::new();
-    if !told.is_empty() {
-        let _ = write!(text, "; the same is true of {}", told.join("; and of "));
-    }
-    if !to_wake.is_empty() {
-        let all = to_wake.join("; or ");
-        let _ = write!(text, "; no thread is left that could wake {all}");
-    }
-    text
-}
-
-/// Names a thread that might have woken another, and waits for a lock which that one holds; empty if
-/// there is none.
-fn waits_for_its_lock(graph: &Graph, at: usize) -> String {
-    let view = graph.view;
-    let waits = |other: &usize| {
-        let holder = match view.thread(*other).doing {
-            Doing::Waiting(WaitFor::Mutex { holder, .. }) => holder,
-            Doing::Waiting(WaitFor::RwLock { writer, .. }) => writer,
-            _ => return false,
-        };
-        holder == Holder::Thread(view.thread(at).id) && *other != at
-    };
-    let found = (0..view.scene.threads.len()).find(waits);
-    found.map_or_else(String::new, |other| {
-        format!(
-            "; {} {}{}",
-            view.name(other),
-            does(view, other),
-            in_place(view, other)
-        )
-    })
-}
-
-/// Says that a pipe or socket has no other end at which something could happen.
-fn nobody_sends(graph: &Graph, at: usize) -> String {
-    let view = graph.view;
-    let own = view.thread(at).id.process;
-    let (processes, what, call) = match &view.thread(at).doing {
-        Doing::Waiting(WaitFor::Data {
-            processes,
-            what,
-            call,
-        }) => (processes.as_slice(), what.as_str(), call.as_str()),
-        _ => (&[][..], "", ""),
-    };
-    let are_events = what.split(", ").all(|one| one.starts_with("eventfd:["));
-    match processes {
-        [one] if is_file_lock(call) => {
-            format!("process {one} has locked it, where no thread goes on")
-        }
-        _ if is_file_lock(call) => "none of the processes that have locked it goes on".into(),
-        _ if are_events => "no thread is left that could write to it".into(),
-        [one] if *one == own => {
-            "only its own process holds the other end, where no thread goes on".into()
-        }
-        [one] => format!("only process {one} holds the other end, where no thread goes on"),
-        _ => format!(
-            "none of the processes that hold the other end goes on{}",
-            what_others_do(graph, at, processes)
-        ),
-    }
-}
-
-/// What the first threads of other processes than a thread's own do, if these are few: a parent that
-/// waits for the end of the thread's process closes a circle.
-fn what_others_do(graph: &Graph, at: usize, processes: &[u32]) -> String {
-    let view = graph.view;
-    let own = view.thread(at).id.process;
-    let first = |process: &u32| {
-        view.index(ThreadId {
-            process: *process,
-            thread: *process,
-        })
-    };
-    let others = processes.iter().filter(|process| **process != own);
-    let firsts: Vec<usize> = others.filter_map(first).collect();
-    let told = firsts.iter().map(|other| {
-        let doing = &view.thread(*other).doing;
-        let awaits_own = *doing == Doing::Waiting(WaitFor::Child { process: Some(own) });
-        let whose = if awaits_own {
-            format!(", to which {} belongs", view.name(at))
-        } else {
-            String::new()
-        };
-        format!("{} {}{whose}", view.name(*other), does(view, *other))
-    });
-    let told: Vec<String> = told.collect();
-    if told.is_empty() || told.len() > MOST_NAMES {
-        return String::new();
-    }
-    format!(": {}", told.join(" and "))
-}
-
-/// A remark on a process made by `fork`, which lacks its parent's threads; empty for other processes.
-fn of_parent(graph: &Graph, at: usize) -> String {
-    let view = graph.view;
-    let process = view.thread(at).id.process;
-    let parent = view.process(process).filter(|seen| seen.forked);
-    let waits = matches!(
-        view.thread(at).doing,
-        Doing::Waiting(
-            WaitFor::Mutex { .. }
-                | WaitFor::RwLock { .. }
-                | WaitFor::Condvar { .. }
-                | WaitFor::Semaphore { .. }
-                | WaitFor::Futex { .. }
-        )
-    );
-    match parent.and_then(|seen| seen.parent).filter(|_| waits) {
-        Some(parent) => format!(
-            "; process {process} was forked from process {parent}, of which it has only the thread \
-             that called fork()"
-        ),
-        None => String::new(),
-    }
-}
-
-fn names_of(graph: &Graph, threads: &[usize]) -> String {
-    let names: Vec<String> = threads.iter().map(|at| graph.view.name(*at)).collect();
-    list(&names, MOST_NAMES)
 }
 
 /// The thread at the end of the chain of waits.

@@ -28,13 +28,6 @@ pub fn placed(wait: &Wait) -> String {
     }
 }
 
-/// A rank by its number, or a thread by its name.
-pub fn called(view: &View, thread: usize) -> String {
-    let process = view.thread(thread).id.process;
-    let rank = view.process(process).and_then(|process| process.rank);
-    rank.map_or_else(|| view.name(thread), |rank| format!("rank {rank}"))
-}
-
 /// What is found of processes whose threads wait in functions of MPI; `None` if there are none.
 pub fn ranks(graph: &Graph) -> Option<Finding> {
     let view = graph.view;
@@ -136,7 +129,7 @@ fn meanwhile(view: &View, who: &[usize]) -> String {
         .filter(|at| !who.contains(at) && view.thread(*at).doing != Doing::Ended);
     let others: Vec<String> = others
         .map(|at| {
-            let name = called(view, at);
+            let name = view.name(at);
             format!("{name} {}{}", does(view, at), in_place(view, at))
         })
         .collect();
@@ -171,7 +164,7 @@ pub fn text(graph: &Graph, finding: &Finding) -> Option<String> {
     let mut told: Vec<String> = places
         .iter()
         .map(|(place, ranks)| {
-            let names: Vec<String> = ranks.iter().map(|at| called(view, *at)).collect();
+            let names: Vec<String> = ranks.iter().map(|at| view.name(*at)).collect();
             let verb = if names.len() == 1 { "waits" } else { "wait" };
             let names = list(&names, MOST_NAMES);
             format!("{names} {verb} {place}{}", messages::partners(view, ranks))
@@ -179,13 +172,13 @@ pub fn text(graph: &Graph, finding: &Finding) -> Option<String> {
         .collect();
     let others = finding.who.iter().filter(|at| wait(view, **at).is_none());
     let others: Vec<String> = others
-        .map(|at| format!("{} {}", called(view, *at), does(view, *at)))
+        .map(|at| format!("{} {}", view.name(*at), does(view, *at)))
         .collect();
     let end = match (others.is_empty(), finding.who.len()) {
         (false, _) => String::new(),
         (true, _) if !is_mpi => meanwhile(view, &finding.who),
         (true, 1) => ": what the other ranks do was not seen".into(),
-        (true, _) => match messages::circle(view, &finding.who) {
+        (true, _) => match messages::circle(view, &finding.who, &[]) {
             Some(circle) => format!(": {circle}"),
             None => ": no rank that was looked at computes".into(),
         },

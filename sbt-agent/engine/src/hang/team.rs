@@ -58,8 +58,14 @@ fn stand(view: &View, at: usize, thread: usize) -> Stand {
     };
     // A barrier may be called by a jump, so that its caller is the runtime itself.
     let mut inner = stack[..own.unwrap_or(stack.len())].iter();
+    // The end of a region is a function that GOMP_parallel calls (libgomp's `gomp_team_end`). A wait directly
+    // in GOMP_parallel is that of a barrier which the region has called by a jump.
+    let is_jump = stack
+        .get(1)
+        .is_some_and(|call| is_of(call, &["GOMP_parallel"]));
     let decides = inner.find(|call| is_of(call, &ENDS) || is_of(call, &BARRIERS));
     match decides {
+        Some(_) if is_jump => return Stand::Inside(None),
         Some(call) if is_of(call, &ENDS) => return Stand::End(place),
         Some(_) => return Stand::Inside(place),
         None if own.is_some() => return Stand::Inside(place),

@@ -1,6 +1,7 @@
 //! Threads and barriers of a scene in the form of a report.
 
 use super::{
+    languages,
     names::{View, place},
     scene::{BarrierSeen, Doing, Holder, Member, ThreadId, WaitFor},
     words::does,
@@ -12,11 +13,20 @@ use crate::{
     },
 };
 
-/// All threads of a scene.
+/// All threads of a scene, those that a library or a language keeps for itself last.
 pub fn all(view: &View) -> Vec<HangThreadReport> {
-    (0..view.scene.threads.len())
-        .map(|at| thread(view, at))
-        .collect()
+    let all = helpers_last(view, (0..view.scene.threads.len()).collect());
+    all.into_iter().map(|at| thread(view, at)).collect()
+}
+
+/// Puts threads that a library or a language keeps for itself behind the others. The first thread of a
+/// process is the program's own.
+pub fn helpers_last(view: &View, mut threads: Vec<usize>) -> Vec<usize> {
+    threads.sort_by_key(|at| {
+        let id = view.thread(*at).id;
+        id.thread != id.process && languages::is_helper(view, *at)
+    });
+    threads
 }
 
 /// A thread of a scene.
@@ -98,7 +108,14 @@ pub fn gone_words(view: &View, barrier: &BarrierSeen, member: &Member) -> String
 /// The identity of a thread.
 pub fn who(view: &View, at: usize) -> HangWho {
     let seen = view.thread(at);
-    named(view, seen.id, &seen.name)
+    let who = named(view, seen.id, &seen.name);
+    match view.rank(at) {
+        Some(rank) => HangWho {
+            name: format!("rank {rank} ({})", who.name),
+            ..who
+        },
+        None => who,
+    }
 }
 
 fn named(view: &View, id: ThreadId, name: &str) -> HangWho {

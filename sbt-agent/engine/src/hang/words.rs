@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use super::{
     calls,
     graph::{Graph, Need},
+    languages, messages,
     names::{View, spoken},
     scene::{CallSeen, Doing, Holder, Section, ThreadId, ThreadSeen, WaitFor},
     spinners::placed,
@@ -13,6 +14,9 @@ use crate::{place::printable, words::time};
 
 /// Largest number of links in a story; the drawn chain shows the rest.
 const MOST_LINKS: usize = 5;
+
+/// Largest number of threads that a sentence names.
+pub const MOST_NAMES: usize = 3;
 
 /// What a thread does: `waits for the mutex 0x55… that worker-1 holds`.
 pub fn does(view: &View, thread: usize) -> String {
@@ -54,6 +58,7 @@ fn runs(view: &View, thread: usize) -> String {
     let verb = if lacks_cpu { "is ready to run" } else { "runs" };
     let wait = calls::wait(view, thread);
     let is_wait = wait.is_some();
+    facts.extend(messages::partner(view, thread));
     let mut text = match (wait, view.at(thread)) {
         (Some(wait), _) => format!("waits {}", placed(&wait)),
         (None, Some(call)) => format!("{verb} in {}", spoken(call)),
@@ -96,14 +101,22 @@ fn runs(view: &View, thread: usize) -> String {
 }
 
 fn waits(view: &View, thread: usize, wait: &WaitFor) -> String {
-    let mut text = wait_for(view, thread, wait);
+    let mut text = wait_for(view, thread, wait, "");
     if view.thread(thread).gives_up() {
         text.push_str(", for a limited time");
     }
     text
 }
 
-fn wait_for(view: &View, thread: usize, wait: &WaitFor) -> String {
+/// The wait of a thread in words. `place`: where a thread waits for a lock whose holder is gone, as in
+/// ` in take() a.c:7`; empty to leave it out.
+fn wait_for(view: &View, thread: usize, wait: &WaitFor, place: &str) -> String {
+    if let Some(address) = languages::python_lock(view, thread) {
+        return format!("waits for a lock of Python ({address:#x})");
+    }
+    if languages::enters_monitor(view, thread) {
+        return "waits to enter a monitor of Java".into();
+    }
     match wait {
         WaitFor::Barrier(at) if *at < view.scene.barriers.len() => {
             format!("waits at {}", view.barrier(*at, &[thread]))
@@ -111,7 +124,13 @@ fn wait_for(view: &View, thread: usize, wait: &WaitFor) -> String {
         WaitFor::Barrier(_) => "waits at a barrier".into(),
         WaitFor::Mutex {
             address, holder, ..
-        } => held(view, thread, &format!("the mutex {address:#x}"), *holder),
+        } => held(
+            view,
+            thread,
+            place,
+            &format!("the mutex {address:#x}"),
+            *holder,
+        ),
         WaitFor::RwLock {
             address,
             writes,
@@ -131,7 +150,7 @@ fn wait_for(view: &View, thread: usize, wait: &WaitFor) -> String {
                 (Holder::Nobody | Holder::Unknown, Some(readers)) if *readers > 1 => {
                     format!("waits for {lock}, which {readers} readers hold")
                 }
-                _ => held(view, thread, &lock, *writer),
+                _ => held(view, thread, place, &lock, *writer),
             }
         }
         WaitFor::Semaphore { address, .. } => format!("waits for the semaphore {address:#x}"),
@@ -194,6 +213,11 @@ fn for_memory(view: &View, at: usize, word: (Option<u64>, Option<&str>), naps: b
     let word = match word {
         (Some(address), Some(name)) => format!("{} ({address:#x})", printable(name)),
         (Some(address), None) => format!("the word {address:#x} of its memory"),
+        // To sleep, a C library reads words of its own.
+        (None, _) if naps => {
+            return "sleeps again and again in a loop, and what would end the loop is not known"
+                .into();
+        }
         (None, _) => "its memory".into(),
     };
     let how = if naps {
@@ -234,7 +258,7 @@ fn without_parameters(name: &str) -> String {
     outside.collect()
 }
 
-fn held(view: &View, at: usize, lock: &str, holder: Holder) -> String {
+fn held(view: &View, at: usize, place: &str, lock: &str, holder: Holder) -> String {
     match holder {
         Holder::Thread(id) if view.thread(at).id == id => {
             format!("waits for {lock} that it holds itself")
@@ -242,11 +266,11 @@ fn held(view: &View, at: usize, lock: &str, holder: Holder) -> String {
         Holder::Thread(id) => format!("waits for {lock} that {} holds", by_id(view, id)),
         Holder::Gone { thread } => match view.process(view.thread(at).id.process) {
             Some(process) if process.forked => format!(
-                "waits for {lock}, which thread {thread} held when this process was forked: \
-                     that thread exists only in the parent"
+                "waits{place} for {lock}, which thread {thread} held when this process was forked (it \
+                     exists only in the parent)"
             ),
             _ => format!(
-                "waits for {lock}, whose holder (thread {thread}) has ended without letting go"
+                "waits{place} for {lock}, whose holder (thread {thread}) has ended without letting go"
             ),
         },
         Holder::Nobody => format!("waits for {lock}, which nobody holds any more"),
@@ -325,6 +349,15 @@ fn link(graph: &Graph, at: usize, here: Option<usize>, first: bool) -> (String, 
             };
             (text, (other != at).then_some(other))
         }
+        // Behind the words on the holder, the place would seem to be the holder's.
+        Need::TheDead => {
+            let place = in_place(view, at).replacen(',', "", 1);
+            let text = match &view.thread(at).doing {
+                Doing::Waiting(wait) => wait_for(view, at, wait, &place),
+                _ => does(view, at),
+            };
+            (text, None)
+        }
         Need::AnyOf if graph.next(at).len() == 1 => {
             let other = graph.next(at)[0];
             (from(view, at, other, first), Some(other))
@@ -370,6 +403,8 @@ fn from(view: &View, at: usize, other: usize, first: bool) -> String {
 /// Where a thread waits, unless [`does`] says it already.
 pub fn in_place(view: &View, at: usize) -> String {
     let says_it = matches!(view.thread(at).doing, Doing::Running | Doing::Ended);
+    // The place is a function of the interpreter.
+    let says_it = says_it || languages::python_lock(view, at).is_some();
     match view.at(at) {
         Some(call) if !says_it && !call.of_system => format!(", in {}", spoken(call)),
         _ => String::new(),
@@ -397,6 +432,12 @@ pub fn list(names: &[String], most: usize) -> String {
             names.len() - (most - 1)
         ),
     }
+}
+
+/// The names of threads; if there are more than [`MOST_NAMES`], only the first.
+pub fn names_of(graph: &Graph, threads: &[usize]) -> String {
+    let names: Vec<String> = threads.iter().map(|at| graph.view.name(*at)).collect();
+    list(&names, MOST_NAMES)
 }
 
 /// Whether a thread's sleep ends by itself.

@@ -45,6 +45,8 @@ pub enum Kind {
     Allocator,
     /// The lock of Python's interpreter.
     Interpreter,
+    /// A monitor of Java (`synchronized`).
+    Monitor,
     /// A semaphore that has no units left.
     Semaphore,
     /// A condition variable.
@@ -82,6 +84,7 @@ impl Kind {
                 | Self::OmpLock
                 | Self::Allocator
                 | Self::Interpreter
+                | Self::Monitor
         )
     }
 }
@@ -118,6 +121,9 @@ pub struct Wait {
     pub awaits: Option<ThreadId>,
     /// Calls of the program's own code, the innermost first; of a library's if there are none.
     pub stack: Vec<CodePlace>,
+    /// Whether `stack` is of a library.
+    #[serde(default)]
+    pub in_library: bool,
 }
 
 /// The number of a wait in a [`Tally`].

@@ -78,6 +78,7 @@ mod tests {
             object: None,
             awaits: None,
             stack: Vec::new(),
+            in_library: false,
         };
         let wait = tally.number(wait).unwrap();
         let who = |thread| ThreadId { process: 7, thread };

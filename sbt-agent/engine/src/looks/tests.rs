@@ -20,6 +20,7 @@ fn wait(kind: Kind, line: u32) -> Wait {
             line: Some(line),
             ..CodePlace::default()
         }],
+        in_library: false,
     }
 }
 

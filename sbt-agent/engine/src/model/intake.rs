@@ -119,8 +119,10 @@ impl Model {
                 round,
             } => self.turn((*tid, *time_ns), *object, *round),
             Event::Gap { time_ns } => self.gap(*time_ns),
-            // Only the recogniser uses these events.
+            // Only the recogniser uses these events, and reports of several recordings the names of
+            // communicators.
             Event::Callers { .. }
+            | Event::Communicator { .. }
             | Event::Mapped { .. }
             | Event::Wait { .. }
             | Event::Wake { .. }

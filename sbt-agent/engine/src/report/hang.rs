@@ -83,7 +83,8 @@ pub struct HangWho {
     pub tid: u32,
     /// The process of the thread; null if it is no longer known.
     pub process: Option<u32>,
-    /// The name of the thread in sentences, with the thread id if other threads have the same name.
+    /// The name of the thread in sentences, with the thread id if other threads have the same name; of the
+    /// first thread of a rank of MPI `rank 1 (lu 4242)`, where sentences say `rank 1`.
     pub name: String,
 }
 

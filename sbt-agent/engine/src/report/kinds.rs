@@ -114,6 +114,8 @@ kinds! {
         /// In the whole run of a program without barriers: threads spin in a loop that may be a lock, a
         /// flag or a barrier.
         Spinning = "spinning",
+        /// In the whole run: ranks of MPI spin for each other in functions that are no barriers of all.
+        WaitsForRanks = "waits-for-ranks",
         /// In the whole run of a program without barriers: two threads work one after the other.
         WorkInTurns = "work-in-turns",
         /// In the whole run: more threads than CPUs.
@@ -135,6 +137,8 @@ kinds! {
         SerialStart = "serial-start",
         /// In the whole run: one thread works between parallel regions.
         SerialPart = "serial-part",
+        /// At a site: threads sleep on in the barrier after the last one has come.
+        SerialInBarrier = "serial-in-barrier",
         /// In the whole run: threads are idle or gone after the last episode.
         SerialEnd = "serial-end",
         /// In the whole run: threads wait for a lock.
@@ -263,6 +267,8 @@ kinds! {
         Allocator = "allocator",
         /// The lock of Python's interpreter (GIL).
         Interpreter = "interpreter",
+        /// A monitor of Java (`synchronized`); which one is not known.
+        Monitor = "monitor",
         /// A semaphore.
         Semaphore = "semaphore",
         /// A condition variable.
@@ -291,9 +297,9 @@ kinds! {
 kinds! {
     /// The likely purpose of a loop that waits for memory to change.
     pub enum SpinKind {
-        /// It looks like a barrier.
+        /// A loop that looks like a barrier.
         Barrier = "barrier",
-        /// It may be a lock or a flag as well.
+        /// A loop that may be a barrier, a lock or a flag.
         Unclear = "unclear",
     }
 }
@@ -325,9 +331,9 @@ kinds! {
     pub enum StatesLevel of States {
         /// Running, ready and blocked times.
         Light = "light",
-        /// Also what threads were blocked on, and what took their CPUs.
+        /// The times of `light`, what threads were blocked on, and what took their CPUs.
         Full = "full",
-        /// None of these.
+        /// How threads spend their time is not watched.
         Off = "off",
     }
 }
@@ -417,6 +423,8 @@ kinds! {
         /// A part of the recording is not as it was written; it was left out together with all that
         /// follows.
         Damaged = "damaged",
+        /// There is no recording of some ranks of a job.
+        NoRecording = "no-recording",
     }
 }
 

@@ -16,6 +16,7 @@ use crate::looks::FEW;
 mod arriving;
 mod asked;
 pub mod by_name;
+mod completion;
 mod cost;
 pub mod counters;
 mod draw;
@@ -24,6 +25,7 @@ mod functions;
 mod hang;
 mod identities;
 mod incomplete;
+mod job;
 pub(crate) mod kinds;
 pub mod locks;
 pub mod order;
@@ -58,6 +60,7 @@ pub use hang::{
     HangWho, LookReport,
 };
 pub use incomplete::IncompleteReport;
+pub use job::{ClocksReport, HostReport, JobReport};
 pub use kinds::{
     BarrierKind, BlockedReason, CounterUnit, IncompleteKind, LockReportKind, ProbeKind, SpinKind,
     StatesLevel, StragglerPattern, StragglerSequence, TakerKind, VerdictKind, WaitKind,
@@ -257,6 +260,9 @@ pub struct ProcessReport {
     /// The rank in a parallel program (MPI); null if the environment of the process does not
     /// contain it.
     pub rank: Option<u32>,
+    /// The machine of the process: its place in `job.hosts`. Null if the report is of one recording.
+    #[serde(default)]
+    pub host: Option<u32>,
 }
 
 /// A thread in a report.
@@ -404,11 +410,16 @@ impl Report {
         self.run.wall_ns.saturating_sub(off_ns)
     }
 
-    /// Whether the program has no barrier, and sbt has looked often enough at several threads of it to
-    /// tell something else.
+    /// Whether the program has no barrier, and sbt has looked often enough at several threads of it, or
+    /// knows enough sleeps of them, to tell something else.
     pub fn has_looks_without_barriers(&self) -> bool {
+        /// Fewer sleeps may be those of a start.
+        const MANY: u64 = 100;
         let looks = self.waits.as_ref().filter(|_| self.sites.is_empty());
-        looks.is_some_and(|looks| looks.looks >= FEW && looks.threads.len() > 1)
+        looks.is_some_and(|looks| {
+            let is_summed = looks.sums.is_some_and(|sums| sums.sleeps >= MANY);
+            (looks.looks >= FEW || is_summed) && looks.threads.len() > 1
+        })
     }
 
     /// The name of the time that [`Self::seen_ns`] returns.

@@ -5,12 +5,13 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    FunctionReport, IncompleteReport, MomentReport, SamplingReport, SchedulingReport,
+    FunctionReport, IncompleteReport, JobReport, MomentReport, SamplingReport, SchedulingReport,
     StandstillReport, WindowReport, WithheldReport, locks, spin,
 };
 use crate::{
     choices::States,
     counters::Plan,
+    job::Origin,
     looks,
     model::{cost::Tariff, ids::SiteId, told::ToldEpisode},
 };
@@ -39,6 +40,9 @@ pub struct Run {
     /// `wall_ns` are those of the part.
     #[serde(default)]
     pub window: Option<WindowReport>,
+    /// The recordings of which the report is made, if these are several: those of the ranks of a job.
+    #[serde(default)]
+    pub job: Option<JobReport>,
     /// The moments that were marked with `sbt ctl PID mark NAME`, in order.
     #[serde(default)]
     pub moments: Vec<MomentReport>,
@@ -168,6 +172,9 @@ pub struct Facts {
     /// Facts that a report repeats unchanged.
     #[serde(flatten)]
     pub run: Run,
+    /// Where the recording was made; `None` in recordings of older versions.
+    #[serde(default)]
+    pub origin: Option<Origin>,
     /// Number of events lost anywhere.
     pub lost: u64,
     /// Names of sites, indexed by [`SiteId`].

@@ -5,9 +5,9 @@
 
 use super::{
     EfficiencyReport, Report, Withheld, WithheldReason, WithheldReport, by_name, identities,
-    waits::LooksReport,
+    waits::{Gets, LooksReport, WaitPlaceReport},
 };
-use crate::{looks::FEW, model::efficiency::MOST_INCOMPLETE, total::total};
+use crate::{looks::FEW, model::efficiency::MOST_INCOMPLETE};
 
 /// Percentage of the threads' time below which a cause is not worth changing a program for: runs of
 /// one program differ by as much on a quiet machine. Lost time above this limit is always reported.
@@ -37,7 +37,7 @@ pub fn sound(mut report: Report) -> Report {
             withhold(&mut report, Withheld::Shares, reason, because);
         }
     }
-    if let Some(pct) = worked_in_barriers(&report) {
+    if let Some(pct) = report.worked_in_barriers_pct() {
         let because = format!(
             "for {pct:.0} % of thread time, threads were on a CPU in barriers of OpenMP, where they \
              execute tasks: how much each worked there is not known"
@@ -45,10 +45,18 @@ pub fn sound(mut report: Report) -> Report {
         let reason = WithheldReason::WorkUnknown;
         withhold(&mut report, Withheld::Efficiency, reason, because);
     }
-    withhold_at_barriers_with_work(&mut report);
-    if let Some(pct) = spun_in_the_work(&report) {
+    if let Some(pct) = report.slept_after_the_last_pct() {
         let because = format!(
-            "for about {pct:.0} % of thread time, threads spun for a lock or a flag outside of \
+            "for {pct:.0} % of thread time, threads slept in barriers after the last one had come: when they \
+             began to work is not known"
+        );
+        let reason = WithheldReason::WorkUnknown;
+        withhold(&mut report, Withheld::Efficiency, reason, because);
+    }
+    withhold_at_barriers_with_work(&mut report);
+    if let Some((pct, what)) = spun_in_the_work(&report) {
+        let because = format!(
+            "for about {pct:.0} % of thread time, threads spun for {what} outside of \
              barriers: that is no work, and how much of it each thread did is not known"
         );
         let reason = WithheldReason::WorkUnknown;
@@ -155,17 +163,6 @@ fn clear(report: &mut Report, figure: Withheld) {
     }
 }
 
-/// The percentage of thread time for which threads may have executed tasks in barriers of OpenMP;
-/// `None` if that is little.
-fn worked_in_barriers(report: &Report) -> Option<f64> {
-    const LEAST_PCT: f64 = 5.0;
-    let sites = report.sites.iter();
-    let worked = total(sites.map(|site| report.worked_in_barrier_ns(site)));
-    let total_ns = report.thread_time.total_ns.max(1) as f64;
-    let pct = worked as f64 / total_ns * 100.0;
-    (pct >= LEAST_PCT).then_some(pct)
-}
-
 /// Sets to null, at barriers in which threads may have executed tasks, what is made from how much each
 /// worked outside.
 fn withhold_at_barriers_with_work(report: &mut Report) {
@@ -194,15 +191,24 @@ fn more_than_cpus(report: &Report) -> Option<String> {
     })
 }
 
-/// The percentage of thread time for which threads spun outside of barriers, by samples; `None` if that
-/// is little or not known.
-fn spun_in_the_work(report: &Report) -> Option<f64> {
+/// The percentage of thread time for which threads spun outside of barriers, by samples, and for what;
+/// `None` if that is little or not known.
+fn spun_in_the_work(report: &Report) -> Option<(f64, &'static str)> {
     const LEAST_PCT: f64 = 10.0;
     let places = report.waits.iter().flat_map(LooksReport::in_the_work);
     let spinning =
         places.filter(|place| place.spins() && place.sleeps.is_some_and(|samples| samples >= FEW));
-    let pct: f64 = spinning.map(|place| place.share_pct).sum();
-    (pct >= LEAST_PCT).then_some(pct)
+    let is_message =
+        |place: &&WaitPlaceReport| place.call.as_deref().map(Gets::of) == Some(Gets::Message);
+    let (messages, others): (Vec<_>, Vec<_>) = spinning.partition(is_message);
+    let what = match (messages.is_empty(), others.is_empty()) {
+        (true, _) => "a lock or a flag",
+        (false, true) => "other ranks of MPI",
+        (false, false) => "a lock, a flag or other ranks of MPI",
+    };
+    let all = messages.iter().chain(&others);
+    let pct: f64 = all.map(|place| place.share_pct).sum();
+    (pct >= LEAST_PCT).then_some((pct, what))
 }
 
 /// The reason why times over the whole run are unknown: a part of the run was not seen. `None` if

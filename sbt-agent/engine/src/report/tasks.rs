@@ -2,6 +2,7 @@
 //! are not told apart.
 
 use super::{Report, SiteReport};
+use crate::total::total;
 
 /// No barrier takes so long to let its threads go on, ns.
 const LONG_NS: u64 = 500_000;
@@ -22,6 +23,17 @@ impl Report {
     /// where they may have executed tasks in these barriers.
     pub fn of_known_work(&self, site: &SiteReport, ns: u64) -> Option<u64> {
         (self.worked_in_barrier_ns(site) == 0).then_some(ns)
+    }
+
+    /// The percentage of thread time for which threads may have executed tasks in barriers; `None` if that
+    /// is little.
+    pub fn worked_in_barriers_pct(&self) -> Option<f64> {
+        const LEAST_PCT: f64 = 5.0;
+        let sites = self.sites.iter();
+        let worked = total(sites.map(|site| self.worked_in_barrier_ns(site)));
+        let total_ns = self.thread_time.total_ns.max(1) as f64;
+        let pct = worked as f64 / total_ns * 100.0;
+        (pct >= LEAST_PCT).then_some(pct)
     }
 
     /// For how long threads may have executed tasks in the barriers of a site, ns; 0 if it is known

@@ -14,7 +14,7 @@ use crate::{looks::FEW, total::total};
 pub struct LooksReport {
     /// Number of looks at all threads.
     pub looks: u64,
-    /// From the first look to the last.
+    /// Time from the first look to the last.
     pub span_ns: u64,
     /// CPU time of sbt that the looks took.
     pub cpu_ns: u64,
@@ -42,19 +42,19 @@ pub struct LooksReport {
 pub struct PairReport {
     /// The name of the thread that slept, in the text report.
     pub waiter: String,
-    /// Its id in sbt's process namespace.
+    /// The id of the thread that slept, in sbt's process namespace.
     pub waiter_tid: u32,
-    /// The name of the thread that woke it.
+    /// The name of the thread that ended the sleep.
     pub waker: String,
-    /// Its id in sbt's process namespace.
+    /// The id of the thread that ended the sleep, in sbt's process namespace.
     pub waker_tid: u32,
-    /// How long the first slept until the other woke it, all times together.
+    /// How long the thread slept until the other thread woke it, all times together.
     pub slept_ns: u64,
-    /// That as a percentage of the time in which the sleeps of the first were summed up.
+    /// `slept_ns` as a percentage of the time in which the sleeps of the thread were summed up.
     pub share_pct: f64,
-    /// For what it slept longest.
+    /// For what the thread slept longest.
     pub kind: WaitKind,
-    /// Where that was, in words.
+    /// Where the thread slept longest, in words.
     pub at: String,
 }
 
@@ -64,8 +64,8 @@ pub struct PairReport {
 pub struct SumsReport {
     /// For how long sleeps were summed up.
     pub watched_ns: u64,
-    /// From the beginning to the end. It is longer than `watched_ns` where threads sleep so often
-    /// that summing would cost too much: then sbt makes pauses.
+    /// Time from the beginning of summing to its end. Longer than `watched_ns` where threads sleep so
+    /// often that summing would cost too much: then sbt makes pauses.
     pub span_ns: u64,
     /// Number of sleeps.
     pub sleeps: u64,
@@ -111,7 +111,7 @@ pub struct LookedThreadReport {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct WaitPlaceReport {
-    /// For what they slept.
+    /// For what threads slept there.
     pub kind: WaitKind,
     /// The library function that the program called there, or else the system call; null if
     /// unknown.
@@ -129,6 +129,9 @@ pub struct WaitPlaceReport {
     pub line: Option<u32>,
     /// The calls that led there, in the same notation, the most frequent first; at most 3.
     pub callers: Vec<String>,
+    /// Whether `place` lies in a library, since no call of the program's own code was found.
+    #[serde(default)]
+    pub in_library: bool,
     /// Whether the place is inside of a barrier that sbt knows, or in a runtime's wait for work:
     /// not part of the work.
     pub in_barrier: bool,
@@ -238,15 +241,19 @@ pub enum Gets {
     Critical,
     /// The turn in an `omp ordered` part.
     Turn,
+    /// A message from another rank of an MPI program, or that another rank takes one.
+    Message,
 }
 
 impl Gets {
-    /// By the name of the function.
+    /// The purpose of the function with this name.
     pub fn of(call: &str) -> Self {
         if call.contains("critical") {
             Self::Critical
         } else if call.contains("ordered") {
             Self::Turn
+        } else if call.starts_with("MPI_") {
+            Self::Message
         } else {
             Self::Lock
         }
@@ -291,6 +298,7 @@ impl WaitPlaceReport {
                 call.unwrap_or("malloc")
             ),
             WaitKind::Interpreter => "the lock of Python's interpreter (GIL)".into(),
+            WaitKind::Monitor => "a monitor of Java (`synchronized`)".into(),
             WaitKind::Semaphore => format!("{} at {place}", one("a semaphore", "semaphores")),
             WaitKind::Condvar => {
                 let one = one("a condition variable", "condition variables");
@@ -307,6 +315,9 @@ impl WaitPlaceReport {
                 None => format!("a lock or a flag in {place}"),
                 Some(Gets::Critical) => format!("the omp critical section at {place}"),
                 Some(Gets::Turn) => format!("the turn in the ordered part at {place}"),
+                Some(Gets::Message) => {
+                    format!("other ranks, in {} at {place}", call.unwrap_or_default())
+                }
                 Some(Gets::Lock) => {
                     format!("the lock at {place} ({})", call.unwrap_or_default())
                 }

@@ -84,6 +84,7 @@ fn place(kind: WaitKind, call: &str, at: &str) -> WaitPlaceReport {
         file: line.split(':').next().map(Into::into),
         line: line.rsplit(':').next().and_then(|line| line.parse().ok()),
         callers: Vec::new(),
+        in_library: false,
         in_barrier: false,
         looks: 60,
         share_pct: 5.0,

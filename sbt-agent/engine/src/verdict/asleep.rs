@@ -129,10 +129,15 @@ pub fn in_the_work(report: &Report) -> Option<VerdictReport> {
         stood.stopped.at_most_ns.max(stood.frozen.at_most_ns)
     });
     let stolen_ns = report.stolen_ns();
-    let of_all_ns = stood_ns as f64 * report.threads.len() as f64 + stolen_ns as f64;
+    // A barrier that does not tell when threads leave it: they begin to work while they still sleep.
+    let in_barriers = report.sites.iter();
+    let in_barriers_ns = total(in_barriers.map(|site| report.slept_after_the_last_ns(site)));
+    let threads = report.threads.len() as u64;
+    let of_all_ns = stood_ns as f64 * threads as f64 + stolen_ns as f64 + in_barriers_ns as f64;
     let share_pct = (equal_ns(report) - of_all_ns) / total_ns * 100.0;
     let share_pct = share_pct.min(seen_pct(report));
-    let least_pct = least(report, stood_ns.saturating_add(stolen_ns))? * 100.0;
+    let else_ns = total([stood_ns, stolen_ns, in_barriers_ns / threads.max(1)]);
+    let least_pct = least(report, else_ns)? * 100.0;
     let least_pct = least_pct.min(seen_pct(report));
     if share_pct < SHARE || least_pct < SHARE {
         return None;

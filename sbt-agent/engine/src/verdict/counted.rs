@@ -123,7 +123,7 @@ pub fn instructions(report: &Report, site: &SiteReport) -> Option<VerdictReport>
         text,
         evidence: [
             ("share_pct", Figure::Real(cost.share_pct)),
-            ("gain_ns", Figure::Whole(cost.gain_ns)),
+            ("gain_ns", Figure::Whole(cost.saved_ns())),
             ("instructions_ratio", Figure::Real(more)),
             ("time_each_ratio", Figure::Real(slower)),
         ]

@@ -2,8 +2,7 @@
 
 use super::{
     culprit::Culprit,
-    late::{Excess, stands_out},
-    speed,
+    late,
     words::{Cost, who},
 };
 use crate::{
@@ -58,28 +57,8 @@ fn growth(site: &SiteReport, threads: f64) -> Option<(f64, f64)> {
 /// Verdict: the imbalance of the work grows.
 pub fn grows(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
     let (all, late) = Cost::of(report, site)?;
-    let (last, excess) = Excess::of(late).map_or_else(
-        || {
-            let (last, others) = (late.last.work_ns, late.others.work_ns);
-            (last as f64, last as f64 - others as f64)
-        },
-        |excess| (late.last.running_ns.unwrap_or(0) as f64, excess.running),
-    );
-    // On CPUs of equal speed.
-    let equal = last / speed::of_the_last(report, site, late).at_most;
-    let equal_excess = excess - (last - equal);
-    let cost = all.explained(equal_excess);
+    let (cost, _) = late::of_work(report, site, &all, late)?;
     let (from, to) = growth(site, late.participants)?;
-    if !cost.is_worth(report)
-        || !stands_out(
-            &all,
-            &all.explained(excess),
-            late,
-            equal_excess / equal.max(1.0),
-        )
-    {
-        return None;
-    }
     let straggler = site.straggler.as_ref()?;
     let is_one = straggler.pattern != StragglerPattern::Rotating;
     let culprit = Culprit::of(report, site).filter(|_| is_one);
@@ -102,7 +81,7 @@ pub fn grows(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
         text,
         evidence: [
             ("share_pct", Figure::Real(cost.share_pct)),
-            ("gain_ns", Figure::Whole(cost.gain_ns)),
+            ("gain_ns", Figure::Whole(cost.saved_ns())),
             ("first_pct", Figure::Real(from)),
             ("last_pct", Figure::Real(to)),
         ]

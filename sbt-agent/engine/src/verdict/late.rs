@@ -1,7 +1,7 @@
 //! Verdicts on what kept the last thread: the kernel, not its work.
 
 use super::{
-    away, lack, waiting,
+    away, lack, speed, waiting,
     words::{Cost, who},
 };
 use crate::{
@@ -22,7 +22,8 @@ const HALF: f64 = 0.5;
 /// The percentage of thread time from which a lack of CPUs is told although its cause is unknown.
 const UNEXPLAINED: f64 = 10.0;
 
-/// The same of sleep: of what a thread does in the kernel, nearly all has a place that looks or sums show.
+/// The percentage of thread time from which sleep is told although its cause is unknown. Looks or sums
+/// show a place for nearly all of a thread's time in the kernel.
 const UNEXPLAINED_SLEEP: f64 = 5.0;
 
 /// For what a thread sleeps, if that is not known.
@@ -31,7 +32,7 @@ const UNKNOWN: &str = "for input or output, a lock, a page fault or a pause";
 /// Where threads lack CPUs, another cause must explain this part of the wait at least.
 const NOISY: f64 = 0.15;
 
-/// And sleep this part.
+/// Where threads lack CPUs, sleep must explain this part of the wait at least.
 const ASLEEP: f64 = 0.3;
 
 /// By how much the last thread must work longer than the others, as a fraction of its work: less is
@@ -70,6 +71,30 @@ pub fn stands_out(all: &Cost, cost: &Cost, late: &LateReport, spread: f64) -> bo
         (0.0, DIFFERS)
     };
     cost.share_pct >= (HALF * rest_pct).max(least) && spread >= differs
+}
+
+/// The part of the cost that the longer work of the last thread explains; and by how much it works longer
+/// than the others on CPUs of equal speed, as a fraction of its work. `None` unless the work explains most
+/// of a wait that is worth mending, and would on such CPUs too.
+pub fn of_work(
+    report: &Report,
+    site: &SiteReport,
+    all: &Cost,
+    late: &LateReport,
+) -> Option<(Cost, f64)> {
+    let (last, excess) = Excess::of(late).map_or_else(
+        || {
+            let (last, others) = (late.last.work_ns, late.others.work_ns);
+            (last as f64, last as f64 - others as f64)
+        },
+        |excess| (late.last.running_ns.unwrap_or(0) as f64, excess.running),
+    );
+    let equal = last / speed::of_the_last(report, site, late).at_most;
+    let equal_excess = excess - (last - equal);
+    let spread = equal_excess / equal.max(1.0);
+    let cost = all.explained(excess);
+    let is_worth = all.explained(equal_excess).is_worth(report);
+    (stands_out(all, &cost, late, spread) && is_worth).then_some((cost, spread))
 }
 
 /// Whether the last thread was late mainly for want of a CPU.
@@ -114,7 +139,7 @@ fn verdict(
         text,
         evidence: [
             ("share_pct", Figure::Real(cost.share_pct)),
-            ("gain_ns", Figure::Whole(cost.gain_ns)),
+            ("gain_ns", Figure::Whole(cost.saved_ns())),
             ("late_ns", Figure::Whole(part.mean_ns)),
             (named, Figure::Real(part.pct)),
         ]
@@ -175,7 +200,7 @@ pub fn blocked(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
     let (all, late) = Cost::of(report, site)?;
     let excess = Excess::of(late)?;
     let cost = all.explained(excess.blocked);
-    // That threads lack CPUs besides is another matter.
+    // The time without a CPU does not count here: a lack of CPUs has verdicts of its own.
     let own = excess.running.max(0.0) + excess.blocked;
     let is_most = excess.blocked >= HALF * own && cost.share_pct >= ASLEEP * all.share_pct;
     let part = Cause::any(&excess, excess.blocked, late);
@@ -291,7 +316,7 @@ pub fn lost_its_cpu(report: &Report, site: &SiteReport) -> Option<VerdictReport>
     if taker.is_none() && cost.share_pct < UNEXPLAINED {
         return None;
     }
-    // To look for the cause saves nothing yet.
+    // Without a known cause the sentence names no saving: to look for the cause saves nothing.
     let (saves, known) = match taker {
         Some(_) => (format!(": {}", cost.saves(report)), cost.share_pct),
         None => (String::new(), 0.0),

@@ -6,8 +6,9 @@
 //! looks like imbalance. The verdicts are sorted by the thread time that they explain.
 
 use crate::report::{
-    Figure, Report, SiteReport, StandstillReport, VerdictKind, VerdictReport, WORTH, Withheld,
-    by_name, waits::LookedThreadReport,
+    Figure, Report, SiteReport, StandstillReport, VerdictKind, VerdictReport, WORTH, WaitKind,
+    Withheld, by_name,
+    waits::{LookedThreadReport, PairReport},
 };
 use crate::total::total;
 
@@ -15,6 +16,7 @@ use spread::Loss;
 
 mod asleep;
 mod away;
+mod completion;
 mod counted;
 mod culprit;
 mod drift;
@@ -69,8 +71,8 @@ const WITHOUT_BARRIERS: [OfRun; 3] = [
 ];
 
 /// Why there is no verdict on a program without barriers at whose threads sbt has looked.
-const NOTHING_STOOD_OUT: &str = "no barrier was seen, and by looks at the threads nothing stood out: no \
-     lock for which they wait long, and no thread that sets the pace or works alone for long";
+const NOTHING_STOOD_OUT: &str = "no barrier was seen, and by looks at the threads nothing stood out; \
+     for what each waits stands below";
 
 /// Verdicts on a site, in the order in which they are tried.
 const AT_A_SITE: [OfSite; 11] = [
@@ -119,12 +121,26 @@ pub fn judge(report: &Report) -> Result<Vec<VerdictReport>, String> {
         }
         // Looks need no barriers.
         waiting::add(report, &mut found);
+        // A lack of CPUs says nothing of how the threads wait for each other.
+        if let [only] = &mut found[..]
+            && only.kind == VerdictKind::OthersTakeCpus
+            && let Some(wait) = longest_wait(report)
+        {
+            only.text = format!("{} Beside that, {wait}.", only.text);
+        }
         return match (
             found.is_empty(),
             report.has_looks_without_barriers() && is_known(report),
         ) {
             (false, _) => Ok(ranked(found)),
-            (true, true) => Err(unexplained(report).unwrap_or_else(|| NOTHING_STOOD_OUT.into())),
+            (true, true) => Err(unexplained(report)
+                .or_else(|| {
+                    let wait = longest_wait(report)?;
+                    Some(format!(
+                        "no barrier was seen, and why threads wait is not known; {wait}"
+                    ))
+                })
+                .unwrap_or_else(|| NOTHING_STOOD_OUT.into())),
             (true, false) => Err(because),
         };
     }
@@ -139,6 +155,8 @@ pub fn judge(report: &Report) -> Result<Vec<VerdictReport>, String> {
             && shape::stands(report, verdict)
     };
     let mut found: Vec<VerdictReport> = of_run.chain(at_sites).filter(stands).collect();
+    let in_barriers = report.sites.iter();
+    found.extend(in_barriers.filter_map(|site| completion::of_site(report, site)));
     related::add(report, &mut found);
     waiting::add(report, &mut found);
     // Looks tell where the threads sleep.
@@ -153,7 +171,7 @@ pub fn judge(report: &Report) -> Result<Vec<VerdictReport>, String> {
     // One thread that is late at many places, or for long in few episodes, is told once.
     let loss = Loss::of(report).filter(|loss| loss.is_worth(report));
     if let Some(loss) = loss
-        && !found.iter().any(|verdict| loss.is_told_by(verdict))
+        && !loss.is_told_by(&found)
     {
         found.retain(|verdict| !loss.covers(verdict));
         found.extend(Some(loss.verdict(report)).filter(stands));
@@ -192,32 +210,49 @@ fn unexplained(report: &Report) -> Option<String> {
         "no barrier was seen, but the busy threads were ready without a CPU for {pct:.0} % of the time \
          in which they wanted one"
     );
-    // Threads that wait for each other in turns want fewer CPUs than they are.
-    let at_once: f64 = busy.iter().filter_map(|thread| wanted_cpus(thread)).sum();
+    // Threads that wait for each other in turns, or live one after the other, want fewer CPUs than they
+    // are.
+    let longest = busy.iter().map(|thread| thread.watched_ns).max();
+    let span_ns = looks.span_ns.max(longest.unwrap_or(0)).max(1);
+    let at_once = wanted / span_ns as f64;
     if let Some(cpus) = report.run.cpus.filter(|cpus| at_once > f64::from(*cpus)) {
         let cpus = format!("{cpus} CPU{}", if cpus == 1 { "" } else { "s" });
         let others = lack::too(report);
         return Some(format!(
-            "{begins}: {} busy threads share {cpus}{others}. More threads would not help; more CPUs \
-             would, unless threads spin while they wait",
-            busy.len()
+            "{begins}: they want {at_once:.1} CPUs at a time, and share {cpus}{others}. More threads would \
+             not help: there is no CPU for them"
         ));
     }
     let (known, remedy) = lack::unknown(report);
     Some(format!("{begins}{known}. {remedy}"))
 }
 
-/// Whether a thread is on a CPU for a tenth of its time. One that is only ready yields its CPU, or is
-/// woken for nothing.
+/// For which other thread a thread that works too waits longest, in a program without barriers for which no
+/// verdict has a cause.
+fn longest_wait(report: &Report) -> Option<String> {
+    const MUCH: f64 = 25.0;
+    let looks = report.waits.as_ref()?;
+    let busy = |tid| {
+        let mut threads = looks.threads.iter();
+        threads.find(|thread| thread.tid == tid && is_busy(thread))
+    };
+    let told = |pair: &&PairReport| pair.share_pct >= MUCH && pair.kind != WaitKind::Join;
+    let pairs = looks.pairs.iter().filter(told);
+    let among_busy =
+        pairs.filter_map(|pair| Some((pair, busy(pair.waiter_tid)?, busy(pair.waker_tid)?)));
+    let longest = among_busy.max_by(|a, b| a.0.share_pct.total_cmp(&b.0.share_pct));
+    let (pair, waiter, waker) = longest?;
+    Some(format!(
+        "the longest wait of one that works too: {} {} waits {:.0} % of its time until {} {} wakes it, in {}",
+        waiter.label, waiter.name, pair.share_pct, waker.label, waker.name, pair.at
+    ))
+}
+
+/// Whether a thread is on a CPU for a tenth of its time. A thread that is only ready yields its CPU, or
+/// is woken for nothing.
 fn is_busy(thread: &LookedThreadReport) -> bool {
     let lived_ns = thread.watched_ns;
     lived_ns > 0 && thread.running_ns.is_some_and(|ran| ran >= lived_ns / 10)
-}
-
-/// The mean number of CPUs that a thread wants: at most one.
-fn wanted_cpus(thread: &LookedThreadReport) -> Option<f64> {
-    let wanted_ns = thread.running_ns?.saturating_add(thread.ready_ns?);
-    Some(wanted_ns as f64 / thread.watched_ns.max(1) as f64)
 }
 
 /// The verdicts that explain most.

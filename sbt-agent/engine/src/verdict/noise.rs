@@ -32,12 +32,21 @@ pub fn is_noise(report: &Report, site: &SiteReport) -> bool {
 
 /// [`is_noise`] for the thread that others wait for, once that is found.
 pub fn is_noise_of(site: &SiteReport, culprit: &Culprit) -> bool {
-    if culprit.own.own() >= TWICE * culprit.others.own() {
+    is_noise_at(
+        site,
+        culprit.thread,
+        (culprit.own.own(), culprit.others.own()),
+    )
+}
+
+/// [`is_noise`] for any thread. `works`: how long it works, and how long the others do on average.
+pub fn is_noise_at(site: &SiteReport, thread: u32, works: (f64, f64)) -> bool {
+    if works.0 >= TWICE * works.1 {
         return false;
     }
     let of = |is_own: bool| -> Vec<&StatReport> {
         let all = members(site).into_iter();
-        let all = all.filter(|member| (member.thread == culprit.thread) == is_own);
+        let all = all.filter(|member| (member.thread == thread) == is_own);
         let works = all.filter_map(|member| member.each.work_ns.as_ref());
         works.filter(|work| work.count >= MANY).collect()
     };

@@ -3,7 +3,7 @@
 use super::{
     culprit::Culprit,
     kernel,
-    late::{Excess, is_uneven, stands_out},
+    late::{Excess, is_uneven, of_work, stands_out},
     noise::{is_noise, is_noise_of},
     speed,
     words::{Cost, give_less, hand_out, share_out, who, whole},
@@ -29,13 +29,14 @@ const LEAST: f64 = 0.15;
 /// or if it comes last no more often.
 const CLEARLY: f64 = 0.2;
 
-/// The same where any thread may come last. Equal work that depends on memory differs by a fifth of its
-/// length from phase to phase on a machine that others use too: of two threads the last then works
-/// a fifth longer than the other on average (the larger of two normal values of deviation s: 0.56 s).
+/// As [`CLEARLY`], where any thread may come last. Equal work that depends on memory differs by a fifth
+/// of its length from phase to phase on a machine that others use too: of two threads the last then
+/// works a fifth longer than the other on average (the larger of two normal values of deviation s:
+/// 0.56 s).
 const BY_CHANCE: f64 = 0.25;
 
-/// The same where one thread comes last for a while, then another: whoever else uses the machine slows one
-/// of its CPUs for a while, then another.
+/// As [`CLEARLY`], where one thread comes last for a while, then another: other users of the machine slow
+/// one of its CPUs for a while, then another.
 const IN_STRETCHES: f64 = 0.3;
 
 /// The percentage of thread time that a smaller difference must cost: on a machine that others use
@@ -49,7 +50,8 @@ const NEXT_TO_NOTHING: f64 = 0.05;
 /// this fraction of their wait.
 const NEARLY_ALL: f64 = 0.8;
 
-/// Or if it works longer than the others by this fraction of its work, in the mean of all its episodes.
+/// A thread is also blamed, however often it comes last, if it works longer than the others by this
+/// fraction of its work, in the mean of all its episodes.
 const BY_FAR: f64 = 1.0 / 3.0;
 
 /// How much more often than by chance a thread comes last that is blamed.
@@ -67,7 +69,7 @@ fn verdict(
     named: &[(&'static str, f64)],
 ) -> VerdictReport {
     let share = ("share_pct", Figure::Real(cost.share_pct));
-    let gain = ("gain_ns", Figure::Whole(cost.gain_ns));
+    let gain = ("gain_ns", Figure::Whole(cost.saved_ns()));
     let others = named
         .iter()
         .map(|(name, value)| (*name, Figure::Real(*value)));
@@ -98,20 +100,8 @@ impl<'a> OfWork<'a> {
         let straggler = site.straggler.as_ref()?;
         let (all, _) = Cost::of(report, site)?;
         let late = straggler.late.as_ref()?;
-        let (last, excess) = Excess::of(late).map_or_else(
-            || {
-                let (last, others) = (late.last.work_ns, late.others.work_ns);
-                (last as f64, last as f64 - others as f64)
-            },
-            |excess| (late.last.running_ns.unwrap_or(0) as f64, excess.running),
-        );
-        // On CPUs of equal speed.
-        let equal = last / speed::of_the_last(report, site, late).at_most;
-        let equal_excess = excess - (last - equal);
-        let spread = equal_excess / equal.max(1.0);
-        let stands_out = stands_out(&all, &all.explained(excess), late, spread);
-        let cost = all.explained(equal_excess);
-        (stands_out && cost.is_worth(report)).then_some(Self {
+        let (cost, spread) = of_work(report, site, &all, late)?;
+        Some(Self {
             late,
             straggler,
             all,
@@ -134,7 +124,7 @@ impl<'a> OfWork<'a> {
     /// waits, on its CPU, until the others have left the region before (libgomp's `team.c`,
     /// `gomp_team_start`), and they leave late where they lack CPUs.
     fn may_be_of_the_dock(&self, report: &Report, site: &SiteReport) -> bool {
-        /// So many times the mean time of leaving, a wait in the dock is no more.
+        /// A wait in the dock takes at most this many times the mean time of leaving.
         const LONGEST: f64 = 3.0;
         let Some(excess) = Excess::of(self.late).filter(|_| site.kind == BarrierKind::Gomp) else {
             return false;
@@ -150,17 +140,18 @@ impl<'a> OfWork<'a> {
     }
 
     /// The work of the last thread and that of the others, each in the mean of an episode.
-    fn works(&self) -> String {
+    fn works(&self, site: &SiteReport) -> String {
         let late = self.late;
+        let with = with_completion(site);
         let each = |ns: u64, episodes: u64| time(ns / episodes.max(1));
         match (late.last.running_ns, late.others.running_ns) {
             (Some(last), Some(others)) => format!(
-                "the last is on a CPU for {}, the others for {} on average",
+                "the last is on a CPU for {}, the others for {} on average{with}",
                 each(last, late.split_episodes),
                 each(others, late.split_episodes)
             ),
             _ => format!(
-                "the last works {}, the others {} on average",
+                "the last works {}, the others {} on average{with}",
                 each(late.last.work_ns, late.episodes),
                 each(late.others.work_ns, late.episodes)
             ),
@@ -175,6 +166,15 @@ impl<'a> OfWork<'a> {
             ("work_ratio", last as f64 / others.max(1) as f64),
             ("last_pct", self.straggler.share_pct),
         ]
+    }
+}
+
+/// What work at a `std::barrier` may contain where nobody knows when threads leave it, in words; else empty.
+fn with_completion(site: &SiteReport) -> &'static str {
+    if site.kind == BarrierKind::Std && site.release_ns.is_none() {
+        " (a completion function of the barrier counts for the thread that calls it)"
+    } else {
+        ""
     }
 }
 
@@ -319,17 +319,17 @@ pub fn persistent(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
     let slower = speed::of_thread(report, site, culprit.thread);
     let equal = own / slower.at_most;
     let explained = |own: f64| all.explained((own - others) * late.episodes as f64);
-    let (longer, cost) = (explained(own), explained(equal));
+    let (cost, of_equal) = (explained(own), explained(equal));
     let spread = (equal - others) / equal.max(1.0);
-    let is_its_work =
-        stands_out(&all, &longer, late, spread) || is_uneven(&all, &longer, late, spread);
+    let is_its_work = stands_out(&all, &cost, late, spread) || is_uneven(&all, &cost, late, spread);
     let chance_pct = 100.0 / late.participants.max(1.0);
     let is_last = culprit.last_pct >= ABOVE_CHANCE * chance_pct;
-    // Or it comes last as often as others, but by far more.
+    // A thread that comes last no more often than others is blamed if the others wait for it nearly
+    // always, or if it works longer by far.
     let is_sure = culprit.share >= NEARLY_ALL && spread >= CLEARLY || spread >= BY_FAR;
-    let is_waited_for = is_sure && cost.share_pct >= COSTS;
+    let is_waited_for = is_sure && of_equal.share_pct >= COSTS;
     let is_chance = spread < LEAST || spread < CLEARLY && all.share_pct < COSTS;
-    if !is_its_work || !(is_last || is_waited_for) || is_chance || !cost.is_worth(report) {
+    if !is_its_work || !(is_last || is_waited_for) || is_chance || !of_equal.is_worth(report) {
         return None;
     }
     if is_noise_of(site, &culprit) {
@@ -358,7 +358,7 @@ pub fn persistent(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
     );
     let why = if slower.is_told() {
         format!(
-            "{why}, although its CPU was only {:.1} times slower",
+            "{why} (its CPU was {:.1} times slower, which explains a part of that)",
             slower.measured
         )
     } else {
@@ -384,7 +384,8 @@ pub fn persistent(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
         )
     };
     let text = format!(
-        "{sentence}, the others {others_do}{why}; {}. {remedy}: {}.",
+        "{sentence}, the others {others_do}{why}{}; {}. {remedy}: {}.",
+        with_completion(site),
         cost.words(&all),
         cost.saves(report),
     );
@@ -437,7 +438,7 @@ fn at_each_barrier(report: &Report, site: &SiteReport) -> Option<VerdictReport> 
         "static imbalance at {}: at each of its barriers the same thread comes last, and {}; {}. \
          {}: {}.",
         site.called(),
-        of_work.works(),
+        of_work.works(site),
         of_work.cost.words(&of_work.all),
         give_less(site.kind),
         of_work.cost.saves(report),
@@ -472,7 +473,7 @@ pub fn alternating(report: &Report, site: &SiteReport) -> Option<VerdictReport> 
          than others: {}.",
         site.called(),
         few(report, site),
-        of_work.works(),
+        of_work.works(site),
         of_work.cost.words(&of_work.all),
         of_work.cost.saves(report),
     );
@@ -509,7 +510,7 @@ pub fn rotating(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
     let text = format!(
         "dynamic imbalance at {}: {turns}, and {}; {}. {}: {}.",
         site.called(),
-        of_work.works(),
+        of_work.works(site),
         of_work.cost.words(&of_work.all),
         hand_out(site.kind),
         of_work.cost.saves(report),

@@ -191,6 +191,10 @@ impl<'a> Short<'a> {
         let cost = medians.release.map_or_else(
             || "about as long as it takes to wake a thread".into(),
             |release_ns| {
+                // Of two threads, each is the last in half of the phases.
+                if medians.idle == 0 {
+                    return format!("and need {} in the barrier to go on", time(release_ns));
+                }
                 format!(
                     "and pass {} in the barrier: {} until the last has come and {} until they go on",
                     time(medians.idle + release_ns),

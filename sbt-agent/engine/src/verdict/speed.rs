@@ -143,7 +143,7 @@ pub fn slow_cpu(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
         text,
         evidence: [
             ("share_pct", Figure::Real(cost.share_pct)),
-            ("gain_ns", Figure::Whole(cost.gain_ns)),
+            ("gain_ns", Figure::Whole(cost.saved_ns())),
             ("cpu_slower", Figure::Real(factor)),
             ("episodes", Figure::Whole(late.cpu_slower_episodes)),
         ]

@@ -3,6 +3,7 @@
 
 use super::{
     culprit::{members, well_above_chance},
+    noise::is_noise_at,
     speed,
     words::{count, who, whole},
 };
@@ -93,10 +94,13 @@ impl Works {
     }
 }
 
-/// Whether a thread works longer than the others at a site, as far as enough episodes tell.
+/// Whether a thread works longer than the others at a site, and not by chance, as far as enough episodes
+/// tell.
 fn may_be_its_work(report: &Report, site: &SiteReport, thread: u32) -> bool {
-    site.episodes < super::FEW
-        || Works::at(report, site, thread).is_none_or(|works| works.is_longer())
+    let is_longer = |works: Works| {
+        works.is_longer() && !is_noise_at(site, thread, (works.own_ns, works.others_ns))
+    };
+    site.episodes < super::FEW || Works::at(report, site, thread).is_none_or(is_longer)
 }
 
 /// The loss that one thread causes.
@@ -197,15 +201,17 @@ impl<'a> Loss<'a> {
             && self.excess_ns >= SPREAD * own
     }
 
-    /// Whether a verdict on one site says the same.
-    pub fn is_told_by(&self, verdict: &VerdictReport) -> bool {
+    /// Whether one of the verdicts on single sites says the same. Two that tell parts of it are two places.
+    pub fn is_told_by(&self, found: &[VerdictReport]) -> bool {
         let all_ns = total(self.places.iter().map(|(_, ns)| *ns));
-        let of_site = self
-            .places
-            .iter()
-            .find(|(site, _)| verdict.site == Some(site.id))
-            .filter(|_| verdict.thread == Some(self.thread));
-        of_site.is_some_and(|(_, ns)| *ns as f64 >= ALONE * all_ns as f64)
+        let says_most = |verdict: &VerdictReport| {
+            let mut places = self.places.iter();
+            let here = places.find(|(site, _)| verdict.site == Some(site.id));
+            verdict.thread == Some(self.thread)
+                && here.is_some_and(|(_, ns)| *ns as f64 >= ALONE * all_ns as f64)
+        };
+        let parts = found.iter().filter(|verdict| self.covers(verdict)).count();
+        parts < 2 && found.iter().any(says_most)
     }
 
     /// Whether a verdict on one site tells a part of this.

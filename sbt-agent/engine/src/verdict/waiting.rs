@@ -73,7 +73,7 @@ pub fn add(report: &Report, found: &mut Vec<VerdictReport>) {
                 .filter(|place| !place.spins() && !of_lock(place))
         };
         let is_most = |place: &WaitPlaceReport| share(&places) >= COMPARABLE * place.share_pct;
-        // Whoever has the lock may sleep there, and comes last now and then: one thread sleeps for as
+        // The holder of the lock may sleep there, and comes last now and then: one thread sleeps for as
         // long as all others wait for the lock.
         let is_told = |other: &VerdictReport| {
             let is_elsewhere = || others().any(|place| says(other, place) && is_most(place));
@@ -160,6 +160,7 @@ const fn is_lock(kind: WaitKind) -> bool {
             | WaitKind::OmpLock
             | WaitKind::Allocator
             | WaitKind::Interpreter
+            | WaitKind::Monitor
     )
 }
 

@@ -1,5 +1,6 @@
 //! Threads, costs and advice in the words of verdicts.
 
+use super::lack;
 use crate::{
     report::{BarrierKind, LateReport, Report, SiteReport},
     words::time,
@@ -67,7 +68,8 @@ pub const fn share_out(kind: BarrierKind) -> &'static str {
 pub struct Cost {
     /// Percentage of the threads' time that they wait here for the last thread.
     pub share_pct: f64,
-    /// Wall time that would be saved if the last thread had as much work as the mean of all.
+    /// Wall time that would be saved if the last thread had as much work as the mean of all, with a CPU for
+    /// each thread.
     pub gain_ns: u64,
     /// The sum of the waits, ns.
     idle_ns: f64,
@@ -76,6 +78,8 @@ pub struct Cost {
     teams: f64,
     /// Whether threads may work between their arrival and their wait.
     may_work: bool,
+    /// The most that any mending of the site's waits would save, ns: the CPUs have the same work to do.
+    most_ns: f64,
 }
 
 impl Cost {
@@ -99,6 +103,11 @@ impl Cost {
         let share_pct = lost_pct * late.idle_ns as f64 / lost_ns;
         // Of several teams at the same time, each gains separately.
         let of_one_team = lost_ns / (late.participants * report.seen_ns() as f64) * 100.0;
+        let ran_ns = ran_ns(late);
+        let cpus = lack::cpus_of_team(report).or(report.run.cpus);
+        let least_ns = ran_ns
+            .zip(cpus)
+            .map_or(0.0, |(ran, cpus)| ran / f64::from(cpus.max(1)));
         let all = Self {
             share_pct,
             gain_ns: 0,
@@ -106,6 +115,7 @@ impl Cost {
             threads: late.participants,
             teams: (of_one_team / lost_pct).max(1.0),
             may_work: report.may_work_between(site),
+            most_ns: (late.phase_ns as f64 - least_ns).max(0.0),
         };
         let excess = late.last.work_ns as f64 - late.others.work_ns as f64;
         Some(Self {
@@ -157,8 +167,25 @@ impl Cost {
             return "what that would save depends on what threads do between arriving and waiting"
                 .into();
         }
-        saves(report, self.gain_ns)
+        let saved_ns = self.saved_ns();
+        if self.is_worth(report) && saved_ns as f64 * 100.0 < super::WORTH * report.seen_ns() as f64
+        {
+            return "that would save little as long as the threads have no more CPUs".into();
+        }
+        saves(report, saved_ns)
     }
+
+    /// The wall time that mending would save, ns: no more than the CPUs allow.
+    pub fn saved_ns(&self) -> u64 {
+        self.gain_ns.min(whole(self.most_ns / self.teams))
+    }
+}
+
+/// How long all threads were on a CPU in their work, ns; `None` if that is unknown in all episodes.
+fn ran_ns(late: &LateReport) -> Option<f64> {
+    let others_ns = late.others.running_ns? as f64 * (late.participants - 1.0);
+    let known_ns = late.last.running_ns? as f64 + others_ns;
+    Some(known_ns * late.episodes as f64 / late.split_episodes.max(1) as f64)
 }
 
 /// A saving, as a part of a sentence.

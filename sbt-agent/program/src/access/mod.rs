@@ -8,8 +8,7 @@
 //! | the path comes from | opened with the rights of | in |
 //! |---|---|---|
 //! | the command line | the caller; under sudo root opens what the caller may not, along a way that only root can have laid | [`typed`] |
-//! | `sbt.toml` (files to write) | the caller; only a new file below the folder of `sbt.toml` | [`below`] |
-//! | `sbt.toml` (files to read), an environment variable, sbt's own search | the caller | [`as_caller`] |
+//! | `sbt.toml`, an environment variable, sbt's own search | the caller | [`as_caller`] |
 //! | the target: its ELF files, debug links, scripts | the user that the target runs as | [`target`] |
 //! | the kernel: `/proc/PID/…` of the target, `/sys` | sbt itself | not here |
 //!
@@ -21,7 +20,6 @@ use std::{
     path::{Path, PathBuf},
 };
 
-pub mod below;
 mod invoker;
 pub mod rights;
 pub mod target;
@@ -31,8 +29,6 @@ mod user;
 pub use invoker::Invoker;
 pub(crate) use invoker::TOLD;
 pub use user::{Scope, User, caller, changes_user, is_scoped};
-
-use below::Below;
 
 /// Calls `act` with the rights of the caller.
 ///
@@ -48,30 +44,21 @@ pub fn as_caller<T>(act: impl FnOnce() -> T) -> io::Result<T> {
 pub struct NamedFile {
     /// The path as it is written.
     pub path: PathBuf,
-    /// The line of the settings that names the path; `None` if the user has typed the path.
-    line: Option<Line>,
-}
-
-/// A line of a settings file.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Line {
-    /// The settings file; absolute, or relative to the working directory.
-    file: PathBuf,
-    /// The line as messages name it: `sbt.toml:3`.
-    shown: String,
+    /// Whether the user has typed the path.
+    is_typed: bool,
 }
 
 impl NamedFile {
     /// A path that the user has typed.
     pub const fn typed(path: PathBuf) -> Self {
-        Self { path, line: None }
+        let is_typed = true;
+        Self { path, is_typed }
     }
 
-    /// A path from the settings file `file`, on the line that messages call `shown`.
-    pub fn in_settings(path: PathBuf, file: &Path, shown: String) -> Self {
-        let file = file.to_owned();
-        let line = Some(Line { file, shown });
-        Self { path, line }
+    /// A path from a settings file.
+    pub const fn in_settings(path: PathBuf) -> Self {
+        let is_typed = false;
+        Self { path, is_typed }
     }
 
     /// Reads the path by `read`, with the caller's rights if settings name the path. For a path
@@ -80,20 +67,10 @@ impl NamedFile {
     /// # Errors
     /// Those of `read`, or this thread cannot take the caller's rights.
     pub fn read<T>(&self, read: impl FnOnce(&Path) -> anyhow::Result<T>) -> anyhow::Result<T> {
-        match self.line {
-            Some(_) => as_caller(|| read(&self.path))?,
-            None => read(&self.path),
+        if self.is_typed {
+            read(&self.path)
+        } else {
+            as_caller(|| read(&self.path))?
         }
-    }
-
-    /// The checked file to write, for a path from a settings file; `None` if the user has typed the
-    /// path. `option`: the command line option to suggest instead.
-    ///
-    /// # Errors
-    /// The path leads out of the folder of the settings.
-    pub fn below(&self, option: &'static str) -> anyhow::Result<Option<Below>> {
-        let line = self.line.as_ref();
-        line.map(|line| Below::new(&line.file, &line.shown, &self.path, option))
-            .transpose()
     }
 }

@@ -25,10 +25,7 @@ use rustix::{
 };
 
 use super::rights::Writing;
-use super::{
-    below::remove_if_empty as remove_empty,
-    user::{Scope, User, caller, is_scoped},
-};
+use super::user::{Scope, User, caller, is_scoped};
 
 /// The most links that are followed in a path; as many as the kernel follows.
 const MOST_LINKS: usize = 40;
@@ -391,12 +388,19 @@ pub fn read(path: &Path) -> io::Result<File> {
     at(path, FolderEntry::read)
 }
 
-/// Removes a file if it is empty.
+/// Removes a file if it is regular and empty.
 ///
 /// # Errors
 /// The file may not be removed.
 pub fn remove_if_empty(path: &Path) -> io::Result<()> {
-    at(path, |place| Ok(remove_empty(&place.folder, &place.name)?))
+    at(path, |place| {
+        let stat = place.stat()?;
+        let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+        if is_file && stat.st_size == 0 {
+            place.remove()?;
+        }
+        Ok(())
+    })
 }
 
 /// Creates a folder and its missing parents.

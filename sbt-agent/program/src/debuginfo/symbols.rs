@@ -232,9 +232,16 @@ fn spans(table: &Table<'_>) -> Vec<Span> {
         let kind = symbol.st_type();
         (kind == elf::STT_FUNC || kind == elf::STT_GNU_IFUNC) && !symbol.is_undefined(LE)
     });
-    let mut spans: Vec<Span> = functions
-        .map(|(index, symbol)| Span {
-            start: symbol.st_value(LE),
+    // Sorted as pairs: a big library has some hundred thousand functions.
+    let mut order: Vec<_> = functions
+        .filter_map(|(index, symbol)| Some((symbol.st_value(LE), u32::try_from(index.0).ok()?)))
+        .collect();
+    order.sort_unstable();
+    let in_order = order.iter().filter_map(|(start, index)| {
+        let index = SymbolIndex(usize::try_from(*index).ok()?);
+        let symbol = table.symbol(index).ok()?;
+        Some(Span {
+            start: *start,
             size: symbol.st_size(LE),
             reach: 0,
             index,
@@ -242,14 +249,14 @@ fn spans(table: &Table<'_>) -> Vec<Span> {
             // The names themselves are many pages of a big library.
             is_named: symbol.st_name(LE) != 0,
         })
-        .collect();
-    put_in_order(&mut spans);
+    });
+    let mut spans: Vec<Span> = in_order.collect();
+    fill_reach(&mut spans);
     spans
 }
 
-/// Sorts functions by address, and fills in how far each function and those before it reach.
-fn put_in_order(spans: &mut [Span]) {
-    spans.sort_unstable_by_key(|span| (span.start, span.index.0));
+/// Fills in how far each function and those before it reach. `spans` are in order.
+fn fill_reach(spans: &mut [Span]) {
     let mut reach = 0;
     for span in spans {
         reach = reach.max(span.start.saturating_add(span.size));
@@ -413,7 +420,8 @@ mod tests {
                 })
                 .collect();
             let all = spans.clone();
-            put_in_order(&mut spans);
+            spans.sort_by_key(|span| (span.start, span.index.0));
+            fill_reach(&mut spans);
             for vaddr in 0..100 {
                 let spanning = all.iter().filter(|span| {
                     !span.is_chosen && (span.start..span.start + span.size).contains(&vaddr)

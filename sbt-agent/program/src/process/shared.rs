@@ -25,7 +25,8 @@ pub fn closed(pid: u32, address: u64) -> Option<(u64, u64)> {
 }
 
 /// The processes that have shared memory of a file; `None` if others may have inherited it, into which
-/// sbt may not look: those that descend from one of these, or the parent of which one is a copy.
+/// sbt may not look: those that descend from one of these, the parent of which one is a copy, or copies
+/// with the name of one.
 pub fn with(wanted: (u64, u64)) -> Option<Vec<u32>> {
     let mut found = Vec::new();
     let mut hidden = HashSet::new();
@@ -45,8 +46,16 @@ pub fn with(wanted: (u64, u64)) -> Option<Vec<u32>> {
     let ancestors: HashSet<u32> = hidden.iter().copied().flat_map(ancestors).collect();
     let may_be_copy =
         |pid: &u32| is_forked(*pid) && parent(*pid).is_some_and(|of| hidden.contains(&of));
-    let is_known = |pid: &u32| !ancestors.contains(pid) && !may_be_copy(pid);
+    // A copy whose parent has ended tells nothing of where it comes from but its name.
+    let copies = hidden.iter().filter(|pid| is_forked(**pid));
+    let copies: HashSet<Vec<u8>> = copies.filter_map(|pid| name(*pid)).collect();
+    let has_copies = |pid: &u32| name(*pid).is_none_or(|name| copies.contains(&name));
+    let is_known = |pid: &u32| !ancestors.contains(pid) && !may_be_copy(pid) && !has_copies(pid);
     found.iter().all(is_known).then_some(found)
+}
+
+fn name(pid: u32) -> Option<Vec<u8>> {
+    std::fs::read(folder(pid).join("comm")).ok()
 }
 
 fn ancestors(pid: u32) -> impl Iterator<Item = u32> {

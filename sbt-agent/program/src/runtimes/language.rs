@@ -1,7 +1,7 @@
 //! The barriers of the languages' own libraries, which are made of atomics and futexes: finds their
 //! functions by their mangled names, and those that are inlined by the code.
 
-use object::{LittleEndian, read::elf::ElfFile64};
+use object::{LittleEndian, Object as _, ObjectSection as _, read::elf::ElfFile64};
 
 use super::{ALL, Runtime};
 use crate::{
@@ -22,6 +22,9 @@ pub struct Language {
     /// What inlined barriers call, one of these, as parts of names for the dynamic linker. Files whose
     /// code calls none of them are not searched.
     pub(super) inlined_calls: &'static [&'static [u8]],
+    /// A part of the name of another function that inlined barriers call: one of the library itself.
+    /// Where the library is linked in and its names are stripped, a text that it has in its data.
+    pub(super) inlined_with: (&'static [u8], &'static [u8]),
     /// The points that the code alone tells.
     pub(super) inlined: fn(&arch::Code<'_>, &[Segment]) -> Vec<Point>,
 }
@@ -47,6 +50,13 @@ const BEGINNING: u64 = 512;
 /// The most points of a file, more than a program has.
 pub(super) const MAX_POINTS: usize = 256;
 
+/// Whether a file uses the library with this function, or may have it linked in.
+fn may_have_library(file: &ElfFile64<'_, LittleEndian>, (function, text): (&[u8], &[u8])) -> bool {
+    let data = || file.section_by_name(".rodata")?.data().ok();
+    names::may_hold(file, function)
+        || data().is_none_or(|data| memchr::memmem::find(data, text).is_some())
+}
+
 /// The points of a file.
 pub fn points(
     file: &ElfFile64<'_, LittleEndian>,
@@ -60,6 +70,7 @@ pub fn points(
     };
     let inlined = languages()
         .filter(|language| names::dynamic_may_hold(file, language.inlined_calls))
+        .filter(|language| may_have_library(file, language.inlined_with))
         .flat_map(|language| (language.inlined)(text, segments));
     let mut points: Vec<Point> = inlined.collect();
     let mut parts: Vec<_> = languages().map(|language| language.part).collect();

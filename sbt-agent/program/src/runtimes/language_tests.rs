@@ -54,6 +54,17 @@ fn whatever_the_compiler_makes_of_libstdcxx_is_found() {
 }
 
 #[test]
+fn barriers_are_found_where_libstdcxx_is_linked_in() {
+    for linked in [&["-static-libstdc++"][..], &["-static"]] {
+        for strip in [&[][..], &["-s"]] {
+            let flags = [&["-std=c++20", "-pthread", "-O2"][..], linked, strip].concat();
+            let points = compiled("g++", &flags, "stdbarrier.cpp");
+            assert!(!teams(&points).is_empty(), "{flags:?}");
+        }
+    }
+}
+
+#[test]
 fn waits_apart_from_arrivals_are_found() {
     let waits = |flags: &[&str]| {
         let points = compiled("g++", flags, "splitbarrier.cpp");

@@ -40,6 +40,7 @@ pub static RUNTIME: Runtime = Runtime {
             point.into_iter().collect()
         },
         inlined_calls: &[],
+        inlined_with: (b"", b""),
         inlined: NEVER_INLINED,
     }),
     is_barrier,

@@ -46,6 +46,7 @@ pub static RUNTIME: Runtime = Runtime {
             point.into_iter().collect()
         },
         inlined_calls: &WAITS,
+        inlined_with: HASHES,
         inlined,
     }),
     is_barrier,
@@ -55,6 +56,10 @@ pub static RUNTIME: Runtime = Runtime {
 /// What a barrier calls to wait or to wake: the function of the C library for system calls, or, from
 /// GCC 16 on, functions of libstdc++ (`include/bits/atomic_wait.h`).
 const WAITS: [&[u8]; 3] = [b"syscall", b"__wait_impl", b"__notify_impl"];
+
+/// The call that hashes a thread's id; and the name of a type that is linked into each program with
+/// a barrier, whose memory comes from `operator new`.
+const HASHES: (&[u8], &[u8]) = (b"_Hash_bytes", b"St9bad_alloc");
 
 /// What sites of it are called.
 const ARRIVES: &str = "std::barrier::arrive";

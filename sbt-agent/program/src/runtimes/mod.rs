@@ -51,18 +51,18 @@ pub enum Role {
     Mpi,
 }
 
-/// What is to know of a runtime with barriers.
+/// The facts about a runtime with barriers.
 ///
-/// What else there is to know is not data: the functions that give points ([`points`]), and, in the
-/// comment on each runtime, whether departures can be watched and what it cannot tell.
+/// Two things are not here: the functions that give its points ([`points`]), and whether departures can
+/// be watched and what the runtime cannot tell, which the comment on each runtime says.
 pub struct Runtime {
-    /// Its name for users.
+    /// The name of the runtime for users.
     pub name: &'static str,
     /// How reports call its barriers.
     pub kind: Kind,
-    /// Its part in a program.
+    /// The part of the runtime in a program.
     pub role: Role,
-    /// Its barriers in words; `None` if the name of the function that waits says enough.
+    /// The runtime's barriers in words; `None` if the name of the function that waits says enough.
     pub barriers: Option<&'static str>,
     /// The layouts of its objects: of [`sbt_common::layout`].
     pub layouts: &'static [u8],
@@ -86,7 +86,7 @@ pub struct Runtime {
     /// Whether a function, by its name and its source file, is part of a wait at one of its
     /// barriers. Not used for exported functions of a C library.
     is_barrier: fn(&str, Option<&str>) -> bool,
-    /// What a function of it waits for, by its name.
+    /// The purpose of a wait in a function of the runtime, by the function's name.
     waits: fn(&str) -> Option<Wants>,
 }
 

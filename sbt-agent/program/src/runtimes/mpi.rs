@@ -1,14 +1,17 @@
-//! MPI: the collective operations that are barriers. Each process leaves them with data from all others.
+//! MPI: the collective operations that are barriers, because each process leaves them with data from all
+//! others.
 //!
-//! The object is a communicator. Which communicators of different processes are the same follows from
-//! the calls that made them ([`families`]), alike for every library; [`openmpi`] reads it in the memory
-//! of Open MPI 4, also after the calls. What threads wait for inside of such an operation is not known.
+//! The object of such a barrier is a communicator. [`families`] finds out which communicators of
+//! different processes are the same, from the calls that made them, alike for every library.
+//! [`openmpi`] reads this in the memory of Open MPI 4, also after the calls. What threads wait for
+//! inside of such an operation is not known.
 
 pub mod families;
 pub mod groups;
 pub mod makers;
 pub mod messages;
 pub mod openmpi;
+mod parts;
 pub mod world;
 
 use std::path::{Path, PathBuf};
@@ -23,7 +26,7 @@ use super::{
 };
 use crate::{elf::names, point::Function};
 
-/// Departures are always watched, on the instructions by which the functions end.
+/// MPI as a runtime. Departures are always watched, on the instructions by which the functions end.
 pub static RUNTIME: Runtime = Runtime {
     name: "MPI",
     kind: Kind::Mpi,
@@ -41,8 +44,8 @@ pub static RUNTIME: Runtime = Runtime {
     waits: NO_WAITS,
 };
 
-/// Their names, and the number of the communicator's argument (MPI 3.1, chapter 5). Operations
-/// whose data flow one way, from one rank or to one, are not among them.
+/// The names of the operations that are barriers, and the number of the argument that is the communicator
+/// (MPI 3.1, chapter 5). Operations whose data flow one way, from one rank or to one, are no barriers.
 const COLLECTIVES: [(&str, u8); 9] = [
     ("MPI_Barrier", 1),
     ("MPI_Allreduce", 6),
@@ -55,8 +58,8 @@ const COLLECTIVES: [(&str, u8); 9] = [
     ("MPI_Reduce_scatter_block", 6),
 ];
 
-/// The operations by their names, and the functions that points of them have. MPI's library for
-/// Fortran calls these functions.
+/// The operations that are barriers by their names, each with the [`Function`] of its points. MPI's
+/// library for Fortran calls these operations.
 pub fn collectives() -> impl Iterator<Item = (&'static str, Function)> {
     COLLECTIVES.into_iter().map(|(name, object)| {
         let function = Function::Call { object, count: 0 };
@@ -74,7 +77,8 @@ pub fn is_defined(image: &[u8]) -> bool {
     })
 }
 
-/// Why a function cannot be a barrier that the user names; `None` if it can, or if it is none of MPI.
+/// Why a function cannot be a barrier that the user names; `None` if it can, or if it is not a
+/// function of MPI.
 pub fn refusal(function: &str) -> Option<String> {
     let name = function.strip_prefix('P').unwrap_or(function);
     let is_counted = COLLECTIVES.iter().any(|(counted, _)| *counted == name);
@@ -87,7 +91,8 @@ pub fn refusal(function: &str) -> Option<String> {
     })
 }
 
-/// The other one of the two names that a function of MPI has (MPI 3.1, section 14.2).
+/// The second name of a function of MPI, of which each has two (MPI 3.1, section 14.2): `PMPI_Barrier`
+/// for `MPI_Barrier`, and the other way round.
 pub fn second_name(function: &str) -> String {
     match function.strip_prefix('P') {
         Some(first) => first.to_owned(),
@@ -116,7 +121,7 @@ const LIBRARIES: [&str; 5] = [
 const LAUNCHERS: [&str; 5] = ["mpiexec", "mpirun", "prterun", "orterun", "srun"];
 
 /// Libraries of MPI in the installation to which a program belongs: an MPI's own folder, or a virtual
-/// environment of Python. To what is installed for the whole system only launchers belong.
+/// environment of Python. In folders of the whole system only launchers belong to an MPI.
 pub fn beside(program: &Path) -> Vec<PathBuf> {
     let name = program.file_name().unwrap_or_default().to_string_lossy();
     let is_launcher = LAUNCHERS.iter().any(|begin| name.starts_with(begin));

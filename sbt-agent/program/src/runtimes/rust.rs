@@ -37,6 +37,7 @@ pub static RUNTIME: Runtime = Runtime {
         is_named,
         points,
         inlined_calls: &[],
+        inlined_with: (b"", b""),
         inlined: NEVER_INLINED,
     }),
     is_barrier: |name, _| {

@@ -41,9 +41,11 @@ pub struct Called {
     pub is_system: bool,
     /// The function of another file that is called there, if the code tells.
     pub calls: Option<String>,
+    /// Whether a library calls there a function which other code has given to it.
+    pub calls_back: bool,
     /// The name of the critical section of OpenMP that the call enters, if it has one.
     pub enters: Option<String>,
-    /// The arguments of the function that is called there, if it exchanges messages
+    /// The arguments of the function that is called there, if it exchanges messages or waits for all ranks
     /// ([`messages::arguments`]): where they are found.
     pub hands: Vec<Option<Handed>>,
     /// Where the function begins, in the file's own numbering, if the tables for unwinding tell.
@@ -64,9 +66,9 @@ pub enum InRuntime {
         /// Distance from the return address of the call to the variable that points to the array of
         /// the runtime's threads, bytes.
         threads: i64,
-        /// See [`sbt_common::Kmp::team`].
+        /// The value for [`sbt_common::Kmp::team`].
         team: u32,
-        /// See [`sbt_common::Kmp::count`].
+        /// The value for [`sbt_common::Kmp::count`].
         count: u32,
         /// Whether a parallel region ends there.
         ends: bool,
@@ -171,6 +173,7 @@ impl Resolver {
             is_c,
             hands,
             is_system: owner != Owner::User || is_c || is_of_runtime,
+            calls_back: is_call && self.modules[module].calls_back(offset),
             calls,
             begins,
             runtime: self.runtime(module, vaddr, offset),

@@ -114,6 +114,14 @@ impl Module {
         elf::is_after_direct_call(self.image(), &self.segments, vaddr)
     }
 
+    /// Whether the code is a library's, and calls a function which other code has given to the library, as where a
+    /// library begins a thread. If the function has gone on by a jump, the call returns there from elsewhere.
+    pub(super) fn calls_back(&self, returns: u64) -> bool {
+        self.owner == Owner::System
+            && !self.is_after_direct_call(returns)
+            && self.called_by(returns).is_none()
+    }
+
     /// The address that the direct call with this return address calls; `None` for other calls.
     pub(super) fn called_directly(&self, returns: u64) -> Option<u64> {
         elf::called_directly(self.image(), &self.segments, returns)

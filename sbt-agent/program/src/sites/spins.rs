@@ -11,7 +11,7 @@ use crate::{
     files::ProbedFile,
     inside::Functions,
     point::Function,
-    runtimes,
+    runtimes::{self, mpi::messages},
     spin::{
         meeting::Meeting,
         wait::{Purpose, Waiting, recognise},
@@ -75,8 +75,13 @@ impl Resolver {
         })
     }
 
-    /// The function of a library by which a running thread is getting a lock or its turn, and the
-    /// return address of the program's own call of it. `at`: the address of its instruction; `stack`:
+    /// Whether the process uses a library of MPI, whose functions wait far from the program's own call.
+    pub fn uses_mpi(&self) -> bool {
+        self.modules.iter().any(|module| module.file.has_mpi())
+    }
+
+    /// The function of a library by which a running thread is getting a lock, its turn or a message, and
+    /// the return address of the program's own call of it. `at`: the address of its instruction; `stack`:
     /// the top of its stack.
     pub fn gets_lock(&mut self, at: u64, stack: &[u64]) -> Option<(&'static str, u64)> {
         let (module, _) = self.find(at)?;
@@ -90,8 +95,8 @@ impl Resolver {
         let file = &self.modules[module];
         let imports = file.imports();
         let called = imports.called_before(file.image(), &file.segments, call.wrapping_add(1))?;
-        let called = GETS.iter().find(|name| **name == called)?;
-        Some((called, returns_to))
+        let gets = GETS.into_iter().find(|name| *name == called);
+        Some((gets.or_else(|| messages::waits_in(&called))?, returns_to))
     }
 
     /// Whether an address is just behind a call in the program's own code. Runtimes do not count: on

@@ -21,8 +21,8 @@ const MOST_CHOICES: usize = 16;
 pub struct Forever {
     /// The words that the loop reads, with their values: while these stay, the thread goes round.
     pub words: Vec<Word>,
-    /// The words that decide how long the loop goes on, as far as they can be told from addresses
-    /// and the thread's own values.
+    /// The words that decide in the program's own code how long the loop goes on, as far as they can be
+    /// told from addresses and the thread's own values.
     pub awaited: Vec<u64>,
     /// Whether no change of memory ends it: whichever way those branches go that memory decides, the
     /// thread comes back, and has changed nothing.
@@ -30,8 +30,13 @@ pub struct Forever {
 }
 
 /// The loop in which a thread with these registers goes round, unless the memory changes that `read`
-/// reads; `None` if the loop ends, changes memory that others read, or cannot be followed.
-pub fn goes_round(registers: &Registers, read: Read) -> Option<Forever> {
+/// reads; `None` if the loop ends, changes memory that others read, or cannot be followed. `is_own`:
+/// whether the instruction at an address is the program's own: a C library looks at words for itself.
+pub fn goes_round(
+    registers: &Registers,
+    read: Read,
+    mut is_own: impl FnMut(u64) -> bool,
+) -> Option<Forever> {
     // Once to a state that comes again, and once round from there: only what is read there counts.
     let mut thread = Rehearsal::new(registers, read)?;
     let state = comes_again(&mut thread)?;
@@ -61,9 +66,13 @@ pub fn goes_round(registers: &Registers, read: Read) -> Option<Forever> {
         choices.len() <= MOST_CHOICES && choices.into_values().all(|at| is_idle(at, &states));
     let words = thread.loads();
     let is_known = !thread.is_seen() && !words.is_empty() && words.len() <= MOST_WORDS;
-    is_known.then(|| Forever {
+    let decisive = thread.decisive().filter(|(branch, _)| is_own(*branch));
+    let mut awaited: Vec<u64> = decisive.map(|(_, word)| word).collect();
+    awaited.sort_unstable();
+    awaited.dedup();
+    is_known.then_some(Forever {
         words,
-        awaited: thread.decisive().collect(),
+        awaited,
         is_endless,
     })
 }

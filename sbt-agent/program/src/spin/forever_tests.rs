@@ -15,7 +15,7 @@ fn round(code: &[u8], word: u32) -> Option<Forever> {
     round_from(&registers, code, word)
 }
 
-/// As [`round`], from these registers on.
+/// What [`round`] finds, with these values in the registers at first.
 fn round_from(registers: &Registers, code: &[u8], word: u32) -> Option<Forever> {
     let read = |address: u64, bytes: &mut [u8]| {
         bytes.fill(0);
@@ -30,7 +30,7 @@ fn round_from(registers: &Registers, code: &[u8], word: u32) -> Option<Forever> 
         }
         true
     };
-    goes_round(registers, &read)
+    goes_round(registers, &read, |_| true)
 }
 
 fn only(value: u64) -> Forever {
@@ -173,7 +173,8 @@ fn a_duration_of_two_words_is_copied() {
     let found = round(&code, 1).expect("goes round");
     assert!(found.is_endless);
     assert_eq!(found.words.len(), 2, "{found:?}");
-    // What is in a register was never set: movups [rsp - 24], xmm1; mov eax, [rip + 0xff5]; jmp
+    // The value of a register is unknown, since nothing has set it: movups [rsp - 24], xmm1; mov eax,
+    // [rip + 0xff5]; jmp
     let code = [
         0x0f, 0x11, 0x4c, 0x24, 0xe8, 0x8b, 0x05, 0xf5, 0x0f, 0, 0, 0xeb, 0xf3,
     ];

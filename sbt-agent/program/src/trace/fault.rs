@@ -1,4 +1,5 @@
-//! Deaths that tests ask for: sbt is killed right after a given call of ptrace(2).
+//! Deaths that tests ask for: sbt is killed right after a given call of ptrace(2), or a write into the
+//! memory of a process that it traces.
 //!
 //! `SBT_TEST_KILL` names the call, counted from [`crate::trace::fault::arm`] on, and the process:
 //! `sbt:7` kills the process that has started the caller, `self:7` kills the caller.

@@ -69,8 +69,8 @@ impl Binary<'_> {
         Offer::Points(points)
     }
 
-    /// Whether a function is MPI's own, and not one of the program that is called alike: MPI's have a
-    /// second name.
+    /// Whether a function is MPI's own, and not a function of the program with the same name: only MPI's
+    /// functions have a second name.
     fn is_of_mpi(&self, name: &str, symbols: &[Symbol]) -> bool {
         let begins = |symbol: &Symbol| symbols.iter().any(|other| other.start == symbol.start);
         let second = self.debug.functions(&mpi::second_name(name));

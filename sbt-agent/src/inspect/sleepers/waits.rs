@@ -5,6 +5,7 @@ use super::super::seen::{InspectedThread, functions, library_calls};
 use sbt_engine::{
     event::ThreadId,
     hang::scene::{CallSeen, Doing, Section, WaitFor},
+    java,
     looks::{CodePlace, Kind, Wait},
 };
 use sbt_program::runtimes::{
@@ -23,10 +24,11 @@ pub(super) fn wait(seen: &InspectedThread, doing: &Doing) -> Wait {
         .collect();
     let in_runtime = library_calls(seen).any(|call| call.called.runtime.is_some());
     let (kind, object, awaits) = kind(seen, doing, in_runtime);
-    let own = own_calls(seen);
+    let (own, in_library) = calls(seen);
     let inner = own.iter().find_map(|at| at.function.as_deref());
     let by_name = named(kind, &names, wants(&functions))
-        .or_else(|| of_python(kind, names.iter().copied().chain(inner)));
+        .or_else(|| of_python(kind, names.iter().copied().chain(inner)))
+        .or_else(|| of_java(kind, own.iter().filter_map(|at| at.function.as_deref())));
     // The mutex of a condition variable is not what the thread waits for.
     let is_other = kind == Kind::Mutex && by_name == Some(Kind::Condvar);
     let object = object.filter(|_| !is_other);
@@ -58,6 +60,7 @@ pub(super) fn wait(seen: &InspectedThread, doing: &Doing) -> Wait {
         object,
         awaits,
         stack: own,
+        in_library,
     }
 }
 
@@ -234,6 +237,11 @@ fn of_python<'a>(kind: Kind, mut names: impl Iterator<Item = &'a str>) -> Option
     (kind == Kind::Condvar && names.any(waits_for_interpreter)).then_some(Kind::Interpreter)
 }
 
+/// A monitor of Java is made of a mutex and a condition variable for each thread.
+fn of_java<'a>(kind: Kind, names: impl Iterator<Item = &'a str>) -> Option<Kind> {
+    (kind == Kind::Condvar && java::waits_for_monitor(names)).then_some(Kind::Monitor)
+}
+
 /// The functions of the C library that take an arena's lock.
 const ALLOCATING: [&str; 13] = [
     "malloc",
@@ -252,12 +260,14 @@ const ALLOCATING: [&str; 13] = [
 ];
 
 /// The calls of the program's own code that a thread is in. If there are none, those of libraries
-/// other than the C library: a library began the thread. Else one of the C library's.
-fn own_calls(seen: &InspectedThread) -> Vec<CodePlace> {
+/// other than the C library: a library began the thread. Else one of the C library's. And whether they
+/// are a library's.
+fn calls(seen: &InspectedThread) -> (Vec<CodePlace>, bool) {
     let all = seen.latest_calls();
     let own = |call: &&CallSeen| !call.of_system && !call.after_signal;
     let mut calls: Vec<CodePlace> = all.iter().filter(own).take(MOST_CALLS).map(at).collect();
-    if calls.is_empty() && library_calls(seen).all(|call| call.called.runtime.is_none()) {
+    let in_library = calls.is_empty();
+    if in_library && library_calls(seen).all(|call| call.called.runtime.is_none()) {
         let beyond = seen.calls_of_libraries();
         calls.extend(beyond.iter().take(MOST_CALLS).map(at));
     }
@@ -265,7 +275,7 @@ fn own_calls(seen: &InspectedThread) -> Vec<CodePlace> {
         let named = all.iter().filter(|call| call.function.is_some());
         calls.extend(named.take(1).map(at));
     }
-    calls
+    (calls, in_library)
 }
 
 fn at(call: &CallSeen) -> CodePlace {
@@ -332,6 +342,33 @@ mod tests {
         let of = |kind| of_python(kind, python.into_iter());
         assert_eq!(of(Kind::Condvar), Some(Kind::Interpreter));
         assert_eq!(of(Kind::Semaphore), None);
+        let park = "os::PlatformEvent::park()";
+        for (names, expected) in [
+            (
+                [
+                    "ObjectMonitor::EnterI(Thread*)",
+                    "ObjectMonitor::enter(Thread*)",
+                ],
+                Some(Kind::Monitor),
+            ),
+            (
+                [
+                    "ObjectMonitor::wait(long, bool, Thread*)",
+                    "JVM_MonitorWait",
+                ],
+                None,
+            ),
+            (
+                [
+                    "ObjectMonitor::ReenterI(Thread*)",
+                    "ObjectMonitor::wait(long, bool, Thread*)",
+                ],
+                None,
+            ),
+        ] {
+            let names = [park].into_iter().chain(names);
+            assert_eq!(of_java(Kind::Condvar, names), expected);
+        }
     }
 
     #[test]

@@ -1,32 +1,220 @@
 //! A table with several kinds of rows, of which one is shown at a time: left and right switch
 //! between the kinds. The selected row can be opened to show its details.
 
+use std::marker::PhantomData;
+
 use ratatui::{
     buffer::Buffer,
     layout::{Position, Rect},
+    text::Line,
 };
 
-use super::Hint;
+use super::{Hint, Tab, View, site};
 use crate::screen::{
+    grid::{Cells, Grid},
     keys::{Action, Move},
     list::List,
     pager::Pager,
     theme::Look,
-    words::{plural, rule},
+    words::{self, plural, printable_site, put, rule},
+};
+use sbt_engine::{
+    live::Request,
+    place::printable,
+    report::{FunctionReport, Report, SiteReport, ThreadReport},
 };
 
+/// A row of the table.
+pub struct Row<F> {
+    /// Identifies the row among those of its kind.
+    pub id: u32,
+    /// The name that the user reads.
+    pub name: String,
+    /// The words in which the filter searches.
+    pub search: String,
+    pub figures: F,
+}
+
+impl<F> Row<F> {
+    /// The row of a site.
+    pub fn of_site(site: &SiteReport, figures: F) -> Self {
+        Self {
+            id: site.id,
+            name: words::site_name(site),
+            search: printable_site(site).to_lowercase(),
+            figures,
+        }
+    }
+
+    /// The row of a thread.
+    pub fn of_thread(thread: &ThreadReport, figures: F) -> Self {
+        Self::named(thread.id, words::thread_name(thread), figures)
+    }
+
+    /// The row of a function.
+    pub fn of_function(function: &FunctionReport, figures: F) -> Self {
+        let search = printable(&format!("{} {}", function.function, function.binary));
+        Self {
+            id: function.id,
+            name: printable(&function.function),
+            search: search.to_lowercase(),
+            figures,
+        }
+    }
+
+    /// A row that the filter finds by its name.
+    pub fn named(id: u32, name: String, figures: F) -> Self {
+        Self {
+            id,
+            search: name.to_lowercase(),
+            name,
+            figures,
+        }
+    }
+}
+
+/// What a tab with such a table shows.
+pub trait Content<const N: usize>: Default + Send {
+    /// The titles of the tab: full, shorter, shortest.
+    const TITLES: [&'static str; 3];
+    /// The kinds of rows.
+    const KINDS: [&'static str; N];
+    /// Index of the column by which the tables are sorted initially.
+    const SORTED: usize;
+    /// The title above the table.
+    const NAME: &'static str;
+
+    /// The figures of a row.
+    type Figures<'a>;
+
+    /// The rows of the kind `what`.
+    fn rows<'a>(view: &View<'a>, what: usize) -> Vec<Row<Self::Figures<'a>>>;
+
+    /// Adds the columns after the names.
+    fn columns(grid: &mut Grid, report: &Report, what: usize, rows: &[Row<Self::Figures<'_>>]);
+
+    /// Shown in place of rows if there are none.
+    fn nothing(report: &Report, what: usize) -> &'static str;
+
+    /// Draws what stands above and below a table of so many rows. Returns the area of the table.
+    fn around(view: &View, what: usize, rows: usize, buffer: &mut Buffer, area: Rect) -> Rect;
+
+    /// The details of one row.
+    fn details(
+        row: &Row<Self::Figures<'_>>,
+        view: &View,
+        what: usize,
+        columns: usize,
+    ) -> Vec<Line<'static>>;
+}
+
+/// A tab with such a table.
+pub struct Viewed<C, const N: usize> {
+    views: Views<N>,
+    content: PhantomData<C>,
+}
+
+impl<C: Content<N>, const N: usize> Default for Viewed<C, N> {
+    fn default() -> Self {
+        Self {
+            views: Views::new(C::KINDS, C::SORTED),
+            content: PhantomData,
+        }
+    }
+}
+
+impl<C: Content<N>, const N: usize> Tab for Viewed<C, N> {
+    fn title(&self) -> &'static str {
+        C::TITLES[0]
+    }
+
+    fn short_title(&self) -> &'static str {
+        C::TITLES[1]
+    }
+
+    fn brief_title(&self) -> &'static str {
+        C::TITLES[2]
+    }
+
+    fn draw(&mut self, view: &View, buffer: &mut Buffer, area: Rect) {
+        let (report, look) = (&view.snapshot.report, view.look);
+        let views = &mut self.views;
+        let what = views.current();
+        let rows = C::rows(view, what);
+        let selected = views.list.selected();
+        let mut opened = rows.iter().filter(|row| Some(row.id) == selected);
+        if let Some(row) = opened.next().filter(|_| views.open) {
+            let (title, body) = site::split(area);
+            let lines = C::details(row, view, what, usize::from(area.width));
+            views.details.draw(&lines, buffer, body);
+            let note = views.details.range().unwrap_or_default();
+            rule(buffer, title, &row.name, &note, look);
+            return;
+        }
+        views.open = false;
+        let (title, body) = site::split(C::around(view, what, rows.len(), buffer, area));
+        let mut grid = Grid {
+            ids: rows.iter().map(|row| row.id).collect(),
+            search: rows.iter().map(|row| row.search.clone()).collect(),
+            ..Grid::default()
+        };
+        let names = rows.iter().map(|row| row.name.clone()).collect();
+        let kind = C::KINDS[what];
+        let names = if kind == "thread" {
+            Cells::Label(names)
+        } else {
+            Cells::Text(names)
+        };
+        grid.column(kind, 0, names);
+        C::columns(&mut grid, report, what, &rows);
+        views.list.draw(&grid, look, buffer, body);
+        views.rule(buffer, title, C::NAME, rows.len(), look);
+        if views.list.selected().is_none() {
+            let text = views.none(C::nothing(report, what));
+            let lines = words::wrap(&text, usize::from(body.width).saturating_sub(4), look);
+            let height = area.bottom().saturating_sub(body.y);
+            for (row, text) in (1..).zip(lines) {
+                let line = Line::raw(format!("   {text}"));
+                put(buffer, Rect { height, ..body }, row, &line);
+            }
+        }
+    }
+
+    fn act(&mut self, action: Action, _view: &View) -> Vec<Request> {
+        self.views.act(action);
+        Vec::new()
+    }
+
+    fn hints(&self) -> Vec<Hint> {
+        self.views.hints()
+    }
+
+    fn click(&mut self, at: Position) {
+        self.views.click(at);
+    }
+
+    fn filter(&mut self) -> Option<&mut String> {
+        self.views.filter()
+    }
+
+    fn site(&self) -> Option<u32> {
+        let selected = self.views.list.selected();
+        selected.filter(|_| C::KINDS[self.views.current()] == "site")
+    }
+}
+
 /// The table, and which kind of rows it shows.
-pub struct Views<const N: usize> {
+struct Views<const N: usize> {
     names: [&'static str; N],
     current: usize,
     /// The table of the current kind.
-    pub list: List,
+    list: List,
     /// The tables of the other kinds, by kind.
     others: [List; N],
     /// Position in the details of the open row.
-    pub details: Pager,
+    details: Pager,
     /// Whether the details of the selected row are shown.
-    pub open: bool,
+    open: bool,
 }
 
 impl<const N: usize> Views<N> {
@@ -39,7 +227,7 @@ impl<const N: usize> Views<N> {
     ];
 
     /// A table with these kinds of rows, sorted by column `sorted`.
-    pub fn new(names: [&'static str; N], sorted: usize) -> Self {
+    fn new(names: [&'static str; N], sorted: usize) -> Self {
         Self {
             names,
             current: 0,
@@ -51,7 +239,7 @@ impl<const N: usize> Views<N> {
     }
 
     /// Index of the kind that is shown.
-    pub const fn current(&self) -> usize {
+    const fn current(&self) -> usize {
         self.current
     }
 
@@ -62,7 +250,7 @@ impl<const N: usize> Views<N> {
     }
 
     /// Handles an action.
-    pub fn act(&mut self, action: Action) {
+    fn act(&mut self, action: Action) {
         match action {
             Action::Go(to) if self.open => self.details.go(to, false),
             Action::Open | Action::Back if self.open => self.open = false,
@@ -81,7 +269,7 @@ impl<const N: usize> Views<N> {
     }
 
     /// Hints for the keys that work now.
-    pub fn hints(&self) -> Vec<Hint> {
+    fn hints(&self) -> Vec<Hint> {
         if self.open {
             return vec![("Esc", "back")];
         }
@@ -89,7 +277,7 @@ impl<const N: usize> Views<N> {
     }
 
     /// Handles a click: a click on the selected row opens it.
-    pub fn click(&mut self, at: Position) {
+    fn click(&mut self, at: Position) {
         if !self.open && self.list.click(at) {
             self.open = true;
             self.details = Pager::default();
@@ -97,12 +285,12 @@ impl<const N: usize> Views<N> {
     }
 
     /// The text of the filter; `None` while details are shown.
-    pub fn filter(&mut self) -> Option<&mut String> {
+    fn filter(&mut self) -> Option<&mut String> {
         (!self.open).then_some(&mut self.list.filter)
     }
 
     /// Draws the rule above the table, with the number of rows and their kind.
-    pub fn rule(&self, buffer: &mut Buffer, area: Rect, name: &str, all: usize, look: Look) {
+    fn rule(&self, buffer: &mut Buffer, area: Rect, name: &str, all: usize, look: Look) {
         let what = self.names[self.current];
         let note = self
             .list
@@ -118,7 +306,7 @@ impl<const N: usize> Views<N> {
     }
 
     /// The text shown in place of rows: `nothing`, unless the filter hides all rows.
-    pub fn none(&self, nothing: &str) -> String {
+    fn none(&self, nothing: &str) -> String {
         if self.list.filter.is_empty() {
             return nothing.to_owned();
         }

@@ -201,7 +201,7 @@ impl Recording {
 /// The memory that steps and places take until they are written, bytes.
 fn memory(steps: &[Step], places: &[Place]) -> usize {
     let beside = |step: &Step| match step {
-        Step::Event(Event::Thread { name, .. }) => name.len(),
+        Step::Event(Event::Thread { name, .. } | Event::Communicator { name, .. }) => name.len(),
         Step::Event(Event::Callers { addresses, .. }) => size_of_val(&**addresses),
         Step::Event(Event::Away { takers, .. }) => size_of_val(&**takers),
         _ => 0,

@@ -5,15 +5,14 @@ mod asleep;
 mod looking;
 mod merge;
 mod sight;
+mod state;
 #[cfg(test)]
 mod tests;
 mod watch;
 
 use std::{
-    collections::{BTreeSet, HashMap, HashSet},
+    collections::{BTreeSet, HashMap},
     rc::Rc,
-    sync::Arc,
-    time::Duration,
 };
 
 use super::Understanding;
@@ -22,7 +21,7 @@ use crate::{
     naming::Naming,
     settings::Settings,
 };
-use asleep::{Asleep, Used};
+use asleep::Used;
 use looking::Looking;
 use sbt_engine::{
     event::address,
@@ -43,10 +42,11 @@ use sbt_engine::{
     },
     words::{since, without_codes},
 };
-use sbt_program::{clock, process, stopped::Tracer};
-use sight::Sight;
+use sbt_program::{clock, process};
+pub use state::Hangs;
+use state::Seen;
 pub use watch::Outcome;
-use watch::{Hang, LookResult, Step, Watch};
+use watch::{Hang, LookResult, Step};
 
 /// Stands for every wait that began unseen, before watching or while the probes were off.
 const UNSEEN: BarrierId = BarrierId(u32::MAX);
@@ -54,141 +54,11 @@ const UNSEEN: BarrierId = BarrierId(u32::MAX);
 /// Stands for the sleep of all threads.
 const ASLEEP: BarrierId = BarrierId(u32::MAX - 1);
 
-/// Stands for all that threads may do that come to no barrier, such as to wait in loops.
+/// Stands for a time in which threads come to no barrier, such as while they wait in loops.
 const SPINS: BarrierId = BarrierId(u32::MAX - 2);
 
 /// The most processes in one look.
 const MOST_PROCESSES: usize = 16;
-
-/// The longest wait for a look: a longer one is blocked by the system.
-const PATIENCE: Duration = Duration::from_secs(2);
-
-/// The scene of a look, completed with the model's barriers.
-struct Seen {
-    scene: Scene,
-    /// Pairs of an index into the scene's barriers and the model's barrier.
-    barriers: Vec<(usize, BarrierId)>,
-    /// The time of the look, ns.
-    at_ns: u64,
-    /// Whether all threads had slept for long before the look.
-    is_asleep: bool,
-    /// Whether the program had only come to no barrier for long before the look.
-    is_spinning: bool,
-}
-
-/// The state of the search for hangs.
-pub struct Hangs {
-    watch: Watch<Rc<Seen>>,
-    /// The look under way.
-    looking: Option<Looking>,
-    /// The times in which hangs could not be seen because the probes were off.
-    sight: Sight,
-    /// A look at the waits that began before watching found no hang.
-    is_idle: bool,
-    /// Since when all threads sleep.
-    asleep: Asleep,
-    /// Whether a program that waits for the outside is reported: it is no hang.
-    tells_outside: bool,
-    /// Who traces the target's threads for sbt, if anybody does.
-    tracer: Option<Arc<dyn Tracer>>,
-    /// The threads that ran shortly before the first look at a standstill, which began at this time,
-    /// ns: the looks themselves make threads run for moments.
-    restless: Option<(u64, HashSet<u32>)>,
-    /// When a signal was sent to the program that is to end it, ns.
-    told_ns: Option<u64>,
-}
-
-/// How long a program that was told to end is not looked at, ns: what its threads do then is to end.
-const ENDING_NS: u64 = 10_000_000_000;
-
-impl Hangs {
-    /// `limit`: the time without an arrival after which threads have waited for too long; `None`
-    /// never looks for hangs. `tells_outside`: a program that waits for the outside is reported,
-    /// too. `tracer`: who traces the target's threads for sbt, if anybody does.
-    pub fn new(
-        limit: Option<Duration>,
-        tells_outside: bool,
-        tracer: Option<Arc<dyn Tracer>>,
-    ) -> Self {
-        let ns = |limit: Duration| u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
-        Self {
-            watch: Watch::new(limit.map(ns)),
-            looking: None,
-            sight: Sight::default(),
-            is_idle: false,
-            asleep: Asleep::default(),
-            tells_outside,
-            tracer,
-            restless: None,
-            told_ns: None,
-        }
-    }
-
-    /// The time without an arrival after which to look, ns; `None` never looks.
-    pub fn limit_ns(&self) -> Option<u64> {
-        self.watch.limit_ns()
-    }
-
-    /// The time of the last look at the current or longest hang, ns, and its outcome.
-    pub fn state(&self, now_ns: u64) -> Option<(u64, Outcome)> {
-        let hang = self.watch.hang(now_ns)?;
-        Some((hang.found.what.at_ns, hang.outcome))
-    }
-
-    /// Notes that the probes go off.
-    pub fn lose_sight(&mut self, now_ns: u64) {
-        if let Some(looking) = &mut self.looking {
-            looking.forget();
-        }
-        self.watch.lose_sight(now_ns);
-        self.sight.lose(now_ns);
-    }
-
-    /// Notes that the probes are on again. `arrivals`: the number of arrivals seen so far.
-    pub fn regain_sight(&mut self, now_ns: u64, arrivals: u64) {
-        self.sight.regain(now_ns, arrivals);
-    }
-
-    /// The longest time in which a barrier may have stood still unseen, ns; `None` if sbt does not
-    /// look for hangs.
-    pub fn unwatched_ns(&self, until_ns: u64) -> Option<u64> {
-        self.limit_ns().map(|_| self.sight.longest_ns(until_ns))
-    }
-
-    /// A signal was sent to the program that is to end it.
-    fn expect_end(&mut self, now_ns: u64) {
-        self.told_ns = Some(now_ns);
-        if let Some(looking) = &mut self.looking {
-            looking.forget();
-        }
-    }
-
-    fn is_ending(&self, now_ns: u64) -> bool {
-        let told_ns = self.told_ns;
-        told_ns.is_some_and(|told_ns| now_ns.saturating_sub(told_ns) < ENDING_NS)
-    }
-
-    /// Notes which threads have run shortly before the first look at these waits.
-    fn note_restless(&mut self, still: &[Still], now_ns: u64) {
-        let Some(first) = still.first() else {
-            return;
-        };
-        let is_known = self.restless.as_ref();
-        if is_known.is_none_or(|(since_ns, _)| *since_ns != first.since_ns) {
-            // Who has slept for half of the time is none that others wake again and again.
-            let lately_ns = self.limit_ns().unwrap_or(0) / 2;
-            let ran = self.asleep.ran_since(now_ns.saturating_sub(lately_ns));
-            self.restless = Some((first.since_ns, ran));
-        }
-    }
-
-    /// As [`Understanding::let_look_end`].
-    async fn let_look_end(&self) {
-        if let Some(looking) = &self.looking {
-            looking.over(PATIENCE).await;
-        }
-    }
-}
 
 impl Understanding {
     /// Decides again whether anything hangs. Call this only while the probes are on: else the
@@ -205,6 +75,9 @@ impl Understanding {
         };
         let now_ns = clock::now_ns();
         let living: Vec<u32> = living.collect();
+        if self.hangs.looking.is_some() {
+            self.hangs.asleep.disturb();
+        }
         if self.hangs.asleep.is_due(now_ns, limit_ns) {
             let all = living.iter();
             let all = all.map(|process| (*process, process::used_ns(*process)));
@@ -233,13 +106,16 @@ impl Understanding {
             still.extend(waits.spins);
         }
         let model = &self.model;
+        // Threads and ranks end one after the other: what was found before holds.
+        if self.hangs.is_ending(now_ns) {
+            return lines;
+        }
         let has_gone = process::find(self.pid).is_err();
         let since = |still: &Still| since_then(model, waits, has_gone, still);
         match self.hangs.watch.tick(now_ns, still, since) {
             Step::Wait => {}
-            Step::Look(_) if self.hangs.is_ending(now_ns) => {}
             Step::Look(still) => {
-                self.hangs.note_restless(&still, now_ns);
+                self.hangs.note_restless(now_ns);
                 self.begin_look(still, living.into_iter());
             }
             Step::Over(hang) => lines.extend(self.line(&hang)),
@@ -355,6 +231,7 @@ impl Understanding {
     /// Takes the result of a look that is over. Returns a line for the user if there is news.
     fn finish_look(&mut self, now_ns: u64, start_ns: u64, settings: &Settings) -> Option<String> {
         let looking = self.hangs.looking.take_if(|looking| looking.is_over())?;
+        self.hangs.note_look(now_ns);
         // If the look has failed, the next one may succeed.
         let (still, mut scene) = looking.end()?;
         let waits = self.waits(start_ns, now_ns);
@@ -380,12 +257,13 @@ impl Understanding {
         if has_gone || merge::is_ending(&scene, &barriers) {
             return None;
         }
-        if let Some((_, ran)) = &self.hangs.restless {
-            for seen in &mut scene.threads {
-                seen.ran_lately = ran.contains(&seen.id.thread);
-            }
+        for seen in &mut scene.threads {
+            seen.ran_lately = self.hangs.restless.contains(&seen.id.thread);
         }
         let at = merge::merge(&mut scene, barriers);
+        // If all threads have arrived, only the look can show that one is missing after all, or that they
+        // wait inside of the barrier, as ranks that call different functions.
+        let only_full = !known.is_empty() && known.iter().all(|known| known.full);
         if known.iter().any(|known| known.unsure) {
             let note =
                 "events were lost: sbt is not certain which threads have come to the barrier";
@@ -398,16 +276,16 @@ impl Understanding {
             at_ns: now_ns,
             is_asleep,
             is_spinning,
+            is_full: only_full,
         });
-        // If all threads have arrived, only the look can show that one is missing after all.
-        let only_full = !known.is_empty() && known.iter().all(|known| known.full);
         let report = self.judge(&seen, now_ns);
-        let report = report.filter(|report| !only_full || report.barrier.is_some());
+        let report =
+            report.filter(|report| !only_full || report.barrier.is_some() || !is_hang(report));
         let is_blind = report.is_none() && is_spinning && merge::is_blind(&seen.scene);
         let was_stuck = self.hangs.watch.present(now_ns);
         let was_stuck = was_stuck.is_some_and(|hang| hang.found.is_stuck);
-        // A look that did not see where threads run says nothing: what the last one found still holds,
-        // and the next one comes soon.
+        // A look that did not see where threads run tells nothing: the result of the look before still
+        // holds, and the next look comes soon.
         if is_blind && !was_stuck {
             return None;
         }
@@ -448,7 +326,7 @@ impl Understanding {
             let mine: Vec<&Place> = members.filter_map(|member| place(member.place?)).collect();
             let others = others(&mine, &places);
             merge::of_model(known, &self.model, now_ns, |id| {
-                let place = place(id)?;
+                let place = place(id).filter(|place| !self.resolver.is_call_back(place))?;
                 let called = name(place, &others);
                 Some(match naming.name(place) {
                     Some(given) => format!("{given} ({called})"),
@@ -468,6 +346,9 @@ impl Understanding {
         if seen.is_spinning {
             // Threads that are slow are no hang here.
             let found = found.filter(is_hang);
+            return found.or_else(|| hang::spinning_as(&scene, &names));
+        }
+        if seen.is_full {
             return found.or_else(|| hang::spinning_as(&scene, &names));
         }
         let is_asleep = seen.is_asleep;
@@ -503,8 +384,8 @@ impl Understanding {
         }
     }
 
-    /// Notes that a signal was sent to the program that is to end it: what its threads do then says
-    /// nothing of what they did before.
+    /// Notes that the program was sent a signal to end it: what its threads do from then on says nothing
+    /// of what they did before.
     pub fn expect_end(&mut self, now_ns: u64) {
         self.hangs.expect_end(now_ns);
     }
@@ -530,6 +411,7 @@ impl Understanding {
     ) -> Option<String> {
         let waits = self.waits(start_ns, end_ns);
         let model = &self.model;
+        let killed = killed || self.hangs.is_ending(end_ns);
         let since = |still: &Still| since_then(model, waits, killed, still);
         match self.hangs.watch.settle(end_ns, since) {
             Step::Over(hang) => self.line(&hang),

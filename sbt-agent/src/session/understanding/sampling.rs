@@ -39,13 +39,13 @@ pub fn prepare(settings: &Settings) -> anyhow::Result<Option<File>> {
             );
         }
     }
-    let Some(named) = &settings.folded else {
+    let Some(path) = &settings.folded else {
         return Ok(None);
     };
     if settings.sample == 0 {
         return Err(Usage("--folded needs samples: add --sample 200".into()).into());
     }
-    output::for_stacks(named).map(Some)
+    output::for_stacks(path).map(Some)
 }
 
 /// The sampler of one run.

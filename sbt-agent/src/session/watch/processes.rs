@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use sbt_program::process;
+use sbt_program::process::{self, job};
 
 /// The processes seen so far.
 pub struct Processes {
@@ -13,8 +13,8 @@ pub struct Processes {
     living: HashSet<u32>,
     /// The number of processes that were not watched because there were too many.
     unfollowed: u64,
-    /// The number of processes that live on when watching ends; `None` before that.
-    left: Option<usize>,
+    /// The processes that live on when watching ends; `None` before that.
+    left: Option<Vec<u32>>,
 }
 
 /// The most processes whose threads are counted at a time: each takes some 30 µs.
@@ -41,7 +41,7 @@ impl Processes {
     /// contains one.
     pub fn meet(&mut self, process: u32) -> Option<u32> {
         let is_new = process != 0 && self.met.insert(process);
-        is_new.then(|| process::rank(process)).flatten()
+        is_new.then(|| job::rank(process)).flatten()
     }
 
     /// A new process is about to begin.
@@ -54,7 +54,7 @@ impl Processes {
     /// returns the rank of a known process, if its environment contains one.
     pub fn executed(&self, process: u32) -> Option<u32> {
         let is_known = self.met.contains(&process);
-        is_known.then(|| process::rank(process)).flatten()
+        is_known.then(|| job::rank(process)).flatten()
     }
 
     /// A process has ended: its id may go to another process.
@@ -71,22 +71,23 @@ impl Processes {
         counts.find(|count| *count > 1).unwrap_or(1)
     }
 
-    /// Watching ends: counts the watched processes that live on.
+    /// Watching ends: notes the watched processes that live on.
     pub fn end(&mut self) {
-        let others = self.met.iter().filter(|pid| **pid != self.target);
-        self.left = Some(others.filter(|pid| process::find(**pid).is_ok()).count());
+        let others = self.met.union(&self.living).copied();
+        self.left = Some(others.filter(|pid| *pid != self.target).collect());
     }
 
-    /// The number of watched processes, the target aside, that live on when watching ends; `None`
-    /// before that.
+    /// The number of watched processes, the target aside, that live on after watching has ended; `None`
+    /// before that. Those that were about to end have ended by the time of the report.
     pub fn left(&self) -> Option<u64> {
-        self.left.map(|left| left as u64)
+        let left = self.left.as_ref()?.iter();
+        Some(left.filter(|pid| process::find(**pid).is_ok()).count() as u64)
     }
 
     /// The notes for the user.
     pub fn notes(&self) -> Vec<String> {
         let target_ended = process::find(self.target).is_err();
-        let left = self.left.filter(|left| *left > 0 && target_ended);
+        let left = self.left().filter(|left| *left > 0 && target_ended);
         let left = left.map(|left| {
             format!(
                 "{left} of the watched processes continued after the program had ended: sbt did \

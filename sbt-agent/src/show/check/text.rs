@@ -43,7 +43,7 @@ fn summary(check: &CheckReport, style: Style) -> String {
             let why = match check.result {
                 Status::Hangs => "the program hung or stood still for too long",
                 Status::Failed => "the program has failed",
-                Status::Lost => "too much was lost to judge",
+                Status::Lost => "not enough is known to judge",
                 Status::Holds | Status::Broken => "rules are broken",
             };
             format!(

@@ -4,10 +4,10 @@ use super::{
     MOST_ROWS, NO_BREAK, Table, line, paragraph,
     phases::{arrow, title},
     rest,
-    verdicts::sentence,
+    verdicts::{marked, sentence},
     wrapped,
 };
-use crate::show::table::{Style, UNKNOWN, Unit, count, duration};
+use crate::show::table::{Style, UNKNOWN, Unit, count, duration, ratio};
 use sbt_engine::compare::{
     Change, Comparison, PhaseChange, Shares, SiteChange, Slower, Unmatched, UnmatchedKind,
 };
@@ -82,16 +82,8 @@ fn head(out: &mut String, all: &Comparison, style: Style) {
     ];
     let known = |(_, shares): &(&str, Shares)| shares.before.is_some() || shares.after.is_some();
     let written = |(name, shares): (&str, Shares)| {
-        let one = |share: Option<f64>| {
-            share.map_or_else(|| UNKNOWN.into(), |share| format!("{share:.2}"))
-        };
-        format!(
-            "{name} {} {} {}",
-            one(shares.before),
-            arrow(style),
-            one(shares.after)
-        )
-        .replace(' ', NO_BREAK)
+        let (before, after) = (ratio(shares.before), ratio(shares.after));
+        format!("{name} {before} {} {after}", arrow(style)).replace(' ', NO_BREAK)
     };
     let parts: Vec<String> = shares.into_iter().filter(known).map(written).collect();
     if !parts.is_empty() {
@@ -161,15 +153,8 @@ fn sentences(out: &mut String, all: &Comparison, tolerance_pct: Option<f64>, sty
             change(phase)
         ));
     }
-    let mark = if style.unicode { '▶' } else { '>' };
     for text in texts {
-        for (at, part) in wrapped(&sentence(&text, style), style.width - 2)
-            .iter()
-            .enumerate()
-        {
-            let part = format!("{} {part}", if at == 0 { mark } else { ' ' });
-            line(out, &if at == 0 { style.bold(&part) } else { part });
-        }
+        marked(out, &text, |at| at == 0, style);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{line, paragraph, plural, sentence, standstill::heading, wrapped};
+use super::{line, paragraph, plural, sentence, standstill::heading, verdicts::marked, wrapped};
 use crate::show::table::Style;
 use sbt_engine::{
     report::{HangReport, HangThreadReport, LookReport, Report},
@@ -31,7 +31,7 @@ pub fn look(report: &LookReport, style: Style) -> String {
     if let Some(hang) = &report.hang {
         body(&mut out, hang, style);
     } else {
-        verdict(&mut out, &report.text, style);
+        marked(&mut out, &report.text, |_| true, style);
         groups(&mut out, "threads", &report.threads, style);
     }
     // The notes of a hang include the notes of the report.
@@ -63,9 +63,9 @@ fn notes_of(out: &mut String, notes: &[String], style: Style) {
 }
 
 fn body(out: &mut String, hang: &HangReport, style: Style) {
-    verdict(out, &hang.text, style);
+    marked(out, &hang.text, |_| true, style);
     for also in &hang.also {
-        verdict(out, &also.text, style);
+        marked(out, &also.text, |_| true, style);
     }
     if !hang.chain.is_empty() {
         line(out, "");
@@ -88,15 +88,6 @@ fn body(out: &mut String, hang: &HangReport, style: Style) {
     groups(out, there, &hang.arrived, style);
     groups(out, missing, &hang.missing, style);
     groups(out, "others", &hang.others, style);
-}
-
-fn verdict(out: &mut String, text: &str, style: Style) {
-    let mark = if style.unicode { '▶' } else { '>' };
-    let text = sentence(text, style);
-    for (index, part) in wrapped(&text, style.width - 2).iter().enumerate() {
-        let mark = if index == 0 { mark } else { ' ' };
-        line(out, &style.bold(&format!("{mark} {part}")));
-    }
 }
 
 /// One entry for all threads that do the same at the same place.

@@ -13,6 +13,7 @@ mod diff;
 pub mod episode;
 mod functions;
 mod hang;
+mod job;
 mod locks;
 mod phases;
 mod scale;
@@ -111,7 +112,11 @@ fn header(out: &mut String, report: &Report, style: Style) {
         None if !report.is_complete() => "end not recorded".into(),
         None => "still running".into(),
     };
-    let title = format!("sbt · {command} · pid {} · {status}", report.run.pid);
+    let whom = match &report.run.job {
+        Some(job) => job::size(job),
+        None => format!("pid {}", report.run.pid),
+    };
+    let title = format!("sbt · {command} · {whom} · {status}");
     let title = if style.unicode {
         title
     } else {
@@ -124,6 +129,13 @@ fn header(out: &mut String, report: &Report, style: Style) {
         }
     }
     let time = |ns| duration(Some(ns), style);
+    if let Some(job) = &report.run.job {
+        for text in job::texts(report, job, style) {
+            for part in wrapped(&text, style.width) {
+                line(out, &part);
+            }
+        }
+    }
     if let Some(part) = report.counted_part(time) {
         for part in wrapped(&part, style.width) {
             line(out, &part);
@@ -173,12 +185,17 @@ fn summary(out: &mut String, report: &Report, style: Style) {
         let figures = format!("{} ({})", duration(Some(ns), style), percent(share));
         format!("{} {what}", figures.replace(' ', NO_BREAK))
     };
+    let (until, afterwards) = if report.worked_in_barriers_pct().is_some() {
+        (
+            "waiting in barriers or at tasks there",
+            "resuming or at tasks",
+        )
+    } else {
+        ("waiting for the last thread", "resuming afterwards")
+    };
     let release = match (time.release_ns, report.run.departures) {
-        (Some(ns), Some(true)) => part(ns, time.release_pct, "resuming afterwards"),
-        (Some(ns), _) => format!(
-            "at least {}",
-            part(ns, time.release_pct, "resuming afterwards")
-        ),
+        (Some(ns), Some(true)) => part(ns, time.release_pct, afterwards),
+        (Some(ns), _) => format!("at least {}", part(ns, time.release_pct, afterwards)),
         // Release time that was not measured is included in the work.
         (None, _) => "? resuming afterwards".into(),
     };
@@ -190,11 +207,16 @@ fn summary(out: &mut String, report: &Report, style: Style) {
         .sum();
     let mut parts = Vec::new();
     if time.total_ns > 0 {
-        let idle = part(time.idle_ns, time.idle_pct, "waiting for the last thread");
+        let idle = part(time.idle_ns, time.idle_pct, until);
         let total = duration(Some(time.total_ns), style);
         parts.push(format!("of {total} thread time: {idle},"));
         parts.push(format!("{release},"));
-        parts.push(part(time.work_ns, time.work_pct, "work"));
+        // When threads leave these barriers is not known.
+        let work = match report.slept_after_the_last_pct() {
+            Some(_) => "work or sleep in barriers after the last has come",
+            None => "work",
+        };
+        parts.push(part(time.work_ns, time.work_pct, work));
         if let Some(between_ns) = time.between_ns.filter(|ns| *ns > 0) {
             if let Some(last) = parts.last_mut() {
                 last.push(',');
@@ -443,7 +465,13 @@ fn unfinished(out: &mut String, report: &Report, style: Style) {
         .partition(|open| is_usual(report, open));
     if !long.is_empty() {
         line(out, "");
-        line(out, &style.bold("STILL WAITING when watching ended"));
+        // The lost events may be those of threads that left the barrier.
+        let head = if report.lost_events > 0 {
+            "NOT SEEN TO LEAVE when watching ended; events were lost, so they may have left"
+        } else {
+            "STILL WAITING when watching ended"
+        };
+        line(out, &style.bold(head));
     }
     for open in long.iter().take(MOST_ROWS) {
         let site = name_of(report, open.site);

@@ -4,13 +4,12 @@ use super::{
     MOST_ROWS, Table, line, paragraph,
     phases::{arrow, title},
     rest,
-    verdicts::sentence,
-    wrapped,
+    verdicts::{marked, sentence},
 };
-use crate::show::table::{Style, UNKNOWN, Unit, duration, percent};
+use crate::show::table::{Style, UNKNOWN, Unit, duration, percent, ratio};
 use sbt_engine::{
     report::{CounterUnit, counters::Counts},
-    scale::{Limit, PhaseAt, PhaseScaling, Scaling, phase_names},
+    scale::{AtCount, Limit, PhaseAt, PhaseScaling, Scaling, phase_names},
     words::command_line,
 };
 
@@ -22,10 +21,9 @@ const NAMES: usize = 20;
 /// The output of `sbt scale`.
 pub fn scale(all: &Scaling, style: Style) -> String {
     let mut out = String::new();
-    let dot = if style.unicode { '·' } else { '|' };
-    let command = sentence(&command_line(&all.command), style);
-    line(&mut out, &style.bold(&format!("sbt scale {dot} {command}")));
-    whole(&mut out, all, style);
+    let most = all.counts.iter().map(|at| at.runs).max().unwrap_or(0);
+    head(&mut out, &all.command, most, style);
+    whole(&mut out, all, most > 1, style);
     plot(&mut out, all, style);
     why(&mut out, all, style);
     let columns = columns(all.counts.len());
@@ -49,43 +47,48 @@ pub fn scale(all: &Scaling, style: Style) -> String {
     out
 }
 
-fn whole(out: &mut String, all: &Scaling, style: Style) {
-    let counts = &all.counts;
-    let runs: Vec<u32> = counts.iter().map(|at| at.runs).collect();
-    let most = runs.iter().max().copied().unwrap_or(0);
+/// What was run, and how often: `most` times at most.
+pub fn head(out: &mut String, command: &[String], most: u32, style: Style) {
+    let dot = if style.unicode { '·' } else { '|' };
+    let command = sentence(&command_line(command), style);
+    line(out, &style.bold(&format!("sbt scale {dot} {command}")));
     if most > 1 {
         let text = format!(
             "medians of {most} runs each; range: fastest to slowest run, in percent of the median"
         );
         line(out, &style.dim(&text));
     }
-    line(out, "");
-    let ratio =
-        |value: Option<f64>| value.map_or_else(|| UNKNOWN.into(), |value| format!("{value:.2}"));
-    let ratios = |f: fn(&sbt_engine::scale::AtCount) -> Option<f64>| {
-        counts
-            .iter()
-            .map(|at| ratio(f(at)))
-            .collect::<Vec<String>>()
+}
+
+/// The columns of the times of runs: of the median, the fastest and the slowest run, ns.
+pub fn times(
+    table: &mut Table,
+    runs: impl Iterator<Item = [u64; 3]> + Clone,
+    has_ranges: bool,
+    style: Style,
+) {
+    let medians: Vec<Option<u64>> = runs.clone().map(|[median, ..]| Some(median)).collect();
+    table.durations("time", &medians, style);
+    let range = |[median, least, most]: [u64; 3]| {
+        let width = most.saturating_sub(least);
+        percent((median > 0).then(|| width as f64 / median as f64 * 100.0))
     };
-    let range = |at: &sbt_engine::scale::AtCount| {
-        let width = at.max_wall_ns.saturating_sub(at.min_wall_ns);
-        percent((at.wall_ns > 0).then(|| width as f64 / at.wall_ns as f64 * 100.0))
-    };
-    let mut table = Table::default();
-    table
-        .column(
-            "threads",
-            counts.iter().map(|at| at.threads.to_string()).collect(),
-        )
-        .durations(
-            "time",
-            &counts.iter().map(|at| Some(at.wall_ns)).collect::<Vec<_>>(),
-            style,
-        );
-    if most > 1 {
-        table.column("range", counts.iter().map(range).collect());
+    if has_ranges {
+        table.column("range", runs.map(range).collect());
     }
+}
+
+fn whole(out: &mut String, all: &Scaling, has_ranges: bool, style: Style) {
+    line(out, "");
+    let counts = all.counts.iter();
+    let ratios = |f: fn(&AtCount) -> Option<f64>| counts.clone().map(|at| ratio(f(at))).collect();
+    let threads = counts.clone().map(|at| at.threads.to_string()).collect();
+    let walls = counts
+        .clone()
+        .map(|at| [at.wall_ns, at.min_wall_ns, at.max_wall_ns]);
+    let mut table = Table::default();
+    table.column("threads", threads);
+    times(&mut table, walls, has_ranges, style);
     table
         .column("speed-up", ratios(|at| at.speedup))
         .column("of ideal", ratios(|at| at.scaling_efficiency))
@@ -99,37 +102,25 @@ fn plot(out: &mut String, all: &Scaling, style: Style) {
     let Some(least) = all.counts.first().filter(|_| all.counts.len() > 1) else {
         return;
     };
-    let (mark, ideal_mark) = if style.unicode {
-        ('█', '·')
-    } else {
-        ('#', '.')
-    };
-    title(
-        out,
-        &format!("SPEED-UP ({mark} measured, {ideal_mark} ideal)"),
-        style,
-    );
+    let ideal_mark = if style.unicode { "·" } else { "." };
+    let mark = style.bar(1.0, 1);
+    let heading = format!("SPEED-UP ({mark} measured, {ideal_mark} ideal)");
+    title(out, &heading, style);
     let ideal = |threads: u32| f64::from(threads) / f64::from(least.threads);
     let speedups = all.counts.iter().filter_map(|at| at.speedup);
     let ideals = all.counts.iter().map(|at| ideal(at.threads));
     let most = speedups.chain(ideals).fold(1.0, f64::max);
     let width = style.width.saturating_sub(16).clamp(20, 64);
-    #[allow(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "a share of a small width"
-    )]
-    let length = |value: f64| (value / most * width as f64).round() as usize;
+    let bar = |value: f64| style.bar(value / most, width).trim_end().to_owned();
+    let length = |bar: &str| bar.chars().count();
     for at in &all.counts {
-        let measured = length(at.speedup.unwrap_or(0.0));
-        let rest = length(ideal(at.threads)).saturating_sub(measured);
-        let bar: String = std::iter::repeat_n(mark, measured)
-            .chain(std::iter::repeat_n(ideal_mark, rest))
-            .collect();
-        let speedup = at
-            .speedup
-            .map_or_else(|| UNKNOWN.into(), |value| format!("{value:.2}"));
-        line(out, &format!("{:>7}  {bar} {speedup}", at.threads));
+        let measured = bar(at.speedup.unwrap_or(0.0));
+        let missing = length(&bar(ideal(at.threads))).saturating_sub(length(&measured));
+        let (rest, speedup) = (ideal_mark.repeat(missing), ratio(at.speedup));
+        line(
+            out,
+            &format!("{:>7}  {measured}{rest} {speedup}", at.threads),
+        );
     }
 }
 
@@ -190,15 +181,8 @@ fn why(out: &mut String, all: &Scaling, style: Style) {
     if !texts.is_empty() {
         line(out, "");
     }
-    let mark = if style.unicode { '▶' } else { '>' };
     for text in texts {
-        for (at, part) in wrapped(&sentence(&text, style), style.width - 2)
-            .iter()
-            .enumerate()
-        {
-            let part = format!("{} {part}", if at == 0 { mark } else { ' ' });
-            line(out, &if at == 0 { style.bold(&part) } else { part });
-        }
+        marked(out, &text, |at| at == 0, style);
     }
 }
 
@@ -243,10 +227,7 @@ fn phases(out: &mut String, all: &Scaling, columns: &[usize], style: Style) {
         let cells = shown.iter().map(|phase| unit.write(cell(phase, *column)));
         table.column(heading, cells.collect());
     }
-    let speedup = |phase: &&PhaseScaling| {
-        let last = phase.at.last().and_then(|at| at.speedup);
-        last.map_or_else(|| UNKNOWN.into(), |value| format!("{value:.2}"))
-    };
+    let speedup = |phase: &&PhaseScaling| ratio(phase.at.last().and_then(|at| at.speedup));
     let lost: Vec<Option<u64>> = shown.iter().map(|phase| phase.lost_ns).collect();
     table
         .column("speed-up", shown.iter().map(speedup).collect())

@@ -5,14 +5,12 @@ use std::collections::BTreeMap;
 use super::{
     Table, duration, limit_text, line, paragraph,
     phases::{arrow, title},
-    verdicts::sentence,
+    scale::{head, times},
+    verdicts::{marked, sentence},
     wrapped,
 };
-use crate::show::table::{Style, UNKNOWN, mean, percent};
-use sbt_engine::{
-    scale::{Per, RatedCounter, Row, Sweep},
-    words::command_line,
-};
+use crate::show::table::{Style, UNKNOWN, mean, percent, ratio};
+use sbt_engine::scale::{Per, RatedCounter, Row, Sweep};
 
 /// Width of all columns of figures, with the spaces before them.
 const FIGURES: usize = 58;
@@ -24,16 +22,8 @@ const MOST_REMARKS: usize = 8;
 /// The output of `sbt scale --vary`.
 pub fn sweep(all: &Sweep, style: Style) -> String {
     let mut out = String::new();
-    let dot = if style.unicode { '·' } else { '|' };
-    let command = sentence(&command_line(&all.command), style);
-    line(&mut out, &style.bold(&format!("sbt scale {dot} {command}")));
     let most = all.rows.iter().map(|row| row.runs).max().unwrap_or(0);
-    if most > 1 {
-        let text = format!(
-            "medians of {most} runs each; range: fastest to slowest run, in percent of the median"
-        );
-        line(&mut out, &style.dim(&text));
-    }
+    head(&mut out, &all.command, most, style);
     figures(&mut out, all, most > 1, style);
     limits(&mut out, all, style);
     for group in groups(all, style.width.saturating_sub(values_width(all) + 7)) {
@@ -62,15 +52,11 @@ fn figures(out: &mut String, all: &Sweep, has_ranges: bool, style: Style) {
     }
     let mut table = Table::default();
     first_columns(&mut table, all, style);
-    let times: Vec<_> = rows.iter().map(|row| Some(row.wall_ns)).collect();
-    table.durations("time", &times, style);
-    if has_ranges {
-        table.column("range", rows.iter().map(range).collect());
-    }
-    let ratios = |f: fn(&Row) -> Option<f64>| {
-        let text = |value: Option<f64>| value.map_or(UNKNOWN.into(), |value| format!("{value:.2}"));
-        rows.iter().map(|row| text(f(row))).collect::<Vec<String>>()
-    };
+    let walls = rows
+        .iter()
+        .map(|row| [row.wall_ns, row.min_wall_ns, row.max_wall_ns]);
+    times(&mut table, walls, has_ranges, style);
+    let ratios = |f: fn(&Row) -> Option<f64>| rows.iter().map(|row| ratio(f(row))).collect();
     if baseline.is_some() {
         table.column("speed-up", ratios(|row| row.speedup));
         if has_threads(all) {
@@ -84,12 +70,6 @@ fn figures(out: &mut String, all: &Sweep, has_ranges: bool, style: Style) {
         )
         .column("balance", ratios(|row| row.load_balance));
     table.write(out, style, room(style));
-}
-
-/// The difference between the slowest and the fastest run, in percent of the median.
-fn range(row: &Row) -> String {
-    let width = row.max_wall_ns.saturating_sub(row.min_wall_ns);
-    percent((row.wall_ns > 0).then(|| width as f64 / row.wall_ns as f64 * 100.0))
 }
 
 fn has_threads(all: &Sweep) -> bool {
@@ -143,7 +123,6 @@ fn first_columns(table: &mut Table, all: &Sweep, style: Style) {
 
 /// What keeps each combination from getting faster.
 fn limits(out: &mut String, all: &Sweep, style: Style) {
-    let mark = if style.unicode { '▶' } else { '>' };
     let found: Vec<String> = all
         .combinations
         .iter()
@@ -157,12 +136,7 @@ fn limits(out: &mut String, all: &Sweep, style: Style) {
         line(out, "");
     }
     for text in found.iter().take(MOST_REMARKS) {
-        for (at, part) in wrapped(&sentence(text, style), style.width.saturating_sub(2))
-            .iter()
-            .enumerate()
-        {
-            line(out, &format!("{} {part}", if at == 0 { mark } else { ' ' }));
-        }
+        marked(out, text, |_| false, style);
     }
     more(out, found.len(), "combinations", style);
 }

@@ -12,7 +12,7 @@ use sbt_engine::{
         site::Roles,
     },
     place::{Frame, Place},
-    report::{Facts, Run, StragglerPattern},
+    report::{BarrierKind, Facts, Run, StragglerPattern},
 };
 
 const PLAIN: Style = Style {
@@ -156,6 +156,24 @@ fn the_whole_thread_time_is_told() {
          resuming afterwards, 80.0 ms (65 %) work\n",
     );
     assert!(text.starts_with("sbt · ./prog 'a b' · "), "{text}");
+}
+
+#[test]
+fn where_threads_execute_tasks_in_barriers_they_do_not_only_wait() {
+    let mut program = Program::new(true);
+    program.starts(1..3);
+    program.meet(1, &[(1, 10), (2, 30)]);
+    program.meet(1, &[(1, 10), (2, 30)]);
+    let mut report = program.report();
+    report.run.openmp_tasks = Some(true);
+    let site = &mut report.sites[0];
+    site.kind = BarrierKind::Gomp;
+    site.waits.spinning_ns = Some(40 * MS);
+    has(
+        &text(&report),
+        "of 124 ms thread time: 40.0 ms (32 %) waiting in barriers or at tasks there,\n4000 µs (3 %) \
+         resuming or at tasks, 80.0 ms (65 %) work\n",
+    );
 }
 
 #[test]

@@ -21,17 +21,21 @@ pub fn verdicts(out: &mut String, report: &Report, style: Style) {
     if let Some(because) = &report.no_verdict_because {
         paragraph(out, &format!("no verdict: {because}"), style);
     }
-    let mark = if style.unicode { '▶' } else { '>' };
     for (index, verdict) in report.verdicts.iter().flatten().enumerate() {
         if index == 0 {
             line(out, "");
         }
-        let text = sentence(&verdict.text, style);
-        for (index, part) in wrapped(&text, style.width - 2).iter().enumerate() {
-            let indent = if index == 0 { mark } else { ' ' };
-            let part = format!("{indent} {part}");
-            // The part before the colon is bold: the kind of verdict and its place.
-            line(out, &if index == 0 { style.bold(&part) } else { part });
-        }
+        // The part before the colon is bold: the kind of verdict and its place.
+        marked(out, &verdict.text, |at| at == 0, style);
+    }
+}
+
+/// A sentence behind a mark. `is_bold`: whether the line with this index is bold.
+pub fn marked(out: &mut String, text: &str, is_bold: fn(usize) -> bool, style: Style) {
+    let mark = if style.unicode { '▶' } else { '>' };
+    let parts = wrapped(&sentence(text, style), style.width.saturating_sub(2));
+    for (at, part) in parts.iter().enumerate() {
+        let part = format!("{} {part}", if at == 0 { mark } else { ' ' });
+        line(out, &if is_bold(at) { style.bold(&part) } else { part });
     }
 }

@@ -354,6 +354,7 @@ mod tests {
             file: Some("/src/queue.c".into()),
             line: Some(12),
             callers: vec!["stage queue.c:40".into()],
+            in_library: false,
             in_barrier: false,
             looks: 18,
             share_pct: 9.0,

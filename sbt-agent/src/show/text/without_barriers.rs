@@ -63,9 +63,8 @@ fn several_processes(report: &Report) -> bool {
 fn watched_for(out: &mut String, report: &Report, style: Style) {
     let mut text =
         "sbt watched for: pthread_barrier_wait of glibc and musl, barriers made from their \
-        condition variables, the barriers of GNU and LLVM OpenMP, of C++, of Rust and of Open \
-        MPI"
-        .to_owned();
+        condition variables, the barriers of GNU and LLVM OpenMP, of C++, of Rust and of MPI"
+            .to_owned();
     if report.run.is_by_ebpf() {
         text.push_str(
             ", and, while system calls are watched (--futex), barriers made from futexes",

@@ -176,7 +176,7 @@ impl Ebpf {
         links
     }
 
-    /// The same without the probes that stay when others go.
+    /// Takes the links of the probes on the target, except those that stay when others go.
     pub(super) fn take_costly_links(&mut self) -> Vec<OwnedFd> {
         let mut links = std::mem::take(&mut self.entries);
         links.append(&mut self.returns);

@@ -3,20 +3,27 @@
 //! A thread of sbt calls functions of sbt itself under probes that run the real programs. The
 //! programs are loaded a second time for this, with rings and slots of their own, so that nothing
 //! of the measurement gets into the report. The cost of the same calls without a probe is
-//! subtracted. Costs are CPU time, the median of several batches.
+//! subtracted. Costs are CPU time, the median of several batches. For root they are kept for some
+//! minutes ([`known_costs`](super::known_costs)).
 
 use std::{
     arch::global_asm,
     ffi::CString,
     os::fd::OwnedFd,
     sync::atomic::{AtomicBool, Ordering},
+    time::SystemTime,
 };
 
 use anyhow::Context as _;
-use sbt_common::{CODE_AROUND, Code, Config, Cookie, MarkCookie, Rule, cfa, kind, layout, team};
+use base64::{Engine as _, engine::general_purpose::STANDARD_NO_PAD};
+use sbt_common::{
+    CODE_AROUND, Code, Config, Cookie, MarkCookie, Rule, bytes, cfa, kind, layout, team,
+};
+use sha2::{Digest as _, Sha256};
 
 use super::{
     attach::{detach, put},
+    known_costs::Folder,
     loader::{self, Loaded},
 };
 use crate::kernel::bpf::{ProbePoint, ProgramKind};
@@ -95,24 +102,60 @@ unsafe extern "C" {
 
 type Function = unsafe extern "C" fn(*const u32);
 
-/// Begins to measure on another thread. `config`: that of the programs that watch; `used`: whether
-/// the program of this name is loaded by now.
+/// Begins to measure on another thread, unless the costs were measured a short while ago. `config`:
+/// that of the programs that watch; `used`: whether the program of this name is loaded by now.
 pub fn begin(config: Config, uprobes: ProgramKind, used: impl Fn(&str) -> bool) -> Measurement {
     // LLVM's teams are found in another way, but reported in the same.
     let is_used = |name: &&str| used(name) || *name == TEAM_PROGRAM && used("kmp");
     let programs: Vec<_> = MEASURED.into_iter().filter(is_used).collect();
-    Measurement::begin(move |shared| measure(config, uprobes, &programs, shared))
-}
-
-fn measure(config: Config, uprobes: ProgramKind, programs: &[&str], shared: &Shared) {
-    let outcome = &shared.outcome;
     let config = Config {
-        target: std::process::id(),
+        target: 0,
         children: 0,
         // The cost of reading perf events is not measured.
         events: 0,
+        sleeps: 0,
         ..config
     };
+    let folder = Folder::of_machine();
+    let key = key(&config, uprobes, &programs);
+    let known = folder.as_ref();
+    if let Some(tariff) = known.and_then(|folder| folder.find(&key, SystemTime::now())) {
+        return Measurement::known(tariff);
+    }
+    Measurement::begin(move |shared| {
+        let config = Config {
+            target: std::process::id(),
+            ..config
+        };
+        let keep = |tariff: &Tariff| {
+            if let Some(folder) = &folder {
+                folder.keep(&key, tariff, SystemTime::now());
+            }
+        };
+        measure(config, uprobes, &programs, shared, keep);
+    })
+}
+
+/// Names what is measured: the programs, their settings and how they are attached.
+fn key(config: &Config, uprobes: ProgramKind, programs: &[&str]) -> String {
+    let mut hasher = Sha256::new();
+    hasher.update(loader::OBJECT);
+    hasher.update(bytes(config));
+    hasher.update(format!(
+        "{} {uprobes:?} {programs:?}",
+        env!("CARGO_PKG_VERSION")
+    ));
+    STANDARD_NO_PAD.encode(hasher.finalize())
+}
+
+fn measure(
+    config: Config,
+    uprobes: ProgramKind,
+    programs: &[&str],
+    shared: &Shared,
+    keep: impl FnOnce(&Tariff),
+) {
+    let outcome = &shared.outcome;
     let mut bench = match Bench::new(config, uprobes, programs, &shared.unwanted) {
         Ok(bench) => bench,
         Err(error) => {
@@ -122,6 +165,9 @@ fn measure(config: Config, uprobes: ProgramKind, programs: &[&str], shared: &Sha
     };
     let tariff = bench.tariff(&shared.unwanted);
     let tariff = tariff.map_err(|error| format!("{error:#}"));
+    if let Ok(tariff) = &tariff {
+        keep(tariff);
+    }
     let _first = outcome.set(tariff);
     // Detaching takes longer than all the rest, so the result is set before.
     detach(std::mem::take(&mut bench.links));
@@ -151,10 +197,6 @@ impl<'a> Bench<'a> {
         programs: &'a [&'a str],
         unwanted: &AtomicBool,
     ) -> anyhow::Result<Self> {
-        let config = Config {
-            sleeps: 0,
-            ..config
-        };
         let loaded = loader::load(config, uprobes, programs)?;
         wanted(unwanted)?;
         let mut bench = Self {

@@ -13,14 +13,15 @@ const OF_KERNEL: u8 = 2;
 /// `BPF_ALU64 | BPF_MOV | BPF_X` of linux/bpf.h.
 const MOVE: u8 = 0xbf;
 
-/// The number of the function in this kernel's BTF; `None` if the kernel has none, or its type
-/// information is unknown.
+/// The number of `bpf_rdonly_cast` in this kernel's BTF; `None` if the kernel does not have the
+/// function, or if its type information is unknown.
 pub(super) fn of(config: &Config) -> Option<u32> {
     (config.rdonly_cast != 0 && config.task_type != 0).then_some(config.rdonly_cast)
 }
 
-/// The instructions of a program with calls of the kernel's function of this number; `None`: with
-/// the function's result instead, which is its first argument.
+/// The instructions of a program, with calls of the kernel's function `bpf_rdonly_cast` of this number
+/// instead of [`RDONLY_CAST`]. If the number is `None`, with the function's result instead, which is its
+/// first argument.
 pub(super) fn replace(instructions: &[bpf_insn], function: Option<u32>) -> Vec<bpf_insn> {
     let mut replaced = instructions.to_vec();
     let calls = replaced

@@ -1,13 +1,14 @@
-//! Finds out which MPI communicator is meant in a process: by the calls that made it, or, with Open MPI
-//! 4, by what lies at its address.
+//! Finds out which MPI communicator is meant in a process: by the calls that made it; with Open MPI 4,
+//! where these are not known, by what lies at its address. Calls are known in the order in which they
+//! were made, memory only as it is a while later.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use sbt_common::{Made, Make, Memory, Mpi};
 
 use super::spaces::{own, shared};
-use sbt_engine::event;
+use sbt_engine::{event, job::WORLD};
 use sbt_program::{
-    process,
+    process::job,
     runtimes::mpi::{
         families::{CommunicatorId, Families},
         makers::{self, Maker, MakerCall},
@@ -20,7 +21,7 @@ use sbt_program::{
 /// to another one, so it is then read again.
 const TRUSTED_NS: u64 = 1_000_000_000;
 
-/// [`Met::until_ns`] of a communicator that a thread has told when it came to it.
+/// The [`Met::until_ns`] of a communicator that came with the record of a thread's arrival.
 const TOLD: u64 = u64::MAX;
 
 /// The communicators met so far.
@@ -29,8 +30,10 @@ pub struct Communicators {
     met: FxHashMap<u64, Met>,
     /// Ids of communicators. Each job has its own `MPI_COMM_WORLD`.
     objects: FxHashMap<Which, u64>,
+    /// The names of new objects, until they are taken.
+    names: FxHashMap<u64, String>,
     families: Families,
-    /// Number of arrivals at communicators of which sbt does not know which they are.
+    /// Number of arrivals at communicators that sbt cannot identify.
     unknown: u64,
     /// Jobs by the number of their process's address space.
     jobs: FxHashMap<u16, Option<Job>>,
@@ -40,21 +43,22 @@ pub struct Communicators {
     has_others: bool,
 }
 
-/// The name of an MPI job, from [`process::job`].
+/// The name of an MPI job, from [`job::name`].
 type Job = Box<[u8]>;
 
-/// A communicator in all processes.
+/// Identifies a communicator in all processes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Which {
     Read(Option<Job>, Communicator),
     Called(CommunicatorId),
 }
 
-/// With more communicators than this, those that no process has any more are forgotten.
+/// The number of communicators from which on those that no process has any more are forgotten.
 const MAX_OBJECTS: usize = 4096;
 
 #[derive(Clone, Copy)]
 struct Met {
+    /// How long it may be taken for what was read, ns; 0 if it was not read.
     until_ns: u64,
     object: u64,
     count: Option<u32>,
@@ -70,31 +74,51 @@ impl Communicators {
         now_ns: u64,
     ) -> (u64, Option<u32>) {
         let at = makers::handle(at, is_numbered);
-        let met = self.met.get(&own(of.0, at));
-        if let Some(told) = met.filter(|met| met.until_ns == TOLD) {
-            return (told.object, told.count);
-        }
         if self.families.rank(of.0).is_none() {
             self.begin(of, is_numbered, false);
         }
         let rank = self.families.rank(of.0);
-        if rank.is_some_and(|rank| rank.is_readable) {
-            return self.read(of, at, now_ns);
-        }
-        let Some((id, size)) = self.families.find(of.0, at) else {
-            self.unknown += 1;
-            return (own(of.0, at), None);
-        };
-        let object = self.object(Which::Called(id), at);
-        self.met.insert(
-            own(of.0, at),
-            Met {
+        let (is_complete, is_readable, world) = rank.map_or((false, false, 0), |rank| {
+            (rank.is_complete, rank.is_readable, rank.world)
+        });
+        // Where all can be read, ranks agree on what is read; where calls are known, on the calls.
+        let by_calls = is_complete || !is_readable;
+        let called = by_calls.then(|| self.families.find(of.0, at)).flatten();
+        if let Some((id, size)) = called {
+            let object = self.object(Which::Called(id), at);
+            let met = Met {
                 until_ns: 0,
                 object,
                 count: size,
-            },
-        );
-        (object, size)
+            };
+            self.met.insert(own(of.0, at), met);
+            return (object, size);
+        }
+        // Of a process that has ended, what its arrivals told is still known.
+        let met = self.met.get(&own(of.0, at));
+        if let Some(told) = met.filter(|met| met.until_ns == TOLD) {
+            return (told.object, told.count);
+        }
+        if is_readable {
+            // Only a communicator with a name that the library gave shows where its number is.
+            if self.known.is_none()
+                && let FoundCommunicator::Communicator(_, _, mpi) = openmpi::at(of.1, world, None)
+            {
+                self.known = Some(mpi);
+            }
+            return self.read(of, at, now_ns);
+        }
+        self.unknown += 1;
+        (own(of.0, at), None)
+    }
+
+    /// What a communicator is called alike in all processes of its job, also where other processes are
+    /// watched apart; `None` if the name has been taken already, or is not known, or if a process may
+    /// have used the communicator before it was watched.
+    pub fn take_name(&mut self, space: u16, object: u64) -> Option<String> {
+        let name = self.names.remove(&object)?;
+        let rank = self.families.rank(space);
+        rank.is_some_and(|rank| rank.is_complete).then_some(name)
     }
 
     fn begin(&mut self, (space, process): (u16, u32), is_numbered: bool, is_complete: bool) {
@@ -115,13 +139,13 @@ impl Communicators {
         }
     }
 
-    /// A thread leaves such a function.
+    /// A thread leaves a function that makes or ends a communicator or a group.
     pub fn made(&mut self, space: u16, record: &Made) {
         let (thread, is_made) = (record.head.tid, record.error == 0);
         self.families.leave(space, thread, record.value, is_made);
     }
 
-    /// Such calls of a process were lost.
+    /// Records of a process's calls that make communicators or groups were lost.
     pub fn doubt(&mut self, space: u16) {
         self.families.doubt(space);
     }
@@ -144,8 +168,8 @@ impl Communicators {
                 }
             }
             // The process may have ended since, or the communicator may have been freed.
-            (_, Some(met)) => *met,
-            (_, None) => Met {
+            (_, Some(met)) if met.until_ns > 0 => *met,
+            _ => Met {
                 until_ns: 0,
                 object: own,
                 count: None,
@@ -179,7 +203,7 @@ impl Communicators {
 
     fn job(&mut self, (space, process): (u16, u32)) -> Option<Job> {
         let job = self.jobs.entry(space);
-        job.or_insert_with(|| process::job(process)).clone()
+        job.or_insert_with(|| job::name(process)).clone()
     }
 
     /// Forgets the addresses of an address space: nothing lies any more where it lay.
@@ -225,6 +249,16 @@ impl Communicators {
             self.objects.retain(|_, object| used.contains(object));
         }
         let new = shared(at, self.objects.values());
+        let name = match &communicator {
+            Which::Called(id) => self.families.name_in_job(*id).map(str::to_owned),
+            // Open MPI's number of `MPI_COMM_WORLD`.
+            Which::Read(_, Communicator { number: 0, .. }) => Some(WORLD.into()),
+            Which::Read(_, read) => Some(format!("number {} from {}", read.number, read.first)),
+        };
+        if self.names.len() >= MAX_OBJECTS {
+            self.names.clear();
+        }
+        self.names.extend(name.map(|name| (new, name)));
         self.objects.insert(communicator, new);
         new
     }

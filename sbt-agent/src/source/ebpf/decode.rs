@@ -7,12 +7,13 @@ use std::{
 
 use rustc_hash::FxHashMap;
 use sbt_common::{
-    Arrive, Condvar, ENDS, Mapping, MarkCookie, Memory, Mpi, STEPPED, Thread, UNKNOWN, evidence,
-    kind, layout,
+    Arrive, Condvar, ENDS, MarkCookie, Memory, Mpi, STEPPED, Thread, UNKNOWN, evidence, kind,
+    layout,
 };
 
 mod chains;
 mod late;
+mod life;
 mod losses;
 mod team_rounds;
 mod team_sizes;
@@ -85,13 +86,14 @@ impl Choice {
 struct ThreadState {
     /// The sequence number that the thread's next record should have.
     seq: u32,
-    /// Its process, as its own pid namespace numbers it.
+    /// The thread's process, as its own pid namespace numbers it.
     process: u32,
     /// Number of the process's address space: see [`sbt_engine::event::SPACE`].
     space: u16,
     /// Which kinds of records the thread sends, to guess what a lost record was.
     course: Course,
-    /// The [`sbt_common::Make::number`] that the thread's next such record should have.
+    /// The [`sbt_common::Make::number`] that the thread's next record of a call of MPI that makes a
+    /// communicator or a group should have.
     made: u32,
 }
 
@@ -208,7 +210,7 @@ impl Decoder {
             process: shown.1,
             space,
             course: Course::default(),
-            // A thread that begins its numbers anew goes on with these.
+            // The numbers of these records go on where the numbers of all records begin anew.
             made: before.map_or(0, |before| before.made),
         };
         self.threads.insert(record.head.tid, known);
@@ -419,7 +421,8 @@ impl Decoder {
         }
     }
 
-    /// Checks that no record is missing of those that tell how a thread makes communicators.
+    /// Checks that no record of a thread's calls that make communicators is missing before the record
+    /// with this `number`.
     fn follow(&mut self, tid: Tid, number: u32) {
         let Some(thread) = self.threads.get_mut(&tid) else {
             return;
@@ -487,6 +490,9 @@ impl Decoder {
             let of = (thread.space, thread.process);
             let named = (record.object, is_numbered);
             let (object, count) = self.communicators.find(of, named, time_ns);
+            if let Some(name) = self.communicators.take_name(thread.space, object) {
+                out.push(Event::Communicator { tid, object, name });
+            }
             // Ranks may be on other machines: then the members cannot be counted.
             if let Some(count) = count {
                 out.push(Event::Memory {
@@ -533,87 +539,6 @@ impl Decoder {
             object,
             kind: runtimes::kind_of_arrival(layout, ends),
             callers,
-        });
-    }
-
-    /// Forgets the addresses of an address space: nothing lies any more where it lay.
-    fn forget(&mut self, space: u16) {
-        let gone = self.callers.extract_if(|(of, ..), _| *of == space);
-        self.free.extend(gone.map(|(_, id)| id));
-        self.communicators.forget(space);
-        self.team_rounds.forget(space);
-        self.team_sizes.forget(space);
-    }
-
-    /// Ends a process, and all of its threads that are still known.
-    fn end(&mut self, process: u32, time_ns: u64, out: &mut Vec<Event>) {
-        if [0, self.start.pid].contains(&process) {
-            return;
-        }
-        let space = self.spaces.ended(process);
-        if let Some(space) = space {
-            self.forget(space);
-            // Of threads that end together the kernel reports one, and the ends of others may have
-            // been lost.
-            let gone = self
-                .threads
-                .extract_if(|_, thread| thread.process == process);
-            let mut gone: Vec<Tid> = gone.map(|(tid, _)| tid).collect();
-            gone.sort_unstable();
-            self.late.end(process, &gone, time_ns);
-            out.extend(gone.into_iter().map(|tid| Event::Exit {
-                tid,
-                clocks: Clocks::at(time_ns),
-            }));
-            let threads = &self.threads;
-            self.counting.retain(|tid| threads.contains_key(&tid));
-            self.switches.retain(|tid| threads.contains_key(&tid));
-        }
-        out.push(Event::Ended {
-            time_ns,
-            process,
-            space,
-        });
-    }
-
-    fn mapping(&mut self, record: &Mapping, out: &mut Vec<Event>) {
-        let time_ns = record.time_ns;
-        let process = record.ns_tgid;
-        if record.head.kind == kind::END {
-            self.end(process, time_ns, out);
-            return;
-        }
-        if record.child != 0 {
-            // The process that had this pid before may have ended unseen, its record lost.
-            self.end(record.child, time_ns, out);
-            self.late.begin(record.child);
-            self.spaces.forked(process, record.child);
-        }
-        out.push(match record.head.kind {
-            kind::EXEC => {
-                // From here on addresses have other meanings.
-                let space = self.spaces.of(process);
-                self.forget(space);
-                self.spaces.executed(space, process);
-                if [0, self.start.pid].contains(&process) && self.threads.is_empty() {
-                    // This is the program that sbt has started: its first thread begins here.
-                    self.start.time_ns = self.start.time_ns.max(time_ns);
-                    self.counting.begin_at(self.start.time_ns);
-                }
-                Event::Exec {
-                    time_ns,
-                    process,
-                    space,
-                    replaced: record.head.layout != 0,
-                }
-            }
-            kind::FORK => Event::Forked {
-                time_ns,
-                process,
-                child: (record.child != 0).then_some(record.child),
-                followed: record.head.layout == 0,
-            },
-            _ => Event::Mapped { time_ns, process },
         });
     }
 }

@@ -1,6 +1,6 @@
 //! Records in, events out.
 
-use sbt_common::{CHAIN, Callers, Head, Init};
+use sbt_common::{CHAIN, Callers, Head, Init, Mapping};
 
 use super::*;
 use sbt_engine::event::SHARED;

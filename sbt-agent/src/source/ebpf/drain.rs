@@ -96,11 +96,16 @@ pub fn run(
 /// Sends the batch. If the queue is full, a small batch is kept and grows instead of blocking:
 /// blocking would delay reading what records point to in the target's memory.
 pub fn hand_over(sink: &Sink, batch: &mut Batch, last: bool) {
+    hand_over_above(BATCH, sink, batch, last);
+}
+
+/// As [`hand_over`]: with a full queue, a batch of fewer than `most` events is kept.
+pub fn hand_over_above(most: usize, sink: &Sink, batch: &mut Batch, last: bool) {
     if batch.is_empty() {
         return;
     }
     match sink.try_send(std::mem::take(batch)) {
-        Err(TrySendError::Full(small)) if small.len() < BATCH && !last => *batch = small,
+        Err(TrySendError::Full(small)) if small.len() < most && !last => *batch = small,
         // Fails only if the reader is gone; then nobody needs the batch.
         Err(TrySendError::Full(all)) => drop(sink.blocking_send(all)),
         Ok(()) | Err(TrySendError::Closed(_)) => {}

@@ -24,7 +24,7 @@ use crate::kernel::{
     bpf::{self, Functions, MapSpec, ProgramKind},
 };
 
-static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(
+pub(super) static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(
     env!("CARGO_MANIFEST_DIR"),
     "/../sbt-ebpf/object/sbt.bpf.o"
 ));

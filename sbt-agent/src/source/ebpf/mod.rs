@@ -26,6 +26,7 @@ pub mod configure;
 pub mod counting;
 pub mod decode;
 pub mod drain;
+mod known_costs;
 pub mod loader;
 pub mod maps;
 pub mod perf_uprobe;

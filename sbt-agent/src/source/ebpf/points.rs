@@ -62,7 +62,7 @@ const fn is_made(function: Function) -> bool {
     matches!(function, Function::Made)
 }
 
-/// Functions whose probes are no barriers, marks or uses of condition variables: they cost next to
+/// Functions that are no barriers, marks or uses of condition variables. Their probes cost next to
 /// nothing, since they are hit rarely.
 pub(super) const fn is_rare(function: Function) -> bool {
     is_mapped(function) || is_init(function) || is_make(function) || is_made(function)
@@ -100,12 +100,13 @@ pub(super) const ATTACHED: [(Is, &str); 9] = [
     (is_kmp, "kmp"),
 ];
 
-/// What is attached also while other probes are off: a call that is missed would make it unknown which
-/// communicators all later calls make. The end of a call comes first, so that none is missed.
+/// The programs that stay attached while other probes are off: after a missed call, sbt could not
+/// identify the communicators that later calls make. The end of a call is attached before its
+/// beginning, so that no end is missed.
 pub(super) const MAKERS: [(Is, &str); 2] = [(is_made, "made"), (is_make, "make")];
 
-/// What is attached if condition variables are watched. Wakes come first: so the wait of a first
-/// waiter may be missed, but not its wake.
+/// The programs that are attached if condition variables are watched. Wakes come first: so the wait of a
+/// first waiter may be missed, but not its wake.
 pub(super) const CONDVARS: [(Is, &str); 2] = [(is_cond_wake, "condvar"), (is_cond_wait, "condvar")];
 
 impl Ebpf {

@@ -21,9 +21,10 @@ pub enum Raw {
     Memory(Memory),
     /// A barrier object is being initialised.
     Init(Init),
-    /// A thread enters a function of MPI that makes something. Boxed, because it is long and rare.
+    /// A thread enters a function of MPI that makes or ends a communicator or a group. Boxed, because
+    /// it is long and rare.
     Make(Box<Make>),
-    /// A thread leaves such a function.
+    /// A thread leaves a function of MPI that makes or ends a communicator or a group.
     Made(Made),
     /// A thread is seen for the first time.
     Thread(Thread),
@@ -35,7 +36,8 @@ pub enum Raw {
     Sums(Box<Sums>),
     /// A thread returns to a CPU.
     Away(Away),
-    /// Who ran while a thread was ready. Boxed, because it is long and sent only if asked for.
+    /// The threads that ran while a thread was ready. Boxed, because it is long and sent only if asked
+    /// for.
     Taker(Box<Taker>),
     /// A sample of the sleeps of threads. Boxed, because it is long.
     Asleep(Box<Asleep>),

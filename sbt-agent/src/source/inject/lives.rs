@@ -1,5 +1,6 @@
-//! When threads begin and end, and when the program executes another or maps code: from perf events of
-//! the threads, where this user may have them; else by looking into /proc now and then.
+//! When threads begin, end, get a CPU and lose it, and when the program executes another or maps code:
+//! from perf events of the threads, where this user may have them; else by looking into /proc now and
+//! then, which does not show who has a CPU.
 
 use std::{
     collections::BTreeSet,
@@ -35,9 +36,9 @@ pub enum Lives {
 }
 
 impl Lives {
-    /// For a process.
-    pub fn of(process: u32) -> Self {
-        match told(process) {
+    /// For a process. `switches`: whether to tell when threads get and lose a CPU.
+    pub fn of(process: u32, switches: bool) -> Self {
+        match told(process, switches) {
             Ok(told) => Self::Told(Box::new(told)),
             Err(_) => Self::Seen(Looks::of(process)),
         }
@@ -65,8 +66,8 @@ impl Lives {
     }
 }
 
-fn told(process: u32) -> io::Result<(Events, Opened)> {
-    let events = Events::new(&counting::online(), false, false)?;
+fn told(process: u32, switches: bool) -> io::Result<(Events, Opened)> {
+    let events = Events::new(&counting::online(), false, switches)?;
     let mut all = events.none();
     cover::each_thread(process, ROUNDS, |thread, _| {
         all.append(events.tell_life(thread, true)?);
@@ -113,6 +114,7 @@ impl Looks {
                 cpu: 0,
                 event: 0,
                 what,
+                among_hits: false,
             });
         };
         let threads: BTreeSet<u32> = process::thread_ids(process).collect();

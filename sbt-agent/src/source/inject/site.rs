@@ -1,7 +1,5 @@
 //! Chooses the instruction at which a jump stands for a point, and what is noted there. Pure.
 
-use std::collections::HashSet;
-
 use sbt_common::layout;
 
 use crate::source::{ebpf::points::cookie, twin::Program};
@@ -55,16 +53,7 @@ pub struct Sites {
 /// Chooses the sites of files, of which a process may map some.
 pub fn sites(files: &[&ProbedFile]) -> Vec<Sites> {
     let of_file = |(index, file): (usize, &&ProbedFile)| {
-        let others = files.iter().enumerate();
-        let others = others.filter(|(other, _)| *other != index);
-        let others: Vec<&ProbedFile> = others.map(|(_, other)| *other).collect();
-        // Anything linked into a program is there because the program uses it. Each MPI function has a
-        // second name (MPI 3.1, section 14.2).
-        let is_used = |symbol: &str| {
-            let names = HashSet::from([symbol.to_owned(), format!("P{symbol}")]);
-            !file.is_library() || others.iter().any(|other| other.imports_any(&names))
-        };
-        of_file(file, is_used)
+        of_file(file, |symbol| ProbedFile::is_used(files, index, symbol))
     };
     let mut all: Vec<Sites> = files.iter().enumerate().map(of_file).collect();
     if all.iter().any(|file| file.found.iter().any(is_named)) {

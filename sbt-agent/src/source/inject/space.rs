@@ -15,14 +15,17 @@ use procfs::process::Process;
 use rustix::fs::SealFlags;
 
 use super::{remote::Caller, ring::Words, site::Site};
-use crate::source::ptrace::{gap, inject, stop::Stop};
+use crate::{
+    kernel::counting,
+    source::ptrace::{gap, inject, stop::Stop},
+};
 use sbt_program::{
     access::rights::Writing,
     arch::{
         displaced::{LONGEST, decode},
         trampoline::{JUMP, LOOKS, ROOM, Rings, Trampoline, jump, target},
     },
-    process,
+    process, trace,
 };
 
 /// Bytes of a page.
@@ -142,8 +145,10 @@ impl Space {
         if ways.call.is_none() || ways.back.is_none() {
             return Err(inject::NO_WAYS.into());
         }
-        let threads = process::threads(process).max(1).saturating_mul(4);
-        let rings = threads.next_power_of_two().trailing_zeros();
+        // A program that has just begun will have about as many threads as there are CPUs.
+        let cpus = counting::online().len() as u64 * 2;
+        let threads = process::threads(process).saturating_mul(4);
+        let rings = threads.max(cpus).next_power_of_two().trailing_zeros();
         let rings = Rings {
             control: 0,
             rings: rings.clamp(FEWEST, MOST),
@@ -189,8 +194,7 @@ impl Space {
         area: &Area,
         caller: &mut Caller<'_>,
     ) -> Result<(u64, Own), Why> {
-        memory
-            .write_all_at(NAME, area.start)
+        trace::write(memory, NAME, area.start)
             .map_err(|error| format!("its memory cannot be written ({error})"))?;
         let named = [area.start, SEALABLE, 0, 0, 0, 0];
         let file = caller.call(libc::SYS_memfd_create, named)?;
@@ -211,9 +215,7 @@ impl Space {
                 let mut answer = [0; 4];
                 let read = memory.read_exact_at(&mut answer, base);
                 if read.is_ok() && u32::from_le_bytes(answer) == MAY_READ {
-                    return memory
-                        .write_all_at(&[0; 8], base)
-                        .map_err(|error| error.to_string());
+                    return trace::write(memory, &[0; 8], base).map_err(|error| error.to_string());
                 }
                 Err("the program forbids itself to read the time stamp".into())
             });
@@ -315,7 +317,7 @@ impl Space {
         let mut bytes: Vec<u8> = tag.iter().flat_map(|word| word.to_le_bytes()).collect();
         bytes.extend(code);
         let failed = |error: io::Error| format!("its memory cannot be written ({error})");
-        self.memory.write_all_at(&bytes, slot).map_err(failed)?;
+        trace::write(&self.memory, &bytes, slot).map_err(failed)?;
         let mut written = vec![0; bytes.len()];
         self.memory
             .read_exact_at(&mut written, slot)
@@ -327,7 +329,7 @@ impl Space {
         let mut original = [0; JUMP];
         original.copy_from_slice(&site.code[..JUMP]);
         // One write within a page: no moment has a part of it.
-        self.memory.write_all_at(&jump, at).map_err(failed)?;
+        trace::write(&self.memory, &jump, at).map_err(failed)?;
         // One of a mapping that is gone.
         self.armed.retain(|armed| armed.at != at);
         self.armed.push(Armed { at, original, jump });
@@ -357,7 +359,7 @@ impl Space {
             return Err(format!("another sbt, process {owner}, watches it"));
         }
         // The code of the sbt that is gone must not write any more.
-        let off = self.memory.write_all_at(&[0; 8], control);
+        let off = trace::write(&self.memory, &[0; 8], control);
         off.map_err(|error| error.to_string())
     }
 
@@ -388,9 +390,7 @@ impl Space {
         let word = if on { self.base } else { 0 };
         for area in &self.areas {
             // The process may be gone.
-            let _gone = self
-                .memory
-                .write_all_at(&word.to_le_bytes(), area.control());
+            let _gone = trace::write(&self.memory, &word.to_le_bytes(), area.control());
         }
     }
 
@@ -405,7 +405,8 @@ impl Space {
                 // Unmapped, or the process is gone.
                 continue;
             }
-            if there != armed.jump || self.memory.write_all_at(&armed.original, armed.at).is_err() {
+            let is_ours = there == armed.jump;
+            if !is_ours || trace::write(&self.memory, &armed.original, armed.at).is_err() {
                 others.push(armed.at);
             }
         }

@@ -3,9 +3,12 @@
 use std::{
     collections::{BTreeSet, HashMap},
     io,
-    sync::Arc,
-    time::Duration,
+    sync::{Arc, Mutex},
+    thread,
+    time::{Duration, Instant},
 };
+
+use anyhow::anyhow;
 
 use super::{
     clock::{Pair, Stamps},
@@ -16,22 +19,35 @@ use super::{
     space::{Own, Space, Why},
 };
 use crate::source::{
-    Files,
-    perf::record::Record,
-    ptrace::{clocks::told, inject::NO_WAYS, stop::Stop},
+    BATCH, Baselines, Files,
+    perf::{record::Record, run::Run},
+    polled::{Look, Polling, lock},
+    ptrace::{
+        clocks::{Usage, told},
+        inject::NO_WAYS,
+        mapped,
+        stop::{Stop, StopReason},
+    },
     twin::{Program, Programs, Records, Slot},
 };
-use sbt_program::{
-    arch::trampoline::Capture,
-    files::{FileId, ProbedFile},
-    process,
-};
+use sbt_program::{arch::trampoline::Capture, files::ProbedFile, process};
 
 use numbers::Numbers;
 
 mod came;
 mod numbers;
 mod taking;
+
+/// Pause between two looks at the rings: the first after many records, the last after none. Rings of
+/// busy threads overflow if the pause is long, and each look costs.
+const PAUSES: [Duration; 3] = [
+    Duration::from_micros(500),
+    Duration::from_millis(2),
+    Duration::from_millis(5),
+];
+
+/// With so many records in a look, the next look comes soon.
+const MANY: usize = 2_000;
 
 /// How often rings are read that nobody writes any more: more than all of them hold.
 const MOST_LOOKS: usize = 256;
@@ -56,6 +72,15 @@ struct Place {
 enum Item {
     Noted(Noted),
     Life(Record),
+    /// A thread, and for how long it has run, ns.
+    Ran(u32, u64),
+}
+
+/// A thread of the target.
+#[derive(Debug)]
+struct Member {
+    slot: Slot,
+    run: Run,
 }
 
 /// The memory of the target, and the reader of its rings.
@@ -89,25 +114,33 @@ pub struct Watch {
     paused: bool,
     has_left: bool,
     programs: Programs,
-    threads: HashMap<u32, Slot>,
+    threads: HashMap<u32, Member>,
     numbers: Numbers,
     /// Number of the present memory.
     space: u32,
     stamps: Stamps,
     /// What has happened and may still have something before it.
     waiting: Vec<(u64, Item)>,
+    /// The last caller at the beginning of a page, which may be code of the kernel.
+    at_page: Option<u64>,
     /// The time of the last record that was made, ns.
     last_ns: u64,
+    /// When watching began, ns.
+    begun_ns: u64,
+    /// How long threads have run, to be read again after switches were lost.
+    usage: Usage,
+    /// When switches were last lost, if run times are still to be read again.
+    unknown_since: Option<Instant>,
     /// Records that programs made of hits.
-    pub out: Records,
+    out: Records,
     /// Records that were lost.
-    pub lost: u64,
+    lost: u64,
     /// Sentences for the user.
-    pub notes: Vec<String>,
+    notes: Vec<String>,
     /// Numbers of marks that are not watched.
-    pub marks: BTreeSet<u8>,
+    marks: BTreeSet<u8>,
     /// Whether the target has executed a program that is not followed yet.
-    pub executed: bool,
+    executed: bool,
 }
 
 impl Watch {
@@ -136,7 +169,11 @@ impl Watch {
             space: 1,
             stamps,
             waiting: Vec::new(),
+            at_page: None,
             last_ns: 0,
+            begun_ns: 0,
+            usage: Usage::default(),
+            unknown_since: None,
             out: Records::default(),
             lost: 0,
             notes: Vec::new(),
@@ -144,32 +181,16 @@ impl Watch {
             executed: false,
         };
         for thread in process::thread_ids(target) {
-            this.enlist(thread, 0, told(target, thread));
+            this.enlist(thread, (0, Run::UNKNOWN), told(target, thread));
         }
         this
-    }
-
-    /// Begins to report.
-    pub fn begin(&mut self) {
-        self.pause(false);
-    }
-
-    /// Pauses or resumes noting. No thread stops for that.
-    pub fn pause(&mut self, paused: bool) {
-        self.paused = paused;
-        if let Some(inside) = &mut self.inside {
-            inside.space.switch(!paused);
-        }
-        if !paused {
-            self.threads.values_mut().for_each(Slot::begin_anew);
-        }
     }
 
     /// Watches more files.
     ///
     /// # Errors
     /// The program runs, and cannot be watched: the reason.
-    pub fn attach(&mut self, files: &[Arc<ProbedFile>]) -> Result<(), Why> {
+    fn watch_files(&mut self, files: &[Arc<ProbedFile>]) -> Result<(), Why> {
         let (new, notes) = self.files.take(files);
         self.notes.extend(notes);
         // A library may have been mapped again.
@@ -213,7 +234,7 @@ impl Watch {
     ///
     /// # Errors
     /// The program cannot be watched: the reason.
-    pub fn place(&mut self, stops: Vec<Stop>) -> Result<(), Why> {
+    fn place(&mut self, stops: Vec<Stop>) -> Result<(), Why> {
         let mut result = Ok(());
         if self.wanted().is_empty() {
             let_all_go(stops);
@@ -238,20 +259,15 @@ impl Watch {
         if self.files.watched.is_empty() || self.has_left {
             return wanted;
         }
-        for mapping in process::mappings(self.target) {
-            let id = mapping.file(self.target).ok();
-            let Some(id) = id.and_then(|file| FileId::of(&file).ok()) else {
-                continue;
-            };
-            let Some(index) = self.files.watched.iter().position(|file| file.id == id) else {
+        for mapping in mapped::of(self.target).unwrap_or_default() {
+            let mut files = self.files.watched.iter();
+            let Some(index) = files.position(|file| file.id == mapping.id) else {
                 continue;
             };
             self.tell_of(index);
             let sites = self.sites.get(index).map(|sites| &sites.found);
             for site in sites.into_iter().flatten() {
-                let at = site.offset.checked_sub(mapping.offset);
-                let at = at.and_then(|above| mapping.start.checked_add(above));
-                let Some(at) = at.filter(|at| *at < mapping.end) else {
+                let Some(at) = mapping.address_of(site.offset) else {
                     continue;
                 };
                 let inside = self.inside.as_ref();
@@ -300,7 +316,7 @@ impl Watch {
     }
 
     /// As [`Watch::place`], where all threads stand already, and still stand then.
-    pub fn place_standing(&mut self, mut stops: Vec<Stop>) -> Vec<Stop> {
+    fn place_standing(&mut self, mut stops: Vec<Stop>) -> Vec<Stop> {
         let wanted = self.wanted();
         let Some((near, _)) = wanted.first() else {
             return stops;
@@ -363,29 +379,6 @@ impl Watch {
         stops
     }
 
-    /// The target begins to load its program: it has a new memory.
-    pub fn begin_program(&mut self) {
-        self.loads = true;
-        self.executed = false;
-        self.forget_memory();
-        for thread in process::thread_ids(self.target) {
-            if !self.threads.contains_key(&thread) {
-                self.enlist(thread, 0, told(self.target, thread));
-            }
-        }
-    }
-
-    /// The target has executed a program, which is about to be followed. Returns the target.
-    pub const fn begin_new_program(&mut self) -> u32 {
-        self.loads = true;
-        self.target
-    }
-
-    /// The target has loaded its program.
-    pub const fn is_loaded(&mut self) {
-        self.loads = false;
-    }
-
     /// Reads what is left in the rings of a memory that is gone, and forgets the memory.
     fn forget_memory(&mut self) {
         if self.inside.is_some() {
@@ -404,7 +397,7 @@ impl Watch {
 
     /// Takes the program's jumps out again, for which all threads stand for a moment. What was noted
     /// until now is still to be taken. Must be called on a thread of its own, as [`Watch::place`].
-    pub fn leave(&mut self) {
+    fn take_out(&mut self) {
         if std::mem::replace(&mut self.has_left, true) {
             return;
         }
@@ -432,26 +425,140 @@ impl Watch {
             )),
         }
     }
+}
 
-    /// Gives the memory of the rings back to the system, after everything was taken.
-    pub fn empty(&mut self) {
+impl Polling for Watch {
+    const NAME: &'static str = "inject";
+    const METHOD: &'static str = "jumps to code that notes arrivals";
+    const MOST_HELD: usize = BATCH;
+
+    fn begin(&mut self, time_ns: u64, baselines: &Baselines) {
+        self.begun_ns = time_ns;
+        self.pause(false);
+        for (tid, member) in &mut self.threads {
+            if member.run.is_unknown() {
+                let (run_ns, _) = baselines.get(tid).copied().unwrap_or_default();
+                member.run = Run::existing(run_ns, time_ns);
+            }
+        }
+    }
+
+    fn look(&mut self, last: bool) -> Look {
+        let taken = self.pass(last);
+        let executed = std::mem::take(&mut self.executed);
+        // The new program is about to be followed.
+        self.loads |= executed && !last;
+        let [soon, later, seldom] = PAUSES;
+        Look {
+            bytes: std::mem::take(&mut self.out.bytes),
+            lost: self.lost,
+            executed: executed.then_some(self.target).into_iter().collect(),
+            descriptors: self
+                .lives
+                .as_ref()
+                .map_or_else(Vec::new, Lives::descriptors),
+            pause: match taken {
+                MANY.. => soon,
+                1.. => later,
+                0 => seldom,
+            },
+        }
+    }
+
+    fn attach(watch: &Mutex<Self>, files: &[Arc<ProbedFile>]) -> anyhow::Result<()> {
+        match traced(|| lock(watch).watch_files(files)) {
+            Some(Ok(())) => Ok(()),
+            Some(Err(why)) => Err(anyhow!(
+                "cannot watch from inside of the program: {why}; {NEXT}"
+            )),
+            None => Err(anyhow!("no thread to put probes in with")),
+        }
+    }
+
+    /// No thread stops for that.
+    fn pause(&mut self, paused: bool) {
+        self.paused = paused;
+        if let Some(inside) = &mut self.inside {
+            inside.space.switch(!paused);
+        }
+        if !paused {
+            let members = self.threads.values_mut();
+            members.for_each(|member| member.slot.begin_anew());
+        }
+    }
+
+    fn leave(watch: &Mutex<Self>) {
+        traced(|| lock(watch).take_out());
+    }
+
+    fn end(&mut self) -> Vec<String> {
         if let Some(inside) = self.inside.take() {
             inside.space.empty();
         }
         self.lives = None;
+        std::mem::take(&mut self.notes)
     }
 
-    /// Descriptors that become readable when the rings should be read.
-    pub fn descriptors(&self) -> Vec<i32> {
-        self.lives
-            .as_ref()
-            .map_or_else(Vec::new, Lives::descriptors)
+    fn unseen_marks(&self) -> BTreeSet<u8> {
+        self.marks.clone()
     }
 
-    /// Adds a note for the user, unless it was given before.
-    pub fn note(&mut self, note: &str) {
-        if !self.notes.iter().any(|known| known == note) {
-            self.notes.push(note.to_owned());
+    fn notes(&mut self) -> &mut Vec<String> {
+        &mut self.notes
+    }
+
+    fn begin_program(&mut self, _process: u32, _stop: &Stop) -> bool {
+        // The new program has a new memory.
+        self.loads = true;
+        self.executed = false;
+        self.forget_memory();
+        for thread in process::thread_ids(self.target) {
+            let known = told(self.target, thread);
+            match self.threads.get_mut(&thread) {
+                // The process may end before its thread is announced.
+                Some(member) => member.slot.known = known,
+                None => self.enlist(thread, (0, Run::UNKNOWN), known),
+            }
+        }
+        true
+    }
+
+    fn called(&mut self, _process: u32, stop: Stop, has_ended: bool) -> Option<Stop> {
+        let registers = stop.registers();
+        let maps = registers.is_ok_and(|registers| registers.system_call() != libc::SYS_read);
+        if has_ended && maps {
+            return self.place_standing(vec![stop]).pop();
+        }
+        Some(stop)
+    }
+
+    fn let_run(&mut self, _process: u32, stop: Stop) {
+        if stop.why() == StopReason::Asked {
+            let _rest = self.place(vec![stop]);
+        } else {
+            stop.let_go(true);
         }
     }
+
+    fn is_loaded(&mut self) {
+        self.loads = false;
+    }
+
+    fn not_followed(&mut self, _process: u32, error: &io::Error) {
+        if error.raw_os_error() != Some(libc::ESRCH) {
+            self.note(&format!(
+                "sbt could not stop a newly executed program while it was loaded ({error}): it is \
+                 not watched; {NEXT}"
+            ));
+        }
+    }
+}
+
+/// Runs something on a thread of its own: what that thread traces is let go when it ends.
+fn traced<T: Send>(run: impl FnOnce() -> T + Send) -> Option<T> {
+    thread::scope(|scope| {
+        let thread = thread::Builder::new().name("sbt-inject".into());
+        let thread = thread.spawn_scoped(scope, run);
+        thread.ok().and_then(|thread| thread.join().ok())
+    })
 }

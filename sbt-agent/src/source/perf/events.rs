@@ -306,9 +306,13 @@ impl Events {
 
     fn read(&mut self) {
         for cpu in &mut self.cpus {
-            for ring in [&mut cpu.lives, &mut cpu.hits] {
+            for (ring, among_hits) in [(&mut cpu.lives, false), (&mut cpu.hits, true)] {
                 ring.each(|record| {
                     let record = Record::parse(record, &self.format, cpu.number);
+                    let record = record.map(|record| Record {
+                        among_hits,
+                        ..record
+                    });
                     self.pending.extend(record);
                 });
             }

@@ -1,7 +1,7 @@
 //! Chooses which places are watched: the processor has room for four addresses. Pure, except
 //! [`groups`], which asks the files what they import from each other.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::BTreeSet;
 
 use sbt_common::layout;
 
@@ -143,16 +143,7 @@ pub fn groups<'a>(
 ) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
     for (index, file) in files.iter().enumerate() {
-        let others = files
-            .iter()
-            .enumerate()
-            .filter(|(other, _)| *other != index);
-        let others: Vec<&ProbedFile> = others.map(|(_, other)| *other).collect();
-        // Anything linked into a program is there because the program uses it.
-        let is_used = |symbol: &str| {
-            let names = HashSet::from([symbol.to_owned()]);
-            !file.is_library() || others.iter().any(|other| other.imports_any(&names))
-        };
+        let is_used = |symbol: &str| ProbedFile::is_used(files, index, symbol);
         for point in &file.points {
             let Some((rank, name)) = kind(point, &file.shown.to_string_lossy(), is_used) else {
                 continue;
@@ -190,8 +181,7 @@ fn kind(point: &Point, file: &str, is_used: impl Fn(&str) -> bool) -> Option<(Ra
     let file = printable(file.rsplit('/').next().unwrap_or_default());
     Some(match point.function {
         Function::Call { .. } if [layout::MPI, layout::MPI_NUMBERED].contains(&point.layout) => {
-            // Each MPI function has a second name (MPI 3.1, section 14.2).
-            let is_used = is_used(&point.symbol) || is_used(&format!("P{}", point.symbol));
+            let is_used = is_used(&point.symbol);
             let rank = if is_used { Rank::Barrier } else { Rank::Unused };
             (rank, symbol)
         }
@@ -341,8 +331,8 @@ mod tests {
             kind(&point, "/lib/libmpi.so.40", |symbol| symbol == imported).map(|(rank, _)| rank)
         };
         assert_eq!(
-            ["MPI_Barrier", "PMPI_Barrier", "MPI_Init"].map(collective),
-            [Some(Rank::Barrier), Some(Rank::Barrier), Some(Rank::Unused)]
+            ["MPI_Barrier", "MPI_Init"].map(collective),
+            [Some(Rank::Barrier), Some(Rank::Unused)]
         );
         let cond = |symbol: &str, used| rank(Function::CondWait, symbol, used);
         assert_eq!(cond("pthread_cond_wait", true), Some(Rank::Condvar));

@@ -58,6 +58,8 @@ pub struct Record {
     pub event: u64,
     /// The kind of event.
     pub what: ThreadEvent,
+    /// Whether it was in the ring of hits and switches.
+    pub among_hits: bool,
 }
 
 /// An event in the life of a thread.
@@ -159,6 +161,7 @@ impl Record {
             cpu,
             event: event?,
             what,
+            among_hits: false,
         })
     }
 }

@@ -10,14 +10,11 @@ use super::{
     place::{Missed, choose, groups},
     record::Sample,
 };
-use crate::source::twin::{Machine, Program, ProgramPlace, places};
-use sbt_program::{
-    arch::Registers,
-    clock,
-    files::{FileId, ProbedFile},
-    memory::Memory,
-    process::{self, mapping::Mapping},
+use crate::source::{
+    ptrace::mapped::{self, Mapped},
+    twin::{Machine, Program, places},
 };
+use sbt_program::{arch::Registers, clock, files::ProbedFile, memory::Memory};
 
 /// The programs to run at each address, with their cookies.
 pub type Points = BTreeMap<u64, Vec<(Program, u64)>>;
@@ -172,7 +169,7 @@ pub fn plan(
         for place in &group.places {
             for at in mappings
                 .iter()
-                .filter_map(|mapping| address(place, mapping))
+                .filter_map(|mapping| mapping.address_of(place.offset))
             {
                 let hits = points.entry(at).or_default();
                 if !hits.contains(&(place.program, place.cookie)) {
@@ -185,13 +182,10 @@ pub fn plan(
 }
 
 /// The files that a process has mapped, with their mappings.
-fn mapped(process: u32, files: &[Arc<ProbedFile>]) -> Vec<(Arc<ProbedFile>, Vec<Mapping>)> {
-    let mut found: Vec<(Arc<ProbedFile>, Vec<Mapping>)> = Vec::new();
-    for mapping in process::mappings(process) {
-        let id = mapping.file(process).ok();
-        let Some(id) = id.and_then(|file| FileId::of(&file).ok()) else {
-            continue;
-        };
+fn mapped(process: u32, files: &[Arc<ProbedFile>]) -> Vec<(Arc<ProbedFile>, Vec<Mapped>)> {
+    let mut found: Vec<(Arc<ProbedFile>, Vec<Mapped>)> = Vec::new();
+    for mapping in mapped::of(process).unwrap_or_default() {
+        let id = mapping.id;
         if let Some((_, mappings)) = found.iter_mut().find(|(file, _)| file.id == id) {
             mappings.push(mapping);
         } else if let Some(file) = files.iter().find(|file| file.id == id) {
@@ -199,13 +193,6 @@ fn mapped(process: u32, files: &[Arc<ProbedFile>]) -> Vec<(Arc<ProbedFile>, Vec<
         }
     }
     found
-}
-
-/// The address of a place in a mapping. `None` if it is not in there.
-fn address(place: &ProgramPlace, mapping: &Mapping) -> Option<u64> {
-    let above = place.offset.checked_sub(mapping.offset)?;
-    let at = mapping.start.checked_add(above)?;
-    (at < mapping.end).then_some(at)
 }
 
 /// A thread with its registers and stack at the hit, but its memory as it is now.

@@ -1,7 +1,12 @@
 //! The known threads and processes of the target, and the watched places in their memories. Turns
 //! the kernel's records into the records that programs make of hits.
 
-use std::collections::{BTreeSet, HashMap};
+use std::{
+    collections::{BTreeSet, HashMap},
+    io,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use sbt_common::{Clocks, UNKNOWN, kind};
 
@@ -10,17 +15,32 @@ mod placing;
 
 use super::{
     events::Events,
+    explained,
     place::Missed,
     record::{Record, Sample, ThreadEvent},
     run::Run,
     space::{Sampled, Shared, Space},
 };
 use crate::source::{
-    Baselines, Files,
-    ptrace::clocks::told,
+    BATCH, Baselines, Files,
+    abilities::{Callers, Condvars},
+    load::LATE,
+    polled::{Look, Polled, Polling, lock},
+    ptrace::{
+        clocks::told,
+        stop::{Stop, StopReason},
+    },
     twin::{self, Announcement, Hit, Programs, Records, Slot},
 };
-use sbt_program::{arch::Registers, clock};
+use sbt_program::{arch::Registers, clock, files::ProbedFile, process};
+
+/// Pause between two looks at the rings, for a program that has just begun and for later. Short,
+/// because memory must be read soon; not shorter, because each look costs.
+const SOON: Duration = Duration::from_millis(5);
+const LATER: Duration = Duration::from_millis(20);
+
+/// After how many looks the pause becomes longer.
+const FIRST: u32 = 200;
 
 /// Stands for an address in events of lives.
 const LIFE: u64 = 0;
@@ -81,15 +101,17 @@ pub struct Watch {
     /// Processes that may have inherited only some events.
     partial: BTreeSet<u32>,
     /// Records that programs made of hits.
-    pub out: Records,
+    out: Records,
     /// Records for which the kernel found no room.
-    pub lost: u64,
+    lost: u64,
     /// Sentences for the user.
-    pub notes: Vec<String>,
+    notes: Vec<String>,
     /// Wanted groups for which some process had no room.
-    pub missed: Missed,
+    missed: Missed,
     /// Processes that have executed a program and are not followed yet.
-    pub executed: Vec<u32>,
+    executed: Vec<u32>,
+    /// How often the rings were looked at.
+    looks: u32,
 }
 
 impl Watch {
@@ -116,51 +138,13 @@ impl Watch {
             notes: Vec::new(),
             missed: Missed::default(),
             executed: Vec::new(),
-        }
-    }
-
-    /// Begins to report events from `time_ns` on. `baselines`: what the existing threads have used
-    /// by then.
-    pub fn begin(&mut self, time_ns: u64, baselines: &Baselines) {
-        self.begun_ns = time_ns;
-        self.lives.values().for_each(|lives| lives.switch(true));
-        self.pause(false);
-        for (tid, thread) in &mut self.threads {
-            if thread.run.is_unknown() {
-                let (run_ns, _) = baselines.get(tid).copied().unwrap_or_default();
-                thread.run = Run::existing(run_ns, time_ns);
-            }
+            looks: 0,
         }
     }
 
     /// Adds and removes rules that find callers.
     pub fn learn(&mut self, changes: &[(sbt_common::Code, Option<sbt_common::Rule>)]) {
         self.programs.walks.learn(changes.iter().copied());
-    }
-
-    /// Leaves the target alone for good. What has happened until now is still to be taken.
-    pub fn leave(&mut self) {
-        self.spaces.values_mut().for_each(Space::leave);
-        self.lives.clear();
-        // No event will be put on any more.
-        self.files = Files::default();
-    }
-
-    /// Descriptors that become readable when the rings should be read.
-    pub fn descriptors(&self) -> Vec<i32> {
-        self.events
-            .as_ref()
-            .map_or_else(Vec::new, Events::descriptors)
-    }
-
-    /// Takes what has happened. With `last` everything, at the end of watching.
-    pub fn pass(&mut self, last: bool) {
-        self.listen(last);
-        if last && let Some(events) = self.events.take() {
-            // At the end no record reports lost records any more.
-            let unheard = events.closed_lost().saturating_sub(self.lost);
-            self.lose(unheard);
-        }
     }
 
     /// Takes what has happened, and watches newly mapped code. `all`: see [`Events::take`].
@@ -175,33 +159,6 @@ impl Watch {
             self.try_to_place(process);
         }
         self.partial.clear();
-    }
-
-    /// Watches a process that is stopped at the beginning of its program. Returns whether it is
-    /// stopped: `stands` is asked after all earlier records were taken.
-    pub fn begin_program(&mut self, process: u32, stands: impl FnOnce() -> bool) -> bool {
-        // By now the records tell of its new memory, and of the end of its events if the kernel has
-        // ended them.
-        self.listen(false);
-        if !stands() {
-            return false;
-        }
-        // The process is already followed by the caller.
-        self.executed.retain(|other| *other != process);
-        if self.held.take_if(|held| *held == process).is_some() {
-            self.new_space(process, clock::now_ns());
-        }
-        let known = told(process, process);
-        self.call(process, known);
-        self.try_to_place(process);
-        true
-    }
-
-    /// Adds a note for the user, unless it was given before.
-    pub fn note(&mut self, note: &str) {
-        if !self.notes.iter().any(|known| known == note) {
-            self.notes.push(note.to_owned());
-        }
     }
 
     fn next_space(&mut self) -> u32 {
@@ -242,6 +199,7 @@ impl Watch {
             cpu,
             event,
             what,
+            among_hits: _,
         } = record;
         if process == 0 || tid == 0 {
             // The thread has ended meanwhile, or is in another pid namespace.
@@ -437,6 +395,145 @@ impl Watch {
             let now = now(&thread.run, time_ns);
             twin::tell_mapping(kind::EXEC, false, 0, &thread.slot, now, &mut self.out);
         }
+    }
+}
+
+impl Polling for Watch {
+    const NAME: &'static str = "perf";
+    const METHOD: &'static str = "breakpoints of the processor";
+    const MOST_HELD: usize = 16 * BATCH;
+
+    fn begin(&mut self, time_ns: u64, baselines: &Baselines) {
+        self.begun_ns = time_ns;
+        self.lives.values().for_each(|lives| lives.switch(true));
+        self.pause(false);
+        for (tid, thread) in &mut self.threads {
+            if thread.run.is_unknown() {
+                let (run_ns, _) = baselines.get(tid).copied().unwrap_or_default();
+                thread.run = Run::existing(run_ns, time_ns);
+            }
+        }
+    }
+
+    fn look(&mut self, last: bool) -> Look {
+        self.listen(last);
+        if last && let Some(events) = self.events.take() {
+            // At the end no record reports lost records any more.
+            let unheard = events.closed_lost().saturating_sub(self.lost);
+            self.lose(unheard);
+        }
+        self.looks += 1;
+        let events = self.events.as_ref();
+        Look {
+            bytes: std::mem::take(&mut self.out.bytes),
+            lost: self.lost,
+            executed: std::mem::take(&mut self.executed),
+            descriptors: events.map_or_else(Vec::new, Events::descriptors),
+            pause: if self.looks < FIRST { SOON } else { LATER },
+        }
+    }
+
+    fn attach(watch: &Mutex<Self>, files: &[Arc<ProbedFile>]) -> anyhow::Result<()> {
+        lock(watch).watch_files(files).map_err(explained)
+    }
+
+    fn follow(&mut self, process: u32) {
+        // A child started since watching began has inherited the events, and is reported in the
+        // rings.
+        self.listen(true);
+        if !self.spaces.contains_key(&process) {
+            let heard = self.hear_of(process, true);
+            let placed = heard.and_then(|()| self.place(process));
+            self.note_failure(process, placed);
+        }
+    }
+
+    fn pause(&mut self, paused: bool) {
+        self.paused = paused;
+        for (_, events) in self.spaces.values().flat_map(|space| &space.events) {
+            events.switch(!paused);
+        }
+        if !paused {
+            for thread in self.threads.values_mut() {
+                thread.slot.begin_anew();
+            }
+        }
+    }
+
+    fn leave(watch: &Mutex<Self>) {
+        let mut this = lock(watch);
+        this.spaces.values_mut().for_each(Space::leave);
+        this.lives.clear();
+        // No event will be put on any more.
+        this.files = Files::default();
+    }
+
+    fn end(&mut self) -> Vec<String> {
+        let mut notes = std::mem::take(&mut self.notes);
+        notes.extend(self.missed.told());
+        notes
+    }
+
+    fn unseen_marks(&self) -> BTreeSet<u8> {
+        self.missed.marks.clone()
+    }
+
+    fn condvars(source: &mut Polled<Self>) -> Option<&mut dyn Condvars> {
+        Some(source)
+    }
+
+    fn callers(source: &mut Polled<Self>) -> Option<&mut dyn Callers> {
+        Some(source)
+    }
+
+    fn notes(&mut self) -> &mut Vec<String> {
+        &mut self.notes
+    }
+
+    fn begin_program(&mut self, process: u32, stop: &Stop) -> bool {
+        // By now the records tell of its new memory, and of the end of its events if the kernel has
+        // ended them.
+        self.listen(false);
+        if !stop.is_traced() {
+            return false;
+        }
+        // The process is already followed by the caller.
+        self.executed.retain(|other| *other != process);
+        if self.held.take_if(|held| *held == process).is_some() {
+            self.new_space(process, clock::now_ns());
+        }
+        let known = told(process, process);
+        self.call(process, known);
+        self.try_to_place(process);
+        true
+    }
+
+    fn called(&mut self, process: u32, stop: Stop, _has_ended: bool) -> Option<Stop> {
+        let registers = stop.registers();
+        if registers.is_ok_and(|registers| registers.system_call() == libc::SYS_mmap) {
+            self.try_to_place(process);
+        }
+        Some(stop)
+    }
+
+    fn let_run(&mut self, process: u32, stop: Stop) {
+        if stop.why() == StopReason::Called {
+            self.try_to_place(process);
+        }
+        stop.begin_call_again();
+        stop.let_go(true);
+    }
+
+    fn not_followed(&mut self, process: u32, error: &io::Error) {
+        match error.raw_os_error() {
+            Some(libc::ESRCH) => {}
+            _ if process::thread_has_ended(process, process) => self.note(LATE),
+            _ => self.note(&format!(
+                "sbt could not stop a newly executed program while it was loaded ({error}): its \
+                 first barriers may be missing"
+            )),
+        }
+        self.try_to_place(process);
     }
 }
 

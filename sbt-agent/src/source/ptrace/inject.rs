@@ -138,7 +138,7 @@ fn prepare(
         .ok_or("the thread's registers do not fit on its stack")?;
     let mut below = vec![0; frame.bytes.len()];
     memory.read_exact_at(&mut below, frame.at).map_err(gone)?;
-    memory.write_all_at(&frame.bytes, frame.at).map_err(gone)?;
+    trace::write(memory, &frame.bytes, frame.at).map_err(gone)?;
     Ok(Prepared {
         frame,
         below,
@@ -184,7 +184,7 @@ impl Prepared {
         }
         // Restores the bytes below the stack: a conservative garbage collector may look at old
         // words.
-        let _gone = memory.write_all_at(&self.below, self.frame.at);
+        let _gone = trace::write(memory, &self.below, self.frame.at);
         match result.filter(|_| is_back) {
             Some(result) => Ok((stop, result)),
             None => Err((Some(stop), "the thread did not make the system call".into())),

@@ -17,6 +17,14 @@ pub struct Mapped {
     pub id: FileId,
 }
 
+impl Mapped {
+    /// The address of the byte at an offset of the file; `None` if it is not mapped here.
+    pub fn address_of(&self, offset: u64) -> Option<u64> {
+        let at = self.start.checked_add(offset.checked_sub(self.offset)?)?;
+        (at < self.end).then_some(at)
+    }
+}
+
 /// All executable mappings of files in a process; empty if the process is gone.
 ///
 /// # Errors

@@ -34,7 +34,7 @@ mod counters;
 mod foreign;
 pub(super) mod gap;
 pub(super) mod inject;
-mod mapped;
+pub(super) mod mapped;
 mod space;
 mod standing;
 pub(super) mod stop;
@@ -47,7 +47,7 @@ mod tests;
 
 pub use tracer::run as trace;
 
-use wire::{Answer, Done, Lesson, Line, Order, Watched};
+use wire::{Answer, Bytes, Done, Line, Order, Watched};
 
 use super::{
     BATCH, Baselines, Batch, Files, Measurement, Sink, Source, Totals,
@@ -248,7 +248,7 @@ impl Source for Ptrace {
             return Ok(());
         }
         let files = new.iter().map(|file| self.watched(file)).collect();
-        let ways = self.ways.iter().map(Into::into).collect();
+        let ways = self.ways.iter().copied().map(Bytes).collect();
         self.say(&Order::Watch { files, ways })
     }
 
@@ -328,7 +328,7 @@ impl Callers for Ptrace {
     fn learn(&mut self, changes: &[(Code, Option<Rule>)]) -> anyhow::Result<()> {
         let lessons = changes
             .iter()
-            .map(|(code, rule)| Lesson::new(code, rule.as_ref()))
+            .map(|(code, rule)| (Bytes(*code), rule.map(Bytes)))
             .collect();
         self.say(&Order::Learn(lessons))
     }

@@ -198,14 +198,12 @@ impl Space {
                 continue;
             };
             for place in &file.places {
-                let Some(above) = place.offset.checked_sub(mapping.offset) else {
+                let Some(at) = mapping.address_of(place.offset) else {
                     continue;
                 };
-                let at = mapping.start.saturating_add(above);
                 // If mappings cannot be read, something else may lie there, unless a breakpoint
                 // does.
-                let may_be = is_known || self.points.contains_key(&at);
-                if at >= mapping.end || !may_be {
+                if !is_known && !self.points.contains_key(&at) {
                     continue;
                 }
                 let is_on = wanted.is_on(place.program, place.for_departures);

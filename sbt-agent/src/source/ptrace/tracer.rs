@@ -348,12 +348,13 @@ impl Tracer {
             }
             Order::Watch { files, ways } => {
                 self.wanted.files.extend(files);
-                self.programs.kmp = ways.iter().map(Into::into).collect();
+                self.programs.kmp = ways.into_iter().map(|way| way.0).collect();
                 self.refresh()
             }
             Order::Learn(lessons) => {
-                let lessons = lessons.iter().filter_map(super::wire::Lesson::read);
-                self.programs.walks.learn(lessons);
+                let lessons = lessons.into_iter();
+                let rules = lessons.map(|(code, rule)| (code.0, rule.map(|rule| rule.0)));
+                self.programs.walks.learn(rules);
                 Ok(())
             }
             Order::Departures(on) => {

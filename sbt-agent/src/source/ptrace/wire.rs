@@ -6,8 +6,11 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use base64::prelude::{BASE64_STANDARD, Engine as _};
-use sbt_common::{CODE_AROUND, Code, Kmp, MAX_OUTER, Outer, Rule};
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use sbt_common::{Code, Kmp, Plain, Rule};
+use serde::{
+    Deserialize, Deserializer, Serialize, Serializer,
+    de::{DeserializeOwned, Error as _},
+};
 
 use crate::source::twin::ProgramPlace;
 use sbt_engine::counters::Plan;
@@ -38,10 +41,10 @@ pub enum Order {
         /// The files.
         files: Vec<Watched>,
         /// Ways to teams that the places need, by index.
-        ways: Vec<KmpOffsets>,
+        ways: Vec<Bytes<Kmp>>,
     },
-    /// Add or remove rules that find callers.
-    Learn(Vec<Lesson>),
+    /// Add rules that find callers, or without a rule remove the earlier one.
+    Learn(Vec<(Bytes<Code>, Option<Bytes<Rule>>)>),
     /// Report departures, or stop.
     Departures(bool),
     /// Report condition variables, or stop.
@@ -119,89 +122,21 @@ pub struct Watched {
     pub places: Vec<ProgramPlace>,
 }
 
-/// [`Kmp`] in a form that serde can write.
-#[derive(Debug, Serialize, Deserialize)]
-pub struct KmpOffsets {
-    threads: i32,
-    team: u32,
-    count: u32,
-    outer: Vec<(i32, u32)>,
-}
+/// A record in a form that serde can write: its bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct Bytes<T>(pub T);
 
-impl From<&Kmp> for KmpOffsets {
-    fn from(kmp: &Kmp) -> Self {
-        let outer = kmp.outer.iter().map(|outer| (outer.returns, outer.above));
-        Self {
-            threads: kmp.threads,
-            team: kmp.team,
-            count: kmp.count,
-            outer: outer.collect(),
-        }
+impl<T: Plain> Serialize for Bytes<T> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        sbt_common::bytes(&self.0).serialize(to)
     }
 }
 
-impl From<&KmpOffsets> for Kmp {
-    fn from(way: &KmpOffsets) -> Self {
-        let mut outer = [Outer::default(); MAX_OUTER];
-        for (to, (returns, above)) in outer.iter_mut().zip(&way.outer) {
-            *to = Outer {
-                returns: *returns,
-                above: *above,
-            };
-        }
-        Self {
-            threads: way.threads,
-            team: way.team,
-            count: way.count,
-            reserved: 0,
-            outer,
-        }
-    }
-}
-
-/// A rule of unwinding for a piece of code; without a rule: forget the earlier one.
-#[derive(Debug, Serialize, Deserialize)]
-pub struct Lesson {
-    in_page: u64,
-    bytes: Vec<u8>,
-    rule: Option<[i64; 4]>,
-}
-
-impl Lesson {
-    /// Packs a rule for the tracer.
-    pub fn new(code: &Code, rule: Option<&Rule>) -> Self {
-        let rule = rule.map(|rule| {
-            [
-                rule.cfa.into(),
-                rule.rbp.into(),
-                rule.cfa_offset.into(),
-                rule.rbp_offset.into(),
-            ]
-        });
-        Self {
-            in_page: code.in_page,
-            bytes: code.bytes.to_vec(),
-            rule,
-        }
-    }
-
-    /// The inverse of [`Lesson::new`]. `None` if the numbers do not fit.
-    pub fn read(&self) -> Option<(Code, Option<Rule>)> {
-        let bytes: [u8; 2 * CODE_AROUND] = self.bytes.as_slice().try_into().ok()?;
-        let code = Code {
-            in_page: self.in_page,
-            bytes,
-        };
-        let Some([cfa, rbp, cfa_offset, rbp_offset]) = self.rule else {
-            return Some((code, None));
-        };
-        let rule = Rule {
-            cfa: u32::try_from(cfa).ok()?,
-            rbp: u32::try_from(rbp).ok()?,
-            cfa_offset: i32::try_from(cfa_offset).ok()?,
-            rbp_offset: i32::try_from(rbp_offset).ok()?,
-        };
-        Some((code, Some(rule)))
+impl<'de, T: Plain> Deserialize<'de> for Bytes<T> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let bytes = Vec::<u8>::deserialize(from)?;
+        let read = sbt_common::read(&bytes).map(Self);
+        read.ok_or_else(|| D::Error::invalid_length(bytes.len(), &"the bytes of a record"))
     }
 }
 

@@ -12,7 +12,7 @@ use super::{
 /// The register that holds what a function returns: see [`Cookie::object`].
 const RETURNED: u8 = 7;
 
-/// A function is entered.
+/// A thread enters a function that makes or ends a communicator or a group.
 pub(super) fn make(cookie: Cookie, hit: &mut Hit<'_, impl Machine>) {
     let own = Own(hit.machine);
     let at = cookie.returns_at(&own);
@@ -53,7 +53,7 @@ fn list(
     let length = match (cookie.count, cookie.displacement) {
         (0, _) => 0,
         (_, LENGTH_UNKNOWN) => u64::from(SOME),
-        // The argument before the list.
+        // The argument before the list is its length.
         (at, width) => u64::from(low(argument(at - 1))) * u64::from(width),
     };
     let length = usize::try_from(length).unwrap_or(usize::MAX);
@@ -67,7 +67,7 @@ fn list(
     (listed, list.map(u32::from_ne_bytes))
 }
 
-/// The function is left that was entered.
+/// A thread leaves the function that it has entered.
 pub(super) fn made(hit: &mut Hit<'_, impl Machine>) {
     let making = hit.slot.making;
     if making.at == 0 || making.at != hit.machine.registers().stack() {

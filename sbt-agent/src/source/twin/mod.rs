@@ -50,7 +50,7 @@ pub enum Program {
     Condvar,
     /// A function is entered that the user has named as a barrier.
     Call,
-    /// An instruction is reached that ends such a function.
+    /// A thread reaches an instruction that ends a function that the user has named as a barrier.
     CallExit,
     /// A marked place is passed, or a parallel region begins.
     Mark,
@@ -60,13 +60,14 @@ pub enum Program {
     Mapped,
     /// A function is entered that is the last a thread leaves at a barrier.
     Leave,
-    /// A thread returns from such a function.
+    /// A thread returns from the function that is the last it leaves at a barrier.
     Return,
     /// A thread has left a barrier that is part of a larger function.
     Left,
-    /// A function of MPI is entered that makes or ends a communicator or a group.
+    /// A thread enters a function of MPI that makes or ends a communicator or a group.
     Make,
-    /// An instruction is reached that ends such a function.
+    /// A thread reaches an instruction that ends a function of MPI that makes or ends a communicator or a
+    /// group.
     Made,
 }
 
@@ -192,7 +193,7 @@ impl<M: Machine> Hit<'_, M> {
 }
 
 impl Programs {
-    /// For sources that learn of hits long after: see [`Programs::reads_late`].
+    /// Makes programs for sources that learn of hits long after: see [`Programs::reads_late`].
     pub fn reading_late() -> Self {
         Self {
             reads_late: true,

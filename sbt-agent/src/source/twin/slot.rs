@@ -17,11 +17,11 @@ const MOST_RETURNS: usize = 16;
 /// The name and the like, with which a thread is announced.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Announcement {
-    /// See [`Thread::start_ns`].
+    /// The value for [`Thread::start_ns`].
     pub start_ns: u64,
-    /// See [`Thread::start_code`].
+    /// The value for [`Thread::start_code`].
     pub start_code: u64,
-    /// See [`Thread::comm`].
+    /// The value for [`Thread::comm`].
     pub comm: [u64; 2],
 }
 
@@ -30,7 +30,7 @@ pub struct Announcement {
 pub struct Slot {
     /// The thread's number.
     pub tid: u32,
-    /// Its process.
+    /// The thread's process.
     pub process: u32,
     /// Number of the memory in which it runs, equal for threads that share it.
     pub space: u32,
@@ -64,8 +64,8 @@ impl Returns {
 }
 
 impl Slot {
-    /// For a thread first seen at `born_ns`, or 0 if it existed before. `tell` reads the name and
-    /// the like of a thread, by process and number.
+    /// The state of a thread first seen at `born_ns`, which is 0 if it existed before. `tell` reads the
+    /// name and the like of a thread, by process and number.
     pub fn new(
         (process, tid, space): (u32, u32, u32),
         born_ns: u64,

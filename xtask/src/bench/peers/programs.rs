@@ -8,8 +8,8 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 
 use super::read;
+use crate::bench::series::Bench;
 use crate::process;
-use crate::workspace::Workspace;
 
 /// A program to run under the tools.
 pub struct Program {
@@ -52,15 +52,13 @@ pub fn under(tool: impl AsRef<OsStr>) -> Command {
 }
 
 /// All programs, compiled and with their arrivals counted.
-pub fn all(workspace: &Workspace, sbt: &Path, folder: &Path) -> Result<Vec<Program>> {
-    let counter = folder.join("count.so");
-    compile(workspace, "count.c", &["-shared", "-fPIC"], &counter)?;
-    let phases = super::phases(workspace)?;
-    let openmp = folder.join("openmp-phases");
-    compile(workspace, "openmp-phases.c", &["-fopenmp"], &openmp)?;
+pub fn all(bench: &Bench) -> Result<Vec<Program>> {
+    let counter = bench.compile("bench/count.c", &["-O2", "-g", "-shared", "-fPIC"])?;
+    let phases = super::phases(bench)?;
+    let openmp = bench.compile("bench/openmp-phases.c", &["-O2", "-g", "-fopenmp"])?;
     let demo = |name: &str, scale: &str| -> Vec<OsString> {
         let words = ["__demo", name, "4", scale].map(OsString::from);
-        [sbt.as_os_str().to_owned()]
+        [bench.sbt.clone().into_os_string()]
             .into_iter()
             .chain(words)
             .collect()
@@ -96,18 +94,6 @@ pub fn all(workspace: &Workspace, sbt: &Path, folder: &Path) -> Result<Vec<Progr
             Ok(program)
         })
         .collect()
-}
-
-/// Compiles a program of bench/.
-pub fn compile(workspace: &Workspace, source: &str, flags: &[&str], to: &Path) -> Result<()> {
-    process::run(
-        process::command("gcc")
-            .args(["-O2", "-g"])
-            .args(flags)
-            .arg("-o")
-            .arg(to)
-            .arg(workspace.root.join("bench").join(source)),
-    )
 }
 
 /// The library with the barrier among those that a program is linked with.

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use anyhow::{Context as _, Result};
 use serde::Deserialize;
 
 /// The count of a tool.
@@ -52,43 +53,42 @@ struct Report {
 }
 
 /// Arrivals in sbt's report.
-pub fn sbt(json: &str) -> Option<Seen> {
-    let report: Report = serde_json::from_str(json).ok()?;
-    Some(Seen::Arrivals(report.arrivals))
+pub fn sbt(json: &str) -> Result<Seen> {
+    let report: Report = serde_json::from_str(json).context("it wrote no report")?;
+    Ok(Seen::Arrivals(report.arrivals))
 }
 
 /// The sum of bpftrace's lines `@arrivals[tid]: 12`.
-pub fn bpftrace(text: &str) -> Option<Seen> {
+pub fn bpftrace(text: &str) -> Seen {
     let counts = text.lines().filter_map(|line| {
         let rest = line.trim().strip_prefix("@arrivals[")?;
         rest.split_once("]: ")?.1.parse::<u64>().ok()
     });
-    sum(counts).map(Seen::Arrivals)
+    Seen::Arrivals(counts.sum())
 }
 
 /// Samples in the output of `perf report --stats`, where the total stands first.
-pub fn perf_record(text: &str) -> Option<Seen> {
-    text.lines()
-        .find_map(|line| {
-            let rest = line.trim().strip_prefix("SAMPLE events:")?;
-            rest.split_whitespace().next()?.parse().ok()
-        })
-        .map(Seen::Arrivals)
+pub fn perf_record(text: &str) -> Seen {
+    let samples = text.lines().find_map(|line| {
+        let rest = line.trim().strip_prefix("SAMPLE events:")?;
+        rest.split_whitespace().next()?.parse().ok()
+    });
+    Seen::Arrivals(samples.unwrap_or(0))
 }
 
 /// Calls in the summary of `perf trace -s`, which has a table for each thread.
-pub fn perf_trace(text: &str) -> Option<Seen> {
-    sum(column(text, 1, |words| words.first() == Some(&"futex"))).map(Seen::FutexCalls)
+pub fn perf_trace(text: &str) -> Seen {
+    Seen::FutexCalls(sum(text, 1, |words| words.first() == Some(&"futex")))
 }
 
 /// Calls in the summary of `strace -c`.
-pub fn strace(text: &str) -> Option<Seen> {
-    sum(column(text, 3, |words| words.last() == Some(&"futex"))).map(Seen::FutexCalls)
+pub fn strace(text: &str) -> Seen {
+    Seen::FutexCalls(sum(text, 3, |words| words.last() == Some(&"futex")))
 }
 
 /// Calls in the summary of `ltrace -c`.
-pub fn ltrace(text: &str, function: &str) -> Option<Seen> {
-    sum(column(text, 3, |words| words.last() == Some(&function))).map(Seen::Arrivals)
+pub fn ltrace(text: &str, function: &str) -> Seen {
+    Seen::Arrivals(sum(text, 3, |words| words.last() == Some(&function)))
 }
 
 /// Number of lines that gdb's breakpoint commands print.
@@ -97,24 +97,14 @@ pub fn gdb(text: &str) -> Seen {
     Seen::Arrivals(lines.count() as u64)
 }
 
-/// The numbers in one column of the selected lines.
-fn column<'a>(
-    text: &'a str,
-    column: usize,
-    is_meant: impl Fn(&[&str]) -> bool + 'a,
-) -> impl Iterator<Item = u64> + 'a {
-    text.lines().filter_map(move |line| {
+/// The sum of the numbers in one column of the selected lines.
+fn sum(text: &str, column: usize, is_meant: impl Fn(&[&str]) -> bool) -> u64 {
+    let numbers = text.lines().filter_map(|line| {
         let words: Vec<&str> = line.split_whitespace().collect();
-        if !is_meant(&words) {
-            return None;
-        }
-        words.get(column)?.parse().ok()
-    })
-}
-
-/// The sum; `None` without numbers.
-fn sum(counts: impl Iterator<Item = u64>) -> Option<u64> {
-    counts.fold(None, |sum, count| Some(sum.unwrap_or(0) + count))
+        let number = words.get(column)?.parse::<u64>().ok()?;
+        is_meant(&words).then_some(number)
+    });
+    numbers.sum()
 }
 
 #[cfg(test)]
@@ -158,12 +148,12 @@ mod tests {
     #[test]
     fn counts_of_all_threads_are_added() {
         let text = "\n@arrivals[1679]: 5000\n@arrivals[1681]: 4998\n\n@waited[1681]: 824319996\n";
-        assert_eq!(bpftrace(text), Some(Seen::Arrivals(9998)));
-        assert_eq!(bpftrace("@waited[1681]: 824319996\n"), None);
+        assert_eq!(bpftrace(text), Seen::Arrivals(9998));
+        assert_eq!(bpftrace("@waited[1681]: 824319996\n"), Seen::Arrivals(0));
         let text = " phases (1955), 9999 events, 50.0%\n   syscall  calls  errors  total\n\
                     \x20  futex   4999    434   788.019     0.010\n\
                     \n phases (1957)\n   futex   5000    299   780.308\n";
-        assert_eq!(perf_trace(text), Some(Seen::FutexCalls(9999)));
+        assert_eq!(perf_trace(text), Seen::FutexCalls(9999));
     }
 
     #[test]
@@ -172,15 +162,12 @@ mod tests {
                     ------ ----------- ----------- --------- --------- ----------------\n\
                     100.00    0.072338           7     10034      4148 futex\n\
                     100.00    0.072338           7     10034      4148 total\n";
-        assert_eq!(strace(text), Some(Seen::FutexCalls(10034)));
-        assert_eq!(strace(&text.replace("futex", "read")), None);
+        assert_eq!(strace(text), Seen::FutexCalls(10034));
+        assert_eq!(strace(&text.replace("futex", "read")), Seen::FutexCalls(0));
         let text = "100.00    2.365670         591      4000 pthread_barrier_wait\n\
                     100.00    2.365670                  4000 total\n";
-        assert_eq!(
-            ltrace(text, "pthread_barrier_wait"),
-            Some(Seen::Arrivals(4000))
-        );
-        assert_eq!(ltrace(text, "GOMP_barrier"), None);
+        assert_eq!(ltrace(text, "pthread_barrier_wait"), Seen::Arrivals(4000));
+        assert_eq!(ltrace(text, "GOMP_barrier"), Seen::Arrivals(0));
     }
 
     #[test]
@@ -188,13 +175,14 @@ mod tests {
         let text = "Aggregated stats:\n           TOTAL events:      10017\n\
                     \x20         SAMPLE events:      10000  (99.8%)\n\
                     x stats:\n          SAMPLE events:      10\n";
-        assert_eq!(perf_record(text), Some(Seen::Arrivals(10000)));
+        assert_eq!(perf_record(text), Seen::Arrivals(10000));
     }
 
     #[test]
     fn the_others_count_too() {
-        assert_eq!(sbt(r#"{"arrivals": 12, "x": 1}"#), Some(Seen::Arrivals(12)));
-        assert_eq!(sbt("{"), None);
+        let report = sbt(r#"{"arrivals": 12, "x": 1}"#);
+        assert_eq!(report.unwrap(), Seen::Arrivals(12));
+        assert!(sbt("{").is_err());
         assert_eq!(gdb("arrival 1\nfoo\narrival 2\n"), Seen::Arrivals(2));
     }
 }

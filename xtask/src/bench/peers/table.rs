@@ -42,103 +42,88 @@ impl Row {
 }
 
 /// The results of a program under a tool.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Cell {
-    /// At least one run ended by itself.
-    Measured {
-        /// The program's time divided by its time without the tool in the same round.
-        ratios: Vec<f64>,
-        /// The tool's count in each run, if it reports any.
-        seen: Vec<Seen>,
-        /// Why it is unknown what the tool counted, if so.
-        unknown: Option<String>,
-        /// Why some of the runs failed.
-        failures: Vec<String>,
-    },
-    /// The run was cut off: a lower bound of the ratio.
-    MoreThan(f64),
-    /// The tool does not work here, for this reason.
-    Failed(String),
-}
-
-impl Default for Cell {
-    fn default() -> Self {
-        Self::Measured {
-            ratios: Vec::new(),
-            seen: Vec::new(),
-            unknown: None,
-            failures: Vec::new(),
-        }
-    }
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Cell {
+    /// The program's time divided by its time without the tool, of each run that ended by itself.
+    pub ratios: Vec<f64>,
+    /// The tool's count in each of these runs, if the count is known.
+    pub seen: Vec<Seen>,
+    /// A lower bound of the ratio, if a run was cut off.
+    pub more_than: Option<f64>,
+    /// Why figures are missing.
+    pub reasons: Vec<String>,
 }
 
 impl Cell {
     /// Whether another run makes sense.
-    pub const fn goes_on(&self) -> bool {
-        matches!(self, Self::Measured { .. })
+    pub fn goes_on(&self) -> bool {
+        self.more_than.is_none() && (self.reasons.is_empty() || !self.ratios.is_empty())
     }
 
     /// Adds a run.
-    pub fn add(&mut self, ratio: f64, found: Result<Option<Seen>, String>) {
-        if let Self::Measured {
-            ratios,
-            seen,
-            unknown,
-            ..
-        } = self
-        {
-            ratios.push(ratio);
-            match found {
-                Ok(found) => seen.extend(found),
-                Err(why) => *unknown = Some(why),
+    pub fn add(&mut self, ratio: f64, found: Result<Option<Seen>>) {
+        self.ratios.push(ratio);
+        match found {
+            Ok(found) => self.seen.extend(found),
+            Err(why) => {
+                let why = format!("what it counted is unknown: {why:#}");
+                if !self.reasons.contains(&why) {
+                    self.reasons.push(why);
+                }
             }
         }
+    }
+
+    /// Adds a run that was cut off, which leaves nothing but a bound.
+    pub fn cut(&mut self, more_than: f64) {
+        *self = Self {
+            more_than: Some(more_than),
+            ..Self::default()
+        };
     }
 
     /// Adds a failed run. If it is the first run, the tool does not work at all.
-    pub fn fail(&mut self, why: String) {
-        match self {
-            Self::Measured {
-                ratios, failures, ..
-            } if !ratios.is_empty() => failures.push(why),
-            _ => *self = Self::Failed(why),
-        }
+    pub fn fail(&mut self, why: &str) {
+        self.reasons.push(if self.ratios.is_empty() {
+            format!("does not work here: {why}")
+        } else {
+            format!("a run failed: {why}")
+        });
     }
 
     fn slow_down(&self) -> String {
-        match self {
-            Self::Measured { ratios, .. } if ratios.is_empty() => "?".to_owned(),
-            Self::Measured { ratios, .. } => {
-                let least = ratios.iter().copied().fold(f64::INFINITY, f64::min);
-                let most = ratios.iter().copied().fold(0.0, f64::max);
-                format!(
-                    "**{}** ({} … {})",
-                    ratio(median(ratios)),
-                    ratio(least),
-                    ratio(most)
-                )
-            }
-            Self::MoreThan(bound) => format!("> {bound:.1} ×"),
-            Self::Failed(_) => "does not work here".to_owned(),
+        if let Some(bound) = self.more_than {
+            return format!("> {bound:.1} ×");
         }
+        if self.ratios.is_empty() {
+            return if self.reasons.is_empty() {
+                "?".to_owned()
+            } else {
+                "does not work here".to_owned()
+            };
+        }
+        let (least, most) = range(&self.ratios);
+        format!(
+            "**{}** ({} … {})",
+            ratio(median(&self.ratios)),
+            ratio(least),
+            ratio(most)
+        )
     }
 
     fn share(&self, arrivals: u64) -> String {
-        let Self::Measured { seen, unknown, .. } = self else {
-            return "?".to_owned();
-        };
-        if seen.is_empty() || unknown.is_some() {
+        if self.seen.is_empty() || self.seen.len() < self.ratios.len() {
             return "?".to_owned();
         }
-        let counts: Vec<f64> = seen
+        let counts: Vec<f64> = self
+            .seen
             .iter()
             .map(|seen| match seen {
                 Seen::Arrivals(count) | Seen::FutexCalls(count) => *count as f64,
             })
             .collect();
-        let least = counts.iter().copied().fold(f64::INFINITY, f64::min);
-        let most = counts.iter().copied().fold(0.0, f64::max);
-        if matches!(seen[0], Seen::FutexCalls(_)) {
+        let (least, most) = range(&counts);
+        if matches!(self.seen[0], Seen::FutexCalls(_)) {
             return if least < most {
                 format!("{least:.0} … {most:.0} calls")
             } else {
@@ -152,6 +137,15 @@ impl Cell {
             format!("{least} … {most}")
         }
     }
+}
+
+/// The least and the greatest value.
+fn range(values: &[f64]) -> (f64, f64) {
+    let values = || values.iter().copied();
+    (
+        values().fold(f64::INFINITY, f64::min),
+        values().fold(0.0, f64::max),
+    )
 }
 
 /// The change in per cent, or from double on, the factor.
@@ -191,7 +185,7 @@ pub fn section(
 ) -> Result<String> {
     let mut out = format!(
         "{heading}\n\n\
-         Measured by `cargo xtask bench --peers` ({machine}): each program alone and under each \
+         Measured by `cargo xtask bench --only peers` ({machine}): each program alone and under each \
          tool in turns, {} rounds. Its own clock counts, not the start of a tool; the tools \
          write into files or count. Programs that count themselves say how many arrivals there \
          were.\n\n| program | | alone, s | arrivals |\n|---|---|---|---|\n",
@@ -249,27 +243,12 @@ pub fn section(
 
 /// Writes why figures are missing.
 fn reasons(out: &mut String, columns: &[Column], rows: &[Row]) -> Result<()> {
-    let mut told = false;
+    let mut first = "\n";
     for row in rows {
         for (cell, column) in row.cells.iter().zip(columns) {
-            let all = match cell {
-                Cell::Failed(why) => vec![format!("does not work here: {why}")],
-                Cell::Measured {
-                    unknown, failures, ..
-                } => {
-                    let unknown = unknown.iter();
-                    let unknown = unknown.map(|why| format!("what it counted is unknown: {why}"));
-                    let failed = failures.iter().map(|why| format!("a run failed: {why}"));
-                    unknown.chain(failed).collect()
-                }
-                Cell::MoreThan(_) => Vec::new(),
-            };
-            for what in all {
-                if !told {
-                    out.push('\n');
-                    told = true;
-                }
-                writeln!(out, "- {} at {}: {what}", row.name, column.name)?;
+            for why in &cell.reasons {
+                writeln!(out, "{first}- {} at {}: {why}", row.name, column.name)?;
+                first = "";
             }
         }
     }
@@ -280,8 +259,8 @@ fn every_pair(out: &mut String, columns: &[Column], rows: &[Row]) -> Result<()> 
     writeln!(out, "\nAll rounds:\n")?;
     for row in rows {
         for (cell, column) in row.cells.iter().zip(columns) {
-            if let Cell::Measured { ratios, .. } = cell {
-                let all: Vec<String> = ratios.iter().map(|value| ratio(*value)).collect();
+            if !cell.ratios.is_empty() {
+                let all: Vec<String> = cell.ratios.iter().map(|value| ratio(*value)).collect();
                 writeln!(out, "- {}, {}: {}", row.name, column.name, all.join(", "))?;
             }
         }
@@ -294,11 +273,10 @@ mod tests {
     use super::*;
 
     fn measured(ratios: &[f64], seen: &[Seen]) -> Cell {
-        Cell::Measured {
+        Cell {
             ratios: ratios.to_vec(),
             seen: seen.to_vec(),
-            unknown: None,
-            failures: Vec::new(),
+            ..Cell::default()
         }
     }
 
@@ -306,7 +284,10 @@ mod tests {
     fn small_ratios_are_per_cent_and_big_ones_times() {
         let cell = measured(&[1.01, 0.99, 2.5], &[]);
         assert_eq!(cell.slow_down(), "**+1.0 %** (-1.0 % … 2.5 ×)");
-        assert_eq!(Cell::MoreThan(7.04).slow_down(), "> 7.0 ×");
+        let mut cell = cell;
+        cell.cut(7.04);
+        assert_eq!(cell.slow_down(), "> 7.0 ×");
+        assert_eq!(cell.share(7), "?");
         assert_eq!(Cell::default().slow_down(), "?");
     }
 
@@ -320,16 +301,16 @@ mod tests {
         assert_eq!(measured(&[], &[]).share(100_000), "?");
         let calls = [Seen::FutexCalls(7), Seen::FutexCalls(7)];
         assert_eq!(measured(&[], &calls).share(7), "7 calls");
-        assert_eq!(Cell::MoreThan(3.0).share(7), "?");
     }
 
     #[test]
     fn one_failure_of_several_runs_is_told_and_the_others_count() {
         let mut cell = Cell::default();
-        cell.fail("broken".into());
-        assert_eq!(cell, Cell::Failed("broken".into()));
+        cell.fail("broken");
+        assert!(!cell.goes_on());
+        assert_eq!(cell.slow_down(), "does not work here");
         let mut cell = measured(&[1.5], &[]);
-        cell.fail("broken".into());
+        cell.fail("broken");
         assert!(cell.goes_on());
         assert_eq!(cell.slow_down(), "**+50.0 %** (+50.0 % … +50.0 %)");
         let mut out = String::new();
@@ -357,7 +338,9 @@ mod tests {
             alone: vec![1.0, 2.0, 3.0],
         }];
         let mut unknown = Cell::default();
-        unknown.add(1.5, Err("it wrote no file".into()));
+        unknown.add(1.5, Err(anyhow::anyhow!("it wrote no file")));
+        let mut gone = Cell::default();
+        gone.fail("no such package");
         let row = |name, late, cell| Row {
             name,
             late,
@@ -367,7 +350,7 @@ mod tests {
             row("nothing", "", measured(&[1.0], &[])),
             row("good", "yes", measured(&[1.1], &[Seen::Arrivals(10)])),
             row("odd", "no", unknown),
-            row("gone", "no", Cell::Failed("no such package".into())),
+            row("gone", "no", gone),
         ];
         let text = section("## Peers", "a machine", "9 s", &columns, &rows).unwrap();
         for line in [

@@ -19,81 +19,99 @@ pub struct Tool {
     pub package: Option<(&'static str, &'static str)>,
     /// Whether the tool tells which thread was late.
     pub late: &'static str,
-    kind: Kind,
+    /// The command that runs a program under the tool; [`Tool::command`] has the words in capitals.
+    words: &'static str,
+    /// The tool's count in a run.
+    read: fn(&Run<'_>) -> Result<Option<Seen>>,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Nothing,
-    /// Additional options of sbt.
-    Sbt(&'static [&'static str]),
-    Bpftrace,
-    PerfRecord,
-    PerfTrace,
-    Strace,
-    Ltrace,
-    Gdb,
+/// A run under a tool that has just ended.
+pub struct Run<'a> {
+    pub program: &'a Program,
+    pub printed: &'a str,
+    /// The file that the tool writes.
+    file: &'a Path,
+}
+
+impl Run<'_> {
+    fn written(&self) -> Result<String> {
+        fs::read_to_string(self.file).context("it wrote no file")
+    }
 }
 
 /// All tools. The first is the run without a tool, which shows how much a program's times vary.
 pub fn all() -> [Tool; 9] {
-    let tool = |name, package, kind, late| Tool {
-        name,
-        package,
-        late,
-        kind,
-    };
     let perf = Some(("perf", "linux-perf"));
     [
-        tool("nothing, again", None, Kind::Nothing, ""),
-        tool(
-            "`sbt run`",
-            None,
-            Kind::Sbt(&[]),
-            "yes: for each episode, site and thread, with the reason",
-        ),
-        tool(
-            "`sbt run --budget off`",
-            None,
-            Kind::Sbt(&["--budget", "off"]),
-            "the same",
-        ),
-        tool(
-            "`bpftrace`, uprobe and uretprobe, arrivals and time inside by thread",
-            Some(("bpftrace", "bpftrace")),
-            Kind::Bpftrace,
-            "over the whole run: who waits least; no episodes, no places",
-        ),
-        tool(
-            "`perf record`, uprobe",
-            perf,
-            Kind::PerfRecord,
-            "no: times and threads are in its file, for a script of one's own",
-        ),
-        tool(
-            "`perf trace -s -e futex`",
-            perf,
-            Kind::PerfTrace,
-            "over the whole run: who sleeps least, on any futex",
-        ),
-        tool(
-            "`strace -f -c -e trace=futex`",
-            Some(("strace", "strace")),
-            Kind::Strace,
-            "no: one sum for all threads",
-        ),
-        tool(
-            "`ltrace -f -c -x FUNCTION`",
-            Some(("ltrace", "ltrace")),
-            Kind::Ltrace,
-            "no: one sum for all threads",
-        ),
-        tool(
-            "`gdb`, a breakpoint that prints and goes on",
-            Some(("gdb", "gdb")),
-            Kind::Gdb,
-            "no: only the order, and it is that of the stops",
-        ),
+        Tool {
+            name: "nothing, again",
+            package: None,
+            late: "",
+            words: "PROGRAM",
+            read: |_| Ok(None),
+        },
+        Tool {
+            name: "`sbt run`",
+            package: None,
+            late: "yes: for each episode, site and thread, with the reason",
+            words: "SBT run --no-tui --quiet --json --output OUTPUT -- PROGRAM",
+            read: |run| read::sbt(&run.written()?).map(Some),
+        },
+        Tool {
+            name: "`sbt run --budget off`",
+            package: None,
+            late: "the same",
+            words: "SBT run --no-tui --quiet --json --budget off --output OUTPUT -- PROGRAM",
+            read: |run| read::sbt(&run.written()?).map(Some),
+        },
+        Tool {
+            name: "`bpftrace`, uprobe and uretprobe, arrivals and time inside by thread",
+            package: Some(("bpftrace", "bpftrace")),
+            late: "over the whole run: who waits least; no episodes, no places",
+            words: "bpftrace -q -o OUTPUT BPFTRACE_SCRIPT -c LINE",
+            read: |run| Ok(Some(read::bpftrace(&run.written()?))),
+        },
+        Tool {
+            name: "`perf record`, uprobe",
+            package: perf,
+            late: "no: times and threads are in its file, for a script of one's own",
+            words: "unshare --mount sh -c TRACEFS sh \
+                    perf record -q -e sbt_bench:arrival -o OUTPUT -- PROGRAM",
+            read: |run| {
+                let mut report = process::command("perf");
+                report.args(["report", "--stats", "-i"]).arg(run.file);
+                Ok(Some(read::perf_record(&process::read(&mut report)?)))
+            },
+        },
+        Tool {
+            name: "`perf trace -s -e futex`",
+            package: perf,
+            late: "over the whole run: who sleeps least, on any futex",
+            words: "unshare --mount sh -c TRACEFS sh \
+                    perf trace -s -e futex -o OUTPUT -- PROGRAM",
+            read: |run| Ok(Some(read::perf_trace(&run.written()?))),
+        },
+        Tool {
+            name: "`strace -f -c -e trace=futex`",
+            package: Some(("strace", "strace")),
+            late: "no: one sum for all threads",
+            words: "strace -f -c -e trace=futex -o OUTPUT PROGRAM",
+            read: |run| Ok(Some(read::strace(&run.written()?))),
+        },
+        Tool {
+            name: "`ltrace -f -c -x FUNCTION`",
+            package: Some(("ltrace", "ltrace")),
+            late: "no: one sum for all threads",
+            words: "ltrace -f -c -L -x FUNCTION@LIBRARY -o OUTPUT PROGRAM",
+            read: |run| Ok(Some(read::ltrace(&run.written()?, run.program.function))),
+        },
+        Tool {
+            name: "`gdb`, a breakpoint that prints and goes on",
+            package: Some(("gdb", "gdb")),
+            late: "no: only the order, and it is that of the stops",
+            words: "gdb -q -nx -batch -x GDB_SCRIPT --args PROGRAM",
+            read: |run| Ok(Some(read::gdb(run.printed))),
+        },
     ]
 }
 
@@ -110,6 +128,12 @@ impl Scratch {
             output: folder.join("output"),
             script: folder.join("script"),
         }
+    }
+
+    /// Writes the script of a tool, and returns its path.
+    fn write(&self, script: &str) -> Result<OsString> {
+        fs::write(&self.script, script)?;
+        Ok(self.script.clone().into())
     }
 }
 
@@ -130,14 +154,14 @@ impl Tool {
     /// # Errors
     /// If the tool cannot watch this program here.
     pub fn prepare(&self, program: &Program) -> Result<Option<Prepared>> {
-        if self.kind != Kind::PerfRecord {
+        if !self.words.contains(EVENT) {
             return Ok(None);
         }
         // Remove the event of an earlier run that was killed.
-        let _none = process::read(perf(process::command("unshare")).args(["probe", "-d", EVENT]));
+        let _none = process::read(perf_probe().args(["-d", EVENT]));
         process::read(
-            perf(process::command("unshare"))
-                .args(["probe", "-q", "-x"])
+            perf_probe()
+                .args(["-q", "-x"])
                 .arg(&program.library)
                 .arg(format!("{EVENT}={}", program.function)),
         )?;
@@ -148,110 +172,57 @@ impl Tool {
     pub fn command(&self, program: &Program, sbt: &Path, scratch: &Scratch) -> Result<Command> {
         // The file may be left from an earlier run.
         let _none = fs::remove_file(&scratch.output);
-        let mut command = match self.kind {
-            Kind::Nothing => return Ok(program.command()),
-            Kind::Sbt(options) => {
-                let mut command = under(sbt);
-                command.args(["run", "--no-tui", "--quiet", "--json"]);
-                command.args(options).arg("--output").arg(&scratch.output);
-                command.arg("--");
-                command
-            }
-            Kind::Bpftrace => {
-                fs::write(&scratch.script, bpftrace_script(program))?;
-                let mut command = under("bpftrace");
-                command.args(["-q", "-o"]).arg(&scratch.output);
-                command.arg(&scratch.script).arg("-c").arg(line(program));
-                return Ok(command);
-            }
-            Kind::PerfRecord => {
-                let mut command = perf(under("unshare"));
-                command.args(["record", "-q", "-e", EVENT, "-o"]);
-                command.arg(&scratch.output).arg("--");
-                command
-            }
-            Kind::PerfTrace => {
-                let mut command = perf(under("unshare"));
-                command.args(["trace", "-s", "-e", "futex", "-o"]);
-                command.arg(&scratch.output).arg("--");
-                command
-            }
-            Kind::Strace => {
-                let mut command = under("strace");
-                command.args(["-f", "-c", "-e", "trace=futex", "-o"]);
-                command.arg(&scratch.output);
-                command
-            }
-            Kind::Ltrace => {
-                let library = program.library.file_name().unwrap_or_default();
-                let mut command = under("ltrace");
-                command.args(["-f", "-c", "-L", "-x"]);
-                command.arg(format!("{}@{}", program.function, library.display()));
-                command.arg("-o").arg(&scratch.output);
-                command
-            }
-            Kind::Gdb => {
-                fs::write(&scratch.script, gdb_script(program.function))?;
-                let mut command = under("gdb");
-                command.args(["-q", "-nx", "-batch", "-x"]);
-                command.arg(&scratch.script).arg("--args");
-                command
-            }
-        };
-        command.args(program.arguments());
+        let mut words: Vec<OsString> = Vec::new();
+        for word in self.words.split_whitespace() {
+            let word = match word {
+                "PROGRAM" => {
+                    words.extend_from_slice(program.arguments());
+                    continue;
+                }
+                // None of the program's arguments contains a blank.
+                "LINE" => program.arguments().join(&OsString::from(" ")),
+                "SBT" => sbt.into(),
+                "OUTPUT" => scratch.output.clone().into(),
+                "TRACEFS" => TRACEFS.into(),
+                "FUNCTION@LIBRARY" => {
+                    let library = program.library.file_name().unwrap_or_default();
+                    format!("{}@{}", program.function, library.display()).into()
+                }
+                "BPFTRACE_SCRIPT" => scratch.write(&bpftrace_script(program))?,
+                "GDB_SCRIPT" => scratch.write(&gdb_script(program.function))?,
+                word => word.into(),
+            };
+            words.push(word);
+        }
+        let mut command = under(&words[0]);
+        command.args(&words[1..]);
         Ok(command)
     }
 
     /// The tool's count in the run that has just ended with this `output`; `None` if there is
     /// nothing to count with.
     pub fn seen(&self, program: &Program, scratch: &Scratch, output: &str) -> Result<Option<Seen>> {
-        let written = || fs::read_to_string(&scratch.output).context("it wrote no file");
-        let seen = match self.kind {
-            Kind::Nothing => return Ok(None),
-            Kind::Sbt(_) => read::sbt(&written()?),
-            Kind::Bpftrace => read::bpftrace(&written()?),
-            Kind::PerfTrace => read::perf_trace(&written()?),
-            Kind::Strace => read::strace(&written()?),
-            Kind::Ltrace => read::ltrace(&written()?, program.function),
-            Kind::Gdb => Some(read::gdb(output)),
-            Kind::PerfRecord => {
-                let mut report = process::command("perf");
-                report
-                    .args(["report", "--stats", "-i"])
-                    .arg(&scratch.output);
-                read::perf_record(&process::read(&mut report)?)
-            }
-        };
-        // A tool without any entry has counted 0.
-        Ok(Some(seen.unwrap_or(self.none())))
-    }
-
-    fn none(&self) -> Seen {
-        match self.kind {
-            Kind::PerfTrace | Kind::Strace => Seen::FutexCalls(0),
-            _ => Seen::Arrivals(0),
-        }
+        (self.read)(&Run {
+            program,
+            printed: output,
+            file: &scratch.output,
+        })
     }
 }
 
 impl Drop for Prepared {
     fn drop(&mut self) {
-        let mut remove = perf(process::command("unshare"));
-        if let Err(error) = process::read(remove.args(["probe", "-q", "-d", EVENT])) {
+        if let Err(error) = process::read(perf_probe().args(["-q", "-d", EVENT])) {
             eprintln!("the probe {EVENT} is still there: {error:#}");
         }
     }
 }
 
-/// A command that runs `perf` through `unshare`; further arguments go to perf.
-fn perf(mut unshare: Command) -> Command {
-    unshare.args(["--mount", "sh", "-c", TRACEFS, "sh", "perf"]);
+/// `perf probe`, where it finds tracefs; further arguments are to be added.
+fn perf_probe() -> Command {
+    let mut unshare = process::command("unshare");
+    unshare.args(["--mount", "sh", "-c", TRACEFS, "sh", "perf", "probe"]);
     unshare
-}
-
-/// A program and its arguments in one string; none of them contains a blank.
-fn line(program: &Program) -> OsString {
-    program.arguments().join(&OsString::from(" "))
 }
 
 fn bpftrace_script(program: &Program) -> String {

@@ -7,26 +7,12 @@ use crate::{
         asleep_as,
         names::Names,
         report,
-        scene::{MessageSeen, ProcessSeen, Section, ThreadId},
+        scene::{Language, MessageSeen, ProcessSeen, Section, ThreadId},
     },
     report::LookOutcome,
 };
 
 const CHILD: u32 = 200;
-
-fn process(process: u32) -> ProcessSeen {
-    ProcessSeen {
-        process,
-        parent: None,
-        forked: false,
-        has_timers: false,
-        rank: None,
-        ranks: None,
-        has_handlers: false,
-        may_be_told: false,
-        has_tasks: false,
-    }
-}
 
 fn reads(processes: &[u32]) -> Doing {
     Doing::Waiting(WaitFor::Data {
@@ -103,6 +89,82 @@ fn timers_and_tasks_may_wake_whom_no_thread_wakes() {
 }
 
 #[test]
+fn locks_of_python_are_told_as_such() {
+    let semaphore = Doing::Waiting(WaitFor::Semaphore {
+        address: 0x5000,
+        shared: false,
+    });
+    let calls =
+        "PyThread_acquire_lock_timed thread_pthread.h:497 < acquire_timed _threadmodule.c:98";
+    let mut seen = alone(semaphore);
+    seen.of(0).stack = stack(calls);
+    seen.0.processes[0].language = Some(Language::Python);
+    let hang = judge(&seen.0).unwrap();
+    assert_eq!(hang.because, Some(HangCause::NobodyWakes));
+    assert_eq!(
+        hang.text,
+        "main waits for a lock of Python (0x5000), and no thread of the process is left that could wake \
+         it; `py-spy dump --pid 100` prints the functions of Python that each thread is in"
+    );
+    // The interpreter itself is waited for elsewhere.
+    seen.of(0).stack = stack("*take_gil ceval_gil.h:260 < main a.c:9");
+    let text = judge(&seen.0).unwrap().text;
+    assert!(text.contains("waits for the semaphore 0x5000"), "{text}");
+}
+
+#[test]
+fn java_tells_who_holds_its_locks() {
+    let helper = "*os::PlatformMonitor::wait < *GangWorker::run < *thread_native_entry";
+    let mut seen = alone(joins(1));
+    seen.thread(1, "java", condvar(), "")
+        .thread(2, "GC Thread#0", condvar(), helper)
+        .thread(
+            3,
+            "order",
+            condvar(),
+            "*park < *ObjectMonitor::enter(JavaThread*)",
+        );
+    seen.of(3).is_whole = false;
+    seen.0.processes[0].language = Some(Language::Java);
+    seen.0.processes[0].has_timers = true;
+    let found = report(&seen.0, PROCESS);
+    assert_eq!(found.outcome, Some(LookOutcome::Unknown));
+    assert!(
+        found
+            .text
+            .contains("not known: order waits to enter a monitor of Java"),
+        "{}",
+        found.text
+    );
+    assert!(
+        found.text.ends_with(
+            "; `jstack 100` prints for which lock each thread of Java waits and which thread holds it, \
+             and so does the program itself after `kill -QUIT 100`"
+        ),
+        "{}",
+        found.text
+    );
+    // The program's threads stand before those of its virtual machine.
+    assert_eq!(
+        names(&found.threads),
+        ["main", "java", "order", "GC Thread#0"]
+    );
+    seen.of(2).stack = stack("run GangWorker.cpp:3");
+    seen.of(2).stack[0].binary = "libjvm.so".into();
+    assert_eq!(names(&report(&seen.0, PROCESS).threads)[3], "GC Thread#0");
+    let calls = "*park < *ObjectMonitor::enter(JavaThread*) < *ObjectMonitor::wait(long)";
+    seen.of(3).stack = stack(calls);
+    let text = report(&seen.0, PROCESS).text;
+    assert!(!text.contains("monitor"), "{text}");
+    // A program that waits for the outside needs no advice.
+    let mut seen = alone(call("accept", "socket:[7]"));
+    seen.0.processes[0].language = Some(Language::Java);
+    let found = report(&seen.0, PROCESS);
+    assert_eq!(found.outcome, Some(LookOutcome::Outside));
+    assert!(!found.text.contains("jstack"), "{}", found.text);
+}
+
+#[test]
 fn memory_that_known_processes_share_is_changed_by_none_of_them() {
     let child = Doing::Waiting(WaitFor::Child { process: None });
     let semaphore = Doing::Waiting(WaitFor::Semaphore {
@@ -144,7 +206,7 @@ fn a_pipe_is_as_good_as_who_holds_its_other_end() {
         "{}",
         hang.text
     );
-    // Another process, which nobody has looked at.
+    // The other end is in a process that was not looked at.
     assert_eq!(judge(&alone(reads(&[77])).0), None);
     // Another thread of the process will write.
     let mut seen = alone(reads(&[PROCESS]));
@@ -161,7 +223,7 @@ fn a_child_that_writes_to_a_parent_that_waits_for_its_end() {
         address: 0x5000,
         shared: false,
     });
-    // Both processes have the end from which is read, as a queue of Python's multiprocessing.
+    // Both processes hold the end to read from, as with a queue of Python's multiprocessing.
     let mut seen = family(child, semaphore);
     let writes = Doing::Waiting(WaitFor::Data {
         call: "write".into(),
@@ -217,16 +279,11 @@ fn a_lock_that_was_held_at_the_fork_is_held_by_nobody_there() {
     });
     let hang = judge(&family(waits, held(0xa0, Holder::Gone { thread: 177 })).0).unwrap();
     assert_eq!(hang.because, Some(HangCause::HolderGone));
-    assert!(
-        hang.text.starts_with("child waits for the mutex 0xa0"),
-        "{}",
-        hang.text
-    );
-    assert!(
-        hang.text
-            .contains("thread 177 held when this process was forked"),
-        "{}",
-        hang.text
+    assert_eq!(
+        hang.text,
+        "child waits in serve() a.c:20 for the mutex 0xa0, which thread 177 held when this process was \
+         forked (it exists only in the parent), and nobody will unlock it; process 200 was forked from \
+         process 100, of which it has only the thread that called fork()"
     );
     assert_eq!(
         hang.chain[0],
@@ -286,7 +343,7 @@ fn a_team_whose_threads_stand_at_different_barriers() {
          parallel region",
     );
     assert_eq!(hang.missing.len(), 0);
-    // In LLVM's runtime those wait for the next region already.
+    // In LLVM's runtime the threads that have passed the end wait for the next region already.
     let mut seen = Seen::new();
     team(&mut seen, 3, &[1]);
     seen.worker(2, condvar(), "").worker(3, condvar(), "");
@@ -355,6 +412,7 @@ fn ranks_tell_with_whom_they_exchange_messages() {
         rank,
         is_of_world: true,
         tag: Some(77),
+        of_all: false,
     };
     for (number, rank) in [(0, 0), (1, 1)] {
         seen.0.processes[number].rank = Some(rank);
@@ -382,6 +440,98 @@ fn ranks_tell_with_whom_they_exchange_messages() {
     assert!(text.contains("rank 0 of a communicator"), "{text}");
     seen.0.threads[1].stack[2].message = None;
     assert!(!asleep(&seen).1.contains("with"));
+}
+
+/// A program of two ranks: one waits in `MPI_Barrier`, and the other for a message of the first.
+fn ranks() -> Seen {
+    let mut seen = family(Doing::Running, Doing::Running);
+    let message = MessageSeen {
+        rank: Some(0),
+        is_of_world: true,
+        tag: Some(77),
+        of_all: false,
+    };
+    let barrier = MessageSeen {
+        rank: None,
+        tag: None,
+        of_all: true,
+        ..message
+    };
+    seen.0.threads[0].stack = stack("*opal_progress < *PMPI_Barrier < main a.c:20");
+    seen.0.threads[0].stack[2].message = Some(barrier);
+    seen.0.threads[1].stack = stack("*opal_progress < *PMPI_Recv < main a.c:12");
+    seen.0.threads[1].stack[2].message = Some(message);
+    for (number, rank) in [(0, 0), (1, 1)] {
+        seen.0.processes[number].rank = Some(rank);
+    }
+    seen
+}
+
+#[test]
+fn ranks_that_wait_for_a_message_and_at_a_barrier_wait_in_a_circle() {
+    let mut seen = ranks();
+    assert_eq!(
+        asleep(&seen).1,
+        "rank 0 waits in MPI_Barrier(), called in main() a.c:20; rank 1 waits in MPI_Recv(), called in \
+         main() a.c:12 (with rank 0, tag 77): each of these waits for the next: rank 0 → rank 1 → rank 0"
+    );
+    // The rank went on between the looks, or waits for a barrier of other ranks, or is at one too.
+    seen.0.threads[0].went_on = true;
+    assert!(!asleep(&seen).1.contains('→'));
+    seen.0.threads[0].went_on = false;
+    let world = seen.0.threads[0].stack[2].message;
+    seen.0.threads[1].stack[2].message = world;
+    assert!(!asleep(&seen).1.contains('→'));
+    let mut seen = ranks();
+    if let Some(barrier) = &mut seen.0.threads[0].stack[2].message {
+        barrier.is_of_world = false;
+    }
+    assert!(!asleep(&seen).1.contains('→'));
+}
+
+#[test]
+fn a_rank_is_called_so_at_a_barrier_too() {
+    let mut seen = ranks();
+    let [first, second] = [0, 1].map(|at| seen.0.threads[at].id);
+    let member = |id, arrived_ns_ago| Member {
+        id,
+        name: "lu".into(),
+        arrived_ns_ago,
+        site: None,
+        ended: false,
+    };
+    seen.0.threads[0].stack[2].message = None;
+    seen.0.barriers.push(BarrierSeen {
+        process: PROCESS,
+        address: 0x7000,
+        kind: Kind::Mpi,
+        participants: Some(2),
+        arrived: Some(1),
+        waiting: vec![first],
+        past_end: Vec::new(),
+        at_end: None,
+        shared: true,
+        past: Some(Past {
+            episodes: 1,
+            members: vec![member(first, Some(6000 * MS)), member(second, None)],
+            still_ns: 6000 * MS,
+            unsure: false,
+        }),
+    });
+    let hang = judge(&seen.0).unwrap();
+    assert_eq!(hang.kind, HangKind::Unclear);
+    assert_eq!(
+        hang.text,
+        "rank 1 is missing at the barrier at a.c:20 (1 of 2 is there, for 6.00 s now): it waits in \
+         MPI_Recv(), called in main() a.c:12 (with rank 0, tag 77, at each of 5 looks, 99 % of a CPU in \
+         200 ms): each of these waits for the next: rank 1 → rank 0 → rank 1"
+    );
+    assert_eq!(hang.missing[0].who.name, "rank 1 (child)");
+    // A launcher gives the rank to a script, too.
+    seen.0.threads[0].stack = stack("*read < main a.c:20");
+    seen.0.processes[1].rank = Some(0);
+    let names = judge(&seen.0).unwrap();
+    assert_eq!(names.arrived[0].who.name, "main");
 }
 
 #[test]

@@ -279,6 +279,73 @@ fn a_count_that_never_was_reached() {
 }
 
 #[test]
+fn if_no_thread_has_ended_the_count_is_too_large() {
+    let mut seen = Seen::new();
+    seen.barrier(4, 40, &[1, 2, 4]);
+    seen.0.processes.push(process(PROCESS));
+    let text = |seen: &Seen| seen.hang().text;
+    assert!(
+        text(&seen).contains(": a thread has ended"),
+        "it is not known"
+    );
+    seen.0.processes[0].has_lost_threads = Some(true);
+    assert!(text(&seen).contains(": a thread has ended"), "one has");
+    seen.0.processes[0].has_lost_threads = Some(false);
+    seen.is(
+        HangKind::Never,
+        Some(HangCause::FewerAlive),
+        "the barrier at hangs.c:40 can never complete: it waits for 4 threads, 3 are there, and no \
+         other can come (main waits for the end of worker-1, which waits at this barrier): the count \
+         is too large: no thread of the process has ended",
+    );
+    seen.watched(0, &[1, 2, 4]);
+    let past = text(&seen);
+    assert!(
+        past.ends_with(
+            "no more than 3 have ever come there, and no thread of the process has ended: the count is \
+             too large"
+        ),
+        "{past}"
+    );
+    seen.thread(9, "watchdog", call("clock_nanosleep", "1 s"), "watch a.c:7");
+    let text = text(&seen);
+    assert!(
+        text.ends_with("(1 s), is to come, or the count is too large"),
+        "{text}"
+    );
+    // The first thread of a process may end before the others.
+    seen.of(0).doing = Doing::Ended;
+    let text = seen.hang().text;
+    assert!(text.contains("or a thread has ended"), "{text}");
+}
+
+#[test]
+fn a_thread_in_the_function_from_which_others_came_is_to_come() {
+    let mut seen = Seen::new();
+    seen.barrier(3, 40, &[1, 2]).watched(0, &[1, 2]);
+    seen.worker(
+        3,
+        call("clock_nanosleep", "9 s"),
+        "*sleep < meet hangs.c:38",
+    );
+    // The stacks of the others are hidden, and events tell from where they came.
+    for number in [1, 2] {
+        seen.of(number).stack = stack("*syscall");
+        seen.of(number).is_whole = false;
+    }
+    seen.is(
+        HangKind::Unclear,
+        None,
+        "probably worker-3 is missing at the barrier at meet hangs.c:40 (2 of 3 are there, for 12.0 s \
+         now): it sleeps in clock_nanosleep() (9 s), in meet() hangs.c:38: it is not known whether it \
+         will come",
+    );
+    seen.of(3).stack = stack("*sleep < watch hangs.c:9");
+    let text = seen.hang().text;
+    assert!(text.contains("either worker-3"), "{text}");
+}
+
+#[test]
 fn two_barriers_in_opposite_order() {
     let mut seen = Seen::new();
     seen.barrier(2, 40, &[1]).barrier(2, 60, &[2]);

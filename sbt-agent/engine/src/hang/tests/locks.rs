@@ -74,9 +74,9 @@ fn a_lock_whose_holder_has_ended() {
     let hang = seen.is(
         HangKind::Never,
         Some(HangCause::HolderGone),
-        "worker-1 is missing at the barrier at hangs.c:40 (2 of 3 are there): it waits for the \
-         mutex 0xa0, whose holder (thread 177) has ended without letting go, in update() \
-         hangs.c:52: nobody will",
+        "worker-1 is missing at the barrier at hangs.c:40 (2 of 3 are there): it waits in \
+         update() hangs.c:52 for the mutex 0xa0, whose holder (thread 177) has ended without \
+         letting go, and nobody will unlock it",
     );
     assert_eq!(
         hang.chain,

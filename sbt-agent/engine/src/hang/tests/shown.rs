@@ -20,6 +20,34 @@ fn threads_of_one_name_are_told_apart() {
 }
 
 #[test]
+fn where_a_library_begins_a_thread_is_no_place_of_the_program() {
+    let mut seen = Seen::new();
+    seen.barrier(3, 40, &[1, 2])
+        .worker(3, mutex(0x5581, 1), "update hangs.c:52");
+    for number in [1, 2] {
+        // The function of the thread has jumped to the barrier, which is inlined.
+        seen.of(number).stack = stack("*std::__atomic_wait atomic_wait.h:431 < *");
+        let begin = seen.of(number).stack.last_mut().unwrap();
+        begin.function = None;
+        begin.binary = "/usr/lib/libstdc++.so.6".into();
+    }
+    let text = |seen: &Seen| seen.hang().text;
+    let named = text(&seen);
+    assert!(
+        named.contains("the barrier at libstdc++.so.6+0x1000"),
+        "{named}"
+    );
+    for number in [1, 2] {
+        seen.of(number).stack.last_mut().unwrap().calls_back = true;
+    }
+    assert_eq!(
+        text(&seen),
+        "worker-3 is missing at the barrier 0x7000 (2 of 3 are there): it waits for the mutex 0x5581 \
+         that worker-1 holds, which waits at this barrier: they wait for each other for ever"
+    );
+}
+
+#[test]
 fn a_report_s_own_names_are_used() {
     let mut seen = Seen::new();
     seen.barrier(3, 40, &[1, 2])

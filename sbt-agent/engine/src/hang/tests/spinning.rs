@@ -77,7 +77,7 @@ fn threads_that_get_a_lock_again_and_again_do_not_hang() {
         "no hang was found: main-0 waits for a critical section, in add() a.c:9 (at each of 5 looks, \
          but it had gone on between them, 99 % of a CPU in 200 ms)"
     );
-    // In code of the program's own, only the places tell.
+    // For code of the program's own, only the places tell whether a thread goes on.
     let mut seen = of(&[(Doing::Running, "spin a.c:9 < main a.c:20")]);
     seen.of(0).went_on = true;
     let text = report(&seen.0, 1).text;
@@ -196,7 +196,7 @@ fn the_memory_of_a_team_tells_who_is_at_its_end() {
     barrier.kind = Kind::Gomp;
     barrier.arrived = None;
     barrier.at_end = Some(2);
-    seen.of(1).stack = stack("*futex_wait < *GOMP_parallel < main a.c:6");
+    seen.of(1).stack = stack("*futex_wait < *gomp_team_end < *GOMP_parallel < main a.c:6");
     for (number, offset) in [(2, 0x100), (3, 0x110), (4, 0x100)] {
         seen.of(number).stack = stack("*gomp_thread_start");
         seen.of(number).stack[0].offset = offset;
@@ -211,6 +211,18 @@ fn the_memory_of_a_team_tells_who_is_at_its_end() {
         "{}",
         hang.text
     );
+    // The first thread has called that barrier by a jump, too: then the other two are at the end.
+    let end = seen.of(1).stack.clone();
+    seen.of(1).stack = stack("*futex_wait < *GOMP_parallel < main a.c:6");
+    let text = seen.hang().text;
+    assert!(
+        text.ends_with(
+            "worker-1 and worker-3 wait at a barrier inside of the parallel region; worker-2 and \
+             worker-4 wait at the end of the parallel region"
+        ),
+        "{text}"
+    );
+    seen.of(1).stack = end;
     // Two at each place: which are where is not known.
     seen.of(4).stack[0].offset = 0x120;
     let text = seen.hang().text;
@@ -323,17 +335,7 @@ fn who_goes_round_without_end_waits_for_nothing_and_comes_to_no_barrier() {
 /// A program of these threads whose process is known.
 fn known(threads: &[(Doing, &str)]) -> Seen {
     let mut seen = of(threads);
-    seen.0.processes.push(ProcessSeen {
-        process: PROCESS,
-        parent: None,
-        forked: false,
-        has_timers: false,
-        has_handlers: false,
-        may_be_told: false,
-        rank: None,
-        ranks: None,
-        has_tasks: false,
-    });
+    seen.0.processes.push(process(PROCESS));
     seen
 }
 
@@ -366,9 +368,41 @@ fn beside_locks_whose_holders_are_unknown_a_sleep_is_no_wait_for_the_outside() {
         ),
         "{told}"
     );
-    // Whoever waits for a guest may keep the lock for which the others of its pool wait.
+    // A thread that waits for a client may hold the lock for which the others of its pool wait.
     let (outcome, _) = text(call("accept", "socket:[7]"), false);
     assert_eq!(outcome, Some(LookOutcome::Outside));
+}
+
+#[test]
+fn who_is_woken_for_a_moment_does_not_change_what_the_program_waits_for() {
+    let mut seen = known(&[
+        (call("rt_sigtimedwait", ""), "main a.c:30"),
+        (call("clock_nanosleep", "2 s"), "sample a.c:18"),
+        (condvar(), "*pthread_cond_wait < take a.c:7"),
+    ]);
+    let told = |seen: &Seen| {
+        let found = report(&seen.0, PROCESS);
+        (found.outcome, found.text)
+    };
+    let asleep = told(&seen);
+    assert_eq!(asleep.0, Some(LookOutcome::Outside));
+    assert_eq!(
+        asleep.1,
+        "the program waits for something outside of it: main-0 waits in rt_sigtimedwait(), in main() \
+         a.c:30; 1 more thread waits for the outside too"
+    );
+    // The sample was taken between the looks, and woke the other thread.
+    seen.restless(&[1, 2]);
+    assert_eq!(told(&seen), asleep);
+    // Nobody outside is waited for: then the threads go on, as they have been seen to do.
+    seen.of(0).doing = joins(2);
+    let (outcome, text) = told(&seen);
+    assert_eq!(outcome, Some(LookOutcome::Moves));
+    assert_eq!(
+        text,
+        "no hang was found: worker-2 waits for the condition variable 0x5000, in take() a.c:7, and was \
+         awake between the looks; whether those that slept throughout will be woken is not known"
+    );
 }
 
 #[test]
@@ -390,7 +424,7 @@ fn whether_a_thread_wakes_others_after_a_sleep_is_not_known() {
          condition variable 0x5000, in take() a.c:7; worker-2 sleeps in clock_nanosleep() (1 s), in \
          heart() a.c:18, and what it does after that is not known"
     );
-    // It woke between the looks.
+    // The thread that sleeps woke between the looks.
     seen.restless(&[2]);
     let (outcome, text) = told(&seen);
     assert_eq!(outcome, Some(LookOutcome::Unknown));
@@ -401,17 +435,18 @@ fn whether_a_thread_wakes_others_after_a_sleep_is_not_known() {
         ),
         "{text}"
     );
-    // Another thread has woken the one that waits, as watching has shown.
+    // While the program was watched, the thread that waits was woken.
     seen.of(1).ran_lately = true;
     assert_eq!(told(&seen).0, Some(LookOutcome::Outside));
     seen.of(1).ran_lately = false;
-    // It gives up by itself, or waits for the lock of the one that sleeps, which goes on after that.
+    // The thread that waits gives up by itself, or waits for a lock that the sleeping thread holds, which
+    // goes on after its sleep.
     seen.of(1).timed = true;
     assert_eq!(told(&seen).0, Some(LookOutcome::Outside));
     seen.of(1).timed = false;
     seen.of(1).doing = mutex(0xa0, 2);
     assert_eq!(told(&seen).0, Some(LookOutcome::Outside));
-    // A thread of a library, as of a pool that the program did not make.
+    // The thread belongs to a library, for example to a pool that the program did not make.
     seen.of(1).doing = condvar();
     seen.of(1).stack = stack("*pthread_cond_wait < *g_thread_pool_run");
     assert_eq!(told(&seen).0, Some(LookOutcome::Outside));

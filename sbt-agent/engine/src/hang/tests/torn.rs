@@ -173,14 +173,37 @@ fn another_process_may_wake_who_waits_for_what_it_shares() {
             assert_eq!(found.is_none(), shared, "{wait:?}");
             seen.barrier(3, 40, &[2, 3]);
             let hang = seen.hang();
-            let because = (!shared).then_some(HangCause::NobodyWakes);
-            assert_eq!(
-                (hang.kind, hang.because),
-                (HangKind::Stuck, because),
-                "{wait:?}"
-            );
+            let found = if shared {
+                (HangKind::Unclear, None)
+            } else {
+                (HangKind::Stuck, Some(HangCause::NobodyWakes))
+            };
+            assert_eq!((hang.kind, hang.because), found, "{wait:?}");
         }
     }
+}
+
+#[test]
+fn who_may_be_woken_by_a_thread_that_goes_on_may_come() {
+    let mut seen = Seen::new();
+    seen.barrier(3, 40, &[1, 2])
+        .worker(3, condvar(), "load hangs.c:44");
+    let hang = seen.hang();
+    assert_eq!(
+        (hang.kind, hang.because),
+        (HangKind::Stuck, Some(HangCause::NobodyWakes))
+    );
+    seen.thread(9, "helper", Doing::Running, "helper hangs.c:70");
+    let hang = seen.hang();
+    assert_eq!((hang.kind, hang.because), (HangKind::Unclear, None));
+    let tail = ": helper runs in helper() hangs.c:70 (at each of 5 looks, 99 % of a CPU in 200 ms), and may \
+        wake it; it is not known whether it will come";
+    assert!(hang.text.ends_with(tail), "{}", hang.text);
+    // The lock of a file is held by another process, which sbt does not know.
+    let mut seen = Seen::new();
+    seen.barrier(3, 40, &[1, 2])
+        .worker(3, call("flock", "a.lock"), "load hangs.c:44");
+    assert_eq!(seen.hang().kind, HangKind::Unclear);
 }
 
 #[test]

@@ -55,6 +55,7 @@ impl Draw<'_> {
             id: process.number,
             pid: process.pid,
             rank: process.rank,
+            host: None,
         };
         processes.map(report).collect()
     }

@@ -2,7 +2,9 @@
 
 use super::super::words::whole;
 use crate::{
-    report::{BarrierKind, Figure, Report, ThreadReport, VerdictKind, VerdictReport},
+    report::{
+        BarrierKind, Figure, Report, ThreadReport, ThreadTimeReport, VerdictKind, VerdictReport,
+    },
     total::total,
 };
 
@@ -16,8 +18,11 @@ const READY: f64 = 10.0;
 /// ready without a CPU for most of their waits.
 const SPINNING: f64 = 2.0;
 
-/// Other processes take the CPUs if they use this part of them, and more than the program.
+/// Other processes count as the cause if they use this part of the CPUs, and more than the program,
 const TAKEN: f64 = 0.5;
+
+/// but not where there are so many threads for each CPU: these would lack CPUs without the others, too.
+const FAR_TOO_MANY: u32 = 2;
 
 /// A shortage of CPUs.
 pub struct Shortage {
@@ -62,10 +67,24 @@ fn threads_at_a_time(report: &Report) -> u32 {
 /// and the mean number of CPUs that they would have used. If this is less than the number of CPUs,
 /// other programs take them. By the looks from outside where events do not tell.
 pub fn wanted(report: &Report) -> Option<(f64, f64)> {
-    wanted_by_events(report).or_else(|| {
+    let by_events = || wanted_by_events(report);
+    let by_looks = || {
         let it = super::wanted_by_looks(report)?;
         Some((it.ready_pct, it.cpus))
-    })
+    };
+    // In waits that events tell nothing of, threads may spin.
+    if waits_are_unknown(&report.thread_time) {
+        by_looks().or_else(by_events)
+    } else {
+        by_events().or_else(by_looks)
+    }
+}
+
+/// Whether threads pass much of their time in barriers, and how is not known.
+fn waits_are_unknown(time: &ThreadTimeReport) -> bool {
+    const MUCH: f64 = 0.25;
+    let in_barriers = time.idle_ns.saturating_add(time.release_ns.unwrap_or(0));
+    time.waits.spinning_pct.is_none() && in_barriers as f64 >= MUCH * time.total_ns as f64
 }
 
 fn wanted_by_events(report: &Report) -> Option<(f64, f64)> {
@@ -155,11 +174,13 @@ pub fn spinning(report: &Report) -> Option<VerdictReport> {
 /// use more of the CPUs than the program.
 pub fn more_threads_than_cpus(report: &Report) -> Option<VerdictReport> {
     let short = shortage(report)?;
-    // Whoever gets the smaller part of the CPUs lacks them because of the others.
+    // If others use more of the CPUs than the program, the program lacks CPUs because of them.
     let used = report.thread_time.total_ns;
     let ran = total(report.threads.iter().filter_map(|thread| thread.running_ns)) as f64;
     let own = ran / used.max(1) as f64 * f64::from(short.threads);
-    if super::others::used(report) > own.max(f64::from(short.cpus) * TAKEN) {
+    let are_far_too_many = short.threads >= FAR_TOO_MANY.saturating_mul(short.cpus);
+    let taken = own.max(f64::from(short.cpus) * TAKEN);
+    if !are_far_too_many && super::others::used(report) > taken {
         return None;
     }
     let text = format!(

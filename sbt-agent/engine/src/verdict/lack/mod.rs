@@ -26,8 +26,8 @@ use team::{Team, Wanted};
 /// percent.
 pub const LEAST: f64 = 5.0;
 
-/// The same for programs without barriers, in percent of the time of their busy threads: nobody is known
-/// to wait for a thread that lacks a CPU.
+/// As [`LEAST`], for programs without barriers, in percent of the time of their busy threads: whether
+/// others wait for a thread that lacks a CPU is unknown there.
 pub const LEAST_WITHOUT_BARRIERS: f64 = 10.0;
 
 /// A lack of CPUs, in percent of the threads' time.
@@ -35,7 +35,7 @@ pub const LEAST_WITHOUT_BARRIERS: f64 = 10.0;
 struct Lack {
     /// The time for which threads were ready without a CPU, in work and in waits.
     ready_pct: f64,
-    /// That time, and the waits for threads that were late for want of a CPU.
+    /// The time of `ready_pct`, and the waits for threads that were late for want of a CPU.
     share_pct: f64,
     /// The mean number of threads that were ready without a CPU.
     ready_threads: f64,
@@ -228,7 +228,7 @@ pub fn stands(report: &Report, verdict: &VerdictReport) -> bool {
         return true;
     }
     let cause = of_the_run(report);
-    // Whoever shares its CPU with a busy thread also shares the caches, and takes longer for that.
+    // A thread that shares its CPU with a busy thread also shares the caches, and so takes longer.
     let is_named = cause.as_ref().is_some_and(|cause| {
         cause.thread.is_some() && cause.thread == verdict.thread && is_of_work(verdict.kind)
     });
@@ -283,8 +283,8 @@ fn does_least_more(report: &Report, verdict: &VerdictReport) -> Option<bool> {
     does_least_more_at(report.site(verdict.site?)?, verdict.thread?)
 }
 
-/// The same of a thread that is blamed at many places: at those with half of the loss, as far as the
-/// least work there says something.
+/// As [`does_least_more`], for a thread that is blamed at many places: at those with half of the loss, as
+/// far as the least work there says something.
 fn does_least_more_at_most(report: &Report, verdict: &VerdictReport) -> bool {
     let Some(thread) = verdict.thread else {
         return true;

@@ -1,8 +1,9 @@
 //! Other processes that use the CPUs; and a lack of CPUs whose cause is not known.
 
-use super::{Case, Lack, list};
+use super::{Case, Lack, cpu_list, list};
 use crate::report::{
-    Figure, ForeignReport, MachineReport, Report, StatesLevel, VerdictKind, VerdictReport,
+    Figure, ForeignReport, MachineReport, Report, SchedulingReport, StatesLevel, VerdictKind,
+    VerdictReport,
 };
 
 /// What others use must be this fraction of what the threads lack: nothing else can be more.
@@ -27,6 +28,13 @@ pub fn processes(case: &Case<'_>) -> Option<VerdictReport> {
     let machine = case.scheduling.machine.as_ref()?;
     let used = in_cpus(machine, machine.others_ns());
     if used < HALF * case.lack.ready_threads || used < LEAST_CPUS {
+        return None;
+    }
+    // Where CPUs were idle, a thread that may use them is ready for as long as it takes to wake it. And sbt
+    // is no less a cause than others that use no more.
+    let idle = idle_cpus(machine).filter(|_| may_use_all(case.scheduling, machine));
+    let is_enough = idle.is_some_and(|idle| idle >= case.lack.ready_threads);
+    if is_enough || machine.own_ns >= machine.others_ns() {
         return None;
     }
     let names = machine.processes.as_ref().map(|all| names(machine, all));
@@ -56,6 +64,19 @@ pub fn processes(case: &Case<'_>) -> Option<VerdictReport> {
             ("cpus", Figure::Whole(case.team.available.len() as u64)),
         ],
     ))
+}
+
+/// The mean number of the machine's CPUs that did nothing; `None` if that is not known.
+fn idle_cpus(machine: &MachineReport) -> Option<f64> {
+    let online = cpu_list(&machine.online)?.len() as f64;
+    Some((online - in_cpus(machine, machine.busy_ns.saturating_add(machine.stolen_ns))).max(0.0))
+}
+
+/// Whether each thread may run on all of the machine's CPUs.
+fn may_use_all(scheduling: &SchedulingReport, machine: &MachineReport) -> bool {
+    let online = cpu_list(&machine.online);
+    let mut tasks = scheduling.tasks.iter();
+    tasks.all(|task| cpu_list(&task.cpus) == online)
 }
 
 /// What to compare while CPUs lack, as the end of a sentence; empty if the time on a CPU is not known.

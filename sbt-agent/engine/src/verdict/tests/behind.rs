@@ -2,10 +2,10 @@
 
 use super::{
     pace::{judged, queue, run, thread},
-    says,
+    says, with,
 };
 use crate::report::{
-    VerdictKind, VerdictReport, WaitKind,
+    Report, VerdictKind, VerdictReport, WaitKind,
     waits::{LookedThreadReport, LooksReport, PairReport, SumsReport, WaitPlaceReport},
 };
 
@@ -95,12 +95,12 @@ fn the_slowest_stage_is_found_through_those_that_wait_for_it() {
         pair(3, 2, 5),
     ];
     assert_eq!(told(stages(), vec![naps.clone()], source), []);
-    // It need not have waited if others wait for it before and behind.
+    // The thread need not have waited if others wait for it before and behind.
     assert_eq!(
         told(stages(), vec![naps.clone()], pairs[..3].to_vec()).len(),
         1
     );
-    // Whoever waits for the end of all does no work, and counts for nothing.
+    // A thread that waits for the end of all others does no work, and does not count.
     let mut joins = pair(9, 1, 1000);
     joins.kind = WaitKind::Join;
     let with_main = [pairs, vec![joins]].concat();
@@ -146,7 +146,7 @@ fn nobody_sets_the_pace_if_waits_end_at_several_threads_or_outside() {
     // The last waits for something that is not of the program.
     let outside = vec![pair(1, 3, 700), pair(2, 3, 700)];
     assert_eq!(told(stages(), vec![nap(&[(1, 200)])], outside), []);
-    // Others hardly wait.
+    // The other threads hardly wait.
     let little = vec![pair(1, 3, 90), pair(2, 3, 80)];
     assert_eq!(told(stages(), naps(), little), []);
 }
@@ -187,7 +187,7 @@ fn threads_that_never_got_work_wait_for_nobody() {
         sleeps: Some(sleeps),
         ..queue(75.0, &[(2, 1000), (3, 1000), (4, 1000)], &[(1, 3000)])
     };
-    // Each was woken once, at the end.
+    // Each thread was woken once, at the end.
     assert_eq!(told(threads(), vec![waits(3)], pairs.clone()), []);
     assert_eq!(told(threads(), vec![waits(300)], pairs).len(), 1);
 }
@@ -215,6 +215,52 @@ fn two_threads_that_wait_for_each_other_work_in_turns() {
     );
     assert_eq!(turns(700, 250), [], "they work beside each other");
     assert_eq!(turns(100, 450), [], "they have little to do");
+    let third = vec![
+        pair(1, 2, 450),
+        pair(1, 3, 150),
+        pair(2, 1, 450),
+        pair(2, 3, 150),
+        pair(3, 1, 150),
+    ];
+    let threads = vec![
+        thread(1, "physics", 450, 70),
+        thread(2, "render", 450, 50),
+        thread(3, "sound", 100, 50),
+    ];
+    let found = told(threads, Vec::new(), third);
+    assert_eq!(found, [], "three threads may want one thing");
+}
+
+#[test]
+fn where_no_cause_is_known_the_longest_wait_is_told() {
+    let mut report = run();
+    let sums = |sleeps| SumsReport {
+        watched_ns: 1000 * MS,
+        span_ns: 1000 * MS,
+        sleeps,
+        unplaced_ns: 0,
+        missed: 0,
+    };
+    report.waits = Some(LooksReport {
+        looks: 2,
+        threads: vec![
+            thread(1, "slow", 600, 0),
+            thread(2, "fast", 300, 0),
+            thread(3, "gc", 5, 0),
+        ],
+        pairs: vec![pair(2, 1, 650), pair(3, 1, 990)],
+        sums: Some(sums(400)),
+        ..LooksReport::default()
+    });
+    let because = |report: Report| with(report).no_verdict_because.unwrap();
+    assert_eq!(
+        because(report.clone()),
+        "no barrier was seen, and why threads wait is not known; the longest wait of one that works too: T2 \
+         fast waits 65 % of its time until T1 slow wakes it, in a condition variable at put queue.c:9"
+    );
+    // A start has some sleeps.
+    report.waits.as_mut().unwrap().sums = Some(sums(20));
+    assert!(because(report).contains("no complete episode"));
 }
 
 #[test]

@@ -22,6 +22,28 @@ fn half_of_the_last_places_of_two_is_chance() {
 }
 
 #[test]
+fn no_more_is_saved_than_the_cpus_allow() {
+    let saves_ms = |cpus| {
+        let mut program = Program::new(3);
+        program.facts.run.cpus = Some(cpus);
+        // Two of the threads share a CPU.
+        program.rounds(20, |_| but(3, 2, runs(6), [2 * MS, 2 * MS, 0]));
+        let verdicts = program.report().verdicts.unwrap();
+        let is_of_work =
+            |verdict: &&VerdictReport| verdict.kind == VerdictKind::PersistentStraggler;
+        match verdicts.iter().find(is_of_work).unwrap().evidence["gain_ns"] {
+            Figure::Whole(ns) => ns / MS,
+            Figure::Real(_) => unreachable!(),
+        }
+    };
+    // In each phase two threads wait for 2 ms, and 10 ms of work take 5 ms on two CPUs.
+    assert_eq!(saves_ms(3), 20 * 4 / 3);
+    assert_eq!(saves_ms(2), 20);
+    // On one CPU the work takes as long as it does now, and who has more of it is told all the same.
+    assert_eq!(saves_ms(1), 0);
+}
+
+#[test]
 fn what_may_be_a_wait_in_the_dock_is_no_dynamic_imbalance() {
     let mut program = Program::new(4);
     let late = |round: usize| (round * 7 + round / 3) % 4;

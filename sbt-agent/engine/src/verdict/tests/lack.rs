@@ -338,6 +338,14 @@ fn other_processes_are_the_cause_if_they_used_the_cpus() {
         &["use 0.8 of the 2 CPUs that it may use, among them `cc1` (pid 77)"],
     );
     assert_eq!((verdict.site, verdict.thread), (None, None));
+    // There were CPUs for all: the threads are ready for as long as it takes to wake them.
+    starving(with(machine(130, 50, 5))).only(VerdictKind::StragglerLostItsCpu);
+    // The idle CPU is not for the thread that is bound to the other one.
+    let mut bound = with(machine(130, 50, 5));
+    bound.tasks[1].cpus = "1".into();
+    starving(bound).only(VerdictKind::OthersTakeCpus);
+    // sbt uses as much as the others.
+    starving(with(machine(200, 100, 55))).only(VerdictKind::StragglerLostItsCpu);
     // sbt itself is no other process.
     let verdict = starving(with(machine(200, 120, 75))).only(VerdictKind::StragglerLostItsCpu);
     says(&verdict, &["sbt itself used 0.8 CPUs meanwhile"]);
@@ -349,6 +357,36 @@ fn other_processes_are_the_cause_if_they_used_the_cpus() {
     program.facts.run.backend = "ebpf".into();
     let verdict = program.only(VerdictKind::StragglerLostItsCpu);
     says(&verdict, &["See what takes the CPU (--states full)."]);
+}
+
+#[test]
+fn far_too_many_threads_are_told_beside_others() {
+    let tasks = (1..=6).map(|tid| task(tid, "0-1", [30, 60])).collect();
+    let mut scheduling = of(tasks);
+    scheduling.machine = Some(machine(200, 160, 5));
+    let mut program = Program::new(6);
+    program.facts.run.cpus = Some(2);
+    program.facts.run.scheduling = Some(scheduling);
+    program.rounds(60, |_| vec![[MS, 8 * MS, 0]; 6]);
+    assert_eq!(program.kinds()[0], VerdictKind::MoreThreadsThanCpus);
+}
+
+#[test]
+fn threads_that_may_spin_want_cpus_by_the_looks() {
+    let tasks = (1..=4).map(|tid| task(tid, "0-1", [25, 75])).collect();
+    let mut program = Program::new(4);
+    program.facts.run.cpus = Some(2);
+    program.facts.run.scheduling = Some(of(tasks));
+    program.rounds(60, |round| but(4, round % 4, runs(9), runs(1)));
+    let mut report = program.report();
+    let has = |report: &Report| {
+        let mut found = judge(report).into_iter().flatten();
+        found.any(|verdict| verdict.kind == VerdictKind::MoreThreadsThanCpus)
+    };
+    assert!(!has(&report), "they sleep in the barrier");
+    report.thread_time.waits.spinning_pct = None;
+    report.thread_time.waits.asleep_pct = None;
+    assert!(has(&report));
 }
 
 #[test]

@@ -47,6 +47,7 @@ pub(super) fn queue(share_pct: f64, slept: &[(u32, u64)], woken: &[(u32, u64)]) 
         file: Some("video.c".into()),
         line: Some(31),
         callers: Vec::new(),
+        in_library: false,
         in_barrier: false,
         looks: 100,
         share_pct,
@@ -208,13 +209,35 @@ fn where_nothing_stands_out_that_is_said() {
         (2, "; what takes the CPU is not known"),
         (
             1,
-            ": 2 busy threads share 1 CPU. More threads would not help",
+            ": they want 2.0 CPUs at a time, and share 1 CPU. More threads would not help",
         ),
     ] {
         report.run.cpus = Some(cpus);
         let text = because(report.clone());
         assert!(text.contains(&format!("{lacks}{cause}")), "{text}");
     }
+}
+
+/// Eighty threads, of which two live at a time.
+#[test]
+fn threads_that_live_one_after_the_other_do_not_share_the_cpus() {
+    let mut report = run();
+    report.run.cpus = Some(2);
+    let brief = |tid| {
+        let mut thread = thread(tid, "brief", 0, 0);
+        (thread.watched_ns, thread.running_ns, thread.ready_ns) =
+            (25 * MS, Some(12 * MS), Some(12 * MS));
+        thread
+    };
+    report.waits = Some(LooksReport {
+        looks: 100,
+        span_ns: 1000 * MS,
+        threads: (1..=80).map(brief).collect(),
+        ..LooksReport::default()
+    });
+    let text = with(report).no_verdict_because.unwrap();
+    assert!(text.contains("what takes the CPU is not known"), "{text}");
+    assert!(!text.contains("share"), "{text}");
 }
 
 #[test]
@@ -237,7 +260,7 @@ fn cpus_are_not_said_to_lack_where_threads_hardly_want_one() {
     let turns: Vec<_> = (1..=4).map(|tid| thread(tid, "turn", 100, 100)).collect();
     let text = because(turns, 2);
     assert!(!text.contains("share"), "{text}");
-    // One that only yields its CPU is not busy.
+    // A thread that only yields its CPU is not busy.
     let yields = vec![thread(1, "yields", 10, 900), thread(2, "works", 900, 10)];
     assert!(because(yields, 1).contains(nothing));
 }
@@ -269,6 +292,21 @@ fn a_thread_that_is_alone_for_long_is_a_serial_part() {
         "serial part: T1 octree works as the only thread for 48 % of the run (48 of 100 looks), before \
          it makes others or after it has joined them at main octree.cpp:62. Divide what it does \
          then among threads, or do it beside their work."
+    );
+    let mut starved = thread(1, "octree", 90, 800);
+    (starved.alone_looks, starved.looks) = (48, 100);
+    let mut report = self::run();
+    report.waits = Some(LooksReport {
+        looks: 100,
+        thread_looks: 152,
+        threads: vec![starved, thread(2, "octree", 400, 0)],
+        ..LooksReport::default()
+    });
+    assert!(
+        judged(report)
+            .iter()
+            .all(|found| found.kind != VerdictKind::SerialPart),
+        "it mostly lacks a CPU"
     );
     let idle = with(48, 52, 20);
     assert_eq!(

@@ -47,7 +47,7 @@ fn a_slower_cpu_does_not_explain_all_work() {
         panic!("{verdicts:#?}");
     };
     assert_eq!(verdict.kind, VerdictKind::PersistentStraggler);
-    let text = "although its CPU was only 1.7 times slower";
+    let text = "(its CPU was 1.7 times slower, which explains a part of that)";
     assert!(verdict.text.contains(text), "{}", verdict.text);
 }
 

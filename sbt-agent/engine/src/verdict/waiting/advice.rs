@@ -41,6 +41,10 @@ pub(super) const fn advice(kind: WaitKind) -> &'static str {
             "Use processes instead of threads, or libraries that release the lock while they \
              compute"
         }
+        WaitKind::Monitor => {
+            "`jstack PID` names them while it runs: hold them for a shorter time, or give each thread data \
+             of its own"
+        }
         _ => "Hold it for a shorter time, or give each thread data of its own",
     }
 }

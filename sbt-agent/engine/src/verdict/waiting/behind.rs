@@ -18,14 +18,14 @@ use crate::{
 /// A thread that waits for others for less than this percentage of its time goes on by itself.
 const OWN: f64 = 15.0;
 
-/// This fraction of all waits for others must be for the one thread, at the end of the chain.
+/// The fraction of all waits for others that must be for one thread at the end of the chain.
 const ALL: f64 = 2.0 / 3.0;
 
 /// Percentage of the threads' time from which their waits are told.
 const MUCH: f64 = 10.0;
 
-/// How its time goes by is told for parts from this percentage on; and whoever ends a smaller part of all
-/// waits does not set the pace.
+/// The least part of its time, in percent, for which the verdict says what the thread does; and the least
+/// part of all waits that a thread must end to set the pace.
 const PART: f64 = 5.0;
 
 /// How it spends this percentage of its time must be known.
@@ -79,7 +79,7 @@ pub(super) fn one(looks: &LooksReport) -> Option<VerdictReport> {
     if naps && !waits.is_amid(tid) {
         return None;
     }
-    // Of several that are equally busy, chance makes one that for which the others wait.
+    // If several threads are equally busy, chance decides for which of them the others wait.
     let is_alike = |other: &LookedThreadReport| {
         let wants_too = wants && wanted_pct(other).is_none_or(|pct| pct >= ALSO_BUSY);
         let waits_pct = waits.for_others_pct(other.tid);
@@ -126,17 +126,18 @@ fn is_parked(looks: &LooksReport, tid: u32) -> bool {
     !known.is_empty() && total(known) < FEW_SLEEPS
 }
 
-/// Of each thread that waits: for whom, how long, ns, and for which part of its time, percent.
+/// The waits of threads for each other.
 struct Waits {
+    /// For each thread that waits: for whom, how long, ns, and for which part of its time, percent.
     by: HashMap<u32, Vec<(u32, u64, f64)>>,
-    /// For which part of its time each thread is ready without a CPU, percent.
+    /// The part of its time for which each thread is ready without a CPU, percent.
     ready: HashMap<u32, f64>,
 }
 
 impl Waits {
     fn of(looks: &LooksReport) -> Self {
         let mut all: HashMap<u32, Vec<(u32, u64, f64)>> = HashMap::new();
-        // Who waits for the end of others, or of a process, has no part in their work, nor has a
+        // A thread that waits for the end of a thread or a process has no part in the work, nor has a
         // thread that was never given any.
         let parks = [WaitKind::Join, WaitKind::Child];
         let is_part =
@@ -164,8 +165,9 @@ impl Waits {
         all.min(100.0)
     }
 
-    /// The part of the waits for a thread that is passed on: what it waits for others itself, of the
-    /// time in which it did not lack a CPU. For want of one it neither works nor waits.
+    /// The part of the waits for a thread that is passed on to others: the part of its time for which the
+    /// thread itself waits for others. The time in which it lacks a CPU does not count: a thread without
+    /// a CPU neither works nor waits.
     fn passed_on(&self, tid: u32) -> f64 {
         let waits = self.for_others_pct(tid);
         let ready = self.ready.get(&tid).copied().unwrap_or(0.0);

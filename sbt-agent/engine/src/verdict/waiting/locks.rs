@@ -52,7 +52,10 @@ fn least_of_lock(looks: &LooksReport) -> f64 {
 
 /// Whether a lock belongs to a library, so that the place of the wait does not tell the lock.
 const fn is_of_library(kind: WaitKind) -> bool {
-    matches!(kind, WaitKind::Allocator | WaitKind::Interpreter)
+    matches!(
+        kind,
+        WaitKind::Allocator | WaitKind::Interpreter | WaitKind::Monitor
+    )
 }
 
 /// A verdict on a lock. `places`: where threads wait for it, most looks first; at least one.
@@ -60,8 +63,8 @@ fn lock(looks: &LooksReport, places: &[&WaitPlaceReport]) -> VerdictReport {
     let first = places[0];
     let share_pct = share(places);
     let more = match places {
-        // Its name has no place.
-        _ if first.kind == WaitKind::Interpreter => String::new(),
+        // The names of the locks of Python and Java have no place.
+        _ if matches!(first.kind, WaitKind::Interpreter | WaitKind::Monitor) => String::new(),
         [_, second] => format!(" and at {}", second.place),
         [_, second, rest @ ..] if !rest.is_empty() => {
             format!(" and at {} and {} more", second.place, rest.len())
@@ -74,7 +77,8 @@ fn lock(looks: &LooksReport, places: &[&WaitPlaceReport]) -> VerdictReport {
         None => (held(first), advice(first.kind)),
     };
     let text = format!(
-        "contended lock: threads wait {share_pct:.0} % of their time for {which} {}{held}. {advice}.",
+        "contended lock: {} for {which} {}{held}. {advice}.",
+        waiting(looks, places),
         counted(looks, share_pct, places),
     );
     VerdictReport {
@@ -84,6 +88,30 @@ fn lock(looks: &LooksReport, places: &[&WaitPlaceReport]) -> VerdictReport {
         text,
         evidence: evidence(looks, share_pct, places),
     }
+}
+
+/// Who waits for a lock, and for how much of the time, in words.
+fn waiting(looks: &LooksReport, places: &[&WaitPlaceReport]) -> String {
+    /// A thread that has so much of all waits is the only one that waits for long.
+    const NEARLY_ALL: f64 = 0.9;
+    let mut of: BTreeMap<u32, (&str, u64, f64)> = BTreeMap::new();
+    for thread in places.iter().flat_map(|place| &place.threads) {
+        let own = of.entry(thread.tid).or_insert((&thread.label, 0, 0.0));
+        own.1 = own.1.saturating_add(looks.slept_ns(thread));
+        own.2 += thread.share_pct;
+    }
+    let all_ns = total(of.values().map(|own| own.1));
+    let most = of.iter().max_by_key(|(_, own)| own.1);
+    let alone = most.filter(|(_, own)| own.1 as f64 >= NEARLY_ALL * all_ns as f64);
+    let Some((tid, (label, _, share_pct))) = alone else {
+        return format!("threads wait {:.0} % of their time", share(places));
+    };
+    let known = looks.threads.iter().find(|thread| thread.tid == *tid);
+    let name = known.map_or_else(String::new, |thread| format!(" {}", thread.name));
+    format!(
+        "{label}{name} waits {:.0} % of its time",
+        share_pct.min(100.0)
+    )
 }
 
 /// The lock for which most holders of a lock wait while others wait for them, if there is one.
@@ -106,8 +134,8 @@ fn next<'a>(looks: &'a LooksReport, lock: &WaitPlaceReport) -> Option<&'a WaitPl
     (waiting >= FEW && waiting as f64 * 100.0 >= MOSTLY * looked as f64).then_some(next)
 }
 
-/// From the holders of a lock on: which lock these wait for themselves, and who holds that, until
-/// a holder waits for no lock. `None` if the holders wait for none.
+/// The locks for which the holders of a lock wait, and the holders of these, until a holder waits for no
+/// lock. `None` if the holders of the first lock wait for none.
 fn chain(looks: &LooksReport, first: &WaitPlaceReport) -> Option<String> {
     let mut text = String::new();
     let mut seen = vec![first.called()];
@@ -134,7 +162,13 @@ pub(super) fn held(place: &WaitPlaceReport) -> String {
     if first.share_pct < MOSTLY || place.holders.len() > 1 && in_turns(place) {
         let asleep = asleep_in_turns(place);
         let asleep = asleep.map_or_else(String::new, |at| format!(" (asleep meanwhile in {at})"));
-        return format!(", held by several threads in turns{asleep}");
+        // Readers hold a lock together.
+        let how = if place.kind == WaitKind::RwLock {
+            ""
+        } else {
+            " in turns"
+        };
+        return format!(", held by several threads{how}{asleep}");
     }
     format!(", held mostly by {}{}", first.label, does(first, place))
 }

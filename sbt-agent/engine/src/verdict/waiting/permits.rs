@@ -7,15 +7,20 @@ use crate::report::{
     waits::{LooksReport, WaitPlaceReport},
 };
 
-/// Percentage of the threads' time from which that is told: it is not known who has been let in.
+/// Percentage of the threads' time from which a wait for a semaphore is told. High, since the threads
+/// that have been let in are unknown.
 const MUCH: f64 = 10.0;
 
+/// Threads that wait for several semaphores at one place, as locks of an interpreter, wait for each other
+/// if there are so many: two may work in turns.
+const MANY: usize = 3;
+
 /// A verdict on each semaphore for which threads wait long, if those that post it are those that wait
-/// for it. Who waits for work is woken by others.
+/// for it. Threads that wait for work are woken by other threads.
 pub(super) fn semaphores(looks: &LooksReport) -> Vec<VerdictReport> {
     let is_told = |place: &&WaitPlaceReport| {
         place.kind == WaitKind::Semaphore
-            && place.objects == 1
+            && (place.objects == 1 || place.wakers.len() >= MANY)
             && is_worth(&[place])
             && place.share_pct >= MUCH
             && is_posted_by_its_waiters(place)
@@ -32,6 +37,16 @@ fn is_posted_by_its_waiters(place: &WaitPlaceReport) -> bool {
 fn verdict(looks: &LooksReport, place: &WaitPlaceReport) -> VerdictReport {
     let places = [place];
     let share_pct = share(&places);
+    if place.objects > 1 {
+        let text = format!(
+            "contended lock: threads wait {share_pct:.0} % of their time for {} {}, until one of themselves \
+             goes on: they share a lock, or work in turns. Hold it for a shorter time, or let each have its \
+             own.",
+            place.called(),
+            counted(looks, share_pct, &places),
+        );
+        return contention(looks, text, share_pct, &places);
+    }
     let text = format!(
         "contended semaphore: threads wait {share_pct:.0} % of their time for {} {}, until one of \
          themselves posts it: as many are in as it lets in. Let more in, if what it guards allows that, \
@@ -39,11 +54,20 @@ fn verdict(looks: &LooksReport, place: &WaitPlaceReport) -> VerdictReport {
         place.called(),
         counted(looks, share_pct, &places),
     );
+    contention(looks, text, share_pct, &places)
+}
+
+fn contention(
+    looks: &LooksReport,
+    text: String,
+    share_pct: f64,
+    places: &[&WaitPlaceReport],
+) -> VerdictReport {
     VerdictReport {
         kind: VerdictKind::LockContention,
         site: None,
         thread: None,
         text,
-        evidence: evidence(looks, share_pct, &places),
+        evidence: evidence(looks, share_pct, places),
     }
 }

@@ -34,10 +34,11 @@ pub(super) fn part(looks: &LooksReport) -> Option<VerdictReport> {
         .map(|thread| thread.looks.saturating_sub(joins_of(looks, thread.tid)))
         .sum();
     // Looks are not evenly spread over the run: the thread cannot have worked alone for longer than
-    // it worked.
+    // it worked. Beside other programs it may take twice its CPU time, and what takes longer is their
+    // doing.
     let worked = alone.running_ns.zip(alone.ready_ns);
     let worked_pct = worked.map_or(100.0, |(running_ns, ready_ns)| {
-        let worked_ns = running_ns.saturating_add(ready_ns);
+        let worked_ns = running_ns.saturating_add(ready_ns.min(running_ns));
         worked_ns as f64 / alone.watched_ns.max(1) as f64 * 100.0
     });
     let looked_pct = pct(alone.alone_looks);

@@ -51,7 +51,8 @@ pub(super) fn explains(place: &WaitPlaceReport) -> bool {
     let of_each_other = matches!(place.kind, WaitKind::Condvar | WaitKind::Semaphore);
     let of_turns = place.kind == WaitKind::Other && is_ordered(place);
     let is_known = is_sleep(place.kind) || of_each_other || of_turns;
-    is_lock(place.kind) || (is_known && !of_messages)
+    // A place inside of a library is none that the user could mend: the program's call is not known.
+    is_lock(place.kind) || (is_known && !of_messages && !place.in_library)
 }
 
 fn sleep(looks: &LooksReport, place: &WaitPlaceReport) -> VerdictReport {

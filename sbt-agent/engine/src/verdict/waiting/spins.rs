@@ -1,10 +1,10 @@
-//! Loops in which threads spin for a lock or a flag.
+//! Loops in which threads spin for a lock, a flag or a message.
 
 use crate::{
     looks::FEW,
     report::{
         Figure, VerdictKind, VerdictReport, WaitKind,
-        waits::{Gets, LooksReport},
+        waits::{Gets, LooksReport, WaitPlaceReport},
     },
 };
 
@@ -13,13 +13,21 @@ use super::advice::advice;
 /// Percentage of the threads' time from which spinning is told.
 const SPINS: f64 = 5.0;
 
+/// Percentage of a rank's time from which spinning in functions of MPI is told: such functions also copy
+/// data. Libraries of MPI have threads of their own that sleep, so that the time of all says little.
+const IN_MESSAGES: f64 = 15.0;
+
 /// Verdicts on loops in which threads spin for a lock or a flag, with their shares of the time.
-/// `meets`: whether barriers were seen. Without them a loop that only waits may be one, but not a
-/// function that gets a lock; what it is is left open then.
+/// `meets`: whether barriers were seen. If none were, a loop that only waits may itself be a barrier, so
+/// the verdict leaves open what the loop is; a function that gets a lock is no barrier.
 pub(super) fn spins(looks: &LooksReport, meets: bool) -> Vec<(VerdictReport, f64)> {
     let spun = looks.in_the_work().filter(|place| {
         let samples = place.sleeps.unwrap_or(0);
-        place.kind == WaitKind::Spin && samples >= FEW && place.share_pct >= SPINS
+        let is_much = match place.call.as_deref().map(Gets::of) {
+            Some(Gets::Message) => most_of_one(place) >= IN_MESSAGES,
+            _ => place.share_pct >= SPINS,
+        };
+        place.kind == WaitKind::Spin && samples >= FEW && is_much
     });
     spun.map(|place| {
         let is_known = meets || place.call.is_some();
@@ -38,6 +46,14 @@ pub(super) fn spins(looks: &LooksReport, meets: bool) -> Vec<(VerdictReport, f64
                  samples). That is no work: hold the lock for a shorter time, or give each thread data \
                  of its own."
             ),
+            Some(Gets::Message) => format!(
+                "waits for ranks: in {} at {} threads wait for other ranks or exchange data with them: {} \
+                 of their time (by {samples} samples). {}.",
+                place.call.as_deref().unwrap_or_default(),
+                place.place,
+                by_thread(place),
+                advice_to(Gets::Message)
+            ),
             Some(gets) => format!(
                 "costly lock: threads need {share_pct:.0} % of their time to get {called}, without \
                  sleeping (by {samples} samples). {}.",
@@ -45,10 +61,10 @@ pub(super) fn spins(looks: &LooksReport, meets: bool) -> Vec<(VerdictReport, f64
             ),
         };
         let verdict = VerdictReport {
-            kind: if is_known {
-                VerdictKind::LockContention
-            } else {
-                VerdictKind::Spinning
+            kind: match place.call.as_deref().map(Gets::of) {
+                Some(Gets::Message) => VerdictKind::WaitsForRanks,
+                _ if is_known => VerdictKind::LockContention,
+                _ => VerdictKind::Spinning,
             },
             site: None,
             thread: None,
@@ -65,6 +81,25 @@ pub(super) fn spins(looks: &LooksReport, meets: bool) -> Vec<(VerdictReport, f64
     .collect()
 }
 
+/// The largest part of its time that any thread is at a place, percent.
+fn most_of_one(place: &WaitPlaceReport) -> f64 {
+    let shares = place.threads.iter().map(|row| row.share_pct);
+    shares.fold(0.0, f64::max)
+}
+
+/// The parts of their time that threads are at a place, the largest first, as a part of a sentence.
+fn by_thread(place: &WaitPlaceReport) -> String {
+    const MOST: usize = 3;
+    let mut rows: Vec<_> = place.threads.iter().collect();
+    rows.sort_by(|a, b| b.share_pct.total_cmp(&a.share_pct));
+    let told = rows.iter().take(MOST);
+    let told: Vec<_> = told
+        .map(|row| format!("{} {:.0} %", row.label, row.share_pct))
+        .collect();
+    let more = if rows.len() > MOST { " and others" } else { "" };
+    format!("{}{more}", told.join(", "))
+}
+
 /// The advice for a lock for which threads do not sleep.
 const fn advice_to(gets: Gets) -> &'static str {
     match gets {
@@ -73,5 +108,9 @@ const fn advice_to(gets: Gets) -> &'static str {
         }
         Gets::Critical => advice(WaitKind::Critical),
         Gets::Turn => "Only one thread at a time passes the ordered part: do less in it",
+        Gets::Message => {
+            "Give less work before that to the rank for which they wait, or let them go on meanwhile \
+             (calls that do not wait, as MPI_Irecv or MPI_Ibcast)"
+        }
     }
 }

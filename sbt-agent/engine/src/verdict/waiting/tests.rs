@@ -11,6 +11,7 @@ fn place(kind: WaitKind, looks: u64, of: u64) -> WaitPlaceReport {
         file: Some("count.c".into()),
         line: Some(31),
         callers: vec!["run count.c:50".into()],
+        in_library: false,
         in_barrier: false,
         looks,
         share_pct: looks as f64 / of as f64 * 100.0,
@@ -135,7 +136,7 @@ fn a_contended_lock_is_named_with_its_holder() {
     assert_eq!(all.len(), 1);
     assert_eq!(
         all[0].text,
-        "contended lock: threads wait 22 % of their time for the mutex locked at add \
+        "contended lock: T1 waits 50 % of its time for the mutex locked at add \
          count.c:31 (44 of 200 looks), held by several threads in turns. Hold it for a shorter \
          time, or give each thread data of its own."
     );
@@ -199,7 +200,7 @@ fn sums_of_the_kernel_are_told_instead_of_looks() {
     let all = of_the_run(&run(vec![lock.clone()]));
     assert_eq!(
         all[0].text,
-        "contended lock: threads wait 22 % of their time for the mutex locked at add \
+        "contended lock: T1 waits 50 % of its time for the mutex locked at add \
          count.c:31 (626 ms in 1234 sleeps), held mostly by T2. Hold it for a shorter time, or \
          give each thread data of its own."
     );
@@ -282,6 +283,46 @@ fn functions_that_get_a_lock_are_told_without_barriers_too() {
 }
 
 #[test]
+fn ranks_that_spin_for_others_are_told_by_the_function() {
+    let mut spin = place(WaitKind::Spin, 0, 200);
+    // Threads of the library that sleep make the share of all small.
+    (spin.share_pct, spin.sleeps, spin.slept_ns) = (4.0, Some(53), Some(60_000_000));
+    spin.callers.clear();
+    spin.call = Some("MPI_Bcast".into());
+    let row = spin.threads[0].clone();
+    let shares = |shares: &[f64]| {
+        let rows = (0..).zip(shares);
+        let rows = rows.map(|(number, share)| WaitThreadReport {
+            label: format!("{number}.0"),
+            share_pct: *share,
+            ..row.clone()
+        });
+        rows.collect::<Vec<_>>()
+    };
+    let mut told = |by: &[f64]| {
+        spin.threads = shares(by);
+        of_the_run(&run(vec![spin.clone()]))
+    };
+    let [verdict] = &told(&[4.0, 58.0])[..] else {
+        panic!();
+    };
+    assert_eq!(verdict.kind, VerdictKind::WaitsForRanks);
+    assert_eq!(
+        verdict.text,
+        "waits for ranks: in MPI_Bcast at add count.c:31 threads wait for other ranks or exchange data \
+         with them: 1.0 58 %, 0.0 4 % of their time (by 53 samples). Give less work before that to the \
+         rank for which they wait, or let them go on meanwhile (calls that do not wait, as MPI_Irecv or \
+         MPI_Ibcast)."
+    );
+    let many = told(&[20.0, 30.0, 40.0, 50.0])[0].text.clone();
+    assert!(
+        many.contains("3.0 50 %, 2.0 40 %, 1.0 30 % and others"),
+        "{many}"
+    );
+    assert_eq!(told(&[8.0, 9.0]), [], "to exchange data takes time, too");
+}
+
+#[test]
 fn the_lines_at_which_one_lock_is_taken_count_together() {
     let one = place(WaitKind::Mutex, 6, 200);
     let mut other = place(WaitKind::Mutex, 5, 200);
@@ -321,6 +362,9 @@ fn sleep_is_a_fault_only_where_threads_meet() {
         "asleep in the work: 22 % of thread time (44 of 200 looks) goes by in usleep called \
          from add count.c:31 (T1). Remove that sleep unless it keeps a rate, or wait for the event itself."
     );
+    // Nobody can mend a call of a library.
+    meets.waits.as_mut().unwrap().places[0].in_library = true;
+    assert_eq!(of_the_run(&meets), []);
 }
 
 #[test]
@@ -330,17 +374,29 @@ fn a_semaphore_is_contended_if_its_waiters_post_it() {
         tid,
         woken_ns: 900_000_000,
     };
-    let told = |posted_by: &[u32], share_pct| {
-        let mut pool = place(WaitKind::Semaphore, 90, 200);
-        pool.objects = 1;
-        pool.share_pct = share_pct;
-        pool.wakers = posted_by.iter().map(|tid| waker(*tid)).collect();
-        let row = pool.threads[0].clone();
-        pool.threads = (2..=4)
-            .map(|tid| WaitThreadReport { tid, ..row.clone() })
-            .collect();
-        of_the_run(&run(vec![pool]))
-    };
+    let told_of =
+        |objects, waiters: std::ops::RangeInclusive<u32>, posted_by: &[u32], share_pct| {
+            let mut pool = place(WaitKind::Semaphore, 90, 200);
+            pool.objects = objects;
+            pool.share_pct = share_pct;
+            pool.wakers = posted_by.iter().map(|tid| waker(*tid)).collect();
+            let row = pool.threads[0].clone();
+            pool.threads = waiters
+                .map(|tid| WaitThreadReport { tid, ..row.clone() })
+                .collect();
+            of_the_run(&run(vec![pool]))
+        };
+    let told = |posted_by: &[u32], share_pct| told_of(1, 2..=4, posted_by, share_pct);
+    // Locks of an interpreter are many semaphores at one place.
+    let many = |posted_by: &[u32]| told_of(4, 1..=4, posted_by, 45.0);
+    let found = many(&[2, 3, 4]);
+    assert!(
+        found[0]
+            .text
+            .starts_with("contended lock: threads wait 45 % of their time for 4 semaphores"),
+        "{found:?}"
+    );
+    assert_eq!(many(&[2, 3]), [], "they may work in turns");
     let found = told(&[2, 3, 4], 45.0);
     assert_eq!(found[0].kind, VerdictKind::LockContention);
     assert_eq!(

@@ -1,22 +1,30 @@
-//! Programs without barriers in which two threads work one after the other: each waits for the other
-//! while that works.
+//! Programs without barriers in which two threads work one after the other: each waits while the other
+//! works.
 
 use std::collections::BTreeMap;
 
 use super::is_lock;
-use crate::report::{
-    Figure, VerdictKind, VerdictReport,
-    waits::{LookedThreadReport, LooksReport, PairReport},
+use crate::{
+    report::{
+        Figure, VerdictKind, VerdictReport,
+        waits::{LookedThreadReport, LooksReport, PairReport},
+    },
+    total::total,
 };
 
-/// Each waits for the other for this percentage of its time at least.
+/// The least percentage of its time for which each of the two threads waits for the other.
 const WAITS: f64 = 25.0;
 
-/// They work one after the other if they want no more CPUs together than this, percent of one.
+/// The most CPU time that two threads which work one after the other want together, percent of one CPU.
 const ONE_CPU: f64 = 115.0;
 
-/// And they have nothing else to wait for if they work for this percentage of the time together.
+/// The least percentage of the time for which the two threads work, together: else they also wait for
+/// something else.
 const WORKS: f64 = 70.0;
+
+/// The least part of what each of the two waits for any thread that it must wait for the other, percent:
+/// else several threads want one thing, as the lock of a language's runtime.
+const FOR_EACH_OTHER: f64 = 80.0;
 
 /// A verdict on the two threads that wait longest for each other.
 pub(super) fn taken(looks: &LooksReport) -> Option<VerdictReport> {
@@ -25,15 +33,26 @@ pub(super) fn taken(looks: &LooksReport) -> Option<VerdictReport> {
             (other.waiter_tid, other.waker_tid) == (pair.waker_tid, pair.waiter_tid)
         };
         let found = looks.pairs.iter().find(is_back);
-        found.filter(|other| is_much(other))
+        found.filter(|other| is_much(other) && is_most(looks, other))
     };
-    let mut both = looks.pairs.iter().filter(|pair| is_much(pair));
+    let both = looks.pairs.iter().filter(|pair| is_much(pair));
+    let mut both = both.filter(|pair| is_most(looks, pair));
     both.find_map(|pair| verdict(looks, pair, back(pair)?))
 }
 
 /// Whether a thread waits much for another, and not for a lock that both want.
 fn is_much(pair: &PairReport) -> bool {
     pair.share_pct >= WAITS && !is_lock(pair.kind)
+}
+
+/// Whether a thread waits for another much longer than for all others together.
+fn is_most(looks: &LooksReport, pair: &PairReport) -> bool {
+    let own = looks
+        .pairs
+        .iter()
+        .filter(|other| other.waiter_tid == pair.waiter_tid);
+    let all_ns = total(own.map(|other| other.slept_ns));
+    pair.slept_ns as f64 * 100.0 >= FOR_EACH_OTHER * all_ns as f64
 }
 
 fn verdict(looks: &LooksReport, one: &PairReport, other: &PairReport) -> Option<VerdictReport> {

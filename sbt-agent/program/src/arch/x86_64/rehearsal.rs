@@ -68,7 +68,8 @@ pub struct Rehearsal<'m> {
     loads: BTreeMap<(u64, usize), u64>,
     /// The last word that was read since the last branch, unless it is the thread's own.
     latest: Option<u64>,
-    decisive: BTreeSet<u64>,
+    /// The branches before which such words were read, with the words.
+    decisive: BTreeSet<(u64, u64)>,
     /// Whether memory that other threads may read was changed.
     is_seen: bool,
     /// The values that depend on memory which other threads write.
@@ -151,8 +152,9 @@ impl<'m> Rehearsal<'m> {
         .collect()
     }
 
-    /// The words, other than on the thread's own stack, that were read right before the branches.
-    pub fn decisive(&self) -> impl Iterator<Item = u64> {
+    /// The branches, by address, before which words were read that are not on the thread's own stack, and
+    /// the addresses of these words.
+    pub fn decisive(&self) -> impl Iterator<Item = (u64, u64)> {
         self.decisive.iter().copied()
     }
 
@@ -163,7 +165,7 @@ impl<'m> Rehearsal<'m> {
         self.influence.decides(&found).then_some(at)
     }
 
-    /// As [`Self::step`], but if the instruction is a conditional branch, it goes the other way.
+    /// Executes one instruction as [`Self::step`] does, but a conditional branch goes the other way.
     pub fn turn(&mut self) -> Option<bool> {
         self.is_turned = true;
         let result = self.step();
@@ -210,7 +212,8 @@ impl<'m> Rehearsal<'m> {
                 return Some(true);
             }
             FlowControl::ConditionalBranch => {
-                self.decisive.extend(self.latest.take());
+                self.decisive
+                    .extend(self.latest.take().map(|word| (i.ip(), word)));
                 let is_taken = holds(i.condition_code(), self.flags)? != self.is_turned;
                 if is_taken {
                     self.at = i.near_branch_target();

@@ -2,77 +2,58 @@
 //!
 //! A library names communicators by addresses or numbers of its own in each process. But all ranks of
 //! a communicator make the same collective calls on it, in the same order (MPI 4.1, section 6.14). So a
-//! communicator is known in all of them as: made by the n-th such call on that communicator, with this
-//! colour or that group. The library lets no rank leave such a call before all have come, so when a
-//! rank uses the new communicator, it is known of all ranks which part of the old one they are in.
+//! new communicator is identified, in all processes alike, by the old communicator, by how many such
+//! calls came before on the old one, and by the colour or the group that the call names. The library
+//! lets no rank leave such a call before all ranks have come, so when a rank uses the new communicator,
+//! sbt knows for all ranks which part of the old communicator they are in.
 //!
-//! Whoever was not watched from `MPI_Init` on has made calls that nobody counted: of such a process
-//! only the communicators are known that each process has from the start.
+//! A process that was not watched from `MPI_Init` on has made calls that sbt did not count: sbt knows
+//! only the communicators that such a process had from the start.
+
+mod keeping;
+mod names;
 
 use rustc_hash::FxHashMap;
 
 use super::{
     groups::{Group, MOST_RANKS},
     makers::{Maker, MakerCall, handle, ranges},
+    parts::{self, Part, UNDEFINED},
 };
 
-/// A communicator, in whatever process.
+/// A communicator, with the same id in all processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CommunicatorId(pub u64);
 
 /// A process, by the number of its address space.
 pub type Process = u16;
 
-/// The name of an MPI job.
+/// The name of an MPI job, if it is known.
 pub type Job = Option<Box<[u8]>>;
 
-/// More communicators than this, or calls that make them, are not kept apart. No library has so many at
-/// a time.
-const MOST: usize = 1 << 16;
-
-/// A process for which more communicators, groups and calls than this would have to be kept is not
-/// followed any more.
-const MOST_OF_ONE: usize = 1 << 13;
-
-/// A colour of ranks that get no communicator: `MPI_UNDEFINED` of Open MPI, of MPICH and its kin, and of
-/// the standard binary interface.
-const UNDEFINED: i32 = -32766;
-
-/// `MPI_COMM_TYPE_SHARED` in MPICH and its kin, whose communicators are numbers.
-const SHARED_OF_NUMBERED: [i32; 1] = [1];
-
-/// The same in Open MPI, where 1 means something else, and in the standard binary interface.
-const SHARED: [i32; 2] = [0, 221];
-
-/// What is known of a process that is a rank.
+/// A process that is a rank, as its environment and its library describe it.
 #[derive(Clone, Debug, Default)]
 pub struct Rank {
-    /// Its job; several may run at a time.
+    /// The job to which the process belongs; several jobs may run at a time.
     pub job: Job,
-    /// Its number in the world.
+    /// The number of the process in `MPI_COMM_WORLD`.
     pub rank: Option<u32>,
-    /// How many ranks the world has.
+    /// The number of ranks of `MPI_COMM_WORLD`.
     pub ranks: Option<u32>,
-    /// What the library may call the world in this process.
-    pub world: Vec<u64>,
-    /// What it may call the communicator of this process alone.
-    pub alone: Vec<u64>,
-    /// What it may call no communicator at all.
-    pub none: Vec<u64>,
-    /// Whether the library is Open MPI 4, whose communicators can be read in memory.
+    /// The library's name of `MPI_COMM_WORLD` in this process.
+    pub world: u64,
+    /// The library's name of `MPI_COMM_SELF` in this process.
+    pub alone: u64,
+    /// The library's name of `MPI_COMM_NULL` in this process.
+    pub none: u64,
+    /// Whether communicators that are not known by calls can be read in memory: those of Open MPI 4, if
+    /// no calls of the process were lost. Where some were, other ranks know by calls what would be read.
     pub is_readable: bool,
-    /// Whether all calls of the process will be told.
+    /// Whether sbt is told of all calls of the process that make communicators.
     pub is_complete: bool,
 }
 
-impl Rank {
-    /// Whether its communicators are known by its calls.
-    const fn is_followed(&self) -> bool {
-        self.is_complete && !self.is_readable
-    }
-}
-
-/// What makes a communicator another than others.
+/// The properties by which a communicator differs from all others.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Key {
     World(Job),
@@ -80,39 +61,28 @@ enum Key {
     Part(Turn, Part),
 }
 
-/// A collective call on a communicator.
+/// A collective call that makes a communicator from another one.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Turn {
     of: CommunicatorId,
-    /// How many such calls were before it; for a call by a group alone, by that group with that tag.
+    /// How many such calls on the communicator came before; for a call by the ranks of a group alone, how
+    /// many by that group with that tag.
     number: u32,
-    /// The group and the tag.
+    /// The group and the tag of a call by the ranks of a group alone.
     by: Option<(Group, i32)>,
 }
 
-/// A part of the ranks of a communicator.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Part {
-    All,
-    Colour(i32),
-    Machine,
-    Group(Group),
-    /// So many from the first on.
-    First(u32),
-    /// Those with the same coordinates in the other dimensions; and how many they are.
-    Row(Vec<u32>, u32),
-    /// Which ranks, is not known.
-    Unknown,
-}
-
+/// The knowledge about one communicator.
 #[derive(Debug)]
 struct Known {
     key: Key,
     size: Option<u32>,
-    /// How many processes have a name for it.
+    /// The number of names that processes have for the communicator.
     holders: u32,
-    /// The sides of the grid that its ranks form.
+    /// The sides of the grid that the ranks form, if they form one.
     sides: Option<Box<[u32]>>,
+    /// What it is called in all processes of its job.
+    name: Option<Box<str>>,
 }
 
 /// A rank that has come to a call.
@@ -120,22 +90,23 @@ struct Known {
 struct Comer {
     process: Process,
     part: Part,
-    /// By what the new communicator orders its ranks.
+    /// The key that the rank gives, and its number in the old communicator: the new communicator orders
+    /// its ranks by these.
     order: (i32, Option<u32>),
 }
 
-/// A collective call, as far as ranks have come to it.
+/// The ranks that have come to a collective call so far.
 #[derive(Debug, Default)]
 struct Coming {
     comers: Vec<Comer>,
-    /// How many have left it.
+    /// The number of ranks that have left the call.
     left: usize,
-    /// The communicators that it has made.
+    /// The communicators that the call has made.
     made: Vec<CommunicatorId>,
 }
 
 impl Coming {
-    /// Whether all that have come have left.
+    /// Whether all ranks that have come have left.
     const fn is_left(&self) -> bool {
         self.left == self.comers.len()
     }
@@ -148,7 +119,7 @@ enum Call {
         turn: Turn,
         part: Part,
         sides: Option<Box<[u32]>>,
-        /// Whether ranks may have other numbers than before.
+        /// Whether the library may give ranks other numbers than in the old communicator.
         reorders: bool,
         is_numbered: bool,
     },
@@ -158,23 +129,24 @@ enum Call {
     },
 }
 
+/// The knowledge about one process and its calls.
 #[derive(Debug, Default)]
 struct OneProcess {
     rank: Rank,
-    /// Communicators by their names in this process; `None` for those of which nothing is known.
+    /// Communicators by their names in this process; `None` for a communicator that sbt cannot identify.
     named: FxHashMap<u64, Option<CommunicatorId>>,
     groups: FxHashMap<u64, Option<Group>>,
-    /// How many collective calls it has made, on each communicator.
+    /// How many collective calls the process has made on each communicator.
     calls: FxHashMap<CommunicatorId, u32>,
     calls_by_group: FxHashMap<(CommunicatorId, Group, i32), u32>,
-    /// Its number in communicators that the program has made.
+    /// The number of the process in communicators that the program has made.
     numbers: FxHashMap<CommunicatorId, u32>,
-    /// By thread.
+    /// The calls that threads are in, by thread.
     inside: FxHashMap<u32, Call>,
 }
 
 impl OneProcess {
-    /// Whether it has a name for a communicator.
+    /// Whether the process has a name for a communicator.
     fn has(&self, id: CommunicatorId) -> bool {
         self.named.values().any(|named| *named == Some(id))
     }
@@ -183,17 +155,6 @@ impl OneProcess {
     fn is_in(&self, turn: &Turn) -> bool {
         let mut calls = self.inside.values();
         calls.any(|call| matches!(call, Call::Making { turn: its, .. } if its == turn))
-    }
-
-    /// Whether there is more of it than is kept.
-    fn has_too_much(&self) -> bool {
-        let kept = [
-            self.named.len(),
-            self.groups.len(),
-            self.calls_by_group.len(),
-            self.inside.len(),
-        ];
-        kept.iter().sum::<usize>() > MOST_OF_ONE
     }
 }
 
@@ -205,7 +166,7 @@ pub struct Families {
     given: u64,
     coming: FxHashMap<Turn, Coming>,
     processes: FxHashMap<Process, OneProcess>,
-    /// Whether there were too many to know all.
+    /// Whether there were too many communicators or calls to keep them all.
     overflowed: bool,
 }
 
@@ -216,9 +177,9 @@ impl Families {
         let world = self.id(Key::World(rank.job.clone()), rank.ranks);
         let alone = self.id(Key::Alone(process), Some(1));
         let mut named = FxHashMap::default();
-        for (names, id) in [(&rank.world, world), (&rank.alone, alone)] {
-            named.extend(names.iter().map(|name| (*name, Some(id))));
-            self.hold(id, names.len());
+        for (name, id) in [(rank.world, world), (rank.alone, alone)] {
+            named.insert(name, Some(id));
+            self.hold(id);
         }
         let one = OneProcess {
             rank,
@@ -228,7 +189,7 @@ impl Families {
         self.processes.insert(process, one);
     }
 
-    /// What is known of a process.
+    /// The rank that a process is; `None` if the process was not met.
     pub fn rank(&self, process: Process) -> Option<&Rank> {
         self.processes.get(&process).map(|one| &one.rank)
     }
@@ -239,12 +200,12 @@ impl Families {
         Some((id, self.size(id)))
     }
 
-    /// A thread of a process enters a function.
+    /// A thread of a process enters a function that makes or ends a communicator or a group.
     pub fn enter(&mut self, process: Process, thread: u32, call: &MakerCall<'_>) {
         let Some(one) = self
             .processes
             .get(&process)
-            .filter(|one| one.rank.is_followed())
+            .filter(|one| one.rank.is_complete)
         else {
             return;
         };
@@ -283,8 +244,8 @@ impl Families {
         self.limit(process);
     }
 
-    /// A thread of a process leaves the function that it has entered. `value`: what the function has
-    /// stored; `is_made`: whether the function has not failed.
+    /// A thread of a process leaves the function that the thread entered last. `value`: what the function
+    /// has stored; `is_made`: whether the function has succeeded.
     pub fn leave(&mut self, process: Process, thread: u32, value: u64, is_made: bool) {
         let Some(one) = self.processes.get_mut(&process) else {
             return;
@@ -301,7 +262,7 @@ impl Families {
                 is_numbered,
             }) => {
                 let name = handle(value, is_numbered);
-                let is_none = one.rank.none.contains(&name) || part == Part::Colour(UNDEFINED);
+                let is_none = one.rank.none == name || part == Part::Colour(UNDEFINED);
                 let id = if is_made && !is_none {
                     Some(self.made(process, &turn, part, (sides, reorders)))
                 } else {
@@ -334,7 +295,8 @@ impl Families {
         self.sweep();
     }
 
-    /// Calls of a process are missing: of those that follow it is not known any more which they are.
+    /// Calls of a process are missing, so the numbers of later calls are unknown. Of the process only
+    /// `MPI_COMM_WORLD` and `MPI_COMM_SELF` remain known.
     pub fn doubt(&mut self, process: Process) {
         let Some(one) = self
             .processes
@@ -345,12 +307,13 @@ impl Families {
         };
         let rank = Rank {
             is_complete: false,
+            is_readable: false,
             ..one.rank.clone()
         };
         self.begin(process, rank);
     }
 
-    /// Whether there were too many communicators to know all.
+    /// Whether there were too many communicators or calls to keep them all.
     pub const fn has_overflowed(&self) -> bool {
         self.overflowed
     }
@@ -362,7 +325,9 @@ impl Families {
         let id = CommunicatorId(self.given);
         self.given += 1;
         self.ids.insert(key.clone(), id);
+        let name = self.name_of(&key).map(String::into_boxed_str);
         let known = Known {
+            name,
             key,
             size,
             holders: 0,
@@ -372,62 +337,23 @@ impl Families {
         id
     }
 
-    fn hold(&mut self, id: CommunicatorId, times: usize) {
+    /// A process has one name more for a communicator.
+    fn hold(&mut self, id: CommunicatorId) {
         if let Some(known) = self.known.get_mut(&id) {
-            known.holders = known
-                .holders
-                .saturating_add(u32::try_from(times).unwrap_or(u32::MAX));
+            known.holders = known.holders.saturating_add(1);
         }
     }
 
     fn name(&mut self, process: Process, name: u64, id: Option<CommunicatorId>) {
         if let Some(id) = id {
-            self.hold(id, 1);
+            self.hold(id);
         }
         if let Some(one) = self.processes.get_mut(&process) {
             one.named.insert(name, id);
         }
     }
 
-    /// Keeps what is known within its limits. `process`: the one of which more is known now.
-    fn limit(&mut self, process: Process) {
-        let one = self.processes.get(&process);
-        if one.is_some_and(OneProcess::has_too_much) {
-            self.doubt(process);
-        }
-        let kept = |all: &Self| all.known.len().max(all.coming.len());
-        if kept(self) <= MOST {
-            return;
-        }
-        self.sweep();
-        // Unless half is free again, this would soon be to do again.
-        if kept(self) > MOST / 2 {
-            // Nothing is known any more of any process, which is true, if not much.
-            self.overflowed = true;
-            self.processes.clear();
-            self.known.clear();
-            self.ids.clear();
-            self.coming.clear();
-        }
-    }
-
-    /// Forgets calls, and communicators that no process has, for which nobody can come any more.
-    fn sweep(&mut self) {
-        let is_unheld = |id| {
-            self.known
-                .get(id)
-                .is_some_and(|known: &Known| known.holders == 0)
-        };
-        let calls = self.coming.iter().filter(|(_, coming)| {
-            coming.is_left() && (coming.made.is_empty() || coming.made.iter().any(is_unheld))
-        });
-        let turns: Vec<Turn> = calls.map(|(turn, _)| turn.clone()).collect();
-        for turn in turns {
-            self.drop_over(&turn);
-        }
-    }
-
-    /// A name means nothing any more in a process.
+    /// A name no longer means a communicator in a process.
     fn let_go(&mut self, process: Process, name: u64) {
         let Some(one) = self.processes.get_mut(&process) else {
             return;
@@ -443,82 +369,7 @@ impl Families {
         self.release(id);
     }
 
-    /// A process has one name less for a communicator.
-    fn release(&mut self, id: CommunicatorId) {
-        if let Some(known) = self.known.get_mut(&id) {
-            known.holders = known.holders.saturating_sub(1);
-        }
-        self.drop_unheld(id);
-    }
-
-    /// Forgets a communicator that no process has any more, if none will get it.
-    fn drop_unheld(&mut self, id: CommunicatorId) {
-        let Some(known) = self.known.get(&id).filter(|known| known.holders == 0) else {
-            return;
-        };
-        if let Key::Part(turn, _) = &known.key {
-            if !self.is_over(turn) {
-                return;
-            }
-            let turn = turn.clone();
-            if let Some(coming) = self.coming.get_mut(&turn) {
-                coming.made.retain(|made| *made != id);
-                if coming.made.is_empty() {
-                    self.coming.remove(&turn);
-                }
-            }
-        }
-        if let Some(known) = self.known.remove(&id) {
-            self.ids.remove(&known.key);
-        }
-    }
-
-    /// Whether all ranks have left a call that have come to it or will come.
-    fn is_over(&self, turn: &Turn) -> bool {
-        let Some(coming) = self.coming.get(turn) else {
-            return true;
-        };
-        if !coming.is_left() {
-            return false;
-        }
-        let size = self.known.get(&turn.of).and_then(|of| of.size);
-        let all = match &turn.by {
-            Some((group, _)) => group.size(size),
-            None => size,
-        };
-        all.is_some_and(|all| coming.left >= all as usize) || !self.is_awaited(turn)
-    }
-
-    /// Whether a process may still come to a call. Those that are not watched, or not from the start on,
-    /// do not come.
-    fn is_awaited(&self, turn: &Turn) -> bool {
-        // Who is about to get the communicator of the call may come, too.
-        let maker = match self.known.get(&turn.of).map(|known| &known.key) {
-            Some(Key::Part(maker, _)) => Some(maker),
-            _ => None,
-        };
-        let is_member = |process: Process| {
-            let Some((group, _)) = &turn.by else {
-                return true;
-            };
-            let number = self.number(process, group.of);
-            number.is_none_or(|number| group.place(number).is_some())
-        };
-        let key = turn.by.clone();
-        let key = key.map(|(group, tag)| (turn.of, group, tag));
-        self.processes.iter().any(|(process, one)| {
-            let calls = match &key {
-                Some(key) => one.calls_by_group.get(key),
-                None => one.calls.get(&turn.of),
-            };
-            one.rank.is_followed()
-                && calls.is_none_or(|calls| *calls <= turn.number)
-                && (one.has(turn.of) || maker.is_some_and(|maker| one.is_in(maker)))
-                && is_member(*process)
-        })
-    }
-
-    /// How many ranks a communicator has, if known.
+    /// The number of ranks of a communicator, if it is known.
     fn size(&mut self, id: CommunicatorId) -> Option<u32> {
         let known = self.known.get(&id)?;
         if known.size.is_some() {
@@ -549,7 +400,7 @@ impl Families {
         }
     }
 
-    /// A call to which all ranks of its communicator have come.
+    /// The ranks that have come to a call, if all ranks of the communicator have.
     fn all_have_come(&self, turn: &Turn) -> Option<&Coming> {
         let all = self.known.get(&turn.of)?.size?;
         let coming = self.coming.get(turn)?;
@@ -566,7 +417,7 @@ impl Families {
         }
     }
 
-    /// The number that a process gets in what a call makes for its part.
+    /// The number that a process gets in the communicator that a call makes for its part.
     fn number_in_part(&self, process: Process, turn: &Turn, part: &Part) -> Option<u32> {
         match part {
             Part::All | Part::First(_) => self.number(process, turn.of),
@@ -587,7 +438,7 @@ impl Families {
                 let before = orders.iter().filter(|order| **order < mine.order);
                 u32::try_from(before.count()).ok()
             }
-            // Its place in the row: not needed for anything yet.
+            // Nothing needs the number of a process in a row of a grid yet.
             Part::Row(..) | Part::Unknown => None,
         }
     }
@@ -653,7 +504,7 @@ impl Families {
         *number += 1;
         let rank = self.number(process, of);
         let sides = self.sides(of, call);
-        let part = part(call, group, sides.as_deref(), rank);
+        let part = parts::of_caller(call, group, sides.as_deref(), rank);
         let key = match call.maker {
             Maker::Split | Maker::SplitType => call.int(3),
             _ => 0,
@@ -681,7 +532,7 @@ impl Families {
         })
     }
 
-    /// The sides of a grid that is made, or divided.
+    /// The sides of the grid that a call makes or divides.
     fn sides(&self, of: CommunicatorId, call: &MakerCall<'_>) -> Option<Box<[u32]>> {
         match call.maker {
             Maker::Cart => call.list.map(Into::into),
@@ -690,7 +541,8 @@ impl Families {
         }
     }
 
-    /// A call has made a communicator for a process; `None` if it is not known for which ranks.
+    /// The communicator that a call has made for a process; `None` if the ranks of that communicator are
+    /// unknown.
     fn made(
         &mut self,
         process: Process,
@@ -717,86 +569,6 @@ impl Families {
         }
         Some(id)
     }
-
-    /// A process has left a call.
-    fn left(&mut self, turn: &Turn) {
-        let Some(coming) = self.coming.get_mut(turn) else {
-            return;
-        };
-        coming.left += 1;
-        // Those that were freed before the last process left could not be forgotten then.
-        self.drop_over(turn);
-    }
-
-    /// Forgets a call that is over, and what it has made that no process has.
-    fn drop_over(&mut self, turn: &Turn) {
-        let Some(coming) = self.coming.get(turn) else {
-            return;
-        };
-        let made = coming.made.clone();
-        if made.is_empty() && self.is_over(turn) {
-            self.coming.remove(turn);
-        }
-        for id in made {
-            self.drop_unheld(id);
-        }
-    }
-}
-
-/// The part of a communicator's ranks in which the caller is. `rank`: its own.
-fn part(
-    call: &MakerCall<'_>,
-    group: Option<Group>,
-    sides: Option<&[u32]>,
-    rank: Option<u32>,
-) -> Part {
-    let known = match call.maker {
-        Maker::Dup | Maker::DistGraph => Some(Part::All),
-        Maker::Split => Some(Part::Colour(call.int(2))),
-        Maker::SplitType if call.int(2) == UNDEFINED => Some(Part::Colour(UNDEFINED)),
-        Maker::SplitType if is_shared(call) => Some(Part::Machine),
-        Maker::Create | Maker::CreateGroup => group.map(Part::Group),
-        Maker::Graph => u32::try_from(call.int(2)).ok().map(Part::First),
-        Maker::Cart => sides.and_then(product).map(Part::First),
-        Maker::CartSub => row(sides, call.list, rank).map(|(others, size)| Part::Row(others, size)),
-        _ => None,
-    };
-    known.unwrap_or(Part::Unknown)
-}
-
-/// Whether a communicator is divided by what ranks share memory.
-fn is_shared(call: &MakerCall<'_>) -> bool {
-    let shared: &[i32] = if call.is_numbered {
-        &SHARED_OF_NUMBERED
-    } else {
-        &SHARED
-    };
-    shared.contains(&call.int(2))
-}
-
-/// The product of some numbers.
-fn product(numbers: &[u32]) -> Option<u32> {
-    numbers
-        .iter()
-        .try_fold(1_u32, |all, number| all.checked_mul(*number))
-}
-
-/// The coordinates of a rank of a grid in the dimensions that are dropped (`keeps` is 0), and how many
-/// ranks have the same ones. Ranks are in row-major order (MPI 4.1, section 8.5).
-fn row(sides: Option<&[u32]>, keeps: Option<&[u32]>, rank: Option<u32>) -> Option<(Vec<u32>, u32)> {
-    let (sides, rank) = (sides?, rank?);
-    let keeps = keeps?.get(..sides.len())?;
-    let (mut rest, mut others, mut size) = (rank, Vec::new(), 1_u32);
-    for (side, keep) in sides.iter().zip(keeps).rev() {
-        let coordinate = rest.checked_rem(*side)?;
-        rest /= side;
-        if *keep == 0 {
-            others.push(coordinate);
-        } else {
-            size = size.checked_mul(*side)?;
-        }
-    }
-    (rest == 0).then_some((others, size))
 }
 
 #[cfg(test)]

@@ -2,7 +2,10 @@
 
 use sbt_common::{Head, MAKE_LIST, Make, TOO_LONG};
 
-use super::*;
+use super::{
+    keeping::{MOST, MOST_OF_ONE},
+    *,
+};
 use crate::runtimes::mpi::makers::{FUNCTIONS, number};
 
 const WORLD: u64 = 0x4400_0000;
@@ -36,9 +39,9 @@ impl Ranks {
             job: Some(job.as_bytes().into()),
             rank: Some(rank),
             ranks: Some(ranks),
-            world: vec![WORLD],
-            alone: vec![ALONE],
-            none: vec![NULL],
+            world: WORLD,
+            alone: ALONE,
+            none: NULL,
             is_readable: false,
             is_complete,
         };
@@ -255,7 +258,7 @@ fn communicators_that_come_and_go_without_all_ranks_leave_nothing() {
         ranks.leave(process, NEW);
         ranks.enter(process, "MPI_Comm_free", &[NEW], &[]);
     }
-    // It may still come.
+    // The third rank may still come.
     assert_eq!(ranks.families.coming.len(), 2);
     ranks.enter(2, "MPI_Comm_split", &given, &[]);
     ranks.families.doubt(2);
@@ -276,7 +279,7 @@ fn communicators_that_come_and_go_without_all_ranks_leave_nothing() {
         let kept = (left.known.len(), left.ids.len(), left.coming.len());
         assert_eq!(kept, (4, 4, 0), "{round}: {left:?}");
     }
-    // One ends in a call, the other before it.
+    // One rank ends in a call, the other before the call.
     ranks.enter(0, "MPI_Comm_dup", &[WORLD], &[]);
     ranks.families.forget(0);
     assert_eq!(ranks.families.coming.len(), 1);
@@ -379,7 +382,7 @@ fn what_means_shared_memory_depends_on_the_library() {
 }
 
 #[test]
-fn what_can_be_read_is_not_followed_by_calls() {
+fn what_can_be_read_is_followed_by_calls_until_some_are_lost() {
     let mut ranks = Ranks::new(1);
     let rank = Rank {
         is_readable: true,
@@ -387,8 +390,11 @@ fn what_can_be_read_is_not_followed_by_calls() {
     };
     ranks.families.begin(0, rank);
     ranks.all(&[0], "MPI_Comm_dup", |_| &[WORLD], |_| NEW);
-    assert_eq!(ranks.found(0, NEW), None);
+    assert!(ranks.found(0, NEW).is_some());
+    ranks.families.doubt(0);
     assert!(ranks.found(0, WORLD).is_some());
+    assert_eq!(ranks.found(0, NEW), None);
+    assert!(!ranks.families.rank(0).unwrap().is_readable);
 }
 
 #[test]
@@ -452,7 +458,7 @@ fn groups_are_the_ranks_that_they_were_made_of() {
     );
     let parts = [(vec![0, 2], Some(2)), (vec![1, 3], Some(2))];
     assert_eq!(ranks.parts(&all, NEW), parts);
-    // Its members alone; twice.
+    // The members of a group alone make a communicator, twice.
     for new in [NEW + 1, NEW + 2] {
         let given = [WORLD, GROUP + 4, 5];
         ranks.all(&[0, 1, 3], "MPI_Comm_create_group", |_| &given, |_| new);
@@ -480,7 +486,7 @@ fn groups_are_the_ranks_that_they_were_made_of() {
 fn rows_of_a_grid_are_told_apart_also_if_ranks_were_put_into_another_order() {
     let mut ranks = Ranks::new(5);
     let all = [0, 1, 2, 3, 4];
-    // The last comes first.
+    // The last rank comes first in the new order.
     let keys = [-0, -1, -2, -3, -4].map(|key| [WORLD, 0, int(key)]);
     ranks.all(
         &all,
@@ -533,7 +539,7 @@ fn who_was_not_watched_from_the_start_knows_the_world_alone() {
     ranks.leave(1, NEW);
     assert_eq!(ranks.found(1, NEW), None);
     assert!(ranks.found(1, WORLD).is_some());
-    // Calls that were lost make it so, too.
+    // A process whose calls were lost knows only the world, too.
     let mut ranks = Ranks::new(2);
     ranks.all(&[0, 1], "MPI_Comm_dup", |_| &[WORLD], |_| NEW);
     ranks.families.doubt(1);

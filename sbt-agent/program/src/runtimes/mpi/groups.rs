@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use super::families::CommunicatorId;
 
-/// Groups of more ranks than this are unknown. How many there are is told by the program that is
-/// watched, in its environment too.
+/// The most ranks of a group that sbt follows. The limit is needed because the watched program, also by
+/// its environment, says how many ranks there are.
 pub const MOST_RANKS: usize = 4096;
 
 /// Ranks of a communicator, in the order in which the group numbers them.
@@ -43,8 +43,8 @@ impl Group {
         self.with(stay.map(|(_, rank)| rank).collect())
     }
 
-    /// The ranks of this group, then those of another that are not in this one. `None` if that is not
-    /// known: the groups come from different communicators.
+    /// The ranks of this group, then the ranks of another group that are not in this one. `None` if these
+    /// are unknown, as for groups from different communicators.
     pub fn and(&self, other: &Self, size: Option<u32>) -> Option<Self> {
         let (mut ranks, others) = self.both(other, size)?;
         let mine = sorted(&ranks);
@@ -53,7 +53,8 @@ impl Group {
         self.with(ranks)
     }
 
-    /// The ranks of this group that are in another (`is_in`), or that are not. `None` as above.
+    /// The ranks of this group that are in another group (`is_in`), or that are not. `None` if these are
+    /// unknown, as for groups from different communicators.
     pub fn kept(&self, other: &Self, is_in: bool, size: Option<u32>) -> Option<Self> {
         let (mut ranks, others) = self.both(other, size)?;
         let others = sorted(&others);

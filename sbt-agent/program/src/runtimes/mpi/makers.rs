@@ -4,61 +4,64 @@ use sbt_common::{Make, TOO_LONG};
 
 use crate::point::Function;
 
-/// What such a function does (MPI 4.1, chapters 7 and 8).
+/// The purpose of a function that makes or ends a communicator or a group (MPI 4.1, chapters 7 and 8).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Maker {
     /// The process becomes a rank.
     Init,
-    /// A communicator of all ranks of another.
+    /// A communicator is made of all ranks of another.
     Dup,
-    /// The same, with a graph of neighbours, by which the ranks may be numbered anew.
+    /// A communicator is made of all ranks of another, with a graph of neighbours, by which the ranks may
+    /// be numbered anew.
     DistGraph,
-    /// One for the ranks that give the same colour.
+    /// A communicator is made of the ranks that give the same colour.
     Split,
-    /// One for the ranks that share something.
+    /// A communicator is made of the ranks that share something, such as memory.
     SplitType,
-    /// One for the ranks of a group.
+    /// A communicator is made of the ranks of a group, and all ranks of the old communicator call.
     Create,
-    /// The same, called by these ranks alone.
+    /// A communicator is made of the ranks of a group, and these ranks alone call.
     CreateGroup,
-    /// One whose ranks form a grid.
+    /// A communicator is made whose ranks form a grid.
     Cart,
-    /// One for each part of a grid.
+    /// A communicator is made of each part of a grid.
     CartSub,
-    /// One for the first ranks, as the nodes of a graph.
+    /// A communicator is made of the first ranks, which are the nodes of a graph.
     Graph,
     /// A communicator ends.
     Free,
-    /// The group of the ranks of a communicator.
+    /// The group of the ranks of a communicator is made.
     GroupOf,
-    /// The ranks of a group that are in a list.
+    /// A group is made of the ranks of another that are in a list.
     Incl,
-    /// The ranks of a group that are not in a list.
+    /// A group is made of the ranks of another that are not in a list.
     Excl,
-    /// As `Incl`, with a list of ranges.
+    /// A group is made of the ranks of another that are in a list of ranges.
     RangeIncl,
-    /// As `Excl`, with a list of ranges.
+    /// A group is made of the ranks of another that are not in a list of ranges.
     RangeExcl,
-    /// The ranks of two groups.
+    /// A group is made of the ranks of two groups.
     Union,
-    /// The ranks that are in both groups.
+    /// A group is made of the ranks that are in both of two groups.
     Intersection,
-    /// The ranks of one group that are not in another.
+    /// A group is made of the ranks of one group that are not in another.
     Difference,
     /// A group ends.
     GroupFree,
 }
 
-/// A function: what its probe has to tell.
+/// A function that makes or ends a communicator or a group, and what its probe has to tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MakerFunction {
-    /// Its name.
+    /// The name of the function.
     pub name: &'static str,
-    /// What it does.
+    /// The function's purpose.
     pub maker: Maker,
-    /// The argument that points to where the function stores what it makes, or to what it ends.
+    /// The number of the argument that points to where the function stores what it makes, or to what it
+    /// ends; 0 if no argument does.
     pub out: u8,
-    /// The argument that is a list; 0 for none. The argument before it is the list's length.
+    /// The number of the argument that is a list; 0 if no argument is. The argument before the list is
+    /// its length.
     pub list: u8,
     /// How many numbers an element of the list has; 0 if no argument tells the length.
     pub width: u16,
@@ -74,10 +77,10 @@ const fn function(name: &'static str, maker: Maker, out: u8, list: (u8, u16)) ->
     }
 }
 
-/// No list.
+/// The list of a function without one.
 const NONE: (u8, u16) = (0, 0);
 
-/// All functions; their place in this list is their number.
+/// All functions that make or end a communicator or a group; the number of a function is its index here.
 pub static FUNCTIONS: [MakerFunction; 26] = [
     function("MPI_Init", Maker::Init, 0, NONE),
     function("MPI_Init_thread", Maker::Init, 0, NONE),
@@ -107,10 +110,10 @@ pub static FUNCTIONS: [MakerFunction; 26] = [
     function("MPI_Group_free", Maker::GroupFree, 1, NONE),
 ];
 
-/// Set in a function's number if the library's communicators are numbers of 32 bits.
+/// The bit of a function's number that says that the library's communicators are numbers of 32 bits.
 const NUMBERED: u8 = 64;
 
-/// The functions by their names, and the functions that points of them have.
+/// The names of the functions, each with the [`Function`] of its points.
 pub fn points(is_numbered: bool) -> impl Iterator<Item = (&'static str, Function)> {
     (0..).zip(&FUNCTIONS).map(move |(index, function)| {
         let point = Function::Make {
@@ -129,14 +132,14 @@ pub const fn number(index: u8, is_numbered: bool) -> u8 {
     index | if is_numbered { NUMBERED } else { 0 }
 }
 
-/// A call of such a function, as its record tells it.
+/// A call of a function that makes or ends a communicator or a group, as its record tells it.
 #[derive(Clone, Copy, Debug)]
 pub struct MakerCall<'a> {
-    /// What the function does.
+    /// The function's purpose.
     pub maker: Maker,
-    /// Whether communicators are numbers of 32 bits.
+    /// Whether the library's communicators are numbers of 32 bits.
     pub is_numbered: bool,
-    /// See [`Make::held`].
+    /// The word of [`Make::held`]: what a function that ends something ends.
     held: u64,
     /// The first six arguments.
     arguments: [u64; 6],
@@ -145,7 +148,7 @@ pub struct MakerCall<'a> {
 }
 
 impl<'a> MakerCall<'a> {
-    /// What a record tells; `None` if it names no function.
+    /// The call that a record tells of; `None` if the record names no function.
     pub fn of(record: &'a Make) -> Option<Self> {
         let index = usize::from(record.head.layout & !NUMBERED);
         let listed = usize::try_from(record.listed).unwrap_or(usize::MAX);
@@ -159,7 +162,7 @@ impl<'a> MakerCall<'a> {
         })
     }
 
-    /// A communicator or a group, from 1 on among the arguments.
+    /// The argument of this number, from 1 on, as a communicator or a group.
     pub fn handle(&self, number: usize) -> u64 {
         handle(self.argument(number), self.is_numbered)
     }
@@ -169,7 +172,7 @@ impl<'a> MakerCall<'a> {
         handle(self.held, self.is_numbered)
     }
 
-    /// An argument of C's type `int`, from 1 on.
+    /// The argument of this number, from 1 on, as an `int` of C.
     pub fn int(&self, number: usize) -> i32 {
         low(self.argument(number)).cast_signed()
     }
@@ -198,8 +201,8 @@ pub const fn handle(value: u64, is_numbered: bool) -> u64 {
     }
 }
 
-/// The numbers of ranks that a list of ranges means: first, last, and the step, for each.
-/// `None` if a range is none, or if there are more than `most`.
+/// The numbers of the ranks in a list of ranges, each of which is given by its first rank, its last
+/// rank and the step. `None` if a range is not valid, or if there are more than `most` ranks.
 pub fn ranges(list: &[u32], most: usize) -> Option<Vec<u32>> {
     let mut ranks = Vec::new();
     let (triples, []) = list.as_chunks::<3>() else {

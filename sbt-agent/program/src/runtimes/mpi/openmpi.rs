@@ -26,7 +26,8 @@ const GROUP: usize = 64;
 /// this number, the same in all ranks.
 const WORLD: u64 = 0x4400_0000;
 
-/// Kinds of such numbers (`MPI_Comm` in MPICH's `mpi.h`): the highest byte.
+/// The kinds of numbers by which MPICH names communicators (`MPI_Comm` in MPICH's `mpi.h`): the highest
+/// byte.
 const HANDLES: [u64; 3] = [0x44, 0x84, 0xc4];
 
 /// Whether a value is a number by which MPICH names a communicator. No Open MPI communicator lies

@@ -1,5 +1,5 @@
-//! What is known of a process that is a rank of an MPI program: from its environment, and from the
-//! symbols of its library.
+//! Finds out what sbt knows of a process that is a rank of an MPI program: from the environment of the
+//! process, and from the symbols of its library.
 
 use object::{LittleEndian, read::elf::ElfFile64};
 
@@ -7,50 +7,53 @@ use super::families::Rank;
 use crate::{
     elf::{self, names},
     memory::Memory,
-    process::{self, Mapping},
+    process::{self, Mapping, job},
 };
 
 /// `MPI_COMM_WORLD`, `MPI_COMM_SELF` and `MPI_COMM_NULL` in programs for MPICH and its kin.
 const NUMBERED: [u64; 3] = [0x4400_0000, 0x4400_0001, 0x0400_0000];
 
-/// The same in the standard binary interface (MPI 5.0, appendix A).
+/// `MPI_COMM_WORLD`, `MPI_COMM_SELF` and `MPI_COMM_NULL` in the standard binary interface (MPI 5.0,
+/// appendix A).
 const STANDARD: [u64; 3] = [0x101, 0x102, 0x100];
 
-/// Variables of Open MPI's library in which the addresses of the same communicators stand: programs
-/// may have copies of the communicators, as of other data of libraries.
+/// The variables of Open MPI's library that hold the addresses of `MPI_COMM_WORLD`, `MPI_COMM_SELF` and
+/// `MPI_COMM_NULL`. Symbols of the communicators themselves do not tell: programs may have copies of
+/// them, as of other data of libraries.
 const ADDRESSES: [&[u8]; 3] = [
     b"ompi_mpi_comm_world_addr",
     b"ompi_mpi_comm_self_addr",
     b"ompi_mpi_comm_null_addr",
 ];
 
-/// What is known of a process. `is_numbered`: whether the library's communicators are numbers.
+/// Describes the process `pid` as a rank. `is_numbered`: whether the library's communicators are numbers;
+/// `is_complete`: see [`Rank::is_complete`].
 pub fn rank(pid: u32, is_numbered: bool, is_complete: bool) -> Rank {
     let constants = if is_numbered { NUMBERED } else { STANDARD };
     let open_mpi = if is_numbered { None } else { open_mpi(pid) };
-    // Each library listens to the launchers that it knows: started by another one, each process is a
-    // program of its own.
+    // Each library knows some launchers. Started by another launcher, each process is a program of its
+    // own.
     let ranks = if open_mpi.is_some() {
-        process::ranks_of_open_mpi(pid)
+        job::ranks_of_open_mpi(pid)
     } else {
-        process::world_size(pid)
+        job::ranks_of_mpich(pid)
     };
     let (addresses, is_readable) = open_mpi.unwrap_or((constants, false));
     let [world, alone, none] = addresses;
     Rank {
-        job: process::job(pid),
-        rank: process::rank(pid),
+        job: job::name(pid),
+        rank: job::rank(pid),
         ranks,
-        world: vec![world],
-        alone: vec![alone],
-        none: vec![none],
+        world,
+        alone,
+        none,
         is_readable,
         is_complete,
     }
 }
 
-/// The addresses of the world, of the communicator of one process, and of none, in a process with Open
-/// MPI, and whether it is Open MPI 4; `None` if it has another library, or if it has ended.
+/// The addresses of `MPI_COMM_WORLD`, `MPI_COMM_SELF` and `MPI_COMM_NULL` in a process with Open MPI, and
+/// whether the library is Open MPI 4; `None` if the process has another library, or has ended.
 fn open_mpi(pid: u32) -> Option<([u64; 3], bool)> {
     let mappings = process::mappings(pid);
     let is_of_mpi = |mapping: &&Mapping| {
@@ -81,7 +84,7 @@ fn in_file(pid: u32, mapping: &Mapping) -> Option<([u64; 3], bool)> {
     }
 }
 
-/// How far a file's addresses in memory are above those in the file.
+/// The difference between a file's addresses in memory and those in the file.
 fn bias(mapping: &Mapping, image: &[u8]) -> Option<u64> {
     let segments = elf::load_segments(image).ok()?;
     let mut of_mapping = segments

@@ -21,14 +21,14 @@ const MOST_LIMITS: u32 = 6;
 pub struct Used {
     /// The processes, in any order that stays.
     pub processes: Vec<u32>,
-    /// That of each of their threads that are alive, ns, by the thread's id.
+    /// The CPU time of each living thread of these processes, ns, with the thread's id.
     pub threads: Vec<(u32, u64)>,
     /// The number of arrivals at barriers that were seen.
     pub arrivals: u64,
 }
 
 impl Used {
-    /// The sum over the threads, ns.
+    /// The CPU time of all threads together, ns.
     fn cpu_ns(&self) -> u64 {
         self.threads.iter().map(|(_, ns)| ns).sum()
     }
@@ -47,6 +47,8 @@ pub struct Asleep {
     /// The CPU time of each thread at the last reading, ns, and the first reading with that time: the
     /// thread has not run since.
     ran: HashMap<u32, (u64, u64)>,
+    /// Whether a look has made threads run for moments since the last reading.
+    is_disturbed: bool,
 }
 
 impl Asleep {
@@ -60,8 +62,10 @@ impl Asleep {
 
     /// Takes a reading.
     pub fn see(&mut self, now_ns: u64, used: Used) {
+        let is_disturbed = std::mem::take(&mut self.is_disturbed);
         let ran = used.threads.iter().map(|(thread, ns)| {
-            let before = self.ran.get(thread).filter(|(then, _)| then == ns);
+            let before = self.ran.get(thread);
+            let before = before.filter(|(then, _)| is_disturbed || then == ns);
             (
                 *thread,
                 (*ns, before.map_or(now_ns, |(_, since_ns)| *since_ns)),
@@ -104,6 +108,11 @@ impl Asleep {
         let since_ns = self.still_ns?;
         let is_due = now_ns.saturating_sub(since_ns) >= limit_ns.saturating_mul(times.into());
         is_due.then_some(since_ns)
+    }
+
+    /// Notes that a look makes threads run: what they do until the next reading is not their own doing.
+    pub const fn disturb(&mut self) {
+        self.is_disturbed = true;
     }
 
     /// The threads that have run since `since_ns`, as far as readings tell.
@@ -195,6 +204,11 @@ mod tests {
         assert_eq!(asleep.ran_since(1_500 * MS), HashSet::from([8]));
         asleep.see(3_000 * MS, at(0, 2));
         assert_eq!(asleep.ran_since(2_500 * MS), HashSet::new());
+        asleep.disturb();
+        asleep.see(4_000 * MS, at(0, 3));
+        assert_eq!(asleep.ran_since(2_500 * MS), HashSet::new(), "a look");
+        asleep.see(5_000 * MS, at(0, 4));
+        assert_eq!(asleep.ran_since(2_500 * MS), HashSet::from([8]));
     }
 
     #[test]

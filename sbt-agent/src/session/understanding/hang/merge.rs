@@ -40,7 +40,7 @@ pub fn of_model(
         .filter(|member| member.arrived_ns_ago.is_some());
     let come = u32::try_from(come.count()).unwrap_or(u32::MAX);
     BarrierSeen {
-        // For a barrier that processes share, the process of one of its threads.
+        // A barrier that processes share gets the process of one of its threads.
         process: match (known.key.0, waiting.first()) {
             (0, Some(first)) => first.process,
             (process, _) => process,
@@ -118,7 +118,7 @@ pub fn is_ending(scene: &Scene, known: &[BarrierSeen]) -> bool {
     })
 }
 
-/// Whether a thread runs of which the look did not see where: it had no CPU, and so did not stop.
+/// Whether the look did not see where some thread runs: a thread without a CPU does not stop.
 pub fn is_blind(scene: &Scene) -> bool {
     let mut all = scene.threads.iter();
     all.any(|thread| thread.doing == Doing::Running && thread.stack.is_empty())

@@ -1,8 +1,13 @@
 //! Looks under way.
 
-use std::{sync::mpsc, thread, time::Instant};
+use std::{
+    collections::HashSet,
+    sync::mpsc,
+    thread,
+    time::{Duration, Instant},
+};
 
-use super::*;
+use super::{state::ENDING_NS, *};
 
 #[test]
 fn whoever_is_to_stop_waits_for_the_look() {
@@ -56,12 +61,12 @@ fn what_a_program_does_that_was_told_to_end_is_not_looked_at() {
     assert!(hangs.is_ending(5));
     let (still, _) = hangs.looking.take().unwrap().end().unwrap();
     assert!(still.is_empty(), "the look under way is useless");
-    // It handles the signal, and goes on.
+    // The program handles the signal, and goes on.
     assert!(!hangs.is_ending(5 + ENDING_NS));
 }
 
 #[test]
-fn who_ran_shortly_before_the_first_look_is_remembered() {
+fn who_ran_between_two_looks_is_known() {
     const MS: u64 = 1_000_000;
     let mut hangs = Hangs::new(Some(Duration::from_secs(2)), true, None);
     let used = |fed_ns| Used {
@@ -72,19 +77,19 @@ fn who_ran_shortly_before_the_first_look_is_remembered() {
     for (at_ms, fed_ns) in [(0, 1), (1_000, 1), (1_500, 2)] {
         hangs.asleep.see(at_ms * MS, used(fed_ns));
     }
-    let still = |since_ns| Still {
-        since_ns,
-        barrier: ASLEEP,
-        episode: since_ns,
-    };
-    hangs.note_restless(&[still(0)], 2_000 * MS);
-    assert_eq!(hangs.restless, Some((0, HashSet::from([8]))));
-    // The look itself has made a thread run.
-    hangs.asleep.see(2_500 * MS, used(2));
-    hangs.note_restless(&[still(0)], 9_000 * MS);
-    assert_eq!(hangs.restless, Some((0, HashSet::from([8]))));
-    hangs.note_restless(&[still(3_000 * MS)], 9_000 * MS);
-    assert_eq!(hangs.restless, Some((3_000 * MS, HashSet::new())));
+    hangs.note_restless(2_000 * MS);
+    assert_eq!(hangs.restless, HashSet::from([8]));
+    // The look makes a thread run. The thread may have begun late, and then it waits.
+    hangs.note_look(2_300 * MS);
+    hangs.asleep.see(2_500 * MS, used(3));
+    hangs.note_restless(9_000 * MS);
+    assert_eq!(hangs.restless, HashSet::new());
+    // A thread that runs after one look, and long before the next, is woken now and then.
+    hangs.note_look(9_300 * MS);
+    hangs.asleep.see(9_500 * MS, used(3));
+    hangs.asleep.see(10_000 * MS, used(4));
+    hangs.note_restless(16_000 * MS);
+    assert_eq!(hangs.restless, HashSet::from([8]));
 }
 
 #[test]

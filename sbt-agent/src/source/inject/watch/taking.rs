@@ -3,19 +3,24 @@
 
 use std::time::{Duration, Instant};
 
+use procfs::process::{MMapPath, Process};
 use sbt_common::{Clocks, UNKNOWN, kind};
 
 use super::{
-    Item, Watch,
+    Item, Member, Watch,
     came::{Came, Gone},
 };
 use crate::source::{
     inject::{clock::Pair, ring::Noted},
-    perf::record::{Record, ThreadEvent},
+    perf::{
+        record::{Record, ThreadEvent},
+        run::Run,
+    },
+    polled::Polling as _,
     ptrace::clocks::told,
     twin::{self, Announcement, Hit, Slot},
 };
-use sbt_program::arch::Registers;
+use sbt_program::{arch::Registers, clock, process};
 
 /// The most records that one look takes from the rings.
 const MOST: usize = 65_536;
@@ -38,6 +43,16 @@ const MOST_WAITING: usize = 1 << 20;
 
 /// The most threads that are remembered: the target may write any numbers into its rings.
 const MOST_THREADS: usize = 65_536;
+
+/// How long after the last loss of switches the run times are read again.
+const KNOWN_AGAIN: Duration = Duration::from_millis(20);
+
+/// The kernel's code to which functions with a probe at their return go back begins a page.
+const PAGE: u64 = 4096;
+
+/// The note where another tool has such probes.
+const HIDDEN: &str = "another tool has probes at the return of a barrier function (kernel return probes): \
+    from where the function is called cannot be seen meanwhile";
 
 /// The note on children.
 const CHILDREN: &str = "child processes are not watched with --backend inject; --backend ptrace \
@@ -78,6 +93,7 @@ impl Watch {
     fn read(&mut self, last: bool) -> (usize, u64, bool) {
         let lives = self.lives.as_mut();
         let lives = lives.map(|lives| lives.take(last)).unwrap_or_default();
+        self.read_run_times();
         for record in lives {
             self.look_at(&record);
             self.waiting.push((record.time_ns, Item::Life(record)));
@@ -102,8 +118,8 @@ impl Watch {
         for lost in &found.lost {
             self.lost = self.lost.saturating_add(lost.count);
             let number = self.numbers.get(self.target, lost.thread);
-            if let Some(slot) = self.threads.get_mut(&number) {
-                (0..lost.count.min(1 << 16)).for_each(|_| slot.miss());
+            if let Some(member) = self.threads.get_mut(&number) {
+                (0..lost.count.min(1 << 16)).for_each(|_| member.slot.miss());
             }
         }
         let count = found.records.len();
@@ -137,17 +153,40 @@ impl Watch {
             match item {
                 Item::Noted(noted) => self.noted(&noted, self.last_ns),
                 Item::Life(record) => self.hear(&record, self.last_ns),
+                Item::Ran(tid, run_ns) => {
+                    if let Some(member) = self.threads.get_mut(&tid) {
+                        member.run = Run::existing(Some(run_ns), self.last_ns);
+                    }
+                }
             }
         }
     }
 
-    pub(super) fn enlist(&mut self, tid: u32, born_ns: u64, known: Announcement) {
+    /// Reads how long threads have run, some time after switches were lost.
+    fn read_run_times(&mut self) {
+        let is_due = |since: &mut Instant| since.elapsed() >= KNOWN_AGAIN;
+        if self.unknown_since.take_if(is_due).is_none() {
+            return;
+        }
+        for tid in self.threads.keys() {
+            let clocks = self
+                .usage
+                .at(self.target, (*tid).cast_signed(), clock::now_ns());
+            if clocks.run_ns != UNKNOWN {
+                let ran = Item::Ran(*tid, clocks.run_ns);
+                self.waiting.push((clocks.time_ns, ran));
+            }
+        }
+        self.usage.close();
+    }
+
+    pub(super) fn enlist(&mut self, tid: u32, (born_ns, run): (u64, Run), known: Announcement) {
         if self.threads.len() >= MOST_THREADS {
             return;
         }
         let mut slot = Slot::new((self.target, tid, self.space), born_ns, told);
         slot.known = known;
-        self.threads.insert(tid, slot);
+        self.threads.insert(tid, Member { slot, run });
     }
 
     /// Looks at a record as soon as it comes, whatever may come before it: a new program must be
@@ -173,11 +212,17 @@ impl Watch {
             self.lost += 1;
             return;
         }
+        if noted.caller.is_multiple_of(PAGE) && self.at_page != Some(noted.caller) {
+            self.at_page = Some(noted.caller);
+            if is_hidden(self.target, noted.caller) {
+                self.note(HIDDEN);
+            }
+        }
         if !self.threads.contains_key(&number) {
             // Its beginning was not seen.
-            self.enlist(number, 0, Announcement::default());
+            self.enlist(number, (0, Run::UNKNOWN), Announcement::default());
         }
-        let Some(slot) = self.threads.get_mut(&number) else {
+        let Some(Member { slot, run }) = self.threads.get_mut(&number) else {
             self.lost += 1;
             return;
         };
@@ -200,7 +245,7 @@ impl Watch {
         let hit = &mut Hit {
             machine: &machine,
             slot,
-            now: now(time_ns),
+            now: now(run, time_ns),
             out: &mut self.out,
         };
         self.programs.run(program, hit);
@@ -208,6 +253,9 @@ impl Watch {
 
     fn hear(&mut self, record: &Record, time_ns: u64) {
         let (process, tid) = (record.process, record.thread);
+        if let ThreadEvent::Lost(count) = record.what {
+            return self.lose(count, record.among_hits);
+        }
         if process == 0 || tid == 0 {
             // The thread has ended meanwhile, or is in another pid namespace.
             return;
@@ -215,40 +263,65 @@ impl Watch {
         match record.what {
             ThreadEvent::Started { process, thread } if process == self.target => {
                 if !self.threads.contains_key(&thread) {
-                    let known = self.threads.get(&tid).map(|slot| slot.known);
-                    self.enlist(thread, time_ns, known.unwrap_or_default());
+                    let known = self.threads.get(&tid).map(|member| member.slot.known);
+                    let run = self.born();
+                    self.enlist(thread, (time_ns, run), known.unwrap_or_default());
                 }
             }
             ThreadEvent::Started { .. } => self.note(CHILDREN),
             ThreadEvent::Ended => self.ended(tid, time_ns),
             ThreadEvent::Named { comm, executed } => {
-                if let Some(slot) = self.threads.get_mut(&tid) {
-                    slot.known.comm = comm;
+                if let Some(member) = self.threads.get_mut(&tid) {
+                    member.slot.known.comm = comm;
                 }
                 if executed && process == self.target {
                     self.has_executed(tid, time_ns);
                 }
             }
             ThreadEvent::Mapped => {
-                if let Some(slot) = self.threads.get(&tid) {
-                    let now = now(time_ns);
+                if let Some(Member { slot, run }) = self.threads.get(&tid) {
+                    let now = now(run, time_ns);
                     twin::tell_mapping(kind::MAPPED, false, 0, slot, now, &mut self.out);
                 }
             }
-            ThreadEvent::Lost(count) => self.lost += count,
-            ThreadEvent::Hit(_) | ThreadEvent::Switched { .. } => {}
+            ThreadEvent::Switched { on } => {
+                if let Some(member) = self.threads.get_mut(&tid) {
+                    // Earlier run time is in the baseline.
+                    member.run.switch(on, time_ns.max(self.begun_ns));
+                }
+            }
+            ThreadEvent::Hit(_) | ThreadEvent::Lost(_) => {}
+        }
+    }
+
+    /// Counts lost records. If these are switches, no arrival is lost, but it is not known who has run.
+    fn lose(&mut self, count: u64, are_switches: bool) {
+        if are_switches {
+            let members = self.threads.values_mut();
+            members.for_each(|member| member.run = Run::UNKNOWN);
+            self.unknown_since = Some(Instant::now());
+        } else {
+            self.lost = self.lost.saturating_add(count);
+        }
+    }
+
+    /// The run time of a thread that begins.
+    const fn born(&self) -> Run {
+        match &self.lives {
+            Some(lives) if lives.are_exact() => Run::BORN,
+            _ => Run::UNKNOWN,
         }
     }
 
     fn ended(&mut self, tid: u32, time_ns: u64) {
-        let Some(mut slot) = self.threads.remove(&tid) else {
+        let Some(Member { mut slot, run }) = self.threads.remove(&tid) else {
             return;
         };
         self.numbers.forget(tid);
         twin::tell_end(&mut Hit {
             machine: &Gone(Registers::none()),
             slot: &mut slot,
-            now: now(time_ns),
+            now: now(&run, time_ns),
             out: &mut self.out,
         });
     }
@@ -256,20 +329,57 @@ impl Watch {
     fn has_executed(&mut self, tid: u32, time_ns: u64) {
         self.threads.retain(|other, _| *other == tid);
         self.space += 1;
-        if let Some(slot) = self.threads.get_mut(&tid) {
+        if let Some(Member { slot, run }) = self.threads.get_mut(&tid) {
             slot.space = self.space;
             slot.begin_anew();
-            let now = now(time_ns);
+            let now = now(run, time_ns);
             twin::tell_mapping(kind::EXEC, false, 0, slot, now, &mut self.out);
         }
     }
 }
 
-/// The clocks of a record. How long a thread has run or was ready is not known here.
-const fn now(time_ns: u64) -> Clocks {
+/// Whether a caller is the code to which the kernel lets functions return that have a probe there.
+fn is_hidden(process: u32, caller: u64) -> bool {
+    let maps = Process::new_with_root(process::folder(process)).and_then(|found| found.maps());
+    maps.is_ok_and(|all| {
+        let mut all = all.iter();
+        let here = all.find(|map| map.address.0 == caller);
+        here.is_some_and(|map| map.pathname == MMapPath::Other("uprobes".into()))
+    })
+}
+
+/// The clocks of a record. How long a thread was ready is not known here.
+fn now(run: &Run, time_ns: u64) -> Clocks {
     Clocks {
         time_ns,
-        run_ns: UNKNOWN,
+        run_ns: run.at(time_ns),
         delay_ns: UNKNOWN,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::source::{Baselines, inject::lives::Lives};
+
+    #[test]
+    fn run_times_are_known_again_some_time_after_switches_were_lost() {
+        let own = std::process::id();
+        let mut watch = Watch::new(own, true, Lives::of(own, false));
+        let since = clock::now_ns();
+        watch.begin(since, &Baselines::from([(own, (Some(5), None))]));
+        let ran = |watch: &Watch, ns| watch.threads[&own].run.at(since + ns);
+        assert_eq!(ran(&watch, 10), 15);
+        watch.lose(3, true);
+        assert_eq!((watch.lost, ran(&watch, 20)), (0, UNKNOWN));
+        watch.read_run_times();
+        watch.tell(u64::MAX);
+        assert_eq!(ran(&watch, 30), UNKNOWN, "more may be lost");
+        std::thread::sleep(KNOWN_AGAIN);
+        watch.read_run_times();
+        watch.tell(u64::MAX);
+        assert_ne!(ran(&watch, 40), UNKNOWN);
+        watch.lose(3, false);
+        assert_eq!(watch.lost, 3);
     }
 }

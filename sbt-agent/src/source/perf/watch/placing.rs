@@ -10,6 +10,7 @@ use super::{
     },
     Watch,
 };
+use crate::source::polled::Polling as _;
 use sbt_program::files::ProbedFile;
 
 impl Watch {
@@ -17,7 +18,7 @@ impl Watch {
     ///
     /// # Errors
     /// Errors of the kernel.
-    pub fn attach(&mut self, files: &[Arc<ProbedFile>]) -> io::Result<()> {
+    pub(super) fn watch_files(&mut self, files: &[Arc<ProbedFile>]) -> io::Result<()> {
         let (new, notes) = self.files.take(files);
         self.notes.extend(notes);
         if new.is_empty() {
@@ -33,31 +34,6 @@ impl Watch {
     pub fn set_condvars(&mut self, on: bool) -> io::Result<()> {
         self.condvars = on;
         self.place_all()
-    }
-
-    /// Pauses or resumes watching.
-    pub fn pause(&mut self, paused: bool) {
-        self.paused = paused;
-        for (_, events) in self.spaces.values().flat_map(|space| &space.events) {
-            events.switch(!paused);
-        }
-        if !paused {
-            for thread in self.threads.values_mut() {
-                thread.slot.begin_anew();
-            }
-        }
-    }
-
-    /// Watches a descendant of the target. A failure becomes a note.
-    pub fn follow(&mut self, process: u32) {
-        // A child started since watching began has inherited the events, and is reported in the
-        // rings.
-        self.listen(true);
-        if !self.spaces.contains_key(&process) {
-            let heard = self.hear_of(process, true);
-            let placed = heard.and_then(|()| self.place(process));
-            self.note_failure(process, placed);
-        }
     }
 
     /// Puts events on all wanted places of a process. A failure becomes a note.

@@ -188,6 +188,7 @@ impl Group<'_> {
             file: at.and_then(|at| at.file.as_deref()).map(printable),
             line: at.and_then(|at| at.line),
             callers: callers.into_iter().map(|(caller, _)| caller).collect(),
+            in_library: self.waits.iter().all(|wait| wait.wait.in_library),
             in_barrier: false,
             looks,
             share_pct: working as f64,

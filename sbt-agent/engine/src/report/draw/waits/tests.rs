@@ -28,6 +28,7 @@ fn wait(kind: Kind, object: u64, stack: &[CodePlace]) -> Wait {
         object: Some(object),
         awaits: None,
         stack: stack.to_vec(),
+        in_library: false,
     }
 }
 

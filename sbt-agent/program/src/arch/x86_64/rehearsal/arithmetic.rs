@@ -173,7 +173,7 @@ impl Rehearsal<'_> {
             _ => ((signed >> by).cast_unsigned(), value >> (by - 1)),
         };
         let top = |value: u64| value >> (bits - 1) & 1;
-        // For a shift by one; undefined for others.
+        // The overflow flag is defined for a shift by one alone.
         let overflow = match i.mnemonic() {
             Mnemonic::Shl => top(shifted) != last & 1,
             Mnemonic::Shr => top(value) == 1,
@@ -220,7 +220,7 @@ impl Rehearsal<'_> {
         Some(())
     }
 
-    /// Quotients and remainders, as of durations in code that was built without optimisation.
+    /// Divides. Code built without optimisation divides durations, for example.
     fn divide(&mut self, i: &Instruction, size: usize) -> Option<()> {
         if size < 4 {
             return None;

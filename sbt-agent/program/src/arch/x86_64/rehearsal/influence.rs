@@ -86,7 +86,7 @@ impl Influence {
             }
         }
         if i.rflags_modified() != 0 {
-            // What leaves some flags as they are does not make the others free.
+            // An instruction that writes only some of the flags does not free the others of influence.
             self.flags = self.is_read || self.flags && i.rflags_modified().count_ones() < 5;
         }
     }

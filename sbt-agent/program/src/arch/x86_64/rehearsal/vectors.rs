@@ -5,8 +5,8 @@ use iced_x86::{Instruction, Mnemonic, OpKind, Register};
 
 use super::Rehearsal;
 
-/// The registers `xmm0` to `xmm15`, each as two words, the lower first. What is in them is not known
-/// before the simulated thread sets them.
+/// The registers `xmm0` to `xmm15`, each as two words, the lower first. Their contents are unknown until
+/// the simulated thread sets them.
 #[derive(Clone, Default, Hash)]
 pub(super) struct Vectors([Option<[u64; 2]>; 16]);
 
@@ -28,7 +28,7 @@ pub(super) fn is_of_vectors(i: &Instruction) -> bool {
 }
 
 impl Rehearsal<'_> {
-    /// Executes one of [`is_of_vectors`].
+    /// Executes an instruction for which [`is_of_vectors`] is true.
     pub(super) fn move_vector(&mut self, i: &Instruction) -> Option<()> {
         let value = match (i.mnemonic(), i.op_kind(1)) {
             (Mnemonic::Pxor | Mnemonic::Xorps | Mnemonic::Xorpd, _) => [0, 0],

@@ -2,20 +2,22 @@
 //! their places must be watched before the first barrier.
 //!
 //! The process is traced only that long. It stops at its system calls, as those that map libraries,
-//! and then what it has mapped is watched. At the first system call that does not come from the
-//! dynamic linker, the program runs, and is let go for good. Nothing is written into its memory: if
-//! sbt ends meanwhile, the kernel lets the process go on.
+//! and then what it has mapped is watched: the process has a single thread, which runs none of that
+//! code. At the first system call that does not come from the dynamic linker, the program runs, and
+//! is let go for good. If sbt ends meanwhile, the kernel lets the process go on.
 //!
 //! Tracing belongs to a thread. This is a separate thread, and all that it traces is let go when it
 //! ends, in whatever way.
 
 use std::{
     fs, io,
-    sync::{Arc, Mutex, PoisonError, mpsc},
+    sync::{Arc, Mutex, mpsc},
 };
 
-use super::watch::Watch;
-use crate::source::ptrace::stop::{self, Stop, StopReason};
+use super::{
+    polled::{Polling, lock},
+    ptrace::stop::{self, Stop, StopReason},
+};
 use sbt_program::{
     process,
     trace::{self, Id},
@@ -36,7 +38,7 @@ pub const LATE: &str = "a newly executed program was already running when sbt be
 ///
 /// # Errors
 /// The process may not be traced, or has ended.
-pub fn follow(process: u32, held: bool, watch: Arc<Mutex<Watch>>) -> io::Result<()> {
+pub fn follow(process: u32, held: bool, watch: Arc<Mutex<impl Polling>>) -> io::Result<()> {
     let id = Id::try_from(process).map_err(io::Error::other)?;
     let (tell, told) = mpsc::channel();
     let traced = move || {
@@ -49,6 +51,7 @@ pub fn follow(process: u32, held: bool, watch: Arc<Mutex<Watch>>) -> io::Result<
             // Fails at most if the process has ended.
             let _gone = load(id, held, &watch);
         }
+        lock(&watch).is_loaded();
     };
     std::thread::Builder::new()
         .name("sbt-load".into())
@@ -57,11 +60,12 @@ pub fn follow(process: u32, held: bool, watch: Arc<Mutex<Watch>>) -> io::Result<
         .unwrap_or_else(|_| Err(io::ErrorKind::Other.into()))
 }
 
-fn load(id: Id, mut held: bool, watch: &Mutex<Watch>) -> io::Result<()> {
+fn load(id: Id, mut held: bool, watch: &Mutex<impl Polling>) -> io::Result<()> {
     let process = id.cast_unsigned();
     let mut linker = None;
+    // Whether the next stop at a system call is at its end.
+    let mut is_in_call = false;
     while let Some(stop) = stop::wait_until_it_stands(id)? {
-        let watch = || watch.lock().unwrap_or_else(PoisonError::into_inner);
         let is_linker = |stop: &Stop, linker: Option<(u64, u64)>| {
             let (Some((from, until)), Ok(registers)) = (linker, stop.registers()) else {
                 return false;
@@ -71,35 +75,35 @@ fn load(id: Id, mut held: bool, watch: &Mutex<Watch>) -> io::Result<()> {
         match stop.why() {
             // A signal has stopped it before `exec`, and it goes on.
             StopReason::Asked if held => stop.pass(),
-            StopReason::Executed(_) | StopReason::Asked => {
+            why @ (StopReason::Executed(_) | StopReason::Asked) => {
                 held = false;
                 linker = linker_of(process);
-                // If not, another thread has executed a program meanwhile, which is followed next.
-                if !watch().begin_program(process, || stop.is_traced()) {
+                let mut watch = lock(watch);
+                if !watch.begin_program(process, &stop) {
                     return Ok(());
                 }
                 if !is_linker(&stop, linker) {
-                    if stop.why() == StopReason::Asked {
-                        watch().note(LATE);
+                    if why == StopReason::Asked {
+                        watch.note(LATE);
                     }
-                    stop.begin_call_again();
-                    stop.let_go(true);
+                    watch.let_run(process, stop);
                     return Ok(());
                 }
+                // `exec` itself is a call that has not ended yet.
+                is_in_call = matches!(why, StopReason::Executed(_));
                 stop.pass_to_call();
             }
             StopReason::Called => {
+                let has_ended = is_in_call;
+                is_in_call = !is_in_call;
+                let mut watch = lock(watch);
                 if !is_linker(&stop, linker) {
-                    watch().try_to_place(process);
-                    stop.let_go(true);
+                    watch.let_run(process, stop);
                     return Ok(());
                 }
-                let call = stop
-                    .registers()
-                    .map_or(-1, |registers| registers.system_call());
-                if call == libc::SYS_mmap {
-                    watch().try_to_place(process);
-                }
+                let Some(stop) = watch.called(process, stop, has_ended) else {
+                    return Ok(());
+                };
                 stop.pass_to_call();
             }
             _ if held => stop.pass(),
@@ -110,7 +114,7 @@ fn load(id: Id, mut held: bool, watch: &Mutex<Watch>) -> io::Result<()> {
 }
 
 /// First address and end of the dynamic linker's code in a process; `None` if there is none.
-pub fn linker_of(process: u32) -> Option<(u64, u64)> {
+fn linker_of(process: u32) -> Option<(u64, u64)> {
     let vector = fs::read(process::folder(process).join("auxv")).ok()?;
     let base = base(&vector)?;
     let mappings = process::mappings(process).into_iter();

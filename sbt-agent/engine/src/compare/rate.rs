@@ -3,18 +3,8 @@
 //! A sum says little of two runs that do different amounts of work. A rate needs two sums of the same
 //! spans of work; where there is no such pair, it is unknown.
 
-use super::{Counter, CounterKind, Kept, Side};
-
-/// The divisor of a rate.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Per {
-    /// For each 1000 instructions.
-    Instructions,
-    /// For each cycle: of instructions.
-    Cycle,
-    /// For each second of time on a CPU.
-    CpuSecond,
-}
+use super::RatePer;
+use crate::counters::{Counter, CounterKind, Side, is_time};
 
 /// The sum of a counter over some work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,21 +45,15 @@ fn is(name: &str, event: u64, side: Option<Side>) -> bool {
     is_event && counter.only == side
 }
 
-/// Whether a counter counts time on a CPU, ns.
-pub fn is_time(name: &str) -> bool {
-    name.parse::<Counter>()
-        .is_ok_and(|counter| counter.what == CounterKind::Kept(Kept::TaskClock))
-}
-
 /// The rate of a counter by this; `None` if it is unknown. `all`: the names and sums of all counters
 /// over the same work.
-pub fn rate(name: &str, per: Per, all: &[(&str, Counted)]) -> Option<f64> {
+pub fn rate(name: &str, per: RatePer, all: &[(&str, Counted)]) -> Option<f64> {
     let side = name.parse::<Counter>().ok()?.only;
     let is_instructions = is(name, INSTRUCTIONS, side);
     let (is_divisor, scale): (&dyn Fn(&str) -> bool, f64) = match per {
-        Per::Instructions if !is_instructions => (&|other| is(other, INSTRUCTIONS, side), 1e3),
-        Per::Cycle if is_instructions => (&|other| is(other, CYCLES, side), 1.0),
-        Per::CpuSecond if !is_time(name) => (&is_time, 1e9),
+        RatePer::Instructions if !is_instructions => (&|other| is(other, INSTRUCTIONS, side), 1e3),
+        RatePer::Cycle if is_instructions => (&|other| is(other, CYCLES, side), 1.0),
+        RatePer::CpuSecond if !is_time(name) => (&is_time, 1e9),
         _ => return None,
     };
     let (_, own) = all.iter().find(|(other, _)| *other == name)?;
@@ -79,7 +63,7 @@ pub fn rate(name: &str, per: Per, all: &[(&str, Counted)]) -> Option<f64> {
 }
 
 /// All that a rate may be by, the best first.
-pub const ALL: [Per; 3] = [Per::Cycle, Per::Instructions, Per::CpuSecond];
+pub const ALL: [RatePer; 3] = [RatePer::Cycle, RatePer::Instructions, RatePer::CpuSecond];
 
 #[cfg(test)]
 mod tests {
@@ -93,7 +77,7 @@ mod tests {
         }
     }
 
-    fn best(name: &str, all: &[(&str, Counted)]) -> Option<(Per, f64)> {
+    fn best(name: &str, all: &[(&str, Counted)]) -> Option<(RatePer, f64)> {
         let mut found = ALL.into_iter();
         found.find_map(|per| Some((per, rate(name, per, all)?)))
     }
@@ -106,13 +90,19 @@ mod tests {
             ("cycles", of(20_000)),
             ("task-clock", of(2_000_000_000)),
         ];
-        assert_eq!(best("page-faults", &all), Some((Per::Instructions, 3.1)));
-        assert_eq!(best("instructions", &all), Some((Per::Cycle, 0.5)));
-        assert_eq!(best("cycles", &all), Some((Per::Instructions, 2_000.0)));
+        assert_eq!(
+            best("page-faults", &all),
+            Some((RatePer::Instructions, 3.1))
+        );
+        assert_eq!(best("instructions", &all), Some((RatePer::Cycle, 0.5)));
+        assert_eq!(best("cycles", &all), Some((RatePer::Instructions, 2_000.0)));
         let slow = [all[0], all[1], all[3]];
-        assert_eq!(best("instructions", &slow), Some((Per::CpuSecond, 5_000.0)));
+        assert_eq!(
+            best("instructions", &slow),
+            Some((RatePer::CpuSecond, 5_000.0))
+        );
         let soft = [all[0], all[3]];
-        assert_eq!(best("page-faults", &soft), Some((Per::CpuSecond, 15.5)));
+        assert_eq!(best("page-faults", &soft), Some((RatePer::CpuSecond, 15.5)));
         assert_eq!(best("task-clock", &soft), None);
         assert_eq!(best("page-faults", &soft[..1]), None);
     }
@@ -126,7 +116,7 @@ mod tests {
         let time = ("task-clock", of(1_000_000_000));
         // Instructions are unknown in one interval: the time is not.
         let all = [("page-faults", of(31)), ("instructions", part), time];
-        assert_eq!(best("page-faults", &all), Some((Per::CpuSecond, 31.0)));
+        assert_eq!(best("page-faults", &all), Some((RatePer::CpuSecond, 31.0)));
         // Each may be unknown in another interval.
         let all = [("page-faults", part), ("instructions", part)];
         assert_eq!(best("page-faults", &all), None);
@@ -142,7 +132,7 @@ mod tests {
         assert_eq!(best("page-faults", &all), None);
         // 0 of something is known.
         let all = [("page-faults", of(0)), time];
-        assert_eq!(best("page-faults", &all), Some((Per::CpuSecond, 0.0)));
+        assert_eq!(best("page-faults", &all), Some((RatePer::CpuSecond, 0.0)));
     }
 
     #[test]
@@ -152,7 +142,10 @@ mod tests {
             ("cache-misses", of(7)),
             ("instructions:u", of(1_000)),
         ];
-        assert_eq!(best("cache-misses:u", &all), Some((Per::Instructions, 5.0)));
+        assert_eq!(
+            best("cache-misses:u", &all),
+            Some((RatePer::Instructions, 5.0))
+        );
         assert_eq!(best("cache-misses", &all), None);
         assert_eq!(best("no such counter", &all), None);
     }
