@@ -144,7 +144,7 @@ fn with_threads_that_wait_already() {
 
 #[test]
 fn with_rounds_without_work() {
-    needs_root!();
+    needs_root!(alone);
     for option in ["--departures=on", "--departures=off"] {
         // Long enough for an sbt that gets little of the CPUs.
         let target = start_truth(&["threads=3", "rounds=400000"]);

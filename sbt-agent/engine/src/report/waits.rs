@@ -151,7 +151,7 @@ pub struct WaitPlaceReport {
     /// The threads, most looks first.
     pub threads: Vec<WaitThreadReport>,
     /// Number of different objects (locks and the like) for which they slept there; 0 if the object
-    /// is unknown.
+    /// is unknown. Those of several processes at one address count as one: it may be shared.
     pub objects: u64,
     /// Address of the object if there was one only, hexadecimal.
     pub object: Option<String>,
@@ -385,6 +385,17 @@ impl LooksReport {
     pub fn slept_ns(&self, thread: &WaitThreadReport) -> u64 {
         let each_ns = self.span_ns / self.looks.max(1);
         thread.slept_ns.unwrap_or(thread.looks * each_ns)
+    }
+
+    /// How many CPUs the threads want at a time, in the mean: those that run and those that are ready to.
+    pub fn wanted_at_once(&self) -> f64 {
+        let parts = self
+            .threads
+            .iter()
+            .flat_map(|thread| [thread.running_ns, thread.ready_ns]);
+        let longest = self.threads.iter().map(|thread| thread.watched_ns).max();
+        let span_ns = self.span_ns.max(longest.unwrap_or(0)).max(1);
+        total(parts.flatten()) as f64 / span_ns as f64
     }
 
     /// The places in the work of threads, where threads do not wait for each other at a barrier.

@@ -32,7 +32,7 @@ pub fn of_site(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
         thread: None,
         text: format!(
             "serial part in the barrier at {}: after the last thread has come, the others sleep there for \
-             {} more on average, {share_pct:.0} % of thread time, until it wakes them: it {does}. \
+             at least {} more on average, {share_pct:.0} % of thread time, until it wakes them: it {does}. \
              {remedy}, or let the others go on meanwhile.",
             site.called(),
             time(whole(each_ns)),

@@ -18,12 +18,13 @@ const PARTS: usize = 4;
 /// The least number of episodes in each part.
 const LEAST: u64 = 5;
 
-/// The wait must grow by this many percent of the threads' time at least, and to so many times as much.
+/// The wait must grow by this many percent of the threads' time at least, and to so many times as much in an
+/// episode. Its share of the threads' time ends at that of a thread that works alone.
 const GROWTH: f64 = 10.0;
 const TIMES: f64 = 1.5;
 
-/// The wait as a percentage of the threads' time in a part of the run.
-fn waiting_pct(part: &[TrendReport], threads: f64) -> Option<f64> {
+/// The wait in a part of the run: as a percentage of the threads' time, and in the mean of an episode, ns.
+fn waiting(part: &[TrendReport], threads: f64) -> Option<(f64, f64)> {
     let sum = |f: fn(&TrendReport) -> Option<u64>| {
         let each = part
             .iter()
@@ -33,7 +34,10 @@ fn waiting_pct(part: &[TrendReport], threads: f64) -> Option<f64> {
     let episodes = total(part.iter().map(|bucket| bucket.episodes));
     let phase = sum(|bucket| bucket.phase_ns)?;
     let idle = sum(|bucket| Some(bucket.idle_ns))?;
-    (episodes >= LEAST && phase > 0.0).then(|| (idle / (phase * threads) * 100.0).min(100.0))
+    (episodes >= LEAST && phase > 0.0).then(|| {
+        let pct = (idle / (phase * threads) * 100.0).min(100.0);
+        (pct, idle / episodes as f64)
+    })
 }
 
 /// How the wait grows from the first part of the run to the last, percent of the threads' time;
@@ -45,13 +49,13 @@ fn growth(site: &SiteReport, threads: f64) -> Option<(f64, f64)> {
     if width == 0 {
         return None;
     }
-    let parts: Option<Vec<f64>> = (0..PARTS)
-        .map(|part| waiting_pct(&trend[part * width..(part + 1) * width], threads))
+    let parts: Option<Vec<(f64, f64)>> = (0..PARTS)
+        .map(|part| waiting(&trend[part * width..(part + 1) * width], threads))
         .collect();
     let parts = parts?;
-    let grows = parts.windows(2).all(|pair| pair[1] > pair[0]);
-    let (first, last) = (*parts.first()?, *parts.last()?);
-    (grows && last - first >= GROWTH && last >= TIMES * first).then_some((first, last))
+    let grows = parts.windows(2).all(|pair| pair[1].1 > pair[0].1);
+    let ((first, first_ns), (last, last_ns)) = (*parts.first()?, *parts.last()?);
+    (grows && last - first >= GROWTH && last_ns >= TIMES * first_ns).then_some((first, last))
 }
 
 /// Verdict: the imbalance of the work grows.

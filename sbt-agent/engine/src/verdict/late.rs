@@ -199,7 +199,7 @@ fn the_one(report: &Report, site: &SiteReport) -> Option<u32> {
 pub fn blocked(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
     let (all, late) = Cost::of(report, site)?;
     let excess = Excess::of(late)?;
-    let cost = all.explained(excess.blocked);
+    let cost = all.removed(excess.blocked);
     // The time without a CPU does not count here: a lack of CPUs has verdicts of its own.
     let own = excess.running.max(0.0) + excess.blocked;
     let is_most = excess.blocked >= HALF * own && cost.share_pct >= ASLEEP * all.share_pct;
@@ -305,7 +305,7 @@ fn starved(site: &SiteReport) -> Option<u32> {
 pub fn lost_its_cpu(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
     let (all, late) = Cost::of(report, site)?;
     let excess = Excess::of(late)?;
-    let cost = all.explained(excess.ready);
+    let cost = all.removed(excess.ready);
     let part = Cause::of(&excess, excess.ready, late).filter(|_| cost.is_worth(report))?;
     // A verdict on the whole run covers all sites.
     if lack::of_the_run(report).is_some() {

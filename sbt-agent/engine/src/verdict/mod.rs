@@ -212,9 +212,7 @@ fn unexplained(report: &Report) -> Option<String> {
     );
     // Threads that wait for each other in turns, or live one after the other, want fewer CPUs than they
     // are.
-    let longest = busy.iter().map(|thread| thread.watched_ns).max();
-    let span_ns = looks.span_ns.max(longest.unwrap_or(0)).max(1);
-    let at_once = wanted / span_ns as f64;
+    let at_once = looks.wanted_at_once();
     if let Some(cpus) = report.run.cpus.filter(|cpus| at_once > f64::from(*cpus)) {
         let cpus = format!("{cpus} CPU{}", if cpus == 1 { "" } else { "s" });
         let others = lack::too(report);

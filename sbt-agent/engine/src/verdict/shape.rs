@@ -10,8 +10,8 @@ use super::{
 };
 use crate::{
     report::{
-        BarrierKind, Figure, LateReport, Report, SiteReport, SiteThreadReport, StatReport,
-        StragglerPattern, StragglerReport, StragglerSequence, VerdictKind, VerdictReport,
+        BarrierKind, Figure, LateReport, Report, SiteReport, SiteThreadReport, StragglerPattern,
+        StragglerReport, StragglerSequence, VerdictKind, VerdictReport,
     },
     total::total,
     words::time,
@@ -224,6 +224,7 @@ pub fn stands(report: &Report, verdict: &VerdictReport) -> bool {
     let is_of_spread = is_of_work(verdict.kind);
     match verdict.site.and_then(|site| report.site(site)) {
         Some(site) if (is_of_spread || is_of_lack) && is_disturbed(report, site) => false,
+        Some(site) if is_of_spread && may_be_of_completion(report, site) => false,
         _ if is_of_lack => true,
         Some(site) => !works(site),
         None => {
@@ -231,6 +232,24 @@ pub fn stands(report: &Report, verdict: &VerdictReport) -> bool {
             verdict.kind != VerdictKind::StragglerAtManySites || !report.sites.iter().any(is_open)
         }
     }
+}
+
+/// Whether what the last thread works more may be what it does in the barrier, as a completion function,
+/// which counts as its work where nobody knows when threads leave.
+fn may_be_of_completion(report: &Report, site: &SiteReport) -> bool {
+    const PART: f64 = 0.5;
+    let Some((_, late)) = Cost::of(report, site) else {
+        return false;
+    };
+    let excess_ns = Excess::of(late).map_or_else(
+        || {
+            let ns = late.last.work_ns as f64 - late.others.work_ns as f64;
+            ns / late.episodes.max(1) as f64
+        },
+        |excess| excess.running / late.split_episodes.max(1) as f64,
+    );
+    let slept_ns = report.each_sleeps_on_ns(site);
+    slept_ns.is_some_and(|slept| slept >= PART * excess_ns)
 }
 
 /// Whether sbt may have made the difference between the threads of a site: where each hit stops a
@@ -352,8 +371,9 @@ pub fn persistent(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
     if is_of_all && spread < CLEARLY {
         return None;
     }
+    let rare = rare(site, culprit.thread);
     let (why, remedy) = kernel.map_or_else(
-        || (String::new(), remedy(report, site)),
+        || (String::new(), remedy(report, site, !rare.is_empty())),
         |it| (format!(" ({})", it.why), it.remedy.to_owned()),
     );
     let why = if slower.is_told() {
@@ -370,7 +390,6 @@ pub fn persistent(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
         culprit.last_pct, site.episodes
     );
     let own_does = time(whole(own));
-    let rare = rare(site, culprit.thread);
     let (often, at) = (format!("{how} {own_does} in"), site.called());
     let sentence = if is_last && rare.is_empty() {
         format!("static imbalance at {at}: {whose} {last}, and {often} each phase")
@@ -402,23 +421,32 @@ pub fn persistent(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
     ))
 }
 
-/// Where a thread does most of its work in few phases: how long these are, in words; else empty.
+/// Where a thread does much of its work in few phases: how long these are, in words; else empty.
 fn rare(site: &SiteReport, thread: u32) -> String {
+    const MORE: u64 = 5;
     let work = site.threads.iter().find(|other| other.thread == thread);
     let work = work.and_then(|thread| thread.each.work_ns.as_ref());
-    let is_rare = |work: &&StatReport| work.mean > work.p95;
-    work.filter(is_rare).map_or_else(String::new, |work| {
-        format!(
-            " (at most {} in 95 % of them, and {} in the longest)",
-            time(work.p95),
-            time(work.max)
-        )
+    work.map_or_else(String::new, |work| {
+        let most = |of: &str, ns| {
+            let (ns, longest) = (time(ns), time(work.max));
+            format!(" (by the clock at most {ns} in {of} of them, and {longest} in the longest)")
+        };
+        if work.mean > work.p95 {
+            most("95 %", work.p95)
+        } else if work.mean * 2 > work.p50 * 3 && work.max > work.mean * MORE {
+            most("half", work.p50)
+        } else {
+            String::new()
+        }
     })
 }
 
 /// What to do about a thread that is on a CPU for longer: whether it has more to do or works more
-/// slowly is known only where instructions are counted.
-fn remedy(report: &Report, site: &SiteReport) -> String {
+/// slowly is known only where instructions are counted. `is_rare`: whether only in few phases.
+fn remedy(report: &Report, site: &SiteReport, is_rare: bool) -> String {
+    if is_rare {
+        return "Look for what it does now and then, and do it elsewhere or share it out".into();
+    }
     let give_less = give_less(site.kind);
     if report.run.hardware_counters == Some(true) && report.counters.is_empty() {
         format!("{give_less}, unless it only works more slowly (-e instructions tells)")

@@ -8,7 +8,7 @@ mod cpus;
 mod disturbed;
 mod effect;
 mod lack;
-mod pace;
+pub(super) mod pace;
 mod related;
 mod serial;
 mod speed;

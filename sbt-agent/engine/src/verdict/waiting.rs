@@ -97,13 +97,13 @@ pub fn add(report: &Report, found: &mut Vec<VerdictReport>) {
     if report.sites.is_empty() {
         let paced = pace::set_by_one(looks).or_else(|| behind::one(looks));
         by_looks.extend(paced.or_else(|| turns::taken(looks)));
-        by_looks.extend(serial::part(looks));
+        by_looks.extend(serial::part(looks).or_else(|| serial::tail(looks)));
     }
     if !report.sites.is_empty() {
         let is_said = |place: &WaitPlaceReport| {
             found.iter().any(|verdict| says(verdict, place)) || is_of_holder(looks, place)
         };
-        by_looks.extend(sleeps(looks, is_said));
+        by_looks.extend(sleeps(looks, report.run.cpus, is_said));
     }
     found.extend(by_looks);
 }

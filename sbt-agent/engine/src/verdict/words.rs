@@ -33,7 +33,7 @@ pub fn count(number: usize, noun: &str) -> String {
 pub const fn hand_out(kind: BarrierKind) -> &'static str {
     match kind {
         BarrierKind::Gomp | BarrierKind::Kmp => {
-            "Hand the loop out in smaller pieces (schedule(dynamic)), or do more between barriers"
+            "Hand the work out in smaller pieces (of a loop: schedule(dynamic)), or do more between barriers"
         }
         BarrierKind::Mpi => "Divide the work by what it costs, or let the ranks meet less often",
         _ => "Hand the work out in smaller pieces as threads get done, or do more between barriers",
@@ -134,6 +134,18 @@ impl Cost {
             share_pct: self.share_pct * part,
             gain_ns,
             ..*self
+        }
+    }
+
+    /// As [`Cost::explained`], if the last thread's delay can be removed and not only be shared out, as a sleep:
+    /// then the whole of it is saved.
+    pub fn removed(&self, excess_ns: f64) -> Self {
+        let explained = self.explained(excess_ns);
+        let all_wait_ns = self.idle_ns / (self.threads - 1.0).max(1.0);
+        let gain_ns = whole(excess_ns.max(0.0).min(all_wait_ns) / self.teams);
+        Self {
+            gain_ns,
+            ..explained
         }
     }
 

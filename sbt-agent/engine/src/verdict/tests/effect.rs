@@ -88,8 +88,9 @@ fn who_is_late_by_far_now_and_then_is_named_though_both_come_last_as_often() {
         &[
             "imbalance at step a.c:40: 9",
             "% of the wait is for T0 w, which comes last in 52 % of 400 episodes",
-            "in a phase on average (at most ",
+            "in a phase on average (by the clock at most ",
             " in 95 % of them, and 10.0 ms in the longest)",
+            "Look for what it does now and then",
         ],
     );
     let kinds = run([260 * US, 0, 0]).kinds();
@@ -164,10 +165,33 @@ fn an_imbalance_that_grows_is_told_as_growing() {
             "for T3 w in the first quarter",
         ],
     );
+    // One whose share of the time hardly can grow any more.
+    let mut program = Program::new(4);
+    program.rounds(80, |round| {
+        but(4, 3, [(10 + round as u64 / 8) * MS, 0, 0], runs(4))
+    });
+    assert_eq!(program.kinds(), [VerdictKind::GrowingImbalance]);
     // One that stays the same is not.
     let mut program = Program::new(4);
     program.rounds(80, |_| but(4, 3, runs(8), runs(4)));
     assert_eq!(program.kinds(), [VerdictKind::PersistentStraggler]);
+}
+
+#[test]
+fn a_straggler_that_works_longer_in_few_phases_is_told_so() {
+    let mut program = Program::new(2);
+    program.rounds(400, |round| {
+        let last = if round % 18 == 0 { runs(30) } else { runs(1) };
+        but(2, 1, last, runs(1))
+    });
+    let verdict = program.only(VerdictKind::PersistentStraggler);
+    says(
+        &verdict,
+        &[
+            "(by the clock at most 1",
+            " ms in half of them, and 30.0 ms in the longest)",
+        ],
+    );
 }
 
 #[test]

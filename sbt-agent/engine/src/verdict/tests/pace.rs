@@ -19,7 +19,12 @@ pub(super) fn judged(report: Report) -> Vec<VerdictReport> {
     with(report).verdicts.unwrap_or_default()
 }
 
-pub(super) fn thread(tid: u32, name: &str, running: u64, ready: u64) -> LookedThreadReport {
+pub(in crate::verdict) fn thread(
+    tid: u32,
+    name: &str,
+    running: u64,
+    ready: u64,
+) -> LookedThreadReport {
     LookedThreadReport {
         thread: None,
         label: format!("T{tid}"),

@@ -1,6 +1,13 @@
 //! One thread that works before, between or after what all threads do.
 
-use super::*;
+use super::{
+    pace::{judged, queue, run, thread},
+    *,
+};
+use crate::report::{
+    WaitKind,
+    waits::{LookedThreadReport, LooksReport},
+};
 
 #[test]
 fn one_thread_that_prepares_all_is_a_serial_start() {
@@ -140,4 +147,43 @@ fn beginning_short_regions_is_no_serial_part() {
     program.rounds(1000, |_| vec![[2 * US, 0, 0]; 2]);
     let verdict = program.only(VerdictKind::PhaseTooShort);
     says(&verdict, &["until the next parallel region begins"]);
+}
+
+#[test]
+fn of_threads_that_are_made_for_each_frame_the_last_one_works_alone() {
+    let told = |alone: u64, of: u64| {
+        let mut report = run();
+        let mut join = queue(0.0, &[(0, 990)], &[]);
+        (join.kind, join.looks) = (WaitKind::Join, 96);
+        join.place = "frame tiles.cpp:15".into();
+        join.awaited = (1..=20).map(|tid| format!("T{tid}")).collect();
+        let made = (1..=20).map(|tid| LookedThreadReport {
+            looks: of,
+            asleep_looks: 0,
+            alone_looks: alone,
+            watched_ns: 12 * MS,
+            running_ns: Some(11 * MS),
+            ready_ns: Some(0),
+            ..thread(tid, "tiles", 0, 0)
+        });
+        report.waits = Some(LooksReport {
+            looks: 100,
+            span_ns: 1000 * MS,
+            thread_looks: 20 * of,
+            threads: std::iter::once(thread(0, "tiles", 5, 0))
+                .chain(made)
+                .collect(),
+            places: vec![join],
+            ..LooksReport::default()
+        });
+        judged(report)
+    };
+    let found = told(2, 6);
+    assert_eq!(found[0].kind, VerdictKind::SerialPart);
+    says(
+        &found[0],
+        &["for 40 % of the run (40 of 100 looks) T0 tiles waits at frame tiles.cpp:15 for the end"],
+    );
+    assert_eq!(told(0, 6), [], "they end together");
+    assert_eq!(told(3, 3), [], "one is made after the other");
 }

@@ -7,7 +7,7 @@ use crate::{
     looks::FEW,
     report::{
         VerdictKind, VerdictReport, WORTH, WaitKind,
-        waits::{HolderReport, LookedThreadReport, LooksReport, WaitPlaceReport},
+        waits::{HolderReport, LookedThreadReport, LooksReport, WaitPlaceReport, WaitThreadReport},
     },
     total::total,
 };
@@ -58,11 +58,20 @@ const fn is_of_library(kind: WaitKind) -> bool {
     )
 }
 
-/// A verdict on a lock. `places`: where threads wait for it, most looks first; at least one.
-fn lock(looks: &LooksReport, places: &[&WaitPlaceReport]) -> VerdictReport {
+/// A verdict on a lock. `all`: where threads wait for it, most looks first; at least one.
+fn lock(looks: &LooksReport, all: &[&WaitPlaceReport]) -> VerdictReport {
+    if let Some(verdict) = kept_from_writing(looks, all) {
+        return verdict;
+    }
+    let alone = alone(looks, all);
+    let is_its = |place: &&&WaitPlaceReport| {
+        let mut threads = place.threads.iter();
+        alone.is_none_or(|(who, _)| threads.any(|thread| thread.tid == who.tid))
+    };
+    let places: Vec<&WaitPlaceReport> = all.iter().filter(is_its).copied().collect();
     let first = places[0];
-    let share_pct = share(places);
-    let more = match places {
+    let share_pct = share(all);
+    let more = match places.as_slice() {
         // The names of the locks of Python and Java have no place.
         _ if matches!(first.kind, WaitKind::Interpreter | WaitKind::Monitor) => String::new(),
         [_, second] => format!(" and at {}", second.place),
@@ -78,40 +87,99 @@ fn lock(looks: &LooksReport, places: &[&WaitPlaceReport]) -> VerdictReport {
     };
     let text = format!(
         "contended lock: {} for {which} {}{held}. {advice}.",
-        waiting(looks, places),
-        counted(looks, share_pct, places),
+        alone.map_or_else(
+            || format!("threads wait {share_pct:.0} % of their time"),
+            |(who, pct)| format!("{} {pct:.0} % of its time", waits(looks, who)),
+        ),
+        counted(looks, share(&places), &places),
     );
+    verdict(looks, all, text)
+}
+
+fn verdict(looks: &LooksReport, places: &[&WaitPlaceReport], text: String) -> VerdictReport {
     VerdictReport {
         kind: VerdictKind::LockContention,
         site: None,
         thread: None,
         text,
-        evidence: evidence(looks, share_pct, places),
+        evidence: evidence(looks, share(places), places),
     }
 }
 
-/// Who waits for a lock, and for how much of the time, in words.
-fn waiting(looks: &LooksReport, places: &[&WaitPlaceReport]) -> String {
+/// A verdict on a read-write lock whose readers let no writer in: they hardly wait, and a writer waits long.
+fn kept_from_writing(looks: &LooksReport, all: &[&WaitPlaceReport]) -> Option<VerdictReport> {
+    /// The part of its time for which a writer waits, percent; and how many times as much as readers.
+    const LONG: f64 = 15.0;
+    const TIMES: f64 = 4.0;
+    let writes = |place: &&WaitPlaceReport| {
+        let call = place.call.as_deref().unwrap_or_default();
+        place.kind == WaitKind::RwLock && (call.contains("wrlock") || call.contains("write"))
+    };
+    let (writing, reading): (Vec<_>, Vec<_>) = all.iter().copied().partition(writes);
+    let mean_pct = |places: &[&WaitPlaceReport]| {
+        let mut of: BTreeMap<u32, f64> = BTreeMap::new();
+        for thread in places.iter().flat_map(|place| &place.threads) {
+            *of.entry(thread.tid).or_default() += thread.share_pct;
+        }
+        of.values().sum::<f64>() / of.len().max(1) as f64
+    };
+    let (first, pct) = (*writing.first()?, mean_pct(&writing).min(100.0));
+    let is_writer = |tid: u32| {
+        let mut writers = writing.iter().flat_map(|place| &place.threads);
+        writers.any(|thread| thread.tid == tid)
+    };
+    let held_pct: f64 = first
+        .holders
+        .iter()
+        .filter(|holder| !is_writer(holder.tid))
+        .map(|holder| holder.share_pct)
+        .sum();
+    if pct < LONG || pct < TIMES * mean_pct(&reading) || held_pct < MOSTLY {
+        return None;
+    }
+    let whose = match first.threads.as_slice() {
+        [one] => waits(looks, one),
+        _ => "threads that write wait".into(),
+    };
+    let prefers = match first.call.as_deref() {
+        Some(call) if call.contains("pthread_rwlock") => {
+            " (PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP)"
+        }
+        _ => "",
+    };
+    let text = format!(
+        "contended lock: {whose} {pct:.0} % of the time to write, for {} {}, while others hold it to read \
+         and hardly wait. Hold it for a shorter time to read, or take a lock that lets writers in \
+         first{prefers}.",
+        first.called(),
+        counted(looks, share(&writing), &writing),
+    );
+    Some(verdict(looks, all, text))
+}
+
+/// A thread with its name, and that it waits, in words.
+fn waits(looks: &LooksReport, who: &WaitThreadReport) -> String {
+    let known = looks.threads.iter().find(|thread| thread.tid == who.tid);
+    let name = known.map_or_else(String::new, |thread| format!(" {}", thread.name));
+    format!("{}{name} waits", who.label)
+}
+
+/// The only thread that waits long for a lock, and the part of its time for which it does, percent.
+fn alone<'a>(
+    looks: &LooksReport,
+    places: &[&'a WaitPlaceReport],
+) -> Option<(&'a WaitThreadReport, f64)> {
     /// A thread that has so much of all waits is the only one that waits for long.
     const NEARLY_ALL: f64 = 0.9;
-    let mut of: BTreeMap<u32, (&str, u64, f64)> = BTreeMap::new();
+    let mut of: BTreeMap<u32, (&WaitThreadReport, u64, f64)> = BTreeMap::new();
     for thread in places.iter().flat_map(|place| &place.threads) {
-        let own = of.entry(thread.tid).or_insert((&thread.label, 0, 0.0));
+        let own = of.entry(thread.tid).or_insert((thread, 0, 0.0));
         own.1 = own.1.saturating_add(looks.slept_ns(thread));
         own.2 += thread.share_pct;
     }
     let all_ns = total(of.values().map(|own| own.1));
-    let most = of.iter().max_by_key(|(_, own)| own.1);
-    let alone = most.filter(|(_, own)| own.1 as f64 >= NEARLY_ALL * all_ns as f64);
-    let Some((tid, (label, _, share_pct))) = alone else {
-        return format!("threads wait {:.0} % of their time", share(places));
-    };
-    let known = looks.threads.iter().find(|thread| thread.tid == *tid);
-    let name = known.map_or_else(String::new, |thread| format!(" {}", thread.name));
-    format!(
-        "{label}{name} waits {:.0} % of its time",
-        share_pct.min(100.0)
-    )
+    let (who, own_ns, pct) = of.into_values().max_by_key(|own| own.1)?;
+    (own_ns as f64 >= NEARLY_ALL * all_ns as f64).then(|| (who, pct.min(100.0)))
 }
 
 /// The lock for which most holders of a lock wait while others wait for them, if there is one.

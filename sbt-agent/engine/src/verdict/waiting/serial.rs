@@ -83,6 +83,53 @@ pub(super) fn part(looks: &LooksReport) -> Option<VerdictReport> {
     })
 }
 
+/// Verdict: while a thread waits for the end of those that it has made, again and again, only one of them
+/// works for a large part of the run.
+pub(super) fn tail(looks: &LooksReport) -> Option<VerdictReport> {
+    /// So many threads at least, each joined.
+    const MANY: usize = 4;
+    let at = joins(looks)
+        .filter(|place| place.awaited.len() >= MANY)
+        .max_by_key(|place| place.looks)?;
+    let [waits] = at.threads.as_slice() else {
+        return None;
+    };
+    let waiter = looks
+        .threads
+        .iter()
+        .find(|thread| thread.tid == waits.tid)?;
+    let made = || {
+        let threads = looks.threads.iter();
+        threads.filter(|thread| at.awaited.contains(&thread.label))
+    };
+    let alone: u64 = made().map(|thread| thread.alone_looks).sum();
+    let together = made().map(|thread| thread.looks).sum::<u64>() - alone;
+    let pct = |part: u64| part as f64 / waiter.looks.max(1) as f64 * 100.0;
+    let alone_pct = pct(alone);
+    // Of threads that are made one after the other, each is alone.
+    if alone < FEW || alone_pct < MUCH || together * 2 < alone {
+        return None;
+    }
+    let text = format!(
+        "serial part: for {alone_pct:.0} % of the run ({alone} of {} looks) {} {} waits at {} for the end of \
+         the threads that it has made, and only one of them still works. Divide their work more evenly, hand \
+         it out in smaller pieces, or begin with the longest.",
+        waiter.looks, waiter.label, waiter.name, at.place,
+    );
+    Some(VerdictReport {
+        kind: VerdictKind::SerialPart,
+        site: None,
+        thread: waiter.thread,
+        text,
+        evidence: [
+            ("share_pct", Figure::Real(alone_pct / 2.0)),
+            ("alone_pct", Figure::Real(alone_pct)),
+            ("looks", Figure::Whole(alone)),
+        ]
+        .into(),
+    })
+}
+
 /// The places where threads wait for others to end.
 fn joins(looks: &LooksReport) -> impl Iterator<Item = &WaitPlaceReport> {
     let places = looks.places.iter();

@@ -13,16 +13,20 @@ use crate::{
     total::total,
 };
 
-/// A verdict on each place where threads sleep in their work for long. `is_said`: whether another
-/// verdict tells of the place.
+/// A verdict on each place where threads sleep in their work for long. `cpus`: those of the program, if that
+/// is known. `is_said`: whether another verdict tells of the place.
 pub(super) fn sleeps(
     looks: &LooksReport,
+    cpus: Option<u32>,
     is_said: impl Fn(&WaitPlaceReport) -> bool,
 ) -> Vec<VerdictReport> {
     let places = looks.in_the_work().filter(|place| explains(place));
+    // Threads that wait for each other lose nothing by it if those that do not wait want all CPUs.
+    let are_taken = cpus.is_some_and(|cpus| looks.wanted_at_once() >= f64::from(cpus));
+    let is_of_each_other = |place: &WaitPlaceReport| is_much(place) && !are_taken;
     places
         .filter(|place| is_worth(&[place]) && !is_said(place))
-        .filter(|place| !is_lock(place.kind) && (is_sleep(place.kind) || is_much(place)))
+        .filter(|place| !is_lock(place.kind) && (is_sleep(place.kind) || is_of_each_other(place)))
         .map(|place| sleep(looks, place))
         .collect()
 }

@@ -428,6 +428,70 @@ fn holders_that_take_turns_sleep_at_one_place() {
 }
 
 #[test]
+fn a_writer_that_readers_keep_waiting_is_told_with_its_own_place() {
+    let part = |tid: u32, share_pct| WaitThreadReport {
+        label: format!("T{tid}"),
+        tid,
+        looks: 20,
+        share_pct,
+        slept_ns: Some(20_000_000),
+    };
+    let mut write = place(WaitKind::RwLock, 60, 200);
+    write.call = Some("pthread_rwlock_wrlock".into());
+    write.threads = vec![part(1, 49.0)];
+    write.holders = vec![holder("T2", 25, 40)];
+    let mut read = place(WaitKind::RwLock, 6, 200);
+    read.call = Some("pthread_rwlock_rdlock".into());
+    read.place = "query count.c:8".into();
+    read.threads = vec![part(2, 3.0), part(3, 4.0)];
+    let told = |places: &[&WaitPlaceReport]| {
+        let places = places.iter().map(|place| (*place).clone());
+        of_the_run(&run(places.collect()))[0].text.clone()
+    };
+    assert_eq!(
+        told(&[&write, &read]),
+        "contended lock: T1 waits 49 % of the time to write, for the read-write lock at add count.c:31 \
+         (60 of 200 looks), while others hold it to read and hardly wait. Hold it for a shorter time to \
+         read, or take a lock that lets writers in first (PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP)."
+    );
+    // All wait alike.
+    read.threads = vec![part(2, 40.0), part(3, 40.0)];
+    assert!(told(&[&write, &read]).contains("threads wait 33 % of their time"));
+    // One thread waits, and not where others do.
+    let mut lock = place(WaitKind::Mutex, 60, 200);
+    lock.threads = vec![WaitThreadReport {
+        slept_ns: Some(550_000_000),
+        ..part(1, 49.0)
+    }];
+    let mut other = lock.clone();
+    other.place = "other count.c:9".into();
+    other.threads = vec![WaitThreadReport {
+        slept_ns: Some(2_000_000),
+        ..part(2, 3.0)
+    }];
+    let text = told(&[&lock, &other]);
+    assert!(
+        text.contains("T1 waits 49 %") && !text.contains("other"),
+        "{text}"
+    );
+}
+
+#[test]
+fn who_waits_where_all_cpus_are_wanted_loses_nothing() {
+    let told = |running_ms: u64| {
+        let mut meets = crate::samples::imbalanced().report;
+        meets.run.cpus = Some(2);
+        meets.waits = run(vec![place(WaitKind::Condvar, 90, 200)]).waits;
+        let waits = meets.waits.as_mut().unwrap();
+        waits.span_ns = 1_000_000_000;
+        waits.threads =
+            vec![crate::verdict::tests::pace::thread(1, "w", running_ms, running_ms); 2];
+        of_the_run(&meets).len()
+    };
+    assert_eq!((told(400), told(500)), (1, 0));
+}
+
+#[test]
 fn who_wakes_those_that_wait_for_news_is_told() {
     let mut news = place(WaitKind::Condvar, 90, 200);
     let waker = |label: &str, woken_ns| WakerReport {

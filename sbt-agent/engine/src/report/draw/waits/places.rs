@@ -138,6 +138,10 @@ impl Group<'_> {
             .first()
             .map_or(Kind::Other, |wait| wait.wait.kind);
         objects.dedup_by(|next, first| is_of_one(kind, *first, *next));
+        // Processes that were forked from one have what they share at one address.
+        let mut objects: Vec<u64> = objects.into_iter().map(|(_, address)| address).collect();
+        objects.sort_unstable();
+        objects.dedup();
         awaited.sort();
         awaited.dedup();
         let mut callers: Vec<(String, u64)> = callers.into_iter().collect();
@@ -195,7 +199,7 @@ impl Group<'_> {
             threads: told,
             objects: objects.len() as u64,
             object: match objects.as_slice() {
-                [(_, one)] => Some(format!("{one:#x}")),
+                [one] => Some(format!("{one:#x}")),
                 _ => None,
             },
             awaited,

@@ -104,6 +104,20 @@ fn places_are_lines_and_threads_that_only_wait_for_ends_do_not_count() {
 }
 
 #[test]
+fn a_lock_that_processes_share_is_one() {
+    let of = |process| Wait {
+        process,
+        ..wait(Kind::Mutex, 16, &[at("get", 20)])
+    };
+    let looked = looked(&[(7, Some(of(1))), (8, Some(of(2)))], 10);
+    let report = report(&looked.found(1, None), &samples::empty().report);
+    assert_eq!(
+        report.places[0].called(),
+        "the mutex locked at get queue.c:20"
+    );
+}
+
+#[test]
 fn the_words_of_a_condition_variable_or_a_lock_are_one_object() {
     let words = |kind: Kind, all: &[u64]| {
         let waits = all.iter().map(|word| wait(kind, *word, &[at("get", 20)]));
@@ -232,8 +246,26 @@ fn waits_inside_of_a_barrier_are_no_part_of_the_work() {
     sleeps.call = Some("usleep".into());
     let mut waits = wait(Kind::Futex, 0, &[inside]);
     waits.call = Some("pthread_barrier_wait".into());
+    let mut naps = sleeps.clone();
     let tally = looked(&[(8, Some(sleeps)), (9, Some(waits))], 3);
     let drawn = report(&tally.found(1, None), &sample);
     let work: Vec<WaitKind> = drawn.in_the_work().map(|place| place.kind).collect();
     assert_eq!(work, [WaitKind::Sleep]);
+    // The barrier of libc++ sleeps.
+    let mut of_cplusplus = sample;
+    of_cplusplus.sites[0].kind = BarrierKind::Std;
+    assert_eq!(
+        report(&tally.found(1, None), &of_cplusplus)
+            .in_the_work()
+            .count(),
+        1
+    );
+    naps.call = Some("nanosleep".into());
+    let tally = looked(&[(8, Some(naps))], 3);
+    assert_eq!(
+        report(&tally.found(1, None), &of_cplusplus)
+            .in_the_work()
+            .count(),
+        0
+    );
 }
