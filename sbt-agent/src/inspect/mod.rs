@@ -18,6 +18,7 @@ mod file_locks;
 mod futex;
 mod holder;
 mod kept_back;
+mod limits;
 mod loops;
 mod musl;
 mod origin;

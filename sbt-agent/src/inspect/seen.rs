@@ -6,11 +6,12 @@ use super::{
     call::Call,
     calls::{called_function, is_library, is_of_library, told, told_of},
     futex::Futex,
+    limits,
     loops::{self, Looping},
     thread::{self, Glance},
     variables::Variables,
 };
-use sbt_engine::hang::scene::{CallSeen, Doing, ThreadId, ThreadSeen, WaitFor};
+use sbt_engine::hang::scene::{CallSeen, Doing, ThreadId, ThreadSeen, WaitFor, Withheld};
 use sbt_program::{
     arch::Registers,
     memory::{Memory, Stack},
@@ -144,6 +145,7 @@ impl InspectedThread {
                 sleeps: 0,
                 ran_ns: None,
                 ready_ns: None,
+                withheld: Withheld::default(),
                 call: Call::Unknown,
             },
             turn: 0,
@@ -409,7 +411,9 @@ impl InspectedThread {
             id: self.id,
             name: self.name,
             doing,
-            timed: futex.is_some_and(|futex| futex.timed),
+            timed: futex.is_some_and(|futex| futex.timed)
+                || limits::gives_up(self.id.process, self.glance.call),
+            withheld: self.glance.withheld,
             is_whole: self
                 .followed
                 .as_ref()

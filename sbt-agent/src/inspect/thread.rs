@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use super::call::Call;
-use sbt_engine::hang::scene::ThreadId;
+use sbt_engine::hang::scene::{ThreadId, Withheld};
 use sbt_program::{process, status::Status};
 
 /// The state of a thread at one moment.
@@ -23,6 +23,8 @@ pub struct Glance {
     pub ran_ns: Option<u64>,
     /// Time in which it was ready and had no CPU so far, ns; `None` if the kernel does not report it.
     pub ready_ns: Option<u64>,
+    /// The signals that were sent and that it blocks.
+    pub withheld: Withheld,
     /// The system call that it is in.
     pub call: Call,
 }
@@ -59,6 +61,7 @@ impl Glance {
                 + status.number("nonvoluntary_ctxt_switches").unwrap_or(0),
             ran_ns: None,
             ready_ns: None,
+            withheld: withheld(status),
             call: Call::Unknown,
         })
     }
@@ -76,6 +79,15 @@ impl Glance {
     /// Whether it has slept in the same system call without interruption since `earlier`.
     pub fn sleeps_since(&self, earlier: &Self) -> bool {
         self.sleeps_again(earlier) && self.switches == earlier.switches
+    }
+}
+
+fn withheld(status: &Status) -> Withheld {
+    let bits = |name| status.bits(name).unwrap_or(0);
+    let blocked = bits("SigBlk");
+    Withheld {
+        own: bits("SigPnd") & blocked,
+        shared: bits("ShdPnd") & blocked,
     }
 }
 
@@ -98,6 +110,10 @@ mod tests {
         assert_eq!((glance.state, glance.tracer), ('S', 7));
         assert_eq!((glance.own_number, glance.switches), (4, 11));
         assert_eq!(Glance::of_status(&"".into(), 90), None);
+        let signals =
+            "State:\tS\nSigPnd:\t0000000000000201\nShdPnd:\t4000\nSigBlk:\t0000000000004200\n";
+        let withheld = Glance::of_status(&signals.into(), 90).unwrap().withheld;
+        assert_eq!((withheld.own, withheld.shared), (0x200, 0x4000));
         assert!(!glance.sleeps_since(&glance), "its call is not known");
         let asleep = Glance {
             call: Call::Outside { sp: 1, at: 2 },

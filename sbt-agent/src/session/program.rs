@@ -178,6 +178,7 @@ impl Program {
 
     /// Adds what is known of the program to the facts for a report.
     pub fn fill(&self, facts: &mut Facts) {
+        facts.run.ended_by_sbt = self.end.was_told();
         facts.run.command.clone_from(&self.command);
         facts.run.ended = self.exit_status.is_some();
         facts.run.exit_status = self.exit_status;

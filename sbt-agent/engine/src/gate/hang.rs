@@ -200,6 +200,13 @@ mod tests {
             "signal 15 ended the program, which did not go on"
         );
         assert!(of_program(&held(&report, 31)).contains("unless the program chose"));
+        // It went on when sbt had just told it to end.
+        let mut went_on = report.clone();
+        went_on.run.ended_by_sbt = true;
+        went_on.run.hang = None;
+        let check = held(&went_on, 31);
+        assert!(of_program(&check).contains("sbt ended it"));
+        assert_eq!(check.exit_status, 5);
         // The program hung when it ended: this counts below the limit, and without a limit.
         let check = held(&report, 31);
         assert_eq!(check.exit_status, 3);

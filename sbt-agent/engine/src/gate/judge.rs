@@ -101,6 +101,14 @@ fn program(report: &Report, stood: bool) -> Option<Outcome> {
             "signal {} ended the program, which did not go on",
             status - 128
         )),
+        // The end came just as sbt had told it to end.
+        143 | 137 if report.run.ended_by_sbt => {
+            let outcome = Outcome {
+                status: Status::Lost,
+                ..outcome
+            };
+            return Some(outcome.unknown("sbt ended it, since it stood still for too long"));
+        }
         // As in a shell, a signal and such an exit status look the same.
         129..=192 => Some(format!(
             "signal {} ended the program, unless the program chose this exit status itself",

@@ -32,8 +32,8 @@ pub struct Absent<'a> {
     pub certain: bool,
     /// Other living threads, which might come but are unlikely to.
     pub spare: Vec<usize>,
-    /// The threads of `spare` that sleep for some time or until there is something to do, as
-    /// helpers do, and as other threads do before they come.
+    /// The threads of `spare` that sleep for some time, or until there is something to do, a signal comes
+    /// or a child has ended, as helpers do, and as other threads do before they come.
     pub later: Vec<usize>,
 }
 
@@ -73,8 +73,8 @@ const IDLE_CALLS: [&str; 14] = [
     "io_uring_enter",
 ];
 
-/// System calls that only a signal ends: a thread in one of them has nothing else to do.
-const FOR_SIGNALS: [&str; 3] = ["pause", "rt_sigsuspend", "rt_sigtimedwait"];
+/// System calls that only a signal ends.
+pub const FOR_SIGNALS: [&str; 3] = ["pause", "rt_sigsuspend", "rt_sigtimedwait"];
 
 impl<'a> Absent<'a> {
     /// Looks at one of the scene's barriers. `at` is its index.
@@ -300,7 +300,7 @@ fn likely(
         // Threads of one process mostly have nothing to do with its children: the main thread comes
         // when the child has ended.
         Doing::Waiting(WaitFor::Child { .. }) if is_main && !barrier.shared => Likely::Maybe,
-        Doing::Waiting(WaitFor::Child { .. }) => Likely::No,
+        Doing::Waiting(WaitFor::Child { .. }) => Likely::Hardly,
         _ if came_from_its_function(view, barrier, inside, index) => Likely::Alike,
         _ if is_helper(view, index) => Likely::Hardly,
         Doing::Call { name, .. } if FOR_SIGNALS.contains(&name.as_str()) => Likely::Hardly,
@@ -369,7 +369,11 @@ fn comes_later(view: &View, index: usize) -> bool {
     match &thread.doing {
         _ if is_helper(view, index) => false,
         Doing::Waiting(WaitFor::Condvar { .. } | WaitFor::Futex { .. }) => thread.timed,
-        Doing::Call { name, .. } => IDLE_CALLS.contains(&name.as_str()),
+        Doing::Waiting(WaitFor::Child { .. }) => true,
+        Doing::Call { name, .. } => {
+            let name = name.as_str();
+            IDLE_CALLS.contains(&name) || FOR_SIGNALS.contains(&name)
+        }
         _ => false,
     }
 }

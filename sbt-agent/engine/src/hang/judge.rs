@@ -11,8 +11,7 @@ use super::{
     names::{Names, View},
     quiet::{self, is_outside, quiet},
     scene::{Doing, Scene, WaitFor},
-    sentence, spinners, team, threads,
-    words::sleeps,
+    sentence, signals, spinners, team, threads,
 };
 use crate::report::{HangAlsoReport, HangCause, HangReport};
 
@@ -134,12 +133,7 @@ fn at_barrier(graph: &Graph, at: usize) -> Option<Finding> {
         .get(wanted.min(grades.len()).wrapping_sub(1))
         .copied();
     let (grade, because) = match grade {
-        None if !absent.later.is_empty() => {
-            let mut later = absent.later.iter();
-            let ends = later.any(|thread| sleeps(graph.view.thread(*thread)));
-            (if ends { Grade::Unclear } else { Grade::Stuck }, None)
-        }
-        None if graph.view.has_strangers(at) => (Grade::Unclear, None),
+        None if !absent.later.is_empty() || graph.view.has_strangers(at) => (Grade::Unclear, None),
         None if for_ever || absent.count.is_some() => (Grade::Lost, Some(too_few(graph, at))),
         None => (Grade::Unclear, None),
         Some(grade) => (grade, None),
@@ -337,6 +331,7 @@ fn report(graph: &Graph, finding: &Finding, also: Vec<HangAlsoReport>) -> HangRe
     }
     let circles = from.iter().find_map(|at| chain::circle(graph, *at));
     let mut notes = view.notes();
+    notes.extend(signals::notes(view));
     notes.extend(
         finding
             .barrier

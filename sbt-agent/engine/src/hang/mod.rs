@@ -30,6 +30,7 @@ mod quiet;
 pub mod samples;
 pub mod scene;
 mod sentence;
+mod signals;
 mod spinners;
 mod team;
 #[cfg(test)]

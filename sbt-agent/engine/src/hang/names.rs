@@ -4,7 +4,9 @@ use std::collections::HashMap;
 
 use super::{
     calls,
-    scene::{BarrierSeen, CallSeen, Doing, ProcessSeen, Scene, ThreadId, ThreadSeen, WaitFor},
+    scene::{
+        BarrierSeen, CallSeen, Doing, ProcessSeen, Scene, Section, ThreadId, ThreadSeen, WaitFor,
+    },
 };
 use crate::{
     event::Kind,
@@ -71,6 +73,29 @@ impl<'a> View<'a> {
 
     pub fn thread(&self, at: usize) -> &'a ThreadSeen {
         &self.scene.threads[at]
+    }
+
+    /// The only thread that can be in the critical section for which a thread waits: all others of its
+    /// process wait for it too. `None` if there are several, or if that is not known.
+    pub fn only_one_inside(&self, at: usize) -> Option<usize> {
+        let of = |at: usize| match &self.scene.threads[at].doing {
+            Doing::Waiting(WaitFor::Section {
+                section: Section::Critical,
+                address,
+                ..
+            }) => Some(*address),
+            _ => None,
+        };
+        let section = of(at)?;
+        let process = self.scene.threads[at].id.process;
+        let is_other = |other: &usize| {
+            let seen = &self.scene.threads[*other];
+            let is_here = seen.id.process == process && seen.doing != Doing::Ended;
+            is_here && of(*other) != Some(section)
+        };
+        let mut others = (0..self.scene.threads.len()).filter(is_other);
+        let one = others.next().filter(|_| !self.scene.partial)?;
+        others.next().is_none().then_some(one)
     }
 
     /// The name of a thread in sentences: that of a rank of MPI, or else the thread's own.

@@ -4,7 +4,7 @@ use super::{
     judge,
     scene::{
         Again, BarrierSeen, CallSeen, Doing, Holder, Member, MutexKind, Past, ProcessSeen, Scene,
-        ThreadId, ThreadSeen, WaitFor,
+        ThreadId, ThreadSeen, WaitFor, Withheld,
     },
 };
 use crate::{
@@ -137,6 +137,7 @@ impl Seen {
             name: name.into(),
             doing,
             timed: false,
+            withheld: Withheld::default(),
             stack: stack(calls),
             is_whole: true,
             also_at: Vec::new(),

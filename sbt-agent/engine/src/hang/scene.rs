@@ -91,6 +91,8 @@ pub struct ThreadSeen {
     pub doing: Doing,
     /// Whether the thread's sleep ends by itself after some time.
     pub timed: bool,
+    /// The signals that were sent and that the thread blocks.
+    pub withheld: Withheld,
     /// The calls that the thread was in at the last look, the innermost first. Calls of the C
     /// library in which the thread sleeps are left out: [`Doing`] names them.
     pub stack: Vec<CallSeen>,
@@ -123,6 +125,15 @@ pub struct ThreadSeen {
     /// Whether the thread is known to have run not long before the looks, because the program was
     /// watched. False also if that is not known.
     pub ran_lately: bool,
+}
+
+/// Signals that wait to be delivered, as sets of bits: bit 0 is signal 1.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Withheld {
+    /// Sent to a thread, which blocks them.
+    pub own: u64,
+    /// Sent to its process, and blocked by the thread.
+    pub shared: u64,
 }
 
 impl ThreadSeen {

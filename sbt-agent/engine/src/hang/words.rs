@@ -176,11 +176,15 @@ fn wait_for(view: &View, thread: usize, wait: &WaitFor, place: &str) -> String {
                 Section::Critical => "a critical section",
                 Section::Ordered => "its turn in an ordered section",
             };
-            match (section, name) {
+            let what = match (section, name) {
                 (Section::Critical, Some(name)) => {
-                    format!("waits for the critical section {}", printable(name))
+                    format!("the critical section {}", printable(name))
                 }
-                _ => format!("waits for {what}"),
+                _ => what.to_owned(),
+            };
+            match view.only_one_inside(thread) {
+                Some(other) => format!("waits for {what} that only {} can be in", view.name(other)),
+                None => format!("waits for {what}"),
             }
         }
         WaitFor::Memory {

@@ -89,6 +89,7 @@ pub fn merged(parts: &[Part], job: JobReport) -> Facts {
         }),
         started: same(runs().map(|run| run.started)).flatten(),
         left_processes: left.map(|all| all.iter().sum()),
+        ended_by_sbt: runs().any(|run| run.ended_by_sbt),
         children: runs().any(|run| run.children),
         departures: same(runs().map(|run| run.departures)).flatten(),
         had_children: any(runs().map(|run| run.had_children)),

@@ -51,6 +51,9 @@ pub struct Run {
     /// Exit status of the target, 0 to 255, or 128 + N if signal N ended it. Null if the target had
     /// not ended when the report was made, or if sbt did not start it.
     pub exit_status: Option<u8>,
+    /// Whether sbt told the target to end, since it had stood still for too long.
+    #[serde(default)]
+    pub ended_by_sbt: bool,
     /// Whether sbt started the target instead of attaching to it; null if the report was made by a
     /// version of sbt that did not say.
     pub started: Option<bool>,

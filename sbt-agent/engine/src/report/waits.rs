@@ -398,6 +398,11 @@ impl LooksReport {
         total(parts.flatten()) as f64 / span_ns as f64
     }
 
+    /// Whether the threads want as many CPUs at a time as there are, in the mean.
+    pub fn want_all(&self, cpus: u32) -> bool {
+        self.wanted_at_once() >= f64::from(cpus)
+    }
+
     /// The places in the work of threads, where threads do not wait for each other at a barrier.
     pub fn in_the_work(&self) -> impl Iterator<Item = &WaitPlaceReport> {
         self.places.iter().filter(|place| !place.in_barrier)

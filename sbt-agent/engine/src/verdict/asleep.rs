@@ -122,6 +122,14 @@ fn seen_pct(report: &Report) -> f64 {
 
 /// Verdict: all threads sleep in their work.
 pub fn in_the_work(report: &Report) -> Option<VerdictReport> {
+    // Those that do not sleep want all CPUs.
+    let looks = report.waits.as_ref();
+    if looks
+        .zip(report.run.cpus)
+        .is_some_and(|(looks, cpus)| looks.want_all(cpus))
+    {
+        return None;
+    }
     let total_ns = report.thread_time.total_ns.max(1) as f64;
     // A program that stands does not sleep, and it may have stood for longer than was seen.
     let stands = report.run.scheduling.as_ref();

@@ -3,7 +3,7 @@
 use super::{
     culprit::Culprit,
     kernel,
-    late::{Excess, is_uneven, of_work, stands_out},
+    late::{Excess, is_uneven, may_be_lock, of_work, stands_out},
     noise::{is_noise, is_noise_of},
     speed,
     words::{Cost, give_less, hand_out, share_out, who, whole},
@@ -225,6 +225,8 @@ pub fn stands(report: &Report, verdict: &VerdictReport) -> bool {
     match verdict.site.and_then(|site| report.site(site)) {
         Some(site) if (is_of_spread || is_of_lack) && is_disturbed(report, site) => false,
         Some(site) if is_of_spread && may_be_of_completion(report, site) => false,
+        // Who sleeps on in the barrier may sleep there only.
+        Some(site) if may_be_lock(verdict) && report.each_sleeps_on_ns(site).is_some() => false,
         _ if is_of_lack => true,
         Some(site) => !works(site),
         None => {

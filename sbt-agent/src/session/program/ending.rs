@@ -42,6 +42,11 @@ impl End {
         }
     }
 
+    /// Whether the program was told to end.
+    pub const fn was_told(&self) -> bool {
+        self.told_ns.is_some()
+    }
+
     fn all_have_ended(&self) -> bool {
         self.told.iter().all(launch::has_ended)
     }
@@ -56,7 +61,7 @@ impl End {
 impl Program {
     /// Whether to ask again whether the program has hung for too long.
     pub fn may_hang(&self) -> bool {
-        self.is_running() && self.end.told_ns.is_none()
+        self.is_running() && !self.end.was_told()
     }
 
     /// Ends the program and its descendants if the program has hung for too long. `hung_ns`: for

@@ -22,7 +22,7 @@ pub(super) fn sleeps(
 ) -> Vec<VerdictReport> {
     let places = looks.in_the_work().filter(|place| explains(place));
     // Threads that wait for each other lose nothing by it if those that do not wait want all CPUs.
-    let are_taken = cpus.is_some_and(|cpus| looks.wanted_at_once() >= f64::from(cpus));
+    let are_taken = cpus.is_some_and(|cpus| looks.want_all(cpus));
     let is_of_each_other = |place: &WaitPlaceReport| is_much(place) && !are_taken;
     places
         .filter(|place| is_worth(&[place]) && !is_said(place))

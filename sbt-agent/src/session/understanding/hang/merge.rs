@@ -4,7 +4,9 @@ use std::collections::HashSet;
 
 use sbt_engine::{
     event::{SHARED, address, space},
-    hang::scene::{BarrierSeen, Doing, Member, Past, Scene, ThreadId, ThreadSeen, WaitFor},
+    hang::scene::{
+        BarrierSeen, Doing, Member, Past, Scene, ThreadId, ThreadSeen, WaitFor, Withheld,
+    },
     model::{Model, ids::PlaceId, still::StillBarrier, thread},
 };
 
@@ -141,6 +143,7 @@ fn add_unseen(scene: &mut Scene, known: &[BarrierSeen]) {
                 name: member.name.clone(),
                 doing: Doing::Unknown,
                 timed: false,
+                withheld: Withheld::default(),
                 stack: Vec::new(),
                 is_whole: false,
                 also_at: Vec::new(),
@@ -222,6 +225,7 @@ mod tests {
             name: format!("t{number}"),
             doing,
             timed: false,
+            withheld: Withheld::default(),
             stack: Vec::new(),
             is_whole: true,
             also_at: Vec::new(),

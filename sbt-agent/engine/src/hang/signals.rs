@@ -1,0 +1,94 @@
+//! Signals that were sent, and that nobody takes.
+
+use std::collections::BTreeMap;
+
+use super::{
+    absent::FOR_SIGNALS,
+    names::View,
+    scene::{Doing, ThreadSeen},
+};
+
+/// The names of the signals of Linux on x86-64 from 1 on (`asm-generic/signal.h`).
+const NAMES: [&str; 31] = [
+    "HUP", "INT", "QUIT", "ILL", "TRAP", "ABRT", "BUS", "FPE", "KILL", "USR1", "SEGV", "USR2",
+    "PIPE", "ALRM", "TERM", "STKFLT", "CHLD", "CONT", "STOP", "TSTP", "TTIN", "TTOU", "URG",
+    "XCPU", "XFSZ", "VTALRM", "PROF", "WINCH", "IO", "PWR", "SYS",
+];
+
+/// Remarks on the processes in which a thread waits for signals, and others were sent that nobody takes.
+pub fn notes(view: &View) -> Vec<String> {
+    let mut of: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
+    for (at, thread) in view.scene.threads.iter().enumerate() {
+        if thread.doing != Doing::Ended {
+            of.entry(thread.id.process).or_default().push(at);
+        }
+    }
+    let mut notes = Vec::new();
+    for (process, all) in of {
+        if !all.iter().any(|at| waits_for_signals(view.thread(*at))) {
+            continue;
+        }
+        for at in &all {
+            if let Some(signals) = called(view.thread(*at).withheld.own) {
+                notes.push(format!(
+                    "{signals} was sent to {}, which blocks it: no other thread can take it",
+                    view.name(*at)
+                ));
+            }
+        }
+        let blocked = all.iter().map(|at| view.thread(*at).withheld.shared);
+        if let Some(signals) = called(blocked.fold(u64::MAX, |all, own| all & own)) {
+            notes.push(format!(
+                "{signals} was sent to process {process}: all of its threads block it, and none waits for it"
+            ));
+        }
+    }
+    notes
+}
+
+fn waits_for_signals(thread: &ThreadSeen) -> bool {
+    match &thread.doing {
+        Doing::Call { name, .. } => FOR_SIGNALS.contains(&name.as_str()),
+        _ => false,
+    }
+}
+
+/// The signals of a set, by name; `None` if it is empty.
+fn called(set: u64) -> Option<String> {
+    let name = |bit: usize| match NAMES.get(bit) {
+        Some(name) => format!("SIG{name}"),
+        None => format!("signal {}", bit + 1),
+    };
+    let names = (0..64).filter(|bit| set >> bit & 1 == 1).map(name);
+    let names: Vec<String> = names.collect();
+    (!names.is_empty()).then(|| names.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::hang::{
+        samples::{Seen, call},
+        scene::Withheld,
+    };
+
+    #[test]
+    fn a_signal_that_nobody_takes_is_told() {
+        let mut seen = Seen::new();
+        seen.barrier(4, 40, &[1, 2, 4]);
+        seen.thread(9, "control", call("rt_sigtimedwait", ""), "control a.c:12");
+        assert_eq!(seen.hang().notes, [""; 0]);
+        seen.of(1).withheld.own = 1 << 9;
+        seen.of(2).withheld.shared = 1 << 14;
+        let own = "SIGUSR1 was sent to worker-1, which blocks it: no other thread can take it";
+        assert_eq!(seen.hang().notes, [own]);
+        for number in [0, 1, 4, 9] {
+            seen.of(number).withheld = Withheld {
+                own: 0,
+                shared: 1 << 14 | u64::from(number) << 20,
+            };
+        }
+        let all =
+            "SIGTERM was sent to process 100: all of its threads block it, and none waits for it";
+        assert_eq!(seen.hang().notes, [all]);
+    }
+}
