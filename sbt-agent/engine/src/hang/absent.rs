@@ -150,7 +150,7 @@ impl<'a> Absent<'a> {
         self.spare = unlikely.into_iter().map(|(_, index)| index).collect();
         let all_known = self.who.iter().all(|index| {
             let likely = likely(view, barrier, &functions, &inside, *index);
-            likely == Likely::Member || likely == Likely::Kin && !ends_in_doubt
+            likely == Likely::Member || likely >= Likely::Alike && !ends_in_doubt
         });
         let found = self.who.len() + self.gone.len();
         self.certain = found > 0

@@ -2,6 +2,7 @@
 
 use super::{
     graph::{Graph, Need},
+    once::{self, Once},
     scene::{Doing, Holder, WaitFor},
     threads::{blocked_on, who},
     words::{does, is_file_lock},
@@ -62,7 +63,13 @@ fn steps(graph: &Graph, from: usize) -> Vec<String> {
                     Doing::Waiting(WaitFor::Join { .. } | WaitFor::Child { .. }) => {
                         format!("end of {}", view.name(other))
                     }
-                    _ => format!("{} held by {}", object(graph, at), view.name(other)),
+                    _ => match once::runner(view, at) {
+                        Some((Once::Variable, _)) => {
+                            format!("initialisation by {}", view.name(other))
+                        }
+                        Some((Once::Routine, _)) => format!("routine of {}", view.name(other)),
+                        None => format!("{} held by {}", object(graph, at), view.name(other)),
+                    },
                 };
                 steps.push(step);
                 Some(other)

@@ -3,6 +3,7 @@
 use super::{
     absent::Absent,
     names::View,
+    once,
     scene::{Doing, Holder, ThreadId, WaitFor},
     words::sleeps,
 };
@@ -276,6 +277,9 @@ fn need(view: &View, at: usize) -> Need {
     }
     if view.thread(at).gives_up() {
         return Need::Nothing;
+    }
+    if let Some((_, runner)) = once::runner(view, at) {
+        return Need::Thread(runner);
     }
     let held_by = |id: ThreadId| view.index(id).map_or(Need::Nothing, Need::Thread);
     match &view.thread(at).doing {

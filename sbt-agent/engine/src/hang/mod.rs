@@ -18,6 +18,7 @@ mod languages;
 mod messages;
 mod names;
 mod nothing;
+mod once;
 mod quiet;
 #[cfg(any(test, feature = "samples"))]
 #[allow(

@@ -7,6 +7,7 @@ use super::{
     graph::{Graph, Need},
     languages, messages,
     names::{View, spoken},
+    once::{self, Once},
     scene::{CallSeen, Doing, Holder, Section, ThreadId, ThreadSeen, WaitFor},
     spinners::placed,
 };
@@ -117,6 +118,11 @@ fn wait_for(view: &View, thread: usize, wait: &WaitFor, place: &str) -> String {
     if languages::enters_monitor(view, thread) {
         return "waits to enter a monitor of Java".into();
     }
+    if let (Some((once, runner)), WaitFor::Futex { address, .. }) =
+        (once::runner(view, thread), wait)
+    {
+        return done_once(view, thread, *address, once, runner);
+    }
     match wait {
         WaitFor::Barrier(at) if *at < view.scene.barriers.len() => {
             format!("waits at {}", view.barrier(*at, &[thread]))
@@ -208,6 +214,20 @@ fn wait_for(view: &View, thread: usize, wait: &WaitFor, place: &str) -> String {
             }
         }
     }
+}
+
+fn done_once(view: &View, at: usize, address: u64, once: Once, runner: usize) -> String {
+    let who = if runner == at {
+        "it".into()
+    } else {
+        view.name(runner)
+    };
+    let itself = if runner == at { " itself" } else { "" };
+    let (what, does) = match once {
+        Once::Variable => ("static variable", "initialises"),
+        Once::Routine => ("routine of pthread_once()", "executes"),
+    };
+    format!("waits for the {what} ({address:#x}) that {who} {does}{itself}")
 }
 
 fn for_memory(view: &View, at: usize, word: (Option<u64>, Option<&str>), naps: bool) -> String {

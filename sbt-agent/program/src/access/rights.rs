@@ -22,6 +22,8 @@ const LOOKING: Set = Set::SYS_PTRACE
     .union(Set::DAC_READ_SEARCH)
     // /proc/PID/map_files.
     .union(Set::CHECKPOINT_RESTORE)
+    // The values of System V semaphores, and who used them last.
+    .union(Set::IPC_OWNER)
     // The buffers of samples of many threads.
     .union(Set::IPC_LOCK);
 
