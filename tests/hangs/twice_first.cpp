@@ -1,8 +1,9 @@
 // Two static variables, each of which needs the other first, in two threads.
 // build: g++ -std=c++20 -O2 -g -pthread
 // outcome: hung
-// must: waits for the first use of a static variable to be over
-// must: in table() twice_first.cpp:{table}
+// must: waits in table() twice_first.cpp:{table} for the static variable
+// must: initialises
+// must: they wait for each other for ever
 // never: no circle of waits
 // never: not known
 #include <chrono>

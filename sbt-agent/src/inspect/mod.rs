@@ -68,6 +68,9 @@ use thread::Glance;
 const PATIENCE: Duration = Duration::from_millis(20);
 const PAUSE: Duration = Duration::from_micros(100);
 
+/// How many pauses to wait until a thread that sleeps again and again sleeps.
+const MOMENTS: u32 = 5;
+
 /// How many times as many looks there are at most if threads do not stop in time.
 const MOST_TIMES: u32 = 2;
 
@@ -245,12 +248,22 @@ impl Looker {
             })
             .collect();
         let mut to_stop = Vec::new();
+        let begun = Instant::now();
         for (number, id) in all {
-            let Some(glance) = Glance::at(id) else {
+            let Some(mut glance) = Glance::at(id) else {
                 continue;
             };
             let seen = self.threads.entry((number, id.thread));
             let seen = seen.or_insert_with(|| InspectedThread::new(id));
+            // One that sleeps again and again is awake for a moment.
+            let was_nap = seen.glance.call.is_nap();
+            for _ in 0..MOMENTS {
+                if !was_nap || glance.call != Call::Running || begun.elapsed() > PATIENCE {
+                    break;
+                }
+                sleep(PAUSE);
+                glance = Glance::at(id).unwrap_or(glance);
+            }
             // A thread that is stopped at the last look would not be known to have slept.
             let may_try = turn + 1 < self.times;
             if !seen.take(glance, turn, may_try) || glance.has_ended() {

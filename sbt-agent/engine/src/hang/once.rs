@@ -97,8 +97,9 @@ mod tests {
         assert_eq!(hang.because, Some(HangCause::Cycle), "{hang:?}");
         assert_eq!(
             hang.text,
-            "one waits for the static variable (0x88) that two initialises, which waits for the static \
-             variable (0x98) that one initialises: they wait for each other for ever"
+            "one waits in registry() s.cpp:11 for the static variable (0x88) that two initialises, which \
+             waits in config() s.cpp:11 for the static variable (0x98) that one initialises: they wait \
+             for each other for ever"
         );
         // Two threads could be the one.
         seen.thread(3, "three", word(0x77), &calls("config", "registry"));
@@ -115,7 +116,8 @@ mod tests {
         assert_eq!(hang.because, Some(HangCause::OwnLock), "{hang:?}");
         assert!(
             hang.text.starts_with(
-                "one waits for the routine of pthread_once() (0x88) that it executes itself, in lookup()"
+                "one waits in lookup() s.cpp:10 for the routine of pthread_once() (0x88) that it executes \
+                 itself"
             ),
             "{}",
             hang.text

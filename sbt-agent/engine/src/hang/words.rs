@@ -118,10 +118,8 @@ fn wait_for(view: &View, thread: usize, wait: &WaitFor, place: &str) -> String {
     if languages::enters_monitor(view, thread) {
         return "waits to enter a monitor of Java".into();
     }
-    if let (Some((once, runner)), WaitFor::Futex { address, .. }) =
-        (once::runner(view, thread), wait)
-    {
-        return done_once(view, thread, *address, once, runner);
+    if let Some(text) = done_once(view, thread, place) {
+        return text;
     }
     match wait {
         WaitFor::Barrier(at) if *at < view.scene.barriers.len() => {
@@ -216,18 +214,24 @@ fn wait_for(view: &View, thread: usize, wait: &WaitFor, place: &str) -> String {
     }
 }
 
-fn done_once(view: &View, at: usize, address: u64, once: Once, runner: usize) -> String {
-    let who = if runner == at {
-        "it".into()
-    } else {
-        view.name(runner)
+/// The wait for what another thread, or this one, does once.
+fn done_once(view: &View, at: usize, place: &str) -> Option<String> {
+    let Doing::Waiting(WaitFor::Futex { address, .. }) = view.thread(at).doing else {
+        return None;
     };
-    let itself = if runner == at { " itself" } else { "" };
+    let (once, runner) = once::runner(view, at)?;
     let (what, does) = match once {
         Once::Variable => ("static variable", "initialises"),
         Once::Routine => ("routine of pthread_once()", "executes"),
     };
-    format!("waits for the {what} ({address:#x}) that {who} {does}{itself}")
+    let who = if runner == at {
+        format!("it {does} itself")
+    } else {
+        format!("{} {does}", view.name(runner))
+    };
+    Some(format!(
+        "waits{place} for the {what} ({address:#x}) that {who}"
+    ))
 }
 
 fn for_memory(view: &View, at: usize, word: (Option<u64>, Option<&str>), naps: bool) -> String {
@@ -356,6 +360,11 @@ fn link(graph: &Graph, at: usize, here: Option<usize>, first: bool) -> (String, 
                 None => format!("waits at {name} ({there})"),
             };
             (text, next)
+        }
+        Need::Thread(other) if once::runner(view, at).is_some() => {
+            let place = in_place(view, at).replacen(',', "", 1);
+            let text = done_once(view, at, &place).unwrap_or_default();
+            (text, (other != at).then_some(other))
         }
         Need::Thread(other) => {
             let place = if first {

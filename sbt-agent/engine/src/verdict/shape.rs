@@ -373,7 +373,7 @@ pub fn persistent(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
     if is_of_all && spread < CLEARLY {
         return None;
     }
-    let rare = rare(site, culprit.thread);
+    let rare = rare(site, culprit.thread, own);
     let (why, remedy) = kernel.map_or_else(
         || (String::new(), remedy(report, site, !rare.is_empty())),
         |it| (format!(" ({})", it.why), it.remedy.to_owned()),
@@ -423,9 +423,11 @@ pub fn persistent(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
     ))
 }
 
-/// Where a thread does much of its work in few phases: how long these are, in words; else empty.
-fn rare(site: &SiteReport, thread: u32) -> String {
-    const MORE: u64 = 5;
+/// Where a thread does much of its work in few phases: how long these are, in words; else empty. `mean_ns`:
+/// its work, without the program's start.
+fn rare(site: &SiteReport, thread: u32, mean_ns: f64) -> String {
+    const LONGER: f64 = 1.5;
+    const MORE: f64 = 5.0;
     let work = site.threads.iter().find(|other| other.thread == thread);
     let work = work.and_then(|thread| thread.each.work_ns.as_ref());
     work.map_or_else(String::new, |work| {
@@ -433,9 +435,9 @@ fn rare(site: &SiteReport, thread: u32) -> String {
             let (ns, longest) = (time(ns), time(work.max));
             format!(" (by the clock at most {ns} in {of} of them, and {longest} in the longest)")
         };
-        if work.mean > work.p95 {
+        if mean_ns > work.p95 as f64 {
             most("95 %", work.p95)
-        } else if work.mean * 2 > work.p50 * 3 && work.max > work.mean * MORE {
+        } else if mean_ns > LONGER * work.p50 as f64 && work.max as f64 > MORE * mean_ns {
             most("half", work.p50)
         } else {
             String::new()
