@@ -88,7 +88,10 @@ fn work_between_arriving_and_waiting_is_no_waiting() {
             let out = finished.expect(0).out();
             let own = out.lines().map(|line| line.parse().unwrap());
             let own: Vec<f64> = own.collect();
-            assert!(own[0] > 50e6, "the first waits for the second: {own:?}");
+            // On a loaded machine the first may come late, and then waits for nobody.
+            if own[0] < 50e6 {
+                return Err(format!("the first waits for the second: {own:?}"));
+            }
             // A thread tells once or twice that it waits.
             let kinds = report.0["own_cost"]["by_kind"].as_array().unwrap();
             let told = kinds.iter().find(|kind| kind["kind"] == "mark").unwrap();

@@ -33,14 +33,13 @@ pub fn file(typed: Gate, to: To, options: &Options, path: &Path) -> anyhow::Resu
     let effective = effective.map_err(Usage)?;
     say_notes(&effective);
     let gate = effective.settings.check.clone().with(typed);
-    let read = [
-        (READ, Some(path)),
-        (
-            BASELINE,
-            gate.baseline.as_ref().map(|named| named.path.as_path()),
-        ),
-        (SETTINGS, effective.file.as_deref().map(Path::new)),
-    ];
+    let recordings = record::job::named(path);
+    let before = gate.baseline.as_ref().map(|named| named.path.as_path());
+    let before = before.map(record::job::named).unwrap_or_default();
+    let all = recordings.iter().map(|file| (READ, Some(file.as_path())));
+    let before = before.iter().map(|file| (BASELINE, Some(file.as_path())));
+    let settings = (SETTINGS, effective.file.as_deref().map(Path::new));
+    let read: Vec<_> = all.chain(before).chain([settings]).collect();
     let written = [
         ("--output", to.output.as_deref()),
         ("--junit", to.junit.as_deref()),

@@ -223,7 +223,9 @@ fn diff(
     allow_incomplete: bool,
     to: &Destination,
 ) -> anyhow::Result<u8> {
-    let read = [before, after].map(|path| (READ, Some(path)));
+    let recordings = [before, after].map(record::job::named).concat();
+    let read = recordings.iter().map(|file| (READ, Some(file.as_path())));
+    let read: Vec<_> = read.collect();
     guard::check(&read, &[("--output", to.output.as_deref())])?;
     let compared = |path| compared(path, allow_incomplete);
     let all = compare::compare(&compared(before)?, &compared(after)?);

@@ -59,18 +59,7 @@ fn steps(graph: &Graph, from: usize) -> Vec<String> {
                 next
             }
             Need::Thread(other) => {
-                let step = match &view.thread(at).doing {
-                    Doing::Waiting(WaitFor::Join { .. } | WaitFor::Child { .. }) => {
-                        format!("end of {}", view.name(other))
-                    }
-                    _ => match once::runner(view, at) {
-                        Some((Once::Variable, _)) => {
-                            format!("initialisation by {}", view.name(other))
-                        }
-                        Some((Once::Routine, _)) => format!("routine of {}", view.name(other)),
-                        None => format!("{} held by {}", object(graph, at), view.name(other)),
-                    },
-                };
+                let step = by_thread(graph, at, other);
                 steps.push(step);
                 Some(other)
             }
@@ -140,6 +129,20 @@ fn steps(graph: &Graph, from: usize) -> Vec<String> {
         }
     }
     steps
+}
+
+/// The step from a thread to the one that alone can end its wait.
+fn by_thread(graph: &Graph, at: usize, other: usize) -> String {
+    let view = graph.view;
+    let name = view.name(other);
+    match (&view.thread(at).doing, once::runner(view, at)) {
+        (Doing::Waiting(WaitFor::Join { .. } | WaitFor::Child { .. }), _) => {
+            format!("end of {name}")
+        }
+        (_, Some((Once::Variable, _))) => format!("initialisation by {name}"),
+        (_, Some((Once::Routine, _))) => format!("routine of {name}"),
+        _ => format!("{} held by {name}", object(graph, at)),
+    }
 }
 
 fn object(graph: &Graph, at: usize) -> String {

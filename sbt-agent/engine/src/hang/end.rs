@@ -1,6 +1,7 @@
 //! Follows the waits of a missing thread to their cause.
 
 use super::{
+    absent::FOR_SIGNALS,
     graph::{Graph, Need},
     scene::{Doing, Holder, WaitFor},
     words::{moves, sleeps},
@@ -170,6 +171,7 @@ fn last(graph: &Graph, at: usize) -> (Grade, Option<HangCause>) {
             ..
         }) => Grade::Slow,
         Doing::Waiting(_) if may_be_woken(graph, at) => Grade::Unclear,
+        Doing::Call { name, .. } if FOR_SIGNALS.contains(&name.as_str()) => Grade::Unclear,
         Doing::Call { name, .. } if OF_OTHERS.contains(&name.as_str()) => Grade::Unclear,
         Doing::Waiting(_)
         | Doing::Call { .. }

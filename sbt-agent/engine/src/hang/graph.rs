@@ -331,16 +331,13 @@ fn need(view: &View, at: usize) -> Need {
             WaitFor::Semaphore { .. } if may_be_told(view, view.thread(at).id.process) => {
                 Need::Nothing
             }
-            WaitFor::Section { .. } => match view.only_one_inside(at) {
-                Some(other) => Need::Thread(other),
-                None => anyone(view, at),
-            },
             WaitFor::Memory { .. }
             | WaitFor::Mutex { .. }
             | WaitFor::RwLock { .. }
             | WaitFor::Semaphore { .. }
             | WaitFor::Condvar { .. }
             | WaitFor::Futex { .. }
+            | WaitFor::Section { .. }
             | WaitFor::Join { thread: None }
             | WaitFor::Barrier(_) => anyone(view, at),
             WaitFor::Data { .. } => any_of(view, at).map_or(Need::Nothing, |_| Need::AnyOf),

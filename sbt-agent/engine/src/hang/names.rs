@@ -75,9 +75,9 @@ impl<'a> View<'a> {
         &self.scene.threads[at]
     }
 
-    /// The only thread that can be in the critical section for which a thread waits: all others of its
-    /// process wait for it too. `None` if there are several, or if that is not known.
-    pub fn only_one_inside(&self, at: usize) -> Option<usize> {
+    /// The thread that may be in the critical section for which a thread waits: the only one of its team that
+    /// does not wait for it, waits at a barrier, and was called by the function that enters the section.
+    pub fn may_be_inside(&self, at: usize) -> Option<usize> {
         let of = |at: usize| match &self.scene.threads[at].doing {
             Doing::Waiting(WaitFor::Section {
                 section: Section::Critical,
@@ -87,15 +87,20 @@ impl<'a> View<'a> {
             _ => None,
         };
         let section = of(at)?;
-        let process = self.scene.threads[at].id.process;
+        let thread = self.thread(at);
+        let enters = thread.stack.iter().find(|call| !call.of_system)?;
         let is_other = |other: &usize| {
             let seen = &self.scene.threads[*other];
-            let is_here = seen.id.process == process && seen.doing != Doing::Ended;
+            let is_here = seen.id.process == thread.id.process && seen.doing != Doing::Ended;
             is_here && of(*other) != Some(section)
         };
         let mut others = (0..self.scene.threads.len()).filter(is_other);
-        let one = others.next().filter(|_| !self.scene.partial)?;
-        others.next().is_none().then_some(one)
+        let one = others
+            .next()
+            .filter(|one| self.barrier_of(*one).is_some())?;
+        let mut calls = self.scene.threads[one].stack.iter();
+        let is_in = calls.any(|call| call.function.is_some() && call.function == enters.function);
+        (is_in && others.next().is_none()).then_some(one)
     }
 
     /// The name of a thread in sentences: that of a rank of MPI, or else the thread's own.

@@ -16,6 +16,10 @@ pub enum Once {
 }
 
 impl Once {
+    fn is_of(call: &CallSeen) -> bool {
+        call.function.as_deref().and_then(Self::of).is_some()
+    }
+
     fn of(function: &str) -> Option<Self> {
         match function {
             "__cxa_guard_acquire" => Some(Self::Variable),
@@ -25,38 +29,48 @@ impl Once {
     }
 }
 
-/// For what that is done once a thread waits, and the thread that does it: the only one that is further in
-/// than the place at which this one waits. `None` if it is not known.
+/// For what that is done once a thread waits, and the thread that does it: the only one that can. `None` if
+/// there are several, or if the calls of a thread are not known down to its beginning.
 pub fn runner(view: &View, at: usize) -> Option<(Once, usize)> {
     let thread = view.thread(at);
-    let address = awaited(view, at)?;
+    awaited(view, at)?;
     let own = thread.stack.iter().position(|call| !call.of_system)?;
     let mut inner = thread.stack[..own].iter().rev();
     let once = inner.find_map(|call| Once::of(call.function.as_deref()?))?;
     let here = &thread.stack[own];
-    let is_here = |call: &CallSeen| {
-        let is_same = (&call.function, &call.binary) == (&here.function, &here.binary);
-        // The routine is called from the same instruction, and the variable initialised further on.
-        is_same && (once == Once::Variable || call.offset == here.offset)
-    };
-    let is_in = |other: &usize| {
-        let seen = view.thread(*other);
-        if seen.id.process != thread.id.process || seen.doing == Doing::Ended {
-            return false;
-        }
-        // Where it waits for the same, it is not in yet.
-        let waits = awaited(view, *other) == Some(address);
-        let from = if waits || once == Once::Variable {
-            1
-        } else {
-            0
+    let living = || {
+        let all = 0..view.scene.threads.len();
+        let of = move |other: &usize| {
+            let seen = view.thread(*other);
+            seen.id.process == thread.id.process && seen.doing != Doing::Ended
         };
-        let outer = seen.stack.iter().filter(|call| !call.of_system);
-        outer.skip(from).any(is_here)
+        all.filter(of)
     };
-    let mut all = (0..view.scene.threads.len()).filter(is_in);
-    let one = all.next().filter(|_| here.function.is_some())?;
-    all.next().is_none().then_some((once, one))
+    if view.scene.partial || !living().all(|other| view.thread(other).is_whole) {
+        return None;
+    }
+    // Which variable or flag a thread further in has begun is not known: so it must be the only one.
+    let may_run = |other: &usize| {
+        let stack = &view.thread(*other).stack;
+        let own = stack.iter().position(|call| !call.of_system);
+        let inner = &stack[..own.unwrap_or(stack.len())];
+        let waits = awaited(view, *other).is_some() && inner.iter().any(|call| Once::is_of(call));
+        // What waits is not in yet.
+        let from = if waits { inner.len() + 1 } else { 0 };
+        stack.iter().skip(from).any(|call| match once {
+            Once::Variable => may_be_same(call, here),
+            Once::Routine => Once::is_of(call),
+        })
+    };
+    let mut all = living().filter(may_run);
+    let first = all.next()?;
+    all.next().is_none().then_some((once, first))
+}
+
+/// Whether calls may be of one function: overloaded functions have one name, and inlined ones no beginning of
+/// their own.
+fn may_be_same(call: &CallSeen, other: &CallSeen) -> bool {
+    call.function == other.function || call.begins.is_some() && call.begins == other.begins
 }
 
 fn awaited(view: &View, at: usize) -> Option<u64> {
@@ -70,7 +84,8 @@ fn awaited(view: &View, at: usize) -> Option<u64> {
 mod tests {
     use crate::{
         hang::{
-            samples::Seen,
+            judge,
+            samples::{Seen, call},
             scene::{Doing, WaitFor},
         },
         report::HangCause,
@@ -101,6 +116,10 @@ mod tests {
              waits in config() s.cpp:11 for the static variable (0x98) that one initialises: they wait \
              for each other for ever"
         );
+        // A thread whose calls are not known could be the one.
+        seen.of(0).is_whole = false;
+        assert_eq!(seen.hang().because, Some(HangCause::NobodyWakes));
+        seen.of(0).is_whole = true;
         // Two threads could be the one.
         seen.thread(3, "three", word(0x77), &calls("config", "registry"));
         assert_eq!(seen.hang().because, Some(HangCause::NobodyWakes));
@@ -114,6 +133,16 @@ mod tests {
         seen.thread(1, "one", word(0x88), calls);
         let hang = seen.hang();
         assert_eq!(hang.because, Some(HangCause::OwnLock), "{hang:?}");
+        // Of several flags another thread may execute the one.
+        let mut two = Seen(seen.0.clone());
+        two.thread(
+            2,
+            "two",
+            call("clock_nanosleep", ""),
+            "*usleep < init s.cpp:20 < *pthread_once < warm s.cpp:3",
+        );
+        let found = judge(&two.0);
+        assert!(found.is_none_or(|found| found.because != Some(HangCause::OwnLock)));
         assert!(
             hang.text.starts_with(
                 "one waits in lookup() s.cpp:10 for the routine of pthread_once() (0x88) that it executes \

@@ -30,17 +30,30 @@ pub fn notes(view: &View) -> Vec<String> {
         }
         for at in &all {
             if let Some(signals) = called(view.thread(*at).withheld.own) {
-                notes.push(format!(
-                    "{signals} was sent to {}, which blocks it: no other thread can take it",
-                    view.name(*at)
-                ));
+                let name = view.name(*at);
+                notes.push(match signals.as_slice() {
+                    [one] => format!(
+                        "{one} was sent to {name}, which blocks it: no other thread can take it"
+                    ),
+                    all => format!(
+                        "{} were sent to {name}, which blocks them: no other thread can take them",
+                        all.join(", ")
+                    ),
+                });
             }
         }
         let blocked = all.iter().map(|at| view.thread(*at).withheld.shared);
         if let Some(signals) = called(blocked.fold(u64::MAX, |all, own| all & own)) {
-            notes.push(format!(
-                "{signals} was sent to process {process}: all of its threads block it, and none waits for it"
-            ));
+            notes.push(match signals.as_slice() {
+                [one] => format!(
+                    "{one} was sent to process {process}: all of its threads block it, and none waits for it"
+                ),
+                all => format!(
+                    "{} were sent to process {process}: all of its threads block them, and none waits for \
+                     them",
+                    all.join(", ")
+                ),
+            });
         }
     }
     notes
@@ -54,14 +67,14 @@ fn waits_for_signals(thread: &ThreadSeen) -> bool {
 }
 
 /// The signals of a set, by name; `None` if it is empty.
-fn called(set: u64) -> Option<String> {
+fn called(set: u64) -> Option<Vec<String>> {
     let name = |bit: usize| match NAMES.get(bit) {
         Some(name) => format!("SIG{name}"),
         None => format!("signal {}", bit + 1),
     };
     let names = (0..64).filter(|bit| set >> bit & 1 == 1).map(name);
     let names: Vec<String> = names.collect();
-    (!names.is_empty()).then(|| names.join(", "))
+    (!names.is_empty()).then_some(names)
 }
 
 #[cfg(test)]
@@ -80,6 +93,9 @@ mod tests {
         seen.of(1).withheld.own = 1 << 9;
         seen.of(2).withheld.shared = 1 << 14;
         let own = "SIGUSR1 was sent to worker-1, which blocks it: no other thread can take it";
+        assert_eq!(seen.hang().notes, [own]);
+        seen.of(1).withheld.own = 1 << 9 | 1 << 11;
+        let own = "SIGUSR1, SIGUSR2 were sent to worker-1, which blocks them: no other thread can take them";
         assert_eq!(seen.hang().notes, [own]);
         for number in [0, 1, 4, 9] {
             seen.of(number).withheld = Withheld {

@@ -186,8 +186,10 @@ fn wait_for(view: &View, thread: usize, wait: &WaitFor, place: &str) -> String {
                 }
                 _ => what.to_owned(),
             };
-            match view.only_one_inside(thread) {
-                Some(other) => format!("waits for {what} that only {} can be in", view.name(other)),
+            match view.may_be_inside(thread) {
+                Some(other) => {
+                    format!("waits for {what} (which {} may be in)", view.name(other))
+                }
                 None => format!("waits for {what}"),
             }
         }

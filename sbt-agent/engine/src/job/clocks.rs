@@ -6,8 +6,8 @@
 
 use std::fmt;
 
-/// The largest difference between the speeds of two clocks that is believed: Linux lets no clock be
-/// corrected by more than 500 parts per million.
+/// The largest difference between the speeds of two clocks that is tried: twice the largest correction of
+/// `adjtimex` that NTP makes (500 parts per million).
 const MOST_DRIFT: f64 = 1e-3;
 
 /// Steps of each search. The interval of possible drifts shrinks below any difference in ns.
@@ -74,8 +74,8 @@ impl fmt::Display for Unaligned {
                  were recorded on both"
             }
             Self::Contradiction => {
-                "their collectives contradict each other: with every offset of the clocks, also if \
-                 they drift, some rank leaves a collective before the last one has come"
+                "their collectives contradict each other: with every offset of the clocks, also with \
+                 a steady drift of up to 1000 parts per million, some rank leaves a collective before the last one has come"
             }
         })
     }
@@ -207,7 +207,9 @@ fn push(hull: &mut Vec<Point>, new: Point, side: i128) {
     while let [.., (ax, ay), (bx, by)] = hull[..] {
         let wide = |high: i64, low: i64| i128::from(high) - i128::from(low);
         // Whether the last point lies on the line's other side.
-        let turn = wide(bx, ax) * wide(new.1, ay) - wide(by, ay) * wide(new.0, ax);
+        let product = |a: i128, b: i128| a.saturating_mul(b);
+        let turn = product(wide(bx, ax), wide(new.1, ay))
+            .saturating_sub(product(wide(by, ay), wide(new.0, ax)));
         if turn * side < 0 {
             break;
         }

@@ -4,6 +4,7 @@ use super::Origin;
 use crate::{
     choices::States,
     report::{Facts, IncompleteKind, IncompleteReport, JobReport, Run, StandstillReport},
+    total::total,
     words::ranges,
 };
 
@@ -88,7 +89,7 @@ pub fn merged(parts: &[Part], job: JobReport) -> Facts {
             failed.or(all.first()).copied()
         }),
         started: same(runs().map(|run| run.started)).flatten(),
-        left_processes: left.map(|all| all.iter().sum()),
+        left_processes: left.map(total),
         ended_by_sbt: runs().any(|run| run.ended_by_sbt),
         children: runs().any(|run| run.children),
         departures: same(runs().map(|run| run.departures)).flatten(),
@@ -98,7 +99,7 @@ pub fn merged(parts: &[Part], job: JobReport) -> Facts {
     };
     Facts {
         run,
-        lost: all().map(|facts| facts.lost).sum(),
+        lost: total(all().map(|facts| facts.lost)),
         conceptual: first.conceptual.clone(),
         marks: first.marks.clone(),
         unseen_marks: all().flat_map(|facts| facts.unseen_marks.clone()).collect(),
@@ -109,7 +110,7 @@ pub fn merged(parts: &[Part], job: JobReport) -> Facts {
         cost_unknown_because: Some(
             "the recordings of a job hold the cost of a hit each for itself".into(),
         ),
-        own_cpu_ns: all().map(|facts| facts.own_cpu_ns).sum(),
+        own_cpu_ns: total(all().map(|facts| facts.own_cpu_ns)),
         ..Facts::default()
     }
 }

@@ -87,7 +87,8 @@ impl Meetings {
 
     /// The next collective that all ranks have left, if there is one.
     pub fn take_left(&mut self) -> Option<Left> {
-        let first = *self.open.front().filter(|open| open.left >= self.ranks)?;
+        let is_left = |open: &&Open| self.ranks > 0 && open.left >= self.ranks;
+        let first = *self.open.front().filter(is_left)?;
         self.open.pop_front();
         self.first += 1;
         Some(if first.is_unseen {

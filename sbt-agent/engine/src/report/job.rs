@@ -26,8 +26,8 @@ pub struct HostReport {
     pub name: String,
     /// Number of recordings made there.
     pub recordings: u32,
-    /// What was added to the machine's times to get times of the first machine, when the first
-    /// collective ended.
+    /// What was added to the machine's times to get times of the first machine, when its last rank came to
+    /// the first collective that was seen on both.
     pub offset_ns: i64,
     /// By how much the offset grows, in ns for each second; 0 if a constant offset fits all
     /// collectives.

@@ -151,7 +151,7 @@ pub struct WaitPlaceReport {
     /// The threads, most looks first.
     pub threads: Vec<WaitThreadReport>,
     /// Number of different objects (locks and the like) for which they slept there; 0 if the object
-    /// is unknown. Those of several processes at one address count as one: it may be shared.
+    /// is unknown. One that processes share counts once, if a thread of one woke a thread of another.
     pub objects: u64,
     /// Address of the object if there was one only, hexadecimal.
     pub object: Option<String>,

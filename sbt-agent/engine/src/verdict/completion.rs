@@ -3,17 +3,38 @@
 
 use super::words::whole;
 use crate::{
-    report::{BarrierKind, Figure, Report, SiteReport, VerdictKind, VerdictReport},
+    report::{BarrierKind, Figure, Report, SiteReport, VerdictKind, VerdictReport, WaitKind},
     words::time,
 };
 
 /// Percentage of thread time from which it is told.
 const SHARE: f64 = 5.0;
 
-/// Verdict: threads sleep in a barrier after the last one has come.
-pub fn of_site(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
+/// How long threads sleep after the last one has come: in the mean of a wait, and all together, ns. Without
+/// what one oversleeps at most that sleeps again and again for half of the time that it has waited, as in
+/// libc++ (`__libcpp_timed_backoff_policy`).
+fn beyond_polling(report: &Report, site: &SiteReport) -> Option<(f64, f64)> {
+    const OF_WAIT: f64 = 1.0 / 3.0;
     let each_ns = report.each_sleeps_on_ns(site)?;
     let slept_ns = report.slept_after_the_last_ns(site) as f64;
+    let mut places = report.waits.iter().flat_map(|looks| &looks.places);
+    let polls = places.any(|place| {
+        let is_here = place.in_barrier && site.places.contains(&place.place);
+        is_here && place.kind == WaitKind::Sleep
+    });
+    if !polls {
+        return Some((each_ns, slept_ns));
+    }
+    let waits = slept_ns / each_ns;
+    let wait_ns = site.lost_ns as f64 / waits + each_ns;
+    let most_ns = OF_WAIT * wait_ns;
+    let beyond_ns = each_ns - most_ns;
+    (beyond_ns > 0.0).then_some((beyond_ns, beyond_ns * waits))
+}
+
+/// Verdict: threads sleep in a barrier after the last one has come.
+pub fn of_site(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
+    let (each_ns, slept_ns) = beyond_polling(report, site)?;
     let share_pct = slept_ns * 100.0 / report.thread_time.total_ns.max(1) as f64;
     if share_pct < SHARE {
         return None;
@@ -32,7 +53,7 @@ pub fn of_site(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
         thread: None,
         text: format!(
             "serial part in the barrier at {}: after the last thread has come, the others sleep there for \
-             at least {} more on average, {share_pct:.0} % of thread time, until it wakes them: it {does}. \
+             at least {} more on average, {share_pct:.0} % of thread time, until it lets them go: it {does}. \
              {remedy}, or let the others go on meanwhile.",
             site.called(),
             time(whole(each_ns)),

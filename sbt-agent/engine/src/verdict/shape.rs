@@ -427,7 +427,7 @@ pub fn persistent(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
 /// its work, without the program's start.
 fn rare(site: &SiteReport, thread: u32, mean_ns: f64) -> String {
     const LONGER: f64 = 1.5;
-    const MORE: f64 = 5.0;
+    const MORE: f64 = 3.0;
     let work = site.threads.iter().find(|other| other.thread == thread);
     let work = work.and_then(|thread| thread.each.work_ns.as_ref());
     work.map_or_else(String::new, |work| {

@@ -97,7 +97,12 @@ pub fn add(report: &Report, found: &mut Vec<VerdictReport>) {
     if report.sites.is_empty() {
         let paced = pace::set_by_one(looks).or_else(|| behind::one(looks));
         by_looks.extend(paced.or_else(|| turns::taken(looks)));
-        by_looks.extend(serial::part(looks).or_else(|| serial::tail(looks)));
+        // Threads that wait for a lock are alone because of that.
+        let has_lock = by_looks
+            .iter()
+            .any(|verdict| verdict.kind == VerdictKind::LockContention);
+        let tail = || serial::tail(looks).filter(|_| !has_lock);
+        by_looks.extend(serial::part(looks).or_else(tail));
     }
     if !report.sites.is_empty() {
         let is_said = |place: &WaitPlaceReport| {

@@ -105,9 +105,12 @@ impl Cost {
         let of_one_team = lost_ns / (late.participants * report.seen_ns() as f64) * 100.0;
         let ran_ns = ran_ns(late);
         let cpus = lack::cpus_of_team(report).or(report.run.cpus);
-        let least_ns = ran_ns
-            .zip(cpus)
-            .map_or(0.0, |(ran, cpus)| ran / f64::from(cpus.max(1)));
+        let others = lack::others_cpus(report);
+        let least_ns = ran_ns.zip(cpus).map_or(0.0, |(ran, cpus)| {
+            // They had this many at least.
+            let had = ran / (late.phase_ns as f64).max(1.0);
+            ran / (f64::from(cpus.max(1)) - others).max(had).max(1.0)
+        });
         let all = Self {
             share_pct,
             gain_ns: 0,

@@ -32,7 +32,12 @@ pub(super) fn wait(seen: &InspectedThread, doing: &Doing) -> Wait {
     // The mutex of a condition variable is not what the thread waits for.
     let is_other = kind == Kind::Mutex && by_name == Some(Kind::Condvar);
     let object = object.filter(|_| !is_other);
-    let of_language = of_language(&functions).filter(|_| kind == Kind::Futex && by_name.is_none());
+    let of_language = of_language(&functions).filter(|name| match kind {
+        Kind::Futex => by_name.is_none(),
+        // Some barriers sleep until all have come.
+        Kind::Sleep => name.contains("barrier"),
+        _ => false,
+    });
     let is_semaphore = |name: &String| name.starts_with("std::counting_semaphore");
     let by_name = by_name.or_else(|| {
         let semaphore = of_language.as_ref().filter(|name| is_semaphore(name));

@@ -39,6 +39,12 @@ mod scan;
 /// The ending of the names of recordings in the folder of a job.
 pub const ENDING: &str = "sbt";
 
+/// The files of which a path may name the recordings: those of a folder, or else the path itself.
+pub fn named(path: &Path) -> Vec<PathBuf> {
+    let own = path.to_owned();
+    recordings(std::slice::from_ref(&own)).unwrap_or_else(|_| vec![own])
+}
+
 /// The recordings that the paths name, of which each is a recording, or a folder with recordings.
 ///
 /// # Errors
@@ -320,6 +326,8 @@ pub fn report(paths: &[PathBuf]) -> anyhow::Result<Report> {
         "these are {} recordings, and sbt merges at most {MOST_RECORDINGS}",
         paths.len()
     );
+    // All are open at the same time.
+    crate::source::allow_files();
     let Scanned {
         scans,
         machines,

@@ -13,8 +13,8 @@ pub struct Processes {
     living: HashSet<u32>,
     /// The number of processes that were not watched because there were too many.
     unfollowed: u64,
-    /// The processes that live on when watching ends; `None` before that.
-    left: Option<Vec<u32>>,
+    /// Whether watching has ended. What came before that may be told only afterwards.
+    is_over: bool,
 }
 
 /// The most processes whose threads are counted at a time: each takes some 30 µs.
@@ -28,7 +28,7 @@ impl Processes {
             met: HashSet::new(),
             living: HashSet::new(),
             unfollowed: 0,
-            left: None,
+            is_over: false,
         }
     }
 
@@ -71,17 +71,18 @@ impl Processes {
         counts.find(|count| *count > 1).unwrap_or(1)
     }
 
-    /// Watching ends: notes the watched processes that live on.
-    pub fn end(&mut self) {
-        let others = self.met.union(&self.living).copied();
-        self.left = Some(others.filter(|pid| *pid != self.target).collect());
+    /// Watching ends.
+    pub const fn end(&mut self) {
+        self.is_over = true;
     }
 
     /// The number of watched processes, the target aside, that live on after watching has ended; `None`
     /// before that. Those that were about to end have ended by the time of the report.
     pub fn left(&self) -> Option<u64> {
-        let left = self.left.as_ref()?.iter();
-        Some(left.filter(|pid| process::find(**pid).is_ok()).count() as u64)
+        let others = self.met.union(&self.living);
+        let others = others.filter(|pid| **pid != self.target);
+        let left = others.filter(|pid| process::find(**pid).is_ok()).count();
+        self.is_over.then_some(left as u64)
     }
 
     /// The notes for the user.

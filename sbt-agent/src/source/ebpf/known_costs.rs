@@ -93,7 +93,7 @@ impl Folder {
         let now = seconds(now)?;
         let known = self.read()?.known;
         let known = known.into_iter().find(|known| known.key == key)?;
-        let is_fresh = (known.at..=known.at + FRESH.as_secs()).contains(&now);
+        let is_fresh = (known.at..=known.at.saturating_add(FRESH.as_secs())).contains(&now);
         (is_fresh && is_possible(&known.tariff)).then_some(known.tariff)
     }
 

@@ -1,7 +1,7 @@
 //! The known threads of the target, and the places in its memory: when jumps are put there and taken out.
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeSet, HashMap, HashSet},
     io,
     sync::{Arc, Mutex},
     thread,
@@ -121,8 +121,8 @@ pub struct Watch {
     stamps: Stamps,
     /// What has happened and may still have something before it.
     waiting: Vec<(u64, Item)>,
-    /// The last caller at the beginning of a page, which may be code of the kernel.
-    at_page: Option<u64>,
+    /// The callers at the beginning of a page, which may be code of the kernel.
+    pages: HashSet<u64>,
     /// The time of the last record that was made, ns.
     last_ns: u64,
     /// When watching began, ns.
@@ -169,7 +169,7 @@ impl Watch {
             space: 1,
             stamps,
             waiting: Vec::new(),
-            at_page: None,
+            pages: HashSet::new(),
             last_ns: 0,
             begun_ns: 0,
             usage: Usage::default(),

@@ -255,12 +255,6 @@ fn in_barrier(wait: &Wait, report: &Report) -> bool {
     })
 }
 
-/// Whether a wait may be that of libc++'s `std::barrier`, which sleeps for longer and longer times until all
-/// have come (`__libcpp_thread_poll_with_backoff`), inlined into the caller.
-fn is_of_libcxx(wait: &Wait) -> bool {
-    wait.kind == Kind::Sleep && wait.call.as_deref() == Some("nanosleep")
-}
-
 /// Whether a wait that goes through the line of a barrier's call may be inside of that barrier: the
 /// line may call other functions too. `is_innermost`: whether no other function of the program's
 /// own code was called there.
@@ -273,12 +267,18 @@ fn may_be_inside(wait: &Wait, of: BarrierKind, is_innermost: bool) -> bool {
         let call = wait.call.as_deref();
         call.is_none_or(|call| call.contains("barrier"))
     };
+    let sleeps_in_barrier = || {
+        let call = wait.call.as_deref();
+        wait.kind == Kind::Sleep && call.is_some_and(|call| call.contains("barrier"))
+    };
     match of {
         // The place of an OpenMP site may be the line of the whole region.
         BarrierKind::Gomp | BarrierKind::Kmp => false,
         // A function of a library, in which only that library waits.
         BarrierKind::Pthread => is_innermost && is_of_futex && calls_barrier(),
-        BarrierKind::Std => is_innermost && (is_of_futex || is_of_libcxx(wait)),
+        // That of libc++ sleeps for longer and longer times until all have come
+        // (`__libcpp_thread_poll_with_backoff`), in functions that are inlined into the program.
+        BarrierKind::Std => is_innermost && (is_of_futex || sleeps_in_barrier()),
         BarrierKind::Rust => is_innermost && is_of_futex,
         BarrierKind::Mpi => is_innermost,
         // Code of the program, which may call other functions to wait.

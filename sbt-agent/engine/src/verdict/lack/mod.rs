@@ -168,6 +168,8 @@ pub fn cpus_of_team(report: &Report) -> Option<u32> {
     u32::try_from(cpus.len()).ok()
 }
 
+pub use others::in_the_mean as others_cpus;
+
 /// How few of the machine's CPUs are allowed to the threads that meet, as a part of a sentence; empty
 /// if all are, or if that is unknown.
 pub fn restriction(report: &Report) -> String {

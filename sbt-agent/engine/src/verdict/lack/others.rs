@@ -66,6 +66,13 @@ pub fn processes(case: &Case<'_>) -> Option<VerdictReport> {
     ))
 }
 
+/// How many CPUs processes that are not of the program use in the mean; 0 if that is not known.
+pub fn in_the_mean(report: &Report) -> f64 {
+    let scheduling = report.run.scheduling.as_ref();
+    let machine = scheduling.and_then(|scheduling| scheduling.machine.as_ref());
+    machine.map_or(0.0, |machine| in_cpus(machine, machine.others_ns()))
+}
+
 /// The mean number of the machine's CPUs that did nothing; `None` if that is not known.
 fn idle_cpus(machine: &MachineReport) -> Option<f64> {
     let online = cpu_list(&machine.online)?.len() as f64;

@@ -125,8 +125,8 @@ fn kept_from_writing(looks: &LooksReport, all: &[&WaitPlaceReport]) -> Option<Ve
     };
     let (first, pct) = (*writing.first()?, mean_pct(&writing).min(100.0));
     let is_writer = |tid: u32| {
-        let mut writers = writing.iter().flat_map(|place| &place.threads);
-        writers.any(|thread| thread.tid == tid)
+        let mut threads = writing.iter().flat_map(|place| &place.threads);
+        threads.any(|thread| thread.tid == tid)
     };
     let held_pct: f64 = first
         .holders
@@ -187,16 +187,19 @@ fn next<'a>(looks: &'a LooksReport, lock: &WaitPlaceReport) -> Option<&'a WaitPl
     let looked = total(lock.holders.iter().map(|holder| holder.looks));
     let waits_at = |other: &WaitPlaceReport| {
         let ends = format!(" from {}", other.place);
+        let begins = other.call.as_deref().unwrap_or_default();
         let waits = |holder: &&HolderReport| {
             let asleep = holder.asleep_in.as_ref();
-            asleep.is_some_and(|asleep| asleep.ends_with(&ends))
+            asleep.is_some_and(|asleep| asleep.starts_with(begins) && asleep.ends_with(&ends))
         };
         let waiting = lock.holders.iter().filter(waits);
         total(waiting.map(|holder| holder.asleep_looks))
     };
-    let others = looks
-        .in_the_work()
-        .filter(|other| is_lock(other.kind) && other.place != lock.place && other.knows_holders());
+    let is_other = |other: &&WaitPlaceReport| {
+        let is_same = other.object.is_some() && other.object == lock.object;
+        is_lock(other.kind) && other.place != lock.place && !is_same && other.knows_holders()
+    };
+    let others = looks.in_the_work().filter(is_other);
     let next = others.max_by_key(|other| waits_at(other))?;
     let waiting = waits_at(next);
     (waiting >= FEW && waiting as f64 * 100.0 >= MOSTLY * looked as f64).then_some(next)

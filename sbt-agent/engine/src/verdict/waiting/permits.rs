@@ -20,7 +20,7 @@ const MANY: usize = 3;
 pub(super) fn semaphores(looks: &LooksReport) -> Vec<VerdictReport> {
     let is_told = |place: &&WaitPlaceReport| {
         place.kind == WaitKind::Semaphore
-            && (place.objects == 1 || place.wakers.len() >= MANY)
+            && (place.objects == 1 || place.objects > 1 && place.wakers.len() >= MANY)
             && is_worth(&[place])
             && place.share_pct >= MUCH
             && is_posted_by_its_waiters(place)

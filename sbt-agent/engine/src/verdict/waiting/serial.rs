@@ -112,8 +112,8 @@ pub(super) fn tail(looks: &LooksReport) -> Option<VerdictReport> {
     }
     let text = format!(
         "serial part: for {alone_pct:.0} % of the run ({alone} of {} looks) {} {} waits at {} for the end of \
-         the threads that it has made, and only one of them still works. Divide their work more evenly, hand \
-         it out in smaller pieces, or begin with the longest.",
+         the threads that it has made, and only one of them works. Divide what that one does then among \
+         threads, or hand the work out in smaller pieces.",
         waiter.looks, waiter.label, waiter.name, at.place,
     );
     Some(VerdictReport {

@@ -164,6 +164,7 @@ fn locks_that_holders_wait_for_are_followed_to_the_last_holder() {
         holder.asleep_in = Some("pthread_mutex_lock called from note log.c:12".into());
     }
     let mut last = place(WaitKind::Mutex, 20, 200);
+    last.call = Some("pthread_mutex_lock".into());
     (last.place, last.object) = ("note log.c:12".into(), Some("0x77".into()));
     last.holders = vec![holder("T4", 20, 20)];
     last.holders[0].locks_at = None;

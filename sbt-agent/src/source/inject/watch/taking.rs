@@ -50,6 +50,9 @@ const KNOWN_AGAIN: Duration = Duration::from_millis(20);
 /// The kernel's code to which functions with a probe at their return go back begins a page.
 const PAGE: u64 = 4096;
 
+/// The most callers at the beginning of a page that are looked up.
+const MOST_PAGES: usize = 16;
+
 /// The note where another tool has such probes.
 const HIDDEN: &str = "another tool has probes at the return of a barrier function (kernel return probes): \
     from where the function is called cannot be seen meanwhile";
@@ -212,8 +215,11 @@ impl Watch {
             self.lost += 1;
             return;
         }
-        if noted.caller.is_multiple_of(PAGE) && self.at_page != Some(noted.caller) {
-            self.at_page = Some(noted.caller);
+        // Each look at the mappings takes a while, and the target writes these numbers.
+        if noted.caller.is_multiple_of(PAGE)
+            && self.pages.len() < MOST_PAGES
+            && self.pages.insert(noted.caller)
+        {
             if is_hidden(self.target, noted.caller) {
                 self.note(HIDDEN);
             }

@@ -138,10 +138,18 @@ impl Group<'_> {
             .first()
             .map_or(Kind::Other, |wait| wait.wait.kind);
         objects.dedup_by(|next, first| is_of_one(kind, *first, *next));
-        // Processes that were forked from one have what they share at one address.
-        let mut objects: Vec<u64> = objects.into_iter().map(|(_, address)| address).collect();
-        objects.sort_unstable();
-        objects.dedup();
+        // Processes that were forked from one have what they share at one address, and what they do not
+        // share as well: threads that wake those of another process share it.
+        let sleeps = || self.waits.iter().flat_map(|wait| &wait.sleeps);
+        let is_shared = sleeps().any(|slept| {
+            let mut wakers = slept.wakers.iter();
+            wakers.any(|(waker, _)| waker.process != slept.who.process)
+        });
+        if is_shared {
+            objects.sort_unstable_by_key(|(_, address)| *address);
+            objects.dedup_by_key(|(_, address)| *address);
+        }
+        let objects: Vec<u64> = objects.into_iter().map(|(_, address)| address).collect();
         awaited.sort();
         awaited.dedup();
         let mut callers: Vec<(String, u64)> = callers.into_iter().collect();
