@@ -54,7 +54,7 @@ pub fn runner(view: &View, at: usize) -> Option<(Once, usize)> {
         let stack = &view.thread(*other).stack;
         let own = stack.iter().position(|call| !call.of_system);
         let inner = &stack[..own.unwrap_or(stack.len())];
-        let waits = awaited(view, *other).is_some() && inner.iter().any(|call| Once::is_of(call));
+        let waits = awaited(view, *other).is_some() && inner.iter().any(Once::is_of);
         // What waits is not in yet.
         let from = if waits { inner.len() + 1 } else { 0 };
         stack.iter().skip(from).any(|call| match once {

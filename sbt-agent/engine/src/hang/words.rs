@@ -176,22 +176,7 @@ fn wait_for(view: &View, thread: usize, wait: &WaitFor, place: &str) -> String {
             format!("waits in {}() for {}", printable(call), printable(what))
         }
         WaitFor::Section { section, name, .. } => {
-            let what = match section {
-                Section::Critical => "a critical section",
-                Section::Ordered => "its turn in an ordered section",
-            };
-            let what = match (section, name) {
-                (Section::Critical, Some(name)) => {
-                    format!("the critical section {}", printable(name))
-                }
-                _ => what.to_owned(),
-            };
-            match view.may_be_inside(thread) {
-                Some(other) => {
-                    format!("waits for {what} (which {} may be in)", view.name(other))
-                }
-                None => format!("waits for {what}"),
-            }
+            for_section(view, thread, *section, name.as_deref())
         }
         WaitFor::Memory {
             address,
@@ -213,6 +198,18 @@ fn wait_for(view: &View, thread: usize, wait: &WaitFor, place: &str) -> String {
                 (None, None) => format!("waits for a word of its memory to change ({address:#x})"),
             }
         }
+    }
+}
+
+fn for_section(view: &View, at: usize, section: Section, name: Option<&str>) -> String {
+    let what = match (section, name) {
+        (Section::Critical, Some(name)) => format!("the critical section {}", printable(name)),
+        (Section::Critical, None) => "a critical section".into(),
+        (Section::Ordered, _) => "its turn in an ordered section".into(),
+    };
+    match view.may_be_inside(at) {
+        Some(other) => format!("waits for {what} (which {} may be in)", view.name(other)),
+        None => format!("waits for {what}"),
     }
 }
 

@@ -6,7 +6,10 @@
 use std::{
     fs::{self, File},
     io,
-    os::{fd::AsRawFd as _, unix::ffi::OsStrExt as _},
+    os::{
+        fd::AsRawFd as _,
+        unix::{ffi::OsStrExt as _, fs::MetadataExt as _},
+    },
     path::{Path, PathBuf},
     rc::Rc,
 };
@@ -326,6 +329,7 @@ pub fn report(paths: &[PathBuf]) -> anyhow::Result<Report> {
         "these are {} recordings, and sbt merges at most {MOST_RECORDINGS}",
         paths.len()
     );
+    each_once(paths)?;
     // All are open at the same time.
     crate::source::allow_files();
     let Scanned {
@@ -370,6 +374,24 @@ pub fn report(paths: &[PathBuf]) -> anyhow::Result<Report> {
 }
 
 type Places = Vec<Rc<sbt_engine::place::Place>>;
+
+/// Refuses recordings of which one is named twice.
+fn each_once(paths: &[PathBuf]) -> anyhow::Result<()> {
+    let mut seen = FxHashMap::default();
+    for path in paths {
+        let Ok(file) = fs::metadata(path) else {
+            continue;
+        };
+        if let Some(other) = seen.insert((file.dev(), file.ino()), path) {
+            anyhow::bail!(
+                "{} and {} are one file; name it once",
+                shown(other),
+                shown(path)
+            );
+        }
+    }
+    Ok(())
+}
 
 /// Reads the recordings a second time: the model of the job.
 fn model(

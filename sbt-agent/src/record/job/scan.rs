@@ -183,18 +183,6 @@ pub(super) fn check(scans: &[Scan]) -> anyhow::Result<()> {
             );
         }
         let (here, there) = (scan.shown(), first.shown());
-        let is_twice = |other: &&Scan| {
-            let of = |scan: &Scan| (scan.facts.run.pid, scan.facts.run.start_unix_ns);
-            scan.path != other.path
-                && of(other) == of(scan)
-                && other.origin.host == scan.origin.host
-        };
-        if let Some(other) = scans.iter().find(is_twice) {
-            anyhow::bail!(
-                "{} and {here} are of the same process; name one of them",
-                other.shown()
-            );
-        }
         anyhow::ensure!(
             scan.origin.rank.is_some() || scan.facts.run.command == first.facts.run.command,
             "{here} and {there} are of different programs, and have no ranks of MPI: they are no job"

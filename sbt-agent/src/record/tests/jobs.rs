@@ -280,6 +280,16 @@ fn clocks_of_two_machines_are_aligned() {
 }
 
 #[test]
+fn a_file_that_is_named_twice_is_refused() {
+    let folder = TempDir::new().unwrap();
+    Recorded::of(0).write(folder.path());
+    let once = job::recordings(&[folder.path().to_owned()]).unwrap();
+    let twice = [once.clone(), once].concat();
+    let text = format!("{:#}", job::report(&twice).unwrap_err());
+    assert!(text.ends_with("are one file; name it once"), "{text}");
+}
+
+#[test]
 fn clocks_that_cannot_be_aligned_are_refused() {
     // The clock jumps in the middle of the run.
     let text = refused(on_two(|time_ns| {

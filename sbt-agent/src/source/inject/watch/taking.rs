@@ -219,10 +219,9 @@ impl Watch {
         if noted.caller.is_multiple_of(PAGE)
             && self.pages.len() < MOST_PAGES
             && self.pages.insert(noted.caller)
+            && is_hidden(self.target, noted.caller)
         {
-            if is_hidden(self.target, noted.caller) {
-                self.note(HIDDEN);
-            }
+            self.note(HIDDEN);
         }
         if !self.threads.contains_key(&number) {
             // Its beginning was not seen.
