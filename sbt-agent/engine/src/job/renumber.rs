@@ -41,6 +41,8 @@ pub struct Renumber {
     /// Communicators by name.
     named: FxHashMap<String, u64>,
     taken: FxHashSet<u64>,
+    /// How many numbers were given to objects whose own was taken.
+    given: u64,
 }
 
 impl Renumber {
@@ -218,7 +220,9 @@ impl Renumber {
     fn unused(&mut self, object: u64) -> u64 {
         let mut id = object;
         while !self.taken.insert(id) {
-            id = address(id.wrapping_add(1)) | u64::from(SHARED) << SPACE;
+            // From the top, where nothing of a program lies.
+            self.given += 1;
+            id = address(u64::MAX - self.given) | u64::from(SHARED) << SPACE;
         }
         id
     }

@@ -312,9 +312,10 @@ fn sizes(scans: &[Scan], job: &JobReport) -> FxHashMap<(usize, u64), u32> {
         let named = scan.named.iter();
         named.map(move |(object, (name, _))| ((index, *object), name.as_str()))
     });
+    let is_known = |name| !scans.iter().any(|scan| scan.reused.contains(name));
     each.filter_map(|(key, name)| {
         let (count, is_counted) = *members.get(name)?;
-        (!is_counted).then_some((key, count))
+        (!is_counted && is_known(name)).then_some((key, count))
     })
     .collect()
 }

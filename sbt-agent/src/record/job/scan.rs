@@ -32,6 +32,8 @@ pub(super) struct Scan {
     pub(super) alone: Option<&'static str>,
     /// Communicators by object: the name in the job, and whether the number of ranks is known.
     pub(super) named: FxHashMap<u64, (String, bool)>,
+    /// The names of communicators that had one object after the other.
+    pub(super) reused: FxHashSet<String>,
     /// The objects of communicators at which the rank has arrived.
     pub(super) used: FxHashSet<u64>,
     /// Arrivals on the world.
@@ -64,6 +66,7 @@ impl Scan {
             at_ns: begin.start_ns,
             alone: None,
             named: FxHashMap::default(),
+            reused: FxHashSet::default(),
             used: FxHashSet::default(),
             on_world: 0,
             missing: None,
@@ -110,8 +113,11 @@ impl Scan {
             Step::Event(Event::Communicator { object, name, .. })
                 if self.named.len() < MOST_NAMES =>
             {
-                if let Some(name) = self.origin.name_in_job(name) {
-                    self.named.insert(*object, (name, false));
+                if let Some(name) = self.origin.name_in_job(name)
+                    && let Some((before, _)) = self.named.insert(*object, (name.clone(), false))
+                    && before != name
+                {
+                    self.reused.extend([before, name]);
                 }
             }
             Step::Event(Event::Memory { object, .. }) => {
@@ -162,11 +168,20 @@ impl Scan {
     }
 }
 
+/// No job has more ranks than this; those that are missing are listed.
+const MOST_RANKS: u32 = 1 << 24;
+
 /// Checks that the recordings are of one job, and were made alike.
 pub(super) fn check(scans: &[Scan]) -> anyhow::Result<()> {
     let Some(first) = scans.first() else {
         return Ok(());
     };
+    let most = scans.iter().filter_map(|scan| scan.origin.ranks).max();
+    anyhow::ensure!(
+        most.is_none_or(|most| most <= MOST_RANKS),
+        "{} is damaged: its job has more than {MOST_RANKS} ranks",
+        first.shown()
+    );
     let mut ranks = FxHashMap::default();
     for scan in scans {
         // Hydra's name of a job is another one on each machine.
