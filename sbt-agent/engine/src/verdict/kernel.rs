@@ -58,8 +58,6 @@ pub struct KernelTime {
     pub why: String,
     /// What to do about it.
     pub remedy: &'static str,
-    /// Whether page faults of the thread's own explain it.
-    pub is_of_faults: bool,
 }
 
 /// Why a thread is on a CPU for longer than the others that meet it, if most of the difference is the
@@ -96,13 +94,11 @@ pub fn of_thread(report: &Report, thread: u32) -> Option<KernelTime> {
                 whole(faults)
             ),
             remedy: "Let it allocate and touch its memory once instead of anew, or use larger pages",
-            is_of_faults: true,
         });
     }
     Some(KernelTime {
         why: format!("most of the time that it runs longer is the kernel's, {of_ns} in all"),
         remedy: "Look at its system calls (strace -c -f, perf trace -s)",
-        is_of_faults: false,
     })
 }
 

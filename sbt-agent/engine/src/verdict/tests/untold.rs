@@ -219,7 +219,7 @@ fn equal_work_that_takes_longer_at_times_is_nobodys_fault() {
     assert_eq!(program.kinds(), [VerdictKind::PersistentStraggler]);
     // Or whose least work takes half as long again.
     let often = |round: usize| if round % 10 < 2 { 9 } else { varies(round) };
-    let more = |round: usize| runs(varies(round) * 3 / 2);
+    let more = |round: usize| runs(varies(round) * 8 / 5);
     let mut program = Program::new(2);
     program.rounds(100, |round| vec![runs(often(round + 3)), more(round)]);
     assert_eq!(program.kinds(), [VerdictKind::PersistentStraggler]);
