@@ -97,10 +97,10 @@ pub enum Command {
         /// Under sudo, run the program as root and not as the user who called sudo.
         #[arg(long)]
         as_root: bool,
-        /// Threads of the program.
-        #[arg(short = 't', long, default_value_t = 4, allow_negative_numbers = true,
+        /// Threads of the program [default: one for each CPU that it may use, from 2 to 4].
+        #[arg(short = 't', long, allow_negative_numbers = true,
               value_parser = clap::value_parser!(u32).range(2..=256))]
-        threads: u32,
+        threads: Option<u32>,
         /// How long the program works: 10, 2.5s, 2m [default: 8.5s].
         #[arg(long, value_name = "TIME", value_parser = value::seconds, allow_hyphen_values = true)]
         seconds: Option<Duration>,

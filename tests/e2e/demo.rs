@@ -7,7 +7,8 @@ use crate::harness::{Report, best_of_five, each, folder, needs_root, number, run
 fn demo(name: &str, scale: &str, status: i32) -> (String, Report) {
     let folder = folder();
     let json = folder.path().join("report.json");
-    let mut command = sbt_with(&["demo", name, "--scale", scale, "--json", "--output"]);
+    let mut command = sbt_with(&["demo", name, "--threads", "4", "--scale", scale]);
+    command.args(["--json", "--output"]);
     command.arg(&json);
     let finished = run(command).expect(status);
     (finished.out(), Report::read(&json))

@@ -264,7 +264,10 @@ fn the_screen_shows_a_hang_by_itself() {
 #[test]
 fn the_demo_shows_one() {
     needs_root!();
-    let terminal = Terminal::spawn(sbt_for_tty(&["demo", "deadlock", "--scale=0.1"]), USUAL);
+    let terminal = Terminal::spawn(
+        sbt_for_tty(&["demo", "deadlock", "--threads=4", "--scale=0.1"]),
+        USUAL,
+    );
     terminal.sees("! HANG for ");
     terminal.press("!");
     terminal.sees("worker-2");

@@ -185,9 +185,7 @@ fn cpus_of_the_target_are_counted_where_it_may_run() {
 fn of_demo(name: &str) -> Report {
     let folder = folder();
     let json = folder.path().join("report.json");
-    let cpus = std::thread::available_parallelism().unwrap().get();
-    let threads = cpus.clamp(2, 4).to_string();
-    let mut command = sbt_with(&["demo", name, "--scale", "0.3", "--threads", &threads]);
+    let mut command = sbt_with(&["demo", name, "--scale", "0.3"]);
     command.args(["--json", "--output"]).arg(&json);
     run(command).expect(0);
     Report::read(&json)

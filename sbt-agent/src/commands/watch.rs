@@ -40,7 +40,7 @@ pub fn attach(options: &Options, pid: u32) -> anyhow::Result<u8> {
 /// Starts a demo program of sbt, which does a fixed amount of work or runs for a given time.
 pub fn demo(
     name: &str,
-    threads: u32,
+    threads: Option<u32>,
     (scale, time): (Option<f64>, Option<Duration>),
     as_root: bool,
     options: &Options,
@@ -52,6 +52,9 @@ pub fn demo(
         return Ok(0);
     }
     demo::check(name).map_err(|error| Usage(format!("{error:#}")))?;
+    // More threads than CPUs would be the first thing to say of each program.
+    let cpus = std::thread::available_parallelism().map_or(2, usize::from);
+    let threads = threads.unwrap_or(u32::try_from(cpus.clamp(2, 4))?);
     let size = demo::Size::chosen(scale, time);
     let scale = size.factor();
     if !(scale > 0.0 && scale.is_finite()) {

@@ -200,7 +200,7 @@ mod tests {
             "signal 15 ended the program, which did not go on"
         );
         assert!(of_program(&held(&report, 31)).contains("unless the program chose"));
-        // It went on when sbt had just told it to end.
+        // A program that goes on just after sbt has told it to end.
         let mut went_on = report.clone();
         went_on.run.ended_by_sbt = true;
         went_on.run.hang = None;

@@ -6,7 +6,7 @@ use super::{
     scene::{CallSeen, Doing, WaitFor},
 };
 
-/// What is done once.
+/// The two kinds of initialisation that one thread executes, while others wait for its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Once {
     /// The first use of a static variable (Itanium C++ ABI, 3.3.3).
@@ -55,7 +55,7 @@ pub fn runner(view: &View, at: usize) -> Option<(Once, usize)> {
         let own = stack.iter().position(|call| !call.of_system);
         let inner = &stack[..own.unwrap_or(stack.len())];
         let waits = awaited(view, *other).is_some() && inner.iter().any(Once::is_of);
-        // What waits is not in yet.
+        // A thread that waits for an initialisation has not begun that one.
         let from = if waits { inner.len() + 1 } else { 0 };
         stack.iter().skip(from).any(|call| match once {
             Once::Variable => may_be_same(call, here),

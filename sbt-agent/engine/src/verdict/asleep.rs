@@ -122,7 +122,7 @@ fn seen_pct(report: &Report) -> f64 {
 
 /// Verdict: all threads sleep in their work.
 pub fn in_the_work(report: &Report) -> Option<VerdictReport> {
-    // Those that do not sleep want all CPUs.
+    // Sleep costs nothing where the threads that do not sleep want all CPUs.
     let looks = report.waits.as_ref();
     if looks
         .zip(report.run.cpus)

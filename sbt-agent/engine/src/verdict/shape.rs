@@ -221,7 +221,7 @@ pub fn stands(report: &Report, verdict: &VerdictReport) -> bool {
     match verdict.site.and_then(|site| report.site(site)) {
         Some(site) if (is_of_spread || is_of_lack) && is_disturbed(report, site) => false,
         Some(site) if is_of_spread && may_be_of_completion(report, site) => false,
-        // Who sleeps on in the barrier may sleep there only.
+        // Where threads sleep on in the barrier, the sleep of unknown place may be that one.
         Some(site) if may_be_lock(verdict) && report.each_sleeps_on_ns(site).is_some() => false,
         _ if is_of_lack => true,
         Some(site) => !works(site),

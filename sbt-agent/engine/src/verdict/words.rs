@@ -107,7 +107,7 @@ impl Cost {
         let cpus = lack::cpus_of_team(report).or(report.run.cpus);
         let others = lack::others_cpus(report);
         let least_ns = ran_ns.zip(cpus).map_or(0.0, |(ran, cpus)| {
-            // They had this many at least.
+            // The threads had this many CPUs, whatever others used.
             let had = ran / (late.phase_ns as f64).max(1.0);
             ran / (f64::from(cpus.max(1)) - others).max(had).max(1.0)
         });
