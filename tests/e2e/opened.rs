@@ -287,17 +287,21 @@ fn debug_information_is_opened_as_the_user() {
     let debug = owned.at("roots/truth.debug");
     owned.link(&debug, "home/truth.debug");
     let json = owned.at("home/report.json");
-    let lines = || {
+    let line_of = |typed: &Path| {
         let mut command = under_sudo(&["run", "-q", "--json", "--output"]);
-        command.arg(&json).arg("--").arg(&truth);
-        command.args(["threads=2", "rounds=20"]);
+        command.current_dir(owned.at("home"));
+        command.arg(&json).arg("--").arg(typed);
+        // The program still runs when its lines are looked up.
+        command.args(["threads=2", "rounds=20", "hold=200000"]);
         run(command).expect(0);
         Report::read(&json).sites()[0]["line"].as_u64()
     };
     let expected = u64::from(line("truth.c", "SITE meet"));
     for (mode, found) in [(0o600, None), (0o644, Some(expected)), (0o600, None)] {
         fs::set_permissions(&debug, fs::Permissions::from_mode(mode)).unwrap();
-        assert_eq!(lines(), found, "{mode:o}");
+        for typed in [&*truth, Path::new("./truth")] {
+            assert_eq!(line_of(typed), found, "{mode:o} {}", typed.display());
+        }
     }
     // Root reads root's own program, since the program runs as root.
     let mut command = under_sudo(&["run", "-q", "--as-root", "--json", "--output"]);

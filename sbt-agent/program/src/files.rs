@@ -20,6 +20,7 @@ use super::{
     unwind::Unwind,
 };
 use crate::{
+    access::target::Root,
     inside::KnownMeetings,
     point::{Function, Point},
     points::Found,
@@ -117,9 +118,12 @@ pub struct ProbedFile {
 }
 
 impl ProbedFile {
-    /// Opens `path` and looks for barrier functions. `shown`: the path as the target sees it.
+    /// Opens `path` and looks for barrier functions. `shown`: the path as the target sees it, from
+    /// sbt's own folder if it is relative.
     pub fn open(path: &Path, shown: &Path) -> io::Result<Self> {
-        Self::read(elf::open_regular(path)?, shown)
+        let file = elf::open_regular(path)?;
+        // Separate debug information is searched for beside the file, below the target's root.
+        Self::read(file, &std::path::absolute(shown)?)
     }
 
     /// Looks for barrier functions in a regular file. `shown`: its path as the target sees it.
@@ -200,10 +204,9 @@ impl ProbedFile {
         DebugInfo::open(&self.open_path(), &self.shown, &self.root).ok()
     }
 
-    /// The file's names and lines, opened once for all threads of sbt. `root`: where sbt finds the
-    /// target's `/` now.
-    pub(super) fn debug(&self, root: impl FnOnce() -> PathBuf) -> Option<&DebugInfo> {
-        let open = || DebugInfo::open(&self.open_path(), &self.shown, &root()).ok();
+    /// The file's names and lines, opened once for all threads of sbt. `root`: the target's `/` now.
+    pub(super) fn debug(&self, root: impl FnOnce() -> Root) -> Option<&DebugInfo> {
+        let open = || DebugInfo::open(&self.open_path(), &self.shown, root().path()).ok();
         self.debug.get_or_init(open).as_ref()
     }
 
@@ -310,6 +313,12 @@ impl ProbedFile {
         self.linked == Linked::Static
     }
 
+    /// Whether probes in the file tell of libraries that are mapped.
+    pub(super) fn tells_of_libraries(&self) -> bool {
+        let mut points = self.points.iter();
+        points.any(|point| point.function == Function::LinkerMapped)
+    }
+
     /// Whether the file loads the program that it is given, if it is executed itself.
     pub(super) fn is_loader(&self) -> bool {
         // musl's dynamic linker is its C library, and has no `DT_SONAME`.
@@ -360,7 +369,7 @@ mod tests {
         let times = Cell::new(0);
         let root = || {
             times.set(times.get() + 1);
-            PathBuf::from("/")
+            Root::of(std::process::id())
         };
         let names = std::ptr::from_ref(file.debug(root).unwrap());
         assert!(std::ptr::eq(names, file.debug(root).unwrap()));

@@ -35,11 +35,12 @@ use super::{
     debuginfo::DebugInfo,
     elf,
     files::{FileId, ProbedFile},
-    process::{self, Mapping},
+    process::Mapping,
     runtimes,
     walks::{Change, Link, Owner, Walks, is_all_c},
     wanted::Wanted,
 };
+use crate::access::target::Root;
 use crate::process::mapping::Closed;
 use sbt_engine::{
     model::ids::PlaceId,
@@ -62,6 +63,8 @@ pub struct Resolver {
     modules: Vec<Module>,
     by_id: HashMap<FileId, usize>,
     unprobed: Vec<usize>,
+    /// The processes in which a dynamic linker was found that had no probes.
+    unheard: BTreeSet<u32>,
     places: Vec<Rc<Place>>,
     by_key: HashMap<Place, PlaceId>,
     walks: Walks,
@@ -92,6 +95,7 @@ impl Resolver {
             modules: Vec::new(),
             by_id: HashMap::new(),
             unprobed: Vec::new(),
+            unheard: BTreeSet::new(),
             places: Vec::new(),
             by_key: HashMap::new(),
             walks: Walks::default(),
@@ -157,7 +161,7 @@ impl Resolver {
         if let Some(index) = self.by_id.get(&file.id) {
             return *index;
         }
-        file.look_for(&self.shared.wanted, &self.root());
+        file.look_for(&self.shared.wanted, &Root::path_of(self.space.pid));
         let file = Arc::new(file);
         self.shared.add(&file);
         self.add_unprobed(file)
@@ -165,6 +169,9 @@ impl Resolver {
 
     fn add_unprobed(&mut self, file: Arc<ProbedFile>) -> usize {
         self.unprobed.push(self.modules.len());
+        if file.tells_of_libraries() {
+            self.unheard.insert(self.space.pid);
+        }
         self.add_known(file)
     }
 
@@ -476,18 +483,7 @@ impl Resolver {
     }
 
     fn debug(&self, module: usize) -> Option<&DebugInfo> {
-        self.modules[module].file.debug(|| self.root())
-    }
-
-    /// Where sbt finds the target's `/`; sbt's own root if the target is gone.
-    fn root(&self) -> PathBuf {
-        let root = process::folder(self.space.pid).join("root");
-        // The root exists, and sbt may look into it.
-        if root.join(".").exists() {
-            root
-        } else {
-            PathBuf::from("/")
-        }
+        self.modules[module].file.debug(|| Root::of(self.space.pid))
     }
 }
 

@@ -118,6 +118,9 @@ impl Prepared {
             resolver.turn_to(found.pid);
             source.attach(&resolver.new_files())?;
         }
+        while resolver.catch_up() {
+            source.attach(&resolver.new_files())?;
+        }
         Ok(Self {
             pid: found.pid,
             command: found.command,

@@ -181,6 +181,11 @@ impl Understanding {
         self.resolver.new_files()
     }
 
+    /// As [`Resolver::catch_up`](sbt_program::sites::Resolver::catch_up).
+    pub fn catch_up(&mut self) -> bool {
+        self.resolver.catch_up()
+    }
+
     /// As [`Self::new_files`], after another look at what the target has mapped.
     pub fn files_of_target(&mut self) -> Vec<Arc<ProbedFile>> {
         self.resolver.turn_to(self.pid);

@@ -4,15 +4,60 @@ use std::{
     fs::File,
     io::{self, ErrorKind},
     os::fd::{AsRawFd as _, OwnedFd},
-    path::Path,
+    path::{Path, PathBuf},
     sync::OnceLock,
 };
 
 use rustix::fs::{Access, AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags};
 
 use super::user::{Scope, User, caller};
+use crate::process::folder;
 
 static USER: OnceLock<Option<User>> = OnceLock::new();
+
+/// The root directory of a process, kept open: files below it can be opened when the process has
+/// ended.
+#[derive(Debug)]
+pub struct Root {
+    path: PathBuf,
+    /// What `path` leads to.
+    _open: Option<OwnedFd>,
+}
+
+impl Root {
+    /// The root of a process; sbt's own root if the process is gone, or sbt may not look into it.
+    pub fn of(process: u32) -> Self {
+        let flags = OFlags::PATH | OFlags::CLOEXEC | OFlags::DIRECTORY;
+        let open = rustix::fs::open(link(process), flags, Mode::empty()).ok();
+        Self {
+            path: open
+                .as_ref()
+                .map_or_else(|| PathBuf::from("/"), |open| of_descriptor(open).into()),
+            _open: open,
+        }
+    }
+
+    /// As [`Self::of`], by a path that leads nowhere when the process has ended.
+    pub fn path_of(process: u32) -> PathBuf {
+        let path = link(process);
+        // The root exists, and sbt may look into it.
+        if path.join(".").exists() {
+            path
+        } else {
+            PathBuf::from("/")
+        }
+    }
+
+    /// A path to the directory, valid as long as `self` exists.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+/// The kernel's link to the root of a process.
+fn link(process: u32) -> PathBuf {
+    folder(process).join("root")
+}
 
 /// Declares that the target runs with all rights of sbt, as with `--as-root`. Must be called once,
 /// before any file of the target is opened.
@@ -207,6 +252,23 @@ mod tests {
             let file = open(name).unwrap();
             assert_eq!(io::read_to_string(file).unwrap(), "inside", "{name}");
         }
+    }
+
+    #[test]
+    fn the_root_of_a_process_outlives_it() {
+        let mut sleep = std::process::Command::new("sleep")
+            .arg("60")
+            .spawn()
+            .unwrap();
+        let root = Root::of(sleep.id());
+        sleep.kill().unwrap();
+        sleep.wait().unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a");
+        fs::write(&path, "text").unwrap();
+        let file = open_below(root.path(), &path).unwrap();
+        assert_eq!(io::read_to_string(file).unwrap(), "text");
+        assert_eq!(Root::of(sleep.id()).path(), Path::new("/"));
     }
 
     #[test]

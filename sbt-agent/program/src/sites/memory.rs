@@ -129,6 +129,20 @@ impl Resolver {
         }
     }
 
+    /// To be called once the files that [`Self::new_files`] returned have their probes: a dynamic
+    /// linker among them may have mapped libraries before it could tell. Reads the mappings of its
+    /// processes again, and returns whether there were any.
+    pub fn catch_up(&mut self) -> bool {
+        let processes = std::mem::take(&mut self.unheard);
+        let turned_to = self.space.pid;
+        for process in &processes {
+            self.turn_to(*process);
+            self.refresh();
+        }
+        self.turn_to(turned_to);
+        !processes.is_empty()
+    }
+
     /// Reads the process's mappings again. If the process is gone, nothing changes.
     pub fn refresh(&mut self) {
         let now_ns = clock::now_ns();
@@ -309,6 +323,31 @@ mod tests {
         assert_eq!(found(&[&one, &fixed], moved), Some(0));
         assert_eq!(found(&[&fixed], moved), None);
         assert_eq!(found(&[&fixed], 0x40_1000), Some(0));
+    }
+
+    #[test]
+    fn what_a_linker_mapped_before_it_could_tell_is_found() {
+        let mut resolver = Resolver::new(std::process::id(), None, Arc::default());
+        resolver.refresh();
+        let found = resolver.new_files();
+        assert!(found.iter().any(|file| file.tells_of_libraries()));
+        let folder = tempfile::tempdir().unwrap();
+        let library = folder.path().join("library");
+        std::fs::copy(std::env::current_exe().unwrap(), &library).unwrap();
+        let file = std::fs::File::open(&library).unwrap();
+        // SAFETY: nobody changes the copy, and nothing in it is run.
+        let mapped = unsafe { memmap2::MmapOptions::new().map_exec(&file) }.unwrap();
+        assert!(resolver.catch_up());
+        let id = FileId::of(&file).unwrap();
+        assert!(resolver.new_files().iter().any(|file| file.id == id));
+        assert!(!resolver.catch_up(), "no other linker was found");
+        drop(mapped);
+
+        // A linker that had its probes before the program was executed has told everything.
+        let mut resolver = Resolver::new(std::process::id(), None, Arc::default());
+        resolver.know(&found);
+        resolver.refresh();
+        assert!(!resolver.catch_up());
     }
 
     #[test]

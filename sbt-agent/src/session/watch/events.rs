@@ -134,11 +134,16 @@ impl Watch {
                 );
             }
         }
-        // Errors about the files of a process that has ended meanwhile do not matter.
-        if let Err(error) = source.attach(&understanding.new_files())
-            && process::find(self.pid).is_ok()
-        {
-            notes.push(format!("{error:#}"));
+        loop {
+            // Errors about the files of a process that has ended meanwhile do not matter.
+            if let Err(error) = source.attach(&understanding.new_files())
+                && process::find(self.pid).is_ok()
+            {
+                notes.push(format!("{error:#}"));
+            }
+            if !understanding.catch_up() {
+                break;
+            }
         }
         if let Some(rules) = understanding.new_rules()
             && let Some(callers) = source.callers()
